@@ -12,7 +12,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxHeld = 1U << 16;
-constexpr uint64_t kMostSkipped = 16;  // bytes behind a CALL that is not meant to return, up to where it goes
+constexpr uint64_t kMostSkipped = 16;  // bytes between a CALL that does not return to its caller, and its target
 
 constexpr uint8_t kDropped = 128;  // FlowStep::flags of a step that is held and will not be given out
 
@@ -119,7 +119,7 @@ void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
   step.function = at.id;
   step.to = to;
   step.flags = static_cast<uint8_t>(flags | (at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
-  // A stream's first start follows its first moment at once, or a timing packet would have told how long it waited.
+  // A stream's first start follows its first time directly: otherwise a timing packet would show how long it waited.
   const bool first = !std::exchange(began_, true) && dates_.has_tick();
   push(step, !exact && !first);
 }
@@ -178,7 +178,7 @@ void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
   hold(false, false);
 }
 
-// The branch left what is traced; `to` is 0 where no packet told it.
+// The branch left the traced region; `to` is 0 where no packet gives it.
 void CallFlow::resolve_unseen(Ip to) {
   const FoundFunction at = to.value != 0 ? find(to) : FoundFunction{};
   if (pending_->way == Way::jump) {
@@ -257,7 +257,7 @@ void CallFlow::take_event(const Event& event) {
     case EventKind::enabled: {
       if (status && (flowing_ || pending_)) return;
       pending_.reset();
-      // With a count of its own the packet tells when tracing went on; else that was at some time after its last timing packet.
+      // A packet with a cycle count dates the resume; otherwise tracing resumed at some time after its last timing packet.
       const bool exact = known && dates_.last_count() && event.cycles > *dates_.last_count();
       if (known) told(likeliest(event), event.cycles);
       if (has_to) begin(event.to, exact);
@@ -365,7 +365,7 @@ size_t CallFlow::drop_unproved() {
   return first;
 }
 
-// A packet told a moment and a count of cycles. If it is the last one over again what waits goes on to wait: it ran after that one.
+// A packet with a time and a cycle count. If it repeats the last one, undated steps stay undated: they ran after that one.
 void CallFlow::told(TimeNs time, uint64_t cycles) {
   const bool counts = dates_.last_count() != cycles;
   if (dates_.timed() && time <= dates_.now() && !counts) return;

@@ -58,7 +58,7 @@ struct FlowStep {
 /// Fed with one stream's batches in order. Not thread-safe. The symbolizer and the table must outlive it; the
 /// batches need not.
 ///
-/// FlowDates dates the steps. A step waits for the next time in the trace, so out() lags behind; finish() outputs the rest. An
+/// FlowDates dates the steps. A step waits for the next time in the trace, so out() is late; finish() outputs the rest. An
 /// instruction that halts the core (HLT, MWAIT) is followed by a pause up to the next instruction or interrupt. Where flow resumes or an
 /// interrupt is taken, and no instruction is decoded before the flow is lost, the loss starts there.
 class CallFlow {
@@ -143,7 +143,7 @@ class CallFlow {
   bool flowing_ = false, began_ = false, has_thread_ = false;
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last
   bool lost_ = false;    ///< since a gap
-  bool synced_ = false;  ///< a mark has just told when the next block ran: a flow that begins with it does so then
+  bool synced_ = false;  ///< a mark has just dated the next block: a flow that begins with it begins then
   FlowCursor cursor_;
   FlowDates dates_;
   uint64_t last_position_ = 0;

@@ -13,7 +13,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxSearch = 256;            // frames looked at for the one that a jump or return goes back to
-constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 stands in for while it is patched
+constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces while it is patched
 
 bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
 
@@ -346,7 +346,7 @@ void CallTree::State::take_far_return(Now& now) {
   if (frames.empty()) return root(now);
   if (frames.back().function == step.function) return;
   const bool entry = (step.flags & kFlowEntry) != 0;
-  if ((ended.flags & kCallBreakpoint) != 0 && entry)  // the handler did the CALL that the INT3 stands for
+  if ((ended.flags & kCallBreakpoint) != 0 && entry)  // the handler emulated the CALL that the INT3 replaces
     return enter(now, FrameKind::call, step.function, ended.return_to + kBreakpointCallBytes, 0);
   take_jump(now);
 }

@@ -23,9 +23,9 @@ namespace {
 
 constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 2048;
 constexpr unsigned kWarmUpSegments = 8;
-constexpr size_t kFirstSteps = 64;  // the first ones go out early: somebody waits for the first line
+constexpr size_t kFirstSteps = 64;  // the first ones are output early, for a short time to the first line
 
-/// A stream on a thread of its own, and the steps that it has ready.
+/// A stream on a separate thread, and its finished steps.
 class StreamWalk {
  public:
   struct Stream {
@@ -227,7 +227,7 @@ struct CallCursor::State {
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order_;
   std::vector<CallStep> steps_;
   bool full_ = false;    ///< steps_ are to be given
-  bool inside_ = false;  ///< of the asked time
+  bool inside_ = false;  ///< of the wanted time
   bool past_ = false, any_given_ = false, stopped_ = false;
 
  public:

@@ -95,7 +95,7 @@ void CodeCounter::count_branch(NodeId to) {
   ++node.branch_count;
 }
 
-// What stands in the node itself goes to the tables.
+// Moves the node's own counts to the tables.
 void CodeCounter::put_away(NodeId id) {
   Node& node = nodes_[id];
   if (node.run_count != 0) runs_[node.by_jump ? 1 : 0].count(key(id, node.run_last)) += node.run_count;

@@ -56,7 +56,7 @@ class CodeCounter {
   };
   /// By path and build id. Code without a file is left out.
   using FileSums = std::map<std::pair<std::string, std::string>, FileSum>;
-  /// Adds what was counted to what is there.
+  /// Adds the counts to `files`.
   void add_to(FileSums& files) const;
   [[nodiscard]] uint64_t instructions() const { return instructions_; }
   /// Of these, those of code that is of no file.
@@ -67,7 +67,7 @@ class CodeCounter {
   static constexpr uint32_t kNoFile = 0xffffffffU;
   /// One line of the cache a block. The way that was gone last is counted here, and put with the others when another one is.
   struct Node {
-    Ip ip, next;  ///< of its first instruction, and behind its last one
+    Ip ip, next;  ///< of its first instruction, and after its last one
     uint32_t file = kNoFile;
     bool known = false, jumps = false;  ///< jumps: ends in a jump, conditional or not
     bool far = false;                   ///< ends in a far transfer, which is no branch of a profile

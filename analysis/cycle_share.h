@@ -12,9 +12,9 @@ namespace ptd {
 /// count gets what its instructions took so far on average, and where tracing was off no stretch gets more than that.
 class CycleShare {
  public:
-  /// Counts are from 0 again: the stream's next segment. What ran behind the last count of the one before gets its share by instructions.
+  /// Counts start at 0 again: the stream's next segment. Code executed after the last count of the segment before gets its share by instructions.
   void begin_segment();
-  /// The cycles of what ran in a stretch. `counted`: Mark::cycles at its end, if that tells any; `paused`: tracing was off in between.
+  /// Returns the cycles of the code executed in a stretch. `counted`: Mark::cycles at its end, if any; `paused`: tracing was off in between.
   uint64_t take(uint64_t instructions, bool paused, std::optional<uint64_t> counted);
 
  private:

@@ -1,4 +1,4 @@
-// FlowDates: dates what a stream's flow did between the moments that its packets tell, and shares the time between running and waiting.
+// FlowDates: dates the steps of a stream's flow between the times of its packets, and divides the time into running and waiting.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,25 @@ struct FlowClock {
   int32_t tid = -1;                  ///< of a stream of one thread
 };
 
-/// Points (calls, stops, starts) are added in order of the flow, and wait until a packet tells a moment that is not before them. A stretch
-/// lies between two such moments. Its time is shared out as follows.
+/// Points (calls, stops, starts) are added in order of the flow, and wait until a packet gives a time that is not before them. A stretch
+/// is the flow between two such times. Its time is divided as follows.
 ///
 ///  - Without a pause, all of it is running time, by instructions.
 ///  - With a pause, instructions get what they take at the rate of the stretches without one, or kSlowestNs each as long as there was none.
 ///    The rest is waiting.
-///  - If tracing is off at the stretch's end, all that ran did so before the next MTC packet was due, and before a switch record says that
-///    the thread left the cpu: no such packet came. The pause that is still open gets all time after that.
-///  - What is left is shared evenly among the pauses. None that is over lasted longer than an MTC period, for no packet came in it, unless
-///    switch records say so or the core slept. A single pause covers the time in which the thread was on no cpu.
+///  - If tracing is off at the stretch's end, all its code ran before the next MTC packet was due (none came), and before the switch record
+///    with which the thread left the cpu. The pause that is still open gets all time after that.
+///  - The rest is divided evenly among the pauses. No finished pause is longer than an MTC period, because no packet came in it, unless
+///    switch records show it or the core slept. A single pause covers the time in which the thread was on no cpu.
 ///
 /// So time in which no instruction is known to have run is waiting time. Not thread-safe.
 class FlowDates {
  public:
   struct Date {
-    TimeNs time, floor;   ///< floor: the packet's moment before it
+    TimeNs time, floor;   ///< floor: the time of the packet before it
     uint64_t cycles = 0;  ///< core cycles since the point before
   };
-  /// An instruction is taken to need no longer, on average, where nothing was measured.
+  /// The average time of an instruction where nothing was measured: an upper bound.
   static constexpr uint64_t kSlowestNs = 5;
 
   explicit FlowDates(const FlowClock& clock) : clock_(clock) {}
@@ -46,20 +46,20 @@ class FlowDates {
   /// Cycles are counted from 0 again: the stream's next segment.
   void begin_segment();
   void ran(uint64_t instructions) { position_ += instructions; }
-  /// Adds a point. `resumes`: the flow was stopped before it; waiting ends here. `slept`: the core slept, so no packet was due.
+  /// Adds a point. `resumes`: the flow was stopped before it, and waiting ends here. `slept`: the core slept, so no packet was due.
   void add(bool resumes, bool slept = false);
-  /// Whether the flow goes on from here on; false: it is stopped.
+  /// Sets whether the flow runs from here on; false: it is stopped.
   void set_flowing(bool on) { flowing_ = on; }
-  /// A packet tells a moment, and maybe a count of cycles: dates all points. The span is valid until the next call.
+  /// A packet gives a time, and perhaps a count of cycles: dates all points. The span is valid until the next call.
   std::span<const Date> anchor(TimeNs time, std::optional<uint64_t> counted_cycles = {});
-  /// Dates all points without a packet: at the moment that the instructions suggest, or at the last one told if the stream `ends`.
+  /// Dates all points without a packet: at the time estimated from the instructions, or at the last known one if the stream `ends`.
   std::span<const Date> anchor_untold(bool ends);
   /// The segment's last count of core cycles; none before the first.
   [[nodiscard]] std::optional<uint64_t> last_count() const { return last_count_; }
 
   [[nodiscard]] bool has_tick() const { return clock_.tick_ns != 0; }
-  [[nodiscard]] bool timed() const { return timed_; }  ///< a packet told a time
-  [[nodiscard]] TimeNs now() const { return now_; }    ///< the last moment told
+  [[nodiscard]] bool timed() const { return timed_; }  ///< a packet gave a time
+  [[nodiscard]] TimeNs now() const { return now_; }    ///< the last time given by a packet
   [[nodiscard]] uint64_t position() const { return position_; }
   [[nodiscard]] size_t waiting() const { return points_.size(); }
 
@@ -89,7 +89,7 @@ class FlowDates {
   uint64_t rate_instructions_ = 0, rate_ns_ = 0;  ///< over stretches without a pause
   CycleShare cycles_;
   std::optional<uint64_t> last_count_;
-  uint64_t cycles_left_ = 0;  ///< of what ran after the last point
+  uint64_t cycles_left_ = 0;  ///< of the code executed after the last point
 };
 
 }  // namespace ptd

@@ -18,7 +18,7 @@ struct FoundFunction {
   FunctionId id = kNoFunction;
   uint32_t module = 0;                 ///< a number for the module; it means something to this finder only
   bool entry = false;                  ///< the address is the function's first
-  bool named = false;                  ///< a symbol names it; else `id` stands for all unnamed code of the module
+  bool named = false;                  ///< a symbol names it; otherwise `id` is shared by all unnamed code of the module
   bool in_file = false;                ///< likewise, and the module is a file
   Interval valid{kTimeMax, kTimeMin};  ///< moments at which the same question surely has this answer
 };
@@ -41,7 +41,7 @@ class FunctionFinder {
     SpaceId space = kNoSpace;
     int32_t pid = -1;  ///< that the names of unnamed code are for
     FoundFunction found;
-    FunctionId unnamed_entry = kNoFunction;  ///< the function that begins here; kNoFunction: it was not asked for
+    FunctionId unnamed_entry = kNoFunction;  ///< the function that begins here; kNoFunction: it was not looked up
   };
   Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
   FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);

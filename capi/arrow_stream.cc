@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,22 +14,41 @@ namespace ptd::capi {
 namespace {
 
 // What release() of each struct frees. Children are owned by their parent's private_data, but a consumer may move them out, which it marks
-// by release == nullptr; each child therefore frees only what is its own.
+// by release == nullptr; each child therefore frees only what is its own. The destructors release the children, so that an exception leaves
+// nothing allocated.
 
-struct SchemaData {
+template <typename Struct>
+void release_if_there(Struct* owned) {
+  if (owned != nullptr && owned->release != nullptr) owned->release(owned);
+}
+
+/// The parts of an ArrowSchema or ArrowArray.
+template <typename Struct>
+struct Parts {
+  Parts() = default;
+  ~Parts() {
+    for (const auto& child : children) release_if_there(child.get());
+    release_if_there(dictionary.get());
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+  Struct& add_child() {
+    children.push_back(std::make_unique<Struct>());
+    pointers.push_back(children.back().get());
+    return *children.back();
+  }
+
+  std::vector<std::unique_ptr<Struct>> children;
+  std::vector<Struct*> pointers;
+  std::unique_ptr<Struct> dictionary;
+};
+
+struct SchemaData : Parts<ArrowSchema> {
   std::string name;
-  std::vector<std::unique_ptr<ArrowSchema>> children;
-  std::vector<ArrowSchema*> pointers;
-  std::unique_ptr<ArrowSchema> dictionary;
 };
 
 void release_schema(ArrowSchema* schema) {
-  auto* data = static_cast<SchemaData*>(schema->private_data);
-  for (const auto& child : data->children) {
-    if (child->release != nullptr) child->release(child.get());
-  }
-  if (data->dictionary && data->dictionary->release != nullptr) data->dictionary->release(data->dictionary.get());
-  delete data;
+  delete static_cast<SchemaData*>(schema->private_data);
   schema->release = nullptr;
 }
 
@@ -53,53 +73,43 @@ const char* format_of(ColumnType type) {
   return "z";
 }
 
-/// `format` is static.
-void fill_schema(ArrowSchema& schema, const char* format, std::string_view name, bool nullable) {
-  auto data = std::make_unique<SchemaData>();
-  data->name = name;
+/// `format` is static. Does not throw.
+void finish_schema(ArrowSchema& schema, std::unique_ptr<SchemaData> data, const char* format, bool nullable) {
   schema = ArrowSchema{};
   schema.format = format;
   schema.name = data->name.c_str();
   schema.flags = nullable ? ARROW_FLAG_NULLABLE : 0;
+  schema.n_children = static_cast<int64_t>(data->pointers.size());
+  schema.children = data->pointers.empty() ? nullptr : data->pointers.data();
+  schema.dictionary = data->dictionary.get();
   schema.release = release_schema;
   schema.private_data = data.release();
 }
 
-void fill_schema(ArrowSchema& schema, const std::vector<ColumnInfo>& columns) {
-  fill_schema(schema, "+s", {}, false);
-  auto* data = static_cast<SchemaData*>(schema.private_data);
-  for (const ColumnInfo& column : columns) {
-    data->children.push_back(std::make_unique<ArrowSchema>());
-    ArrowSchema& child = *data->children.back();
-    fill_schema(child, format_of(column.type), column.name, column.nullable);
-    if (column.type == ColumnType::name) {
-      auto* child_data = static_cast<SchemaData*>(child.private_data);
-      child_data->dictionary = std::make_unique<ArrowSchema>();
-      fill_schema(*child_data->dictionary, "u", {}, false);
-      child.dictionary = child_data->dictionary.get();
-    }
-    data->pointers.push_back(&child);
+void fill_schema(ArrowSchema& schema, const ColumnInfo& column) {
+  auto data = std::make_unique<SchemaData>();
+  data->name = column.name;
+  if (column.type == ColumnType::name) {
+    data->dictionary = std::make_unique<ArrowSchema>();
+    finish_schema(*data->dictionary, std::make_unique<SchemaData>(), "u", false);
   }
-  schema.n_children = static_cast<int64_t>(data->pointers.size());
-  schema.children = data->pointers.data();
+  finish_schema(schema, std::move(data), format_of(column.type), column.nullable);
 }
 
-struct ArrayData {
+void fill_schema(ArrowSchema& schema, const std::vector<ColumnInfo>& columns) {
+  auto data = std::make_unique<SchemaData>();
+  for (const ColumnInfo& column : columns) fill_schema(data->add_child(), column);
+  finish_schema(schema, std::move(data), "+s", false);
+}
+
+struct ArrayData : Parts<ArrowArray> {
   std::unique_ptr<Column> column;
   NameSnapshot names;
   std::vector<const void*> buffers;
-  std::vector<std::unique_ptr<ArrowArray>> children;
-  std::vector<ArrowArray*> pointers;
-  std::unique_ptr<ArrowArray> dictionary;
 };
 
 void release_array(ArrowArray* array) {
-  auto* data = static_cast<ArrayData*>(array->private_data);
-  for (const auto& child : data->children) {
-    if (child->release != nullptr) child->release(child.get());
-  }
-  if (data->dictionary && data->dictionary->release != nullptr) data->dictionary->release(data->dictionary.get());
-  delete data;
+  delete static_cast<ArrayData*>(array->private_data);
   array->release = nullptr;
 }
 
@@ -109,6 +119,7 @@ const void* buffer(const void* bytes) {
   return bytes != nullptr ? bytes : kEmpty;
 }
 
+/// Does not throw.
 void finish_array(ArrowArray& array, std::unique_ptr<ArrayData> data, size_t rows, size_t nulls) {
   array = ArrowArray{};
   array.length = static_cast<int64_t>(rows);
@@ -147,11 +158,7 @@ void fill_array(ArrowArray& array, Column column) {
 void fill_array(ArrowArray& array, RowBatch batch) {
   auto data = std::make_unique<ArrayData>();
   data->buffers = {nullptr};
-  for (Column& column : batch.columns) {
-    data->children.push_back(std::make_unique<ArrowArray>());
-    fill_array(*data->children.back(), std::move(column));
-    data->pointers.push_back(data->children.back().get());
-  }
+  for (Column& column : batch.columns) fill_array(data->add_child(), std::move(column));
   finish_array(array, std::move(data), batch.rows, 0);
 }
 
@@ -160,69 +167,98 @@ int errno_of(const Error& error) { return error.kind() == ErrorKind::cancelled ?
 
 struct StreamData {
   std::shared_ptr<const OpenedRecording> recording;
+  std::shared_ptr<Control> control;
   std::unique_ptr<Table> table;  // destroyed before the recording, which it reads
   std::string error;
+  const char* sentence = nullptr;  // of the last error
   std::atomic<bool> in_use = false;
+  int failed = 0;  // the errno that ended the table, whose parts may be in any state; kReading while it is read
   bool over = false;
 };
 
-/// Runs `body`, which returns 0 or an errno, unless another thread is using the stream.
+constexpr int kReading = -1;
+
+int set_error(StreamData& data, int status, const char* sentence) {
+  data.sentence = sentence;
+  return status;
+}
+
+/// Runs `body`, which returns 0 or an errno, unless another thread is using the stream. Does not throw.
 template <typename Body>
 int guarded(ArrowArrayStream* stream, const Body& body) {
+  if (stream == nullptr || stream->release == nullptr) return EINVAL;
   auto* data = static_cast<StreamData*>(stream->private_data);
   if (data->in_use.exchange(true)) return EBUSY;
   int status = EIO;
   try {
     status = body(*data);
+  } catch (const Cancelled&) {
+    status = set_error(*data, ECANCELED, "the caller cancelled the operation");
   } catch (const std::bad_alloc&) {
-    data->error = "there is not enough memory";
-    status = ENOMEM;
-  } catch (const std::exception& error) {
-    data->error = error.what();
+    status = set_error(*data, ENOMEM, "there is not enough memory");
+  } catch (const std::system_error&) {
+    status = set_error(*data, EAGAIN, "the system refused a resource, such as a thread");
+  } catch (...) {
+    status = set_error(*data, EIO, "internal error");
   }
+  if (data->failed == kReading) data->failed = status;
   data->in_use = false;
   return status;
 }
 
 int get_schema(ArrowArrayStream* stream, ArrowSchema* out) {
   return guarded(stream, [out](StreamData& data) {
+    if (out == nullptr) return set_error(data, EINVAL, "get_schema: out is NULL");
+    *out = ArrowSchema{};
     fill_schema(*out, data.table->columns());
     return 0;
   });
 }
 
+/// Reads the next batch; an error ends the table.
+int read_batch(StreamData& data, ArrowArray& out) {
+  data.failed = kReading;
+  Result<RowBatch> batch = data.table->next();
+  if (!batch) {
+    data.error = batch.error().message;
+    return set_error(data, errno_of(batch.error()), data.error.c_str());
+  }
+  data.over = batch->rows == 0;
+  if (data.over) {
+    data.control->finish();
+  } else {
+    fill_array(out, std::move(*batch));
+  }
+  return 0;
+}
+
 int get_next(ArrowArrayStream* stream, ArrowArray* out) {
   return guarded(stream, [out](StreamData& data) {
+    if (out == nullptr) return set_error(data, EINVAL, "get_next: out is NULL");
     *out = ArrowArray{};  // released: the end of the stream
-    if (data.over) return 0;
-    Result<RowBatch> batch = data.table->next();
-    if (!batch) {
-      data.error = batch.error().message;
-      data.over = true;
-      return errno_of(batch.error());
-    }
-    data.over = batch->rows == 0;
-    if (!data.over) fill_array(*out, std::move(*batch));
-    return 0;
+    return data.over || data.failed != 0 ? data.failed : read_batch(data, *out);
   });
 }
 
 const char* get_last_error(ArrowArrayStream* stream) {
-  const auto* data = static_cast<const StreamData*>(stream->private_data);
-  return data->error.empty() ? nullptr : data->error.c_str();
+  if (stream == nullptr || stream->release == nullptr) return nullptr;
+  return static_cast<const StreamData*>(stream->private_data)->sentence;
 }
 
 void release_stream(ArrowArrayStream* stream) {
+  if (stream == nullptr || stream->release == nullptr) return;
   delete static_cast<StreamData*>(stream->private_data);
   stream->release = nullptr;
 }
 
 }  // namespace
 
-void export_stream(std::shared_ptr<const OpenedRecording> recording, std::unique_ptr<Table> table, ArrowArrayStream& out) {
+void export_stream(std::shared_ptr<const OpenedRecording> recording, std::unique_ptr<Table> table, std::shared_ptr<Control> control,
+                   ArrowArrayStream& out) {
   auto data = std::make_unique<StreamData>();
   data->recording = std::move(recording);
   data->table = std::move(table);
+  data->control = std::move(control);
   out.get_schema = get_schema;
   out.get_next = get_next;
   out.get_last_error = get_last_error;

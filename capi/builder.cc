@@ -13,7 +13,7 @@ namespace ptd::capi {
 
 namespace {
 
-/// What a ptd_builder stands for.
+/// The object of a ptd_builder handle.
 struct OpenBuilder {
   BuilderParts parts;
   bool sealed = false;
@@ -132,7 +132,7 @@ ptd_code ptd_builder_open(ptd_builder* builder, const ptd_open_options* options,
     capi::BuilderParts parts = std::move(open.parts);
     open.parts = {};
     const auto file = std::make_shared<capi::MemoryFile>();
-    if (file->fd() < 0) return capi::fail(message, capi::kInternal, "the system gives no file in memory (memfd_create)");
+    if (file->fd() < 0) return capi::fail(message, PTD_ERROR_RESOURCES, "the system gives no file in memory (memfd_create)");
     control.check();
     if (const Status status = parts.write(file->fd()); !status) return capi::fail(message, status.error());
     request.path = file->path();

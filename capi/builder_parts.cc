@@ -25,7 +25,7 @@ AuxtraceInfoRecord info_of(const PtSettings& pt, bool per_cpu) {
   constexpr uint64_t kSwitchCpuWide = 3;
   AuxtraceInfoRecord info;
   info.type = kAuxtraceIntelPt;
-  // tools/perf "util/intel-pt.h": the order of priv[]. Masks of 0 stand for those of today's kernels.
+  // tools/perf "util/intel-pt.h": the order of priv[]. Masks of 0 mean those of current kernels.
   info.priv = {pt.pmu_type, pt.time_shift, pt.time_mult, pt.time_zero, pt.time_mult != 0 ? 1U : 0U, 0, 0, kSwitchCpuWide,
                pt.snapshot ? 1U : 0U, per_cpu ? 1U : 0U, 0, 0, pt.tsc_ctc_ratio_n, pt.tsc_ctc_ratio_d, 0, pt.max_nonturbo_ratio,
                pt.filter.size()};

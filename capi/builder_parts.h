@@ -51,7 +51,7 @@ class BuilderParts {
   Status add_code(GivenCode code);
   Status set_feature(uint32_t bit, Bytes bytes);
   void set_pt(PtSettings settings) { pt_ = std::move(settings); }
-  static constexpr uint64_t kNext = ~uint64_t{0};
+  static constexpr uint64_t kNext = INT64_MAX;
 
   /// Writes everything but the code, and frees it. Errors: usage, file_format, file_cut, and those of the file system.
   Status write(int fd);

@@ -29,14 +29,18 @@ class CallItems final : public ItemSource {
       }
       at_ = 0;
       control_.check();
-      if (!cursor_.next(steps_)) return false;
+      const bool more = cursor_.next(steps_);
       control_.check();
+      if (more) continue;
+      if (const Status& status = cursor_.status(); !status) throw Failure(status.error());
+      return false;
     }
   }
 
  private:
   CallWalkOptions walk_options(const CursorRequest& request) {
     for (const uint32_t stream : request.streams) total_ += recording_->recording->streams()[stream].size_bytes;
+    control_.progress(0, total_);
     CallWalkOptions options;
     options.streams = request.streams;
     options.time = request.time;

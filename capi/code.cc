@@ -163,7 +163,7 @@ ptd_code ptd_disassemble(const ptd_recording* recording, const ptd_place* place,
     capi::CodePlace at;
     if (const ptd_code code = capi::read_place(recording, place, at, message); code != PTD_OK) return code;
     (void)capi::fail(out, PTD_OK, capi::disassemble(at, std::min(instructions, capi::kMostInstructions)));
-    return *out == nullptr ? capi::fail(message, capi::kOutOfMemory, "there is not enough memory") : PTD_OK;
+    return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;
   });
 }
 

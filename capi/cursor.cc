@@ -12,12 +12,20 @@ namespace ptd::capi {
 
 namespace {
 
-/// What a ptd_cursor stands for.
+/// The object of a ptd_cursor handle.
 struct OpenCursor {
   Control control;
   std::shared_ptr<const OpenedRecording> recording;
   std::unique_ptr<ItemSource> items;  // uses what is above
   bool over = false;
+  ptd_code failed = PTD_OK;  ///< the error that ended it: its parts may be in any state
+  /// Moves to the next item; false at the end.
+  bool next(ptd_item& item) {
+    if (over || items->next(item)) return !over;
+    over = true;
+    control.finish();
+    return false;
+  }
 };
 
 ptd_code read_options(const ptd_cursor_options* options, ptd_cursor_options& given, OpenCursor& cursor, CursorRequest& request,
@@ -36,10 +44,8 @@ ptd_code read_options(const ptd_cursor_options* options, ptd_cursor_options& giv
     request.streams.resize(streams.size());
     std::iota(request.streams.begin(), request.streams.end(), 0U);
   }
-  if (given.first_ns != 0 || given.last_ns != 0) {
-    request.time = {from_ns(given.first_ns, kTimeMin), from_ns(given.last_ns, kTimeMax)};
-    if (request.time.empty()) return bad_argument(message, "ptd_cursor_options.last_ns is before first_ns");
-  }
+  if (!read_range(given.first_ns, given.last_ns, request.time))
+    return bad_argument(message, "ptd_cursor_options: first_ns is after last_ns, or one of them is negative");
   request.threads = given.threads;
   return PTD_OK;
 }
@@ -82,12 +88,13 @@ ptd_code ptd_cursor_next(ptd_cursor* cursor, ptd_item* item, char** message) {
     if (use.code() != PTD_OK) return capi::bad_handle(message, use.code());
     if (!capi::is_struct_size(item->size, sizeof(ptd_item))) return capi::wrong_size(message, "ptd_item has a size that no version had");
     auto& open = use.object<capi::OpenCursor>();
-    if (open.control.cancelled()) throw capi::Cancelled();
-    if (open.over || !open.items->next(*item)) {
-      open.over = true;
-      return PTD_END;
-    }
-    return PTD_OK;
+    if (open.failed != PTD_OK) return capi::fail(message, open.failed, "an earlier call with this cursor failed");
+    const ptd_code code = capi::guarded(message, [&]() -> ptd_code {
+      if (open.control.cancelled()) throw capi::Cancelled();
+      return open.next(*item) ? PTD_OK : PTD_END;
+    });
+    if (code > PTD_END) open.failed = code;
+    return code;
   });
 }
 

@@ -119,7 +119,7 @@ ExclusiveUse::ExclusiveUse(HandleType type, uintptr_t handle) {
   code_ = PTD_OK;
 }
 
-// Nobody else changes the state of a slot in use.
+// No other thread changes the state of a slot in use.
 ExclusiveUse::~ExclusiveUse() {
   if (slot_ == nullptr) return;
   std::atomic<uint64_t>& state = static_cast<Slot*>(slot_)->state;

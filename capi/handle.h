@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "ptdecode/ptdecode.h"
 #include "ptdecode/recording.h"
@@ -27,12 +29,22 @@ class StringPool {
   std::unordered_set<std::string> strings_;
 };
 
-/// What a ptd_recording stands for. Immutable once opened; shared by the handle and by every cursor and table made from it.
+/// The object of a ptd_recording handle. Immutable once opened; shared by the handle and by every cursor and table made from it.
 struct OpenedRecording {
   std::shared_ptr<const void> memory;  ///< what options.path names, of a recording from memory
   std::unique_ptr<const Recording> recording;
   OpenOptions options;  ///< with which it was opened
   mutable StringPool strings;
+  /// recording->findings(), read at the first call. Any thread.
+  [[nodiscard]] const std::vector<Finding>& findings() const {
+    const std::lock_guard lock(findings_mutex_);
+    if (!findings_) findings_ = recording->findings();
+    return *findings_;
+  }
+
+ private:
+  mutable std::mutex findings_mutex_;
+  mutable std::optional<std::vector<Finding>> findings_;
 };
 
 /// The recording of a handle, null if the handle is NULL, freed or of another type. Any thread.

@@ -28,6 +28,7 @@ class FlowItems final : public ItemSource {
         control_(control),
         cursor_(*request.recording->recording, request.streams, request.time),
         total_(total_bytes(request)) {
+    control_.progress(0, total_);
     cursor_.set_check([this] {
       control_.progress(cursor_.decoded_bytes(), total_);
       control_.check();
@@ -102,6 +103,7 @@ struct BranchSource {
 class BranchItems final : public ItemSource {
  public:
   BranchItems(const CursorRequest& request, Control& control) : request_(request), control_(control), total_(total_bytes(request)) {
+    control_.progress(0, total_);
     merge_.reserve(request.streams.size());
     for (const uint32_t stream : request.streams)
       merge_.add(BranchSource{stream, StreamCursor(*request.recording->recording, stream, request.time), {}, nullptr, false});

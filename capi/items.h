@@ -42,6 +42,14 @@ class ItemSource {
   return TimeNs{time_ns < 0 ? 0 : static_cast<uint64_t>(time_ns)};
 }
 
+/// A time range that the caller gives; 0 or PTD_TIME_UNKNOWN: no limit. False: it is empty, or an end is negative.
+[[nodiscard]] inline bool read_range(int64_t first_ns, int64_t last_ns, Interval& out) {
+  const auto given = [](int64_t time_ns) { return time_ns != 0 && time_ns != PTD_TIME_UNKNOWN; };
+  if ((given(first_ns) && first_ns < 0) || (given(last_ns) && last_ns < 0)) return false;
+  out = {given(first_ns) ? from_ns(first_ns, kTimeMin) : kTimeMin, given(last_ns) ? from_ns(last_ns, kTimeMax) : kTimeMax};
+  return !out.empty();
+}
+
 /// Fills the fields that all items have, from the last mark of the stream.
 void fill_context(ptd_item& item, const StreamInfo& info, uint32_t stream, const Mark& context, TimeNs now);
 void fill_gap(ptd_item& item, const Gap& gap);

@@ -8,13 +8,13 @@
 #include <exception>
 #include <new>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "ptdecode/error.h"
 #include "ptdecode/ptdecode.h"
 
 namespace ptd::capi {
-
-inline constexpr ptd_code kOutOfMemory = 601, kInternal = 600;
 
 /// Sets *message, which the caller frees, and returns `code`. Does not throw.
 inline ptd_code fail(char** message, ptd_code code, std::string_view sentence) {
@@ -32,6 +32,7 @@ inline ptd_code code_of(const Error& error) { return static_cast<ptd_code>(error
 inline ptd_code fail(char** message, const Error& error) { return fail(message, code_of(error), error.message); }
 inline ptd_code null_argument(char** message, std::string_view sentence) { return fail(message, PTD_ERROR_NULL_ARGUMENT, sentence); }
 inline ptd_code bad_argument(char** message, std::string_view sentence) { return fail(message, PTD_ERROR_BAD_ARGUMENT, sentence); }
+inline ptd_code out_of_memory(char** message) { return fail(message, PTD_ERROR_OUT_OF_MEMORY, "there is not enough memory"); }
 /// PTD_ERROR_INVALID_HANDLE or PTD_ERROR_IN_USE.
 inline ptd_code bad_handle(char** message, ptd_code code) {
   const bool in_use = code == PTD_ERROR_IN_USE;
@@ -43,6 +44,13 @@ struct Cancelled : std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "the caller cancelled the operation"; }
 };
 
+/// Thrown where a call cannot return its Error.
+struct Failure : std::exception {
+  explicit Failure(Error reason) : error(std::move(reason)) {}
+  [[nodiscard]] const char* what() const noexcept override { return error.message.c_str(); }
+  Error error;
+};
+
 /// Runs `body` and turns exceptions into codes; nothing may leave the C API.
 template <typename Body>
 ptd_code guarded(char** message, const Body& body) {
@@ -51,14 +59,20 @@ ptd_code guarded(char** message, const Body& body) {
     return body();
   } catch (const Cancelled& cancelled) {
     return fail(message, PTD_ERROR_CANCELLED, cancelled.what());
+  } catch (const Failure& failure) {
+    return fail(message, failure.error);
   } catch (const std::bad_alloc&) {
-    return fail(message, kOutOfMemory, "there is not enough memory");
+    return out_of_memory(message);
+  } catch (const std::system_error& error) {  // a thread that could not be started
+    char text[256];
+    std::snprintf(text, sizeof text, "the system refused a resource: %s", error.what());
+    return fail(message, PTD_ERROR_RESOURCES, text);
   } catch (const std::exception& error) {
     char text[256];
     std::snprintf(text, sizeof text, "internal error: %s", error.what());
-    return fail(message, kInternal, text);
+    return fail(message, PTD_ERROR_RESOURCES, text);
   } catch (...) {
-    return fail(message, kInternal, "internal error");
+    return fail(message, PTD_ERROR_RESOURCES, "internal error");
   }
 }
 

@@ -1,11 +1,14 @@
 // The C API: opening and closing recordings, and what they say of themselves.
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "capi/items.h"
 #include "capi/open_recording.h"
 #include "ptdecode/survey.h"
+#include "recording/data/other_events.h"
 #include "recording/survey_json.h"
 
 using namespace ptd;
@@ -69,6 +72,9 @@ ptd_code open_handle(OpenRequest& request, Control& control, std::shared_ptr<con
   auto opened = std::make_shared<OpenedRecording>();
   opened->memory = std::move(memory);
   opened->options = request;
+  std::error_code no_directory;  // samples are read later: the path must name the same file in another directory
+  if (request.path != "-") opened->options.path = std::filesystem::absolute(request.path, no_directory);
+  if (no_directory) opened->options.path = request.path;
   request.check = [&control] { control.check(); };
   request.progress = [&control](uint64_t done, uint64_t total) {
     control.progress(done, total);
@@ -144,17 +150,15 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     const auto opened = capi::find(recording);
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
     OpenOptions options = opened->options;
-    options.debuginfod = false;  // opening has asked already
-    Result<Survey> facts = options.path == "-" ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
+    options.debuginfod = false;  // opening has queried the servers already
+    Result<Survey> facts = is_read_once(options.path) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
     if (!facts) return capi::fail(message, facts.error());
     (void)capi::fail(out, PTD_OK, survey_json(*facts));
-    return *out == nullptr ? capi::fail(message, capi::kOutOfMemory, "there is not enough memory") : PTD_OK;
+    return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;
   });
 }
 
 void ptd_free(void* memory) { std::free(memory); }
-
-const char* ptd_version() { return PTD_VERSION; }
 
 const char* ptd_code_name(ptd_code code) {
   struct Name {

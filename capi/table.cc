@@ -1,28 +1,24 @@
 // The C API: tables.
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "analysis/table/table.h"
 #include "capi/arrow_stream.h"
+#include "capi/control.h"
 #include "capi/handle.h"
+#include "capi/items.h"
 #include "capi/message.h"
 
 using namespace ptd;
 
 namespace {
 
-/// The options that a caller of some version has set; what it does not know has its default.
-ptd_table_options known_options(const ptd_table_options* given) {
-  ptd_table_options options = PTD_TABLE_OPTIONS_INIT;
-  if (given != nullptr) std::memcpy(&options, given, std::min(given->size, sizeof(options)));
-  return options;
-}
-
 void add_list(const char* const* from, std::vector<std::string>& to) {
   for (; from != nullptr && *from != nullptr; ++from) to.emplace_back(*from);
 }
 
-TableRequest request_of(const ptd_table_options& options) {
+TableRequest request_of(const ptd_table_options& options, const std::shared_ptr<capi::Control>& control) {
   TableRequest request;
   add_list(options.columns, request.columns);
   add_list(options.functions, request.functions);
@@ -30,15 +26,10 @@ TableRequest request_of(const ptd_table_options& options) {
   request.cpu = options.cpu;
   request.pid = options.pid;
   request.tid = options.tid;
-  if (options.first_ns != 0) request.time.first = TimeNs{static_cast<uint64_t>(options.first_ns)};
-  if (options.last_ns != 0) request.time.last = TimeNs{static_cast<uint64_t>(options.last_ns)};
   if (options.batch_rows != 0) request.batch_rows = options.batch_rows;
   request.threads = options.threads;
-  if (const ptd_control* control = options.control; control != nullptr) {
-    if (control->cancelled != nullptr) request.cancelled = [control] { return control->cancelled(control->user) != 0; };
-    if (control->progress != nullptr)
-      request.progress = [control](uint64_t done, uint64_t total) { control->progress(control->user, done, total); };
-  }
+  request.cancelled = [control] { return control->cancelled(); };
+  request.progress = [control](uint64_t done, uint64_t total) { control->progress(done, total); };
   return request;
 }
 
@@ -47,27 +38,34 @@ TableRequest request_of(const ptd_table_options& options) {
 ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_table_options* options, ArrowArrayStream* out,
                    char** message) {
   return capi::guarded(message, [&]() -> ptd_code {
-    if (table == nullptr || out == nullptr) return capi::fail(message, PTD_ERROR_NULL_ARGUMENT, "ptd_table: table or out is NULL");
+    if (table == nullptr || out == nullptr) return capi::null_argument(message, "ptd_table: table or out is NULL");
     auto opened = capi::find(recording);
-    if (!opened) return capi::fail(message, PTD_ERROR_INVALID_HANDLE, "ptd_table: this is not an open recording");
-    if (options != nullptr && (options->size < sizeof(size_t) || options->size > 4096))
-      return capi::fail(message, PTD_ERROR_WRONG_SIZE, "ptd_table: options->size is not the size of ptd_table_options");
-    TableRequest request = request_of(known_options(options));
+    if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
+    ptd_table_options given = PTD_TABLE_OPTIONS_INIT;
+    if (options != nullptr && !capi::read_struct(options, given))
+      return capi::wrong_size(message, "ptd_table_options has a size that no version had");
+    const auto control = std::make_shared<capi::Control>();
+    if (!control->set(given.control)) return capi::wrong_size(message, "ptd_control has a size that no version had");
+    TableRequest request = request_of(given, control);
     request.path = opened->options.path;
-    if (request.time.empty() || request.time.first.value > INT64_MAX)
-      return capi::fail(message, PTD_ERROR_BAD_ARGUMENT, "ptd_table: first_ns is after last_ns");
+    if (!capi::read_range(given.first_ns, given.last_ns, request.time))
+      return capi::bad_argument(message, "ptd_table_options: first_ns is after last_ns, or one of them is negative");
     auto opened_table = open_table(*opened->recording, table, request);
     if (!opened_table) return capi::fail(message, opened_table.error());
-    capi::export_stream(std::move(opened), std::move(opened_table.value()), *out);
+    capi::export_stream(std::move(opened), std::move(opened_table.value()), control, *out);
     return PTD_OK;
   });
 }
 
 const char* ptd_table_names() {
-  static const std::string names = [] {
-    std::string text;
-    for (const std::string_view name : table_names()) text += (text.empty() ? "" : "\n") + std::string(name);
-    return text;
+  static char names[512];  // larger than the names of all tables; filled once
+  static const bool filled = [] {
+    size_t at = 0;
+    for (const std::string_view name : table_names()) {
+      if (at != 0) names[at++] = '\n';
+      at += name.copy(names + at, sizeof names - 1 - at);
+    }
+    return true;
   }();
-  return names.c_str();
+  return filled ? names : "";
 }

@@ -22,6 +22,7 @@
 #include "cli/options/usage_text.h"
 #include "analysis/names/nearest_word.h"
 #include "cli/text/output.h"
+#include "ptdecode/ptdecode.h"
 
 namespace {
 
@@ -39,12 +40,17 @@ constexpr const char* kExits =
     "(with --strict also if flow was lost or check would have findings; for packets, if bytes are not a valid packet).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
 
+/// That of the library, and the libraries that only the command line uses. These have headers only, or no function that returns their version.
+std::string build_info() {
+  return fmt::format("{}CLI11 {}\nfmt {}.{}.{}", ptd_build_info(), CLI11_VERSION, FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
+}
+
 int output_lost() {
   ptd::cli::say_on_error("ptdecode: cannot write to standard output\n");
   return ptd::cli::kExitFile;
 }
 
-// `ptdecode` alone: what lies here, and what to ask next.
+// `ptdecode` alone: lists the recordings in this folder and suggests commands.
 int without_command(const CLI::App& app) {
   std::error_code ignored;
   if (!std::filesystem::exists("perf.data", ignored)) {
@@ -136,7 +142,7 @@ int main(int argc, char** argv) try {
   std::signal(SIGXFSZ, SIG_IGN);  // NOLINT: so does a limit on the size of files
   CLI::App app{kIntro, "ptdecode"};
   app.footer(kExits);
-  app.set_version_flag("--version", "ptdecode " PTD_VERSION);
+  app.set_version_flag("--version", build_info, "print the versions of ptdecode and its libraries, and the commit");
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
   app.get_formatter()->column_width(34);

@@ -95,8 +95,8 @@ void read_features(Bytes file, const Header& header, FileLayout& out, ReadDamage
   }
 }
 
-/// With a data size of 0: is this a finished recording without any record? Then the feature table stands where the records would, and its
-/// first section follows it directly. In a file that was left unfinished a record stands there.
+/// With a data size of 0: is this a finished recording without any record? Then the feature table is where the records would be, and its
+/// first section follows it directly. In an unfinished file a record is there.
 bool has_feature_table(Bytes file, const Header& header) {
   uint64_t count = 0;
   for (const uint64_t word : header.features) count += static_cast<uint64_t>(std::popcount(word));

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <list>
 
+#include "image/base/directory.h"
 #include "perfio/damage_log.h"
 #include "perfio/file_header.h"
 #include "perfio/ordering.h"
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMergeRecords = 1024;  // how many records of one data.N file are read before another file's turn is considered
 
-/// What stands beside `data` in a directory.
+/// The files beside `data` in a directory.
 struct DirectoryForm {
   std::vector<std::string> kcore_dirs;  ///< names
   std::vector<std::string> data_files;  ///< names: data.0, data.1, ...
@@ -42,15 +43,15 @@ std::string leads_out(const std::string& folder, const std::string& kcore_dir) {
 DirectoryForm list_directory(const std::string& path) {
   DirectoryForm out;
   std::vector<std::pair<uint64_t, std::string>> numbered;
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  constexpr size_t kMostEntries = 1U << 20;
+  for (const DirectoryEntry& entry : entries_of(path, kMostEntries)) {
+    const std::string& name = entry.name;
     std::error_code ignored;
-    if (name.starts_with("kcore_dir") && it->is_directory(ignored)) out.kcore_dirs.push_back(name);
+    if (name.starts_with("kcore_dir") && fs::is_directory(path + "/" + name, ignored)) out.kcore_dirs.push_back(name);
     uint64_t number = 0;
     const char* end_of_name = name.data() + name.size();
     if (name.starts_with("data.") && std::from_chars(name.data() + 5, end_of_name, number).ptr == end_of_name && name.size() > 5 &&
-        it->is_regular_file(ignored)) {
+        fs::is_regular_file(path + "/" + name, ignored)) {
       numbered.emplace_back(number, name);
     }
   }
@@ -204,7 +205,7 @@ bool ReaderImpl::read_one(RecordQueue& queue) {
   return true;
 }
 
-/// Several files, each one ring in order of time (save for the odd nested interrupt): always reads on in the file that is furthest behind,
+/// Several files, each one ring in order of time (save for the odd nested interrupt): always continues with the file whose time is earliest,
 /// and delivers up to what every file had reached one turn ago. No FINISHED_ROUND is needed; those in `data` speak of that file only.
 bool ReaderImpl::read_merged(RecordQueue& queue) {
   struct Source {

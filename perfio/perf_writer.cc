@@ -230,7 +230,7 @@ Status PerfWriter::continue_from(uint64_t size_bytes) {
   constexpr size_t kPieceBytes = 1U << 20;
   std::vector<std::byte> piece;
   uint64_t piece_at = 0;
-  for (uint64_t at = data_offset_; at < size_bytes;) {  // AUXTRACE records stand between the others
+  for (uint64_t at = data_offset_; at < size_bytes;) {  // AUXTRACE records are between the others
     if (at < piece_at || at + kAuxtraceRecordBytes > piece_at + piece.size()) {
       piece = file_->read_back(at, kPieceBytes);
       piece_at = at;
@@ -288,7 +288,7 @@ Status PerfWriter::write_pipe_start() {
 
 Status PerfWriter::write_pipe_features() {
   for (const auto& [bit, section] : features_) {
-    // The events stand in records of their own; an index and a form of directory are for files.
+    // The events are in separate records; an index and a form of directory are for files.
     if (bit == kFeatureEventDesc || bit == kFeatureAuxtrace || bit == kFeatureDirFormat) continue;
     const size_t padded = (section.size() + 7) / 8 * 8;
     if (padded + kRecordHeaderBytes + 8 > kMaxCompressedBytes) continue;  // perf has no form for it either

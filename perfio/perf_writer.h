@@ -63,7 +63,7 @@ class PerfWriter {
   Status add_auxtrace_info(const AuxtraceInfoRecord& record) { return add(record, {}); }
   Status add_auxtrace_error(const AuxtraceErrorRecord& record) { return add(record, {}); }
   Status add_time_conv(const TimeConvRecord& record) { return add(record, {}); }
-  /// Writes record.payload behind the record, padded with zeros (PT: PAD packets) to 8 bytes, and notes it in the index; size_bytes is set
+  /// Writes record.payload after the record, padded with zeros (PT: PAD packets) to 8 bytes, and notes it in the index; size_bytes is set
   /// from the payload. A reference of 0 is replaced by 1: perf 6.1 crashes on 0.
   Status add_auxtrace(const AuxtraceRecord& record) { return add_auxtrace(record, {}); }
   /// Same with a payload in two parts, as in a ring that wraps.

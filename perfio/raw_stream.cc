@@ -173,7 +173,7 @@ void RawStream::begin_compressed(const RawRecord& record) {
   more_output_ = true;
 }
 
-/// Moves the undelivered tail to the front of the chunk and decompresses more behind it. False if nothing more comes.
+/// Moves the undelivered tail to the front of the chunk and decompresses more after it. False at the end.
 bool RawStream::refill() {
   if (!more_output_ || compressed_failed_) return false;
   chunk_.erase(chunk_.begin(), chunk_.begin() + static_cast<std::ptrdiff_t>(chunk_position_));

@@ -43,7 +43,7 @@ class RawStream {
   uint64_t position_;
   uint64_t end_;
   uint64_t last_record_ = ~uint64_t{0};  ///< where the record before position_ begins, if there is one
-  uint64_t window_end_ = 0;  ///< up to here the system was told to read
+  uint64_t window_end_ = 0;  ///< end of the range that the system was advised to read
   ReadDamage* damage_;
   ZstdDecompressor zstd_;
   Bytes input_;                      ///< of the COMPRESSED record in hand, not yet decompressed

@@ -23,7 +23,7 @@ class ScatteredRead {
   Bytes mapping_;
 };
 
-/// Asks the system to read the window at `offset_bytes` of a large mapping. Returns the offset at which the window ends.
+/// Advises the system to read the window at `offset_bytes` of a large mapping. Returns the offset at which the window ends.
 uint64_t read_window(Bytes mapping, uint64_t offset_bytes);
 
 }  // namespace ptd::perfio

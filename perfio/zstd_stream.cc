@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "image/base/interrupt.h"
+
 namespace ptd::perfio {
 
 struct ZstdDecompressor::State {
@@ -55,6 +57,7 @@ Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes)
   ZstdDecompressor stream;
   std::vector<std::byte> output;
   while (output.size() < raw_bytes) {
+    check_interrupt();
     const size_t before = output.size();
     output.resize(before + std::min<uint64_t>({raw_bytes - before, std::max(kStep, before), uint64_t{1} << 26}));
     const size_t got = stream.step(frames, std::span(output).subspan(before));

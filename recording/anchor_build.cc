@@ -50,7 +50,7 @@ void add_anchors(const OpenRequest& options, RecordingData& data) {
     found[s].cpu = data.infos[s].cpu;
     PassedPages passed;
     const SegmentIndex& index = data.indexes[s];
-    uint64_t at = 0;  // what stands before it was looked at
+    uint64_t at = 0;  // the records before it were examined
     for (const Interval& window : windows) {
       if (window.first != kTimeMin) at = std::max(at, index.at(window.first, data.timing));
       for (auto entry = index.next(at); entry; entry = index.next(at)) {

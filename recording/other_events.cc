@@ -9,6 +9,13 @@
 
 namespace ptd {
 
+bool is_read_once(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  return path == "-" || (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status));
+}
+
 Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most, uint64_t most_bytes) {
   if (looks_like_bundle(path)) return read_bundled_events(path, times, most);
   if (path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "decoder/event_join.h"
@@ -74,7 +76,7 @@ class Crew {
       hand.decoder = job.make_decoder();
       if (job.make_filter) hand.filter = job.make_filter(hand.decoder->blocks());
     }
-    for (unsigned i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(hands_[i]); });
+    threads_.reserve(threads - 1);
   }
   ~Crew() {
     {
@@ -87,12 +89,22 @@ class Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
+  /// Starts the other threads, fewer if the system gives no more: this thread alone decodes everything too. Separate from the constructor, so
+  /// that the destructor ends those that run if it throws.
+  void start() {
+    try {
+      for (size_t i = 1; i < hands_.size(); ++i) threads_.emplace_back([this, i] { run(hands_[i]); });
+    } catch (const std::system_error&) {
+    }
+  }
+
   /// What this thread does: gives out what has its turn, and while there is none of that, decodes as the others do.
   void deliver(const Sink& sink) {
     Hand& own = hands_[0];
     EventJoin join;
     std::unique_lock lock(mutex_);
     for (;;) {
+      if (failure_) std::rethrow_exception(failure_);
       Lane* front = lanes_.empty() ? nullptr : lanes_.front().get();
       if (front == nullptr && all_taken()) return;
       if (front != nullptr && (is_ready(*front) || (front->hand == &own && !front->held.empty()))) {
@@ -156,7 +168,7 @@ class Crew {
     --waiting_;
   }
 
-  // The lane taken next. False: there is none now. The lanes stand in the order of segments.
+  // Selects the next lane. False: there is none now. The lanes are in the order of segments.
   bool take(Hand& hand) {
     if (stopped_ || all_taken() || lanes_.size() >= most_ahead_) return false;
     lanes_.push_back(std::make_unique<Lane>());
@@ -205,6 +217,18 @@ class Crew {
     if (done) hand.lane = nullptr;
   }
 
+  // An exception (std::bad_alloc, or one of the caller's functions) ends all threads; deliver() throws it.
+  void run(Hand& hand) {
+    try {
+      work(hand);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      stopped_ = true;
+      ready_.notify_all();
+      room_.notify_all();
+    }
+  }
   void work(Hand& hand) {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -231,8 +255,9 @@ class Crew {
   uint64_t next_;                  // where the segment begins that is taken next
   uint64_t taken_bytes_ = 0;       // about
   size_t enough_bytes_ = kFirstDeliveredBytes;
-  unsigned waiting_ = 0;  // threads, for room
+  unsigned waiting_ = 0;  // threads, for capacity
   bool stopped_ = false;
+  std::exception_ptr failure_;  // that ended a thread
   std::deque<std::unique_ptr<Lane>> lanes_;
   std::vector<Held> taken_;  // scratch of give_out()
   std::vector<Hand> hands_;  // the first is of the thread that delivers
@@ -266,7 +291,9 @@ void run_job(const ParallelJob& job, const Sink& sink) {
        at = job.find(at + 1))
     ++threads;
   if (threads <= 1) return run_alone(job, sink);
-  Crew(job, threads).deliver(sink);
+  Crew crew(job, threads);
+  crew.start();
+  crew.deliver(sink);
 }
 
 }  // namespace ptd

@@ -29,6 +29,8 @@ struct ParallelJob {
 /// Each thread, including this one, takes the next free segments and decodes them into batches. The sink takes the oldest batches; a thread
 /// that is ahead waits when its share of held_bytes is full. So the oldest never wait for others, and memory is bounded for segments of any
 /// length. This thread decodes while the next batch is not ready.
+///
+/// What a function of the job or the sink throws, on any thread, ends the job and is thrown by this call.
 void run_job(const ParallelJob& job, const std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>& sink);
 
 }  // namespace ptd

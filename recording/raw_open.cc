@@ -124,7 +124,7 @@ Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData
   config.max_nonturbo_ratio = raw.max_nonturbo_ratio;
   config.has_mtc = raw.tsc_ctc_ratio_d != 0;
 
-  // One stream of an unknown cpu and thread: whoever asks gets the one user space.
+  // One stream of an unknown cpu and thread: every lookup gets the single user space.
   const Context context{-1, -1, user};
   data.decoder.default_space = user;
   data.contexts.add_switch(-1, kTimeMin, context);

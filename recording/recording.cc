@@ -8,6 +8,7 @@
 
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/legacy_decoder.h"
+#include "image/base/interrupt.h"
 #include "image/base/mapped_file.h"
 #include "image/stash/stash.h"
 #include "ptdecode/bundle.h"
@@ -76,7 +77,7 @@ void allow_for_coarse_clocks(const std::vector<ClockStep>& clocks, RecordingData
                                                                                                    "much");
 }
 
-/// Looks for a TNT with room left, a TIP and a TNT with nothing but cycle counts between them: a processor that lets TIPs wait would have
+/// Looks for a TNT that is not full, a TIP and a TNT with only cycle counts between them: a processor that defers TIPs would have
 /// gone on filling the first TNT ([SDM] "Deferred TIPs").
 class TipWatch {
  public:
@@ -137,7 +138,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     stream.finish();
     total += stream.size_bytes();
   }
-  // What must be known before anything is decoded is told by all PSBs of a short trace and by a sample of a long one's.
+  // Properties needed before decoding come from all PSBs of a short trace and from a sample of those of a long one.
   const size_t stretches = total <= kWholeTraceBytes ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
   std::vector<ClockStep> clocks(data.streams.size());
   ClockSurvey survey(data.decoder.config, data.streams.size());
@@ -208,6 +209,7 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
     if (options.path != "-" && looks_like_json(options.path)) return load_lldb_bundle(options, data);
     return load_perf(options, data);
   };
+  const InterruptScope interrupt(options.check);
   const Status status = load();
   if (!status.ok()) return status.error();
   recording->state_->passed = std::vector<PassedPages>(data.streams.size());

@@ -23,7 +23,7 @@ struct StreamCursor::State {
   EventJoin join;
   FlowCursor cursor;
 
-  /// Fills the next batch; false at the end of the stream or of the asked time.
+  /// Fills the next batch; false at the end of the stream or of the wanted time.
   bool fill();
 };
 

@@ -13,7 +13,7 @@ namespace ptd {
 enum class TextRecords : uint8_t { pokes, none };
 [[nodiscard]] TextRecords text_records(const Recording& recording);
 
-/// The enumerator's name; "copies_differ" for copies of a text whose changes nobody records. Static.
+/// The enumerator's name; "copies_differ" for copies of a text whose changes are not recorded. Static.
 [[nodiscard]] std::string_view name(FindingKind kind, TextRecords records = TextRecords::pokes);
 
 }  // namespace ptd

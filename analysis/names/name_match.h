@@ -10,7 +10,7 @@ namespace ptd {
 /// Whether `pattern` holds a wildcard: '*', '?' or '['.
 [[nodiscard]] bool is_glob(std::string_view pattern);
 /// Whether `name` is `pattern`, or matches it as a glob: '*' any letters, '?' one, '[a-c]' one of these. '\' takes away the meaning of the
-/// next letter. A name with wildcards of its own ("operator[]") is matched by itself too. A C++ or Rust name also matches
+/// next letter. A name that contains wildcard characters ("operator[]") also matches literally. A C++ or Rust name also matches
 /// without parameters and return type, and without template arguments: "f" and "f<int>" match "void f<int>(int)". A clone that a compiler
 /// made ("f(int) [clone .part.0]") has other code and matches by its whole name only.
 [[nodiscard]] bool matches_name(const std::string& pattern, std::string_view name);

@@ -69,7 +69,7 @@ std::string short_function(std::string_view name) {
     const char c = name[at++];
     if (c == '<' || c == '(' || c == '[') {
       if (c == '<' && depth == 0 && kept.ends_with("::")) kept.resize(kept.size() - 2);  // Rust: align_of::<f64>
-      // Behind the arguments comes nothing of the name, but for what is defined inside of a function: f(int)::{lambda()#1}.
+      // The name ends at the arguments, except for what is defined inside a function: f(int)::{lambda()#1}.
       ++depth;
     } else if (c == '>' && depth != 0 && name[at - 2] == '-') {
       continue;  // the arrow of a function's type

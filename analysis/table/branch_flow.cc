@@ -44,16 +44,16 @@ void BranchFlow::drop_given() {
   given_ = 0;
 }
 
-/// The run that the next branch belongs to.
-BranchRun& BranchFlow::run() {
+/// The run that the branch with index `first` belongs to.
+BranchRun& BranchFlow::run(size_t first) {
   if (!new_context_ && !runs_.empty() && !runs_.back().gap) return runs_.back();
   new_context_ = false;
   order_ = std::max(order_, time_);
-  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, branches_.size(), 0});
+  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, first, 0});
 }
 
 void BranchFlow::add(const FlowBranch& branch) {
-  ++run().count;
+  ++run(branches_.size()).count;
   branches_.push_back(branch);
 }
 
@@ -97,19 +97,23 @@ void BranchFlow::take_mark(const StreamCursor& cursor) {
 
 void BranchFlow::take_blocks(std::span<const Block> blocks) {
   flowing_ = true;
+  if (const size_t most = branches_.size() + blocks.size(); branches_.capacity() < most) branches_.reserve(std::max(most, 2 * branches_.capacity()));
+  const size_t before = branches_.size();
+  FlowBranch* open = open_ ? &branches_.back() : nullptr;
   for (const Block& block : blocks) {
     const Node& node = node_of(block.node);
-    if (open_) {
-      branches_.back().to = node.ip;
-      branches_.back().has_to = true;
-      open_ = false;
+    if (open != nullptr) {
+      open->to = node.ip;
+      open->has_to = true;
+      open = nullptr;
     }
     instructions_ += block.instructions;
     if (!has(block.flags, BlockFlag::taken)) continue;
-    add({node.from, Ip{}, node.kind, std::exchange(instructions_, 0), block.flags, true, false});
-    open_ = true;
-    open_node_ = block.node;
+    open = &branches_.emplace_back(FlowBranch{node.from, Ip{}, node.kind, std::exchange(instructions_, 0), block.flags, true, false});
   }
+  open_ = open != nullptr;
+  if (open_) open_node_ = blocks.back().node;
+  if (const size_t count = branches_.size() - before; count != 0) run(before).count += count;
 }
 
 void BranchFlow::take_event(const Event& event) {

@@ -61,7 +61,7 @@ class BranchFlow {
   const Node& add_node(NodeId id);
   [[nodiscard]] Insn last_insn(NodeId id, Ip& ip) const;
   void drop_given();
-  BranchRun& run();
+  BranchRun& run(size_t first);
   void add(const FlowBranch& branch);
   void close(std::optional<Ip> to, bool ends_trace);
   void take_mark(const StreamCursor& cursor);

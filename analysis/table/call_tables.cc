@@ -28,6 +28,7 @@ class CallSource {
       if (request.streams.empty() || std::find(request.streams.begin(), request.streams.end(), i) != request.streams.end())
         total_bytes_ += recording.streams()[i].size_bytes;
     }
+    if (request.progress) request.progress(0, total_bytes_);
   }
   /// As CallCursor::next(). Errors: those of CallCursor::status(), `cancelled`.
   Result<bool> next(std::span<const CallStep>& steps) {
@@ -261,7 +262,7 @@ class ThreadsTable : public RowTable<ThreadRow> {
     columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, [](const Row& row) { return row.info.tid; },
                                                     [](const Row& row) { return row.info.tid >= 0; }));
     columns.push_back(text_column<Row>("comm", ColumnType::text, [](const Row& row) { return std::string_view(row.info.comm); }));
-    // What follows needs the flow to be decoded, so it comes only if it is asked for.
+    // The following columns need a decode of the flow, so they are filled only on request.
     const auto time = [&columns](std::string_view name, TimeNs CallThread::* member) {
       columns.push_back(optional_column<Row, int64_t>(name, ColumnType::int64, [member](const Row& row) { return (row.times.*member).value; },
                                                       [member](const Row& row) { return is_bounded(row.times.*member); }, false));

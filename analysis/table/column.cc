@@ -2,6 +2,7 @@
 #include "analysis/table/column.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace ptd {
@@ -84,25 +85,51 @@ bool Column::put_text(std::string_view text) {
     values_.insert(values_.end(), bytes, bytes + text.size());
   }
   offsets_.push_back(static_cast<int32_t>(values_.size()));
-  if (!valid_.empty()) mark_valid(1);
-  ++rows_;
+  add_valid(1, 1);
   return fits;
 }
 
 void Column::put_no_text() {
-  put_text({});
-  if (valid_.empty()) mark_valid_from_start();
-  valid_[(rows_ - 1) / 8] &= static_cast<uint8_t>(~(1U << ((rows_ - 1) % 8)));
-  ++nulls_;
+  offsets_.push_back(static_cast<int32_t>(values_.size()));
+  add_valid(0, 1);
 }
 
-/// Sets the bits of `count` rows after rows_.
-void Column::mark_valid(size_t count) {
-  valid_.resize((rows_ + count + 7) / 8);
-  for (size_t i = rows_; i < rows_ + count; ++i) valid_[i / 8] |= static_cast<uint8_t>(1U << (i % 8));
+void Column::repeat_last(size_t count) {
+  if (count == 0) return;
+  const auto repeat = [this, count]<typename T>(T value) {
+    std::memcpy(&value, values_.data() + values_.size() - sizeof(T), sizeof(T));
+    std::fill_n(extend<T>(count), count, value);
+  };
+  if (info_.type == ColumnType::int64 || info_.type == ColumnType::uint64) {
+    repeat(uint64_t{});
+  } else {
+    repeat(uint32_t{});
+  }
+  const bool valid = valid_.empty() || (valid_[(rows_ - 1) / 8] >> ((rows_ - 1) % 8) & 1) != 0;
+  for (size_t left = count; left != 0;) {
+    const auto some = static_cast<unsigned>(std::min<size_t>(left, 64));
+    add_valid(valid ? ~uint64_t{0} >> (64 - some) : 0, some);
+    left -= some;
+  }
+}
+
+/// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
+void Column::add_valid(uint64_t bits, unsigned count) {
+  const size_t missing = count - static_cast<unsigned>(std::popcount(bits));
+  if (missing != 0 && valid_.empty()) mark_valid_from_start();
+  if (missing != 0 || !valid_.empty()) {
+    const unsigned used = rows_ % 8;  // bits of the last byte
+    valid_.resize((rows_ + count + 7) / 8);
+    uint8_t* out = valid_.data() + rows_ / 8;
+    *out |= static_cast<uint8_t>(bits << used);
+    for (unsigned done = 8 - used; done < count; done += 8) *++out = static_cast<uint8_t>(bits >> done);
+  }
+  rows_ += count;
+  nulls_ += missing;
 }
 
 void Column::mark_valid_from_start() {
+  valid_.reserve((expected_rows_ + 7) / 8);
   valid_.assign((rows_ + 7) / 8, 0xFF);
   if (rows_ % 8 != 0) valid_.back() = static_cast<uint8_t>((1U << (rows_ % 8)) - 1);
 }

@@ -1,6 +1,7 @@
 // Column: the values of one column of a table, in Arrow's memory layout.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -86,27 +87,29 @@ class Column {
   [[nodiscard]] const NameSnapshot& names() const { return names_; }
   void set_names(NameSnapshot names) { names_ = std::move(names); }
 
+  /// Reserves memory for so many rows of fixed width when the first come.
+  void expect(size_t rows) { expected_rows_ = rows; }
+
   /// Appends get(row) of each row.
   template <typename T, typename Rows, typename Get>
   void put(const Rows& rows, const Get& get) {
     T* out = extend<T>(rows.size());
     for (const auto& row : rows) *out++ = static_cast<T>(get(row));
-    if (!valid_.empty()) mark_valid(rows.size());
     rows_ += rows.size();
   }
-  /// The same; rows without has(row) are null.
-  template <typename T, typename Rows, typename Get, typename Has>
-  void put(const Rows& rows, const Get& get, const Has& has) {
-    size_t missing = 0;
-    for (const auto& row : rows) missing += has(row) ? 0U : 1U;
-    const size_t first = rows_;
-    put<T>(rows, get);
-    if (missing == 0) return;
-    if (valid_.empty()) mark_valid_from_start();
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (!has(rows[i])) valid_[(first + i) / 8] &= static_cast<uint8_t>(~(1U << ((first + i) % 8)));
+  /// The same with get(row, value), which sets `value` and returns false for null. In a column, all values come from one of the two.
+  template <typename T, typename Rows, typename Get>
+  void put_optional(const Rows& rows, const Get& get) {
+    T* out = extend<T>(rows.size());
+    for (size_t i = 0; i < rows.size();) {
+      const size_t end = std::min<size_t>(rows.size(), i + 64);
+      const auto count = static_cast<unsigned>(end - i);
+      uint64_t bits = 0;
+      for (unsigned j = 0; j < count; ++j) bits |= uint64_t{get(rows[i + j], out[j])} << j;
+      add_valid(bits, count);
+      out += count;
+      i = end;
     }
-    nulls_ += missing;
   }
   template <typename Rows, typename Get>
   void put_bits(const Rows& rows, const Get& get) {
@@ -116,6 +119,8 @@ class Column {
       ++rows_;
     }
   }
+  /// Appends the last row `count` times; not for text, binary and booleans.
+  void repeat_last(size_t count);
   /// One value of text or binary; text must be UTF-8. False: it exceeds the limit of the column, which gets an empty value.
   bool put_text(std::string_view text);
   void put_no_text();
@@ -124,14 +129,15 @@ class Column {
   template <typename T>
   T* extend(size_t count) {
     const size_t at = values_.size();
+    if (at == 0) values_.reserve(expected_rows_ * sizeof(T));
     values_.resize(at + count * sizeof(T));
     return reinterpret_cast<T*>(values_.data() + at);
   }
-  void mark_valid(size_t count);
+  void add_valid(uint64_t bits, unsigned count);
   void mark_valid_from_start();
 
   ColumnInfo info_;
-  size_t rows_ = 0, nulls_ = 0;
+  size_t rows_ = 0, nulls_ = 0, expected_rows_ = 0;
   std::vector<std::byte, RoomFor<std::byte>> values_;
   std::vector<int32_t> offsets_;
   std::vector<uint8_t> valid_;

@@ -1,5 +1,6 @@
 // The tables of the flow: blocks, branches, edges, events, gaps.
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <utility>
 
@@ -34,6 +35,7 @@ class FlowTable : public RowTable<Row> {
     columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, [](const Row& row) { return row.at.tid; },
                                                     [](const Row& row) { return row.at.tid >= 0; }));
     columns.push_back(name_column<Row>("comm", names_.comms, [this](const Row& row) { return names_.comm(row.at.tid, row.at.time); }, false));
+    for (RowColumn<Row>& column : columns) column.same_in_group = true;
     return columns;
   }
   /// The names of an address that get(row) returns; null where has(row) is false.
@@ -42,20 +44,23 @@ class FlowTable : public RowTable<Row> {
     const auto find = [this, get, has](const Row& row) {
       return has(row) ? names_.find(row.at.space, get(row), row.at.time) : PlaceName{};
     };
-    columns.push_back(name_column<Row>(titles[0], names_.symbols, [find](const Row& row) { return find(row).symbol; }, by_default));
+    const auto symbol = [this, get, has](const Row& row) { return has(row) ? names_.symbol(row.at.space, get(row), row.at.time) : -1; };
+    columns.push_back(name_column<Row>(titles[0], names_.symbols, symbol, by_default));
     columns.push_back(optional_column<Row, uint64_t>(titles[1], ColumnType::uint64, [find](const Row& row) { return find(row).offset_bytes; },
                                                      [find](const Row& row) { return find(row).symbol >= 0; }, false));
     columns.push_back(name_column<Row>(titles[2], names_.modules, [find](const Row& row) { return find(row).module; }, false));
   }
-  template <typename Get>
-  void add_address(Columns& columns, std::string_view title, const Get& get, const std::function<bool(const Row&)>& has) {
+  template <typename Get, typename Has>
+  void add_address(Columns& columns, std::string_view title, const Get& get, const Has& has) {
     columns.push_back(optional_column<Row, uint64_t>(title, ColumnType::uint64, [get](const Row& row) { return get(row).value; }, has));
   }
   /// "ambiguous suspect": what is uncertain about the code; null: nothing.
-  RowColumn<Row> marks_column() {
-    const auto get = [this](const Row& row) {
+  template <typename Flags>
+  RowColumn<Row> marks_column(const Flags& flags_of) {
+    const auto get = [this, flags_of](const Row& row) {
       constexpr uint16_t kShown = kUncertainFlags | (BlockFlag::healed | BlockFlag::assumed);
-      return (row.block_flags & kShown) == 0 ? -1 : marks_.index_of(marks_text(row.block_flags));
+      const uint16_t flags = flags_of(row);
+      return (flags & kShown) == 0 ? -1 : marks_.index_of(marks_text(flags));
     };
     return name_column<Row>("marks", marks_, get);
   }
@@ -98,7 +103,7 @@ class BlocksTable : public FlowTable<BlockRow> {
         value_column<BlockRow, uint32_t>("instructions", ColumnType::uint32, [](const BlockRow& row) { return row.instructions; }));
     columns.push_back(value_column<BlockRow, uint32_t>("size_bytes", ColumnType::uint32, [](const BlockRow& row) { return row.code.size(); }));
     columns.push_back(bool_column<BlockRow>("taken", [](const BlockRow& row) { return has(row.block_flags, BlockFlag::taken); }));
-    columns.push_back(marks_column());
+    columns.push_back(marks_column([](const BlockRow& row) { return row.block_flags; }));
     columns.push_back(text_column<BlockRow>("bytes", ColumnType::binary, [](const BlockRow& row) {
       return std::string_view(reinterpret_cast<const char*>(row.code.data()), row.code.size());
     }, false));
@@ -116,6 +121,7 @@ class BlocksTable : public FlowTable<BlockRow> {
       const BlockInfo& info = table.info(block.node);
       rows.push_back({walk_.context(), info.ip, table.bytes(block.node), block.instructions, block.flags});
     }
+    end_group(rows);
     return true;
   }
 };
@@ -124,29 +130,34 @@ class BlocksTable : public FlowTable<BlockRow> {
 struct BranchRow {
   RowContext at;
   FlowBranch branch;
-  uint16_t block_flags = 0;
 };
+static_assert(sizeof(BranchRow) == 64, "a row is one cache line, which each column reads");
 
 /// Kinds of branches as indexes into a list of names. The names are static, so that one is known by its address.
 class KindNames {
  public:
   int32_t index_of(const char* kind) {
-    for (const auto& [known, index] : known_) {
-      if (known == kind) return index;
-    }
-    return known_.emplace_back(kind, names.index_of(kind)).second;
+    const auto address = reinterpret_cast<uintptr_t>(kind);
+    Known& known = known_[(address * 0x9E3779B97F4A7C15ULL) >> (64 - kBits)];
+    if (known.kind != kind) known = {kind, names.index_of(kind)};
+    return known.index;
   }
   NameList names;
 
  private:
-  std::vector<std::pair<const char*, int32_t>> known_;
+  static constexpr unsigned kBits = 6;
+  struct Known {
+    const char* kind = nullptr;
+    int32_t index = -1;
+  };
+  std::array<Known, size_t{1} << kBits> known_;
 };
 
 /// The branches of a walk over several streams.
 class BranchWalk {
  public:
   explicit BranchWalk(size_t streams) : flows_(streams) {}
-  /// Takes an item, which may be the end, and calls add(context, branch) with each branch that is complete and wanted.
+  /// Takes an item, which may be the end, and calls add(context, branches) with branches that are complete and wanted.
   template <typename Add>
   void take(FlowItem item, const FlowWalk& walk, const Add& add) {
     if (item != FlowItem::end) {
@@ -171,8 +182,7 @@ class BranchWalk {
     while (const BranchRun* run = flow.branches.next()) {
       if (run->count == 0) continue;
       const RowContext context = walk.context_of(flow.stream, run->context, run->time);
-      if (!walk.wants(context)) continue;
-      for (const FlowBranch& branch : flow.branches.branches(*run)) add(context, branch);
+      if (walk.wants(context)) add(context, flow.branches.branches(*run));
     }
   }
   std::vector<Flow> flows_;
@@ -195,7 +205,7 @@ class BranchesTable : public FlowTable<BranchRow> {
     add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, has_to, true);
     columns.push_back(
         value_column<BranchRow, uint32_t>("instructions", ColumnType::uint32, [](const BranchRow& row) { return row.branch.instructions; }));
-    columns.push_back(marks_column());
+    columns.push_back(marks_column([](const BranchRow& row) { return row.branch.block_flags; }));
     return choose(std::move(columns), request, "branches");
   }
 
@@ -203,8 +213,9 @@ class BranchesTable : public FlowTable<BranchRow> {
   Result<bool> produce(std::vector<BranchRow>& rows) override {
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
-    branches_.take(item.value(), walk_, [&rows](const RowContext& at, const FlowBranch& branch) {
-      rows.push_back({at, branch, branch.block_flags});
+    branches_.take(item.value(), walk_, [this, &rows](const RowContext& at, std::span<const FlowBranch> branches) {
+      for (const FlowBranch& branch : branches) rows.push_back({at, branch});
+      end_group(rows);
     });
     return item.value() != FlowItem::end;
   }
@@ -278,8 +289,10 @@ class EdgesTable : public FlowTable<EdgeRow> {
       const Result<FlowItem> next = walk_.next();
       if (!next) return next.error();
       item = next.value();
-      branches_.take(item, walk_, [this](const RowContext& at, const FlowBranch& branch) {
-        if (branch.has_from && branch.has_to) add(at, branch);
+      branches_.take(item, walk_, [this](const RowContext& at, std::span<const FlowBranch> branches) {
+        for (const FlowBranch& branch : branches) {
+          if (branch.has_from && branch.has_to) add(at, branch);
+        }
       });
     }
     return {};

@@ -1,6 +1,8 @@
 // FlowWalk: see flow_walk.h.
 #include "analysis/table/flow_walk.h"
 
+#include <algorithm>
+
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
@@ -18,7 +20,8 @@ FlowWalk::FlowWalk(const Recording& recording, const TableRequest& request)
     contexts_[i].row.cpu = recording.streams()[i].cpu;
     contexts_[i].row.tid = recording.streams()[i].tid;
     contexts_[i].wanted = wants(contexts_[i].row);
-    total_bytes_ += recording.streams()[i].size_bytes;
+    const auto& wanted = request.streams;
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), i) != wanted.end()) total_bytes_ += recording.streams()[i].size_bytes;
   }
 }
 

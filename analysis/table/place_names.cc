@@ -5,21 +5,24 @@
 
 namespace ptd {
 
-PlaceName PlaceNames::find(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
-  const uint64_t hash = (ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL;
-  const Entry& known = places_.at(hash);
-  if (known.ip == ip && known.space == space && known.valid.contains(when)) return known.name;
-  const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when);
-  if (!symbol) return unnamed(space, ip, when);
-  const PlaceName name{symbols.index_of(symbol->name), symbol->module.empty() ? -1 : modules.index_of(symbol->module), symbol->offset_bytes};
-  places_.replace(hash) = Entry{ip, space, symbol->valid, name};
-  return name;
+const PlaceNames::Key& PlaceNames::look_up(SpaceId space, Ip ip, TimeNs when) {
+  Interval valid;
+  const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when, &valid);
+  PlaceName name;
+  if (symbol) {
+    name = {symbols.index_of(symbol->name), symbol->module.empty() ? -1 : modules.index_of(symbol->module), symbol->offset_bytes};
+  } else {
+    name = unnamed(space, ip, when, valid);
+  }
+  all_valid_ = intersect(all_valid_, valid);
+  places_.replace(hash_of(space, ip)) = Place{valid, name.offset_bytes, name.module};
+  return keys_.replace(hash_of(space, ip)) = Key{ip, space, name.symbol};
 }
 
-/// Code without a symbol has the last part of its file's path.
-PlaceName PlaceNames::unnamed(SpaceId space, Ip ip, TimeNs when) {
+/// Code without a symbol has the last part of its file's path. Narrows `valid` to moments with the same answer.
+PlaceName PlaceNames::unnamed(SpaceId space, Ip ip, TimeNs when, Interval& valid) {
   const Timeline::SectionAt at = recording_.timeline().section_during(space, ip, when);
+  valid = intersect(valid, at.valid);
   PlaceName name;
   if (at.id == kNoSection) return name;
   std::string_view path = recording_.timeline().section(at.id).path;

@@ -16,6 +16,10 @@ class SamplesTable : public RowTable<OtherEvent> {
   explicit SamplesTable(const Recording& recording) : recording_(recording), names_(recording) {}
   Status init(const TableRequest& request) {
     using Row = OtherEvent;
+    if (is_read_once(request.path)) {
+      return Error{ErrorCode::not_recorded,
+                   "the samples of a recording from a pipe cannot be read: its bytes are gone; write it to a file and open that", 0};
+    }
     request_ = request;
     std::vector<RowColumn<Row>> columns;
     const auto id = [&columns](std::string_view title, int32_t Row::* member) {

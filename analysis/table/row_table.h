@@ -20,7 +20,8 @@ struct RowColumn {
   ColumnInfo info;
   bool by_default = true;
   std::function<void(std::span<const Row> rows, Column& out)> fill;
-  NameList* names = nullptr;  ///< of a column of names
+  NameList* names = nullptr;    ///< of a column of names
+  bool same_in_group = false;   ///< all rows of a group (RowTable::end_group) have one value; only for columns of fixed width
 };
 
 /// Takes rows from produce() in pieces that stay in the cache, and fills the wanted columns one after the other.
@@ -35,11 +36,12 @@ class RowTable : public Table {
 
   [[nodiscard]] Result<RowBatch> next() override {
     RowBatch batch;
-    for (const RowColumn<Row>& column : columns_) batch.columns.emplace_back(column.info);
+    for (const RowColumn<Row>& column : columns_) batch.columns.emplace_back(column.info).expect(last_rows_);
     while (batch.rows < batch_rows_ && !is_large(batch)) {
       if (given_ == rows_.size()) {
         rows_.clear();
-        given_ = 0;
+        group_ends_.clear();
+        given_ = group_ = 0;
         while (!over_ && rows_.size() < kStage) {
           Result<bool> more = produce(rows_);
           if (!more) return more.error();
@@ -47,12 +49,13 @@ class RowTable : public Table {
         }
         if (rows_.empty()) break;
       }
-      const size_t count = std::min(batch_rows_ - batch.rows, rows_.size() - given_);
-      const std::span<const Row> piece = std::span<const Row>(rows_).subspan(given_, count);
-      for (size_t i = 0; i < columns_.size(); ++i) columns_[i].fill(piece, batch.columns[i]);
+      const size_t count = std::min({batch_rows_ - batch.rows, rows_.size() - given_, kStage});
+      for (size_t i = 0; i < columns_.size(); ++i) fill(columns_[i], given_, count, batch.columns[i]);
       given_ += count;
+      while (group_ < group_ends_.size() && group_ends_[group_] <= given_) ++group_;
       batch.rows += count;
     }
+    last_rows_ = batch.rows;
     for (size_t i = 0; i < columns_.size(); ++i) {
       if (columns_[i].names != nullptr) batch.columns[i].set_names(columns_[i].names->snapshot());
     }
@@ -62,6 +65,9 @@ class RowTable : public Table {
  protected:
   /// Appends some rows, possibly none; false: these are the last.
   [[nodiscard]] virtual Result<bool> produce(std::vector<Row>& rows) = 0;
+
+  /// produce() may call it when the rows since the last call, the last of which is the last of `rows`, have the same context.
+  void end_group(const std::vector<Row>& rows) { group_ends_.push_back(rows.size()); }
 
   /// Chooses the columns that the request names. Call once, in the constructor or before the first next().
   [[nodiscard]] Status choose(std::vector<RowColumn<Row>> all, const TableRequest& request, std::string_view table) {
@@ -88,40 +94,65 @@ class RowTable : public Table {
   }
 
  private:
-  static constexpr size_t kStage = 1024;            // rows filled at once: they fit the L2 cache
+  static constexpr size_t kStage = 256;             // rows filled at once: they fit the L1 cache
   static constexpr size_t kMostBytes = 256U << 20;  // of one column of a batch; offsets have 31 bits
   [[nodiscard]] static bool is_large(const RowBatch& batch) {
     return std::any_of(batch.columns.begin(), batch.columns.end(), [](const Column& column) { return column.values().size() > kMostBytes; });
   }
+  /// Fills a column from `count` rows of rows_ from `first` on.
+  void fill(RowColumn<Row>& column, size_t first, size_t count, Column& out) {
+    const std::span<const Row> rows = std::span<const Row>(rows_).subspan(first, count);
+    size_t done = 0;
+    for (size_t group = group_; column.same_in_group && done < count && group < group_ends_.size(); ++group) {
+      const size_t end = std::min(group_ends_[group] - first, count);
+      if (end == done) continue;
+      column.fill(rows.subspan(done, 1), out);
+      out.repeat_last(end - done - 1);
+      done = end;
+    }
+    if (done < count) column.fill(rows.subspan(done), out);
+  }
+
   std::vector<RowColumn<Row>> columns_;
   std::vector<Row> rows_;
+  std::vector<size_t> group_ends_;  // indexes of rows_, ascending
+  size_t group_ = 0;                // the first that ends after given_
   size_t batch_rows_ = 0, given_ = 0;
+  size_t last_rows_ = 0;  // of the batch before
   bool over_ = false;
 };
 
 // Columns of rows with a member, or with a function of the row.
 template <typename Row, typename T, typename Get>
 RowColumn<Row> value_column(std::string_view name, ColumnType type, const Get& get, bool by_default = true) {
-  return {{name, type, false}, by_default, [get](std::span<const Row> rows, Column& out) { out.put<T>(rows, get); }, nullptr};
+  return {{name, type, false}, by_default, [get](std::span<const Row> rows, Column& out) { out.put<T>(rows, get); }, nullptr, false};
 }
 template <typename Row, typename T, typename Get, typename Has>
 RowColumn<Row> optional_column(std::string_view name, ColumnType type, const Get& get, const Has& has, bool by_default = true) {
-  return {{name, type, true}, by_default, [get, has](std::span<const Row> rows, Column& out) { out.put<T>(rows, get, has); }, nullptr};
+  const auto fill = [get, has](std::span<const Row> rows, Column& out) {
+    out.put_optional<T>(rows, [&](const Row& row, T& value) {
+      value = static_cast<T>(get(row));
+      return has(row);
+    });
+  };
+  return {{name, type, true}, by_default, fill, nullptr, false};
 }
 template <typename Row, typename Get>
 RowColumn<Row> bool_column(std::string_view name, const Get& get, bool by_default = true) {
   return {
-      {name, ColumnType::boolean, false}, by_default, [get](std::span<const Row> rows, Column& out) { out.put_bits(rows, get); }, nullptr};
+      {name, ColumnType::boolean, false}, by_default, [get](std::span<const Row> rows, Column& out) { out.put_bits(rows, get); }, nullptr, false};
 }
 /// get(row) is an index into `names`, -1: null.
 template <typename Row, typename Get>
 RowColumn<Row> name_column(std::string_view name, NameList& names, const Get& get, bool by_default = true) {
-  const auto fill = [get, indexes = std::vector<int32_t>()](std::span<const Row> rows, Column& out) mutable {
-    indexes.clear();
-    for (const Row& row : rows) indexes.push_back(get(row));
-    out.put<int32_t>(indexes, [](int32_t index) { return index < 0 ? 0 : index; }, [](int32_t index) { return index >= 0; });
+  const auto fill = [get](std::span<const Row> rows, Column& out) {
+    out.put_optional<int32_t>(rows, [&](const Row& row, int32_t& value) {
+      const int32_t index = get(row);
+      value = index < 0 ? 0 : index;
+      return index >= 0;
+    });
   };
-  return {{name, ColumnType::name, true}, by_default, fill, &names};
+  return {{name, ColumnType::name, true}, by_default, fill, &names, false};
 }
 /// get(row) is text or bytes as std::string_view with a data() of nullptr for null.
 template <typename Row, typename Get>
@@ -138,7 +169,7 @@ RowColumn<Row> text_column(std::string_view name, ColumnType type, const Get& ge
       }
     }
   };
-  return {{name, type, true}, by_default, fill, nullptr};
+  return {{name, type, true}, by_default, fill, nullptr, false};
 }
 
 }  // namespace ptd

@@ -10,7 +10,7 @@
 
 namespace ptd {
 
-/// Each returns null if the table is not one of its own.
+/// Each returns null for a table that it does not make.
 [[nodiscard]] Result<std::unique_ptr<Table>> open_flow_table(const Recording& recording, std::string_view name, const TableRequest& request);
 [[nodiscard]] Result<std::unique_ptr<Table>> open_call_table(const Recording& recording, std::string_view name, const TableRequest& request);
 [[nodiscard]] Result<std::unique_ptr<Table>> open_image_table(const Recording& recording, std::string_view name, const TableRequest& request);

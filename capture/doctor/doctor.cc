@@ -156,7 +156,7 @@ void check_lockdown(const Facts& facts, Checks& checks) {
 void check_memory(const Facts& facts, Checks& checks) {
   if (!facts.mlock_kb) return;
   const uint64_t per_cpu = static_cast<uint64_t>(std::max<int64_t>(*facts.mlock_kb, 0)) << 10;
-  // As the kernel asks ([Linux] kernel/events/core.c, perf_mmap()): CAP_PERFMON lifts none of these limits.
+  // The kernel's own check ([Linux] kernel/events/core.c, perf_mmap()): CAP_PERFMON lifts none of these limits.
   const bool unlimited = facts.locked_memory_bytes == ~uint64_t{0};
   const bool unbound = unlimited || facts.has(Capability::ipc_lock) || (facts.paranoid && *facts.paranoid < 0);
   std::string found = "kernel.perf_event_mlock_kb is " + std::to_string(*facts.mlock_kb) + " per cpu";
@@ -221,7 +221,7 @@ void check_bpf(const Facts& facts, Checks& checks) {
                                        : "run as root, or with CAP_BPF and CAP_PERFMON"});
 }
 
-/// What the kernel knows and lets this user have; a kind that needs more rights is tried as this user would.
+/// What the kernel supports and permits for this user; a kind that needs more rights is tried with this user's rights.
 void check_kinds(const Facts& facts, Diagnosis& diagnosis) {
   if (!facts.machine.open_event) return;
   const auto probe = [&](const char* what, bool all, bool kernel) { return facts.machine.open_event({what, all, kernel, 0}).number; };

@@ -40,7 +40,7 @@ struct ProbeResult {
   int number = 0;
 };
 
-/// Where it looks, and whom it asks. Tests put their own trees and answers here.
+/// The paths that it reads and the functions that it calls. Tests replace them.
 struct Machine {
   std::string proc = "/proc", sys = "/sys";
   std::string stash;  ///< directory of the stash, "" if there is none
@@ -58,7 +58,7 @@ struct Machine {
     uint32_t type = 0;
   };
   std::function<ProbeResult(const Probe&)> open_event;
-  std::function<int()> list_bpf;  ///< asks for the first BPF program: errno, ENOENT if there is none
+  std::function<int()> list_bpf;  ///< looks up the first BPF program: errno, ENOENT if there is none
   /// Free bytes where a path is, or will be; nothing if that is not known.
   std::function<std::optional<uint64_t>(const std::string& path)> free_bytes;
 };

@@ -22,14 +22,14 @@ struct UserMap {
   [[nodiscard]] uint64_t end() const { return ip + size_bytes; }
 };
 
-/// One address space as the records so far describe it: files (MMAP2) and code of its own (jitdump), the newest on top. A reader never
-/// hears of munmap, so nothing goes away. Copies share the files.
+/// One address space as the records so far describe it: files (MMAP2) and generated code (jitdump), the newest on top. No record reports
+/// munmap, so nothing is removed. Copies share the files.
 class CodeModel {
  public:
   void add_file(const UserMap& map);
   /// True if a reader would find these bytes at `ip`.
   [[nodiscard]] bool shows(uint64_t ip, Bytes code) const;
-  /// The bytes are told from now on.
+  /// The bytes are reported from now on.
   void add_code(uint64_t ip, Bytes code);
   /// Calls f(ip, bytes) for each run of code that is in no file.
   template <class F>

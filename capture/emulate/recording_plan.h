@@ -20,7 +20,7 @@ struct RecordingPlan {
   std::string boot;            ///< names the run of this machine in which the clocks count
 };
 
-/// Where the plan is written, in the working folder; the config is in a file of its own (kConfigFile).
+/// Where the plan is written, in the working folder; the config is in another file (kConfigFile).
 inline constexpr const char* kPlanFile = "plan";
 
 /// This machine's run, "" if the system does not name it.

@@ -83,7 +83,7 @@ void end_threads(UserImage& image) {
   }
 }
 
-// A killed process says nothing of its end. Of the program itself the recorder knows when that was.
+// A killed process does not record its end. For the program itself the recorder has the time.
 void date_end(std::vector<UserImage>& images, uint64_t ended_tsc) {
   UserImage* last = nullptr;
   for (UserImage& image : images) {
@@ -96,7 +96,7 @@ void date_end(std::vector<UserImage>& images, uint64_t ended_tsc) {
   if (!told) last->last_tsc = std::max(last->last_tsc, ended_tsc);
 }
 
-/// Numbers of processes and threads that are nobody else's. Those that the plugin sees are of the process' own PID namespace, and in two
+/// Unique numbers for processes and threads. Those that the plugin sees are of the process' own PID namespace, and in two
 /// namespaces two processes may both be 1.
 class Numbers {
  public:

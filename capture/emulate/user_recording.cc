@@ -125,7 +125,7 @@ Result<LogData> whole_file(const std::string& path) {
   return LogData{*file, (*file)->bytes(), false};
 }
 
-// The packets of aarch64 are made of what ran.
+// The packets of aarch64 are made from the ground truth.
 Status encode_piece(const std::vector<UserImage>& images, Stream::Piece& piece) {
   const std::string stem = piece.thread->truth_path;
   const LogData log = read_log(stem);
@@ -250,12 +250,12 @@ void write_piece(perfio::PerfWriter& writer, Writer& out, const Stream& stream, 
   out.check(writer.add_auxtrace(record, tail));
 }
 
-// CoreSight: a buffer a cpu, and each thread has a cpu of its own. Intel PT: a buffer a thread.
+// CoreSight: one buffer per cpu, and each thread has its own cpu. Intel PT: one buffer per thread.
 void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<Stream>& streams, bool aarch64) {
   for (size_t index = 0; index < streams.size(); ++index) {
     for (const Stream::Piece& piece : streams[index].pieces) {
       const Bytes packets = piece.packets.bytes;
-      // As a kernel's records do, which are written while tracing is off, none ends within a packet: perf reads each by itself.
+      // Like a kernel's records, which are written while tracing is off, none ends within a packet: perf reads each record separately.
       for (uint64_t at = 0, end = 0; at < packets.size(); at = end) {
         end = packets.size() - at > kAuxPieceBytes && !aarch64
                   ? std::min<uint64_t>(pt::find_psb(packets, at + kAuxPieceBytes), packets.size())

@@ -45,13 +45,13 @@ std::string find_plugin(const std::string& given) {
   return {};
 }
 
-volatile sig_atomic_t g_program = 0;  // who gets the signals that ask this process to end
+volatile sig_atomic_t g_program = 0;  // gets the signals that ask this process to end
 
 void pass_on(int number) {
   if (g_program > 0) (void)kill(static_cast<pid_t>(g_program), number);
 }
 
-/// Until this object goes, Ctrl-C is left to the program, which gets it too and decides; what asks to end is passed on to it.
+/// While this object exists, Ctrl-C is left to the program, which also gets it and decides; other requests to end are passed on to it.
 class Signals {
  public:
   explicit Signals(pid_t program) : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
@@ -137,7 +137,7 @@ Result<RecordingSummary> complete(RecordingPlan& plan, const WorkFolder& folder)
   return error;
 }
 
-// What the plugin needs to know, and what makes a recording of its logs.
+// The plugin's configuration, and what makes a recording of its logs.
 Status prepare(const EmulateOptions& options, const EmulatorCommand& command, RecordingPlan& plan) {
   RecordingOptions& recording = plan.recording;
   std::error_code error;

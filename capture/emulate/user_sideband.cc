@@ -159,7 +159,7 @@ Status UserSideband::run_image(size_t index) {
   begin_image(index, space);
   jitdump_ = nullptr;
   Status status;
-  // What the parent had no file for is told anew: each space has a jitdump of its own.
+  // Code of the parent that has no file is written again: each space has its own jitdump.
   if (image.parent >= 0) {
     space.shown.for_each_code([&](uint64_t ip, Bytes code) {
       if (status.ok()) status = tell(index, image.first_tsc + 1, ip, code);

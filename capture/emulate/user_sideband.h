@@ -36,7 +36,7 @@ class UserSideband {
 
  private:
   struct Space {
-    CodeModel shown;             ///< as the reader knows it
+    CodeModel shown;             ///< as a reader of the records so far sees it
     std::vector<UserMap> files;  ///< as it really is
   };
   struct Step;
@@ -54,7 +54,7 @@ class UserSideband {
   std::map<int32_t, std::string> next_comm_;  ///< of the program that a process is about to exec
   std::vector<TimedRecord> records_;
   std::map<size_t, Space> at_fork_;         ///< what a child starts with
-  std::unique_ptr<JitdumpWriter> jitdump_;  ///< of the image at hand
+  std::unique_ptr<JitdumpWriter> jitdump_;  ///< of the current image
   std::map<std::string, std::string> build_ids_;
   std::vector<std::string> warnings_;
   std::string first_comm_;

@@ -144,7 +144,7 @@ bool covers(const CodeSaver::Cover& cover, uint64_t time_ns) { return cover.time
 
 }  // namespace
 
-/// The first piece that ends behind this address.
+/// Returns the first piece that ends after this address.
 CodeSaver::Newest::Pieces::const_iterator CodeSaver::Newest::first_behind(const Key& key) const {
   const auto next = pieces_.upper_bound(key);
   if (next == pieces_.begin()) return next;
@@ -180,7 +180,7 @@ bool CodeSaver::Newest::is_over(const Cover& cover) const {
   return false;
 }
 
-/// Whether something newer than this mapping was told before it: in this round, in the one before, or a region that is there still.
+/// Returns whether something newer than this mapping was reported before it: in this round, in the last one, or a region that still exists.
 bool CodeSaver::is_covered(const Cover& mapping) const {
   if (mapping.time_ns == 0) return false;
   if (newest_.is_over(mapping) || newest_before_.is_over(mapping)) return true;
@@ -191,7 +191,7 @@ bool CodeSaver::is_covered(const Cover& mapping) const {
   return false;
 }
 
-/// Memory over which something else was mapped is looked at no more; if that was not copied yet, what is there now is not its.
+/// Memory over which something else was mapped is not read again; if it was not copied yet, its current content belongs to the new mapping.
 void CodeSaver::on_cover(const Cover& cover) {
   newest_.add(cover);
   drop_copies(cover);
@@ -350,7 +350,7 @@ bool CodeSaver::copy(const Key& key, Region& region, const std::function<uint64_
     skip(region.path, content.error().message);
     return false;
   }
-  // A change is dated by the reading before it, not by the one that was kept: that is told only now, or every look would be an entry.
+  // A change is dated by the last reading before it, not by the stored one. That reading is logged only now: else every look would be an entry.
   if (!first && region.same_since_ns != 0) add_copy(key, region, {region.same_since_ns, region.same_until_ns, false});
   region.same_since_ns = region.same_until_ns = 0;
   region.hash = std::move(hash);

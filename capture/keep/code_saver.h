@@ -71,7 +71,7 @@ class CodeSaver {
     std::string path, hash, build_id;               // hash and build id of the last copy
     uint64_t time_ns = 0;                           // of the record
     uint64_t number = 0;                            // of the mapping: another one at the same address is another
-    uint64_t same_since_ns = 0, same_until_ns = 0;  // the last reading behind the one that was kept, which found the same; 0: none
+    uint64_t same_since_ns = 0, same_until_ns = 0;  // the last reading after the stored one that found the same; 0: none
   };
   using Key = std::pair<int32_t, uint64_t>;  // process, address
   /// The newest mapping at each address in a round, with its time. Adding in time order is fast.
@@ -128,12 +128,12 @@ class CodeSaver {
     stash::Entry entry;
   };
   std::multimap<Key, Held> held_;           // of one key in the order in which they were read; also of regions that are gone
-  Newest newest_, newest_before_;           // of the round that is told, and of the one before
+  Newest newest_, newest_before_;           // of the current round, and of the one before
   std::vector<stash::Entry> narrow_vdsos_;  // of processes that were gone before theirs was read: it is the same for all
   stash::Content narrow_vdso_;
   std::map<std::string, std::string> skipped_;  // path -> why: the first reason, which the others follow from
   uint64_t skipped_unnamed_ = 0;
-  Key last_looked_at_;  // the next look goes on behind it
+  Key last_looked_at_;  // the next look continues after it
   uint64_t last_look_ms_ = 0, entries_ = 0, mappings_ = 0;
   uint64_t slack_ns_ = 0;
   uint64_t next_flush_ms_ = 0;

@@ -105,7 +105,7 @@ void CodeSaverThread::on_round(const Round& round) {
   {
     const std::lock_guard lock(mutex_);
     latest_ = round;
-    // Rounds in which nothing found room become one: they are not counted against the queue's limit.
+    // Rounds in which nothing fitted into the queue become one: they are not counted against its limit.
     if (round_.empty() && !queue_.empty() && (queue_.back().left_out || !left_out)) {
       end.left_out = queue_.back().left_out;
       queue_.back() = std::move(end);
@@ -155,7 +155,7 @@ void CodeSaverThread::go_on() {
   told_.notify_one();
 }
 
-/// The parent's own saver stays as it is: its descriptors hold the lock that says that somebody works on what it has flushed.
+/// The parent's own saver stays as it is: its descriptors hold the lock that protects what it has flushed.
 void CodeSaverThread::take_over() {
   has_taken_over_ = true;
   if (Result<std::unique_ptr<CodeSaver>> heir = saver_->heir(); heir) heir_ = std::move(*heir);
@@ -235,7 +235,7 @@ Result<SaveReport> CodeSaverThread::finish() {
   const auto leave = [this](const Told& told) {
     if (told.map != nullptr) leave_out(told.map->path);
   };
-  if (is_alone()) {  // what nobody came to
+  if (is_alone()) {  // work left over
     std::for_each(work_.begin(), work_.end(), leave);
     std::for_each(queue_.begin(), queue_.end(), leave);
     std::for_each(round_.begin(), round_.end(), leave);

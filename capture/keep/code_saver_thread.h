@@ -66,7 +66,7 @@ class CodeSaverThread {
     CodeSaver::Cover cover;
     std::unique_ptr<const perfio::MmapRecord> map;      // of a mapping
     uint64_t begun_ns = 0, file_bytes = 0, number = 0;  // of a round
-    bool left_out = false;                              // of a round: not all that was mapped in it, or in the one before, was told
+    bool left_out = false;                              // of a round: not all mappings of it, or of the one before, were reported
   };
   CodeSaverThread(std::unique_ptr<CodeSaver> saver, uint64_t queue_bytes) : saver_(std::move(saver)), queue_bytes_(queue_bytes) {}
   static uint64_t size_of(const Told& told);

@@ -59,7 +59,7 @@ Status move_old(const std::string& path) {
   return {};
 }
 
-/// Recordings hold addresses of the kernel and what ran: for their owner only.
+/// Recordings hold kernel addresses and the flow of programs: only their owner may read them.
 class PrivateFiles {
  public:
   PrivateFiles() : before_(umask(0077)) {}
@@ -334,7 +334,7 @@ Status Recorder::drain(bool all) {
     EventRings& rings = events_->rings()[i];
     const uint64_t waiting = rings.ring->pending_bytes();
     if (waiting != 0) rings.nearly_full = waiting + kLargeRecordBytes > rings.ring->capacity_bytes();
-    if (waiting != 0 && rings.nearly_full) tell_lost(rings);  // the kernel says so only with the next record
+    if (waiting != 0 && rings.nearly_full) tell_lost(rings);  // the kernel reports it only with the next record
     (void)rings.ring->read([&](Bytes record) { on_record(rings, record); });
     if (!first_error_.ok()) return first_error_;
     if (rings.aux == nullptr) continue;
@@ -384,7 +384,7 @@ Status Recorder::run() {
   }
 }
 
-/// As soon as nobody is in the middle of something that a child would have half of.
+/// As soon as no thread is within an operation that a child would inherit half done.
 Status Recorder::restart_holder() {
   holder_.reset();
   if (choice_.saver.pause && !choice_.saver.pause()) return {};
@@ -439,7 +439,7 @@ RecordContext Recorder::lost_context(const EventRings& rings) const {
   return context;
 }
 
-/// What the rings lost behind their last record: LOST records, which the kernel had no occasion to write.
+/// What the rings lost after their last record: LOST records that the kernel had no opportunity to write.
 Status Recorder::tell_losses() {
   clock_.update(*events_->rings().front().ring);
   bool told = false;

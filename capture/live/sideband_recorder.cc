@@ -129,7 +129,7 @@ Status SidebandRecorder::drain() {
   return records == 0 ? Status() : writer_->add_finished_round();
 }
 
-/// What the rings lost behind their last record: LOST records, which the kernel had no occasion to write.
+/// What the rings lost after their last record: LOST records that the kernel had no opportunity to write.
 Status SidebandRecorder::tell_losses() {
   LiveClock clock;
   clock.update(*rings_.front().ring);

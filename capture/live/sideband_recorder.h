@@ -34,7 +34,7 @@ struct RecorderCounts : CaptureCounts {
 /// The recording has two events: the trace, whose AUX data are added by who wrote them, and "dummy:u". Needs root. One thread.
 class SidebandRecorder {
  public:
-  /// Opens events, then notes what is there, then copies the kernel. From here on drain() is to be called often enough.
+  /// Opens events, then records the current state, then copies the kernel. From then on the caller must call drain() often enough.
   static Result<std::unique_ptr<SidebandRecorder>> start(const RecorderOptions& options);
   ~SidebandRecorder();
 

@@ -14,7 +14,7 @@ namespace ptd::cli {
 /// A line that says that only the kernel's names prove this file to be the module's that was loaded.
 [[nodiscard]] std::string unproven_text(std::string_view module_path);
 
-/// Files of modules of which lines were told without a build id. Thread-safe.
+/// Files of modules without a build id whose lines were shown. Thread-safe.
 class UnprovenFiles {
  public:
   void add(std::string_view module_path);
@@ -26,10 +26,10 @@ class UnprovenFiles {
   std::set<std::string, std::less<>> paths_;
 };
 
-/// Bounded: begins anew when full. Entries serve only moments for which the symbolizer vouches.
+/// Bounded: cleared when full. An entry is used only at times for which the symbolizer declares it valid.
 class SourceCache {
  public:
-  /// `unproven`: gets what belongs there; null if nobody asks.
+  /// `unproven`: receives the unproven modules; may be null.
   SourceCache(const Recording& recording, UnprovenFiles* unproven) : recording_(recording), unproven_(unproven) {}
   /// "parse.c:12", "parse.c:12 (peek inlined at parse.c:30, next inlined at main.c:41)", or "". Valid until the next call.
   const std::string& find(SpaceId space, Ip ip, TimeNs when);

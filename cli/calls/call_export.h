@@ -64,7 +64,7 @@ class StackTotals {
   };
   struct Path {
     std::vector<Open> open;  ///< calls
-    std::string comm;        ///< the thread's name when it was asked for last
+    std::string comm;        ///< the thread's name at the last lookup
     size_t process = 0;      ///< its node
   };
   size_t child(size_t parent, const std::string& name);

@@ -110,7 +110,7 @@ const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
 
 const std::string& CallInput::comm(uint32_t thread, const CallTree& tree) { return know(thread, tree).last_comm; }
 
-/// What every decode of this input is told: the streams, the times, what to do with gaps, how to show progress.
+/// The options of every decode of this input: the streams, the times, the handling of gaps, and the display of progress.
 template <typename Options>
 void CallInput::set_up(Options& options, Progress& progress) {
   progress.set_total(total_bytes_);
@@ -154,7 +154,7 @@ int CallInput::count(const CallWords& words, CodeCounts& counts) {
   return ended(progress);
 }
 
-// After Ctrl-C what was found so far is still to be told.
+// After Ctrl-C the results so far are still printed.
 int CallInput::ended(const Progress& progress) {
   if (!interrupted()) return kExitOk;
   interrupted_at_ = progress.share();
@@ -176,7 +176,7 @@ Result<Interval> read_time(std::string_view text, const Recording& recording, co
   TimeScale scale{{kTimeMax, kTimeMin}, std::nullopt};
   for (const StreamInfo& stream : recording.streams()) scale.span = hull(scale.span, stream.time);
   if (scale.span.last == kTimeMax && input.pt_path.empty() && text.find('%') != std::string_view::npos) {
-    // Nothing in the trace is dated behind its last PSB; the records around it are.
+    // The index has no times after the last PSB; the records around it have.
     OpenOptions options;
     options.path = input.path;
     if (const Result<Survey> facts = survey(options); facts && facts->time.last != kTimeMax) scale.span.last = facts->time.last;

@@ -56,7 +56,7 @@ class CallInput {
   int count(const CallWords& words, CodeCounts& counts);
   /// Whether the recording's trace is dated at all; known before the walk.
   [[nodiscard]] bool has_time() const { return has_time_; }
-  /// After the walk: a packet told a time. Else durations mean nothing.
+  /// After the walk: whether a packet gave a time. Otherwise durations mean nothing.
   [[nodiscard]] bool timed() const { return timed_; }
   /// On standard error: what was lost, or that nothing matched.
   void say_summary(const CallWords& words, bool any) const;

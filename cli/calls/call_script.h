@@ -27,8 +27,8 @@ class CallScript {
         wall_offset_ns_(wall_offset_ns) {}
 
   void take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out);
-  /// A sample of another event, behind what take() got before.
-  /// `tree`: null behind the last step.
+  /// A sample of another event, after the steps that take() got before.
+  /// `tree`: null after the last step.
   void sample(const OtherEvent& event, std::string_view name, const CallTree* tree, TextBuffer& out);
 
  private:

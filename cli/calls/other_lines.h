@@ -22,7 +22,7 @@ class SampleMerge {
  public:
   SampleMerge(const OtherEvents& samples, CallScript* script, CallJson* json) : samples_(samples), script_(script), json_(json) {}
   void take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out);
-  /// Behind the last step.
+  /// After the last step.
   void finish(TextBuffer& out) { give_until(kTimeMax, nullptr, out); }
 
  private:

@@ -122,7 +122,7 @@ void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree,
         event(track, kSliceEnd, when, {}, out);
         break;
       case CallStepKind::off:
-        if (gaps_as_slices_) last = step.time;  // told, with its reason, when it is over
+        if (gaps_as_slices_) last = step.time;  // written, with its reason, when it is over
         break;
       case CallStepKind::on: {
         const uint64_t waits = step.off_cpu_ns + step.untraced_ns + step.lost_ns;

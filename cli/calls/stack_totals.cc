@@ -173,7 +173,7 @@ std::string StackTotals::svg(const std::string& title) const {
   size_t deepest = 0;
   for (size_t i = nodes_.size(); i-- > 0;) {
     totals[i] += nodes_[i].self;
-    if (i != 0) totals[nodes_[i].parent] += totals[i];  // a child comes behind its parent
+    if (i != 0) totals[nodes_[i].parent] += totals[i];  // a child comes after its parent
   }
   const double scale = totals[0] == 0 ? 0 : (kWidth - 2 * kMargin) / static_cast<double>(totals[0]);
   std::vector<double> starts(nodes_.size(), kMargin);

@@ -30,7 +30,7 @@ struct Words {
   bool full_names = false;
 };
 
-/// One call of the function asked for.
+/// One call of the selected function.
 struct SlowCall {
   CallStep step;
   int32_t pid = -1, tid = -1;
@@ -130,7 +130,7 @@ void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed,
   }
 }
 
-/// Instructions per cycle of the function itself; cycles without an instruction at hand, or none, are no ratio.
+/// Instructions per cycle of the function itself; none without instructions or without cycles.
 std::string ipc_text(const FunctionTotals& totals) {
   if (totals.self_cycles == 0 || totals.self_instructions == 0) return "-";
   return fmt::format("{:.2f}", static_cast<double>(totals.self_instructions) / static_cast<double>(totals.self_cycles));

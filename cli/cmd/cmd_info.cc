@@ -173,7 +173,7 @@ std::string rest_text(const Survey& survey) {
 Result<Survey> survey_input(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
-  options->debuginfod = false;  // nobody is waited for
+  options->debuginfod = false;  // never wait for a server
   if (input.pt_path.empty()) return survey(*options);
   const Result<std::unique_ptr<Recording>> opened = open_recording(input);
   if (!opened) return opened.error();

@@ -1,4 +1,4 @@
-// `ptdecode packets`: the packets of each stream as they stand in the trace. Needs no code bytes.
+// `ptdecode packets`: the packets of each stream in the order of the trace. Needs no code bytes.
 #include <fmt/format.h>
 
 #include <algorithm>

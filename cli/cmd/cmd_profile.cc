@@ -1,4 +1,4 @@
-// `ptdecode profile`: what ran, as profiles that optimising compilers and linkers read.
+// `ptdecode profile`: executed code as profiles for optimising compilers and linkers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::string autofdo_text(const FileCounts& file) {
   return text;
 }
 
-/// The file asked for, or the one that ran most; null with an error said.
+/// Returns the selected file, or the one with most instructions; null after printing an error.
 const FileCounts* pick(const Words& words, const CodeCounts& counts) {
   std::string known;
   for (const FileCounts& file : counts.files) {

@@ -50,7 +50,7 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
-/// The short cuts --call-trace, --call-ret-trace and --insn-trace[=disasm], which stand for other options as in perf.
+/// The shortcuts --call-trace, --call-ret-trace and --insn-trace[=disasm], which set other options as in perf.
 Status take_shortcuts(const Words& words, ScriptOptions& options) {
   if (words.call_trace || words.call_ret_trace) {
     options.itrace = default_itrace();

@@ -25,7 +25,7 @@ namespace {
 
 using live::RecordChoice;
 
-/// A descriptor that is readable once somebody asks this process to end. The signals do nothing else any more.
+/// A descriptor that is readable once a signal requests the end of this process. The signals have no other effect.
 int watch_signals() {
   sigset_t set;
   sigemptyset(&set);

@@ -23,7 +23,7 @@ struct CodeSpot {
 [[nodiscard]] std::optional<uint32_t> version_at(const Timeline& timeline, SiteId site, TimeNs when);
 /// "name+0x12" or nothing.
 [[nodiscard]] std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs when);
-/// The site's name at the latest time at which it held code: out-of-line code has a name only while it stands.
+/// The site's name at the latest time at which it held code: out-of-line code has a name only while it exists.
 [[nodiscard]] std::string site_symbol_text(const Recording& recording, SiteId site);
 /// The first instructions of `bytes`, joined by "; "; "..." if there are more.
 [[nodiscard]] std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax);

@@ -1,4 +1,4 @@
-// Runs one producer of text a stream, each on a thread of its own, and writes their pieces in order of time.
+// Runs one producer of text per stream, each on its own thread, and writes their pieces in order of time.
 //
 //   stream 0: decode -> format -> [chunk][chunk] --+
 //   stream 1: decode -> format -> [chunk] ---------+--> k-way merge by time -> Output
@@ -18,7 +18,7 @@ namespace ptd::cli {
 struct Chunk {
   struct Piece {
     TimeNs time;
-    size_t end = 0;  ///< offset in `text` behind the piece
+    size_t end = 0;  ///< offset in `text` after the piece
   };
   TextBuffer text;
   std::vector<Piece> pieces;
@@ -33,7 +33,7 @@ struct Chunk {
   TimeNs current{};
 };
 
-/// Where a producer puts its chunks. push() blocks while the queue is full; false: nobody wants more.
+/// Where a producer puts its chunks. push() blocks while the queue is full; false: the output is closed.
 class ChunkSink {
  public:
   virtual ~ChunkSink() = default;

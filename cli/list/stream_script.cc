@@ -74,7 +74,7 @@ void StreamScript::end(Chunk& chunk) {
   end_stack(chunk.text);
 }
 
-// Finds where the open branch went: the item of the cursor, or one of those after it, says so.
+// Finds where the open branch went: from the item of the cursor, or one after it.
 void StreamScript::resolve_ahead(FlowItem item, TextBuffer& out) {
   for (FlowCursor ahead = cursor_; item != FlowItem::end; item = ahead.next()) {
     if (item == FlowItem::mark) continue;

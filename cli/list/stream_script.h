@@ -25,7 +25,7 @@ class StreamScript {
   void end(Chunk& chunk);
 
   [[nodiscard]] const GapTally& tally() const { return tally_; }
-  /// True once every later line would be behind the last --time range.
+  /// True once every later line would be after the last --time range.
   [[nodiscard]] bool past_the_end() const;
 
  private:
@@ -54,7 +54,7 @@ class StreamScript {
   [[nodiscard]] bool shown(const Event& event) const;
 
   const ScriptOptions& options_;
-  /// Branches in a line of -F brstack. Each branch is in one line; what ran between the last of one and the first of the next is not told.
+  /// Branches in a line of -F brstack. Each branch is in one line; the flow between the last of one line and the first of the next is not shown.
   static constexpr size_t kMostStacked = 256;
   const bool addresses_only_, call_tree_, stacks_, follows_branches_;
   LineWriter writer_;

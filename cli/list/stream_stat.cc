@@ -16,7 +16,7 @@ namespace ptd::cli {
 
 namespace {
 
-/// Bits of Block::flags that a reader wants to know about.
+/// Bits of Block::flags that are listed.
 struct ShownFlag {
   BlockFlag flag;
   const char* name;

@@ -11,7 +11,7 @@ namespace {
 
 Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
 
-/// What to use instead of a letter that perf knows and this program does not.
+/// Alternatives to letters of perf that this program does not support.
 const char* instead_of(char letter) {
   switch (letter) {
     case 'd':

@@ -23,7 +23,7 @@ bool to_number(std::string_view text, uint64_t& value, int base = 0) {
   return !text.empty() && status == std::errc{} && end == text.data() + text.size();
 }
 
-/// Cuts and returns what stands before `separator`; all of it if there is none.
+/// Removes and returns the text before `separator`; all of it if there is none.
 std::string_view cut(std::string_view& rest, char separator) {
   const size_t at = rest.find(separator);
   const std::string_view word = rest.substr(0, at);

@@ -10,7 +10,7 @@
 
 namespace ptd::cli {
 
-/// False of what is no disagreement: it is told, but nothing is wrong.
+/// False for findings that are information only.
 [[nodiscard]] bool disagrees(const Finding& finding, TextRecords records);
 /// "17.865267613" or "17.865..17.866"; "any time" if unbounded.
 [[nodiscard]] std::string time_text(Interval time);

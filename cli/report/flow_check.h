@@ -10,7 +10,7 @@
 
 namespace ptd::cli {
 
-/// One mapped file (or what else stands there) whose bytes are not what ran.
+/// One mapped file (or other code) whose bytes are not the executed ones.
 struct FlowContradiction {
   std::string path, build_id;  ///< may be empty
   uint64_t packets = 0;        ///< packets that do not fit

@@ -47,7 +47,7 @@ struct MissingLine {
 /// finds, a file that is cut short among it).
 [[nodiscard]] int strict_status(bool strict, const GapTally& tally, const Recording& recording);
 
-/// That Ctrl-C ended the decoding, and how far it had come; stands before gap_summary().
+/// Says that Ctrl-C ended the decoding, and how far it had come; printed before gap_summary().
 [[nodiscard]] std::string interrupt_text(double share_decoded, const GapTally& tally);
 /// The summary at the end of a command, for standard error; empty if nothing was lost.
 [[nodiscard]] std::string gap_summary(const GapTally& tally, const Recording& recording, uint64_t total_bytes);

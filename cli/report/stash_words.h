@@ -20,7 +20,7 @@ struct StashWords {
 /// --no-stash, --stash, --stash-limit.
 void add_stash_options(CLI::App& command, StashWords& words);
 
-/// Puts what an emulated recording maps into the stash, unless that is off. What goes wrong is said and harms nobody: the recording is
+/// Puts what an emulated recording maps into the stash, unless that is off. Failures are reported and are otherwise harmless: the recording is
 /// made.
 void keep_recorded(const std::string& recording, const StashWords& words, bool quiet);
 /// The same of a snapshot of a session, whose processes may still run.

@@ -1,4 +1,4 @@
-// JsonLine: one object on a line of its own, written field by field: for listings of many millions of lines.
+// JsonLine: one object per line, written field by field, for listings of many millions of lines.
 #pragma once
 
 #include <string_view>

@@ -100,7 +100,7 @@ void stop_on_interrupt() {
   action.sa_handler = [](int) { interrupt_seen.store(true, std::memory_order_relaxed); };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   struct sigaction before {};
-  stop_downloads_when(interrupted);  // the one thing that waits for somebody else
+  stop_downloads_when(interrupted);  // the only operation that waits for another machine
   // A shell that starts a program in the background has it ignore Ctrl-C; that stays.
   if (sigaction(SIGINT, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) (void)sigaction(SIGINT, &action, nullptr);
 }

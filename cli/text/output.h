@@ -8,7 +8,7 @@
 
 namespace ptd::cli {
 
-/// Growing character buffer for hot paths: no locale, no format strings, no per-call check but room.
+/// Growing character buffer for hot paths: no locale, no format strings, no per-call check except capacity.
 class TextBuffer {
  public:
   TextBuffer() = default;
@@ -20,12 +20,12 @@ class TextBuffer {
     return *this;
   }
 
-  /// Makes room for `size` more characters and returns where they go; follow with commit().
+  /// Reserves `size` more characters and returns where they go; follow with commit().
   char* reserve(size_t size) {
     if (capacity_ - size_ < size) grow(size);
     return data_.get() + size_;
   }
-  /// Declares everything up to `end` (within the room reserved) as written.
+  /// Declares everything up to `end` (within the reserved characters) as written.
   void commit(const char* end) { size_ = static_cast<size_t>(end - data_.get()); }
 
   void text(std::string_view s);
@@ -91,7 +91,7 @@ class Output {
 
 /// Appends to standard output (shared by all commands).
 Output& standard_output();
-/// Writes to standard error, escaped as Output::write() does. That nobody can read it is no error, least of all while reporting one.
+/// Writes to standard error, escaped as Output::write() does. Failing to write is not an error, least of all while reporting one.
 void say_on_error(std::string_view text);
 /// Gives descriptors 0 to 2 that the caller closed to /dev/null, the wrong way round: using them fails, and no file opened later gets
 /// their number and with it what is meant for a standard stream.

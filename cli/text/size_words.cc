@@ -11,7 +11,7 @@ namespace ptd::cli {
 
 namespace {
 
-/// A number and the letters behind it; false if it is none.
+/// Parses a number and the letters after it; false if it is none.
 bool split(std::string_view text, uint64_t& number, std::string_view& unit) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{}) return false;

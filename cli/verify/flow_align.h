@@ -1,4 +1,4 @@
-// Alignment of two flows, what was decoded and what ran, however much they differ.
+// Alignment of the decoded flow and the true one, however much they differ.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace ptd::cli {
 
-/// Stands for the bytes of an instruction.
+/// A number that represents the bytes of an instruction.
 [[nodiscard]] uint64_t content_key(Bytes bytes);
 
 inline constexpr uint32_t kUnmatched = ~uint32_t{0};

@@ -1,4 +1,4 @@
-// Small pieces of flow as lines, for the demonstration: what ran at a place whose code changed, and two decodes side by side.
+// Small pieces of flow as lines, for the demonstration: the flow at a place whose code changed, and two decodes side by side.
 #pragma once
 
 #include <map>

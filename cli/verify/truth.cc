@@ -73,7 +73,7 @@ void TruthCheck::compare() {
     has_difference_ = true;
     difference_ = {want, Checkpoint{count_, ip_hash_, byte_hash_, last_ip_}};
   }
-  ip_hash_ = want.ip_hash;  // the next window is judged by itself
+  ip_hash_ = want.ip_hash;  // the next window is compared independently
   byte_hash_ = want.byte_hash;
   ++next_;
 }

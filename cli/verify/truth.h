@@ -20,7 +20,7 @@ struct Checkpoint {
 /// N of "...cpuN...", or -1.
 [[nodiscard]] int32_t cpu_of_path(const std::string& path);
 
-/// Follows a decode and compares at every checkpoint. Each window between checkpoints is judged by itself, as long as the number of
+/// Follows a decode and compares at every checkpoint. Each window between checkpoints is compared independently, as long as the number of
 /// instructions fits.
 class TruthCheck {
  public:

@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kGoesOn = 8;   // this many equal instructions are no accident
 constexpr size_t kUntold = 64;  // instructions between the last packet and the first one lost: no packet tells of them
 
-/// What ran or was decoded, one element for each instruction.
+/// An executed or decoded flow, one element per instruction.
 struct Flow {
   std::vector<uint64_t> ips, contents;
   std::vector<bool> flagged;  ///< decoded: in a block that is marked uncertain
@@ -40,7 +40,7 @@ struct Flow {
   [[nodiscard]] size_t size() const { return ips.size(); }
 };
 
-/// What ran between one PSB and the next.
+/// The true flow between one PSB and the next.
 struct TruthSegment {
   uint64_t offset_bytes = 0;
   bool valid = false;
@@ -102,7 +102,7 @@ class TruthWalk {
       at += length;
     }
   }
-  // Whether something of the block's first `end` instructions is told by a packet. (Of other code than x86-64 every block is.)
+  // Returns whether a packet covers some of the block's first `end` instructions. (For other code than x86-64: always.)
   bool gives_packet(const emulate::TruthBlock& block, uint32_t end) {
     if (end < block.lengths.size()) return false;
     const auto [known, fresh] = packet_.try_emplace(&block, true);
@@ -259,7 +259,7 @@ class SegmentCompare {
     const auto gap = std::lower_bound(gaps_.begin(), gaps_.end(), first);
     return gap != gaps_.end() && *gap <= end;
   }
-  /// Whether what ran, and was not decoded before instruction `d`, is rounds of a loop that the decoder says it cannot count: it has no
+  /// Returns whether the truth that is missing before decoded instruction `d` is iterations of a loop that the decoder reports as uncounted: it has no
   /// instruction that is not near such a place or in its own first round (a segment may begin and end within such a loop: nothing is decoded).
   [[nodiscard]] bool in_loop(size_t d, size_t t, size_t t_end) const {
     constexpr size_t kNear = 4096;  // the longest loop that the decoder recognises
@@ -275,7 +275,7 @@ class SegmentCompare {
     }
     return std::ranges::all_of(ran, [&near](uint64_t ip) { return near.contains(ip); });
   }
-  // Decoded [d, d_end) stands where [t, t_end) ran.
+  // The decoder gave [d, d_end) where [t, t_end) ran.
   void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
     if (d == d_end && !loops_.empty() && in_loop(d, t, t_end)) {
       counts_.untold += t_end - t;
@@ -369,7 +369,7 @@ class StreamCompare {
   void finish() {
     while (more_) skip();
   }
-  /// Whether a segment stood where the truth has one.
+  /// Whether a decoded segment began where the truth has one.
   [[nodiscard]] bool found() const { return found_; }
 
  private:

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "image/base/interrupt.h"
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
 #include "image/source/jitdump.h"
@@ -330,6 +331,7 @@ bool CodeSource::find_file(const MappedPath& wanted, FoundCode& found) {
 }
 
 FoundCode CodeSource::find(const MappedPath& wanted_raw) {
+  check_interrupt();
   MappedPath wanted = wanted_raw;
   FoundCode found;
   if (is_vdso(wanted.path)) {

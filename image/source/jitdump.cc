@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "image/base/interrupt.h"
+
 namespace ptd {
 namespace {
 
@@ -99,7 +101,9 @@ Result<JitdumpResult> read_jitdump(Bytes bytes, const std::function<void(const J
   JitdumpResult result;
   result.header = *header;
   uint64_t at = header->size_bytes;
-  while (at < bytes.size() && !result.closed) {
+  constexpr size_t kRecords = 1024;  // between two checks
+  for (size_t records = 0; at < bytes.size() && !result.closed; ++records) {
+    if (records % kRecords == 0) check_interrupt();
     const uint64_t left = bytes.size() - at;
     const uint64_t size = left < kRecordHeaderBytes ? 0 : read_at<uint32_t>(bytes, at + 4);
     if (size < kRecordHeaderBytes || size > left) {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "image/base/interrupt.h"
 #include "image/base/mapped_file.h"
 
 namespace ptd {
@@ -34,7 +35,9 @@ bool to_number(std::string_view word, int base, uint64_t& value) {
 
 template <class OnLine>
 void each_line(std::string_view text, const OnLine& on_line) {
-  while (!text.empty()) {
+  constexpr size_t kLines = 4096;  // between two checks
+  for (size_t lines = 0; !text.empty(); ++lines) {
+    if (lines % kLines == 0) check_interrupt();
     const size_t end = std::min(text.find('\n'), text.size());
     if (!on_line(text.substr(0, end))) return;
     text.remove_prefix(std::min(end + 1, text.size()));

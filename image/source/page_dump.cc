@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "image/base/interrupt.h"
+
 namespace ptd {
 namespace {
 
@@ -31,7 +33,9 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
   }
   PageDump found;
   std::vector<Page> pages;
+  constexpr uint64_t kPages = 1U << 14;  // between two checks
   for (uint64_t i = 0; i < count; ++i) {
+    if (i % kPages == 0) check_interrupt();
     uint64_t address = 0;
     std::memcpy(&address, list.data() + i * sizeof(uint64_t), sizeof(uint64_t));
     if (address % kPageBytes == 0) {

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "image/base/directory.h"
 #include "image/source/build_id.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/source_lines.h"
@@ -154,13 +155,18 @@ std::optional<uint64_t> ModuleFile::address_of(Ip ip) const {
 
 void ModuleFiles::list_folders() {
   if (std::exchange(listed_, true)) return;
-  size_t files = 0;
-  for (const std::string& folder : folders_) {
+  size_t files_left = kMostFiles;
+  std::vector<std::string> waiting(folders_.rbegin(), folders_.rend());
+  while (!waiting.empty() && files_left != 0) {
+    const std::string folder = std::move(waiting.back());
+    waiting.pop_back();
     std::error_code error;
-    fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
-    for (; !error && at != fs::recursive_directory_iterator() && files < kMostFiles; at.increment(error), ++files) {
-      const std::string section_path = section_path_of(at->path());
-      if (!section_path.empty() && at->is_regular_file(error)) paths_[section_path].push_back(at->path().string());
+    for (const DirectoryEntry& entry : entries_of(folder, files_left)) {
+      --files_left;
+      const std::string path = folder + "/" + entry.name;
+      if (entry.is_folder) waiting.push_back(path);
+      const std::string section_path = section_path_of(path);
+      if (!section_path.empty() && fs::is_regular_file(path, error)) paths_[section_path].push_back(path);
     }
   }
 }

@@ -2,7 +2,8 @@
 /*
  * Conventions
  *  - A function that can fail returns a ptd_code. PTD_OK is 0. If `message` is not NULL and the call fails, *message gets one sentence that
- *    names the file, option or argument; the caller frees it with ptd_free(). On success *message is NULL.
+ *    names the file, option or argument; the caller frees it with ptd_free(). On success *message is NULL, and also if there is no memory
+ *    for the sentence.
  *  - Nothing prints, aborts, throws, or changes signal handlers or locale.
  *  - A handle is opaque. Every function checks it: NULL, a freed handle and a handle of another type give PTD_ERROR_INVALID_HANDLE.
  *  - Every struct that the caller allocates begins with `size`. Set it to sizeof of the struct (the PTD_INIT macro does, and zeroes the
@@ -12,6 +13,8 @@
  *  - Strings are UTF-8 with a terminating zero. Paths are bytes as the operating system takes them.
  *  - Times are nanoseconds of the recording's clock (perf's clock), or ticks of the time stamp counter if the recording has no conversion.
  *    PTD_TIME_UNKNOWN: unknown. Addresses are virtual, canonical and sign-extended to 64 bits.
+ *  - A time range is [first_ns, last_ns]. 0 or PTD_TIME_UNKNOWN as an end: no limit on that side. PTD_ERROR_BAD_ARGUMENT: it is empty, or an
+ *    end is negative.
  *
  * Threads
  *  - Different handles may be used by different threads at the same time.
@@ -20,6 +23,7 @@
  *    another in progress returns PTD_ERROR_IN_USE (a stream: EBUSY) and changes nothing.
  *  - Callbacks run on the caller's thread or on threads of the library, one at a time for each handle. They must not call functions with
  *    the same cursor or builder: that gives PTD_ERROR_IN_USE. They must not throw or longjmp.
+ *  - A failed cursor or stream stays so: after PTD_ERROR_CANCELLED or another error, ptd_cursor_next() and get_next() return it again.
  *
  * Damage of the trace is never an error: it is a gap in the flow, a mark of uncertain code, or a finding.
  */
@@ -53,18 +57,69 @@ extern "C" {
 #define PTD_INIT(type) ((type){.size = sizeof(type)})
 #endif
 
-#define PTD_TIME_UNKNOWN INT64_MIN /* in signed fields */
-#define PTD_NONE UINT32_MAX        /* an index that does not exist; "all streams" where a stream is expected */
+/* Literals rather than INT64_MIN and the like, which generators of bindings do not evaluate. */
+#define PTD_TIME_UNKNOWN (-0x7fffffffffffffff - 1) /* INT64_MIN, in signed fields */
+#define PTD_NONE 0xffffffffu /* an index that does not exist; "all streams" where a stream is asked for */
 
 /* ---- Codes, library ---------------------------------------------------------------------------------------------------------------- */
 
-/* Codes below 700 have the numbers and names of ptd::ErrorCode (error.h, docs/ERRORS.md). Values never change; new ones may be added, so
- * treat an unknown code by its hundred: 1 usage, 2 unsupported, 3 cannot open or read, 4 bad format, 5 cut, 6 resources, 7 misuse of this
+/* docs/ERRORS.md describes those up to 700, which are also ptd::ErrorCode of error.h. Values never change; new ones may be added, so treat an
+ * unknown code by its hundred: 1 usage, 2 unsupported, 3 cannot open or read, 4 bad format, 5 cut, 6 resources, 7 cancelled or misuse of this
  * API. */
 typedef int32_t ptd_code;
 enum {
   PTD_OK = 0,
   PTD_END = 1, /* no more items, not an error */
+  PTD_ERROR_INVALID_ARGUMENT = 100,
+  PTD_ERROR_BAD_OPTION = 101,
+  PTD_ERROR_CONTRADICTORY_OPTIONS = 102,
+  PTD_ERROR_BAD_TIME_WINDOW = 103,
+  PTD_ERROR_NO_SUCH_STREAM = 104,
+  PTD_ERROR_NO_SUCH_THREAD = 105,
+  PTD_ERROR_NO_SUCH_FUNCTION = 106,
+  PTD_ERROR_BAD_IMAGE_PIECE = 107,
+  PTD_ERROR_BAD_OUTPUT = 108,
+  PTD_ERROR_WRONG_RECORDING = 109,
+  PTD_ERROR_NOT_RECORDED = 110,
+  PTD_ERROR_ALREADY_EXISTS = 111,
+  PTD_ERROR_NO_SUCH_SESSION = 112,
+  PTD_ERROR_UNSUPPORTED = 200,
+  PTD_ERROR_UNSUPPORTED_VERSION = 201,
+  PTD_ERROR_UNSUPPORTED_BYTE_ORDER = 202,
+  PTD_ERROR_UNSUPPORTED_COMPRESSION = 203,
+  PTD_ERROR_UNSUPPORTED_TRACE = 204,
+  PTD_ERROR_TOO_LARGE = 205,
+  PTD_ERROR_NO_HARDWARE = 206,
+  PTD_ERROR_MISSING_PROGRAM = 207,
+  PTD_ERROR_OPEN_FAILED = 300,
+  PTD_ERROR_NOT_FOUND = 301,
+  PTD_ERROR_PERMISSION_DENIED = 302,
+  PTD_ERROR_IS_DIRECTORY = 303,
+  PTD_ERROR_NOT_REGULAR_FILE = 304,
+  PTD_ERROR_READ_FAILED = 305,
+  PTD_ERROR_WRITE_FAILED = 306,
+  PTD_ERROR_NO_SPACE = 307,
+  PTD_ERROR_BUSY = 308,
+  PTD_ERROR_UNTRUSTED_FILE = 309,
+  PTD_ERROR_START_FAILED = 310,
+  PTD_ERROR_OUTSIDE_FOLDER = 311,
+  PTD_ERROR_BAD_FORMAT = 400,
+  PTD_ERROR_UNKNOWN_FORMAT = 401,
+  PTD_ERROR_BAD_MAGIC = 402,
+  PTD_ERROR_BAD_VERSION = 403,
+  PTD_ERROR_BAD_HEADER = 404,
+  PTD_ERROR_CONTRADICTORY_RECORD = 405,
+  PTD_ERROR_BAD_CHECKSUM = 406,
+  PTD_ERROR_BAD_COMPRESSION = 407,
+  PTD_ERROR_MISSING_PART = 408,
+  PTD_ERROR_NO_TRACE = 409,
+  PTD_ERROR_CHANGED = 410,
+  PTD_ERROR_TRUNCATED = 500,
+  PTD_ERROR_EMPTY_FILE = 501,
+  PTD_ERROR_TRUNCATED_HEADER = 502,
+  PTD_ERROR_RESOURCES = 600,
+  PTD_ERROR_OUT_OF_MEMORY = 601,
+  PTD_ERROR_TOO_MANY_FILES = 602,
   PTD_ERROR_CANCELLED = 700,
   PTD_ERROR_NULL_ARGUMENT = 701,
   PTD_ERROR_INVALID_HANDLE = 702, /* NULL, freed, or a handle of another type */
@@ -78,18 +133,24 @@ enum {
 PTD_C_API const char* ptd_code_name(ptd_code code);
 /* Returns the version of the library, such as "0.2.0". Static. */
 PTD_C_API const char* ptd_version(void);
-/* Frees memory that is to be freed with ptd_free(). NULL is allowed. */
+/* Lines "name value" that end with a newline: "ptdecode 0.2.0", "commit" and 40 hexadecimal digits ("-dirty" may follow, or the value is "unknown"),
+ * and the name and version of each library that libptdecode uses, at run time where the library has a function for it. Static. */
+PTD_C_API const char* ptd_build_info(void);
+/* Frees what a function says ptd_free() frees. NULL is allowed. */
 PTD_C_API void ptd_free(void* memory);
 
 /* Progress and cancellation of a long operation. Callbacks may be NULL. */
 typedef struct ptd_control {
   size_t size;
   void* user;
-  /* Called periodically: while opening, for each few thousand records and MiB of trace; by cursors, for each batch of a few thousand
-   * blocks. Nonzero ends the operation with PTD_ERROR_CANCELLED. Limitation: opening does not call it while it reads a file with code. */
+  /* Called now and then: while opening, for each few thousand records and MiB of trace or code; by cursors and tables, for each batch of a few
+   * thousand blocks. Nonzero ends the operation with PTD_ERROR_CANCELLED (get_next() of a stream: ECANCELED). */
   int (*cancelled)(void* user);
-  /* done and total are in bytes of trace. Called less often than `cancelled`. */
+  /* done and total are in bytes of trace; done never goes back. Called less often than `cancelled`. When a cursor or table ends, the last
+   * call has done == total. */
   void (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes);
+  /* Instead of `cancelled`, or with it: any thread may set it to nonzero (atomically) at any time, which ends the operation. */
+  const int32_t* cancel_flag;
 } ptd_control;
 
 /* ---- Recordings -------------------------------------------------------------------------------------------------------------------- */
@@ -135,9 +196,50 @@ typedef struct ptd_stream_info {
 } ptd_stream_info;
 PTD_C_API ptd_code ptd_stream_count(const ptd_recording* recording, uint32_t* out);
 PTD_C_API ptd_code ptd_get_stream(const ptd_recording* recording, uint32_t stream, ptd_stream_info* out);
-/* Returns what `ptdecode info --json` prints for this recording (schema ptdecode-info-1, docs/FORMAT-json.md): host, threads, streams,
- * warnings, missing code. Reads the records of the file once more; for a pipe, the result contains only what the open recording stores.
- * Free with ptd_free(). */
+/* Name of a thread at a moment, "" if unknown. *out lives until the recording is closed. */
+PTD_C_API ptd_code ptd_comm_at(const ptd_recording* recording, int32_t tid, int64_t time_ns, const char** out);
+
+/* Code that the recording maps and that was not found: the flow has gaps there. */
+typedef struct ptd_missing {
+  size_t size;
+  const char* path; /* strings live until the recording is closed */
+  const char* build_id;
+  const char* reason; /* "file not found", "wrong build id", ... */
+} ptd_missing;
+PTD_C_API ptd_code ptd_missing_count(const ptd_recording* recording, uint32_t* out);
+PTD_C_API ptd_code ptd_get_missing(const ptd_recording* recording, uint32_t index, ptd_missing* out);
+
+/* What the kernel says it lost. Where trace was lost, the flow has gaps. */
+typedef struct ptd_lost {
+  size_t size;
+  uint64_t lost_records;  /* PERF_RECORD_LOST */
+  uint64_t records;       /* the records that these count */
+  uint64_t aux_truncated; /* AUX records with this flag: trace was lost because the buffer was full */
+  uint64_t aux_partial;
+  uint64_t aux_collision;
+} ptd_lost;
+PTD_C_API ptd_code ptd_get_lost(const ptd_recording* recording, ptd_lost* out);
+
+/* A contradiction between records, code and trace: what `ptdecode check` lists, and the table "findings". */
+typedef struct ptd_finding {
+  size_t size;
+  const char* kind; /* "poke_healed", ...; static */
+  const char* what; /* a sentence. This and the bytes live until the recording is closed */
+  uint64_t ip;
+  int64_t first_ns, last_ns;
+  const uint8_t* expected; /* the bytes that the record has */
+  size_t expected_bytes;
+  const uint8_t* found; /* the bytes that the code image had */
+  size_t found_bytes;
+  uint32_t space;
+  uint32_t reserved;
+} ptd_finding;
+/* The first call of either for a recording reads its whole trace. */
+PTD_C_API ptd_code ptd_finding_count(const ptd_recording* recording, uint32_t* out, char** message);
+PTD_C_API ptd_code ptd_get_finding(const ptd_recording* recording, uint32_t index, ptd_finding* out, char** message);
+
+/* What `ptdecode info --json` prints for this recording (schema ptdecode-info-1, docs/FORMAT-json.md): host, threads, streams, warnings,
+ * missing code. Reads the records of the file once more; of a pipe, it has what the open recording knows. Free with ptd_free(). */
 PTD_C_API ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** message);
 
 /* ---- Recordings from memory -------------------------------------------------------------------------------------------------------- */
@@ -156,8 +258,8 @@ PTD_C_API ptd_code ptd_builder_add_attr(ptd_builder* builder, const void* attr, 
  * except those that are followed by a payload or hold compressed records. The records of all rings are sorted by time. */
 PTD_C_API ptd_code ptd_builder_add_records(ptd_builder* builder, uint32_t ring, const void* bytes, size_t size_bytes, char** message);
 /* Bytes of the AUX buffer of one cpu (tid -1) or thread (cpu -1). `offset_bytes`: of the first byte, as aux_tail and PERF_RECORD_AUX count
- * them; PTD_AUX_NEXT: they follow those of the previous call. */
-#define PTD_AUX_NEXT UINT64_MAX
+ * them; PTD_AUX_NEXT: they follow those of the call before. */
+#define PTD_AUX_NEXT 0x7fffffffffffffff
 PTD_C_API ptd_code ptd_builder_add_aux(ptd_builder* builder, int32_t cpu, int32_t tid, uint64_t offset_bytes, const void* bytes,
                                        size_t size_bytes, char** message);
 /* Code that was at [address, address + size_bytes) of process `pid` (-1: kernel) from `from_ns` on, until other code replaces it. For
@@ -200,9 +302,9 @@ typedef struct ptd_cursor_options {
   size_t size;
   int32_t kind;               /* ptd_cursor_kind */
   uint32_t stream;            /* PTD_NONE: all streams, merged in order of time */
-  int64_t first_ns, last_ns;  /* time range; both 0: everything. Calls that began before have no start, later ones are cut */
-  const ptd_control* control; /* copied; the callbacks must stay valid until the cursor is freed */
-  uint32_t threads;           /* calls: number of decoding threads; 0: one per core */
+  int64_t first_ns, last_ns;  /* only this range. Calls that began before have no start, later ones are cut */
+  const ptd_control* control; /* copied; callbacks and flag must stay valid until the cursor is freed */
+  uint32_t threads;           /* calls: that decode; 0: one for each core */
   uint32_t reserved;
 } ptd_cursor_options;
 /* The flow of all streams. PTD_INIT chooses stream 0. */
@@ -221,17 +323,27 @@ typedef enum ptd_item_kind {
   PTD_ITEM_CALL = 6
 } ptd_item_kind;
 
-enum { /* ptd_block.flags and ptd_branch.flags: ptd::BlockFlag, see flow.h */
-  PTD_BLOCK_TAKEN = 1,
-  PTD_BLOCK_ENDS_IN_BRANCH = 2,
-  PTD_BLOCK_CHOSEN = 4,
-  PTD_BLOCK_HEALED = 8,
-  PTD_BLOCK_AMBIGUOUS = 16,
-  PTD_BLOCK_SUSPECT = 32,
-  PTD_BLOCK_ASSUMED = 64
+enum {                          /* ptd_block.flags and ptd_branch.flags */
+  PTD_BLOCK_TAKEN = 1,          /* the block ends with a branch that was taken */
+  PTD_BLOCK_ENDS_IN_BRANCH = 2, /* the last instruction is a branch; otherwise an event, a change of code or a loss ended the block */
+  PTD_BLOCK_CHOSEN = 4,         /* several versions of the code were possible, and the packets left one */
+  PTD_BLOCK_HEALED = 8,         /* a record of this version of the code was lost, and other records prove it */
+  PTD_BLOCK_AMBIGUOUS = 16,     /* several versions of the code are possible: the block may be wrong */
+  PTD_BLOCK_SUSPECT = 32,       /* records were lost or packets contradict the code nearby: the block may be wrong */
+  PTD_BLOCK_ASSUMED = 64        /* nothing proves that the file with this code is the recorded one */
 };
 
-/* Instructions that were executed in sequence, up to a branch or an event. */
+typedef enum ptd_mode { /* how instruction bytes are to be read */
+  PTD_MODE_UNKNOWN = 0,
+  PTD_MODE_16BIT = 1,
+  PTD_MODE_32BIT = 2,
+  PTD_MODE_64BIT = 3,
+  PTD_MODE_A64 = 4,
+  PTD_MODE_A32 = 5,
+  PTD_MODE_T32 = 6
+} ptd_mode;
+
+/* Instructions that ran one after the other, up to a branch or an event. */
 typedef struct ptd_block {
   uint64_t ip;
   const uint8_t* code;    /* the executed bytes; live until the cursor is freed */
@@ -239,21 +351,77 @@ typedef struct ptd_block {
   uint32_t id;            /* the same for blocks of this stream with the same ip, space and bytes, for caches; counts from 0 */
   uint16_t instructions;  /* retired, at least 1 */
   uint16_t flags;
-  uint8_t mode;           /* ptd::ExecMode */
+  uint8_t mode;           /* ptd_mode */
   uint8_t reserved[3];
 } ptd_block;
 
+typedef enum ptd_event_kind { /* later versions may add kinds */
+  PTD_EVENT_ENABLED = 0, /* tracing starts at `to` */
+  PTD_EVENT_DISABLED = 1, /* tracing ends with the branch at `from`, which left the traced code for `to`; aux: where it would resume */
+  PTD_EVENT_ASYNC_DISABLED = 2, /* tracing ends before the instruction at `from` */
+  PTD_EVENT_ASYNC_BRANCH = 3, /* interrupt, fault or trap before the instruction at `from`, to `to`; Arm: payload is its type */
+  PTD_EVENT_EXEC_MODE = 4, /* payload: ptd_mode from `to` on */
+  PTD_EVENT_PAGING = 5, /* payload: CR3 */
+  PTD_EVENT_VMCS = 6, /* payload: base of the VMCS */
+  PTD_EVENT_TSX_BEGIN = 7,
+  PTD_EVENT_TSX_COMMIT = 8,
+  PTD_EVENT_TSX_ABORT = 9,
+  PTD_EVENT_OVERFLOW = 10, /* the processor lost packets; the flow resumes at `to` */
+  PTD_EVENT_TRACE_STOP = 11,
+  PTD_EVENT_PTWRITE = 12, /* payload, at `from` */
+  PTD_EVENT_EXSTOP = 13,
+  PTD_EVENT_MWAIT = 14,
+  PTD_EVENT_PWRE = 15,
+  PTD_EVENT_PWRX = 16,
+  PTD_EVENT_CBR = 17,
+  PTD_EVENT_MNT = 18,
+  PTD_EVENT_CFE = 19, /* payload: type | vector << 8 */
+  PTD_EVENT_EVD = 20, /* payload: data; aux: type */
+  PTD_EVENT_PEBS_BEGIN = 21,
+  PTD_EVENT_PEBS_ITEM = 22,
+  PTD_EVENT_PEBS_END = 23,
+  PTD_EVENT_TRIG = 24, /* payload: trigger bit vector; aux 1: other triggers fired too */
+  PTD_EVENT_CONTEXT = 25, /* Arm. payload: CONTEXTIDR; aux: VMID | level << 32 | non-secure << 34 | root or realm << 35 | AArch64 << 36 */
+  PTD_EVENT_EXCEPTION_RETURN = 26,
+  PTD_EVENT_TRACE_EVENT = 27, /* payload: one bit for each resource */
+  PTD_EVENT_INSTRUMENTATION = 28, /* payload: a value that software wrote; aux: exception level */
+  PTD_EVENT_SYNC_MARKER = 29,
+  PTD_EVENT_SKIPPED = 30, /* payload instructions (0: unknown) ran from `from` to `to` untraced; x86: rounds of a loop */
+  PTD_EVENT_IGNORED_PACKETS = 31, /* payload: how many packets of data trace */
+  PTD_EVENT_INTERRUPT_FLAG = 32 /* payload: RFLAGS.IF from `to` on */
+} ptd_event_kind;
+
+enum {                           /* ptd_event.flags */
+  PTD_EVENT_HAS_FROM = 1,        /* `from` is valid */
+  PTD_EVENT_HAS_TO = 2,          /* `to` is valid */
+  PTD_EVENT_FLAG_NON_ROOT = 4,   /* in a guest */
+  PTD_EVENT_FLAG_RESUMED = 8,    /* PTD_EVENT_ENABLED at the ip where tracing was disabled */
+  PTD_EVENT_FLAG_STATUS = 16,    /* state repeated at a sync point, not a change */
+  PTD_EVENT_FLAG_BREAKPOINT = 32 /* PTD_EVENT_ASYNC_BRANCH to the #BP handler: an INT3 was hit at `from` */
+};
+
 typedef struct ptd_event {
-  uint8_t kind;          /* ptd::EventKind */
-  uint8_t flags;         /* ptd::kEvent* */
+  uint8_t kind;          /* ptd_event_kind */
+  uint8_t flags;         /* PTD_EVENT_HAS_*, PTD_EVENT_FLAG_* */
   const char* name;      /* of the kind: "ptwrite"; static */
   uint64_t from, to;     /* valid by flags */
   uint64_t payload, aux;
   uint64_t offset_bytes; /* of the packet in its stream */
 } ptd_event;
 
+typedef enum ptd_gap_reason { /* later versions may add reasons */
+  PTD_GAP_OVERFLOW = 0, /* the processor lost packets */
+  PTD_GAP_AUX_LOST = 1, /* the recorder lost trace bytes */
+  PTD_GAP_BAD_PACKET = 2, /* an invalid packet, or one that is not allowed at this point */
+  PTD_GAP_NO_IMAGE = 3, /* no code bytes at `ip` */
+  PTD_GAP_IMAGE_MISMATCH = 4, /* the packets do not fit the code bytes at `ip` */
+  PTD_GAP_BAD_INSN = 5, /* the bytes at `ip` are no instruction */
+  PTD_GAP_LIMIT = 6, /* a bound of the decoder was reached */
+  PTD_GAP_UNKNOWN_RETURN = 7 /* the return at `ip` is compressed, and its call is not in the decoded flow */
+} ptd_gap_reason;
+
 typedef struct ptd_gap {
-  uint8_t reason;        /* ptd::GapReason */
+  uint8_t reason;        /* ptd_gap_reason */
   const char* name;      /* "no_image"; static */
   const char* sentence;  /* for people; static */
   uint64_t ip;           /* where the flow was lost, 0: unknown */
@@ -292,7 +460,7 @@ typedef struct ptd_item {
   uint32_t stream;
   int32_t pid, tid, cpu;                   /* -1: unknown. cpu: of a per-cpu stream */
   uint32_t space;                          /* address space, for ptd_place; PTD_NONE: unknown */
-  uint32_t mode;                           /* ptd::ExecMode, for ptd_place */
+  uint32_t mode;                           /* ptd_mode, for ptd_place */
   uint32_t reserved;
   uint64_t cycles;                         /* core cycles counted since the stream's last sync point, 0 if the trace has none */
   int64_t time_ns;                         /* the likeliest moment. It never goes back within a stream */
@@ -328,7 +496,7 @@ typedef struct ptd_place {
   uint64_t ip;
   int64_t time_ns;  /* PTD_TIME_UNKNOWN: any time */
 } ptd_place;
-/* Sets *out to the address space of a process at a time. PTD_NONE: unknown. */
+/* The address space of a process at a moment (PTD_TIME_UNKNOWN: its last). *out is PTD_NONE if none is known. */
 PTD_C_API ptd_code ptd_space_of(const ptd_recording* recording, int32_t pid, int64_t time_ns, uint32_t* out);
 
 /* Reads the bytes live at a place: writes up to `capacity` contiguous bytes to `bytes`, and to *count how many were written, 0 if none are
@@ -402,10 +570,10 @@ typedef struct ptd_table_options {
   const char* const* functions; /* names or globs: only calls and rows of these functions; NULL: all */
   uint32_t stream;             /* PTD_NONE: all, as ptd_cursor_options.stream */
   int32_t cpu, pid, tid;       /* -1: all */
-  int64_t first_ns, last_ns;   /* only rows of this time; both 0: everything */
+  int64_t first_ns, last_ns;   /* only rows of this range */
   uint32_t batch_rows;         /* 0: 65536 */
-  uint32_t threads;            /* decoding threads; 0: one per core */
-  const ptd_control* control;  /* must stay valid until the stream is released */
+  uint32_t threads;            /* that decode; 0: one for each core */
+  const ptd_control* control;  /* copied; callbacks and flag must stay valid until the stream is released */
 } ptd_table_options;
 #ifdef __cplusplus
 #define PTD_TABLE_OPTIONS_INIT \
@@ -414,9 +582,11 @@ typedef struct ptd_table_options {
 #define PTD_TABLE_OPTIONS_INIT ((ptd_table_options){.size = sizeof(ptd_table_options), .stream = PTD_NONE, .cpu = -1, .pid = -1, .tid = -1})
 #endif
 
-/* Opens a table as a stream of record batches. `table`: "blocks", "branches", "calls", "functions", "edges", "events", "gaps", "samples",
- * "findings", "sections", "versions", "threads". docs/TABLES.md has the columns. Rows are produced while the stream is read, so memory
- * does not grow with the trace. *out is released by its own release(). `options` may be NULL. */
+/* A table as a stream of record batches. `table`: "blocks", "branches", "calls", "functions", "edges", "events", "gaps", "samples",
+ * "findings", "sections", "versions", "threads". docs/TABLES.md has the columns. Rows are made while the stream is read, so memory does not
+ * grow with the trace. *out is released by its own release(); if the call fails, *out is not touched. `options` may be NULL. Errors:
+ * PTD_ERROR_INVALID_ARGUMENT for an unknown table or column, PTD_ERROR_NO_SUCH_STREAM, PTD_ERROR_NOT_RECORDED if the table cannot be read from
+ * this form of recording (samples of a pipe). */
 PTD_C_API ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_table_options* options,
                              struct ArrowArrayStream* out, char** message);
 /* Returns the names of all tables, one per line. Static. */

@@ -20,7 +20,7 @@ struct EtmCpu {
   uint32_t traceidr = 0;                            ///< TRCTRACEIDR; bit 31 set, or 0x7f: the id comes with AUX_OUTPUT_HW_ID
   uint32_t idr0 = 0, idr1 = 0, idr2 = 0, idr8 = 0;  ///< TRCIDRn; ETMv3: idr0 = ETMIDR, idr1 = ETMCCER
   uint32_t devarch = 0;
-  int64_t ts_source = -1;  ///< 1: timestamps are the virtual counter; -1: not told
+  int64_t ts_source = -1;  ///< 1: timestamps are the virtual counter; -1: unknown
 };
 
 struct EtmInfo {

@@ -33,7 +33,7 @@ void put_build_ids(const std::vector<BuildIdEntry>& entries, ByteWriter out) {
   }
 }
 
-/// struct perf_bpil: info_len, data_len, arrays, bpf_prog_info, arrays one behind the other.
+/// struct perf_bpil: info_len, data_len, arrays, bpf_prog_info, arrays one after the other.
 void put_bpf_prog(const BpfProgInfo& prog, ByteWriter out) {
   constexpr uint32_t kInfoBytes = 208;  // struct bpf_prog_info up to run_cnt
   constexpr uint64_t kArrays = 1U << 0 | 1U << 3 | 1U << 4 | 1U << 8;

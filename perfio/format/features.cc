@@ -77,7 +77,7 @@ bool parse_cmdline(Bytes section, Features& features) {
   return in.ok();
 }
 
-/// The array that starts at `offset_bytes` of the data behind bpf_prog_info; empty if it does not fit.
+/// The array that starts at `offset_bytes` of the data after bpf_prog_info; empty if it does not fit.
 Bytes bpil_array(Bytes data, uint64_t offset_bytes, uint64_t size_bytes) {
   if (offset_bytes > data.size() || size_bytes > data.size() - offset_bytes) return {};
   return data.subspan(static_cast<size_t>(offset_bytes), static_cast<size_t>(size_bytes));

@@ -12,7 +12,7 @@ namespace ptd::perfio {
 /// The data for the header and trailer of a record, besides its payload.
 struct EncodeContext {
   SampleId sample_id;    ///< -1 and 0 are written as they are
-  uint16_t misc = 0;     ///< cpumode and whatever the payload does not decide by itself
+  uint16_t misc = 0;     ///< cpumode and other bits that the payload does not determine
   bool as_mmap2 = true;  ///< MmapRecord: MMAP2 or MMAP
 };
 

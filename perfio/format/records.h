@@ -130,9 +130,9 @@ struct Record {
   uint16_t misc = 0;
   uint32_t size_bytes = 0;
   uint64_t file_offset_bytes = 0;
-  uint32_t attr_index = 0;  ///< which event of the recording, 0 if it cannot be told
+  uint32_t attr_index = 0;  ///< which event of the recording, 0 if unknown
   SampleId sample_id;
-  Bytes raw;  ///< the record as it stands, header included, without an AUXTRACE payload; valid during the callback
+  Bytes raw;  ///< the record as in the file, header included, without an AUXTRACE payload; valid during the callback
   Payload payload;
 };
 

@@ -116,7 +116,7 @@ SlotValue read_slot(const TracepointSlot& slot, Bytes payload) {
     case SlotKind::text:
       return {printable(bytes), false};
     case SlotKind::dynamic_text:
-    case SlotKind::relative_text: {  // where in the payload or behind the field ([Linux] 5.17 on), and how long: low and high half
+    case SlotKind::relative_text: {  // offset in the payload or after the field ([Linux] 5.17 on), and length: low and high half
       const uint64_t from = slot.kind == SlotKind::relative_text ? uint64_t{slot.offset_bytes} + slot.size_bytes : 0;
       const uint64_t offset = from + (value & 0xffff), size = value >> 16 & 0xffff;
       if (slot.size_bytes != 4 || offset > payload.size() || size > payload.size() - offset) return {};

@@ -63,9 +63,9 @@ AuxRing::~AuxRing() {
 RingPart AuxRing::pending() const { return pending_part(area_, position_, load(page_of(control_).aux_head)); }
 
 bool AuxRing::release() {
-  constexpr uint64_t kPage = 4096;  // trace units want up to a page of room
+  constexpr uint64_t kPage = 4096;  // trace units need up to a free page
   std::atomic_ref(page_of(control_).aux_tail).store(position_, std::memory_order_seq_cst);
-  // Behind the store: whoever was refused was so with a head that is seen here.
+  // After the store: a writer that found no space did so with a head that is visible here.
   const uint64_t waited = head() - std::exchange(released_, position_);
   return waited + kPage + 1 >= area_.size();
 }

@@ -33,7 +33,7 @@ class AuxRing {
   [[nodiscard]] RingPart pending() const;
   /// Full mode: marks everything before `end` as read without releasing it; pending() continues from there.
   void read_to(uint64_t end) { position_ = end; }
-  /// Full mode: gives the kernel what was read. True if the writer may have found no room until now: then it has stopped (see
+  /// Full mode: returns what was read to the kernel. True if the writer may have found no space until now: then it has stopped (see
   /// LiveEvent::restart()).
   bool release();
   /// Overwrite mode, while the event is disabled: returns the content of the area, oldest first. Valid until the event is enabled again.

@@ -65,11 +65,11 @@ perf_event_attr kernel_attr(const EventSpec& spec) {
     attr.wakeup_watermark = spec.wake_bytes;
   }
   attr.aux_watermark = spec.aux_wake_bytes;
-  // config3 is younger than the headers of some systems; it stands behind what they know.
+  // config3 is newer than the headers of some systems; it follows the fields that they define.
   return attr;
 }
 
-/// The attr with config3 behind it (PERF_ATTR_SIZE_VER8).
+/// The attr followed by config3 (PERF_ATTR_SIZE_VER8).
 std::vector<std::byte> kernel_bytes(const EventSpec& spec) {
   perf_event_attr attr = kernel_attr(spec);
   constexpr size_t kVersion7Bytes = 128, kVersion8Bytes = 136;
@@ -127,8 +127,8 @@ namespace {
 /// Something of an event that it may do without.
 struct Kind {
   bool EventSpec::*field;
-  bool less;             ///< the value that asks for less
-  bool needs_privilege;  ///< a kernel that knows it may refuse it to this user
+  bool less;             ///< the value that requests less
+  bool needs_privilege;  ///< a kernel that supports it may refuse it to this user
   const char* what;
 };
 

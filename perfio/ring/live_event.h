@@ -84,7 +84,7 @@ class LiveEvent {
   bool losses_ = false;
 };
 
-/// Takes out of `spec` what `attempt` refuses and an event may do without: kinds of sideband that the kernel does not know (EINVAL,
+/// Takes out of `spec` what `attempt` refuses and an event may do without: kinds of sideband that the kernel does not support (EINVAL,
 /// EOPNOTSUPP, E2BIG), kinds that this user may not have and the kernel's own code (EACCES, EPERM). `without` gets a sentence for each.
 /// `attempt`: 0, or the errno of opening such an event. Returns 0; else the first errno, and `spec` stays.
 int omit_what_is_refused(EventSpec& spec, std::vector<std::string>& without, const std::function<int(const EventSpec&)>& attempt);

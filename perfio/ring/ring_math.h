@@ -14,7 +14,7 @@ namespace ptd::perfio {
 struct RingPart {
   uint64_t begin = 0, end = 0;
   Bytes first, second;
-  uint64_t lost_bytes = 0;  ///< that stood before `begin` and were written over before they were read
+  uint64_t lost_bytes = 0;  ///< bytes before `begin` that were overwritten before they were read
 
   [[nodiscard]] uint64_t size_bytes() const { return end - begin; }
 };

@@ -65,7 +65,7 @@ struct Control {
   }
 };
 
-/// Runs `work` without the GIL. On the main thread it runs on a thread of its own, so that this one can take signals; if one raises, the
+/// Runs `work` without the GIL. Called on the main thread, it runs on another thread, so that this one can take signals; if one raises, the
 /// work is cancelled, waited for, and the exception stays set. Returns false in that case.
 template <typename Work>
 bool run(Control& control, const Work& work) {
@@ -231,7 +231,7 @@ int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
   int status = 0;
   const bool good = run(*data->control, [&] { status = data->inner.get_next(&data->inner, out); });
   if (good) return status;
-  // The consumer reports an error of its own; the interpreter raises KeyboardInterrupt again when the consumer returns to it.
+  // The consumer reports its own error; the interpreter raises KeyboardInterrupt again when the consumer returns to it.
   const bool interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
   PyErr_Clear();
   if (interrupt) PyErr_SetInterrupt();
@@ -500,6 +500,7 @@ NB_MODULE(_native, module) {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   });
   module.def("version", [] { return ptd_version(); });
+  module.def("build_info", [] { return ptd_build_info(); });
   module.def("table_names", [] { return ptd_table_names(); });
   module.attr("NO_SPACE") = PTD_NONE;
 

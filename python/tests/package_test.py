@@ -2,11 +2,14 @@
 
 usage: package_test.py SOURCE
 """
+import contextlib
 import doctest
-import gc
+import functools
+import io
+import json
 import os
 import pathlib
-import resource
+import re
 import signal
 import subprocess
 import sys
@@ -25,12 +28,22 @@ import ptdecode
 SOURCE = pathlib.Path(sys.argv[1])
 DEMO = SOURCE / "data" / "demo" / "data"
 KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
+os.environ["MPLBACKEND"] = "Agg"
+WORK = tempfile.TemporaryDirectory()
 USER = SOURCE / "data" / "user" / "plain.bundle"
 
 
 def command(*words):
     """Output of the command line that the package has."""
     return subprocess.run([sys.executable, "-m", "ptdecode", *map(str, words)], capture_output=True, text=True, check=True).stdout
+
+
+@functools.cache
+def emulated():
+    """A recording of this machine, of a program that ends after its last sync point."""
+    path = os.path.join(WORK.name, "emulated.data")
+    ptdecode.record_emulated(["/bin/echo", "once"], path).close()
+    return path
 
 
 class Package(unittest.TestCase):
@@ -67,7 +80,6 @@ class Package(unittest.TestCase):
         arrow.validate(full=True)
 
     def test_equal_to_the_command_line(self):
-        import json
         lines = [json.loads(line) for line in command("functions", "-i", DEMO, "--quiet", "--format", "json", "--limit", "0").splitlines()[1:]]
         theirs = [(line["function"], line["calls"], line["self_ns"]) for line in lines]
         self.assertEqual([(row.function, row.calls, row.self_ns) for row in self.recording.functions()], theirs)
@@ -85,6 +97,24 @@ class Package(unittest.TestCase):
             self.assertLessEqual(abs(len(found) - len(expected)), 2 if window == "20%-40%" else 0, window)
         with self.assertRaises(ValueError):
             self.recording.branches(time="now")
+
+    def test_percentages_are_those_of_the_command_line(self):
+        """Also where nothing in the trace says when a stream ends: the last records do."""
+        open_ends = 0
+        for path in (DEMO, KERNEL, SOURCE / "data" / "arm" / "threads.bundle", emulated()):
+            with ptdecode.open(path) as recording:
+                open_ends += any(stream.last_ns is None for stream in recording.streams)
+                found = 0
+                for window in ("0%-10%", "90%-100%", "40%,60%")[:2 if path == KERNEL else 3]:
+                    lines = command("functions", "-i", path, "--quiet", "--format", "json", "--limit", "0", "--time", window).splitlines()[1:]
+                    theirs = [(line["function"], line["calls"], line["self_ns"]) for line in map(json.loads, lines)]
+                    self.assertEqual([(row.function, row.calls, row.self_ns) for row in recording.functions(time=window)], theirs, (path, window))
+                    found += len(theirs)
+                self.assertGreater(found, 2, path)
+                for wrong in ("20%-10%", "0%-101%", "1.2.3%-4%"):
+                    with self.assertRaises(ValueError):
+                        recording.functions(time=wrong)
+        self.assertGreaterEqual(open_ends, 2)
 
     def test_code_is_that_of_the_moment(self):
         versions = [row for row in self.recording.versions() if row.bytes and row.certain_first_ns and row.certain_last_ns]
@@ -159,26 +189,25 @@ class Package(unittest.TestCase):
             thread.join()
         self.assertGreater(len(counts), 20)
 
-    def test_memory_is_constant(self):
-        """Opening, reading a little, and dropping tables half read."""
-        def once():
-            with ptdecode.open(DEMO) as recording:
-                next(iter(recording.calls()))
-                recording.gaps().to_columns()
-
-        for _ in range(20):
-            once()
-        gc.collect()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _ in range(60):
-            once()
-        gc.collect()
-        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 8192)
-
     def test_record_emulated(self):
         with tempfile.TemporaryDirectory() as folder:
             recording = ptdecode.record_emulated(["/bin/true"], os.path.join(folder, "t.data"))
             self.assertGreater(sum(row.instructions for row in recording.blocks()), 1000)
+
+    def test_page_of_the_documentation(self):
+        """Every example of docs/PYTHON.md runs, one after the other, and the first makes a plot within ten lines."""
+        text = (SOURCE / "docs" / "PYTHON.md").read_text(encoding="utf-8")
+        examples = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(examples), 5)
+        shell = re.search(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.assertIn("pip install", shell[1])
+        self.assertLessEqual(len((shell[1] + examples[0]).splitlines()), 10)
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as printed:
+            names = {}
+            for example in examples:
+                exec(compile(example, "docs/PYTHON.md", "exec"), names)  # pylint: disable=exec-used
+            self.assertGreater(os.path.getsize("schedule.png"), 1000)
+        self.assertIn("301 not_found", printed.getvalue())
 
     def test_docstrings(self):
         with ptdecode.open(DEMO) as demo:

@@ -1,4 +1,4 @@
-"""Builds the package against an installed prefix, installs it into a virtual environment, and runs its tests there.
+"""Builds the package against an installed prefix, installs it into a virtual environment, and runs its tests and the notebook there.
 
 usage: run.py SOURCE BUILD LIBDIR
 Exit status 77: the packages that it needs cannot be downloaded.
@@ -11,7 +11,8 @@ import sys
 
 SOURCE, BUILD = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 LIBDIR = sys.argv[3]
-NEEDED = ["scikit-build-core>=0.10", "nanobind>=2.4", "pyarrow", "polars", "pandas", "duckdb", "tqdm"]
+NEEDED = ["scikit-build-core>=0.10", "nanobind>=2.4", "pyarrow", "polars", "pandas", "duckdb", "tqdm",
+          "matplotlib", "nbclient", "nbconvert", "ipykernel"]
 
 
 def main() -> int:
@@ -30,16 +31,18 @@ def main() -> int:
             print("skipped: pip cannot install", *NEEDED)
             return 77
         stamp.write_text("\n".join(NEEDED))
-    subprocess.run([python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "-w", wheels,
-                    "-C", f"cmake.define.ptdecode_DIR={prefix / LIBDIR / 'cmake' / 'ptdecode'}", "-C", f"build-dir={work / 'build'}",
+    settings = [f"--config-settings=cmake.define.ptdecode_DIR={prefix / LIBDIR / 'cmake' / 'ptdecode'}", f"--config-settings=build-dir={work / 'build'}"]
+    subprocess.run([python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "-w", wheels, *settings,
                     SOURCE / "python"], check=True)
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall",
                     *wheels.glob("*.whl")], check=True)
     # The tests must not find the library of the prefix, nor a ptdecode of this machine.
     shutil.rmtree(prefix)
-    env = {**os.environ, "PATH": f"{venv / 'bin'}:/usr/bin:/bin", "PTDECODE_STASH": "off"}
+    env = {**os.environ, "PATH": f"{venv / 'bin'}:/usr/bin:/bin", "PTDECODE_STASH": "off", "MALLOC_ARENA_MAX": "1"}
     env.pop("LD_LIBRARY_PATH", None)
-    return subprocess.run([python, SOURCE / "python" / "tests" / "package_test.py", SOURCE], check=False, env=env, cwd=work).returncode
+    tests = SOURCE / "python" / "tests"
+    return max(subprocess.run([python, tests / name, SOURCE], check=False, env=env, cwd=work).returncode
+               for name in ("package_test.py", "notebook.py", "leak_test.py"))
 
 
 if __name__ == "__main__":

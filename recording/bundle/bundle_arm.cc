@@ -8,9 +8,9 @@ namespace {
 
 // Added to the number of ContextNames:
 constexpr uint64_t kWithWorlds = 4;    ///< a space for each world follows
-constexpr uint64_t kWithOwnUpper = 8;  ///< with an upper half of its own
+constexpr uint64_t kWithOwnUpper = 8;  ///< with a separate upper half
 
-/// The registers in the order in which they stand in the file.
+/// The registers in the order of the file.
 std::array<uint32_t*, 12> registers_of(arm::TraceConfig& c) {
   return {&c.configr, &c.traceidr, &c.idr0, &c.idr1, &c.idr2, &c.idr8, &c.idr9, &c.idr10, &c.idr11, &c.idr12, &c.idr13, &c.devarch};
 }

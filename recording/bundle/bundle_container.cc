@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "image/base/interrupt.h"
 #include "perfio/zstd_stream.h"
 
 namespace ptd {
@@ -15,7 +16,7 @@ constexpr uint64_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
 constexpr uint32_t kStored = 0, kZstd = 1;
 constexpr int kBestLevel = 19, kFastLevel = 9;
 constexpr uint64_t kSmallBytes = 8ULL << 20;  // what the best level does in a few seconds
-/// What a chunk may expand to. What compresses better is stored as it is, so that no small file asks for much memory.
+/// The limit of a chunk's expansion. Content that compresses better is stored uncompressed, so that no small file needs much memory.
 constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
 
 uint64_t expansion_limit(uint64_t stored_bytes) {
@@ -25,7 +26,13 @@ uint64_t expansion_limit(uint64_t stored_bytes) {
 // FNV-1a of 64 bits.
 uint64_t checksum(Bytes bytes) {
   uint64_t hash = 0xcbf29ce484222325;
-  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+  while (!bytes.empty()) {
+    constexpr size_t kPieceBytes = 4U << 20;
+    check_interrupt();
+    const Bytes piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+    for (const std::byte byte : piece) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+    bytes = bytes.subspan(piece.size());
+  }
   return hash;
 }
 

@@ -13,7 +13,7 @@
 namespace ptd {
 namespace {
 
-/// A decimal number of 64 bits as the writer makes them: what calls itself one goes into JSON as it stands.
+/// A decimal number of 64 bits as the writer formats them: a valid one is copied into JSON unchanged.
 bool is_number(std::string_view text) {
   const bool negative = text.starts_with('-');
   const std::string_view digits = text.substr(negative ? 1 : 0);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "image/base/interrupt.h"
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
@@ -241,7 +242,9 @@ Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& 
   ByteReader in(chunk);
   OpReader reader(in, code, options, image);
   std::vector<PokeStamp> kept;
+  constexpr uint64_t kEntries = 1024;  // between two checks
   for (uint64_t left = in.count(); left > 0; --left) {
+    if (left % kEntries == 0) check_interrupt();
     const uint64_t at = in.offset();
     if (!in.ok() || !reader.next(kept, pokes)) return Error{ErrorCode::contradictory_record, "an entry of the image is invalid", at};
   }

@@ -28,7 +28,7 @@ class Writer {
       : data_(data_of(recording)), recording_(recording), log_(log), report_(report) {}
 
   void cut(Interval time);
-  /// Whether something was traced at the time that is kept. (Of each stream a segment before and behind it is kept too.)
+  /// Whether something was traced at the time that is kept. (One segment of each stream before and after it is kept too.)
   [[nodiscard]] bool has_trace() const;
   Status scan(const Recording& recording) { return scan_flow(recording, spans_, scan_); }
   Status write(BundleFileWriter& file);
@@ -419,7 +419,7 @@ Status write_event_names(const EventNames& names, BundleFileWriter& file) {
   return file.add(chunk::kEventNames, out.bytes());
 }
 
-// Samples of other events stand beside the flow in listings.
+// Samples of other events are listed beside the flow.
 Status write_events(const std::string& path, Interval time, BundleFileWriter& file, BundleReport& report) {
   constexpr size_t kMostEvents = 500'000;
   const Result<OtherEvents> events = read_other_events(path, time == Interval{} ? std::vector<Interval>{} : std::vector{time}, kMostEvents);

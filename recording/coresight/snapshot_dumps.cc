@@ -40,7 +40,7 @@ uint32_t worlds_of(std::string_view space) {
 
 }  // namespace
 
-/// What is covered already, of one space. Pieces that touch are one, so that all dumps together cost no more than what they cover anew.
+/// The ranges already covered in one space. Adjacent pieces are joined, so the cost of all dumps is that of the ranges that they add.
 class SnapshotDumps::Layer {
  public:
   /// Calls `use(from, to)` for the pieces of [address, end) that nothing covers, and covers them.
@@ -171,7 +171,7 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
       if (seen[i] && (own_upper || !is_kernel_half(Ip{dumps_[i].address}))) lay(layer, i, space, true);
     }
   }
-  // The upper half that is one for all: of what differs nothing stands there, not even a name.
+  // The upper half that all share: ranges in which dumps differ are left empty, without even a name.
   Layer layer = own_upper ? covered_twice() : Layer();
   for (size_t i = 0; i < dumps_.size(); ++i) {
     if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace, false);

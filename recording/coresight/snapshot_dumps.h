@@ -20,7 +20,7 @@ namespace ptd {
 ///     EL3      [ monitor (EL3) ]    [ any         ]     of two dumps of one world and address the earlier counts
 class SnapshotDumps {
  public:
-  static constexpr size_t kMost = 1U << 14;  ///< dumps of one snapshot; those beyond are counted, and told by place()
+  static constexpr size_t kMost = 1U << 14;  ///< dumps of one snapshot; more are counted, and reported by place()
   /// Adds a dump section. `path`: path of its file, which is opened through `files`. `warnings` gets one sentence per unusable dump.
   void add(const IniSection& dump, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings);
   /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.

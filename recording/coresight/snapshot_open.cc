@@ -75,7 +75,7 @@ void take_profile(std::string_view type, arm::TraceConfig& config) {
   const std::string name = lower_case(type);
   constexpr std::string_view kCortexM = "cortex-m";
   if (const size_t at = name.find(kCortexM); at != std::string::npos) {
-    // Two digits, and P behind them, are of Armv8-M; M0, M0+, M1, M3, M4 and M7 are older.
+    // Two digits, with or without P after them, are Armv8-M; M0, M0+, M1, M3, M4 and M7 are older.
     const std::string_view number = std::string_view(name).substr(at + kCortexM.size());
     const size_t digits = std::min(number.find_first_not_of("0123456789"), number.size());
     config.m_profile = true;

@@ -31,13 +31,16 @@ struct OtherEvent {
 struct OtherEvents {
   std::vector<std::string> names;  ///< "cycles", "sched:sched_wakeup"
   std::vector<OtherEvent> events;  ///< in order of time
-  uint64_t left_out = 0;           ///< more than were asked for, or than kMostEventBytes hold
+  uint64_t left_out = 0;           ///< more than requested, or than kMostEventBytes hold
 };
 
 /// Limit of the memory for events, independent of the sizes in a recording.
 inline constexpr uint64_t kMostEventBytes = 512ULL << 20;
 /// What one takes.
 [[nodiscard]] uint64_t bytes_of(const OtherEvent& event);
+
+/// Whether `path` is a pipe, a terminal or the like: once a recording was opened from it, its bytes are gone.
+[[nodiscard]] bool is_read_once(const std::string& path);
 
 /// Reads the samples of `path` in `times` (empty: all), at most `most` and `most_bytes`. Switches of threads (sched:sched_switch) are none:
 /// the flow has them. Empty for forms without such events. Errors: those of opening a perf.data file or a bundle, which holds its

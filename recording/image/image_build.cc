@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "image/base/environment.h"
+#include "image/base/interrupt.h"
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
 #include "recording/data/own_files.h"
@@ -148,6 +149,7 @@ void ImageBuild::add_later_copies(const UserMapping& mapping, const MappedPath& 
   uint64_t edit_bytes = 0;
   Bytes before = first;
   for (const SavedFiles::Copy& copy : source.options().saved->later_copies(wanted)) {
+    check_interrupt();
     const Bytes after = copy.file->bytes();
     const size_t common = std::min(before.size(), after.size());
     for (size_t at = 0; at < common; ++at) {

@@ -25,7 +25,7 @@ struct UserMapping {
   TimeNs from;           ///< mapped since
   int32_t pid = -1;
   FileId file_id;
-  bool assumed = false;  ///< that this file is what is there is a guess
+  bool assumed = false;  ///< it is a guess that this file is mapped there
 };
 
 /// Not thread-safe; finish() consumes it.

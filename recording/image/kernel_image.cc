@@ -42,7 +42,7 @@ class ModuleIds {
     for (const perfio::BuildIdEntry& entry : features.build_ids) add(entry.path, entry.build_id);
     for (const perfio::MmapRecord& map : maps) add(map.path, map.build_id);
   }
-  /// "" if none is told; kSeveralBuildIds if a module was replaced by another build of it.
+  /// "" if none is recorded; kSeveralBuildIds if a module was replaced by another build of it.
   [[nodiscard]] std::string find(const std::string& section_path) const {
     const auto known = ids_.find(section_path);
     return known == ids_.end() ? std::string() : known->second;
@@ -73,7 +73,7 @@ void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const
   }
 }
 
-// perf names its reference symbol behind the bracket, and its address as the offset of the mapping.
+// perf names its reference symbol after the bracket, and its address as the offset of the mapping.
 std::string reference_symbol(const perfio::MmapRecord& kernel) {
   const size_t bracket = kernel.path.find(']');
   return bracket == std::string::npos ? std::string() : kernel.path.substr(bracket + 1);

@@ -42,7 +42,7 @@ class KernelImage {
     uint32_t size_bytes = 0;
     uint16_t type = 0;
     int32_t cpu = -1;
-    uint32_t bpf_id = 0;  // 0: not told
+    uint32_t bpf_id = 0;  // 0: unknown
     std::string name;
     size_t live = 0;  // number in lives_
   };

@@ -73,7 +73,7 @@ std::string recording_of(const stash::Entries& entries) {
     const auto reader = perfio::PerfReader::open(path);
     if (!reader.ok()) continue;
     std::set<Key> found;
-    // A file that was not finished has an end that is no record: what stands before it counts.
+    // An unfinished file ends within a record: the records before it count.
     (void)(*reader)->read([&](const perfio::Record& record) {
       const auto* map = std::get_if<perfio::MmapRecord>(&record.payload);
       if (map == nullptr) return true;
@@ -119,7 +119,7 @@ StashedCode::OfMapping StashedCode::of_mapping(const MappedPath& wanted) {
   return {};
 }
 
-// The reading of a later copy ended at its time and began before it; a first copy has its mapping's time and was read behind it.
+// The reading of a later copy ended at its time and began before it; a first copy has its mapping's time and was read after it.
 std::vector<StashedCode::Copy> StashedCode::later_copies(const MappedPath& wanted) {
   std::vector<const Mapping*> copies;
   const auto [first, last] = mappings_.equal_range({wanted.pid, wanted.address});

@@ -13,7 +13,7 @@ constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2, kAuxPartial = 4, kAuxCo
 constexpr uint32_t kUnusedIdFlag = 1U << 31;                                   // of TRCTRACEIDR: for readers without AUX_OUTPUT_HW_ID
 constexpr uint32_t kContextIdOfEtmcr = 0xc000, kContextIdOfTrcconfigr = 0x40;  // traced
 
-/// Why what an AUX record describes does not join what comes next: each is a capture of its own, and the flags tell of losses.
+/// Why the data of an AUX record does not join the next: each is a separate capture, and the flags report losses.
 AuxBreak break_behind(uint64_t flags) {
   if ((flags & kAuxCollision) != 0) return AuxBreak::collision;
   if ((flags & kAuxPartial) != 0) return AuxBreak::partial;
@@ -77,7 +77,7 @@ void ArmPerf::add_sources(const perfio::EtmInfo& info) {
   bases_ = slots_.size();
 }
 
-/// The source of a cpu for one thread, made where it is asked for. If there are too many, that of the cpu for all threads.
+/// Returns the source of a cpu for one thread, creating it if needed. If there are too many, that of the cpu for all threads.
 size_t ArmPerf::slot_of(size_t base, int32_t tid) {
   if (tid < 0 || (slots_.size() >= kMostSlots && !of_thread_.contains({tid, base}))) return base;
   const auto [known, added] = of_thread_.try_emplace({tid, base}, slots_.size());
@@ -88,7 +88,7 @@ size_t ArmPerf::slot_of(size_t base, int32_t tid) {
   return known->second;
 }
 
-/// The sources that wrote `frames` into the buffer of a cpu or thread: of those of the cpu's sink, where ids are told by sink; else of all.
+/// The sources that wrote `frames` into the buffer of a cpu or thread: of those of the cpu's sink, where ids are per sink; otherwise of all.
 std::vector<size_t> ArmPerf::members_of(int32_t cpu, int32_t tid, Bytes frames) {
   const auto own = hw_ids_.find(cpu);
   const bool by_sink = own != hw_ids_.end() && own->second.has_sink;

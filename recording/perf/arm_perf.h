@@ -58,7 +58,7 @@ class ArmPerf {
   size_t bases_ = 0;
   std::map<std::pair<int32_t, size_t>, size_t> of_thread_;  // (thread, base) -> slot
   uint64_t unread_ids_ = 0;                                 // AUX_OUTPUT_HW_ID of a version that is not known
-  uint64_t homeless_bytes_ = 0;                             // raw trace of a cpu that is not told
+  uint64_t homeless_bytes_ = 0;                             // raw trace of an unknown cpu
 };
 
 }  // namespace ptd

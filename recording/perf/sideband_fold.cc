@@ -111,7 +111,7 @@ void SidebandFold::note_time(const perfio::Record& record) {
 }
 
 // struct perf_record_id_index: nr, then id, idx, cpu and tid of each event, u64 each; idx is the number of the ring. One may be split over
-// several records. More may follow behind the `nr` entries (machine_pid and vcpu of each).
+// several records. More may follow after the `nr` entries (machine_pid and vcpu of each).
 void SidebandFold::on_id_index(Bytes record) {
   constexpr size_t kMostEvents = 1U << 20, kCountAt = 8, kFirstAt = 16, kEntryBytes = 32;
   if (record.size() < kFirstAt) return;
@@ -484,7 +484,7 @@ void SidebandFold::add_assumed() {
     }
     image_.add_symbol_file(section.path, given.path, section.build_id);
     image_.note_origin(section.path, section.build_id, given.path, "--map");
-    // From behind every record on, for sections that begin later stand over those before; and from the start.
+    // From after every record on, because later sections cover earlier ones; and from the start.
     Section over = section;
     image_.add_section(std::move(section));
     for (const UserMapping& mapping : mappings_) {

@@ -89,7 +89,7 @@ class SidebandFold {
     uint64_t count = 0;
     int32_t cpu = -1;  // -1: of several
   };
-  std::map<uint64_t, OpenLoss> open_losses_;  // ring -> told without a time: ends with the ring's next record
+  std::map<uint64_t, OpenLoss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;

@@ -13,7 +13,7 @@
 namespace ptd {
 namespace {
 
-/// A record's stamp may stand this far outside of the bounds of the place that wrote it: two clocks, each with its own rounding.
+/// A record's timestamp may be this far outside the bounds of the code that wrote it: two clocks, each with its own rounding.
 constexpr uint64_t kStampSlackNs = 2'000;
 /// Of all records at least this share must have a place; with fewer the match itself is in doubt.
 constexpr size_t kMatchedOf8 = 7;

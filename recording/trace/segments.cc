@@ -262,7 +262,7 @@ uint64_t SegmentIndex::skipped_bytes() const {
   return stream_->size_bytes() > covered ? stream_->size_bytes() - covered : 0;
 }
 
-// Protocols whose flow is followed without a cut: a segment for what stands between seams.
+// Protocols whose flow is not cut: one segment between two seams.
 void SegmentIndex::find_whole(Entries& entries, const Passed& passed) const {
   for (const AuxChunk& chunk : stream_->chunks()) {
     uint64_t at = chunk.offset_bytes;

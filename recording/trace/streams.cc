@@ -56,7 +56,7 @@ void AuxStream::add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes pa
       size_bytes_ -= end - at;
       last.bytes = last.bytes.first(last.bytes.size() - (end - at));
     } else if (at < end || end + size_bytes < end) {
-      // Offsets run backwards: another ring behind one name, or damage. Keep file order, do not join.
+      // Offsets go back: another ring under the same name, or damage. Keep file order, do not join.
       shift_bytes_ += static_cast<int64_t>(end - at);
       at = end;
       why = AuxBreak::missing;

@@ -90,7 +90,7 @@ class AuxStream {
 };
 
 /// Bytes at the start of `next` that repeat the end of `previous` in overlapping snapshots: found through the first PSB of `next`, which
-/// must stand in `previous` with the same bytes from there to its end. 0 if they do not overlap.
+/// must be in `previous`, with the same bytes from there to its end. 0 if they do not overlap.
 [[nodiscard]] uint64_t overlap_bytes(Bytes previous, Bytes next);
 
 }  // namespace ptd

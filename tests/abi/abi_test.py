@@ -3,7 +3,7 @@
 [--update]
 
 COMPILER is "NAME VERSION". The reference has two files. libptdecode.abi.xz is what libabigail's abidw reads from a small library that
-defines the functions of the public headers and uses their classes; so the library itself needs no full debug information. symbols.txt has
+defines the functions of the public headers (C++ and C) and uses their classes; so the library itself needs no full debug information. symbols.txt has
 the version, the compiler and the exported symbols of the library.
 
 An incompatible change fails unless the version (major.minor) changed too. --update writes a new reference. Exit status 77: skipped.
@@ -24,6 +24,7 @@ STABLE = ("--no-show-locs", "--no-corpus-path", "--no-comp-dir-path", "--no-elf-
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{\n(.*?)(?=^namespace|\Z)", re.S | re.M)
 CLASS = re.compile(r"^(template\s*<[^\n]*>\n)?(?:class|struct) (?:\[\[nodiscard\]\] )?(?:PTD_API )?(\w+)[^;{]*\{", re.M)
 FUNCTION = re.compile(r"^(?:\[\[nodiscard\]\] )?PTD_API ([^;{]*?\([^;]*?\));", re.M)
+C_FUNCTION = re.compile(r"^PTD_C_API ([^;{]*?\([^;]*?\));", re.M)
 DEFAULT = re.compile(r" = (?:\{[^}]*\}|[^,)]*)(?=[,)])")
 State = collections.namedtuple("State", "version compiler symbols")
 
@@ -51,7 +52,8 @@ def probe_of(include):
                      for template, name in CLASS.findall(body) if not template]
             for function in FUNCTION.findall(body):
                 functions.append(f"namespace {space} {{ {DEFAULT.sub('', ' '.join(function.split()))} {{ __builtin_trap(); }} }}")
-    if len(uses) < 50 or len(functions) < 10:
+        functions += [f'extern "C" {{ {" ".join(function.split())} {{ __builtin_trap(); }} }}' for function in C_FUNCTION.findall(text)]
+    if len(uses) < 50 or len(functions) < 40:
         raise SystemExit(f"only {len(uses)} classes and {len(functions)} functions found in {include}")
     return "\n".join(lines + uses + functions) + "\n"
 

@@ -7,13 +7,20 @@ import ctypes
 import os
 import pathlib
 import random
+import shutil
 import struct
+import sys
+import tempfile
 import unittest
 
 import ptdecode_c as ptd
 
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared/corpus"))
+sys.path.insert(0, str(SOURCE / "tests/tables"))
+from arrow_reader import Library  # noqa: E402
+
+TABLES = Library(os.environ["PTDECODE_LIBRARY"])
 API = ptd.Api(os.environ["PTDECODE_LIBRARY"])
 RECORDINGS = [path for path in (CORPUS / "pt-perfdata-skylake/perf.data", CORPUS / "cs-simpleperf-etm/perf.data") if path.exists()]
 AUXTRACE_INFO, AUXTRACE, OWN_FEATURES = 70, 71, (18, 24, 27)
@@ -193,6 +200,119 @@ class Builder(unittest.TestCase):
         self.assertEqual(expected, flow(recording))
         API.close(recording)
 
+    # perf_event_open(2): an attr of cycles with the sample fields IP, TID, TIME, CPU and PERIOD, and its samples.
+    ATTR = struct.pack("<2I4Q", 0, 128, 0, 1000, 1 | 2 | 4 | 0x80 | 0x100, 0).ljust(128, b"\0")
+    SAMPLES = [{"ip": 0x401000 + 16 * n, "pid": 7, "tid": 8 + n % 2, "time_ns": 1000 * (n + 1), "cpu": n % 4, "period": 50 + n} for n in range(20)]
+
+    @classmethod
+    def sample_record(cls, row):
+        body = struct.pack("<Q2I2Q", row["ip"], row["pid"], row["tid"], row["time_ns"], 0)[:24] + struct.pack("<2IQ", row["cpu"], 0, row["period"])
+        return struct.pack("<IHH", 9, 2, 8 + len(body)) + body
+
+    def sample_rows(self, recording, **options):
+        names = ["ip", "pid", "tid", "time_ns", "cpu", "period"]
+        return TABLES.rows(recording, "samples", columns=names, **options)
+
+    def test_samples_of_a_recording_from_memory(self):
+        """Their table is read after the opening, from what the recording keeps in memory; also after the builder and the handle are gone."""
+        built = Built()
+        built.attr(self.ATTR, [], b"cycles")
+        for row in self.SAMPLES:
+            built.records(row["cpu"], self.sample_record(row))
+        recording = built.open()
+        self.assertEqual(self.SAMPLES, self.sample_rows(recording))
+        self.assertEqual(self.SAMPLES[4:9], self.sample_rows(recording, first_ns=5000, last_ns=9000))
+        batches = TABLES.batches(recording, "samples", batch_rows=5, columns=["ip"])
+        first = next(batches)["ip"]
+        API.close(recording)
+        self.assertEqual([row["ip"] for row in self.SAMPLES], first + [ip for batch in batches for ip in batch["ip"]])
+
+    def pipe_bytes(self):
+        """perf.data-file-format.txt, "PIPE-MODE DATA": the attr is a record."""
+        attr = struct.pack("<IHH", 64, 0, 8 + len(self.ATTR)) + self.ATTR
+        return b"PERFILE2" + struct.pack("<Q", 16) + attr + b"".join(self.sample_record(row) for row in self.SAMPLES)
+
+    def check_refused(self, recording):
+        with self.assertRaises(Library.Failed) as failed:
+            TABLES.stream(recording, "samples")
+        self.assertEqual(110, failed.exception.args[0])
+        self.assertIn("pipe", failed.exception.args[1])
+        self.assertEqual([], TABLES.rows(recording, "gaps"))
+        API.text("ptd_info_json", recording)  # waits for no writer
+        API.close(recording)
+
+    def test_samples_of_a_pipe_are_refused(self):
+        kept = os.dup(0)
+        read_end, write_end = os.pipe()
+        os.write(write_end, self.pipe_bytes())
+        os.close(write_end)
+        os.dup2(read_end, 0)
+        try:
+            self.check_refused(API.open("-"))
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+            os.close(read_end)
+
+    def test_samples_of_a_relative_path(self):
+        """The path means the same file when the program has changed its directory."""
+        here = os.getcwd()
+        try:
+            os.chdir(SOURCE / "data")
+            recording = API.open("demo")
+            os.chdir("/")
+            self.assertEqual([], TABLES.rows(recording, "samples"))
+            API.text("ptd_info_json", recording)
+            API.close(recording)
+        finally:
+            os.chdir(here)
+
+
+class Cancelling(unittest.TestCase):
+    CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    PROGRESS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+
+    class Control(ctypes.Structure):
+        pass
+
+    def calls_while_opening(self, path, most):
+        """How often `cancelled` is called; it returns nonzero at call number `most`. The code of ptd_open()."""
+        calls = 0
+        def cancelled(_):
+            nonlocal calls
+            calls += 1
+            return int(calls >= most)
+        control = self.Control(size=ctypes.sizeof(self.Control), cancelled=self.CALLBACK(cancelled))
+        options = (ctypes.c_uint64 * 10)(80, *[0] * 8, ctypes.addressof(control))  # ptd_open_options: size first, control last
+        recording = ctypes.c_void_p()
+        code = API.lib.ptd_open(str(path).encode(), options, ctypes.byref(recording), None)
+        self.assertEqual(code == 0, bool(recording.value))
+        self.assertEqual(0, API.lib.ptd_close(recording))
+        return calls, code
+
+    def test_reading_of_code_files_is_cancelled(self):
+        """Work is counted in calls, not in time: a file of kernel symbols 200,000 lines longer has calls in proportion."""
+        with tempfile.TemporaryDirectory() as folder:
+            demo = pathlib.Path(folder) / "demo"
+            shutil.copytree(SOURCE / "data/demo", demo)
+            before, code = self.calls_while_opening(demo, 1 << 30)
+            self.assertEqual(0, code)
+            with open(demo / "kcore_dir/kallsyms", "a", encoding="utf-8") as kallsyms:
+                kallsyms.writelines(f"ffffffffa{n * 16:07x} t added_{n}\n" for n in range(200000))
+            calls, code = self.calls_while_opening(demo, 1 << 30)
+            self.assertEqual(0, code)
+            self.assertGreater(calls - before, 200000 // 8192)
+            for most in (1, before, (before + calls) // 2, calls):
+                self.assertEqual((most, 700), self.calls_while_opening(demo, most))
+        for path in (SOURCE / "data/user/plain.bundle", SOURCE / "data/arm/threads.bundle"):
+            calls, code = self.calls_while_opening(path, 1 << 30)
+            self.assertGreater(calls, 8)  # the parts of the bundle
+            for most in range(1, calls + 1):
+                self.assertEqual((most, 700), self.calls_while_opening(path, most))
+
+
+Cancelling.Control._fields_ = [("size", ctypes.c_size_t), ("user", ctypes.c_void_p), ("cancelled", Cancelling.CALLBACK), ("progress", Cancelling.PROGRESS),
+                               ("cancel_flag", ctypes.c_void_p)]
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -9,8 +9,10 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 import unittest
 
+import lossy_demo
 import ptdecode_c as ptd
 
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
@@ -18,6 +20,8 @@ CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared/
 API = ptd.Api(os.environ["PTDECODE_LIBRARY"])
 RECORDINGS = [SOURCE / "data" / name for name in ("user/plain.bundle", "user/pair.bundle", "user/patch.bundle", "demo", "arm/threads.bundle", "arm/changes.bundle")]
 RECORDINGS += [CORPUS / name for name in ("cs-juno_r1_1/snapshot", "ete-001-ack_test/snapshot", "cs-simpleperf-etm/perf.data", "pt-perfdata-skylake/perf.data")]
+TEMPORARY = tempfile.TemporaryDirectory()
+RECORDINGS.append(lossy_demo.make(SOURCE / "data/demo", pathlib.Path(TEMPORARY.name) / "lossy"))
 
 
 def setUpModule():
@@ -50,7 +54,8 @@ SEEN = collections.Counter()  # number of rows compared
 
 def tearDownModule():
     print(dict(SEEN))
-    for kind, least in (("branch", 10000), ("call", 1000), ("gap", 100 if CORPUS.exists() else 0)):
+    TEMPORARY.cleanup()
+    for kind, least in (("branch", 10000), ("call", 1000), ("gap", 100 if CORPUS.exists() else 10)):
         assert SEEN[kind] == 0 or SEEN[kind] > least, SEEN  # 0: the test was not chosen
 
 
@@ -171,6 +176,32 @@ class Equality(unittest.TestCase):
     @of_each
     def test_info_is_that_of_the_command_line(self, path, recording):
         self.assertEqual(json.loads(cli("info", "--json", "-i", path)), json.loads(API.text("ptd_info_json", recording)))
+
+    @of_each
+    def test_findings_and_missing_code_are_those_of_check(self, path, recording):
+        checked = json.loads(cli("check", "--json", "--quiet", "-i", path))
+        rows = [(row["path"], row["build_id"], row["reason"]) for row in checked["missing_images"]]
+        self.assertEqual(rows, [tuple(text.decode("utf-8", "replace") for text in (row.path, row.build_id, row.reason)) for row in API.missing(recording)])
+        expected = [row for row in checked["findings"] if row["kind"] != "flow_contradicts"]  # found by decoding
+        got = API.findings(recording)
+        self.assertEqual([(row["kind"], row["what"], int(row.get("ip", "0"), 16)) for row in expected],
+                         [(row.kind.decode(), row.what.decode("utf-8", "replace"), row.ip) for row in got])
+        for want, row in zip(expected, got):
+            if "time_ns" in want:
+                self.assertEqual(want["time_ns"], [max(row.first_ns, 0), max(row.last_ns, 0)])
+        SEEN.update({"finding": len(got), "missing": len(rows)})
+
+    @of_each
+    def test_losses_and_names_are_those_of_stat_and_info(self, path, recording):
+        lost = ptd.made(ptd.Lost)
+        self.assertEqual(0, API.lib.ptd_get_lost(recording, ctypes.byref(lost)))
+        counted = json.loads(cli("stat", "--json", "--quiet", "-i", path))["lost"]
+        self.assertEqual((counted["records"], counted["count"], counted["aux_truncated"], counted["aux_partial"], counted["aux_collision"]),
+                         (lost.lost_records, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision))
+        comm = ctypes.c_char_p()
+        for thread in json.loads(cli("info", "--json", "-i", path))["threads"]:
+            self.assertEqual(0, API.lib.ptd_comm_at(recording, thread["tid"], ctypes.c_int64(ptd.UNKNOWN), ctypes.byref(comm)))
+            self.assertEqual(thread["comm"], comm.value.decode("utf-8", "replace"))
 
     def test_code_is_what_ran(self):
         """The bytes of each block are those at its address and time; the first instruction's symbol and text are those of the command

@@ -1,43 +1,10 @@
 /* Misuse of every function of the C API: an error for each, no crash. Usage: misuse_test DATA_FOLDER */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ptdecode/ptdecode.h"
-
-static int failures = 0;
-
-#define EXPECT(expected, call)                                                                    \
-  do {                                                                                            \
-    const long got_ = (long)(call);                                                               \
-    if (got_ != (long)(expected)) {                                                               \
-      ++failures;                                                                                 \
-      fprintf(stderr, "%s:%d: %s is %ld, not %ld\n", __FILE__, __LINE__, #call, got_, (long)(expected)); \
-    }                                                                                             \
-  } while (0)
-
-/* A call that must fail with this code and a sentence. */
-#define EXPECT_MESSAGE(expected, call)         \
-  do {                                         \
-    char* message = (char*)1;                  \
-    EXPECT(expected, call);                    \
-    EXPECT(1, message != NULL && *message != 0); \
-    ptd_free(message);                         \
-  } while (0)
-
-static char path[4096];
-
-static ptd_recording* open_data(const char* folder, const char* name) {
-  ptd_recording* recording = NULL;
-  char* message = NULL;
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  EXPECT(PTD_OK, ptd_open(path, NULL, &recording, &message));
-  EXPECT(1, message == NULL);
-  return recording;
-}
+#include "expect.h"
 
 /* Every function with this in place of its handles. */
 static void bad_handles(void* bad, ptd_code code, int free_too) {
@@ -303,7 +270,7 @@ static void test_cursors(const char* folder) {
     EXPECT(PTD_OK, ptd_cursor_open(recording, &options, &cursor, NULL));
     while (ptd_cursor_next(cursor, &item, NULL) == PTD_OK) {
     }
-    EXPECT(1, kind == PTD_CURSOR_CALLS || inside.total != 0 || inside.done == 0);
+    EXPECT(1, inside.total != 0 && inside.done == inside.total);
     /* Freed half way. */
     EXPECT(PTD_OK, ptd_cursor_free(cursor));
     options.control = NULL;

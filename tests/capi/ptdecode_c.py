@@ -1,7 +1,7 @@
 """The C API through ctypes, with its own definition of the structs of ptdecode.h."""
 import ctypes as c
 
-NONE, UNKNOWN, NEXT = 0xFFFFFFFF, -(1 << 63), (1 << 64) - 1
+NONE, UNKNOWN, NEXT = 0xFFFFFFFF, -(1 << 63), (1 << 63) - 1
 FLOW, BRANCHES, CALLS = 0, 1, 2
 BLOCKS, MARK, EVENT, GAP, BRANCH_RUN, CALL = 1, 2, 3, 4, 5, 6
 U8, U16, U32, U64, I32, I64, STR, PTR, SIZE = c.c_uint8, c.c_uint16, c.c_uint32, c.c_uint64, c.c_int32, c.c_int64, c.c_char_p, c.c_void_p, c.c_size_t
@@ -28,6 +28,11 @@ Item = struct("Item", (SIZE, "size"), (I32, "kind"), (U32, "stream"), (I32, "pid
               (I64, "time_ns time_first_ns time_last_ns"), (Union, "u"))
 Place = struct("Place", (SIZE, "size"), (U32, "space mode"), (U64, "ip"), (I64, "time_ns"))
 Symbol = struct("Symbol", (SIZE, "size"), (STR, "name module"), (U64, "offset_bytes start size_bytes"), (STR, "file"), (U32, "line reserved"))
+
+Missing = struct("Missing", (SIZE, "size"), (STR, "path build_id reason"))
+Lost = struct("Lost", (SIZE, "size"), (U64, "lost_records records aux_truncated aux_partial aux_collision"))
+Finding = struct("Finding", (SIZE, "size"), (STR, "kind what"), (U64, "ip"), (I64, "first_ns last_ns"), (PTR, "expected"), (SIZE, "expected_bytes"),
+                 (PTR, "found"), (SIZE, "found_bytes"), (U32, "space reserved"))
 
 
 def made(cls, **fields):
@@ -63,6 +68,22 @@ class Api:
         for index, info in enumerate(infos):
             assert self.lib.ptd_get_stream(recording, index, c.byref(info)) == 0
         return infos
+
+    def missing(self, recording):
+        count = U32()
+        assert self.lib.ptd_missing_count(recording, c.byref(count)) == 0
+        rows = [made(Missing) for _ in range(count.value)]
+        for index, row in enumerate(rows):
+            assert self.lib.ptd_get_missing(recording, index, c.byref(row)) == 0
+        return rows
+
+    def findings(self, recording):
+        count = U32()
+        self.call("ptd_finding_count", recording, c.byref(count))
+        rows = [made(Finding) for _ in range(count.value)]
+        for index, row in enumerate(rows):
+            self.call("ptd_get_finding", recording, U32(index), c.byref(row))
+        return rows
 
     def items(self, recording, kind, stream=NONE, first_ns=0, last_ns=0):
         """Yields each item, which is valid until the next one."""

@@ -112,7 +112,7 @@ class Install(unittest.TestCase):
             lines = self.each("code_at", address, SOURCE / "data/demo").splitlines()
             begins = [line.split("  ")[1].split("..")[0][:len(times[0])] for line in lines[:-1] if line.startswith(address)]
             self.assertEqual("", begins[0], lines)
-            # The record of a poke is written when it is complete. The breakpoint before that has no record.
+            # The record of a poke comes when it is complete. The breakpoint there until then has no record.
             self.assertEqual([], [time for time in times if time not in begins], (address, lines))
 
     def test_the_command_line_finds_its_data(self):
@@ -152,6 +152,21 @@ class Install(unittest.TestCase):
             needed = run("readelf", "-d", program).stdout
             self.assertEqual(static, "libptdecode" not in needed, needed)
             self.assertEqual(expected, run(program, "fib", recording, env={**os.environ, "LD_LIBRARY_PATH": str(OTHER / LIBDIR)}).stdout)
+
+    def test_both_kinds_in_one_prefix(self):
+        """As distributions install them: `pkg-config --static` adds what the static library needs, and only then."""
+        both = WORK / "both"
+        for words in (["--component", "other-library"], []):
+            run("cmake", "--install", BUILD, "--prefix", both, *words)
+        shared, static = (pkg_config(both, *words, "--cflags", "--libs") for words in ([], ["--static"]))
+        if not (PREFIX / LIBDIR / "libptdecode.so.0").exists():
+            self.skipTest("the static library is the installed one")
+        self.assertEqual([], [word for word in shared if word.startswith("-l") and word != "-lptdecode"])
+        flags = ["-l:libptdecode.a" if word == "-lptdecode" else word for word in static]
+        program = WORK / "calls_of-both"
+        run(CXX, "-std=c++20", SOURCE / "docs/examples/calls_of.cc", *flags, "-o", program)
+        self.assertNotIn("libptdecode", run("readelf", "-d", program).stdout)
+        self.assertRegex(run(program, "fib", SOURCE / "data/user/plain.bundle").stdout, r"\d+ calls\n$")
 
     def test_no_installed_file_names_the_build_machine(self):
         paths = [str(path).encode() for path in (SOURCE, BUILD, WORK)]

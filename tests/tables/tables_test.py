@@ -8,20 +8,26 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from arrow_reader import Library
 
 LIBRARY, PTDECODE, SOURCE = sys.argv[1:4]
 DATA = pathlib.Path(SOURCE) / "data"
+sys.path.insert(0, str(pathlib.Path(SOURCE) / "tests/capi"))
+import lossy_demo  # noqa: E402
+
+TEMPORARY = tempfile.TemporaryDirectory()
+LOSSY = lossy_demo.make(DATA / "demo", pathlib.Path(TEMPORARY.name) / "lossy")
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", pathlib.Path(SOURCE) / ".." / "shared" / "corpus"))
 
 
 def recordings():
-    """User and kernel Intel PT, ETMv4, and recordings with gaps."""
+    """User and kernel Intel PT, ETMv4, ETE, and recordings with gaps."""
     own = [DATA / "user/plain.bundle", DATA / "user/jit.bundle", DATA / "user/pair.bundle", DATA / "demo/data", DATA / "arm/threads.bundle"]
     shared = [CORPUS / "pt-perfdata-skylake/perf.data", CORPUS / "cs-simpleperf-etm/perf.data", CORPUS / "ete-tme_tcancel/snapshot"]
-    return own + [path for path in shared if path.exists()]
+    return own + [LOSSY] + [path for path in shared if path.exists()]
 
 
 def command(*words):
@@ -98,8 +104,7 @@ class Tables(unittest.TestCase):
             self.same_by_stream(ours, theirs)
             found.extend(ours)
         self.each(check)
-        if CORPUS.exists():
-            self.assertTrue(found)
+        self.assertGreater(len(found), 10)
 
     def test_calls(self):
         def check(path, recording):

@@ -47,6 +47,9 @@ VENDORS = [
     (r"benchmark/", ("tests/",)),
 ]
 
+# Asks each library for its version.
+VERSIONS_HOME = "capi/build_info.cc"
+
 # The environment is read in one place.
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\benviron\b")
 ENVIRONMENT_HOME = "image/base/environment.cc"
@@ -134,7 +137,7 @@ def check_includes(modules, path, number, line):
         return
     header = match.group(2)
     for pattern, homes in VENDORS:
-        if re.match(pattern, header) and not path.startswith(homes):
+        if re.match(pattern, header) and not path.startswith((*homes, VERSIONS_HOME)):
             finding(path, number, f"includes <{header}>, which only {' or '.join(homes)} may include")
     if path.startswith(PUBLIC) and match.group(1) == '"' and not header.startswith("ptdecode/"):
         finding(path, number, f'a public header includes "{header}", which is not installed')

@@ -16,22 +16,22 @@ struct EtmRegisters {
   static constexpr uint32_t kIdr0 = 0x08000221, kIdr1 = 0x4100f424, kIdr2 = 0x00000088, kIdr8 = 0;
 };
 
-/// Writes one stream. A P0 instruction's packet comes when the next instruction is known. What is not traced (the kernel) stands between
+/// Writes one stream. A P0 instruction's packet comes when the next instruction is known. Untraced code (the kernel) is between
 /// an exception and Trace On. Source: [ETMv4] "Instruction trace packets", "Generation of a trace".
 class EtmEncoder {
  public:
   /// `out` must outlive the encoder. `context_id`: as Linux writes it, the thread's number.
   EtmEncoder(std::vector<std::byte>& out, uint32_t context_id) : out_(out), context_id_(context_id) {}
 
-  /// The instruction at `ip` runs. Tells the place of a synchronisation that now stands before it.
+  /// The instruction at `ip` runs. Returns the position of a synchronisation that now precedes it.
   struct Synced {
     bool here = false, twice = false;
     uint64_t offset_bytes = 0, time = 0;
-    uint64_t first_offset_bytes = 0, first_time = 0;  ///< twice: of the one that stands right before it
+    uint64_t first_offset_bytes = 0, first_time = 0;  ///< twice: of the one immediately before it
   };
   [[nodiscard]] Synced insn(uint64_t ip, const ArmInsn& insn, bool may_sync);
-  /// A synchronisation is due: it comes as soon as the flow stands behind a P0 instruction. `time`: in ticks of the timestamps. Asked for
-  /// twice, there are two: what ran before ended at the first time.
+  /// A synchronisation is due: it comes as soon as the flow is past a P0 instruction. `time`: in ticks of the timestamps. Asked for
+  /// twice, there are two: the code executed before ended at the first time.
   void ask_sync(uint64_t time);
   /// An event before the instruction at `ip` is taken to what is not traced. `type`: [ETMv4] "Exception instruction trace packet".
   void exception(uint64_t ip, uint32_t type);

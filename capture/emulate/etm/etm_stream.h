@@ -14,8 +14,8 @@ struct EtmFiles {
   std::string truth;  ///< a raw log (TruthLog): the same blocks, synchronisations where the packets have them
 };
 
-/// Encodes what a raw log (of A64 code) says that ran, up to its last whole record. `lookup` gives its blocks; `tid` becomes the context
-/// id; `on_passed` is called with stretches of the log that are done. Packets represent what ran alone: the emulator's times at
+/// Encodes the flow of a raw log (of A64 code), up to its last whole record. `lookup` gives its blocks; `tid` becomes the context
+/// id; `on_passed` is called with parts of the log that are encoded. Packets represent executed code only: the emulator's times at
 /// synchronisations are the only times. Errors: of the file system.
 [[nodiscard]] Status encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t tid, const EtmFiles& files,
                                 const std::function<void(Bytes)>& on_passed);

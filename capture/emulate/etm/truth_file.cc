@@ -100,7 +100,7 @@ void TruthFileWriter::put_definition(uint64_t ip, Bytes lengths, Bytes code) {
   raw_.insert(raw_.end(), code.begin(), code.end());
 }
 
-// A block that the log itself defines: its lengths and bytes stand behind the numbers. It may take the number of an older one.
+// A block that the log itself defines: its lengths and bytes follow the numbers. It may reuse the number of an older one.
 bool TruthFileWriter::take_definition(Bytes& log, const std::array<uint64_t, 3>& field) {
   const auto [number, ip, count] = field;
   if (number >= kMaxBlocks || count == 0 || count > kMaxInsns || count > log.size()) return false;

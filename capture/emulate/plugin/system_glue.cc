@@ -33,7 +33,7 @@ unsigned SystemGlue::current_vcpu(unsigned told) {
 }
 
 uint64_t SystemGlue::settled_time() {
-  // With a cpu at hand QEMU would settle the time now, which is not allowed inside a block.
+  // With a current cpu QEMU would update the time now, which is not allowed inside a block.
   void* cpu = *current_cpu_;
   *current_cpu_ = nullptr;
   const int64_t now = icount_get_();

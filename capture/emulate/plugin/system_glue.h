@@ -19,7 +19,7 @@ class SystemGlue {
   bool attach(std::string& why);
 
   /// The vcpu that runs. The index that QEMU 10.0 hands to callbacks is, with one thread for all vcpus, the one that the block was
-  /// translated on; `told` is used where QEMU does not let the truth be seen. (Inline operations scale that index in place, so a second
+  /// translated on; `told` is used where QEMU does not expose the running vcpu. (Inline operations scale that index in place, so a second
   /// one in a block writes elsewhere: none is used.)
   [[nodiscard]] unsigned current_vcpu(unsigned told);
   /// Virtual time in ns as QEMU last settled it (RDTSC, device access, end of a slice): that of the end of the block which did so, with

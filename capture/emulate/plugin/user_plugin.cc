@@ -55,7 +55,7 @@ constexpr CallNumber kCallsAarch64[] = {{222, kMmap},  {226, kMprotect}, {215, k
 constexpr uint64_t kCloneThread = 0x10000, kMapAnonymous = 0x20, kProtExec = 4, kPrSetName = 15;
 constexpr size_t kCommBytes = 16;
 
-/// Where a signal's handler finds what it is told: guest registers at the start of QEMU's CPU state, in words (target/i386 "CPUX86State":
+/// Where a signal handler finds its arguments: guest registers at the start of QEMU's CPU state, in words (target/i386 "CPUX86State":
 /// regs[16] first; target/arm "CPUARMState": sixteen registers of 32 bits, then xregs), and the frame of a signal (linux "struct
 /// rt_sigframe": of x86-64 a return address, ucontext, siginfo; of aarch64 siginfo, ucontext).
 struct SignalFrame {
@@ -254,7 +254,7 @@ bool peek_list(uint64_t address, std::vector<std::string>& list) {
   return address == 0;
 }
 
-// Of /proc/N/exe, what stands there without the emulator: the program that process N runs. "" if that is not another emulator of ours.
+// The target that /proc/N/exe has without the emulator: the program that process N runs. "" if N is not another emulator of this recording.
 std::string traced_program(const std::string& given) {
   int pid = 0, used = 0;
   if (given == "/proc/self/exe" || given == "/proc/thread-self/exe") return program_path();
@@ -284,7 +284,7 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
   (void)g_process.can_record_exec();
   (void)g_process.hold_others(&thread);
   thread.event(now, "exec", hex_of(file_name(path).substr(0, kCommBytes - 1)));
-  // What ran before belongs to this program: a PSB+ says when, as where tracing is switched off and on.
+  // The code executed so far belongs to this program: a PSB+ dates it, as where tracing is switched off and on.
   thread.encoder.set_time(now);
   thread.tracer.sync_outside();
   thread.publish();

@@ -232,7 +232,7 @@ void UserProcess::remove_thread(unsigned vcpu) {
   if (tl_thread == thread) tl_thread = nullptr;
 }
 
-// Notes the bytes as those that stand there now. True if any was not known; `changed` if any was another.
+// Stores the bytes as the current ones. Returns true if any was not known; `changed` if any differs.
 bool UserProcess::remember(uint64_t ip, Bytes code, bool& changed) {
   bool fresh = false;
   for (size_t i = 0; i < code.size();) {

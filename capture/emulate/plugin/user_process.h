@@ -60,7 +60,7 @@ class UserThread {
   /// The process dies; this thread runs nothing more. Its next instruction is the one that the emulator has in its registers. `fault`: that
   /// instruction raised the signal.
   void end_at_registers(const uint64_t* program_counter, bool fault);
-  /// The thread ends by itself, outside of what is traced.
+  /// The thread exits, outside of what is traced.
   void finish(uint64_t tsc);
   /// What it last published.
   [[nodiscard]] TraceStep published() const { return state_ != nullptr ? state_->step() : TraceStep(); }
@@ -133,7 +133,7 @@ class UserProcess {
 
   /// A block was translated now: known or new, and whether its bytes replace others that were seen at their place.
   Block* translated(uint64_t ip, std::span<const SeenInsn> insns);
-  /// `thread` enters a block that is stale: its bytes are what stands there, now.
+  /// `thread` enters a stale block: its bytes are the current ones from now on.
   void entered_stale(UserThread& thread, Block& block);
   /// The program takes signals at `handler`, and returns from it through `restorer`.
   void watch_handler(uint64_t handler, uint64_t restorer);

@@ -76,7 +76,7 @@ bool MappedLog::make_room() {
     return true;
   }
 #endif
-  const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);  // an older kernel (before Linux 5.14), or no room
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);  // an older kernel (before Linux 5.14), or no space
   if (fd < 0) return false;
   const bool done = posix_fallocate(fd, static_cast<off_t>(kMappedLogHeaderBytes + room_), static_cast<off_t>(bytes)) == 0;
   ::close(fd);

@@ -41,7 +41,7 @@ Ending ending_of(const TraceStep& step) {
     truth.lose();
     lost = ending.unknown = true;
   }
-  if (lost && !ending.unknown) packets.ovf();  // the unit's own loss; what ran unseen is a cut of the recording
+  if (lost && !ending.unknown) packets.ovf();  // the unit's own loss; code that ran unrecorded is a cut of the recording
   if (lost) truth.recover();
   truth.end();
   return ending;

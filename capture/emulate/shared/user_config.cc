@@ -8,7 +8,7 @@
 namespace ptd::emulate {
 namespace {
 
-/// Calls f(name, field) for every setting, so that writing and reading know the same ones.
+/// Calls f(name, field) for every setting, so that writing and reading use the same list.
 template <class Config, class F>
 void each_field(Config& config, F&& f) {
   f("retcomp", config.pt.return_compression);

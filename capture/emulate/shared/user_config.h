@@ -13,7 +13,7 @@ struct UserConfig {
   PtEncoderOptions pt;
   bool truth = false;              ///< also write the ground truth
   bool date_changes = true;        ///< a PSB+ before and one after each change of known code, so that its date is exact
-  bool work_clock = false;         ///< time goes by instructions: see WorkClock
+  bool work_clock = false;         ///< time advances with instructions: see WorkClock
   uint64_t overflow_bytes = 0;     ///< lose packets after as many bytes, again and again; 0 never
   uint64_t overflow_blocks = 500;  ///< for as many blocks
 };

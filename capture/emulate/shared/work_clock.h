@@ -16,7 +16,7 @@ inline constexpr uint64_t kWorkTicksPerSecond = 2'000'000'000;
 inline constexpr uint64_t kFirstWorkTick = 1'000'000'000;
 inline constexpr const char* kWorkClockFile = "clock";
 
-/// All processes of a recording share it: it stands in a file that they map.
+/// All processes of a recording share it: it is in a file that they map.
 class WorkClock {
  public:
   /// Makes the file in `folder`. False if the system refuses.

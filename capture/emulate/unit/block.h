@@ -15,9 +15,9 @@ namespace ptd::emulate {
 
 /// What the last instruction of a block does to the flow.
 enum class BlockEnd : uint8_t {
-  plain,      ///< goes on behind it: the emulator ended the block for its own reasons; also MOV CR3 and PTWRITE
+  plain,      ///< continues after it: the emulator ended the block for its own reasons; also MOV CR3 and PTWRITE
   jump,       ///< direct, to Block::target
-  jcc,        ///< to target or behind
+  jcc,        ///< to the target or the next instruction
   call,       ///< direct, to target
   call_next,  ///< direct, to the next instruction: no return stack sees it
   indirect,
@@ -28,7 +28,7 @@ enum class BlockEnd : uint8_t {
 };
 
 struct Block {
-  uint64_t ip = 0, end = 0;          ///< first byte; first byte behind the last instruction
+  uint64_t ip = 0, end = 0;          ///< first byte; first byte after the last instruction
   uint64_t last_ip = 0;              ///< of the last instruction
   uint64_t target = 0;               ///< of jump, jcc, call
   const uint8_t* lengths = nullptr;  ///< bytes of each instruction
@@ -63,7 +63,7 @@ class BlockStore {
     Block* block = nullptr;
     bool is_new = false;
   };
-  /// A last instruction that the classifier finds cut short, behind others, is left out: QEMU 7.2 reports an instruction that crosses into
+  /// A last instruction that the classifier finds cut short, after others, is left out: QEMU 7.2 reports an instruction that crosses into
   /// another page with the block before it too, where it does not run. Null for no instruction at all.
   Added add(uint64_t ip, ExecMode mode, std::span<const SeenInsn> insns);
   [[nodiscard]] size_t size() const { return blocks_.size(); }

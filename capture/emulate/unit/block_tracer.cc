@@ -89,7 +89,7 @@ void BlockTracer::complete(uint64_t next, const Block* next_block) {
   const int inside = next >= block.ip && next < block.end ? block.index_of(next) : -1;
   const bool to_itself =
       next == block.last_ip && block.kind != BlockEnd::plain && block.kind != BlockEnd::software_interrupt && block.kind != BlockEnd::far;
-  // An instruction that changes the code behind it is run anew, in a block of its own: also the first one of a block.
+  // An instruction that changes the code after it is executed again, in a separate block: also the first one of a block.
   const bool alone = inside >= 0 && block.insns > 1 && !to_itself && next_block != nullptr && next_block->single_plain;
   const bool again = inside >= 0 && inside == block.insns - 1 && block.kind == BlockEnd::plain;
   if (!alone && !again && retire_whole(block, next, next_block)) return;
@@ -100,7 +100,7 @@ void BlockTracer::complete(uint64_t next, const Block* next_block) {
   irregular(next);
 }
 
-// Where it went nobody knows: as after an overflow, the flow goes on at `next`.
+// Where it went is unknown: as after an overflow, the flow continues at `next`.
 void BlockTracer::irregular(uint64_t next) {
   ++counts_.irregular;
   if (!encoder_.enabled() || encoder_.losing()) return;
@@ -121,7 +121,7 @@ void BlockTracer::leave_async(const AsyncEvent& event, uint64_t tsc) {
       retire(block, static_cast<unsigned>(inside));
     } else if (block.kind == BlockEnd::software_interrupt && (event.ip == block.last_ip || event.ip == block.end)) {
       complete(block.end, nullptr);
-      return;  // told as its own event
+      return;  // reported as a separate event
     } else {
       complete(event.ip, nullptr);
     }

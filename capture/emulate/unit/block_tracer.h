@@ -9,7 +9,7 @@
 
 namespace ptd::emulate {
 
-/// An event between two instructions that the flow did not ask for.
+/// An asynchronous event between two instructions.
 struct AsyncEvent {
   uint64_t ip = 0;      ///< the instruction before which it came; of a software interrupt the instruction itself
   bool inside = false;  ///< a fault of an instruction of the block that was entered last, at or before its end
@@ -75,7 +75,7 @@ class BlockTracer {
   void leave_async(const AsyncEvent& event, uint64_t tsc);
   /// CR3 was written by the block entered last, which ends with MOV CR3 and retired.
   void cr3_written(uint64_t cr3, uint64_t tsc);
-  /// The emulation ends; what the block entered last did is not known and not told.
+  /// The emulation ends; what the last entered block did is unknown and not recorded.
   void stop();
 
   /// Packets are lost from the next block on, for `blocks` blocks.
@@ -109,7 +109,7 @@ class BlockTracer {
   bool kernel_traced_;
   static constexpr uint32_t kMostUntimedBlocks = 1024;
   const Block* current_ = nullptr;
-  uint32_t untimed_blocks_ = 0;  ///< blocks that ended in no branch or a direct one, since now() was last asked by them
+  uint32_t untimed_blocks_ = 0;  ///< blocks that ended in no branch or a direct one, since they last called now()
   uint64_t lose_blocks_ = 0;
   Counts counts_;
 };

@@ -43,7 +43,7 @@ class PtEncoder {
 
   /// Tracing goes on at `ip` (TIP.PGE): entry to what is traced. The first call, and one after a long pause, is preceded by a PSB+.
   void enable(uint64_t ip);
-  /// A far transfer or branch leaves what is traced (TIP.PGD): with its target if that may be told (an address filter), without if the
+  /// A far transfer or branch leaves what is traced (TIP.PGD): with its target if that may be shown (an address filter), without if the
   /// privilege level hides it.
   void disable_at_branch(std::optional<uint64_t> target = {});
   /// An event before the instruction at `ip` leaves what is traced (FUP, TIP.PGD). `ip`: of a software interrupt the instruction itself.
@@ -64,7 +64,7 @@ class PtEncoder {
   void ret(uint64_t target);       ///< near RET: a branch bit if the return stack says the same, else a TIP
   /// SYSCALL, IRET, far branches within what is traced: MODE.Exec if the mode changes, then TIP.
   void far_transfer(uint64_t target, ExecMode mode);
-  /// An interrupt, exception or software interrupt within what is traced: FUP(from), TIP(to); PIP or MODE.Exec between, if told.
+  /// An interrupt, exception or software interrupt within what is traced: FUP(from), TIP(to); PIP or MODE.Exec between, if enabled.
   void async_branch(uint64_t from, uint64_t to, ExecMode mode);
   /// CR3 was written (PIP if tracing is on). After MOV CR3 and before the next instruction; a PSB must not come between.
   void cr3_written(uint64_t cr3, bool non_root = false);
@@ -74,14 +74,14 @@ class PtEncoder {
   [[nodiscard]] bool psb_due() const { return written() >= psb_at_bytes_; }
   /// PSB+ before the instruction at `ip` if tracing is on, else without an ip.
   void psb(uint64_t ip);
-  /// Asks for a PSB+ at the next occasion.
+  /// Requests a PSB+ at the next opportunity.
   void request_psb() { psb_at_bytes_ = 0; }
 
   /// Packets are lost from here on; what was decided before is still written.
   void lose();
   /// Packets are written again: OVF, and FUP(ip) if tracing is on; a PSB+ becomes due.
   void recover(uint64_t ip);
-  /// Nothing more is traced. Packets that are lost just then are told by OVF.
+  /// Ends tracing. Packets that are lost at that moment are reported by OVF.
   void stop();
   [[nodiscard]] bool losing() const { return losing_; }
 
@@ -92,7 +92,7 @@ class PtEncoder {
   [[nodiscard]] unsigned waiting_count() const { return tnt_count_; }
   /// Bytes written so far in the stream.
   [[nodiscard]] uint64_t written() const { return base_bytes_ + out_.size(); }
-  /// The caller took `out` away: the stream goes on behind what it held.
+  /// The caller took `out` away: the stream continues after what it held.
   void taken(size_t bytes) { base_bytes_ += bytes; }
 
   struct Counts {

@@ -14,7 +14,7 @@ enum class TruthTag : uint8_t {
   part,     ///< number, first, count: instructions [first, first + count) of a block retired
   lose,     ///< packets are lost from here on (overflow)
   recover,  ///< packets are written again from here on
-  psb,      ///< stream offset, tsc: a PSB stands before the next instruction
+  psb,      ///< stream offset, tsc: a PSB precedes the next instruction
   event,    ///< kind, ip: see TruthEvent
   end,      ///< the last instruction is known; nothing follows
   reserved,

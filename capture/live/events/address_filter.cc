@@ -43,7 +43,7 @@ std::optional<uint64_t> number_of(const std::string& text) {
   return *end == '\0' ? std::optional<uint64_t>(value) : std::nullopt;
 }
 
-/// What names stand for: of one file, as offsets, or of the kernel, as addresses.
+/// The values of names: offsets for one file, addresses for the kernel.
 class Names {
  public:
   static Result<Names> of_file(const std::string& path) {

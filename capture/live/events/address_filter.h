@@ -1,4 +1,4 @@
-// Address filters by symbol: converts perf's syntax to the kernel's, which knows only file offsets.
+// Address filters by symbol: converts perf's syntax to the kernel's, which has only file offsets.
 #pragma once
 
 #include <string>

@@ -115,7 +115,7 @@ Status EventSet::map_again() {
   return {};
 }
 
-/// Opens an event; it gets a ring of its own, or sends to that of its role and cpu.
+/// Opens an event; it gets its own ring, or shares that of its role and cpu.
 Status EventSet::add_event(RingRole role, const EventTarget& target) {
   EventSpec& spec = specs_[index_of(role)];
   refused_ = 0;
@@ -191,7 +191,7 @@ std::vector<int32_t> EventSet::wanted_threads() const {
   return tids;
 }
 
-/// Threads whose FORK stands in a ring: their parent had its events, so they have inherited them.
+/// Threads whose FORK is in a ring: their parent had its events, so they have inherited them.
 std::vector<int32_t> EventSet::told_threads() {
   std::vector<int32_t> tids;
   for (EventRings& rings : rings_) {
@@ -215,8 +215,8 @@ Status EventSet::attach_all() {
   size_t attached = 0;
   Status last;
   for (int round = 0; round < kMaxRounds; ++round) {
-    // Who is there is asked first, and then whom the rings tell of: else whoever starts in between has its events twice, and where threads
-    // come all the time no round would be without one.
+    // The list of threads is read before the rings: otherwise a thread that starts in between gets its events twice, and where threads
+    // start all the time no round would end without a new one.
     const std::vector<int32_t> wanted = wanted_threads();
     if (specs_[index_of(RingRole::target)].inherit) {
       for (const int32_t tid : told_threads()) known.insert(tid);
@@ -229,7 +229,7 @@ Status EventSet::attach_all() {
       attached += status.ok() ? 1 : 0;
       if (status.ok()) continue;
       last = status;
-      // One that has ended may still be seen, until its parent has asked for its status.
+      // A thread that has ended is visible until its parent has read its status.
       if (refused_ != ESRCH && process_of(tid) >= 0) return status;
     }
     if (!fresh) break;
@@ -288,7 +288,7 @@ bool EventSet::wait(const std::vector<int>& more, std::vector<bool>& ready, int 
   size_t at = more.size(), left = 0;
   for (EventRings& rings : rings_) {
     for (size_t i = 0; i < rings.events.size(); ++i, ++at) {
-      // The kernel tells of an event whose threads have all ended again and again: it is asked no more.
+      // poll() reports an event whose threads have all ended again and again: it is not polled any more.
       const bool ended = (fds[at].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
       woken = woken || ended || (fds[at].revents & POLLIN) != 0;
       rings.ended[i] = rings.ended[i] || ended;

@@ -38,7 +38,7 @@ struct TraceChoice {
 struct EventChoice {
   TargetChoice target;
   std::optional<TraceChoice> trace;
-  bool switches = true;  ///< context switches, without which a trace of a cpu is nobody's
+  bool switches = true;  ///< context switches, without which a per-cpu trace belongs to no thread
   RingSizes sizes;
 };
 
@@ -108,7 +108,7 @@ class EventSet {
   EventChoice choice_;
   std::vector<int32_t> cpus_;
   perfio::EventSpec specs_[3];
-  bool known_[3] = {};  // whether open_what_is_known() has found out what the kernel knows
+  bool known_[3] = {};  // whether open_what_is_known() has probed what the kernel supports
   int refused_ = 0;     // errno of the event that could not be opened last
   std::vector<EventRings> rings_;
   std::vector<perfio::EventAttr> attrs_;

@@ -34,7 +34,7 @@ std::vector<std::string> files_of(const std::string& folder) {
   return names;
 }
 
-/// A whole number, in hexadecimal with 0x or if `base` says so.
+/// An integer, in hexadecimal with 0x or if `base` is 16.
 std::optional<uint64_t> number_of(const std::string& text, int base) {
   if (text.empty() || text[0] == '-' || text[0] == '+' || text[0] == ' ') return std::nullopt;
   char* end = nullptr;
@@ -69,7 +69,7 @@ uint64_t cap(const Pmu& pmu, const std::string& name) {
   return found == pmu.caps.end() ? 0 : found->second;
 }
 
-/// What Intel PT can do only if a capability says so.
+/// What Intel PT can do only with a capability bit.
 struct Need {
   const char* term;
   const char* cap;
@@ -108,7 +108,7 @@ Status check_pt(const Pmu& pmu, const EventSpec& spec, const std::vector<std::st
   return {};
 }
 
-/// What perf turns on by itself (tools/perf arch/x86/util/intel-pt.c, intel_pt_default_config()).
+/// What perf turns on by default (tools/perf arch/x86/util/intel-pt.c, intel_pt_default_config()).
 void pt_defaults(const Pmu& pmu, EventSpec& spec) {
   constexpr uint64_t kUsualPeriod = 3;
   for (const char* term : {"tsc", "pt", "branch"}) (void)pmu.set(spec, term, 1);

@@ -106,7 +106,7 @@ Result<RingSizes> choose_ring_sizes(const RingLimits& limits, const RingWishes& 
   }
   if (wishes.aux_bytes != 0) sizes.aux_bytes = std::bit_ceil(std::max(limits.page_bytes, wishes.aux_bytes));
   const auto fits = [&] { return locked_bytes(sizes, limits.page_bytes, wishes.trace) <= room; };
-  while (!fits()) {  // the largest of what was not asked for gives first
+  while (!fits()) {  // the largest ring whose size the user did not set shrinks first
     const bool aux_gives = wishes.trace && wishes.aux_bytes == 0 && sizes.aux_bytes > kSmallestAuxPages * limits.page_bytes;
     const bool data_gives = wishes.data_bytes == 0 && sizes.target_pages > kSmallestPages;
     if (aux_gives && (!data_gives || sizes.aux_bytes >= sizes.target_pages * limits.page_bytes)) {

@@ -32,7 +32,7 @@ void close_one(int& fd) {
   do {
     got = read(go, &byte, 1);
   } while (got < 0 && errno == EINTR);
-  if (got != 1) _exit(0);  // nobody records any more
+  if (got != 1) _exit(0);  // the recorder has ended
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);

@@ -178,7 +178,7 @@ std::vector<ModuleLine> list_modules() {
 
 namespace {
 
-/// Where a module's code ends, by its symbols: its data lies behind, in pages of its own ([Linux] kernel/module/strict_rwx.c), and changes
+/// Where a module's code ends, by its symbols: its data follows, in separate pages ([Linux] kernel/module/strict_rwx.c), and changes
 /// without a record.
 class ModuleCode {
  public:
@@ -215,7 +215,7 @@ class ModuleCode {
 }  // namespace
 
 Result<KernelText> find_kernel_text(std::string_view kallsyms) {
-  constexpr uint64_t kMaxMadeBytes = kPage;  // of a name that no module has: its size is not told
+  constexpr uint64_t kMaxMadeBytes = kPage;  // of a name that no module has: its size is unknown
   uint64_t first = 0, last = 0;
   std::vector<MemoryExtent> others;
   ModuleCode module_code;

@@ -29,7 +29,7 @@ uint64_t number_of(std::string_view text, int base) {
   return value;
 }
 
-/// The number behind `key` in a text, or 0.
+/// Returns the number after `key` in a text, or 0.
 uint64_t number_behind(const std::string& text, std::string_view key) {
   const size_t at = text.find(key);
   return at == std::string::npos ? 0 : number_of(std::string_view(text).substr(at + key.size()), 10);

@@ -1,4 +1,4 @@
-// ProgramStore: see program_store.h. Each entry is a feature section of one program or one BTF, behind its bit and its length.
+// ProgramStore: see program_store.h. Each entry is a feature section of one program or one BTF, after its bit and its length.
 #include "capture/live/kernel/program_store.h"
 
 #include <sys/mman.h>

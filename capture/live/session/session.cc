@@ -62,7 +62,7 @@ void close_inherited() {
   _exit(0);
 }
 
-/// Whether the name's file is there and nobody listens on it.
+/// Returns whether the name's socket file exists and no process listens on it.
 bool is_deserted(const SessionDir& dir, const std::string& name) {
   const int fd = dir.connect_to(name, kListPatience);
   if (fd < 0) return errno == ECONNREFUSED;
@@ -70,7 +70,7 @@ bool is_deserted(const SessionDir& dir, const std::string& name) {
   return false;
 }
 
-/// A file under the name that nobody answers for is what two killed processes left.
+/// A socket file without a listener was left by two killed processes.
 Status clear_stale(const SessionDir& dir, const std::string& name) {
   const uint64_t inode = dir.inode(name);
   if (inode == 0) return {};
@@ -216,7 +216,7 @@ Result<std::vector<std::string>> start_session(const SessionChoice& asked) {
     if (!choice.target.everything) choice.target.waiting_command = prepared->pid();
     workload = std::move(*prepared);
   }
-  // The keeper has a folder descriptor of its own: a lock belongs to what fork() shares.
+  // The keeper has its own folder descriptor: a lock belongs to the open file description, which fork() shares.
   Result<SessionDir> own = SessionDir::open();
   if (!own) return own.error();
   Result<std::unique_ptr<SessionKeeper>> keeper = SessionKeeper::prepare(choice, std::move(*own));
@@ -239,7 +239,7 @@ Result<std::vector<SessionStatus>> list_sessions() {
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];
     const Result<SessionReply> reply = replies[i].get();
-    // Looked at after the question: a process that was killed may still have its socket open when it is asked.
+    // Checked after the request: a killed process may still have its socket open when the request is sent.
     if (!reply.ok() && is_deserted(*dir, name)) {
       if (Status status = dir->lock(); !status) return status.error();
       (void)clear_stale(*dir, name);

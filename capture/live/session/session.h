@@ -18,7 +18,7 @@ struct SessionChoice {
   std::optional<TraceChoice> trace;  ///< its area goes round (AuxMode::overwrite)
   RingWishes wishes;
   std::function<Result<perfio::AuxtraceInfoRecord>(const perfio::TimeConvRecord* clock)> make_info;
-  std::vector<std::string> command;  ///< to be started; it runs on by itself
+  std::vector<std::string> command;  ///< to be started; it continues without the recorder
   std::string what;                  ///< in words, for lists
   uint64_t log_bytes = 8U << 20;     ///< of sideband that is kept; twice as much memory
 };
@@ -30,7 +30,7 @@ struct SessionStatus {
   uint64_t started_s = 0;  ///< wall clock
   uint64_t snapshots = 0, records = 0, lost_records = 0, log_used_bytes = 0, log_folds = 0, forgotten = 0, aux_bytes = 0;
   uint64_t takeovers = 0;      ///< how often a keeper was killed and another went on
-  uint64_t trace_stop_ns = 0;  ///< how long the trace stood still for the last snapshot
+  uint64_t trace_stop_ns = 0;  ///< how long the trace was stopped for the last snapshot
   bool target_ended = false, alive = false;
 };
 

@@ -46,9 +46,9 @@ Result<EventChoice> choose_events(const SessionChoice& choice) {
 void keep_little_memory() {
 #if defined(__GLIBC__)
   constexpr int kLargeBytes = 128 << 10;
-  (void)mallopt(M_MMAP_THRESHOLD, kLargeBytes);  // set, it does not grow by itself
+  (void)mallopt(M_MMAP_THRESHOLD, kLargeBytes);  // a fixed threshold does not grow
   (void)mallopt(M_TRIM_THRESHOLD, kLargeBytes);
-  (void)malloc_trim(0);  // what the program that asked for the session has left
+  (void)malloc_trim(0);  // memory that the program left which requested the session
 #endif
 }
 
@@ -141,7 +141,7 @@ void SessionKeeper::make_capture(bool first) {
   capture_ = std::make_unique<KernelCapture>(memory.ok() ? std::move(*memory) : nullptr, std::move(modules), std::move(sink));
   if (!kernel || !first) return;
   (void)capture_->note_loaded_programs();
-  // The programs' names and numbers, as records of what is there.
+  // The programs' names and numbers, as records of the state at the start.
   const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(RingRole::kernel))];
   std::vector<BpfProgInfo> loaded;
   log_->each([&](const LogEntry& entry) {
@@ -217,7 +217,7 @@ void SessionKeeper::take_over() {
     rings.losses = {numbers[kCounters + 2 * i], numbers[kCounters + 2 * i + 1]};
   }
   make_capture(false);
-  if (counters_->read().positions[kStopped] != 0) {  // it was killed while the trace stood still for a snapshot
+  if (counters_->read().positions[kStopped] != 0) {  // it was killed while the trace was stopped for a snapshot
     events_->enable_trace();
     set(kStopped, 0);
   }
@@ -259,9 +259,9 @@ void SessionKeeper::on_record(size_t ring, Bytes record) {
   capture_->on_record(record, attr);
 }
 
-/// A LOST record without what a snapshot was told before it (tell_losses()); empty if nothing is left.
+/// A LOST record without the losses already reported to a snapshot (tell_losses()); empty if nothing is left.
 Bytes SessionKeeper::news_of_lost(EventRings& rings, Bytes record) {
-  constexpr size_t kCountAt = kRecordHeaderBytes + 8;  // behind the event's id
+  constexpr size_t kCountAt = kRecordHeaderBytes + 8;  // after the event's id
   Cursor body(record.subspan(kRecordHeaderBytes));
   body.skip(8);
   const uint64_t count = body.u64();
@@ -274,7 +274,7 @@ Bytes SessionKeeper::news_of_lost(EventRings& rings, Bytes record) {
   return lost_;
 }
 
-/// What the rings have lost behind their last record, which the kernel has had no occasion to write.
+/// What the rings have lost after their last record, which the kernel has had no opportunity to write.
 void SessionKeeper::tell_losses() {
   Progress now = counters_->read();
   clock_.update(*events_->rings().front().ring);

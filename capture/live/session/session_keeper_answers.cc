@@ -101,7 +101,7 @@ void SessionKeeper::answer(Client& client) {
   reply.status = status();
   (void)send_packet(client.fd, encode_reply(reply), client.has_snapshot ? memory : -1, false);
   if (memory >= 0) close(memory);
-  if (!client.has_snapshot && !stop_) close_client(client);  // who asked to stop hears the end when all is gone
+  if (!client.has_snapshot && !stop_) close_client(client);  // a client that requested the stop gets its answer when the session has ended
 }
 
 /// Maps of the kernel and its modules; read again only when modules came or went.
@@ -145,7 +145,7 @@ Status SessionKeeper::write_header(PerfWriter& writer) {
   return {};
 }
 
-/// The AUX areas while the trace stands still; sideband, which has events of its own, goes on.
+/// The AUX areas while the trace is stopped; sideband, which has separate events, continues.
 Status SessionKeeper::write_trace(PerfWriter& writer) {
   if (!choice_.trace) return {};
   const uint64_t stopped = now_ns();

@@ -27,7 +27,7 @@ static_assert(sizeof(EntryHead) == 24);
 size_t head_words(size_t rings) { return 6 + 2 * rings; }
 
 /// When a record was written, from its trailer, which is the same for all of a recorder's events (LiveEvent): tid, time, cpu, identifier.
-/// What has none is as old as what stands before it.
+/// An entry without a time is as old as the entry before it.
 uint64_t time_of(const LogEntry& entry, uint64_t before) {
   constexpr size_t kTrailerBytes = 32;
   if (entry.kind == EntryKind::program || entry.bytes.size() < sizeof(uint64_t) + kTrailerBytes) return before;
@@ -88,7 +88,7 @@ void SessionLog::append(const LogEntry& entry) {
   std::atomic_ref<uint64_t>(words()[1]).fetch_add(1, std::memory_order_relaxed);
 }
 
-/// The entries behind the state, in order of time: rings are read one after the other, and what happened to a process stands in those of
+/// Returns the entries after the state, in order of time: rings are read one after the other, and the records of a process are in those of
 /// several cpus.
 std::vector<SessionLog::Dated> SessionLog::by_time(size_t which) const {
   std::vector<Dated> entries;
@@ -104,7 +104,7 @@ std::vector<SessionLog::Dated> SessionLog::by_time(size_t which) const {
 }
 
 /// Folds the older three quarters into the state, in the other area; its own area stays as it is until the change-over. The state takes
-/// half an area at most, the rest a quarter: so there is room afterwards.
+/// half an area at most, the rest a quarter: so there is space afterwards.
 void SessionLog::fold() {
   const size_t from = active(), to = 1 - from;
   const uint64_t older = *used(from) / 4 * 3;

@@ -22,7 +22,7 @@ enum class EntryKind : uint16_t {
 struct LogEntry {
   EntryKind kind = EntryKind::record;
   uint16_t ring = 0;      ///< index of the ring that it came from
-  uint64_t position = 0;  ///< of the ring behind it; 0 if it came from none
+  uint64_t position = 0;  ///< of the ring after it; 0 if it came from none
   Bytes bytes;            ///< valid until the log is written to
 };
 

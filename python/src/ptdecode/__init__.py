@@ -18,6 +18,7 @@ from __future__ import annotations
 import collections
 import html
 import json
+import math
 import os
 import pathlib
 import re
@@ -28,7 +29,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Unio
 
 from . import _native
 
-__all__ = ["open", "record_emulated", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error"]
+__all__ = ["open", "demo_path", "record_emulated", "build_info", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error"]
 __version__: str = _native.version()
 
 Time = Union[None, str, "tuple[int, int]", slice]
@@ -117,10 +118,12 @@ def _bar(wanted: Progress, title: str) -> Optional[Callable[[int, int], Any]]:
         from tqdm.auto import tqdm
     except ImportError:
         return None
-    bar = tqdm(total=0, unit="B", unit_scale=True, desc=title, leave=False)
+    bar: Any = None
 
     def update(done: int, total: int) -> None:
-        bar.total = total
+        nonlocal bar
+        if bar is None:  # not before there is progress: a table is opened once to list its columns
+            bar = tqdm(total=total, unit="B", unit_scale=True, desc=title, leave=False)
         bar.update(done - bar.n)
         if done >= total:
             bar.close()
@@ -273,32 +276,41 @@ class Recording:
         """The rows of the table ``findings``: where records, code bytes, files and clocks disagree."""
         return list(self.table("findings"))
 
+    def _span(self) -> "tuple[int, int]":
+        """The time of the whole trace: what percentages refer to."""
+        streams = self.streams
+        firsts, lasts = [stream.first_ns for stream in streams], [stream.last_ns for stream in streams]
+        if None in lasts:  # nothing in that stream is dated after its last PSB, but records around it are
+            lasts = (self.info().get("time_ns") or [None, None])[1:]
+        if not streams or None in firsts or None in lasts or min(firsts) > max(lasts):
+            raise ValueError("time: the bounds of this recording are not known; give seconds")
+        return min(firsts), max(lasts)
+
     def _window(self, time: Time) -> "tuple[int, int]":
         if time is None:
             return 0, 0
-        firsts = [stream.first_ns for stream in self.streams if stream.first_ns is not None]
-        lasts = [stream.last_ns for stream in self.streams if stream.last_ns is not None]
-        begin, end = (min(firsts), max(lasts)) if firsts and lasts else (0, 0)
         if isinstance(time, slice):
             return time.start or 0, time.stop or 0
-        if isinstance(time, str):
-            percent = re.fullmatch(r"\s*([\d.]+)\s*%\s*-\s*([\d.]+)\s*%\s*", time)
-            if percent:
-                if begin >= end:
-                    raise ValueError("time: the bounds of this recording are not known; give seconds")
-                first, last = (begin + int((end - begin) * float(part) / 100) for part in percent.groups())
-                return max(first, 1), max(last, 1)
-            seconds = re.fullmatch(r"\s*(\d+(?:\.\d{1,9})?)?\s*,\s*(\d+(?:\.\d{1,9})?)?\s*", time)
-            if seconds:
-                def ns(text: Optional[str]) -> int:
-                    if text is None:
-                        return 0
-                    whole, _, part = text.partition(".")
-                    return int(whole) * 10**9 + int(part.ljust(9, "0") or 0)
-                return ns(seconds.group(1)), ns(seconds.group(2))
+        if not isinstance(time, str):
+            first, last = time
+            return int(first), int(last)
+        percent = re.fullmatch(r"\s*([\d.]+)\s*%\s*[-,]\s*([\d.]+)\s*%\s*", time)
+        if percent:
+            parts = [float(part) for part in percent.groups()]
+            if not 0 <= parts[0] <= parts[1] <= 100:
+                raise ValueError(f"time: {time!r} is not a part of 0%-100%")
+            begin, end = self._span()
+            # Rounded as the command line does. 0 means no bound.
+            return tuple(max(begin + math.floor((end - begin) * part / 100 + 0.5), 1) for part in parts)  # type: ignore[return-value]
+        seconds = re.fullmatch(r"\s*(\d+(?:\.\d{1,9})?)?\s*,\s*(\d+(?:\.\d{1,9})?)?\s*", time)
+        if not seconds:
             raise ValueError(f"time: {time!r} is neither '10%-20%' nor 'SECONDS,SECONDS'")
-        first, last = time
-        return int(first), int(last)
+
+        def ns(text: Optional[str]) -> int:
+            whole, _, part = (text or "0").partition(".")
+            return int(whole) * 10**9 + int(part.ljust(9, "0"))
+
+        return ns(seconds.group(1)), ns(seconds.group(2))
 
     def table(self, name: str, *, columns: Optional[Sequence[str]] = None, time: Time = None, stream: Optional[int] = None,
               cpu: Optional[int] = None, pid: Optional[int] = None, tid: Optional[int] = None,
@@ -501,10 +513,29 @@ class Builder:
         return Recording(self._native.open(_arguments(**{**defaults, **options}), _bar(progress, "opening")), None)
 
 
+def build_info() -> "dict[str, str]":
+    """Versions of ptdecode and of each library that it uses, and the commit, by name: ``build_info()["commit"]``.
+
+    >>> ptdecode.build_info()["ptdecode"] == ptdecode.__version__
+    True
+    """
+    return dict(line.split(" ", 1) for line in _native.build_info().splitlines())
+
+
 def program() -> str:
     """The path of the command line of this package."""
     beside = pathlib.Path(__file__).parent / "bin" / "ptdecode"
     return str(beside) if beside.exists() else "ptdecode"
+
+
+def demo_path() -> str:
+    """The path of the recording that this package has: a Debian kernel that turns ftrace on and off, 0.5 seconds of two cpus.
+
+    >>> with ptdecode.open(ptdecode.demo_path()) as kernel:
+    ...     len(kernel.streams)
+    2
+    """
+    return str(pathlib.Path(__file__).parent / "share" / "ptdecode" / "kernel" / "kernel.bundle")
 
 
 def record_emulated(command: Sequence[str], output: "Union[None, str, os.PathLike]" = None, *, options: Sequence[str] = ()) -> Recording:
