@@ -9,10 +9,10 @@ namespace ptd {
 
 struct DirectoryEntry {
   std::string name;        ///< without the directory
-  bool is_folder = false;  ///< itself, not through a link
+  bool is_folder = false;  ///< the entry itself, not the target of a link
 };
 
-/// The entries of a directory in no order, at most `most`. Empty if it cannot be read.
+/// Returns the entries of a directory, unordered, at most `most`. Empty if it cannot be read.
 [[nodiscard]] std::vector<DirectoryEntry> entries_of(const std::string& directory, size_t most);
 
 }  // namespace ptd

@@ -5,7 +5,7 @@
 
 namespace ptd {
 
-/// While it lives, check_interrupt() on this thread calls `check`, unless that is empty. Scopes nest.
+/// During its lifetime, check_interrupt() on this thread calls `check`, unless that is empty. Scopes nest.
 class InterruptScope {
  public:
   explicit InterruptScope(const std::function<void()>& check);
@@ -17,7 +17,7 @@ class InterruptScope {
   const std::function<void()>* outer_;
 };
 
-/// Calls the function of the innermost scope of this thread, which may throw. To be called for each file and each few MiB.
+/// Calls the function of the innermost scope of this thread, which may throw. Must be called for each file and every few MiB.
 void check_interrupt();
 
 }  // namespace ptd

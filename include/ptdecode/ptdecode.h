@@ -23,7 +23,7 @@
  *    another in progress returns PTD_ERROR_IN_USE (a stream: EBUSY) and changes nothing.
  *  - Callbacks run on the caller's thread or on threads of the library, one at a time for each handle. They must not call functions with
  *    the same cursor or builder: that gives PTD_ERROR_IN_USE. They must not throw or longjmp.
- *  - A failed cursor or stream stays so: after PTD_ERROR_CANCELLED or another error, ptd_cursor_next() and get_next() return it again.
+ *  - A failed cursor or stream cannot be continued: after PTD_ERROR_CANCELLED or another error, ptd_cursor_next() and get_next() return it again.
  *
  * Damage of the trace is never an error: it is a gap in the flow, a mark of uncertain code, or a finding.
  */
@@ -59,7 +59,7 @@ extern "C" {
 
 /* Literals rather than INT64_MIN and the like, which generators of bindings do not evaluate. */
 #define PTD_TIME_UNKNOWN (-0x7fffffffffffffff - 1) /* INT64_MIN, in signed fields */
-#define PTD_NONE 0xffffffffu /* an index that does not exist; "all streams" where a stream is asked for */
+#define PTD_NONE 0xffffffffu /* an index that does not exist; as a stream argument: all streams */
 
 /* ---- Codes, library ---------------------------------------------------------------------------------------------------------------- */
 
@@ -143,10 +143,10 @@ PTD_C_API void ptd_free(void* memory);
 typedef struct ptd_control {
   size_t size;
   void* user;
-  /* Called now and then: while opening, for each few thousand records and MiB of trace or code; by cursors and tables, for each batch of a few
+  /* Called repeatedly: while opening, for each few thousand records and MiB of trace or code; by cursors and tables, for each batch of a few
    * thousand blocks. Nonzero ends the operation with PTD_ERROR_CANCELLED (get_next() of a stream: ECANCELED). */
   int (*cancelled)(void* user);
-  /* done and total are in bytes of trace; done never goes back. Called less often than `cancelled`. When a cursor or table ends, the last
+  /* done and total are in bytes of trace; done never decreases. Called less often than `cancelled`. When a cursor or table ends, the last
    * call has done == total. */
   void (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes);
   /* Instead of `cancelled`, or with it: any thread may set it to nonzero (atomically) at any time, which ends the operation. */
@@ -196,7 +196,7 @@ typedef struct ptd_stream_info {
 } ptd_stream_info;
 PTD_C_API ptd_code ptd_stream_count(const ptd_recording* recording, uint32_t* out);
 PTD_C_API ptd_code ptd_get_stream(const ptd_recording* recording, uint32_t stream, ptd_stream_info* out);
-/* Name of a thread at a moment, "" if unknown. *out lives until the recording is closed. */
+/* Looks up the name of a thread at a given time, "" if unknown. *out lives until the recording is closed. */
 PTD_C_API ptd_code ptd_comm_at(const ptd_recording* recording, int32_t tid, int64_t time_ns, const char** out);
 
 /* Code that the recording maps and that was not found: the flow has gaps there. */
@@ -209,7 +209,7 @@ typedef struct ptd_missing {
 PTD_C_API ptd_code ptd_missing_count(const ptd_recording* recording, uint32_t* out);
 PTD_C_API ptd_code ptd_get_missing(const ptd_recording* recording, uint32_t index, ptd_missing* out);
 
-/* What the kernel says it lost. Where trace was lost, the flow has gaps. */
+/* Losses reported by the kernel. Lost trace causes gaps in the flow. */
 typedef struct ptd_lost {
   size_t size;
   uint64_t lost_records;  /* PERF_RECORD_LOST */
@@ -463,7 +463,7 @@ typedef struct ptd_item {
   uint32_t mode;                           /* ptd_mode, for ptd_place */
   uint32_t reserved;
   uint64_t cycles;                         /* core cycles counted since the stream's last sync point, 0 if the trace has none */
-  int64_t time_ns;                         /* the likeliest moment. It never goes back within a stream */
+  int64_t time_ns;                         /* the likeliest time. It never decreases within a stream */
   int64_t time_first_ns, time_last_ns;     /* its bounds */
   union {
     struct {
@@ -496,7 +496,7 @@ typedef struct ptd_place {
   uint64_t ip;
   int64_t time_ns;  /* PTD_TIME_UNKNOWN: any time */
 } ptd_place;
-/* The address space of a process at a moment (PTD_TIME_UNKNOWN: its last). *out is PTD_NONE if none is known. */
+/* Finds the address space of a process at a given time (PTD_TIME_UNKNOWN: its last). *out is PTD_NONE if none is known. */
 PTD_C_API ptd_code ptd_space_of(const ptd_recording* recording, int32_t pid, int64_t time_ns, uint32_t* out);
 
 /* Reads the bytes live at a place: writes up to `capacity` contiguous bytes to `bytes`, and to *count how many were written, 0 if none are

@@ -1,4 +1,4 @@
-// Time and memory of the table `branches` against the flow that it is made of.
+// Time and memory of the table `branches` against the flow that it is made from.
 //
 // usage: bench_tables RECORDING [ROUNDS [COLUMN ...]]
 // Prints, for each round in one run: the flow (all blocks in order), the branches of it as C++ values, and the table; nanoseconds of processor

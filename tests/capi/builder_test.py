@@ -276,7 +276,7 @@ class Cancelling(unittest.TestCase):
         pass
 
     def calls_while_opening(self, path, most):
-        """How often `cancelled` is called; it returns nonzero at call number `most`. The code of ptd_open()."""
+        """Returns the number of calls of `cancelled`, which returns nonzero at call number `most`, and the code of ptd_open()."""
         calls = 0
         def cancelled(_):
             nonlocal calls

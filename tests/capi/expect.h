@@ -1,4 +1,4 @@
-// What the C tests of the C API share: checks that count failures, and opening data/.
+// Shared by the C tests of the C API: checks that count failures, and opening data/.
 #pragma once
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static char path[4096]; /* of the recording opened last */
     }                                                                                             \
   } while (0)
 
-/* A call that must fail with this code and a sentence. */
+/* A call that must fail with this code and a message. */
 #define EXPECT_MESSAGE(expected, call)         \
   do {                                         \
     char* message = (char*)1;                  \

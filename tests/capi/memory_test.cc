@@ -15,7 +15,7 @@
 namespace {
 
 std::atomic<int64_t> allocations{0};  // since the run began
-std::atomic<int64_t> first_bad{-1};   // the one that fails; -1: none
+std::atomic<int64_t> first_bad{-1};   // number of the first that fails; -1: none
 std::atomic<bool> all_after{false};   // and all after it
 std::atomic<bool> counting{false};    // only while the library is used
 
@@ -56,7 +56,7 @@ namespace {
 
 int failures = 0;
 
-/// Counts allocations, and lets some fail, while it lives.
+/// Counts allocations, and makes some fail, during its lifetime.
 struct Counting {
   Counting() {
     allocations = 0;
@@ -67,7 +67,7 @@ struct Counting {
   Counting& operator=(const Counting&) = delete;
 };
 
-/// What a run found. `sums` has an entry for each step of it.
+/// The result of a run. `sums` has an entry for each of its steps.
 struct Outcome {
   std::vector<uint64_t> sums;
   bool out_of_memory = false;
@@ -185,7 +185,7 @@ Outcome build_and_use() {
   (void)outcome.good("add_code", ptd_builder_add_code(builder, 7, 0x401000, code, sizeof code, 0, "a_function_with_a_long_name", nullptr));
   (void)outcome.good("set_feature", ptd_builder_set_feature(builder, 3, code, sizeof code, nullptr));
   (void)outcome.good("set_pt", ptd_builder_set_pt(builder, &config, nullptr));
-  // What could not be added leaves the builder as it was; a record may be cut then, which is another error.
+  // A failed addition leaves the builder unchanged; a record may then be cut, which is another error.
   if (!outcome.out_of_memory && outcome.good("ptd_builder_open", ptd_builder_open(builder, nullptr, &recording, nullptr))) use(recording, outcome);
   (void)ptd_close(recording);
   (void)ptd_builder_free(builder);
@@ -196,7 +196,7 @@ Outcome build_and_use() {
 template <typename Run>
 void sweep(const char* name, int runs, const Run& run) {
   first_bad = -1;
-  (void)run();  // fills what is made once for a process
+  (void)run();  // initialises the per-process data
   const Outcome expected = run();
   const int64_t total = allocations;
   if (expected.out_of_memory || expected.sums.size() < 10) ++failures;

@@ -137,7 +137,7 @@ static void test_control(const char* folder) {
       struct ArrowArrayStream stream;
       int status = 0;
       EXPECT(PTD_OK, ptd_table(recording, tables[i], &options, &stream, NULL));
-      memset(&control, 0, sizeof control); /* it was copied */
+      memset(&control, 0, sizeof control); /* the call has copied it */
       read_table(&stream, &status);
       EXPECT(0, status);
       if (seen.total == 0 || seen.done != seen.total) fprintf(stderr, "%s, stream %d: %llu of %llu\n", tables[i], (int)one,

@@ -47,7 +47,7 @@ VENDORS = [
     (r"benchmark/", ("tests/",)),
 ]
 
-# Asks each library for its version.
+# The file that queries each library for its version.
 VERSIONS_HOME = "capi/build_info.cc"
 
 # The environment is read in one place.

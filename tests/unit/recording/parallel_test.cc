@@ -57,7 +57,7 @@ class FakeDecoder final : public FlowDecoder {
     Event event;
     event.kind = EventKind::ptwrite;
     event.payload = at_++;
-    batch.events.assign(2000, event);  // enough that others must wait for room
+    batch.events.assign(2000, event);  // enough that others must wait for space
     return at_ < end_;
   }
   Bomb& bomb_;
