@@ -52,7 +52,7 @@ struct MappedPath {
   const std::vector<std::string>* roots = nullptr;
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   uint64_t address = 0, time_ns = 0;
-  FileId file_id;
+  FileId file_id{};
 };
 
 /// Why a mapping has bytes or has none.

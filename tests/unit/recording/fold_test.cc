@@ -399,7 +399,7 @@ TEST_F(Fold, RecordsThatOneOfTwoRingsLostAreDatedByThatRing) {
     last = finding.what;
   }
   EXPECT_EQ(last, "15 records of cpu 2 were lost") << "three in a row are one";
-  const auto window = [](uint64_t first, uint64_t last) { return Interval{TimeNs{first}, TimeNs{last}}; };
+  const auto window = [](uint64_t begin, uint64_t end) { return Interval{TimeNs{begin}, TimeNs{end}}; };
   EXPECT_EQ(windows, (std::vector<Interval>{window(1000, 4000), window(4000, 6000), window(5500, 6500), Interval{TimeNs{6500}, kTimeMax}}));
 }
 
