@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "capi/handle.h"
 #include "capi/message.h"
 #include "ptdecode/ptdecode.h"
 
@@ -16,10 +17,14 @@ class Control {
   /// False: the size of the struct is wrong. Null: there are no callbacks.
   [[nodiscard]] bool set(const ptd_control* control) { return control == nullptr || read_struct(control, control_); }
 
+  /// The handle whose operation it controls. Call before the operation begins.
+  void set_owner(uintptr_t handle) { owner_ = handle; }
+
   [[nodiscard]] bool cancelled() {
     if (control_.cancel_flag != nullptr && __atomic_load_n(control_.cancel_flag, __ATOMIC_RELAXED) != 0) cancelled_ = true;
     if (cancelled_ || control_.cancelled == nullptr) return cancelled_;
     const std::lock_guard lock(mutex_);
+    const CallbackScope scope(owner_);
     if (!cancelled_ && control_.cancelled(control_.user) != 0) cancelled_ = true;
     return cancelled_;
   }
@@ -33,6 +38,7 @@ class Control {
     total_bytes_ = total_bytes;
     if (done_bytes < told_bytes_ + kProgressBytes && (done_bytes != total_bytes || told_bytes_ == total_bytes)) return;
     told_bytes_ = done_bytes;
+    const CallbackScope scope(owner_);
     control_.progress(control_.user, done_bytes, total_bytes);
   }
   /// The operation has ended: `progress` is called with the last total, unless that is what it was called with.
@@ -44,6 +50,7 @@ class Control {
   std::mutex mutex_;
   std::atomic<bool> cancelled_{false};
   uint64_t told_bytes_ = 0, total_bytes_ = 0;
+  uintptr_t owner_ = 0;  ///< 0: none
 };
 
 }  // namespace ptd::capi

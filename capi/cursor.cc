@@ -76,7 +76,10 @@ ptd_code ptd_cursor_open(const ptd_recording* recording, const ptd_cursor_option
     } else {
       return capi::bad_argument(message, "ptd_cursor_options.kind is not a ptd_cursor_kind");
     }
-    *out = reinterpret_cast<ptd_cursor*>(capi::add_handle(capi::HandleType::cursor, std::move(cursor)));
+    capi::OpenCursor& made = *cursor;
+    const uintptr_t handle = capi::add_handle(capi::HandleType::cursor, std::move(cursor));
+    made.control.set_owner(handle);
+    *out = reinterpret_cast<ptd_cursor*>(handle);
     return PTD_OK;
   });
 }

@@ -81,9 +81,14 @@ void give_back(const Place& place) {
   all.free.push_back(place.index);
 }
 
+thread_local uintptr_t in_callback_of = 0;
+
 uintptr_t number_of(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 
 }  // namespace
+
+CallbackScope::CallbackScope(uintptr_t handle) : outer_(in_callback_of) { in_callback_of = handle; }
+CallbackScope::~CallbackScope() { in_callback_of = outer_; }
 
 uintptr_t add_handle(HandleType type, std::shared_ptr<void> object) {
   const uint32_t index = take_slot();
@@ -97,6 +102,7 @@ uintptr_t add_handle(HandleType type, std::shared_ptr<void> object) {
 ptd_code remove_handle(HandleType type, uintptr_t handle) {
   const Place place = place_of(handle);
   if (place.slot == nullptr) return PTD_ERROR_INVALID_HANDLE;
+  if (handle == in_callback_of) return PTD_ERROR_IN_USE;
   uint64_t expected = idle_state(place.generation, type);
   if (place.slot->state.compare_exchange_strong(expected, idle_state(place.generation, HandleType::none), std::memory_order_acq_rel)) {
     give_back(place);
@@ -108,6 +114,10 @@ ptd_code remove_handle(HandleType type, uintptr_t handle) {
 ExclusiveUse::ExclusiveUse(HandleType type, uintptr_t handle) {
   const Place place = place_of(handle);
   if (place.slot == nullptr) return;
+  if (handle == in_callback_of) {
+    code_ = PTD_ERROR_IN_USE;
+    return;
+  }
   const uint64_t idle = idle_state(place.generation, type);
   uint64_t expected = idle;
   if (!place.slot->state.compare_exchange_strong(expected, idle + 1, std::memory_order_acquire)) {

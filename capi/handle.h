@@ -57,6 +57,19 @@ bool remove(const ptd_recording* handle);
 /// What a handle number is for.
 enum class HandleType : uint8_t { none, recording, builder, cursor };
 
+/// While it lives, this thread runs a callback of the operation of a handle: using or freeing that handle is PTD_ERROR_IN_USE, also from a
+/// thread of the library while no call is in progress, which could end only after itself.
+class CallbackScope {
+ public:
+  explicit CallbackScope(uintptr_t handle);
+  ~CallbackScope();
+  CallbackScope(const CallbackScope&) = delete;
+  CallbackScope& operator=(const CallbackScope&) = delete;
+
+ private:
+  uintptr_t outer_;
+};
+
 /// Registers an object; never 0. Any thread.
 [[nodiscard]] uintptr_t add_handle(HandleType type, std::shared_ptr<void> object);
 /// Frees the handle of an object that one thread uses at a time. PTD_ERROR_IN_USE: it is in use.

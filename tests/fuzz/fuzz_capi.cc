@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr size_t kHandles = 8, kMostCalls = 256, kMostOpened = 4, kMostItems = 2000;
+constexpr size_t kHandles = 8, kMostCalls = 256, kMostOpened = 4, kMostItems = 2000, kMostBatches = 8;
 
 /// Reads the input from front to back; zeros after its end.
 class Input {
@@ -199,9 +199,65 @@ class Caller {
         check(ptd_cursor_open(recording, &options, &made, &message_));
         return keep(made);
       }
+      case 18:
+        return read_table(recording);
+      case 19:
+        return read_facts(recording);
       default:
         return walk(any<ptd_cursor>());
     }
+  }
+
+  /// Some batches of a table, with options that may be of another size or out of range.
+  void read_table(const ptd_recording* recording) {
+    static constexpr std::array kTables = {"blocks", "branches", "calls",    "functions", "edges",    "events",  "gaps",
+                                           "samples", "findings", "sections", "versions",  "threads", "nonsense"};
+    static const char* const kColumns[] = {"time_ns", "ip", nullptr};
+    ptd_table_options options = PTD_TABLE_OPTIONS_INIT;
+    if (in_.byte() % 8 == 0) options.size = in_.number();
+    const char* name = kTables[in_.byte() % kTables.size()];
+    if (in_.byte() % 4 == 0) options.columns = kColumns;
+    if (in_.byte() % 4 == 0) options.stream = in_.byte();
+    if (in_.byte() % 4 == 0) options.tid = static_cast<int32_t>(in_.number());
+    if (in_.byte() % 2 == 0) {
+      options.first_ns = static_cast<int64_t>(in_.number());
+      options.last_ns = static_cast<int64_t>(in_.number());
+    }
+    options.batch_rows = in_.byte();
+    options.threads = 1;
+    ArrowArrayStream stream;
+    const ptd_code code = ptd_table(recording, name, &options, &stream, &message_);
+    check(code);
+    if (code != PTD_OK) return;
+    ArrowSchema schema;
+    PTD_FUZZ_CHECK(stream.get_schema(&stream, &schema) == 0);
+    const int64_t columns = schema.n_children;
+    schema.release(&schema);
+    for (size_t batches = 0; batches < kMostBatches; ++batches) {
+      ArrowArray array;
+      const int status = stream.get_next(&stream, &array);
+      PTD_FUZZ_CHECK((status == 0) || (stream.get_last_error(&stream) != nullptr && array.release == nullptr));
+      if (array.release == nullptr) break;
+      PTD_FUZZ_CHECK(array.n_children == columns && array.length > 0);
+      for (int64_t i = 0; i < columns; ++i) PTD_FUZZ_CHECK(array.children[i]->length == array.length);
+      array.release(&array);
+    }
+    stream.release(&stream);
+  }
+
+  void read_facts(const ptd_recording* recording) {
+    auto finding = in_.filled<ptd_finding>();
+    auto missing = in_.filled<ptd_missing>();
+    auto lost = in_.filled<ptd_lost>();
+    uint32_t count = 0;
+    const char* comm = nullptr;
+    check(ptd_finding_count(recording, &count, &message_));
+    check(ptd_get_finding(recording, in_.byte(), &finding, &message_));
+    (void)ptd_missing_count(recording, &count);
+    (void)ptd_get_missing(recording, in_.byte(), &missing);
+    (void)ptd_get_lost(recording, &lost);
+    (void)ptd_comm_at(recording, in_.byte(), static_cast<int64_t>(in_.number()), &comm);
+    PTD_FUZZ_CHECK(comm != nullptr);
   }
 
   void walk(ptd_cursor* cursor) {
