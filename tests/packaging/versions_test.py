@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""The version is the same in every file that has it, and debian/ lists what the tree has. Usage: versions_test.py SOURCE"""
+import pathlib
+import re
+import sys
+import unittest
+
+SOURCE = pathlib.Path(sys.argv[1])
+
+
+def found(name, pattern):
+    match = re.search(pattern, (SOURCE / name).read_text(encoding="utf-8"), re.MULTILINE)
+    return match.group(1) if match else f"nothing that matches {pattern}"
+
+
+class Versions(unittest.TestCase):
+    def test_equal(self):
+        versions = {
+            "CMakeLists.txt": found("CMakeLists.txt", r"^project\(ptdecode VERSION (\S+)"),
+            "CHANGELOG.md": found("CHANGELOG.md", r"^## (\S+)"),
+            "python/pyproject.toml": found("python/pyproject.toml", r'^version = "(.*)"'),
+            "debian/changelog": found("debian/changelog", r"\Aptdecode \((.*)-\d+\)"),
+        }
+        self.assertEqual(1, len(set(versions.values())), versions)
+        self.assertRegex(versions["CMakeLists.txt"], r"^\d+\.\d+\.\d+$")
+
+    def test_each_c_function_is_in_the_symbols_file(self):
+        """The first version that has a function is the one that programs which use it depend on."""
+        declared = set(re.findall(r"^PTD_C_API [^;(]*?(ptd_\w+)\(", (SOURCE / "include/ptdecode/ptdecode.h").read_text(), re.MULTILINE))
+        listed = set(re.findall(r"^ (ptd_\w+)@PTDECODE_0 \d+\.\d+\.\d+$", (SOURCE / "debian/libptdecode0.symbols").read_text(), re.MULTILINE))
+        self.assertTrue(declared)
+        version = found("CMakeLists.txt", r"^project\(ptdecode VERSION (\S+)")
+        self.assertEqual([], [f" {name}@PTDECODE_0 {version}" for name in sorted(declared - listed)], "add these lines to debian/libptdecode0.symbols")
+        self.assertEqual([], sorted(listed - declared), "the library has lost functions that it had")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
