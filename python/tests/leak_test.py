@@ -13,7 +13,7 @@ import ptdecode
 
 SOURCE, ROUNDS = pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
 RECORDING = SOURCE / "data" / "user" / "plain.bundle"
-WARM_UP = 1000
+WARM_UP = min(1000, ROUNDS)
 MOST_BYTES = 2 << 20  # 210 bytes a round
 
 
