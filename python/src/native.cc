@@ -35,6 +35,14 @@ nb::object error_type;  // ptdecode.Error, set by the package
   throw nb::python_error();
 }
 
+/// Calls a function of the library, which gets the place of its message, and raises its error. The message is read after the call.
+template <typename Call>
+void check(const Call& call) {
+  char* message = nullptr;
+  const ptd_code code = call(&message);
+  if (code != PTD_OK) raise(code, message);
+}
+
 bool on_main_thread() {
   static const std::thread::id main_thread = std::this_thread::get_id();  // the module is imported on it
   return std::this_thread::get_id() == main_thread;
@@ -317,19 +325,19 @@ class Recording {
 
   nb::list streams() const {
     uint32_t count = 0;
-    check(ptd_stream_count(handle_, &count), nullptr);
+    check([&](char**) { return ptd_stream_count(handle_, &count); });
     nb::list out;
     for (uint32_t i = 0; i < count; ++i) {
       ptd_stream_info info = PTD_INIT(ptd_stream_info);
-      check(ptd_get_stream(handle_, i, &info), nullptr);
+      check([&](char**) { return ptd_get_stream(handle_, i, &info); });
       out.append(nb::make_tuple(i, info.cpu, info.tid, info.size_bytes, info.first_ns, info.last_ns, info.protocol, info.source));
     }
     return out;
   }
 
   std::string info_json() const {
-    char *text = nullptr, *message = nullptr;
-    check(ptd_info_json(handle_, &text, &message), message);
+    char* text = nullptr;
+    check([&](char** message) { return ptd_info_json(handle_, &text, message); });
     std::string out = text;
     ptd_free(text);
     return out;
@@ -357,14 +365,13 @@ class Recording {
     options.batch_rows = arguments.batch_rows;
     options.threads = arguments.threads;
     options.control = &stream->control().control;
-    char* message = nullptr;
-    check(ptd_table(handle_, name.c_str(), &options, stream->raw(), &message), message);
+    check([&](char** message) { return ptd_table(handle_, name.c_str(), &options, stream->raw(), message); });
     return stream;
   }
 
   std::optional<uint32_t> space_of(int32_t pid, int64_t time_ns) const {
     uint32_t space = PTD_NONE;
-    check(ptd_space_of(handle_, pid, time_ns, &space), nullptr);
+    check([&](char**) { return ptd_space_of(handle_, pid, time_ns, &space); });
     return space == PTD_NONE ? std::nullopt : std::optional(space);
   }
   nb::tuple code_at(uint32_t space, uint64_t ip, int64_t time_ns, size_t size_bytes) const {
@@ -372,14 +379,13 @@ class Recording {
     std::vector<uint8_t> bytes(size_bytes);
     size_t count = 0;
     uint32_t versions = 0;
-    char* message = nullptr;
-    check(ptd_code_at(handle_, &place, bytes.data(), bytes.size(), &count, &versions, &message), message);
+    check([&](char** message) { return ptd_code_at(handle_, &place, bytes.data(), bytes.size(), &count, &versions, message); });
     return nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), count), versions);
   }
   std::string disassemble(uint32_t space, uint64_t ip, int64_t time_ns, uint32_t instructions) const {
     const ptd_place place = place_of(space, ip, time_ns);
-    char *text = nullptr, *message = nullptr;
-    check(ptd_disassemble(handle_, &place, instructions, &text, &message), message);
+    char* text = nullptr;
+    check([&](char** message) { return ptd_disassemble(handle_, &place, instructions, &text, message); });
     std::string out = text;
     ptd_free(text);
     return out;
@@ -387,15 +393,11 @@ class Recording {
   nb::tuple symbol_at(uint32_t space, uint64_t ip, int64_t time_ns) const {
     const ptd_place place = place_of(space, ip, time_ns);
     ptd_symbol symbol = PTD_INIT(ptd_symbol);
-    char* message = nullptr;
-    check(ptd_symbol_at(handle_, &place, &symbol, &message), message);
+    check([&](char** message) { return ptd_symbol_at(handle_, &place, &symbol, message); });
     return nb::make_tuple(symbol.name, symbol.module, symbol.offset_bytes, symbol.start, symbol.size_bytes, symbol.file, symbol.line);
   }
 
  private:
-  static void check(ptd_code code, char* message) {
-    if (code != PTD_OK) raise(code, message);
-  }
   static ptd_place place_of(uint32_t space, uint64_t ip, int64_t time_ns) {
     ptd_place place = PTD_INIT(ptd_place);
     place.space = space;
@@ -436,32 +438,26 @@ std::unique_ptr<Recording> open_with(const OpenArguments& arguments, nb::object 
 class Builder {
  public:
   Builder() {
-    char* message = nullptr;
-    check(ptd_builder_new(&handle_, &message), message);
+    check([&](char** message) { return ptd_builder_new(&handle_, message); });
   }
   ~Builder() { ptd_builder_free(handle_); }
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
   void add_attr(nb::bytes attr, const std::vector<uint64_t>& ids, const std::string& name) {
-    char* message = nullptr;
-    check(ptd_builder_add_attr(handle_, attr.data(), attr.size(), ids.data(), ids.size(), name.c_str(), &message), message);
+    check([&](char** message) { return ptd_builder_add_attr(handle_, attr.data(), attr.size(), ids.data(), ids.size(), name.c_str(), message); });
   }
   void add_records(uint32_t ring, nb::bytes bytes) {
-    char* message = nullptr;
-    check(ptd_builder_add_records(handle_, ring, bytes.data(), bytes.size(), &message), message);
+    check([&](char** message) { return ptd_builder_add_records(handle_, ring, bytes.data(), bytes.size(), message); });
   }
   void add_aux(nb::bytes bytes, int32_t cpu, int32_t tid, uint64_t offset_bytes) {
-    char* message = nullptr;
-    check(ptd_builder_add_aux(handle_, cpu, tid, offset_bytes, bytes.data(), bytes.size(), &message), message);
+    check([&](char** message) { return ptd_builder_add_aux(handle_, cpu, tid, offset_bytes, bytes.data(), bytes.size(), message); });
   }
   void add_code(uint64_t address, nb::bytes bytes, int32_t pid, int64_t from_ns, const std::string& name) {
-    char* message = nullptr;
-    check(ptd_builder_add_code(handle_, pid, address, bytes.data(), bytes.size(), from_ns, name.c_str(), &message), message);
+    check([&](char** message) { return ptd_builder_add_code(handle_, pid, address, bytes.data(), bytes.size(), from_ns, name.c_str(), message); });
   }
   void set_feature(uint32_t feature, nb::bytes bytes) {
-    char* message = nullptr;
-    check(ptd_builder_set_feature(handle_, feature, bytes.data(), bytes.size(), &message), message);
+    check([&](char** message) { return ptd_builder_set_feature(handle_, feature, bytes.data(), bytes.size(), message); });
   }
   void set_pt(uint32_t pmu_type, uint16_t time_shift, uint32_t time_mult, uint64_t time_zero, uint32_t ratio_n, uint32_t ratio_d,
               uint32_t max_nonturbo_ratio, const std::optional<std::string>& cpuid) {
@@ -474,8 +470,7 @@ class Builder {
     config.tsc_ctc_ratio_d = ratio_d;
     config.max_nonturbo_ratio = max_nonturbo_ratio;
     config.cpuid = cpuid ? cpuid->c_str() : nullptr;
-    char* message = nullptr;
-    check(ptd_builder_set_pt(handle_, &config, &message), message);
+    check([&](char** message) { return ptd_builder_set_pt(handle_, &config, message); });
   }
   std::unique_ptr<Recording> open(const OpenArguments& arguments, nb::object progress) {
     return open_with(arguments, std::move(progress), [this](const ptd_open_options& options, ptd_recording** out, char** message) {
@@ -484,9 +479,6 @@ class Builder {
   }
 
  private:
-  static void check(ptd_code code, char* message) {
-    if (code != PTD_OK) raise(code, message);
-  }
   ptd_builder* handle_ = nullptr;
 };
 

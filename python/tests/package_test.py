@@ -129,12 +129,15 @@ class Package(unittest.TestCase):
         self.assertEqual(self.recording.symbol_at(block.ip, block.time_ns).name, block.symbol or "")
 
     def test_errors_have_codes(self):
-        for code, name, call in ((301, "not_found", lambda: ptdecode.open("/nonexistent")),
-                                 (104, "no_such_stream", lambda: self.recording.blocks(stream=99)),
-                                 (100, "invalid_argument", lambda: self.recording.table("nonsense"))):
+        for code, name, word, call in ((301, "not_found", "/nonexistent", lambda: ptdecode.open("/nonexistent")),
+                                       (104, "no_such_stream", "99", lambda: self.recording.blocks(stream=99)),
+                                       (100, "invalid_argument", "nonsense", lambda: self.recording.table("nonsense")),
+                                       (None, None, " ", ptdecode.Builder().open)):
             with self.assertRaises(ptdecode.Error) as failed:
                 call()
-            self.assertEqual((failed.exception.code, failed.exception.name), (code, name))
+            if code is not None:
+                self.assertEqual((failed.exception.code, failed.exception.name), (code, name))
+            self.assertIn(word, str(failed.exception))  # a sentence, not the name of the code
         self.recording.close()
         with self.assertRaises(ptdecode.Error):
             self.recording.blocks()

@@ -1,0 +1,73 @@
+// Column: validity bits of rows that come in pieces of any length, alone or repeated.
+#include "analysis/table/column.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace ptd {
+namespace {
+
+struct Value {
+  int32_t value = 0;
+  bool valid = false;
+};
+
+/// What the column must hold, one value after the other.
+void expect_equal(const Column& column, const std::vector<Value>& expected) {
+  ASSERT_EQ(column.rows(), expected.size());
+  size_t nulls = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    int32_t value = 0;
+    std::memcpy(&value, column.values().data() + i * sizeof(value), sizeof(value));
+    const bool valid = column.valid().empty() || (column.valid()[i / 8] >> (i % 8) & 1) != 0;
+    ASSERT_EQ(valid, expected[i].valid) << i;
+    if (valid) {
+      ASSERT_EQ(value, expected[i].value) << i;
+    }
+    nulls += valid ? 0U : 1U;
+  }
+  EXPECT_EQ(column.nulls(), nulls);
+}
+
+TEST(Column, PiecesOfAnyLengthKeepTheirBits) {
+  std::mt19937 random(1);
+  for (const unsigned nulls_percent : {0U, 3U, 50U, 100U}) {
+    Column column({"x", ColumnType::int32, true});
+    column.expect(1000);
+    std::vector<Value> expected;
+    for (int piece = 0; piece < 200; ++piece) {
+      std::vector<Value> rows(1 + random() % 150);
+      for (Value& row : rows) row = {static_cast<int32_t>(random()), random() % 100 >= nulls_percent};
+      column.put_optional<int32_t>(rows, [](const Value& row, int32_t& value) {
+        value = row.value;
+        return row.valid;
+      });
+      expected.insert(expected.end(), rows.begin(), rows.end());
+      const size_t repeated = random() % 3 == 0 ? random() % 200 : 0;
+      column.repeat_last(repeated);
+      expected.insert(expected.end(), repeated, expected.back());
+    }
+    expect_equal(column, expected);
+  }
+}
+
+TEST(Column, TheFirstNullComesLate) {
+  for (const size_t before : {0U, 1U, 7U, 8U, 63U, 64U, 65U, 1000U}) {
+    Column column({"x", ColumnType::int32, true});
+    std::vector<Value> rows(before + 1, Value{5, true});
+    rows.back().valid = false;
+    column.put_optional<int32_t>(rows, [](const Value& row, int32_t& value) {
+      value = row.value;
+      return row.valid;
+    });
+    column.repeat_last(9);
+    rows.insert(rows.end(), 9, rows.back());
+    expect_equal(column, rows);
+  }
+}
+
+}  // namespace
+}  // namespace ptd
