@@ -204,7 +204,7 @@ class Follower {
   ExecMode marked_mode_ = ExecMode::unknown;
 
   // An exception whose handler address follows
-  bool has_exception_ = false;
+  bool has_exception_ = false, exception_dated_ = false;
   Event exception_;
   std::vector<Event> held_contexts_;  ///< the handler's, which came first: told behind the exception
   uint64_t trouble_offset_ = ~uint64_t{0}, watch_from_ = 0;
