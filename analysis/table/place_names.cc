@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "image/likeliest_section.h"
+
 namespace ptd {
 
 PlaceName PlaceNames::find(SpaceId space, Ip ip, TimeNs when) {
@@ -19,7 +21,7 @@ PlaceName PlaceNames::find(SpaceId space, Ip ip, TimeNs when) {
 
 /// Code without a symbol has the last part of its file's path.
 PlaceName PlaceNames::unnamed(SpaceId space, Ip ip, TimeNs when) {
-  const Timeline::SectionAt at = recording_.timeline().section_during(space, ip, when);
+  const Timeline::SectionAt at = likeliest_section(recording_.timeline(), space, ip, when);
   PlaceName name;
   if (at.id == kNoSection) return name;
   std::string_view path = recording_.timeline().section(at.id).path;
