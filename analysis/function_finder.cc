@@ -1,6 +1,7 @@
 // FunctionFinder: see function_finder.h.
 #include "analysis/function_finder.h"
 
+#include "image/likeliest_section.h"
 #include "image/symbols/mapped_kind.h"
 
 namespace ptd {
@@ -60,7 +61,7 @@ uint32_t FunctionFinder::module_number(std::string_view module) {
 }
 
 FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when) const {
-  const auto [id, valid] = timeline_.section_during(space, ip, when);
+  const auto [id, valid] = likeliest_section(timeline_, space, ip, when);
   const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
   if (space == kKernelSpace) return {section == nullptr ? "[kernel]" : section->path, true, ip.value, valid};
   if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", false, ip.value, valid};

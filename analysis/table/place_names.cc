@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "image/likeliest_section.h"
+
 namespace ptd {
 
 const PlaceNames::Key& PlaceNames::look_up(SpaceId space, Ip ip, TimeNs when) {
@@ -21,7 +23,7 @@ const PlaceNames::Key& PlaceNames::look_up(SpaceId space, Ip ip, TimeNs when) {
 
 /// Code without a symbol has the last part of its file's path. Narrows `valid` to moments with the same answer.
 PlaceName PlaceNames::unnamed(SpaceId space, Ip ip, TimeNs when, Interval& valid) {
-  const Timeline::SectionAt at = recording_.timeline().section_during(space, ip, when);
+  const Timeline::SectionAt at = likeliest_section(recording_.timeline(), space, ip, when);
   valid = intersect(valid, at.valid);
   PlaceName name;
   if (at.id == kNoSection) return name;

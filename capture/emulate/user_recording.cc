@@ -109,6 +109,23 @@ perfio::AuxtraceInfoRecord auxtrace_info(const RecordingOptions& options) {
   return info;
 }
 
+// Options given for Intel PT packets, which an ETMv4 trace has no counterpart of.
+std::string unused_options(const PtEncoderOptions& pt) {
+  const PtEncoderOptions usual;
+  std::string names;
+  const auto add = [&](bool given, const char* name) {
+    if (given) names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  add(pt.cyc, "--cyc");
+  add(pt.cyc_threshold != usual.cyc_threshold, "--cyc-thresh");
+  add(pt.mtc_period != usual.mtc_period, "--mtc-period");
+  add(!pt.tsc, "--no-tsc");
+  add(pt.tsc && !pt.mtc, "--no-mtc");
+  add(!pt.return_compression, "--no-retcomp");
+  add(!pt.long_tnt, "--short-tnt");
+  return names;
+}
+
 // Renames a file that is at the output's path to OUTPUT.old, as perf does.
 Status keep_old(const std::string& output) {
   std::error_code error;
@@ -385,7 +402,10 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
       if (Status status = write_truth(options, images, streams[i], i); !status) return status.error();
     }
   }
-  return summary_of(images, streams, sideband, missing);
+  RecordingSummary summary = summary_of(images, streams, sideband, missing);
+  const std::string unused = options.aarch64 ? unused_options(options.config.pt) : "";
+  if (!unused.empty()) summary.warnings.push_back("options of Intel PT that an aarch64 program's ETMv4 trace does not have: " + unused);
+  return summary;
 }
 
 }  // namespace ptd::emulate

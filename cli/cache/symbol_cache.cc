@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "image/likeliest_section.h"
+
 namespace ptd::cli {
 
 std::string_view short_path(std::string_view path) {
@@ -24,7 +26,7 @@ SymbolCache::Entry* SymbolCache::entry_of(SpaceId space, Ip ip, TimeNs when) {
 }
 
 SymbolCache::Name SymbolCache::unnamed(SpaceId space, Ip ip, TimeNs when) const {
-  const SectionId section = recording_.timeline().section_at(space, ip, when);
+  const SectionId section = likeliest_section(recording_.timeline(), space, ip, when).id;
   if (section == kNoSection) return {};
   const std::string_view path = recording_.timeline().section(section).path;
   return Name{{}, short_path(path), path, 0};

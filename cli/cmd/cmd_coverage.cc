@@ -53,15 +53,22 @@ bool wanted_source(const Words& words, std::string_view file) {
 void add_unit(const Words& words, const SourceUnit& unit, const AddressCounts& counts, Coverage& coverage) {
   using Copy = std::tuple<std::string_view, uint32_t, uint32_t>;  // file, line, and the function or inlined call that holds the code
   std::map<Copy, uint64_t> copies;
+  std::map<std::string_view, std::string> normal;  // "/src/elf/../include/list.h" is the file of "/src/csu/../include/list.h"
+  const auto path_of = [&](std::string_view file) -> const std::string& {
+    const auto [at, is_new] = normal.try_emplace(file);
+    if (is_new) at->second = std::filesystem::path(file).lexically_normal().string();
+    return at->second;
+  };
   for (const SourceStatement& statement : unit.statements) {
-    if (!wanted_source(words, statement.file)) continue;
-    uint64_t& count = copies[{statement.file, statement.line, statement.scope}];
+    const std::string& path = path_of(statement.file);
+    if (!wanted_source(words, path)) continue;
+    uint64_t& count = copies[{path, statement.line, statement.scope}];
     count = std::max(count, counts.highest(statement.first, statement.end));
   }
   for (const auto& [copy, count] : copies) coverage[std::string(std::get<0>(copy))].lines[std::get<1>(copy)] += count;
   for (const SourceFunction& function : unit.functions) {
-    if (function.name.empty() || !wanted_source(words, function.file)) continue;
-    const auto file = coverage.find(function.file);
+    if (function.name.empty() || !wanted_source(words, path_of(function.file))) continue;
+    const auto file = coverage.find(path_of(function.file));
     if (file == coverage.end()) continue;
     CoveredFunction& covered = file->second.functions[std::string(function.name)];
     covered.line = function.line;
@@ -108,19 +115,25 @@ std::string leave_out_absent(Coverage& coverage) {
   return "ptdecode: " + files + " and omitted, because genhtml stops at such files; --keep-absent keeps them\n";
 }
 
-std::string summary_text(const Coverage& coverage) {
+// `all_files`: also files of which no line ran.
+std::string summary_text(const Coverage& coverage, bool all_files) {
   std::string text = "     lines       hit      %  functions       hit  source\n";
-  size_t lines = 0, lines_hit = 0, functions = 0, functions_hit = 0;
+  size_t lines = 0, lines_hit = 0, functions = 0, functions_hit = 0, not_hit = 0;
   const auto row = [&](size_t all, size_t hit, size_t all_functions, size_t hit_functions, std::string_view name) {
     const double percent = all == 0 ? 0 : 100 * static_cast<double>(hit) / static_cast<double>(all);
     text += fmt::format("{:>10} {:>9} {:>6.1f} {:>10} {:>9}  {}\n", all, hit, percent, all_functions, hit_functions, name);
   };
   for (const auto& [path, file] : coverage) {
-    row(file.lines.size(), file.lines_hit(), file.functions.size(), file.functions_hit(), shown(path));
+    if (all_files || file.lines_hit() != 0) {
+      row(file.lines.size(), file.lines_hit(), file.functions.size(), file.functions_hit(), shown(path));
+    } else {
+      ++not_hit;
+    }
     lines += file.lines.size(), lines_hit += file.lines_hit();
     functions += file.functions.size(), functions_hit += file.functions_hit();
   }
   row(lines, lines_hit, functions, functions_hit, "all");
+  if (not_hit != 0) text += counted(not_hit, "file") + " of which no line ran not listed; --source / lists all\n";
   return text;
 }
 
@@ -160,7 +173,7 @@ int run(const Words& words) {
   const bool lcov = words.format == "lcov" || !words.output.empty();
   if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !words.calls.input.quiet)
     say_on_error(absent);
-  const int written = write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage));
+  const int written = write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage, !words.sources.empty()));
   if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + shown(without) + "\n");
   input.say_summary(words.calls, true);
   if (written != kExitOk || status != kExitOk) return written != kExitOk ? written : status;

@@ -293,6 +293,8 @@ Command add_functions(CLI::App& app) {
       "self: time in the function itself. total: also time in the functions that it called, and waiting. waiting: the part of total in\n"
       "which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops and resumes, the time that the\n"
       "instructions before and after do not account for is waiting. Percentiles include only calls that were seen from start to end.\n"
+      "Between two packets that tell a time, time is shared by the number of instructions: single calls that are shorter than that are\n"
+      "estimates, also with CYC packets, of which each covers up to 47 branches.\n"
       "Code without a symbol has one row per called address, named by module and file offset (libc.so.6+0x1234). Other code without a\n"
       "symbol is in the row [unnamed code of libc.so.6].\n"
       "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"

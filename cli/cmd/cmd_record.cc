@@ -129,7 +129,7 @@ void add_packet_options(CLI::App& command, Words& words) {
   command.add_option("--psb-period", words.psb_period, "a PSB every 2^(N+11) bytes (default 3: 16 KiB)")->check(CLI::Range(0U, kMost));
   command.add_option("--mtc-period", words.mtc_period, "an MTC every 2^N ticks of the crystal clock, of 256 TSC ticks each (default 9)")
       ->check(CLI::Range(0U, kMost));
-  command.add_flag("--cyc", words.cyc, "write CYC packets: the time of each branch");
+  command.add_flag("--cyc", words.cyc, "write CYC packets: cycles at each packet of branches. One packet has up to 47 branches; with --short-tnt up to 6");
   command.add_option("--cyc-thresh", words.cyc_threshold, "at least 2^(N-1) cycles between two CYC packets")->check(CLI::Range(0U, kMost));
   command.add_flag("--no-retcomp", words.no_retcomp, "no return compression");
   command.add_flag("--short-tnt", words.short_tnt, "at most 6 branches per packet, like older processors (default: up to 47)");
@@ -140,8 +140,8 @@ void add_packet_options(CLI::App& command, Words& words) {
                    "traces");
   command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to test the decoder");
   command.add_flag("--no-date-code", words.no_dates,
-                   "write no PSB at a change of code, like hardware; its time is then only as exact as the timing packets, and code that several\n"
-                   "threads rewrite can be decoded with wrong bytes, without a mark");
+                   "write no PSB at a change of code, like hardware; its time is then only as exact as the timing packets, and code that is\n"
+                   "rewritten between two of them can be decoded with wrong bytes, without a mark");
 }
 
 }  // namespace
@@ -168,6 +168,8 @@ Command add_record(CLI::App& app) {
       "With --emulate, programs for x86-64 get an Intel PT trace and those for aarch64 a CoreSight ETMv4 trace. Code from no file is "
       "written\n"
       "to OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
+      "An ETMv4 trace has a timestamp every 16,384 ticks of the TSC (about 6 us) and at both ends of each system call, and counts no\n"
+      "cycles: --cyc, --cyc-thresh, --mtc-period, --no-mtc, --no-tsc, --no-retcomp and --short-tnt are for Intel PT.\n"
       "Without --emulate, the kernel's perf events are recorded. Recording ends with PROGRAM, with the last thread of -p and -t, or with\n"
       "Ctrl-C; recorded processes continue to run.\n"
       "If the recorder is killed, a second process completes the file. If that is killed too, the logs of --emulate stay in\n"

@@ -99,10 +99,14 @@ Result<uint64_t> parse_duration_ns(std::string_view text) {
     number.remove_suffix(unit.name.size());
     break;
   }
-  uint64_t value = 0;
-  if (!to_number(number, value, 10) || __builtin_mul_overflow(value, factor, &value)) {
-    return usage(fmt::format("'{}' is not a duration; for example 50us, 1ms, 2000ns", text));
-  }
+  const Error wrong = usage(fmt::format("'{}' is not a duration; for example 50us, 1.5ms, 2000ns", text));
+  std::string_view fraction = number;
+  uint64_t value = 0, rest = 0, scale = 1;
+  const std::string_view whole = cut(fraction, '.');
+  if (!to_number(whole, value, 10) || fraction.size() > 9 || number.ends_with('.')) return wrong;
+  if (!fraction.empty() && !to_number(fraction, rest, 10)) return wrong;
+  for (size_t digit = 0; digit < fraction.size(); ++digit) scale *= 10;
+  if (__builtin_mul_overflow(value, factor, &value) || __builtin_add_overflow(value, rest * factor / scale, &value)) return wrong;
   return value;
 }
 

@@ -90,7 +90,7 @@ Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale)
   if (comma == std::string_view::npos || text.size() == 1) return wrong;
   const std::string_view first = text.substr(0, comma), last = text.substr(comma + 1);
   Interval range;
-  const TimeNs start = bounded(scale.span) ? scale.span.first : kTimeMin;
+  const TimeNs start = scale.span.empty() ? kTimeMin : scale.span.first;  // the end may be unknown
   if (!first.empty()) {
     const Result<TimeNs> from = moment(first, scale, start);
     if (!from) return from.error();

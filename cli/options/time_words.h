@@ -11,7 +11,7 @@ namespace ptd::cli {
 
 /// What relative words refer to.
 struct TimeScale {
-  Interval span;                          ///< of the recording's trace; empty() or unbounded: percent and + have no meaning
+  Interval span;                          ///< of the recording's trace; "+" needs its start, percent both ends
   std::optional<int64_t> wall_offset_ns;  ///< time of day = time + this
 };
 

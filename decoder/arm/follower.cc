@@ -132,6 +132,7 @@ void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_
 void Follower::hold_exception(uint8_t flags, Ip from, uint64_t number, uint64_t offset) {
   exception_ = event_of(EventKind::async_branch, flags, from, number, offset);
   has_exception_ = true;
+  exception_dated_ = false;
   walked_ = false;
 }
 

@@ -204,7 +204,7 @@ class Follower {
   ExecMode marked_mode_ = ExecMode::unknown;
 
   // An exception that is held until its handler's address
-  bool has_exception_ = false;
+  bool has_exception_ = false, exception_dated_ = false;
   Event exception_;
   std::vector<Event> held_contexts_;  ///< contexts of the handler, which precede its address; output after the exception
   uint64_t trouble_offset_ = ~uint64_t{0}, watch_from_ = 0;

@@ -143,6 +143,11 @@ void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles) {
   const uint64_t slack = options_.slack_ns;
   earliest_ = TimeNs{at.first.value > slack ? at.first.value - slack : 0};
   mark_due_ = true;
+  if (has_exception_ && !exception_dated_) {  // the first timestamp after an exception dates it
+    exception_dated_ = true;
+    exception_.time = time_;
+    exception_.about = time_.first;
+  }
   if (time_tells_context_) update_context();
 }
 

@@ -248,6 +248,16 @@ class ScopeReader {
 
 }  // namespace
 
+namespace {
+
+// The folder that relative paths of a unit are relative to; null if it names none.
+const char* folder_of(Dwarf_Die& unit) {
+  Dwarf_Attribute attribute;
+  return dwarf_attr(&unit, DW_AT_comp_dir, &attribute) == nullptr ? nullptr : dwarf_formstring(&attribute);
+}
+
+}  // namespace
+
 // Returns whether libdw may read the unit's line table. A table is counted for each unit that refers to it, because each gets its own rows.
 bool SourceLines::has_lines(const Unit& unit) {
   Dwarf_Die die;
@@ -255,7 +265,7 @@ bool SourceLines::has_lines(const Unit& unit) {
   Dwarf_Word offset = 0;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return false;
   if (dwarf_attr(&die, DW_AT_stmt_list, &attribute) == nullptr || dwarf_formudata(&attribute, &offset) != 0) return false;
-  const char* folder = dwarf_attr(&die, DW_AT_comp_dir, &attribute) == nullptr ? nullptr : dwarf_formstring(&attribute);
+  const char* folder = folder_of(die);
   const uint64_t most = file_->limits.left(DebugLimits::Kind::paths) + 1;
   return spend_line_table(file_->sections, offset, folder == nullptr ? 0 : ::strnlen(folder, most), file_->limits);
 }
@@ -271,12 +281,15 @@ void SourceLines::load(Unit& unit) {
   size_t count = 0, file_count = 0;
   if (!unit.has_lines || dwarf_getsrclines(&die, &lines, &count) != 0) count = 0;
   if (!unit.has_lines || dwarf_getsrcfiles(&die, &files, &file_count) != 0) file_count = 0;
+  const char* folder = folder_of(die);
   std::unordered_map<const char*, std::string_view> known;  // maps libdw's text of a path to ours
   const std::function<std::string_view(const char*)> paths = [&](const char* path) {
     if (path == nullptr) return std::string_view{};
     const auto [at, is_new] = known.try_emplace(path);
-    if (is_new) at->second = kept(path);
-    return at->second;
+    if (!is_new) return at->second;
+    // libdw joins the folder of a DWARF 4 unit to its paths, but not that of a DWARF 5 unit.
+    const bool relative = *path != '/' && *path != '\0' && folder != nullptr && *folder != '\0';
+    return at->second = relative ? kept(std::string(folder) + '/' + path) : kept(path);
   };
   for (size_t i = 0; i < std::min(count, kMaxRows); ++i) {
     Dwarf_Line* line = dwarf_onesrcline(lines, i);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "image/likeliest_section.h"
 #include "image/symbols/file_symbols.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/module_file.h"
@@ -49,16 +50,18 @@ struct RangeIndex {
   }
 
   // Returns the range with the highest start that contains ip and is live at `when`; of several with the same start, the one added first.
+  // kTimeMin means an unknown time: if no range is live then, the latest one is the likeliest.
   // Narrows `valid` to times around `when` at which none of the examined ranges begins or ends.
   [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when, Interval& valid) const {
     size_t i = static_cast<size_t>(
         std::upper_bound(ranges.begin(), ranges.end(), ip, [](Ip value, const NamedRange& range) { return value < range.ip; }) -
         ranges.begin());
-    const NamedRange* best = nullptr;
+    const NamedRange *best = nullptr, *latest = nullptr;
     for (size_t steps = 0; i > 0 && steps < kMaxStepsBack && reach[i - 1] > ip.value; ++steps) {
       const NamedRange& range = ranges[--i];
       if (best != nullptr && range.ip != best->ip) break;
       if (ip - range.ip >= range.size_bytes) continue;
+      if (latest == nullptr || latest->live.first < range.live.first) latest = &range;
       if (range.live.contains(when)) {
         best = &range;
         valid = intersect(valid, range.live);
@@ -68,7 +71,9 @@ struct RangeIndex {
         valid.last = std::min(valid.last, TimeNs{range.live.first.value - 1});
       }
     }
-    return best;
+    if (best != nullptr || when != kTimeMin || latest == nullptr) return best;
+    valid = {kTimeMin, kTimeMin};  // an unknown time
+    return latest;
   }
 
   // Collects the ranges that contain ip at some time.
@@ -215,7 +220,7 @@ struct Symbolizer::State {
     return lines == nullptr ? std::vector<SourceFrame>{} : lines->frames(place->address);
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
-    const auto [id, valid] = timeline.section_during(space, ip, when);
+    const auto [id, valid] = likeliest_section(timeline, space, ip, when);
     if (id == kNoSection) return {nullptr, nullptr, 0, valid};
     const Section& section = timeline.section(id);
     return {&section, file_of(section), (ip - section.ip) + section.file_offset_bytes, valid};

@@ -120,6 +120,25 @@ class Code(unittest.TestCase):
         self.assertIn("FNDA:0,never\n", record)
         self.assertIn(f"FNDA:{want[next(i for i, text in enumerate(source, 1) if text.startswith('int classify'))]},classify\n", record)
 
+    def test_coverage_joins_relative_paths_with_the_folder_of_compilation(self):
+        cc = os.environ.get("CC", "cc")
+        for version in ("-gdwarf-4", "-gdwarf-5"):
+            folder = self.folder / f"relative{version}"
+            (folder / "src").mkdir(parents=True)
+            (folder / "src/one.h").write_text("static int one(int x) { return x + 1; }\nstatic inline int two(int x) { return x + 2; }\n")
+            (folder / "src/one.c").write_text('#include "../src/one.h"\nint main(int count, char** words) {\n  return one(count) + !words;\n}\n')
+            subprocess.run([cc, version, "-O0", "-static", "src/one.c", "-o", "one"], cwd=folder, check=True)
+            data = folder / "one.data"
+            subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", folder / "one"], capture_output=True)
+            for source in (folder / "src/one.c", folder / "src/one.h"):
+                done = run("coverage", "-i", data, "--source", source, "-q")
+                rows = [line.split() for line in done.stdout.splitlines()]
+                self.assertEqual([row[-1] for row in rows[1:]], [str(source), "all"], version + done.stdout + done.stderr)
+                self.assertNotEqual(rows[1][1], "0")
+            everything = run("coverage", "-i", data, "-q").stdout
+            self.assertIn(str(folder / "src/one.c"), everything)
+            self.assertNotIn(" 0    0.0 ", everything)  # files without a line that ran are only counted
+
     def test_coverage_of_a_slowest_calls_time_begins_with_the_call(self):
         """The options that --slowest prints: the line that enters the call and the first line of its callee are within its time."""
         self.build("shopdb", os.environ.get("CC", "cc"), "-g", "-O1", "-fno-inline", "-w", "-static", record=["--cyc"])

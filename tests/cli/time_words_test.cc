@@ -31,6 +31,17 @@ TEST(TimeWords, OfTheRecording) {
   EXPECT_EQ(*parse_time_words(",+2s", scale), (Interval{kTimeMin, TimeNs{102 * kSecond}}));
 }
 
+// Nothing dates the last packets of most streams: their end is unknown.
+TEST(TimeWords, OfARecordingWithoutEnd) {
+  const TimeScale scale{{kSpan.first, kTimeMax}, std::nullopt};
+  EXPECT_EQ(*parse_time_words("+5ms,+1.5ms", scale), at(100'005'000'000, 100'006'500'000));
+  EXPECT_EQ(*parse_time_words("+0.1ms,", scale), (Interval{TimeNs{100'000'100'000}, kTimeMax}));
+  EXPECT_FALSE(parse_time_words("10%-20%", scale).ok());
+  for (const char* text : {"+5ms,", ",+5ms"}) EXPECT_FALSE(parse_time_words(text, {{kTimeMin, kTimeMax}, std::nullopt}).ok()) << text;
+  for (const char* text : {"+.5ms,", "+1.ms,", "+1.5.2ms,", "+0.0000000001s,", "+1.-5ms,", "+ms,"})
+    EXPECT_FALSE(parse_time_words(text, scale).ok()) << text;
+}
+
 TEST(TimeWords, OfTheDay) {
   ::setenv("TZ", "UTC", 1);
   ::tzset();

@@ -4,6 +4,7 @@
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE. Exit status 77 without qemu-aarch64, or without clang and lld (of any version, or 14), which build the programs.
 """
 import glob
+import json
 import os
 import re
 import shutil
@@ -33,11 +34,11 @@ def build(source, folder, *more):
     return path if done.returncode == 0 else None
 
 
-def record(folder, program, instructions):
+def record(folder, program, instructions, *options):
     """Records and verifies against the ground truth: every instruction, each with its bytes."""
     name = os.path.basename(program)
     out, truth = os.path.join(folder, name + ".data"), os.path.join(folder, name + ".truth")
-    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--psb-period", "0", "--", program],
+    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--psb-period", "0", *options, "--", program],
                           capture_output=True, text=True, timeout=120)
     check(f"record {name}", done.returncode == 0 and "flow was lost" not in done.stderr, done.stderr)
     files = sorted(glob.glob(truth + "/*.ptt"))
@@ -136,7 +137,35 @@ def run(folder):
     out, text, streams = record(folder, build("programs/arm.c", folder, "-Wl,-e,begin"), 200000)
     check("fork and exec stay in the emulator", (streams, text) == (2, "30800\n55\n30800\n"), f"{streams} {text}")
     check("a bundle of it says the same", bundle_says_the_same(folder, out))
+    check_times(folder, build("programs/arm_times.c", folder))
     return 1 if failures else 0
+
+
+def total_times(recording):
+    """Total time of each function, in ns."""
+    done = subprocess.run([PTDECODE, "functions", "-q", "-i", recording, "--json"], capture_output=True, text=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {row["function"]: row["total_ns"] for row in rows if "function" in row}
+
+
+def check_times(folder, program):
+    """Durations against the program's own clock, and with --work-clock against the formula of docs/FORMAT-truth.md."""
+    out, text, _ = record(folder, program, 100000)
+    ours = total_times(out)
+    for function, want in zip(("nap", "compute", "again"), map(int, text.split())):
+        found = ours.get(function, 0)
+        check(f"{function} took {want} ns by its own clock", (0.75 if function == "compute" else 0.9) * want < found < 1.1 * want, str(found))
+    out, _, _ = record(folder, program, 100000, "--work-clock")
+    done = subprocess.run([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "ip,sym"], capture_output=True, text=True)
+    ticks = {}
+    for line in done.stdout.splitlines():
+        ip, function = line.split()[:2]
+        ticks[function] = ticks.get(function, 0) + 1 + int(ip, 16) // 64 % 8
+    want, found = ticks["fib"] / 2, total_times(out).get("fib", 0)
+    check(f"fib takes {want} ns of the work clock", 0.98 * want < found < 1.02 * want, str(found))
+    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--cyc", "--mtc-period", "3", "-q", "--", program],
+                          capture_output=True, text=True, timeout=120)
+    check("options without effect are named", "does not have: --cyc, --mtc-period\n" in done.stderr, done.stderr)
 
 
 def check_names_the_wrong_file(folder, recording, program):

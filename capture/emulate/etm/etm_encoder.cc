@@ -83,10 +83,33 @@ void EtmEncoder::context() {
   put_little(context_id_, 4);
 }
 
+// Bytes above the highest bit that changed since the last timestamp are left out.
 void EtmEncoder::timestamp(uint64_t time) {
+  uint64_t changed = (time ^ told_time_) >> 7;
+  told_time_ = time;
   put(kTimestamp);
-  for (unsigned i = 0; i < 8; ++i, time >>= 7) put(static_cast<unsigned>(time & 0x7f) | 0x80U);
+  for (unsigned i = 0; i < 8; ++i, time >>= 7, changed >>= 7) {
+    put(static_cast<unsigned>(time & 0x7f) | (changed != 0 ? 0x80U : 0U));
+    if (changed == 0) return;
+  }
   put(static_cast<unsigned>(time & 0xff));
+}
+
+void EtmEncoder::put_stamp() {
+  if (!stamp_due_) return;
+  stamp_due_ = false;
+  if (stamp_ <= told_time_) return;
+  flush_atoms();
+  timestamp(stamp_);
+}
+
+void EtmEncoder::stamp(uint64_t time) {
+  if (losing_) return;
+  stamp_ = time;
+  stamp_due_ = true;
+  if (!off_ || pause_stamped_) return;
+  pause_stamped_ = true;
+  put_stamp();
 }
 
 void EtmEncoder::put_sync(uint64_t ip, uint64_t time, bool trace_on) {
@@ -95,6 +118,7 @@ void EtmEncoder::put_sync(uint64_t ip, uint64_t time, bool trace_on) {
   put(kTraceInfo);
   put(1);  // INFO follows
   put(0);
+  told_time_ = ~time;  // in full: a reader may start here
   timestamp(time);
   if (trace_on) put(kTraceOn);
   last_ = {};
@@ -124,10 +148,15 @@ EtmEncoder::Synced EtmEncoder::sync(uint64_t ip, bool trace_on) {
 EtmEncoder::Synced EtmEncoder::begin(uint64_t ip) {
   off_ = false;
   stack_.clear();
-  if (sync_due_) return sync(ip, true);
-  put(kTraceOn);
-  address(ip);
-  return {};
+  Synced synced;
+  if (sync_due_) {
+    synced = sync(ip, true);
+  } else {
+    put(kTraceOn);
+    address(ip);
+  }
+  put_stamp();
+  return synced;
 }
 
 // The waiting P0 instruction led to `next`.
@@ -158,8 +187,10 @@ EtmEncoder::Synced EtmEncoder::insn(uint64_t ip, const ArmInsn& insn, bool may_s
   Synced synced;
   if (off_) {
     synced = begin(ip);
-  } else if (sync_due_ && at_target_ && may_sync) {
-    synced = sync(ip, false);
+  } else if (may_sync) {
+    if (sync_due_ && at_target_) synced = sync(ip, false);
+    if (at_target_) put_stamp();
+    stamp_due_ = false;  // a timestamp dates the end of the last P0 instruction: later, this one would be too early
   }
   at_target_ = false;
   if (insn.cls == ArmClass::direct || insn.cls == ArmClass::indirect || insn.cls == ArmClass::isb) {
@@ -186,6 +217,7 @@ void EtmEncoder::exception(uint64_t ip, uint32_t type) {
   put(type << 1 | 1);  // what follows is the preferred return address
   address(ip);
   off_ = true;
+  pause_stamped_ = false;
 }
 
 void EtmEncoder::lose() {
@@ -198,7 +230,7 @@ void EtmEncoder::lose() {
 void EtmEncoder::recover() {
   losing_ = false;
   put_little(0x0500, 2);  // Overflow
-  off_ = sync_due_ = true;
+  off_ = sync_due_ = pause_stamped_ = true;
 }
 
 }  // namespace ptd::emulate

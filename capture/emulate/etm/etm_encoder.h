@@ -33,6 +33,9 @@ class EtmEncoder {
   /// A synchronisation is due: it comes as soon as the flow is past a P0 instruction. `time`: in ticks of the timestamps. Asked for
   /// twice, there are two: the code executed before ended at the first time.
   void ask_sync(uint64_t time);
+  /// The time between the last instruction and the next one, in ticks: a timestamp packet. After an exception the first one is written at
+  /// once, and another after Trace On, so that the packets date both ends of the pause.
+  void stamp(uint64_t time);
   /// An event before the instruction at `ip` is taken to what is not traced. `type`: [ETMv4] "Exception instruction trace packet".
   void exception(uint64_t ip, uint32_t type);
   static constexpr uint32_t kTrap = 3, kIrq = 14;
@@ -59,6 +62,7 @@ class EtmEncoder {
   void settle(uint64_t next);
   void context();
   void timestamp(uint64_t time);
+  void put_stamp();
 
   [[nodiscard]] uint64_t written() const { return base_bytes_ + out_.size(); }
 
@@ -71,6 +75,8 @@ class EtmEncoder {
   ArmInsn waiting_;                 // a P0 instruction whose successor is to come
   uint64_t waiting_ip_ = 0;
   bool has_waiting_ = false, off_ = true, losing_ = false, sync_due_ = true, at_target_ = false;
+  bool stamp_due_ = false, pause_stamped_ = true;
+  uint64_t stamp_ = 0, told_time_ = 0;  // of the timestamp that is due; of the last one written
   uint64_t time_ = 0, asked_ = 0;  // of the synchronisation that is due; when it was first asked for
 };
 

@@ -31,6 +31,7 @@ class Transcoder {
     }
   }
   void psb(uint64_t tsc) { encoder_.ask_sync(tsc); }
+  void time(uint64_t tsc) { encoder_.stamp(tsc); }
   void event(uint64_t kind, uint64_t ip) {
     const auto what = static_cast<TruthEvent>(kind);
     encoder_.exception(ip, what == TruthEvent::software_interrupt ? EtmEncoder::kTrap : EtmEncoder::kIrq);
@@ -96,6 +97,8 @@ Status encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t tid,
         return to.psb(field[1]);
       case TruthTag::event:
         return to.event(field[0], field[1]);
+      case TruthTag::time:
+        return to.time(field[0]);
       case TruthTag::lose:
         return to.lose();
       case TruthTag::recover:

@@ -28,6 +28,8 @@ int fields_of(uint64_t tag) {
     case TruthTag::psb:
     case TruthTag::event:
       return 2;
+    case TruthTag::time:
+      return 1;
     default:
       return 0;
   }

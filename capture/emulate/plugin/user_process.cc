@@ -179,6 +179,7 @@ UserThread* UserProcess::add_thread(unsigned vcpu) {
   const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial_++);
   owned_.push_back(std::make_unique<UserThread>(config_, cut_, name, tid));
   if (!owned_.back()->has_files()) missing_.add();
+  if (mode_ == ExecMode::a64) owned_.back()->tracer.note_times();  // ETMv4 packets are made of the ground truth
   threads_[vcpu] = owned_.back().get();
   tl_thread = threads_[vcpu];
   log_start(*threads_[vcpu]);

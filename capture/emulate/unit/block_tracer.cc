@@ -16,6 +16,12 @@ void BlockTracer::psb(uint64_t ip) {
   if (truth_ != nullptr && !encoder_.losing()) truth_->psb(encoder_.last_psb_offset(), encoder_.time());
 }
 
+void BlockTracer::stamp() {
+  if (truth_ == nullptr || stamp_due_ == kNever) return;
+  stamp_due_ = encoder_.time() + kStampTicks;
+  truth_->time(encoder_.time());
+}
+
 void BlockTracer::slow_begin(const Block& block) {
   if (lose_blocks_ != 0 && encoder_.enabled()) {
     if (!encoder_.losing()) {
@@ -29,6 +35,7 @@ void BlockTracer::slow_begin(const Block& block) {
     }
   }
   if (!encoder_.losing() && encoder_.psb_due()) psb(block.ip);
+  if (!encoder_.enabled() || encoder_.time() >= stamp_due_) stamp();
   encoder_.enable(block.ip);
 }
 
@@ -130,6 +137,7 @@ void BlockTracer::leave_async(const AsyncEvent& event, uint64_t tsc) {
   ++counts_.events;
   if (truth_ != nullptr) truth_->event(TruthEvent::interrupt, event.ip);
   encoder_.disable_async(event.ip);
+  stamp();
 }
 
 void BlockTracer::enter_handler(const Block& block, const AsyncEvent& event, uint64_t tsc) {
@@ -165,6 +173,7 @@ void BlockTracer::leave(uint64_t tsc) {
   current_ = nullptr;
   retire_all(block);
   encoder_.disable_at_branch();
+  stamp();
 }
 
 void BlockTracer::cr3_written(uint64_t cr3, uint64_t tsc) {

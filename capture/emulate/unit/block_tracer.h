@@ -28,6 +28,9 @@ class BlockTracer {
   /// TIP.PGE. All must outlive the tracer.
   BlockTracer(PtEncoder& encoder, TruthLog* truth, bool kernel_traced) : encoder_(encoder), truth_(truth), kernel_traced_(kernel_traced) {}
 
+  /// Notes the time in the ground truth at each pause of the trace and every kStampTicks: for trace units whose packets are made of it.
+  void note_times() { stamp_due_ = 0; }
+
   /// `block` begins. `now()` returns the TSC. It is called where a packet may need it, and once in kMostUntimedBlocks other blocks.
   template <class Now>
   void enter(const Block& block, Now&& now) {
@@ -55,7 +58,7 @@ class BlockTracer {
         }
       }
     }
-    if (!encoder_.enabled() || encoder_.psb_due() || lose_blocks_ != 0) {
+    if (!encoder_.enabled() || encoder_.psb_due() || lose_blocks_ != 0 || encoder_.time() >= stamp_due_) {
       encoder_.set_time(now());
       slow_begin(block);
     }
@@ -103,12 +106,15 @@ class BlockTracer {
   [[nodiscard]] bool retire_whole(const Block& block, uint64_t next, const Block* next_block);
   void irregular(uint64_t next);
   void psb(uint64_t ip);
+  void stamp();
 
   PtEncoder& encoder_;
   TruthLog* truth_;
   bool kernel_traced_;
   static constexpr uint32_t kMostUntimedBlocks = 1024;
+  static constexpr uint64_t kStampTicks = 1U << 14, kNever = ~uint64_t{0};
   const Block* current_ = nullptr;
+  uint64_t stamp_due_ = kNever;  ///< when the ground truth is to note the time
   uint32_t untimed_blocks_ = 0;  ///< blocks that ended in no branch or a direct one, since they last called now()
   uint64_t lose_blocks_ = 0;
   Counts counts_;

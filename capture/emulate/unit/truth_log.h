@@ -17,7 +17,7 @@ enum class TruthTag : uint8_t {
   psb,      ///< stream offset, tsc: a PSB precedes the next instruction
   event,    ///< kind, ip: see TruthEvent
   end,      ///< the last instruction is known; nothing follows
-  reserved,
+  time,     ///< tsc: the time between two instructions. Only in raw logs: it becomes a timestamp packet
   block,  ///< and all above: block number (value - block) retired as a whole
 };
 enum class TruthEvent : uint8_t {
@@ -35,6 +35,7 @@ class TruthLog {
   void recover() { tag(TruthTag::recover); }
   void psb(uint64_t offset_bytes, uint64_t tsc) { tag(TruthTag::psb), put(offset_bytes), put(tsc); }
   void event(TruthEvent kind, uint64_t ip) { tag(TruthTag::event), put(static_cast<uint64_t>(kind)), put(ip); }
+  void time(uint64_t tsc) { tag(TruthTag::time), put(tsc); }
   void end() { tag(TruthTag::end); }
   void put(uint64_t value) {
     while (value >= 0x80) {

@@ -89,6 +89,45 @@ TEST(SymbolFiles, AnAnswerIsForTheTimeOfItsMapping) {
   EXPECT_EQ(during(parent, 0x1000, 5), std::pair(std::string(), Interval{kTimeMin, TimeNs{9}}));
 }
 
+// A trace without time asks at the start of time, before anything was mapped.
+TEST(SymbolFiles, AtAnUnknownTimeTheLatestMappingCounts) {
+  TimelineBuilder builder;
+  const auto map = [&](SpaceId space, const char* path, uint64_t ip, uint64_t first) {
+    Section section;
+    section.space = space;
+    section.ip = Ip{ip};
+    section.size_bytes = 0x100;
+    section.live = {TimeNs{first}, kTimeMax};
+    section.path = path;
+    builder.add_section(std::move(section));
+  };
+  const SpaceId parent = builder.add_space();
+  map(parent, "/one", 0x1000, 10);
+  map(parent, "/one", 0x2000, 10);
+  map(parent, "/two", 0x2000, 20);
+  const SpaceId child = builder.fork_space(parent, TimeNs{15});
+  map(child, "/two", 0x3000, 30);
+  Symbolizer symbols{builder.build()};
+  symbols.add_fixed_file({"/one", "", "one", {{0, 0x100, 0x100, "first"}}});
+  symbols.add_fixed_file({"/two", "", "two", {{0, 0x100, 0x100, "second"}}});
+  NamedRange early = range(0, 0x10, "early"), late = range(0, 0x10, "late");
+  early.live = {TimeNs{10}, TimeNs{19}};
+  late.live = {TimeNs{20}, TimeNs{29}};
+  symbols.add_range(early);
+  symbols.add_range(late);
+  const auto name = [&](SpaceId space, uint64_t ip, TimeNs when) {
+    const auto symbol = symbols.find(space, Ip{ip}, when);
+    return symbol ? std::string(symbol->name) : "";
+  };
+  EXPECT_EQ(name(parent, 0x1000, kTimeMin), "first");
+  EXPECT_EQ(name(parent, 0x2000, kTimeMin), "second");
+  EXPECT_EQ(name(child, 0x2000, kTimeMin), "first");
+  EXPECT_EQ(name(child, 0x3000, kTimeMin), "second");
+  EXPECT_EQ(name(kKernelSpace, kText.value, kTimeMin), "late");
+  EXPECT_EQ(name(parent, 0x1000, TimeNs{5}), "");
+  EXPECT_EQ(name(parent, 0x4000, kTimeMin), "");
+}
+
 TEST(SymbolDemangle, KnownForms) {
   EXPECT_EQ(demangle("_ZN3foo3barEv"), "foo::bar()");
   EXPECT_EQ(demangle("_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE"), "core::fmt::Formatter::write_str");
