@@ -22,8 +22,9 @@ namespace ptd {
 ///   changes, its TSC does not;
 /// - AUX records that agree with the TSCs: the clock of the records moved with them.
 ///
-/// Limitation: streams with fewer than eight PSBs, streams with PSBs of a VMX guest, and TSCs moved by a multiple of 65,536 crystal ticks
-/// are not checked. If all later TSCs of a thread moved forward where MTC packets do not count on, and none past the time of its last AUX
+/// In a stream with fewer than eight PSBs, all but one must agree; with two PSBs, one of them must agree with another stream.
+///
+/// Limitation: streams with one PSB, streams with PSBs of a VMX guest, and TSCs moved by a multiple of 65,536 crystal ticks are not checked. If all later TSCs of a thread moved forward where MTC packets do not count on, and none past the time of its last AUX
 /// record, this is not found. If nothing else decides, the phase of most PSBs counts as right.
 class ClockSurvey {
  public:
@@ -53,6 +54,7 @@ class ClockSurvey {
   [[nodiscard]] bool is_damage(size_t i, const AuxStream& stream, const Cluster& cluster, const Cluster& best,
                                const StreamClock& clock) const;
   void compare(size_t i, const AuxStream& stream, Clusters& clusters) const;
+  void drop_disproven(size_t i, const AuxStream& stream, StreamClock& clock) const;
   void find_shifts(size_t i, const AuxStream& stream, const SegmentIndex& index, const Clusters& clusters, StreamClock& clock) const;
 
   const pt::Config* config_;

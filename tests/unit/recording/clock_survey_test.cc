@@ -162,6 +162,72 @@ TEST(ClockSurvey, OneTscMovedIsCorrected) {
   }
 }
 
+// In a short stream too: one PSB contradicts all others.
+TEST(ClockSurvey, OneTscMovedInAShortTraceIsCorrected) {
+  for (const size_t count : {size_t{3}, size_t{4}, size_t{7}, size_t{8}, size_t{9}, size_t{15}, size_t{16}}) {
+    for (size_t place = 0; place < count; ++place) {
+      for (const int64_t ticks : {-130'000'000, -30'000, -3'000, 3'000, 30'000, 130'000'000}) {
+        for (const int32_t cpu : {0, -1}) {
+          SCOPED_TRACE(std::to_string(ticks) + " at " + std::to_string(place) + " of " + std::to_string(count));
+          Trace trace = moved(place, place + 1, ticks);
+          trace.count = count;
+          trace.cpu = cpu;
+          trace.change = [change = trace.change](size_t i, Sync& sync) {
+            sync.joined = true;
+            change(i, sync);
+          };
+          const Judged judged({trace});
+          ASSERT_EQ(judged.findings().size(), 1U);
+          const std::vector<PsbEntry> entries = judged.entries();
+          for (size_t i = 0; i < entries.size(); ++i) {
+            EXPECT_EQ(entries[i].is_contradicted, i == place);
+            ASSERT_TRUE(entries[i].has_tsc);
+            EXPECT_NEAR(static_cast<double>(entries[i].tsc), static_cast<double>(Trace{}.sync(i).tsc), kRatio);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Of two PSBs, the one that other streams contradict is wrong; without other streams, either may be.
+TEST(ClockSurvey, OfTwoPsbsAnotherStreamDecides) {
+  for (const size_t place : {size_t{0}, size_t{1}}) {
+    Trace two = moved(place, place + 1, -30'000), other;
+    two.count = 2;
+    other.cpu = 1;
+    const Judged judged({two, other});
+    EXPECT_EQ(judged.all_findings(), 1U);
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(judged.entries()[i].is_contradicted, i == place);
+  }
+}
+
+// The TSC goes back between the PSBs of a short stream without a crystal clock.
+TEST(ClockSurvey, TheOrderCountsInAShortTrace) {
+  for (const size_t count : {size_t{3}, size_t{5}, size_t{7}}) {
+    Trace trace = moved(1, 2, -9'000'000);
+    trace.count = count;
+    trace.mtc = false;
+    const Judged judged({trace});
+    ASSERT_EQ(judged.findings().size(), 1U);
+    for (size_t i = 0; i < count; ++i) EXPECT_EQ(judged.entries()[i].is_contradicted, i == 1) << i;
+  }
+}
+
+// The TSC that the MTC packets count to is later than the AUX record that delivered the PSB, or than the next PSB: nothing is corrected.
+TEST(ClockSurvey, ACorrectionThatTheRecordsContradictIsNotUsed) {
+  Trace trace = moved(10, 11, -3'000);
+  trace.count = 15;
+  trace.records.emplace_back(9, Trace{}.sync(10).tsc + 40 * kWrap);
+  trace.change = [change = trace.change](size_t i, Sync& sync) {
+    change(i, sync);
+    if (i >= 11) sync.told += 41 * kWrap, sync.tsc += 41 * kWrap, sync.crystal += 41 * 65536;
+  };
+  const Judged judged({trace});
+  ASSERT_EQ(judged.findings().size(), 1U);
+  EXPECT_TRUE(judged.entries()[10].is_contradicted && !judged.entries()[10].has_tsc);
+}
+
 TEST(ClockSurvey, AllLaterTscsMovedAreCorrected) {
   for (const int64_t ticks : std::initializer_list<int64_t>{-3'000'000'000, 3'000'000'000}) {
     for (const size_t place : {size_t{20}, size_t{40}}) {
@@ -299,6 +365,18 @@ TEST(ClockSurvey, OtherReasonsAreNoDamage) {
   Trace drifts;  // a ratio that is not exact
   drifts.change = [](size_t i, Sync& sync) { sync.crystal += i * i / 8; };
   EXPECT_EQ(Judged({drifts}).all_findings(), 0U);
+  for (size_t count = 2; count < 20; ++count) {
+    Trace few = drifts;
+    few.count = count;
+    EXPECT_EQ(Judged({few}).all_findings(), 0U) << count;
+    for (size_t late = 0; late < count; ++late) {  // and a long pause after one of the PSBs
+      few.change = [late](size_t i, Sync& sync) {
+        sync.tsc = sync.told += i > late ? uint64_t{30'000'000} : 0;
+        sync.crystal = sync.tsc / kRatio + 77 + (sync.tsc - 0x1234567890) / 500'000;
+      };
+      EXPECT_EQ(Judged({few}).all_findings(), 0U) << count << ' ' << late;
+    }
+  }
   EXPECT_EQ(Judged({Trace{}}, kRatio + 1).all_findings(), 0U);
 
   Trace guest;  // its TSC is another clock
