@@ -49,6 +49,12 @@ bool is_no_drift(const std::vector<PsbEntry>& psbs, const ClockRatio& ratio, con
   return std::min(far, ratio.modulus() - far) > drift;
 }
 
+// A clock that was set back moved the records' times too.
+bool has_ordered_records(const AuxStream& stream) {
+  const auto& written = stream.written();
+  return std::is_sorted(written.begin(), written.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+}
+
 // Whether an AUX record says that the byte at `offset` was written at another time than `time`.
 bool contradicts_records(const AuxStream& stream, uint64_t offset, Interval time) {
   const auto& written = stream.written();
@@ -90,6 +96,7 @@ std::optional<uint64_t> count_to(const AuxStream& stream, const pt::Config& conf
 std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, const SegmentTiming& timing) {
   const TscCheck check = index.clock().check_of(entry);
   if (entry.is_out_of_order) return "are not in order and are not used";
+  if (entry.is_off_record) return "contradict the times of AUX records and are not used";
   if (!check.use) return "contradict the crystal clock (TMA) and are not used";
   const bool late = check.late_by <= kTscMask / 2;
   const Tsc ticks{late ? check.late_by : (0 - check.late_by) & kTscMask};
@@ -100,12 +107,14 @@ std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, cons
 
 }  // namespace
 
-void ClockSurvey::add(size_t stream, const PsbEntry& psb) {
-  StreamSamples& mine = streams_[stream];
+void ClockSurvey::add(size_t i, const AuxStream& stream, const PsbEntry& psb) {
+  StreamSamples& mine = streams_[i];
   mine.in_guest = mine.in_guest || psb.in_guest;
   if (!psb.has_tsc) return;
   if (mine.timed++ != 0 && psb.tsc < mine.before) ++mine.backward;
   mine.before = psb.tsc;
+  ++timed_;
+  if (contradicts(stream, psb)) ++contradicted_;
   if (psb.has_tma && ratio().known() && mine.psbs.size() < kMostSamples) mine.psbs.push_back(psb);
 }
 
@@ -235,6 +244,13 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
   const StreamSamples& mine = streams_[i];
   clock.in_order = !mine.in_guest && mine.timed >= kFewSamples && mine.backward <= std::max<size_t>(1, mine.timed / kUsual);
   clock.of_thread = stream.cpu < 0;
+  const bool is_rare = contradicted_ != 0 && contradicted_ <= std::max<size_t>(1, timed_ / kUsual);
+  if (is_rare && !mine.in_guest && has_ordered_records(stream)) {
+    const auto contradict = [&stream, time = config_->time](const PsbEntry& psb) {
+      return contradicts_records(stream, psb.offset_bytes, time.to_interval(Tsc{psb.tsc}, Tsc{psb.tsc}));
+    };
+    clock.contradicts_records = contradict;
+  }
   clock.ratio = ratio();
   if (!clock.ratio.known()) return clock;
   Clusters clusters = clusters_of(i);
@@ -275,9 +291,7 @@ bool ClockSurvey::is_damage(size_t i, const AuxStream& stream, const Cluster& cl
                             const StreamClock& clock) const {
   if (cluster.contradicted * 2 > cluster.members) return true;
   if (cluster.sharers != 0) return false;  // other processors' TSCs moved in the same way
-  const auto& written = stream.written();  // a clock that was set back moved the records' times too
-  const bool in_order = std::is_sorted(written.begin(), written.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
-  if (in_order && goes_back(streams_[i].psbs, clock.ratio, cluster.phase, best.phase)) return true;
+  if (has_ordered_records(stream) && goes_back(streams_[i].psbs, clock.ratio, cluster.phase, best.phase)) return true;
   // A constant shift: the records that contradict some of its PSBs contradict all, unless the phase of the others is doubtful too.
   if (cluster.contradicted != 0 && best.contradicted == 0 && best.members >= kLeastSamples) return true;
   size_t contradicted = 0;

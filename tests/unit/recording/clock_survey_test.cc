@@ -66,7 +66,7 @@ class Judged {
     for (size_t i = 0; i < traces.size(); ++i) {
       write(traces[i], i);
       indexes_.emplace_back(streams_[i]);
-      indexes_[i].sample(SIZE_MAX, [&](const PsbEntry& psb) { survey.add(i, psb); }, nullptr);
+      indexes_[i].sample(SIZE_MAX, [&](const PsbEntry& psb) { survey.add(i, streams_[i], psb); }, nullptr);
     }
     for (size_t i = 0; i < traces.size(); ++i) indexes_[i].set_clock(survey.clock_of(i, streams_[i], indexes_[i]));
   }
@@ -200,6 +200,40 @@ TEST(ClockSurvey, OfTwoPsbsAnotherStreamDecides) {
     EXPECT_EQ(judged.all_findings(), 1U);
     for (size_t i = 0; i < 2; ++i) EXPECT_EQ(judged.entries()[i].is_contradicted, i == place);
   }
+}
+
+// A stream with one or two PSBs has no other witness than its AUX records, which delivered it. With several such streams, the records of the
+// others agree with their TSCs.
+TEST(ClockSurvey, RecordsContradictTheTscOfAShortTrace) {
+  for (const size_t count : {size_t{1}, size_t{2}}) {
+    for (const int64_t ticks : {-50'000'000, 50'000'000}) {
+      for (const size_t others : {size_t{0}, size_t{3}}) {
+        const auto with_records = [count](Trace trace) {
+          trace.count = count;
+          trace.cpu = -1;
+          trace.begun = trace.first;
+          trace.records.emplace_back(count - 1, trace.first + count * trace.step);
+          return trace;
+        };
+        std::vector<Trace> traces{with_records(moved(count - 1, count, ticks))};
+        traces.resize(1 + others, with_records(Trace{}));
+        const Judged judged(traces);
+        ASSERT_EQ(judged.all_findings(), 1U);
+        const bool is_corrected = count == 2 && others != 0;  // the others have the same crystal clock
+        EXPECT_EQ(judged.findings()[0].what.find("AUX records") == std::string::npos, is_corrected);
+        EXPECT_EQ(judged.entries()[count - 1].has_tsc, is_corrected);
+        EXPECT_EQ(judged.entries()[0].has_tsc, count == 2);
+      }
+    }
+  }
+}
+
+// Records of another clock contradict all TSCs: they prove nothing.
+TEST(ClockSurvey, RecordsOfAnotherClockProveNothing) {
+  Trace trace;
+  trace.begun = trace.first + 1'000'000'000;
+  trace.records.emplace_back(63, trace.first + 2'000'000'000);
+  EXPECT_EQ(Judged({trace}).all_findings(), 0U);
 }
 
 // The TSC goes back between the PSBs of a short stream without a crystal clock.
