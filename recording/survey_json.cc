@@ -35,8 +35,10 @@ std::string survey_json(const Survey& survey) {
   if (bounded(survey.time)) json["time_ns"] = {survey.time.first.value, survey.time.last.value};
   if (survey.has_wall_clock) json["wall_offset_ns"] = survey.wall_offset_ns;
   json["streams"] = nlohmann::json::array();
-  for (const SurveyStream& stream : survey.streams)
+  for (const SurveyStream& stream : survey.streams) {
     json["streams"].push_back({{"cpu", stream.cpu}, {"tid", stream.tid}, {"source", stream.source}, {"bytes", stream.size_bytes}});
+    if (bounded(stream.time)) json["streams"].back()["time_ns"] = {stream.time.first.value, stream.time.last.value};
+  }
   json["threads"] = nlohmann::json::array();
   for (const ThreadInfo& thread : survey.threads)
     json["threads"].push_back({{"pid", thread.pid}, {"tid", thread.tid}, {"comm", thread.comm}});

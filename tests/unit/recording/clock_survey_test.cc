@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "ptdecode/pt/packet_writer.h"
+#include "recording/trace/lost_trace.h"
 
 namespace ptd {
 namespace {
@@ -31,6 +32,7 @@ struct Trace {
   size_t count = 64;
   uint64_t first = 0x1234567890, step = 100'000, crystal_offset = 77;
   bool mtc = true;
+  std::optional<size_t> doubled;  ///< PSB whose segment comes twice
   std::function<void(size_t, Sync&)> change = [](size_t, Sync&) {};
   uint64_t begun = 0;                                ///< TSC of an AUX record at offset 0
   std::vector<std::pair<size_t, uint64_t>> records;  ///< AUX records: PSB that ends before them, their TSC
@@ -78,6 +80,9 @@ class Judged {
   [[nodiscard]] std::vector<Finding> findings(size_t i = 0) const {
     return clock_findings(streams_[i], indexes_[i], {config_.time, 0, true}, [](uint64_t) {});
   }
+  [[nodiscard]] std::vector<Finding> order_findings(size_t i = 0) const {
+    return ptd::order_findings(streams_[i], indexes_[i], {config_.time, 0, true}, [](uint64_t) {});
+  }
   [[nodiscard]] size_t all_findings() const {
     size_t count = 0;
     for (size_t i = 0; i < streams_.size(); ++i) count += findings(i).size();
@@ -100,6 +105,11 @@ class Judged {
       for (uint64_t tick = from; trace.mtc && tick <= std::min(until, from + 1000); ++tick) {
         writer.tnt(5, 4);
         writer.mtc(static_cast<uint8_t>(tick));
+      }
+      const size_t begin = ends.empty() ? 0 : ends.back();
+      if (trace.doubled == k) {
+        const std::vector<std::byte> copy(bytes_[i].begin() + static_cast<std::ptrdiff_t>(begin), bytes_[i].end());
+        bytes_[i].insert(bytes_[i].end(), copy.begin(), copy.end());
       }
       ends.push_back(bytes_[i].size());
     }
@@ -378,6 +388,24 @@ TEST(ClockSurvey, SwappedPsbsHaveRightTscs) {
   EXPECT_EQ(Judged({trace}).all_findings(), 0U);
   trace.mtc = false;
   EXPECT_EQ(Judged({trace}).all_findings(), 0U);
+}
+
+// A segment that comes twice: the second PSB has the same TSC, so the clock is right.
+TEST(ClockSurvey, ADoubledSegmentIsAFinding) {
+  for (const size_t place : {size_t{0}, size_t{1}, size_t{30}, size_t{63}}) {
+    for (const int32_t cpu : {0, -1}) {
+      Trace trace;
+      trace.cpu = cpu;
+      trace.doubled = place;
+      const Judged judged({trace});
+      ASSERT_EQ(judged.order_findings().size(), 1U) << place;
+      EXPECT_EQ(judged.order_findings()[0].kind, FindingKind::clock_contradicts);
+    }
+  }
+  EXPECT_TRUE(Judged({Trace{}}).order_findings().empty());
+  Trace coarse;  // a clock that a hypervisor rounds
+  coarse.change = [](size_t i, Sync& sync) { sync.told = 0x1234567890 + i / 8 * 800'000; };
+  EXPECT_TRUE(Judged({coarse}).order_findings().empty());
 }
 
 // The order can be seen without a crystal clock.
