@@ -1,6 +1,8 @@
 // FlowDates: dates what a stream's flow did between the moments that its packets tell, and shares the time between running and waiting.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,13 +26,14 @@ struct FlowClock {
 /// lies between two such moments. Its time is shared out as follows.
 ///
 ///  - Without a pause, all of it is running time, by instructions.
-///  - With a pause, instructions get what they take at the rate of the stretches without one, or kSlowestNs each as long as there was none.
-///    The rest is waiting.
+///  - With a pause, instructions get what they take at the rate of the stretches without one in the last kRateSegments segments, or
+///    kSlowestNs each if there was none. The rest is waiting.
 ///  - If tracing is off at the stretch's end, all that ran did so before the next MTC packet was due, and before a switch record says that
 ///    the thread left the cpu: no such packet came. The pause that is still open gets all time after that.
 ///  - What is left is shared evenly among the pauses. None that is over lasted longer than an MTC period, for no packet came in it, unless
 ///    switch records say so or the core slept. A single pause covers the time in which the thread was on no cpu.
 ///
+/// Dates depend on few earlier segments, so a walk that begins in the middle of a stream gives the same ones.
 /// So time in which no instruction is known to have run is waiting time. Not thread-safe.
 class FlowDates {
  public:
@@ -40,6 +43,7 @@ class FlowDates {
   };
   /// An instruction is taken to need no longer, on average, where nothing was measured.
   static constexpr uint64_t kSlowestNs = 5;
+  static constexpr size_t kRateSegments = 4;
 
   explicit FlowDates(const FlowClock& clock) : clock_(clock) {}
 
@@ -64,7 +68,6 @@ class FlowDates {
   [[nodiscard]] size_t waiting() const { return points_.size(); }
 
  private:
-  static constexpr uint64_t kRemembered = 1U << 24;  ///< instructions: what is older counts half
   struct Point {
     uint64_t position = 0;
     bool resumes = false;
@@ -77,6 +80,11 @@ class FlowDates {
   [[nodiscard]] Shares share(uint64_t passed, uint64_t instructions) const;
   [[nodiscard]] uint64_t usual_ns(uint64_t instructions) const;
   void learn(uint64_t passed, uint64_t instructions);
+  /// Stretches without a pause.
+  struct Rate {
+    uint64_t instructions = 0, ns = 0;
+  };
+  [[nodiscard]] Rate rate() const;
 
   FlowClock clock_;
   bool flowing_ = false, timed_ = false;
@@ -86,7 +94,8 @@ class FlowDates {
   std::vector<Date> dates_;
   uint64_t resumes_ = 0;                          ///< points that resume
   bool slept_ = false;                            ///< one of them from sleep
-  uint64_t rate_instructions_ = 0, rate_ns_ = 0;  ///< over stretches without a pause
+  std::array<Rate, kRateSegments> rates_;         ///< of the last segments
+  size_t segment_ = 0;                            ///< the newest of them
   CycleShare cycles_;
   std::optional<uint64_t> last_count_;
   uint64_t cycles_left_ = 0;  ///< of what ran after the last point
