@@ -406,7 +406,7 @@ void CallFlow::put_out_dated() {
 void CallFlow::finish(TimeNs end) {
   pending_.reset();
   drop_unproved();
-  if (lost_ && end != kTimeMin && end != kTimeMax) put_out(dates_.anchor(end));
+  if ((lost_ || !flowing_) && end != kTimeMin && end != kTimeMax) put_out(dates_.anchor(end));
   FlowStep step;
   step.kind = FlowKind::switch_out;
   push(step);

@@ -453,7 +453,7 @@ void CallTree::State::finish(std::vector<CallStep>& out, TimeNs until, const std
     if (until != kTimeMin && (stack.off == Off::running || (goes_on && goes_on(thread)))) step.time = step.floor = std::max(until, thread.last);
     if (stack.off == Off::running) {
       spend(now);
-    } else if (stack.off == Off::lost || thread.last < step.time) {
+    } else if (stack.off == Off::lost || thread.last < step.time || (stack.off == Off::paused && stack.off_since < thread.last)) {
       go_on(now);
     } else {
       step.time = step.floor = stack.off_since;

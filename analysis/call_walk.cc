@@ -16,6 +16,7 @@
 #include "analysis/call_condenser.h"
 #include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
+#include "analysis/flow_dates.h"
 #include "recording/batch_filter.h"
 
 namespace ptd {
@@ -23,6 +24,7 @@ namespace {
 
 constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 2048;
 constexpr unsigned kWarmUpSegments = 8;
+static_assert(kWarmUpSegments > FlowDates::kRateSegments);
 constexpr size_t kFirstSteps = 64;  // the first ones are output early, for a short time to the first line
 
 /// A stream on a separate thread, and its finished steps.

@@ -37,6 +37,14 @@ class Parts {
 void FlowDates::begin_segment() {
   cycles_.begin_segment();
   last_count_.reset();
+  segment_ = (segment_ + 1) % kRateSegments;
+  rates_[segment_] = {};
+}
+
+FlowDates::Rate FlowDates::rate() const {
+  Rate all;
+  for (const Rate& each : rates_) all = {all.instructions + each.instructions, all.ns + each.ns};
+  return all;
 }
 
 void FlowDates::add(bool resumes, bool slept) {
@@ -47,15 +55,16 @@ void FlowDates::add(bool resumes, bool slept) {
 
 uint64_t FlowDates::usual_ns(uint64_t instructions) const {
   const auto count = static_cast<unsigned __int128>(instructions);
-  const auto ns = rate_instructions_ == 0 ? count * kSlowestNs : count * rate_ns_ / rate_instructions_;
+  const Rate known = rate();
+  const auto ns = known.instructions == 0 ? count * kSlowestNs : count * known.ns / known.instructions;
   return static_cast<uint64_t>(std::min<unsigned __int128>(ns, ~uint64_t{0}));
 }
 
 void FlowDates::learn(uint64_t passed, uint64_t instructions) {
   if (instructions == 0 || passed == 0) return;
-  rate_instructions_ += instructions;
-  rate_ns_ += passed;
-  if (rate_instructions_ > kRemembered) rate_instructions_ /= 2, rate_ns_ /= 2;
+  constexpr uint64_t kMost = uint64_t{1} << 60;  // of a hostile trace
+  Rate& here = rates_[segment_];
+  here = {std::min(here.instructions + instructions, kMost), std::min(here.ns + std::min(passed, kMost), kMost)};
 }
 
 FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const {
@@ -115,7 +124,7 @@ std::span<const FlowDates::Date> FlowDates::anchor(TimeNs time, std::optional<ui
 
 std::span<const FlowDates::Date> FlowDates::anchor_untold(bool ends) {
   const bool timed = timed_;
-  const bool by_rate = !ends && rate_instructions_ != 0;
+  const bool by_rate = !ends && rate().instructions != 0;
   const auto dates = anchor(TimeNs{now_.value + (by_rate ? usual_ns(position_ - anchor_position_) : 0)});
   timed_ = timed;
   return dates;

@@ -1,6 +1,8 @@
 // FlowDates: dates the steps of a stream's flow between the times of its packets, and divides the time into running and waiting.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,13 +26,14 @@ struct FlowClock {
 /// is the flow between two such times. Its time is divided as follows.
 ///
 ///  - Without a pause, all of it is running time, by instructions.
-///  - With a pause, instructions get what they take at the rate of the stretches without one, or kSlowestNs each as long as there was none.
-///    The rest is waiting.
+///  - With a pause, instructions get what they take at the rate of the stretches without one in the last kRateSegments segments, or
+///    kSlowestNs each if there was none. The rest is waiting.
 ///  - If tracing is off at the stretch's end, all its code ran before the next MTC packet was due (none came), and before the switch record
 ///    with which the thread left the cpu. The pause that is still open gets all time after that.
 ///  - The rest is divided evenly among the pauses. No finished pause is longer than an MTC period, because no packet came in it, unless
 ///    switch records show it or the core slept. A single pause covers the time in which the thread was on no cpu.
 ///
+/// Dates depend on few earlier segments, so a walk that begins in the middle of a stream gives the same ones.
 /// So time in which no instruction is known to have run is waiting time. Not thread-safe.
 class FlowDates {
  public:
@@ -40,6 +43,7 @@ class FlowDates {
   };
   /// The average time of an instruction where nothing was measured: an upper bound.
   static constexpr uint64_t kSlowestNs = 5;
+  static constexpr size_t kRateSegments = 4;
 
   explicit FlowDates(const FlowClock& clock) : clock_(clock) {}
 
@@ -64,7 +68,6 @@ class FlowDates {
   [[nodiscard]] size_t waiting() const { return points_.size(); }
 
  private:
-  static constexpr uint64_t kRemembered = 1U << 24;  ///< instructions: what is older counts half
   struct Point {
     uint64_t position = 0;
     bool resumes = false;
@@ -77,6 +80,11 @@ class FlowDates {
   [[nodiscard]] Shares share(uint64_t passed, uint64_t instructions) const;
   [[nodiscard]] uint64_t usual_ns(uint64_t instructions) const;
   void learn(uint64_t passed, uint64_t instructions);
+  /// Stretches without a pause.
+  struct Rate {
+    uint64_t instructions = 0, ns = 0;
+  };
+  [[nodiscard]] Rate rate() const;
 
   FlowClock clock_;
   bool flowing_ = false, timed_ = false;
@@ -86,7 +94,8 @@ class FlowDates {
   std::vector<Date> dates_;
   uint64_t resumes_ = 0;                          ///< points that resume
   bool slept_ = false;                            ///< one of them from sleep
-  uint64_t rate_instructions_ = 0, rate_ns_ = 0;  ///< over stretches without a pause
+  std::array<Rate, kRateSegments> rates_;         ///< of the last segments
+  size_t segment_ = 0;                            ///< the newest of them
   CycleShare cycles_;
   std::optional<uint64_t> last_count_;
   uint64_t cycles_left_ = 0;  ///< of the code executed after the last point

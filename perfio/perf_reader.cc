@@ -104,11 +104,31 @@ class ReaderImpl final : public PerfReader {
   const std::function<bool(const Record&)>* on_record_ = nullptr;
 };
 
+// Names a recording inside a folder that is none itself.
+std::string explain_directory(const std::string& path) {
+  constexpr size_t kMostEntries = 1000;
+  std::vector<std::string> inside;
+  std::error_code error;
+  fs::directory_iterator at(path, fs::directory_options::skip_permission_denied, error);
+  for (size_t i = 0; !error && at != fs::directory_iterator() && i < kMostEntries; at.increment(error), ++i) {
+    std::error_code ignored;
+    const fs::path& entry = at->path();
+    const bool is_file = fs::is_regular_file(entry, ignored) && entry.extension() == ".data";
+    const bool is_folder = fs::is_directory(entry, ignored) &&
+                           (fs::is_regular_file(entry / "snapshot.ini", ignored) || fs::is_regular_file(entry / "data", ignored));
+    if (is_file || is_folder) inside.push_back(entry.string());
+  }
+  std::sort(inside.begin(), inside.end());
+  std::string text = path + " is a directory without a file `data`";
+  if (!inside.empty()) text += "; it contains the recording " + inside.front() + (inside.size() > 1 ? " and others" : "");
+  return text;
+}
+
 Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, const ReadLimits& limits) {
   std::error_code error;
   const bool directory = path != "-" && fs::is_directory(path, error);
   const std::string data_path = directory ? path + "/data" : path;
-  if (directory && !fs::exists(data_path, error)) return Error{ErrorCode::missing_part, path + " is a directory without a file `data`", 0};
+  if (directory && !fs::exists(data_path, error)) return Error{ErrorCode::missing_part, explain_directory(path), 0};
   auto file = directory ? MappedFile::open(open_part(path, "data", limits.allow_outside), data_path) : open_recording_file(data_path);
   if (!file) return file.error();
   ReadDamage damage;

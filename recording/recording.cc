@@ -157,7 +157,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     SegmentIndex index = i < data.arm.size() ? index_arm(i, on_passed, data, info) : SegmentIndex(stream);
     const auto on_psb = [&](const PsbEntry& psb) {
       clocks[i].add(psb);
-      survey.add(i, psb);
+      survey.add(i, stream, psb);
       if (data.arm.empty()) tips.look_behind(stream, psb);
       if (data.kind == RecordingKind::perf && psb.in_root) data.decoder.image_is_of_root = true;
     };

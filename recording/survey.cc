@@ -111,7 +111,10 @@ class Collector {
     survey_.lost.aux_truncated += (aux.flags & kAuxTruncated) != 0 ? 1 : 0;
     survey_.lost.aux_partial += (aux.flags & kAuxPartial) != 0 ? 1 : 0;
     survey_.lost.aux_collision += (aux.flags & kAuxCollision) != 0 ? 1 : 0;
-    if (record.sample_id.has_time) aux_times_.push_back({record.sample_id.cpu, record.sample_id.tid, TimeNs{record.sample_id.time}});
+    if (record.sample_id.has_time) aux_times_.push_back({record.sample_id.cpu, record.sample_id.tid, TimeNs{record.sample_id.time}, aux.aux_offset_bytes + aux.aux_size_bytes});
+  }
+  void on(const perfio::Record& record, const perfio::ItraceStartRecord& start) {
+    if (record.sample_id.has_time) started_.try_emplace(start.tid, TimeNs{record.sample_id.time});
   }
   void on(const perfio::Record&, const perfio::LostRecord& lost) {
     ++survey_.lost.records;
@@ -157,6 +160,7 @@ class Collector {
   struct AuxTime {
     int32_t cpu = -1, tid = -1;
     TimeNs time;
+    uint64_t end_offset_bytes = 0;
   };
   const perfio::PerfReader& reader_;
   Survey& survey_;
@@ -168,6 +172,7 @@ class Collector {
   std::map<StreamKey, SurveyStream> streams_;
   std::map<StreamKey, AuxStream> traces_;
   std::vector<AuxTime> aux_times_;
+  std::map<int32_t, TimeNs> started_;  // tid -> its first ITRACE_START
   std::map<int32_t, ThreadInfo> threads_;
   std::map<std::pair<std::string, std::string>, Mapped> mapped_;
 };
@@ -195,6 +200,9 @@ void Collector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool 
     if (stream == streams_.end()) stream = streams_.find({-1, aux.tid});
     if (stream == streams_.end()) continue;
     bool any = !dated.insert(stream->first).second;
+    // The first record comes after the bytes that it announces: their thread was traced from ITRACE_START on.
+    const auto start = any || aux.end_offset_bytes == 0 ? started_.end() : started_.find(aux.tid);
+    if (start != started_.end() && start->second < aux.time) widen(stream->second.time, any, start->second);
     widen(stream->second.time, any, aux.time);
   }
   widen_by_trace(dated);

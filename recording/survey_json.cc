@@ -143,6 +143,12 @@ class JsonText {
 
 std::string survey_json(const Survey& survey) {
   JsonText json;
+  const auto times = [&json](std::string_view key, Interval time) {
+    json.key(key).open('[');
+    json.value(time.first.value);
+    json.value(time.last.value);
+    json.close(']');
+  };
   json.open('{');  // the names are in alphabetical order
   json.pair("clock", survey.clock);
   json.pair("command", survey.command);
@@ -171,6 +177,7 @@ std::string survey_json(const Survey& survey) {
     json.pair("cpu", stream.cpu);
     json.pair("source", stream.source);
     json.pair("tid", stream.tid);
+    if (bounded(stream.time)) times("time_ns", stream.time);
   });
   json.pair("switches", survey.switches);
   json.pair("text_pokes", survey.text_pokes);
@@ -179,12 +186,7 @@ std::string survey_json(const Survey& survey) {
     json.pair("pid", thread.pid);
     json.pair("tid", thread.tid);
   });
-  if (bounded(survey.time)) {
-    json.key("time_ns").open('[');
-    json.value(survey.time.first.value);
-    json.value(survey.time.last.value);
-    json.close(']');
-  }
+  if (bounded(survey.time)) times("time_ns", survey.time);
   json.pair("timing", survey.timing);
   json.pair("trace", survey.trace);
   json.pair("trace_bytes", survey.trace_bytes);

@@ -394,7 +394,11 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   out.check((*created)->add_finished_round());
   (*created)->set_features(features_of(options, sideband));
   out.check((*created)->finish());
-  if (!out.status().ok()) return out.status().error();
+  if (!out.status().ok()) {
+    std::error_code ignored;  // an incomplete recording is of no use: the logs are kept
+    if (out.status().error().kind() == ErrorKind::file_open) std::filesystem::remove(options.output, ignored);
+    return out.status().error();
+  }
   if (!options.truth_folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.truth_folder, error);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -15,7 +16,9 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "capture/emulate/program_holder.h"
 #include "capture/emulate/recording_plan.h"
@@ -185,10 +188,30 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
+namespace {
+
+// Whether a shell runs the file: text without an interpreter line. execve refuses it, and execvp then starts /bin/sh.
+bool is_plain_script(const std::string& path) {
+  std::array<char, 256> head{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), head.size());
+  const std::string_view read(head.data(), static_cast<size_t>(file.gcount()));
+  return machine_of(path) == 0 && missing_interpreter(path).empty() && !read.starts_with("#!") && !read.starts_with("\177ELF") &&
+         read.find('\0') == std::string_view::npos;
+}
+
+}  // namespace
+
 Result<EmulateResult> emulate(const EmulateOptions& options) {
-  const std::string program = options.command.empty() ? "" : find_program(options.command.front());
+  std::string program = options.command.empty() ? "" : find_program(options.command.front());
   if (program.empty()) {
     return Error{ErrorCode::bad_option, (options.command.empty() ? "" : options.command.front()) + ": not found or not executable", 0};
+  }
+  std::vector<std::string> words = options.command;
+  if (is_plain_script(program)) {
+    words.front() = program;
+    words.insert(words.begin(), "sh");
+    program = "/bin/sh";
   }
   EmulatorCommand command;
   command.machine = machine_of(program);
@@ -217,7 +240,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     return status.error();
   }
   EmulateResult result;
-  const auto become_program = [&] { exec_emulated(command, program, options.command, environment::variables()); };
+  const auto become_program = [&] { exec_emulated(command, program, words, environment::variables()); };
   const auto ended = [&] {
     if (!options.config.work_clock) SharedCount::write(command.folder + "/" + kEndedFile, read_clocks().tsc);
   };

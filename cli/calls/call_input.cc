@@ -162,14 +162,14 @@ int CallInput::ended(const Progress& progress) {
   return kExitInterrupted;
 }
 
-void CallInput::say_summary(const CallWords& words, bool any) const {
-  if (!any && !interrupted_at_) {
-    const std::string why = nothing_matched(filter_, *recording_);
-    if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
-  }
-  if (words.input.quiet) return;
+int CallInput::say_summary(const CallWords& words, bool any) const {
+  const std::string why = any || interrupted_at_ ? std::string{} : nothing_matched(filter_, *recording_);
+  if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
+  const int status = why.empty() ? kExitOk : kExitUsage;
+  if (words.input.quiet) return status;
   if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
   say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
+  return status;
 }
 
 Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {

@@ -58,8 +58,8 @@ class CallInput {
   [[nodiscard]] bool has_time() const { return has_time_; }
   /// After the walk: whether a packet gave a time. Otherwise durations mean nothing.
   [[nodiscard]] bool timed() const { return timed_; }
-  /// On standard error: what was lost, or that nothing matched.
-  void say_summary(const CallWords& words, bool any) const;
+  /// Prints on standard error what was lost, or that nothing matched the filters. Returns the exit status: kExitUsage if nothing matched.
+  [[nodiscard]] int say_summary(const CallWords& words, bool any) const;
   [[nodiscard]] const GapTally& gaps() const { return gaps_; }
 
  private:

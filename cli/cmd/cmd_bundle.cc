@@ -76,7 +76,10 @@ int run(Words words) {
   if (!words.input.quiet) {
     for (const std::string& warning : report->warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
   }
-  if (report->aux_total_bytes == 0) note_absent_trace(words.input);
+  if (report->aux_total_bytes == 0) {
+    const Result<std::unique_ptr<Recording>> opened = open_recording(words.input);  // a pipe cannot be read again
+    if (opened) note_absent_trace(words.input, **opened);
+  }
   if (!report->events_trouble.empty())
     say_on_error("ptdecode: warning: the bundle contains no samples of other events: " + report->events_trouble + "\n");
   if (words.dry_run) {

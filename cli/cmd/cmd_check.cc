@@ -76,6 +76,10 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
         "missing, 'ptdecode check --help' the options that supply it\n");
     return;
   }
+  if (by_kind.empty() && recording.streams().empty()) {
+    output.write("no findings in the records and files; there is no trace to compare them with\n");
+    return;
+  }
   if (by_kind.empty()) {
     output.write(recording.warnings().empty() ? "no findings: the records, the code bytes and the files agree\n"
                                               : "no findings in what could be read (see the warnings on standard error)\n");
@@ -89,7 +93,7 @@ int run(const Words& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
-  if (recording.streams().empty()) note_absent_trace(words.input);
+  if (recording.streams().empty()) note_absent_trace(words.input, recording);
   const FlowCheck flow = check_flow(recording, kFlowSeconds);
   words.format == "json" ? print_json(recording, flow) : print_text(recording, flow);
   const std::vector<Finding> findings = recording.findings();

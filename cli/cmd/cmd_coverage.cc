@@ -13,7 +13,6 @@
 #include "cli/options/whole_file.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
-#include "image/symbols/source_warnings.h"
 
 namespace ptd::cli {
 
@@ -161,9 +160,10 @@ int run(const Words& words) {
     if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet) say_on_error(unproven_text(file.path));
     if (!told) without += (without.empty() ? "" : ", ") + file.path;
   }
-  for (const std::string& warning : source_warnings()) {
+  for (const std::string& warning : input.recording().symbolizer().warnings()) {
     if (!words.calls.input.quiet) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
   }
+  if (const int nothing = counts.files.empty() ? input.say_summary(words.calls, false) : kExitOk; nothing != kExitOk) return nothing;
   if (coverage.empty()) {
     const std::string why = counts.files.empty() ? "no code of a file ran"
                             : without.empty()    ? "no line of source matches --source or --dso"
@@ -175,7 +175,7 @@ int run(const Words& words) {
     say_on_error(absent);
   const int written = write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage, !words.sources.empty()));
   if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + shown(without) + "\n");
-  input.say_summary(words.calls, true);
+  (void)input.say_summary(words.calls, true);
   if (written != kExitOk || status != kExitOk) return written != kExitOk ? written : status;
   return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }

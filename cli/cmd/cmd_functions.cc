@@ -70,7 +70,10 @@ struct Row {
 
 std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool timed, const FunctionTable& functions) {
   std::vector<Row> rows;
-  const auto met = [](const FunctionTotals& totals) { return totals.calls + totals.partial != 0; };
+  // A call that is only open in the time window, below others that are not listed either, has neither time nor instructions there.
+  const auto met = [](const FunctionTotals& totals) {
+    return totals.calls != 0 || (totals.partial != 0 && (totals.total_ns | totals.self_ns | totals.instructions | totals.self_instructions) != 0);
+  };
   for (FunctionId id = 0; id < profile.functions().size(); ++id) {
     if (!met(profile.functions()[id])) continue;
     if (words.function.empty() || matches_name(words.function, functions.info(id).name)) rows.push_back({id, &profile.functions()[id]});
@@ -256,7 +259,7 @@ int run(const Words& words) {
   if (status != kExitOk && status != kExitInterrupted) return status;
   const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
   if (rows.empty() && !words.function.empty()) {
-    if (status == kExitInterrupted) return input.say_summary(words.calls, false), status;
+    if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;
     return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions()), 0});
   }
   if (words.format == "json") {
@@ -267,8 +270,8 @@ int run(const Words& words) {
     if (words.function.empty() && input.timed()) print_threads(threads);
   }
   standard_output().flush();
-  input.say_summary(words.calls, !rows.empty());
-  if (status == kExitInterrupted) return status;
+  const int matched = input.say_summary(words.calls, !rows.empty());
+  if (status != kExitOk || matched != kExitOk) return status != kExitOk ? status : matched;
   return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
 

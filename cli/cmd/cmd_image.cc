@@ -137,7 +137,7 @@ int run(const Words& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
-  if (recording.streams().empty()) note_absent_trace(words.input);
+  if (recording.streams().empty()) note_absent_trace(words.input, recording);
   if (!words.diff.empty()) return list_difference(recording, range, words.syntax == "att");
   const TimeNs moment = when.value_or(trace_time(recording).last);
   SpaceId user_space = recording.decoder_options().default_space;

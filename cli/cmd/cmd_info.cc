@@ -75,12 +75,13 @@ std::string what_text(const Survey& survey) {
   add(text, "kernel", survey.kernel);
   add(text, "cpu", survey.cpu.empty() ? survey.cpuid : survey.cpu);
   add(text, "perf", survey.perf_version);
-  std::string traced = survey.traces_user ? survey.traces_kernel ? "user and kernel" : "user only" : "kernel only";
+  const bool has_trace = !survey.trace.empty() || !survey.streams.empty();
+  std::string traced = !has_trace ? "" : survey.traces_user ? survey.traces_kernel ? "user and kernel" : "user only" : "kernel only";
   if (!survey.filter.empty()) traced += ", filter " + survey.filter;
   if (survey.snapshot) traced += ", snapshots";
   if (survey.trace.starts_with("CoreSight")) traced += "; " + survey.trace;
   if (!survey.timing.empty()) traced += "; time from " + survey.timing;
-  add(text, "traced", traced);
+  if (has_trace) add(text, "traced", traced);
   if (bounded(survey.time)) add(text, "time", span_text(survey.time));
   if (survey.has_wall_clock && bounded(survey.time)) {
     add(text, "clock", survey.clock + "; recorded from " + date_text(survey));

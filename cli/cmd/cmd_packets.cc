@@ -161,7 +161,8 @@ int run(const Words& words) {
     if (titles) {
       const std::string source =
           info.source.empty() ? "" : fmt::format("{} {} id 0x{:x}, ", shown(info.source), arm::name(info.protocol), info.trace_id);
-      output.write(fmt::format("# stream {}: {}cpu {}, tid {}, {} bytes\n", stream, source, info.cpu, info.tid, info.size_bytes));
+      const std::string who = info.cpu >= 0 ? fmt::format("cpu {}", info.cpu) : info.tid >= 0 ? fmt::format("tid {}", info.tid) : "no cpu";
+      output.write(fmt::format("# stream {}: {}{}, {} bytes\n", stream, source, who, info.size_bytes));
     }
     PacketLister lister(recording, words, range);
     uint64_t at = range.first == kTimeMin ? 0 : recording.segment_at(stream, range.first);

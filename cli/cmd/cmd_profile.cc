@@ -89,7 +89,7 @@ int run(const Words& words) {
                              file->branches.size(), file->runs.size()));
     if (!words.output.empty()) say_on_error("ptdecode: next: " + shown(next_step(words, *file)) + "\n");
   }
-  input.say_summary(words.calls, true);
+  (void)input.say_summary(words.calls, true);
   if (status != kExitOk) return status;
   return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }

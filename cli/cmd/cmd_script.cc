@@ -21,7 +21,6 @@
 #include "cli/text/output.h"
 #include "cli/text/output_trouble.h"
 #include "analysis/names/short_name.h"
-#include "image/symbols/source_warnings.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/survey.h"
 
@@ -149,9 +148,9 @@ bool lists_calls(const Words& words) {
 }
 
 /// Warnings about files whose source lines are used without proof, or not used.
-std::string file_text(const ScriptOptions& options) {
+std::string file_text(const ScriptOptions& options, const Recording& recording) {
   std::string text = options.unproven->text();
-  for (const std::string& warning : source_warnings()) text += "ptdecode: warning: " + shown(warning) + "\n";
+  for (const std::string& warning : recording.symbolizer().warnings()) text += "ptdecode: warning: " + shown(warning) + "\n";
   return text;
 }
 
@@ -182,8 +181,9 @@ int run_calls(const Words& words) {
   const OtherEvents samples = read_samples(words.input, input.filter().times);
   SampleMerge merge(samples, as_json ? nullptr : &script, as_json ? &json : nullptr);
   TextBuffer text;
-  if (as_json) json.begin(text);
   Output& output = standard_output();
+  if (as_json) json.begin(text);
+  const uint64_t heading = output.bytes() + text.view().size();
   bool first = true;
   const auto write = [&] {
     const bool open = output.write(text.view()) && (!std::exchange(first, false) || output.flush());
@@ -198,8 +198,9 @@ int run_calls(const Words& words) {
   if (status == kExitOk) merge.finish(text), write();
   output.flush();
   if (output.error() != 0) return report_error(output_trouble(output));
-  if (!output.closed() || status == kExitInterrupted) input.say_summary(call_words, output.any());
-  if (status == kExitInterrupted) return status;
+  const bool wanted = !output.closed() || status == kExitInterrupted;
+  const int matched = wanted ? input.say_summary(call_words, output.bytes() > heading) : kExitOk;
+  if (status != kExitOk || matched != kExitOk) return status != kExitOk ? status : matched;
   return strict_status(words.input.strict, input.gaps(), input.recording());
 }
 
@@ -246,24 +247,24 @@ int run(const Words& words) {
   progress.set_total(total_bytes);
   Output& output = standard_output();
   if (options->json) output.write("{\"schema\":\"ptdecode-flow-1\"}\n");
+  const uint64_t heading = output.bytes();
   stop_on_interrupt();
   const bool complete = merge_streams(std::move(tasks), output) && output.flush();
   progress.finish();
   if (interrupted()) {
     output.flush();
     if (!words.input.quiet)
-      say_on_error(file_text(*options) + interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
+      say_on_error(file_text(*options, recording) + interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
     return kExitInterrupted;
   }
   if (!complete) {
     if (output.error() != 0) return report_error(output_trouble(output));
     return kExitOk;  // the reader had enough
   }
-  if (!output.any()) {
-    if (const std::string why = nothing_matched(*options, recording); !why.empty()) say_on_error("ptdecode: " + why + "\n");
-  }
-  if (!words.input.quiet) say_on_error(file_text(*options) + gap_summary(tally, recording, total_bytes));
-  return strict_status(words.input.strict, tally, recording);
+  const std::string why = output.bytes() > heading ? std::string{} : nothing_matched(*options, recording);
+  if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
+  if (!words.input.quiet) say_on_error(file_text(*options, recording) + gap_summary(tally, recording, total_bytes));
+  return why.empty() ? strict_status(words.input.strict, tally, recording) : kExitUsage;
 }
 
 }  // namespace

@@ -36,10 +36,10 @@ int run_timeline(const Words& words) {
   writer.add_pokes(out);
   (*file)->write(out);
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
-  input.say_summary(words.calls, writer.slices() != 0);
+  const int matched = input.say_summary(words.calls, writer.slices() != 0);
   if (!words.calls.input.quiet)
     say_on_error(fmt::format("ptdecode: {}: {}; open it in ui.perfetto.dev\n", words.output, counted(writer.slices(), "slice")));
-  return status;
+  return status != kExitOk ? status : matched;
 }
 
 int run_flame(const Words& words) {
@@ -57,8 +57,8 @@ int run_flame(const Words& words) {
   const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("own time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
-  input.say_summary(words.calls, totals.nodes().size() > 1);
-  return status;
+  const int matched = input.say_summary(words.calls, totals.nodes().size() > 1);
+  return status != kExitOk ? status : matched;
 }
 
 }  // namespace

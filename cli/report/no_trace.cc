@@ -12,13 +12,24 @@ namespace ptd::cli {
 
 namespace {
 
+/// The findings of trace that the file lacks although its records name it.
+std::string missing_trace_text(const Recording& recording) {
+  std::string text;
+  for (const Finding& finding : recording.findings()) {
+    if (finding.kind == FindingKind::trace_lost && text.empty()) text = "; " + finding.what;
+  }
+  return text.empty() ? text : text + ": the file is incomplete";
+}
+
 /// What a recording without a trace is, and how to make one with a trace.
-std::string no_trace_text(const InputOptions& input) {
+std::string no_trace_text(const InputOptions& input, const Recording& recording) {
+  const std::string missing = missing_trace_text(recording);
   const Result<OpenRequest> options = open_options(input);
   const Result<Survey> facts = options ? survey(*options) : Result<Survey>(options.error());  // a pipe cannot be read again
   std::string events;
   for (const auto& [name, count] : facts ? facts->other_events : std::map<std::string, uint64_t>())
     events += (events.empty() ? ", but " : ", ") + fmt::format("{} of {}", counted(count, "sample"), name);
+  if (!missing.empty()) return fmt::format("{}: {} contains no trace{}", input.path, facts ? facts->form : "recording", missing);
   return fmt::format(
       "{}: {} contains no trace{}; record one with 'perf record -e intel_pt//u -- PROGRAM' or, on any machine, 'ptdecode record "
       "--emulate -- PROGRAM' (see 'ptdecode doctor')",
@@ -29,12 +40,12 @@ std::string no_trace_text(const InputOptions& input) {
 
 Result<std::unique_ptr<Recording>> open_traced(const InputOptions& input) {
   Result<std::unique_ptr<Recording>> recording = open_recording(input);
-  if (recording && (*recording)->streams().empty()) return Error{ErrorCode::no_trace, no_trace_text(input), 0};
+  if (recording && (*recording)->streams().empty()) return Error{ErrorCode::no_trace, no_trace_text(input, **recording), 0};
   return recording;
 }
 
-void note_absent_trace(const InputOptions& input) {
-  if (!input.quiet) say_on_error("ptdecode: " + shown(no_trace_text(input)) + "\n");
+void note_absent_trace(const InputOptions& input, const Recording& recording) {
+  if (!input.quiet) say_on_error("ptdecode: " + shown(no_trace_text(input, recording)) + "\n");
 }
 
 }  // namespace ptd::cli

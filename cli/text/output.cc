@@ -118,7 +118,7 @@ bool Output::write(std::string_view text) {
 
 bool Output::write_as_is(std::string_view text) {
   if (closed()) return false;
-  any_ = any_ || !text.empty();
+  bytes_ += text.size();
   if (text.size() >= kFlushAt) return flush() && write_all(text);
   pending_.text(text);
   return pending_.size() < kFlushAt || flush();

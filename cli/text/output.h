@@ -75,8 +75,8 @@ class Output {
   /// The same of text that has commands for the terminal on purpose.
   bool write_as_is(std::string_view text);
   bool flush();
-  /// True once anything was written to it.
-  [[nodiscard]] bool any() const { return any_; }
+  /// Returns the number of bytes written so far.
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
   [[nodiscard]] bool closed() const { return closed_ || interrupted(); }
   /// errno of the write that failed, 0 if none did or if the reader just went away.
   [[nodiscard]] int error() const { return error_; }
@@ -85,7 +85,8 @@ class Output {
   bool write_all(std::string_view text);
   int fd_;
   int error_ = 0;
-  bool closed_ = false, any_ = false;
+  bool closed_ = false;
+  uint64_t bytes_ = 0;
   TextBuffer pending_;
 };
 

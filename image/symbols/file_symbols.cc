@@ -23,9 +23,13 @@ int rank(const ElfSymbol& symbol) {
 
 }  // namespace
 
-FileSymbols::FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod,
-                         std::shared_ptr<SavedFiles> saved)
-    : module_(std::move(module)), elf_paths_(std::move(elf_paths)), debuginfod_(std::move(debuginfod)), saved_(std::move(saved)) {}
+FileSymbols::FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<SourceWarnings> warnings,
+                         std::shared_ptr<Debuginfod> debuginfod, std::shared_ptr<SavedFiles> saved)
+    : module_(std::move(module)),
+      elf_paths_(std::move(elf_paths)),
+      warnings_(std::move(warnings)),
+      debuginfod_(std::move(debuginfod)),
+      saved_(std::move(saved)) {}
 FileSymbols::~FileSymbols() = default;
 
 std::optional<uint64_t> FileSymbols::address_of(uint64_t file_offset_bytes) {
@@ -57,10 +61,10 @@ SourceLines* FileSymbols::source() {
   if (std::exchange(source_sought_, true)) return source_.get();
   // Separate debug files come last in the list and are preferred.
   load();
-  for (size_t i = elf_paths_.size(); i-- > 0 && !source_;) source_ = SourceLines::open(elf_paths_[i]);
+  for (size_t i = elf_paths_.size(); i-- > 0 && !source_;) source_ = SourceLines::open(elf_paths_[i], warnings_);
   const size_t known = elf_paths_.size();
   if (!source_) fetch_debug_file();
-  if (elf_paths_.size() > known) source_ = SourceLines::open(elf_paths_.back());
+  if (elf_paths_.size() > known) source_ = SourceLines::open(elf_paths_.back(), warnings_);
   return source_.get();
 }
 

@@ -18,6 +18,7 @@
 namespace ptd {
 
 class SourceLines;
+class SourceWarnings;
 
 /// A symbol found in a file: its address is in the file's own address space.
 struct FileSymbol {
@@ -29,9 +30,10 @@ struct FileSymbol {
 /// Loads on first use; thread-safe.
 class FileSymbols {
  public:
-  /// `debuginfod`, if not null, is queried for debug information that none of the files has; `saved` for symbols of files that it provided.
-  FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod = nullptr,
-              std::shared_ptr<SavedFiles> saved = nullptr);
+  /// `debuginfod`, if not null, is queried for debug information that none of the files has; `saved`, if not null, for symbols of files that it
+  /// provided. `warnings` gets what SourceLines adds to it.
+  FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<SourceWarnings> warnings,
+              std::shared_ptr<Debuginfod> debuginfod, std::shared_ptr<SavedFiles> saved);
   ~FileSymbols();
   /// Uses previously selected symbols instead of a file's.
   FileSymbols(std::string module, std::vector<FixedSymbol> fixed);
@@ -72,6 +74,7 @@ class FileSymbols {
   std::unique_ptr<SourceLines> source_;
   std::string module_;
   std::vector<std::string> elf_paths_;
+  std::shared_ptr<SourceWarnings> warnings_;
   std::shared_ptr<Debuginfod> debuginfod_;
   std::shared_ptr<SavedFiles> saved_;
   std::shared_ptr<const ElfFile> mapped_;     // maps between file offsets and addresses

@@ -132,9 +132,9 @@ ModuleFile::ModuleFile(std::string path, std::vector<Stretch> stretches, std::un
 ModuleFile::~ModuleFile() = default;
 
 std::unique_ptr<ModuleFile> ModuleFile::open(const std::string& path, const std::string& build_id,
-                                             const std::vector<const NamedRange*>& loaded) {
+                                             const std::vector<const NamedRange*>& loaded, std::shared_ptr<SourceWarnings> warnings) {
   std::vector<Stretch> stretches;
-  auto lines = SourceLines::open_relocatable(path, [&](Dwfl_Module* module) {
+  auto lines = SourceLines::open_relocatable(path, std::move(warnings), [&](Dwfl_Module* module) {
     if (!build_id.empty() && !has_build_id(module, build_id)) return false;
     const FileNames names = names_of(module);
     const LoadedSections sections = align(module, names, loaded);
@@ -181,7 +181,7 @@ ModuleFile* ModuleFiles::find(const std::string& section_path, const std::string
   const auto paths = paths_.find(section_path);
   if (paths == paths_.end()) return nullptr;
   const std::vector<const NamedRange*> names = loaded();
-  for (size_t i = 0; i < paths->second.size() && !file; ++i) file = ModuleFile::open(paths->second[i], build_id, names);
+  for (size_t i = 0; i < paths->second.size() && !file; ++i) file = ModuleFile::open(paths->second[i], build_id, names, warnings_);
   return file.get();
 }
 

@@ -17,6 +17,7 @@
 namespace ptd {
 
 class SourceLines;
+class SourceWarnings;
 
 /// A module is a relocatable file: the kernel lays out its sections when it loads it, and the symbols that both contain give the address of
 /// each section. The build id proves that it is the loaded file. If none is recorded, the symbols must prove it: in sections with code both
@@ -26,8 +27,8 @@ class ModuleFile {
  public:
   /// `build_id`: hex, empty if not recorded; `loaded`: the kernel's symbols of this module. Returns null if the file cannot be read, is
   /// compressed, is another build, or has no lines.
-  static std::unique_ptr<ModuleFile> open(const std::string& path, const std::string& build_id,
-                                          const std::vector<const NamedRange*>& loaded);
+  static std::unique_ptr<ModuleFile> open(const std::string& path, const std::string& build_id, const std::vector<const NamedRange*>& loaded,
+                                          std::shared_ptr<SourceWarnings> warnings);
   ~ModuleFile();
   ModuleFile(const ModuleFile&) = delete;
   ModuleFile& operator=(const ModuleFile&) = delete;
@@ -52,6 +53,7 @@ class ModuleFile {
 /// The files of a kernel's modules, searched on demand. Thread-safe.
 class ModuleFiles {
  public:
+  explicit ModuleFiles(std::shared_ptr<SourceWarnings> warnings) : warnings_(std::move(warnings)) {}
   /// Adds a folder in which modules are searched, best first: /usr/lib/debug/lib/modules/RELEASE, /lib/modules/RELEASE.
   void add_folder(std::string folder) { folders_.push_back(std::move(folder)); }
   /// Returns the file of the module `section_path` ("[virtio]") that open() accepts for this build id and the kernel's symbols, which are
@@ -64,6 +66,7 @@ class ModuleFiles {
  private:
   void list_folders();
   std::mutex mutex_;
+  std::shared_ptr<SourceWarnings> warnings_;
   std::vector<std::string> folders_;
   bool listed_ = false;
   std::map<std::string, std::vector<std::string>> paths_;                                  // by section path

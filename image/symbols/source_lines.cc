@@ -86,20 +86,25 @@ struct SourceLines::Unit {
   std::vector<uint64_t> reach;  // highest end among extents[0..i]
 };
 
-std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path) { return of(DebugFile::open(elf_path), elf_path); }
-
-std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& elf_path, const std::function<bool(Dwfl_Module*)>& wanted) {
-  return of(DebugFile::open_relocatable(elf_path, wanted), elf_path);
+std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings) {
+  return of(DebugFile::open(elf_path), elf_path, std::move(warnings));
 }
 
-std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, const std::string& elf_path) {
+std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings,
+                                                           const std::function<bool(Dwfl_Module*)>& wanted) {
+  return of(DebugFile::open_relocatable(elf_path, wanted), elf_path, std::move(warnings));
+}
+
+std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, const std::string& elf_path,
+                                             std::shared_ptr<SourceWarnings> warnings) {
   if (!file) return nullptr;
-  std::unique_ptr<SourceLines> lines(new SourceLines(std::move(file), elf_path));
+  std::unique_ptr<SourceLines> lines(new SourceLines(std::move(file), elf_path, std::move(warnings)));
   lines->within_limits([&] { lines->index(); });
   return lines->units_.empty() && lines->exceeded_.empty() ? nullptr : std::move(lines);
 }
 
-SourceLines::SourceLines(std::unique_ptr<DebugFile> file, std::string path) : path_(std::move(path)), file_(std::move(file)) {}
+SourceLines::SourceLines(std::unique_ptr<DebugFile> file, std::string path, std::shared_ptr<SourceWarnings> warnings)
+    : path_(std::move(path)), warnings_(std::move(warnings)), file_(std::move(file)) {}
 SourceLines::~SourceLines() = default;
 
 // Does work within the limits. After a limit is exceeded, the file has no units.
@@ -111,7 +116,7 @@ void SourceLines::within_limits(const std::function<void()>& work) {
     exceeded_ = "more memory than is available";
   }
   if (exceeded_.empty()) return;
-  add_source_warning(path_ + ": its source lines are not used: its debug information needs " + exceeded_);
+  warnings_->add(path_ + ": its source lines are not used: its debug information needs " + exceeded_);
   units_ = {};
   reaches_ = {};
 }

@@ -18,16 +18,18 @@ struct Dwfl_Module;
 namespace ptd {
 
 struct DebugFile;
+class SourceWarnings;
 
 /// Addresses are the file's own (p_vaddr). Units are read on first use; thread-safe. Names live as long as the object. A file whose debug
-/// information exceeds a limit (debug_limits.h) has no lines from then on. Names of another file (.gnu_debugaltlink) are empty.
+/// information exceeds a limit (debug_limits.h) has no lines from then on, and `warnings` gets a sentence. Names of another file (.gnu_debugaltlink) are empty.
 class SourceLines {
  public:
   /// Returns null if the file has no DWARF line information.
-  static std::unique_ptr<SourceLines> open(const std::string& elf_path);
+  static std::unique_ptr<SourceLines> open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings);
   /// Opens a relocatable file, with the addresses of libdwfl's layout. `wanted` checks the layout before lines are read; null if it returns
   /// false. A compressed file (.ko.xz) is not opened.
-  static std::unique_ptr<SourceLines> open_relocatable(const std::string& elf_path, const std::function<bool(Dwfl_Module*)>& wanted);
+  static std::unique_ptr<SourceLines> open_relocatable(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings,
+                                                       const std::function<bool(Dwfl_Module*)>& wanted);
   ~SourceLines();
   SourceLines(const SourceLines&) = delete;
   SourceLines& operator=(const SourceLines&) = delete;
@@ -39,8 +41,9 @@ class SourceLines {
 
  private:
   struct Unit;
-  SourceLines(std::unique_ptr<DebugFile> file, std::string path);
-  static std::unique_ptr<SourceLines> of(std::unique_ptr<DebugFile> file, const std::string& elf_path);
+  SourceLines(std::unique_ptr<DebugFile> file, std::string path, std::shared_ptr<SourceWarnings> warnings);
+  static std::unique_ptr<SourceLines> of(std::unique_ptr<DebugFile> file, const std::string& elf_path,
+                                         std::shared_ptr<SourceWarnings> warnings);
   void within_limits(const std::function<void()>& work);
   void index();
   bool has_lines(const Unit& unit);
@@ -56,6 +59,7 @@ class SourceLines {
 
   std::mutex mutex_;
   std::string path_;
+  std::shared_ptr<SourceWarnings> warnings_;
   std::unique_ptr<DebugFile> file_;
   std::string exceeded_;  // the exceeded limit; empty: none
   struct Reach {

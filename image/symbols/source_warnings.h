@@ -1,14 +1,29 @@
-// Files whose debug information exceeds a limit.
+// SourceWarnings: files whose debug information exceeds a limit. Private to the module.
 #pragma once
 
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace ptd {
 
-/// Returns a sentence for each file whose source lines are not used because its debug information exceeds a limit; of every recording that
-/// the process has opened, sorted. Thread-safe.
-[[nodiscard]] std::vector<std::string> source_warnings();
-void add_source_warning(const std::string& text);
+/// The warnings of one Symbolizer: a sentence for each file whose source lines are not used. Thread-safe.
+class SourceWarnings {
+ public:
+  void add(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    texts_.insert(text);
+  }
+  /// Returns the sentences, sorted.
+  [[nodiscard]] std::vector<std::string> texts() const {
+    const std::lock_guard lock(mutex_);
+    return {texts_.begin(), texts_.end()};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::string> texts_;
+};
 
 }  // namespace ptd

@@ -13,6 +13,7 @@
 #include "image/symbols/file_symbols.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/module_file.h"
+#include "image/symbols/source_warnings.h"
 #include "image/symbols/source_lines.h"
 
 namespace ptd {
@@ -114,7 +115,8 @@ struct Symbolizer::State {
   Timeline timeline;
   std::once_flag sorted, kernel_sought;
   KernelFile kernel;
-  ModuleFiles modules;
+  std::shared_ptr<SourceWarnings> warnings = std::make_shared<SourceWarnings>();
+  ModuleFiles modules{warnings};
   std::map<uint32_t, RangeIndex> spaces;
   size_t range_count = 0;
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
@@ -136,7 +138,7 @@ struct Symbolizer::State {
     if (paths == elf_paths.end()) return nullptr;
     const std::lock_guard lock(mutex);
     auto& file = files[paths->first];
-    if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second, debuginfod, saved);
+    if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second, warnings, debuginfod, saved);
     return file.get();
   }
   const KernelFile& kernel_file() {
@@ -284,6 +286,8 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
   }
   return picked;
 }
+
+std::vector<std::string> Symbolizer::warnings() const { return state_->warnings->texts(); }
 
 size_t Symbolizer::range_count() const { return state_->range_count; }
 

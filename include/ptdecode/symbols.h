@@ -138,6 +138,8 @@ class PTD_API Symbolizer {
   [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;
   /// Sets the symbols of sections with this path and build id. Their file is not read.
   void add_fixed_file(FileSymbolPick file);
+  /// Returns a sentence for each file whose source lines are not used because its debug information exceeds a limit; of the look-ups so far.
+  [[nodiscard]] std::vector<std::string> warnings() const;
   /// Returns the number of named ranges added.
   [[nodiscard]] size_t range_count() const;
 

@@ -80,7 +80,9 @@ bool uses_monotonic_clock(const perfio::PerfReader& reader) {
   return false;
 }
 
+// Not if an emulator made the trace: its clock is that of the records. Limitation: a file that is cut does not say who made it.
 bool uses_other_clock(const perfio::PerfReader& reader) {
+  if (reader.damage().cut || reader.features().cpu_desc == perfio::kEmulatedCpu) return false;
   for (const perfio::EventAttr& attr : reader.attrs()) {
     if (attr.use_clockid) return true;
   }
@@ -161,7 +163,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     if (!etm.valid) fill_config(info, *reader, data);
     fill_time(info, time, data);
   }
-  if (uses_other_clock(*reader) && reader->features().cpu_desc != perfio::kEmulatedCpu)
+  if (uses_other_clock(*reader) && !data.streams.empty())
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));

@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t kRecordIdIndex = 69;  // PERF_RECORD_ID_INDEX
 
 constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
-constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
+constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2, kAuxPartial = 4, kAuxCollision = 8;
 constexpr size_t kMaxSpacesOfJitdump = 8;  // a jitdump is of one process; a few more by pids that come again
 
 TimeNs time_of(const perfio::Record& record) { return record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin; }
@@ -231,7 +231,7 @@ void SidebandFold::on_itrace_start(const perfio::Record& record, const perfio::I
   if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
   if (!record.sample_id.has_time) return;
   set_switch(record.sample_id.cpu, time_of(record), context);
-  aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, time_of(record)});  // the stream of one thread is empty until here
+  aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, time_of(record), 0});  // the stream of one thread is empty until here
 }
 
 void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
@@ -311,7 +311,9 @@ void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord&
   if ((aux.flags & kAuxTruncated) != 0) why = AuxBreak::truncated, ++data_.lost.aux_truncated;
   if (aux.aux_size_bytes > ~aux.aux_offset_bytes) return;
   const perfio::SampleId& id = record.sample_id;
-  aux_ends_.push_back({id.cpu, id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record)});
+  const bool is_stored = (aux.flags & kAuxOverwrite) == 0;  // a ring that is overwritten is only stored on request
+  aux_ends_.push_back({id.cpu, id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record),
+                       is_stored ? aux.aux_size_bytes : 0});
 }
 
 void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
@@ -517,6 +519,35 @@ void SidebandFold::add_given() {
   }
 }
 
+// Trace that AUX records announce, of cpus or threads without any AUXTRACE record.
+void SidebandFold::report_absent_streams() {
+  struct Absent {
+    uint64_t size_bytes = 0;
+    Interval time;
+  };
+  std::map<std::pair<int32_t, int32_t>, Absent> all;
+  const bool per_thread = std::any_of(data_.streams.begin(), data_.streams.end(), [](const AuxStream& stream) { return stream.cpu < 0; });
+  for (const AuxEnd& end : aux_ends_) {
+    if (snapshot_ || end.size_bytes == 0 || stream_of_.contains({end.cpu, -1}) || stream_of_.contains({-1, end.tid})) continue;
+    if (end.cpu < 0 && end.tid < 0) continue;
+    const bool by_thread = per_thread || end.cpu < 0;
+    const auto [known, is_new] = all.try_emplace(by_thread ? std::pair(-1, end.tid) : std::pair(end.cpu, -1));
+    Absent& absent = known->second;
+    absent.size_bytes += std::min(end.size_bytes, ~absent.size_bytes);
+    const Interval time{kTimeMin, end.has_time ? end.time : kTimeMax};
+    absent.time = is_new ? time : hull(absent.time, time);
+  }
+  for (const auto& [key, absent] : all) {
+    Finding finding;
+    finding.kind = FindingKind::trace_lost;
+    finding.time = absent.time;
+    finding.what = (key.first >= 0 ? "cpu " + std::to_string(key.first) : "thread " + std::to_string(key.second)) +
+                   ": all trace is missing: AUX records name " + std::to_string(absent.size_bytes) +
+                   " bytes, and the file contains no AUXTRACE record of them";
+    image_.builder.add_finding(std::move(finding));
+  }
+}
+
 void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
   for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
   open_losses_.clear();
@@ -539,6 +570,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
     if (end.why != AuxBreak::none) stream.add_loss({end.end_offset_bytes, end.why});
     if (end.has_time) stream.add_written(end.end_offset_bytes, end.time);
   }
+  report_absent_streams();
   data_.contexts.sort();
   add_given();
 }

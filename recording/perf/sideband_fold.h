@@ -68,6 +68,7 @@ class SidebandFold {
   void note_holes(const perfio::Record& record);
   void on_aux(const perfio::Record& record, const perfio::AuxRecord& aux);
   void on_auxtrace(const perfio::AuxtraceRecord& aux);
+  void report_absent_streams();
   SpaceId space_of(int32_t pid);
   Context context_of(int32_t pid, int32_t tid);
   void set_switch(int32_t cpu, TimeNs time, const Context& to);
@@ -100,6 +101,7 @@ class SidebandFold {
     AuxBreak why = AuxBreak::none;
     bool has_time = false;
     TimeNs time;
+    uint64_t size_bytes = 0;  // of trace that the recorder must store
   };
   std::vector<AuxEnd> aux_ends_;
   std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;  // (cpu, tid) -> index in data_.streams

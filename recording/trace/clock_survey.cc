@@ -11,9 +11,11 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMostSamples = 1U << 16;
-constexpr size_t kLeastSamples = 8;       // PSBs of a stream; with fewer, none is called wrong
+constexpr size_t kLeastSamples = 8;       // PSBs of a stream; with fewer, all but one must agree
+constexpr size_t kFewSamples = 3;         // with fewer, another stream must agree too
 constexpr size_t kMostPhases = 3;         // phases that several PSBs have; a clock with more of them drifts
 constexpr size_t kUsual = 8;              // at least 7 of 8 PSBs are like the one before
+constexpr size_t kOnePsb = 2;             // changes that one PSB with another phase causes
 constexpr size_t kMostShifts = 16;
 constexpr uint64_t kRecordNs = 1'000'000;  // by which an AUX record may be early or late
 constexpr uint64_t kMostPeriods = 4;       // MTC periods from the last MTC before a PSB to the PSB
@@ -28,6 +30,29 @@ bool goes_back(const std::vector<PsbEntry>& psbs, const ClockRatio& ratio, uint6
     if (between && ((psbs[i].tsc - psbs[i - 1].tsc) & kTscMask) > kTscMask / 2) return true;
   }
   return false;
+}
+
+// Whether the phase of the first or last PSB differs for another reason than a ratio that is not exact: the others drift too little for that.
+bool is_no_drift(const std::vector<PsbEntry>& psbs, const ClockRatio& ratio, const PsbEntry& odd, uint64_t phase) {
+  const auto span = [](uint64_t a, uint64_t b) { return std::min((a - b) & kTscMask, (b - a) & kTscMask); };
+  uint64_t agreed = 0, nearest = kTscMask;
+  const PsbEntry* before = nullptr;
+  for (const PsbEntry& psb : psbs) {
+    if (psb.offset_bytes == odd.offset_bytes) continue;
+    if (before != nullptr) agreed += span(psb.tsc, before->tsc);
+    nearest = std::min(nearest, span(psb.tsc, odd.tsc));
+    before = &psb;
+  }
+  if (agreed == 0) return false;
+  const uint64_t found = ratio.phase_of(odd), far = found > phase ? found - phase : phase - found;
+  const auto drift = static_cast<unsigned __int128>(2 * ratio.slack()) * nearest / agreed + 2 * ratio.slack();
+  return std::min(far, ratio.modulus() - far) > drift;
+}
+
+// A clock that was set back moved the records' times too.
+bool has_ordered_records(const AuxStream& stream) {
+  const auto& written = stream.written();
+  return std::is_sorted(written.begin(), written.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
 }
 
 // Whether an AUX record says that the byte at `offset` was written at another time than `time`.
@@ -71,6 +96,7 @@ std::optional<uint64_t> count_to(const AuxStream& stream, const pt::Config& conf
 std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, const SegmentTiming& timing) {
   const TscCheck check = index.clock().check_of(entry);
   if (entry.is_out_of_order) return "are not in order and are not used";
+  if (entry.is_off_record) return "contradict the times of AUX records and are not used";
   if (!check.use) return "contradict the crystal clock (TMA) and are not used";
   const bool late = check.late_by <= kTscMask / 2;
   const Tsc ticks{late ? check.late_by : (0 - check.late_by) & kTscMask};
@@ -81,12 +107,14 @@ std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, cons
 
 }  // namespace
 
-void ClockSurvey::add(size_t stream, const PsbEntry& psb) {
-  StreamSamples& mine = streams_[stream];
+void ClockSurvey::add(size_t i, const AuxStream& stream, const PsbEntry& psb) {
+  StreamSamples& mine = streams_[i];
   mine.in_guest = mine.in_guest || psb.in_guest;
   if (!psb.has_tsc) return;
   if (mine.timed++ != 0 && psb.tsc < mine.before) ++mine.backward;
   mine.before = psb.tsc;
+  ++timed_;
+  if (contradicts(stream, psb)) ++contradicted_;
   if (psb.has_tma && ratio().known() && mine.psbs.size() < kMostSamples) mine.psbs.push_back(psb);
 }
 
@@ -94,7 +122,7 @@ void ClockSurvey::add(size_t stream, const PsbEntry& psb) {
 ClockSurvey::Clusters ClockSurvey::clusters_of(size_t i) const {
   const StreamSamples& mine = streams_[i];
   const ClockRatio clock = ratio();
-  if (mine.in_guest || mine.psbs.size() < kLeastSamples) return {};
+  if (mine.in_guest || mine.psbs.size() < 2) return {};
   std::vector<std::pair<uint64_t, const PsbEntry*>> sorted;
   size_t changes = 0;
   for (const PsbEntry& psb : mine.psbs) {
@@ -102,7 +130,7 @@ ClockSurvey::Clusters ClockSurvey::clusters_of(size_t i) const {
     if (!sorted.empty() && !clock.is_near(phase, sorted.back().first)) ++changes;
     sorted.emplace_back(phase, &psb);
   }
-  if (changes * kUsual > sorted.size()) return {};
+  if (changes > std::max(kOnePsb, sorted.size() / kUsual)) return {};
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   // Phases wrap: those of the first cluster may be near the last ones.
   const auto differ = [&](const auto& a, const auto& b) { return !clock.is_near(a.first, b.first); };
@@ -120,6 +148,13 @@ ClockSurvey::Clusters ClockSurvey::clusters_of(size_t i) const {
   }
   const auto several = std::count_if(clusters.begin(), clusters.end(), [](const Cluster& cluster) { return cluster.members > 1; });
   if (several > static_cast<std::ptrdiff_t>(kMostPhases)) return {};
+  const auto most = std::max_element(clusters.begin(), clusters.end(), [](const auto& a, const auto& b) { return a.members < b.members; });
+  if (mine.psbs.size() < kLeastSamples && most->members + 1 < mine.psbs.size()) return {};
+  for (const PsbEntry* end : {&mine.psbs.front(), &mine.psbs.back()}) {
+    const auto is_end = [&](const Cluster& cluster) { return cluster.members == 1 && cluster.first.offset_bytes == end->offset_bytes; };
+    const bool is_odd = mine.psbs.size() >= kFewSamples && std::any_of(clusters.begin(), clusters.end(), is_end);
+    if (is_odd && !is_no_drift(mine.psbs, clock, *end, most->phase)) return {};
+  }
   return clusters;
 }
 
@@ -147,7 +182,8 @@ void ClockSurvey::compare(size_t i, const AuxStream& stream, Clusters& clusters)
   }
 }
 
-// How late the TSCs of the clusters that are not right are: by the MTC packets between a PSB that is right and one that is not.
+// How late the TSCs of the clusters that are not right are: by the MTC packets between a PSB that is not right and the one before it that is,
+// or else the one after it.
 void ClockSurvey::find_shifts(size_t i, const AuxStream& stream, const SegmentIndex& index, const Clusters& clusters,
                               StreamClock& clock) const {
   const auto has = [&](const PsbEntry& psb, uint64_t phase) {
@@ -170,25 +206,51 @@ void ClockSurvey::find_shifts(size_t i, const AuxStream& stream, const SegmentIn
     const auto is_first = [&](const PsbEntry& psb) { return psb.offset_bytes == cluster.first.offset_bytes; };
     const auto first = std::find_if(psbs.begin(), psbs.end(), is_first);
     const auto before = std::find_if(std::make_reverse_iterator(first), psbs.rend(), is_right);
+    std::optional<uint64_t> late_by;
     if (before != psbs.rend()) {
       const auto [right, late] = bisect(*before, *first, cluster.phase);
       const auto counted = is_right(right) ? count_to(stream, *config_, right, late) : std::nullopt;
-      if (counted) clock.shifts.push_back({cluster.phase, (late.tsc - *counted) & kTscMask});
-      continue;
+      if (counted) late_by = late.tsc - *counted;
     }
     const auto after = std::find_if(first, psbs.end(), is_right);
-    if (after == psbs.end()) continue;
-    const auto [late, right] = bisect(*first, *after, cluster.phase);
-    const auto counted = is_right(right) ? count_to(stream, *config_, late, right) : std::nullopt;
-    if (counted) clock.shifts.push_back({cluster.phase, (*counted - right.tsc) & kTscMask});
+    if (!late_by && after != psbs.end()) {
+      const auto [late, right] = bisect(*first, *after, cluster.phase);
+      const auto counted = is_right(right) ? count_to(stream, *config_, late, right) : std::nullopt;
+      if (counted) late_by = *counted - right.tsc;
+    }
+    if (late_by) clock.shifts.push_back({cluster.phase, *late_by & kTscMask});
+  }
+}
+
+// A correction that AUX records or the neighbours contradict is not used.
+void ClockSurvey::drop_disproven(size_t i, const AuxStream& stream, StreamClock& clock) const {
+  const std::vector<PsbEntry>& psbs = streams_[i].psbs;
+  const auto is_right = [&](const PsbEntry& psb) { return clock.ratio.is_near(clock.ratio.phase_of(psb), *clock.phase); };
+  const auto is_before = [](const PsbEntry& a, const PsbEntry& b) { return ((a.tsc - b.tsc) & kTscMask) > kTscMask / 2; };
+  for (StreamClock::Shift& shift : clock.shifts) {
+    for (size_t k = 0; k < psbs.size() && shift.late_by != kUnknownShift; ++k) {
+      if (!clock.ratio.is_near(clock.ratio.phase_of(psbs[k]), shift.phase)) continue;
+      PsbEntry corrected = psbs[k];
+      corrected.tsc = (corrected.tsc - shift.late_by) & kTscMask;
+      const bool after_next = k + 1 < psbs.size() && is_right(psbs[k + 1]) && is_before(psbs[k + 1], corrected);
+      const bool before_last = k != 0 && is_right(psbs[k - 1]) && is_before(corrected, psbs[k - 1]);
+      if (after_next || before_last || contradicts(stream, corrected)) shift.late_by = kUnknownShift;
+    }
   }
 }
 
 StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const SegmentIndex& index) const {
   StreamClock clock;
   const StreamSamples& mine = streams_[i];
-  clock.in_order = !mine.in_guest && mine.timed >= kLeastSamples && mine.backward * kUsual <= mine.timed;
+  clock.in_order = !mine.in_guest && mine.timed >= kFewSamples && mine.backward <= std::max<size_t>(1, mine.timed / kUsual);
   clock.of_thread = stream.cpu < 0;
+  const bool is_rare = contradicted_ != 0 && contradicted_ <= std::max<size_t>(1, timed_ / kUsual);
+  if (is_rare && !mine.in_guest && has_ordered_records(stream)) {
+    const auto contradict = [&stream, time = config_->time](const PsbEntry& psb) {
+      return contradicts_records(stream, psb.offset_bytes, time.to_interval(Tsc{psb.tsc}, Tsc{psb.tsc}));
+    };
+    clock.contradicts_records = contradict;
+  }
   clock.ratio = ratio();
   if (!clock.ratio.known()) return clock;
   Clusters clusters = clusters_of(i);
@@ -206,9 +268,11 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
   };
   const auto is_less = [&](const Cluster& a, const Cluster& b) { return rank(a) < rank(b); };
   const auto best = std::max_element(clusters.begin(), clusters.end(), is_less);
+  if (mine.psbs.size() < kFewSamples && clusters.size() > 1 && best->sharers == 0) return clock;
   StreamClock found = clock;
   found.phase = best->phase;
   find_shifts(i, stream, index, clusters, found);
+  drop_disproven(i, stream, found);
   const bool proven = std::all_of(clusters.begin(), clusters.end(), [&](const Cluster& cluster) {
     return &cluster == &*best || cluster.members == 1 || is_damage(i, stream, cluster, *best, found);
   });
@@ -227,9 +291,7 @@ bool ClockSurvey::is_damage(size_t i, const AuxStream& stream, const Cluster& cl
                             const StreamClock& clock) const {
   if (cluster.contradicted * 2 > cluster.members) return true;
   if (cluster.sharers != 0) return false;  // other processors' TSCs moved in the same way
-  const auto& written = stream.written();  // a clock that was set back moved the records' times too
-  const bool in_order = std::is_sorted(written.begin(), written.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
-  if (in_order && goes_back(streams_[i].psbs, clock.ratio, cluster.phase, best.phase)) return true;
+  if (has_ordered_records(stream) && goes_back(streams_[i].psbs, clock.ratio, cluster.phase, best.phase)) return true;
   // A constant shift: the records that contradict some of its PSBs contradict all, unless the phase of the others is doubtful too.
   if (cluster.contradicted != 0 && best.contradicted == 0 && best.members >= kLeastSamples) return true;
   size_t contradicted = 0;

@@ -22,13 +22,16 @@ namespace ptd {
 ///   changes, its TSC does not;
 /// - AUX records that agree with the TSCs: the clock of the records moved with them.
 ///
-/// Limitation: streams with fewer than eight PSBs, streams with PSBs of a VMX guest, and TSCs moved by a multiple of 65,536 crystal ticks
-/// are not checked. If all later TSCs of a thread moved forward where MTC packets do not count on, and none past the time of its last AUX
+/// A TSC that nothing else checks is wrong if AUX records contradict it and agree with nearly all others.
+/// In a stream with fewer than eight PSBs, all but one must agree; with two PSBs, one of them must agree with another stream.
+///
+/// Limitation: a stream with one PSB is only checked against AUX records, to 1 ms. Streams with PSBs of a VMX guest, and TSCs moved by a
+/// multiple of 65,536 crystal ticks are not checked. If all later TSCs of a thread moved forward where MTC packets do not count on, and none past the time of its last AUX
 /// record, this is not found. If nothing else decides, the phase of most PSBs counts as right.
 class ClockSurvey {
  public:
   ClockSurvey(const pt::Config& config, size_t streams) : config_(&config), streams_(streams) {}
-  void add(size_t stream, const PsbEntry& psb);
+  void add(size_t i, const AuxStream& stream, const PsbEntry& psb);
   /// Returns the clock of stream `i`, which is `stream`. `index` has no clock yet.
   [[nodiscard]] StreamClock clock_of(size_t i, const AuxStream& stream, const SegmentIndex& index) const;
 
@@ -53,10 +56,12 @@ class ClockSurvey {
   [[nodiscard]] bool is_damage(size_t i, const AuxStream& stream, const Cluster& cluster, const Cluster& best,
                                const StreamClock& clock) const;
   void compare(size_t i, const AuxStream& stream, Clusters& clusters) const;
+  void drop_disproven(size_t i, const AuxStream& stream, StreamClock& clock) const;
   void find_shifts(size_t i, const AuxStream& stream, const SegmentIndex& index, const Clusters& clusters, StreamClock& clock) const;
 
   const pt::Config* config_;
   std::vector<StreamSamples> streams_;
+  size_t timed_ = 0, contradicted_ = 0;  ///< PSBs of all streams that have a TSC, those of them that AUX records contradict
 };
 
 /// Reports one finding for each run of PSBs with a contradicted TSC. Scans the whole stream; `visit` gets each offset that it reaches.

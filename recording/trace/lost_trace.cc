@@ -1,6 +1,7 @@
 // Seams that lost bytes, by reason; TSCs that go back.
 #include "recording/trace/lost_trace.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -44,6 +45,22 @@ std::vector<Finding> lost_trace_findings(const AuxStream& stream) {
   return findings;
 }
 
+namespace {
+
+// Whether the segment of `second` is a copy of that of `first`, the PSB before it: no two PSBs have the same TSC and crystal clock.
+bool is_copy(const AuxStream& stream, const SegmentIndex& index, const PsbEntry& first, const PsbEntry& second) {
+  if (!first.has_tma || !second.has_tma || first.ctc != second.ctc || first.fast != second.fast) return false;
+  const auto next = index.next(second.offset_bytes + 1);
+  const uint64_t size = second.offset_bytes - first.offset_bytes;
+  const uint64_t rest = (next ? next->offset_bytes : stream.end_offset()) - second.offset_bytes;
+  std::vector<std::byte> scratch_first, scratch_second;
+  const Bytes a = stream.read(first.offset_bytes, first.offset_bytes + std::min(size, rest), scratch_first);
+  const Bytes b = stream.read(second.offset_bytes, second.offset_bytes + std::min(size, rest), scratch_second);
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
+}
+
+}  // namespace
+
 std::vector<Finding> order_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
                                     const std::function<void(uint64_t offset)>& visit) {
   constexpr uint64_t kTscMask = (uint64_t{1} << ClockRatio::kTscBits) - 1, kMostBack = uint64_t{1} << 32;
@@ -60,7 +77,8 @@ std::vector<Finding> order_findings(const AuxStream& stream, const SegmentIndex&
     const uint64_t back = is_ordered ? (before->tsc - entry->tsc) & kTscMask : 0;
     const Seam* seam = before ? stream.seam_after(before->offset_bytes) : nullptr;
     const bool is_joined = seam == nullptr || seam->offset_bytes > entry->offset_bytes;
-    if (back > least_back && back < kMostBack && is_joined) {
+    const bool goes_back = back > least_back && back < kMostBack;
+    if (is_joined && (goes_back || (is_ordered && back == 0 && is_copy(stream, index, *before, *entry)))) {
       const Interval here = timing.time.to_interval(Tsc{entry->tsc}, Tsc{before->tsc});
       time = places == 0 ? here : hull(time, here);
       if (places++ == 0) first = entry;
@@ -71,7 +89,7 @@ std::vector<Finding> order_findings(const AuxStream& stream, const SegmentIndex&
   Finding& finding = findings.emplace_back();
   finding.kind = FindingKind::clock_contradicts;
   finding.time = time;
-  finding.what = name_of(stream) + ": the TSC goes back at " + (places == 1 ? "" : std::to_string(places) + " PSB packets, the first at ") +
+  finding.what = name_of(stream) + ": the TSC goes back or repeats at " + (places == 1 ? "" : std::to_string(places) + " PSB packets, the first at ") +
                  "trace offset " + std::to_string(first->offset_bytes) + ": segments of the trace are swapped or doubled";
   return findings;
 }

@@ -19,7 +19,8 @@ struct PsbEntry {
   bool in_guest : 1 = false;         ///< its PIP says: in VMX non-root operation; or it has a VMCS packet
   bool in_user : 1 = false;          ///< its FUP says: user code was traced when it was written
   bool is_out_of_order : 1 = false;  ///< its TSC packet is not used because it contradicts the order of the trace
-  bool is_contradicted : 1 = false;  ///< its TSC packet contradicts the crystal clock or the order of the trace
+  bool is_off_record : 1 = false;    ///< its TSC packet is not used because it contradicts the times of AUX records
+  bool is_contradicted : 1 = false;  ///< its TSC packet contradicts the crystal clock, the order of the trace or AUX records
 };
 static_assert(sizeof(PsbEntry) == 24);
 

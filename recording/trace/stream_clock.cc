@@ -15,6 +15,7 @@ bool is_before(uint64_t a, uint64_t b) { return ((a - b) & kTscMask) > kTscMask 
 
 void StreamClock::judge(std::vector<PsbEntry>& entries) const {
   if (phase) judge_phase(entries);
+  if (contradicts_records) judge_records(entries);
   if (in_order && (!phase || of_thread)) judge_order(entries);
 }
 
@@ -43,6 +44,15 @@ void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
     const bool joins_after = i + 1 == entries.size() || (entries[i + 1].in_user && is_right(entries[i + 1]));
     if (of_thread && (!joins_before || !joins_after || entries.size() == 1)) continue;
     entry.is_contradicted = true;
+    entry.has_tsc = false;
+  }
+}
+
+// Only for TSCs that the crystal clock does not confirm: where it does, the trace is not in order.
+void StreamClock::judge_records(std::vector<PsbEntry>& entries) const {
+  for (PsbEntry& entry : entries) {
+    if (!entry.has_tsc || entry.in_guest || entry.is_contradicted || is_right(entry) || !contradicts_records(entry)) continue;
+    entry.is_contradicted = entry.is_off_record = true;
     entry.has_tsc = false;
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -56,6 +57,8 @@ struct StreamClock {
   std::vector<Shift> shifts;      ///< at most 255
   bool in_order = false;          ///< TSCs are known to grow: one that does not is wrong
   bool of_thread = false;
+  /// Returns whether AUX records prove that a PSB was written at another time than its TSC. Empty: the records say nothing.
+  std::function<bool(const PsbEntry&)> contradicts_records;
 
   /// Checks the PSBs of one part, as read from the trace.
   void judge(std::vector<PsbEntry>& entries) const;
@@ -65,6 +68,7 @@ struct StreamClock {
  private:
   [[nodiscard]] bool is_right(const PsbEntry& entry) const;
   void judge_phase(std::vector<PsbEntry>& entries) const;
+  void judge_records(std::vector<PsbEntry>& entries) const;
   void judge_order(std::vector<PsbEntry>& entries) const;
 };
 

@@ -149,7 +149,9 @@ const Seam* AuxStream::seam_between(uint64_t floor_bytes, uint64_t offset_bytes)
 TimeNs AuxStream::written_by(uint64_t end_offset_bytes) const {
   const auto record = std::lower_bound(written_.begin(), written_.end(), end_offset_bytes,
                                        [](const Written& candidate, uint64_t value) { return candidate.end_offset_bytes < value; });
-  return record == written_.end() ? kTimeMax : record->time;
+  if (record != written_.end()) return record->time;
+  const bool is_padding = !written_.empty() && end_offset_bytes - written_.back().end_offset_bytes <= kMaxPaddingBytes;
+  return is_padding && end_offset_bytes == end_offset() ? written_.back().time : kTimeMax;
 }
 
 TimeNs AuxStream::written_from(uint64_t offset_bytes) const {

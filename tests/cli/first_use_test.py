@@ -9,11 +9,12 @@ import json
 import os
 import pathlib
 import re
-import signal
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PTDECODE = os.environ["PTDECODE"]
@@ -373,6 +374,48 @@ class Spin(unittest.TestCase):
         self.assertFalse(stream["gaps"])
 
 
+KILLED = r"""
+#include <unistd.h>
+__attribute__((noinline)) static int work(int n) { volatile int sum = 0; for (int i = 0; i < n; ++i) sum += i; return sum; }
+__attribute__((noinline)) static void wait_for_the_end(void) { pause(); }
+int main(void) {
+  work(1000);
+  alarm(1);
+  wait_for_the_end();
+  return 0;
+}
+"""
+
+
+class Killed(unittest.TestCase):
+    """A program that a signal kills after one second of waiting."""
+
+    @classmethod
+    def setUpClass(cls):
+        begun = time.monotonic_ns()
+        cls.path, cls.done = record("killed", build("killed", KILLED))
+        cls.longest_ns = time.monotonic_ns() - begun
+
+    def test_it_waited_until_it_was_killed(self):
+        self.assertEqual(self.done.returncode, 128 + signal.SIGALRM, self.done.stderr)
+        rows = {line["function"]: line for line in functions(self.path)}
+        for name in ("wait_for_the_end", "main"):
+            self.assertTrue(980_000_000 < rows[name]["total_ns"] < self.longest_ns, (name, rows[name], self.longest_ns))
+            self.assertLess(rows[name]["self_ns"], 500_000_000)
+
+    def test_a_file_that_is_cut_says_so_in_every_command(self):
+        whole = self.path.read_bytes()
+        for share in (0.5, 0.9):
+            cut = WORK / "cut.data"
+            cut.write_bytes(whole[:int(len(whole) * share)])
+            for words in (["stat"], ["functions"], ["script"], ["script", "--itrace=b"], ["check"], ["info"], ["packets"],
+                          ["flame", "-o", WORK / "cut.svg"]):
+                done = run(*words, "-i", cut)
+                self.assertEqual(done.returncode, 3 if words == ["check"] else 0, (words, done.stderr))
+                self.assertRegex(done.stdout + done.stderr, "the file ends|outside the file", words)
+                self.assertNotIn("another clock", done.stdout + done.stderr, words)
+
+
 class Files(unittest.TestCase):
     """Files without a build id, as Go writes them."""
 
@@ -479,12 +522,16 @@ class NoTrace(unittest.TestCase):
             for part in (str(path), "perf.data file", "contains no trace", "perf record -e intel_pt//u", "ptdecode record --emulate"):
                 self.assertIn(part, done.stderr, words)
             self.assertFalse(out.exists(), words)
+        done = run("check", "-i", path)
+        self.assertIn("there is no trace to compare", done.stdout)
+        self.assertNotIn("agree", done.stdout)
         for words in (["check"], ["image"], ["bundle", "-o", out]):
             done = run(*words, "-i", path)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (0, 1), (words, done.stderr))
             self.assertIn("contains no trace", done.stderr)
         done = run("info", "-i", path)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertNotRegex(done.stdout, r"(?m)^traced ")
         self.assertRegex(done.stdout, r"(?m)^trace +none; .*perf record -e intel_pt//u")
 
 

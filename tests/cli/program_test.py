@@ -256,6 +256,25 @@ class NewUser(unittest.TestCase):
             self.assertEqual(run("stat", "-q", "--strict", "-i", cut).returncode, 3)
             self.assertEqual(run("check", "-q", "-i", cut).returncode, 3)
 
+    def test_a_folder_names_the_recording_in_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            outer = pathlib.Path(folder) / "outer"
+            for inside in ("snapshot/snapshot.ini", "perf.data", "directory/data"):
+                entry = outer / inside
+                entry.parent.mkdir(parents=True)
+                entry.write_bytes(b"")
+                done = run("info", "-i", outer)
+                self.assertEqual(done.returncode, 1)
+                named = entry if inside == "perf.data" else entry.parent
+                self.assertIn(f"it contains the recording {named}\n".encode(), done.stderr)
+                shutil.rmtree(outer)
+
+    def test_packets_names_the_threads_of_streams(self):
+        text = run("packets", "-i", DEMO.parent / "user" / "pair.bundle").stdout.decode()
+        titles = [line for line in text.splitlines() if line.startswith("# stream ")]
+        self.assertEqual([title.split(",")[0] for title in titles], ["# stream 0: tid 28571", "# stream 1: tid 28573"])
+        self.assertNotIn("cpu -1", text)
+
     def test_alone_it_sums_up_the_recording_that_lies_here(self):
         with tempfile.TemporaryDirectory() as folder:
             done = run(cwd=folder)
@@ -293,7 +312,7 @@ class NewUser(unittest.TestCase):
 
     def test_words_that_are_not_meant_so(self):
         done = run("script", "-i", DEMO, "-S", "no_such_function")
-        self.assertEqual((done.returncode, done.stdout), (0, b""))
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
         self.assertIn(b"no function is named 'no_such_function'", done.stderr)
         self.assertEqual(run("functions", "-i", DEMO, "--limit", "-3").returncode, 2)
         done = run("info", "-i", DEMO, "--symfs", "/no/such/folder")
@@ -308,8 +327,23 @@ class NewUser(unittest.TestCase):
             done = run("script", "-i", DEMO, "--itrace=c", *words)
             self.assertIn(said, done.stderr, words)
             if words != ["-C", "1,99"]:
-                self.assertEqual(done.stdout, b"", words)
-        self.assertNotIn(b"matched", run("script", "-i", DEMO, "--itrace=c", "-C", "1").stderr)
+                self.assertEqual((done.returncode, done.stdout), (2, b""), words)
+        done = run("script", "-i", DEMO, "--itrace=c", "-C", "1")
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn(b"matched", done.stderr)
+
+    def test_a_filter_that_nothing_matches_has_one_exit_status_in_all_commands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            commands = (["script"], ["script", "--json"], ["script", "--itrace=b"], ["script", "--itrace=b", "--format", "json"],
+                        ["functions"], ["functions", "--json"], ["flame", "--format", "folded"], ["timeline", "-o", folder + "/t"],
+                        ["coverage"], ["profile"])
+            for command in commands:
+                for filters in (["--tid", "77777"], ["--pid", "77777"], ["--time", "1,2"], ["--comm", "nobody"], ["-C", "99"]):
+                    done = run(*command, "-i", DEMO, *filters)
+                    self.assertEqual(done.returncode, 2, (command, filters, done.stderr))
+            for command in (["script", "-S"], ["script", "--json", "-S"], ["script", "--itrace=b", "-S"], ["functions", "--func"]):
+                self.assertEqual(run(*command, "nowhere", "-i", DEMO).returncode, 2, command)
+            self.assertEqual(run("stat", "-i", DEMO, "-C", "99").returncode, 2)
 
 
 class OutputFiles(unittest.TestCase):

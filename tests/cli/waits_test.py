@@ -131,6 +131,19 @@ class Waits(unittest.TestCase):
         self.assertEqual([waited(line) for line in pauses], [last - first])
 
 
+    def test_a_window_of_one_call_has_that_call_and_no_other(self):
+        take = self.takes[-1]
+        for name in take.waits:
+            call = take.calls["by_" + name][-1]
+            first, last = call["start_ns"], call["end_ns"]
+            window = ("--tid", take.tid, "--time", f"{first // 10**9}.{first % 10**9:09},{last // 10**9}.{last % 10**9:09}")
+            rows = {line["function"]: line for line in json_lines(run("functions", "-q", "-i", take.data, "--limit", "0", "--format", "json", *window))[1:]}
+            here = rows["by_" + name]
+            self.assertEqual((here["calls"], here["partial"], here["total_ns"]), (1, 0, last - first), name)
+            others = [row for row in rows if row.startswith("by_") and row != "by_" + name]
+            self.assertEqual(others, [], name)
+
+
 class WaitsWithCycles(Waits):
     OPTIONS = ("--cyc",)
 

@@ -40,6 +40,9 @@ def record(folder, program, instructions, *options):
     out, truth = os.path.join(folder, name + ".data"), os.path.join(folder, name + ".truth")
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--psb-period", "0", *options, "--", program],
                           capture_output=True, text=True, timeout=120)
+    info = json.loads(subprocess.run([PTDECODE, "info", "--json", "-i", out], capture_output=True, text=True).stdout)
+    spans = [stream.get("time_ns", [0, 0]) for stream in info["streams"]]
+    check(f"info {name}: each stream has a time", spans and all(begin < end for begin, end in spans), str(spans))
     check(f"record {name}", done.returncode == 0 and "flow was lost" not in done.stderr, done.stderr)
     files = sorted(glob.glob(truth + "/*.ptt"))
     verified = subprocess.run([PTDECODE, "verify", "-q", "-i", out, *files], capture_output=True, text=True)

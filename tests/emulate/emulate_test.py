@@ -221,6 +221,12 @@ def odd_programs(folder):
             done = subprocess.run([PTDECODE, *kind, "-o", out, "--", path], capture_output=True, text=True)
             permitted = kind == emulated or "perf_event" not in done.stderr
             check(f"{kind[1]} of a script without its interpreter: named", not permitted or (done.returncode != 0 and said in done.stderr), done.stderr)
+    bare = os.path.join(folder, "bare-script")
+    with open(bare, "w") as file:
+        file.write("echo $0 $1\nexit 5\n")
+    os.chmod(bare, 0o755)
+    done = subprocess.run([PTDECODE, *emulated, "-q", "-o", out, "--", bare, "word"], capture_output=True, text=True)
+    check("a script without an interpreter line is run by the shell", (done.returncode, done.stdout) == (5, f"{bare} word\n"), done.stderr)
     limited = f"ulimit -f 64; {' '.join([PTDECODE, *emulated])} -o {out} -- /bin/true"
     done = subprocess.run(["/bin/bash", "-c", limited], capture_output=True, text=True)
     check("a limit of file sizes that leaves no working folder: named", done.returncode == 1 and "File too large" in done.stderr and "ulimit -f" in done.stderr,

@@ -117,6 +117,11 @@ def without_all(trial):
     moved = trio.folders[0] + "-elsewhere"
     os.rename(trio.folders[0], moved)
     trio.folders = [moved]
+    limit = 8 * 1024
+    full = subprocess.run([PTDECODE, "record", "--recover", moved, "--no-stash"], capture_output=True, text=True,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    check(f"{what}: of a recording that could not be written, only the working folder remains",
+          full.returncode == 1 and moved in full.stderr and os.path.isdir(moved) and not os.path.exists(trial.out), full.stderr)
     said = trio.recover()
     check(f"{what}: the end is open", "killed" in said, said)
     trial.counts(what, 1, [1])

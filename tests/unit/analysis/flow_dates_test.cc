@@ -22,6 +22,10 @@ class Stream {
     dates_.ran(instructions);
     return *this;
   }
+  Stream& segment() {
+    dates_.begin_segment();
+    return *this;
+  }
   Stream& start(bool slept = false) {
     dates_.add(std::exchange(started_, true), slept);
     dates_.set_flowing(true);
@@ -41,6 +45,25 @@ class Stream {
   bool started_ = false;
   std::vector<uint64_t> moments_;
 };
+
+// A walk of a time window begins in the middle of the stream: what is older than some segments must not change the dates.
+TEST(FlowDates, DoNotDependOnWhereTheStreamIsEntered) {
+  constexpr size_t kSegments = 20;
+  const auto play = [](size_t first) {
+    Stream stream({.tick_ns = kTick});
+    stream.start();
+    for (size_t k = first; k < kSegments; ++k) {
+      stream.segment();
+      const uint64_t begin = (k + 1) * 100 * kTick, speed = k * k % 37 + 1;
+      for (uint64_t i = 0; i < 10; ++i) stream.run(speed * 10).at(begin + i * kTick);
+      stream.run(speed).stop().at(begin + 50 * kTick).start().run(speed * 3).at(begin + 51 * kTick);
+    }
+    const std::vector<uint64_t>& all = stream.moments();
+    return std::vector<uint64_t>(all.end() - 2, all.end());  // of the last stop and start
+  };
+  const std::vector<uint64_t> truth = play(0);
+  for (size_t first = 1; first + FlowDates::kRateSegments < kSegments; ++first) EXPECT_EQ(play(first), truth) << first;
+}
 
 TEST(FlowDates, ASecondAfterAStopIsWaitingThoughNoRateIsKnown) {
   for (const uint64_t tick : {uint64_t{0}, kTick}) {

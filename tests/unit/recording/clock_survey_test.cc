@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "ptdecode/pt/packet_writer.h"
+#include "recording/trace/lost_trace.h"
 
 namespace ptd {
 namespace {
@@ -31,6 +32,7 @@ struct Trace {
   size_t count = 64;
   uint64_t first = 0x1234567890, step = 100'000, crystal_offset = 77;
   bool mtc = true;
+  std::optional<size_t> doubled;  ///< PSB whose segment comes twice
   std::function<void(size_t, Sync&)> change = [](size_t, Sync&) {};
   uint64_t begun = 0;                                ///< TSC of an AUX record at offset 0
   std::vector<std::pair<size_t, uint64_t>> records;  ///< AUX records: the PSB that ends before them, and their TSC
@@ -66,7 +68,7 @@ class Judged {
     for (size_t i = 0; i < traces.size(); ++i) {
       write(traces[i], i);
       indexes_.emplace_back(streams_[i]);
-      indexes_[i].sample(SIZE_MAX, [&](const PsbEntry& psb) { survey.add(i, psb); }, nullptr);
+      indexes_[i].sample(SIZE_MAX, [&](const PsbEntry& psb) { survey.add(i, streams_[i], psb); }, nullptr);
     }
     for (size_t i = 0; i < traces.size(); ++i) indexes_[i].set_clock(survey.clock_of(i, streams_[i], indexes_[i]));
   }
@@ -77,6 +79,9 @@ class Judged {
   }
   [[nodiscard]] std::vector<Finding> findings(size_t i = 0) const {
     return clock_findings(streams_[i], indexes_[i], {config_.time, 0, true}, [](uint64_t) {});
+  }
+  [[nodiscard]] std::vector<Finding> order_findings(size_t i = 0) const {
+    return ptd::order_findings(streams_[i], indexes_[i], {config_.time, 0, true}, [](uint64_t) {});
   }
   [[nodiscard]] size_t all_findings() const {
     size_t count = 0;
@@ -100,6 +105,11 @@ class Judged {
       for (uint64_t tick = from; trace.mtc && tick <= std::min(until, from + 1000); ++tick) {
         writer.tnt(5, 4);
         writer.mtc(static_cast<uint8_t>(tick));
+      }
+      const size_t begin = ends.empty() ? 0 : ends.back();
+      if (trace.doubled == k) {
+        const std::vector<std::byte> copy(bytes_[i].begin() + static_cast<std::ptrdiff_t>(begin), bytes_[i].end());
+        bytes_[i].insert(bytes_[i].end(), copy.begin(), copy.end());
       }
       ends.push_back(bytes_[i].size());
     }
@@ -160,6 +170,106 @@ TEST(ClockSurvey, OneTscMovedIsCorrected) {
       }
     }
   }
+}
+
+// In a short stream too: one PSB contradicts all others.
+TEST(ClockSurvey, OneTscMovedInAShortTraceIsCorrected) {
+  for (const size_t count : {size_t{3}, size_t{4}, size_t{7}, size_t{8}, size_t{9}, size_t{15}, size_t{16}}) {
+    for (size_t place = 0; place < count; ++place) {
+      for (const int64_t ticks : {-130'000'000, -30'000, -3'000, 3'000, 30'000, 130'000'000}) {
+        for (const int32_t cpu : {0, -1}) {
+          SCOPED_TRACE(std::to_string(ticks) + " at " + std::to_string(place) + " of " + std::to_string(count));
+          Trace trace = moved(place, place + 1, ticks);
+          trace.count = count;
+          trace.cpu = cpu;
+          trace.change = [change = trace.change](size_t i, Sync& sync) {
+            sync.joined = true;
+            change(i, sync);
+          };
+          const Judged judged({trace});
+          ASSERT_EQ(judged.findings().size(), 1U);
+          const std::vector<PsbEntry> entries = judged.entries();
+          for (size_t i = 0; i < entries.size(); ++i) {
+            EXPECT_EQ(entries[i].is_contradicted, i == place);
+            ASSERT_TRUE(entries[i].has_tsc);
+            EXPECT_NEAR(static_cast<double>(entries[i].tsc), static_cast<double>(Trace{}.sync(i).tsc), kRatio);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Of two PSBs, the one that other streams contradict is wrong; without other streams, either may be.
+TEST(ClockSurvey, OfTwoPsbsAnotherStreamDecides) {
+  for (const size_t place : {size_t{0}, size_t{1}}) {
+    Trace two = moved(place, place + 1, -30'000), other;
+    two.count = 2;
+    other.cpu = 1;
+    const Judged judged({two, other});
+    EXPECT_EQ(judged.all_findings(), 1U);
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(judged.entries()[i].is_contradicted, i == place);
+  }
+}
+
+// A stream with one or two PSBs has no other witness than its AUX records, which delivered it. With several such streams, the records of the
+// others agree with their TSCs.
+TEST(ClockSurvey, RecordsContradictTheTscOfAShortTrace) {
+  for (const size_t count : {size_t{1}, size_t{2}}) {
+    for (const int64_t ticks : {-50'000'000, 50'000'000}) {
+      for (const size_t others : {size_t{0}, size_t{3}}) {
+        const auto with_records = [count](Trace trace) {
+          trace.count = count;
+          trace.cpu = -1;
+          trace.begun = trace.first;
+          trace.records.emplace_back(count - 1, trace.first + count * trace.step);
+          return trace;
+        };
+        std::vector<Trace> traces{with_records(moved(count - 1, count, ticks))};
+        traces.resize(1 + others, with_records(Trace{}));
+        const Judged judged(traces);
+        ASSERT_EQ(judged.all_findings(), 1U);
+        const bool is_corrected = count == 2 && others != 0;  // the others have the same crystal clock
+        EXPECT_EQ(judged.findings()[0].what.find("AUX records") == std::string::npos, is_corrected);
+        EXPECT_EQ(judged.entries()[count - 1].has_tsc, is_corrected);
+        EXPECT_EQ(judged.entries()[0].has_tsc, count == 2);
+      }
+    }
+  }
+}
+
+// Records of another clock contradict all TSCs: they prove nothing.
+TEST(ClockSurvey, RecordsOfAnotherClockProveNothing) {
+  Trace trace;
+  trace.begun = trace.first + 1'000'000'000;
+  trace.records.emplace_back(63, trace.first + 2'000'000'000);
+  EXPECT_EQ(Judged({trace}).all_findings(), 0U);
+}
+
+// The TSC goes back between the PSBs of a short stream without a crystal clock.
+TEST(ClockSurvey, TheOrderCountsInAShortTrace) {
+  for (const size_t count : {size_t{3}, size_t{5}, size_t{7}}) {
+    Trace trace = moved(1, 2, -9'000'000);
+    trace.count = count;
+    trace.mtc = false;
+    const Judged judged({trace});
+    ASSERT_EQ(judged.findings().size(), 1U);
+    for (size_t i = 0; i < count; ++i) EXPECT_EQ(judged.entries()[i].is_contradicted, i == 1) << i;
+  }
+}
+
+// The TSC that the MTC packets count to is later than the AUX record that delivered the PSB, or than the next PSB: nothing is corrected.
+TEST(ClockSurvey, ACorrectionThatTheRecordsContradictIsNotUsed) {
+  Trace trace = moved(10, 11, -3'000);
+  trace.count = 15;
+  trace.records.emplace_back(9, Trace{}.sync(10).tsc + 40 * kWrap);
+  trace.change = [change = trace.change](size_t i, Sync& sync) {
+    change(i, sync);
+    if (i >= 11) sync.told += 41 * kWrap, sync.tsc += 41 * kWrap, sync.crystal += 41 * 65536;
+  };
+  const Judged judged({trace});
+  ASSERT_EQ(judged.findings().size(), 1U);
+  EXPECT_TRUE(judged.entries()[10].is_contradicted && !judged.entries()[10].has_tsc);
 }
 
 TEST(ClockSurvey, AllLaterTscsMovedAreCorrected) {
@@ -280,6 +390,24 @@ TEST(ClockSurvey, SwappedPsbsHaveRightTscs) {
   EXPECT_EQ(Judged({trace}).all_findings(), 0U);
 }
 
+// A segment that comes twice: the second PSB has the same TSC, so the clock is right.
+TEST(ClockSurvey, ADoubledSegmentIsAFinding) {
+  for (const size_t place : {size_t{0}, size_t{1}, size_t{30}, size_t{63}}) {
+    for (const int32_t cpu : {0, -1}) {
+      Trace trace;
+      trace.cpu = cpu;
+      trace.doubled = place;
+      const Judged judged({trace});
+      ASSERT_EQ(judged.order_findings().size(), 1U) << place;
+      EXPECT_EQ(judged.order_findings()[0].kind, FindingKind::clock_contradicts);
+    }
+  }
+  EXPECT_TRUE(Judged({Trace{}}).order_findings().empty());
+  Trace coarse;  // a clock that a hypervisor rounds
+  coarse.change = [](size_t i, Sync& sync) { sync.told = 0x1234567890 + i / 8 * 800'000; };
+  EXPECT_TRUE(Judged({coarse}).order_findings().empty());
+}
+
 // The order can be determined without a crystal clock.
 TEST(ClockSurvey, WithoutACrystalClockTheOrderCounts) {
   for (const int64_t ticks : std::initializer_list<int64_t>{-9'000'000, 9'000'000}) {
@@ -299,6 +427,18 @@ TEST(ClockSurvey, OtherReasonsAreNoDamage) {
   Trace drifts;  // an inexact ratio
   drifts.change = [](size_t i, Sync& sync) { sync.crystal += i * i / 8; };
   EXPECT_EQ(Judged({drifts}).all_findings(), 0U);
+  for (size_t count = 2; count < 20; ++count) {
+    Trace few = drifts;
+    few.count = count;
+    EXPECT_EQ(Judged({few}).all_findings(), 0U) << count;
+    for (size_t late = 0; late < count; ++late) {  // and a long pause after one of the PSBs
+      few.change = [late](size_t i, Sync& sync) {
+        sync.tsc = sync.told += i > late ? uint64_t{30'000'000} : 0;
+        sync.crystal = sync.tsc / kRatio + 77 + (sync.tsc - 0x1234567890) / 500'000;
+      };
+      EXPECT_EQ(Judged({few}).all_findings(), 0U) << count << ' ' << late;
+    }
+  }
   EXPECT_EQ(Judged({Trace{}}, kRatio + 1).all_findings(), 0U);
 
   Trace guest;  // its TSC is from another clock

@@ -68,6 +68,7 @@ class Damaged {
       if (number<uint32_t>(at) == kAuxtrace) {
         const auto payload = number<uint64_t>(at + 8);
         if (number<int32_t>(at + 40) == cpu) {
+          auxtraces_.push_back(at);
           auxtrace_ = at;
           trace_end = number<uint64_t>(at + 16) + payload;
         }
@@ -88,10 +89,13 @@ class Damaged {
     const uint64_t first = auxtrace_ + number<uint16_t>(auxtrace_ + 6), whole = payload_bytes();
     if (of_end) std::memmove(bytes_.data() + first, bytes_.data() + first + whole - kept, kept);
     put<uint64_t>(auxtrace_ + 8, kept);
-    for (uint64_t at = first + kept; at < first + whole; at += kRecordHeader) {
-      put<uint32_t>(at, kFinishedInit);
-      put<uint16_t>(at + 4, 0);
-      put<uint16_t>(at + 6, kRecordHeader);
+    fill(first + kept, first + whole);
+  }
+  /// Leaves no AUXTRACE record of the cpu.
+  void remove_trace() {
+    for (const uint64_t record : auxtraces_) {
+      const uint64_t first = record + number<uint16_t>(record + 6);
+      fill(record, first + number<uint64_t>(record + 8));
     }
   }
   [[nodiscard]] std::unique_ptr<Recording> open() const {
@@ -101,6 +105,14 @@ class Damaged {
   }
 
  private:
+  /// Overwrites bytes with other records.
+  void fill(uint64_t first, uint64_t end) {
+    for (uint64_t at = first; at < end; at += kRecordHeader) {
+      put<uint32_t>(at, kFinishedInit);
+      put<uint16_t>(at + 4, 0);
+      put<uint16_t>(at + 6, kRecordHeader);
+    }
+  }
   template <class T>
   [[nodiscard]] T number(uint64_t at) const {
     T value{};
@@ -114,6 +126,7 @@ class Damaged {
   testing::TempDir dir_;
   std::vector<std::byte> bytes_;
   uint64_t aux_ = 0, auxtrace_ = 0;
+  std::vector<uint64_t> auxtraces_;
 };
 
 void expect_one_finding(const Recording& recording) {
@@ -127,6 +140,23 @@ TEST(LostTrace, TheUndamagedRecordingHasNone) {
   ASSERT_TRUE(whole);
   EXPECT_TRUE(whole->findings().empty());
   for (const int32_t cpu : {0, 1}) EXPECT_TRUE(decode(*whole, cpu, 1).gaps.empty());
+}
+
+// AUX records of a cpu exist, and no AUXTRACE record.
+TEST(LostTrace, AllTraceOfACpuIsMissing) {
+  const auto whole = open_at(demo());
+  ASSERT_TRUE(whole);
+  for (const int32_t cpu : {0, 1}) {
+    Damaged damaged(cpu);
+    ASSERT_TRUE(damaged.found());
+    damaged.remove_trace();
+    const auto recording = damaged.open();
+    ASSERT_TRUE(recording);
+    ASSERT_EQ(recording->streams().size(), 1U);
+    expect_one_finding(*recording);
+    EXPECT_TRUE(recording->findings()[0].what.starts_with("cpu " + std::to_string(cpu) + ": all trace is missing"));
+    EXPECT_EQ(decode(*recording, 1 - cpu, 1).runs, decode(*whole, 1 - cpu, 1).runs);
+  }
 }
 
 TEST(LostTrace, AFlagOfTheLastAuxRecord) {
