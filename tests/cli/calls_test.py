@@ -89,7 +89,7 @@ class Programs(unittest.TestCase):
                 self.assertTrue(known, (name, hex(start), self.symbols[name].names(start)))
                 want[known[0]] = [a + b for a, b in zip(want[known[0]], counts)]
             got = {function: [line["calls"], line["self_instructions"], line["total_instructions"]] for function, line in ours.items()
-                   if function != "[not traced]"}
+                   if function != "[kernel]"}
             different = {function: (got.get(function), want.get(function)) for function in {*got, *want} if got.get(function) != want.get(function)}
             self.assertEqual(different, {}, name)
             print(f"{name}: {executed} instructions, {len(got)} functions, {sum(each[0] for each in got.values())} calls: equal", flush=True)
@@ -294,7 +294,7 @@ class Programs(unittest.TestCase):
                     open_calls.append((depth, function))
             self.assertEqual(open_calls, [], name)
             lines = [line for line in json_lines(run("functions", "-i", self.data(name), "--limit", "0", "--format", "json")) if "function" in line]
-            calls = {line["function"].replace("[not traced]", "[kernel]"): line["calls"] for line in lines if line["calls"]}
+            calls = {line["function"]: line["calls"] for line in lines if line["calls"]}
             different = {function: (seen[function], calls.get(function, 0)) for function in {*seen, *calls} if seen[function] != calls.get(function, 0)}
             self.assertEqual(different, {}, name)
 
@@ -398,7 +398,7 @@ class Programs(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             tracks, slices, instants = perfetto_reader.read(path.read_bytes())
             ours = self.called(*words)
-            seen = collections.Counter(name.replace("[kernel]", "[not traced]") for _, _, name, _, _ in slices)
+            seen = collections.Counter(name for _, _, name, _, _ in slices)
             waits = ("[off cpu]", "[flow lost]", "[not traced]")
             for name, line in ours.items():
                 if name not in waits:
