@@ -109,6 +109,7 @@ void CallFlow::take_block(const Block& block) {
   synced_ = false;
   if (lost_ || !proved_) prove();
   dates_.ran(block.instructions);
+  last_function_ = here.at.id;
   far_next_ = here.code.way == Way::far_call ? here.code.next : Ip{};
   if (here.code.halts) halt(here.code.next);
   if (has(block.flags, BlockFlag::taken)) pending_ = Pending{here.code.way, here.at.id, here.at.module, here.code.next};
@@ -161,7 +162,6 @@ void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
   FlowStep& step = held_.emplace_back();
   step.to = to;
   step.function = at.id;
-  step.from = pending.from;
   step.return_to = pending.return_to;
   step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
   switch (pending.way) {
@@ -355,6 +355,7 @@ void CallFlow::fill(FlowStep& step) {
   step.tid = tid_;
   step.cpu = cpu_;
   step.space = space_;
+  if (step.kind != FlowKind::begin) step.from = last_function_;
   step.instructions = static_cast<uint32_t>(std::min<uint64_t>(dates_.position() - last_position_, 0xffffffffU));
   last_position_ = dates_.position();
 }

@@ -46,7 +46,7 @@ struct FlowStep {
   int32_t cpu = -1;
   SpaceId space = kNoSpace;
   FunctionId function = kNoFunction;  ///< of `to`
-  FunctionId from = kNoFunction;      ///< jump: the function that is left. begin: the function if `to` is its first address, in unnamed code
+  FunctionId from = kNoFunction;      ///< what ran before it. begin: the function if `to` is its first address, in unnamed code
   uint32_t instructions = 0;          ///< that this stream retired since its previous step
   uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};
@@ -144,6 +144,7 @@ class CallFlow {
   int32_t pid_ = -1, tid_ = -1;
   SpaceId space_ = kNoSpace;
   Ip paused_at_, far_next_;      ///< where the last pause began; the instruction after the last block, if that ends in a system call
+  FunctionId last_function_ = kNoFunction;  ///< of the last block
   bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
   bool flowing_ = false, began_ = false, has_thread_ = false;
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last

@@ -161,6 +161,15 @@ void CallTree::State::find_thread(const FlowStep& step) {
 // (end_untraced()), and its time is not running time.
 void CallTree::State::spend(Now& now) {
   CallThread& thread = now.thread;
+  const bool knows = now.step.from != kNoFunction && now.step.kind != FlowKind::begin;
+  if (now.stack.frames.empty() && now.step.instructions != 0 && knows) {
+    // A thread that a switch found running: it has run this function since then.
+    FlowStep start = now.step;
+    start.time = std::min(thread.last, start.time);
+    start.floor = std::min(start.floor, start.time);
+    Now before{start, now.index, now.stack, thread, now.out};
+    enter(before, FrameKind::root, start.from, {}, kCallNoStart);
+  }
   thread.instructions += now.step.instructions;
   thread.cycles += now.step.cycles;
   if (!now.stack.frames.empty()) {

@@ -52,6 +52,13 @@ class KernelCalls(unittest.TestCase):
         self.assertIn("threads: ", self.said)
         self.assertNotIn("abandoned", self.said)
 
+    def test_every_instruction_has_a_function(self):
+        """Also those of a thread that a switch finds inside of a function, before it calls or returns."""
+        streams = json.loads(run("stat", "--format", "json").stdout)["streams"]
+        for words, cpus in (((), (0, 1)), (("-C", "0"), (0,)), (("-C", "1"), (1,))):
+            rows = map(json.loads, run("functions", "--format", "json", "--limit", "0", *words).stdout.splitlines()[1:])
+            self.assertEqual(sum(row["self_instructions"] for row in rows), sum(each["instructions"] for each in streams if each["cpu"] in cpus), words)
+
     def test_filling_the_return_stack_calls_nothing(self):
         """Each switch passes 32 "call 1f; int3; 1:" in __switch_to_asm."""
         text = run("script", "--itrace=c", "-F", "ip,sym,addr,symoff,flags", "-C", "1").stdout

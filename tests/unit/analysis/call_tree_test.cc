@@ -347,6 +347,16 @@ TEST(CallTree, ThreadsHaveStacksOfTheirOwn) {
   EXPECT_EQ(story.tree().threads().at(0).off_cpu_ns, 40U);
 }
 
+TEST(CallTree, AThreadThatASwitchFindsRunningRunsAFunction) {
+  Story story;
+  story.add({.kind = FlowKind::switch_out});
+  story.add({.kind = FlowKind::switch_in, .tid = 8}, 0);
+  story.add({.kind = FlowKind::ret, .flags = kFlowNamed, .tid = 8, .function = kG, .from = kF, .to = Ip{0x5000}});
+  EXPECT_EQ(story.end(), "main(off ?f() ?g()x )x ");
+  EXPECT_EQ(story.left().at(0).function, kF);
+  EXPECT_EQ(story.left().at(0).self_instructions, 5U);
+}
+
 TEST(CallTree, DepthIsBounded) {
   Story story;
   for (uint64_t i = 0; i < CallTree::kMaxFrames + 10; ++i) story.call(kF, 0x1010 + 16 * i);
