@@ -20,7 +20,12 @@ constexpr uint8_t kDropped = 128;  // FlowStep::flags of a step that is held and
 
 CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
                    const FlowClock& clock)
-    : finder_(symbolizer, timeline, table), cpu_(cpu), stream_tid_(tid), tid_(tid), dates_(clock) {}
+    : finder_(symbolizer, timeline, table),
+      kernel_(table.intern("[kernel]", "")),
+      cpu_(cpu),
+      stream_tid_(tid),
+      tid_(tid),
+      dates_(clock) {}
 
 void CallFlow::refresh(NodeId id, Node& node) {
   if (node.epoch == 0) node.code = branch_code(blocks_->info(id), blocks_->bytes(id));
@@ -104,6 +109,8 @@ void CallFlow::take_block(const Block& block) {
   synced_ = false;
   if (lost_ || !proved_) prove();
   dates_.ran(block.instructions);
+  last_function_ = here.at.id;
+  far_next_ = here.code.way == Way::far_call ? here.code.next : Ip{};
   if (here.code.halts) halt(here.code.next);
   if (has(block.flags, BlockFlag::taken)) pending_ = Pending{here.code.way, here.at.id, here.at.module, here.code.next};
 }
@@ -119,6 +126,7 @@ void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
   step.function = at.id;
   step.to = to;
   step.flags = static_cast<uint8_t>(flags | (at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
+  if (!at.named && was_paused_ && to != paused_at_) step.from = finder_.unnamed_entry(space_, to, when());  // it may be a signal's handler
   // A stream's first start follows its first time directly: otherwise a timing packet would show how long it waited.
   const bool first = !std::exchange(began_, true) && dates_.has_tick();
   push(step, !exact && !first);
@@ -154,7 +162,6 @@ void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
   FlowStep& step = held_.emplace_back();
   step.to = to;
   step.function = at.id;
-  step.from = pending.from;
   step.return_to = pending.return_to;
   step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
   switch (pending.way) {
@@ -181,6 +188,7 @@ void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
 // The branch left the traced region; `to` is 0 where no packet gives it.
 void CallFlow::resolve_unseen(Ip to) {
   const FoundFunction at = to.value != 0 ? find(to) : FoundFunction{};
+  const bool far_call = pending_->way == Way::far_call;
   if (pending_->way == Way::jump) {
     pending_.reset();
     return;
@@ -189,7 +197,7 @@ void CallFlow::resolve_unseen(Ip to) {
   resolve(at, to);
   if (held_.size() + out_.size() == before || held_.empty()) return;
   held_.back().flags |= kFlowUnseen;
-  if (to.value == 0) held_.back().function = kNoFunction;
+  if (to.value == 0) held_.back().function = far_call ? kernel_ : kNoFunction;
 }
 
 void CallFlow::take_mark(const Mark& mark) {
@@ -222,38 +230,11 @@ void CallFlow::take_event(const Event& event) {
   const bool status = (event.flags & kEventStatus) != 0;
   const bool known = is_dated(event);
   switch (event.kind) {
-    case EventKind::async_branch: {
-      if (pending_ && has_from) resolve(find(event.from), event.from);
-      pending_.reset();
-      if (known) told(likeliest(event), event.cycles);
-      if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
-      const FoundFunction at = has_to ? find(event.to) : FoundFunction{};
-      FlowStep step;
-      step.kind = FlowKind::interrupt;
-      step.to = event.to;
-      step.return_to = event.from;
-      step.function = has_to ? entered(at, event.to) : kNoFunction;
-      step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
-                                        ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0));
-      flowing_ = true;
-      dates_.set_flowing(true);
-      proved_ = halted_ = false;
-      return push(step);
-    }
+    case EventKind::async_branch:
+      return take_async_branch(event);
     case EventKind::disabled:
-    case EventKind::async_disabled: {
-      if (pending_ && event.kind == EventKind::async_disabled && has_from) resolve(find(event.from), event.from);
-      const bool far = pending_ && pending_->way == Way::far_call && !is_kernel_half(pending_->return_to);
-      const bool interrupted = event.kind == EventKind::async_disabled && has_from && !is_kernel_half(event.from);
-      if (pending_) resolve_unseen(event.kind == EventKind::disabled && has_to ? event.to : Ip{});
-      if (known) told(likeliest(event), event.cycles);
-      FlowStep step;
-      step.kind = FlowKind::pause;
-      if (far || interrupted) step.flags |= kFlowFar;
-      step.return_to = event.kind == EventKind::async_disabled && has_from ? event.from : Ip{event.aux};
-      take_pause(step);
-      return;
-    }
+    case EventKind::async_disabled:
+      return take_disabled(event);
     case EventKind::enabled: {
       if (status && (flowing_ || pending_)) return;
       pending_.reset();
@@ -272,12 +253,71 @@ void CallFlow::take_event(const Event& event) {
   }
 }
 
+void CallFlow::take_async_branch(const Event& event) {
+  const bool has_from = (event.flags & kEventHasFrom) != 0;
+  if ((event.flags & kEventHasTo) == 0) return leave_traced(event);
+  if (pending_ && has_from) resolve(find(event.from), event.from);
+  pending_.reset();
+  if (is_dated(event)) told(likeliest(event), event.cycles);
+  if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
+  const FoundFunction at = find(event.to);
+  FlowStep step;
+  step.kind = FlowKind::interrupt;
+  step.to = event.to;
+  step.return_to = event.from;
+  step.function = entered(at, event.to);
+  step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
+                                    ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0));
+  flowing_ = true;
+  dates_.set_flowing(true);
+  proved_ = halted_ = false;
+  push(step);
+}
+
+// An exception whose handler is not traced.
+void CallFlow::leave_traced(const Event& event) {
+  const bool has_from = (event.flags & kEventHasFrom) != 0;
+  if (pending_ && has_from && pending_->way != Way::far_call) resolve(find(event.from), event.from);
+  pending_.reset();
+  if (is_dated(event)) told(likeliest(event), event.cycles);
+  FlowStep step;
+  step.return_to = has_from ? event.from : Ip{};
+  if (has_from && !is_kernel_half(event.from)) step.flags = kFlowFar;
+  if (flowing_ && proved_ && has_from && event.from == far_next_) {  // of a system call (Arm)
+    FlowStep call = step;
+    call.kind = FlowKind::call;
+    call.flags = kFlowFar | kFlowUnseen;
+    call.function = kernel_;
+    push(call);
+  }
+  step.kind = FlowKind::pause;
+  take_pause(step);
+}
+
+void CallFlow::take_disabled(const Event& event) {
+  const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
+  const bool async = event.kind == EventKind::async_disabled;
+  if (pending_ && async && has_from) resolve(find(event.from), event.from);
+  const bool far = pending_ && pending_->way == Way::far_call && !is_kernel_half(pending_->return_to);
+  const bool interrupted = async && has_from && !is_kernel_half(event.from);
+  if (pending_) resolve_unseen(!async && has_to ? event.to : Ip{});
+  if (is_dated(event)) told(likeliest(event), event.cycles);
+  FlowStep step;
+  step.kind = FlowKind::pause;
+  if (far || interrupted) step.flags |= kFlowFar;
+  step.return_to = async && has_from ? event.from : Ip{event.aux};
+  take_pause(step);
+}
+
 // Tracing stops, and with it a loss. If nothing ran since it began, the pause before goes on.
 void CallFlow::take_pause(const FlowStep& step) {
   const bool nothing_ran = first_unproved() == FlowKind::begin, was_lost = lost_;
   if (nothing_ran) drop_unproved();
   prove();
-  if (was_lost || (flowing_ && !(nothing_ran && was_paused_))) push(step);
+  if (was_lost || (flowing_ && !(nothing_ran && was_paused_))) {
+    push(step);
+    paused_at_ = step.return_to;
+  }
   paused_ = paused_ || flowing_ || was_lost;
   stop();
 }
@@ -315,6 +355,7 @@ void CallFlow::fill(FlowStep& step) {
   step.tid = tid_;
   step.cpu = cpu_;
   step.space = space_;
+  if (step.kind != FlowKind::begin) step.from = last_function_;
   step.instructions = static_cast<uint32_t>(std::min<uint64_t>(dates_.position() - last_position_, 0xffffffffU));
   last_position_ = dates_.position();
 }

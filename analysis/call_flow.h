@@ -46,7 +46,7 @@ struct FlowStep {
   int32_t cpu = -1;
   SpaceId space = kNoSpace;
   FunctionId function = kNoFunction;  ///< of `to`
-  FunctionId from = kNoFunction;      ///< jump: the function that is left
+  FunctionId from = kNoFunction;      ///< what ran before it. begin: the function if `to` is its first address, in unnamed code
   uint32_t instructions = 0;          ///< that this stream retired since its previous step
   uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};
@@ -109,6 +109,9 @@ class CallFlow {
   void take_event(const Event& event);
   void take_gap(const Gap& gap);
   void take_pause(const FlowStep& step);
+  void take_async_branch(const Event& event);
+  void take_disabled(const Event& event);
+  void leave_traced(const Event& event);
   void begin(Ip to, bool exact = false, uint8_t flags = 0);
   void halt(Ip next);
   void stop();
@@ -129,6 +132,7 @@ class CallFlow {
   }
 
   FunctionFinder finder_;
+  const FunctionId kernel_;  ///< untraced code that a system call enters
   const int32_t cpu_, stream_tid_;
   const BlockTable* blocks_ = nullptr;
   std::unordered_map<const BlockTable*, std::vector<Node>> tables_;  ///< one for each decoder
@@ -139,6 +143,8 @@ class CallFlow {
   std::optional<Pending> pending_;
   int32_t pid_ = -1, tid_ = -1;
   SpaceId space_ = kNoSpace;
+  Ip paused_at_, far_next_;      ///< where the last pause began; the instruction after the last block, if that ends in a system call
+  FunctionId last_function_ = kNoFunction;  ///< of the last block
   bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
   bool flowing_ = false, began_ = false, has_thread_ = false;
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last

@@ -13,7 +13,11 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxSearch = 256;            // frames looked at for the one that a jump or return goes back to
+constexpr uint64_t kMostInsnBytes = 15;       // [SDM] 2.3.11
 constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces while it is patched
+
+// Whether the kernel executes a system call again: the flow goes on at SYSCALL, SYSENTER or INT (2 bytes), or SVC (2 or 4).
+bool is_restart(Ip to, Ip return_to) { return return_to - to == 2 || return_to - to == 4; }
 
 bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
 
@@ -53,15 +57,28 @@ struct CallTree::State {
   void restart(TimeNs time, std::vector<CallStep>& out);
   void finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on);
 
+  enum class Role : uint8_t {
+    plain,
+    handler,   ///< of a signal: entered from the kernel at another place than was interrupted
+    restorer,  ///< what a handler returns to: it calls sigreturn
+  };
   struct Frame {
     FunctionId function = kNoFunction;
     FrameKind kind = FrameKind::call;
     bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
+    Role role = Role::plain;
     uint8_t flags = 0;
     Ip return_to;
     TimeNs start, floor;
     uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
     uint64_t self_ns = 0, self_instructions = 0, self_cycles = 0;
+    [[nodiscard]] bool untraced() const { return function == kNoFunction || (flags & kCallUntraced) != 0; }
+  };
+  /// Where the kernel returns to user code.
+  struct Return {
+    Ip due;                ///< the address that was interrupted
+    bool syscall = false;  ///< by a system call
+    bool kernel = false;   ///< the kernel was entered; else an address filter may have stopped the trace
   };
   enum class Off : uint8_t { running, switched, paused, halted, lost };
   struct Stack {
@@ -90,7 +107,7 @@ struct CallTree::State {
   void spend(Now& now);
   void stop(Now& now, Off why);
   void go_on(Now& now);
-  void enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
+  Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
   void leave(Now& now, uint8_t flags);
   void leave_to(Now& now, size_t depth);
   void give_up(Now& now, CallLoss why);
@@ -99,6 +116,10 @@ struct CallTree::State {
   void take_far_return(Now& now);
   void take_jump(Now& now);
   void take_begin(Now& now);
+  void arrive(Now& now, Return back);
+  void enter_handler(Now& now, FunctionId function, const Return& back);
+  void end_untraced(Now& now);
+  void dispatch(Now& now);
   void root(Now& now);
   void replace(Now& now, uint8_t flags);
 
@@ -136,9 +157,19 @@ void CallTree::State::find_thread(const FlowStep& step) {
   last_thread = place->second;
 }
 
-// Gives what passed since the thread's last step to whoever ran.
+// Attributes what passed since the thread's last step to the innermost call. Untraced code runs no instructions that are seen
+// (end_untraced()), and its time is not running time.
 void CallTree::State::spend(Now& now) {
   CallThread& thread = now.thread;
+  const bool knows = now.step.from != kNoFunction && now.step.kind != FlowKind::begin;
+  if (now.stack.frames.empty() && now.step.instructions != 0 && knows) {
+    // A thread that a switch found running: it has run this function since then.
+    FlowStep start = now.step;
+    start.time = std::min(thread.last, start.time);
+    start.floor = std::min(start.floor, start.time);
+    Now before{start, now.index, now.stack, thread, now.out};
+    enter(before, FrameKind::root, start.from, {}, kCallNoStart);
+  }
   thread.instructions += now.step.instructions;
   thread.cycles += now.step.cycles;
   if (!now.stack.frames.empty()) {
@@ -149,6 +180,10 @@ void CallTree::State::spend(Now& now) {
   const uint64_t passed = now.step.time.value - thread.last.value;
   thread.last = now.step.time;
   if (now.stack.off != Off::running) return;  // go_on() accounts for it
+  if (!now.stack.frames.empty() && now.stack.frames.back().untraced()) {
+    thread.untraced_ns += passed;
+    return;
+  }
   thread.running_ns += passed;
   if (!now.stack.frames.empty()) now.stack.frames.back().self_ns += passed;
 }
@@ -195,7 +230,7 @@ void CallTree::State::go_on(Now& now) {
   now.out.push_back(step);
 }
 
-void CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
+CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
   if (now.stack.frames.size() >= kMaxFrames) give_up(now, CallLoss::too_deep);
   const bool inner = now.stack.open[function]++ != 0;
   Frame& frame = now.stack.frames.emplace_back();
@@ -222,6 +257,7 @@ void CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip re
   step.function = function;
   step.time = step.start = frame.start;
   step.floor = step.start_floor = frame.floor;
+  return frame;
 }
 
 void CallTree::State::leave(Now& now, uint8_t flags) {
@@ -281,7 +317,10 @@ bool CallTree::State::take_up(Now& now) {
   while (!now.stack.frames.empty()) leave(now, 0);
   const std::vector<Frame> frames = std::move(old);
   old.clear();
-  for (size_t i = 0; i + 1 < found; ++i) enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart);
+  for (size_t i = 0; i + 1 < found; ++i) {
+    const auto untraced = static_cast<uint8_t>(frames[i].flags & kCallUntraced);
+    enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart | untraced);
+  }
   if (now.stack.frames.empty()) root(now);
   return true;
 }
@@ -298,18 +337,23 @@ void CallTree::State::replace(Now& now, uint8_t flags) {
   leave(now, 0);
   const bool boundary = is_boundary(frame.kind);
   const auto kept = static_cast<uint8_t>(frame.flags & kCallBreakpoint);
-  enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags | kept, boundary);
+  enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags | kept, boundary).role = frame.role;
 }
 
 void CallTree::State::take_return(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   if (frames.empty()) return root(now);
-  if ((step.flags & kFlowUnseen) != 0 && step.to.value == 0) return frames.size() > 1 ? leave(now, 0) : void();
-  if (const size_t match = innermost(frames, [&](const Frame& frame) { return frame.return_to == step.to; }); match != 0)
-    return leave_to(now, match - 1);
+  const auto awaits = [&](const Frame& frame) { return frame.return_to == step.to && step.to.value != 0; };
+  if (const size_t match = innermost(frames, awaits); match != 0) return leave_to(now, match - 1);
+  if ((step.flags & kFlowUnseen) != 0) return frames.size() > 1 ? leave(now, 0) : void();
   const Frame& top = frames.back();
-  if (is_boundary(top.kind) || top.function == step.function) return;  // to the restorer of a signal; a computed jump
+  if (top.role == Role::handler) {
+    replace(now, 0);
+    frames.back().role = Role::restorer;
+    return;
+  }
+  if (is_boundary(top.kind) || top.function == step.function) return;  // a computed jump
   if ((step.flags & kFlowEntry) != 0) {
     if (frames.size() > 1 && frames[frames.size() - 2].function == top.function) leave(now, 0);  // the inner call of a retpoline
     return replace(now, 0);
@@ -334,7 +378,11 @@ void CallTree::State::take_far_return(Now& now) {
   const bool exact = match != 0;
   // IRET to the next instruction is how a kernel serialises ("iret_to_self").
   if (!exact && seen && !frames.empty() && !is_boundary(frames.back().kind) && frames.back().function == step.function) return;
-  if (!exact) match = innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind); });
+  const bool to_user = seen && !is_kernel_half(step.to);
+  if (!exact && to_user)
+    match = innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind) && !is_kernel_half(frame.return_to); });
+  const bool from_user = match != 0;  // what ends was entered from user code
+  if (match == 0) match = innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind); });
   if (match == 0) {
     leave_to(now, 0);
     if (seen) root(now);
@@ -344,11 +392,14 @@ void CallTree::State::take_far_return(Now& now) {
   leave_to(now, match - 1);
   if (exact || !seen) return;
   if (frames.empty()) return root(now);
+  if (to_user && from_user) return arrive(now, {ended.return_to, ended.kind == FrameKind::syscall, true});
   if (frames.back().function == step.function) return;
   const bool entry = (step.flags & kFlowEntry) != 0;
-  if ((ended.flags & kCallBreakpoint) != 0 && entry)  // the handler emulated the CALL that the INT3 replaces
-    return enter(now, FrameKind::call, step.function, ended.return_to + kBreakpointCallBytes, 0);
-  take_jump(now);
+  if ((ended.flags & kCallBreakpoint) != 0 && entry) {  // the handler emulated the CALL that the INT3 replaces
+    enter(now, FrameKind::call, step.function, ended.return_to + kBreakpointCallBytes, 0);
+  } else {
+    take_jump(now);
+  }
 }
 
 void CallTree::State::take_jump(Now& now) {
@@ -364,18 +415,62 @@ void CallTree::State::take_jump(Now& now) {
 
 void CallTree::State::take_begin(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
-  const FlowStep& step = now.step;
-  const Ip due = std::exchange(now.stack.resume, Ip{});
+  Return back{std::exchange(now.stack.resume, Ip{}), false, now.stack.kernel && !is_kernel_half(now.step.to)};
   if (frames.empty()) return root(now);
-  if ((step.flags & kFlowHalted) != 0) return;
+  if ((now.step.flags & kFlowHalted) != 0) return;
+  if (frames.back().untraced() && is_boundary(frames.back().kind)) {
+    back.syscall = frames.back().kind == FrameKind::syscall;
+    leave(now, 0);
+    if (frames.empty()) return root(now);
+  }
+  arrive(now, back);
+}
+
+// The flow goes on in user code: where it was interrupted, in the handler of a signal, or where such a handler returns to.
+void CallTree::State::arrive(Now& now, Return back) {
+  std::vector<Frame>& frames = now.stack.frames;
+  const FlowStep& step = now.step;
+  if (step.to == back.due) return;
+  const bool sigreturn = back.syscall && frames.back().role == Role::restorer;
+  if (sigreturn) {
+    const Frame restorer = frames.back();
+    leave(now, 0);
+    if (frames.empty()) return root(now);
+    back = {restorer.return_to, true, true};
+    if (step.to == back.due || back.due.value == 0) return;
+  }
   if (const size_t match = innermost(frames, [&](const Frame& frame) { return frame.return_to == step.to; }); match != 0)
     return leave_to(now, match - 1);
-  if (step.to == due) return;
-  if ((step.flags & kFlowEntry) != 0) return enter(now, FrameKind::interrupt, step.function, due, 0);
-  const size_t open = innermost(frames, [&](const Frame& frame) { return frame.function == step.function; });
-  if (open != 0 && (step.flags & kFlowNamed) != 0) return leave_to(now, open);
+  if (back.syscall && is_restart(step.to, back.due)) return;
+  if ((step.flags & kFlowEntry) != 0) return enter_handler(now, step.function, back);
+  const bool named = (step.flags & kFlowNamed) != 0;
+  const size_t open = named ? innermost(frames, [&](const Frame& frame) { return frame.function == step.function; }) : 0;
+  if (open != 0) return leave_to(now, open);
+  const auto near = [&](const Frame& frame) {
+    return frame.role != Role::plain && (is_restart(step.to, frame.return_to) || step.to - frame.return_to <= kMostInsnBytes);
+  };
+  if (const size_t match = innermost(frames, near); match != 0) return leave_to(now, match - 1);
+  if (sigreturn && (named || step.to - back.due <= kMostInsnBytes)) return take_jump(now);  // the handler changed where it returns to
+  if (back.kernel && !named) return enter_handler(now, step.from != kNoFunction ? step.from : step.function, back);
   give_up(now, CallLoss::strange_resume);
   root(now);
+}
+
+void CallTree::State::enter_handler(Now& now, FunctionId function, const Return& back) {
+  enter(now, FrameKind::interrupt, function, back.due, 0).role = back.kernel ? Role::handler : Role::plain;
+}
+
+// Traced code runs: untraced code does not any more, whatever the steps before were.
+void CallTree::State::end_untraced(Now& now) {
+  std::vector<Frame>& frames = now.stack.frames;
+  if (frames.empty() || !frames.back().untraced()) return;
+  if (frames.back().function == now.step.function && now.step.function != kNoFunction) {  // traced in part
+    frames.back().flags &= static_cast<uint8_t>(~kCallUntraced);
+    return;
+  }
+  while (!frames.empty() && frames.back().untraced()) leave(now, 0);
+  if (frames.empty()) return root(now);
+  take_jump(now);
 }
 
 void CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
@@ -404,13 +499,21 @@ void CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
     const SpaceId before = std::exchange(now.stack.space, step.space);
     if (before != kNoSpace && before != step.space && !now.stack.frames.empty()) give_up(now, CallLoss::new_program);
   }
+  dispatch(now);
+  if ((step.flags & kFlowUnseen) == 0) end_untraced(now);
+}
+
+void CallTree::State::dispatch(Now& now) {
+  const FlowStep& step = now.step;
   switch (step.kind) {
     case FlowKind::call: {
       const bool far = (step.flags & kFlowFar) != 0, unseen = (step.flags & kFlowUnseen) != 0;
-      return enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : 0);
+      enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : 0);
+      return;
     }
     case FlowKind::interrupt:
-      return enter(now, FrameKind::interrupt, step.function, step.return_to, (step.flags & kFlowBreakpoint) != 0 ? kCallBreakpoint : 0);
+      enter(now, FrameKind::interrupt, step.function, step.return_to, (step.flags & kFlowBreakpoint) != 0 ? kCallBreakpoint : 0);
+      return;
     case FlowKind::ret:
       return take_return(now);
     case FlowKind::far_return:
@@ -436,7 +539,8 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     step.cpu = thread.cpu;
     Now now{step, index, stack, thread, out};
     for (const Frame& frame : frames) {
-      enter(now, frame.kind, frame.function, frame.return_to, (frame.flags & ~kCallInner) | kCallNoStart);
+      const uint8_t flags = (frame.flags & ~kCallInner) | kCallNoStart;
+      enter(now, frame.kind, frame.function, frame.return_to, flags, frame.by_jump).role = frame.role;
     }
   }
 }

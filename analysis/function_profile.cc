@@ -62,7 +62,8 @@ void FunctionProfile::add(std::span<const CallStep> steps) {
     FunctionTotals& totals = step.function == kNoFunction ? untraced_ : functions_[step.function];
     const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (step.flags & kCallCut) == 0;
     totals.calls += started ? 1 : 0;
-    totals.partial += started && ended ? 0 : 1;
+    totals.no_start += started ? 0 : 1;
+    totals.no_end += started && !ended ? 1 : 0;
     totals.self_ns += step.self_ns;
     totals.self_instructions += step.self_instructions;
     totals.self_cycles += step.self_cycles;

@@ -141,6 +141,9 @@ void LossTimes::take_gap(const Gap& gap) {
 void LossTimes::take_event(const Event& event) {
   if (is_dated(event)) told(likeliest(event));
   switch (event.kind) {
+    case EventKind::async_branch:
+      if ((event.flags & kEventHasTo) != 0) return resume(last_.state != State::flowing);
+      [[fallthrough]];  // its handler is not traced
     case EventKind::disabled:
     case EventKind::async_disabled:
       settle(State::off);
@@ -150,8 +153,6 @@ void LossTimes::take_event(const Event& event) {
     case EventKind::enabled:
       if (last_.state != State::flowing && (event.flags & kEventHasTo) != 0) resume(true);
       return;
-    case EventKind::async_branch:
-      return resume(last_.state != State::flowing);
     default:
       return;
   }

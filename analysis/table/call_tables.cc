@@ -193,7 +193,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
     columns.push_back(name_column<Row>("function", names_.functions, [this](const Row& row) { return names_.function(row.id); }));
     columns.push_back(name_column<Row>("module", names_.modules, [this](const Row& row) { return names_.module(row.id); }));
     number("calls", &FunctionTotals::calls);
-    number("partial", &FunctionTotals::partial);
+    columns.push_back(value_column<Row, uint64_t>("partial", ColumnType::uint64, [](const Row& row) { return row.totals->partial(); }));
     number("self_instructions", &FunctionTotals::self_instructions);
     number("total_instructions", &FunctionTotals::instructions);
     number("self_ns", &FunctionTotals::self_ns);
@@ -207,6 +207,8 @@ class FunctionsTable : public RowTable<FunctionRow> {
     quantile("p99_ns", 0.99);
     columns.push_back(optional_column<Row, uint64_t>("max_ns", ColumnType::uint64, [](const Row& row) { return row.totals->durations.max(); },
                                                      [](const Row& row) { return row.totals->durations.count() != 0; }));
+    number("no_start", &FunctionTotals::no_start);
+    number("no_end", &FunctionTotals::no_end);
     return choose(std::move(columns), request, "functions");
   }
 
@@ -224,7 +226,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
     }
     if (!more) return more;
     const auto add = [&](FunctionId id, const FunctionTotals& totals) {
-      if (totals.calls + totals.partial != 0 && source_.wanted(id)) rows.push_back({id, &totals});
+      if (totals.all_calls() != 0 && source_.wanted(id)) rows.push_back({id, &totals});
     };
     for (FunctionId id = 0; id < profile_.functions().size(); ++id) add(id, profile_.functions()[id]);
     add(kNoFunction, profile_.untraced());

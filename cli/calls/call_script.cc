@@ -200,7 +200,7 @@ void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when,
 }
 
 void CallScript::name(const CallStep& step, TextBuffer& out) {
-  if (step.function == kNoFunction) return out.text(step.frame == FrameKind::syscall ? "[kernel]" : "[not traced]");
+  if (step.function == kNoFunction) return out.text(function_text(input_.functions(), step.function));
   if (columns_ != 0) {
     const size_t used = out.size() - line_;
     return put_shown(out,

@@ -113,10 +113,7 @@ void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree,
     last = when;
     switch (step.kind) {
       case CallStepKind::enter:
-        event(track, kSliceBegin, when,
-              step.function == kNoFunction && step.frame == FrameKind::syscall ? "[kernel]"
-                                                                               : function_text(input_.functions(), step.function),
-              out);
+        event(track, kSliceBegin, when, function_text(input_.functions(), step.function), out);
         break;
       case CallStepKind::leave:
         event(track, kSliceEnd, when, {}, out);

@@ -125,9 +125,8 @@ size_t StackTotals::below(size_t process, size_t node) {
 
 // The node of the function that `step` enters, below `parent`.
 size_t StackTotals::called(size_t parent, const CallStep& step) {
-  const bool kernel = step.function == kNoFunction && step.frame == FrameKind::syscall;
-  const auto [place, is_new] = called_.emplace((uint64_t{parent} << 33U) | (uint64_t{step.function} << 1U) | (kernel ? 1U : 0U), 0);
-  if (is_new) place->second = child(parent, kernel ? "[kernel]" : shown(function_text(input_.functions(), step.function)));
+  const auto [place, is_new] = called_.emplace((uint64_t{parent} << 32U) | step.function, 0);
+  if (is_new) place->second = child(parent, shown(function_text(input_.functions(), step.function)));
   return place->second;
 }
 

@@ -72,7 +72,7 @@ std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool
   std::vector<Row> rows;
   // A call that is only open in the time window, below others that are not listed either, has neither time nor instructions there.
   const auto met = [](const FunctionTotals& totals) {
-    return totals.calls != 0 || (totals.partial != 0 && (totals.total_ns | totals.self_ns | totals.instructions | totals.self_instructions) != 0);
+    return totals.calls != 0 || (totals.partial() != 0 && (totals.total_ns | totals.self_ns | totals.instructions | totals.self_instructions) != 0);
   };
   for (FunctionId id = 0; id < profile.functions().size(); ++id) {
     if (!met(profile.functions()[id])) continue;
@@ -101,7 +101,9 @@ void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed,
     nlohmann::json json = {{"function", function_text(functions, row.id)},
                            {"module", row.id == kNoFunction ? "" : functions.info(row.id).module},
                            {"calls", t.calls},
-                           {"partial", t.partial},
+                           {"partial", t.partial()},
+                           {"no_start", t.no_start},
+                           {"no_end", t.no_end},
                            {"self_instructions", t.self_instructions},
                            {"total_instructions", t.instructions}};
     if (timed) {
@@ -129,7 +131,8 @@ void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed,
           {"comm", call.comm},
           {"off_cpu_ns", call.step.off_cpu_ns},
           {"untraced_ns", call.step.untraced_ns},
-          {"instructions", call.step.instructions}});
+          {"instructions", call.step.instructions},
+          {"end_seen", (call.step.flags & kCallCut) == 0}});
   }
 }
 
@@ -152,6 +155,15 @@ std::string module_text(const FunctionTable& functions, FunctionId id) {
   return module.empty() || name.starts_with(module + "+") || name.ends_with(" of " + module + "]") ? "" : " (" + module + ")";
 }
 
+/// "[2 more without start, 1 without end]": the first are not in the column of calls, the others are.
+std::string partial_text(const FunctionTotals& totals) {
+  if (totals.partial() == 0) return {};
+  std::string text;
+  if (totals.no_start != 0) text = fmt::format("{} more without start", totals.no_start);
+  if (totals.no_end != 0) text += fmt::format("{}{} without end", text.empty() ? "" : ", ", totals.no_end);
+  return " [" + text + "]";
+}
+
 std::string line_of(const Row& row, const Columns& columns, const FunctionTable& functions, size_t width) {
   const FunctionTotals& t = *row.totals;
   const auto part = [](uint64_t some, uint64_t all) { return all == 0 ? 0.0 : 100 * static_cast<double>(some) / static_cast<double>(all); };
@@ -169,7 +181,7 @@ std::string line_of(const Row& row, const Columns& columns, const FunctionTable&
   const std::string module = module_text(functions, row.id);
   const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : kMinName;
   return line + shown(function_text(functions, row.id, left)) + shown(module) +
-         (t.partial == 0 ? "" : fmt::format(" [{} partial]", t.partial)) + "\n";
+         partial_text(t) + "\n";
 }
 
 void print_table(const Words& words, const std::vector<Row>& rows, bool timed, const FunctionTable& functions) {
@@ -191,11 +203,16 @@ void print_table(const Words& words, const std::vector<Row>& rows, bool timed, c
 
 void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& functions) {
   Output& output = standard_output();
+  if (slow.calls().empty()) {
+    output.write(fmt::format("\nno call of {} to list: none was seen from its start, so how long they took is not known\n", shown(words.function)));
+    return;
+  }
   output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  zoom in with\n", shown(words.function), "took",
                            "off cpu", "untraced", "comm", "tid"));
   for (const SlowCall& call : slow.calls()) {
     const std::string function = function_text(functions, call.step.function);
-    const std::string name = function == words.function ? "" : "  " + shown(function);
+    const std::string name = (function == words.function ? "" : "  " + shown(function)) +
+                             ((call.step.flags & kCallCut) != 0 ? "  [end not seen: took longer]" : "");
     output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}{}\n", duration_text(call.step.total_ns()),
                              call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
                              call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid,
@@ -244,8 +261,8 @@ int run(const Words& words) {
     for (const CallStep& step : steps) {
       if (!input.wanted(step, tree) || step.kind != CallStepKind::leave) continue;
       kept.push_back(step);
-      const bool whole = (step.flags & (kCallNoStart | kCallMiddle | kCallCut)) == 0;
-      if (words.slowest == 0 || !whole || step.function == kNoFunction) continue;
+      const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
+      if (words.slowest == 0 || !started || step.function == kNoFunction) continue;
       if (!matches_name(words.function, input.functions().info(step.function).name)) continue;
       const CallThread& thread = tree.threads()[step.thread];
       slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
@@ -293,7 +310,9 @@ Command add_functions(CLI::App& app) {
   add_format_option(command, words->format, "text, or json: one object per line");
   command.add_flag("--full-names", words->full_names, "do not shorten names to fit the terminal");
   command.footer(
-      "self: time in the function itself. total: also time in the functions that it called, and waiting. waiting: the part of total in\n"
+      "calls: whose start was seen. [2 more without start, 1 without end]: two other calls began before, and one call's end was not seen.\n"
+      "self: time in the function itself. total: also time in the functions that it called, and waiting. A tail call ends a function: what\n"
+      "it jumps to is in the total of its caller, not in its own. waiting: the part of total in\n"
       "which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops and resumes, the time that the\n"
       "instructions before and after do not account for is waiting. Percentiles include only calls that were seen from start to end.\n"
       "Between two packets that tell a time, time is shared by the number of instructions: single calls that are shorter than that are\n"

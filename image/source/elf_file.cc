@@ -18,6 +18,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxProgramHeaders = 1U << 16;
+constexpr size_t kMaxCodeSections = 1U << 10;
 constexpr uint64_t kMaxNoteBytes = 1U << 20;
 constexpr uint32_t kNoteBuildId = 3;  // NT_GNU_BUILD_ID
 constexpr size_t kMaxNameBytes = 4096;
@@ -136,6 +137,9 @@ bool ElfFile::parse() {
     GElf_Shdr info;
     if (gelf_getshdr(section, &info) == nullptr) continue;
     if (info.sh_type == SHT_SYMTAB) has_symtab_ = true;
+    const bool has_code = !is_relocatable_ && (info.sh_flags & SHF_EXECINSTR) != 0;
+    if (has_code && info.sh_addr + info.sh_size > info.sh_addr && code_sections_.size() < kMaxCodeSections)
+      code_sections_.emplace_back(info.sh_addr, info.sh_addr + info.sh_size);
     const Bytes content = info.sh_type == SHT_NOBITS ? Bytes{} : clamp(bytes, info.sh_offset, info.sh_size);
     if (info.sh_type == SHT_NOTE && build_id_.empty())
       build_id_ = build_id_in_notes(content.first(std::min<size_t>(content.size(), kMaxNoteBytes)));
@@ -186,6 +190,13 @@ bool ElfFile::address_of_offset(uint64_t file_offset_bytes, uint64_t& address) c
     }
   }
   return false;
+}
+
+std::optional<uint64_t> ElfFile::code_section_end(uint64_t address) const {
+  for (const auto& [first, end] : code_sections_) {
+    if (first <= address && address < end) return end;
+  }
+  return std::nullopt;
 }
 
 std::vector<ElfSymbol> ElfFile::read_symbols(size_t limit) const {

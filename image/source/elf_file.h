@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,8 @@ class ElfFile {
   [[nodiscard]] uint64_t base_address() const;
   /// Gives the address (p_vaddr) of a file offset in a PT_LOAD, preferably an executable one. Returns false if none contains it.
   bool address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const;
+  /// Returns the first address after the section of code that contains `address`; nothing if no section header names one.
+  [[nodiscard]] std::optional<uint64_t> code_section_end(uint64_t address) const;
   /// Reads .symtab, or .dynsym if there is none, sorted by address, without undefined, section and file symbols.
   /// At most `limit` symbols. Reads the whole table on each call; the caller should keep the result.
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
@@ -74,6 +77,7 @@ class ElfFile {
   bool parse();
   std::shared_ptr<const MappedFile> file_;
   std::vector<ElfSegment> segments_;
+  std::vector<std::pair<uint64_t, uint64_t>> code_sections_;  ///< first address and end; empty for relocatable files
   std::string build_id_;
   DebugLink debug_link_;
   bool is_cut_ = false, is_core_ = false, is_relocatable_ = false, has_symtab_ = false;

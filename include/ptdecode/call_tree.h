@@ -93,6 +93,9 @@ struct CallThread {
 ///  - A jump to another function's start is a tail call: the jumping function ends. A jump into the middle of an open function continues
 ///    there. A jump into the middle of another function continues under that function's name, but is not a call of it.
 ///  - An interrupt ends with the return from it (IRET, or tracing that resumes at the interrupted address), whatever is open inside it.
+///  - A call of untraced code ends where traced flow resumes: no instruction is attributed to untraced code.
+///  - Where the kernel returns to other user code than was interrupted, that is the handler of a signal. Its return ends it, and begins
+///    the code that calls sigreturn, which ends at the interrupted address, at the system call that is executed again, or elsewhere.
 class PTD_API CallTree {
  public:
   static constexpr size_t kMaxFrames = 1U << 16;

@@ -29,13 +29,16 @@ class PTD_API DurationCounts {
 };
 
 struct FunctionTotals {
-  uint64_t calls = 0;                                     ///< number of entries at its start
-  uint64_t partial = 0;                                   ///< calls whose start or end was not seen
+  uint64_t calls = 0;                                     ///< calls whose start was seen
+  uint64_t no_start = 0;                                  ///< calls whose start was not seen; not in `calls`
+  uint64_t no_end = 0;                                    ///< of `calls`, those whose end was not seen
   uint64_t self_ns = 0, total_ns = 0;                     ///< total: including callees, off-cpu and untraced time; recursion counts once
   uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;  ///< parts of total_ns in which it did not run
   uint64_t self_instructions = 0, instructions = 0;
   uint64_t self_cycles = 0, cycles = 0;  ///< core cycles; 0 without CYC packets
   DurationCounts durations;              ///< of the calls that were seen from start to end
+  [[nodiscard]] uint64_t all_calls() const { return calls + no_start; }
+  [[nodiscard]] uint64_t partial() const { return no_start + no_end; }  ///< calls whose start or end was not seen
 };
 
 /// Counters by FunctionId, updated with steps of calls. Not thread-safe. References are valid until the next add().

@@ -89,7 +89,7 @@ class Programs(unittest.TestCase):
                 self.assertTrue(known, (name, hex(start), self.symbols[name].names(start)))
                 want[known[0]] = [a + b for a, b in zip(want[known[0]], counts)]
             got = {function: [line["calls"], line["self_instructions"], line["total_instructions"]] for function, line in ours.items()
-                   if function != "[not traced]"}
+                   if function != "[kernel]"}
             different = {function: (got.get(function), want.get(function)) for function in {*got, *want} if got.get(function) != want.get(function)}
             self.assertEqual(different, {}, name)
             print(f"{name}: {executed} instructions, {len(got)} functions, {sum(each[0] for each in got.values())} calls: equal", flush=True)
@@ -244,6 +244,44 @@ class Programs(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("the time of day is not recorded", refused.stderr)
 
+    def test_no_symbol_names_another_section(self):
+        """_init has no size. The procedure linkage table follows it in a section of its own, and no command calls its entries _init."""
+        program, data = self.folder / "linked", self.folder / "linked.data"
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", "-no-pie", "-Wl,-z,lazy", SOURCE / "tests/cli/programs/calls.c", "-o", program], check=True)
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        listing = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
+        first, offset, size = (int(each, 16) for each in re.search(r" \.plt +PROGBITS +(\w+) (\w+) (\w+)", listing).groups())
+        seen = re.findall(r"=> +([0-9a-f]+) (\S+)", run("script", "-q", "-i", data, "--itrace=b").stdout)
+        entries = {int(ip, 16): name for ip, name in seen if first <= int(ip, 16) < first + size}
+        self.assertGreater(len(entries), 1)
+        self.assertEqual(set(entries.values()), {"[unknown]"})
+        functions = {line["function"] for line in json_lines(run("functions", "-q", "-i", data, "--limit", "0", "--format", "json"))[1:]}
+        called = {f"linked+{ip - first + offset:#x}" for ip in entries}
+        self.assertTrue(called & functions, (called, functions))
+        self.assertIn("_init", functions)
+
+    def test_calls_seen_in_part_are_counted_once(self):
+        """In the second half of a run, a function's calls are those that began before and those that begin there."""
+        data = self.data("calls")
+        rows = {line["function"]: line for line in json_lines(run("functions", "-i", data, "--limit", "0", "--format", "json"))[1:]}
+        self.assertEqual([rows["_start"][each] for each in ("calls", "no_start", "no_end", "partial")], [1, 0, 1, 1])  # exit does not return
+        self.assertEqual([rows["main"][each] for each in ("calls", "no_start", "no_end", "partial")], [1, 0, 0, 0])
+        half = next(line for line in json_lines(run("script", "-i", data, "--format", "json")) if line.get("call") == "main")
+        middle = (half["start_ns"] + half["end_ns"]) // 2
+        window = ("--time", f"{middle // 10**9}.{middle % 10**9:09},")
+        rows = {line["function"]: line for line in json_lines(run("functions", "-i", data, "--limit", "0", "--format", "json", *window))[1:]}
+        self.assertEqual([rows["_start"][each] for each in ("calls", "no_start", "no_end", "partial")], [0, 1, 0, 1])
+        self.assertEqual([rows["main"][each] for each in ("calls", "no_start", "no_end", "partial")], [0, 1, 0, 1])
+        text = run("functions", "-i", data, "--func", "main", *window).stdout
+        self.assertRegex(text, r"(?m)^ +0 .* main .*\[1 more without start\]$")
+        text = run("functions", "-i", data, "--func", "_start", "--slowest", "2").stdout
+        self.assertRegex(text, r"(?m)^ +1 .* _start .*\[1 without end\]$")
+        self.assertRegex(text, r"(?m) --tid \d+ --time \S+  \[end not seen: took longer\]$")
+        text = run("functions", "-i", data, "--func", "main", "--slowest", "2", *window).stdout
+        self.assertIn("no call of main to list: none was seen from its start", text)
+        self.assertNotIn("slowest calls of", text)
+
     def test_slowest_calls_are_found_again_by_their_time(self):
         done = run("functions", "-i", self.data("sorter"), "--func", "by_length", "--slowest", "5", "--format", "json")
         calls = [line for line in json_lines(done) if "call" in line]
@@ -295,7 +333,7 @@ class Programs(unittest.TestCase):
                     open_calls.append((depth, function))
             self.assertEqual(open_calls, [], name)
             lines = [line for line in json_lines(run("functions", "-i", self.data(name), "--limit", "0", "--format", "json")) if "function" in line]
-            calls = {line["function"].replace("[not traced]", "[kernel]"): line["calls"] for line in lines if line["calls"]}
+            calls = {line["function"]: line["calls"] for line in lines if line["calls"]}
             different = {function: (seen[function], calls.get(function, 0)) for function in {*seen, *calls} if seen[function] != calls.get(function, 0)}
             self.assertEqual(different, {}, name)
 
@@ -399,7 +437,7 @@ class Programs(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             tracks, slices, instants = perfetto_reader.read(path.read_bytes())
             ours = self.called(*words)
-            seen = collections.Counter(name.replace("[kernel]", "[not traced]") for _, _, name, _, _ in slices)
+            seen = collections.Counter(name for _, _, name, _, _ in slices)
             waits = ("[off cpu]", "[flow lost]", "[not traced]")
             for name, line in ours.items():
                 if name not in waits:

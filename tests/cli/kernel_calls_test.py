@@ -9,16 +9,35 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import call_replay  # noqa: E402
+
 PTDECODE = os.environ["PTDECODE"]
-KERNEL = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "kernel" / "kernel.bundle"
+DATA = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data"
+KERNEL = DATA / "kernel" / "kernel.bundle"
 
 
 def run(*words):
     done = subprocess.run([PTDECODE, *map(str, words), "-i", KERNEL], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done
+
+
+class CoreSightCalls(unittest.TestCase):
+    def test_exceptions_are_neither_self_time_nor_running_time(self):
+        """ETMv4 traces of user code: an exception ends the traced flow (its handler has no address), sometimes without another packet."""
+        for name in ("threads", "changes", "plain"):
+            done = subprocess.run([PTDECODE, "functions", "-q", "--format", "json", "--limit", "0", "-i", DATA / "arm" / (name + ".bundle")],
+                                  capture_output=True, text=True, timeout=600, check=True)
+            rows = [json.loads(line) for line in done.stdout.splitlines()[1:]]
+            truths = (DATA / "arm").glob(name + ".cpu*.ptt")
+            executed = sum(len(insns) for path in truths for what, insns in call_replay.truth_blocks(path) if what == "run")
+            self.assertEqual(sum(row["self_instructions"] for row in rows), executed, name)
+            for row in rows:  # an emulated instruction takes far less than 10 us, a system call in which the thread waits far more
+                self.assertLessEqual(row["self_ns"], 10_000 * row["self_instructions"], (name, row))
 
 
 class KernelCalls(unittest.TestCase):
@@ -33,6 +52,13 @@ class KernelCalls(unittest.TestCase):
         stack."""
         self.assertIn("threads: ", self.said)
         self.assertNotIn("abandoned", self.said)
+
+    def test_every_instruction_has_a_function(self):
+        """Also those of a thread that a switch finds inside of a function, before it calls or returns."""
+        streams = json.loads(run("stat", "--format", "json").stdout)["streams"]
+        for words, cpus in (((), (0, 1)), (("-C", "0"), (0,)), (("-C", "1"), (1,))):
+            rows = map(json.loads, run("functions", "--format", "json", "--limit", "0", *words).stdout.splitlines()[1:])
+            self.assertEqual(sum(row["self_instructions"] for row in rows), sum(each["instructions"] for each in streams if each["cpu"] in cpus), words)
 
     def test_filling_the_return_stack_calls_nothing(self):
         """Each switch executes 32 "call 1f; int3; 1:" in __switch_to_asm."""

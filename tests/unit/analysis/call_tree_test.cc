@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <random>
 #include <string>
 
 #include "analysis/call_flow.h"
@@ -11,18 +12,19 @@
 namespace ptd {
 namespace {
 
-constexpr FunctionId kMain = 0, kF = 1, kG = 2, kThunk = 3, kHandler = 4;
-constexpr const char* kNames[] = {"main", "f", "g", "thunk", "handler"};
+constexpr uint64_t kKernelText = 0xffffffff81000000;
+constexpr FunctionId kMain = 0, kF = 1, kG = 2, kThunk = 3, kHandler = 4, kKernel = 5;
+constexpr const char* kNames[] = {"main", "f", "g", "thunk", "handler", "kernel"};
 
 /// Feeds steps 10 ns apart and writes the tree: "f(" where a call begins, ")" with a letter where it ends, and special steps in between.
 class Story {
  public:
   Story() : tree_(nullptr) { add({.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .function = kMain, .to = Ip{0x1000}}); }
 
-  void add(FlowStep step) {
+  void add(FlowStep step, uint32_t instructions = 5) {
     step.tid = step.tid < 0 ? 7 : step.tid;
     step.time = step.floor = TimeNs{now_ += 10};
-    step.instructions = 5;
+    step.instructions = instructions;
     std::vector<CallStep> out;
     tree_.take(step, out);
     tell(out);
@@ -45,6 +47,15 @@ class Story {
   }
   void far_return(uint64_t to, FunctionId into, uint8_t flags = kFlowNamed) {
     add({.kind = FlowKind::far_return, .flags = flags, .function = into, .to = Ip{to}});
+  }
+  /// A system call, of which the kernel is not traced.
+  void untraced_syscall(uint64_t return_to) {
+    add({.kind = FlowKind::call, .flags = kFlowFar | kFlowUnseen, .function = kKernel, .return_to = Ip{return_to}});
+    stop(return_to);
+  }
+  void stop(uint64_t due) { add({.kind = FlowKind::pause, .flags = kFlowFar, .return_to = Ip{due}}, 0); }
+  void begin(uint64_t at, FunctionId function, uint8_t flags = kFlowNamed, FunctionId starts = kNoFunction) {
+    add({.kind = FlowKind::begin, .flags = flags, .function = function, .from = starts, .to = Ip{at}}, 0);
   }
   std::string end() {
     std::vector<CallStep> out;
@@ -149,19 +160,19 @@ TEST(CallTree, AnInterruptEndsWhereItStruck) {
 
 TEST(CallTree, AnInt3ThatStandsForACallIsACall) {
   Story story;
-  story.interrupt(0x1004, kFlowBreakpoint);
-  story.far_return(0x2000, kF, kFlowEntry | kFlowNamed);
-  story.ret(0x1009);
+  story.interrupt(kKernelText + 0x1004, kFlowBreakpoint);
+  story.far_return(kKernelText + 0x2000, kF, kFlowEntry | kFlowNamed);
+  story.ret(kKernelText + 0x1009);
   story.call(kG, 0x1020);
   EXPECT_EQ(story.end(), "main(!handler() f() g()x )x ");
 }
 
 TEST(CallTree, AnInt3StandsForACallAlsoIfItsHandlerEndsElsewhere) {
   Story story;
-  story.interrupt(0x1004, kFlowBreakpoint);
+  story.interrupt(kKernelText + 0x1004, kFlowBreakpoint);
   story.jump(kThunk, kHandler);
-  story.far_return(0x2000, kF, kFlowEntry | kFlowNamed);
-  story.ret(0x1009);
+  story.far_return(kKernelText + 0x2000, kF, kFlowEntry | kFlowNamed);
+  story.ret(kKernelText + 0x1009);
   EXPECT_EQ(story.end(), "main(!handler() =thunk() f() )x ") << "the successor is no interrupt of its own";
 }
 
@@ -199,6 +210,114 @@ TEST(CallTree, ASignalIsAnInterruptOfWhatWasNotTracedBefore) {
   EXPECT_EQ(story.end(), "main(off on !handler(off on ) f()x )x ");
 }
 
+TEST(CallTree, ASignalInASystemCallEndsTheSystemCall) {
+  for (const uint64_t resumed : {0x2010, 0x200e}) {  // after the system call, or at SYSCALL again
+    for (const uint8_t known : {kFlowNamed, uint8_t{0}}) {
+      const auto entry = static_cast<uint8_t>(known == 0 ? 0 : kFlowEntry | kFlowNamed);
+      Story story;
+      story.call(kF, 0x1010);
+      story.untraced_syscall(0x2010);
+      story.begin(0x9000, kHandler, entry, kHandler);
+      story.ret(0x9900, kG, entry);  // to the restorer
+      story.untraced_syscall(0x9909);
+      story.begin(resumed, kF, known);
+      story.call(kThunk, 0x2020);
+      story.ret(0x2020, kF);
+      story.ret(0x1010);
+      EXPECT_EQ(story.end(), "main(f(kernel(off on ) !handler() =g(kernel(off on ) ) thunk() ) )x ") << resumed << " " << int{known};
+    }
+  }
+}
+
+TEST(CallTree, ASignalDuringASigreturnIsAnInterruptOfTheSameCode) {
+  Story story;
+  story.untraced_syscall(0x1010);
+  story.begin(0x9000, kHandler, 0, kHandler);
+  story.ret(0x9900, kG, 0);
+  story.untraced_syscall(0x9909);
+  story.begin(0x9100, kThunk, 0, kThunk);
+  story.ret(0x9900, kG, 0);
+  story.untraced_syscall(0x9909);
+  story.begin(0x1010, kMain, 0);
+  story.call(kF, 0x1020);
+  EXPECT_EQ(story.end(), "main(kernel(off on ) !handler() =g(kernel(off on ) ) !thunk() =g(kernel(off on ) ) f()x )x ");
+}
+
+TEST(CallTree, AHandlerMayReturnElsewhere) {
+  for (const uint8_t known : {kFlowNamed, uint8_t{0}}) {
+    Story story;
+    story.call(kF, 0x1010);
+    story.stop(0x2004);  // a fault
+    story.begin(0x9000, kHandler, 0, kHandler);
+    story.ret(0x9900, kG, 0);
+    story.untraced_syscall(0x9909);
+    story.begin(0x2006, kF, known);  // after the instruction
+    story.ret(0x1010);
+    EXPECT_EQ(story.end(), "main(f(off on !handler() =g(kernel(off on ) ) ) )x ");
+  }
+}
+
+TEST(CallTree, ASignalOfATracedKernelIsAnInterruptOfUserCode) {
+  Story story;
+  const auto kernel_entry = [&](uint64_t return_to) {
+    story.add({.kind = FlowKind::call, .flags = kFlowFar | kFlowEntry | kFlowNamed, .function = kKernel, .to = Ip{kKernelText},
+               .return_to = Ip{return_to}});
+  };
+  story.call(kF, 0x1010);
+  kernel_entry(0x2010);
+  story.interrupt(kKernelText + 0x500);  // of the kernel
+  story.far_return(0x9000, kThunk, kFlowEntry | kFlowNamed);
+  story.ret(0x9900, kG, kFlowEntry | kFlowNamed);
+  kernel_entry(0x9909);
+  story.far_return(0x2010, kF);
+  story.ret(0x1010);
+  EXPECT_EQ(story.end(), "main(f(kernel(!handler() ) !thunk() =g(kernel() ) ) )x ");
+}
+
+// A recursive function is interrupted at the address that its caller's call returns to.
+TEST(CallTree, AnInterruptAtAReturnAddressEndsNoCall) {
+  Story story;
+  story.call(kF, 0x2010);
+  story.call(kF, 0x2010);
+  story.stop(0x2010);
+  story.begin(0x2010, kF);
+  story.ret(0x2010, kF);
+  story.ret(0x2010, kF);
+  EXPECT_EQ(story.end(), "main(f(f(off on ) ) )x ");
+}
+
+TEST(CallTree, UntracedCodeRunsNoInstructionsWhateverTheStepsAre) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto ip = [&] { return 0x1000 + 2 * (random() % 12) + (random() % 8 == 0 ? kKernelText : 0); };
+    Story story;
+    for (int i = 0; i < 60; ++i) {
+      FlowStep step;
+      step.to = Ip{ip()};
+      step.return_to = Ip{ip()};
+      step.function = random() % 6;
+      step.flags = random() % 2 == 0 ? kFlowNamed : static_cast<uint8_t>(random() % 4);
+      constexpr FlowKind kKinds[] = {FlowKind::call, FlowKind::ret, FlowKind::jump, FlowKind::interrupt, FlowKind::far_return, FlowKind::pause,
+                                     FlowKind::gap, FlowKind::call, FlowKind::begin};
+      step.kind = kKinds[random() % std::size(kKinds)];
+      const bool unseen = step.kind == FlowKind::call && random() % 2 == 0;
+      if (unseen) step.flags |= random() % 2 == 0 ? kFlowUnseen : kFlowUnseen | kFlowFar;
+      if (unseen && random() % 2 == 0) step.function = kNoFunction;
+      story.add(step);
+      if (!unseen && step.kind != FlowKind::pause && step.kind != FlowKind::gap) continue;
+      if (unseen) story.stop(step.return_to.value);
+      step.flags &= static_cast<uint8_t>(~(kFlowUnseen | kFlowFar));
+      step.function = random() % 6;
+      story.begin(random() % 2 == 0 ? step.return_to.value : ip(), step.function, step.flags);
+    }
+    story.end();
+    for (const CallStep& left : story.left()) {
+      if ((left.flags & kCallUntraced) == 0 && left.function != kNoFunction) continue;
+      EXPECT_EQ(left.self_instructions + left.self_ns, 0U) << seed;
+    }
+  }
+}
+
 TEST(CallTree, WhatIsNotTracedIsNobodysOwnTime) {
   Story story;
   story.call(kF, 0x1010);
@@ -210,7 +329,8 @@ TEST(CallTree, WhatIsNotTracedIsNobodysOwnTime) {
   const CallStep& f = story.left()[1];
   EXPECT_EQ(f.total_ns(), 40U);
   EXPECT_EQ(f.self_ns, 20U);
-  EXPECT_EQ(f.untraced_ns, 10U);
+  EXPECT_EQ(f.untraced_ns, 20U);  // from the call that left the traced code to where tracing resumed
+  EXPECT_EQ(story.left()[0].self_ns, 0U);
 }
 
 TEST(CallTree, ThreadsHaveStacksOfTheirOwn) {
@@ -225,6 +345,16 @@ TEST(CallTree, ThreadsHaveStacksOfTheirOwn) {
   story.ret(0x1010);
   EXPECT_EQ(story.end(), "main(f(off g(off on ) )x )x ");
   EXPECT_EQ(story.tree().threads().at(0).off_cpu_ns, 40U);
+}
+
+TEST(CallTree, AThreadThatASwitchFindsRunningRunsAFunction) {
+  Story story;
+  story.add({.kind = FlowKind::switch_out});
+  story.add({.kind = FlowKind::switch_in, .tid = 8}, 0);
+  story.add({.kind = FlowKind::ret, .flags = kFlowNamed, .tid = 8, .function = kG, .from = kF, .to = Ip{0x5000}});
+  EXPECT_EQ(story.end(), "main(off ?f() ?g()x )x ");
+  EXPECT_EQ(story.left().at(0).function, kF);
+  EXPECT_EQ(story.left().at(0).self_instructions, 5U);
 }
 
 TEST(CallTree, DepthIsBounded) {

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Calls of a program whose system calls and code signals interrupt, against its own counters and the ground truth.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
+"""
+import collections
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import call_replay  # noqa: E402
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+UNTRACED = ("[kernel]", "[not traced]")
+
+
+def run(*words):
+    done = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def json_lines(*words):
+    return [json.loads(line) for line in run(*words).splitlines()][1:]
+
+
+class Recorded:
+    def __init__(self, folder, program):
+        self.data, self.truth = folder / (program.name + ".data"), folder / (program.name + ".truth")
+        printed = run("record", "--emulate", "--cyc", "--plugin", os.environ["PTDECODE_PLUGIN"], "--truth", self.truth, "-o", self.data, "--", program)
+        self.counted = {name: int(number) for name, number in (line.split() for line in printed.splitlines() if len(line.split()) == 2)}
+        self.rows = {line["function"]: line for line in json_lines("functions", "-q", "-i", self.data, "--limit", "0", "--format", "json")}
+        self.script = json_lines("script", "-q", "-i", self.data, "--format", "json")
+
+
+class Signals(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(cls.temporary.name)
+        program, stripped = folder / "signals", folder / "stripped"
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-static", "-no-pie", "-g", SOURCE / "tests/cli/programs/signals.c", "-o", program], check=True)
+        subprocess.run(["strip", program, "-o", stripped], check=True)
+        cls.symbols = call_replay.Symbols(program)
+        cls.named, cls.stripped = Recorded(folder, program), Recorded(folder, stripped)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def executed(self, recorded):
+        """Instructions by the start of their function, None where no symbol covers them."""
+        counts = collections.Counter()
+        for path in recorded.truth.glob("*.ptt"):
+            for what, insns in call_replay.truth_blocks(path):
+                for ip, _ in insns if what == "run" else ():
+                    counts[self.symbols.start(ip)] += 1
+        return counts
+
+    def test_untraced_code_runs_no_instructions(self):
+        for recorded in (self.named, self.stripped):
+            rows = [recorded.rows[name] for name in UNTRACED if name in recorded.rows]
+            self.assertTrue(rows)
+            for row in rows:
+                self.assertEqual((row["self_instructions"], row["total_instructions"], row["self_ns"]), (0, 0, 0), row)
+                self.assertEqual(row["total_ns"], row["untraced_ns"] + row["off_cpu_ns"], row)
+            self.assertEqual(sum(row["self_instructions"] for row in recorded.rows.values()), sum(self.executed(recorded).values()))
+
+    def test_each_instruction_belongs_to_the_function_at_its_address(self):
+        executed = self.executed(self.named)
+        wrong = {}
+        for start, count in executed.items():
+            sized = start is not None and self.symbols.found[start][0] > start + 1
+            names = self.symbols.names(start) if sized else []
+            row = next((self.named.rows[name] for name in names if name in self.named.rows), None)
+            if row is not None and row["self_instructions"] != count:
+                wrong[row["function"]] = (row["self_instructions"], count)
+        self.assertEqual(wrong, {})
+        handlers = sum(self.named.counted[name] for name in ("handler", "tail_handler", "outer_handler", "writes", "skips"))
+        restorer = self.named.rows["__restore_rt"]  # mov $15, %rax; syscall
+        self.assertEqual((restorer["calls"], restorer["self_instructions"]), (handlers, 2 * handlers))
+
+    def test_calls_are_those_that_the_program_counts(self):
+        for name, count in self.named.counted.items():
+            row = self.named.rows[name]
+            self.assertEqual((row["calls"], row["partial"]), (count, 0), name)
+
+    def test_the_tree_survives_without_symbols(self):
+        starts = {name: start for start in self.symbols.starts for name in self.symbols.found[start][1]}
+        for name, count in self.stripped.counted.items():
+            if name == "tail_inner":  # reached by a jump only: nothing tells where a function begins
+                continue
+            unnamed = next(f"stripped+{starts[name] - address + offset:#x}" for offset, address, size in self.symbols.segments
+                           if address <= starts[name] < address + size)
+            row = self.stripped.rows[unnamed]
+            self.assertEqual((row["calls"], row["partial"]), (count, 0), (name, unnamed))
+        for recorded in (self.named, self.stripped):
+            self.assertEqual([line for line in recorded.script if "lost" in line], [])
+
+    def test_handlers_are_called_by_what_they_interrupt(self):
+        """No handler is inside of the kernel, and none is the caller of what goes on after it."""
+        depth = {"work": set(), "handler": set(), "helper": set()}
+        for line in self.named.script:
+            if line.get("call") in depth:
+                depth[line["call"]].add(line["depth"])
+        self.assertEqual(len(depth["work"]), 1)
+        work = next(iter(depth["work"]))
+        self.assertEqual(depth["helper"], {work + 1})
+        self.assertIn(work + 1, depth["handler"])
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("qemu-x86_64 is not installed")
+        sys.exit(77)
+    unittest.main(verbosity=2)
