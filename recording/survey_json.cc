@@ -172,7 +172,7 @@ std::string survey_json(const Survey& survey) {
   json.close('}');
   json.pair("schema", "ptdecode-info-1");
   json.pair("snapshot", survey.snapshot);
-  json.list("streams", survey.streams, [&json](const SurveyStream& stream) {
+  json.list("streams", survey.streams, [&json, &times](const SurveyStream& stream) {
     json.pair("bytes", stream.size_bytes);
     json.pair("cpu", stream.cpu);
     json.pair("source", stream.source);
