@@ -159,8 +159,8 @@ int run(const Words& words) {
     const StreamInfo& info = recording.streams()[stream];
     if (!asked(info)) continue;
     if (titles) {
-      const std::string source =
-          info.source.empty() ? "" : fmt::format("{} {} id 0x{:x}, ", shown(info.source), arm::name(info.protocol), info.trace_id);
+      const std::string protocol = info.source.starts_with(arm::name(info.protocol)) ? "" : fmt::format(" {}", arm::name(info.protocol));
+      const std::string source = info.source.empty() ? "" : fmt::format("{}{} id 0x{:x}, ", shown(info.source), protocol, info.trace_id);
       output.write(fmt::format("# stream {}: {}cpu {}, tid {}, {} bytes\n", stream, source, info.cpu, info.tid, info.size_bytes));
     }
     PacketLister lister(recording, words, range);

@@ -127,6 +127,11 @@ class Code(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, rf"(?m)^ +{address:x} main\+0x0 ")
 
+    def test_info_says_that_a_bundle_contains_its_code(self):
+        bundle = self.folder / "sorter.ptb"
+        self.assertEqual(run("bundle", "-q", self.data("sorter"), "-o", bundle).returncode, 0)
+        self.assertRegex(run("info", "-i", bundle).stdout, r"(?m)^code +in the bundle$")
+
     def test_verify_prints_the_bytes_where_only_they_differ(self):
         code = subprocess.run(["objdump", "-d", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout
         main = code[code.index("<main>:"):].split("\n\n")[0]
