@@ -49,6 +49,9 @@ bool matches_name(const std::string& pattern, std::string_view name) {
     return form == pattern || (is_glob(pattern) && fnmatch(pattern.c_str(), std::string(form).c_str(), 0) == 0);
   };
   if (matches(name)) return true;
+  // A version of a dynamic symbol: "dlopen@@GLIBC_2.34" of an executable that calls it, or of a library that defines it.
+  if (const size_t version = name.find('@'); version != std::string_view::npos && version != 0)
+    return pattern.find('@') == std::string::npos && matches_name(pattern, name.substr(0, version));
   if (!has_forms(name)) return false;
   if (matches(without_parameters(name))) return true;
   if (!is_glob(pattern)) {  // a cheap test that rejects most names before short_function() allocates

@@ -47,9 +47,9 @@ void print_json(const doctor::Diagnosis& diagnosis) {
 void print_text(const doctor::Diagnosis& diagnosis) {
   Output& output = standard_output();
   for (const doctor::Check& check : diagnosis.checks) {
-    const char* mark = check.verdict == doctor::Verdict::good ? "ok" : check.verdict == doctor::Verdict::limit ? "less" : "NO";
-    output.write(fmt::format("{:<4} {:<13} {}\n", mark, check.id, check.found));
-    if (!check.fix.empty()) output.write(fmt::format("{:<18} -> {}\n", "", check.fix));
+    const char* mark = check.verdict == doctor::Verdict::good ? "ok" : check.verdict == doctor::Verdict::limit ? "limit" : "blocked";
+    output.write(fmt::format("{:<7} {:<13} {}\n", mark, check.id, check.found));
+    if (!check.fix.empty()) output.write(fmt::format("{:<21} -> {}\n", "", check.fix));
   }
   output.write(
       fmt::format("\ncan record: {}\ncannot: {}\n", list_text(abilities_of(diagnosis), true), list_text(abilities_of(diagnosis), false)));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "cli/cmd/commands.h"
 #include "cli/list/code_text.h"
@@ -11,6 +12,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "cli/text/size_words.h"
 
 namespace ptd::cli {
 
@@ -77,7 +79,7 @@ int list_difference(const Recording& recording, Interval range, bool att_syntax)
                              a.known ? one_line_text(a.bytes, site.ip, att_syntax) : "", new_bytes,
                              b.known ? one_line_text(b.bytes, site.ip, att_syntax) : ""));
   }
-  output.write(fmt::format("{} differences between {} and {}\n", differences, time_text({range.first, range.first}),
+  output.write(fmt::format("{} between {} and {}\n", counted(differences, "difference"), time_text({range.first, range.first}),
                            time_text({range.last, range.last})));
   return differences == 0 ? kExitOk : kExitFinding;
 }
@@ -100,7 +102,7 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
   if (!ip) return report_error(ip.error());
   const SpaceId space = is_kernel_half(*ip) ? kKernelSpace : user_space;
   if (space == kNoSpace) {
-    if (words.tid < 0) return report_error({ErrorCode::contradictory_options, "a user address needs --tid, which names the address space", 0});
+    if (words.tid < 0) return report_error({ErrorCode::contradictory_options, "the recording has several processes: a user address needs --tid, which names the address space", 0});
     return report_error(
         {ErrorCode::no_such_thread,
          fmt::format("the recording has no code of a thread {} at this time (--tid); ptdecode info lists its threads", words.tid), 0});
@@ -117,6 +119,16 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
   output.write(when == kTimeMax ? "at the end:\n" : fmt::format("at {}:\n", time_text({when, when})));
   output.write(disassembly_text(recording, {space, *ip, when}, words.size_bytes == 0 ? 64 : words.size_bytes, att));
   return kExitOk;
+}
+
+// The space of the only process that has one at this time; kNoSpace if several have.
+SpaceId only_space(const Recording& recording, TimeNs moment) {
+  std::set<uint32_t> spaces;
+  for (const int32_t tid : recording.contexts().threads()) {
+    const SpaceId space = recording.contexts().at_thread(tid, moment).space;
+    if (space != kNoSpace && space != kKernelSpace) spaces.insert(space.value);
+  }
+  return spaces.size() == 1 ? SpaceId{*spaces.begin()} : kNoSpace;
 }
 
 int run(const Words& words) {
@@ -141,7 +153,11 @@ int run(const Words& words) {
   if (!words.diff.empty()) return list_difference(recording, range, words.syntax == "att");
   const TimeNs moment = when.value_or(trace_time(recording).last);
   SpaceId user_space = recording.decoder_options().default_space;
-  if (words.tid >= 0) user_space = recording.contexts().at_thread(words.tid, moment).space;
+  if (words.tid >= 0) {
+    user_space = recording.contexts().at_thread(words.tid, moment).space;
+  } else if (user_space == kNoSpace && !words.place.empty()) {
+    user_space = only_space(recording, moment);
+  }
   if (words.place.empty()) return list_map(recording, when, user_space, words.tid >= 0);
   return show_place(recording, words, moment, user_space);
 }

@@ -144,6 +144,10 @@ std::string images_text(const Survey& survey) {
   }
   std::string from;
   for (const auto& [place, count] : places) from += fmt::format("{}{} by {}", from.empty() ? " (" : ", ", count, place);
+  if (survey.images.empty() && survey.form == "bundle") {
+    add(text, "code", "in the bundle");
+    return text;
+  }
   add(text, "code",
       fmt::format("{} found{}{}, {} missing", counted(survey.images.size() - missing, "file"), from, from.empty() ? "" : ")", missing));
   for (size_t i = 0; i < missing && i < kListedImages; ++i) {

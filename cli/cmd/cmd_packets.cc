@@ -159,8 +159,8 @@ int run(const Words& words) {
     const StreamInfo& info = recording.streams()[stream];
     if (!asked(info)) continue;
     if (titles) {
-      const std::string source =
-          info.source.empty() ? "" : fmt::format("{} {} id 0x{:x}, ", shown(info.source), arm::name(info.protocol), info.trace_id);
+      const std::string protocol = info.source.starts_with(arm::name(info.protocol)) ? "" : fmt::format(" {}", arm::name(info.protocol));
+      const std::string source = info.source.empty() ? "" : fmt::format("{}{} id 0x{:x}, ", shown(info.source), protocol, info.trace_id);
       const std::string who = info.cpu >= 0 ? fmt::format("cpu {}", info.cpu) : info.tid >= 0 ? fmt::format("tid {}", info.tid) : "no cpu";
       output.write(fmt::format("# stream {}: {}{}, {} bytes\n", stream, source, who, info.size_bytes));
     }

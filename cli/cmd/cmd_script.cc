@@ -294,7 +294,7 @@ Command add_script(CLI::App& app) {
   command.add_option("--tid", words->tids, "these threads only");
   command.add_option("--comm,--comms", words->comms, "these command names only");
   command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions; wildcards allowed: "
-                                                     "'sqlite3*'");
+                                                     "'sqlite3*'. Calls: the call tree also shows what they call, JSON only these calls");
   command
       .add_option("--time", words->times,
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")

@@ -121,10 +121,10 @@ int run_reference(const Words& words) {
     wrong += c.silently_wrong + c.invented - c.invented_flagged;
     progress.finish();
     standard_output().write(
-        fmt::format("cpu {}: {} instructions: right {} ({:.4f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; lost in gaps {}; "
+        fmt::format("{}: {} instructions: right {} ({:.4f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; lost in gaps {}; "
                     "silently wrong {} ({:.6f} %); "
                     "extra {}, of them flagged {}; int3 {} of {}\n",
-                    streams[stream].cpu, c.reference, c.right, percent(c.right, c.reference), c.right_flagged,
+                    stream_name(streams[stream]), c.reference, c.right, percent(c.right, c.reference), c.right_flagged,
                     percent(c.right_flagged, c.reference), c.wrong_flagged, c.lost_in_gap, c.silently_wrong,
                     percent(c.silently_wrong, c.reference), c.invented, c.invented_flagged, c.int3_other, c.int3_reference));
     if (c.has_silent)

@@ -88,8 +88,10 @@ void StreamStat::add(const Batch& batch) {
 
 std::string stat_text(const StreamStat& stat) {
   const bool is_core = !stat.info.core.empty();
+  const std::string_view protocol = arm::name(stat.info.protocol);
+  const bool named = stat.info.source.starts_with(protocol);  // "ETMv4 of cpu 0", of a recording by perf
   std::string text = stat.info.source.empty() ? std::string()
-                                              : fmt::format("{}, {}, id 0x{:x}{}{}\n", stat.info.source, arm::name(stat.info.protocol),
+                                              : fmt::format("{}{}{}, id 0x{:x}{}{}\n", stat.info.source, named ? "" : ", ", named ? "" : protocol,
                                                             stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
   text += fmt::format("{} {}: {} bytes of trace, {}, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
                       stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, counted(stat.segments, "segment"),

@@ -5,6 +5,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <span>
@@ -12,6 +13,7 @@
 #include <unordered_set>
 
 #include "cli/cache/node_cache.h"
+#include "cli/report/finding_text.h"
 #include "cli/verify/flow_align.h"
 #include "ptdecode/flow_cursor.h"
 #include "ptdecode/insn.h"
@@ -22,14 +24,26 @@ namespace {
 constexpr size_t kGoesOn = 8;   // this many equal instructions are no accident
 constexpr size_t kUntold = 64;  // instructions between the last packet and the first one lost: no packet tells of them
 
+/// The bytes of one instruction, at most 15.
+struct InsnBytes {
+  std::array<std::byte, 15> bytes{};
+  uint8_t length = 0;
+  explicit InsnBytes(Bytes of) : length(static_cast<uint8_t>(std::min(of.size(), bytes.size()))) {
+    std::copy_n(of.begin(), length, bytes.begin());
+  }
+  bool operator==(const InsnBytes&) const = default;
+  [[nodiscard]] std::string text() const { return hex_text(Bytes(bytes).first(length)); }
+};
+
 /// An executed or decoded flow, one element per instruction.
 struct Flow {
-  std::vector<uint64_t> ips, contents;
+  std::vector<uint64_t> ips;
+  std::vector<InsnBytes> contents;
   std::vector<bool> flagged;  ///< decoded: in a block that is marked uncertain
 
   void add(Ip ip, Bytes bytes, bool uncertain) {
     ips.push_back(ip.value);
-    contents.push_back(content_key(bytes));
+    contents.emplace_back(bytes);
     flagged.push_back(uncertain);
   }
   void clear() {
@@ -312,6 +326,8 @@ class SegmentCompare {
     counts_.first_wrong_offset_bytes = truth_.offset_bytes;
     counts_.first_want = Ip{t < truth_.insns.size() ? truth_.insns.ips[t] : 0};
     counts_.first_got = Ip{d < decoded_.size() ? decoded_.ips[d] : 0};
+    if (counts_.first_want != counts_.first_got || t == t_end || d == d_end) return;
+    counts_.first_bytes = {truth_.insns.contents[t].text(), decoded_.contents[d].text()};
   }
 
   const TruthSegment& truth_;
@@ -436,13 +452,16 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   return counts;
 }
 
+std::string stream_name(const StreamInfo& stream) {
+  return stream.cpu >= 0 ? fmt::format("cpu {}", stream.cpu) : fmt::format("tid {}", stream.tid);
+}
+
 std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   const auto percent = [&](uint64_t part) { return c.truth == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(c.truth); };
-  const std::string who = stream.cpu >= 0 ? fmt::format("cpu {}", stream.cpu) : fmt::format("tid {}", stream.tid);
   std::string text = fmt::format(
       "{}: {} instructions: right {} ({:.6f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; silently wrong {}; lost in gaps {}, "
       "of them where packets were lost {}; gaps {}",
-      who, c.truth, c.right, percent(c.right), c.right_flagged, percent(c.right_flagged), c.wrong_flagged, c.wrong + c.extra, c.lost,
+      stream_name(stream), c.truth, c.right, percent(c.right), c.right_flagged, percent(c.right_flagged), c.wrong_flagged, c.wrong + c.extra, c.lost,
       c.lost_as_asked, c.gaps);
   if (c.extra + c.extra_flagged != 0)
     text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
@@ -450,8 +469,9 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   if (c.untold != 0) text += fmt::format("; {} not counted by the trace: iterations of loops without packets", c.untold);
   text += '\n';
   if (c.has_first_wrong) {
-    text += fmt::format("  first difference: in the segment at offset {:#x}: truth {:x}, here {:x}\n", c.first_wrong_offset_bytes,
-                        c.first_want.value, c.first_got.value);
+    const auto place = [](Ip ip, const std::string& bytes) { return fmt::format("{:x}{}{}", ip.value, bytes.empty() ? "" : " ", bytes); };
+    text += fmt::format("  first difference: in the segment at offset {:#x}: truth {}, here {}\n", c.first_wrong_offset_bytes,
+                        place(c.first_want, c.first_bytes.first), place(c.first_got, c.first_bytes.second));
   }
   for (const NamedCounts& n : c.named) {
     text += fmt::format("  {}: {} instructions: right {}, of them flagged {}; wrong but flagged {}; silently wrong {}; lost in gaps {}\n",

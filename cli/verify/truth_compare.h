@@ -34,6 +34,7 @@ struct TruthCounts {
   bool has_first_wrong = false;
   uint64_t first_wrong_offset_bytes = 0;  ///< of the segment with the first difference
   Ip first_want, first_got;
+  std::pair<std::string, std::string> first_bytes;  ///< of both, in hex, if the addresses are equal
   std::vector<NamedCounts> named;  ///< an instruction counts for the first pattern that fits
   [[nodiscard]] bool equal() const {
     return wrong == 0 && wrong_flagged == 0 && extra == 0 && extra_flagged == 0 && untold == 0 && lost == lost_as_asked;
@@ -46,6 +47,8 @@ struct TruthCounts {
 [[nodiscard]] Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
                                                      const std::vector<std::string>& patterns,
                                                      const std::function<void(uint64_t bytes)>& on_progress);
+/// "cpu 3", or "tid 4711" of a stream of one thread.
+[[nodiscard]] std::string stream_name(const StreamInfo& stream);
 /// One line, one more for the first difference, and one for each pattern.
 [[nodiscard]] std::string truth_report(const StreamInfo& stream, const TruthCounts& counts);
 

@@ -120,6 +120,37 @@ class Code(unittest.TestCase):
         self.assertIn("FNDA:0,never\n", record)
         self.assertIn(f"FNDA:{want[next(i for i, text in enumerate(source, 1) if text.startswith('int classify'))]},classify\n", record)
 
+    def test_image_of_the_only_process_needs_no_tid(self):
+        listed = subprocess.run(["nm", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout
+        address = int(re.search(r"^([0-9a-f]+) T main$", listed, re.M)[1], 16)
+        done = run("image", "-i", self.data("sorter"), "main")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, rf"(?m)^ +{address:x} main\+0x0 ")
+
+    def test_info_says_that_a_bundle_contains_its_code(self):
+        bundle = self.folder / "sorter.ptb"
+        self.assertEqual(run("bundle", "-q", self.data("sorter"), "-o", bundle).returncode, 0)
+        self.assertRegex(run("info", "-i", bundle).stdout, r"(?m)^code +in the bundle$")
+
+    def test_verify_prints_the_bytes_where_only_they_differ(self):
+        code = subprocess.run(["objdump", "-d", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout
+        main = code[code.index("<main>:"):].split("\n\n")[0]
+        address, first, rest = re.search(r"^ +([0-9a-f]+):\t(b[89a-f]) ((?:[0-9a-f]{2} ){4}) *\tmov", main, re.M).groups()
+        right = bytes.fromhex(first + rest)
+        wrong = right[:4] + bytes([right[4] ^ 0x40])
+        program = (self.folder / "sorter").read_bytes()
+        segment = re.search(r"LOAD +0x(\w+) 0x(\w+) .*\n? .*R E", subprocess.run(["readelf", "-lW", self.folder / "sorter"], capture_output=True, text=True).stdout)
+        at = int(address, 16) - int(segment[2], 16) + int(segment[1], 16)
+        self.assertEqual(program[at:at + 5], right)
+        copy = pathlib.Path(f"{self.folder}/symfs{self.folder}/sorter")
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes(program[:at] + wrong + program[at + 5:])
+        truth = sorted((self.folder / "sorter.truth").iterdir())
+        done = run("verify", "-i", self.data("sorter"), "--symfs", self.folder / "symfs", *truth)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(f"truth {address} {right.hex(' ')}, here {address} {wrong.hex(' ')}\n", done.stdout)
+        self.assertRegex(run("verify", "--reference", "--freeze", "-i", self.data("sorter")).stdout, r"^tid \d+: ")
+
     def test_coverage_joins_relative_paths_with_the_folder_of_compilation(self):
         cc = os.environ.get("CC", "cc")
         for version in ("-gdwarf-4", "-gdwarf-5"):

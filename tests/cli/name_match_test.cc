@@ -30,6 +30,15 @@ TEST(NameMatch, CppNamesWithoutParametersReturnTypeAndTemplateArguments) {
     EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
 }
 
+TEST(NameMatch, VersionsOfDynamicSymbols) {
+  for (const Case& each : {Case{"dlopen", "dlopen@@GLIBC_2.34"}, Case{"dlopen@@GLIBC_2.34", "dlopen@@GLIBC_2.34"}, Case{"clock_*", "clock_gettime@GLIBC_2.17"},
+                           Case{"f", "f(int)@@LIB_1"}, Case{"dlopen@*", "dlopen@@GLIBC_2.34"}})
+    EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+  for (const Case& each : {Case{"dlopen@GLIBC_2.2", "dlopen@@GLIBC_2.34"}, Case{"open", "dlopen@@GLIBC_2.34"}, Case{"GLIBC_2.34", "dlopen@@GLIBC_2.34"},
+                           Case{"", "@x"}})
+    EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
 TEST(NameMatch, OtherFunctionsDoNotMatch) {
   for (const Case& each :
        {Case{"throw", "thrower(int)"}, Case{"hrower", "thrower(int)"}, Case{"sum", "shop::Basket::sum() const"}, Case{"int", "f(int)"},

@@ -166,6 +166,8 @@ def check_times(folder, program):
         ticks[function] = ticks.get(function, 0) + 1 + int(ip, 16) // 64 % 8
     want, found = ticks["fib"] / 2, total_times(out).get("fib", 0)
     check(f"fib takes {want} ns of the work clock", 0.98 * want < found < 1.02 * want, str(found))
+    done = subprocess.run([PTDECODE, "stat", "-q", "-i", out], capture_output=True, text=True)
+    check("a source's protocol is named once", "\nETMv4 of cpu 0, id 0x10, traces cpu 0\n" in done.stdout, done.stdout[:300])
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--cyc", "--mtc-period", "3", "-q", "--", program],
                           capture_output=True, text=True, timeout=120)
     check("options without effect are named", "does not have: --cyc, --mtc-period\n" in done.stderr, done.stderr)

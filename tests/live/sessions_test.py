@@ -103,6 +103,14 @@ class Sessions(unittest.TestCase):
         self.assertTrue(alive(one.pid))
         self.assertEqual(len(self.processes()), 2, "the keeper of two and its second holder")
 
+    def test_a_command_is_recorded_without_the_recorder_that_starts_it(self):
+        self.detach("one", "--", "sleep", "60")
+
+        def maps():
+            return [body for kind, _, body in self.snapshot("one").records if kind == 10]
+        self.assertTrue(wait_until(lambda: any(b"/sleep\0" in body for body in maps())), "what it maps after its exec")
+        self.assertEqual([body for body in maps() if os.fsencode(os.path.basename(PTDECODE)) + b"\0" in body], [])
+
     def test_the_name_is_taken_or_bad(self):
         target = self.forever()
         self.detach("one", "-p", target.pid)

@@ -100,7 +100,10 @@ Status SessionKeeper::note_start() {
   MapBuildIds build_ids;
   const auto add = [&](Payload payload, const RecordContext& context) {
     bytes.clear();
-    if (auto* map = std::get_if<MmapRecord>(&payload)) map->build_id = build_ids.of(*map);
+    if (auto* map = std::get_if<MmapRecord>(&payload)) {
+      if (map->pid == choice_.target.waiting_command) return Status();  // until its exec it is a copy of this program
+      map->build_id = build_ids.of(*map);
+    }
     if (encode_record(payload, {context.sample_id, context.misc, true}, attr, bytes)) log_->append({EntryKind::record, ring, 0, bytes});
     return Status();
   };
