@@ -5,13 +5,13 @@
 #include <filesystem>
 
 #include "image/source/elf_file.h"
+#include "image/source/jitdump.h"
 
 namespace ptd::emulate {
 namespace {
 
 constexpr uint32_t kProtExec = 4, kMapPrivate = 2;
-// Below what any program may map: where the mapping that announces a jitdump is said to be.
-constexpr uint64_t kMarkerIp = 0x1000, kMarkerBytes = 0x1000;
+constexpr uint64_t kMarkerBytes = 0x1000;
 
 std::string bytes_of_hex(const std::string& hex) {
   std::string raw;
@@ -122,7 +122,7 @@ Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
     jitdump_ = std::move(*created);
     perfio::MmapRecord marker;
     marker.pid = marker.tid = image.pid;
-    marker.addr = kMarkerIp;
+    marker.addr = kCompleteJitdumpAddress;
     marker.size_bytes = kMarkerBytes;
     marker.prot = 1 | kProtExec;
     marker.flags = kMapPrivate;
