@@ -11,7 +11,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kAux = 11, kAuxtrace = 71, kFinishedInit = 82;  // record types of perf.data
+constexpr uint32_t kAux = 11, kTextPoke = 20, kAuxtrace = 71, kFinishedInit = 82;  // record types of perf.data
 constexpr uint64_t kRecordHeader = 8;
 
 std::string demo() { return std::string(PTD_SOURCE_DIR) + "/data/demo"; }
@@ -64,6 +64,7 @@ class Damaged {
     uint64_t trace_end = 0;
     for (uint64_t at = data; at + kRecordHeader <= data + size;) {
       uint64_t next = at + number<uint16_t>(at + 6);
+      if (number<uint32_t>(at) == kTextPoke) poke_ = at;
       if (number<uint32_t>(at) == kAux) ends.emplace_back(number<uint64_t>(at + 8) + number<uint64_t>(at + 16), at);
       if (number<uint32_t>(at) == kAuxtrace) {
         const auto payload = number<uint64_t>(at + 8);
@@ -81,6 +82,12 @@ class Damaged {
     }
   }
   [[nodiscard]] bool found() const { return aux_ != 0 && auxtrace_ != 0; }
+  /// Makes the last TEXT_POKE (addr u64, old_len u16, new_len u16) longer than its record. Returns whether there is one.
+  bool damage_text_poke() {
+    constexpr uint64_t kOldBytesAt = 16;
+    if (poke_ != 0) put<uint16_t>(poke_ + kOldBytesAt, 0xffff);
+    return poke_ != 0;
+  }
   void set_flags(uint64_t flags) { put<uint64_t>(aux_ + 24, number<uint64_t>(aux_ + 24) | flags); }
   [[nodiscard]] uint64_t payload_bytes() const { return number<uint64_t>(auxtrace_ + 8); }
   /// Leaves `kept` bytes of the last payload, a multiple of 8: those at its end if `of_end`. Other records fill the rest.
@@ -113,7 +120,7 @@ class Damaged {
   }
   testing::TempDir dir_;
   std::vector<std::byte> bytes_;
-  uint64_t aux_ = 0, auxtrace_ = 0;
+  uint64_t aux_ = 0, auxtrace_ = 0, poke_ = 0;
 };
 
 void expect_one_finding(const Recording& recording) {
@@ -127,6 +134,15 @@ TEST(LostTrace, TheUndamagedRecordingHasNone) {
   ASSERT_TRUE(whole);
   EXPECT_TRUE(whole->findings().empty());
   for (const int32_t cpu : {0, 1}) EXPECT_TRUE(decode(*whole, cpu, 1).gaps.empty());
+}
+
+TEST(LostTrace, ATextPokeThatContradictsItselfIsSkippedAndAFinding) {
+  Damaged damaged(0);
+  ASSERT_TRUE(damaged.damage_text_poke());
+  const auto recording = damaged.open();
+  ASSERT_TRUE(recording);
+  const std::vector<Finding> findings = recording->findings();
+  EXPECT_EQ(std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return f.kind == FindingKind::bad_record; }), 1);
 }
 
 TEST(LostTrace, AFlagOfTheLastAuxRecord) {
