@@ -104,7 +104,8 @@ void add_bad_records(const perfio::ReadDamage& damage, ImageBuild& image) {
   image.builder.add_finding(std::move(finding));
 }
 
-void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, RecordingData& data) {
+void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, ImageBuild& image, RecordingData& data) {
+  add_bad_records(damage, image);
   for (const std::string& message : damage.messages) data.warnings.push_back(message);
   if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is truncated at byte "
                                                                      "" + std::to_string(damage.cut_offset_bytes));
@@ -177,11 +178,10 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));
   fold.on_holes(reader->damage().holes);
-  add_bad_records(reader->damage(), image);
   if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes, unread_bytes(*reader));
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
-  report_damage(reader->damage(), fold, data);
+  report_damage(reader->damage(), fold, image, data);
   data.event_names = event_names_of(reader->attrs(), etm.valid ? etm.pmu_type : info.pmu_type);
   data.description = describe(reader->features(), options.path);
   image.finish(data);
