@@ -21,18 +21,20 @@ void CodeModel::cut(uint64_t first, uint64_t end) {
   }
 }
 
+std::shared_ptr<const MappedFile> CodeModel::file_of(const UserMap& map) {
+  const auto [known, fresh] = opened_.try_emplace(map.path);
+  Opened& opened = known->second;
+  if (fresh) {
+    if (auto file = MappedFile::open(map.path); file.ok()) opened = {*file, (*file)->mapped_id()};
+  }
+  const FileId& id = opened.id;
+  const bool replaced = id.inode != 0 && map.inode != 0 && (id.inode != map.inode || id.maj != map.major || id.min != map.minor);
+  return replaced ? nullptr : opened.file;
+}
+
 void CodeModel::add_file(const UserMap& map) {
   cut(map.ip, map.end());
-  const auto known = opened_.find(map.path);
-  std::shared_ptr<const MappedFile> file;
-  if (known != opened_.end()) {
-    file = known->second;
-  } else {
-    auto opened = MappedFile::open(map.path);
-    if (opened.ok()) file = *opened;
-    opened_[map.path] = file;
-  }
-  files_[map.ip] = {map.end(), map.file_offset_bytes, file};
+  files_[map.ip] = {map.end(), map.file_offset_bytes, file_of(map)};
   for (auto& [number, page] : pages_) {
     const uint64_t base = number * kPageBytes;
     if (base + kPageBytes <= map.ip || base >= map.end()) continue;

@@ -27,6 +27,8 @@ struct UserMap {
 class CodeModel {
  public:
   void add_file(const UserMap& map);
+  /// Returns the file that was mapped; null if it is no longer there, or if its path names another file now.
+  std::shared_ptr<const MappedFile> file_of(const UserMap& map);
   /// True if a reader would find these bytes at `ip`.
   [[nodiscard]] bool shows(uint64_t ip, Bytes code) const;
   /// The bytes are reported from now on.
@@ -57,7 +59,11 @@ class CodeModel {
   void cut(uint64_t first, uint64_t end);
   std::map<uint64_t, File> files_;  // by start; they do not overlap
   std::map<uint64_t, Page> pages_;
-  std::unordered_map<std::string, std::shared_ptr<const MappedFile>> opened_;
+  struct Opened {
+    std::shared_ptr<const MappedFile> file;
+    FileId id;
+  };
+  std::unordered_map<std::string, Opened> opened_;
 };
 
 }  // namespace ptd::emulate

@@ -5,13 +5,13 @@
 #include <filesystem>
 
 #include "image/source/elf_file.h"
+#include "image/source/jitdump.h"
 
 namespace ptd::emulate {
 namespace {
 
 constexpr uint32_t kProtExec = 4, kMapPrivate = 2;
-// Below what any program may map: where the mapping that announces a jitdump is said to be.
-constexpr uint64_t kMarkerIp = 0x1000, kMarkerBytes = 0x1000;
+constexpr uint64_t kMarkerBytes = 0x1000;
 
 std::string bytes_of_hex(const std::string& hex) {
   std::string raw;
@@ -80,16 +80,15 @@ void UserSideband::put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload p
   records_.push_back({tsc, pid, tid, std::move(payload), 0});
 }
 
-std::string UserSideband::build_id_of(const std::string& path) {
-  const auto known = build_ids_.find(path);
+// A path that names another file now has that file's build id, which must not be given to the one that was mapped.
+std::string UserSideband::build_id_of(Space& space, const UserMap& map) {
+  const auto file = space.shown.file_of(map);
+  if (file == nullptr) return {};
+  const auto known = build_ids_.find(map.path);
   if (known != build_ids_.end()) return known->second;
-  const auto file = MappedFile::open(path);
   std::string raw;
-  if (file.ok()) {
-    const auto elf = ElfFile::open(*file);
-    if (elf.ok()) raw = bytes_of_hex((*elf)->build_id());
-  }
-  return build_ids_[path] = raw;
+  if (const auto elf = ElfFile::open(file); elf.ok()) raw = bytes_of_hex((*elf)->build_id());
+  return build_ids_[map.path] = raw;
 }
 
 void UserSideband::show_file(size_t index, Space& space, uint64_t tsc, const UserMap& map) {
@@ -104,7 +103,7 @@ void UserSideband::show_file(size_t index, Space& space, uint64_t tsc, const Use
   record.inode = map.inode;
   record.prot = map.prot | kProtExec;
   record.flags = kMapPrivate;
-  record.build_id = build_id_of(map.path);
+  record.build_id = build_id_of(space, map);
   record.path = map.path;
   put(tsc, pid, pid, std::move(record));
   space.shown.add_file(map);
@@ -123,7 +122,7 @@ Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
     jitdump_ = std::move(*created);
     perfio::MmapRecord marker;
     marker.pid = marker.tid = image.pid;
-    marker.addr = kMarkerIp;
+    marker.addr = kCompleteJitdumpAddress;
     marker.size_bytes = kMarkerBytes;
     marker.prot = 1 | kProtExec;
     marker.flags = kMapPrivate;

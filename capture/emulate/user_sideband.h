@@ -47,7 +47,7 @@ class UserSideband {
   Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
   void show_file(size_t index, Space& space, uint64_t tsc, const UserMap& map);
   void put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload);
-  [[nodiscard]] std::string build_id_of(const std::string& path);
+  [[nodiscard]] std::string build_id_of(Space& space, const UserMap& map);
 
   const std::vector<UserImage>& images_;
   std::string jit_prefix_;

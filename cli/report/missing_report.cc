@@ -8,6 +8,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
+#include "image/source/jitdump.h"
 
 namespace ptd::cli {
 
@@ -38,6 +39,14 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
   if (build_id.empty()) return below + "; for a container: --symfs PID=/proc/PID/root";
   return fmt::format("{} of build id {}; or DEBUGINFOD_URLS=https://debuginfod.elfutils.org (debuginfod-find executable {})", below,
                      build_id, build_id);
+}
+
+// A file in which a process logged its generated code, and of which something is missing; else null.
+const MissingImage* missing_jitdump(const Recording& recording) {
+  for (const MissingImage& image : recording.missing_images()) {
+    if (is_jitdump_path(image.path)) return &image;
+  }
+  return nullptr;
 }
 
 std::string share_text(double share) { return share > 0 && share < 0.001 ? "< 0.1 %" : fmt::format("{:.1f} %", 100 * share); }
@@ -100,6 +109,11 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     line.lost_bytes += count.lost_bytes;
     line.reason = section_id == kNoSection ? "not mapped by any record" : "bytes not found";
     line.remedy = remedy_of(recording, path, build_id, kernel, address);
+    const MissingImage* dump = section_id == kNoSection && !kernel ? missing_jitdump(recording) : nullptr;
+    if (dump != nullptr) {
+      line.reason = fmt::format("not mapped by any record; {}: {}", dump->path, dump->reason);
+      line.remedy = fmt::format("an undamaged copy of {}, with which the process logged its generated code", dump->path);
+    }
   }
   std::vector<MissingLine> ranked;
   for (auto& [key, line] : lines) {

@@ -18,9 +18,10 @@ constexpr std::array kOrigins = {EditOrigin::text_poke,  EditOrigin::bpf,    Edi
 constexpr std::array kFindings = {
     FindingKind::poke_old_bytes_mismatch, FindingKind::poke_healed,       FindingKind::poke_lost_by_copy, FindingKind::base_copy_redated,
     FindingKind::base_copy_unexplained,   FindingKind::build_id_mismatch, FindingKind::file_missing,      FindingKind::file_changed,
-    FindingKind::section_overlap,         FindingKind::bpf_bytes_missing, FindingKind::records_lost,      FindingKind::bad_record};
+    FindingKind::section_overlap,         FindingKind::bpf_bytes_missing, FindingKind::records_lost,      FindingKind::bad_record,
+    FindingKind::clock_contradicts,       FindingKind::trace_lost};
 static_assert(kOrigins.back() == EditOrigin::announced && kOrigins.size() == static_cast<size_t>(EditOrigin::announced) + 1);
-static_assert(kFindings.back() == FindingKind::bad_record && kFindings.size() == static_cast<size_t>(FindingKind::bad_record) + 1);
+static_assert(kFindings.back() == FindingKind::trace_lost && kFindings.size() == static_cast<size_t>(FindingKind::trace_lost) + 1);
 /// Copies are compared byte by byte.
 constexpr uint64_t kMaxCopies = 4096, kMaxCopyBytes = 2ULL << 30;
 

@@ -147,6 +147,7 @@ class SnapshotLoader {
   void add_dumps(const Device& core);
   void add_buffer(const Buffer& buffer, const std::vector<std::string>& sources);
   void add_files(const Buffer& buffer, const std::vector<size_t>& members);
+  void lose_trace(const std::string& what);
   Bytes read_files(const Buffer& buffer, std::vector<std::shared_ptr<const MappedFile>>& held, std::vector<std::byte>& joined);
   ArmSource source_of(const Device& device, const std::string& name, arm::Protocol protocol) const;
   void take_streams();
@@ -221,7 +222,7 @@ void SnapshotLoader::read_buffers(const IniFile& trace) {
   for (const IniSection& section : trace.sections) {
     if (!listed.contains(lower_case(section.name))) continue;
     if (buffers_.size() >= kMaxBuffers) {
-      data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxBuffers) + " buffers: the others are ignored");
+      lose_trace(dir_ + ": it names more than " + std::to_string(kMaxBuffers) + " buffers: the others are ignored");
       break;
     }
     buffers_.push_back({std::string(section.value("name")), std::string(section.value("file")), std::string(section.value("format"))});
@@ -257,6 +258,15 @@ void SnapshotLoader::add_buffer(const Buffer& buffer, const std::vector<std::str
   add_files(buffer, members);
 }
 
+/// Reports trace that is not decoded.
+void SnapshotLoader::lose_trace(const std::string& what) {
+  data_.warnings.push_back(what);
+  Finding finding;
+  finding.kind = FindingKind::trace_lost;
+  finding.what = what;
+  image_.builder.add_finding(std::move(finding));
+}
+
 /// The buffer's files, joined; `joined` holds what comes of several.
 Bytes SnapshotLoader::read_files(const Buffer& buffer, std::vector<std::shared_ptr<const MappedFile>>& held,
                                  std::vector<std::byte>& joined) {
@@ -268,11 +278,11 @@ Bytes SnapshotLoader::read_files(const Buffer& buffer, std::vector<std::shared_p
     if (readings_.size() >= kMaxBuffers && !readings_.contains(path)) continue;
     const size_t readings = ++readings_[path];
     if (readings == kMaxReadings + 1)
-      data_.warnings.push_back(path + ": named more than " + std::to_string(kMaxReadings) + " times: further uses are ignored");
+      lose_trace(path + ": named more than " + std::to_string(kMaxReadings) + " times: further uses are ignored");
     if (readings > kMaxReadings) continue;
     OwnFiles::Opened opened = files_.open(path);
     if (!opened.file) {
-      data_.warnings.push_back("the trace " + path + " is not read: " + opened.why);
+      lose_trace("the trace " + path + " is not read: " + opened.why);
       continue;
     }
     held.push_back(std::move(opened.file));
@@ -302,7 +312,7 @@ void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& 
 
 void SnapshotLoader::take_streams() {
   if (sources_sought_ > kMaxSources)
-    data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxSources) + " sources: the others are ignored");
+    lose_trace(dir_ + ": it names more than " + std::to_string(kMaxSources) + " sources: the others are ignored");
   for (const size_t index : order_) {
     AuxStream stream = sources_.take(index, data_.owners);
     ArmSource source = std::move(sources_.taken_source(index));

@@ -22,6 +22,59 @@ FoundCode find_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
                             mapping.mapped_at.value, mapping.file_id});
 }
 
+/// Returns the time of a moment of the file's clock; of a clock that is not the recording's, when the file was mapped.
+TimeNs time_of(uint64_t moment, const JitdumpHeader& header, const JitdumpMapping& mapping, const JitClock& clock) {
+  if (header.tsc_clock ? !clock.conversion.valid() : !clock.monotonic) return mapping.mapped_at;
+  return header.tsc_clock ? clock.conversion.to_ns(Tsc{moment}) : TimeNs{moment};
+}
+
+/// Nothing of the file is known. A complete jitdump also says which code of files was overwritten, so without it all code is suspect.
+void lose_all(ImageBuild& image, const JitdumpMapping& mapping, const std::string& reason) {
+  image.add_missing(mapping.path, {}, reason);
+  if (mapping.address.value == kCompleteJitdumpAddress) image.builder.add_lost_window({mapping.mapped_at, kTimeMax});
+}
+
+/// Reports a file that is no jitdump.
+void report_unreadable(ImageBuild& image, const JitdumpMapping& mapping, const std::string& reason) {
+  lose_all(image, mapping, reason);
+  Finding finding;
+  finding.kind = FindingKind::bad_record;
+  finding.time = {mapping.mapped_at, kTimeMax};
+  finding.what = mapping.path + ": " + reason + ": the code that its process generated is missing";
+  image.builder.add_finding(std::move(finding));
+}
+
+/// Reports what cannot be read of the file. Code that follows may be other than what the rest says, so it is suspect from then on.
+void report_damage(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitdumpResult& result,
+                   std::vector<std::string>& warnings) {
+  if (result.damage.empty()) return;
+  Interval window{kTimeMax, kTimeMax};
+  for (const JitdumpDamage& damage : result.damage)
+    window.first = std::min(window.first, damage.has_time ? time_of(damage.time, result.header, mapping, clock) : mapping.mapped_at);
+  const JitdumpDamage& first = result.damage.front();
+  std::string what = mapping.path + ": ";
+  const std::string at = " at byte " + std::to_string(first.offset_bytes);
+  if (result.malformed != 0) {
+    what += std::to_string(result.malformed) + (result.malformed == 1 ? " malformed record is" : " malformed records are") + " skipped" +
+            (first.record ? ", the first" + at : std::string());
+  }
+  if (result.malformed != 0 && (result.lost_bytes != 0 || result.cut)) what += "; ";
+  if (result.lost_bytes != 0) {
+    what += "damaged" + (first.record ? std::string() : at) + ": " + std::to_string(result.lost_bytes) + " bytes are skipped" +
+            (result.cut ? ", up to the end of the file" : "");
+  } else if (result.cut) {
+    what += "truncated" + at;
+  }
+  warnings.push_back(what);
+  image.add_missing(mapping.path, {}, "damaged: records of generated code are lost");
+  Finding finding;
+  finding.kind = result.malformed != 0 && result.lost_bytes == 0 && !result.cut ? FindingKind::bad_record : FindingKind::records_lost;
+  finding.time = window;
+  finding.what = what + ": code that its process generated since is missing or suspect";
+  image.builder.add_lost_window(window);
+  image.builder.add_finding(std::move(finding));
+}
+
 // Whether the file's clock is the recording's; if not, everything in it is dated from when it was mapped.
 bool date(std::vector<Dated>& codes, const JitdumpHeader& header, const JitdumpMapping& mapping, const JitClock& clock) {
   const bool dated = header.tsc_clock ? clock.conversion.valid() : clock.monotonic;
@@ -91,7 +144,8 @@ uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const Jit
                      std::vector<std::string>& warnings) {
   const FoundCode found = find_jitdump(image, mapping);
   if (found.status != CodeStatus::found) {
-    image.add_missing(mapping.path, {}, sentence(found.status));
+    for (const Finding& finding : found.findings) image.builder.add_finding(finding);
+    lose_all(image, mapping, sentence(found.status));
     return 0;
   }
   image.note_origin(mapping.path, {}, found.file_path, found.proof);
@@ -99,9 +153,10 @@ uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const Jit
   const auto result = read_jitdump(found.code.bytes, [&](const JitCode& code) { codes.push_back({code, TimeNs{code.time}}); });
   if (!result.ok()) {
     warnings.push_back(mapping.path + ": " + result.error().message);
+    report_unreadable(image, mapping, result.error().message);
     return 0;
   }
-  if (result->cut) warnings.push_back(mapping.path + ": truncated at byte " + std::to_string(result->end_offset_bytes));
+  report_damage(image, mapping, clock, *result, warnings);
   if (!date(codes, result->header, mapping, clock))
     warnings.push_back(mapping.path +
                        ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
@@ -125,7 +180,6 @@ uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const Jit
     } else {
       by_index[code.index] = loaded;
     }
-    if (code.size_bytes == 0 || code.size_bytes > ~code.address || is_kernel_half(Ip{code.address})) continue;
     if (!names_only) image.add_section(section_of(mapping, entry, found, loaded.code));
     names.open({mapping.space, Ip{code.address}, code.size_bytes, {}, loaded.name, "[jit]"}, entry.time);
   }

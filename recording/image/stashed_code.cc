@@ -98,6 +98,11 @@ std::shared_ptr<StashedCode> StashedCode::open(const std::vector<std::string>& s
       for (stash::Entry& entry : entries->entries)
         kept->mappings_.emplace(Key{entry.pid, entry.address}, Mapping{kept->stashes_.size(), std::move(entry)});
       if (!identity.empty()) (*stash)->note_use(identity);
+    } else if (entries.error().code != ErrorCode::not_found) {
+      kept->note({entries.error().code,
+                  path + "/recordings/" + identity + ": the list of this recording's files is damaged, so they are not used: " +
+                      entries.error().message,
+                  entries.error().offset_bytes});
     }
     kept->stashes_.push_back(std::move(*stash));
   }

@@ -95,7 +95,19 @@ uint64_t unread_bytes(const perfio::PerfReader& reader) {
   return reader.mappings().size() == 1 && offset < reader.size_bytes() ? reader.size_bytes() - offset : 0;
 }
 
-void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, RecordingData& data) {
+// Records that cannot be read and that the reader skipped: what they said of the code is missing.
+void add_bad_records(const perfio::ReadDamage& damage, ImageBuild& image) {
+  if (damage.bad_records == 0) return;
+  Finding finding;
+  finding.kind = FindingKind::bad_record;
+  finding.time = {kTimeMin, kTimeMax};
+  finding.what = std::to_string(damage.bad_records) + (damage.bad_records == 1 ? " record is" : " records are") + " skipped";
+  if (!damage.messages.empty()) finding.what += "; the first message: " + damage.messages.front();
+  image.builder.add_finding(std::move(finding));
+}
+
+void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, ImageBuild& image, RecordingData& data) {
+  add_bad_records(damage, image);
   for (const std::string& message : damage.messages) data.warnings.push_back(message);
   if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is truncated at byte "
                                                                      "" + std::to_string(damage.cut_offset_bytes));
@@ -171,7 +183,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes, unread_bytes(*reader));
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
-  report_damage(reader->damage(), fold, data);
+  report_damage(reader->damage(), fold, image, data);
   data.event_names = event_names_of(reader->attrs(), etm.valid ? etm.pmu_type : info.pmu_type);
   data.description = describe(reader->features(), options.path);
   image.finish(data);

@@ -370,7 +370,11 @@ std::string SidebandFold::perf_map_of(int32_t pid) {
   }
   if (!source.same_host || !source.use_host_files) return {};
   Result<std::string> text = read_own_perf_map(path);
-  if (text) return std::move(*text);
+  if (text) {
+    if (const auto file = MappedFile::open(path); file.ok() && source.recorded_at_ns != 0 && (*file)->modified_ns() > source.recorded_at_ns)
+      data_.warnings.push_back(path + ": written after the recording ended; its names may be those of later code or of another process");
+    return std::move(*text);
+  }
   if (is_regular_file(path)) data_.warnings.push_back("not used for names: " + text.error().message);
   return {};
 }

@@ -170,6 +170,20 @@ def code_that_other_threads_rewrite(folder, *options):
         check("nothing lost, nothing wrong without a mark", "silently wrong 0; lost in gaps 0" in line and "gaps 0" in line and "nothing ran" not in line, line)
 
 
+def files_that_are_rewritten(folder):
+    """A file is mapped, rewritten, and mapped again: what ran each time is recorded, whatever the file contains at the end."""
+    out, truth = os.path.join(folder, "remap.data"), os.path.join(folder, "remap.truth")
+    command = [build("remap", folder), os.path.join(folder, "remapped")]
+    free = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run([PTDECODE, "record", "--no-stash", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--", *command],
+                          capture_output=True, text=True)
+    check("remap: the same sum without the emulator", done.stdout == free.stdout and done.returncode == 0, done.stdout + done.stderr)
+    files = sorted(glob.glob(truth + "/*.ptt"))
+    lines = subprocess.run([PTDECODE, "verify", "-q", "--stash", "off", "-i", out, *files], capture_output=True, text=True).stdout.splitlines()
+    lines = [line for line in lines if line.startswith("tid")]
+    check("remap: nothing is wrong without a mark", len(lines) == 1 and "silently wrong 0;" in lines[0], lines)
+
+
 def outputs(folder):
     """In any form of the output path, the recorder's own files are not the program's; a thread that was not recorded is named."""
     os.makedirs(os.path.join(folder, "sub"), exist_ok=True)
@@ -241,6 +255,7 @@ def odd_programs(folder):
 def small(folder):
     odd_programs(folder)
     witnesses(folder)
+    files_that_are_rewritten(folder)
     code_that_other_threads_rewrite(folder)
     code_that_other_threads_rewrite(folder, "--psb-period", "0")
     missing_library(folder)

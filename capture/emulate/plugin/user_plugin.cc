@@ -205,7 +205,9 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
     std::ostringstream text;
     text << address << ' ' << a[1] << ' ' << offset + (address - start) << ' ' << major << ' ' << minor << ' ' << inode << ' ' << (a[2] & 7)
          << ' ' << path;
-    return thread.event(now, "map", text.str());
+    thread.event(now, "map", text.str());
+    if ((a[2] & kProtExec) != 0) g_process.show_file(address, a[1]);
+    return;
   }
 }
 
@@ -221,8 +223,9 @@ void after_call(UserThread& thread, Call call, int64_t result) {
     case kMmap:
       return describe_map(thread, now, static_cast<uint64_t>(result));
     case kMprotect:
-      if ((a[2] & kProtExec) != 0) thread.event(now, "exec_prot", std::to_string(a[0]) + ' ' + std::to_string(a[1]));
-      return;
+      if ((a[2] & kProtExec) == 0) return;
+      thread.event(now, "exec_prot", std::to_string(a[0]) + ' ' + std::to_string(a[1]));
+      return g_process.show_file(a[0], a[1]);
     case kMunmap:
       return thread.event(now, "unmap", std::to_string(a[0]) + ' ' + std::to_string(a[1]));
     case kMremap:

@@ -233,26 +233,25 @@ void UserProcess::remove_thread(unsigned vcpu) {
   if (tl_thread == thread) tl_thread = nullptr;
 }
 
-// Stores the bytes as the current ones. Returns true if any was not known; `changed` if any differs.
-bool UserProcess::remember(uint64_t ip, Bytes code, bool& changed) {
-  bool fresh = false;
+// Stores the bytes as the current ones.
+UserProcess::Remembered UserProcess::remember(uint64_t ip, Bytes code) {
+  Remembered result;
   for (size_t i = 0; i < code.size();) {
     const uint64_t at = ip + i, in_page = at % kPageBytes;
     std::unique_ptr<Page>& page = pages_[at / kPageBytes];
     if (page == nullptr) page = std::make_unique<Page>();
     const size_t count = std::min<size_t>(code.size() - i, kPageBytes - in_page);
     for (size_t k = 0; k < count; ++k) {
-      if (!page->known[in_page + k]) {
-        fresh = true;
-      } else if (page->bytes[in_page + k] != code[i + k]) {
-        changed = true;
-      }
-      page->known[in_page + k] = true;
+      const bool known = page->known[in_page + k], logged = page->logged[in_page + k];
+      result.fresh = result.fresh || !logged;
+      result.remapped = result.remapped || (known && !logged);
+      result.changed = result.changed || (known && page->bytes[in_page + k] != code[i + k]);
+      page->known[in_page + k] = page->logged[in_page + k] = true;
       page->bytes[in_page + k] = code[i + k];
     }
     i += count;
   }
-  return fresh;
+  return result;
 }
 
 void UserProcess::add_to_pages(Block& block) {
@@ -294,28 +293,37 @@ Block* UserProcess::translated(uint64_t ip, std::span<const SeenInsn> insns) {
   const BlockStore::Added added = store_.add(ip, mode_, insns);
   if (added.block == nullptr) return nullptr;
   Block& block = *added.block;
-  bool changed = false;
-  const bool fresh = remember(ip, block.code(), changed);
+  const Remembered seen = remember(ip, block.code());
   if (added.is_new) add_to_pages(block);
   block.stale = false;
-  if (changed) find_stale(block);
+  if (seen.changed) find_stale(block);
   if (added.is_new && handlers_.count(ip) != 0) block.watched = true;
-  if (!added.is_new && !fresh && !changed) return &block;
+  if (!added.is_new && !seen.fresh && !seen.changed) return &block;
   log_block(block, added.is_new, now);
-  changed = changed || (fresh && mode_ == ExecMode::a64 && writable_code_);
+  const bool changed = seen.changed || seen.remapped || (seen.fresh && mode_ == ExecMode::a64 && writable_code_);
   if (changed && tl_thread != nullptr && config_.date_changes) {
-    if (tl_thread->sync_first == 0) tl_thread->sync_first = now - kSyncTicks;
+    // Code of a new mapping did not change between two instructions of this thread: all of the block ran after the change.
+    if (tl_thread->sync_first == 0) tl_thread->sync_first = seen.remapped ? now + kSyncTicks : now - kSyncTicks;
     tl_thread->sync_last = now + kSyncTicks;
   }
   return &block;
+}
+
+void UserProcess::show_file(uint64_t first, uint64_t size_bytes) {
+  const Spin hold(lock_);
+  const uint64_t end = first + std::min(size_bytes, ~first);
+  for (auto& [number, page] : pages_) {
+    const uint64_t base = number * kPageBytes;
+    if (page == nullptr || base >= end || base + kPageBytes <= first) continue;
+    for (uint64_t i = 0; i < kPageBytes; ++i) page->logged[i] = page->logged[i] && (base + i < first || base + i >= end);
+  }
 }
 
 void UserProcess::entered_stale(UserThread& thread, Block& block) {
   const Spin hold(lock_);
   if (!block.stale) return;
   const uint64_t now = read_clock();
-  bool changed = false;
-  (void)remember(block.ip, block.code(), changed);
+  const bool changed = remember(block.ip, block.code()).changed;
   block.stale = false;
   if (!changed) return;
   find_stale(block);

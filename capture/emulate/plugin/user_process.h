@@ -133,6 +133,8 @@ class UserProcess {
 
   /// A block was translated now: known or new, and whether its bytes replace others that were seen at their place.
   Block* translated(uint64_t ip, std::span<const SeenInsn> insns);
+  /// A record shows a file at these addresses from now on, so code that is translated there is logged again, even if it is known.
+  void show_file(uint64_t first, uint64_t size_bytes);
   /// `thread` enters a stale block: its bytes are the current ones from now on.
   void entered_stale(UserThread& thread, Block& block);
   /// The program takes signals at `handler`, and returns from it through `restorer`.
@@ -149,13 +151,19 @@ class UserProcess {
   struct Page {
     std::array<std::byte, 4096> bytes{};
     std::array<bool, 4096> known{};
+    std::array<bool, 4096> logged{};  ///< since a file was last shown there
     std::vector<Block*> blocks;  ///< that have bytes in it
   };
   UserThread* add_thread(unsigned vcpu);
   template <class Stopped>
   bool wait_for_others(const UserThread* self, Stopped&& stopped);
   void open_block_log();
-  bool remember(uint64_t ip, Bytes code, bool& changed);
+  struct Remembered {
+    bool fresh = false;     ///< some byte must be logged
+    bool remapped = false;  ///< some known byte must, because a record has shown a file there
+    bool changed = false;   ///< some byte is other than what was known
+  };
+  Remembered remember(uint64_t ip, Bytes code);
   void find_stale(const Block& fresh);
   void add_to_pages(Block& block);
   void log_block(const Block& block, bool is_new, uint64_t now);

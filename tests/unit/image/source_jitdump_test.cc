@@ -1,6 +1,7 @@
 // Jitdump reader: records according to the specification; damage does not affect earlier records.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 
 #include "image/source/jitdump.h"
@@ -81,7 +82,7 @@ TEST(SourceJitdump, LoadMoveDebugClose) {
   EXPECT_FALSE(result->cut);
   EXPECT_EQ(result->header.pid, 77U);
   EXPECT_FALSE(result->header.tsc_clock);
-  ASSERT_EQ(codes.size(), 3U);
+  ASSERT_EQ(codes.size(), 4U) << "perf inject reads on after a close";
   EXPECT_EQ(codes[0].name, "first");
   EXPECT_EQ(codes[0].time, 1000U);
   EXPECT_EQ(codes[0].address, 0x7f0000001000U);
@@ -126,6 +127,67 @@ TEST(SourceJitdump, CutAnywhereKeepsWhatCameBefore) {
     ASSERT_LE(part.size(), whole.size());
     EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin())) << size;
   }
+}
+
+std::vector<std::string> names_of(Bytes bytes, JitdumpResult& result) {
+  std::vector<std::string> names;
+  const auto read = read_jitdump(bytes, [&](const JitCode& code) { names.push_back(code.name); });
+  if (read.ok()) result = *read;
+  return names;
+}
+
+TEST(SourceJitdump, ACutFileSaysSinceWhenRecordsAreMissing) {
+  std::vector<std::byte> bytes = sample().bytes();
+  bytes.resize(bytes.size() - 1);
+  JitdumpResult result;
+  EXPECT_EQ(names_of(bytes, result).size(), 3U);
+  EXPECT_TRUE(result.cut);
+  ASSERT_EQ(result.damage.size(), 1U);
+  EXPECT_TRUE(result.damage[0].has_time);
+  EXPECT_EQ(result.damage[0].time, 4000U);
+}
+
+// The size of the first record is the u32 at byte 44: it is 16 + 40 + 6 + 2.
+TEST(SourceJitdump, ReadingContinuesAfterARecordWithABadSize) {
+  for (const uint32_t size : {0U, 8U, 15U, 0x7fffffffU, 0xffffffffU}) {
+    std::vector<std::byte> bytes = sample().bytes();
+    std::memcpy(bytes.data() + 44, &size, sizeof size);
+    JitdumpResult result;
+    EXPECT_EQ(names_of(bytes, result), (std::vector<std::string>{"second", "after the end"})) << size;
+    EXPECT_FALSE(result.cut);
+    ASSERT_EQ(result.damage.size(), 1U);
+    EXPECT_EQ(result.damage[0].offset_bytes, 40U);
+    EXPECT_FALSE(result.damage[0].has_time);
+    EXPECT_EQ(result.lost_bytes, result.damage[0].size_bytes);
+  }
+}
+
+TEST(SourceJitdump, EveryMalformedRecordOfCodeIsCounted) {
+  constexpr size_t kBody = 40 + 16, kAddress = kBody + 16, kSize = kBody + 24;
+  const auto with = [](size_t at, uint64_t value) {
+    std::vector<std::byte> bytes = sample().bytes();
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+    return bytes;
+  };
+  for (const auto& bytes : {with(kSize, 0), with(kSize, 3), with(kSize, uint64_t{1} << 32), with(kSize, ~uint64_t{0}),
+                            with(kAddress, ~uint64_t{0} - 1), with(kAddress, 0xffffffff81000000)}) {
+    JitdumpResult result;
+    EXPECT_EQ(names_of(bytes, result).size(), 3U);
+    EXPECT_EQ(result.malformed, 1U);
+    ASSERT_EQ(result.damage.size(), 1U);
+    EXPECT_EQ(result.damage[0].time, 1000U);
+    EXPECT_EQ(result.lost_bytes, 0U);
+  }
+}
+
+TEST(SourceJitdump, AFileOfBytesThatLookLikeRecordsIsSearchedInBoundedWork) {
+  JitdumpWriter writer;
+  std::vector<std::byte> bytes = writer.bytes();
+  bytes.resize(4U << 20);  // zeros: type JIT_CODE_LOAD everywhere, no size
+  JitdumpResult result;
+  EXPECT_TRUE(names_of(bytes, result).empty());
+  EXPECT_TRUE(result.cut);
+  EXPECT_EQ(result.damage.size(), 1U);
 }
 
 TEST(SourceJitdump, MutationsNeverReadOutside) {

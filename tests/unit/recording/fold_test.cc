@@ -579,6 +579,36 @@ TEST_F(Fold, JitdumpCodeLivesFromItsLoadToItsReplacement) {
   EXPECT_TRUE(data_->missing.empty());
 }
 
+TEST_F(Fold, ADamagedJitdumpIsAFindingAndItsCodeSuspectFromThenOn) {
+  std::vector<std::byte> dump;
+  const auto put = [&](auto value) { testing::append(dump, value); };
+  put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}),
+      put(uint64_t{0});
+  put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 1}), put(uint64_t{1000}), put(uint32_t{10}), put(uint32_t{10});
+  put(uint64_t{0x7f0000000000}), put(uint64_t{0x7f0000000000}), put(uint64_t{1}), put(uint64_t{1}), put('a'), put('\0'), put(uint8_t{0x11});
+  put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 1}), put(uint64_t{2000});  // the rest was never written
+  dir_.write("tmp/jit-10.dump", dump);
+  comm(10, 10, "java", false, 0);
+  map(10, 0x7f1000000000, "/tmp/jit-10.dump", 10);
+  finish();
+  EXPECT_EQ(user_byte(10, 0x7f0000000000, 1500), 0x11);
+  ASSERT_EQ(data_->timeline.findings().size(), 1U);
+  EXPECT_EQ(data_->timeline.findings()[0].kind, FindingKind::records_lost);
+  EXPECT_NE(data_->timeline.findings()[0].what.find("jit-10.dump"), std::string::npos);
+  EXPECT_EQ(data_->timeline.findings()[0].time.first, TimeNs{1000});
+  ASSERT_EQ(data_->timeline.suspect_windows().size(), 1U);
+  EXPECT_EQ(data_->timeline.suspect_windows()[0].first, TimeNs{1000});
+}
+
+TEST_F(Fold, AJitdumpThatCannotBeReadIsAFinding) {
+  dir_.write("tmp/jit-10.dump", bytes_of({'n', 'o'}));
+  comm(10, 10, "java", false, 0);
+  map(10, 0x7f1000000000, "/tmp/jit-10.dump", 10);
+  finish();
+  ASSERT_EQ(data_->timeline.findings().size(), 1U);
+  EXPECT_NE(data_->timeline.findings()[0].what.find("jit-10.dump"), std::string::npos);
+}
+
 TEST_F(Fold, AJitdumpMappedAgainAndAgainIsReadOnce) {
   std::vector<std::byte> dump;
   const auto put = [&](auto value) { testing::append(dump, value); };

@@ -11,7 +11,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kAux = 11, kAuxtrace = 71, kFinishedInit = 82;  // record types of perf.data
+constexpr uint32_t kAux = 11, kTextPoke = 20, kAuxtrace = 71, kFinishedInit = 82;  // record types of perf.data
 constexpr uint64_t kRecordHeader = 8;
 
 std::string demo() { return std::string(PTD_SOURCE_DIR) + "/data/demo"; }
@@ -64,6 +64,7 @@ class Damaged {
     uint64_t trace_end = 0;
     for (uint64_t at = data; at + kRecordHeader <= data + size;) {
       uint64_t next = at + number<uint16_t>(at + 6);
+      if (number<uint32_t>(at) == kTextPoke) poke_ = at;
       if (number<uint32_t>(at) == kAux) ends.emplace_back(number<uint64_t>(at + 8) + number<uint64_t>(at + 16), at);
       if (number<uint32_t>(at) == kAuxtrace) {
         const auto payload = number<uint64_t>(at + 8);
@@ -82,6 +83,12 @@ class Damaged {
     }
   }
   [[nodiscard]] bool found() const { return aux_ != 0 && auxtrace_ != 0; }
+  /// Makes the last TEXT_POKE (addr u64, old_len u16, new_len u16) longer than its record. Returns whether there is one.
+  bool damage_text_poke() {
+    constexpr uint64_t kOldBytesAt = 16;
+    if (poke_ != 0) put<uint16_t>(poke_ + kOldBytesAt, 0xffff);
+    return poke_ != 0;
+  }
   void set_flags(uint64_t flags) { put<uint64_t>(aux_ + 24, number<uint64_t>(aux_ + 24) | flags); }
   [[nodiscard]] uint64_t payload_bytes() const { return number<uint64_t>(auxtrace_ + 8); }
   /// Keeps `kept` bytes of the last payload, a multiple of 8: the last ones if `of_end`. Other records fill the rest.
@@ -125,7 +132,7 @@ class Damaged {
   }
   testing::TempDir dir_;
   std::vector<std::byte> bytes_;
-  uint64_t aux_ = 0, auxtrace_ = 0;
+  uint64_t aux_ = 0, auxtrace_ = 0, poke_ = 0;
   std::vector<uint64_t> auxtraces_;
 };
 
@@ -157,6 +164,15 @@ TEST(LostTrace, AllTraceOfACpuIsMissing) {
     EXPECT_TRUE(recording->findings()[0].what.starts_with("cpu " + std::to_string(cpu) + ": all trace is missing"));
     EXPECT_EQ(decode(*recording, 1 - cpu, 1).runs, decode(*whole, 1 - cpu, 1).runs);
   }
+}
+
+TEST(LostTrace, ATextPokeThatContradictsItselfIsSkippedAndAFinding) {
+  Damaged damaged(0);
+  ASSERT_TRUE(damaged.damage_text_poke());
+  const auto recording = damaged.open();
+  ASSERT_TRUE(recording);
+  const std::vector<Finding> findings = recording->findings();
+  EXPECT_EQ(std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return f.kind == FindingKind::bad_record; }), 1);
 }
 
 TEST(LostTrace, AFlagOfTheLastAuxRecord) {
