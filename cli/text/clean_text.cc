@@ -15,12 +15,22 @@ constexpr unsigned char kFirstPrintable = 0x20, kDelete = 0x7f;
 /// Not plain ASCII text of one line.
 bool is_odd(char c) { return static_cast<unsigned char>(c) < kFirstPrintable || static_cast<unsigned char>(c) >= kDelete; }
 
+/// Whether the well-formed character reorders the text of its line or ends the line: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to
+/// U+2069 ([Unicode] annex 9, explicit formatting characters).
+bool is_layout_control(unsigned first, unsigned second, unsigned third) {
+  if (first == 0xd8) return second == 0x9c;
+  if (first != 0xe2) return false;
+  if (second == 0x80) return third == 0x8e || third == 0x8f || (third >= 0xa8 && third <= 0xae);
+  return second == 0x81 && third >= 0xa6 && third <= 0xa9;
+}
+
 /// Bytes of the character of two to four bytes that `text` begins with ([Unicode] table 3-7, well-formed UTF-8), 0 if that is none, or a
 /// control character.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
   const auto follows = [&](size_t at) { return (byte(at) & 0xc0U) == 0x80; };
   const unsigned first = byte(0), second = byte(1);
+  if (is_layout_control(first, second, byte(2))) return 0;
   if (first >= 0xc2 && first <= 0xdf) return follows(1) && !(first == 0xc2 && second < 0xa0) ? 2 : 0;
   if (first >= 0xe0 && first <= 0xef) {
     const bool shortest = first != 0xe0 || second >= 0xa0, no_surrogate = first != 0xed || second < 0xa0;

@@ -8,7 +8,8 @@
 
 namespace ptd::cli {
 
-/// A name in a line: control characters (also those of two bytes, U+0080 to U+009F), DEL and bytes that are no UTF-8 become \x1b and so on,
+/// A name in a line: control characters (also those of two bytes, U+0080 to U+009F), DEL, marks that reorder
+/// text or end a line (U+202E and the like) and bytes that are no UTF-8 become \x1b and so on,
 /// as of perf and ls; newlines and tabs too, so that a name stays in its line and column. A backslash stays as it is.
 [[nodiscard]] std::string shown(std::string_view name);
 /// The same at the end of `out`; names that are harmless cost a look.

@@ -18,7 +18,7 @@ SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 
 # All of the same length: names of threads, of the host, of the mapped file, of dynamic kernel symbols, and in kallsyms.
 NAMES = {b"demo/0-a": b"\x1b[2Ja\nb\xff", b"demo/0-b": b"\xc2\x9b2J\tcd\x7f", b"made-by-make_demo": b"\x1b]0;window title\x07",
-         b"6.1.0-demo": b"6.1\n\x1b[0mme", b"ftrace_trampoline": b"\x1b[8mtrampoline\xe2\x82\r"}
+         b"6.1.0-demo": b"6.1\n\x1b[0mme", b"ftrace_trampoline": b"\x1b[8mtrampol\xe2\x80\xae\xe2\x82\r"}
 SYMBOLS = {b"hot_keys": b"\x1b[7m\xffeys", b"hot_traced": b"hot\x07tr\x08ced"}
 
 VIEWS = [("info",), ("script",), ("script", "--itrace=b", "-F", "+comm,+sym,+symoff,+dso"), ("script", "--call-trace"), ("script", "--insn-trace"),
@@ -63,7 +63,7 @@ class HostileText(unittest.TestCase):
             done = self.run_it(*words, "-i", self.recording)
             self.assertIn(done.returncode, (0, 1, 2, 3), (words, done.stderr))
             said += self.harmless(done.stdout, words) + self.harmless(done.stderr, words)
-        for shown in (r"\x1b[2Ja\x0ab\xff", r"\xc2\x9b2J\x09cd\x7f", r"\x1b]0;window title\x07", r"6.1\x0a\x1b[0mme", r"\x1b[8mtrampoline\xe2\x82\x0d",
+        for shown in (r"\x1b[2Ja\x0ab\xff", r"\xc2\x9b2J\x09cd\x7f", r"\x1b]0;window title\x07", r"6.1\x0a\x1b[0mme", r"\x1b[8mtrampol\xe2\x80\xae\xe2\x82\x0d",
                       r"\x1b[7m\xffeys", r"hot\x07tr\x08ced"):
             self.assertIn(shown, said)
 
