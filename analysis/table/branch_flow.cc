@@ -63,9 +63,9 @@ void BranchFlow::close(std::optional<Ip> to, bool ends_trace) {
   FlowBranch& branch = branches_.back();
   if (!to || ends_trace) {
     Ip from;
-    const Insn insn = last_insn(open_node_, from);
+    const Insn insn = last_insn(branch.node, from);
     const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc || insn.cls == InsnClass::call_direct;
-    if (!to && direct) to = direct_target(insn, from, table_->info(open_node_).mode);
+    if (!to && direct) to = direct_target(insn, from, table_->info(branch.node).mode);
     if (ends_trace) branch.kind = kind_of(insn.cls, insn.detail, true).flags.data();
   }
   branch.has_to = to.has_value();
@@ -95,25 +95,33 @@ void BranchFlow::take_mark(const StreamCursor& cursor) {
   new_context_ = true;
 }
 
+/// Without jumps that depend on what was taken, which a processor predicts badly: each block is written as a branch, and the next one
+/// overwrites it if it was not taken.
 void BranchFlow::take_blocks(std::span<const Block> blocks) {
   flowing_ = true;
-  if (const size_t most = branches_.size() + blocks.size(); branches_.capacity() < most) branches_.reserve(std::max(most, 2 * branches_.capacity()));
   const size_t before = branches_.size();
-  FlowBranch* open = open_ ? &branches_.back() : nullptr;
+  branches_.resize(before + blocks.size());
+  FlowBranch* out = branches_.data() + before;
+  FlowBranch* last = open_ ? out - 1 : out;  // of the block before
+  uint32_t instructions = instructions_;
+  bool taken = open_;
   for (const Block& block : blocks) {
     const Node& node = node_of(block.node);
-    if (open != nullptr) {
-      open->to = node.ip;
-      open->has_to = true;
-      open = nullptr;
-    }
-    instructions_ += block.instructions;
-    if (!has(block.flags, BlockFlag::taken)) continue;
-    open = &branches_.emplace_back(FlowBranch{node.from, Ip{}, node.kind, std::exchange(instructions_, 0), block.flags, true, false});
+    last->to = node.ip;
+    last->to_node = block.node;
+    last->has_to = true;
+    instructions += block.instructions;
+    *out = FlowBranch{node.from, Ip{}, node.kind, block.node, kNoNode, instructions, block.flags, true, false};
+    last = out;
+    taken = has(block.flags, BlockFlag::taken);
+    out += taken ? 1 : 0;
+    instructions = taken ? 0 : instructions;
   }
-  open_ = open != nullptr;
-  if (open_) open_node_ = blocks.back().node;
-  if (const size_t count = branches_.size() - before; count != 0) run(before).count += count;
+  instructions_ = instructions;
+  open_ = taken;
+  const auto after = static_cast<size_t>(out - branches_.data());
+  branches_.resize(after);
+  if (after != before) run(before).count += after - before;
 }
 
 void BranchFlow::take_event(const Event& event) {
@@ -146,7 +154,7 @@ void BranchFlow::take_event(const Event& event) {
     default:
       return;
   }
-  add({event.from, event.to, kind, std::exchange(instructions_, 0), 0, has_from, has_to});
+  add({event.from, event.to, kind, kNoNode, kNoNode, std::exchange(instructions_, 0), 0, has_from, has_to});
 }
 
 void BranchFlow::take_gap(const Gap& gap) {

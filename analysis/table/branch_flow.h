@@ -13,10 +13,14 @@
 
 namespace ptd {
 
+inline constexpr NodeId kNoNode = 0xffffffffU;
+
 /// A change of flow.
 struct FlowBranch {
   Ip from, to;                ///< valid if has_from, has_to
   const char* kind = "";      ///< BranchKind::flags; static
+  NodeId node = kNoNode;      ///< the block that ends in the branch, if it is an instruction of a block
+  NodeId to_node = kNoNode;   ///< the block that begins at `to`, if that comes next
   uint32_t instructions = 0;  ///< executed in this stream since the branch before, up to and including this one
   uint16_t block_flags = 0;   ///< of the block that ends in the branch
   bool has_from = false, has_to = false;
@@ -71,11 +75,10 @@ class BranchFlow {
 
   const BlockTable* table_ = nullptr;
   std::vector<Node> nodes_;
-  std::vector<FlowBranch> branches_;
+  std::vector<FlowBranch, RoomFor<FlowBranch>> branches_;
   std::vector<BranchRun> runs_;
   size_t given_ = 0;        // runs that next() returned
   bool open_ = false;       // the last branch's target is not known yet
-  NodeId open_node_ = 0;    // of its block
   bool new_context_ = true; // since the last run
   Mark context_;
   TimeNs time_{}, order_{};

@@ -106,10 +106,33 @@ void Column::repeat_last(size_t count) {
     repeat(uint32_t{});
   }
   const bool valid = valid_.empty() || (valid_[(rows_ - 1) / 8] >> ((rows_ - 1) % 8) & 1) != 0;
+  add_rows(count, valid);
+}
+
+void Column::add_same_rows(size_t count, bool valid) {
   for (size_t left = count; left != 0;) {
     const auto some = static_cast<unsigned>(std::min<size_t>(left, 64));
     add_valid(valid ? ~uint64_t{0} >> (64 - some) : 0, some);
     left -= some;
+  }
+}
+
+void Column::add_names(std::span<int32_t> indexes) {
+  while (!indexes.empty()) {
+    const std::span<int32_t> some = indexes.first(std::min<size_t>(indexes.size(), 64));
+    int32_t signs = 0;
+    for (const int32_t index : some) signs |= index;
+    if (signs >= 0) {
+      add_rows(some.size(), true);
+    } else {
+      uint64_t bits = 0;
+      for (size_t i = 0; i < some.size(); ++i) {
+        bits |= uint64_t{some[i] >= 0} << i;
+        some[i] = std::max(some[i], 0);
+      }
+      add_valid(bits, static_cast<unsigned>(some.size()));
+    }
+    indexes = indexes.subspan(some.size());
   }
 }
 

@@ -14,6 +14,25 @@
 
 namespace ptd {
 
+/// Rows in groups; see RowTable::end_group().
+template <typename Row>
+struct RowGroups {
+  std::span<const Row> rows;
+  std::span<const size_t> ends;  ///< of the groups; indexes of rows that count from `first`, the index of rows[0]
+  size_t first = 0, group = 0;   ///< `group`: the number of groups before those of `ends`
+
+  /// Calls use(group, rows) for each group of rows.
+  template <typename Use>
+  void each(const Use& use) const {
+    size_t done = 0;
+    for (size_t i = 0; done < rows.size(); ++i) {
+      const size_t end = std::min(ends[i] - first, rows.size());
+      use(group + i, rows.subspan(done, end - done));
+      done = end;
+    }
+  }
+};
+
 /// Fills a column from rows.
 template <typename Row>
 struct RowColumn {
@@ -22,6 +41,7 @@ struct RowColumn {
   std::function<void(std::span<const Row> rows, Column& out)> fill;
   NameList* names = nullptr;    ///< of a column of names
   bool same_in_group = false;   ///< all rows of a group (RowTable::end_group) have one value; only for columns of fixed width
+  std::function<void(const RowGroups<Row>& rows, Column& out)> fill_groups = nullptr;  ///< in place of `fill`, if all rows are in groups
 };
 
 /// Takes rows from produce() in pieces that stay in the cache, and fills the wanted columns one after the other.
@@ -102,6 +122,7 @@ class RowTable : public Table {
   /// Fills a column from `count` rows of rows_ from `first` on.
   void fill(RowColumn<Row>& column, size_t first, size_t count, Column& out) {
     const std::span<const Row> rows = std::span<const Row>(rows_).subspan(first, count);
+    if (column.fill_groups) return column.fill_groups({rows, std::span<const size_t>(group_ends_).subspan(group_), first, group_}, out);
     size_t done = 0;
     for (size_t group = group_; column.same_in_group && done < count && group < group_ends_.size(); ++group) {
       const size_t end = std::min(group_ends_[group] - first, count);
