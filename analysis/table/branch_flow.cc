@@ -26,13 +26,19 @@ Insn BranchFlow::last_insn(NodeId id, Ip& ip) const {
   return last;
 }
 
-const BranchFlow::Node& BranchFlow::add_node(NodeId id) {
+void BranchFlow::add_node(NodeId id) {
   if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(size_t{id} + 1, nodes_.size() * 2));
   Node& node = nodes_[id];
   const Insn insn = last_insn(id, node.from);
   node.ip = table_->info(id).ip;
-  node.kind = kind_of(insn.cls, insn.detail, false).flags.data();
-  return node;
+  node.kind = index_of(kind_of(insn.cls, insn.detail, false).flags.data());
+  node.known = true;
+}
+
+uint8_t BranchFlow::index_of(const char* kind) {
+  const auto index = static_cast<size_t>(std::find(kinds_.begin(), kinds_.end(), kind) - kinds_.begin());
+  if (index == kinds_.size()) kinds_.push_back(kind);
+  return static_cast<uint8_t>(index);
 }
 
 void BranchFlow::drop_given() {
@@ -66,7 +72,7 @@ void BranchFlow::close(std::optional<Ip> to, bool ends_trace) {
     const Insn insn = last_insn(branch.node, from);
     const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc || insn.cls == InsnClass::call_direct;
     if (!to && direct) to = direct_target(insn, from, table_->info(branch.node).mode);
-    if (ends_trace) branch.kind = kind_of(insn.cls, insn.detail, true).flags.data();
+    if (ends_trace) branch.kind = index_of(kind_of(insn.cls, insn.detail, true).flags.data());
   }
   branch.has_to = to.has_value();
   branch.to = to.value_or(Ip{});
@@ -104,21 +110,26 @@ void BranchFlow::take_blocks(std::span<const Block> blocks) {
   FlowBranch* out = branches_.data() + before;
   FlowBranch* last = open_ ? out - 1 : out;  // of the block before
   uint32_t instructions = instructions_;
-  bool taken = open_;
+  uint32_t taken = open_ ? 1 : 0;
+  std::span<const Node> nodes = nodes_;
   for (const Block& block : blocks) {
-    const Node& node = node_of(block.node);
+    if (block.node >= nodes.size() || !nodes[block.node].known) {
+      add_node(block.node);
+      nodes = nodes_;
+    }
+    const Node& node = nodes[block.node];
     last->to = node.ip;
     last->to_node = block.node;
-    last->has_to = true;
     instructions += block.instructions;
-    *out = FlowBranch{node.from, Ip{}, node.kind, block.node, kNoNode, instructions, block.flags, true, false};
+    *out = FlowBranch{node.from, Ip{}, block.node, kNoNode, instructions, block.flags, node.kind, true, true};
     last = out;
-    taken = has(block.flags, BlockFlag::taken);
-    out += taken ? 1 : 0;
-    instructions = taken ? 0 : instructions;
+    static_assert(static_cast<uint32_t>(BlockFlag::taken) == 1);
+    taken = block.flags & 1U;
+    out += taken;
+    instructions &= taken - 1;  // 0 after a taken branch
   }
   instructions_ = instructions;
-  open_ = taken;
+  open_ = taken != 0;
   const auto after = static_cast<size_t>(out - branches_.data());
   branches_.resize(after);
   if (after != before) run(before).count += after - before;
@@ -154,7 +165,7 @@ void BranchFlow::take_event(const Event& event) {
     default:
       return;
   }
-  add({event.from, event.to, kind, kNoNode, kNoNode, std::exchange(instructions_, 0), 0, has_from, has_to});
+  add({event.from, event.to, kNoNode, kNoNode, std::exchange(instructions_, 0), 0, index_of(kind), has_from, has_to});
 }
 
 void BranchFlow::take_gap(const Gap& gap) {

@@ -41,11 +41,11 @@ class BranchesTable : public RowTable<FlowBranch> {
       : names_(recording), walk_(recording, request), branches_(recording.streams().size()) {}
   Status init(const TableRequest& request) {
     add_context();
-    add_value(name_column<FlowBranch>("flags", kinds_.names, [this](const FlowBranch& row) { return kinds_.index_of(row.kind); }));
+    add_kind();
     add_end<FromEnd>("ip", {"symbol", "offset", "module"}, from_symbols_);
     add_end<ToEnd>("to", {"to_symbol", "to_offset", "to_module"}, to_symbols_);
     add_value(value_column<FlowBranch, uint32_t>("instructions", ColumnType::uint32, [](const FlowBranch& row) { return row.instructions; }));
-    add_value(name_column<FlowBranch>("marks", marks_.names, [this](const FlowBranch& row) { return marks_.index_of(row.block_flags); }));
+    add_marks();
     return choose(std::move(columns_), request, "branches");
   }
 
@@ -54,8 +54,8 @@ class BranchesTable : public RowTable<FlowBranch> {
     if (rows.empty()) contexts_.clear();
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
-    branches_.take(item.value(), walk_, [this, &rows](const RowContext& at, std::span<const FlowBranch> branches) {
-      rows.insert(rows.end(), branches.begin(), branches.end());
+    branches_.take(item.value(), walk_, [this, &rows](const BranchFlow&, const RowContext& at, std::span<const FlowBranch> branches) {
+      rows.insert(rows.end(), branches.data(), branches.data() + branches.size());
       contexts_.push_back(at);
       end_group(rows);
     });
@@ -63,6 +63,15 @@ class BranchesTable : public RowTable<FlowBranch> {
   }
 
  private:
+  /// std::fill_n() for the compiler: mostly a loop of constant length.
+  template <typename T>
+  static T* fill_values(T* out, size_t count, T value) {
+    constexpr size_t kOnce = 32;
+    for (; count >= kOnce; count -= kOnce, out += kOnce) {
+      for (size_t i = 0; i < kOnce; ++i) out[i] = value;
+    }
+    return std::fill_n(out, count, value);
+  }
   using Titles = std::array<std::string_view, 3>;
 
   void add_value(BranchColumn column) { columns_.push_back(std::move(column)); }
@@ -85,6 +94,38 @@ class BranchesTable : public RowTable<FlowBranch> {
     };
     columns_.push_back(grouped({"comm", ColumnType::name, true}, false, comm, &names_.comms));
   }
+  void add_kind() {
+    indexes_of_kinds_.resize(branches_.streams());
+    const auto fill = [this](const Groups& groups, Column& out) {
+      int32_t* const first = out.append<int32_t>(groups.rows.size());
+      int32_t* next = first;
+      groups.each([&](size_t group, std::span<const FlowBranch> rows) {
+        std::vector<int32_t>& known = indexes_of_kinds_[contexts_[group].stream];
+        const BranchFlow& flow = branches_.flow(contexts_[group].stream);
+        if (known.empty()) known.assign(256, -1);
+        for (const FlowBranch& row : rows) {
+          if (known[row.kind] < 0) known[row.kind] = kinds_.index_of(flow.kind(row.kind));
+          *next++ = known[row.kind];
+        }
+      });
+      out.add_names({first, next});
+    };
+    columns_.push_back(grouped({"flags", ColumnType::name, true}, true, fill, &kinds_));
+  }
+  void add_marks() {
+    const auto fill = [this](const Groups& groups, Column& out) {
+      const std::span<int32_t> indexes(out.append<int32_t>(groups.rows.size()), groups.rows.size());
+      uint16_t flags = 0;
+      for (const FlowBranch& row : groups.rows) flags |= row.block_flags;
+      if (!MarkNames::any(flags)) {
+        std::fill(indexes.begin(), indexes.end(), 0);
+        return out.add_rows(indexes.size(), false);
+      }
+      for (size_t i = 0; i < indexes.size(); ++i) indexes[i] = marks_.index_of(groups.rows[i].block_flags);
+      out.add_names(indexes);
+    };
+    columns_.push_back(grouped({"marks", ColumnType::name, true}, true, fill, &marks_.names));
+  }
   /// A column with one value for all rows of a context.
   template <typename T, typename Get, typename Has>
   void add_same(const ColumnInfo& info, const Get& get, const Has& has) {
@@ -94,7 +135,7 @@ class BranchesTable : public RowTable<FlowBranch> {
       bool valid = false;
       size_t count = 0;
       const auto put = [&] {
-        next = std::fill_n(next, count, value);
+        next = fill_values(next, count, value);
         out.add_rows(count, valid);
       };
       groups.each([&](size_t group, std::span<const FlowBranch> rows) {
@@ -113,7 +154,9 @@ class BranchesTable : public RowTable<FlowBranch> {
   /// An address of the branch and its names.
   template <typename End>
   void add_end(std::string_view title, const Titles& names, std::vector<BlockSymbols>& known) {
-    add_value(optional_column<FlowBranch, uint64_t>(title, ColumnType::uint64, [](const FlowBranch& row) { return End::ip(row).value; }, End::has));
+    const auto address = [](const FlowBranch& row) { return End::ip(row).value; };
+    const auto has = [](const FlowBranch& row) { return End::has(row); };
+    add_value(optional_column<FlowBranch, uint64_t>(title, ColumnType::uint64, address, has));
     known.resize(branches_.streams());
     const auto symbol = [this, &known](const Groups& groups, Column& out) {
       int32_t* const first = out.append<int32_t>(groups.rows.size());
@@ -157,7 +200,8 @@ class BranchesTable : public RowTable<FlowBranch> {
   PlaceNames names_;
   FlowWalk walk_;
   BranchWalk branches_;
-  KindNames kinds_;
+  NameList kinds_;
+  std::vector<std::vector<int32_t>> indexes_of_kinds_;  // in kinds_: one list a stream
   MarkNames marks_;
   std::vector<BlockSymbols> from_symbols_, to_symbols_;  // one a stream
   std::vector<RowContext> contexts_;                     // one a group

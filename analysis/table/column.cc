@@ -118,12 +118,20 @@ void Column::add_same_rows(size_t count, bool valid) {
 }
 
 void Column::add_names(std::span<int32_t> indexes) {
-  while (!indexes.empty()) {
-    const std::span<int32_t> some = indexes.first(std::min<size_t>(indexes.size(), 64));
-    int32_t signs = 0;
-    for (const int32_t index : some) signs |= index;
-    if (signs >= 0) {
+  constexpr size_t kWord = 64;
+  for (; !indexes.empty(); indexes = indexes.subspan(std::min(indexes.size(), kWord))) {
+    const std::span<int32_t> some = indexes.first(std::min(indexes.size(), kWord));
+    int32_t any = 0, all = -1;
+    if (some.size() == kWord) {  // a loop of constant length, for the compiler
+      for (size_t i = 0; i < kWord; ++i) any |= some[i], all &= some[i];
+    } else {
+      for (const int32_t index : some) any |= index, all &= index;
+    }
+    if (any >= 0) {
       add_rows(some.size(), true);
+    } else if (all < 0) {
+      std::fill(some.begin(), some.end(), 0);
+      add_rows(some.size(), false);
     } else {
       uint64_t bits = 0;
       for (size_t i = 0; i < some.size(); ++i) {
@@ -132,7 +140,6 @@ void Column::add_names(std::span<int32_t> indexes) {
       }
       add_valid(bits, static_cast<unsigned>(some.size()));
     }
-    indexes = indexes.subspan(some.size());
   }
 }
 

@@ -108,6 +108,26 @@ class BlocksTable : public FlowTable<BlockRow> {
   }
 };
 
+/// Kinds of branches as indexes into a list of names. The names are static, so that one is known by its address.
+class KindNames {
+ public:
+  int32_t index_of(const char* kind) {
+    const auto address = reinterpret_cast<uintptr_t>(kind);
+    Known& known = known_[(address * 0x9E3779B97F4A7C15ULL) >> (64 - kBits)];
+    if (known.kind != kind) known = {kind, names.index_of(kind)};
+    return known.index;
+  }
+  NameList names;
+
+ private:
+  static constexpr unsigned kBits = 6;
+  struct Known {
+    const char* kind = nullptr;
+    int32_t index = -1;
+  };
+  std::array<Known, size_t{1} << kBits> known_;
+};
+
 /// A branch and how often it was taken.
 struct EdgeRow {
   RowContext at;  ///< of its first time
@@ -172,17 +192,16 @@ class EdgesTable : public FlowTable<EdgeRow> {
       const Result<FlowItem> next = walk_.next();
       if (!next) return next.error();
       item = next.value();
-      branches_.take(item, walk_, [this](const RowContext& at, std::span<const FlowBranch> branches) {
+      branches_.take(item, walk_, [this](const BranchFlow& flow, const RowContext& at, std::span<const FlowBranch> branches) {
         for (const FlowBranch& branch : branches) {
-          if (branch.has_from && branch.has_to) add(at, branch);
+          if (branch.has_from && branch.has_to) add(at, branch, kinds_.index_of(flow.kind(branch.kind)));
         }
       });
     }
     return {};
   }
-  void add(const RowContext& at, const FlowBranch& branch) {
+  void add(const RowContext& at, const FlowBranch& branch, int32_t kind) {
     const SpaceId space = is_kernel_half(branch.from) ? kKernelSpace : at.space;
-    const int32_t kind = kinds_.index_of(branch.kind);
     EdgeRow& edge = edges_[Key{space.value, kind, branch.from.value, branch.to.value}];
     if (edge.count++ != 0) return;
     edge = EdgeRow{at, branch.from, branch.to, kind, 1};

@@ -80,11 +80,12 @@ class PlaceNames {
 /// What is uncertain about a block's code, such as "ambiguous suspect", as indexes into a list of names.
 class MarkNames {
  public:
-  /// -1: nothing is.
-  [[nodiscard]] int32_t index_of(uint16_t block_flags) {
+  [[nodiscard]] static bool any(uint16_t block_flags) {
     constexpr uint16_t kShown = kUncertainFlags | (BlockFlag::healed | BlockFlag::assumed);
-    return (block_flags & kShown) == 0 ? -1 : names.index_of(text_of(block_flags));
+    return (block_flags & kShown) != 0;
   }
+  /// -1: nothing is.
+  [[nodiscard]] int32_t index_of(uint16_t block_flags) { return any(block_flags) ? names.index_of(text_of(block_flags)) : -1; }
   NameList names;
 
  private:
