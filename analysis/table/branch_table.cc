@@ -21,14 +21,30 @@ namespace {
 using Groups = RowGroups<FlowBranch>;
 using BranchColumn = RowColumn<FlowBranch>;
 
+/// What the rows of a group have in common.
+struct Run {
+  Run(const RowContext& context, std::span<const FlowBranch> branches) : at(context) {
+    for (const FlowBranch& branch : branches) {
+      block_flags |= branch.block_flags;
+      all_from &= branch.has_from;
+      all_to &= branch.has_to;
+    }
+  }
+  RowContext at;
+  uint16_t block_flags = 0;  ///< each that any of them has
+  bool all_from = true, all_to = true;
+};
+
 /// The address that a branch leaves.
 struct FromEnd {
+  static bool all(const Run& run) { return run.all_from; }
   static bool has(const FlowBranch& branch) { return branch.has_from; }
   static Ip ip(const FlowBranch& branch) { return branch.from; }
   static NodeId node(const FlowBranch& branch) { return branch.node; }
 };
 /// The address that it goes to.
 struct ToEnd {
+  static bool all(const Run& run) { return run.all_to; }
   static bool has(const FlowBranch& branch) { return branch.has_to; }
   static Ip ip(const FlowBranch& branch) { return branch.to; }
   static NodeId node(const FlowBranch& branch) { return branch.to_node; }
@@ -51,12 +67,12 @@ class BranchesTable : public RowTable<FlowBranch> {
 
  protected:
   Result<bool> produce(std::vector<FlowBranch>& rows) override {
-    if (rows.empty()) contexts_.clear();
+    if (rows.empty()) runs_.clear();
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
     branches_.take(item.value(), walk_, [this, &rows](const BranchFlow&, const RowContext& at, std::span<const FlowBranch> branches) {
       rows.insert(rows.end(), branches.data(), branches.data() + branches.size());
-      contexts_.push_back(at);
+      runs_.emplace_back(at, branches);
       end_group(rows);
     });
     return item.value() != FlowItem::end;
@@ -88,7 +104,7 @@ class BranchesTable : public RowTable<FlowBranch> {
       int32_t* const first = out.append<int32_t>(groups.rows.size());
       int32_t* next = first;
       groups.each([&](size_t group, std::span<const FlowBranch> rows) {
-        next = std::fill_n(next, rows.size(), names_.comm(contexts_[group].tid, contexts_[group].time));
+        next = std::fill_n(next, rows.size(), names_.comm(runs_[group].at.tid, runs_[group].at.time));
       });
       out.add_names({first, next});
     };
@@ -100,29 +116,30 @@ class BranchesTable : public RowTable<FlowBranch> {
       int32_t* const first = out.append<int32_t>(groups.rows.size());
       int32_t* next = first;
       groups.each([&](size_t group, std::span<const FlowBranch> rows) {
-        std::vector<int32_t>& known = indexes_of_kinds_[contexts_[group].stream];
-        const BranchFlow& flow = branches_.flow(contexts_[group].stream);
-        if (known.empty()) known.assign(256, -1);
+        std::vector<int32_t>& list = indexes_of_kinds_[runs_[group].at.stream];
+        if (list.empty()) list.assign(256, -1);
+        int32_t* const known = list.data();
         for (const FlowBranch& row : rows) {
-          if (known[row.kind] < 0) known[row.kind] = kinds_.index_of(flow.kind(row.kind));
-          *next++ = known[row.kind];
+          const uint8_t kind = row.kind;
+          if (known[kind] < 0) known[kind] = kinds_.index_of(branches_.flow(runs_[group].at.stream).kind(kind));
+          *next++ = known[kind];
         }
       });
-      out.add_names({first, next});
+      out.add_rows(groups.rows.size(), true);
     };
     columns_.push_back(grouped({"flags", ColumnType::name, true}, true, fill, &kinds_));
   }
   void add_marks() {
     const auto fill = [this](const Groups& groups, Column& out) {
-      const std::span<int32_t> indexes(out.append<int32_t>(groups.rows.size()), groups.rows.size());
-      uint16_t flags = 0;
-      for (const FlowBranch& row : groups.rows) flags |= row.block_flags;
-      if (!MarkNames::any(flags)) {
-        std::fill(indexes.begin(), indexes.end(), 0);
-        return out.add_rows(indexes.size(), false);
-      }
-      for (size_t i = 0; i < indexes.size(); ++i) indexes[i] = marks_.index_of(groups.rows[i].block_flags);
-      out.add_names(indexes);
+      groups.each([&](size_t group, std::span<const FlowBranch> rows) {
+        const std::span<int32_t> indexes(out.append<int32_t>(rows.size()), rows.size());
+        if (!MarkNames::any(runs_[group].block_flags)) {
+          std::fill(indexes.begin(), indexes.end(), 0);
+          return out.add_rows(indexes.size(), false);
+        }
+        for (size_t i = 0; i < indexes.size(); ++i) indexes[i] = marks_.index_of(rows[i].block_flags);
+        out.add_names(indexes);
+      });
     };
     columns_.push_back(grouped({"marks", ColumnType::name, true}, true, fill, &marks_.names));
   }
@@ -139,7 +156,7 @@ class BranchesTable : public RowTable<FlowBranch> {
         out.add_rows(count, valid);
       };
       groups.each([&](size_t group, std::span<const FlowBranch> rows) {
-        const RowContext& at = contexts_[group];
+        const RowContext& at = runs_[group].at;
         const auto own = static_cast<T>(get(at));
         if (own != value || has(at) != valid) {
           put();
@@ -154,15 +171,26 @@ class BranchesTable : public RowTable<FlowBranch> {
   /// An address of the branch and its names.
   template <typename End>
   void add_end(std::string_view title, const Titles& names, std::vector<BlockSymbols>& known) {
-    const auto address = [](const FlowBranch& row) { return End::ip(row).value; };
-    const auto has = [](const FlowBranch& row) { return End::has(row); };
-    add_value(optional_column<FlowBranch, uint64_t>(title, ColumnType::uint64, address, has));
+    const auto address = [this](const Groups& groups, Column& out) {
+      groups.each([&](size_t group, std::span<const FlowBranch> rows) {
+        if (!End::all(runs_[group])) {
+          return out.put_optional<uint64_t>(rows, [](const FlowBranch& row, uint64_t& value) {
+            value = End::ip(row).value;
+            return End::has(row);
+          });
+        }
+        uint64_t* next = out.append<uint64_t>(rows.size());
+        for (const FlowBranch& row : rows) *next++ = End::ip(row).value;
+        out.add_rows(rows.size(), true);
+      });
+    };
+    columns_.push_back(grouped({title, ColumnType::uint64, true}, true, address, nullptr));
     known.resize(branches_.streams());
     const auto symbol = [this, &known](const Groups& groups, Column& out) {
       int32_t* const first = out.append<int32_t>(groups.rows.size());
       int32_t* next = first;
       groups.each([&](size_t group, std::span<const FlowBranch> rows) {
-        const RowContext& at = contexts_[group];
+        const RowContext& at = runs_[group].at;
         known[at.stream].find(names_, at.space, at.time, rows, End{}, next);
         next += rows.size();
       });
@@ -185,7 +213,7 @@ class BranchesTable : public RowTable<FlowBranch> {
   auto place_fill(const Get& get) {
     return [this, get](const Groups& groups, Column& out) {
       groups.each([&](size_t group, std::span<const FlowBranch> rows) {
-        const RowContext& at = contexts_[group];
+        const RowContext& at = runs_[group].at;
         out.put_optional<T>(rows, [&](const FlowBranch& row, T& value) {
           return get(End::has(row) ? names_.find(at.space, End::ip(row), at.time) : PlaceName{}, value);
         });
@@ -204,7 +232,7 @@ class BranchesTable : public RowTable<FlowBranch> {
   std::vector<std::vector<int32_t>> indexes_of_kinds_;  // in kinds_: one list a stream
   MarkNames marks_;
   std::vector<BlockSymbols> from_symbols_, to_symbols_;  // one a stream
-  std::vector<RowContext> contexts_;                     // one a group
+  std::vector<Run> runs_;                                // one a group
   std::vector<BranchColumn> columns_;                    // all that the table has
 };
 
