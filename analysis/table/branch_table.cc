@@ -67,13 +67,12 @@ class BranchesTable : public RowTable<FlowBranch> {
 
  protected:
   Result<bool> produce(std::vector<FlowBranch>& rows) override {
-    if (rows.empty()) runs_.clear();
+    if (first_of_stage()) runs_.clear();
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
     branches_.take(item.value(), walk_, [this, &rows](const BranchFlow&, const RowContext& at, std::span<const FlowBranch> branches) {
-      rows.insert(rows.end(), branches.data(), branches.data() + branches.size());
       runs_.emplace_back(at, branches);
-      end_group(rows);
+      add_group(rows, branches);
     });
     return item.value() != FlowItem::end;
   }
