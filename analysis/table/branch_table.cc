@@ -26,25 +26,22 @@ struct Run {
   Run(const RowContext& context, std::span<const FlowBranch> branches) : at(context) {
     for (const FlowBranch& branch : branches) {
       block_flags |= branch.block_flags;
-      all_from &= branch.has_from;
-      all_to &= branch.has_to;
+      all_have_both &= branch.has_from && branch.has_to;
     }
   }
   RowContext at;
   uint16_t block_flags = 0;  ///< each that any of them has
-  bool all_from = true, all_to = true;
+  bool all_have_both = true;  ///< addresses
 };
 
 /// The address that a branch leaves.
 struct FromEnd {
-  static bool all(const Run& run) { return run.all_from; }
   static bool has(const FlowBranch& branch) { return branch.has_from; }
   static Ip ip(const FlowBranch& branch) { return branch.from; }
   static NodeId node(const FlowBranch& branch) { return branch.node; }
 };
 /// The address that it goes to.
 struct ToEnd {
-  static bool all(const Run& run) { return run.all_to; }
   static bool has(const FlowBranch& branch) { return branch.has_to; }
   static Ip ip(const FlowBranch& branch) { return branch.to; }
   static NodeId node(const FlowBranch& branch) { return branch.to_node; }
@@ -172,7 +169,7 @@ class BranchesTable : public RowTable<FlowBranch> {
   void add_end(std::string_view title, const Titles& names, std::vector<BlockSymbols>& known) {
     const auto address = [this](const Groups& groups, Column& out) {
       groups.each([&](size_t group, std::span<const FlowBranch> rows) {
-        if (!End::all(runs_[group])) {
+        if (!runs_[group].all_have_both) {
           return out.put_optional<uint64_t>(rows, [](const FlowBranch& row, uint64_t& value) {
             value = End::ip(row).value;
             return End::has(row);

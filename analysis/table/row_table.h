@@ -132,7 +132,7 @@ class RowTable : public Table {
 
  private:
   [[nodiscard]] std::span<const Row> all_rows() const { return view_.empty() ? std::span<const Row>(rows_) : view_; }
-  static constexpr size_t kStage = 256;             // rows filled at once: they fit the L1 cache
+  static constexpr size_t kStage = 1024;             // rows filled at once: they fit the L2 cache
   static constexpr size_t kMostBytes = 256U << 20;  // of one column of a batch; offsets have 31 bits
   [[nodiscard]] static bool is_large(const RowBatch& batch) {
     return std::any_of(batch.columns.begin(), batch.columns.end(), [](const Column& column) { return column.values().size() > kMostBytes; });
