@@ -128,7 +128,7 @@ class BranchItems final : public ItemSource {
     }
     branches_.clear();
     for (const FlowBranch& branch : source->flow.branches(run)) {
-      branches_.push_back({branch.has_from ? branch.from.value : 0, branch.has_to ? branch.to.value : 0, branch.kind, branch.instructions,
+      branches_.push_back({branch.has_from ? branch.from.value : 0, branch.has_to ? branch.to.value : 0, source->flow.kind(branch.kind), branch.instructions,
                            branch.block_flags, 0});
     }
     item.kind = PTD_ITEM_BRANCHES;

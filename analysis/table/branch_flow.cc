@@ -26,13 +26,19 @@ Insn BranchFlow::last_insn(NodeId id, Ip& ip) const {
   return last;
 }
 
-const BranchFlow::Node& BranchFlow::add_node(NodeId id) {
+void BranchFlow::add_node(NodeId id) {
   if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(size_t{id} + 1, nodes_.size() * 2));
   Node& node = nodes_[id];
   const Insn insn = last_insn(id, node.from);
   node.ip = table_->info(id).ip;
-  node.kind = kind_of(insn.cls, insn.detail, false).flags.data();
-  return node;
+  node.kind = index_of(kind_of(insn.cls, insn.detail, false).flags.data());
+  node.known = true;
+}
+
+uint8_t BranchFlow::index_of(const char* kind) {
+  const auto index = static_cast<size_t>(std::find(kinds_.begin(), kinds_.end(), kind) - kinds_.begin());
+  if (index == kinds_.size()) kinds_.push_back(kind);
+  return static_cast<uint8_t>(index);
 }
 
 void BranchFlow::drop_given() {
@@ -63,10 +69,10 @@ void BranchFlow::close(std::optional<Ip> to, bool ends_trace) {
   FlowBranch& branch = branches_.back();
   if (!to || ends_trace) {
     Ip from;
-    const Insn insn = last_insn(open_node_, from);
+    const Insn insn = last_insn(branch.node, from);
     const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc || insn.cls == InsnClass::call_direct;
-    if (!to && direct) to = direct_target(insn, from, table_->info(open_node_).mode);
-    if (ends_trace) branch.kind = kind_of(insn.cls, insn.detail, true).flags.data();
+    if (!to && direct) to = direct_target(insn, from, table_->info(branch.node).mode);
+    if (ends_trace) branch.kind = index_of(kind_of(insn.cls, insn.detail, true).flags.data());
   }
   branch.has_to = to.has_value();
   branch.to = to.value_or(Ip{});
@@ -95,25 +101,38 @@ void BranchFlow::take_mark(const StreamCursor& cursor) {
   new_context_ = true;
 }
 
+/// Without jumps that depend on what was taken, which a processor predicts badly: each block is written as a branch, and the next one
+/// overwrites it if it was not taken.
 void BranchFlow::take_blocks(std::span<const Block> blocks) {
   flowing_ = true;
-  if (const size_t most = branches_.size() + blocks.size(); branches_.capacity() < most) branches_.reserve(std::max(most, 2 * branches_.capacity()));
   const size_t before = branches_.size();
-  FlowBranch* open = open_ ? &branches_.back() : nullptr;
+  branches_.resize(before + blocks.size());
+  FlowBranch* out = branches_.data() + before;
+  FlowBranch* last = open_ ? out - 1 : out;  // of the block before
+  uint32_t instructions = instructions_;
+  uint32_t taken = open_ ? 1 : 0;
+  std::span<const Node> nodes = nodes_;
   for (const Block& block : blocks) {
-    const Node& node = node_of(block.node);
-    if (open != nullptr) {
-      open->to = node.ip;
-      open->has_to = true;
-      open = nullptr;
+    if (block.node >= nodes.size() || !nodes[block.node].known) {
+      add_node(block.node);
+      nodes = nodes_;
     }
-    instructions_ += block.instructions;
-    if (!has(block.flags, BlockFlag::taken)) continue;
-    open = &branches_.emplace_back(FlowBranch{node.from, Ip{}, node.kind, std::exchange(instructions_, 0), block.flags, true, false});
+    const Node& node = nodes[block.node];
+    last->to = node.ip;
+    last->to_node = block.node;
+    instructions += block.instructions;
+    *out = FlowBranch{node.from, Ip{}, block.node, kNoNode, instructions, block.flags, node.kind, true, true};
+    last = out;
+    static_assert(static_cast<uint32_t>(BlockFlag::taken) == 1);
+    taken = block.flags & 1U;
+    out += taken;
+    instructions &= taken - 1;  // 0 after a taken branch
   }
-  open_ = open != nullptr;
-  if (open_) open_node_ = blocks.back().node;
-  if (const size_t count = branches_.size() - before; count != 0) run(before).count += count;
+  instructions_ = instructions;
+  open_ = taken != 0;
+  const auto after = static_cast<size_t>(out - branches_.data());
+  branches_.resize(after);
+  if (after != before) run(before).count += after - before;
 }
 
 void BranchFlow::take_event(const Event& event) {
@@ -146,7 +165,7 @@ void BranchFlow::take_event(const Event& event) {
     default:
       return;
   }
-  add({event.from, event.to, kind, std::exchange(instructions_, 0), 0, has_from, has_to});
+  add({event.from, event.to, kNoNode, kNoNode, std::exchange(instructions_, 0), 0, index_of(kind), has_from, has_to});
 }
 
 void BranchFlow::take_gap(const Gap& gap) {

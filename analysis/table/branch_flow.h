@@ -13,14 +13,19 @@
 
 namespace ptd {
 
+inline constexpr NodeId kNoNode = 0xffffffffU;
+
 /// A change of flow.
 struct FlowBranch {
   Ip from, to;                ///< valid if has_from, has_to
-  const char* kind = "";      ///< BranchKind::flags; static
+  NodeId node = kNoNode;      ///< the block that ends in the branch, if it is an instruction of a block
+  NodeId to_node = kNoNode;   ///< the block that begins at `to`, if that comes next
   uint32_t instructions = 0;  ///< executed in this stream since the branch before, up to and including this one
   uint16_t block_flags = 0;   ///< of the block that ends in the branch
-  bool has_from = false, has_to = false;
+  uint8_t kind = 0;           ///< see BranchFlow::kind()
+  bool has_from : 1 = false, has_to : 1 = false;
 };
+static_assert(sizeof(FlowBranch) == 32);
 
 /// Branches in the same context, or one gap.
 struct BranchRun {
@@ -44,6 +49,8 @@ class BranchFlow {
     const size_t complete = runs_.size() - (open_ ? 1 : 0);
     return given_ < complete ? &runs_[given_++] : nullptr;
   }
+  /// BranchKind::flags of FlowBranch::kind; static.
+  [[nodiscard]] const char* kind(uint8_t kind) const { return kinds_[kind]; }
   [[nodiscard]] std::span<const FlowBranch> branches(const BranchRun& run) const {
     return std::span(branches_).subspan(run.first, run.count);
   }
@@ -52,13 +59,11 @@ class BranchFlow {
   /// What a branch needs of its block.
   struct Node {
     Ip ip, from;  ///< of the first and of the last instruction
-    const char* kind = nullptr;  ///< null: not looked up yet
+    uint8_t kind = 0;
+    bool known = false;
   };
-  const Node& node_of(NodeId id) {
-    if (id < nodes_.size() && nodes_[id].kind != nullptr) return nodes_[id];
-    return add_node(id);
-  }
-  const Node& add_node(NodeId id);
+  void add_node(NodeId id);
+  uint8_t index_of(const char* kind);
   [[nodiscard]] Insn last_insn(NodeId id, Ip& ip) const;
   void drop_given();
   BranchRun& run(size_t first);
@@ -71,11 +76,11 @@ class BranchFlow {
 
   const BlockTable* table_ = nullptr;
   std::vector<Node> nodes_;
-  std::vector<FlowBranch> branches_;
+  std::vector<const char*> kinds_;
+  std::vector<FlowBranch, RoomFor<FlowBranch>> branches_;
   std::vector<BranchRun> runs_;
   size_t given_ = 0;        // runs that next() returned
   bool open_ = false;       // the last branch's target is not known yet
-  NodeId open_node_ = 0;    // of its block
   bool new_context_ = true; // since the last run
   Mark context_;
   TimeNs time_{}, order_{};

@@ -106,16 +106,47 @@ void Column::repeat_last(size_t count) {
     repeat(uint32_t{});
   }
   const bool valid = valid_.empty() || (valid_[(rows_ - 1) / 8] >> ((rows_ - 1) % 8) & 1) != 0;
-  for (size_t left = count; left != 0;) {
-    const auto some = static_cast<unsigned>(std::min<size_t>(left, 64));
-    add_valid(valid ? ~uint64_t{0} >> (64 - some) : 0, some);
-    left -= some;
+  add_rows(count, valid);
+}
+
+void Column::add_same_rows(size_t count, bool valid) {
+  const size_t first = std::min((8 - rows_ % 8) % 8, count), bytes = (count - first) / 8, last = (count - first) % 8;
+  const auto few = [this, valid](size_t some) { add_valid(valid ? (uint64_t{1} << some) - 1 : 0, static_cast<unsigned>(some)); };
+  if (!valid && valid_.empty()) mark_valid_from_start();
+  if (first != 0) few(first);
+  valid_.resize(valid_.size() + bytes, valid ? 0xFF : 0);
+  rows_ += 8 * bytes;
+  if (!valid) nulls_ += 8 * bytes;
+  if (last != 0) few(last);
+}
+
+void Column::add_names(std::span<int32_t> indexes) {
+  constexpr size_t kWord = 64;
+  int32_t any = 0, all = -1;
+  const std::span<const int32_t> words = indexes.first(indexes.size() / kWord * kWord);
+  for (size_t i = 0; i < words.size(); i += kWord) {
+    for (size_t j = 0; j < kWord; ++j) any |= words[i + j], all &= words[i + j];  // of constant length, for the compiler
+  }
+  for (const int32_t index : indexes.subspan(words.size())) any |= index, all &= index;
+  if (any >= 0) return add_rows(indexes.size(), true);
+  if (all < 0) {
+    std::fill(indexes.begin(), indexes.end(), 0);
+    return add_rows(indexes.size(), false);
+  }
+  for (size_t i = 0; i < indexes.size(); i += kWord) {
+    const std::span<int32_t> some = indexes.subspan(i, std::min(indexes.size() - i, kWord));
+    uint64_t bits = 0;
+    for (size_t j = 0; j < some.size(); ++j) {
+      bits |= uint64_t{some[j] >= 0} << j;
+      some[j] = std::max(some[j], 0);
+    }
+    add_valid(bits, static_cast<unsigned>(some.size()));
   }
 }
 
 /// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
 void Column::add_valid(uint64_t bits, unsigned count) {
-  const size_t missing = count - static_cast<unsigned>(std::popcount(bits));
+  const size_t missing = bits == 0 ? count : count - static_cast<unsigned>(std::popcount(bits));
   if (missing != 0 && valid_.empty()) mark_valid_from_start();
   if (missing != 0 || !valid_.empty()) {
     const unsigned used = rows_ % 8;  // bits of the last byte

@@ -97,16 +97,26 @@ class Column {
     for (const auto& row : rows) *out++ = static_cast<T>(get(row));
     rows_ += rows.size();
   }
-  /// The same with get(row, value), which sets `value` and returns false for null. In a column, all values come from one of the two.
+  /// The same with get(row, value), which sets `value` and returns false for null; it may be called twice. In a column, all values come from one of the two.
   template <typename T, typename Rows, typename Get>
   void put_optional(const Rows& rows, const Get& get) {
     T* out = extend<T>(rows.size());
     for (size_t i = 0; i < rows.size();) {
       const size_t end = std::min<size_t>(rows.size(), i + 64);
       const auto count = static_cast<unsigned>(end - i);
-      uint64_t bits = 0;
-      for (unsigned j = 0; j < count; ++j) bits |= uint64_t{get(rows[i + j], out[j])} << j;
-      add_valid(bits, count);
+      bool all = true, any = false;
+      for (unsigned j = 0; j < count; ++j) {
+        const bool has = get(rows[i + j], out[j]);
+        all &= has;
+        any |= has;
+      }
+      if (all || !any) {
+        add_rows(count, all);
+      } else {
+        uint64_t bits = 0;
+        for (unsigned j = 0; j < count; ++j) bits |= uint64_t{get(rows[i + j], out[j])} << j;
+        add_valid(bits, count);
+      }
       out += count;
       i = end;
     }
@@ -119,6 +129,21 @@ class Column {
       ++rows_;
     }
   }
+  /// Appends `count` values of fixed width, which the caller writes. Then it adds their rows with add_rows() or add_names().
+  template <typename T>
+  [[nodiscard]] T* append(size_t count) {
+    return extend<T>(count);
+  }
+  /// Adds rows that all have a value, or are all null.
+  void add_rows(size_t count, bool valid) {
+    if (valid && valid_.empty()) {
+      rows_ += count;
+    } else {
+      add_same_rows(count, valid);
+    }
+  }
+  /// Adds rows of indexes, of which the negative ones become null.
+  void add_names(std::span<int32_t> indexes);
   /// Appends the last row `count` times; not for text, binary and booleans.
   void repeat_last(size_t count);
   /// One value of text or binary; text must be UTF-8. False: it exceeds the limit of the column, which gets an empty value.
@@ -134,6 +159,7 @@ class Column {
     return reinterpret_cast<T*>(values_.data() + at);
   }
   void add_valid(uint64_t bits, unsigned count);
+  void add_same_rows(size_t count, bool valid);
   void mark_valid_from_start();
 
   ColumnInfo info_;

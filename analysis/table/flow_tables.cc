@@ -1,10 +1,10 @@
-// The tables of the flow: blocks, branches, edges, events, gaps.
+// The tables of the flow but `branches`: blocks, edges, events, gaps.
 #include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <utility>
 
-#include "analysis/table/branch_flow.h"
+#include "analysis/table/branch_walk.h"
 #include "analysis/table/flow_walk.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
@@ -57,30 +57,12 @@ class FlowTable : public RowTable<Row> {
   /// "ambiguous suspect": what is uncertain about the code; null: nothing.
   template <typename Flags>
   RowColumn<Row> marks_column(const Flags& flags_of) {
-    const auto get = [this, flags_of](const Row& row) {
-      constexpr uint16_t kShown = kUncertainFlags | (BlockFlag::healed | BlockFlag::assumed);
-      const uint16_t flags = flags_of(row);
-      return (flags & kShown) == 0 ? -1 : marks_.index_of(marks_text(flags));
-    };
-    return name_column<Row>("marks", marks_, get);
+    return name_column<Row>("marks", marks_.names, [this, flags_of](const Row& row) { return marks_.index_of(flags_of(row)); });
   }
 
   PlaceNames names_;
   FlowWalk walk_;
-  NameList marks_;
-
- private:
-  static std::string marks_text(uint16_t block_flags) {
-    constexpr std::pair<BlockFlag, std::string_view> kWords[] = {{BlockFlag::ambiguous, "ambiguous"},
-                                                                 {BlockFlag::suspect, "suspect"},
-                                                                 {BlockFlag::healed, "healed"},
-                                                                 {BlockFlag::assumed, "assumed"}};
-    std::string text;
-    for (const auto& [flag, word] : kWords) {
-      if (has(block_flags, flag)) text += (text.empty() ? "" : " ") + std::string(word);
-    }
-    return text;
-  }
+  MarkNames marks_;
 };
 
 struct BlockRow {
@@ -126,13 +108,6 @@ class BlocksTable : public FlowTable<BlockRow> {
   }
 };
 
-/// A row of the table `branches`.
-struct BranchRow {
-  RowContext at;
-  FlowBranch branch;
-};
-static_assert(sizeof(BranchRow) == 64, "a row is one cache line, which each column reads");
-
 /// Kinds of branches as indexes into a list of names. The names are static, so that one is known by its address.
 class KindNames {
  public:
@@ -151,78 +126,6 @@ class KindNames {
     int32_t index = -1;
   };
   std::array<Known, size_t{1} << kBits> known_;
-};
-
-/// The branches of a walk over several streams.
-class BranchWalk {
- public:
-  explicit BranchWalk(size_t streams) : flows_(streams) {}
-  /// Takes an item, which may be the end, and calls add(context, branches) with branches that are complete and wanted.
-  template <typename Add>
-  void take(FlowItem item, const FlowWalk& walk, const Add& add) {
-    if (item != FlowItem::end) {
-      Flow& flow = flows_[walk.stream()];
-      flow.stream = walk.stream();
-      flow.branches.take(item, walk.item());
-      return give(flow, walk, add);
-    }
-    for (Flow& flow : flows_) {
-      flow.branches.finish();
-      give(flow, walk, add);
-    }
-  }
-
- private:
-  struct Flow {
-    uint32_t stream = 0;
-    BranchFlow branches;
-  };
-  template <typename Add>
-  void give(Flow& flow, const FlowWalk& walk, const Add& add) {
-    while (const BranchRun* run = flow.branches.next()) {
-      if (run->count == 0) continue;
-      const RowContext context = walk.context_of(flow.stream, run->context, run->time);
-      if (walk.wants(context)) add(context, flow.branches.branches(*run));
-    }
-  }
-  std::vector<Flow> flows_;
-};
-
-class BranchesTable : public FlowTable<BranchRow> {
- public:
-  BranchesTable(const Recording& recording, const TableRequest& request)
-      : FlowTable(recording, request), branches_(recording.streams().size()) {}
-  Status init(const TableRequest& request) {
-    const auto has_from = [](const BranchRow& row) { return row.branch.has_from; };
-    const auto has_to = [](const BranchRow& row) { return row.branch.has_to; };
-    const auto from = [](const BranchRow& row) { return row.branch.from; };
-    const auto to = [](const BranchRow& row) { return row.branch.to; };
-    Columns columns = context_columns();
-    columns.push_back(name_column<BranchRow>("flags", kinds_.names, [this](const BranchRow& row) { return kinds_.index_of(row.branch.kind); }));
-    add_address(columns, "ip", from, has_from);
-    add_names(columns, {"symbol", "offset", "module"}, from, has_from, true);
-    add_address(columns, "to", to, has_to);
-    add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, has_to, true);
-    columns.push_back(
-        value_column<BranchRow, uint32_t>("instructions", ColumnType::uint32, [](const BranchRow& row) { return row.branch.instructions; }));
-    columns.push_back(marks_column([](const BranchRow& row) { return row.branch.block_flags; }));
-    return choose(std::move(columns), request, "branches");
-  }
-
- protected:
-  Result<bool> produce(std::vector<BranchRow>& rows) override {
-    const Result<FlowItem> item = walk_.next();
-    if (!item) return item.error();
-    branches_.take(item.value(), walk_, [this, &rows](const RowContext& at, std::span<const FlowBranch> branches) {
-      for (const FlowBranch& branch : branches) rows.push_back({at, branch});
-      end_group(rows);
-    });
-    return item.value() != FlowItem::end;
-  }
-
- private:
-  BranchWalk branches_;
-  KindNames kinds_;
 };
 
 /// A branch and how often it was taken.
@@ -289,17 +192,16 @@ class EdgesTable : public FlowTable<EdgeRow> {
       const Result<FlowItem> next = walk_.next();
       if (!next) return next.error();
       item = next.value();
-      branches_.take(item, walk_, [this](const RowContext& at, std::span<const FlowBranch> branches) {
+      branches_.take(item, walk_, [this](const BranchFlow& flow, const RowContext& at, std::span<const FlowBranch> branches) {
         for (const FlowBranch& branch : branches) {
-          if (branch.has_from && branch.has_to) add(at, branch);
+          if (branch.has_from && branch.has_to) add(at, branch, kinds_.index_of(flow.kind(branch.kind)));
         }
       });
     }
     return {};
   }
-  void add(const RowContext& at, const FlowBranch& branch) {
+  void add(const RowContext& at, const FlowBranch& branch, int32_t kind) {
     const SpaceId space = is_kernel_half(branch.from) ? kKernelSpace : at.space;
-    const int32_t kind = kinds_.index_of(branch.kind);
     EdgeRow& edge = edges_[Key{space.value, kind, branch.from.value, branch.to.value}];
     if (edge.count++ != 0) return;
     edge = EdgeRow{at, branch.from, branch.to, kind, 1};
@@ -395,7 +297,6 @@ class GapsTable : public FlowTable<GapRow> {
 
 Result<std::unique_ptr<Table>> open_flow_table(const Recording& recording, std::string_view name, const TableRequest& request) {
   if (name == "blocks") return make_table<BlocksTable>(request, recording, request);
-  if (name == "branches") return make_table<BranchesTable>(request, recording, request);
   if (name == "edges") return make_table<EdgesTable>(request, recording, request);
   if (name == "events") return make_table<EventsTable>(request, recording, request);
   if (name == "gaps") return make_table<GapsTable>(request, recording, request);

@@ -2,6 +2,7 @@
 #include "analysis/table/place_names.h"
 
 #include <optional>
+#include <utility>
 
 #include "image/likeliest_section.h"
 
@@ -39,6 +40,18 @@ int32_t PlaceNames::comm(int32_t tid, TimeNs when) {
   const std::string text = recording_.comm_at(tid, when, &comm_.valid);
   comm_.name = text.empty() ? -1 : comms.index_of(text);
   return comm_.name;
+}
+
+std::string MarkNames::text_of(uint16_t block_flags) {
+  constexpr std::pair<BlockFlag, std::string_view> kWords[] = {{BlockFlag::ambiguous, "ambiguous"},
+                                                               {BlockFlag::suspect, "suspect"},
+                                                               {BlockFlag::healed, "healed"},
+                                                               {BlockFlag::assumed, "assumed"}};
+  std::string text;
+  for (const auto& [flag, word] : kWords) {
+    if (has(block_flags, flag)) text += (text.empty() ? "" : " ") + std::string(word);
+  }
+  return text;
 }
 
 }  // namespace ptd

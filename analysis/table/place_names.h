@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/table/column.h"
 #include "image/base/growing_cache.h"
+#include "ptdecode/flow.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {
@@ -28,6 +30,12 @@ class PlaceNames {
   }
   /// PlaceName::symbol, which takes less time.
   [[nodiscard]] int32_t symbol(SpaceId space, Ip ip, TimeNs when) { return known(space, ip, when).symbol; }
+  /// The same, with a time in which the symbol stays the same.
+  [[nodiscard]] int32_t symbol(SpaceId space, Ip ip, TimeNs when, Interval& valid) {
+    const Key& key = known(space, ip, when);
+    valid = places_.at(hash_of(key.space, ip)).valid;
+    return key.symbol;
+  }
   /// The name that thread `tid` had.
   [[nodiscard]] int32_t comm(int32_t tid, TimeNs when);
 
@@ -67,6 +75,21 @@ class PlaceNames {
   GrowingCache<Place> places_;
   Interval all_valid_;  ///< moments at which all answers so far are valid
   Comm comm_;
+};
+
+/// What is uncertain about a block's code, such as "ambiguous suspect", as indexes into a list of names.
+class MarkNames {
+ public:
+  [[nodiscard]] static bool any(uint16_t block_flags) {
+    constexpr uint16_t kShown = kUncertainFlags | (BlockFlag::healed | BlockFlag::assumed);
+    return (block_flags & kShown) != 0;
+  }
+  /// -1: nothing is.
+  [[nodiscard]] int32_t index_of(uint16_t block_flags) { return any(block_flags) ? names.index_of(text_of(block_flags)) : -1; }
+  NameList names;
+
+ private:
+  [[nodiscard]] static std::string text_of(uint16_t block_flags);
 };
 
 }  // namespace ptd

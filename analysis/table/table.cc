@@ -25,7 +25,7 @@ Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::strin
   }
   if (!request.functions.empty() && name != "calls" && name != "functions")
     return Error{ErrorCode::invalid_argument, "only the tables 'calls' and 'functions' can be limited to functions", 0};
-  for (const auto open : {open_flow_table, open_call_table, open_image_table, open_record_table}) {
+  for (const auto open : {open_branch_table, open_flow_table, open_call_table, open_image_table, open_record_table}) {
     Result<std::unique_ptr<Table>> table = open(recording, name, request);
     if (!table || table.value()) return table;
   }

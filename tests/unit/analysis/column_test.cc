@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace ptd {
@@ -54,6 +56,33 @@ TEST(Column, PiecesOfAnyLengthKeepTheirBits) {
   }
 }
 
+TEST(Column, RunsOfEqualValidityAndIndexesKeepTheirBits) {
+  std::mt19937 random(2);
+  for (const unsigned nulls_percent : {0U, 3U, 50U, 100U}) {
+    Column column({"x", ColumnType::int32, true});
+    std::vector<Value> expected;
+    for (int piece = 0; piece < 300; ++piece) {
+      const size_t count = random() % 200;
+      const std::span<int32_t> added(column.append<int32_t>(count), count);
+      if (random() % 2 == 0) {
+        const bool valid = random() % 100 >= nulls_percent;
+        std::fill(added.begin(), added.end(), valid ? 7 : 0);
+        expected.insert(expected.end(), count, Value{valid ? 7 : 0, valid});
+        column.add_rows(count, valid);
+      } else {
+        const unsigned percent = random() % 3 == 0 ? 100 : nulls_percent;
+        for (int32_t& index : added) {
+          const auto value = static_cast<int32_t>(random() & 0xffff);
+          const bool valid = random() % 100 >= percent;
+          index = valid ? value : -1;
+          expected.push_back({valid ? value : 0, valid});
+        }
+        column.add_names(added);
+      }
+    }
+    expect_equal(column, expected);
+  }
+}
 TEST(Column, TheFirstNullComesLate) {
   for (const size_t before : {0U, 1U, 7U, 8U, 63U, 64U, 65U, 1000U}) {
     Column column({"x", ColumnType::int32, true});
