@@ -116,14 +116,18 @@ class Numbers {
   }
 
  private:
-  // The image that began this one by exec: the last one that ended so and has the same number.
+  // The image that began this one by exec: the last one with the same number that ended so before this one began. Limitation: if two
+  // processes have one number, in two namespaces, and both execute exec before either program begins, they may be exchanged.
   int image_before(size_t index) {
+    int any = -1;
     for (size_t i = index; i-- > 0;) {
       if (given_[i] != images_[index].pid || continued_.count(i) != 0 || !ends_in_exec(images_[i])) continue;
-      continued_.insert(i);
-      return static_cast<int>(i);
+      const bool ended = images_[i].last_tsc <= images_[index].first_tsc;
+      if (any < 0 || ended) any = static_cast<int>(i);
+      if (ended) break;
     }
-    return -1;
+    if (any >= 0) continued_.insert(static_cast<size_t>(any));
+    return any;
   }
   int32_t number_of(uint32_t process, int32_t given) {
     const auto known = numbers_.find({process, given});

@@ -184,6 +184,18 @@ def files_that_are_rewritten(folder):
     check("remap: nothing is wrong without a mark", len(lines) == 1 and "silently wrong 0;" in lines[0], lines)
 
 
+def faults_within_blocks(folder):
+    """An instruction that faults does not retire, and the rest of its block does not run. The labels say where that is."""
+    program = build("fault", folder, "-static", "-no-pie")
+    labels = {words[2]: int(words[0], 16) for words in map(str.split, subprocess.run(["nm", program], capture_output=True, text=True).stdout.splitlines())
+              if len(words) == 3}
+    out, _, _ = record(folder, [program])
+    (flow,) = addresses([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip"])[0].values()
+    for name in ("load", "divide"):
+        counts = [flow.count(labels[f"{place}_{name}"]) for place in ("before", "at", "after")]
+        check(f"a fault within a block: {name}", counts == [6, 0, 0], str(counts))
+
+
 def outputs(folder):
     """In any form of the output path, the recorder's own files are not the program's; a thread that was not recorded is named."""
     os.makedirs(os.path.join(folder, "sub"), exist_ok=True)
@@ -260,6 +272,7 @@ def small(folder):
     code_that_other_threads_rewrite(folder, "--psb-period", "0")
     missing_library(folder)
     unknown_emulators(folder)
+    faults_within_blocks(folder)
     long_streams(folder)
     signals = build("signals", folder, "-static")
     record(folder, [signals])

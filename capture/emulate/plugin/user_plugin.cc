@@ -1,5 +1,6 @@
 // The QEMU plugin for user mode: passes QEMU's callbacks to UserProcess.
 #include <dlfcn.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -116,8 +117,14 @@ std::string plugin_path() {
   return dladdr(&g_process, &info) != 0 && info.dli_fname != nullptr ? std::filesystem::absolute(info.dli_fname).string() : std::string();
 }
 
-/// Reads what the frame of a signal says; `number` is what the handler gets as its first argument. False if it is none.
-bool read_frame(uint64_t frame, uint64_t number, AsyncEvent& event) {
+/// Returns whether the processor raises the signal, at an instruction. Source: [Linux] arch/x86/kernel/traps.c.
+bool is_fault(uint64_t number) {
+  return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE || number == SIGTRAP;
+}
+
+/// Reads the frame of a signal for `handler`; `number` is the handler's first argument. False if it is none. Limitation: without SA_SIGINFO
+/// the frame does not say whether the processor raised the signal or a process sent it, so `inside` follows from the number.
+bool read_frame(uint64_t frame, uint64_t handler, uint64_t number, AsyncEvent& event) {
   const SignalFrame& form = signal_frame();
   uint64_t returns_to = 0;
   int32_t code = 0, told = 0;
@@ -125,26 +132,28 @@ bool read_frame(uint64_t frame, uint64_t number, AsyncEvent& event) {
   if (!peek(frame + form.place, event.ip) || !peek(frame + form.siginfo, told) || !peek(frame + form.siginfo + kSiginfoCode, code))
     return false;
   if (!form.has_restorer && told != static_cast<int32_t>(number)) return false;
-  event.inside = code > 0 && told == static_cast<int32_t>(number);  // made by the processor, not sent
+  const bool raised = code > 0 && told == static_cast<int32_t>(number);
+  event.inside = form.has_restorer && !g_process.has_siginfo(handler) ? is_fault(number) : raised;
   return true;
 }
 
 /// True if the block is a signal handler that was just entered; `event` says where the signal came. Of several signals that came at once
 /// the handlers of all but the last have not run yet: each frame lies on the one before, and the first says where the program was.
-bool signal_entry(const uint64_t* registers, const Block* current, AsyncEvent& event) {
+bool signal_entry(const Block& entered, const uint64_t* registers, const Block* current, AsyncEvent& event) {
 #if defined(__x86_64__)
   constexpr int kMostSignals = 64;
   const SignalFrame& form = signal_frame();
   uint64_t frame = registers[form.stack_pointer];
-  if (!read_frame(frame, registers[form.first_argument], event)) return false;
+  if (!read_frame(frame, entered.ip, registers[form.first_argument], event)) return false;
   for (int i = 0; i < kMostSignals && g_process.is_handler(event.ip) && (current == nullptr || current->ip != event.ip); ++i) {
+    const uint64_t handler = event.ip;
     uint64_t below = 0, number = 0;
-    if (!peek(frame + form.stack, below) || !peek(frame + form.number, number) || !read_frame(below, number, event)) break;
+    if (!peek(frame + form.stack, below) || !peek(frame + form.number, number) || !read_frame(below, handler, number, event)) break;
     frame = below;
   }
   return true;
 #else
-  (void)registers, (void)current, (void)event;
+  (void)entered, (void)registers, (void)current, (void)event;
   return false;
 #endif
 }
@@ -177,7 +186,7 @@ void enter_dated_handler(UserThread& thread, const Block& block, const AsyncEven
 void enter_watched(UserThread& thread, const Block& block, const uint64_t* registers) {
   AsyncEvent event;
   const bool dated = thread.sync_first != 0;
-  if (!signal_entry(registers, thread.tracer.current(), event))
+  if (!signal_entry(block, registers, thread.tracer.current(), event))
     return dated ? enter_dated(thread, block) : thread.tracer.enter(block, read_clock);
   forget_sent_signals();
   if (dated) return enter_dated_handler(thread, block, event);
@@ -240,7 +249,8 @@ void on_sigaction(uint64_t action) {
   struct {
     uint64_t handler, flags, restorer;
   } wanted{};
-  if (action != 0 && peek(action, wanted) && wanted.handler > 1) g_process.watch_handler(wanted.handler, wanted.restorer);
+  if (action != 0 && peek(action, wanted) && wanted.handler > 1)
+    g_process.watch_handler(wanted.handler, wanted.restorer, (wanted.flags & SA_SIGINFO) != 0);
 }
 
 // Pointers to text, up to the one that is null. False where the program's memory ends: the system refuses such a list.

@@ -333,14 +333,18 @@ void UserProcess::entered_stale(UserThread& thread, Block& block) {
   thread.sync_last = now + kSyncTicks;
 }
 
-void UserProcess::watch_handler(uint64_t handler, uint64_t restorer) {
+void UserProcess::watch_handler(uint64_t handler, uint64_t restorer, bool has_siginfo) {
   const Spin hold(lock_);
-  handlers_.insert(handler);
+  handlers_[handler] = has_siginfo;
   restorers_.insert(restorer);
   store_.for_each_at(handler, [](Block& block) { block.watched = true; });
 }
 
 bool UserProcess::is_handler(uint64_t address) const { return handlers_.count(address) != 0; }
+bool UserProcess::has_siginfo(uint64_t address) const {
+  const auto found = handlers_.find(address);
+  return found != handlers_.end() && found->second;
+}
 bool UserProcess::is_restorer(uint64_t address) const { return restorers_.count(address) != 0; }
 
 }  // namespace ptd::emulate

@@ -137,11 +137,13 @@ class UserProcess {
   void show_file(uint64_t first, uint64_t size_bytes);
   /// `thread` enters a stale block: its bytes are the current ones from now on.
   void entered_stale(UserThread& thread, Block& block);
-  /// The program takes signals at `handler`, and returns from it through `restorer`.
-  void watch_handler(uint64_t handler, uint64_t restorer);
+  /// The program takes signals at `handler`, and returns from it through `restorer`. `has_siginfo`: it set SA_SIGINFO.
+  void watch_handler(uint64_t handler, uint64_t restorer, bool has_siginfo);
   /// The program may write where it executes: there, code that was not seen yet may be other than its file's.
   void note_writable_code() { writable_code_ = true; }
   [[nodiscard]] bool is_handler(uint64_t address) const;
+  /// Returns whether the kernel fills in the siginfo of the frames of the handler at `address`.
+  [[nodiscard]] bool has_siginfo(uint64_t address) const;
   [[nodiscard]] bool is_restorer(uint64_t address) const;
   [[nodiscard]] pid_t pid() const { return pid_; }
   /// A program that starts now can be recorded: the working folder is in reach. If not, it is counted as missing.
@@ -187,7 +189,8 @@ class UserProcess {
   std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
   MappedLog block_log_;
   std::vector<std::byte> block_bytes_;
-  std::unordered_set<uint64_t> handlers_, restorers_;
+  std::unordered_map<uint64_t, bool> handlers_;  ///< address -> has_siginfo
+  std::unordered_set<uint64_t> restorers_;
   std::unordered_set<std::string> first_maps_;
 };
 
