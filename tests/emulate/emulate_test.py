@@ -156,8 +156,9 @@ def unknown_emulators(folder):
 
 def code_that_other_threads_rewrite(folder, *options):
     """A thread on another core may see new bytes later: the order is unknown within the precision of the clock, and the decode may report
-    single instructions as ambiguous. The flow is the same in all versions, so no instruction is lost and none is wrong without a mark. At
-    the end a thread spins in a loop without packets; with a short PSB period it contains whole segments."""
+    single instructions as ambiguous. The flow is the same in all versions, so none is wrong without a mark. While a thread is off its cpu
+    between two timing packets, more versions appear than the limit of work per segment allows, and flow can be lost there. At the end a thread
+    spins in a loop without packets; with a short PSB period it contains whole segments."""
     out, truth = os.path.join(folder, "rewrite.data"), os.path.join(folder, "rewrite.truth")
     shutil.rmtree(truth, ignore_errors=True)
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, *options, "--", build("rewrite", folder)],
@@ -171,7 +172,7 @@ def code_that_other_threads_rewrite(folder, *options):
         numbers = re.search(r": (\d+) instructions: .* silently wrong 0; lost in gaps (\d+),", line)
         check("nothing wrong without a mark, little lost", numbers and int(numbers[2]) <= int(numbers[1]) / 50 and "nothing ran" not in line, line)
     gaps = subprocess.run([PTDECODE, "script", "-q", "-i", out, "--itrace=e"], capture_output=True, text=True).stdout.splitlines()
-    check("what is lost is lost to the limit of work", all("gap: limit" in gap for gap in gaps), str(gaps[:3]))
+    check("what is lost is lost to the limit of work", all("gap: limit" in gap for gap in gaps if "gap:" in gap), str(gaps[:3]))
 
 
 def files_that_are_rewritten(folder):
