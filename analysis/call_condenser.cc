@@ -55,7 +55,7 @@ void CallCondenser::condense(const Blocks& blocks, uint32_t first, uint32_t last
   const auto give = [&](const Block block, bool goes_on) {
     keep = keep | !goes_on | (left_out > kMostLeftOut);
     *out = {left_out, 0, kLeftOut};
-    out += (left_out != 0) & keep ? 1 : 0;
+    out += ((left_out != 0) & keep) ? 1 : 0;
     *out = block;
     out += keep ? 1 : 0;
     left_out = keep ? 0 : left_out + block.instructions;
