@@ -103,7 +103,7 @@ class TruthWalk {
       }
     }
     have_mark_ = false;
-    return segment.valid || !segment.insns.size() == 0;
+    return segment.valid || segment.insns.size() != 0;
   }
   [[nodiscard]] bool ended() const { return ended_; }
 
