@@ -92,7 +92,7 @@ const RunCache::Stretch* RunCache::stretch_at(SpaceId space, Ip ip, Interval whe
   return nullptr;
 }
 
-/// Same, but looks in the timeline if needed. Null: fetch() must determine what is there.
+/// Same, but looks in the timeline if needed. Null: fetch() must read the code.
 const RunCache::Stretch* RunCache::look_up_stretch(SpaceId space, Ip ip, Interval when) {
   if (const Stretch* stretch = stretch_at(space, ip, when); stretch != nullptr || changes_) return stretch;
   if (hole_at(space, ip, when) != nullptr) return nullptr;

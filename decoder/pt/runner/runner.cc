@@ -348,7 +348,7 @@ bool Runner::take_memo() {
   state_->position += memo.bits;
   tnt_.begun = moved_ = true;
   state_->silent = 0;
-  calls_.open = std::min(calls_.open, uint32_t{memo.room});
+  calls_.open = std::min(calls_.open, uint32_t{memo.depth_left});
   if (memo.rise < 0) {
     at_ = pop_call();
     return true;

@@ -503,7 +503,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
     ++memo.bits;
     memo.next = pops ? 0 : memos_.table(at);
     memo.rise = static_cast<int8_t>(pops ? -1 : static_cast<int>(depth));
-    memo.room = static_cast<uint8_t>(ReturnStack::kDepth - deepest);
+    memo.depth_left = static_cast<uint8_t>(ReturnStack::kDepth - deepest);
     blocks = met;
   }
   if (memo.bits == 0) return false;

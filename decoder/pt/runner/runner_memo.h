@@ -29,7 +29,7 @@ struct Memo {
   ValidId valid = 0;
   uint8_t bits = 0;    ///< number of bits that it takes; 0: not created yet
   uint8_t blocks = 0;  ///< number of blocks; not created yet: number of requests
-  uint8_t room = 0;    ///< ReturnStack::kDepth minus the maximum number of calls open inside it
+  uint8_t depth_left = 0;    ///< ReturnStack::kDepth minus the maximum number of calls open inside it
   int8_t rise = 0;     ///< calls that it leaves open; -1: it ends with a return to a call made before it
 };
 static_assert(sizeof(Memo) == 16);

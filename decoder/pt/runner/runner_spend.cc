@@ -92,7 +92,7 @@ inline void Runner::spend_memos(Spending& s) {
     table = memo->next | (rise < 0 ? returned : TableRef{0});
     window <<= bits;
     count -= bits;
-    open = std::min(open, uint32_t{memo->room}) + static_cast<uint32_t>(rise);
+    open = std::min(open, uint32_t{memo->depth_left}) + static_cast<uint32_t>(rise);
     std::memcpy(top + 1, memos.calls(*memo), MemoTable::kMaxCalls * sizeof(RunId));
     top += rise;
     lowest = std::min(lowest, top);

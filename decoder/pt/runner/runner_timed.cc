@@ -109,7 +109,7 @@ struct Runner::Timed {
   mark(t);
   MemoTable& memos = code_.memos();
   t.out += copy_memo(t.out, *memo);
-  calls_.open = std::min(calls_.open, uint32_t{memo->room});
+  calls_.open = std::min(calls_.open, uint32_t{memo->depth_left});
   const RunId from = t.at;
   if (rise < 0) {
     t.at = pop_call();
