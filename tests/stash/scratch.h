@@ -9,10 +9,12 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "image/stash/content_hash.h"
 #include "image/stash/stash.h"
 #include "image/stash/stash_care.h"
+#include "perfio/perf_writer.h"
 
 namespace ptd::stash {
 
@@ -64,5 +66,29 @@ class Scratch : public testing::Test {
   }
   std::string folder_, place_;
 };
+
+/// Writes a recording with mappings of one process, at these times and addresses.
+inline void write_recording(const std::string& path, const std::vector<Entry>& mappings, uint64_t id) {
+  perfio::WriterOptions options;
+  perfio::EventAttr attr;
+  attr.sample_type = 1U << 2;  // PERF_SAMPLE_TIME
+  attr.sample_id_all = true;
+  attr.ids = {id};
+  options.attrs = {attr};
+  auto writer = perfio::PerfWriter::create(path, options);
+  ASSERT_TRUE(writer.ok());
+  for (const Entry& mapping : mappings) {
+    perfio::MmapRecord map;
+    map.pid = map.tid = mapping.pid;
+    map.addr = mapping.address;
+    map.size_bytes = mapping.size_bytes;
+    map.path = mapping.path;
+    perfio::RecordContext context;
+    context.sample_id.has_time = true;
+    context.sample_id.time = mapping.time_ns;
+    ASSERT_TRUE((*writer)->add(map, context).ok());
+  }
+  ASSERT_TRUE((*writer)->finish().ok());
+}
 
 }  // namespace ptd::stash

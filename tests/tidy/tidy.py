@@ -24,7 +24,6 @@ LONGER = {
     ("decoder/arm/resolver.cc", "on_flow"): "a switch over every packet",
     ("decoder/pt/flow/item_events.cc", "on_event"): "a switch over every packet",
     ("decoder/pt/flow/walker_items.cc", "settle_one"): "a switch over every item",
-    ("tests/stash/live_test.cc", ""): "one fixture: a process whose mappings change",
     ("tests/unit/recording/fold_test.cc", ""): "one table of records and results",
 }
 
