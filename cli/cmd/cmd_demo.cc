@@ -30,7 +30,8 @@ struct Words {
   std::string data;
 };
 
-/// The folder of the demonstration: beside the installed program, or in the source tree it was built from.
+/// The folder of the demonstration: beside the installed program, or in the source tree of a build (PTD_SOURCE_FROM_BUILD is the way from the
+/// build's folder of the program, so that no path of the build machine is in the program).
 std::string find_data(const std::string& given) {
   std::vector<fs::path> places;
   std::error_code ignored;
@@ -38,7 +39,7 @@ std::string find_data(const std::string& given) {
   if (const std::string from_environment = environment::demo(); !from_environment.empty()) places.emplace_back(from_environment);
   const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
   if (!self.empty()) places.push_back(self.parent_path().parent_path() / "share" / "ptdecode" / "kernel");
-  places.emplace_back(fs::path(PTD_SOURCE_DIR) / "data" / "kernel");
+  if (self.parent_path().filename() == "cli") places.push_back(self.parent_path() / PTD_SOURCE_FROM_BUILD / "data" / "kernel");
   for (const fs::path& place : places) {
     if (fs::is_directory(place, ignored)) return place.string();
   }

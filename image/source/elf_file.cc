@@ -196,7 +196,7 @@ std::optional<uint64_t> ElfFile::code_section_end(uint64_t address) const {
   for (const auto& [first, end] : code_sections_) {
     if (first <= address && address < end) return end;
   }
-  return std::nullopt;
+  return code_sections_.empty() || code_sections_.size() >= kMaxCodeSections ? std::nullopt : std::optional(address);
 }
 
 std::vector<ElfSymbol> ElfFile::read_symbols(size_t limit) const {

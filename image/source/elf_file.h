@@ -65,7 +65,8 @@ class ElfFile {
   [[nodiscard]] uint64_t base_address() const;
   /// Gives the address (p_vaddr) of a file offset in a PT_LOAD, preferably an executable one. Returns false if none contains it.
   bool address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const;
-  /// Returns the first address after the section of code that contains `address`; nothing if no section header names one.
+  /// Returns the first address after the section of code that contains `address`, and `address` itself if none does (a symbol there names no
+  /// code). Nothing if the file has no section headers of code, or too many.
   [[nodiscard]] std::optional<uint64_t> code_section_end(uint64_t address) const;
   /// Reads .symtab, or .dynsym if there is none, sorted by address, without undefined, section and file symbols.
   /// At most `limit` symbols. Reads the whole table on each call; the caller should keep the result.

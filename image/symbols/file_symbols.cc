@@ -127,7 +127,7 @@ std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes
     if (size == 0) {
       const uint64_t up_to_next = next == symbols_.end() ? kMaxGuessedBytes : next->address - at->address;
       size = std::min(up_to_next, kMaxGuessedBytes);
-      // _init without a size does not reach into the procedure linkage table, which is a section of its own.
+      // _init without a size does not reach into the procedure linkage table, which is a section of its own, nor do labels of data.
       if (const auto end = mapped_->code_section_end(at->address)) size = std::min(size, *end - at->address);
     }
     if (address - at->address >= size) continue;

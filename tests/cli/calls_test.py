@@ -245,19 +245,24 @@ class Programs(unittest.TestCase):
         self.assertIn("the time of day is not recorded", refused.stderr)
 
     def test_no_symbol_names_another_section(self):
-        """_init has no size. The procedure linkage table follows it in a section of its own, and no command calls its entries _init."""
-        program, data = self.folder / "linked", self.folder / "linked.data"
-        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", "-no-pie", "-Wl,-z,lazy", SOURCE / "tests/cli/programs/calls.c", "-o", program], check=True)
+        """The procedure linkage table is a section of its own. Neither _init, which has no size, nor a label of data (__rela_iplt_end) names its entries."""
+        for name, options in (("linked", ("-no-pie", "-Wl,-z,lazy")), ("static", ("-static",))):
+            with self.subTest(name):
+                self.check_linkage_table(name, options)
+
+    def check_linkage_table(self, name, options):
+        program, data = self.folder / name, self.folder / f"{name}.data"
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", *options, SOURCE / "tests/cli/programs/calls.c", "-o", program], check=True)
         done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", program)
         self.assertEqual(done.returncode, 0, done.stderr)
         listing = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
         first, offset, size = (int(each, 16) for each in re.search(r" \.plt +PROGBITS +(\w+) (\w+) (\w+)", listing).groups())
         seen = re.findall(r"=> +([0-9a-f]+) (\S+)", run("script", "-q", "-i", data, "--itrace=b").stdout)
-        entries = {int(ip, 16): name for ip, name in seen if first <= int(ip, 16) < first + size}
+        entries = {int(ip, 16): symbol for ip, symbol in seen if first <= int(ip, 16) < first + size}
         self.assertGreater(len(entries), 1)
         self.assertEqual(set(entries.values()), {"[unknown]"})
         functions = {line["function"] for line in json_lines(run("functions", "-q", "-i", data, "--limit", "0", "--format", "json"))[1:]}
-        called = {f"linked+{ip - first + offset:#x}" for ip in entries}
+        called = {f"{name}+{ip - first + offset:#x}" for ip in entries}
         self.assertTrue(called & functions, (called, functions))
         self.assertIn("_init", functions)
 
