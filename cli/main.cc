@@ -27,7 +27,7 @@
 namespace {
 
 constexpr const char* kIntro =
-    "ptdecode: exact decoding of Intel PT and Arm CoreSight traces, through code that changes while it runs.\n\n"
+    "ptdecode decodes Intel PT and Arm CoreSight traces exactly, including code that changes while it runs.\n\n"
     "  perf record -e intel_pt// --kcore -- ./program    makes ./perf.data\n"
     "  ptdecode                                          describe the recording (-i FILE: another one)\n"
     "  ptdecode script --call-trace | less               callers and callees\n"

@@ -91,7 +91,7 @@ Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
     return Error{ErrorCode::bad_option, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
   }
   if (Status status = recorder->open_file(); !status) return status.error();
-  if (Status status = recorder->start_holder(); !status) return status.error();
+  if (Status status = recorder->start_backup(); !status) return status.error();
   if (Status status = recorder->write_start(); !status) return status.error();
   if (recorder->commit_ != nullptr) recorder->commit_->publish(recorder->progress());
   return recorder;
@@ -218,7 +218,7 @@ Progress Recorder::progress() const {
   return progress;
 }
 
-Status Recorder::start_holder() {
+Status Recorder::start_backup() {
   if (choice_.output == "-") return {};  // what a reader has taken cannot be taken back
   if (commit_ == nullptr) {
     Result<std::unique_ptr<CommitPage>> page = CommitPage::create(4 * events_->rings().size());
@@ -226,20 +226,20 @@ Status Recorder::start_holder() {
     commit_ = std::move(*page);
     commit_->publish(progress());
   }
-  SecondHolder::Duties duties;
+  BackupProcess::Duties duties;
   duties.adopt = [this] {
     if (workload_) workload_->forget();
     capture_.reset();  // its mappings did not come along; their places are free for the rings
     return events_->map_again();
   };
   duties.take_over = [this] { take_over(); };
-  Result<SecondHolder> holder = SecondHolder::start(duties);
-  if (!holder) return holder.error();
-  holder_ = std::move(*holder);
+  Result<BackupProcess> backup = BackupProcess::start(duties);
+  if (!backup) return backup.error();
+  backup_ = std::move(*backup);
   return {};
 }
 
-/// In the second holder: completes the file from where the first one had come to.
+/// In the backup process: completes the file from where the first one had come to.
 void Recorder::take_over() {
   const Progress done = commit_->read();
   const size_t count = events_->rings().size();
@@ -252,7 +252,7 @@ void Recorder::take_over() {
   programs_->continue_from(done.store_bytes);
   if (choice_.saver.take_over) choice_.saver.take_over();
   make_capture(false);
-  holder_.reset();
+  backup_.reset();
   if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.saver.on_taken_over)
     choice_.saver.on_taken_over();
 }
@@ -371,25 +371,25 @@ Status Recorder::run() {
   std::vector<bool> ready;
   int resume_ms = kFlushMs;
   for (;;) {
-    std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, holder_ ? holder_->fd() : -1};
+    std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, backup_ ? backup_->fd() : -1};
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
     (void)events_->wait(more, ready, std::min(choice_.saver.on_round ? static_cast<int>(kLookMs) : kFlushMs, resume_ms));
     if (Status status = drain(false); !status) return status;
     if (choice_.trace) resume_ms = revival_.look(*events_, monotonic_ns());
     if (workload_) report_.exit_status = workload_->ended();
     if (ready[0] || report_.exit_status >= 0 || (!whole_machine && events_->target_ended())) return {};
-    wants_holder_ |= ready[2];  // it was killed: another one
-    if (!wants_holder_) continue;
-    if (Status status = restart_holder(); !status) return status;
+    wants_backup_ |= ready[2];  // it was killed: another one
+    if (!wants_backup_) continue;
+    if (Status status = restart_backup(); !status) return status;
   }
 }
 
 /// As soon as no thread is within an operation that a child would inherit half done.
-Status Recorder::restart_holder() {
-  holder_.reset();
+Status Recorder::restart_backup() {
+  backup_.reset();
   if (choice_.saver.pause && !choice_.saver.pause()) return {};
-  wants_holder_ = false;
-  const Status status = start_holder();
+  wants_backup_ = false;
+  const Status status = start_backup();
   if (choice_.saver.go_on) choice_.saver.go_on();
   return status;
 }
@@ -478,7 +478,7 @@ Status Recorder::finish() {
     const Progress done = commit_->read();
     if (writer_->continue_from(done.file_bytes).ok()) (void)writer_->finish();
   }
-  holder_.reset();
+  backup_.reset();
   // The events of a program end a moment before its status is there.
   constexpr int kPatienceMs = 2000;
   const bool over = !choice_.target.everything && events_->target_ended();

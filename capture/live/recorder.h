@@ -13,7 +13,7 @@
 #include "capture/live/events/workload.h"
 #include "capture/live/kernel/kernel_capture.h"
 #include "capture/live/kernel/program_store.h"
-#include "capture/live/session/second_holder.h"
+#include "capture/live/session/backup_process.h"
 #include "capture/live/session/trace_revival.h"
 #include "perfio/perf_writer.h"
 
@@ -68,7 +68,7 @@ struct RecordReport {
 };
 
 /// Each round reads the rings, writes the file, stores the progress of both, and only then releases the ring space. So every record is in a
-/// ring or in the file at any time, and a second holder of both completes the file if this process is killed. Not thread-safe.
+/// ring or in the file at any time, and a backup process of both completes the file if this process is killed. Not thread-safe.
 class Recorder {
  public:
   /// Opens events and file; the program waits. An existing output is renamed to OUTPUT.old. Errors: of the kernel and the file system.
@@ -85,8 +85,8 @@ class Recorder {
   Status open_events();
   Status open_file();
   Status write_start();
-  Status start_holder();
-  Status restart_holder();
+  Status start_backup();
+  Status restart_backup();
   void take_over();
   void make_capture(bool first);
   [[nodiscard]] const perfio::EventAttr& attr_of(RingRole role) const;
@@ -110,14 +110,14 @@ class Recorder {
   std::unique_ptr<KernelCapture> capture_;
   std::optional<ProgramStore> programs_;
   std::unique_ptr<CommitPage> commit_;
-  std::optional<SecondHolder> holder_;
+  std::optional<BackupProcess> backup_;
   RecordReport report_;
   std::vector<std::byte> scratch_;
   TraceRevival revival_;
   Status first_error_;
   uint64_t kernel_records_ = 0;  ///< of the rings with that role
   LiveClock clock_;
-  bool wants_holder_ = false;  ///< it was killed, and there is no other one yet
+  bool wants_backup_ = false;  ///< it was killed, and there is no other one yet
 };
 
 }  // namespace ptd::live

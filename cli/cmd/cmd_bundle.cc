@@ -102,11 +102,11 @@ Command add_bundle(CLI::App& app) {
                                                 "why");
   command.add_option("--time", words->time, "only the part from A to B, in seconds: A,B");
   command.footer(
-      "A bundle opens with -i like any recording and gives the same output on a machine without the programs. It contains only the code\n"
-      "that decoding reads: to decode it with --freeze, --no-time or --slack, give these options here too.\n"
-      "From files outside the recording it takes only code that ran, and only if the file is proven to be the mapped one: by its build "
-      "id,\n"
-      "by its inode, or because you name it (--symfs, --map). --dry-run lists these files.\n"
+      "A bundle opens with -i like any recording, and the decoded flow is the same on a machine without the programs. Limitation: it has no\n"
+      "source lines, so coverage, profile and -F srcline need the original recording.\n"
+      "It contains only the code that decoding reads: to decode it with --freeze, --no-time or --slack, give these options here too.\n"
+      "From files outside the recording it takes only code that ran, and only if the file is proven to be the mapped one: by its build\n"
+      "id, by its inode, or because you name it (--symfs, --map). --dry-run lists these files.\n"
       "Examples:\n"
       "  ptdecode bundle perf.data -o small.ptb                  all of it\n"
       "  ptdecode bundle perf.data -o bug.ptb --time 17.9,18.1   a fifth of a second\n"

@@ -11,8 +11,10 @@
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
+#include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
+#include "ptdecode/bundle.h"
 
 namespace ptd::cli {
 
@@ -165,6 +167,7 @@ int run(const Words& words) {
   }
   if (const int nothing = counts.files.empty() ? input.say_summary(words.calls, false) : kExitOk; nothing != kExitOk) return nothing;
   if (coverage.empty()) {
+    if (looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("coverage"));
     const std::string why = counts.files.empty() ? "no code of a file ran"
                             : without.empty()    ? "no line of source matches --source or --dso"
                                                  : "no debug information in " + without;

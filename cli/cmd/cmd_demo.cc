@@ -99,7 +99,7 @@ void show_sites(const Recording& recording, const ChangedFlow& flow, const std::
     if (site.versions > kListedVersions) say(fmt::format("    and {} more", site.versions - kListedVersions));
     const auto ran = flow.ran.find(sites[i]);
     if (ran == flow.ran.end()) continue;
-    for (const RanVersion& version : ran->second) say(fmt::format("    ran {} times: {}  {}", version.times, version.bytes, version.text));
+    for (const RanVersion& version : ran->second) say(fmt::format("    ran {} time{}: {}  {}", version.times, version.times == 1 ? "" : "s", version.bytes, version.text));
   }
 }
 

@@ -67,7 +67,7 @@ int run(const std::string& format) {
 
 Command add_doctor(CLI::App& app) {
   auto format = std::make_shared<std::string>("text");
-  CLI::App& command = *app.add_subcommand("doctor", "Report what this machine can record, what limits it, and the command that helps");
+  CLI::App& command = *app.add_subcommand("doctor", "Report what this machine can record, what limits it, and how to fix that");
   add_format_option(command, *format, "text, or json for programs");
   command.footer(
       "The exit status is 0 if the processor can trace a program, else 3.\n"

@@ -297,7 +297,7 @@ int run(const Words& words) {
 Command add_functions(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("functions", "Show where time was spent: calls, own and total time, p50, p99 and longest call of each function");
+      *app.add_subcommand("functions", "Show where time was spent: calls, self and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("--func", words->function, "this function only, with or without its parameters; wildcards: 'sqlite3*'");
@@ -310,13 +310,15 @@ Command add_functions(CLI::App& app) {
   add_format_option(command, words->format, "text, or json: one object per line");
   command.add_flag("--full-names", words->full_names, "do not shorten names to fit the terminal");
   command.footer(
-      "calls: whose start was seen. [2 more without start, 1 without end]: two other calls began before, and one call's end was not seen.\n"
-      "self: time in the function itself. total: also time in the functions that it called, and waiting. A tail call ends a function: what\n"
-      "it jumps to is in the total of its caller, not in its own. waiting: the part of total in\n"
-      "which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops and resumes, the time that the\n"
-      "instructions before and after do not account for is waiting. Percentiles include only calls that were seen from start to end.\n"
-      "Between two packets that tell a time, time is shared by the number of instructions: single calls that are shorter than that are\n"
-      "estimates, also with CYC packets, of which each covers up to 47 branches.\n"
+      "calls: calls whose start is in the trace. [2 more without start, 1 without end]: two other calls began before the trace, and the\n"
+      "end of one call is missing.\n"
+      "self: time in the function without its callees. total: self, callees and waiting. A tail call ends a function: the function that it\n"
+      "jumps to counts in the total of the caller of both.\n"
+      "waiting: the part of total in which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops\n"
+      "and resumes, the time that the instructions before and after do not account for is waiting.\n"
+      "Percentiles include only calls that were seen from start to end.\n"
+      "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
+      "even with CYC packets, each of which covers up to 47 branches.\n"
       "Code without a symbol has one row per called address, named by module and file offset (libc.so.6+0x1234). Other code without a\n"
       "symbol is in the row [unnamed code of libc.so.6].\n"
       "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"

@@ -8,7 +8,9 @@
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
+#include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
+#include "ptdecode/bundle.h"
 
 namespace ptd::cli {
 
@@ -55,6 +57,10 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
     }
     if (named || (words.dso.empty() && !file.relocatable)) return &file;
     known += (known.empty() ? "" : ", ") + file.path;
+  }
+  if (known.empty() && looks_like_bundle(words.calls.input.path)) {
+    report_error(no_source_lines("profile"));
+    return nullptr;
   }
   const std::string none = known.empty() ? "no code of a file ran"
                                          : "only kernel modules ran; a profile needs the link addresses of a program or library: " + known;

@@ -134,14 +134,14 @@ void add_packet_options(CLI::App& command, Words& words) {
   command.add_flag("--no-retcomp", words.no_retcomp, "no return compression");
   command.add_flag("--short-tnt", words.short_tnt, "at most 6 branches per packet, like older processors (default: up to 47)");
   command.add_flag("--no-mtc", words.no_mtc, "no MTC packets: time at PSB only");
-  command.add_flag("--no-tsc", words.no_tsc, "no time at all");
+  command.add_flag("--no-tsc", words.no_tsc, "no timestamps");
   command.add_flag("--work-clock", words.options.config.work_clock,
                    "take time from the number of executed instructions, at 2 GHz, not from the clock, so that equal runs give equal "
                    "traces");
   command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to test the decoder");
   command.add_flag("--no-date-code", words.no_dates,
-                   "write no PSB at a change of code, like hardware; its time is then only as exact as the timing packets, and code that is\n"
-                   "rewritten between two of them can be decoded with wrong bytes, without a mark");
+                   "write no PSB when code changes, like hardware. Code that is rewritten between two timing packets can then be decoded\n"
+                   "wrongly, without a mark");
 }
 
 }  // namespace
@@ -165,9 +165,8 @@ Command add_record(CLI::App& app) {
   command.add_option("program", words->options.command, "the program and its arguments, after --");
   command.footer(
       "The exit status is the program's. Processes and threads that it starts are recorded too.\n"
-      "With --emulate, programs for x86-64 get an Intel PT trace and those for aarch64 a CoreSight ETMv4 trace. Code from no file is "
-      "written\n"
-      "to OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
+      "With --emulate, programs for x86-64 get an Intel PT trace and those for aarch64 a CoreSight ETMv4 trace. Generated code is written to\n"
+      "OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
       "An ETMv4 trace has a timestamp every 16,384 ticks of the TSC (about 6 us) and at both ends of each system call, and counts no\n"
       "cycles: --cyc, --cyc-thresh, --mtc-period, --no-mtc, --no-tsc, --no-retcomp and --short-tnt are for Intel PT.\n"
       "Without --emulate, the kernel's perf events are recorded. Recording ends with PROGRAM, with the last thread of -p and -t, or with\n"

@@ -221,8 +221,7 @@ int run(const Words& words) {
     if (Status status = find_time_of_day(words, options->wall_offset_ns); !status) return report_error(status.error());
   }
   if (options->fields.has(Field::srcline) && words.input.pt_path.empty() && looks_like_bundle(words.input.path))
-    say_on_error(
-        "ptdecode: srcline: a bundle contains code and names but no source lines; use the recording that it was made from\n");
+    say_on_error("ptdecode: " + no_source_lines("srcline").message + "\n");
   for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
 
   options->unproven = std::make_shared<UnprovenFiles>();
@@ -293,8 +292,8 @@ Command add_script(CLI::App& app) {
   command.add_option("--pid", words->pids, "these processes only");
   command.add_option("--tid", words->tids, "these threads only");
   command.add_option("--comm,--comms", words->comms, "these command names only");
-  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions; wildcards allowed: "
-                                                     "'sqlite3*'. Calls: the call tree also shows what they call, JSON only these calls");
+  command.add_option("-S,--symbols", words->symbols, "only these functions, by the first address of a line; wildcards allowed: 'sqlite3*'. "
+                                                     "The call tree also shows their callees; JSON lists only the calls themselves");
   command
       .add_option("--time", words->times,
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")

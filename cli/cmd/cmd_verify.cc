@@ -156,7 +156,7 @@ Command add_verify(CLI::App& app) {
   add_input_options(command, words->input);
   command.add_option("truth", words->truths, "complete ground truths (*.ptt) or checkpoint files; 'tidN' or 'cpuN' in the name identifies "
                                              "the stream");
-  command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time, --slack or dropped records");
+  command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time or --slack");
   command
       .add_option("--count", words->names, "with complete ground truths: count separately what ran in matching kernel functions "
                                            "(repeatable)")

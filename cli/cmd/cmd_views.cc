@@ -55,7 +55,7 @@ int run_flame(const Words& words) {
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
-  const std::string text = words.format == "folded" ? totals.folded() : totals.svg("own time by stack: " + path);
+  const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
   const int matched = input.say_summary(words.calls, totals.nodes().size() > 1);
   return status != kExitOk ? status : matched;
@@ -71,7 +71,7 @@ Command add_timeline(CLI::App& app) {
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
   command.footer(
-      "Each slice is a call, or a time [off cpu], [not traced] or with [flow lost]. Changes of code are instants on a separate track.\n"
+      "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code are instants on a separate track.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
       "  ptdecode timeline -o slow.pftrace --tid 812 --time 17.9,+5ms");
@@ -80,7 +80,7 @@ Command add_timeline(CLI::App& app) {
 
 Command add_flame(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("flame", "Draw a flame graph: own time by call stack, as an SVG or as folded lines");
+  CLI::App& command = *app.add_subcommand("flame", "Draw a flame graph: self time by call stack, as an SVG or as folded lines");
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");

@@ -48,4 +48,8 @@ void note_absent_trace(const InputOptions& input, const Recording& recording) {
   if (!input.quiet) say_on_error("ptdecode: " + shown(no_trace_text(input, recording)) + "\n");
 }
 
+Error no_source_lines(const std::string& what) {
+  return {ErrorCode::not_recorded, what + ": a bundle contains code and names but no source lines; use the recording that it was made from", 0};
+}
+
 }  // namespace ptd::cli

@@ -1,4 +1,4 @@
-// Recordings without a trace: what to say of them.
+// Messages for recordings without a trace, and for bundles without source lines.
 #pragma once
 
 #include "cli/options/options.h"
@@ -9,5 +9,7 @@ namespace ptd::cli {
 [[nodiscard]] Result<std::unique_ptr<Recording>> open_traced(const InputOptions& input);
 /// Says that on standard error of a recording without a trace; for what makes sense without one.
 void note_absent_trace(const InputOptions& input, const Recording& recording);
+/// The error of `what` (a command or an option) that needs source lines, for a bundle.
+[[nodiscard]] Error no_source_lines(const std::string& what);
 
 }  // namespace ptd::cli

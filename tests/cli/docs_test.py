@@ -71,6 +71,16 @@ class Walk:
             self.own.update(zip(there.groups(), here.groups()))
 
 
+def branches(lines):
+    """Returns the branches (name, target's name) of a listing. `[unknown]` and bare addresses count as a name."""
+    return {found.groups() for found in (re.search(r"[0-9a-f]{6,} (\S+?)(?:\+0x\w+)?(?: \S+:\d+)? => +[0-9a-f]+ (\S+?)(?:\+0x\w+)?(?: |$)", line) for line in lines) if found}
+
+
+def depths_of_main(lines):
+    """Returns the columns at which a tree of calls shows main."""
+    return {line.index("main") for line in lines if re.search(r":  .* main \{ ", line)}
+
+
 def plain(line):
     return re.sub(r"\d+(\.\d+)?", "N", line)
 
@@ -96,6 +106,8 @@ class Docs(unittest.TestCase):
                 if "--limit" not in command and not ("--insn-trace" in command and "--time" in command):
                     for name in functions & set(re.findall(r"\w+", "\n".join(shown))):
                         self.assertRegex(text, rf"\b{name}\b", command)
+                self.assertLessEqual(branches(shown), branches(got), command)
+                self.assertLessEqual(depths_of_main(shown), depths_of_main(got), command)
                 said = [plain(line) for line in got]
                 for line in shown:
                     if line.startswith("ptdecode: ") and line != "...":

@@ -224,6 +224,10 @@ class Unnamed(unittest.TestCase):
         bundle = WORK / "unnamed.ptb"
         self.assertEqual(run("bundle", "-q", "-i", self.path, "-o", bundle).returncode, 0)
         self.assertEqual(functions(bundle), functions(self.path))
+        for words in (("coverage", "-o", WORK / "no.info"), ("profile", "-o", WORK / "no.profile")):
+            done = run(*words, "-i", bundle)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("a bundle contains code and names but no source lines; use the recording that it was made from", done.stderr)
 
 
 JIT = r"""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Long runs, started by hand: `endurance.py kills 200` kills recorder, keeper, second holder and target in turn at random times;
+"""Long runs, started by hand: `endurance.py kills 200` kills recorder, keeper, backup process and target in turn at random times;
 `endurance.py snapshots 10000` takes that many of two sessions at once and checks for growth. Exit status 1 for any finding. Needs root and
 perf events."""
 import os
@@ -32,7 +32,7 @@ class Run:
         print("finding:", what, flush=True)
 
     def processes(self):
-        """Returns the live recorders, keepers and second holders of this run."""
+        """Returns the live recorders, keepers and backup processs of this run."""
         found = []
         mark = f"XDG_RUNTIME_DIR={self.dir}".encode()
         for entry in pathlib.Path("/proc").iterdir():
@@ -120,7 +120,7 @@ class Run:
 
 def kills(run, count):
     started, records, empty = time.monotonic(), 0, 0
-    turns = [(run.kill_recorder, "recorder"), (run.kill_keeper, "keeper"), (run.kill_recorder, "target"), (run.kill_keeper, "second holder"), (run.kill_keeper, "target")]
+    turns = [(run.kill_recorder, "recorder"), (run.kill_keeper, "keeper"), (run.kill_recorder, "target"), (run.kill_keeper, "backup process"), (run.kill_keeper, "target")]
     for number in range(count):
         kill, who = turns[number % len(turns)]
         got = kill(number, who)

@@ -255,7 +255,7 @@ class Keeping(Recorded):
         recording, = json.loads(ptdecode("stash", "ls", "--json", env=environment).stdout)["recordings"]
         self.assertEqual([entry["path"] for entry in recording["entries"] if "memfd" in entry["path"]], ["/memfd:large (deleted)"])
 
-    def test_the_second_holder_keeps_what_a_killed_recorder_had_not_read(self):
+    def test_the_backup_process_keeps_what_a_killed_recorder_had_not_read(self):
         path, environment = self.dir / "p", {**os.environ, "PTDECODE_STASH": str(self.dir / "stash")}
         target, pid = self.target("memory")
         own = self.record("-p", pid, "-o", path, env=environment)
@@ -268,7 +268,7 @@ class Keeping(Recorded):
         target.stdout.readline()
         own.kill()
         own.wait()
-        self.assertTrue(wait_until(lambda: PerfData(path).finished), "the second holder completes it")
+        self.assertTrue(wait_until(lambda: PerfData(path).finished), "the backup process completes it")
         self.assertTrue(wait_until(lambda: not live_support.processes_with(path)))
         recordings = json.loads(ptdecode("stash", "ls", "--json", env=environment).stdout)["recordings"]
         kept = [entry["path"] for recording in recordings for entry in recording["entries"] if "memfd" in entry["path"]]
@@ -353,7 +353,7 @@ class Life(Recorded):
         time.sleep(0.4)
         own.kill()
         own.wait()
-        self.assertTrue(wait_until(lambda: PerfData(path).finished), "the second holder completes it")
+        self.assertTrue(wait_until(lambda: PerfData(path).finished), "the backup process completes it")
         self.assertTrue(wait_until(lambda: not live_support.processes_with(path)))
         self.assertTrue(alive(pid))
         self.script(path)
@@ -361,7 +361,7 @@ class Life(Recorded):
     def test_what_is_lost_behind_the_last_record_is_told(self):
         target, pid = self.target("maps")
         path = self.dir / "p"
-        for end in (signal.SIGINT, signal.SIGKILL):  # of the recorder; after a kill the second holder reports it
+        for end in (signal.SIGINT, signal.SIGKILL):  # of the recorder; after a kill the backup process reports it
             own = self.record("--no-stash", "-m", "8K", "-p", pid, "-o", path)
             self.wait_for_file(path)
             time.sleep(0.3)

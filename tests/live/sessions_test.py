@@ -101,7 +101,7 @@ class Sessions(unittest.TestCase):
         self.assertEqual(self.run_it("stop", "one").returncode, 0)
         self.assertEqual(self.files(), ["two"])
         self.assertTrue(alive(one.pid))
-        self.assertEqual(len(self.processes()), 2, "the keeper of two and its second holder")
+        self.assertEqual(len(self.processes()), 2, "the keeper of two and its backup process")
 
     def test_a_command_is_recorded_without_the_recorder_that_starts_it(self):
         self.detach("one", "--", "sleep", "60")

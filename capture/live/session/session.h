@@ -26,7 +26,7 @@ struct SessionChoice {
 /// The status of a session.
 struct SessionStatus {
   std::string name, what;
-  int32_t keeper_pid = -1, holder_pid = -1;
+  int32_t keeper_pid = -1, backup_pid = -1;
   uint64_t started_s = 0;  ///< wall clock
   uint64_t snapshots = 0, records = 0, lost_records = 0, log_used_bytes = 0, log_folds = 0, forgotten = 0, aux_bytes = 0;
   uint64_t takeovers = 0;      ///< how often a keeper was killed and another went on

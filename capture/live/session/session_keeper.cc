@@ -189,11 +189,11 @@ Status SessionKeeper::settle() {
   if (Status status = events_->map_again(); !status) return status;
   watch_folder();
   make_capture(true);
-  return start_holder();
+  return start_backup();
 }
 
-Status SessionKeeper::start_holder() {
-  SecondHolder::Duties duties;
+Status SessionKeeper::start_backup() {
+  BackupProcess::Duties duties;
   duties.adopt = [this] {
     for (Client& client : clients_) close_client(client);
     clients_.clear();
@@ -201,15 +201,15 @@ Status SessionKeeper::start_holder() {
     return events_->map_again();
   };
   duties.take_over = [this] { take_over(); };
-  Result<SecondHolder> holder = SecondHolder::start(duties);
-  if (!holder) return holder.error();
-  holder_ = std::move(*holder);
+  Result<BackupProcess> backup = BackupProcess::start(duties);
+  if (!backup) return backup.error();
+  backup_ = std::move(*backup);
   return {};
 }
 
-/// In the second holder: the keeper is dead.
+/// In the backup process: the keeper is dead.
 void SessionKeeper::take_over() {
-  holder_.reset();
+  backup_.reset();
   watch_signals();
   count(kTakeovers, 1);
   const std::vector<uint64_t> positions = log_->positions();
@@ -224,7 +224,7 @@ void SessionKeeper::take_over() {
     events_->enable_trace();
     set(kStopped, 0);
   }
-  if (start_holder().ok()) serve();
+  if (start_backup().ok()) serve();
 }
 
 void SessionKeeper::count(Counter counter, uint64_t by) {
@@ -333,7 +333,7 @@ void SessionKeeper::serve() {
   std::vector<bool> ready;
   enum Place : size_t { kListen, kFolder, kSignal, kHolder, kClients };
   while (!stop_) {
-    std::vector<int> more = {listen_fd_, folder_fd_, signal_fd_, holder_ ? holder_->fd() : -1};
+    std::vector<int> more = {listen_fd_, folder_fd_, signal_fd_, backup_ ? backup_->fd() : -1};
     for (const Client& client : clients_) more.push_back(client.fd);
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
     const bool woken = events_->wait(more, ready, folder_fd_ >= 0 ? -1 : kLookMs);
@@ -343,8 +343,8 @@ void SessionKeeper::serve() {
     if ((ready[kFolder] || folder_fd_ < 0) && file_is_gone()) break;
     if (ready[kSignal]) break;
     if (ready[kHolder]) {
-      holder_.reset();  // it was killed: another one
-      if (!start_holder().ok()) holder_.reset();
+      backup_.reset();  // it was killed: another one
+      if (!start_backup().ok()) backup_.reset();
     }
     for (size_t i = 0; i < clients_.size(); ++i) {
       if (ready[kClients + i]) answer(clients_[i]);
@@ -353,7 +353,7 @@ void SessionKeeper::serve() {
     if (ready[kListen]) accept_clients();
   }
   dir_.remove(choice_.name, inode_);
-  holder_.reset();
+  backup_.reset();
 }
 
 }  // namespace ptd::live

@@ -10,7 +10,7 @@
 #include "capture/live/events/event_set.h"
 #include "capture/live/events/live_clock.h"
 #include "capture/live/kernel/kernel_capture.h"
-#include "capture/live/session/second_holder.h"
+#include "capture/live/session/backup_process.h"
 #include "capture/live/session/session.h"
 #include "capture/live/session/session_dir.h"
 #include "capture/live/session/session_log.h"
@@ -19,17 +19,17 @@
 
 namespace ptd::live {
 
-/// Everything in memory shared with the second holder, or in descriptors, survives a kill of this process: rings, log, counters, the
-/// socket. The keeper sleeps in one poll() without a timeout. It wakes up for filled rings, requests, the end of the second holder,
+/// Everything in memory shared with the backup process, or in descriptors, survives a kill of this process: rings, log, counters, the
+/// socket. The keeper sleeps in one poll() without a timeout. It wakes up for filled rings, requests, the end of the backup process,
 /// SIGTERM, and the removal of the session's file. Not thread-safe.
 class SessionKeeper {
  public:
   /// Opens events, records the initial state and creates the socket, in the client's process. Errors as for start_session().
   static Result<std::unique_ptr<SessionKeeper>> prepare(const SessionChoice& choice, SessionDir dir);
   ~SessionKeeper();
-  /// After fork(), in the process of the keeper: sets up rings, capture and second holder.
+  /// After fork(), in the process of the keeper: sets up rings, capture and backup process.
   Status settle();
-  /// Runs until the session ends; then its file is removed and the second holder has ended.
+  /// Runs until the session ends; then its file is removed and the backup process has ended.
   void serve();
   /// Removes the session's file, if it is still this session's, when no keeper could be started.
   void give_up() const { dir_.remove(choice_.name, inode_); }
@@ -46,7 +46,7 @@ class SessionKeeper {
   SessionKeeper(SessionChoice choice, SessionDir dir) : choice_(std::move(choice)), dir_(std::move(dir)) {}
   Status open_socket();
   Status note_start();
-  Status start_holder();
+  Status start_backup();
   void take_over();
   void make_capture(bool first);
   void watch_folder();
@@ -74,7 +74,7 @@ class SessionKeeper {
   std::unique_ptr<SessionLog> log_;
   std::unique_ptr<CommitPage> counters_;
   std::unique_ptr<KernelCapture> capture_;
-  std::optional<SecondHolder> holder_;
+  std::optional<BackupProcess> backup_;
   std::vector<Client> clients_;
   std::vector<perfio::MmapRecord> kernel_maps_;
   std::vector<std::byte> scratch_, lost_;

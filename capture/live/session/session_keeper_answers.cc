@@ -58,7 +58,7 @@ SessionStatus SessionKeeper::status() const {
   status.name = choice_.name;
   status.what = choice_.what;
   status.keeper_pid = getpid();
-  status.holder_pid = holder_ ? holder_->pid() : -1;
+  status.backup_pid = backup_ ? backup_->pid() : -1;
   status.started_s = numbers[kStarted];
   status.snapshots = numbers[kSnapshots];
   status.records = numbers[kRecords];

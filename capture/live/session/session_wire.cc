@@ -43,7 +43,7 @@ std::vector<std::byte> encode_reply(const SessionReply& reply) {
     const std::string cut = text->substr(0, kMaxReplyBytes / 4);
     out.u32(static_cast<uint32_t>(cut.size())).bytes(std::as_bytes(std::span(cut)));
   }
-  out.i32(reply.status.keeper_pid).i32(reply.status.holder_pid).u32(reply.status.target_ended ? 1 : 0);
+  out.i32(reply.status.keeper_pid).i32(reply.status.backup_pid).u32(reply.status.target_ended ? 1 : 0);
   each_number(reply.status, [&](uint64_t value) { out.u64(value); });
   return bytes;
 }
@@ -53,7 +53,7 @@ bool decode_reply(Bytes bytes, SessionReply& reply) {
   if (in.u32() != kSessionMagic) return false;
   for (std::string* text : {&reply.error, &reply.status.name, &reply.status.what}) *text = take_text(in);
   reply.status.keeper_pid = in.i32();
-  reply.status.holder_pid = in.i32();
+  reply.status.backup_pid = in.i32();
   reply.status.target_ended = in.u32() != 0;
   each_number(reply.status, [&](uint64_t& value) { value = in.u64(); });
   reply.status.alive = in.ok();

@@ -1,5 +1,5 @@
-// SecondHolder: see second_holder.h.
-#include "capture/live/session/second_holder.h"
+// BackupProcess: see backup_process.h.
+#include "capture/live/session/backup_process.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -28,7 +28,7 @@ bool read_byte(int fd) {
   return got == 1;
 }
 
-[[noreturn]] void hold(int fd, const SecondHolder::Duties& duties) {
+[[noreturn]] void hold(int fd, const BackupProcess::Duties& duties) {
   (void)setsid();  // a signal to the first one's group is not for this one
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP}) (void)signal(number, SIG_IGN);
   (void)prctl(PR_SET_NAME, "ptdecode-hold");
@@ -49,18 +49,18 @@ void leave_standard_streams() {
   if (null > 2) close(null);
 }
 
-Result<SecondHolder> SecondHolder::start(const Duties& duties) {
+Result<BackupProcess> BackupProcess::start(const Duties& duties) {
   int pair[2] = {-1, -1};
   const auto fail = [] { return system_error("second process", ErrorCode::start_failed); };
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return fail();
-  SecondHolder holder;
-  holder.fd_ = pair[0];
-  holder.pid_ = fork();
-  if (holder.pid_ < 0) {
+  BackupProcess backup;
+  backup.fd_ = pair[0];
+  backup.pid_ = fork();
+  if (backup.pid_ < 0) {
     close(pair[1]);
     return fail();
   }
-  if (holder.pid_ == 0) {
+  if (backup.pid_ == 0) {
     close(pair[0]);
     hold(pair[1], duties);
   }
@@ -68,13 +68,13 @@ Result<SecondHolder> SecondHolder::start(const Duties& duties) {
   char word = 0;
   ssize_t got = 0;
   do {
-    got = read(holder.fd_, &word, 1);
+    got = read(backup.fd_, &word, 1);
   } while (got < 0 && errno == EINTR);
   if (got != 1 || word != 'y') return Error{ErrorCode::start_failed, "the second process could not map the rings", 0};
-  return holder;
+  return backup;
 }
 
-SecondHolder::~SecondHolder() {
+BackupProcess::~BackupProcess() {
   if (fd_ < 0) return;
   const char word = 'e';
   (void)send(fd_, &word, 1, MSG_NOSIGNAL);
@@ -83,9 +83,9 @@ SecondHolder::~SecondHolder() {
   }
 }
 
-SecondHolder::SecondHolder(SecondHolder&& other) noexcept : fd_(std::exchange(other.fd_, -1)), pid_(std::exchange(other.pid_, -1)) {}
+BackupProcess::BackupProcess(BackupProcess&& other) noexcept : fd_(std::exchange(other.fd_, -1)), pid_(std::exchange(other.pid_, -1)) {}
 
-SecondHolder& SecondHolder::operator=(SecondHolder&& other) noexcept {
+BackupProcess& BackupProcess::operator=(BackupProcess&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(pid_, other.pid_);
   return *this;
