@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -165,13 +166,19 @@ void fill_array(ArrowArray& array, RowBatch batch) {
 /// The errno that a consumer of Arrow streams reports with the message.
 int errno_of(const Error& error) { return error.kind() == ErrorKind::cancelled ? ECANCELED : error.kind() == ErrorKind::usage ? EINVAL : EIO; }
 
+enum class StreamUse : uint8_t {
+  idle,
+  busy,
+  released,  ///< while it was busy: whoever used it frees it
+};
+
 struct StreamData {
   std::shared_ptr<const OpenedRecording> recording;
   std::shared_ptr<Control> control;
   std::unique_ptr<Table> table;  // destroyed before the recording, which it reads
   std::string error;
   const char* sentence = nullptr;  // of the last error
-  std::atomic<bool> in_use = false;
+  std::atomic<StreamUse> use = StreamUse::idle;
   int failed = 0;  // the errno that ended the table, whose parts may be in any state; kReading while it is read
   bool over = false;
 };
@@ -183,12 +190,21 @@ int set_error(StreamData& data, int status, const char* sentence) {
   return status;
 }
 
-/// Runs `body`, which returns 0 or an errno, unless another thread is using the stream. Does not throw.
+/// The stream is not used any more. Frees it if it was released meanwhile.
+int end_use(StreamData* data, int status) {
+  StreamUse expected = StreamUse::busy;
+  if (data->use.compare_exchange_strong(expected, StreamUse::idle)) return status;
+  delete data;
+  return ECANCELED;
+}
+
+/// Runs `body`, which returns 0 or an errno, unless another thread or a callback is using the stream. Does not throw.
 template <typename Body>
 int guarded(ArrowArrayStream* stream, const Body& body) {
   if (stream == nullptr || stream->release == nullptr) return EINVAL;
   auto* data = static_cast<StreamData*>(stream->private_data);
-  if (data->in_use.exchange(true)) return EBUSY;
+  StreamUse expected = StreamUse::idle;
+  if (in_callback_of(data->control->number()) || !data->use.compare_exchange_strong(expected, StreamUse::busy)) return EBUSY;
   int status = EIO;
   try {
     status = body(*data);
@@ -202,15 +218,25 @@ int guarded(ArrowArrayStream* stream, const Body& body) {
     status = set_error(*data, EIO, "internal error");
   }
   if (data->failed == kReading) data->failed = status;
-  data->in_use = false;
+  return end_use(data, status);
+}
+
+/// Calls `body` with a struct that it may fill. It becomes *out on success, and is released otherwise.
+template <typename Struct, typename Body>
+int filled(ArrowArrayStream* stream, Struct* out, const Body& body) {
+  Struct made{};
+  const int status = guarded(stream, [&](StreamData& data) { return out == nullptr ? set_error(data, EINVAL, "out is NULL") : body(data, made); });
+  if (status == 0) {
+    *out = made;
+  } else {
+    release_if_there(&made);
+  }
   return status;
 }
 
 int get_schema(ArrowArrayStream* stream, ArrowSchema* out) {
-  return guarded(stream, [out](StreamData& data) {
-    if (out == nullptr) return set_error(data, EINVAL, "get_schema: out is NULL");
-    *out = ArrowSchema{};
-    fill_schema(*out, data.table->columns());
+  return filled(stream, out, [](StreamData& data, ArrowSchema& made) {
+    fill_schema(made, data.table->columns());
     return 0;
   });
 }
@@ -233,11 +259,9 @@ int read_batch(StreamData& data, ArrowArray& out) {
 }
 
 int get_next(ArrowArrayStream* stream, ArrowArray* out) {
-  return guarded(stream, [out](StreamData& data) {
-    if (out == nullptr) return set_error(data, EINVAL, "get_next: out is NULL");
-    *out = ArrowArray{};  // released: the end of the stream
-    return data.over || data.failed != 0 ? data.failed : read_batch(data, *out);
-  });
+  // An array that is left as it is, is released: the end of the stream.
+  return filled(stream, out,
+                [](StreamData& data, ArrowArray& made) { return data.over || data.failed != 0 ? data.failed : read_batch(data, made); });
 }
 
 const char* get_last_error(ArrowArrayStream* stream) {
@@ -247,8 +271,18 @@ const char* get_last_error(ArrowArrayStream* stream) {
 
 void release_stream(ArrowArrayStream* stream) {
   if (stream == nullptr || stream->release == nullptr) return;
-  delete static_cast<StreamData*>(stream->private_data);
+  auto* data = static_cast<StreamData*>(stream->private_data);
   stream->release = nullptr;
+  if (data->use.exchange(StreamUse::released) == StreamUse::busy) return;
+  if (!in_callback_of(data->control->number())) {
+    delete data;
+    return;
+  }
+  // This thread is one that the stream waits for when it is freed.
+  try {
+    std::thread([data] { delete data; }).detach();
+  } catch (const std::system_error&) {  // no thread: the memory is lost
+  }
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ class Control {
   /// The handle whose operation it controls. Call before the operation begins.
   void set_owner(uintptr_t handle) { owner_ = handle; }
 
+  /// Names the operation where it has no handle.
+  [[nodiscard]] uintptr_t number() const { return reinterpret_cast<uintptr_t>(this); }
+
   [[nodiscard]] bool cancelled() {
     if (control_.cancel_flag != nullptr && __atomic_load_n(control_.cancel_flag, __ATOMIC_RELAXED) != 0) cancelled_ = true;
     if (cancelled_ || control_.cancelled == nullptr) return cancelled_;

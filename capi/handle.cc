@@ -81,14 +81,16 @@ void give_back(const Place& place) {
   all.free.push_back(place.index);
 }
 
-thread_local uintptr_t in_callback_of = 0;
+thread_local uintptr_t callback_owner = 0;
 
 uintptr_t number_of(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 
 }  // namespace
 
-CallbackScope::CallbackScope(uintptr_t handle) : outer_(in_callback_of) { in_callback_of = handle; }
-CallbackScope::~CallbackScope() { in_callback_of = outer_; }
+CallbackScope::CallbackScope(uintptr_t handle) : outer_(callback_owner) { callback_owner = handle; }
+CallbackScope::~CallbackScope() { callback_owner = outer_; }
+
+bool in_callback_of(uintptr_t handle) { return handle == callback_owner; }
 
 uintptr_t add_handle(HandleType type, std::shared_ptr<void> object) {
   const uint32_t index = take_slot();
@@ -102,7 +104,7 @@ uintptr_t add_handle(HandleType type, std::shared_ptr<void> object) {
 ptd_code remove_handle(HandleType type, uintptr_t handle) {
   const Place place = place_of(handle);
   if (place.slot == nullptr) return PTD_ERROR_INVALID_HANDLE;
-  if (handle == in_callback_of) return PTD_ERROR_IN_USE;
+  if (in_callback_of(handle)) return PTD_ERROR_IN_USE;
   uint64_t expected = idle_state(place.generation, type);
   if (place.slot->state.compare_exchange_strong(expected, idle_state(place.generation, HandleType::none), std::memory_order_acq_rel)) {
     give_back(place);
@@ -114,7 +116,7 @@ ptd_code remove_handle(HandleType type, uintptr_t handle) {
 ExclusiveUse::ExclusiveUse(HandleType type, uintptr_t handle) {
   const Place place = place_of(handle);
   if (place.slot == nullptr) return;
-  if (handle == in_callback_of) {
+  if (in_callback_of(handle)) {
     code_ = PTD_ERROR_IN_USE;
     return;
   }

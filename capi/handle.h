@@ -70,6 +70,9 @@ class CallbackScope {
   uintptr_t outer_;
 };
 
+/// True in a callback of the operation of that handle. Any thread.
+[[nodiscard]] bool in_callback_of(uintptr_t handle);
+
 /// Registers an object; never 0. Any thread.
 [[nodiscard]] uintptr_t add_handle(HandleType type, std::shared_ptr<void> object);
 /// Frees the handle of an object that one thread uses at a time. PTD_ERROR_IN_USE: it is in use.

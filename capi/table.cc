@@ -46,6 +46,7 @@ ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_
       return capi::wrong_size(message, "ptd_table_options has a size that no version had");
     const auto control = std::make_shared<capi::Control>();
     if (!control->set(given.control)) return capi::wrong_size(message, "ptd_control has a size that no version had");
+    control->set_owner(control->number());
     TableRequest request = request_of(given, control);
     request.path = opened->options.path;
     if (!capi::read_range(given.first_ns, given.last_ns, request.time))

@@ -32,7 +32,7 @@ constexpr const char* kIntro =
     "  ptdecode                                          describe the recording (-i FILE: another one)\n"
     "  ptdecode script --call-trace | less               callers and callees\n"
     "  ptdecode stat                                     how much was traced, and what was lost\n"
-    "  ptdecode demo                                     no recording needed: see a kernel patch itself";
+    "  ptdecode demo                                     no recording needed: see a kernel patch itself\n";
 constexpr const char* kNext =
     "\nnext: 'ptdecode script | less' lists the flow, 'ptdecode stat' decodes and counts, 'ptdecode --help' lists all commands\n";
 constexpr const char* kExits =

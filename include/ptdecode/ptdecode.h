@@ -584,7 +584,8 @@ typedef struct ptd_table_options {
 
 /* A table as a stream of record batches. `table`: "blocks", "branches", "calls", "functions", "edges", "events", "gaps", "samples",
  * "findings", "sections", "versions", "threads". docs/TABLES.md has the columns. Rows are made while the stream is read, so memory does not
- * grow with the trace. *out is released by its own release(); if the call fails, *out is not touched. `options` may be NULL. Errors:
+ * grow with the trace. *out is released by its own release(); if the call fails, *out is not touched. `options` may be NULL. While the stream
+ * is in use, other calls return EBUSY, and release() takes effect when that use ends, with ECANCELED. Errors:
  * PTD_ERROR_INVALID_ARGUMENT for an unknown table or column, PTD_ERROR_NO_SUCH_STREAM, PTD_ERROR_NOT_RECORDED if the table cannot be read from
  * this form of recording (samples of a pipe). */
 PTD_C_API ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_table_options* options,

@@ -1,5 +1,6 @@
 /* Misuse of every function of the C API: an error for each, no crash. Usage: misuse_test DATA_FOLDER */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -336,6 +337,35 @@ static void test_callbacks(const char* folder) {
   EXPECT(PTD_OK, ptd_close(recording));
 }
 
+/* A callback that reads and releases the stream that it was called for. */
+static int release_from_callback(void* user) {
+  struct ArrowArrayStream* stream = (struct ArrowArrayStream*)user;
+  struct ArrowArray array;
+  if (stream->release == NULL) return 0;
+  EXPECT(EBUSY, stream->get_next(stream, &array));
+  stream->release(stream);
+  EXPECT(1, stream->release == NULL);
+  return 0;
+}
+
+static void test_release_in_callback(const char* folder, const char* table) {
+  ptd_recording* recording = open_data(folder, "demo");
+  struct ArrowArrayStream given;
+  struct ArrowArrayStream stream;
+  struct ArrowArray array;
+  ptd_control control = PTD_INIT(ptd_control);
+  ptd_table_options options = PTD_TABLE_OPTIONS_INIT;
+  memset(&stream, 0, sizeof stream);
+  control.user = &stream;
+  control.cancelled = release_from_callback;
+  options.control = &control;
+  EXPECT(PTD_OK, ptd_table(recording, table, &options, &given, NULL));
+  stream = given;
+  EXPECT(ECANCELED, given.get_next(&stream, &array));
+  EXPECT(1, stream.release == NULL);
+  EXPECT(PTD_OK, ptd_close(recording));
+}
+
 struct race {
   ptd_recording* recording;
   ptd_cursor* cursor;
@@ -506,6 +536,8 @@ int main(int argc, char** argv) {
   test_null_and_sizes(argv[1]);
   test_cursors(argv[1]);
   test_callbacks(argv[1]);
+  test_release_in_callback(argv[1], "branches");
+  test_release_in_callback(argv[1], "functions");
   test_threads(argv[1]);
   test_builder();
   test_leaks(argv[1], argc > 2 ? atoi(argv[2]) : 10000);
