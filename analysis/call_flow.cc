@@ -47,7 +47,7 @@ void CallFlow::begin_epoch() {
 }
 
 void CallFlow::begin_segment(Interval time) {
-  dates_.begin_segment();
+  dates_.begin_segment(time.first);
   segment_time_ = look_up_time(time);
   if (!epoch_time_.contains(when())) begin_epoch();
 }
@@ -167,8 +167,8 @@ void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
   switch (pending.way) {
     case Way::jump:
       step.kind = FlowKind::jump;
-      // A jump from another module to a file's unnamed code enters a function there.
-      if (at.named || !at.in_file || at.module == pending.module) break;
+      // A jump from another module to unnamed code enters a function there.
+      if (at.named || at.module == pending.module) break;
       step.function = finder_.unnamed_entry(space_, to, when());
       step.flags |= kFlowEntry | kFlowNamed;
       break;
@@ -328,7 +328,8 @@ void CallFlow::take_gap(const Gap& gap) {
   FlowStep step;
   step.kind = FlowKind::gap;
   step.gap = gap.reason;
-  if (gap.time.first != kTimeMin && gap.time.last != kTimeMax) put_out(dates_.anchor(gap.time.first));
+  const bool comparable = timed_ || dates_.position() == 0;  // with the times that came before
+  if (comparable && gap.time.first != kTimeMin && gap.time.last != kTimeMax) put_out(dates_.anchor(gap.time.first));
   if (!unproved_.empty()) {
     const FlowStep first = unproved_.front();
     drop_unproved();
@@ -408,6 +409,7 @@ size_t CallFlow::drop_unproved() {
 
 // A packet with a time and a cycle count. If it repeats the last one, undated steps stay undated: they ran after that one.
 void CallFlow::told(TimeNs time, uint64_t cycles) {
+  timed_ = true;
   const bool counts = dates_.last_count() != cycles;
   if (dates_.timed() && time <= dates_.now() && !counts) return;
   put_out(dates_.anchor(time, counts ? std::optional(cycles) : std::nullopt));
@@ -447,7 +449,7 @@ void CallFlow::put_out_dated() {
 void CallFlow::finish(TimeNs end) {
   pending_.reset();
   drop_unproved();
-  if ((lost_ || !flowing_) && end != kTimeMin && end != kTimeMax) put_out(dates_.anchor(end));
+  if (timed_ && (lost_ || !flowing_) && end != kTimeMin && end != kTimeMax) put_out(dates_.anchor(end));
   FlowStep step;
   step.kind = FlowKind::switch_out;
   push(step);

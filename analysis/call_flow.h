@@ -76,7 +76,7 @@ class CallFlow {
   /// Returns the steps whose time is known; the caller removes them.
   [[nodiscard]] std::vector<FlowStep>& out() { return out_; }
   /// Returns false until the first packet with a time.
-  [[nodiscard]] bool timed() const { return dates_.timed(); }
+  [[nodiscard]] bool timed() const { return timed_; }
 
  private:
   struct Node {
@@ -146,7 +146,7 @@ class CallFlow {
   Ip paused_at_, far_next_;      ///< where the last pause began; the instruction after the last block, if that ends in a system call
   FunctionId last_function_ = kNoFunction;  ///< of the last block
   bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
-  bool flowing_ = false, began_ = false, has_thread_ = false;
+  bool flowing_ = false, began_ = false, has_thread_ = false, timed_ = false;
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last
   bool lost_ = false;    ///< since a gap
   bool synced_ = false;  ///< a mark has just dated the next block: a flow that begins with it begins then

@@ -34,7 +34,8 @@ class Parts {
 
 }  // namespace
 
-void FlowDates::begin_segment() {
+void FlowDates::begin_segment(TimeNs first) {
+  if (!timed_ && first != kTimeMin) now_ = std::max(now_, first);
   cycles_.begin_segment();
   last_count_.reset();
   segment_ = (segment_ + 1) % kRateSegments;

@@ -48,7 +48,8 @@ class FlowDates {
   explicit FlowDates(const FlowClock& clock) : clock_(clock) {}
 
   /// Cycles are counted from 0 again: the stream's next segment.
-  void begin_segment();
+  /// `first`: a lower bound of its times (kTimeMin: none), which serves until the first anchor.
+  void begin_segment(TimeNs first = kTimeMin);
   void ran(uint64_t instructions) { position_ += instructions; }
   /// Adds a point. `resumes`: the flow was stopped before it, and waiting ends here. `slept`: the core slept, so no packet was due.
   void add(bool resumes, bool slept = false);
@@ -62,7 +63,7 @@ class FlowDates {
   [[nodiscard]] std::optional<uint64_t> last_count() const { return last_count_; }
 
   [[nodiscard]] bool has_tick() const { return clock_.tick_ns != 0; }
-  [[nodiscard]] bool timed() const { return timed_; }  ///< a packet gave a time
+  [[nodiscard]] bool timed() const { return timed_; }  ///< there was an anchor with a time
   [[nodiscard]] TimeNs now() const { return now_; }    ///< the last time given by a packet
   [[nodiscard]] uint64_t position() const { return position_; }
   [[nodiscard]] size_t waiting() const { return points_.size(); }

@@ -48,11 +48,11 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   if (symbol && (symbol->size_bytes != 0 || symbol->offset_bytes == 0)) {
     const std::string_view name = whole_function(symbol->name);
     const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
-    return {table_.intern(name, symbol->module), module_number(symbol->module), entry, true, false, valid};
+    return {table_.intern(name, symbol->module), module_number(symbol->module), entry, true, valid};
   }
   const Place place = place_of(space, ip, when);
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
-  return {id, module_number(place.module), false, false, place.in_file, intersect(valid, place.valid)};
+  return {id, module_number(place.module), false, false, intersect(valid, place.valid)};
 }
 
 uint32_t FunctionFinder::module_number(std::string_view module) {
@@ -63,12 +63,12 @@ uint32_t FunctionFinder::module_number(std::string_view module) {
 FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when) const {
   const auto [id, valid] = likeliest_section(timeline_, space, ip, when);
   const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
-  if (space == kKernelSpace) return {section == nullptr ? "[kernel]" : section->path, true, ip.value, valid};
-  if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", false, ip.value, valid};
+  if (space == kKernelSpace) return {section == nullptr ? "[kernel]" : section->path, ip.value, valid};
+  if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", ip.value, valid};
   const std::string& path = section->path;
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
   // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets.
-  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), true, pid_ < 0 ? ip.value : offset, valid};
+  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), pid_ < 0 ? ip.value : offset, valid};
 }
 
 FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {

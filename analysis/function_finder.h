@@ -19,7 +19,6 @@ struct FoundFunction {
   uint32_t module = 0;                 ///< a number for the module; it means something to this finder only
   bool entry = false;                  ///< the address is the function's first
   bool named = false;                  ///< a symbol names it; otherwise `id` is shared by all unnamed code of the module
-  bool in_file = false;                ///< likewise, and the module is a file
   Interval valid{kTimeMax, kTimeMin};  ///< moments at which the same question surely has this answer
 };
 
@@ -47,7 +46,6 @@ class FunctionFinder {
   FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);
   struct Place {
     std::string module;  ///< short file name, "[kernel.kallsyms]", "[anon 4711]"
-    bool in_file = false;
     uint64_t offset_bytes = 0;  ///< in the file, else the address
     Interval valid;             ///< moments at which this surely is so
   };

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "cli/text/terminal.h"
 #include "cli/calls/call_input.h"
@@ -22,11 +24,17 @@ namespace {
 
 constexpr int64_t kMostListed = 1'000'000'000;
 constexpr size_t kMinName = 24;  // however narrow the terminal
+constexpr size_t kTextRows = 40;
 
 struct Words {
   CallWords calls;
   std::string function, sort = "self", format = "text";
-  size_t limit = 40, slowest = 0;
+  std::optional<size_t> limit;  ///< 0: all; not given: kTextRows, and all in JSON
+  size_t slowest = 0;
+  [[nodiscard]] size_t rows(size_t all) const {
+    const size_t most = limit.value_or(format == "json" ? 0 : kTextRows);
+    return most == 0 ? all : std::min(most, all);
+  }
   bool full_names = false;
 };
 
@@ -91,7 +99,7 @@ std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool
   return rows;
 }
 
-void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed, const FunctionTable& functions) {
+void print_json(std::span<const Row> rows, const SlowCalls& slow, bool timed, const FunctionTable& functions) {
   const auto dump = [](const nlohmann::json& json) {
     standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   };
@@ -195,10 +203,10 @@ void print_table(const Words& words, const std::vector<Row>& rows, bool timed, c
                : timed        ? "     calls      self     %     total   waiting       p50       p99       max function\n"
                               : "     calls      self insn     %     total insn function     (the trace contains no time)\n");
   const size_t width = words.full_names ? 0 : terminal_columns();
-  for (size_t i = 0; i < rows.size() && (words.limit == 0 || i < words.limit); ++i)
+  const size_t shown_rows = words.rows(rows.size());
+  for (size_t i = 0; i < shown_rows; ++i)
     output.write(line_of(rows[i], columns, functions, width));
-  if (words.limit != 0 && rows.size() > words.limit)
-    output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - words.limit, "more function")));
+  if (rows.size() > shown_rows) output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - shown_rows, "more function")));
 }
 
 void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& functions) {
@@ -219,6 +227,26 @@ void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& 
                              moment_text(call.step.start_floor), moment_text(call.step.time), name));
   }
 }
+
+/// What of the threads' times counts for the names of --comm: the time of the calls that began under them.
+class NamedTimes {
+ public:
+  void add(const CallStep& step) {
+    all_.running_ns += step.self_ns;
+    if (step.depth != 0) return;
+    all_.off_cpu_ns += step.off_cpu_ns;
+    all_.untraced_ns += step.untraced_ns;
+    all_.lost_ns += step.lost_ns;
+  }
+  /// Replaces the threads' own times, keeping their number.
+  void replace(std::vector<CallThread>& threads) const {
+    for (CallThread& thread : threads) thread = {};
+    if (!threads.empty()) threads.front() = all_;
+  }
+
+ private:
+  CallThread all_;
+};
 
 void print_threads(const std::vector<CallThread>& threads) {
   uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0;
@@ -256,11 +284,13 @@ int run(const Words& words) {
   SlowCalls slow(words.slowest);
   std::vector<CallStep> kept;
   std::vector<CallThread> threads;
+  NamedTimes named;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     kept.clear();
     for (const CallStep& step : steps) {
       if (!input.wanted(step, tree) || step.kind != CallStepKind::leave) continue;
       kept.push_back(step);
+      named.add(step);
       const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
       if (words.slowest == 0 || !started || step.function == kNoFunction) continue;
       if (!matches_name(words.function, input.functions().info(step.function).name)) continue;
@@ -274,13 +304,14 @@ int run(const Words& words) {
     return true;
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
+  if (!input.filter().comms.empty()) named.replace(threads);
   const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;
     return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions()), 0});
   }
   if (words.format == "json") {
-    print_json(rows, slow, input.timed(), input.functions());
+    print_json(std::span(rows).first(words.rows(rows.size())), slow, input.timed(), input.functions());
   } else {
     print_table(words, rows, input.timed(), input.functions());
     if (words.slowest != 0) print_slow(words, slow, input.functions());
@@ -305,7 +336,7 @@ Command add_functions(CLI::App& app) {
       ->needs("--func")
       ->check(CLI::Range(int64_t{0}, kMostListed));
   command.add_option("--sort", words->sort, "self, total, calls or max")->check(CLI::IsMember({"self", "total", "calls", "max"}));
-  command.add_option("--limit", words->limit, "number of functions to list (default 40; 0: all)")
+  command.add_option("--limit", words->limit, "number of functions to list (default 40, with --format json all; 0: all)")
       ->check(CLI::Range(int64_t{0}, kMostListed));
   add_format_option(command, words->format, "text, or json: one object per line");
   command.add_flag("--full-names", words->full_names, "do not shorten names to fit the terminal");

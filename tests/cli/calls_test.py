@@ -266,6 +266,66 @@ class Programs(unittest.TestCase):
         self.assertTrue(called & functions, (called, functions))
         self.assertIn("_init", functions)
 
+    def recorded(self, name, *words, options=()):
+        path = self.folder / f"{name}.data"
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], *options, "-o", path, "--", *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return path
+
+    def test_a_trace_without_time_is_counted_in_instructions(self):
+        """No packet gives a time, so none is shown, although the file's records have times."""
+        path = self.recorded("untimed", self.folder / "sorter", options=("--no-tsc",))
+        lines = json_lines(run("functions", "-q", "-i", path, "--format", "json"))
+        self.assertFalse(lines[0]["timed"])
+        self.assertFalse([key for line in lines[1:] for key in line if key.endswith("_ns")])
+        ran = int(re.search(r"instructions +(\d+)", run("stat", "-i", path).stdout)[1])
+        self.assertEqual(sum(line["self_instructions"] for line in lines[1:]), ran)
+        self.assertIn("the trace contains no time", run("functions", "-q", "-i", path).stdout)
+
+    def test_a_tail_call_of_generated_code_ends_the_function(self):
+        """`hop` is one jump. What it jumps to is code from no file, and has a row of its own."""
+        program = self.folder / "hop"
+        source = r"""
+#include <string.h>
+#include <sys/mman.h>
+__asm__(".globl hop\n.type hop,@function\nhop: jmp *%rsi\n.size hop,.-hop\n");
+int hop(int, void*);
+int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; jnz 1b; ret */
+  static const unsigned char code[] = {0x89, 0xf9, 0x31, 0xc0, 0x01, 0xc8, 0xff, 0xc9, 0x75, 0xfa, 0xc3};
+  void* at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(at, code, sizeof code);
+  for (int i = 0; i < 50; ++i) hop(100, at);
+  return 0;
+}
+"""
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
+        rows = {line["function"]: line for line in json_lines(run("functions", "-q", "-i", self.recorded("hop", program), "--format", "json"))[1:]}
+        self.assertEqual((rows["hop"]["calls"], rows["hop"]["self_instructions"]), (50, 50))
+        generated = [line for name, line in rows.items() if name.startswith("[anon ")]
+        self.assertEqual([(line["calls"], line["self_instructions"]) for line in generated], [(50, 50 * (2 + 3 * 100 + 1))])
+
+    def test_the_last_line_counts_what_is_listed(self):
+        """A thread that executes another program has two names. The times under each of them add up to the thread's."""
+        path = self.recorded("renamed", "/bin/sh", "-c", f"{self.folder / 'sorter'}; exec {self.folder / 'parser'}", options=("--work-clock",))
+        factors = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+        def times(*words):
+            line = re.search(r"(?m)^\d+ threads?: .*$", run("functions", "-q", "-i", path, *words).stdout)[0]
+            return [float(number) * factors[unit] for number, unit in re.findall(r"([\d.]+) (ns|us|ms|s) (?:running|not traced)", line)]
+
+        parts = [times("--comm", name) for name in ("sh", "sorter", "parser")]
+        for part, whole in zip(map(sum, zip(*parts)), times(), strict=True):
+            self.assertAlmostEqual(part, whole, delta=whole / 50)
+        for name, (running, _) in zip(("sh", "sorter", "parser"), parts, strict=True):
+            listed = sum(line["self_ns"] for line in json_lines(run("functions", "-q", "-i", path, "--comm", name, "--format", "json"))[1:])
+            self.assertAlmostEqual(listed, running, delta=running / 50)
+
+    def test_the_limit_holds_for_json(self):
+        lists = [json_lines(run("functions", "-q", "-i", self.data("calls"), "--format", "json", *limit)) for limit in ((), ("--limit", "2"), ("--limit", "0"))]
+        self.assertEqual(lists[1], lists[0][:3])
+        self.assertEqual(lists[2], lists[0])
+        self.assertGreater(len(lists[0]), 43)
+
     def test_calls_seen_in_part_are_counted_once(self):
         """In the second half of a run, a function's calls are those that began before and those that begin there."""
         data = self.data("calls")
