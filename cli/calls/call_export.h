@@ -39,7 +39,7 @@ class PerfettoWriter {
   uint64_t slices_ = 0;
 };
 
-/// Own time (without times: own instructions) of every stack of calls. A call is below the name that its thread had when it began.
+/// Self time (without times: self instructions) of every stack of calls. A call is below the name that its thread had when it began.
 class StackTotals {
  public:
   explicit StackTotals(CallInput& input) : input_(input) {}
@@ -53,7 +53,8 @@ class StackTotals {
   };
   /// Node 0 is the root of all; its children are command names.
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
-  /// "comm;outer;inner 1234\n" for every stack with own time; a blank or ';' in a name becomes '_' or ':'.
+  /// "comm;outer;inner 1234\n" for every stack with self time; a blank or ';' in a name becomes '_' or ':'. Stacks of more than 512 frames
+  /// end in "[deeper calls]".
   [[nodiscard]] std::string folded() const;
   /// A self-contained SVG: frames as wide as their time, a click goes into one, Ctrl-F searches.
   [[nodiscard]] std::string svg(const std::string& title) const;
@@ -67,6 +68,7 @@ class StackTotals {
     std::string comm;        ///< the thread's name at the last lookup
     size_t process = 0;      ///< its node
   };
+  [[nodiscard]] std::vector<uint64_t> shown_self(std::vector<size_t>& depths) const;
   size_t child(size_t parent, const std::string& name);
   size_t below(size_t process, size_t node);
   size_t process_of(Path& path, const std::string& comm);

@@ -1,17 +1,19 @@
-// Own time by stack, as folded lines and as a flame graph. See call_export.h.
+// Self time by stack, as folded lines and as a flame graph. See call_export.h.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "cli/calls/call_export.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/size_words.h"
 
 namespace ptd::cli {
 
 namespace {
 
 constexpr double kWidth = 1200, kRow = 17, kTop = 50, kMargin = 10, kLeastWidth = 0.2;
-constexpr size_t kMaxDepth = 512;
+constexpr size_t kMaxDepth = 512;  // of frames with a name; a recursion of 100,000 levels has stacks of 50 GB altogether
+constexpr const char* kDeeper = "[deeper calls]";
 
 // What XML would take for its own.
 std::string escaped(std::string_view text) {
@@ -149,19 +151,38 @@ void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
   }
 }
 
+// The self time of each node that is shown, and the depths of all. Of a stack that is too deep, the first node after kMaxDepth is shown, with
+// the time of all below it.
+std::vector<uint64_t> StackTotals::shown_self(std::vector<size_t>& depths) const {
+  std::vector<uint64_t> self(nodes_.size());
+  std::vector<size_t> counts_for(nodes_.size());
+  depths.assign(nodes_.size(), 0);
+  for (size_t i = 1; i < nodes_.size(); ++i) {  // a child comes after its parent
+    const size_t parent = nodes_[i].parent;
+    depths[i] = depths[parent] + 1;
+    counts_for[i] = depths[i] > kMaxDepth + 1 ? counts_for[parent] : i;
+    self[counts_for[i]] += nodes_[i].self;
+  }
+  return self;
+}
+
 std::string StackTotals::folded() const {
   std::string out;
+  static const std::string deeper = kDeeper;
+  std::vector<size_t> depths;
+  const std::vector<uint64_t> self = shown_self(depths);
   for (size_t i = 1; i < nodes_.size(); ++i) {
-    if (nodes_[i].self == 0) continue;
+    if (self[i] == 0) continue;
     std::vector<const std::string*> names;
-    for (size_t at = i; at != 0; at = nodes_[at].parent) names.push_back(&nodes_[at].name);
+    if (depths[i] > kMaxDepth) names.push_back(&deeper);
+    for (size_t at = depths[i] > kMaxDepth ? nodes_[i].parent : i; at != 0; at = nodes_[at].parent) names.push_back(&nodes_[at].name);
     for (size_t k = names.size(); k-- > 0;) {
       std::string name = *names[k];
       std::replace(name.begin(), name.end(), ';', ':');
       std::replace(name.begin(), name.end(), ' ', '_');  // a tool that splits a line at blanks finds the stack and the amount
       out += (k + 1 == names.size() ? "" : ";") + name;
     }
-    out += fmt::format(" {}\n", nodes_[i].self);
+    out += fmt::format(" {}\n", self[i]);
   }
   return out;
 }
@@ -169,6 +190,7 @@ std::string StackTotals::folded() const {
 std::string StackTotals::svg(const std::string& title) const {
   std::vector<uint64_t> totals(nodes_.size());
   std::vector<size_t> depths(nodes_.size());
+  static const std::string deeper = kDeeper;
   size_t deepest = 0;
   for (size_t i = nodes_.size(); i-- > 0;) {
     totals[i] += nodes_[i].self;
@@ -182,20 +204,22 @@ std::string StackTotals::svg(const std::string& title) const {
     const size_t i = todo.back();
     todo.pop_back();
     const double width = static_cast<double>(totals[i]) * scale;
-    if (width < kLeastWidth || depths[i] > kMaxDepth) continue;
+    if (width < kLeastWidth) continue;
+    const bool is_deeper = depths[i] > kMaxDepth;
+    const std::string& name = is_deeper ? deeper : nodes_[i].name;
     deepest = std::max(deepest, depths[i]);
     const std::string amount = input_.has_time() ? duration_text(totals[i]) : fmt::format("{} instructions", totals[i]);
     const double share = totals[0] == 0 ? 0 : 100 * static_cast<double>(totals[i]) / static_cast<double>(totals[0]);
     frames += fmt::format(
-        "<g class=\"f\" data-n=\"{0}\" data-x=\"{1:.3f}\" data-w=\"{2:.3f}\" data-d=\"{3}\" data-v=\"{4}\"><title>{0} ({5}, {6:.2f} %, {7} "
-        "calls)</title>"
+        "<g class=\"f\" data-n=\"{0}\" data-x=\"{1:.3f}\" data-w=\"{2:.3f}\" data-d=\"{3}\" data-v=\"{4}\"><title>{0} ({5}, {6:.2f} %, {7})"
+        "</title>"
         "<rect x=\"{1:.3f}\" y=\"{8}\" width=\"{2:.3f}\" height=\"16\" fill=\"{9}\" rx=\"1\"/><text x=\"{10:.3f}\" "
         "y=\"{11}\"></text></g>\n",
-        escaped(nodes_[i].name), starts[i], width, depths[i], totals[i], amount, share, nodes_[i].calls,
-        kTop + kRow * static_cast<double>(depths[i]), colour(nodes_[i].name), starts[i] + 3,
-        kTop + kRow * static_cast<double>(depths[i]) + 12);
+        escaped(name), starts[i], width, depths[i], totals[i], amount, share, counted(nodes_[i].calls, "call"),
+        kTop + kRow * static_cast<double>(depths[i]), colour(name), starts[i] + 3, kTop + kRow * static_cast<double>(depths[i]) + 12);
+    if (is_deeper) continue;
     double at = starts[i];
-    for (const auto& [name, next] : nodes_[i].children) {
+    for (const auto& [child_name, next] : nodes_[i].children) {
       starts[next] = at;
       depths[next] = depths[i] + 1;
       at += static_cast<double>(totals[next]) * scale;

@@ -320,6 +320,20 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
             listed = sum(line["self_ns"] for line in json_lines(run("functions", "-q", "-i", path, "--comm", name, "--format", "json"))[1:])
             self.assertAlmostEqual(listed, running, delta=running / 50)
 
+    def test_deep_recursion_is_shown_together(self):
+        """Each level of a recursion is a stack of its own. Without a limit, the lines of 20,000 levels have 400 MB."""
+        program = self.folder / "deep"
+        source = "volatile int sink; __attribute__((noinline)) int dive(int n) { int r = n == 0 ? 0 : dive(n - 1) + 1; sink = r; return r; } int main(void) { return dive(20000) != 20000; }"
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-fno-optimize-sibling-calls", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
+        path = self.recorded("deep", program, options=("--no-tsc",))
+        lines = [line.rsplit(" ", 1) for line in run("flame", "-q", "--format", "folded", "-i", path).stdout.splitlines()]
+        self.assertEqual(max(stack.count(";") for stack, _ in lines), 512)
+        deeper = sum(int(amount) for stack, amount in lines if stack.endswith("dive;[deeper_calls]"))
+        ran = {line["function"]: line["self_instructions"] for line in json_lines(run("functions", "-q", "-i", path, "--format", "json"))[1:]}
+        self.assertGreater(deeper, ran["dive"] * 0.95)
+        self.assertEqual(sum(int(amount) for _, amount in lines), sum(ran.values()))
+        self.assertIn('data-n="[deeper calls]"', run("flame", "-q", "-i", path, "-o", self.folder / "deep.svg") and (self.folder / "deep.svg").read_text())
+
     def test_the_limit_holds_for_json(self):
         lists = [json_lines(run("functions", "-q", "-i", self.data("calls"), "--format", "json", *limit)) for limit in ((), ("--limit", "2"), ("--limit", "0"))]
         self.assertEqual(lists[1], lists[0][:3])
