@@ -197,34 +197,6 @@ void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecor
   if (!synthesized && parent != data_.thread_names.end()) name_thread(task.tid, time, std::string(parent->second));
 }
 
-void SidebandFold::set_switch(int32_t cpu, TimeNs time, const Context& to) {
-  if (cpu < 0) return;
-  cpu_seen_[cpu] = true;
-  data_.contexts.add_switch(cpu, time, to);
-}
-
-// Between OUT of one task and IN of the next only the scheduler runs, so both records say who owns the user half from then on. An OUT that
-// does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way.
-void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
-  const perfio::SampleId& id = record.sample_id;
-  if (!id.has_time) return;
-  const bool first = id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end();
-  if (first && change.out) set_switch(id.cpu, kTimeMin, context_of(id.pid, id.tid));
-  if (first && !change.out && change.cpu_wide) set_switch(id.cpu, kTimeMin, context_of(change.next_prev_pid, change.next_prev_tid));
-  if (!change.out) {
-    set_switch(id.cpu, time_of(record), context_of(id.pid, id.tid));
-  } else if (change.cpu_wide) {
-    set_switch(id.cpu, time_of(record), context_of(change.next_prev_pid, change.next_prev_tid));
-  }
-}
-
-void SidebandFold::on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change) {
-  const perfio::SampleId& id = record.sample_id;
-  if (!id.has_time) return;
-  if (id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end()) set_switch(id.cpu, kTimeMin, context_of(id.pid, change.prev_tid));
-  set_switch(id.cpu, time_of(record), change.next_tid == 0 ? Context{0, 0, kNoSpace} : context_of(-1, change.next_tid));
-}
-
 void SidebandFold::on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start) {
   if (start.pid < 0 || start.tid < 0) return;
   const Context context = context_of(start.pid, start.tid);

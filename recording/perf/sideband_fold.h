@@ -58,6 +58,7 @@ class SidebandFold {
   void on_comm(const perfio::Record& record, const perfio::CommRecord& comm);
   void on_task(const perfio::Record& record, const perfio::TaskRecord& task);
   void on_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
+  void check_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
   void on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change);
   void on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start);
   void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
@@ -92,6 +93,12 @@ class SidebandFold {
   };
   std::map<uint64_t, OpenLoss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
+  struct LastSwitch {
+    int32_t pid = -1;  // of the task that runs since then
+    bool out = false;
+    TimeNs time;
+  };
+  std::map<int32_t, LastSwitch> last_switches_;  // cpu -> its latest record of cpu-wide switches
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   std::set<SpaceId> jit_named_;  // spaces in which a jitdump names code
