@@ -28,8 +28,9 @@ void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchR
   }
 }
 
-// The records of a cpu make a chain: OUT names the next task, IN is of that task, and the next OUT as well. Where the task is of another
-// process, records are missing between the two. Threads are not compared: the thread that calls exec takes the leader's number.
+// The records of a cpu make a chain: OUT names the next task, IN is of that task or names it as the one before, and OUT is of the task that
+// runs. Where it is of another process, records are missing between the two. Threads are not compared: the thread that calls exec takes the
+// leader's number. A kernel that omits both records of a task (Linux 6.18 does, of some) leaves a chain through the names of its neighbours.
 void SidebandFold::check_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
   const int32_t own = record.sample_id.pid, cpu = record.sample_id.cpu;
   const auto [place, is_new] = last_switches_.try_emplace(cpu);
@@ -37,7 +38,8 @@ void SidebandFold::check_switch(const perfio::Record& record, const perfio::Swit
   const LastSwitch now{change.out ? change.next_prev_pid : own, change.out, TimeNs{record.sample_id.time}};
   const bool repeated = now.pid == last.pid && now.out == last.out;  // of another event on the same cpu
   const auto contradict = [](int32_t one, int32_t other) { return one > 0 && other > 0 && one != other; };
-  if (!is_new && !repeated && last.time < now.time && contradict(last.pid, own)) {
+  const bool follows = !change.out && !contradict(last.pid, change.next_prev_pid);
+  if (!is_new && !repeated && !follows && last.time < now.time && contradict(last.pid, own)) {
     Finding finding;
     finding.kind = FindingKind::records_lost;
     finding.time = {last.time, now.time};

@@ -262,6 +262,8 @@ TEST_F(Fold, ACompleteChainOfSwitchesIsNone) {
   feed(wide_switch(false, 0), 3010, 40, 40, 3);
   feed(wide_switch(true, 10), 4000, -1, -1, 3);
   feed(wide_switch(false, -1), 4010, 10, 10, 3);
+  feed(wide_switch(true, 50), 5000, 10, 10, 3);
+  feed(wide_switch(false, 50), 5010, 60, 60, 3);  // nothing of 50 itself
   finish();
   EXPECT_TRUE(data_->timeline.findings().empty());
 }
