@@ -138,7 +138,7 @@ void SiteBuilder::place_copy(SiteInput& input, const SiteCopy& copy) {
                         {},
                         {copy.bytes.begin(), copy.bytes.end()},
                         half ? "the base copy was made in the middle of a poke of this address"
-                             : "the base copy is newer than a record: its bytes are dated by their content"});
+                             : "the base copy is newer than a record, by its content, or a record before that one was lost"});
   }
   if (half) return;
   SiteStep step;
