@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "cli/calls/call_input.h"
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
@@ -44,6 +45,13 @@ std::string parts_text(const BundleReport& report) {
   return text + fmt::format("{:>12} {:>8}  in all, compressed\n", report.file_bytes, "");
 }
 
+/// Absolute times need no recording, which may be a pipe; the others are relative to its times.
+Result<Interval> time_to_keep(const Words& words) {
+  if (words.time.find_first_of("%+:") == std::string::npos) return parse_time_range(words.time);
+  const Result<std::unique_ptr<Recording>> recording = open_recording(words.input);
+  return recording ? read_time(words.time, **recording, words.input) : Result<Interval>(recording.error());
+}
+
 int run(Words words) {
   if (!words.recording.empty()) words.input.path = words.recording;
   BundleOptions bundle;
@@ -52,7 +60,7 @@ int run(Words words) {
   if (words.output.empty() && !words.dry_run)
     return report_error({ErrorCode::contradictory_options, "name the bundle to write with -o FILE, or list its contents with --dry-run", 0});
   if (!words.time.empty()) {
-    const Result<Interval> range = parse_time_range(words.time);
+    const Result<Interval> range = time_to_keep(words);
     if (!range) return report_error(range.error());
     bundle.time = *range;
   }
@@ -100,7 +108,7 @@ Command add_bundle(CLI::App& app) {
   command.add_option("-o,--output", words->output, "the file to write")->type_name("FILE");
   command.add_flag("--dry-run", words->dry_run, "write nothing; list each file that the bundle would contain, how many bytes of it, and "
                                                 "why");
-  command.add_option("--time", words->time, "only the part from A to B, in seconds: A,B");
+  command.add_option("--time", words->time, "only the part from A to B: A,B in seconds; also A,+5ms and 10%-20%");
   command.footer(
       "A bundle opens with -i like any recording, and the decoded flow is the same on a machine without the programs. Limitation: it has no\n"
       "source lines, so coverage, profile and -F srcline need the original recording.\n"

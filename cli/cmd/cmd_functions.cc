@@ -272,6 +272,7 @@ std::string not_called(const std::string& name, const FunctionTable& functions) 
   std::vector<std::string> names;
   for (FunctionId id = 0; id < functions.size(); ++id) names.push_back(functions.info(id).name);
   const std::string near = is_glob(name) ? "" : nearest_name(name, names);
+  if (near == name) return fmt::format("--func: '{}' was not called in the threads and the time that are selected", name);
   return fmt::format("--func: '{}' was not called{}; 'ptdecode functions --limit 0' lists what was", name,
                      near.empty() ? "" : fmt::format(" (there is '{}')", near));
 }

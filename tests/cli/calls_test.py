@@ -334,6 +334,25 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
         self.assertEqual(sum(int(amount) for _, amount in lines), sum(ran.values()))
         self.assertIn('data-n="[deeper calls]"', run("flame", "-q", "-i", path, "-o", self.folder / "deep.svg") and (self.folder / "deep.svg").read_text())
 
+    def test_a_function_of_other_threads_is_not_recommended(self):
+        """The name is right; --comm excludes its thread."""
+        path = self.recorded("both", "/bin/sh", "-c", f"{self.folder / 'sorter'}; {self.folder / 'parser'}")
+        done = run("functions", "-i", path, "--comm", "parser", "--func", "qsort")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'qsort' was not called in the threads and the time that are selected", done.stderr)
+
+    def test_a_bundle_takes_relative_times(self):
+        data = SOURCE / "data/demo"
+        first, last = json.loads(run("info", "-i", data, "--format", "json").stdout)["time_ns"]
+        begin, end = first + (last - first) // 4, first + (last - first) // 2
+        bundles = [self.folder / "percent.ptb", self.folder / "absolute.ptb"]
+        for bundle, words in zip(bundles, ("25%-50%", f"{begin // 10**9}.{begin % 10**9:09},{end // 10**9}.{end % 10**9:09}"), strict=True):
+            self.assertEqual(run("bundle", "-q", "-i", data, "--time", words, "-o", bundle).returncode, 0)
+        listed = [run("script", "-q", "-i", each, "--itrace=b").stdout for each in (*bundles, data)]
+        self.assertEqual(listed[0], listed[1])
+        self.assertLess(100, len(listed[0]))
+        self.assertLess(len(listed[0]), len(listed[2]))
+
     def test_the_limit_holds_for_json(self):
         lists = [json_lines(run("functions", "-q", "-i", self.data("calls"), "--format", "json", *limit)) for limit in ((), ("--limit", "2"), ("--limit", "0"))]
         self.assertEqual(lists[1], lists[0][:3])
