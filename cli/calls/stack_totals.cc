@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cli/calls/call_export.h"
 #include "cli/text/clean_text.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr double kWidth = 1200, kRow = 17, kTop = 50, kMargin = 10, kLeastWidth = 0.2;
 constexpr size_t kMaxDepth = 512;
+constexpr size_t kMostDigits = 20;  // of a 64-bit number
 
 // What XML would take for its own.
 std::string escaped(std::string_view text) {
@@ -102,7 +104,7 @@ zoom(frames[0]);
 size_t StackTotals::child(size_t parent, const std::string& name) {
   const auto [place, is_new] = nodes_[parent].children.emplace(name, nodes_.size());
   const size_t index = place->second;
-  if (is_new) nodes_.push_back({name, 0, 0, parent, {}});
+  if (is_new) nodes_.push_back({name, 0, 0, parent, {}, kNoFunction, 0});
   return index;
 }
 
@@ -123,10 +125,21 @@ size_t StackTotals::below(size_t process, size_t node) {
   return process;
 }
 
+const std::string& StackTotals::name_of(FunctionId function) {
+  if (function == kNoFunction) return untraced_ = shown(function_text(input_.functions(), function));
+  if (function >= names_.size()) names_.resize(std::max<size_t>(size_t{function} + 1, names_.size() * 2));
+  std::string& name = names_[function];
+  if (name.empty()) name = shown(function_text(input_.functions(), function));
+  return name;
+}
+
 // The node of the function that `step` enters, below `parent`.
 size_t StackTotals::called(size_t parent, const CallStep& step) {
+  if (nodes_[parent].last_child != 0 && nodes_[parent].last_function == step.function) return nodes_[parent].last_child;
   const auto [place, is_new] = called_.emplace((uint64_t{parent} << 32U) | step.function, 0);
-  if (is_new) place->second = child(parent, shown(function_text(input_.functions(), step.function)));
+  if (is_new) place->second = child(parent, name_of(step.function));
+  nodes_[parent].last_function = step.function;
+  nodes_[parent].last_child = place->second;
   return place->second;
 }
 
@@ -149,19 +162,31 @@ void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
   }
 }
 
+// Each line is written from its end: from a node to the outermost one.
 std::string StackTotals::folded() const {
+  std::vector<std::string> names(nodes_.size());
+  std::vector<size_t> lengths(nodes_.size());  // of the stacks
+  size_t total = 0;
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    const size_t parent = nodes_[i].parent;  // less than i
+    names[i] = nodes_[i].name;
+    std::replace(names[i].begin(), names[i].end(), ';', ':');
+    std::replace(names[i].begin(), names[i].end(), ' ', '_');  // a tool that splits a line at blanks finds the stack and the amount
+    lengths[i] = lengths[parent] + (parent == 0 ? 0 : 1) + names[i].size();
+    if (nodes_[i].self != 0) total += lengths[i] + kMostDigits + 2;
+  }
   std::string out;
+  out.reserve(total);
   for (size_t i = 1; i < nodes_.size(); ++i) {
     if (nodes_[i].self == 0) continue;
-    std::vector<const std::string*> names;
-    for (size_t at = i; at != 0; at = nodes_[at].parent) names.push_back(&nodes_[at].name);
-    for (size_t k = names.size(); k-- > 0;) {
-      std::string name = *names[k];
-      std::replace(name.begin(), name.end(), ';', ':');
-      std::replace(name.begin(), name.end(), ' ', '_');  // a tool that splits a line at blanks finds the stack and the amount
-      out += (k + 1 == names.size() ? "" : ";") + name;
+    size_t end = out.size() + lengths[i];
+    out.resize(end, ';');
+    for (size_t at = i; at != 0; at = nodes_[at].parent) {
+      end -= names[at].size();
+      out.replace(end, names[at].size(), names[at]);
+      if (end != 0) --end;  // of the separator
     }
-    out += fmt::format(" {}\n", nodes_[i].self);
+    fmt::format_to(std::back_inserter(out), " {}\n", nodes_[i].self);
   }
   return out;
 }

@@ -43,6 +43,9 @@ class FlowCursor {
     batch_ = &batch;
     mark_ = event_ = gap_ = 0;
     first_ = end_ = 0;
+    count_ = static_cast<uint32_t>(batch.blocks.size());
+    mark_at_ = place_of(batch.marks, 0);
+    other_at_ = std::min(place_of(batch.events, 0), place_of(batch.gaps, 0));
   }
   /// Forgets context and time, for use with another stream.
   void reset() { *this = FlowCursor(); }
@@ -50,14 +53,10 @@ class FlowCursor {
   /// Moves to the next item.
   FlowItem next() {
     first_ = end_;
-    const bool mark = here(batch_->marks, mark_), event = here(batch_->events, event_), gap = here(batch_->gaps, gap_);
-    if (mark || event || gap) [[unlikely]] return boundary(mark, event, gap);
-    const auto count = static_cast<uint32_t>(batch_->blocks.size());
-    if (first_ >= count) return FlowItem::end;
-    end_ = count;
-    if (mark_ < batch_->marks.size()) end_ = std::min(end_, batch_->marks[mark_].before_block);
-    if (event_ < batch_->events.size()) end_ = std::min(end_, batch_->events[event_].before_block);
-    if (gap_ < batch_->gaps.size()) end_ = std::min(end_, batch_->gaps[gap_].before_block);
+    if (other_at_ <= first_) [[unlikely]] return boundary();
+    if (mark_at_ <= first_) return pass_mark();
+    if (first_ >= count_) return FlowItem::end;
+    end_ = std::min({count_, mark_at_, other_at_});
     return FlowItem::blocks;
   }
 
@@ -75,24 +74,31 @@ class FlowCursor {
   [[nodiscard]] TimeNs now() const { return time_.now(); }
 
  private:
+  static constexpr uint32_t kNowhere = ~uint32_t{0};
   template <typename Items>
-  [[nodiscard]] bool here(const Items& items, size_t index) const {
-    return index < items.size() && items[index].before_block <= first_;
+  [[nodiscard]] static uint32_t place_of(const Items& items, size_t index) {
+    return index < items.size() ? items[index].before_block : kNowhere;
   }
 
-  FlowItem boundary(bool mark, bool event, bool gap) {
+  FlowItem pass_mark() {
+    context_ = batch_->marks[mark_++];
+    mark_at_ = place_of(batch_->marks, mark_);
+    time_.pass(context_);
+    return FlowItem::mark;
+  }
+  FlowItem boundary() {
+    const uint32_t event_at = place_of(batch_->events, event_), gap_at = place_of(batch_->gaps, gap_);
+    const bool mark = mark_at_ <= first_, event = event_at <= first_, gap = gap_at <= first_;
     const bool gap_first = gap && (!event || batch_->gaps[gap_].stream_offset_bytes <= batch_->events[event_].stream_offset_bytes);
-    if (mark && (gap_first ? precedes(batch_->marks[mark_], batch_->gaps[gap_])
-                           : !event || precedes(batch_->marks[mark_], batch_->events[event_]))) {
-      context_ = batch_->marks[mark_++];
-      time_.pass(context_);
-      return FlowItem::mark;
+    if (mark && (gap_first ? precedes(batch_->marks[mark_], batch_->gaps[gap_]) : precedes(batch_->marks[mark_], batch_->events[event_]))) {
+      return pass_mark();
     }
     if (gap_first) {
-      ++gap_;
+      other_at_ = std::min(event_at, place_of(batch_->gaps, ++gap_));
       return FlowItem::gap;
     }
     time_.pass(batch_->events[event_++]);
+    other_at_ = std::min(place_of(batch_->events, event_), gap_at);
     return FlowItem::event;
   }
   [[nodiscard]] bool precedes(const Mark& mark, const Event& event) const {
@@ -107,7 +113,8 @@ class FlowCursor {
 
   const Batch* batch_ = nullptr;
   size_t mark_ = 0, event_ = 0, gap_ = 0;  // indices of the next ones
-  uint32_t first_ = 0, end_ = 0;           // blocks of the item
+  uint32_t first_ = 0, end_ = 0, count_ = 0;  // blocks of the item; of the batch
+  uint32_t mark_at_ = kNowhere, other_at_ = kNowhere;  // before_block of the next mark, and of the next event or gap
   Mark context_;
   LikeliestTime time_;
 };
