@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "cli/calls/call_export.h"
 #include "cli/text/clean_text.h"
@@ -136,11 +137,30 @@ const std::string& StackTotals::name_of(FunctionId function) {
 // The node of the function that `step` enters, below `parent`.
 size_t StackTotals::called(size_t parent, const CallStep& step) {
   if (nodes_[parent].last_child != 0 && nodes_[parent].last_function == step.function) return nodes_[parent].last_child;
-  const auto [place, is_new] = called_.emplace((uint64_t{parent} << 32U) | step.function, 0);
-  if (is_new) place->second = child(parent, name_of(step.function));
+  size_t& node = answer(uint64_t{parent} << 32U | step.function);
+  if (node == 0) node = child(parent, name_of(step.function));
   nodes_[parent].last_function = step.function;
-  nodes_[parent].last_child = place->second;
-  return place->second;
+  nodes_[parent].last_child = node;
+  return node;
+}
+
+// The answer of called() for a parent and a function; 0: none yet. Open addressing in a power of two of slots, of which at most half are used.
+size_t& StackTotals::answer(uint64_t key) {
+  const auto place = [this](uint64_t wanted) {
+    size_t at = (wanted * 0x9e3779b97f4a7c15U >> 32U) & (answers_.size() - 1);
+    while (answers_[at].node != 0 && answers_[at].key != wanted) at = (at + 1) & (answers_.size() - 1);
+    return at;
+  };
+  if (2 * answered_ >= answers_.size()) {
+    const std::vector<Answer> old = std::exchange(answers_, std::vector<Answer>(std::max<size_t>(256, 2 * answers_.size())));
+    for (const Answer& each : old) {
+      if (each.node != 0) answers_[place(each.key)] = each;
+    }
+  }
+  Answer& found = answers_[place(key)];
+  answered_ += found.node == 0 ? 1 : 0;
+  found.key = key;
+  return found.node;
 }
 
 void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
