@@ -107,10 +107,7 @@ struct CallTree::State {
   void spend(Now& now);
   void begin_unseen(Now& now);
   void stop(Now& now, Off why);
-  void go_on(Now& now) {
-    if (now.stack.off != Off::running) end_pause(now);
-  }
-  void end_pause(Now& now);
+  void go_on(Now& now);
   Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
   void leave(Now& now, uint8_t flags);
   void leave_to(Now& now, size_t depth);
@@ -122,10 +119,7 @@ struct CallTree::State {
   void take_begin(Now& now);
   void arrive(Now& now, Return back);
   void enter_handler(Now& now, FunctionId function, const Return& back);
-  void end_untraced(Now& now) {
-    if (!now.stack.frames.empty() && now.stack.frames.back().untraced()) leave_untraced(now);
-  }
-  void leave_untraced(Now& now);
+  void end_untraced(Now& now);
   void dispatch(Now& now);
   void root(Now& now);
   void replace(Now& now, uint8_t flags);
@@ -217,8 +211,9 @@ void CallTree::State::stop(Now& now, Off why) {
   now.out.push_back(step);
 }
 
-void CallTree::State::end_pause(Now& now) {
+void CallTree::State::go_on(Now& now) {
   Stack& stack = now.stack;
+  if (stack.off == Off::running) return;
   const Off why = std::exchange(stack.off, Off::running);
   if (!std::exchange(stack.met, true)) return;
   CallStep step;
@@ -472,8 +467,9 @@ void CallTree::State::enter_handler(Now& now, FunctionId function, const Return&
 }
 
 // Traced code runs: untraced code does not any more, whatever the steps before were.
-void CallTree::State::leave_untraced(Now& now) {
+void CallTree::State::end_untraced(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
+  if (frames.empty() || !frames.back().untraced()) return;
   if (frames.back().function == now.step.function && now.step.function != kNoFunction) {  // traced in part
     frames.back().flags &= static_cast<uint8_t>(~kCallUntraced);
     return;

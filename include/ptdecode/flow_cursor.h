@@ -43,9 +43,6 @@ class FlowCursor {
     batch_ = &batch;
     mark_ = event_ = gap_ = 0;
     first_ = end_ = 0;
-    count_ = static_cast<uint32_t>(batch.blocks.size());
-    mark_at_ = place_of(batch.marks, 0);
-    other_at_ = std::min(place_of(batch.events, 0), place_of(batch.gaps, 0));
   }
   /// Forgets context and time, for use with another stream.
   void reset() { *this = FlowCursor(); }
@@ -53,10 +50,13 @@ class FlowCursor {
   /// Moves to the next item.
   FlowItem next() {
     first_ = end_;
-    if (other_at_ <= first_) [[unlikely]] return boundary();
-    if (mark_at_ <= first_) return pass_mark();
-    if (first_ >= count_) return FlowItem::end;
-    end_ = std::min({count_, mark_at_, other_at_});
+    const uint32_t mark_at = place_of(batch_->marks, mark_);
+    const uint32_t other_at = std::min(place_of(batch_->events, event_), place_of(batch_->gaps, gap_));
+    if (other_at <= first_) [[unlikely]] return boundary(mark_at <= first_);
+    if (mark_at <= first_) return pass_mark();
+    const auto count = static_cast<uint32_t>(batch_->blocks.size());
+    if (first_ >= count) return FlowItem::end;
+    end_ = std::min({count, mark_at, other_at});
     return FlowItem::blocks;
   }
 
@@ -74,31 +74,28 @@ class FlowCursor {
   [[nodiscard]] TimeNs now() const { return time_.now(); }
 
  private:
-  static constexpr uint32_t kNowhere = ~uint32_t{0};
+  /// Returns `before_block` of an item; beyond all blocks if there is none.
   template <typename Items>
   [[nodiscard]] static uint32_t place_of(const Items& items, size_t index) {
-    return index < items.size() ? items[index].before_block : kNowhere;
+    return index < items.size() ? items[index].before_block : ~uint32_t{0};
   }
 
   FlowItem pass_mark() {
     context_ = batch_->marks[mark_++];
-    mark_at_ = place_of(batch_->marks, mark_);
     time_.pass(context_);
     return FlowItem::mark;
   }
-  FlowItem boundary() {
-    const uint32_t event_at = place_of(batch_->events, event_), gap_at = place_of(batch_->gaps, gap_);
-    const bool mark = mark_at_ <= first_, event = event_at <= first_, gap = gap_at <= first_;
+  FlowItem boundary(bool mark) {
+    const bool event = place_of(batch_->events, event_) <= first_, gap = place_of(batch_->gaps, gap_) <= first_;
     const bool gap_first = gap && (!event || batch_->gaps[gap_].stream_offset_bytes <= batch_->events[event_].stream_offset_bytes);
     if (mark && (gap_first ? precedes(batch_->marks[mark_], batch_->gaps[gap_]) : precedes(batch_->marks[mark_], batch_->events[event_]))) {
       return pass_mark();
     }
     if (gap_first) {
-      other_at_ = std::min(event_at, place_of(batch_->gaps, ++gap_));
+      ++gap_;
       return FlowItem::gap;
     }
     time_.pass(batch_->events[event_++]);
-    other_at_ = std::min(place_of(batch_->events, event_), gap_at);
     return FlowItem::event;
   }
   [[nodiscard]] bool precedes(const Mark& mark, const Event& event) const {
@@ -113,8 +110,7 @@ class FlowCursor {
 
   const Batch* batch_ = nullptr;
   size_t mark_ = 0, event_ = 0, gap_ = 0;  // indices of the next ones
-  uint32_t first_ = 0, end_ = 0, count_ = 0;  // blocks of the item; of the batch
-  uint32_t mark_at_ = kNowhere, other_at_ = kNowhere;  // before_block of the next mark, and of the next event or gap
+  uint32_t first_ = 0, end_ = 0;           // blocks of the item
   Mark context_;
   LikeliestTime time_;
 };
