@@ -9,7 +9,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kMostLeftOut = 0xffff0000U;  // instructions of one entry, before the last block: it has at most 2^16
+constexpr uint32_t kMostAtOnce = 1U << 15;  // blocks for one entry, of less than 2^16 instructions each: their sum fits into 32 bits
 
 }  // namespace
 
@@ -27,9 +27,8 @@ void CallCondenser::refresh(NodeId id, Node& node) {
   const BlockInfo& info = blocks_.info(id);
   if (node.epoch == 0) {
     const BranchCode code = branch_code(info, blocks_.bytes(id));
-    node.way = code.way;
-    node.bare_return = code.bare_return;
-    node.halts = code.halts;
+    node.code = static_cast<uint16_t>((code.way == Way::none ? kPlain : 0) | (code.way == Way::jump ? kJump : 0) |
+                                      (code.bare_return ? kBareReturn : 0) | (code.halts ? kHalts : 0));
   }
   const FoundFunction found = finder_.find(info.space, info.ip, time_.first);
   const bool throughout = found.valid.contains(time_);
@@ -52,25 +51,25 @@ void CallCondenser::condense(const Blocks& blocks, uint32_t first, uint32_t last
   const uint32_t open_end = closes ? last - 1 : last;  // blocks up to here are followed by one that the flow went on to
   uint32_t left_out = left_out_;
   bool keep = keep_;
-  const auto give = [&](const Block block, bool goes_on) {
-    keep = keep | !goes_on | (left_out > kMostLeftOut);
+  const auto give = [&](const Block block, bool ends) {  // ends: the flow goes on in a way that matters
+    keep = keep | ends;
     *out = {left_out, 0, kLeftOut};
-    out += ((left_out != 0) & keep) ? 1 : 0;
+    out += (left_out != 0) & keep;
     *out = block;
-    out += keep ? 1 : 0;
+    out += keep;
     left_out = keep ? 0 : left_out + block.instructions;
-    keep = !goes_on;
+    keep = ends;
   };
   for (uint32_t i = first; i < open_end; ++i) {
     const Block block = blocks[i];
     const Node next = node(blocks[i + 1].node);
     const bool same = (here.function == next.function) & (here.function != kNoFunction);
-    const bool stays = (here.way == Way::none) | ((here.way == Way::jump) & (next.bare_return | same));
-    const bool taken = has(block.flags, BlockFlag::taken), halts = here.halts;
-    give(block, (taken ? stays : true) && !halts);
+    const bool inside = ((next.code & kBareReturn) != 0) | same;
+    const bool stays = ((here.code & kPlain) != 0) | (((here.code & kJump) != 0) & inside);
+    give(block, (has(block.flags, BlockFlag::taken) & !stays) | ((here.code & kHalts) != 0));
     here = next;
   }
-  if (closes) give(blocks[last - 1], false);
+  if (closes) give(blocks[last - 1], true);
   left_out_ = left_out;
   keep_ = keep;
   kept_count_ = static_cast<size_t>(out - kept_.data());
@@ -91,6 +90,7 @@ bool CallCondenser::is_closed(const Batch& batch, uint32_t at) const {
 
 void CallCondenser::apply(Batch& batch, const AuxSegment& segment) {
   begin_segment(segment);
+  make_room();
   // At most each block and an entry in front of it; one more is written without being kept.
   kept_.resize(2 * batch.blocks.size() + 2);
   kept_count_ = 0;
@@ -110,7 +110,7 @@ void CallCondenser::apply(Batch& batch, const AuxSegment& segment) {
     pass(batch.events, next_event_);
     pass(batch.gaps, next_gap_);
     if (at >= count) break;
-    next = std::max(next, at + 1);
+    next = std::min(std::max(next, at + 1), at + std::min(count - at, kMostAtOnce));
     condense(batch.blocks, at, next, is_closed(batch, next));
     at = next;
   }

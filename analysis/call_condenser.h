@@ -1,6 +1,7 @@
 // CallCondenser: removes from a batch the blocks that do not change the call stack.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -30,16 +31,23 @@ class CallCondenser final : public BatchFilter {
   void apply(Batch& batch, const AuxSegment& segment) override;
 
  private:
+  /// What the loop over blocks needs of a node. 8 bytes.
   struct Node {
     FunctionId function = kNoFunction;  ///< kNoFunction: another one in some part of the segment
-    uint32_t epoch = 0;                 ///< `function` is right as long as epoch_ is this
-    Way way = Way::none;
-    bool bare_return = false, halts = false;
+    uint16_t epoch = 0;                 ///< `function` is right as long as epoch_ is this; 0: nothing is known yet
+    uint16_t code = 0;                  ///< kPlain and so on
   };
-  Node& node(NodeId id) {
-    if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(size_t{id} + 1, nodes_.size() * 2));
+  static constexpr uint16_t kPlain = 1;       ///< Way::none
+  static constexpr uint16_t kJump = 2;        ///< Way::jump
+  static constexpr uint16_t kBareReturn = 4;  ///< BranchCode::bare_return
+  static constexpr uint16_t kHalts = 8;       ///< BranchCode::halts
+  /// The table of blocks may have grown since the batch before.
+  void make_room() {
+    if (nodes_.size() < blocks_.size()) nodes_.resize(std::max(blocks_.size(), nodes_.size() * 2));
+  }
+  Node node(NodeId id) {
     Node& node = nodes_[id];
-    if (node.epoch != epoch_) refresh(id, node);
+    if (node.epoch != epoch_) [[unlikely]] refresh(id, node);
     return node;
   }
   void refresh(NodeId id, Node& node);
@@ -52,7 +60,7 @@ class CallCondenser final : public BatchFilter {
   const int32_t tid_;
   FunctionFinder finder_;
   std::vector<Node> nodes_;
-  uint32_t epoch_ = 1;
+  uint16_t epoch_ = 1;
   Interval epoch_time_;                   ///< moments at which all answers of this epoch are right
   Interval time_{kTimeMax, kTimeMin};     ///< of the segment
   std::optional<uint64_t> segment_;       ///< its offset

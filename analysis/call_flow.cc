@@ -27,14 +27,21 @@ CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, Funct
       tid_(tid),
       dates_(clock) {}
 
-void CallFlow::refresh(NodeId id, Node& node) {
-  if (node.epoch == 0) node.code = branch_code(blocks_->info(id), blocks_->bytes(id));
-  const bool same = node.epoch != 0 && node.at.valid.contains(when()) && (node.at.named || node.pid == pid_);
-  if (!same) {
-    node.at = finder_.find(blocks_->info(id).space, node.code.ip, when());
-    node.pid = pid_;
+void CallFlow::refresh(NodeId id) {
+  if (id >= nodes_->nodes.size()) {
+    nodes_->nodes.resize(std::max<size_t>(size_t{id} + 1, nodes_->nodes.size() * 2));
+    nodes_->asked.resize(nodes_->nodes.size());
   }
-  epoch_time_ = intersect(epoch_time_, node.at.valid);
+  Node& node = nodes_->nodes[id];
+  Asked& asked = nodes_->asked[id];
+  if (node.epoch == 0) node.code = branch_code(blocks_->info(id), blocks_->bytes(id));
+  const bool same = node.epoch != 0 && asked.valid.contains(when()) && (node.at.named || asked.pid == pid_);
+  if (!same) {
+    const FoundFunction found = finder_.find(blocks_->info(id).space, node.code.ip, when());
+    node.at = found;
+    asked = {found.valid, pid_};
+  }
+  epoch_time_ = intersect(epoch_time_, asked.valid);
   node.epoch = epoch_;
 }
 
@@ -42,7 +49,7 @@ void CallFlow::refresh(NodeId id, Node& node) {
 void CallFlow::begin_epoch() {
   epoch_time_ = {};
   if (++epoch_ != 0) return;
-  for (auto& [blocks, nodes] : tables_) nodes.clear();
+  for (auto& [blocks, nodes] : tables_) nodes = {};
   epoch_ = 1;
 }
 
@@ -149,7 +156,7 @@ void CallFlow::halt(Ip next) {
 }
 
 // The open branch went `to` there.
-void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
+void CallFlow::resolve(const FunctionAt& at, Ip to, bool bare_return) {
   const Pending pending = *pending_;
   pending_.reset();
   if (pending.way == Way::none || (pending.way == Way::jump && (at.id == pending.from || bare_return))) return;

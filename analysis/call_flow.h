@@ -80,10 +80,18 @@ class CallFlow {
 
  private:
   struct Node {
-    FoundFunction at;  ///< at its first instruction; the function that its last one belongs to is the same
-    BranchCode code;
+    FunctionAt at;       ///< at its first instruction; the function that its last one belongs to is the same
     uint32_t epoch = 0;  ///< `at` is right as long as epoch_ is this; 0: nothing is known yet
-    int32_t pid = -1;    ///< that `at` was found for
+    BranchCode code;
+  };
+  /// Of a node, read only by refresh().
+  struct Asked {
+    Interval valid{kTimeMax, kTimeMin};  ///< FoundFunction::valid
+    int32_t pid = -1;                    ///< that `at` was found for
+  };
+  struct Nodes {
+    std::vector<Node> nodes;
+    std::vector<Asked> asked;
   };
   /// A taken branch whose target is not known yet.
   struct Pending {
@@ -93,13 +101,11 @@ class CallFlow {
     Ip return_to;
   };
   const Node& node(NodeId id) {
-    std::vector<Node>& nodes = *nodes_;
-    if (id >= nodes.size()) nodes.resize(std::max<size_t>(size_t{id} + 1, nodes.size() * 2));
-    Node& node = nodes[id];
-    if (node.epoch != epoch_) refresh(id, node);
-    return node;
+    std::vector<Node>& nodes = nodes_->nodes;
+    if (id >= nodes.size() || nodes[id].epoch != epoch_) [[unlikely]] refresh(id);
+    return nodes[id];
   }
-  void refresh(NodeId id, Node& node);
+  void refresh(NodeId id);
   /// When functions are looked up.
   [[nodiscard]] TimeNs when() const { return std::clamp(dates_.now(), segment_time_.first, segment_time_.last); }
   void begin_epoch();
@@ -115,7 +121,7 @@ class CallFlow {
   void begin(Ip to, bool exact = false, uint8_t flags = 0);
   void halt(Ip next);
   void stop();
-  void resolve(const FoundFunction& at, Ip to, bool bare_return = false);
+  void resolve(const FunctionAt& at, Ip to, bool bare_return = false);
   void resolve_unseen(Ip to);
   void fill(FlowStep& step);
   void push(const FlowStep& step, bool resumes = false);
@@ -127,7 +133,7 @@ class CallFlow {
   void put_out_dated();
   size_t drop_unproved();
   [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, when()); }
-  [[nodiscard]] FunctionId entered(const FoundFunction& at, Ip to) {
+  [[nodiscard]] FunctionId entered(const FunctionAt& at, Ip to) {
     return at.named ? at.id : finder_.unnamed_entry(space_, to, when());
   }
 
@@ -135,8 +141,8 @@ class CallFlow {
   const FunctionId kernel_;  ///< untraced code that a system call enters
   const int32_t cpu_, stream_tid_;
   const BlockTable* blocks_ = nullptr;
-  std::unordered_map<const BlockTable*, std::vector<Node>> tables_;  ///< one for each decoder
-  std::vector<Node>* nodes_ = nullptr;                               ///< that of blocks_
+  std::unordered_map<const BlockTable*, Nodes> tables_;  ///< one for each decoder
+  Nodes* nodes_ = nullptr;                               ///< that of blocks_
   Interval segment_time_;
   uint32_t epoch_ = 1;
   Interval epoch_time_;  ///< moments at which all answers of this epoch are right

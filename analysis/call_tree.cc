@@ -105,6 +105,7 @@ struct CallTree::State {
   }
   void find_thread(const FlowStep& step);
   void spend(Now& now);
+  void begin_unseen(Now& now);
   void stop(Now& now, Off why);
   void go_on(Now& now);
   Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
@@ -161,31 +162,36 @@ void CallTree::State::find_thread(const FlowStep& step) {
 // (end_untraced()), and its time is not running time.
 void CallTree::State::spend(Now& now) {
   CallThread& thread = now.thread;
-  const bool knows = now.step.from != kNoFunction && now.step.kind != FlowKind::begin;
-  if (now.stack.frames.empty() && now.step.instructions != 0 && knows) {
-    // A thread that a switch found running: it has run this function since then.
-    FlowStep start = now.step;
-    start.time = std::min(thread.last, start.time);
-    start.floor = std::min(start.floor, start.time);
-    Now before{start, now.index, now.stack, thread, now.out};
-    enter(before, FrameKind::root, start.from, {}, kCallNoStart);
-  }
+  if (now.stack.frames.empty() && now.step.instructions != 0) [[unlikely]] begin_unseen(now);
+  const uint64_t passed = now.step.time > thread.last ? now.step.time.value - thread.last.value : 0;
+  const bool running = now.stack.off == Off::running;  // else go_on() accounts for the time
   thread.instructions += now.step.instructions;
   thread.cycles += now.step.cycles;
-  if (!now.stack.frames.empty()) {
-    now.stack.frames.back().self_instructions += now.step.instructions;
-    now.stack.frames.back().self_cycles += now.step.cycles;
+  thread.last.value += passed;
+  if (now.stack.frames.empty()) {
+    thread.running_ns += running ? passed : 0;
+    return;
   }
-  if (now.step.time <= thread.last) return;
-  const uint64_t passed = now.step.time.value - thread.last.value;
-  thread.last = now.step.time;
-  if (now.stack.off != Off::running) return;  // go_on() accounts for it
-  if (!now.stack.frames.empty() && now.stack.frames.back().untraced()) {
+  Frame& frame = now.stack.frames.back();
+  frame.self_instructions += now.step.instructions;
+  frame.self_cycles += now.step.cycles;
+  if (!running) return;
+  if (frame.untraced()) {
     thread.untraced_ns += passed;
     return;
   }
   thread.running_ns += passed;
-  if (!now.stack.frames.empty()) now.stack.frames.back().self_ns += passed;
+  frame.self_ns += passed;
+}
+
+// A thread that a switch found running: it has run this function since then.
+void CallTree::State::begin_unseen(Now& now) {
+  if (now.step.from == kNoFunction || now.step.kind == FlowKind::begin) return;
+  FlowStep start = now.step;
+  start.time = std::min(now.thread.last, start.time);
+  start.floor = std::min(start.floor, start.time);
+  Now before{start, now.index, now.stack, now.thread, now.out};
+  enter(before, FrameKind::root, start.from, {}, kCallNoStart);
 }
 
 void CallTree::State::stop(Now& now, Off why) {

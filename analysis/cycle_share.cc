@@ -16,7 +16,7 @@ void CycleShare::begin_segment() {
   fresh_ = true;
 }
 
-uint64_t CycleShare::take(uint64_t instructions, bool paused, std::optional<uint64_t> counted) {
+uint64_t CycleShare::take_measured(uint64_t instructions, bool paused, std::optional<uint64_t> counted) {
   if (counted && *counted < base_) counted.reset();  // counts of a segment only grow
   const uint64_t expected = usual(instructions);
   instructions_ += instructions;

@@ -15,9 +15,15 @@ class CycleShare {
   /// Counts start at 0 again: the stream's next segment. Code executed after the last count of the segment before gets its share by instructions.
   void begin_segment();
   /// Returns the cycles of the code executed in a stretch. `counted`: Mark::cycles at its end, if any; `paused`: tracing was off in between.
-  uint64_t take(uint64_t instructions, bool paused, std::optional<uint64_t> counted);
+  uint64_t take(uint64_t instructions, bool paused, std::optional<uint64_t> counted) {
+    if (counted || measured_instructions_ != 0) return take_measured(instructions, paused, counted);
+    instructions_ += instructions;  // no count so far: most traces have none
+    paused_ = paused_ || paused;
+    return 0;
+  }
 
  private:
+  uint64_t take_measured(uint64_t instructions, bool paused, std::optional<uint64_t> counted);
   static constexpr uint64_t kRemembered = 1U << 24;  ///< instructions: what is older counts half
   [[nodiscard]] uint64_t usual(uint64_t instructions) const;
 

@@ -11,12 +11,23 @@ uint64_t part(uint64_t of, uint64_t some, uint64_t all) {
   return all == 0 ? 0 : static_cast<uint64_t>(static_cast<unsigned __int128>(of) * some / all);
 }
 
-// part(of, some, all) for many `some` of the same share: without a division, as long as a double is nearly exact.
+// part(of, some, all) for many `some`, at most `all`, of the same share: without a division, as long as a double is nearly exact.
 class Parts {
  public:
-  Parts(uint64_t of, uint64_t all) : of_(of), all_(all), rate_(all == 0 ? 0 : static_cast<double>(of) / static_cast<double>(all)) {}
+  Parts(uint64_t of, uint64_t all)
+      : of_(of), all_(all), rate_(all == 0 ? 0 : static_cast<double>(of) / static_cast<double>(all)), small_(all != 0 && (of | all) < kSmall) {}
   [[nodiscard]] uint64_t operator()(uint64_t some) const {
     const double about = rate_ * static_cast<double>(some);
+    if (!small_ || some > all_) return large(some, about);
+    const auto whole = static_cast<uint64_t>(about);  // too large by one, right, or too small by one
+    const auto rest = static_cast<int64_t>(of_ * some - whole * all_);
+    return whole + (rest >= static_cast<int64_t>(all_) ? 1 : 0) - (rest < 0 ? 1 : 0);
+  }
+
+ private:
+  static constexpr double kNearlyExact = 1ULL << 48;
+  static constexpr uint64_t kSmall = 1ULL << 31;  // products fit into 62 bits
+  [[nodiscard]] uint64_t large(uint64_t some, double about) const {
     if (about >= kNearlyExact) return part(of_, some, all_);
     if (of_ == 0 || all_ == 0) return 0;
     auto whole = static_cast<uint64_t>(about);
@@ -26,10 +37,9 @@ class Parts {
     return whole;
   }
 
- private:
-  static constexpr double kNearlyExact = 1ULL << 48;
   uint64_t of_, all_;
   double rate_;
+  bool small_;
 };
 
 }  // namespace
@@ -48,24 +58,11 @@ FlowDates::Rate FlowDates::rate() const {
   return all;
 }
 
-void FlowDates::add(bool resumes, bool slept) {
-  resumes_ += resumes ? 1 : 0;
-  slept_ = slept_ || slept;
-  points_.push_back({position_, resumes});
-}
-
 uint64_t FlowDates::usual_ns(uint64_t instructions) const {
   const auto count = static_cast<unsigned __int128>(instructions);
   const Rate known = rate();
   const auto ns = known.instructions == 0 ? count * kSlowestNs : count * known.ns / known.instructions;
   return static_cast<uint64_t>(std::min<unsigned __int128>(ns, ~uint64_t{0}));
-}
-
-void FlowDates::learn(uint64_t passed, uint64_t instructions) {
-  if (instructions == 0 || passed == 0) return;
-  constexpr uint64_t kMost = uint64_t{1} << 60;  // of a hostile trace
-  Rate& here = rates_[segment_];
-  here = {std::min(here.instructions + instructions, kMost), std::min(here.ns + std::min(passed, kMost), kMost)};
 }
 
 FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const {
@@ -93,7 +90,7 @@ FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const
   return {running, wait};
 }
 
-std::span<const FlowDates::Date> FlowDates::anchor(TimeNs time, std::optional<uint64_t> counted_cycles) {
+std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::optional<uint64_t> counted_cycles) {
   dates_.clear();
   if (!std::exchange(timed_, true)) now_ = time;
   time = std::max(time, now_);
@@ -106,13 +103,18 @@ std::span<const FlowDates::Date> FlowDates::anchor(TimeNs time, std::optional<ui
   if (counted_cycles) last_count_ = counted_cycles;
   uint64_t cycles_before = 0, waited = 0;
   const Parts running(shares.running, instructions), cycles_until(cycles, instructions);
-  dates_.reserve(points_.size());
+  dates_.resize(points_.size());
+  Date* date = dates_.data();
+  const bool counts = (cycles | cycles_left_) != 0;
   for (const Point& point : points_) {
     if (point.resumes) waited += shares.wait;
-    const uint64_t ran = running(point.position - anchor_position_);
-    const uint64_t cycles_here = cycles_until(point.position - anchor_position_);
-    dates_.push_back({TimeNs{now_.value + ran + waited}, now_,
-                      cycles_here - std::exchange(cycles_before, cycles_here) + std::exchange(cycles_left_, 0)});
+    const uint64_t here = point.position - anchor_position_;
+    *date = {TimeNs{now_.value + running(here) + waited}, now_, 0};
+    if (counts) {
+      const uint64_t cycles_here = cycles_until(here);
+      date->cycles = cycles_here - std::exchange(cycles_before, cycles_here) + std::exchange(cycles_left_, 0);
+    }
+    ++date;
   }
   cycles_left_ += cycles - cycles_before;
   points_.clear();

@@ -1,6 +1,7 @@
 // FlowDates: dates the steps of a stream's flow between the times of its packets, and divides the time into running and waiting.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -52,11 +53,19 @@ class FlowDates {
   void begin_segment(TimeNs first = kTimeMin);
   void ran(uint64_t instructions) { position_ += instructions; }
   /// Adds a point. `resumes`: the flow was stopped before it, and waiting ends here. `slept`: the core slept, so no packet was due.
-  void add(bool resumes, bool slept = false);
+  void add(bool resumes, bool slept = false) {
+    resumes_ += resumes ? 1 : 0;
+    slept_ = slept_ || slept;
+    points_.push_back({position_, resumes});
+  }
   /// Sets whether the flow runs from here on; false: it is stopped.
   void set_flowing(bool on) { flowing_ = on; }
   /// A packet gives a time, and perhaps a count of cycles: dates all points. The span is valid until the next call.
-  std::span<const Date> anchor(TimeNs time, std::optional<uint64_t> counted_cycles = {});
+  std::span<const Date> anchor(TimeNs time, std::optional<uint64_t> counted_cycles = {}) {
+    if (!timed_ || !flowing_ || !points_.empty()) return date_points(time, counted_cycles);
+    run_until(time, counted_cycles);
+    return {};
+  }
   /// Dates all points without a packet: at the time estimated from the instructions, or at the last known one if the stream `ends`.
   std::span<const Date> anchor_untold(bool ends);
   /// The segment's last count of core cycles; none before the first.
@@ -80,12 +89,30 @@ class FlowDates {
   };
   [[nodiscard]] Shares share(uint64_t passed, uint64_t instructions) const;
   [[nodiscard]] uint64_t usual_ns(uint64_t instructions) const;
-  void learn(uint64_t passed, uint64_t instructions);
   /// Stretches without a pause.
   struct Rate {
     uint64_t instructions = 0, ns = 0;
   };
   [[nodiscard]] Rate rate() const;
+  void learn(uint64_t passed, uint64_t instructions) {
+    if (instructions == 0 || passed == 0) return;
+    constexpr uint64_t kMost = uint64_t{1} << 60;  // of a hostile trace
+    Rate& here = rates_[segment_];
+    here = {std::min(here.instructions + instructions, kMost), std::min(here.ns + std::min(passed, kMost), kMost)};
+  }
+  std::span<const Date> date_points(TimeNs time, std::optional<uint64_t> counted_cycles);
+  /// anchor() of a stretch without a pause and without points, as most are.
+  void run_until(TimeNs time, std::optional<uint64_t> counted_cycles) {
+    time = std::max(time, now_);
+    const uint64_t passed = time.value - now_.value, instructions = position_ - anchor_position_;
+    if (passed == 0 && !counted_cycles) return;
+    learn(passed, instructions);
+    cycles_left_ += cycles_.take(instructions, false, counted_cycles);
+    if (counted_cycles) last_count_ = counted_cycles;
+    slept_ = false;
+    now_ = time;
+    anchor_position_ = position_;
+  }
 
   FlowClock clock_;
   bool flowing_ = false, timed_ = false;

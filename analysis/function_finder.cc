@@ -48,11 +48,11 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   if (symbol && (symbol->size_bytes != 0 || symbol->offset_bytes == 0)) {
     const std::string_view name = whole_function(symbol->name);
     const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
-    return {table_.intern(name, symbol->module), module_number(symbol->module), entry, true, valid};
+    return {{table_.intern(name, symbol->module), module_number(symbol->module), entry, true}, valid};
   }
   const Place place = place_of(space, ip, when);
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
-  return {id, module_number(place.module), false, false, intersect(valid, place.valid)};
+  return {{id, module_number(place.module), false, false}, intersect(valid, place.valid)};
 }
 
 uint32_t FunctionFinder::module_number(std::string_view module) {

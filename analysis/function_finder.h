@@ -14,11 +14,15 @@
 namespace ptd {
 
 /// The function that an address belongs to.
-struct FoundFunction {
+struct FunctionAt {
   FunctionId id = kNoFunction;
-  uint32_t module = 0;                 ///< a number for the module; it means something to this finder only
-  bool entry = false;                  ///< the address is the function's first
-  bool named = false;                  ///< a symbol names it; otherwise `id` is shared by all unnamed code of the module
+  uint32_t module = 0;  ///< a number for the module; it means something to this finder only
+  bool entry = false;   ///< the address is the function's first
+  bool named = false;   ///< a symbol names it; otherwise `id` is shared by all unnamed code of the module
+};
+
+/// An answer of FunctionFinder.
+struct FoundFunction : FunctionAt {
   Interval valid{kTimeMax, kTimeMin};  ///< moments at which the same question surely has this answer
 };
 

@@ -31,12 +31,17 @@ void DurationCounts::add(uint64_t ns) {
   if (classes_.empty()) {
     exact_.push_back(ns);
     if (exact_.size() < kExact) return;
-    classes_.resize(class_of(~uint64_t{0}) + 1);
-    for (const uint64_t each : exact_) ++classes_[class_of(each)];
+    for (const uint64_t each : exact_) classify(each);
     exact_ = {};
     return;
   }
-  ++classes_[class_of(ns)];
+  classify(ns);
+}
+
+void DurationCounts::classify(uint64_t ns) {
+  const size_t index = class_of(ns);
+  if (index >= classes_.size()) classes_.resize((index | ((size_t{1} << kClassBits) - 1)) + 1);  // up to the next doubling
+  ++classes_[index];
 }
 
 uint64_t DurationCounts::quantile(double share) const {

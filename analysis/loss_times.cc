@@ -53,11 +53,12 @@ void LossTimes::apply(const Change& change, TimeNs at) {
   since_ = std::max(since_, at);
 }
 
-void LossTimes::told(TimeNs time) {
-  if (dates_.timed() && time <= dates_.now()) return;
+// Time of a flow that goes on is accounted for when its state or the batch ends; lost time at once, since its reason may still change.
+void LossTimes::pass_to(TimeNs time) {
   if (!dates_.timed()) since_ = time;
-  put(dates_.anchor(time));
-  pass(dates_.now());
+  const std::span<const FlowDates::Date> dates = dates_.anchor(time);
+  if (!dates.empty()) put(dates);
+  if (now_.state == State::lost) pass(dates_.now());
 }
 
 void LossTimes::put(std::span<const FlowDates::Date> dates) {
@@ -200,6 +201,7 @@ void LossTimes::take(const Batch& batch) {
         break;
     }
   }
+  pass(dates_.now());
 }
 
 void LossTimes::finish(TimeNs end) {

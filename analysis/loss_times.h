@@ -65,7 +65,10 @@ class LossTimes {
   void resume(bool waited);
   void settle(State becomes);
   void settle(Change& change, State becomes) const;
-  void told(TimeNs time);
+  void told(TimeNs time) {
+    if (!dates_.timed() || dates_.now() < time) pass_to(time);
+  }
+  void pass_to(TimeNs time);
   void put(std::span<const FlowDates::Date> dates);
   void apply(const Change& change, TimeNs at);
   void pass(TimeNs time);

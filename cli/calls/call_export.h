@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "cli/calls/call_input.h"
@@ -50,6 +49,8 @@ class StackTotals {
     uint64_t self = 0, calls = 0;
     size_t parent = 0;
     std::map<std::string, size_t> children;
+    FunctionId last_function = kNoFunction;  ///< the last one that was looked up below this node
+    size_t last_child = 0;                   ///< its node; 0: none yet
   };
   /// Node 0 is the root of all; its children are command names.
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
@@ -63,6 +64,10 @@ class StackTotals {
   struct Open {
     size_t node = 0, process = 0;
   };
+  struct Answer {
+    uint64_t key = 0;
+    size_t node = 0;
+  };
   struct Path {
     std::vector<Open> open;  ///< calls
     std::string comm;        ///< the thread's name at the last lookup
@@ -73,10 +78,15 @@ class StackTotals {
   size_t below(size_t process, size_t node);
   size_t process_of(Path& path, const std::string& comm);
   size_t called(size_t parent, const CallStep& step);
+  size_t& answer(uint64_t key);
+  const std::string& name_of(FunctionId function);
   CallInput& input_;
-  std::vector<Node> nodes_{Node{"all", 0, 0, 0, {}}};
-  std::unordered_map<uint64_t, size_t> called_;  ///< answers of called()
+  std::vector<Node> nodes_{Node{"all", 0, 0, 0, {}, kNoFunction, 0}};
+  std::vector<Answer> answers_;                  ///< see answer()
+  size_t answered_ = 0;                          ///< slots in use
   std::vector<Path> paths_;                      ///< by thread
+  std::vector<std::string> names_;               ///< by function, as shown; empty: not needed so far
+  std::string untraced_;                         ///< that of kNoFunction
 };
 
 }  // namespace ptd::cli

@@ -86,7 +86,7 @@ std::string CallInput::name_at(int32_t tid, TimeNs when, Interval* valid) const 
   return tid == 0 ? "idle" : name;
 }
 
-bool CallInput::wanted(const CallStep& step, const CallTree& tree) {
+bool CallInput::decide(const CallStep& step, const CallTree& tree) {
   Known& known = know(step.thread, tree);
   if (!known.passes || (!filter_.comms.empty() && !among(filter_.comms, comm(step, tree)))) return false;
   known.matched = true;
@@ -97,8 +97,6 @@ bool CallInput::wanted(const OtherEvent& sample) const {
   return among(filter_.cpus, sample.cpu) && among(filter_.pids, sample.pid) && among(filter_.tids, sample.tid) &&
          (filter_.comms.empty() || among(filter_.comms, comm(sample)));
 }
-
-bool CallInput::matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }
 
 const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
   Known& known = know(step.thread, tree);

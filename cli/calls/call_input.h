@@ -41,12 +41,14 @@ class CallInput {
   [[nodiscard]] const ScriptOptions& filter() const { return filter_; }
   [[nodiscard]] FunctionTable& functions() { return functions_; }
   /// Whether what happens in `step` passes --pid, --tid and --comm. A call has the name that its thread had when it began.
-  bool wanted(const CallStep& step, const CallTree& tree);
+  bool wanted(const CallStep& step, const CallTree& tree) {
+    return (filter_.comms.empty() && matched(step.thread)) || decide(step, tree);  // without --comm, a thread's steps pass together
+  }
   /// The same of a sample of another event, and whether it passes --cpu.
   [[nodiscard]] bool wanted(const OtherEvent& sample) const;
   [[nodiscard]] std::string comm(const OtherEvent& sample) const { return name_at(sample.tid, sample.time); }
   /// Whether any step of a thread was wanted.
-  [[nodiscard]] bool matched(uint32_t thread) const;
+  [[nodiscard]] bool matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }
   const std::string& comm(const CallStep& step, const CallTree& tree);
   /// The last name of a thread. `thread` as CallStep::thread.
   const std::string& comm(uint32_t thread, const CallTree& tree);
@@ -69,6 +71,7 @@ class CallInput {
     std::string comm, last_comm;
   };
   Known& know(uint32_t index, const CallTree& tree);
+  bool decide(const CallStep& step, const CallTree& tree);
   template <typename Options>
   void set_up(Options& options, Progress& progress);
   int ended(const Progress& progress);

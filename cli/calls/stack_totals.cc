@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "cli/calls/call_export.h"
 #include "cli/text/clean_text.h"
@@ -14,6 +16,7 @@ namespace {
 constexpr double kWidth = 1200, kRow = 17, kTop = 50, kMargin = 10, kLeastWidth = 0.2;
 constexpr size_t kMaxDepth = 512;  // of frames with a name; a recursion of 100,000 levels has stacks of 50 GB altogether
 constexpr const char* kDeeper = "[deeper calls]";
+constexpr size_t kMostDigits = 20;  // of a 64-bit number
 
 // What XML would take for its own.
 std::string escaped(std::string_view text) {
@@ -104,7 +107,7 @@ zoom(frames[0]);
 size_t StackTotals::child(size_t parent, const std::string& name) {
   const auto [place, is_new] = nodes_[parent].children.emplace(name, nodes_.size());
   const size_t index = place->second;
-  if (is_new) nodes_.push_back({name, 0, 0, parent, {}});
+  if (is_new) nodes_.push_back({name, 0, 0, parent, {}, kNoFunction, 0});
   return index;
 }
 
@@ -125,11 +128,41 @@ size_t StackTotals::below(size_t process, size_t node) {
   return process;
 }
 
+const std::string& StackTotals::name_of(FunctionId function) {
+  if (function == kNoFunction) return untraced_ = shown(function_text(input_.functions(), function));
+  if (function >= names_.size()) names_.resize(std::max<size_t>(size_t{function} + 1, names_.size() * 2));
+  std::string& name = names_[function];
+  if (name.empty()) name = shown(function_text(input_.functions(), function));
+  return name;
+}
+
 // The node of the function that `step` enters, below `parent`.
 size_t StackTotals::called(size_t parent, const CallStep& step) {
-  const auto [place, is_new] = called_.emplace((uint64_t{parent} << 32U) | step.function, 0);
-  if (is_new) place->second = child(parent, shown(function_text(input_.functions(), step.function)));
-  return place->second;
+  if (nodes_[parent].last_child != 0 && nodes_[parent].last_function == step.function) return nodes_[parent].last_child;
+  size_t& node = answer(uint64_t{parent} << 32U | step.function);
+  if (node == 0) node = child(parent, name_of(step.function));
+  nodes_[parent].last_function = step.function;
+  nodes_[parent].last_child = node;
+  return node;
+}
+
+// The answer of called() for a parent and a function; 0: none yet. Open addressing in a power of two of slots, of which at most half are used.
+size_t& StackTotals::answer(uint64_t key) {
+  const auto place = [this](uint64_t wanted) {
+    size_t at = (wanted * 0x9e3779b97f4a7c15U >> 32U) & (answers_.size() - 1);
+    while (answers_[at].node != 0 && answers_[at].key != wanted) at = (at + 1) & (answers_.size() - 1);
+    return at;
+  };
+  if (2 * answered_ >= answers_.size()) {
+    const std::vector<Answer> old = std::exchange(answers_, std::vector<Answer>(std::max<size_t>(256, 2 * answers_.size())));
+    for (const Answer& each : old) {
+      if (each.node != 0) answers_[place(each.key)] = each;
+    }
+  }
+  Answer& found = answers_[place(key)];
+  answered_ += found.node == 0 ? 1 : 0;
+  found.key = key;
+  return found.node;
 }
 
 void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
@@ -166,23 +199,33 @@ std::vector<uint64_t> StackTotals::shown_self(std::vector<size_t>& depths) const
   return self;
 }
 
+// Each line is written from its end: from a node to the outermost one.
 std::string StackTotals::folded() const {
-  std::string out;
-  static const std::string deeper = kDeeper;
   std::vector<size_t> depths;
   const std::vector<uint64_t> self = shown_self(depths);
+  std::vector<std::string> names(nodes_.size());
+  std::vector<size_t> lengths(nodes_.size());  // of the stacks
+  size_t total = 0;
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    const size_t parent = nodes_[i].parent;  // less than i
+    names[i] = depths[i] > kMaxDepth ? kDeeper : nodes_[i].name;
+    std::replace(names[i].begin(), names[i].end(), ';', ':');
+    std::replace(names[i].begin(), names[i].end(), ' ', '_');  // a tool that splits a line at blanks finds the stack and the amount
+    lengths[i] = lengths[parent] + (parent == 0 ? 0 : 1) + names[i].size();
+    if (self[i] != 0) total += lengths[i] + kMostDigits + 2;
+  }
+  std::string out;
+  out.reserve(total);
   for (size_t i = 1; i < nodes_.size(); ++i) {
     if (self[i] == 0) continue;
-    std::vector<const std::string*> names;
-    if (depths[i] > kMaxDepth) names.push_back(&deeper);
-    for (size_t at = depths[i] > kMaxDepth ? nodes_[i].parent : i; at != 0; at = nodes_[at].parent) names.push_back(&nodes_[at].name);
-    for (size_t k = names.size(); k-- > 0;) {
-      std::string name = *names[k];
-      std::replace(name.begin(), name.end(), ';', ':');
-      std::replace(name.begin(), name.end(), ' ', '_');  // a tool that splits a line at blanks finds the stack and the amount
-      out += (k + 1 == names.size() ? "" : ";") + name;
+    size_t end = out.size() + lengths[i];
+    out.resize(end, ';');
+    for (size_t at = i; at != 0; at = nodes_[at].parent) {
+      end -= names[at].size();
+      out.replace(end, names[at].size(), names[at]);
+      if (end != 0) --end;  // of the separator
     }
-    out += fmt::format(" {}\n", self[i]);
+    fmt::format_to(std::back_inserter(out), " {}\n", self[i]);
   }
   return out;
 }

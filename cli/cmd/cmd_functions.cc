@@ -283,29 +283,33 @@ int run(const Words& words) {
   CallInput& input = **opened;
   FunctionProfile profile;
   SlowCalls slow(words.slowest);
-  std::vector<CallStep> kept;
   std::vector<CallThread> threads;
+  const bool by_name = !input.filter().comms.empty();
   NamedTimes named;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
-    kept.clear();
-    for (const CallStep& step : steps) {
-      if (!input.wanted(step, tree) || step.kind != CallStepKind::leave) continue;
-      kept.push_back(step);
-      named.add(step);
+    size_t first = 0;  // of those that are wanted and not counted yet
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const CallStep& step = steps[i];
+      if (!input.wanted(step, tree)) {
+        profile.add(steps.subspan(first, i - first));
+        first = i + 1;
+        continue;
+      }
+      if (by_name && step.kind == CallStepKind::leave) named.add(step);
       const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
-      if (words.slowest == 0 || !started || step.function == kNoFunction) continue;
+      if (words.slowest == 0 || step.kind != CallStepKind::leave || !started || step.function == kNoFunction) continue;
       if (!matches_name(words.function, input.functions().info(step.function).name)) continue;
       const CallThread& thread = tree.threads()[step.thread];
       slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
     }
-    profile.add(kept);
+    profile.add(steps.subspan(first));
     for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
       if (input.matched(i)) threads.push_back(tree.threads()[i]);
     }
     return true;
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
-  if (!input.filter().comms.empty()) named.replace(threads);
+  if (by_name) named.replace(threads);
   const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;

@@ -3,13 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "cli/list/arm_packets.h"
 #include "cli/list/packet_text.h"
 #include "cli/report/finding_text.h"
 #include "cli/text/size_words.h"
+#include "decoder/pt/packet/packet_table.h"
 #include "ptdecode/pt/packet_reader.h"
 
 namespace ptd::cli {
@@ -36,15 +40,73 @@ std::string share(uint64_t part, uint64_t whole) {
   return whole == 0 ? std::string("-") : fmt::format("{:.4f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
+constexpr size_t kFirstBytes = 256;
+constexpr uint64_t kMostPlainBytes = 9;  // a TIP of eight bytes
+using PlainSizes = std::array<uint8_t, kFirstBytes>;
+
+// The kind of packets with this lead whose first byte determines kind and size; `bad` if there are none.
+pt::PacketKind plain_kind(pt::Lead lead) {
+  switch (lead) {
+    case pt::Lead::pad:
+      return pt::PacketKind::pad;
+    case pt::Lead::tnt_short:
+      return pt::PacketKind::tnt_short;
+    case pt::Lead::ip_tip:
+      return pt::PacketKind::tip;
+    case pt::Lead::ip_pge:
+      return pt::PacketKind::tip_pge;
+    case pt::Lead::ip_pgd:
+      return pt::PacketKind::tip_pgd;
+    case pt::Lead::ip_fup:
+      return pt::PacketKind::fup;
+    case pt::Lead::cyc:
+      return pt::PacketKind::cyc;
+    case pt::Lead::mtc:
+      return pt::PacketKind::mtc;
+    default:
+      return pt::PacketKind::bad;
+  }
+}
+
+// Sizes by first byte; 0 where the first byte does not determine kind and size.
+PlainSizes plain_sizes() {
+  PlainSizes sizes{};
+  for (unsigned first = 0; first < kFirstBytes; ++first) {
+    const std::array<std::byte, kMostPlainBytes> bytes{static_cast<std::byte>(first)};
+    const pt::PacketKind kind = plain_kind(pt::kDispatch.lead[first]);
+    const bool longer = kind == pt::PacketKind::cyc && (first & 4) != 0;  // [SDM] "CYC Packet", Exp
+    pt::PacketReader reader(bytes);
+    pt::Packet packet;
+    if (kind == pt::PacketKind::bad || longer || reader.next(packet) != pt::PacketReader::Status::ok) continue;
+    sizes[first] = packet.size_bytes;
+  }
+  return sizes;
+}
+
+uint8_t first_byte(Bytes bytes, uint64_t at) { return static_cast<uint8_t>(bytes[at]); }
+
 }  // namespace
 
+// Packets whose first byte determines kind and size are counted by that byte. PacketReader reads the others, and all inside a block (BBP).
 void StreamStat::add_packets(const AuxSegment& segment) {
+  static const PlainSizes sizes = plain_sizes();
   const uint64_t end = segment.bytes.size() - segment.tail_bytes;
+  const uint64_t plain_end = std::min(end, segment.bytes.size() - std::min<uint64_t>(segment.bytes.size(), kMostPlainBytes - 1));
+  std::array<uint64_t, kFirstBytes> plain{};
   pt::PacketReader reader(segment.bytes);
   pt::Packet packet;
   packet_bytes += end;
-  while (reader.offset() < end) {
-    const uint64_t at = reader.offset();
+  for (uint64_t at = 0; at < end; at = reader.offset()) {
+    if (reader.block_items() == 0 && at < plain_end) {
+      while (at < plain_end) {
+        const uint8_t first = first_byte(segment.bytes, at);
+        if (sizes[first] == 0) break;
+        ++plain[first];
+        at += sizes[first];
+      }
+      reader.seek(at);
+      if (at >= end) break;
+    }
     if (reader.next(packet) == pt::PacketReader::Status::ok) {
       ++packets[static_cast<size_t>(packet.kind)];
       continue;
@@ -52,8 +114,10 @@ void StreamStat::add_packets(const AuxSegment& segment) {
     ++packets[static_cast<size_t>(pt::PacketKind::bad)];
     const uint64_t next = pt::find_psb(segment.bytes, at + 1);
     bad_bytes += (next < end ? next : end) - at;
-    if (next >= end) return;
-    reader.seek(next);
+    reader.seek(std::min(next, end));
+  }
+  for (unsigned first = 0; first < kFirstBytes; ++first) {
+    if (plain[first] != 0) packets[static_cast<size_t>(plain_kind(pt::kDispatch.lead[first]))] += plain[first];
   }
 }
 
@@ -65,12 +129,26 @@ void StreamStat::add_arm_packets(const arm::TraceConfig& config, const AuxSegmen
   });
 }
 
-void StreamStat::add(const Batch& batch) {
-  blocks += batch.blocks.size();
-  constexpr uint16_t kPlain = BlockFlag::taken | BlockFlag::ends_in_branch;
-  for (const Block& block : batch.blocks) {
+// Most blocks only add instructions: two at a time, with a check of all flags at the end.
+void StreamStat::add_some(std::span<const Block, kBlocksAtOnce> some) {
+  static_assert(std::endian::native == std::endian::little && offsetof(Block, instructions) == 4 && offsetof(Block, flags) == 6);
+  using Words = uint64_t __attribute__((vector_size(16)));
+  constexpr uint64_t kInstructions = uint64_t{0xffff} << 32;
+  constexpr uint64_t kOther = uint64_t{static_cast<uint16_t>(~(BlockFlag::taken | BlockFlag::ends_in_branch))} << 48;
+  Words flags{}, sums{};
+  for (size_t i = 0; i < kBlocksAtOnce; i += 2) {
+    Words words;
+    std::memcpy(&words, &some[i], sizeof words);
+    flags |= words;
+    sums += words & kInstructions;
+  }
+  if (((flags[0] | flags[1]) & kOther) != 0) return add_flagged(some);
+  instructions += (sums[0] + sums[1]) >> 32;
+}
+
+void StreamStat::add_flagged(std::span<const Block> some) {
+  for (const Block& block : some) {
     instructions += block.instructions;
-    if ((block.flags & static_cast<uint16_t>(~kPlain)) == 0) continue;
     for (const ShownFlag& shown : kShownFlags) {
       if (!has(block.flags, shown.flag)) continue;
       ++flagged_blocks[bit_of(shown.flag)];
@@ -78,6 +156,14 @@ void StreamStat::add(const Batch& batch) {
     }
     if ((block.flags & kUncertainFlags) != 0) uncertain_instructions += block.instructions;
   }
+}
+
+void StreamStat::add(const Batch& batch) {
+  blocks += batch.blocks.size();
+  const std::span<const Block> all(batch.blocks);
+  size_t at = 0;
+  for (; at + kBlocksAtOnce <= all.size(); at += kBlocksAtOnce) add_some(all.subspan(at).first<kBlocksAtOnce>());
+  add_flagged(all.subspan(at));
   for (const Event& event : batch.events) {
     if ((event.flags & kEventStatus) != 0) continue;  // state that PSB+ repeats
     ++events[static_cast<size_t>(event.kind) % kEventKinds];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 
 #include "cli/report/missing_report.h"
@@ -32,6 +33,11 @@ struct StreamStat {
   void add_packets(const AuxSegment& segment);
   void add_arm_packets(const arm::TraceConfig& config, const AuxSegment& segment);
   void add(const Batch& batch);
+
+ private:
+  static constexpr size_t kBlocksAtOnce = 16;
+  void add_some(std::span<const Block, kBlocksAtOnce> some);
+  void add_flagged(std::span<const Block> some);
 };
 
 /// Text for people.

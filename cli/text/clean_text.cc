@@ -94,6 +94,7 @@ bool is_harmless(std::string_view lines) {
 }
 
 void put_harmless(TextBuffer& out, std::string_view lines) {
+  if (is_harmless(lines)) return out.text(lines);
   const auto add = [&](std::string_view piece) { out.text(piece); };
   clean(lines, add, is_layout);
 }

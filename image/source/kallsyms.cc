@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "image/base/interrupt.h"
 #include "image/base/mapped_file.h"
@@ -16,14 +17,11 @@ constexpr size_t kMaxNameBytes = 1024;
 
 // Takes the next word of a line; words are separated by blanks and tabs.
 std::string_view take_word(std::string_view& line) {
-  const size_t begin = line.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) {
-    line = {};
-    return {};
-  }
-  const size_t end = std::min(line.find_first_of(" \t", begin), line.size());
-  const std::string_view word = line.substr(begin, end - begin);
-  line.remove_prefix(end);
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  const auto* const begin = std::find_if_not(line.begin(), line.end(), is_blank);
+  const auto* const end = std::find_if(begin, line.end(), is_blank);
+  const std::string_view word(begin, end);
+  line = {end, line.end()};
   return word.substr(0, kMaxNameBytes);
 }
 
@@ -59,8 +57,15 @@ std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit) 
     symbols.push_back(std::move(symbol));
     return symbols.size() < limit;
   });
-  std::stable_sort(symbols.begin(), symbols.end(), [](const KernelSymbol& a, const KernelSymbol& b) { return a.address < b.address; });
-  return symbols;
+  // Sorts numbers instead of symbols, whose names are costly to move.
+  std::vector<std::pair<uint64_t, size_t>> order;
+  order.reserve(symbols.size());
+  for (size_t i = 0; i < symbols.size(); ++i) order.emplace_back(symbols[i].address, i);
+  std::sort(order.begin(), order.end());
+  std::vector<KernelSymbol> sorted;
+  sorted.reserve(symbols.size());
+  for (const auto& [address, i] : order) sorted.push_back(std::move(symbols[i]));
+  return sorted;
 }
 
 std::vector<KernelModule> parse_modules(const std::string& text, size_t limit) {

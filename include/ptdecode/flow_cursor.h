@@ -50,14 +50,13 @@ class FlowCursor {
   /// Moves to the next item.
   FlowItem next() {
     first_ = end_;
-    const bool mark = here(batch_->marks, mark_), event = here(batch_->events, event_), gap = here(batch_->gaps, gap_);
-    if (mark || event || gap) [[unlikely]] return boundary(mark, event, gap);
+    const uint32_t mark_at = place_of(batch_->marks, mark_);
+    const uint32_t other_at = std::min(place_of(batch_->events, event_), place_of(batch_->gaps, gap_));
+    if (other_at <= first_) [[unlikely]] return boundary(mark_at <= first_);
+    if (mark_at <= first_) return pass_mark();
     const auto count = static_cast<uint32_t>(batch_->blocks.size());
     if (first_ >= count) return FlowItem::end;
-    end_ = count;
-    if (mark_ < batch_->marks.size()) end_ = std::min(end_, batch_->marks[mark_].before_block);
-    if (event_ < batch_->events.size()) end_ = std::min(end_, batch_->events[event_].before_block);
-    if (gap_ < batch_->gaps.size()) end_ = std::min(end_, batch_->gaps[gap_].before_block);
+    end_ = std::min({count, mark_at, other_at});
     return FlowItem::blocks;
   }
 
@@ -75,18 +74,22 @@ class FlowCursor {
   [[nodiscard]] TimeNs now() const { return time_.now(); }
 
  private:
+  /// Returns `before_block` of an item; beyond all blocks if there is none.
   template <typename Items>
-  [[nodiscard]] bool here(const Items& items, size_t index) const {
-    return index < items.size() && items[index].before_block <= first_;
+  [[nodiscard]] static uint32_t place_of(const Items& items, size_t index) {
+    return index < items.size() ? items[index].before_block : ~uint32_t{0};
   }
 
-  FlowItem boundary(bool mark, bool event, bool gap) {
+  FlowItem pass_mark() {
+    context_ = batch_->marks[mark_++];
+    time_.pass(context_);
+    return FlowItem::mark;
+  }
+  FlowItem boundary(bool mark) {
+    const bool event = place_of(batch_->events, event_) <= first_, gap = place_of(batch_->gaps, gap_) <= first_;
     const bool gap_first = gap && (!event || batch_->gaps[gap_].stream_offset_bytes <= batch_->events[event_].stream_offset_bytes);
-    if (mark && (gap_first ? precedes(batch_->marks[mark_], batch_->gaps[gap_])
-                           : !event || precedes(batch_->marks[mark_], batch_->events[event_]))) {
-      context_ = batch_->marks[mark_++];
-      time_.pass(context_);
-      return FlowItem::mark;
+    if (mark && (gap_first ? precedes(batch_->marks[mark_], batch_->gaps[gap_]) : precedes(batch_->marks[mark_], batch_->events[event_]))) {
+      return pass_mark();
     }
     if (gap_first) {
       ++gap_;

@@ -23,6 +23,7 @@ class PTD_API DurationCounts {
 
  private:
   static constexpr size_t kExact = 1024;
+  void classify(uint64_t ns);
   mutable std::vector<uint64_t> exact_;
   std::vector<uint64_t> classes_;
   uint64_t count_ = 0, max_ = 0;

@@ -6,7 +6,6 @@
 
 #include "decoder/pt/flow/time_ahead.h"
 #include "decoder/pt/packet/zero_run.h"
-#include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/pt_clock.h"
 
@@ -19,6 +18,40 @@ constexpr uint64_t kStampSlackNs = 2'000;
 constexpr size_t kMatchedOf8 = 7;
 
 bool holds(const std::vector<Ip>& entries, uint64_t ip) { return std::find(entries.begin(), entries.end(), Ip{ip}) != entries.end(); }
+
+// Returns the offset after the last place at which a TIP to `entry` may begin; 0 if there is none. Every TIP with a payload holds the low 16
+// bits of its target. Reads blocks of a constant size, which the compiler vectorises.
+uint64_t last_tip_to(Bytes bytes, Ip entry) {
+  constexpr uint64_t kBlock = 64;
+  constexpr unsigned kOpcode = 0x0d, kOpcodeMask = 0x1f;  // [SDM] "TIP Packet"
+  const auto low = static_cast<std::byte>(entry.value), high = static_cast<std::byte>(entry.value >> 8);
+  const auto is_tip = [&](uint64_t at) {
+    const auto first = static_cast<unsigned>(bytes[at]);
+    return (first & kOpcodeMask) == kOpcode && first >> 5 != 0 && bytes[at + 1] == low && bytes[at + 2] == high;
+  };
+  uint64_t end = bytes.size() < 3 ? 0 : bytes.size() - 2;  // of the offsets still to be examined
+  while (end >= kBlock) {
+    const std::byte* block = bytes.data() + end - kBlock;
+    unsigned char seen = 0;
+    for (uint64_t i = 0; i < kBlock; ++i) {
+      seen |= static_cast<unsigned char>(static_cast<unsigned char>(block[i + 1] == low) & static_cast<unsigned char>(block[i + 2] == high));
+    }
+    for (uint64_t i = seen != 0 ? kBlock : 0; i-- > 0;) {
+      if (is_tip(end - kBlock + i)) return end - kBlock + i + 1;
+    }
+    end -= kBlock;
+  }
+  for (; end > 0; --end) {
+    if (is_tip(end - 1)) return end;
+  }
+  return 0;
+}
+
+uint64_t last_tip_to(Bytes bytes, const std::vector<Ip>& entries) {
+  uint64_t last = 0;
+  for (const Ip entry : entries) last = std::max(last, last_tip_to(bytes, entry));
+  return last;
+}
 
 // Rounds of one stream: the bounds of each do_sync_core.
 std::vector<Interval> rounds_of(const AnchorStream& stream) {
@@ -152,6 +185,8 @@ std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorSt
 
 void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t slack_ns, const std::vector<Ip>& sync_entries,
                   const std::vector<Ip>& poke_entries, AnchorStream& stream) {
+  const uint64_t last_tip = std::max(last_tip_to(segment.bytes, sync_entries), last_tip_to(segment.bytes, poke_entries));
+  if (last_tip == 0) return;
   const uint64_t own_bytes = segment.bytes.size() - segment.tail_bytes;
   pt::PacketReader reader(segment.bytes.first(pt::find_zero_run(segment.bytes, 0, own_bytes).first));
   reader.set_errata(config.errata);
@@ -161,7 +196,7 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
   bool in_start = true;  // in the segment's PSB+
   TimeNs now = segment.time.first, before_flow = segment.time.first;
   size_t open = stream.points.size();  // points that wait for the next timing packet
-  while (reader.next(packet) == pt::PacketReader::Status::ok) {
+  while ((reader.offset() < last_tip || open < stream.points.size()) && reader.next(packet) == pt::PacketReader::Status::ok) {
     switch (packet.kind) {
       case pt::PacketKind::psbend:
         in_start = false;

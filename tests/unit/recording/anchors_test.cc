@@ -89,5 +89,84 @@ TEST_F(Anchors, RoundsThatCanBeNumberedInTwoWaysGiveNothing) {
   EXPECT_TRUE(match_anchors(streams_, pokes_).empty());
 }
 
+/// Trace of one segment.
+class Scan : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kEntry = 0xffffffff8104a2b0, kSameLowBits = 0xffffffff8204a2b0;
+  void add(std::initializer_list<unsigned> bytes) {
+    for (const unsigned byte : bytes) bytes_.push_back(static_cast<std::byte>(byte));
+  }
+  void add_psb() {
+    for (int i = 0; i < 8; ++i) add({0x02, 0x82});
+    add({0x02, 0x23});
+  }
+  void add_tip(uint64_t target) {
+    add({0xcd});
+    for (unsigned i = 0; i < 8; ++i) add({static_cast<unsigned>(target >> 8 * i & 0xff)});
+  }
+  void add_tsc(unsigned tsc) { add({0x19, tsc & 0xff, tsc >> 8 & 0xff, 0, 0, 0, 0, 0}); }
+  std::vector<AnchorPoint> points() {
+    AuxSegment segment;
+    segment.bytes = bytes_;
+    segment.stream_offset_bytes = 1000;
+    AnchorStream stream;
+    scan_anchors(segment, pt::Config{}, 0, {Ip{kEntry}}, {}, stream);
+    return stream.points;
+  }
+  std::vector<std::byte> bytes_;
+};
+
+TEST_F(Scan, FindsATipAtAnyOffset) {
+  for (size_t before = 0; before < 40; ++before) {
+    for (const size_t after : {size_t{0}, size_t{1}, size_t{54}, size_t{55}, size_t{63}, size_t{64}}) {
+      bytes_.clear();
+      add_psb();
+      for (size_t i = 0; i < before; ++i) add({0x06});  // TNT
+      const uint64_t at = bytes_.size();
+      add_tip(kEntry);
+      for (size_t i = 0; i < after; ++i) add({0x06});
+      const std::vector<AnchorPoint> found = points();
+      ASSERT_EQ(found.size(), 1U) << before << " " << after;
+      EXPECT_EQ(found[0].stream_offset_bytes, 1000 + at);
+    }
+  }
+}
+
+TEST_F(Scan, FindsAShortTipByTheBytesBeforeIt) {
+  add_psb();
+  add_tip(kEntry ^ 0xffff);
+  const uint64_t at = bytes_.size();
+  add({0x2d, kEntry & 0xff, kEntry >> 8 & 0xff});  // the low 16 bits
+  const std::vector<AnchorPoint> found = points();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].stream_offset_bytes, 1000 + at);
+}
+
+TEST_F(Scan, ComparesTheWholeTarget) {
+  add_psb();
+  add_tip(kSameLowBits);
+  add({0x2d, kEntry & 0xff, kEntry >> 8 & 0xff});
+  EXPECT_TRUE(points().empty());
+}
+
+TEST_F(Scan, BytesOfOtherPacketsAreNoTip) {
+  add_psb();
+  add_tip(uint64_t{kEntry & 0xffff} << 24 | 0x2d << 16);  // the payload looks like a short TIP
+  EXPECT_TRUE(points().empty());
+}
+
+TEST_F(Scan, APacketAfterTheLastTipEndsItsTime) {
+  add_psb();
+  add_tsc(100);
+  add({0x06});
+  add_tip(kEntry);
+  add({0x06});
+  add_tsc(300);
+  add_tsc(400);
+  const std::vector<AnchorPoint> found = points();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].time, during(100, 300));
+}
+
 }  // namespace
 }  // namespace ptd
