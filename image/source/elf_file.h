@@ -67,7 +67,7 @@ class ElfFile {
   bool address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const;
   /// Returns the first address after the section of code that contains `address`; nothing if no section header names one.
   [[nodiscard]] std::optional<uint64_t> code_section_end(uint64_t address) const;
-  /// Reads .symtab, or .dynsym if there is none, sorted by address, without undefined, section and file symbols.
+  /// Reads .symtab, or .dynsym if that gives nothing, sorted by address, without undefined, section and file symbols.
   /// At most `limit` symbols. Reads the whole table on each call; the caller should keep the result.
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }

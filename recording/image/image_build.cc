@@ -9,6 +9,7 @@
 #include "image/base/interrupt.h"
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
+#include "image/source/elf_damage.h"
 #include "recording/data/own_files.h"
 #include "recording/image/stashed_code.h"
 
@@ -195,8 +196,20 @@ void ImageBuild::add_symbol_file(const std::string& section_path, const std::str
     if (known.section_path == section_path && known.build_id == build_id) return;
   }
   symbol_files_.push_back({section_path, file_path, build_id});
+  note_damage(file_path);
   const std::string debug = source.find_debug_file(file_path);
-  if (!debug.empty()) symbol_files_.push_back({section_path, debug, build_id});
+  if (debug.empty()) return;
+  symbol_files_.push_back({section_path, debug, build_id});
+  note_damage(debug);
+}
+
+void ImageBuild::note_damage(const std::string& file) {
+  if (!examined_.insert(file).second) return;
+  const auto elf = ElfFile::open(file);
+  if (!elf.ok()) return;
+  const ElfDamage damage = find_elf_damage(**elf, false);
+  if (!damage.symbols.empty()) damaged_.insert(symbols_sentence(file, damage.symbols));
+  if (!damage.debug.empty()) damaged_.insert(debug_sentence(file, damage.debug));
 }
 
 void ImageBuild::add_missing(const std::string& path, const std::string& build_id, const std::string& reason) {
@@ -208,6 +221,7 @@ void ImageBuild::tell_of_kept(RecordingData& data) const {
   if (const auto& kept = source.options().saved) {
     for (std::string& trouble : kept->troubles()) data.warnings.push_back(std::move(trouble));
   }
+  data.warnings.insert(data.warnings.end(), damaged_.begin(), damaged_.end());
   const auto warn = [&](const std::set<std::string>& paths, const char* before, const char* after) {
     if (!paths.empty()) data.warnings.push_back(before + first_of(paths) + after);
   };

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,30 @@ class Recordings(unittest.TestCase):
             self.assertRegex(told, f"{said}.*{self.program}: ", change)
             added = self.run_it("stash", "add", "-i", self.folder / "rec").stderr
             self.assertRegex(added, f"{self.program}: (changed after it was mapped|it has been replaced)", change)
+
+    def test_damaged_symbol_tables_are_named(self):
+        self.compile("-O2", "sha1")
+        self.record()
+        content = self.program.read_bytes()
+        sections, (count, names) = struct.unpack_from("<Q", content, 40)[0], struct.unpack_from("<HH", content, 60)
+        strings = struct.unpack_from("<Q", content, sections + 64 * names + 24)[0]
+        place = {}
+        for i in range(count):
+            at = sections + 64 * i
+            begin = strings + struct.unpack_from("<I", content, at)[0]
+            place[content[begin:content.index(b"\0", begin)].decode()] = at
+        root = self.folder / "root"
+        copy = root / str(self.program).lstrip("/")
+        copy.parent.mkdir(parents=True)
+        for section, field, said in ((".symtab", 24, "its symbol table is damaged"), (".strtab", 24, "its symbol table is damaged"),
+                                     (".debug_info", 24, "its debug information is damaged"), (".debug_abbrev", 24, "its debug information is damaged")):
+            damaged = bytearray(content)
+            struct.pack_into("<Q", damaged, place[section] + field, 1 << 60)
+            copy.write_bytes(damaged)
+            for command in ("stat", "functions"):
+                self.assertIn(f"{copy}: {said}", self.run_it(command, "-i", self.folder / "rec", "--symfs", root).stderr, section)
+        copy.write_bytes(content)
+        self.assertNotIn("damaged", self.run_it("functions", "-i", self.folder / "rec", "--symfs", root).stderr)
 
     def test_a_deleted_program_decodes(self):
         self.compile("-O2", "sha1")
