@@ -16,6 +16,7 @@
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
 #include "ptdecode/bundle.h"
+#include "recording/data/json_form.h"
 #include "recording/data/own_files.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
@@ -348,6 +349,11 @@ Survey survey_of(const Recording& recording) {
     if (on && sources.empty()) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);
   }
   take_sources(sources, survey);
+  const EventNames& names = event_names(recording);
+  const bool is_restricted = names.modifiers.find_first_of("ukh") != std::string::npos;
+  const auto traces = [&](char level) { return names.width_columns != 0 && (!is_restricted || names.modifiers.find(level) != std::string::npos); };
+  survey.traces_user = traces('u') || data_of(recording).kind == RecordingKind::lldb;
+  survey.traces_kernel = traces('k');
   for (const MissingImage& image : recording.missing_images())
     survey.images.push_back({image.path, image.build_id, 0, 0, false, image.reason, {}, {}});
   survey.lost = recording.lost();
@@ -357,11 +363,7 @@ Survey survey_of(const Recording& recording) {
 
 Result<Survey> survey(const OpenOptions& wanted) {
   const OpenRequest options(wanted);
-  bool json = false;
-  if (auto file = MappedFile::open(options.path); file.ok()) {
-    const Bytes bytes = (*file)->bytes();
-    json = !bytes.empty() && bytes.front() == std::byte{'{'};
-  }
+  const bool json = options.path != "-" && looks_like_json(options.path);
   const bool bundle = looks_like_bundle(options.path);
   const bool snapshot = !bundle && !snapshot_directory(options.path).empty();
   if (!json && !bundle && !snapshot) return survey_perf(options);
