@@ -45,7 +45,7 @@ def main():
     wrong += check(recorded, sorted({name.split("/")[1] for name in recorded}), STAGES, 1000)
     poked = run(bench, [], PTDECODE_BENCH_POKES="100")
     wrong += check(poked, sorted({name.split("/")[1] for name in poked}), STAGES[:2], INSTRUCTIONS // 2)
-    corpus = os.environ.get("PTDECODE_CORPUS") or os.path.join(os.environ.get("PTDECODE_SOURCE", "."), "../shared/corpus")
+    corpus = os.environ.get("PTDECODE_CORPUS") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/corpus")
     arm = os.path.join(corpus, "cs-a57_single_step/snapshot")
     if os.path.isdir(arm):
         done = subprocess.run([bench, f"arm={arm}"], capture_output=True, text=True, check=False)
