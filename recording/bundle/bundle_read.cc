@@ -8,6 +8,7 @@
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_image.h"
+#include "recording/data/part_of_trace.h"
 #include "recording/data/recording_data.h"
 
 namespace ptd {
@@ -53,7 +54,8 @@ class Loader {
 bool Loader::read_info(ByteReader in) {
   data_.kind = static_cast<RecordingKind>(in.number_to(static_cast<uint64_t>(RecordingKind::snapshot)));
   data_.description = in.text();
-  (void)in.interval();  // what it was cut to
+  const std::string part = std::string("; ") + kPartOfTrace;
+  if (in.interval() != Interval{} && data_.description.find(part) == std::string::npos) data_.description += part;
   return in.done();
 }
 

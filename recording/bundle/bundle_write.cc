@@ -284,11 +284,8 @@ Status Writer::write_contexts(BundleFileWriter& file) const {
 
 Status Writer::write_notes(BundleFileWriter& file) const {
   ByteWriter out;
-  std::vector<std::string> warnings = data_.warnings;
-  const std::string part = "this bundle contains only a part of the trace (bundle --time): functions that were entered before it have no callers here";
-  if (time_ != Interval{} && std::find(warnings.begin(), warnings.end(), part) == warnings.end()) warnings.push_back(part);
-  out.number(warnings.size());
-  for (const std::string& warning : warnings) out.text(warning);
+  out.number(data_.warnings.size());
+  for (const std::string& warning : data_.warnings) out.text(warning);
   out.number(data_.missing.size());
   for (const MissingImage& missing : data_.missing) {
     out.text(missing.path);
