@@ -18,6 +18,7 @@
 #include "ptdecode/bundle.h"
 #include "recording/data/json_form.h"
 #include "recording/data/own_files.h"
+#include "recording/data/part_of_trace.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
 #include "recording/image/stashed_code.h"
@@ -358,6 +359,7 @@ Survey survey_of(const Recording& recording) {
     survey.images.push_back({image.path, image.build_id, 0, 0, false, image.reason, {}, {}});
   survey.lost = recording.lost();
   survey.warnings = recording.warnings();
+  if (is_part_of_trace(recording)) survey.warnings.emplace_back(kPartOfTrace);
   return survey;
 }
 

@@ -54,8 +54,7 @@ class Loader {
 bool Loader::read_info(ByteReader in) {
   data_.kind = static_cast<RecordingKind>(in.number_to(static_cast<uint64_t>(RecordingKind::snapshot)));
   data_.description = in.text();
-  const std::string part = std::string("; ") + kPartOfTrace;
-  if (in.interval() != Interval{} && data_.description.find(part) == std::string::npos) data_.description += part;
+  data_.is_part = in.interval() != Interval{};
   return in.done();
 }
 
@@ -264,6 +263,8 @@ Status Loader::load() {
 }
 
 }  // namespace
+
+bool is_part_of_trace(const Recording& recording) { return data_of(recording).is_part; }
 
 bool looks_like_bundle(const std::string& path) {
   auto file = MappedFile::open(path);
