@@ -67,8 +67,10 @@ FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when
   if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", ip.value, valid};
   const std::string& path = section->path;
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
+  constexpr uint64_t kMostOffset = ~uint64_t{0} >> 1;  // a damaged record may claim one that no file has
+  const bool is_offset = section->file_offset_bytes <= kMostOffset && offset <= kMostOffset;
   // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets.
-  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), pid_ < 0 ? ip.value : offset, valid};
+  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), pid_ < 0 || !is_offset ? ip.value : offset, valid};
 }
 
 FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {

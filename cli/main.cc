@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -12,6 +14,7 @@
 #include <map>
 #include <new>
 #include <set>
+#include <string_view>
 #include <system_error>
 
 #include "cli/cmd/commands.h"
@@ -170,7 +173,10 @@ int main(int argc, char** argv) try {
     ptd::cli::say_on_error(ptd::cli::usage_text(app, error, words));
     return ptd::cli::kExitUsage;
   }
-  const int status = commands.at(app.get_subcommands().front()->get_name())();
+  const std::string command = app.get_subcommands().front()->get_name();
+  constexpr std::array<std::string_view, 5> kRecorders = {"record", "sessions", "snapshot", "stop", "demo"};  // signals end the recording
+  if (std::find(kRecorders.begin(), kRecorders.end(), command) == kRecorders.end()) ptd::cli::exit_on_interrupt(ptd::cli::kExitInterrupted);
+  const int status = commands.at(command)();
   ptd::cli::standard_output().flush();
   return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
 } catch (const std::exception& error) {

@@ -109,7 +109,7 @@ bool has_feature_table(Bytes file, const Header& header) {
 Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDamage& damage) {
   if (file.size() < kPipeHeaderBytes) {
     const ErrorCode code = file.empty() ? ErrorCode::empty_file : ErrorCode::truncated_header;
-    return Error{code, path + " is too short for a perf.data file", file.size()};
+    return Error{code, path + (file.empty() ? " is empty, too short for a perf.data file" : " is too short for a perf.data file"), file.size()};
   }
   Cursor in(file);
   const uint64_t magic = in.u64();

@@ -14,6 +14,7 @@
 #include "ptdecode/bundle.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "recording/batch_filter.h"
+#include "recording/data/json_form.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
 #include "recording/trace/clock_survey.h"
@@ -31,18 +32,6 @@ namespace {
 constexpr uint64_t kProgressBytes = 16ULL << 20;
 constexpr size_t kStretches = 64;      // of a long trace this many stretches of all streams together are looked through when it is opened,
 constexpr size_t kLeastStretches = 2;  // and of each stream this many
-
-// JSON starts with a brace after white space; perf.data starts with PERFILE2.
-bool looks_like_json(const std::string& path) {
-  auto file = MappedFile::open(path);
-  if (!file.ok()) return false;
-  for (const std::byte byte : (*file)->bytes().first(std::min<size_t>((*file)->bytes().size(), 256))) {
-    const char c = static_cast<char>(byte);
-    if (c == '{') return true;
-    if (c != ' ' && c != '\t' && c != '\n' && c != '\r') return false;
-  }
-  return false;
-}
 
 /// How coarse a stream's clock is: what all TSCs of its PSBs are multiples of, 0 if there are too few of them to tell. A processor's are
 /// multiples of 1 or little more; a hypervisor or a filter may have rounded them down, and then each is wrong by up to that much.

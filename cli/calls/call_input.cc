@@ -13,6 +13,7 @@
 #include "cli/report/no_trace.h"
 #include "analysis/names/short_name.h"
 #include "ptdecode/survey.h"
+#include "recording/data/part_of_trace.h"
 
 namespace ptd::cli {
 
@@ -59,6 +60,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     filter.times.push_back(*range);
   }
   for (const StreamInfo& stream : recording.streams()) made->has_time_ = made->has_time_ || stream.time.first != kTimeMin;
+  if (!words.input.quiet && is_part_of_trace(recording)) say_on_error(std::string("ptdecode: warning: ") + kPartOfTrace + "\n");
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
   for (uint32_t i = 0; i < recording.streams().size(); ++i) {
     const StreamInfo& stream = recording.streams()[i];

@@ -76,11 +76,12 @@ std::string what_text(const Survey& survey) {
   add(text, "cpu", survey.cpu.empty() ? survey.cpuid : survey.cpu);
   add(text, "perf", survey.perf_version);
   const bool has_trace = !survey.trace.empty() || !survey.streams.empty();
-  std::string traced = !has_trace ? "" : survey.traces_user ? survey.traces_kernel ? "user and kernel" : "user only" : "kernel only";
-  if (!survey.filter.empty()) traced += ", filter " + survey.filter;
-  if (survey.snapshot) traced += ", snapshots";
-  if (survey.trace.starts_with("CoreSight")) traced += "; " + survey.trace;
-  if (!survey.timing.empty()) traced += "; time from " + survey.timing;
+  std::string traced = survey.traces_user ? survey.traces_kernel ? "user and kernel" : "user only" : survey.traces_kernel ? "kernel only" : "";
+  const auto more = [&traced](const char* separator, const std::string& what) { traced += (traced.empty() ? "" : separator) + what; };
+  if (!survey.filter.empty()) more(", ", "filter " + survey.filter);
+  if (survey.snapshot) more(", ", "snapshots");
+  if (survey.trace.starts_with("CoreSight")) more("; ", survey.trace);
+  if (!survey.timing.empty()) more("; ", "time from " + survey.timing);
   if (has_trace) add(text, "traced", traced);
   if (bounded(survey.time)) add(text, "time", span_text(survey.time));
   if (survey.has_wall_clock && bounded(survey.time)) {

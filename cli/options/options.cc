@@ -88,6 +88,12 @@ void add_input_options(CLI::App& command, InputOptions& input) {
 
 namespace {
 
+void warn_of_missing_folder(const char* option, const std::string& folder, const char* means) {
+  std::error_code ignored;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    say_on_error(fmt::format("ptdecode: {}: folder {} does not exist; {}\n", option, shown(folder), means));
+}
+
 void warn_of_missing_roots(const std::vector<std::string>& roots) {
   std::error_code ignored;
   for (const std::string& root : roots) {
@@ -121,6 +127,9 @@ Result<OpenRequest> open_options(const InputOptions& input) {
   options.debuginfod = !input.no_debuginfod;
   options.running_kernel = "/";
   if (!input.debug_dirs.empty()) options.debug_dirs = input.debug_dirs;
+  for (const std::string& folder : input.debug_dirs) warn_of_missing_folder("--debug-dir", folder, "no debug files are found in it");
+  warn_of_missing_folder("--build-id-cache", input.build_id_cache, "no files are found in it");
+  if (input.stash != "off") warn_of_missing_folder("--stash", input.stash, "no saved code is used");
   options.build_id_cache = input.build_id_cache;
   if (input.stash.empty()) {
     options.stashes = stash::stash_paths();

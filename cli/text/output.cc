@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "cli/text/clean_text.h"
+#include "image/base/whole_file.h"
 #include "image/base/write_all.h"
 #include "recording/downloads.h"
 
@@ -95,14 +96,39 @@ static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler")
 
 }  // namespace
 
+namespace {
+
+std::atomic<bool> g_error_is_terminal{false};
+std::atomic<int> g_interrupt_status{0};
+
+void end_program(int) {
+  constexpr std::string_view kText = "\nptdecode: interrupted\n";
+  remove_unfinished_files();
+  const std::string_view text = kText.substr(g_error_is_terminal ? 0 : 1);  // a terminal shows a line of progress
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) {
+  }
+  ::_exit(g_interrupt_status);
+}
+
+/// A shell that starts a program in the background has it ignore Ctrl-C; that stays.
+void on_interrupt(void (*handler)(int), int flags) {
+  struct sigaction action {}, before {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  if (sigaction(SIGINT, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) (void)sigaction(SIGINT, &action, nullptr);
+}
+
+}  // namespace
+
+void exit_on_interrupt(int status) {
+  g_interrupt_status = status;
+  g_error_is_terminal = ::isatty(STDERR_FILENO) == 1;
+  on_interrupt(end_program, 0);
+}
+
 void stop_on_interrupt() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupt_seen.store(true, std::memory_order_relaxed); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  struct sigaction before {};
   stop_downloads_when(interrupted);  // the only operation that waits for another machine
-  // A shell that starts a program in the background has it ignore Ctrl-C; that stays.
-  if (sigaction(SIGINT, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) (void)sigaction(SIGINT, &action, nullptr);
+  on_interrupt([](int) { interrupt_seen.store(true, std::memory_order_relaxed); }, static_cast<int>(SA_RESETHAND));
 }
 
 bool interrupted() { return interrupt_seen.load(std::memory_order_relaxed); }

@@ -54,6 +54,8 @@ class TextBuffer {
   size_t size_ = 0, capacity_ = 0;
 };
 
+/// From now on Ctrl-C ends the program with a message and this exit status, without unfinished output files.
+void exit_on_interrupt(int status);
 /// From now on the first Ctrl-C ends the output of this program, which then goes on to its summary; the second one ends the program.
 void stop_on_interrupt();
 /// True once that happened.

@@ -13,6 +13,7 @@ constexpr uint32_t kMaxDepth = 16;  // of alignments inside alignments
 constexpr uint32_t kMaxRepeats = 64;
 constexpr uint32_t kNearRun = 4;  // equal keys that are enough close by
 constexpr uint32_t kNear = 64;    // keys, where stretches repeat too often to be found
+constexpr uint64_t kSteps = 64;   // of the search for runs, per key
 
 struct Stretch {
   uint64_t hash = 0;
@@ -33,9 +34,14 @@ uint64_t hash_of(const uint64_t* first) {
   return hash;
 }
 
-std::vector<Stretch> stretches_of(std::span<const uint64_t> keys) {
+/// Of keys[first...]; none crosses a gap.
+std::vector<Stretch> stretches_of(std::span<const uint64_t> keys, std::span<const uint32_t> gaps = {}, uint32_t first = 0) {
   std::vector<Stretch> stretches;
-  for (size_t i = 0; i + kStretch <= keys.size(); ++i) stretches.push_back({hash_of(&keys[i]), static_cast<uint32_t>(i)});
+  auto gap = std::upper_bound(gaps.begin(), gaps.end(), first);
+  for (size_t i = 0; i + kStretch <= keys.size(); ++i) {
+    while (gap != gaps.end() && *gap <= first + i) ++gap;
+    if (gap == gaps.end() || *gap >= first + i + kStretch) stretches.push_back({hash_of(&keys[i]), static_cast<uint32_t>(i)});
+  }
   std::sort(stretches.begin(), stretches.end(),
             [](const Stretch& a, const Stretch& b) { return a.hash != b.hash ? a.hash < b.hash : a.at < b.at; });
   return stretches;
@@ -95,25 +101,32 @@ struct Range {
 
 class Aligner {
  public:
-  Aligner(std::span<const uint64_t> flow, std::span<const uint64_t> other, uint32_t other_first, std::span<uint32_t> match)
-      : flow_(flow), other_(other), other_first_(other_first), match_(match) {}
+  Aligner(std::span<const uint64_t> flow, std::span<const uint64_t> other, std::span<const uint32_t> gaps, uint32_t other_first,
+          std::span<uint32_t> match)
+      : flow_(flow), other_(other), gaps_(gaps), other_first_(other_first), match_(match), steps_left_(kSteps * (flow.size() + other.size())) {}
 
   void run(Range d, Range t, uint32_t depth) {
-    for (; d.first < d.end && t.first < t.end && flow_[d.first] == other_[t.first]; ++d.first, ++t.first) join(d.first, t.first);
-    for (; d.first < d.end && t.first < t.end && flow_[d.end - 1] == other_[t.end - 1]; --d.end, --t.end) join(d.end - 1, t.end - 1);
-    if (depth == 0 || d.size() < kStretch || t.size() < kStretch) return;
-    const std::vector<Stretch> in_flow = stretches_of(flow_.subspan(d.first, d.size()));
+    const uint32_t first_gap = gap_from(d.first), last_gap = gap_until(d.end);
+    for (; d.first < std::min(d.end, first_gap) && t.first < t.end && flow_[d.first] == other_[t.first]; ++d.first, ++t.first)
+      join(d.first, t.first);
+    for (; std::max(d.first, last_gap) < d.end && t.first < t.end && flow_[d.end - 1] == other_[t.end - 1]; --d.end, --t.end)
+      join(d.end - 1, t.end - 1);
+    if (d.size() == 0) return;
+    if (place_runs(d, t, true)) return;
+    if (depth == 0 || d.size() < kStretch || t.size() < kStretch) return (void)place_runs(d, t, false);
+    const std::vector<Stretch> in_flow = stretches_of(flow_.subspan(d.first, d.size()), gaps_, d.first);
     const std::vector<Stretch> in_other = stretches_of(other_.subspan(t.first, t.size()));
     std::vector<Anchor> chain = longest_chain(common_stretches(in_flow, in_other, 1));
     if (chain.empty()) chain = longest_chain(common_stretches(in_flow, in_other, kMaxRepeats));
-    if (chain.empty()) return step_by_step(d, t);
+    if (chain.empty()) return has_gap(d) ? (void)place_runs(d, t, false) : step_by_step(d, t);
     Range left_d{d.first, d.first}, left_t{t.first, t.first};
     for (const Anchor& anchor : chain) {
       const uint32_t at_d = d.first + anchor.flow, at_t = t.first + anchor.other;
       if (at_d < left_d.first || at_t < left_t.first || flow_[at_d] != other_[at_t]) continue;
       run({left_d.first, at_d}, {left_t.first, at_t}, depth - 1);
       uint32_t length = 0;
-      for (; at_d + length < d.end && at_t + length < t.end && flow_[at_d + length] == other_[at_t + length]; ++length) {
+      const uint32_t stop = std::min(d.end, gap_from(at_d + 1));
+      for (; at_d + length < stop && at_t + length < t.end && flow_[at_d + length] == other_[at_t + length]; ++length) {
         join(at_d + length, at_t + length);
       }
       left_d.first = at_d + length;
@@ -123,6 +136,59 @@ class Aligner {
   }
 
  private:
+  [[nodiscard]] bool is_gap(uint32_t at) const { return std::binary_search(gaps_.begin(), gaps_.end(), at); }
+  [[nodiscard]] bool has_gap(Range d) const {
+    const auto at = std::lower_bound(gaps_.begin(), gaps_.end(), d.first);
+    return at != gaps_.end() && *at <= d.end;
+  }
+  // Matches each run between two gaps at the first place at which all of it is found: the first places leave most for those that follow.
+  // What continues a matched flow without a gap is elsewhere only if it is wrong. With `all`, nothing is matched unless every run is.
+  bool place_runs(Range d, Range t, bool all) {
+    if (!has_gap(d)) return false;
+    std::vector<Anchor> places;
+    std::vector<Range> runs;
+    for (Range run{d.first, d.first}; run.first < d.end; run.first = run.end) {
+      run.end = std::min(d.end, gap_from(run.first + 1));
+      const bool is_free = is_gap(run.first) && (is_gap(run.end) || run.end == flow_.size());
+      const std::optional<uint32_t> at = is_free ? find(run, t) : std::nullopt;
+      if (!at && all) return false;
+      if (!at) continue;
+      runs.push_back(run);
+      places.push_back({run.first, *at});
+      t.first = *at + run.size();
+    }
+    for (size_t i = 0; i < runs.size(); ++i) {
+      for (uint32_t k = 0; k < runs[i].size(); ++k) join(runs[i].first + k, places[i].other + k);
+    }
+    return true;
+  }
+  [[nodiscard]] uint32_t gap_from(uint32_t first) const {  // or the end
+    const auto at = std::lower_bound(gaps_.begin(), gaps_.end(), first);
+    return at == gaps_.end() ? static_cast<uint32_t>(flow_.size()) : *at;
+  }
+  [[nodiscard]] uint32_t gap_until(uint32_t last) const {  // or the start
+    const auto at = std::upper_bound(gaps_.begin(), gaps_.end(), last);
+    return at == gaps_.begin() ? 0 : *std::prev(at);
+  }
+  // Where the whole run is in `t` first. Knuth-Morris-Pratt; nothing is found any more once too many steps were taken.
+  [[nodiscard]] std::optional<uint32_t> find(Range run, Range t) {
+    if (run.size() > t.size() || steps_left_ < run.size()) return std::nullopt;
+    steps_left_ -= run.size();
+    const std::span<const uint64_t> wanted = flow_.subspan(run.first, run.size());
+    std::vector<uint32_t> border(wanted.size());  // of each prefix: its longest proper prefix that is also its suffix
+    for (uint32_t i = 1, length = 0; i < wanted.size(); ++i) {
+      while (length != 0 && wanted[i] != wanted[length]) length = border[length - 1];
+      length += wanted[i] == wanted[length] ? 1 : 0;
+      border[i] = length;
+    }
+    uint32_t length = 0;
+    for (uint32_t at = t.first; at < t.end && steps_left_ != 0; ++at, --steps_left_) {
+      while (length != 0 && other_[at] != wanted[length]) length = border[length - 1];
+      length += other_[at] == wanted[length] ? 1 : 0;
+      if (length == wanted.size()) return at + 1 - length;
+    }
+    return std::nullopt;
+  }
   // In loops, where every stretch comes often: on from the nearest place at which both are equal again.
   void step_by_step(Range d, Range t) {
     while (d.first < d.end && t.first < t.end) {
@@ -151,8 +217,10 @@ class Aligner {
   void join(uint32_t d, uint32_t t) { match_[d] = other_first_ + t; }
 
   std::span<const uint64_t> flow_, other_;
+  std::span<const uint32_t> gaps_;
   uint32_t other_first_;
   std::span<uint32_t> match_;
+  uint64_t steps_left_;
 };
 
 }  // namespace
@@ -163,9 +231,10 @@ uint64_t content_key(Bytes bytes) {
   return hash ^ (hash >> 29);
 }
 
-void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other, uint32_t other_first, std::span<uint32_t> match) {
+void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other, std::span<const uint32_t> gaps, uint32_t other_first,
+                 std::span<uint32_t> match) {
   const Range all{0, static_cast<uint32_t>(flow.size())}, all_other{0, static_cast<uint32_t>(other.size())};
-  Aligner(flow, other, other_first, match).run(all, all_other, kMaxDepth);
+  Aligner(flow, other, gaps, other_first, match).run(all, all_other, kMaxDepth);
 }
 
 }  // namespace ptd::cli

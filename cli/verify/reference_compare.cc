@@ -83,7 +83,7 @@ void compare_segment(const SegmentFlow& reference, const SegmentFlow& other, uin
   counts.int3_reference += reference.int3;
   counts.int3_other += other.int3;
   std::vector<uint32_t> match(other.keys.size(), kUnmatched);
-  align_flows(other.keys, reference.keys, 0, match);
+  align_flows(other.keys, reference.keys, {}, 0, match);
   size_t i = 0, j = 0;
   for (size_t k = 0; k <= match.size(); ++k) {
     const bool end = k == match.size();

@@ -255,7 +255,9 @@ class SegmentCompare {
     align_part(d, decoded_.size(), t, truth_.insns.size());
   }
   void align_part(size_t d, size_t d_end, size_t t, size_t t_end) {
-    align_flows(std::span(decoded_.ips).subspan(d, d_end - d), std::span(truth_.insns.ips).subspan(t, t_end - t), static_cast<uint32_t>(t),
+    std::vector<uint32_t> gaps;
+    for (auto gap = std::ranges::lower_bound(gaps_, d); gap != gaps_.end() && *gap <= d_end; ++gap) gaps.push_back(static_cast<uint32_t>(*gap - d));
+    align_flows(std::span(decoded_.ips).subspan(d, d_end - d), std::span(truth_.insns.ips).subspan(t, t_end - t), gaps, static_cast<uint32_t>(t),
                 std::span(match_).subspan(d, d_end - d));
   }
   [[nodiscard]] bool goes_on(size_t d, size_t t) const {

@@ -7,6 +7,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -26,6 +29,16 @@ constexpr size_t kBufferBytes = 1U << 16;
 constexpr int kMaxLinks = 40;  // same as the kernel's MAXSYMLINKS
 constexpr std::string_view kProc = "/proc/";
 constexpr int kTries = 16;  // temporary names may be left over from a killed process with the same id
+
+/// The names of temporary files, for a signal handler; of more at once, some stay after an interrupt.
+std::array<std::atomic<const char*>, 16> g_unfinished;
+
+void note_unfinished(const char* from, const char* to) {
+  (void)std::any_of(g_unfinished.begin(), g_unfinished.end(), [&](std::atomic<const char*>& name) {
+    const char* expected = from;
+    return name.compare_exchange_strong(expected, to);
+  });
+}
 
 /// The end of a chain of links.
 struct Place {
@@ -108,6 +121,7 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, unsi
     std::unique_ptr<WholeFile> file(new WholeFile(fd, path));
     file->target_ = place.path;
     file->temporary_ = temporary;
+    note_unfinished(nullptr, file->temporary_.c_str());
     return file;
   }
   return open_error(path, EEXIST);
@@ -128,8 +142,15 @@ Result<Fd> create_private(const std::string& path) {
   return fd;
 }
 
+void remove_unfinished_files() {
+  for (std::atomic<const char*>& name : g_unfinished) {
+    if (const char* path = name.exchange(nullptr)) (void)::unlink(path);
+  }
+}
+
 WholeFile::~WholeFile() {
   if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) note_unfinished(temporary_.c_str(), nullptr);
   if (!temporary_.empty()) (void)::unlink(temporary_.c_str());
 }
 
@@ -154,6 +175,7 @@ Status WholeFile::finish() {
   if (::close(std::exchange(fd_, -1)) != 0 && error_ == 0) error_ = errno;
   if (error_ == 0 && !temporary_.empty() && ::rename(temporary_.c_str(), target_.c_str()) != 0) error_ = errno;
   if (error_ != 0) return failed();  // the destructor removes the temporary file
+  if (!temporary_.empty()) note_unfinished(temporary_.c_str(), nullptr);
   temporary_.clear();
   return {};
 }

@@ -53,4 +53,7 @@ class WholeFile {
 /// Follows and refuses links like WholeFile. An existing regular file is removed; a device or FIFO is opened. Errors: file_open.
 [[nodiscard]] Result<Fd> create_private(const std::string& path);
 
+/// Removes the temporary files of all WholeFiles that are not finished. Async-signal-safe: for a handler that ends the process.
+void remove_unfinished_files();
+
 }  // namespace ptd

@@ -66,6 +66,28 @@ bool wanted(const GElf_Sym& symbol) {
   return symbol.st_shndx != SHN_UNDEF && symbol.st_name != 0 && (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC);
 }
 
+std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
+  std::vector<ElfSymbol> symbols;
+  GElf_Shdr header;
+  Elf_Scn* section = find_symbol_section(elf, header, type);
+  if (section == nullptr || header.sh_entsize == 0) return symbols;
+  Elf_Data* data = elf_getdata(section, nullptr);
+  Elf_Scn* string_section = elf_getscn(elf, header.sh_link);
+  const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
+  if (data == nullptr || strings == nullptr) return symbols;
+  const size_t count = std::min<size_t>({limit, data->d_size / header.sh_entsize, size_t{1} << 30});
+  for (size_t i = 0; i < count; ++i) {
+    GElf_Sym symbol;
+    if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) break;
+    if (!wanted(symbol)) continue;
+    std::string name = string_at(strings, symbol.st_name);
+    if (name.empty()) continue;
+    const unsigned kind = GELF_ST_TYPE(symbol.st_info);
+    symbols.push_back({symbol.st_value, symbol.st_size, std::move(name), kind != STT_NOTYPE, GELF_ST_BIND(symbol.st_info) != STB_LOCAL});
+  }
+  return symbols;
+}
+
 DebugLink read_debug_link(Bytes content) {
   DebugLink link;
   const auto* text = reinterpret_cast<const char*>(content.data());
@@ -200,27 +222,10 @@ std::optional<uint64_t> ElfFile::code_section_end(uint64_t address) const {
 }
 
 std::vector<ElfSymbol> ElfFile::read_symbols(size_t limit) const {
-  std::vector<ElfSymbol> symbols;
   const ElfHandle elf = open_memory(file_->bytes());
-  if (!elf) return symbols;
-  GElf_Shdr header;
-  Elf_Scn* section = find_symbol_section(elf.get(), header, SHT_SYMTAB);
-  if (section == nullptr) section = find_symbol_section(elf.get(), header, SHT_DYNSYM);
-  if (section == nullptr || header.sh_entsize == 0) return symbols;
-  Elf_Data* data = elf_getdata(section, nullptr);
-  Elf_Scn* string_section = elf_getscn(elf.get(), header.sh_link);
-  const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
-  if (data == nullptr || strings == nullptr) return symbols;
-  const size_t count = std::min<size_t>({limit, data->d_size / header.sh_entsize, size_t{1} << 30});
-  for (size_t i = 0; i < count; ++i) {
-    GElf_Sym symbol;
-    if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) break;
-    if (!wanted(symbol)) continue;
-    std::string name = string_at(strings, symbol.st_name);
-    if (name.empty()) continue;
-    const unsigned type = GELF_ST_TYPE(symbol.st_info);
-    symbols.push_back({symbol.st_value, symbol.st_size, std::move(name), type != STT_NOTYPE, GELF_ST_BIND(symbol.st_info) != STB_LOCAL});
-  }
+  if (!elf) return {};
+  std::vector<ElfSymbol> symbols = symbols_of(elf.get(), SHT_SYMTAB, limit);
+  if (symbols.empty()) symbols = symbols_of(elf.get(), SHT_DYNSYM, limit);
   std::sort(symbols.begin(), symbols.end(),
             [](const ElfSymbol& a, const ElfSymbol& b) { return a.address != b.address ? a.address < b.address : a.name < b.name; });
   return symbols;

@@ -68,7 +68,7 @@ class ElfFile {
   /// Returns the first address after the section of code that contains `address`, and `address` itself if none does (a symbol there names no
   /// code). Nothing if the file has no section headers of code, or too many.
   [[nodiscard]] std::optional<uint64_t> code_section_end(uint64_t address) const;
-  /// Reads .symtab, or .dynsym if there is none, sorted by address, without undefined, section and file symbols.
+  /// Reads .symtab, or .dynsym if that gives nothing, sorted by address, without undefined, section and file symbols.
   /// At most `limit` symbols. Reads the whole table on each call; the caller should keep the result.
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }

@@ -5,7 +5,9 @@
 #include <unordered_map>
 
 #include "image/source/build_id.h"
+#include "image/source/elf_damage.h"
 #include "image/symbols/source_lines.h"
+#include "image/symbols/source_warnings.h"
 #include "ptdecode/symbols.h"
 
 namespace ptd {
@@ -83,6 +85,12 @@ void FileSymbols::fetch_debug_file() {
   if (elf.ok() && same_build_id((*elf)->build_id(), mapped_->build_id())) elf_paths_.push_back(std::move(path));
 }
 
+// What the headers show was reported when the recording was opened.
+void FileSymbols::note_damage(const ElfFile& elf) {
+  const std::string all = find_elf_damage(elf, true).symbols;
+  if (!all.empty() && find_elf_damage(elf, false).symbols.empty()) warnings_->add(symbols_sentence(elf.path(), all));
+}
+
 void FileSymbols::load() {
   if (loaded_) return;
   loaded_ = true;
@@ -92,6 +100,7 @@ void FileSymbols::load() {
     if (!elf.ok()) continue;
     if (!mapped_) mapped_ = *elf;
     if (symbols_.empty() || (*elf)->has_symtab()) symbols_ = saved_ ? saved_->symbols_of(**elf) : (*elf)->read_symbols();
+    if (warnings_) note_damage(**elf);
     has_symtab = has_symtab || (*elf)->has_symtab();
     if (i + 1 == elf_paths_.size() && !has_symtab) fetch_debug_file();
   }

@@ -64,6 +64,7 @@ class FileSymbols {
   };
   void load();
   void fetch_debug_file();
+  void note_damage(const ElfFile& elf);
   [[nodiscard]] std::optional<Place> locate(uint64_t file_offset_bytes) const;
   [[nodiscard]] const FixedSymbol* find_fixed(uint64_t file_offset_bytes) const;
   std::string_view readable(size_t index);

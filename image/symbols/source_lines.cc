@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "image/source/elf_damage.h"
 #include "image/symbols/debug_file.h"
 #include "image/symbols/source_warnings.h"
 
@@ -97,7 +98,12 @@ std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& el
 
 std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, const std::string& elf_path,
                                              std::shared_ptr<SourceWarnings> warnings) {
-  if (!file) return nullptr;
+  if (!file) {
+    const auto elf = ElfFile::open(elf_path);
+    if (elf.ok() && has_debug_info(**elf) && find_elf_damage(**elf, false).debug.empty())
+      warnings->add(debug_sentence(elf_path, "it cannot be opened, or would uncompress to far more than its file"));
+    return nullptr;
+  }
   std::unique_ptr<SourceLines> lines(new SourceLines(std::move(file), elf_path, std::move(warnings)));
   lines->within_limits([&] { lines->index(); });
   return lines->units_.empty() && lines->exceeded_.empty() ? nullptr : std::move(lines);
@@ -147,7 +153,8 @@ std::string_view SourceLines::readable(const char* text) {
 void SourceLines::index() {
   Dwarf_CU* cu = nullptr;
   Dwarf_Die die;
-  while (units_.size() < kMaxUnits && dwarf_get_units(file_->dwarf, cu, &cu, nullptr, nullptr, &die, nullptr) == 0) {
+  int got = 0;
+  while (units_.size() < kMaxUnits && (got = dwarf_get_units(file_->dwarf, cu, &cu, nullptr, nullptr, &die, nullptr)) == 0) {
     if (dwarf_tag(&die) != DW_TAG_compile_unit && dwarf_tag(&die) != DW_TAG_skeleton_unit) continue;
     Dwarf_Addr base = 0, first = 0, end = 0;
     ptrdiff_t at = 0;
@@ -161,6 +168,7 @@ void SourceLines::index() {
     if (!any) continue;
     units_.emplace_back().offset = dwarf_dieoffset(&die);
   }
+  if (got < 0) warnings_->add(debug_sentence(path_, "after " + std::to_string(units_.size()) + " units"));
   std::sort(reaches_.begin(), reaches_.end(), [](const Reach& a, const Reach& b) { return a.first < b.first; });
 }
 

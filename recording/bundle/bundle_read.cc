@@ -8,6 +8,7 @@
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_image.h"
+#include "recording/data/part_of_trace.h"
 #include "recording/data/recording_data.h"
 
 namespace ptd {
@@ -53,7 +54,7 @@ class Loader {
 bool Loader::read_info(ByteReader in) {
   data_.kind = static_cast<RecordingKind>(in.number_to(static_cast<uint64_t>(RecordingKind::snapshot)));
   data_.description = in.text();
-  (void)in.interval();  // what it was cut to
+  data_.is_part = in.interval() != Interval{};
   return in.done();
 }
 
@@ -262,6 +263,8 @@ Status Loader::load() {
 }
 
 }  // namespace
+
+bool is_part_of_trace(const Recording& recording) { return data_of(recording).is_part; }
 
 bool looks_like_bundle(const std::string& path) {
   auto file = MappedFile::open(path);

@@ -50,6 +50,7 @@ struct RecordingData {
   LostRecords lost;
   std::vector<std::string> warnings;
   std::string description;
+  bool is_part = false;  ///< a bundle that was cut to a time
   EventNames event_names;
   std::vector<std::shared_ptr<const void>> owners;  ///< keep mapped payloads alive
   PageRelease pages;

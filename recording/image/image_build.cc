@@ -9,6 +9,7 @@
 #include "image/base/interrupt.h"
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
+#include "image/source/elf_damage.h"
 #include "recording/data/own_files.h"
 #include "recording/image/stashed_code.h"
 
@@ -83,7 +84,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   section.assumed = mapping.assumed;
   const MappedPath wanted{mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes,
                           roots,        mapping.pid,      mapping.ip.value,          mapping.from.value,
-                          mapping.file_id};
+                          mapping.file_id, mapping.shared};
   FoundCode found = source.find(wanted);
   // One report a file, however often it is mapped.
   if (!found.findings.empty() && found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
@@ -97,6 +98,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   if (found.status == CodeStatus::found) {
     section.code = std::move(found.code);
     section.assumed |= found.assumed;
+    if (found.doubted) doubted_.insert(mapping.path);
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_file(section.path, found.file_path, section.build_id);
     if (found.place == FoundAt::kept && !is_still_there(source.options(), wanted, section.code.bytes)) kept_used_.insert(mapping.path);
@@ -194,8 +196,20 @@ void ImageBuild::add_symbol_file(const std::string& section_path, const std::str
     if (known.section_path == section_path && known.build_id == build_id) return;
   }
   symbol_files_.push_back({section_path, file_path, build_id});
+  note_damage(file_path);
   const std::string debug = source.find_debug_file(file_path);
-  if (!debug.empty()) symbol_files_.push_back({section_path, debug, build_id});
+  if (debug.empty()) return;
+  symbol_files_.push_back({section_path, debug, build_id});
+  note_damage(debug);
+}
+
+void ImageBuild::note_damage(const std::string& file) {
+  if (!examined_.insert(file).second) return;
+  const auto elf = ElfFile::open(file);
+  if (!elf.ok()) return;
+  const ElfDamage damage = find_elf_damage(**elf, false);
+  if (!damage.symbols.empty()) damaged_.insert(symbols_sentence(file, damage.symbols));
+  if (!damage.debug.empty()) damaged_.insert(debug_sentence(file, damage.debug));
 }
 
 void ImageBuild::add_missing(const std::string& path, const std::string& build_id, const std::string& reason) {
@@ -207,12 +221,15 @@ void ImageBuild::tell_of_kept(RecordingData& data) const {
   if (const auto& kept = source.options().saved) {
     for (std::string& trouble : kept->troubles()) data.warnings.push_back(std::move(trouble));
   }
+  data.warnings.insert(data.warnings.end(), damaged_.begin(), damaged_.end());
   const auto warn = [&](const std::set<std::string>& paths, const char* before, const char* after) {
     if (!paths.empty()) data.warnings.push_back(before + first_of(paths) + after);
   };
   warn(kept_used_, "changed or removed since they were recorded: ", ": the copies in the stash are used (ptdecode stash ls)");
   warn(replaced_, "replaced or written to since they were recorded: ",
        ": not used, so their code is missing (--symfs DIR uses the recorded files below DIR)");
+  warn(doubted_, "may have changed since they were mapped: ",
+       ": used and marked assumed, because nothing proves that their code is the recorded one ('ptdecode check' says why)");
 }
 
 void ImageBuild::finish(RecordingData& data) {

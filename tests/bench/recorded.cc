@@ -97,6 +97,10 @@ std::vector<RecordedStream> load_recording(const std::string& path, const std::s
     return {};
   }
   const std::shared_ptr<const Recording> recording = std::move(opened.value());
+  if (recording->arm_config(0) != nullptr) {
+    why = "a CoreSight recording; bench decodes Intel PT only";
+    return {};
+  }
   std::vector<RecordedStream> streams;
   for (uint32_t s = 0; s < recording->streams().size(); ++s) {
     RecordedStream stream;

@@ -45,6 +45,14 @@ def main():
     wrong += check(recorded, sorted({name.split("/")[1] for name in recorded}), STAGES, 1000)
     poked = run(bench, [], PTDECODE_BENCH_POKES="100")
     wrong += check(poked, sorted({name.split("/")[1] for name in poked}), STAGES[:2], INSTRUCTIONS // 2)
+    corpus = os.environ.get("PTDECODE_CORPUS") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/corpus")
+    arm = os.path.join(corpus, "cs-a57_single_step/snapshot")
+    if os.path.isdir(arm):
+        done = subprocess.run([bench, f"arm={arm}"], capture_output=True, text=True, check=False)
+        if done.returncode == 0 or "a CoreSight recording" not in done.stderr or "insns" in done.stdout:
+            wrong.append(f"a CoreSight recording: exit status {done.returncode}, {done.stdout}{done.stderr}")
+    else:
+        print(f"not run, no {arm}: a CoreSight recording is refused")
     print("\n".join(wrong) or f"{len(made) + len(recorded) + len(poked)} benchmarks ran")
     return 1 if wrong else 0
 

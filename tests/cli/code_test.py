@@ -130,7 +130,23 @@ class Code(unittest.TestCase):
     def test_info_says_that_a_bundle_contains_its_code(self):
         bundle = self.folder / "sorter.ptb"
         self.assertEqual(run("bundle", "-q", self.data("sorter"), "-o", bundle).returncode, 0)
-        self.assertRegex(run("info", "-i", bundle).stdout, r"(?m)^code +in the bundle$")
+        said = run("info", "-i", bundle).stdout
+        self.assertRegex(said, r"(?m)^code +in the bundle$")
+        self.assertRegex(said, r"(?m)^traced +user only; time from ")
+        told = [json.loads(run("info", "--json", "-i", path).stdout) for path in (self.data("sorter"), bundle)]
+        self.assertEqual([(each["traces_user"], each["traces_kernel"]) for each in told], [(True, False)] * 2)
+
+    def test_a_part_of_a_trace_says_that_callers_may_be_absent(self):
+        bundle = self.folder / "part.ptb"
+        first, last = json.loads(run("info", "--json", "-i", self.data("sorter")).stdout)["time_ns"]
+        window = ",".join(f"{first + (last - first) * share // 10:010d}" for share in (3, 6))
+        window = re.sub(r"(\d+)(\d{9})", r"\1.\2", window)
+        self.assertEqual(run("bundle", "-q", self.data("sorter"), "-o", bundle, "--time", window).returncode, 0)
+        for words in (("info",), ("flame", "--format", "folded"), ("functions",)):
+            done = run(*words, "-i", bundle)
+            self.assertIn("functions that were entered before it have no callers here", done.stdout + done.stderr, words)
+        self.assertEqual(run("bundle", "-q", self.data("sorter"), "-o", bundle).returncode, 0)
+        self.assertNotIn("no callers here", run("functions", "-i", bundle).stderr)
 
     def test_verify_prints_the_bytes_where_only_they_differ(self):
         code = subprocess.run(["objdump", "-d", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout

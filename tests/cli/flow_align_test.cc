@@ -11,9 +11,9 @@ namespace {
 
 using Keys = std::vector<uint64_t>;
 
-std::vector<uint32_t> aligned(const Keys& flow, const Keys& other) {
+std::vector<uint32_t> aligned(const Keys& flow, const Keys& other, const std::vector<uint32_t>& gaps = {}) {
   std::vector<uint32_t> match(flow.size(), kUnmatched);
-  align_flows(flow, other, 0, match);
+  align_flows(flow, other, gaps, 0, match);
   return match;
 }
 
@@ -76,6 +76,46 @@ TEST(FlowAlign, AStretchLeftOutCostsThatStretch) {
               cut.begin() + static_cast<std::ptrdiff_t>(std::min(first + size, cut.size())));
     EXPECT_EQ(checked_count(cut, whole, aligned(cut, whole)), cut.size());
   }
+}
+
+// Runs between gaps, from one instruction on, in code that is mostly loops. Nothing of them is wrong.
+TEST(FlowAlign, RunsBetweenGapsMatchWholly) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 50; ++i) {
+    const Keys truth = program_flow(random, 400);
+    Keys decoded;
+    std::vector<uint32_t> gaps;
+    for (size_t at = 0; at < truth.size();) {
+      const size_t end = std::min(at + 1 + random() % (i < 25 ? 7 : 60), truth.size());
+      decoded.insert(decoded.end(), truth.begin() + static_cast<std::ptrdiff_t>(at), truth.begin() + static_cast<std::ptrdiff_t>(end));
+      gaps.push_back(static_cast<uint32_t>(decoded.size()));
+      at = end + 1 + random() % 200;
+    }
+    EXPECT_EQ(checked_count(decoded, truth, aligned(decoded, truth, gaps)), decoded.size()) << i;
+  }
+}
+
+// Without a gap before it, a short run is not looked for elsewhere: it is wrong.
+TEST(FlowAlign, WhatContinuesTheFlowIsNotPlacedElsewhere) {
+  Keys truth;
+  for (uint64_t i = 0; i < 1000; ++i) truth.push_back(i);
+  const Keys decoded = {0, 1, 2, 500, 501, 700, 701, 702};
+  const std::vector<uint32_t> match = aligned(decoded, truth, {5, 8});
+  EXPECT_EQ(match, (std::vector<uint32_t>{0, 1, 2, kUnmatched, kUnmatched, 700, 701, 702}));
+}
+
+// A wrong instruction in one of many runs costs that run.
+TEST(FlowAlign, AWrongRunBetweenGapsCostsThatRun) {
+  std::mt19937 random(6);
+  const Keys truth = program_flow(random, 400);
+  Keys decoded;
+  std::vector<uint32_t> gaps;
+  for (size_t at = 0; at + 6 < truth.size(); at += 100) {
+    decoded.insert(decoded.end(), truth.begin() + static_cast<std::ptrdiff_t>(at), truth.begin() + static_cast<std::ptrdiff_t>(at + 6));
+    gaps.push_back(static_cast<uint32_t>(decoded.size()));
+  }
+  decoded[6 * (gaps.size() / 2) + 3] = 1U << 30;
+  EXPECT_EQ(checked_count(decoded, truth, aligned(decoded, truth, gaps)), decoded.size() - 6);
 }
 
 TEST(FlowAlign, ManyWrongStretchesAreNearTheLongestCommonOnes) {

@@ -318,6 +318,41 @@ class NewUser(unittest.TestCase):
         done = run("info", "-i", DEMO, "--symfs", "/no/such/folder")
         self.assertIn(b"--symfs: folder /no/such/folder does not exist", done.stderr)
 
+    def test_folders_that_are_absent_are_named(self):
+        for option, means in (("--stash", b"no saved code is used"), ("--debug-dir", b"no debug files are found in it"),
+                              ("--build-id-cache", b"no files are found in it")):
+            done = run("stat", "-i", DEMO, option, "/no/such/folder")
+            self.assertIn(option.encode() + b": folder /no/such/folder does not exist; " + means, done.stderr)
+        self.assertNotIn(b"does not exist", run("stat", "-i", DEMO, "--stash", "off").stderr)
+
+    def test_interrupted_while_opening(self):
+        for command in ("stat", "functions", "profile", "check", "script"):
+            process = subprocess.Popen([PTDECODE, command, "-i", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            caught = 0
+            while caught >> (signal.SIGINT - 1) & 1 == 0:  # it waits for its input from here on
+                caught = int(re.search(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text()).group(1), 16)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+            self.assertEqual((process.returncode, errors), (130, b"ptdecode: interrupted\n"), command)
+
+    def test_an_odd_trace_json_is_read_or_named(self):
+        folder = case("pt-lldb-single")
+        with tempfile.TemporaryDirectory() as copy:
+            shutil.copytree(folder, copy, dirs_exist_ok=True)
+            path = pathlib.Path(copy) / "trace.json"
+            path.chmod(0o600)
+            good = path.read_bytes()
+            want = [run(command, "-q", "-i", path).stdout for command in ("script", "info")]
+            for before in (b"\xef\xbb\xbf", b"\n  ", b"\xef\xbb\xbf\n"):
+                path.write_bytes(before + good)
+                got = [run(command, "-q", "-i", path) for command in ("script", "info")]
+                self.assertEqual([each.returncode for each in got], [0, 0], got)
+                self.assertEqual(got[0].stdout, want[0])
+                self.assertIn(b": LLDB trace bundle", got[1].stdout)
+            path.write_bytes(b"")
+            for command in ("script", "info", "stat"):
+                self.assertIn(b"trace.json is empty", run(command, "-i", path).stderr)
+
     def test_filters_that_match_nothing_say_so(self):
         for words, said in ((["--tid", "77777"], b"--tid: no thread 77777 in the recording; there are "),
                             (["--pid", "77777"], b"--pid: no process 77777 in the recording; there are "),

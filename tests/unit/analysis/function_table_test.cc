@@ -69,5 +69,26 @@ TEST(FunctionFinder, OtherNamesStayApart) {
   }
 }
 
+// Unnamed code is named by module and offset; a record may claim an offset that no file has, where adding to it wraps.
+TEST(FunctionFinder, UnnamedCodeHasNoNegativeOffset) {
+  for (const auto& [offset, name] : {std::pair<uint64_t, std::string>{0x3000, "program+0x4000"}, {~uint64_t{0} - 0xfff, "program+0x2000"},
+                                     {~uint64_t{0} - 0x7fff, "program+0x2000"}, {1ULL << 63, "program+0x2000"}}) {
+    TimelineBuilder builder;
+    Section section;
+    section.space = builder.add_space();
+    section.ip = kHot;
+    section.size_bytes = 0x2000;
+    section.file_offset_bytes = offset;
+    section.path = "/usr/bin/program";
+    builder.add_section(section);
+    const Timeline timeline = builder.build();
+    Symbolizer symbols(timeline);
+    FunctionTable table;
+    FunctionFinder finder(symbols, timeline, table);
+    finder.set_process(42);
+    EXPECT_EQ(table.info(finder.unnamed_entry(section.space, kCold, TimeNs{1})).name, name);
+  }
+}
+
 }  // namespace
 }  // namespace ptd

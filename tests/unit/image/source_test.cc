@@ -4,14 +4,20 @@
 #include <link.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstddef>
+#include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
 #include "image/source/code_source.h"
+#include "image/source/elf_damage.h"
 #include "image/source/elf_file.h"
 #include "image/source/kallsyms.h"
 #include "image/source/page_dump.h"
@@ -108,6 +114,54 @@ TEST(SourceElf, HostileFilesAreReadOrRefused) {
     }
     EXPECT_LE((*elf)->read_symbols().size(), bad.size());
   }
+}
+
+TEST(SourceElf, DamagedSymbolTablesAreNamed) {
+  const TempDir dir;
+  SmallElf elf = small_elf();
+  elf.symbols = {{"alpha", 0x400200, 4}, {"beta", 0x400204, 4}};
+  const std::vector<std::byte> whole = elf.bytes();
+  Elf64_Ehdr header;
+  std::memcpy(&header, whole.data(), sizeof header);
+  const uint64_t symtab_at = header.e_shoff + 2 * sizeof(Elf64_Shdr), strtab_at = symtab_at + sizeof(Elf64_Shdr);
+  Elf64_Shdr symtab;
+  std::memcpy(&symtab, whole.data() + symtab_at, sizeof symtab);
+  const auto damage_of = [&](const std::vector<std::byte>& bytes) {
+    const auto opened = ElfFile::open(dir.write("elf", bytes));
+    EXPECT_TRUE(opened.ok());
+    return opened.ok() ? find_elf_damage(**opened, true).symbols : std::string();
+  };
+  const auto with = [&](uint64_t at, uint64_t value, size_t size) {
+    std::vector<std::byte> bytes = whole;
+    std::memcpy(bytes.data() + at, &value, size);
+    return damage_of(bytes);
+  };
+  EXPECT_EQ(damage_of(whole), "");
+  EXPECT_EQ(damage_of(small_elf().bytes()), "") << "no symbols are no damage";
+  const auto field = [](size_t offset) { return static_cast<uint64_t>(offset); };
+  EXPECT_NE(with(symtab_at + field(offsetof(Elf64_Shdr, sh_offset)), ~0ULL, 8), "");
+  EXPECT_NE(with(symtab_at + field(offsetof(Elf64_Shdr, sh_size)), 1ULL << 40, 8), "");
+  EXPECT_NE(with(symtab_at + field(offsetof(Elf64_Shdr, sh_entsize)), 0, 8), "");
+  EXPECT_NE(with(symtab_at + field(offsetof(Elf64_Shdr, sh_link)), 2, 4), "");
+  EXPECT_NE(with(symtab_at + field(offsetof(Elf64_Shdr, sh_link)), 0xffff'ffff, 4), "");
+  EXPECT_NE(with(strtab_at + field(offsetof(Elf64_Shdr, sh_size)), 1ULL << 40, 8), "");
+  EXPECT_NE(with(field(offsetof(Elf64_Ehdr, e_shoff)), 1ULL << 40, 8), "");
+  EXPECT_EQ(with(symtab.sh_offset + sizeof(Elf64_Sym), 0xffff'ffff, 4), "1 of 3 symbols have no valid name");
+}
+
+TEST(SourceElf, FilesOfThisMachineAreNotDamaged) {
+  size_t seen = 0;
+  for (const char* folder : {"/usr/bin", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"}) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      const auto elf = ElfFile::open(entry.path().string());
+      if (!elf.ok()) continue;
+      const ElfDamage damage = find_elf_damage(**elf, true);
+      EXPECT_EQ(damage.symbols + damage.debug, "") << entry.path();
+      if (++seen % 400 == 0) break;
+    }
+  }
+  if (seen == 0) GTEST_SKIP() << "no ELF file in /usr/bin or /usr/lib";
 }
 
 TEST(SourceElf, KcoreGivesItsRanges) {
@@ -358,6 +412,54 @@ TEST(SourceLookup, AFileThatMayHaveChangedIsAssumed) {
   const FoundCode unknown = find_recorded(path, FileId{}, later);
   EXPECT_EQ(unknown.status, CodeStatus::found);
   EXPECT_TRUE(unknown.assumed) << "nothing recorded says which file it was";
+}
+
+TEST(SourceLookup, AFileThatChangedAfterItWasMappedIsDoubted) {
+  const auto wall_ns = [] {
+    timespec now{};
+    EXPECT_EQ(::clock_gettime(CLOCK_REALTIME, &now), 0);
+    return static_cast<uint64_t>(now.tv_sec * kSecond + now.tv_nsec);
+  };
+  const TempDir dir;
+  const std::string touched = dir.write("touched", small_elf().bytes()), written = dir.write("written", small_elf().bytes());
+  RecordTimes times;
+  times.add(wall_ns() - 10 * kSecond);
+  ::usleep(100'000);  // more than the times of files are exact
+  const uint64_t mapped = wall_ns();
+  times.add(mapped + 10 * kSecond);
+  ::usleep(100'000);
+  set_modified(touched, 1);
+  std::ofstream(written, std::ios::app) << "more";
+  const std::string created = dir.write("created", small_elf().bytes());
+  const auto find = [&](const std::string& path, uint64_t time_ns, bool shared) {
+    CodeSourceOptions options;
+    options.recorded_at_ns = static_cast<int64_t>(times.last_ns);
+    CodeSource source(options);
+    source.set_record_times(times);
+    MappedPath wanted{path, "", 0, 4096};
+    wanted.file_id = id_of(path);
+    wanted.time_ns = time_ns;
+    wanted.shared = shared;
+    return source.find(wanted);
+  };
+  for (const bool shared : {false, true}) {
+    const FoundCode code = find(touched, mapped, shared);
+    EXPECT_EQ(code.status, CodeStatus::found) << "its name or its attributes may be what changed";
+    EXPECT_TRUE(code.assumed && code.doubted);
+    EXPECT_EQ(find(created, mapped, shared).status, CodeStatus::replaced) << "not there yet: its inode number was used again";
+    for (const std::string& path : {touched, written, created}) {
+      const FoundCode later = find(path, times.last_ns, shared);
+      EXPECT_EQ(later.status, CodeStatus::found) << path;
+      EXPECT_FALSE(later.assumed) << path;
+    }
+  }
+  EXPECT_EQ(find(written, mapped, false).status, CodeStatus::replaced);
+  const FoundCode visible = find(written, mapped, true);
+  EXPECT_EQ(visible.status, CodeStatus::found) << "a shared mapping shows what is written later";
+  EXPECT_TRUE(visible.assumed && visible.doubted);
+  EXPECT_EQ(find(touched, 0, false).status, CodeStatus::replaced) << "without a time: mapped before the first record, when it did not exist";
+  times = {};
+  EXPECT_FALSE(find(touched, mapped, false).assumed) << "no record has a time";
 }
 
 TEST(SourceLookup, NamedPipesDoNotHang) {

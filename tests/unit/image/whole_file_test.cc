@@ -7,12 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace ptd {
 namespace {
@@ -185,6 +188,21 @@ TEST_F(WholeFileTest, LinksOfOthersInAFolderForAllAreRefused) {
     fs::remove(at("nothing"));
     fs::remove(at("link"));
   }
+}
+
+TEST_F(WholeFileTest, AnInterruptLeavesNoUnfinishedFile) {
+  put(at("old"), "old");
+  auto kept = WholeFile::open(at("kept"));
+  ASSERT_TRUE(kept && (*kept)->finish().ok());
+  auto file = WholeFile::open(at("old")), other = WholeFile::open(at("other"));
+  ASSERT_TRUE(file && other);
+  (*file)->write("new");
+  remove_unfinished_files();
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_)) left.push_back(entry.path().filename().string());
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (std::vector<std::string>{"kept", "old"}));
+  EXPECT_EQ(text_of(at("old")), "old");
 }
 
 }  // namespace
