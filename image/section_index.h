@@ -53,6 +53,8 @@ class SectionIndex {
   [[nodiscard]] bool changes() const;
   [[nodiscard]] bool empty() const { return rects_.empty(); }
   [[nodiscard]] size_t size() const { return rects_.size(); }
+  /// Returns all rectangles, in no order.
+  [[nodiscard]] const std::vector<SectionRect>& rects() const { return rects_; }
 
  private:
   struct Node {

@@ -13,8 +13,10 @@
 #include "image/symbols/file_symbols.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/module_file.h"
+#include "image/symbols/pick_steps.h"
 #include "image/symbols/source_warnings.h"
 #include "image/symbols/source_lines.h"
+#include "image/timeline_data.h"
 
 namespace ptd {
 namespace {
@@ -75,17 +77,6 @@ struct RangeIndex {
     if (best != nullptr || when != kTimeMin || latest == nullptr) return best;
     valid = {kTimeMin, kTimeMin};  // an unknown time
     return latest;
-  }
-
-  // Collects the ranges that contain ip at some time.
-  void holding(uint64_t ip, std::set<size_t>& found) const {
-    size_t i = static_cast<size_t>(
-        std::upper_bound(ranges.begin(), ranges.end(), ip, [](uint64_t value, const NamedRange& range) { return value < range.ip.value; }) -
-        ranges.begin());
-    for (size_t steps = 0; i > 0 && steps < kMaxStepsBack && reach[i - 1] > ip; ++steps) {
-      --i;
-      if (ip - ranges[i].ip.value < ranges[i].size_bytes) found.insert(i);
-    }
   }
 };
 
@@ -254,36 +245,125 @@ void Symbolizer::add_fixed_file(FileSymbolPick file) {
   state_->files[key] = std::make_unique<FileSymbols>(std::move(file.module), std::move(file.symbols));
 }
 
-SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const {
-  State& state = *state_;
-  state.sort();
-  std::map<std::pair<std::string, std::string>, std::map<uint64_t, FixedSymbol>> by_file;
-  std::map<std::pair<std::string, std::string>, std::string> modules;
-  std::map<uint32_t, std::set<size_t>> ranges;
-  for (const auto& [space, addresses] : ips) {
-    const auto index = state.spaces.find(space);
-    for (const uint64_t ip : addresses) {
-      if (index != state.spaces.end()) index->second.holding(ip, ranges[space]);
-      for (const SectionId id : state.timeline.sections_at(SpaceId{space}, Ip{ip})) {
-        const Section& section = state.timeline.section(id);
-        FileSymbols* file = state.file_of(section);
-        const auto symbol = file == nullptr ? std::nullopt : file->pick((ip - section.ip.value) + section.file_offset_bytes);
-        if (!symbol) continue;
-        const std::pair key(section.path, section.build_id);
-        modules[key] = file->module();
-        const auto [known, is_new] = by_file[key].emplace(symbol->file_offset_bytes, *symbol);
-        if (!is_new) known->second.reach_bytes = std::max(known->second.reach_bytes, symbol->reach_bytes);
+namespace {
+
+using Addresses = std::set<uint64_t>;
+/// [first, last] in the memory of a space, and the difference of memory and file offset: where a file's symbols are.
+using Spans = std::vector<std::pair<uint64_t, uint64_t>>;
+
+/// The symbols of files that sections show at some addresses, by section path and build id. A file that is mapped to the same place many
+/// times is looked up once.
+class FilePick {
+ public:
+  /// `rect`: of `section`, in the space with this number.
+  void add(uint32_t space, const SectionRect& rect, const Section& section, FileSymbols* file) {
+    Mapped& mapped = mapped_[space][{section.path, section.build_id, section.ip.value - section.file_offset_bytes}];
+    mapped.file = file;
+    mapped.spans.emplace_back(rect.first_address, rect.last_address);
+  }
+  void merge_spans() {
+    for (auto& [space, all] : mapped_) {
+      for (auto& [key, mapped] : all) merge(mapped.spans);
+    }
+  }
+  /// Picks what the mappings of one space show at `ips`.
+  void pick(uint32_t space, const Addresses& ips) {
+    const auto here = mapped_.find(space);
+    if (here == mapped_.end()) return;
+    for (const auto& [key, mapped] : here->second) {
+      for (const auto& [first, last] : mapped.spans) {
+        ++pick_steps();
+        for (auto ip = ips.lower_bound(first); ip != ips.end() && *ip <= last; ++ip) take(key, *mapped.file, *ip);
       }
     }
   }
+  void add_to(SymbolPick& picked) {
+    for (auto& [name, file] : files_) {
+      FileSymbolPick& out = picked.files.emplace_back(FileSymbolPick{name.first, name.second, file.module, {}});
+      for (auto& [offset, symbol] : file.symbols) out.symbols.push_back(std::move(symbol));
+    }
+  }
+
+ private:
+  struct Key {
+    std::string path, build_id;
+    uint64_t delta = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Mapped {
+    FileSymbols* file = nullptr;
+    Spans spans;
+  };
+  struct Picked {
+    std::string module;
+    std::map<uint64_t, FixedSymbol> symbols;
+  };
+  static void merge(Spans& spans) {
+    std::sort(spans.begin(), spans.end());
+    Spans merged;
+    for (const auto& span : spans) {
+      if (!merged.empty() && span.first <= merged.back().second) {
+        merged.back().second = std::max(merged.back().second, span.second);
+      } else {
+        merged.push_back(span);
+      }
+    }
+    spans = std::move(merged);
+  }
+  void take(const Key& key, FileSymbols& file, uint64_t ip) {
+    ++pick_steps();
+    const auto symbol = file.pick(ip - key.delta);
+    if (!symbol) return;
+    Picked& picked = files_[{key.path, key.build_id}];
+    picked.module = file.module();
+    const auto [known, is_new] = picked.symbols.emplace(symbol->file_offset_bytes, *symbol);
+    if (!is_new) known->second.reach_bytes = std::max(known->second.reach_bytes, symbol->reach_bytes);
+  }
+  std::map<uint32_t, std::map<Key, Mapped>> mapped_;  // by space
+  std::map<std::pair<std::string, std::string>, Picked> files_;
+};
+
+}  // namespace
+
+uint64_t& pick_steps() {
+  static thread_local uint64_t steps = 0;
+  return steps;
+}
+
+// Goes through ranges and sections, and looks for the addresses in each: at one address there may be as many as there are in all.
+SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const {
+  State& state = *state_;
+  state.sort();
+  std::map<uint32_t, Addresses> wanted;
+  for (const auto& [space, addresses] : ips) {
+    for (const uint64_t ip : addresses) wanted[is_kernel_half(Ip{ip}) ? kKernelSpace.value : space].insert(ip);
+  }
   SymbolPick picked;
-  for (const auto& [space, indices] : ranges) {
-    for (const size_t i : indices) picked.ranges.push_back(state.spaces.at(space).ranges[i]);
+  for (const auto& [space, addresses] : wanted) {
+    const auto index = state.spaces.find(space);
+    if (index == state.spaces.end()) continue;
+    for (const NamedRange& range : index->second.ranges) {
+      ++pick_steps();
+      const auto ip = addresses.lower_bound(range.ip.value);
+      if (ip != addresses.end() && *ip - range.ip.value < range.size_bytes) picked.ranges.push_back(range);
+    }
   }
-  for (auto& [key, symbols] : by_file) {
-    FileSymbolPick& file = picked.files.emplace_back(FileSymbolPick{key.first, key.second, modules[key], {}});
-    for (auto& [offset, symbol] : symbols) file.symbols.push_back(std::move(symbol));
+  FilePick files;
+  std::vector<FileSymbols*> file_of;
+  for (SectionId id = 0; id < state.timeline.section_count(); ++id) file_of.push_back(state.file_of(state.timeline.section(id)));
+  const std::vector<SpaceData>& spaces = state.timeline.data().spaces;
+  for (uint32_t space = 0; space < spaces.size(); ++space) {
+    for (const SectionRect& rect : spaces[space].sections.rects()) {
+      ++pick_steps();
+      if (rect.section != kNoSection && file_of[rect.section] != nullptr)
+        files.add(space, rect, state.timeline.section(rect.section), file_of[rect.section]);
+    }
   }
+  files.merge_spans();
+  for (const auto& [space, addresses] : wanted) {
+    for (uint32_t at = space; at < spaces.size(); at = spaces[at].parent.value) files.pick(at, addresses);
+  }
+  files.add_to(picked);
   return picked;
 }
 
@@ -351,11 +431,14 @@ std::vector<Ip> Symbolizer::addresses_of(std::string_view name) const {
       if (range.name == name) addresses.push_back(range.ip);
     }
   }
+  std::map<FileSymbols*, std::vector<uint64_t>> offsets;
   for (SectionId id = 0; id < state.timeline.section_count(); ++id) {
     const Section& section = state.timeline.section(id);
     FileSymbols* file = state.file_of(section);
     if (file == nullptr) continue;
-    for (const uint64_t offset : file->offsets_of(name)) {
+    const auto [known, is_new] = offsets.try_emplace(file);
+    if (is_new) known->second = file->offsets_of(name);
+    for (const uint64_t offset : known->second) {
       if (offset >= section.file_offset_bytes && offset - section.file_offset_bytes < section.size_bytes) {
         addresses.push_back(section.ip + (offset - section.file_offset_bytes));
       }

@@ -294,8 +294,10 @@ void KernelImage::add_names(ImageBuild& image, const std::string& path, bool onl
 
 /// Whether a record brought code to the address while it had its name.
 bool KernelImage::is_created(Ip ip, Interval live) const {
-  const auto [first, last] = created_.equal_range(ip.value);
-  return std::any_of(first, last, [&](const auto& created) { return live.first <= created.second && created.second <= live.last; });
+  const auto here = created_.find(ip.value);
+  if (here == created_.end()) return false;
+  const auto created = here->second.lower_bound(live.first);
+  return created != here->second.end() && *created <= live.last;
 }
 
 void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& features) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -22,7 +23,7 @@ class KernelImage {
   /// BPF load events follow the KSYMBOLs of their program on the same cpu and give its id.
   void on_bpf(const perfio::BpfRecord& bpf, int32_t cpu);
   /// Processes a TEXT_POKE that adds code where there was none.
-  void on_created(Ip ip, TimeNs time) { created_.emplace(ip.value, time); }
+  void on_created(Ip ip, TimeNs time) { created_[ip.value].insert(time); }
 
   /// Sets the paths of copies of the text.
   struct Copies {
@@ -63,7 +64,7 @@ class KernelImage {
     TimeNs when;
   };
   std::vector<Ksymbol> ksymbols_;
-  std::multimap<uint64_t, TimeNs> created_;  // when, by address
+  std::map<uint64_t, std::set<TimeNs>> created_;  // when, by address
   std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;

@@ -1,6 +1,7 @@
 // Symbolizer: named ranges over time, ELF symbols through sections, demangling.
 #include <gtest/gtest.h>
 
+#include "image/symbols/pick_steps.h"
 #include "ptdecode/symbols.h"
 #include "ptdecode/timeline_builder.h"
 #include "source_support.h"
@@ -126,6 +127,53 @@ TEST(SymbolFiles, AtAnUnknownTimeTheLatestMappingCounts) {
   EXPECT_EQ(name(kKernelSpace, kText.value, kTimeMin), "late");
   EXPECT_EQ(name(parent, 0x1000, TimeNs{5}), "");
   EXPECT_EQ(name(parent, 0x4000, kTimeMin), "");
+}
+
+// Names and mappings that overlap at each address, and a file that is mapped to one place again and again: the cost of a pick grows with
+// their number, not with its square.
+TEST(SymbolPicks, OverlappingNamesCostNoMoreEach) {
+  const TempDir dir;
+  SmallElf elf;
+  elf.type = ET_DYN;
+  elf.address = 0;
+  elf.code.resize(0x100);
+  elf.symbols = {{"alpha", 0x220, 0x20}};
+  const std::string path = dir.write("prog", elf.bytes());
+  const auto steps_of = [&](uint64_t count) {
+    TimelineBuilder builder;
+    const SpaceId process = builder.add_space();
+    std::map<uint32_t, std::set<uint64_t>> ips;
+    std::vector<NamedRange> names;
+    for (uint64_t i = 0; i < count; ++i) {
+      for (const uint64_t at : {i * 4096, uint64_t{0}}) {
+        names.push_back(range(at, 0x7000'0000, "bpf", {TimeNs{i + 1}, kTimeMax}));
+        Section section;
+        section.ip = kText + at;
+        section.size_bytes = 0x7000'0000;
+        section.live = {TimeNs{i + 1}, kTimeMax};
+        builder.add_section(std::move(section));
+      }
+      Section file;
+      file.space = process;
+      file.ip = Ip{0x400200};
+      file.size_bytes = 0x100;
+      file.file_offset_bytes = 0x200;
+      file.live = {TimeNs{i + 1}, kTimeMax};
+      file.path = "/prog";
+      builder.add_section(std::move(file));
+      ips[kKernelSpace.value].insert((kText + i * 4096).value);
+      ips[process.value].insert(0x400220 + i % 32);
+    }
+    Symbolizer symbols{builder.build()};
+    symbols.add_debug_file("/prog", path);
+    for (NamedRange& name : names) symbols.add_range(std::move(name));
+    const uint64_t before = pick_steps();
+    const SymbolPick pick = symbols.pick(ips);
+    EXPECT_EQ(pick.ranges.size(), 2 * count);
+    EXPECT_EQ(pick.files.size(), 1U);
+    return pick_steps() - before;
+  };
+  EXPECT_LE(steps_of(4000), 5 * steps_of(1000));
 }
 
 TEST(SymbolDemangle, KnownForms) {
