@@ -8,6 +8,7 @@ namespace ptd {
 namespace {
 
 constexpr uint32_t kMaxChoices = 1U << 16;  // versions of one part that one fetch examines
+constexpr size_t kMaxMapped = 1U << 10;     // distinct contents mapped to one address that a fetch of all times examines
 
 Bytes section_bytes_at(const Section& section, uint64_t address) {
   const uint64_t offset = address - section.ip.value;
@@ -121,17 +122,6 @@ void CodeView::Scratch::add_site_choices(Part& part, uint32_t site_id, Interval 
   part.choice_count = static_cast<uint32_t>(choices.size()) - part.first_choice;
 }
 
-void CodeView::Scratch::add_gap(Part& part, Interval gap, const Choice* inherited) {
-  if (gap.empty()) return;
-  Choice choice;
-  if (inherited != nullptr) choice = *inherited;
-  choice.possible = choice.certain = gap;
-  choice.version = 0;
-  choice.opened_by = choice.closed_by = kNoEdit;
-  choices.push_back(choice);
-  ++part.choice_count;
-}
-
 // Returns what a mapping that ends at `last` shows from `address` on, without its times.
 Choice CodeView::Scratch::plain_choice(SectionId id, uint64_t address, uint64_t last) const {
   Choice choice;
@@ -163,32 +153,51 @@ Choice CodeView::Scratch::from_snapshot(Part& part, MappingSnapshots::Id start) 
 // Adds the section bytes. Without a section, adds the parent's content at the fork, else a choice without bytes.
 void CodeView::Scratch::add_plain_choices(Part& part, SpaceId at, Interval during) {
   const SpaceData& space_data = data->spaces[at.value];
-  const size_t mark = rects.size();
-  const bool forked = space_data.inherits();
-  space_data.sections.find(part.first, forked ? Interval{} : during, rects);
+  if (!space_data.inherits() && during != Interval{}) return add_own_choices(part, space_data, during);
+  const auto history = histories.at(*data, at, part.first);
+  const std::vector<MappingHistory::Piece>& pieces = history->pieces;
+  auto piece = std::partition_point(pieces.begin(), pieces.end(), [&](const auto& p) { return p.live.last < during.first; });
   Choice inherited;
-  bool covered = rects.size() == mark + 1 && rects[mark].live.contains(during);
-  if (forked && !covered) inherited = space_data.parent == kNoSpace ? from_snapshot(part, space_data.start) : from_parent(part, space_data);
-  TimeNs from = forked ? kTimeMin : during.first;
+  const bool covered = history->mappings == 1 && piece != pieces.end() && piece->mapped && piece->live.contains(during);
+  if (space_data.inherits() && !covered)
+    inherited = space_data.parent == kNoSpace ? from_snapshot(part, space_data.start) : from_parent(part, space_data);
+  if (during == Interval{} && part.first == ip && part.last - ip + 1 >= span_bytes) {  // the only part: equal contents may be joined
+    part.joined = history->contents.size() < pieces.size();
+    overflow |= history->contents.size() > kMaxMapped;
+    if (overflow) return;
+    for (const MappingHistory::Content& content : history->contents) {
+      add_piece(part, content.first, inherited, content.possible, content.certain);
+    }
+    return;
+  }
+  for (; piece != pieces.end() && piece->live.first <= during.last; ++piece) add_piece(part, *piece, inherited, piece->live, piece->live);
+}
+
+void CodeView::Scratch::add_piece(Part& part, const MappingHistory::Piece& piece, const Choice& inherited, Interval possible,
+                                  Interval certain) {
+  Choice choice = inherited;
+  if (piece.mapped) choice = plain_choice(piece.section, part.first, piece.last_address);
+  choice.possible = possible;
+  choice.certain = certain;
+  choice.version = 0;
+  choice.opened_by = choice.closed_by = kNoEdit;
+  choices.push_back(choice);
+  ++part.choice_count;
+}
+
+// Does the same for a part of the time in a space without a parent.
+void CodeView::Scratch::add_own_choices(Part& part, const SpaceData& space_data, Interval during) {
+  rects.clear();
+  space_data.sections.find(part.first, during, rects);
+  TimeNs from = during.first;
   bool open = true;  // time from `from` on is not covered yet
-  for (size_t i = mark; i < rects.size(); ++i) {
-    const SectionRect rect = rects[i];
-    if (from < rect.live.first) add_gap(part, {from, before(rect.live.first)}, forked ? &inherited : nullptr);
-    Choice choice = plain_choice(rect.section, part.first, rect.last_address);
-    choice.possible = choice.certain = rect.live;
-    choices.push_back(choice);
-    ++part.choice_count;
+  for (const SectionRect& rect : rects) {
+    if (from < rect.live.first) add_piece(part, {}, {}, {from, before(rect.live.first)}, {from, before(rect.live.first)});
+    add_piece(part, {{}, rect.last_address, rect.section, true}, {}, rect.live, rect.live);
     open = rect.live.last < kTimeMax;
     from = after(rect.live.last);
   }
-  const TimeNs until = forked ? kTimeMax : during.last;
-  if (open && from <= until) add_gap(part, {from, until}, forked ? &inherited : nullptr);
-  rects.resize(mark);
-  if (!forked) return;
-  // Keep only what overlaps `during`; the rest was needed to determine the extent of the gaps.
-  const auto begin = choices.begin() + part.first_choice;
-  choices.erase(std::remove_if(begin, choices.end(), [during](const Choice& c) { return !c.possible.overlaps(during); }), choices.end());
-  part.choice_count = static_cast<uint32_t>(choices.size()) - part.first_choice;
+  if (open && from <= during.last) add_piece(part, {}, {}, {from, during.last}, {from, during.last});
 }
 
 }  // namespace ptd

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "image/fetch_steps.h"
+#include "image/mapping_history.h"
 #include "image/timeline_data.h"
 #include "ptdecode/code_view.h"
 
@@ -33,6 +34,7 @@ struct Part {
   uint64_t first = 0, last = 0;  // addresses, inclusive
   SiteId site = kNoSite;
   uint32_t first_choice = 0, choice_count = 0;
+  bool joined = false;  // a choice stands for several mappings
   uint32_t low = 0, high = 0;  // sweep: choices [low, high) are current
 };
 
@@ -54,6 +56,7 @@ struct CacheSlot {
 struct CodeView::Scratch {
   const TimelineData* data = nullptr;
   std::array<CacheSlot, kCacheSlots> cache;
+  MappingHistories histories;
   std::vector<Part> parts;
   std::vector<Choice> choices;
   std::vector<SectionRect> rects;
@@ -84,10 +87,11 @@ struct CodeView::Scratch {
   Part next_part(SpaceId at, uint64_t address, uint64_t last, Interval during, bool use_floors);
   void add_site_choices(Part& part, uint32_t site_id, Interval during, bool use_floors);
   void add_plain_choices(Part& part, SpaceId at, Interval during);
+  void add_own_choices(Part& part, const SpaceData& space_data, Interval during);
+  void add_piece(Part& part, const MappingHistory::Piece& piece, const Choice& inherited, Interval possible, Interval certain);
   [[nodiscard]] Choice plain_choice(SectionId id, uint64_t address, uint64_t last) const;
   Choice from_parent(Part& part, const SpaceData& child);
   Choice from_snapshot(Part& part, MappingSnapshots::Id start) const;
-  void add_gap(Part& part, Interval gap, const Choice* inherited);
   bool emit_plain();
   void sweep();
   void combine(uint32_t fixed_part, uint32_t fixed_choice);

@@ -16,15 +16,6 @@ namespace {
 constexpr uint64_t kMaxCrossed = 1U << 12;  // combinations of several parts that one fetch examines
 constexpr uint32_t kMaxRunSteps = 64;       // equal neighbours joined into one certain interval
 
-/// Joins the certain intervals of two equal contents: merges adjoining intervals, else returns the one that overlaps `when`.
-Interval join_certain(Interval a, Interval b, Interval when) {
-  if (a.empty()) return b;
-  if (b.empty()) return a;
-  if (b.first < a.first) std::swap(a, b);
-  if (b.first <= after(a.last)) return hull(a, b);
-  return a.overlaps(when) ? a : b;
-}
-
 }  // namespace
 
 bool CodeView::Scratch::fetch_cached(FetchResult& result) {
@@ -41,7 +32,7 @@ bool CodeView::Scratch::fetch_cached(FetchResult& result) {
 
 // Handles the common case: plain bytes of one section throughout. Widens the result up to the next site or section edge and caches it.
 bool CodeView::Scratch::emit_plain() {
-  if (parts.size() != 1 || parts[0].site != kNoSite || parts[0].choice_count != 1) return false;
+  if (parts.size() != 1 || parts[0].site != kNoSite || parts[0].joined || parts[0].choice_count != 1) return false;
   const Choice& choice = choices[parts[0].first_choice];
   if (choice.bytes == nullptr || choice.mask != nullptr || !choice.possible.contains(when)) return false;
   const SpaceData& space_data = data->spaces[space.value];
