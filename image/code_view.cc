@@ -6,113 +6,17 @@
 #include <cstring>
 
 #include "image/code_limits.h"
+#include "image/code_scratch.h"
 #include "image/fetch_log.h"
 #include "image/fetch_steps.h"
-#include "image/timeline_data.h"
 
 namespace ptd {
 namespace {
 
-constexpr unsigned kMaxSpanBytes = 64;
-constexpr uint32_t kMaxChoices = 1U << 16;       // versions of one part that one fetch examines
-constexpr uint64_t kMaxCrossed = 1U << 12;       // combinations of several parts that one fetch examines
-constexpr uint32_t kMaxRunSteps = 64;            // equal neighbours joined into one certain interval
-constexpr size_t kCacheSlots = 64;
-
-/// One content that a part may have.
-struct Choice {
-  Interval possible;
-  Interval certain;
-  const std::byte* bytes = nullptr;  // at the part's first address; null: absent
-  const std::byte* mask = nullptr;   // if not null: nonzero for each byte known
-  uint64_t size_bytes = 0;           // bytes available from there on
-  CodeFlag flags = CodeFlag::none;
-  uint32_t version = 0;
-  uint32_t opened_by = kNoEdit, closed_by = kNoEdit;
-};
-
-/// A run of addresses whose content changes as a whole: (part of) a site, or plain section bytes.
-struct Part {
-  uint64_t first = 0, last = 0;  // addresses, inclusive
-  SiteId site = kNoSite;
-  uint32_t first_choice = 0, choice_count = 0;
-  uint32_t low = 0, high = 0;  // sweep: choices [low, high) are current
-};
-
-struct Opening {
-  TimeNs time;
-  uint32_t part = 0, choice = 0;
-};
-
-/// A stretch of plain bytes that one section covers, for repeated look-ups nearby.
-struct CacheSlot {
-  SpaceId space = kNoSpace;
-  uint64_t first = 1, last = 0;
-  Interval live{kTimeMax, kTimeMin};
-  const std::byte* bytes = nullptr;
-  CodeFlag flags = CodeFlag::none;
-  SectionId section = kNoSection;
-};
-
-Bytes section_bytes_at(const Section& section, uint64_t address) {
-  const uint64_t offset = address - section.ip.value;
-  return offset < section.code.bytes.size() ? section.code.bytes.subspan(offset) : Bytes{};
-}
-
-/// Joins the certain intervals of two equal contents: merges adjoining intervals, else returns the one that overlaps `when`.
-Interval join_certain(Interval a, Interval b, Interval when) {
-  if (a.empty()) return b;
-  if (b.empty()) return a;
-  if (b.first < a.first) std::swap(a, b);
-  if (b.first <= after(a.last)) return hull(a, b);
-  return a.overlaps(when) ? a : b;
-}
+constexpr uint64_t kMaxCrossed = 1U << 12;  // combinations of several parts that one fetch examines
+constexpr uint32_t kMaxRunSteps = 64;       // equal neighbours joined into one certain interval
 
 }  // namespace
-
-struct CodeView::Scratch {
-  const TimelineData* data = nullptr;
-  std::array<CacheSlot, kCacheSlots> cache;
-  std::vector<Part> parts;
-  std::vector<Choice> choices;
-  std::vector<SectionRect> rects;
-  std::vector<Opening> openings;
-  std::vector<std::array<std::byte, kMaxSpanBytes>> buffers;
-  std::vector<const std::byte*> sources;  // per candidate, its bytes if they come from one part
-  std::vector<uint32_t> pick;             // per part, the choice in the current combination
-
-  // State of the current fetch.
-  SpaceId space;
-  uint64_t ip = 0;
-  Interval when;
-  unsigned span_bytes = 0;
-  std::span<const VersionFloor> floors;
-  std::span<CodeCandidate> out;
-  uint32_t count = 0;
-  uint64_t combinations = 0;
-  mutable uint64_t taken = 0;  ///< see FetchSteps
-  uint64_t most_steps = kMostFetchSteps;
-  bool overflow = false;
-  CodeFlag suspect = CodeFlag::none;
-  Interval flags_constant;
-
-  bool fetch_cached(FetchResult& result);
-  void look_at_suspect_windows();
-  void look_at_doubt(const Site& site);
-  void collect_parts();
-  Part next_part(SpaceId at, uint64_t address, uint64_t last, Interval during, bool use_floors);
-  void add_site_choices(Part& part, uint32_t site_id, Interval during, bool use_floors);
-  void add_plain_choices(Part& part, SpaceId at, Interval during);
-  void add_gap(Part& part, Interval gap, const Choice* inherited);
-  bool emit_plain();
-  void sweep();
-  void combine(uint32_t fixed_part, uint32_t fixed_choice);
-  [[nodiscard]] bool consistent() const;
-  bool merge_shared();
-  void emit();
-  [[nodiscard]] Interval run_certain(const Part& part, const Choice& choice, uint64_t compared) const;
-  [[nodiscard]] const Choice& chosen(size_t part) const { return choices[parts[part].first_choice + pick[part]]; }
-};
 
 bool CodeView::Scratch::fetch_cached(FetchResult& result) {
   const CacheSlot& slot = cache[(ip >> 12) % kCacheSlots];
@@ -126,177 +30,19 @@ bool CodeView::Scratch::fetch_cached(FetchResult& result) {
   return true;
 }
 
-// Sets `suspect`, and sets `flags_constant` to the piece (or pieces) of time around `when` in which the flag is constant.
-void CodeView::Scratch::look_at_suspect_windows() {
-  suspect = CodeFlag::none;
-  flags_constant = {};
-  const auto& windows = data->suspect;
-  auto at = std::lower_bound(windows.begin(), windows.end(), when.first, [](Interval w, TimeNs t) { return w.last < t; });
-  if (at != windows.end() && at->first <= when.last) {
-    suspect = CodeFlag::suspect;
-    flags_constant = *at;
-    for (; at != windows.end() && at->first <= when.last; ++at) flags_constant.last = at->last;
-    return;
-  }
-  if (at != windows.end()) flags_constant.last = before(at->first);
-  if (at != windows.begin()) flags_constant.first = after(std::prev(at)->last);
-}
-
-// Does the same for lost records that may have changed a site that is known to change: see SiteBuilder::add_doubts.
-void CodeView::Scratch::look_at_doubt(const Site& site) {
-  const std::span<const Interval> doubts{data->doubts.data() + site.first_doubt, site.doubt_count};
-  if (doubts.empty()) return;
-  const auto at = std::lower_bound(doubts.begin(), doubts.end(), when.first, [](Interval d, TimeNs t) { return d.last < t; });
-  if (at != doubts.end() && at->first <= when.last) {
-    suspect = CodeFlag::suspect;
-    flags_constant = intersect(flags_constant, {std::min(at->first, when.first), std::max(at->last, when.last)});
-    return;
-  }
-  if (at != doubts.end()) flags_constant.last = std::min(flags_constant.last, before(at->first));
-  if (at != doubts.begin()) flags_constant.first = std::max(flags_constant.first, after(std::prev(at)->last));
-}
-
-void CodeView::Scratch::collect_parts() {
-  parts.clear();
-  choices.clear();
-  const uint64_t room = ~uint64_t{0} - ip;
-  const uint64_t last = ip + std::min<uint64_t>(room, span_bytes - 1);
-  for (uint64_t at = ip;;) {
-    Part part = next_part(space, at, last, when, true);
-    parts.push_back(part);
-    taken += std::max(part.choice_count, 1U) - 1;
-    const bool absent = std::none_of(choices.begin() + part.first_choice, choices.begin() + part.first_choice + part.choice_count,
-                                     [](const Choice& c) { return c.bytes != nullptr; });
-    if (part.last >= last || absent || overflow) break;
-    at = part.last + 1;
-  }
-}
-
-// Returns the part that begins at `address` and appends its choices.
-Part CodeView::Scratch::next_part(SpaceId at, uint64_t address, uint64_t last, Interval during, bool use_floors) {
-  const SpaceData& space_data = data->spaces[at.value];
-  const SiteId site_id = data->site_at_or_after(space_data, address);
-  Part part;
-  part.first = address;
-  part.last = last;
-  part.first_choice = static_cast<uint32_t>(choices.size());
-  if (site_id < space_data.first_site + space_data.site_count) {
-    const Site& site = data->sites[site_id];
-    if (site.ip <= address) {
-      part.last = std::min(last, site.ip + site.size_bytes - 1);
-      look_at_doubt(site);
-      add_site_choices(part, site_id, during, use_floors);
-      return part;
-    }
-    part.last = std::min(last, site.ip - 1);
-  }
-  part.last = std::min(part.last, space_data.sections.uniform_span(address).last);
-  add_plain_choices(part, at, during);
-  return part;
-}
-
-void CodeView::Scratch::add_site_choices(Part& part, uint32_t site_id, Interval during, bool use_floors) {
-  const Site& site = data->sites[site_id];
-  part.site = site.version_count > 1 ? site_id : kNoSite;
-  TimelineData::Range range = data->versions_in(site, during);
-  uint32_t floor = 0;
-  if (use_floors) {
-    for (const VersionFloor& f : floors) {
-      if (f.site == site_id) floor = std::max(floor, std::min(f.version, site.version_count - 1));
-    }
-  }
-  range.first = std::max(range.first, floor);
-  const bool beyond_time = range.last < range.first;
-  if (beyond_time) range.last = range.first;
-  const uint64_t most = std::clamp<uint64_t>(most_steps, 1, kMaxChoices);
-  if (range.last - range.first >= most) {
-    overflow = true;
-    range.last = range.first + static_cast<uint32_t>(most) - 1;
-  }
-  const uint64_t offset = part.first - site.ip;
-  for (uint32_t v = range.first; v <= range.last; ++v) {
-    const Version& version = data->version(site, v);
-    Choice choice;
-    choice.possible = beyond_time ? hull(data->possible(site, v), during) : data->possible(site, v);
-    choice.certain = data->certain(site, v);
-    if (version.known != Known::none) choice.bytes = data->bytes(version) + offset;
-    if (version.known == Known::partial) choice.mask = data->bytes(version) + site.size_bytes + offset;
-    choice.size_bytes = site.size_bytes - offset;
-    choice.flags = version.flags;
-    choice.version = v;
-    choice.opened_by = version.edit;
-    if (v + 1 < site.version_count) choice.closed_by = data->version(site, v + 1).edit;
-    choices.push_back(choice);
-  }
-  part.choice_count = static_cast<uint32_t>(choices.size()) - part.first_choice;
-}
-
-void CodeView::Scratch::add_gap(Part& part, Interval gap, const Choice* inherited) {
-  if (gap.empty()) return;
-  Choice choice;
-  if (inherited != nullptr) choice = *inherited;
-  choice.possible = choice.certain = gap;
-  choice.version = 0;
-  choice.opened_by = choice.closed_by = kNoEdit;
-  choices.push_back(choice);
-  ++part.choice_count;
-}
-
-// Adds the section bytes. Without a section, adds the parent's content at the fork, else a choice without bytes.
-void CodeView::Scratch::add_plain_choices(Part& part, SpaceId at, Interval during) {
-  const SpaceData& space_data = data->spaces[at.value];
-  const size_t mark = rects.size();
-  const bool forked = space_data.parent != kNoSpace;
-  space_data.sections.find(part.first, forked ? Interval{} : during, rects);
-  Choice inherited;
-  bool covered = rects.size() == mark + 1 && rects[mark].live.contains(during);
-  if (forked && !covered) {
-    const Part up = next_part(space_data.parent, part.first, part.last, {space_data.forked, space_data.forked}, false);
-    part.last = up.last;
-    if (up.choice_count > 0) inherited = choices.back();
-    choices.resize(part.first_choice);
-  }
-  TimeNs from = forked ? kTimeMin : during.first;
-  bool open = true;  // time from `from` on is not covered yet
-  for (size_t i = mark; i < rects.size(); ++i) {
-    const SectionRect rect = rects[i];
-    if (from < rect.live.first) add_gap(part, {from, before(rect.live.first)}, forked ? &inherited : nullptr);
-    Choice choice;
-    choice.possible = choice.certain = rect.live;
-    if (rect.section != kNoSection) {
-      const Section& section = data->sections[rect.section];
-      const Bytes bytes = section_bytes_at(section, part.first);
-      if (!bytes.empty()) choice.bytes = bytes.data();
-      choice.size_bytes = std::min<uint64_t>(bytes.size(), rect.last_address - part.first + 1);
-      if (section.assumed) choice.flags = CodeFlag::assumed;
-    }
-    choices.push_back(choice);
-    ++part.choice_count;
-    open = rect.live.last < kTimeMax;
-    from = after(rect.live.last);
-  }
-  const TimeNs until = forked ? kTimeMax : during.last;
-  if (open && from <= until) add_gap(part, {from, until}, forked ? &inherited : nullptr);
-  rects.resize(mark);
-  if (!forked) return;
-  // Keep only what overlaps `during`; the rest was needed to determine the extent of the gaps.
-  const auto begin = choices.begin() + part.first_choice;
-  choices.erase(std::remove_if(begin, choices.end(), [during](const Choice& c) { return !c.possible.overlaps(during); }), choices.end());
-  part.choice_count = static_cast<uint32_t>(choices.size()) - part.first_choice;
-}
-
 // Handles the common case: plain bytes of one section throughout. Widens the result up to the next site or section edge and caches it.
 bool CodeView::Scratch::emit_plain() {
-  if (parts.size() != 1 || parts[0].site != kNoSite || parts[0].choice_count != 1) return false;
+  if (parts.size() != 1 || parts[0].site != kNoSite || parts[0].joined || parts[0].choice_count != 1) return false;
   const Choice& choice = choices[parts[0].first_choice];
   if (choice.bytes == nullptr || choice.mask != nullptr || !choice.possible.contains(when)) return false;
   const SpaceData& space_data = data->spaces[space.value];
   if (space_data.parent != kNoSpace) return false;
   const SiteId site_id = data->site_at_or_after(space_data, ip);
   const auto span = space_data.sections.uniform_span(ip);
+  const MappingSnapshots::Place place = data->snapshots.at(space_data.start, ip);
   const uint64_t size = choice.size_bytes;
-  uint64_t last = std::min(span.last, ip + (size - 1));
-  uint64_t first = span.first;
+  uint64_t last = std::min({span.last, place.last, ip + (size - 1)});
+  uint64_t first = std::max(span.first, place.first);
   if (site_id < space_data.first_site + space_data.site_count) {
     if (data->sites[site_id].ip <= ip) return false;
     last = std::min(last, data->sites[site_id].ip - 1);
@@ -527,7 +273,7 @@ NoCode CodeView::no_code(SpaceId space, Ip ip, Interval when) {
   space = effective_space(space, ip);
   if (space.value >= s.data->spaces.size()) return {0, ~uint64_t{0}, {}, kNoSection};
   const SpaceData& data = s.data->spaces[space.value];
-  if (data.parent != kNoSpace) return {};
+  if (data.inherits()) return {};
   const SectionIndex::Span span = data.sections.uniform_span(ip.value);
   NoCode none{span.first, span.last, {}, kNoSection};
   const SiteId site = s.data->site_at_or_after(data, ip.value);

@@ -145,14 +145,6 @@ SectionIndex::Found SectionIndex::at(uint64_t address, TimeNs t) const {
   return found;
 }
 
-std::vector<SectionRect> SectionIndex::live_at(TimeNs t) const {
-  std::vector<SectionRect> out;
-  for (const SectionRect& rect : rects_) {
-    if (rect.live.contains(t)) out.push_back(rect);
-  }
-  return out;
-}
-
 SectionIndex::Span SectionIndex::uniform_span(uint64_t address) const {
   Span span{0, ~uint64_t{0}};
   const auto above = std::upper_bound(boundaries_.begin(), boundaries_.end(), address);

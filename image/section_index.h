@@ -42,8 +42,6 @@ class SectionIndex {
     Interval live;
   };
   [[nodiscard]] Found at(uint64_t address, TimeNs t) const;
-  /// Returns all rectangles that are live at `t`.
-  [[nodiscard]] std::vector<SectionRect> live_at(TimeNs t) const;
   /// Returns the largest range around `address` in which every address has the same rectangles.
   struct Span {
     uint64_t first = 0, last = 0;

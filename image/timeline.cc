@@ -61,6 +61,7 @@ Timeline::SectionAt TimelineData::section_at(SpaceId space, uint64_t address, Ti
     const SectionIndex::Found found = data.sections.at(address, t);
     if (own) valid = found.live;
     if (found.covered) return {found.section, valid};
+    if (data.parent == kNoSpace) return {snapshots.at(data.start, address).section, valid};
     space = data.parent;
     t = data.forked;
   }
@@ -140,6 +141,7 @@ std::vector<SectionId> Timeline::sections_at(SpaceId space, Ip ip) const {
   while (space.value < data_->spaces.size()) {
     const SpaceData& data = data_->spaces[space.value];
     data.sections.find(ip.value, Interval{}, rects);
+    rects.push_back({0, 0, {}, data_->snapshots.at(data.start, ip.value).section});
     space = data.parent;
   }
   std::vector<SectionId> sections;

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <span>
 #include <utility>
 
 #include "image/copy_set.h"
 #include "image/edit_store.h"
+#include "image/fork_chains.h"
 #include "image/section_index.h"
 #include "image/site_builder.h"
 #include "image/timeline_data.h"
@@ -15,9 +17,6 @@
 
 namespace ptd {
 namespace {
-
-/// Maximum length of a chain of forks. Beyond it, the child starts with a copy of its parent's mappings.
-constexpr uint32_t kMaxForkDepth = 16;
 
 std::vector<Interval> merged(std::vector<Interval> windows) {
   std::sort(windows.begin(), windows.end(), [](Interval a, Interval b) { return a.first < b.first; });
@@ -68,7 +67,6 @@ struct TimelineBuilder::State {
   struct Space {
     SpaceId parent = kNoSpace;
     TimeNs forked;
-    uint32_t depth = 0;
     std::vector<SectionChange> changes;
   };
 
@@ -86,10 +84,11 @@ struct TimelineBuilder::State {
   void add_change(SpaceId space, uint64_t ip, uint64_t size, Interval live, SectionId section);
   void base_from_copies();
   void build_space(uint32_t id, const SiteRanges& ranges, size_t& next_range, SiteBuilder& builder);
-  void flatten_fork(uint32_t id);
   void gather(const SiteRange& range, const SiteRanges& ranges, SiteInput& input);
   void gather_sections(SiteInput& input);
   void gather_inherited(SiteInput& input, uint64_t first, uint64_t last);
+  std::pair<Bytes, bool> start_bytes(const SpaceData& space, CodeView& view, uint64_t ip, unsigned span,
+                                     std::span<CodeCandidate> candidates) const;
   void gather_times(size_t index, const SiteRanges& ranges, SiteBuilder& builder, LossEvidence& losses, std::vector<Interval>& times);
   void date_copies(const SiteRanges& ranges, SiteBuilder& builder);
   bool add_differences(const SiteRanges& ranges, SiteBuilder& builder);
@@ -180,29 +179,6 @@ void TimelineBuilder::State::build_space(uint32_t id, const SiteRanges& ranges, 
   data->spaces[id].site_count = static_cast<uint32_t>(data->sites.size()) - data->spaces[id].first_site;
 }
 
-// Copies the ancestors' mappings (without their edits) into a child whose chain of forks is too long.
-void TimelineBuilder::State::flatten_fork(uint32_t id) {
-  Space& space = spaces[id];
-  if (space.parent == kNoSpace) return;
-  space.depth = spaces[space.parent.value].depth + 1;
-  if (space.depth <= kMaxForkDepth) return;
-  std::vector<std::pair<uint32_t, TimeNs>> line;
-  TimeNs when = space.forked;
-  for (SpaceId up = space.parent; up != kNoSpace; up = spaces[up.value].parent) {
-    line.emplace_back(up.value, when);
-    when = spaces[up.value].forked;
-  }
-  std::vector<SectionChange> changes;
-  for (auto at = line.rbegin(); at != line.rend(); ++at) {
-    for (const SectionRect& rect : data->spaces[at->first].sections.live_at(at->second)) {
-      changes.push_back({rect.first_address, rect.last_address, {kTimeMin, kTimeMax}, rect.section});
-    }
-  }
-  space.changes.insert(space.changes.begin(), changes.begin(), changes.end());
-  space.parent = kNoSpace;
-  space.depth = 0;
-}
-
 void TimelineBuilder::State::gather(const SiteRange& range, const SiteRanges& ranges, SiteInput& input) {
   input.space = range.space;
   input.ip = range.ip;
@@ -244,7 +220,7 @@ void TimelineBuilder::State::gather_sections(SiteInput& input) {
     const uint64_t last = std::min(space.sections.uniform_span(at).last, site_last);
     rects.clear();
     space.sections.find(at, Interval{}, rects);
-    if (space.parent != kNoSpace && (rects.empty() || rects.front().live.first > kTimeMin)) gather_inherited(input, at, last);
+    if (space.inherits() && (rects.empty() || rects.front().live.first > kTimeMin)) gather_inherited(input, at, last);
     for (size_t i = 0; i < rects.size(); ++i) {
       const SectionRect& rect = rects[i];
       SiteStep step;
@@ -274,21 +250,36 @@ void TimelineBuilder::State::gather_sections(SiteInput& input) {
   }
 }
 
+// Returns the bytes from `ip` on, at most `span`, with which a space starts, and whether they are a guess. Empty: none.
+std::pair<Bytes, bool> TimelineBuilder::State::start_bytes(const SpaceData& space, CodeView& view, uint64_t ip, unsigned span,
+                                                           std::span<CodeCandidate> candidates) const {
+  if (space.parent == kNoSpace) {
+    const MappingSnapshots::Place place = data->snapshots.at(space.start, ip);
+    if (place.section == kNoSection) return {};
+    const Section& section = data->sections[place.section];
+    const uint64_t skip = ip - section.ip.value, size = std::min<uint64_t>(span, place.last - ip + 1);
+    if (skip >= section.code.bytes.size()) return {};
+    return {section.code.bytes.subspan(skip, std::min<uint64_t>(size, section.code.bytes.size() - skip)), section.assumed};
+  }
+  const FetchResult got = view.fetch(space.parent, Ip{ip}, {space.forked, space.forked}, {}, candidates, span);
+  if (got.status != FetchStatus::ok || got.count == 0) return {};
+  const CodeCandidate& newest = candidates[got.count - 1];
+  return {newest.bytes.first(std::min<uint64_t>(newest.bytes.size(), span)), any(newest.flags, CodeFlag::assumed)};
+}
+
 void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, uint64_t last) {
   const SpaceData& space = data->spaces[input.space.value];
   CodeView view{Timeline{data}};
   while (first <= last) {
     std::array<CodeCandidate, 4> candidates;
     const auto span = static_cast<unsigned>(std::min<uint64_t>(64, last - first + 1));
-    const FetchResult got = view.fetch(space.parent, Ip{first}, {space.forked, space.forked}, {}, candidates, span);
-    uint64_t size = 1;
-    if (got.status == FetchStatus::ok && got.count > 0) {
-      const CodeCandidate& newest = candidates[got.count - 1];
-      size = std::min<uint64_t>(newest.bytes.size(), span);
-      inherited.emplace_back(newest.bytes.begin(), newest.bytes.begin() + static_cast<ptrdiff_t>(size));
+    const auto [bytes, assumed] = start_bytes(space, view, first, span, candidates);
+    const uint64_t size = std::max<uint64_t>(bytes.size(), 1);
+    if (!bytes.empty()) {
+      inherited.emplace_back(bytes.begin(), bytes.end());
       SiteStep step;
       step.kind = SiteStep::Kind::section;
-      step.weak = any(newest.flags, CodeFlag::assumed);
+      step.weak = assumed;
       step.time = {kTimeMin, kTimeMin};
       step.offset = static_cast<uint32_t>(first - input.ip);
       step.size = static_cast<uint32_t>(size);
@@ -359,12 +350,12 @@ Timeline TimelineBuilder::build() {
   s.data->suspect = merged(std::move(s.lost));
   s.data->findings = std::move(s.findings);
   for (uint32_t id = 0; id < s.spaces.size(); ++id) {
-    s.flatten_fork(id);
     SpaceData& space = s.data->spaces[id];
     space.parent = s.spaces[id].parent;
     space.forked = s.spaces[id].forked;
     space.sections = SectionIndex(std::move(s.spaces[id].changes));
   }
+  cut_fork_chains(*s.data);
   s.edits.sort();
   SiteRanges ranges = s.edits.ranges();
   {

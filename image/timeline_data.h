@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "image/mapping_snapshots.h"
 #include "image/section_index.h"
 #include "ptdecode/timeline.h"
 
@@ -42,12 +43,16 @@ struct SpaceData {
   TimeNs forked;
   SiteId first_site = 0;
   uint32_t site_count = 0;
+  MappingSnapshots::Id start = MappingSnapshots::kNothing;  ///< the same for a space without `parent`: see cut_fork_chains()
+
+  [[nodiscard]] bool inherits() const { return parent != kNoSpace || start != MappingSnapshots::kNothing; }
 };
 
 class TimelineData {
  public:
   std::vector<Section> sections;
   std::vector<SpaceData> spaces;
+  MappingSnapshots snapshots;
   std::vector<Site> sites;  ///< by (space, ip)
   std::vector<Version> versions;
   std::vector<std::byte> arena;

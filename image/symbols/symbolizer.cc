@@ -359,6 +359,18 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
         files.add(space, rect, state.timeline.section(rect.section), file_of[rect.section]);
     }
   }
+  for (const auto& [space, addresses] : wanted) {
+    uint32_t oldest = space;
+    while (oldest < spaces.size() && spaces[oldest].parent != kNoSpace) oldest = spaces[oldest].parent.value;
+    if (oldest >= spaces.size() || !spaces[oldest].inherits()) continue;
+    for (auto ip = addresses.begin(); ip != addresses.end();) {  // what a snapshot shows at them
+      ++pick_steps();
+      const MappingSnapshots::Place place = state.timeline.data().snapshots.at(spaces[oldest].start, *ip);
+      if (place.section != kNoSection && file_of[place.section] != nullptr)
+        files.add(space, {place.first, place.last, {}, place.section}, state.timeline.section(place.section), file_of[place.section]);
+      ip = addresses.upper_bound(place.last);
+    }
+  }
   files.merge_spans();
   for (const auto& [space, addresses] : wanted) {
     for (uint32_t at = space; at < spaces.size(); at = spaces[at].parent.value) files.pick(at, addresses);

@@ -9,6 +9,7 @@
 #include "recording/bundle/bundle_events.h"
 #include "recording/bundle/bundle_image.h"
 #include "recording/bundle/bundle_scan.h"
+#include "recording/bundle/kept_lines.h"
 #include "recording/data/recording_data.h"
 
 namespace ptd {
@@ -37,8 +38,6 @@ class Writer {
 
  private:
   void collect_lines();
-  void keep_lines();
-  void keep_lines_of(SpaceId home, Ip ip, Bytes code, const std::vector<std::vector<uint32_t>>& heirs);
   void name_special_places();
   Status write_info(BundleFileWriter& file) const;
   Status write_config(BundleFileWriter& file) const;
@@ -107,46 +106,6 @@ void Writer::collect_lines() {
   for (SiteId id = 0; id < timeline.site_count(); ++id) add(timeline.site(id).space, timeline.site(id).ip, timeline.site(id).size_bytes);
   for (const ImageOp& op : log_.ops) {
     if (const auto* edit = std::get_if<Edit>(&op)) add(edit->space, edit->ip, std::max(edit->old_bytes.size(), edit->new_bytes.size()));
-  }
-}
-
-void Writer::keep_lines_of(SpaceId home, Ip ip, Bytes code, const std::vector<std::vector<uint32_t>>& heirs) {
-  if (code.empty()) return;
-  if (is_kernel_half(ip)) home = kKernelSpace;
-  if (home.value >= heirs.size()) return;
-  const uint64_t last = ip.value + std::min<uint64_t>(code.size() - 1, ~ip.value);
-  for (const uint32_t space : heirs[home.value]) {
-    const auto here = lines_.find(space);
-    if (here == lines_.end()) continue;
-    for (auto line = here->second.lower_bound(ip.value >> kCodeLineBits); line != here->second.end() && *line <= last >> kCodeLineBits;
-         ++line) {
-      const uint64_t first_kept = std::max(*line << kCodeLineBits, ip.value);
-      const uint64_t last_kept = std::min((*line << kCodeLineBits) + (kCodeLineBytes - 1), last);
-      code_.keep(code.subspan(first_kept - ip.value, last_kept - first_kept + 1));
-    }
-  }
-}
-
-void Writer::keep_lines() {
-  // Who sees the mappings of a space: itself and what was forked from it, directly or not.
-  std::vector<std::vector<uint32_t>> heirs{{0}};
-  std::vector<uint32_t> parents{0};
-  for (const ImageOp& op : log_.ops) {
-    const auto* fork = std::get_if<ForkSpaceOp>(&op);
-    if (fork == nullptr && !std::holds_alternative<AddSpaceOp>(op)) continue;
-    const auto id = static_cast<uint32_t>(heirs.size());
-    heirs.push_back({id});
-    parents.push_back(fork == nullptr ? 0 : fork->parent.value);
-    for (uint32_t up = parents[id]; up != 0 && up < id; up = parents[up]) heirs[up].push_back(id);
-  }
-  for (const ImageOp& op : log_.ops) {
-    if (const auto* section = std::get_if<Section>(&op)) code_.add_source(section->code.bytes);
-    if (const auto* copy = std::get_if<DatedCopy>(&op)) code_.add_source(copy->code.bytes);
-  }
-  code_.merge_sources();
-  for (const ImageOp& op : log_.ops) {
-    if (const auto* section = std::get_if<Section>(&op)) keep_lines_of(section->space, section->ip, section->code.bytes, heirs);
-    if (const auto* copy = std::get_if<DatedCopy>(&op)) keep_lines_of(copy->space, copy->ip, copy->code.bytes, heirs);
   }
 }
 
@@ -299,7 +258,7 @@ Status Writer::write_notes(BundleFileWriter& file) const {
 
 Status Writer::write_code(BundleFileWriter& file) {
   collect_lines();
-  keep_lines();
+  (void)keep_lines(log_.ops, lines_, code_);
   ByteWriter code, image, lines;
   code_.write(code);
   report_.code_bytes = code_.kept_bytes();

@@ -1,0 +1,98 @@
+// Goes from the last space to the first, so that each hands its lines to its parent.
+#include "recording/bundle/kept_lines.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+namespace ptd {
+namespace {
+
+struct MappedCode {
+  uint64_t ip = 0;
+  Bytes code;
+};
+
+struct Space {
+  uint32_t parent = 0;  // 0: none
+  std::vector<MappedCode> mapped;
+  std::set<uint64_t> lines;  // of this space and its descendants
+};
+
+class Spaces {
+ public:
+  explicit Spaces(const std::vector<ImageOp>& ops) {
+    for (const ImageOp& op : ops) {
+      if (const auto* fork = std::get_if<ForkSpaceOp>(&op)) {
+        const bool has_parent = fork->parent.value < spaces_.size();
+        spaces_.emplace_back().parent = has_parent ? fork->parent.value : 0;
+      }
+      if (std::holds_alternative<AddSpaceOp>(op)) spaces_.emplace_back();
+    }
+    for (const ImageOp& op : ops) {
+      if (const auto* section = std::get_if<Section>(&op)) add(section->space, section->ip, section->code.bytes);
+      if (const auto* copy = std::get_if<DatedCopy>(&op)) add(copy->space, copy->ip, copy->code.bytes);
+    }
+  }
+
+  uint64_t keep(const CodeLines& lines, BundleCodeWriter& code) {
+    for (const auto& [id, own] : lines) {
+      if (id < spaces_.size()) spaces_[id].lines = own;
+    }
+    for (size_t id = spaces_.size(); id-- > 0;) {
+      ++steps_;
+      Space& space = spaces_[id];
+      if (!space.lines.empty()) keep_of(space, code);
+      if (space.parent != 0) hand_on(space.lines, spaces_[space.parent].lines);
+      space = {};
+    }
+    return steps_;
+  }
+
+ private:
+  void add(SpaceId home, Ip ip, Bytes code) {
+    if (is_kernel_half(ip)) home = kKernelSpace;
+    if (!code.empty() && home.value < spaces_.size()) spaces_[home.value].mapped.push_back({ip.value, code});
+  }
+
+  void keep_of(Space& space, BundleCodeWriter& code) {
+    std::vector<MappedCode>& mapped = space.mapped;
+    const auto key = [](const MappedCode& m) { return std::tuple(m.ip, m.code.data(), m.code.size()); };
+    std::sort(mapped.begin(), mapped.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    mapped.erase(std::unique(mapped.begin(), mapped.end(), [&](const auto& a, const auto& b) { return key(a) == key(b); }), mapped.end());
+    for (const MappedCode& piece : mapped) {
+      const uint64_t last = piece.ip + std::min<uint64_t>(piece.code.size() - 1, ~piece.ip);
+      for (auto line = space.lines.lower_bound(piece.ip >> kCodeLineBits); line != space.lines.end() && *line <= last >> kCodeLineBits;
+           ++line) {
+        ++steps_;
+        const uint64_t first_kept = std::max(*line << kCodeLineBits, piece.ip);
+        const uint64_t last_kept = std::min((*line << kCodeLineBits) + (kCodeLineBytes - 1), last);
+        code.keep(piece.code.subspan(first_kept - piece.ip, last_kept - first_kept + 1));
+      }
+    }
+  }
+
+  void hand_on(std::set<uint64_t>& from, std::set<uint64_t>& to) {
+    if (to.size() < from.size()) std::swap(from, to);
+    steps_ += from.size();
+    to.merge(from);
+  }
+
+  std::vector<Space> spaces_{1};
+  uint64_t steps_ = 0;
+};
+
+}  // namespace
+
+uint64_t keep_lines(const std::vector<ImageOp>& ops, const CodeLines& lines, BundleCodeWriter& code) {
+  for (const ImageOp& op : ops) {
+    if (const auto* section = std::get_if<Section>(&op)) code.add_source(section->code.bytes);
+    if (const auto* copy = std::get_if<DatedCopy>(&op)) code.add_source(copy->code.bytes);
+  }
+  code.merge_sources();
+  return Spaces(ops).keep(lines, code);
+}
+
+}  // namespace ptd

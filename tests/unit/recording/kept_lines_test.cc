@@ -1,0 +1,86 @@
+// keep_lines(): a bundle stores the code that some space looked at, whoever mapped it, at a cost in proportion to the records.
+#include "recording/bundle/kept_lines.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "image/fetch_log.h"
+#include "recording/bundle/bundle_wire.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kBase = 0x400000;
+
+Section section(uint32_t space, uint64_t ip, Bytes code) {
+  Section section;
+  section.space = SpaceId{space};
+  section.ip = Ip{ip};
+  section.size_bytes = code.size();
+  section.code.bytes = code;
+  return section;
+}
+
+// The stored lines are those that a space looked at in the code of itself or of an ancestor, line by line.
+TEST(KeptLines, AreThoseOfASpaceAndItsDescendants) {
+  std::mt19937 random(7);
+  const auto pick = [&](uint64_t most) { return random() % (most + 1); };
+  std::vector<ImageOp> ops;
+  std::vector<uint32_t> parents{0};
+  std::vector<std::vector<std::byte>> code;
+  CodeLines lines;
+  for (uint32_t id = 1; id <= 60; ++id) {
+    const bool forked = id > 1 && pick(9) != 0;
+    parents.push_back(forked ? static_cast<uint32_t>(1 + pick(id - 2)) : 0);
+    if (forked) {
+      ops.emplace_back(ForkSpaceOp{SpaceId{parents.back()}, TimeNs{id}});
+    } else {
+      ops.emplace_back(AddSpaceOp{});
+    }
+    code.emplace_back(size_t{16} * kCodeLineBytes);
+    for (int i = 0; i < 2; ++i) ops.emplace_back(section(id, kBase + id * 4 * kCodeLineBytes, code.back()));
+    for (int i = 0; i < 3; ++i) lines[id].insert(kBase / kCodeLineBytes + pick(260));
+  }
+  BundleCodeWriter writer;
+  (void)keep_lines(ops, lines, writer);
+  ByteWriter out;
+  writer.write(out);
+  size_t kept = 0;
+  for (uint32_t home = 1; home <= 60; ++home) {
+    for (uint64_t i = 0; i < 16; ++i) {
+      const uint64_t line = kBase / kCodeLineBytes + home * 4 + i;
+      bool wanted = false;
+      for (uint32_t id = 1; id <= 60; ++id) {
+        uint32_t up = id;
+        while (up != 0 && up != home) up = parents[up];
+        wanted |= up == home && lines[id].contains(line);
+      }
+      const Bytes piece = Bytes{code[home - 1]}.subspan(i * kCodeLineBytes, kCodeLineBytes);
+      ASSERT_EQ(writer.kept_of({piece}), wanted ? kCodeLineBytes : 0) << home << " " << i;
+      kept += wanted ? 1 : 0;
+    }
+  }
+  EXPECT_GT(kept, 20U);
+  EXPECT_LT(kept, 900U);  // of 960
+}
+
+// A chain of forks in which each process looks at a line of its own, and one piece of code mapped again and again.
+TEST(KeptLines, TheCostGrowsWithTheRecords) {
+  const auto steps_of = [](uint32_t count) {
+    const std::vector<std::byte> code(size_t{count} * kCodeLineBytes);
+    std::vector<ImageOp> ops{AddSpaceOp{}};
+    CodeLines lines;
+    for (uint32_t id = 1; id <= count; ++id) {
+      ops.emplace_back(section(1, kBase, code));
+      ops.emplace_back(ForkSpaceOp{SpaceId{id}, TimeNs{id}});
+      lines[id].insert(kBase / kCodeLineBytes + id);
+    }
+    BundleCodeWriter writer;
+    return keep_lines(ops, lines, writer);
+  };
+  EXPECT_LE(steps_of(4000), 5 * steps_of(1000));
+}
+
+}  // namespace
+}  // namespace ptd
