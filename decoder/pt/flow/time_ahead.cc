@@ -34,6 +34,9 @@ constexpr std::array<uint8_t, 256> kPlainSizes = [] {
 TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
 TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
 
+TimeNs earlier(TimeNs a, TimeNs b) { return TimeNs{std::min(a.value, b.value)}; }
+TimeNs later(TimeNs a, TimeNs b) { return TimeNs{std::max(a.value, b.value)}; }
+
 /// Returns a mask with bit 8k+7 set for each of the eight bytes that is not a short TNT: odd, 00 or 02.
 uint64_t other_bytes(uint64_t word) {
   constexpr uint64_t kHigh = 0x8080808080808080ULL;
@@ -47,17 +50,17 @@ uint64_t other_bytes(uint64_t word) {
 uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
   const std::byte* data = bytes.data();
   while (at < end) {
-    if (end - at >= 8) {
+    uint64_t size = kPlainSizes[static_cast<unsigned>(data[at])];
+    if (size == 1 && end - at >= 8 && kPlainSizes[static_cast<unsigned>(data[at + 1])] == 1) {  // probably many TNTs
       uint64_t word;
       std::memcpy(&word, data + at, 8);
       const uint64_t other = other_bytes(word);
-      at += other == 0 ? 8 : static_cast<uint64_t>(std::countr_zero(other)) / 8;
-      if (other == 0) continue;
+      size = other == 0 ? 8 : std::max<uint64_t>(static_cast<uint64_t>(std::countr_zero(other)) / 8, 1);
+    } else if (size == 0) {
+      if (data[at] != std::byte{0x02} || end - at < kLongTntBytes || long_tnt(data + at) == 0) return at;
+      size = kLongTntBytes;
     }
-    const auto byte = static_cast<unsigned>(data[at]);
-    uint64_t size = kPlainSizes[byte];
-    if (byte == 0x02 && end - at >= kLongTntBytes && long_tnt(data + at) != 0) size = kLongTntBytes;
-    if (size == 0 || end - at < size) return at;
+    if (end - at < size) return at;
     at += size;
   }
   return at;
@@ -104,11 +107,11 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
 inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
   if (bounds) {
     const Interval told = ns_of(clock_.earliest(), clock_.latest());
-    first_ = std::max(first_, minus(told.first, slack_ns_));  // first_ is initially the segment's lower bound
-    last_ = std::max(std::min(plus(told.last, slack_ns_), segment_.time.last), first_);
+    first_ = later(first_, minus(told.first, slack_ns_));  // first_ is initially the segment's lower bound
+    last_ = later(earlier(plus(told.last, slack_ns_), segment_.time.last), first_);
     // Without CYC the bounds are a tick or two apart.
     const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
-    about_ = std::clamp(std::max(about, about_), first_, last_);
+    about_ = earlier(later(about, later(about_, first_)), last_);
     window_ = end;
   }
   points_.push_back({offset, end, first_, last_, {about_, clock_.cycles()}, bounds});

@@ -67,6 +67,16 @@ struct Flow {
   }
   /// Outputs a mark if its content has changed. `left` comes from the item that the flow takes next.
   void put_mark(Interval time, const Moment& left, size_t before_block);
+  /// Same after a mark with the same context and mode.
+  void put_time(Interval time, const Moment& left, size_t before_block) {
+    if (mark.time == time && mark.cycles == left.cycles) return;
+    mark.time = time;
+    mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
+    mark.about = left.about;
+    mark.cycles = left.cycles;
+    out->marks.push_back(mark);
+    out->marks.back().before_block = static_cast<uint32_t>(before_block);
+  }
   void write_to_pending() { write_to(pending, kNoLimit); }
 };
 

@@ -417,7 +417,7 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
   {
     const BlockRun& run = code_.run(id);  // valid until the next lookup
     const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
-    if ((run.end != RunEnd::indirect && !ret) || item.ip == run.after_call()) return false;
+    if ((run.end != RunEnd::indirect && !ret) || item.ip == code_.after_call(run)) return false;
     emit(run);
     if (ret && calls_.open != 0) calls_.drop();
   }

@@ -83,7 +83,9 @@ class Runner {
   void mark(Timed& t);
   void emit(Timed& t, const BlockRun& run);
   bool pass_point(Timed& t);
-  bool takes_bit(Timed& t, const BlockRun& run, bool bit) const;
+  BlockRun* run_now(Timed& t);
+  bool take_timed_bit(Timed& t, const BlockRun& run, uint64_t window);
+  void keep_rest(const Timed& t, uint64_t payload, uint32_t bits, uint32_t count);
   uint32_t take_timed_memo(Timed& t, uint64_t window, uint32_t count);
   bool make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now);
   bool take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size);

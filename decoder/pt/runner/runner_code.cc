@@ -273,10 +273,9 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
       r.end = RunEnd::jcc;
       return false;
     case InsnClass::call_indirect:
-      r.calls.push_back(at(place, fall.value));
+      r.next[1] = at(place, fall.value);
+      r.calls.push_back(r.next[1]);
       finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
-      r.next[0] = static_cast<RunId>(fall.value);
-      r.next[1] = static_cast<RunId>(fall.value >> 32);
       r.end = RunEnd::indirect;
       return false;
     case InsnClass::jump_indirect:
@@ -285,7 +284,6 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
     case InsnClass::far_ret:
     case InsnClass::ret:
       finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
-      r.next[0] = r.next[1] = 0;
       r.end = insn.cls == InsnClass::ret ? RunEnd::ret : RunEnd::indirect;
       return false;
     case InsnClass::jmpabs:

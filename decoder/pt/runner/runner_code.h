@@ -31,7 +31,7 @@ struct alignas(64) BlockRun {
   static constexpr uint32_t kHead = 2;
   uint64_t ip = 0;
   std::array<Block, kHead> head;  ///< a copy of its first blocks, which are nearly always all of them
-  RunId next[2] = {};             ///< jcc: not taken, taken. indirect: see after_call()
+  RunId next[2] = {};             ///< jcc: not taken, taken. indirect: the last target; of a call: the run after it
   uint32_t place = 0;             ///< space and mode, see RunnerCode::place_of
   uint32_t blocks_first = 0;      ///< RunnerCode::blocks(), without `taken` at a jcc
   RunId first = kNoRun;           ///< first version of the same place; kNoRun: this one
@@ -44,9 +44,6 @@ struct alignas(64) BlockRun {
   RunEnd end = RunEnd::unread;
   bool ends_in_kernel = false;  ///< its last instruction is in the kernel half
   uint8_t met = 0;              ///< visits by Runner::take_timed(), up to kMetForMemos
-
-  /// Returns the address after the indirect call that ends the run, which cannot be its target; 0 if the run ends otherwise.
-  [[nodiscard]] uint64_t after_call() const { return uint64_t{next[1]} << 32 | next[0]; }
 };
 static_assert(sizeof(BlockRun) == 64);
 
@@ -67,6 +64,16 @@ class RunnerCode {
     if (target.ip != ip || target.place != place || target.run == kNoRun) target = {ip, place, at(place, ip)};
     return target.run;
   }
+  [[nodiscard]] bool is_at(RunId id, uint32_t place, uint64_t ip) const { return runs_[id].ip == ip && runs_[id].place == place; }
+  /// Same as target_at() for the branch at the end of `from`, which nearly always has the same target as the last time.
+  RunId target_of(RunId from, uint32_t place, uint64_t ip) {
+    const RunId last = runs_[from].next[0];
+    if (is_at(last, place, ip)) return last;
+    const RunId target = target_at(place, ip);
+    return runs_[from].next[0] = target;
+  }
+  /// Returns the address after the indirect call that ends the run, which cannot be its target; 0 if the run ends otherwise.
+  [[nodiscard]] uint64_t after_call(const BlockRun& run) const { return run.end == RunEnd::indirect ? runs_[run.next[1]].ip : 0; }
   /// Returns a version of `id` that is valid throughout `now`; reads it if needed. Its end may be `stuck`.
   RunId version_at(RunId id, Interval now);
   [[nodiscard]] const BlockRun& run(RunId id) const { return runs_[id]; }
