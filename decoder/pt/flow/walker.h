@@ -188,6 +188,7 @@ class Walker {
 
   [[nodiscard]] bool in_filter(Ip ip) const;
   [[nodiscard]] uint64_t max_silent() const;
+  bool count_silent(Flow& flow) const;
 
   // executing
   Go execute(Flow& flow, const Insn& insn);

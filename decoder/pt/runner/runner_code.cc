@@ -25,7 +25,7 @@ constexpr uint64_t kMostSteps = 256;  // per fetch; more expensive ones are left
 constexpr size_t kMostChecks = 24;  // per run
 constexpr size_t kMostChanging = 1U << 20;
 constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
-static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= std::numeric_limits<uint16_t>::max());  // BlockRun::instructions
+static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= SilentLoop::kLeast);  // so the walker follows each run
 constexpr size_t kWide = 16;  // bytes copied at once for an instruction
 
 uint64_t mix(uint64_t place, uint64_t ip) {
@@ -314,9 +314,10 @@ void RunnerCode::read(RunId id, Interval now) {
   uint64_t ip = runs_[id].ip;
   uint64_t branch_ip = ip;
   for (;;) {
-    if (reading.block_instructions == 0 && !reading.blocks.empty() &&
-        (reading.blocks.size() >= kMaxRunBlocks - 8 || reading.calls.size() >= kMaxRunCalls ||
-         reading.instructions >= kMaxRunInstructions)) {
+    const bool block_ends = reading.block_instructions == 0 ? !reading.blocks.empty() : reading.block_instructions >= kMaxBlockInstructions;
+    if (block_ends && (reading.blocks.size() >= kMaxRunBlocks - 8 || reading.calls.size() >= kMaxRunCalls ||
+                       reading.instructions >= kMaxRunInstructions)) {
+      finish_block(reading, 0);
       reading.end = RunEnd::link;
       reading.next[0] = at(runs_[id].place, ip);
       break;
@@ -466,6 +467,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
   const uint32_t width = memos_.width(start);
   uint32_t met = 0, depth = 0, deepest = 0, blocks = 0;
   uint32_t looked_at = 0;  // bits that the result depends on
+  uint32_t silent = 0;     // instructions since the last bit
   RunId at = start;
   bool pops = false;
   while (memo.bits < width && !pops) {
@@ -474,6 +476,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
     const BlockRun& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
     if (met + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > kMaxOpenCalls) break;
+    if ((silent += run.instructions) > SilentLoop::kLeast) break;
     if (run.end == RunEnd::jcc && memo.bits == count) return false;  // the memo would depend on bits that are not read yet
     const uint64_t bit = window >> 63;
     if (run.end != RunEnd::link) looked_at = memo.bits + 1U;
@@ -497,6 +500,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
       at = kNoRun;
     }
     window <<= 1;
+    silent = 0;
     if (depth > MemoTable::kMaxCalls) break;
     ++memo.bits;
     memo.next = pops ? 0 : memos_.table(at);

@@ -208,7 +208,7 @@ void Runner::spend() {
   out_ = s.out;
   if (s.position() != state.position) {
     moved_ = true;
-    state.silent = 0;
+    state.end_silence();
   }
   state.position = s.position();
   left_ = cursor_.now;

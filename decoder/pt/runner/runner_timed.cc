@@ -262,7 +262,7 @@ struct Runner::Timed {
   state_->now = t.now;
   if (state_->position != t.position) {
     moved_ = true;
-    state_->silent = 0;
+    state_->end_silence();
   }
   state_->position = t.position;
   stop_ = t.stop;
