@@ -104,17 +104,36 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   done_ = false;
 }
 
+// Updates the bounds from the clock, for a timing packet that ends at `end`.
+inline void TimeAhead::set_bounds(uint64_t end) {
+  const Interval told = ns_of(clock_.earliest(), clock_.latest());
+  first_ = later(first_, minus(told.first, slack_ns_));  // first_ is initially the segment's lower bound
+  last_ = later(earlier(plus(told.last, slack_ns_), segment_.time.last), first_);
+  // Without CYC the bounds are a tick or two apart.
+  const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
+  about_ = earlier(later(about, later(about_, first_)), last_);
+  window_ = end;
+}
+
 inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
-  if (bounds) {
-    const Interval told = ns_of(clock_.earliest(), clock_.latest());
-    first_ = later(first_, minus(told.first, slack_ns_));  // first_ is initially the segment's lower bound
-    last_ = later(earlier(plus(told.last, slack_ns_), segment_.time.last), first_);
-    // Without CYC the bounds are a tick or two apart.
-    const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
-    about_ = earlier(later(about, later(about_, first_)), last_);
-    window_ = end;
-  }
+  if (bounds) set_bounds(end);
   points_.push_back({offset, end, first_, last_, {about_, clock_.cycles()}, bounds});
+}
+
+// Adds the MTC at `offset`, which the clock has processed, and those directly after it, as while the processor waits. They make one point:
+// the first gives its upper bound and the last its lower bound. Returns the offset after them.
+inline uint64_t TimeAhead::add_mtcs(uint64_t offset, uint64_t end) {
+  const std::byte* data = segment_.bytes.data();
+  uint64_t at = offset + 2;
+  add(offset, at, true);
+  while (end - at >= 2 && data[at] == kMtc && clock_.on_due_mtc(static_cast<uint8_t>(data[at + 1]), at)) at += 2;
+  if (at == offset + 2) return at;
+  set_bounds(at);
+  TimePoint& point = points_.back();
+  point.end_bytes = at;
+  point.first = first_;
+  point.moment = {about_, clock_.cycles()};
+  return at;
 }
 
 // Same as TimeConversion::to_interval(). Two times that are close together, as nearly all are, share one multiplication of the large part.
@@ -158,8 +177,7 @@ void TimeAhead::scan_plain() {
     const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
     if (data[at] == kMtc) {
       if (!clock_.on_due_mtc(static_cast<uint8_t>(second), at)) break;
-      add(at, at + 2, true);
-      at += 2;
+      at = add_mtcs(at, end);
     } else if ((byte & kCycMask) == kCycMask && ((byte & kCycMore) == 0 || ((second & 1) == 0 && !config_.errata.skd007))) {
       Packet packet;
       packet.kind = PacketKind::cyc;

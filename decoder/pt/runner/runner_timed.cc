@@ -25,9 +25,9 @@ struct Runner::Timed {
   Block* out = nullptr;
   RunId at = kNoRun;
   ValidId valid = 0;  ///< an interval that is valid now; 0 always is
-  Interval now;
-  TimeNs not_before, hi;
-  TimeNs lo;  ///< if `dated`: `now` is the time of a packet with this lower bound
+  TimeNs first, not_before, last;  ///< the time is `first` to `last`. They are apart so that no load spans two stores that are not done.
+  TimeNs hi;
+  TimeNs lo;  ///< if `dated`: the time is that of a packet with this lower bound
   uint64_t position = 0;
   uint64_t stop = 0;    ///< offset of the next timing packet, the next sync point or the end
   uint64_t cycles = 0;  ///< of the last mark
@@ -35,6 +35,8 @@ struct Runner::Timed {
   bool mark_due = false;
   bool marked = false;  ///< the last mark has the flow's context
   bool settled = false;
+
+  [[nodiscard]] Interval now() const { return {first, last}; }
 };
 
 // Sets the time bounds for the next instructions, given their lower bound.
@@ -47,16 +49,17 @@ struct Runner::Timed {
   const uint64_t first = std::max(lo.value, t.not_before.value), last = std::max({t.hi.value, lo.value, first});
   const uint64_t inner_first = std::max(first, span_.first.value), inner_last = std::min(last, span_.last.value);
   const bool inside = inner_first <= inner_last;
-  const Interval now{TimeNs{inside ? inner_first : first}, TimeNs{inside ? inner_last : last}};
-  if (now == t.now) return;
-  t.now = now;
+  const TimeNs now_first{inside ? inner_first : first}, now_last{inside ? inner_last : last};
+  if (now_first == t.first && now_last == t.last) return;
+  t.first = now_first;
+  t.last = now_last;
   t.valid = 0;
   t.mark_due = true;
 }
 
 [[gnu::always_inline]] inline bool Runner::is_valid(Timed& t, ValidId valid) const {
   if (valid == t.valid || valid == 0) return true;
-  if (!code_.holds(valid, t.now)) return false;
+  if (!code_.holds(valid, t.now())) return false;
   t.valid = valid;
   return true;
 }
@@ -65,9 +68,9 @@ struct Runner::Timed {
   if (!t.mark_due) return;
   t.mark_due = false;
   t.cycles = t.cursor.left.cycles;
-  if (t.marked) return flow_->put_time(t.now, t.cursor.left, static_cast<size_t>(t.out - flow_->out->blocks.data()));
+  if (t.marked) return flow_->put_time(t.now(), t.cursor.left, static_cast<size_t>(t.out - flow_->out->blocks.data()));
   t.marked = true;
-  state_->now = t.now;
+  state_->now = t.now();
   left_ = t.cursor.left;
   out_ = t.out;
   give_mark();
@@ -107,7 +110,7 @@ struct Runner::Timed {
 [[gnu::always_inline]] inline BlockRun* Runner::run_now(Timed& t) {
   BlockRun* run = &code_.run(t.at);
   if (run->end > RunEnd::stuck && is_valid(t, run->valid)) return run;
-  const RunId id = code_.version_at(t.at, t.now);
+  const RunId id = code_.version_at(t.at, t.now());
   run = &code_.run(id);
   if (id == kNoRun || run->end <= RunEnd::stuck) return nullptr;
   t.at = id;
@@ -118,7 +121,7 @@ struct Runner::Timed {
 [[gnu::always_inline]] inline uint32_t Runner::take_timed_memo(Timed& t, uint64_t window, uint32_t count) {
   const Memo* memo = &code_.memos().find(t.at, window);
   if (memo->bits == 0) {
-    if (!make_timed_memo(t.at, window, count, t.now)) return 0;
+    if (!make_timed_memo(t.at, window, count, t.now())) return 0;
     memo = &code_.memos().find(t.at, window);
   }
   const uint32_t bits = memo->bits;
@@ -155,7 +158,8 @@ struct Runner::Timed {
   const uint64_t bit = window >> 63;
   if (run.end == RunEnd::jcc) {
     emit(t, run);
-    t.out[-1].flags = static_cast<uint16_t>(t.out[-1].flags | (bit != 0 ? static_cast<unsigned>(BlockFlag::taken) : 0U));
+    const Block& last = run.blocks <= BlockRun::kHead ? run.head[run.blocks - 1U] : t.out[-1];
+    t.out[-1].flags = static_cast<uint16_t>(last.flags | (bit != 0 ? static_cast<unsigned>(BlockFlag::taken) : 0U));
     t.at = run.next[bit];
     return true;
   }
@@ -244,7 +248,8 @@ struct Runner::Timed {
   t.out = out_;
   t.at = at_;
   t.valid = 0;
-  t.now = state_->now;
+  t.first = state_->now.first;
+  t.last = state_->now.last;
   t.not_before = state_->not_before;
   t.hi = hi_;
   t.stop = std::min(stop_, sync_limit_);
@@ -259,7 +264,7 @@ struct Runner::Timed {
   cursor_ = t.cursor;
   out_ = t.out;
   at_ = t.at;
-  state_->now = t.now;
+  state_->now = t.now();
   if (state_->position != t.position) {
     moved_ = true;
     state_->end_silence();
