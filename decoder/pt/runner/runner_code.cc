@@ -38,6 +38,8 @@ SpaceId space_of(uint32_t place) {
   return number == kNoSpace.value >> 2 ? kNoSpace : SpaceId{number};
 }
 
+bool is_sequential(InsnClass cls) { return cls == InsnClass::other || cls == InsnClass::mov_cr3 || cls == InsnClass::ptwrite; }
+
 uint64_t place_half(uint64_t ip) { return ip >> 63; }
 
 }  // namespace
@@ -50,10 +52,13 @@ struct RunnerCode::Reading {
   Insn insn;
   const std::byte* bytes = nullptr;  ///< bytes of the instruction
   bool wide = false;                 ///< kWide bytes may be read
+  bool is_plain = false;             ///< `bytes` are in `plain`
   uint16_t flags = 0;
   PlainCode plain;  ///< code around the last instruction, from plain_ip on
   SpaceId plain_space = kNoSpace;
   uint64_t plain_ip = 0;  ///< address of plain.bytes
+  uint64_t next_ip = 0;   ///< if has_next: address of `insn`, which read_straight() has read but not taken
+  bool has_next = false;
   std::array<std::byte, kFetchSpanBytes> fetched{};
   std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes{};
   size_t block_size = 0;
@@ -78,6 +83,7 @@ struct RunnerCode::Reading {
     calls.clear();
     changing.clear();
     others = {};
+    has_next = false;
     end = RunEnd::unread;
     next[0] = next[1] = kNoRun;
   }
@@ -183,6 +189,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
     return ip - reading.plain_ip < reading.plain.bytes.size() && reading.plain_space == reading.space &&
            reading.plain.certain.contains(now);
   };
+  const bool is_read = std::exchange(reading.has_next, false) && reading.next_ip == ip;
   if (!is_inside()) {
     reading.plain = view_.plain(reading.space, Ip{ip}, now);
     reading.plain_space = reading.space;
@@ -190,7 +197,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
     if (!is_inside()) return false;
   }
   const Bytes bytes = reading.plain.bytes.subspan(ip - reading.plain_ip);
-  reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
+  if (!is_read) reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
   if (reading.insn.cls == InsnClass::bad) return false;  // not an instruction, or it extends past these bytes
   reading.bytes = bytes.data();
   reading.wide = bytes.size() >= kWide;
@@ -202,7 +209,8 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
 
 // Fetches the instruction at `ip`. Returns false if its bytes are not certain throughout `now`.
 bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
-  if (fetch_plain(reading, ip, now)) return true;
+  reading.is_plain = fetch_plain(reading, ip, now);
+  if (reading.is_plain) return true;
   const FetchStepLimit limit(kMostSteps);
   std::array<CodeCandidate, kContents> contents;
   FetchResult result = view_.fetch(reading.space, Ip{ip}, now, {}, contents);
@@ -222,6 +230,30 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   reading.valid = intersect(reading.valid, only.certain);
   if (only.certain != Interval{}) reading.changing.push_back({ip, reading.fetched, reading.insn.length_bytes, reading.flags});
   return true;
+}
+
+// Appends the instructions from `ip` on to the current block, as far as they follow each other in the same plain code as the last one, and
+// advances `ip`. Reads the one after them too.
+void RunnerCode::read_straight(Reading& r, uint64_t& ip) {
+  if (!r.is_plain || r.mode != ExecMode::bits64) return;
+  const uint64_t from = ip - r.plain_ip;
+  if (from >= r.plain.bytes.size()) return;
+  const Bytes bytes = r.plain.bytes.subspan(from);
+  const uint32_t most = kMaxBlockInstructions - r.block_instructions;
+  size_t size = 0;
+  uint16_t count = 0;
+  for (; count < most && size < bytes.size(); ++count) {
+    r.insn = classify(bytes.subspan(size, std::min<size_t>(bytes.size() - size, kFetchSpanBytes)), r.mode);
+    r.has_next = !is_sequential(r.insn.cls);
+    if (r.has_next) break;
+    size += r.insn.length_bytes;
+  }
+  std::memcpy(r.block_bytes.data() + r.block_size, bytes.data(), size);
+  r.block_size += size;
+  r.block_instructions = static_cast<uint16_t>(r.block_instructions + count);
+  r.instructions += count;
+  ip += size;
+  r.next_ip = ip;
 }
 
 void RunnerCode::finish_block(Reading& reading, uint16_t flags) {
@@ -255,6 +287,7 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
     case InsnClass::mov_cr3:
     case InsnClass::ptwrite:
       ip = fall.value;
+      read_straight(r, ip);
       return true;
     case InsnClass::jump_direct:
     case InsnClass::call_direct: {

@@ -139,6 +139,7 @@ class RunnerCode {
   bool fetch(Reading& reading, uint64_t ip, Interval now);
   bool fetch_plain(Reading& reading, uint64_t ip, Interval now);
   [[nodiscard]] RunId first_version(RunId id) const { return runs_[id].first != kNoRun ? runs_[id].first : id; }
+  void read_straight(Reading& reading, uint64_t& ip);
   void finish_block(Reading& reading, uint16_t flags);
   bool step(Reading& reading, RunId id, uint64_t& ip);
   ValidId valid_id(Interval valid);
