@@ -26,7 +26,9 @@ constexpr std::array<uint8_t, 256> kPlainSizes = [] {
     const auto ip_size = kIpSize[byte >> 5];
     const bool reserved = ip_size == 0 && byte >> 5 != 0;
     if (byte == 0 || is_short_tnt(byte)) sizes[byte] = 1;
-    if ((byte & kIpOpcodeMask) == kTipOpcode && !reserved) sizes[byte] = static_cast<uint8_t>(1 + ip_size);
+    const unsigned opcode = byte & kIpOpcodeMask;
+    const bool has_ip = opcode == kTipOpcode || opcode == kTipPgeOpcode || opcode == kTipPgdOpcode || opcode == kFupOpcode;
+    if (has_ip && !reserved) sizes[byte] = static_cast<uint8_t>(1 + ip_size);
   }
   return sizes;
 }();

@@ -104,7 +104,7 @@ class TimeAhead {
   return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||
          kind == PacketKind::cbr;
 }
-/// Returns the offset of the first packet in [at, end) that is not a TNT, TIP or PAD.
+/// Returns the offset of the first packet in [at, end) that is not a TNT, TIP, TIP.PGE, TIP.PGD, FUP or PAD.
 [[nodiscard]] uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end);
 
 }  // namespace ptd::pt
