@@ -127,10 +127,9 @@ size_t RunnerCode::memory_bytes() const {
 }
 
 RunId RunnerCode::at(uint32_t place, uint64_t ip) {
-  const uint64_t hash = mix(place, ip);
-  const auto tag = static_cast<uint32_t>(hash >> 32);
+  const auto tag = static_cast<uint32_t>(mix(place, ip));
   const size_t mask = slots_.size() - 1;
-  size_t slot = hash & mask;
+  size_t slot = tag & mask;
   for (; slots_[slot].run != kNoRun; slot = (slot + 1) & mask) {
     const RunId id = slots_[slot].run;
     if (slots_[slot].tag == tag && runs_[id].ip == ip && runs_[id].place == place) return id;
@@ -157,7 +156,7 @@ void RunnerCode::grow() {
   const size_t mask = slots_.size() - 1;
   for (const Slot& one : old) {
     if (one.run == kNoRun) continue;
-    size_t slot = mix(runs_[one.run].place, runs_[one.run].ip) & mask;
+    size_t slot = one.tag & mask;
     while (slots_[slot].run != kNoRun) slot = (slot + 1) & mask;
     slots_[slot] = one;
   }

@@ -105,7 +105,7 @@ class RunnerCode {
   };
   static constexpr size_t kTargets = 4096;
   struct Reading;
-  /// An entry of the hash table by (place, ip). The tag is part of the hash, so that other runs are rarely read.
+  /// An entry of the hash table by (place, ip). The tag is the hash, so that other runs are rarely read, and none when the table grows.
   struct Slot {
     uint32_t tag = 0;
     RunId run = kNoRun;  ///< kNoRun: empty
