@@ -463,9 +463,9 @@ bool RunnerCode::read_known(RunId id, const Reading& reading) {
   return false;
 }
 
-RunId RunnerCode::version_at(RunId id, Interval now) {
+// Finds or reads the version of `id` at `now` if it is not `id` itself.
+RunId RunnerCode::other_version(RunId id, Interval now) {
   const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
-  if (fits(id)) return id;
   const RunId first = first_version(id);
   RunId free = kNoRun;
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {

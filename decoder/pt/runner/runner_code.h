@@ -75,7 +75,10 @@ class RunnerCode {
   /// Returns the address after the indirect call that ends the run, which cannot be its target; 0 if the run ends otherwise.
   [[nodiscard]] uint64_t after_call(const BlockRun& run) const { return run.end == RunEnd::indirect ? runs_[run.next[1]].ip : 0; }
   /// Returns a version of `id` that is valid throughout `now`; reads it if needed. Its end may be `stuck`.
-  RunId version_at(RunId id, Interval now);
+  RunId version_at(RunId id, Interval now) {
+    const BlockRun& run = runs_[id];
+    return run.end != RunEnd::unread && holds(run.valid, now) ? id : other_version(id, now);
+  }
   [[nodiscard]] const BlockRun& run(RunId id) const { return runs_[id]; }
   [[nodiscard]] BlockRun& run(RunId id) { return runs_[id]; }
   [[nodiscard]] bool holds(ValidId valid, Interval now) const { return valid == 0 || intervals_[valid].contains(now); }
@@ -110,6 +113,7 @@ class RunnerCode {
     uint32_t tag = 0;
     RunId run = kNoRun;  ///< kNoRun: empty
   };
+  RunId other_version(RunId id, Interval now);
   void read(RunId id, Interval now);
   /// An instruction of a run whose bytes change over time. A run is valid if these match and the others are valid (Checks::others).
   struct Changing {
