@@ -49,7 +49,7 @@ void check(const Batch& batch, const BlockTable& table) {
 
 void decode(Bytes trace, const Timeline& timeline, const ContextTrack& contexts) {
   pt::DecoderOptions options;
-  options.max_silent_instructions = 1U << 12;
+  options.max_silent_instructions = 1U << 16;
   options.config.cpu = {6, 94, 3};
   options.config.errata = pt::errata_of(options.config.cpu);
   pt::Decoder decoder(timeline, contexts, options);

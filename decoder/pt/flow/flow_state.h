@@ -83,27 +83,41 @@ class Floors {
   uint32_t next_ = 0;
 };
 
-struct FlowState;
-
-/// Detects endless loops: a flow that returns to an ip without consuming a packet loops forever. Uses Brent's algorithm: one ip is stored,
-/// for twice as long each time. It is part of the flow's state, so that the result does not depend on where a full batch interrupted the
-/// walk.
+/// Detects endless loops: a flow that begins two blocks at the same ip without consuming a packet between them loops forever. Uses Brent's
+/// algorithm: one ip is stored, for twice as long each time. It is part of the flow's state, so that the result does not depend on where a
+/// full batch interrupted the walk.
 class SilentLoop {
  public:
-  static constexpr uint64_t kQuiet = 256;         ///< instructions without a packet after which loops are searched for
-  static constexpr uint32_t kMostChoices = 64;  ///< choices without a packet
+  static constexpr uint64_t kQuiet = 256;       ///< instructions without a packet after which loops are searched for
+  static constexpr uint64_t kLeast = 1U << 15;  ///< lower limit of instructions without a packet, however often the limit was reached
+  static constexpr uint32_t kMostBlocks = 1U << 14;  ///< blocks without a packet
+  static constexpr uint32_t kMostChoices = 64;       ///< choices without a packet
 
-  /// Call before each instruction after kQuiet instructions without a packet.
-  [[nodiscard]] inline bool comes_back(const FlowState& state);
+  /// Call at the begin of each block, with the number of instructions without a packet up to its first.
+  [[nodiscard]] bool comes_back(Ip ip, ExecMode mode, uint64_t silent) {
+    if (silent <= kQuiet) return false;
+    if (until_ != 0 && ip == ip_ && mode == mode_) return true;
+    if (silent < until_) return false;
+    ip_ = ip;
+    mode_ = mode;
+    until_ = silent * 2;
+    return false;
+  }
+  /// Call when a packet is consumed.
   void forget() { until_ = 0; }
-  /// Call this instead after a choice between contents, which may lead elsewhere next time. Returns false after kMostChoices without a
-  /// packet.
-  [[nodiscard]] inline bool forget_after_choice(const FlowState& state);
+  /// Call this instead of comes_back() after a choice between contents, which may lead elsewhere next time. Returns false after kMostChoices
+  /// without a packet.
+  [[nodiscard]] bool forget_after_choice(uint64_t silent) {
+    forget();
+    if (silent <= chosen_at_) choices_ = 0;
+    chosen_at_ = silent;
+    return ++choices_ <= kMostChoices;
+  }
 
  private:
   Ip ip_;
   ExecMode mode_ = ExecMode::unknown;
-  uint64_t last_ = 0, until_ = 0;  ///< silent instructions at the last call, and the number up to which ip_ is kept (0: ip_ is not set)
+  uint64_t until_ = 0;      ///< number of silent instructions up to which ip_ is kept (0: ip_ is not set)
   uint64_t chosen_at_ = 0;  ///< silent instructions at the last choice
   uint32_t choices_ = 0;    ///< choices since a packet was taken
 };
@@ -134,6 +148,7 @@ struct FlowState {
   uint64_t countdown = 0;
   uint64_t position = 0;  ///< branches, targets and events taken so far
   uint64_t silent = 0;    ///< instructions since something was taken
+  uint32_t silent_blocks = 0;  ///< blocks begun since something was taken
   uint64_t unanchored = 0;  ///< instructions before those of `silent`, since an anchor was taken (ItemKind::after_insns)
   SilentLoop loop;
 
@@ -145,24 +160,12 @@ struct FlowState {
 
   ReturnStack returns;
   bool calls_unseen = false;  ///< the processor's stack may hold calls below `returns` that were made before the flow was found
+
+  /// Call when something was taken.
+  void end_silence() {
+    silent = silent_blocks = 0;
+    loop.forget();
+  }
 };
-
-inline bool SilentLoop::forget_after_choice(const FlowState& state) {
-  forget();
-  if (state.silent <= chosen_at_) choices_ = 0;
-  chosen_at_ = state.silent;
-  return ++choices_ <= kMostChoices;
-}
-
-inline bool SilentLoop::comes_back(const FlowState& state) {
-  if (state.silent <= last_) forget();  // something was taken since
-  last_ = state.silent;
-  if (until_ != 0 && state.ip == ip_ && state.mode == mode_) return true;
-  if (state.silent < until_) return false;
-  ip_ = state.ip;
-  mode_ = state.mode;
-  until_ = state.silent * 2;
-  return false;
-}
 
 }  // namespace ptd::pt

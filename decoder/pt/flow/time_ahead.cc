@@ -26,13 +26,18 @@ constexpr std::array<uint8_t, 256> kPlainSizes = [] {
     const auto ip_size = kIpSize[byte >> 5];
     const bool reserved = ip_size == 0 && byte >> 5 != 0;
     if (byte == 0 || is_short_tnt(byte)) sizes[byte] = 1;
-    if ((byte & kIpOpcodeMask) == kTipOpcode && !reserved) sizes[byte] = static_cast<uint8_t>(1 + ip_size);
+    const unsigned opcode = byte & kIpOpcodeMask;
+    const bool has_ip = opcode == kTipOpcode || opcode == kTipPgeOpcode || opcode == kTipPgdOpcode || opcode == kFupOpcode;
+    if (has_ip && !reserved) sizes[byte] = static_cast<uint8_t>(1 + ip_size);
   }
   return sizes;
 }();
 
 TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
 TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
+
+TimeNs earlier(TimeNs a, TimeNs b) { return TimeNs{std::min(a.value, b.value)}; }
+TimeNs later(TimeNs a, TimeNs b) { return TimeNs{std::max(a.value, b.value)}; }
 
 /// Returns a mask with bit 8k+7 set for each of the eight bytes that is not a short TNT: odd, 00 or 02.
 uint64_t other_bytes(uint64_t word) {
@@ -47,17 +52,17 @@ uint64_t other_bytes(uint64_t word) {
 uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
   const std::byte* data = bytes.data();
   while (at < end) {
-    if (end - at >= 8) {
+    uint64_t size = kPlainSizes[static_cast<unsigned>(data[at])];
+    if (size == 1 && end - at >= 8 && kPlainSizes[static_cast<unsigned>(data[at + 1])] == 1) {  // probably many TNTs
       uint64_t word;
       std::memcpy(&word, data + at, 8);
       const uint64_t other = other_bytes(word);
-      at += other == 0 ? 8 : static_cast<uint64_t>(std::countr_zero(other)) / 8;
-      if (other == 0) continue;
+      size = other == 0 ? 8 : std::max<uint64_t>(static_cast<uint64_t>(std::countr_zero(other)) / 8, 1);
+    } else if (size == 0) {
+      if (data[at] != std::byte{0x02} || end - at < kLongTntBytes || long_tnt(data + at) == 0) return at;
+      size = kLongTntBytes;
     }
-    const auto byte = static_cast<unsigned>(data[at]);
-    uint64_t size = kPlainSizes[byte];
-    if (byte == 0x02 && end - at >= kLongTntBytes && long_tnt(data + at) != 0) size = kLongTntBytes;
-    if (size == 0 || end - at < size) return at;
+    if (end - at < size) return at;
     at += size;
   }
   return at;
@@ -101,17 +106,36 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   done_ = false;
 }
 
+// Updates the bounds from the clock, for a timing packet that ends at `end`.
+inline void TimeAhead::set_bounds(uint64_t end) {
+  const Interval told = ns_of(clock_.earliest(), clock_.latest());
+  first_ = later(first_, minus(told.first, slack_ns_));  // first_ is initially the segment's lower bound
+  last_ = later(earlier(plus(told.last, slack_ns_), segment_.time.last), first_);
+  // Without CYC the bounds are a tick or two apart.
+  const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
+  about_ = earlier(later(about, later(about_, first_)), last_);
+  window_ = end;
+}
+
 inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
-  if (bounds) {
-    const Interval told = ns_of(clock_.earliest(), clock_.latest());
-    first_ = std::max(first_, minus(told.first, slack_ns_));  // first_ is initially the segment's lower bound
-    last_ = std::max(std::min(plus(told.last, slack_ns_), segment_.time.last), first_);
-    // Without CYC the bounds are a tick or two apart.
-    const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
-    about_ = std::clamp(std::max(about, about_), first_, last_);
-    window_ = end;
-  }
+  if (bounds) set_bounds(end);
   points_.push_back({offset, end, first_, last_, {about_, clock_.cycles()}, bounds});
+}
+
+// Adds the MTC at `offset`, which the clock has processed, and those directly after it, as while the processor waits. They make one point:
+// the first gives its upper bound and the last its lower bound. Returns the offset after them.
+inline uint64_t TimeAhead::add_mtcs(uint64_t offset, uint64_t end) {
+  const std::byte* data = segment_.bytes.data();
+  uint64_t at = offset + 2;
+  add(offset, at, true);
+  while (end - at >= 2 && data[at] == kMtc && clock_.on_due_mtc(static_cast<uint8_t>(data[at + 1]), at)) at += 2;
+  if (at == offset + 2) return at;
+  set_bounds(at);
+  TimePoint& point = points_.back();
+  point.end_bytes = at;
+  point.first = first_;
+  point.moment = {about_, clock_.cycles()};
+  return at;
 }
 
 // Same as TimeConversion::to_interval(). Two times that are close together, as nearly all are, share one multiplication of the large part.
@@ -155,8 +179,7 @@ void TimeAhead::scan_plain() {
     const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
     if (data[at] == kMtc) {
       if (!clock_.on_due_mtc(static_cast<uint8_t>(second), at)) break;
-      add(at, at + 2, true);
-      at += 2;
+      at = add_mtcs(at, end);
     } else if ((byte & kCycMask) == kCycMask && ((byte & kCycMore) == 0 || ((second & 1) == 0 && !config_.errata.skd007))) {
       Packet packet;
       packet.kind = PacketKind::cyc;

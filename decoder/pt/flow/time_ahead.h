@@ -19,11 +19,12 @@ struct Moment {
   bool operator==(const Moment&) const = default;
 };
 
-/// The times from a timing packet.
+/// The times from a timing packet, or from several that directly follow each other.
 struct TimePoint {
-  uint64_t offset_bytes = 0;  ///< of the packet, in the segment
-  uint64_t end_bytes = 0;     ///< end of the packet
-  TimeNs first, last;         ///< bounds of the time, combined with those of earlier points: `first` never goes back
+  uint64_t offset_bytes = 0;  ///< of the first packet, in the segment
+  uint64_t end_bytes = 0;     ///< end of the last packet
+  TimeNs first;               ///< lower bound for what follows; it never goes back
+  TimeNs last;                ///< upper bound for what precedes
   Moment moment;              ///< `about` lies within the bounds
   bool bounds = false;        ///< false: the packet gave no time (no TSC yet)
 };
@@ -72,7 +73,9 @@ class TimeAhead {
   void pass_zeros();
   void scan_plain();
   void scan_tail();
+  void set_bounds(uint64_t end);
   void add(uint64_t offset, uint64_t end, bool bounds);
+  uint64_t add_mtcs(uint64_t offset, uint64_t end);
   [[nodiscard]] Interval ns_of(Tsc first, Tsc last) const;
   void drop_passed();
 
@@ -101,7 +104,7 @@ class TimeAhead {
   return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||
          kind == PacketKind::cbr;
 }
-/// Returns the offset of the first packet in [at, end) that is not a TNT, TIP or PAD.
+/// Returns the offset of the first packet in [at, end) that is not a TNT, TIP, TIP.PGE, TIP.PGD, FUP or PAD.
 [[nodiscard]] uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end);
 
 }  // namespace ptd::pt

@@ -11,7 +11,6 @@ namespace {
 
 constexpr unsigned kCacheBits = 15;
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
-constexpr uint64_t kLeastSilent = 4096;          // lower limit, however often the limit was reached; the runner goes as far
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
 constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop without packets that an event ends
 constexpr size_t kMostOpenWays = 32;             // addresses in such a loop that are not yet followed
@@ -46,6 +45,14 @@ Walker::Walker(const Timeline& timeline, const ContextTrack& contexts, const Dec
     : timeline_(timeline), contexts_(&contexts), options_(options), view_(timeline), cache_(kCacheBits) {}
 
 uint64_t Walker::max_silent() const { return surveying_ ? kMaxSurveySilent : silent_limit_; }
+
+// Counts the instruction just appended. Returns false if too many were executed without a packet.
+bool Walker::count_silent(Flow& flow) const {
+  FlowState& state = flow.state;
+  ++state.silent;
+  if (flow.block_instructions == 1) ++state.silent_blocks;
+  return state.silent <= max_silent() && state.silent_blocks <= SilentLoop::kMostBlocks;
+}
 
 bool Walker::in_filter(Ip ip) const {
   return std::any_of(options_.filter.begin(), options_.filter.end(),
@@ -200,8 +207,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       entry = &fresh;
     }
     append(flow, entry->insn, entry->bytes.data(), entry->flags, entry->ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
-    ++state.silent;
-    if (state.silent > max_silent() || (state.silent > SilentLoop::kQuiet && state.loop.comes_back(state))) {
+    if (!count_silent(flow) || (flow.block_instructions == 1 && state.loop.comes_back(state.ip, state.mode, state.silent))) {
       lose(flow, GapReason::limit);
       return WalkStop::lost;
     }
@@ -218,7 +224,7 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   refresh_now(state);
   const uint16_t flags = candidate.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : block_flags;
   append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, flags);
-  if (++state.silent > max_silent() || !state.loop.forget_after_choice(state)) {
+  if (!count_silent(flow) || !state.loop.forget_after_choice(state.silent)) {
     lose(flow, GapReason::limit);
     return false;
   }
@@ -288,7 +294,7 @@ void Walker::lose(const Flow& flow, GapReason reason) {
   // All walks of a segment that reach the limit share one budget.
   if (reason == GapReason::limit && !surveying_) {
     const uint64_t left = silent_limit_ - std::min(silent_limit_, state.silent);
-    silent_limit_ = std::max(left, std::min(kLeastSilent, options_.max_silent_instructions));
+    silent_limit_ = std::max(left, std::min(SilentLoop::kLeast, options_.max_silent_instructions));
   }
 }
 

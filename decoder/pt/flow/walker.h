@@ -67,6 +67,16 @@ struct Flow {
   }
   /// Outputs a mark if its content has changed. `left` comes from the item that the flow takes next.
   void put_mark(Interval time, const Moment& left, size_t before_block);
+  /// Same after a mark with the same context and mode. (It does not copy fields that were just written: that waits for the stores.)
+  void put_time(Interval time, const Moment& left, size_t before_block) {
+    if (mark.time == time && mark.cycles == left.cycles) return;
+    Mark& next = out->marks.emplace_back(mark);
+    next.before_block = static_cast<uint32_t>(before_block);
+    next.time = mark.time = time;
+    next.time_known = mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
+    next.about = mark.about = left.about;
+    next.cycles = mark.cycles = left.cycles;
+  }
   void write_to_pending() { write_to(pending, kNoLimit); }
 };
 
@@ -178,6 +188,7 @@ class Walker {
 
   [[nodiscard]] bool in_filter(Ip ip) const;
   [[nodiscard]] uint64_t max_silent() const;
+  bool count_silent(Flow& flow) const;
 
   // executing
   Go execute(Flow& flow, const Insn& insn);

@@ -26,7 +26,7 @@ void Walker::took(Flow& flow, bool anchors) {
   FlowState& state = flow.state;
   ++state.position;
   state.unanchored = anchors ? 0 : state.unanchored + state.silent;
-  state.silent = 0;
+  state.end_silence();
   if (state.tnt_count == 0) {
     settle(flow);
   } else {
@@ -111,7 +111,8 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       if (state.enabled && state.countdown != 0) return false;
       finish_block(flow, 0);
       state.counts_down = false;
-      state.silent = state.unanchored = 0;
+      state.end_silence();
+      state.unanchored = 0;
       give_item_event(flow, item, state.enabled ? state.ip : Ip{});
       return true;
     case ItemKind::tip_pge:
@@ -128,7 +129,8 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       state.enabled = has_ip;
       state.lost = !has_ip;
       state.in_gap = state.bits_open = state.doubtful = false;
-      state.silent = state.unanchored = 0;
+      state.end_silence();
+      state.unanchored = 0;
       state.ip = Ip{item.ip};
       if (has_ip) {
         set_mode(flow, item.mode, item, state.ip);
@@ -145,7 +147,8 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       state.calls_unseen = true;
       state.enabled = state.doubtful = state.counts_down = false;
       state.lost = state.in_gap = state.bits_open = true;
-      state.silent = state.unanchored = 0;
+      state.end_silence();
+      state.unanchored = 0;
       return true;
     }
     case ItemKind::at_ip:
@@ -510,7 +513,8 @@ void Walker::recover(Flow& flow, Gap gap) {
   state.calls_unseen = true;
   state.tnt_count = 0;
   state.has_stop = state.counts_down = false;
-  state.silent = state.unanchored = 0;
+  state.end_silence();
+  state.unanchored = 0;
   state.lost = true;
   const uint64_t from = gap.stream_offset_bytes - segment_.stream_offset_bytes;
   uint64_t to = from;

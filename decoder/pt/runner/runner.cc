@@ -52,6 +52,8 @@ RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ 
 bool Runner::fast(Flow& flow, uint64_t until) {
   FlowState& state = flow.state;
   if (state.non_root && walker_.options_.image_is_of_root) return false;
+  if (state.silent + SilentLoop::kLeast > walker_.max_silent()) return false;
+  if (state.silent_blocks + MemoTable::kMaxBlocks > SilentLoop::kMostBlocks) return false;
   if (!state.enabled || state.lost || state.doubtful || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
   ItemReader& items = walker_.items_;
   const Item* head = items.peek(state.next);
@@ -347,7 +349,7 @@ bool Runner::take_memo() {
   tnt_.count -= memo.bits;
   state_->position += memo.bits;
   tnt_.begun = moved_ = true;
-  state_->silent = 0;
+  state_->end_silence();
   calls_.open = std::min(calls_.open, uint32_t{memo.depth_left});
   if (memo.rise < 0) {
     at_ = pop_call();
@@ -361,11 +363,20 @@ bool Runner::take_memo() {
   return true;
 }
 
-// Returns the number of instructions without a packet up to which a run is followed. Only runs that take nothing can form a loop; they are
-// left to the walker from the number on at which it searches for loops.
-uint64_t Runner::most_silent(const BlockRun& run) const {
-  const uint64_t most = run.end == RunEnd::link ? SilentLoop::kQuiet : kMostSilent;
-  return std::min(most, walker_.options_.max_silent_instructions);
+// Counts the instructions and blocks of a run that takes nothing. Returns false, without counting, if the flow goes round in a loop.
+bool Runner::pass_silently(const BlockRun& run) {
+  FlowState& state = *state_;
+  SilentLoop loop = state.loop;
+  uint64_t silent = state.silent;
+  const Block* blocks = code_.blocks(run.blocks_first);
+  for (uint32_t i = 0; i < run.blocks; ++i) {
+    if (loop.comes_back(walker_.table_.info(blocks[i].node).ip, state.mode, silent + 1)) return false;
+    silent += blocks[i].instructions;
+  }
+  state.loop = loop;
+  state.silent = silent;
+  state.silent_blocks += run.blocks;
+  return true;
 }
 
 // Follows runs that take nothing, and returns the version of the run after them. kNoRun: the walker must continue.
@@ -375,11 +386,10 @@ RunId Runner::follow_links() {
     if (id == kNoRun) return kNoRun;
     const BlockRun& run = code_.run(id);
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread) return kNoRun;
-    if (state_->silent + run.instructions > most_silent(run)) return kNoRun;
+    if (state_->silent + run.instructions > walker_.max_silent() || state_->silent_blocks + run.blocks > SilentLoop::kMostBlocks) return kNoRun;
     if (run.end != RunEnd::link) return id;
-    if (!room()) return kNoRun;
+    if (!room() || !pass_silently(run)) return kNoRun;
     emit(run);
-    state_->silent += run.instructions;
     at_ = run.next[0];
     moved_ = true;
   }
@@ -406,7 +416,7 @@ bool Runner::step() {
   --tnt_.count;
   tnt_.begun = moved_ = true;
   ++state_->position;
-  state_->silent = 0;
+  state_->end_silence();
   return true;
 }
 
@@ -417,14 +427,14 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
   {
     const BlockRun& run = code_.run(id);  // valid until the next lookup
     const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
-    if ((run.end != RunEnd::indirect && !ret) || item.ip == run.after_call()) return false;
+    if ((run.end != RunEnd::indirect && !ret) || item.ip == code_.after_call(run)) return false;
     emit(run);
     if (ret && calls_.open != 0) calls_.drop();
   }
   const bool enters_user = code_.run(id).ends_in_kernel && (item.ip >> 63) == 0;
   moved_ = true;
   ++state_->position;
-  state_->silent = 0;
+  state_->end_silence();
   if (enters_user) {
     state_->ip = Ip{item.ip};
     walker_.update_context(*flow_, item.before, item.hi);

@@ -26,11 +26,10 @@ class Runner {
   [[nodiscard]] uint64_t walked() const { return walked_; }
 
  private:
-  static constexpr uint64_t kMostSilent = 4096;  ///< instructions without a packet
-  struct Pending {                               ///< the TNT whose bits are being taken
-    Item item;                                   ///< the item that the walker would use
-    ItemCursor before;                           ///< cursor before it
-    uint64_t bits = 0;                           ///< bits not taken yet, the oldest in bit (count - 1)
+  struct Pending {      ///< the TNT whose bits are being taken
+    Item item;          ///< the item that the walker would use
+    ItemCursor before;  ///< cursor before it
+    uint64_t bits = 0;  ///< bits not taken yet, the oldest in bit (count - 1)
     uint32_t count = 0;
     uint64_t index = 0;   ///< index of the item, if not `direct`
     bool direct = false;  ///< read here, not by the ItemReader
@@ -83,7 +82,9 @@ class Runner {
   void mark(Timed& t);
   void emit(Timed& t, const BlockRun& run);
   bool pass_point(Timed& t);
-  bool takes_bit(Timed& t, const BlockRun& run, bool bit) const;
+  BlockRun* run_now(Timed& t);
+  bool take_timed_bit(Timed& t, const BlockRun& run, uint64_t window);
+  void keep_rest(const Timed& t, uint64_t payload, uint32_t bits, uint32_t count);
   uint32_t take_timed_memo(Timed& t, uint64_t window, uint32_t count);
   bool make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now);
   bool take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size);
@@ -107,7 +108,7 @@ class Runner {
   bool take_memo();
   bool step();
   bool take_target(const Item& item, bool bits_pending);
-  [[nodiscard]] uint64_t most_silent(const BlockRun& run) const;
+  bool pass_silently(const BlockRun& run);
   RunId follow_links();
   void set_now(const Item& item);
   void give_mark();

@@ -25,7 +25,7 @@ constexpr uint64_t kMostSteps = 256;  // per fetch; more expensive ones are left
 constexpr size_t kMostChecks = 24;  // per run
 constexpr size_t kMostChanging = 1U << 20;
 constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
-static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= std::numeric_limits<uint16_t>::max());  // BlockRun::instructions
+static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= SilentLoop::kLeast);  // so the walker follows each run
 constexpr size_t kWide = 16;  // bytes copied at once for an instruction
 
 uint64_t mix(uint64_t place, uint64_t ip) {
@@ -37,6 +37,8 @@ SpaceId space_of(uint32_t place) {
   const uint32_t number = place >> 2;
   return number == kNoSpace.value >> 2 ? kNoSpace : SpaceId{number};
 }
+
+bool is_sequential(InsnClass cls) { return cls == InsnClass::other || cls == InsnClass::mov_cr3 || cls == InsnClass::ptwrite; }
 
 uint64_t place_half(uint64_t ip) { return ip >> 63; }
 
@@ -50,10 +52,13 @@ struct RunnerCode::Reading {
   Insn insn;
   const std::byte* bytes = nullptr;  ///< bytes of the instruction
   bool wide = false;                 ///< kWide bytes may be read
+  bool is_plain = false;             ///< `bytes` are in `plain`
   uint16_t flags = 0;
   PlainCode plain;  ///< code around the last instruction, from plain_ip on
   SpaceId plain_space = kNoSpace;
   uint64_t plain_ip = 0;  ///< address of plain.bytes
+  uint64_t next_ip = 0;   ///< if has_next: address of `insn`, which read_straight() has read but not taken
+  bool has_next = false;
   std::array<std::byte, kFetchSpanBytes> fetched{};
   std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes{};
   size_t block_size = 0;
@@ -78,6 +83,7 @@ struct RunnerCode::Reading {
     calls.clear();
     changing.clear();
     others = {};
+    has_next = false;
     end = RunEnd::unread;
     next[0] = next[1] = kNoRun;
   }
@@ -121,10 +127,9 @@ size_t RunnerCode::memory_bytes() const {
 }
 
 RunId RunnerCode::at(uint32_t place, uint64_t ip) {
-  const uint64_t hash = mix(place, ip);
-  const auto tag = static_cast<uint32_t>(hash >> 32);
+  const auto tag = static_cast<uint32_t>(mix(place, ip));
   const size_t mask = slots_.size() - 1;
-  size_t slot = hash & mask;
+  size_t slot = tag & mask;
   for (; slots_[slot].run != kNoRun; slot = (slot + 1) & mask) {
     const RunId id = slots_[slot].run;
     if (slots_[slot].tag == tag && runs_[id].ip == ip && runs_[id].place == place) return id;
@@ -151,7 +156,7 @@ void RunnerCode::grow() {
   const size_t mask = slots_.size() - 1;
   for (const Slot& one : old) {
     if (one.run == kNoRun) continue;
-    size_t slot = mix(runs_[one.run].place, runs_[one.run].ip) & mask;
+    size_t slot = one.tag & mask;
     while (slots_[slot].run != kNoRun) slot = (slot + 1) & mask;
     slots_[slot] = one;
   }
@@ -183,6 +188,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
     return ip - reading.plain_ip < reading.plain.bytes.size() && reading.plain_space == reading.space &&
            reading.plain.certain.contains(now);
   };
+  const bool is_read = std::exchange(reading.has_next, false) && reading.next_ip == ip;
   if (!is_inside()) {
     reading.plain = view_.plain(reading.space, Ip{ip}, now);
     reading.plain_space = reading.space;
@@ -190,7 +196,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
     if (!is_inside()) return false;
   }
   const Bytes bytes = reading.plain.bytes.subspan(ip - reading.plain_ip);
-  reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
+  if (!is_read) reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
   if (reading.insn.cls == InsnClass::bad) return false;  // not an instruction, or it extends past these bytes
   reading.bytes = bytes.data();
   reading.wide = bytes.size() >= kWide;
@@ -202,7 +208,8 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
 
 // Fetches the instruction at `ip`. Returns false if its bytes are not certain throughout `now`.
 bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
-  if (fetch_plain(reading, ip, now)) return true;
+  reading.is_plain = fetch_plain(reading, ip, now);
+  if (reading.is_plain) return true;
   const FetchStepLimit limit(kMostSteps);
   std::array<CodeCandidate, kContents> contents;
   FetchResult result = view_.fetch(reading.space, Ip{ip}, now, {}, contents);
@@ -222,6 +229,30 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   reading.valid = intersect(reading.valid, only.certain);
   if (only.certain != Interval{}) reading.changing.push_back({ip, reading.fetched, reading.insn.length_bytes, reading.flags});
   return true;
+}
+
+// Appends the instructions from `ip` on to the current block, as far as they follow each other in the same plain code as the last one, and
+// advances `ip`. Reads the one after them too.
+void RunnerCode::read_straight(Reading& r, uint64_t& ip) {
+  if (!r.is_plain || r.mode != ExecMode::bits64) return;
+  const uint64_t from = ip - r.plain_ip;
+  if (from >= r.plain.bytes.size()) return;
+  const Bytes bytes = r.plain.bytes.subspan(from);
+  const uint32_t most = kMaxBlockInstructions - r.block_instructions;
+  size_t size = 0;
+  uint16_t count = 0;
+  for (; count < most && size < bytes.size(); ++count) {
+    r.insn = classify(bytes.subspan(size, std::min<size_t>(bytes.size() - size, kFetchSpanBytes)), r.mode);
+    r.has_next = !is_sequential(r.insn.cls);
+    if (r.has_next) break;
+    size += r.insn.length_bytes;
+  }
+  std::memcpy(r.block_bytes.data() + r.block_size, bytes.data(), size);
+  r.block_size += size;
+  r.block_instructions = static_cast<uint16_t>(r.block_instructions + count);
+  r.instructions += count;
+  ip += size;
+  r.next_ip = ip;
 }
 
 void RunnerCode::finish_block(Reading& reading, uint16_t flags) {
@@ -255,6 +286,7 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
     case InsnClass::mov_cr3:
     case InsnClass::ptwrite:
       ip = fall.value;
+      read_straight(r, ip);
       return true;
     case InsnClass::jump_direct:
     case InsnClass::call_direct: {
@@ -273,10 +305,9 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
       r.end = RunEnd::jcc;
       return false;
     case InsnClass::call_indirect:
-      r.calls.push_back(at(place, fall.value));
+      r.next[1] = at(place, fall.value);
+      r.calls.push_back(r.next[1]);
       finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
-      r.next[0] = static_cast<RunId>(fall.value);
-      r.next[1] = static_cast<RunId>(fall.value >> 32);
       r.end = RunEnd::indirect;
       return false;
     case InsnClass::jump_indirect:
@@ -285,7 +316,6 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
     case InsnClass::far_ret:
     case InsnClass::ret:
       finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
-      r.next[0] = r.next[1] = 0;
       r.end = insn.cls == InsnClass::ret ? RunEnd::ret : RunEnd::indirect;
       return false;
     case InsnClass::jmpabs:
@@ -316,9 +346,10 @@ void RunnerCode::read(RunId id, Interval now) {
   uint64_t ip = runs_[id].ip;
   uint64_t branch_ip = ip;
   for (;;) {
-    if (reading.block_instructions == 0 && !reading.blocks.empty() &&
-        (reading.blocks.size() >= kMaxRunBlocks - 8 || reading.calls.size() >= kMaxRunCalls ||
-         reading.instructions >= kMaxRunInstructions)) {
+    const bool block_ends = reading.block_instructions == 0 ? !reading.blocks.empty() : reading.block_instructions >= kMaxBlockInstructions;
+    if (block_ends && (reading.blocks.size() >= kMaxRunBlocks - 8 || reading.calls.size() >= kMaxRunCalls ||
+                       reading.instructions >= kMaxRunInstructions)) {
+      finish_block(reading, 0);
       reading.end = RunEnd::link;
       reading.next[0] = at(runs_[id].place, ip);
       break;
@@ -432,9 +463,9 @@ bool RunnerCode::read_known(RunId id, const Reading& reading) {
   return false;
 }
 
-RunId RunnerCode::version_at(RunId id, Interval now) {
+// Finds or reads the version of `id` at `now` if it is not `id` itself.
+RunId RunnerCode::other_version(RunId id, Interval now) {
   const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
-  if (fits(id)) return id;
   const RunId first = first_version(id);
   RunId free = kNoRun;
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
@@ -468,6 +499,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
   const uint32_t width = memos_.width(start);
   uint32_t met = 0, depth = 0, deepest = 0, blocks = 0;
   uint32_t looked_at = 0;  // bits that the result depends on
+  uint32_t silent = 0;     // instructions since the last bit
   RunId at = start;
   bool pops = false;
   while (memo.bits < width && !pops) {
@@ -476,6 +508,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
     const BlockRun& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
     if (met + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > kMaxOpenCalls) break;
+    if ((silent += run.instructions) > SilentLoop::kLeast) break;
     if (run.end == RunEnd::jcc && memo.bits == count) return false;  // the memo would depend on bits that are not read yet
     const uint64_t bit = window >> 63;
     if (run.end != RunEnd::link) looked_at = memo.bits + 1U;
@@ -499,6 +532,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
       at = kNoRun;
     }
     window <<= 1;
+    silent = 0;
     if (depth > MemoTable::kMaxCalls) break;
     ++memo.bits;
     memo.next = pops ? 0 : memos_.table(at);

@@ -31,7 +31,7 @@ struct alignas(64) BlockRun {
   static constexpr uint32_t kHead = 2;
   uint64_t ip = 0;
   std::array<Block, kHead> head;  ///< a copy of its first blocks, which are nearly always all of them
-  RunId next[2] = {};             ///< jcc: not taken, taken. indirect: see after_call()
+  RunId next[2] = {};             ///< jcc: not taken, taken. indirect: the last target; of a call: the run after it
   uint32_t place = 0;             ///< space and mode, see RunnerCode::place_of
   uint32_t blocks_first = 0;      ///< RunnerCode::blocks(), without `taken` at a jcc
   RunId first = kNoRun;           ///< first version of the same place; kNoRun: this one
@@ -44,9 +44,6 @@ struct alignas(64) BlockRun {
   RunEnd end = RunEnd::unread;
   bool ends_in_kernel = false;  ///< its last instruction is in the kernel half
   uint8_t met = 0;              ///< visits by Runner::take_timed(), up to kMetForMemos
-
-  /// Returns the address after the indirect call that ends the run, which cannot be its target; 0 if the run ends otherwise.
-  [[nodiscard]] uint64_t after_call() const { return uint64_t{next[1]} << 32 | next[0]; }
 };
 static_assert(sizeof(BlockRun) == 64);
 
@@ -67,8 +64,21 @@ class RunnerCode {
     if (target.ip != ip || target.place != place || target.run == kNoRun) target = {ip, place, at(place, ip)};
     return target.run;
   }
+  [[nodiscard]] bool is_at(RunId id, uint32_t place, uint64_t ip) const { return runs_[id].ip == ip && runs_[id].place == place; }
+  /// Same as target_at() for the branch at the end of `from`, which nearly always has the same target as the last time.
+  RunId target_of(RunId from, uint32_t place, uint64_t ip) {
+    const RunId last = runs_[from].next[0];
+    if (is_at(last, place, ip)) return last;
+    const RunId target = target_at(place, ip);
+    return runs_[from].next[0] = target;
+  }
+  /// Returns the address after the indirect call that ends the run, which cannot be its target; 0 if the run ends otherwise.
+  [[nodiscard]] uint64_t after_call(const BlockRun& run) const { return run.end == RunEnd::indirect ? runs_[run.next[1]].ip : 0; }
   /// Returns a version of `id` that is valid throughout `now`; reads it if needed. Its end may be `stuck`.
-  RunId version_at(RunId id, Interval now);
+  RunId version_at(RunId id, Interval now) {
+    const BlockRun& run = runs_[id];
+    return run.end != RunEnd::unread && holds(run.valid, now) ? id : other_version(id, now);
+  }
   [[nodiscard]] const BlockRun& run(RunId id) const { return runs_[id]; }
   [[nodiscard]] BlockRun& run(RunId id) { return runs_[id]; }
   [[nodiscard]] bool holds(ValidId valid, Interval now) const { return valid == 0 || intervals_[valid].contains(now); }
@@ -98,11 +108,12 @@ class RunnerCode {
   };
   static constexpr size_t kTargets = 4096;
   struct Reading;
-  /// An entry of the hash table by (place, ip). The tag is part of the hash, so that other runs are rarely read.
+  /// An entry of the hash table by (place, ip). The tag is the hash, so that other runs are rarely read, and none when the table grows.
   struct Slot {
     uint32_t tag = 0;
     RunId run = kNoRun;  ///< kNoRun: empty
   };
+  RunId other_version(RunId id, Interval now);
   void read(RunId id, Interval now);
   /// An instruction of a run whose bytes change over time. A run is valid if these match and the others are valid (Checks::others).
   struct Changing {
@@ -132,6 +143,7 @@ class RunnerCode {
   bool fetch(Reading& reading, uint64_t ip, Interval now);
   bool fetch_plain(Reading& reading, uint64_t ip, Interval now);
   [[nodiscard]] RunId first_version(RunId id) const { return runs_[id].first != kNoRun ? runs_[id].first : id; }
+  void read_straight(Reading& reading, uint64_t& ip);
   void finish_block(Reading& reading, uint16_t flags);
   bool step(Reading& reading, RunId id, uint64_t& ip);
   ValidId valid_id(Interval valid);

@@ -1,8 +1,8 @@
 // Runner: processes packets one by one, each with its own time bounds. If timing packets are dense, as in traces of kernels, this is the
 // hot loop: there are few bits between two timing packets, and the time of one packet is rarely valid for the next.
 //
-// A packet is taken only if its run is known and valid at that time; otherwise nothing of it is taken, and Runner::take_direct() processes
-// it. Only in the middle of a TNT is the rest handed over in tnt_. All state that the loop changes is in registers: its parts are inlined,
+// Code that is new or has changed is read where the loop meets it. A packet that needs the walker is not taken at all, and
+// Runner::take_direct() processes it; only in the middle of a TNT is the rest handed over in tnt_. The functions of the loop are inlined,
 // and `Timed` is passed by address to nothing else.
 #include <algorithm>
 #include <bit>
@@ -14,40 +14,52 @@
 namespace ptd::pt {
 namespace {
 
-constexpr uint32_t kBitsForMemos = 3;  // fewer bits are taken one by one
+constexpr uint32_t kBitsForMemos = 6;  // fewer bits are taken one by one
 constexpr uint8_t kMetForMemos = 16;   // runs with fewer visits have no memos, so looking one up would only miss the cache
 
 }  // namespace
 
-/// State that the loop keeps in registers.
+/// State of the loop.
 struct Runner::Timed {
   ItemCursor cursor;
   Block* out = nullptr;
   RunId at = kNoRun;
   ValidId valid = 0;  ///< an interval that is valid now; 0 always is
-  Interval now;
-  TimeNs not_before, hi;
-  uint64_t position = 0, stop = 0;
+  TimeNs first, not_before, last;  ///< the time is `first` to `last`. They are apart so that no load spans two stores that are not done.
+  TimeNs hi;
+  TimeNs lo;  ///< if `dated`: the time is that of a packet with this lower bound
+  uint64_t position = 0;
+  uint64_t stop = 0;    ///< offset of the next timing packet, the next sync point or the end
+  uint64_t cycles = 0;  ///< of the last mark
+  bool dated = false;
   bool mark_due = false;
+  bool marked = false;  ///< the last mark has the flow's context
   bool settled = false;
+
+  [[nodiscard]] Interval now() const { return {first, last}; }
 };
 
 // Sets the time bounds for the next instructions, given their lower bound.
 [[gnu::always_inline]] inline void Runner::set_moment(Timed& t, TimeNs lo) const {
-  Interval now{std::max(lo, t.not_before), std::max(t.hi, lo)};
-  now.last = std::max(now.last, now.first);
-  const Interval both = intersect(now, span_);
-  if (!both.empty()) now = both;
   t.settled = lo == t.cursor.now_first;
-  const bool other = now != t.now;
-  t.now = now;
-  t.valid = other ? 0 : t.valid;
-  t.mark_due |= other || t.cursor.left.cycles != flow_->mark.cycles;
+  t.mark_due |= t.cursor.left.cycles != t.cycles;
+  if (t.dated && lo == t.lo) return;
+  t.dated = true;
+  t.lo = lo;
+  const uint64_t first = std::max(lo.value, t.not_before.value), last = std::max({t.hi.value, lo.value, first});
+  const uint64_t inner_first = std::max(first, span_.first.value), inner_last = std::min(last, span_.last.value);
+  const bool inside = inner_first <= inner_last;
+  const TimeNs now_first{inside ? inner_first : first}, now_last{inside ? inner_last : last};
+  if (now_first == t.first && now_last == t.last) return;
+  t.first = now_first;
+  t.last = now_last;
+  t.valid = 0;
+  t.mark_due = true;
 }
 
 [[gnu::always_inline]] inline bool Runner::is_valid(Timed& t, ValidId valid) const {
   if (valid == t.valid || valid == 0) return true;
-  if (!code_.holds(valid, t.now)) return false;
+  if (!code_.holds(valid, t.now())) return false;
   t.valid = valid;
   return true;
 }
@@ -55,7 +67,10 @@ struct Runner::Timed {
 [[gnu::always_inline]] inline void Runner::mark(Timed& t) {
   if (!t.mark_due) return;
   t.mark_due = false;
-  state_->now = t.now;
+  t.cycles = t.cursor.left.cycles;
+  if (t.marked) return flow_->put_time(t.now(), t.cursor.left, static_cast<size_t>(t.out - flow_->out->blocks.data()));
+  t.marked = true;
+  state_->now = t.now();
   left_ = t.cursor.left;
   out_ = t.out;
   give_mark();
@@ -72,7 +87,7 @@ struct Runner::Timed {
   calls_.center();
 }
 
-// Processes a timing packet at the cursor. Returns false at the end of the segment.
+// Processes a timing packet at the cursor. Returns false at the end of the segment or at a sync point.
 [[gnu::always_inline]] inline bool Runner::pass_point(Timed& t) {
   TimeAhead& ahead = walker_.items_.ahead();
   const TimePoint* point = ahead.next();
@@ -85,22 +100,28 @@ struct Runner::Timed {
     t.settled = false;
     point = ahead.next();
   }
-  t.stop = point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_;
+  t.stop = std::min(point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_, sync_limit_);
   t.hi = ahead.next_last();
+  t.dated = false;
   return here || t.cursor.offset_bytes < t.stop;
 }
 
-// Returns true if the run ends in a conditional branch or a compressed return that can take `bit`.
-[[gnu::always_inline]] inline bool Runner::takes_bit(Timed& t, const BlockRun& run, bool bit) const {
-  if (run.end != RunEnd::jcc && !(run.end == RunEnd::ret && returns_compressed_ && bit && calls_.open + run.calls != 0)) return false;
-  return is_valid(t, run.valid);
+// Returns the run at the flow's position, as its code is now; null if the walker must continue.
+[[gnu::always_inline]] inline BlockRun* Runner::run_now(Timed& t) {
+  BlockRun* run = &code_.run(t.at);
+  if (run->end > RunEnd::stuck && is_valid(t, run->valid)) return run;
+  const RunId id = code_.version_at(t.at, t.now());
+  run = &code_.run(id);
+  if (id == kNoRun || run->end <= RunEnd::stuck) return nullptr;
+  t.at = id;
+  return run;
 }
 
 // Takes bits through a memo. Returns their number, 0 if none.
 [[gnu::always_inline]] inline uint32_t Runner::take_timed_memo(Timed& t, uint64_t window, uint32_t count) {
   const Memo* memo = &code_.memos().find(t.at, window);
   if (memo->bits == 0) {
-    if (!make_timed_memo(t.at, window, count, t.now)) return 0;
+    if (!make_timed_memo(t.at, window, count, t.now())) return 0;
     memo = &code_.memos().find(t.at, window);
   }
   const uint32_t bits = memo->bits;
@@ -120,7 +141,7 @@ struct Runner::Timed {
     for (int i = 0; i < rise; ++i) calls_.push(calls[i]);
     calls_.center();
   }
-  memos.visit(from);
+  if (count >= MemoTable::kMostBits || memos.width(from) < kBitsForMemos) memos.visit(from);
   return bits;
 }
 
@@ -132,74 +153,88 @@ struct Runner::Timed {
   return width != 0 && width <= count && memos.ask(at, window) && code_.make_memo(at, window, count, now);
 }
 
+// Takes the bit on top of `window` at `run`. Returns false if the run does not end in a branch that can take it.
+[[gnu::always_inline]] inline bool Runner::take_timed_bit(Timed& t, const BlockRun& run, uint64_t window) {
+  const uint64_t bit = window >> 63;
+  if (run.end == RunEnd::jcc) {
+    emit(t, run);
+    const Block& last = run.blocks <= BlockRun::kHead ? run.head[run.blocks - 1U] : t.out[-1];
+    t.out[-1].flags = static_cast<uint16_t>(last.flags | (bit != 0 ? static_cast<unsigned>(BlockFlag::taken) : 0U));
+    t.at = run.next[bit];
+    return true;
+  }
+  if (run.end != RunEnd::ret || !returns_compressed_ || bit == 0 || calls_.open + run.calls == 0) return false;
+  emit(t, run);
+  t.at = pop_call();
+  return true;
+}
+
 // Takes the TNT at the cursor. Returns false if nothing, or only a part of it, was taken.
 [[gnu::always_inline]] inline bool Runner::take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size) {
   const TimeNs lo = t.cursor.emitted;
   set_moment(t, lo);
-  if (!takes_bit(t, code_.run(t.at), ((payload >> (bits - 1)) & 1) != 0)) return false;
-  const uint64_t offset = t.cursor.offset_bytes;
-  const TimeNs before = t.cursor.now_first;
-  t.cursor.begin_group();
-  if (bits == kLongTntBits) t.cursor.prompt();
-  t.cursor.offset_bytes += size;
   uint64_t window = payload << (64 - bits);
   uint32_t count = bits;
   do {
-    BlockRun& run = code_.run(t.at);
-    if (count >= kBitsForMemos && run.met++ >= kMetForMemos) {
-      run.met = kMetForMemos;
+    BlockRun* run = run_now(t);
+    if (run == nullptr) break;
+    if (count >= kBitsForMemos && run->met++ >= kMetForMemos) {
+      run->met = kMetForMemos;
       if (const uint32_t taken = take_timed_memo(t, window, count); taken != 0) {
         window <<= taken;
         count -= taken;
         continue;
       }
     }
-    const bool bit = window >> 63 != 0;
-    if (!takes_bit(t, run, bit)) break;
-    emit(t, run);
-    if (run.end == RunEnd::jcc) {
-      t.out[-1].flags = static_cast<uint16_t>(t.out[-1].flags | (bit ? static_cast<unsigned>(BlockFlag::taken) : 0U));
-      t.at = run.next[bit ? 1 : 0];
-    } else {
-      t.at = pop_call();
-    }
+    if (!take_timed_bit(t, *run, window)) break;
     window <<= 1;
     --count;
   } while (count != 0 && t.out < out_end_);
+  if (count == bits) return false;
   t.position += bits - count;
-  const Moment left = t.cursor.left;
+  if (count != 0) keep_rest(t, payload, bits, count);
+  t.cursor.begin_group();
+  if (bits == kLongTntBits) t.cursor.prompt();
   t.cursor.leave_tnt(bits);
-  if (count == 0) return true;
+  t.cursor.offset_bytes += size;
+  return count == 0;
+}
+
+// Stores the last `count` bits of the TNT at the cursor in tnt_.
+[[gnu::always_inline]] inline void Runner::keep_rest(const Timed& t, uint64_t payload, uint32_t bits, uint32_t count) {
   tnt_.count = count;
   tnt_.bits = low_bits(payload, count);
   tnt_.direct = tnt_.begun = true;
   Item& item = tnt_.item;
   item.kind = ItemKind::tnt;
   item.bits = static_cast<uint8_t>(bits);
-  item.ip = payload;
-  item.offset_bytes = offset;
-  item.left = left;
-  item.own = t.cursor.now;
-  item.before = before;
-  item.lo = lo;
-  item.hi = std::max(t.hi, lo);
-  return false;
+  item.ip = low_bits(payload, bits);
+  item.offset_bytes = t.cursor.offset_bytes;
+  t.cursor.date(item);
+  item.lo = t.cursor.emitted;
+  item.hi = std::max(t.hi, item.lo);
 }
 
 // Takes the TIP at the cursor. Returns false if it could not be taken.
 [[gnu::always_inline]] inline bool Runner::take_timed_tip(Timed& t, unsigned byte) {
   const uint64_t offset = t.cursor.offset_bytes;
   const uint64_t size = kIpSize[byte >> 5];
-  if (size == 0 || own_bytes_ - offset <= size || segment_bytes_ - offset < 1 + sizeof(uint64_t)) return false;
+  if (size == 0 || offset + kWidestIp > std::min(own_bytes_, segment_bytes_)) return false;
   set_moment(t, t.cursor.late ? t.cursor.group_lo : t.cursor.emitted);
-  const BlockRun& run = code_.run(t.at);
-  if ((run.end != RunEnd::indirect && run.end != RunEnd::ret) || !is_valid(t, run.valid)) return false;
+  const BlockRun* run = run_now(t);
+  if (run == nullptr || (run->end != RunEnd::indirect && run->end != RunEnd::ret)) return false;
   const uint64_t ip = ip_of_tip(data_ + offset, t.cursor.last_ip);
-  if (ip == run.after_call()) return false;               // the TIP of the call itself is missing
-  if (run.ends_in_kernel && ip >> 63 == 0) return false;  // entering user code from the kernel: the context may change
-  emit(t, run);
-  if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();
-  t.at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
+  if (ip == code_.after_call(*run)) return false;          // the TIP of the call itself is missing
+  if (run->ends_in_kernel && ip >> 63 == 0) return false;  // entering user code from the kernel: the context may change
+  emit(t, *run);
+  const uint32_t place = (ip >> 63) != 0 ? kernel_place_ : user_place_;
+  if (run->end == RunEnd::ret) {
+    const RunId caller = calls_.at(calls_.height());
+    if (calls_.open != 0) calls_.drop();
+    t.at = code_.is_at(caller, place, ip) ? caller : code_.target_at(place, ip);
+  } else {
+    t.at = code_.target_of(t.at, place, ip);
+  }
   t.cursor.take_tip();
   t.cursor.leave();
   t.cursor.last_ip = ip;
@@ -213,11 +248,14 @@ struct Runner::Timed {
   t.out = out_;
   t.at = at_;
   t.valid = 0;
-  t.now = state_->now;
+  t.first = state_->now.first;
+  t.last = state_->now.last;
   t.not_before = state_->not_before;
   t.hi = hi_;
-  t.stop = stop_;
+  t.stop = std::min(stop_, sync_limit_);
   t.position = state_->position;
+  t.cycles = flow_->mark.cycles;
+  t.dated = t.marked = false;
   t.mark_due = mark_due_;
   t.settled = settled_;
 }
@@ -226,10 +264,10 @@ struct Runner::Timed {
   cursor_ = t.cursor;
   out_ = t.out;
   at_ = t.at;
-  state_->now = t.now;
+  state_->now = t.now();
   if (state_->position != t.position) {
     moved_ = true;
-    state_->silent = 0;
+    state_->end_silence();
   }
   state_->position = t.position;
   stop_ = t.stop;
@@ -251,26 +289,23 @@ bool Runner::take_timed() {
       if (!pass_point(t)) break;
       continue;
     }
-    if (offset >= sync_limit_) break;
-    if (!t.mark_due && t.settled && t.cursor.steady() && is_bulk(offset, t.stop)) break;
     const auto byte = static_cast<unsigned>(data_[offset]);
-    bool taken = false;
-    if (is_short_tnt(byte) || byte == 0x02) {
+    if ((byte & 1) == 0) {
+      if (byte == 0) {
+        ++t.cursor.offset_bytes;
+        continue;
+      }
+      if (t.settled && !t.mark_due && is_bulk(offset, t.stop) && t.cursor.steady()) break;
       uint64_t payload = byte >> 1, size = 1;
       if (byte == 0x02) {
         payload = own_bytes_ - offset >= kLongTntBytes ? long_tnt(data_ + offset) : 0;
         if (payload == 0) break;
         size = kLongTntBytes;
       }
-      const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
-      taken = take_timed_tnt(t, low_bits(payload, bits), bits, size);
+      if (take_timed_tnt(t, payload, static_cast<uint32_t>(std::bit_width(payload)) - 1, size)) continue;
     } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
-      taken = take_timed_tip(t, byte);
-    } else if (byte == 0) {
-      ++t.cursor.offset_bytes;
-      continue;
+      if (take_timed_tip(t, byte)) continue;
     }
-    if (taken) continue;
     if (tnt_.count == 0) break;
     store(t);
     if (!take_bits()) return false;

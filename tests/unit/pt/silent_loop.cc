@@ -153,7 +153,7 @@ TEST(SilentLoop, LongStraightCodeIsWalkedToItsEnd) {
 }
 
 TEST(SilentLoop, WalksThatLeadNowhereShareOneLimit) {
-  constexpr uint64_t kLimit = 1U << 18, kLeast = 4096, kTips = 200;
+  constexpr uint64_t kLimit = 1U << 18, kLeast = 1U << 15, kTips = 200;
   const std::vector<std::byte> code(2 * kLimit, std::byte{0x90});
   std::vector<std::byte> trace = trace_of({});
   for (uint64_t i = 0; i < kTips; ++i) append(trace, bytes_of({0x06, 0x2d, 0x00, 0x10}));  // TNT, then TIP to kCode
@@ -167,6 +167,74 @@ TEST(SilentLoop, WalksThatLeadNowhereShareOneLimit) {
     EXPECT_GE(got.instructions, kLimit);
     EXPECT_LT(got.instructions, kLimit + (kLeast + 2) * (kTips + 1));
   }
+}
+
+TEST(SilentLoop, TheFastPathEndsWhereTheWalkerDoes) {
+  constexpr uint64_t kLimit = 1U << 18;
+  struct Case {
+    std::vector<std::byte> code;
+    std::vector<GapReason> gaps;  // after the first packet
+    uint64_t least, most;         // instructions
+  };
+  const auto jumps = [](size_t count, const std::vector<std::byte>& end) {
+    std::vector<std::byte> code;
+    for (size_t i = 0; i < count; ++i) append(code, bytes_of({0xeb, 0x00}));
+    append(code, end);
+    return code;
+  };
+  const auto nops = [](size_t count, const std::vector<std::byte>& end) {
+    std::vector<std::byte> code(count, std::byte{0x90});
+    append(code, end);
+    return code;
+  };
+  const auto branch = bytes_of({0x74, 0x00, 0xf4, 0xc3});  // jz, hlt
+  const Case cases[] = {
+      {jumps(10000, branch), {}, 10001, 10002},
+      {jumps(60000, branch), {GapReason::limit}, 10000, 1U << 15},  // each jump is a block, at eight bytes of output
+      {nops(100000, branch), {}, 100001, 100002},                    // blocks of 4096
+      {nops(kLimit - 1, branch), {}, kLimit, kLimit + 1},
+      {nops(kLimit, branch), {GapReason::limit}, kLimit, kLimit + 1},
+      {nops(20000, jumps(200, branch)), {}, 20201, 20202},
+      {jumps(300, bytes_of({0xeb, 0xfe})), {GapReason::limit}, 300, 1000},
+  };
+  for (const Case& one : cases) {
+    pt::DecoderOptions options;
+    options.max_silent_instructions = kLimit;
+    const auto trace = trace_of({0x06});  // a TNT
+    const Outcome fast = decode(one.code, trace, options);
+    options.exact_only = true;
+    const Outcome exact = decode(one.code, trace, options);
+    EXPECT_EQ(fast.instructions, exact.instructions);
+    EXPECT_EQ(fast.gaps, exact.gaps);
+    EXPECT_GE(fast.instructions, one.least);
+    EXPECT_LE(fast.instructions, one.most);
+    const size_t gaps = static_cast<size_t>(std::count(fast.gaps.begin(), fast.gaps.end(), GapReason::limit));
+    EXPECT_EQ(gaps, one.gaps.size()) << one.code.size();
+  }
+}
+
+// The first walk uses up the limit. After it the flow, which the fast path follows, may go as far as the walker.
+TEST(SilentLoop, TheFastPathKeepsTheLimitThatIsLeft) {
+  constexpr uint64_t kLimit = 1U << 18;
+  constexpr size_t kShort = 20000;
+  std::vector<std::byte> code(kShort, std::byte{0x90});
+  append(code, bytes_of({0x74, 0x00, 0xc3}));  // jz, RET
+  std::vector<std::byte> trace = trace_of({0x06, 0x2d, 0x00, 0x80});  // TNT, TIP into the long straight code
+  append(trace, bytes_of({0x06, 0x2d, 0x00, 0x10}));                  // a TNT that it cannot take, then a TIP to kCode
+  for (int i = 0; i < 20; ++i) append(trace, bytes_of({0x06, 0x2d, 0x00, 0x10}));
+  code.resize(0x7000 + 2 * kLimit, std::byte{0x90});
+  Outcome got[2];
+  for (const bool exact : {false, true}) {
+    pt::DecoderOptions options;
+    options.max_silent_instructions = kLimit;
+    options.exact_only = exact;
+    options.config.tip_order = pt::TipOrder::prompt;
+    got[exact ? 1 : 0] = decode(code, trace, options);
+  }
+  EXPECT_EQ(got[0].instructions, got[1].instructions);
+  EXPECT_EQ(got[0].gaps, got[1].gaps);
+  EXPECT_EQ(std::count(got[0].gaps.begin(), got[0].gaps.end(), GapReason::limit), 1);
+  EXPECT_GE(got[0].instructions, kLimit + 20 * kShort);
 }
 
 TEST(SilentLoop, ALoopWithABranchInItIsNone) {
