@@ -1,5 +1,5 @@
 // CopySet: coverage, dating by majority, differences between copies.
-#include "image/copy_set.h"
+#include "image/build/copy_set.h"
 
 #include <algorithm>
 #include <array>

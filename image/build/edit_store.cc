@@ -1,5 +1,5 @@
 // EditStore: sorting, deduplication, clustering.
-#include "image/edit_store.h"
+#include "image/build/edit_store.h"
 
 #include <algorithm>
 #include <cstring>

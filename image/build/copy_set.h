@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "image/edit_store.h"
-#include "image/site_builder.h"
+#include "image/build/edit_store.h"
+#include "image/build/site_builder.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd {

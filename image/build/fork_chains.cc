@@ -1,5 +1,5 @@
 // Replays the mappings of each space that has descendants beyond the maximum depth, and takes the snapshots that its children start with.
-#include "image/fork_chains.h"
+#include "image/build/fork_chains.h"
 
 #include <algorithm>
 #include <span>

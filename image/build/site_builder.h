@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "image/edit_store.h"
+#include "image/build/edit_store.h"
 #include "image/timeline_data.h"
 
 namespace ptd {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "image/site_builder.h"
+#include "image/build/site_builder.h"
 
 namespace ptd {
 namespace {

@@ -7,11 +7,11 @@
 #include <span>
 #include <utility>
 
-#include "image/copy_set.h"
-#include "image/edit_store.h"
-#include "image/fork_chains.h"
+#include "image/build/copy_set.h"
+#include "image/build/edit_store.h"
+#include "image/build/fork_chains.h"
 #include "image/section_index.h"
-#include "image/site_builder.h"
+#include "image/build/site_builder.h"
 #include "image/timeline_data.h"
 #include "ptdecode/code_view.h"
 

@@ -1,5 +1,5 @@
 // SiteBuilder: scans the history of one site and heals it.
-#include "image/site_builder.h"
+#include "image/build/site_builder.h"
 
 #include <algorithm>
 #include <array>
