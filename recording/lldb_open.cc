@@ -2,8 +2,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
@@ -85,6 +89,7 @@ class BundleLoader {
   }
 
  private:
+  static std::string plain_path(const std::string& path) { return std::filesystem::path(path).lexically_normal().string(); }
   std::string resolve(const std::string& file) const { return file.starts_with('/') ? file : dir_ + file; }
 
   void load_cpu(const Json& root) {
@@ -111,7 +116,13 @@ class BundleLoader {
     if (!time.valid()) time = {};
   }
 
+  // A trace belongs to one thread or cpu. Of several that name the same file, the first has it.
   Status add_trace(const std::string& file, int32_t cpu, int32_t tid) {
+    if (!traces_.insert(plain_path(resolve(file))).second) {
+      if (again_++ == 0)
+        data_.warnings.push_back(resolve(file) + ": named by several threads or cpus of the bundle; the trace is used for the first");
+      return {};
+    }
     const OwnFiles::Opened trace = files_.open(resolve(file));
     if (!trace.file) return Error{trace.code, resolve(file) + ": " + trace.why, 0};
     AuxStream stream;
@@ -139,6 +150,16 @@ class BundleLoader {
     }
     for (const Json& module : list_of(process, "modules")) load_module(module, space);
     return {};
+  }
+
+  // Opens each module once, however many processes map it. `is_new`: it was not opened before.
+  using Module = Result<std::shared_ptr<const ElfFile>>;
+  const Module& module_of(const std::string& path, const std::string& wanted_id, bool& is_new) {
+    const std::pair key(plain_path(path), wanted_id);
+    auto known = modules_.find(key);
+    is_new = known == modules_.end();
+    if (is_new) known = modules_.emplace(key, open_module(path, wanted_id)).first;
+    return known->second;
   }
 
   // A module of the bundle's own folder; elsewhere only one with the recorded build id. The error's message is the reason alone.
@@ -169,10 +190,11 @@ class BundleLoader {
       return;
     }
     const std::string path = resolve(file.empty() ? name : file);
-    const auto elf = open_module(path, wanted_id);
+    bool is_new = false;
+    const Module& elf = module_of(path, wanted_id, is_new);
     if (!elf.ok()) {
       image_.add_missing(name, wanted_id, elf.error().message);
-      data_.warnings.push_back(path + ": " + elf.error().message);
+      if (is_new) data_.warnings.push_back(path + ": " + elf.error().message);
       return;
     }
     image_.note_origin(name, wanted_id, path, wanted_id.empty() ? "in the recording's folder" : "has the recorded build id");
@@ -272,6 +294,9 @@ class BundleLoader {
   std::string dir_;
   OwnFiles files_{{}, OpenRequest{}};
   std::map<int32_t, SpaceId> spaces_;
+  std::set<std::string> traces_;
+  std::map<std::pair<std::string, std::string>, Module> modules_;  // by path and wanted build id
+  size_t again_ = 0;  // traces named again
 };
 
 }  // namespace

@@ -100,6 +100,31 @@ TEST(OpenLldb, AWrongUuidIsRefused) {
   EXPECT_EQ(byte_at(**opened, (*opened)->contexts().at_thread(2, TimeNs{0}).space, 0x40050d), -1);
 }
 
+// Processes that all name one trace and one module: the trace is one stream, not one each, and each process has the code.
+TEST(OpenLldb, ATraceNamedAgainIsOneStream) {
+  NEED_CORPUS(corpus);
+  const TempDir dir;
+  std::filesystem::copy(corpus + "/pt-lldb-single/a.out", dir.path() + "/a.out");
+  std::filesystem::copy(corpus + "/pt-lldb-single/trace.bin", dir.path() + "/trace.bin");
+  std::string processes;
+  for (int i = 1; i <= 300; ++i) {
+    const std::string number = std::to_string(i), file = i % 2 == 0 ? "trace.bin" : "./trace.bin";
+    processes += (i == 1 ? "{" : ",{") + (R"("pid":)" + number) + R"(,"threads":[{"tid":)" + number + R"(,"iptTrace":")" + file +
+                 R"("}],"modules":[{"file":"a.out","loadAddress":"0x400000"},{"file":"absent","loadAddress":"0x800000"}]})";
+  }
+  const auto opened = Recording::open(open_options(dir.write("trace.json", R"({"type":"intel-pt","processes":[)" + processes + "]}")));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_EQ((*opened)->streams().size(), 1U);
+  size_t traces = 0, modules = 0;
+  for (const std::string& warning : (*opened)->warnings()) {
+    traces += warning.find("trace.bin: named by several") != std::string::npos ? 1 : 0;
+    modules += warning.find("absent") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(traces, 1U);
+  EXPECT_EQ(modules, 1U);
+  EXPECT_NE(byte_at(**opened, (*opened)->contexts().at_thread(300, TimeNs{0}).space, 0x40050d), -1);
+}
+
 TEST(OpenLldb, HostileJson) {
   NEED_CORPUS(corpus);
   const TempDir dir;
