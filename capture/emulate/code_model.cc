@@ -32,9 +32,13 @@ std::shared_ptr<const MappedFile> CodeModel::file_of(const UserMap& map) {
   return replaced ? nullptr : opened.file;
 }
 
-void CodeModel::add_file(const UserMap& map) {
+void CodeModel::add_file_again(const UserMap& map) {
   cut(map.ip, map.end());
   files_[map.ip] = {map.end(), map.file_offset_bytes, file_of(map)};
+}
+
+void CodeModel::add_file(const UserMap& map) {
+  add_file_again(map);
   for (auto& [number, page] : pages_) {
     const uint64_t base = number * kPageBytes;
     if (base + kPageBytes <= map.ip || base >= map.end()) continue;

@@ -1,6 +1,7 @@
 // CodeModel: the bytes that a reader of the recording expects at an address; bytes that differ must be recorded.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -27,20 +28,24 @@ struct UserMap {
 class CodeModel {
  public:
   void add_file(const UserMap& map);
+  /// The record of a mapping that exists already (mprotect): its memory keeps code that was written to it.
+  void add_file_again(const UserMap& map);
   /// Returns the file that was mapped; null if it is no longer there, or if its path names another file now.
   std::shared_ptr<const MappedFile> file_of(const UserMap& map);
   /// True if a reader would find these bytes at `ip`.
   [[nodiscard]] bool shows(uint64_t ip, Bytes code) const;
   /// The bytes are reported from now on.
   void add_code(uint64_t ip, Bytes code);
-  /// Calls f(ip, bytes) for each run of code that is in no file.
+  /// Calls f(ip, bytes) for each run of code in [first, last] that is in no file.
   template <class F>
-  void for_each_code(F&& f) const {
-    for (const auto& [number, page] : pages_) {
-      for (size_t at = 0; at < kPageBytes;) {
+  void for_each_code(uint64_t first, uint64_t last, F&& f) const {
+    for (auto page = pages_.lower_bound(first / kPageBytes); page != pages_.end() && page->first <= last / kPageBytes; ++page) {
+      const uint64_t base = page->first * kPageBytes;
+      const size_t stop = std::min<uint64_t>(kPageBytes - 1, last - base) + 1;
+      for (size_t at = first > base ? first - base : 0; at < stop;) {
         size_t end = at;
-        while (end < kPageBytes && page.known[end]) ++end;
-        if (end > at) f(number * kPageBytes + at, Bytes(page.bytes).subspan(at, end - at));
+        while (end < stop && page->second.known[end]) ++end;
+        if (end > at) f(base + at, Bytes(page->second.bytes).subspan(at, end - at));
         at = end + 1;
       }
     }

@@ -91,7 +91,7 @@ std::string UserSideband::build_id_of(Space& space, const UserMap& map) {
   return build_ids_[map.path] = raw;
 }
 
-void UserSideband::show_file(size_t index, Space& space, uint64_t tsc, const UserMap& map) {
+void UserSideband::put_mapping(size_t index, Space& space, uint64_t tsc, const UserMap& map) {
   const int32_t pid = images_[index].pid;
   perfio::MmapRecord record;
   record.pid = record.tid = pid;
@@ -106,7 +106,6 @@ void UserSideband::show_file(size_t index, Space& space, uint64_t tsc, const Use
   record.build_id = build_id_of(space, map);
   record.path = map.path;
   put(tsc, pid, pid, std::move(record));
-  space.shown.add_file(map);
 }
 
 // The reader must not meet the marker of a jitdump before the space that it belongs to.
@@ -160,7 +159,7 @@ Status UserSideband::run_image(size_t index) {
   Status status;
   // Code of the parent that has no file is written again: each space has its own jitdump.
   if (image.parent >= 0) {
-    space.shown.for_each_code([&](uint64_t ip, Bytes code) {
+    space.shown.for_each_code(0, ~uint64_t{0}, [&](uint64_t ip, Bytes code) {
       if (status.ok()) status = tell(index, image.first_tsc + 1, ip, code);
     });
   }
@@ -176,7 +175,7 @@ Status UserSideband::run_image(size_t index) {
   for (const Step& step : steps) {
     if (!status) return status;
     if (step.event != nullptr) {
-      on_event(index, space, *step.thread, *step.event);
+      status = on_event(index, space, *step.thread, *step.event);
     } else if (step.block != nullptr) {
       status = on_block(index, space, *step.block);
     } else {
@@ -186,7 +185,27 @@ Status UserSideband::run_image(size_t index) {
   return jitdump_ != nullptr && status.ok() ? jitdump_->finish(image.last_tsc) : status;
 }
 
-void UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event) {
+// The kernel writes a record of the whole mapping, and a reader takes it for the file's content. Code that was written to the memory is
+// still there and is not translated again, so it is reported once more after the record.
+Status UserSideband::on_protection(size_t index, Space& space, const UserEvent& event) {
+  const uint64_t first = event.number(0), size = event.number(1);
+  Status status;
+  for (UserMap map : std::vector<UserMap>(space.files)) {
+    const uint64_t from = std::max(map.ip, first), to = std::min(map.end(), first + size);
+    if (from >= to) continue;
+    map.file_offset_bytes += from - map.ip;
+    map.ip = from;
+    map.size_bytes = to - from;
+    put_mapping(index, space, event.tsc, map);
+    space.shown.add_file_again(map);
+    space.shown.for_each_code(from, to - 1, [&](uint64_t ip, Bytes code) {
+      if (status.ok()) status = tell(index, event.tsc + 1, ip, code);
+    });
+  }
+  return status;
+}
+
+Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event) {
   const UserImage& image = images_[index];
   const uint64_t first = event.number(0), size = event.number(1);
   if (event.kind == "thread") {
@@ -196,20 +215,16 @@ void UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& 
   } else if (event.kind == "first_map" || event.kind == "map") {
     const UserMap map = map_of(event);
     unmap(space.files, map.ip, map.end());
-    if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return;
+    if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return {};
     space.files.push_back(map);
-    if (event.kind == "first_map" || (map.prot & kProtExec) != 0) show_file(index, space, event.tsc, map);
+    if (event.kind == "first_map" || (map.prot & kProtExec) != 0) {
+      put_mapping(index, space, event.tsc, map);
+      space.shown.add_file(map);
+    }
   } else if (event.kind == "unmap" || event.kind == "move") {
     unmap(space.files, first, first + size);
   } else if (event.kind == "exec_prot") {
-    for (UserMap map : std::vector<UserMap>(space.files)) {
-      const uint64_t from = std::max(map.ip, first), to = std::min(map.end(), first + size);
-      if (from >= to) continue;
-      map.file_offset_bytes += from - map.ip;
-      map.ip = from;
-      map.size_bytes = to - from;
-      show_file(index, space, event.tsc, map);
-    }
+    return on_protection(index, space, event);
   } else if (event.kind == "comm") {
     put(event.tsc, image.pid, thread.tid, perfio::CommRecord{image.pid, thread.tid, event.text(0), false});
   } else if (event.kind == "exec") {
@@ -222,6 +237,7 @@ void UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& 
   } else if (event.kind == "exit") {
     put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, thread.tid, 0, true});
   }
+  return {};
 }
 
 Status UserSideband::on_block(size_t index, Space& space, const UserBlock& translation) {

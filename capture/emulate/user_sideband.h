@@ -42,10 +42,11 @@ class UserSideband {
   struct Step;
   Status run_image(size_t index);
   void begin_image(size_t index, Space& space);
-  void on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event);
+  Status on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event);
+  Status on_protection(size_t index, Space& space, const UserEvent& event);
   Status on_block(size_t index, Space& space, const UserBlock& translation);
   Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
-  void show_file(size_t index, Space& space, uint64_t tsc, const UserMap& map);
+  void put_mapping(size_t index, Space& space, uint64_t tsc, const UserMap& map);
   void put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload);
   [[nodiscard]] std::string build_id_of(Space& space, const UserMap& map);
 

@@ -5,6 +5,7 @@ Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, LIBIPT_USER (optional),
 in quotes). Exit status 77 without qemu-x86_64.
 """
 import glob
+import itertools
 import os
 import re
 import shlex
@@ -176,17 +177,26 @@ def code_that_other_threads_rewrite(folder, *options):
 
 
 def files_that_are_rewritten(folder):
-    """A file is mapped, rewritten, and mapped again: what ran each time is recorded, whatever the file contains at the end."""
-    out, truth = os.path.join(folder, "remap.data"), os.path.join(folder, "remap.truth")
-    command = [build("remap", folder), os.path.join(folder, "remapped")]
-    free = subprocess.run(command, capture_output=True, text=True)
-    done = subprocess.run([PTDECODE, "record", "--no-stash", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--", *command],
-                          capture_output=True, text=True)
-    check("remap: the same sum without the emulator", done.stdout == free.stdout and done.returncode == 0, done.stdout + done.stderr)
-    files = sorted(glob.glob(truth + "/*.ptt"))
-    lines = subprocess.run([PTDECODE, "verify", "-q", "--stash", "off", "-i", out, *files], capture_output=True, text=True).stdout.splitlines()
-    lines = [line for line in lines if line.startswith("tid")]
-    check("remap: nothing is wrong without a mark", len(lines) == 1 and "silently wrong 0;" in lines[0], lines)
+    """A file is mapped, rewritten, mapped and protected again, and replaced by others that may get its inode number: what ran each time is
+    recorded, whatever the path contains at the end, with and without a stash."""
+    program = build("remap", folder)
+    stash = os.path.join(folder, "remap-stash")
+    places = [folder] + (["/dev/shm"] if os.access("/dev/shm", os.W_OK) else [])
+    for at, options in itertools.product(places, (["--no-stash"], ["--stash", stash], ["--no-stash", "--cyc"], ["--stash", stash, "--cyc"])):
+        out, truth = os.path.join(folder, "remap.data"), os.path.join(folder, "remap.truth")
+        shutil.rmtree(truth, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=at) as mapped:
+            command = [program, os.path.join(mapped, "remapped")]
+            free = subprocess.run(command, capture_output=True, text=True)
+            done = subprocess.run([PTDECODE, "record", *options, "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--", *command],
+                                  capture_output=True, text=True)
+            check("remap: the same sum without the emulator", done.stdout.splitlines()[:1] == free.stdout.splitlines() and done.returncode == 0,
+                  done.stdout + done.stderr)
+            files = sorted(glob.glob(truth + "/*.ptt"))
+            lines = subprocess.run([PTDECODE, "verify", "-q", "--stash", "off" if "--no-stash" in options else stash, "-i", out, *files],
+                                   capture_output=True, text=True).stdout.splitlines()
+            lines = [line for line in lines if line.startswith("tid")]
+            check(f"remap in {at} {options}: nothing is wrong without a mark", len(lines) == 1 and "silently wrong 0;" in lines[0], lines)
 
 
 def faults_within_blocks(folder):

@@ -56,6 +56,18 @@ int main(int argc, char** argv) {
       if (*c >= 'a' && *c <= 'f') write_file(*c - 'a');
     }
   }
+  // Files that are renamed onto the path; each is mapped once.
+  char other[4096];
+  snprintf(other, sizeof other, "%s.new", argv[1]);
+  for (int kind = 1; kind <= 6; ++kind) {
+    munmap(code, kSize);
+    close(file);
+    file = open(other, O_RDWR | O_CREAT | O_TRUNC, 0755);
+    write_file(kind);
+    if (rename(other, argv[1]) != 0) return 1;
+    map(kExec);
+    run();
+  }
   printf("%ld\n", sum);
   return 0;
 }
