@@ -1,6 +1,7 @@
 // Survey: the records of a recording, counted.
 #include "ptdecode/survey.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
@@ -10,6 +11,7 @@
 
 #include "image/base/mapped_file.h"
 #include "image/source/build_id.h"
+#include "perfio/emulated.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
@@ -79,7 +81,10 @@ class Collector {
   Collector(const perfio::PerfReader& reader, Survey& survey) : reader_(reader), survey_(survey) {}
 
   void take(const perfio::Record& record) {
-    if (record.sample_id.has_time) widen(survey_.time, timed_, TimeNs{record.sample_id.time});
+    if (record.sample_id.has_time) {
+      widen(survey_.time, timed_, TimeNs{record.sample_id.time});
+      times_.add(record.sample_id.time);
+    }
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
     if (record.type == kRecordSample) note_sample(record);
     survey_.switches += record.type == kRecordSwitch || record.type == kRecordSwitchCpuWide ? 1 : 0;
@@ -138,6 +143,7 @@ class Collector {
     mapped.pid = map.pid;
     mapped.address = map.addr;
     mapped.file_id = {map.maj, map.min, map.inode};
+    mapped.shared = (map.flags & MAP_SHARED) != 0;
     mapped.time_ns = record.sample_id.has_time ? record.sample_id.time : 0;
   }
   void note_sample(const perfio::Record& record) {
@@ -156,6 +162,7 @@ class Collector {
     int32_t pid = -1;  // of the largest, with its address and time
     uint64_t address = 0, time_ns = 0;
     FileId file_id;
+    bool shared = false;
   };
   struct AuxTime {
     int32_t cpu = -1, tid = -1;
@@ -165,6 +172,7 @@ class Collector {
   const perfio::PerfReader& reader_;
   Survey& survey_;
   bool timed_ = false;
+  RecordTimes times_;
   perfio::IntelPtInfo info_;
   perfio::EtmInfo etm_;
   perfio::TimeConvRecord time_conversion_;
@@ -222,12 +230,13 @@ void Collector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool 
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
   ImageBuild image(options, recorded_at_ns);
   image.source.set_same_host(same_host);
+  if (reader_.features().cpu_desc != perfio::kEmulatedCpu) image.source.set_record_times(times_);
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(reader_)));
   for (const auto& [key, mapped] : mapped_) {
     SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}};
     if (const auto known = build_ids.find(line.path); line.build_id.empty() && known != build_ids.end()) line.build_id = known->second;
     const FoundCode code = image.source.find({line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes, nullptr, mapped.pid,
-                                              mapped.address, mapped.time_ns, mapped.file_id});
+                                              mapped.address, mapped.time_ns, mapped.file_id, mapped.shared});
     line.found = code.status == CodeStatus::found;
     line.reason = line.found ? "" : sentence(code.status);
     line.from = line.found ? name(code.place) : "";

@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <span>
 #include <tuple>
@@ -15,6 +16,8 @@
 #include "image/source/jitdump.h"
 #include "image/source/perf_map.h"
 #include "image/stash/mapping_file.h"
+#include "perfio/emulated.h"
+#include "recording/image/image_build.h"
 #include "recording/image/jit_image.h"
 #include "recording/image/stashed_code.h"
 
@@ -38,12 +41,26 @@ struct Proven {
   std::string why;
 };
 
+int64_t ns_of(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+int64_t written_ns(const struct stat& info) { return ns_of(info.st_mtim); }
+
+/// When the recording was written, and when each of its mappings existed already; nanoseconds since the epoch.
+struct RecordAge {
+  int64_t recorded_at_ns = 0;
+  RecordTimes times;
+  /// An emulator's recorder compares what ran with the files as they are when it ends.
+  bool emulated = false;
+  [[nodiscard]] int64_t mapped_by(const Mapping& mapping) const {
+    return emulated ? recorded_at_ns : times.latest_wall_ns(mapping.time_ns, recorded_at_ns);
+  }
+};
+
 std::string process_path(int32_t pid, const char* what) { return "/proc/" + std::to_string(pid) + "/" + what; }
 
 class MappingSaver {
  public:
-  MappingSaver(stash::Capture& capture, const SaveOptions& options, int64_t recorded_at_s, SaveReport& report)
-      : capture_(capture), options_(options), recorded_at_s_(recorded_at_s), report_(report) {
+  MappingSaver(stash::Capture& capture, const SaveOptions& options, const RecordAge& age, SaveReport& report)
+      : capture_(capture), options_(options), age_(age), report_(report) {
     for (const stash::Entry& entry : capture.entries().entries) known_live_.emplace(entry.pid, entry.address, entry.time_ns);
   }
 
@@ -54,7 +71,10 @@ class MappingSaver {
     const bool memory = path.starts_with(kMemory);
     if (is_anonymous(path) && !memory) return;
     const Kept& kept = known_file(mapping);
-    if (!kept.content.hash.empty()) add_entry(mapping, kept.kind, kept.content);
+    if (kept.content.hash.empty()) return;
+    if (mapping.build_id.empty() && kept.changed_ns > age_.mapped_by(mapping))
+      return skip(path, "changed after it was mapped, and there is no build id to check it");
+    add_entry(mapping, kept.kind, kept.content);
   }
 
   /// The names of a process's code that is in no file. Kept as a jitdump is: found by process and path.
@@ -63,7 +83,7 @@ class MappingSaver {
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0) return;
     // Another process may have that number by now.
-    if (!options_.just_recorded && static_cast<int64_t>(info.st_mtim.tv_sec) > recorded_at_s_) return;
+    if (!options_.just_recorded && written_ns(info) > age_.recorded_at_ns) return;
     const Result<std::string> text = read_own_perf_map(path);
     if (!text || text->empty()) return;
     const Result<stash::Content> content = capture_.add(std::as_bytes(std::span(*text)), stash::Readers::owner);
@@ -79,6 +99,7 @@ class MappingSaver {
   struct Kept {
     stash::Content content;
     stash::EntryKind kind = stash::EntryKind::file;
+    int64_t changed_ns = 0;  ///< when it was last written or changed; 0: of no importance
   };
   using FileKey = std::tuple<std::string, std::string, uint32_t, uint32_t, uint64_t, int32_t>;
 
@@ -122,6 +143,8 @@ class MappingSaver {
       skip(map.path, proven.why);
       return at->second;
     }
+    struct stat info {};
+    const int64_t changed_ns = ::fstat(proven.fd.get(), &info) == 0 ? std::max(written_ns(info), ns_of(info.st_ctim)) : 0;
     const Result<stash::Content> content = capture_.add(proven.fd.get());
     if (!content) {
       skip(map.path, content.error().message);
@@ -132,7 +155,8 @@ class MappingSaver {
       return at->second;
     }
     count(*content);
-    at->second = {*content, is_jitdump_path(map.path) ? stash::EntryKind::jitdump : proven.kind};
+    const bool grows = is_jitdump_path(map.path);
+    at->second = {*content, grows ? stash::EntryKind::jitdump : proven.kind, grows || own ? 0 : changed_ns};
     return at->second;
   }
 
@@ -195,22 +219,24 @@ class MappingSaver {
   }
 
   bool is_unwritten(const struct stat& info, const Mapping& mapping, std::string& why) const {
-    if (!mapping.build_id.empty() || static_cast<int64_t>(info.st_mtim.tv_sec) <= recorded_at_s_) return true;
+    const bool grows = is_jitdump_path(mapping.map.path);
+    if (!mapping.build_id.empty() || grows || written_ns(info) <= age_.recorded_at_ns) return true;
     why = "modified since, and there is no build id to check it";
     return false;
   }
 
   stash::Capture& capture_;
   const SaveOptions& options_;
-  int64_t recorded_at_s_;
+  const RecordAge& age_;
   SaveReport& report_;
   std::map<FileKey, Kept> files_;
   std::set<std::string> skipped_, counted_;
   std::set<std::tuple<int32_t, uint64_t, uint64_t>> known_live_;  // process, address, time
 };
 
-Status read_mappings(perfio::PerfReader& reader, std::vector<Mapping>& mappings) {
+Status read_mappings(perfio::PerfReader& reader, std::vector<Mapping>& mappings, RecordTimes& times) {
   const Status status = reader.read([&](const perfio::Record& record) {
+    if (record.sample_id.has_time) times.add(record.sample_id.time);
     const auto* map = std::get_if<perfio::MmapRecord>(&record.payload);
     if (map == nullptr || map->guest || map->kernel || !map->executable || map->pid <= 0 || is_kernel_half(Ip{map->addr})) return true;
     mappings.push_back(
@@ -234,19 +260,19 @@ Result<SaveReport> save_code(const std::string& recording, const SaveOptions& op
   auto reader = perfio::PerfReader::open(recording);
   if (!reader.ok()) return reader.error();
   std::vector<Mapping> mappings;
-  if (Status status = read_mappings(**reader, mappings); !status) return status.error();
+  RecordAge age;
+  if (Status status = read_mappings(**reader, mappings, age.times); !status) return status.error();
   struct utsname own {};
   const std::string& host = (*reader)->features().hostname;
   if (!host.empty() && ::uname(&own) == 0 && host != own.nodename)
     return Error{ErrorCode::unsupported, recording + " was recorded on " + host + ", not on this machine", 0};
-  struct stat info {};
-  const std::string file = ::stat(recording.c_str(), &info) == 0 && S_ISDIR(info.st_mode) ? recording + "/data" : recording;
-  const int64_t recorded_at_s = ::stat(file.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtim.tv_sec) : 0;
+  age.recorded_at_ns = written_at_ns(recording);
+  age.emulated = (*reader)->features().cpu_desc == perfio::kEmulatedCpu;
   // Named before the long part: what is flushed by then is this recording's, also if this process is killed on the way.
   const std::string identity = recording_identity(**reader);
   (void)capture.name_recording(identity);
   SaveReport report;
-  MappingSaver saver(capture, options, recorded_at_s, report);
+  MappingSaver saver(capture, options, age, report);
   std::set<int32_t> processes;
   for (const Mapping& mapping : mappings) {
     saver.keep(mapping);

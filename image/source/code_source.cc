@@ -1,7 +1,9 @@
 // CodeSource: finds the file of a mapping.
 #include "image/source/code_source.h"
 
+#include <fcntl.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <algorithm>
@@ -33,6 +35,15 @@ Finding make_finding(FindingKind kind, std::string what) {
   finding.kind = kind;
   finding.what = std::move(what);
   return finding;
+}
+
+/// Returns when the file was created, in nanoseconds since the epoch; 0: unknown.
+int64_t created_ns(const MappedFile& file) {
+  struct statx info {};
+  const bool same = ::statx(AT_FDCWD, file.path().c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME | STATX_INO, &info) == 0 &&
+                    (info.stx_mask & STATX_BTIME) != 0 &&
+                    file.identity() == std::pair<uint64_t, uint64_t>(makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino);
+  return same ? info.stx_btime.tv_sec * 1'000'000'000 + info.stx_btime.tv_nsec : 0;
 }
 
 }  // namespace
@@ -198,6 +209,22 @@ const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, con
   return nullptr;
 }
 
+/// Returns what the times of a file without a recorded build id say against it.
+CodeSource::Doubt CodeSource::doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const {
+  const int64_t recorded_at = options_.recorded_at_ns;
+  if (recorded_at == 0 || is_jitdump(opened.file->bytes())) return {};
+  const std::string unchecked = ", and no build id was recorded to check it";
+  if (opened.file->modified_ns() > recorded_at) return {"is newer than the recording" + unchecked, true, false};
+  if (opened.file->changed_ns() > recorded_at)
+    return {"changed after it was recorded, though its modification time is older" + unchecked, false, true};
+  const int64_t mapped_by = times_.latest_wall_ns(wanted.time_ns, recorded_at);
+  if (created_ns(*opened.file) > mapped_by) return {"was created after the recorded file was mapped: its inode number was used again", true, false};
+  if (opened.file->modified_ns() > mapped_by) return {"was written to after it was mapped" + unchecked, !wanted.shared, true};
+  if (opened.file->changed_ns() > mapped_by)
+    return {"changed after it was mapped, though its modification time is older" + unchecked, false, true};
+  return {};
+}
+
 /// Returns the reasons to doubt a file at a recorded path without a recorded build id.
 CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
   if (place.kind != FoundAt::path || !wanted.build_id.empty()) return {};
@@ -212,14 +239,10 @@ CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opene
   if (recorded.inode != 0 && found.inode != recorded.inode)
     return {"is another file than the recorded one (inode " + std::to_string(found.inode) + ", recorded " + std::to_string(recorded.inode) + ")",
             true, false};
-  const int64_t recorded_at = options_.recorded_at_ns;
-  if (recorded_at != 0 && opened.file->modified_ns() > recorded_at && !is_jitdump(opened.file->bytes()))
-    return {"is newer than the recording, and no build id was recorded to check it", true, false};
-  if (recorded.inode == 0) return {{}, false, true};
+  Doubt age = doubt_of_age(opened, wanted);
+  if (age.other || recorded.inode == 0) return {std::move(age.reason), age.other, true};
   if (!same_device()) return {"has the recorded inode number on another device, and no build id was recorded to check it", false, true};
-  if (recorded_at != 0 && opened.file->changed_ns() > recorded_at && !is_jitdump(opened.file->bytes()))
-    return {"changed after it was recorded, though its modification time is older, and no build id was recorded to check it", false, true};
-  return {};
+  return age;
 }
 
 bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCode& found) {
@@ -267,6 +290,7 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
   if (wanted.build_id.empty() && short_file) doubt.reason = "is shorter than its mapping, and no build id was recorded to check it";
   if (!doubt.reason.empty()) found.findings.push_back(make_finding(FindingKind::file_changed, place + " " + doubt.reason));
   found.assumed = doubt.assumed;
+  found.doubted = doubt.assumed && !doubt.reason.empty();
   found.status = CodeStatus::found;
   found.place = where.kind;
   found.proof = proof;

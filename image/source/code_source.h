@@ -11,6 +11,7 @@
 #include "image/base/mapped_file.h"
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
+#include "image/source/record_times.h"
 #include "image/source/saved_files.h"
 #include "ptdecode/finding.h"
 
@@ -24,9 +25,9 @@ namespace ptd {
 ///   - it has the recorded build id;
 ///   - it is not known to be another file (below), is in the recording's own folder, and no link leads outside it;
 ///   - it is not known to be another file, and contains code (ELF, jitdump) or has the recorded inode. With `share`, both must hold.
-/// Without a recorded build id, a file is known to be another one if its inode is not the recorded one, or if it was written to after the
-/// recording was made; a jitdump may grow. It is used as `assumed` if no inode was recorded, or if the device or the time of its last change
-/// (ctime) raises doubt. With `share`, it must also be as old as the recording.
+/// Without a recorded build id, a file is known to be another one if its inode is not the recorded one, or if it was created or written to
+/// after it was mapped (shared mappings show what is written later); a jitdump may grow. It is used as `assumed` if no inode was recorded,
+/// or if the device or the time of its last change (ctime) raises doubt. With `share`, it must also be as old as the recording.
 /// These rules do not apply below a root that the user gives; the root "/" lifts them for all files. Devices and procfs links are never
 /// opened.
 struct CodeSourceOptions {
@@ -53,6 +54,7 @@ struct MappedPath {
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   uint64_t address = 0, time_ns = 0;
   FileId file_id{};
+  bool shared = false;  ///< MAP_SHARED: writes to the file are visible in the mapping
 };
 
 /// Why a mapping has bytes or has none.
@@ -79,6 +81,7 @@ struct FoundCode {
   FoundAt place = FoundAt::path;  ///< if found
   bool is_copy = false;           ///< a copy of memory, taken some time after the record
   bool assumed = false;           ///< nothing proves that the file is the recorded one, and nothing contradicts it
+  bool doubted = false;           ///< assumed, and a finding says what raises the doubt
   CodeBytes code;                 ///< bytes of the mapping, possibly fewer than requested
   std::string file_path;          ///< the file used, or the last one refused
   const char* proof = "";         ///< if found: why the file may be used, a sentence fragment
@@ -94,6 +97,9 @@ class CodeSource {
 
   /// Declares that the recording is from another machine: see CodeSourceOptions::same_host. Call before the first find().
   void set_same_host(bool same) { options_.same_host = same; }
+  /// Sets the times of the records, from which the age of a mapping follows. Without them, or if an emulator made the recording (whose
+  /// recorder compares what ran with the files), each mapping is as old as the recording. Call before the first find().
+  void set_record_times(const RecordTimes& times) { times_ = times; }
   /// Sets the saved files of this recording. Call before the first find().
   void set_saved(std::shared_ptr<SavedFiles> saved) { options_.saved = std::move(saved); }
 
@@ -137,11 +143,13 @@ class CodeSource {
     bool assumed = false;   ///< it may be another file
   };
   const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
+  [[nodiscard]] Doubt doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const;
   [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   bool try_kept_mapping(const MappedPath& wanted, FoundCode& found);
   bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);
   const std::string& remember(const std::shared_ptr<const MappedFile>& file);
   CodeSourceOptions options_;
+  RecordTimes times_;
   std::unordered_map<std::string, OpenFile> files_;
   std::map<std::pair<uint64_t, uint64_t>, OpenFile> files_by_identity_;  ///< a path spelled in many ways is mapped once
 };

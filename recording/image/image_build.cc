@@ -83,7 +83,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   section.assumed = mapping.assumed;
   const MappedPath wanted{mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes,
                           roots,        mapping.pid,      mapping.ip.value,          mapping.from.value,
-                          mapping.file_id};
+                          mapping.file_id, mapping.shared};
   FoundCode found = source.find(wanted);
   // One report a file, however often it is mapped.
   if (!found.findings.empty() && found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
@@ -97,6 +97,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   if (found.status == CodeStatus::found) {
     section.code = std::move(found.code);
     section.assumed |= found.assumed;
+    if (found.doubted) doubted_.insert(mapping.path);
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_file(section.path, found.file_path, section.build_id);
     if (found.place == FoundAt::kept && !is_still_there(source.options(), wanted, section.code.bytes)) kept_used_.insert(mapping.path);
@@ -213,6 +214,8 @@ void ImageBuild::tell_of_kept(RecordingData& data) const {
   warn(kept_used_, "changed or removed since they were recorded: ", ": the copies in the stash are used (ptdecode stash ls)");
   warn(replaced_, "replaced or written to since they were recorded: ",
        ": not used, so their code is missing (--symfs DIR uses the recorded files below DIR)");
+  warn(doubted_, "may have changed since they were mapped: ",
+       ": used and marked assumed, because nothing proves that their code is the recorded one ('ptdecode check' says why)");
 }
 
 void ImageBuild::finish(RecordingData& data) {

@@ -25,6 +25,7 @@ struct UserMapping {
   TimeNs from;           ///< mapped since
   int32_t pid = -1;
   FileId file_id;
+  bool shared = false;   ///< MAP_SHARED
   bool assumed = false;  ///< it is a guess that this file is mapped there
 };
 
@@ -66,6 +67,7 @@ class ImageBuild {
   void add_executable_part(const Section& section, const ElfFile& elf);
   void leave_out(const UserMapping& mapping, TimeNs since);
   std::set<std::string> replaced_;                                      // paths whose files are not the recorded ones, and are not used
+  std::set<std::string> doubted_;                                       // paths whose files may not be the recorded ones, and are used
   std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
   std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out
 };

@@ -1,6 +1,8 @@
 // Converts perf records to image and contexts.
 #include "recording/perf/sideband_fold.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,6 +11,7 @@
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
 #include "image/source/perf_map.h"
+#include "perfio/emulated.h"
 #include "recording/perf/perf_filter.h"
 
 namespace ptd {
@@ -98,6 +101,7 @@ void SidebandFold::note_time(const perfio::Record& record) {
   if (holes_ != nullptr && !holes_->empty()) note_holes(record);
   const TimeNs now = time_of(record);
   last_time_ = std::max(last_time_, now);
+  if (record.sample_id.has_time) times_.add(record.sample_id.time);
   TimeNs& cpu = cpu_times_[record.sample_id.cpu];
   cpu = std::max(cpu, now);
   const auto ring = ring_of_.find(record.sample_id.id);
@@ -165,7 +169,8 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
     return;
   }
   mappings_.push_back({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
-                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode}});
+                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode},
+                       (map.flags & MAP_SHARED) != 0});
 }
 
 void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
@@ -556,6 +561,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
   open_losses_.clear();
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
+  if (features.cpu_desc != perfio::kEmulatedCpu) image_.source.set_record_times(times_);
   fold_mappings(features);
   add_assumed();
   fold_jitdumps(monotonic);

@@ -112,6 +112,7 @@ class SidebandFold {
   const Holes* holes_ = nullptr;
   std::vector<OpenHole> open_holes_;  // in the order of holes_
   TimeNs last_time_;
+  RecordTimes times_;
   uint64_t guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
   std::string filter_;
   bool snapshot_ = false;

@@ -85,6 +85,40 @@ class Recordings(unittest.TestCase):
         self.assertEqual(self.images()[str(self.program)]["file"] == str(self.folder / "away"), False)
         self.assertNotEqual(self.flow(), whole)
 
+    def test_without_a_build_id_a_file_whose_time_was_restored_is_doubted(self):
+        self.compile("-O2", "none")
+        self.record("--no-stash")
+        info = os.stat(self.program)
+        with open(self.program, "r+b") as file:  # in place: the same inode
+            first = file.read(1)
+            file.seek(0)
+            file.write(first)
+        os.utime(self.program, ns=(info.st_atime_ns, info.st_mtime_ns))
+        for command in ("stat", "functions", "script"):
+            self.assertIn(f"may have changed since they were mapped: {self.program}: used and marked assumed",
+                          self.run_it(command, "-i", self.folder / "rec").stderr)
+        self.assertIn("file_changed", self.run_it("check", "-i", self.folder / "rec", status=3).stdout)
+        said = self.run_it("stash", "add", "-i", self.folder / "rec").stderr
+        self.assertIn(f"{self.program}: changed after it was mapped, and there is no build id to check it", said)
+        self.assertIn("may have changed", self.run_it("stat", "-i", self.folder / "rec").stderr)
+
+    def test_without_a_build_id_a_file_that_changes_during_the_recording_is_doubted(self):
+        for change, said in (("touch -d @1 sorter", "may have changed since they were mapped"), ("echo >> sorter", "replaced or written to"),
+                             ("mv sorter old; cp -p old new; rm old; mv new sorter", "replaced or written to")):
+            self.compile("-O2", "none")
+            done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", "rec", "--", "sh", "-c",
+                                   f"sleep 0.1; ./sorter; sleep 2; {change}"], cwd=self.folder, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # The emulator's recorder has compared what ran with the file; other recorders do not.
+            recording = (self.folder / "rec").read_bytes()
+            self.assertEqual(recording.count(b"emulated by QEMU"), 1)
+            self.assertNotIn("sorter", self.run_it("stat", "-q", "-i", self.folder / "rec").stderr)
+            (self.folder / "rec").write_bytes(recording.replace(b"emulated by QEMU", b"recorded by perf"))
+            told = self.run_it("stat", "-i", self.folder / "rec").stderr
+            self.assertRegex(told, f"{said}.*{self.program}: ", change)
+            added = self.run_it("stash", "add", "-i", self.folder / "rec").stderr
+            self.assertRegex(added, f"{self.program}: (changed after it was mapped|it has been replaced)", change)
+
     def test_a_deleted_program_decodes(self):
         self.compile("-O2", "sha1")
         self.record()

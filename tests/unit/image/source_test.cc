@@ -4,9 +4,11 @@
 #include <link.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <array>
 #include <ctime>
+#include <fstream>
 #include <random>
 
 #include "image/source/build_id.h"
@@ -358,6 +360,54 @@ TEST(SourceLookup, AFileThatMayHaveChangedIsAssumed) {
   const FoundCode unknown = find_recorded(path, FileId{}, later);
   EXPECT_EQ(unknown.status, CodeStatus::found);
   EXPECT_TRUE(unknown.assumed) << "nothing recorded says which file it was";
+}
+
+TEST(SourceLookup, AFileThatChangedAfterItWasMappedIsDoubted) {
+  const auto wall_ns = [] {
+    timespec now{};
+    EXPECT_EQ(::clock_gettime(CLOCK_REALTIME, &now), 0);
+    return static_cast<uint64_t>(now.tv_sec * kSecond + now.tv_nsec);
+  };
+  const TempDir dir;
+  const std::string touched = dir.write("touched", small_elf().bytes()), written = dir.write("written", small_elf().bytes());
+  RecordTimes times;
+  times.add(wall_ns() - 10 * kSecond);
+  ::usleep(100'000);  // more than the times of files are exact
+  const uint64_t mapped = wall_ns();
+  times.add(mapped + 10 * kSecond);
+  ::usleep(100'000);
+  set_modified(touched, 1);
+  std::ofstream(written, std::ios::app) << "more";
+  const std::string created = dir.write("created", small_elf().bytes());
+  const auto find = [&](const std::string& path, uint64_t time_ns, bool shared) {
+    CodeSourceOptions options;
+    options.recorded_at_ns = static_cast<int64_t>(times.last_ns);
+    CodeSource source(options);
+    source.set_record_times(times);
+    MappedPath wanted{path, "", 0, 4096};
+    wanted.file_id = id_of(path);
+    wanted.time_ns = time_ns;
+    wanted.shared = shared;
+    return source.find(wanted);
+  };
+  for (const bool shared : {false, true}) {
+    const FoundCode code = find(touched, mapped, shared);
+    EXPECT_EQ(code.status, CodeStatus::found) << "its name or its attributes may be what changed";
+    EXPECT_TRUE(code.assumed && code.doubted);
+    EXPECT_EQ(find(created, mapped, shared).status, CodeStatus::replaced) << "not there yet: its inode number was used again";
+    for (const std::string& path : {touched, written, created}) {
+      const FoundCode later = find(path, times.last_ns, shared);
+      EXPECT_EQ(later.status, CodeStatus::found) << path;
+      EXPECT_FALSE(later.assumed) << path;
+    }
+  }
+  EXPECT_EQ(find(written, mapped, false).status, CodeStatus::replaced);
+  const FoundCode visible = find(written, mapped, true);
+  EXPECT_EQ(visible.status, CodeStatus::found) << "a shared mapping shows what is written later";
+  EXPECT_TRUE(visible.assumed && visible.doubted);
+  EXPECT_EQ(find(touched, 0, false).status, CodeStatus::replaced) << "without a time: mapped before the first record, when it did not exist";
+  times = {};
+  EXPECT_FALSE(find(touched, mapped, false).assumed) << "no record has a time";
 }
 
 TEST(SourceLookup, NamedPipesDoNotHang) {
