@@ -223,7 +223,10 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
 void after_call(UserThread& thread, Call call, int64_t result) {
   const auto& a = thread.call_args;
   if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);
-  if (call == kExecve || call == kExecveat) g_process.release();  // it failed
+  if (call == kExecve || call == kExecveat) {  // it failed
+    exec_failed();
+    g_process.release();
+  }
   if (result < 0 && result > -4096) return;
   const uint64_t now = read_clock();
   constexpr uint64_t kWriteAndExec = 6;
@@ -245,11 +248,13 @@ void after_call(UserThread& thread, Call call, int64_t result) {
   }
 }
 
-void on_sigaction(uint64_t action) {
+void on_sigaction(uint64_t number, uint64_t action) {
   struct {
     uint64_t handler, flags, restorer;
   } wanted{};
-  if (action != 0 && peek(action, wanted) && wanted.handler > 1)
+  if (action == 0 || !peek(action, wanted)) return;
+  note_disposition(static_cast<int>(number), wanted.handler == 1);
+  if (wanted.handler > 1)
     g_process.watch_handler(wanted.handler, wanted.restorer, (wanted.flags & SA_SIGINFO) != 0);
 }
 
@@ -289,6 +294,7 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
     path = exec_path_of(fd, "");
   if (path.empty()) path = given;
   const ExecKind kind = exec_kind(path, g_command.machine);
+  ignore_for_exec();
   const uint64_t now = read_clock();
   if (kind == ExecKind::foreign) thread.event(now, "escaped", hex_of(path));
   if (kind == ExecKind::foreign) (void)g_process.hold_others(&thread);
@@ -320,7 +326,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   std::copy(a, a + 6, thread.call_args.begin());
   switch (call_of(number)) {
     case kRtSigaction:
-      return on_sigaction(a[1]);
+      return on_sigaction(a[0], a[1]);
     case kExecve:
       return on_exec(thread, peek_text(a[0], 4096), a[1], a[2]);
     case kExecveat: {
