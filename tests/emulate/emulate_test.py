@@ -49,6 +49,8 @@ def record(folder, command, *options):
     check(f"verify {what}", verified.returncode == 0 and len(files) != 0, verified.stdout + verified.stderr)
     for line in verified.stdout.splitlines():
         print("      ", line)
+    findings = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
+    check(f"the clock is sound {what}", "clock_contradicts" not in findings, findings[-500:])
     return out, done.stdout, len(files)
 
 
@@ -235,6 +237,30 @@ def outputs(folder):
     check("image --tid of no thread", done.returncode == 2 and "424242" in done.stderr and "needs --tid" not in done.stderr, done.stderr)
 
 
+def programs_that_do_not_run(folder, emulated):
+    """The exit status is that of env(1), a message names the file, and no recording is written."""
+    places = os.path.join(folder, "places")
+    os.mkdir(places)
+    os.mkdir(os.path.join(places, "folder"))
+    contents = {"text": "echo\n", "no-shell": "#!/no/such/shell\n", "folder-shell": "#!/tmp\n", "text-shell": f"#!{places}/text\n"}
+    for name, content in contents.items():
+        path = os.path.join(places, name)
+        with open(path, "w") as file:
+            file.write(content)
+        os.chmod(path, 0o644 if name == "text" else 0o755)
+    loop = os.path.join(places, "loop")
+    os.symlink(loop, loop)
+    os.mkfifo(os.path.join(places, "pipe"), 0o755)
+    environment = dict(os.environ, PATH=places + ":" + os.environ["PATH"])
+    out = os.path.join(places, "perf.data")
+    absolute = ["/tmp", "/no/such/program", "/etc/passwd/x", "/dev/null", *(os.path.join(places, name) for name in ("folder", "loop", "pipe", *contents))]
+    for program in absolute + ["no-such-program-anywhere", "text", "folder"]:
+        native = subprocess.run(["env", program], capture_output=True, env=environment)
+        done = subprocess.run([PTDECODE, *emulated, "-o", out, "--", program], capture_output=True, text=True, env=environment)
+        check(f"record of {program.replace(places, '...')}: refused as by the system", native.returncode in (126, 127) and done.returncode == native.returncode and
+              program in done.stderr and not os.path.exists(out), f"{native.returncode} {done.returncode} {done.stdout} {done.stderr}")
+
+
 def odd_programs(folder):
     """Programs that change code unseen by the emulator, exec in unusual ways, or use up what the recorder needs: the flow equals the truth,
     and what could not be recorded is named."""
@@ -262,6 +288,7 @@ def odd_programs(folder):
             done = subprocess.run([PTDECODE, *kind, "-o", out, "--", path], capture_output=True, text=True)
             permitted = kind == emulated or "perf_event" not in done.stderr
             check(f"{kind[1]} of a script without its interpreter: named", not permitted or (done.returncode != 0 and said in done.stderr), done.stderr)
+    programs_that_do_not_run(folder, emulated)
     bare = os.path.join(folder, "bare-script")
     with open(bare, "w") as file:
         file.write("echo $0 $1\nexit 5\n")
@@ -302,6 +329,11 @@ def small(folder):
     out, text, _ = record(folder, [jit], "--psb-period", "0")
     native = subprocess.run([jit], capture_output=True, text=True).stdout
     check("the JIT computes what it computes natively", text == native, text)
+    flips = build("flips", folder)
+    native = subprocess.run([flips], capture_output=True, text=True).stdout
+    for options in ([], ["--work-clock"], ["--cyc"]):
+        out, text, _ = record(folder, [flips], *options)
+        check("code that is never both writable and executable", text == native, text)
     family = build("family", folder, "-static")
     out, text, streams = record(folder, [family])
     libipt_agrees("fork and exec", out)

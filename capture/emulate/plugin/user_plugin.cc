@@ -163,12 +163,14 @@ void pass_work(UserThread& thread) {
   if (work_clock().is_open() && thread.tracer.current() != nullptr) work_clock().pass(*thread.tracer.current());
 }
 
-// Known code was changed: a PSB+ just before that moment and one just after it.
+// Known code was changed: a PSB+ just before that moment and one just after it. Where both are one moment, one PSB+: two with the same time and
+// nothing between them are what a doubled segment looks like.
 void enter_dated(UserThread& thread, const Block& block) {
   const uint64_t first = thread.sync_first, last = thread.sync_last;
   thread.sync_first = thread.sync_last = 0;
   thread.encoder.request_psb();
   thread.tracer.enter(block, [first] { return first; });
+  if (first == last) return;
   thread.encoder.set_time(last);
   thread.tracer.sync(block);
 }
@@ -178,7 +180,7 @@ void enter_dated_handler(UserThread& thread, const Block& block, const AsyncEven
   const uint64_t first = thread.sync_first, last = thread.sync_last;
   thread.sync_first = thread.sync_last = 0;
   thread.tracer.leave_async(event, first);
-  thread.tracer.sync_outside();
+  if (first != last) thread.tracer.sync_outside();
   thread.encoder.request_psb();
   thread.tracer.enter(block, [last] { return last; });
 }
