@@ -302,8 +302,8 @@ perfio::Features features_of(const RecordingOptions& options, const UserSideband
   features.cpus_online = features.cpus_available = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   features.cmdline = options.command_line;
   features.pmu_types = {{options.aarch64 ? "cs_etm" : "intel_pt", kPtType}, {"software", kSoftwareType}};
-  for (const auto& [path, id] : sideband.build_ids()) {
-    if (!id.empty()) features.build_ids.push_back({path, id, -1, perfio::kMiscUser});
+  for (const auto& [path, ids] : sideband.build_ids()) {  // a table by path: right only for a path that named one file
+    if (ids.size() == 1 && !ids.begin()->empty()) features.build_ids.push_back({path, *ids.begin(), -1, perfio::kMiscUser});
   }
   return features;
 }
@@ -316,7 +316,7 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   summary.programs = sideband.programs();
   summary.code_loads = sideband.code_loads();
   summary.warnings = sideband.warnings();
-  for (std::string& lost : lost_privileges(sideband.build_ids())) summary.warnings.push_back(std::move(lost));
+  for (std::string& lost : lost_privileges(sideband.paths())) summary.warnings.push_back(std::move(lost));
   std::vector<int32_t> pids;
   for (const UserImage& image : images) {
     pids.push_back(image.pid);

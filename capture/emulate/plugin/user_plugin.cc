@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "capture/emulate/plugin/emulator_hooks.h"
+#include "capture/emulate/plugin/mapped_file_id.h"
 #include "capture/emulate/plugin/qemu_api.h"
 #include "capture/emulate/plugin/user_process.h"
 #include "capture/emulate/shared/user_exec.h"
@@ -215,7 +216,7 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
     if (address < start || address >= start + size) continue;
     std::ostringstream text;
     text << address << ' ' << a[1] << ' ' << offset + (address - start) << ' ' << major << ' ' << minor << ' ' << inode << ' ' << (a[2] & 7)
-         << ' ' << path;
+         << ' ' << path << ' ' << hex_of(build_id_of(static_cast<int>(a[4])));
     thread.event(now, "map", text.str());
     if ((a[2] & kProtExec) != 0) g_process.show_file(address, a[1]);
     return;

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "capture/emulate/plugin/mapped_file_id.h"
+
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -89,6 +91,16 @@ std::vector<std::string> file_maps() {
     maps.push_back(text.str());
   }
   return maps;
+}
+
+// The build id of a line of file_maps(), as a word; "?" if its path names another file by now.
+std::string build_id_word(const std::string& map) {
+  std::istringstream words(map);
+  uint64_t start = 0, size = 0, offset = 0, inode = 0;
+  unsigned major = 0, minor = 0, prot = 0;
+  std::string path, id;
+  words >> start >> size >> offset >> major >> minor >> inode >> prot >> path;
+  return build_id_of(text_of_hex(path), major, minor, inode, id) ? hex_of(id) : "?";
 }
 
 UserThread::UserThread(const UserConfig& config, CutFlag& cut, const std::string& name, pid_t id)
@@ -200,7 +212,7 @@ void UserProcess::log_start(UserThread& thread) {
   const std::string own = hex_of(folder_);
   for (const std::string& map : file_maps()) {
     if (first_maps_.count(map.substr(0, map.find(' '))) != 0 || map.find(' ' + own) != std::string::npos) continue;
-    thread.event(now, "first_map", map);
+    thread.event(now, "first_map", map + ' ' + build_id_word(map));
   }
 }
 

@@ -28,6 +28,8 @@ inline constexpr const char* kEndedFile = "ended";
 
 /// Lower-case hex of text, "-" for none: how strings are written in the lines of events and plans.
 [[nodiscard]] std::string hex_of(const std::string& text);
+/// Undoes hex_of().
+[[nodiscard]] std::string text_of_hex(const std::string& hex);
 /// The lines of `config`.
 [[nodiscard]] std::string to_text(const UserConfig& config);
 /// Unknown names are left alone.
