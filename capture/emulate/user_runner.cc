@@ -196,7 +196,7 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   std::ofstream config(command.folder + "/" + kConfigFile);
   config << to_text(recording.config) << std::flush;
   bool written = !config.fail();
-  for (const char* name : {kMissingFile, kStoppedFile, kEndedFile}) written = written && SharedCount::create(command.folder + "/" + name);
+  for (const char* name : {kMissingFile, kStoppedFile, kEndedFile, kSpaceFile}) written = written && SharedCount::create(command.folder + "/" + name);
   if (!written)
     return system_error("cannot write to the working folder " + command.folder, ErrorCode::write_failed);
   return write_plan(plan);

@@ -24,7 +24,7 @@ struct Words {
   unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
   bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, quiet = false;
   StashWords stash;
-  std::string recover;
+  std::string recover, most;
   const CLI::Option* output = nullptr;
 };
 
@@ -117,9 +117,14 @@ int run(Words& words) {
   pt.cyc = words.cyc;
   options.config.date_changes = !words.no_dates && pt.tsc;
   options.on_stopped = [](const std::string& folder) {
-    say_on_error("recording stopped: the working folder " + folder +
-                 " is full, out of reach or at a limit of file size (ulimit -f). The program runs on and is not recorded.\n");
+    say_on_error("recording stopped: the disk of the working folder " + folder +
+                 " is nearly full, the folder is out of reach, or a limit is reached (--max-size, ulimit -f). The program runs on and is not recorded.\n");
   };
+  if (!words.most.empty()) {
+    const Result<uint64_t> most = parse_size("--max-size", words.most);
+    if (!most) return report_error(most.error());
+    options.config.most_log_bytes = *most;
+  }
   standard_output().flush();
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
   if (!result) return report_error(result.error());
@@ -161,6 +166,8 @@ Command add_record(CLI::App& app) {
   command.add_option("--qemu", words->options.qemu, "the emulator (default: qemu-x86_64 or qemu-aarch64 in PATH, depending on the "
                                                     "program)");
   command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not in its build or installation folder");
+  command.add_option("--max-size", words->most, "stop recording when the logs of --emulate need this much disk space: 500M (default: no limit)")
+      ->type_name("SIZE");
   command.add_option("--recover", words->recover,
                      "complete a recording of --emulate whose processes were all killed, from the folder OUTPUT.work-XXXXXX that they "
                      "left");

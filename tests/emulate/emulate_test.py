@@ -290,6 +290,30 @@ def outputs(folder):
     check("image --tid of no thread", done.returncode == 2 and "424242" in done.stderr and "needs --tid" not in done.stderr, done.stderr)
 
 
+def limits(folder, odd):
+    """Recording stops at --max-size, and before the disk is full; the program runs on, and the file has what ran until then and says so."""
+    loop = [sys.executable, "-I", "-S", "-c", "for i in range(150000): pass\nprint(i)"]
+    recorder = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "--no-mtc"]
+    out = os.path.join(folder, "limit.data")
+    small = os.path.join(folder, "small")
+    os.mkdir(small)
+    on_small_disk = (f"mount -t tmpfs -o size=20M none {shlex.quote(small)} && {shlex.join([*recorder, '-o', small + '/p.data', '--', *loop])}; r=$?; "
+                     f"cp {small}/p.data {shlex.quote(out)}; df --output=avail -B1 {small} | tail -1 >&2; exit $r")
+    for what, command in (("--max-size", [*recorder, "--max-size", "2M", "-o", out, "--", *loop]), ("a small disk", ["unshare", "-m", "/bin/sh", "-c", on_small_disk])):
+        if what != "--max-size" and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+            print(f"skipped: {what}: no right to mount one")
+            continue
+        done = subprocess.run(command, capture_output=True, text=True)
+        check(f"{what}: the program runs on", done.returncode == 0 and done.stdout == "149999\n", done.stdout + done.stderr)
+        check(f"{what}: the user learns of it", "recording stopped" in done.stderr, done.stderr)
+        findings = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
+        check(f"{what}: the file says it", "trace_lost" in findings, findings)
+        if what == "--max-size":
+            check(f"{what}: is kept", os.path.getsize(out) < 2 << 20, str(os.path.getsize(out)))
+        else:
+            check(f"{what}: a part of it stays free", int(done.stderr.split()[-1]) >= (20 << 20) // 20, done.stderr)
+
+
 def programs_that_do_not_run(folder, emulated):
     """The exit status is that of env(1), a message names the file, and no recording is written."""
     places = os.path.join(folder, "places")
@@ -325,6 +349,9 @@ def odd_programs(folder):
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--", odd, "limited"], capture_output=True, text=True)
     check("a limit on files is not the program's death", done.returncode == 0 and done.stdout == "done\n", done.stderr)
     check("a thread that could not be recorded is named", "1 thread or program is not in the recording" in done.stderr, done.stderr)
+    findings = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
+    check("the file itself says that it is incomplete", re.search(r"^trace_lost: the recording is incomplete: process \d+ is not recorded", findings, re.M), findings)
+    limits(folder, odd)
     for words, said in ((["-o", "-"], "standard output"), (["-o", "/dev/full"], "/dev/full"), (["-e", "intel_pt//", "-o", out], "cannot be combined with")):
         done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, *words, "--", odd, "work"], capture_output=True, text=True)
         check(f"record --emulate {words}: refused", done.returncode == 2 and said in done.stderr and done.stdout == "", done.stdout + done.stderr)

@@ -164,6 +164,7 @@ void UserProcess::start(const std::string& folder, ExecMode mode) {
   text << file.rdbuf();
   config_ = config_from_text(text.str());
   if (config_.work_clock) work_clock().open(folder);
+  LogSpace::open(folder + "/" + kSpaceFile, config_.most_log_bytes);
   threads_ = std::make_unique<UserThread*[]>(kMaxVcpus);
   missing_.open(folder + "/" + kMissingFile);
   cut_.open(folder + "/" + kStoppedFile);
@@ -180,7 +181,7 @@ void UserProcess::open_block_log() {
 
 bool UserProcess::can_record_exec() {
   const bool in_reach = access((folder_ + "/" + kConfigFile).c_str(), R_OK) == 0 && access(folder_.c_str(), W_OK | X_OK) == 0;
-  if (!in_reach) missing_.add();
+  if (!in_reach) missing_.add_with_detail(static_cast<uint64_t>(getpid()));
   return in_reach;
 }
 
@@ -190,7 +191,7 @@ UserThread* UserProcess::add_thread(unsigned vcpu) {
   const pid_t tid = this_thread();
   const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial_++);
   owned_.push_back(std::make_unique<UserThread>(config_, cut_, name, tid));
-  if (!owned_.back()->has_files()) missing_.add();
+  if (!owned_.back()->has_files()) missing_.add_with_detail(static_cast<uint64_t>(getpid()));
   if (mode_ == ExecMode::a64) owned_.back()->tracer.note_times();  // ETMv4 packets are made of the ground truth
   threads_[vcpu] = owned_.back().get();
   tl_thread = threads_[vcpu];

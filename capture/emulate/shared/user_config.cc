@@ -27,6 +27,7 @@ void each_field(Config& config, F&& f) {
   f("date_changes", config.date_changes);
   f("work_clock", config.work_clock);
   f("overflow_bytes", config.overflow_bytes);
+  f("most_log_bytes", config.most_log_bytes);
   f("overflow_blocks", config.overflow_blocks);
 }
 
