@@ -351,6 +351,8 @@ def odd_programs(folder):
     check("a thread that could not be recorded is named", "1 thread or program is not in the recording" in done.stderr, done.stderr)
     findings = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
     check("the file itself says that it is incomplete", re.search(r"^trace_lost: the recording is incomplete: process \d+ is not recorded", findings, re.M), findings)
+    told = subprocess.run([PTDECODE, "info", "-i", out], capture_output=True, text=True).stdout
+    check("info says that it is incomplete", re.search(r"^warning +the recording is incomplete: process \d+ is not", told, re.M), told)
     limits(folder, odd)
     for words, said in ((["-o", "-"], "standard output"), (["-o", "/dev/full"], "/dev/full"), (["-e", "intel_pt//", "-o", out], "cannot be combined with")):
         done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, *words, "--", odd, "work"], capture_output=True, text=True)
