@@ -25,6 +25,7 @@
 #include "cli/options/usage_text.h"
 #include "analysis/names/nearest_word.h"
 #include "cli/text/output.h"
+#include "image/base/inherited_signals.h"
 #include "ptdecode/ptdecode.h"
 
 namespace {
@@ -139,6 +140,7 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
 }  // namespace
 
 int main(int argc, char** argv) try {
+  ptd::note_inherited_signals();
   ptd::cli::occupy_standard_descriptors();
   g_terminate = std::set_terminate(end_of_thread);
   g_reserve = std::malloc(kReserveBytes);  // NOLINT: never touched, so only address space

@@ -1,9 +1,14 @@
 // Identifies recordings that were made by an emulator.
 #pragma once
 
+#include <cstdint>
+
 namespace ptd::perfio {
 
 /// CPUDESC of such recordings. Their trace and their records have one clock.
 inline constexpr const char* kEmulatedCpu = "emulated by QEMU";
+
+/// PERF_AUXTRACE_ERROR_ITRACE, the type of an AUXTRACE_ERROR record, and the code of those that name a process which could not be recorded.
+inline constexpr uint32_t kAuxtraceErrorItrace = 1, kNotRecordedCode = 0x70746401;
 
 }  // namespace ptd::perfio

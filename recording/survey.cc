@@ -120,6 +120,11 @@ class Collector {
     survey_.lost.aux_collision += (aux.flags & kAuxCollision) != 0 ? 1 : 0;
     if (record.sample_id.has_time) aux_times_.push_back({record.sample_id.cpu, record.sample_id.tid, TimeNs{record.sample_id.time}, aux.aux_offset_bytes + aux.aux_size_bytes});
   }
+  void on(const perfio::Record&, const perfio::AuxtraceErrorRecord& error) {
+    constexpr size_t kMost = 100;
+    if (error.code == perfio::kNotRecordedCode && survey_.warnings.size() < kMost)
+      survey_.warnings.push_back("the recording is incomplete: " + error.message);
+  }
   void on(const perfio::Record& record, const perfio::ItraceStartRecord& start) {
     if (record.sample_id.has_time) started_.try_emplace(start.tid, TimeNs{record.sample_id.time});
   }

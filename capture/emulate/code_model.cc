@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "capture/emulate/shared/user_config.h"
+#include "image/source/elf_file.h"
+
 namespace ptd::emulate {
 
 void CodeModel::cut(uint64_t first, uint64_t end) {
@@ -25,11 +28,16 @@ std::shared_ptr<const MappedFile> CodeModel::file_of(const UserMap& map) {
   const auto [known, fresh] = opened_.try_emplace(map.path);
   Opened& opened = known->second;
   if (fresh) {
-    if (auto file = MappedFile::open(map.path); file.ok()) opened = {*file, (*file)->mapped_id()};
+    if (auto file = MappedFile::open(map.path); file.ok()) {
+      const auto elf = ElfFile::open(*file);
+      opened = {*file, (*file)->mapped_id(), elf.ok() ? text_of_hex((*elf)->build_id()) : std::string()};
+    }
   }
   const FileId& id = opened.id;
   const bool replaced = id.inode != 0 && map.inode != 0 && (id.inode != map.inode || id.maj != map.major || id.min != map.minor);
-  return replaced ? nullptr : opened.file;
+  // An inode number may be used again, and a file may be written to.
+  const bool rebuilt = map.build_id.has_value() && *map.build_id != opened.build_id;
+  return replaced || rebuilt ? nullptr : opened.file;
 }
 
 void CodeModel::add_file_again(const UserMap& map) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -20,6 +21,7 @@ struct UserMap {
   uint64_t inode = 0;
   uint32_t prot = 0;
   std::string path;
+  std::optional<std::string> build_id;  ///< raw, read when the mapping was made; "": the file has none; null: it could not be read
   [[nodiscard]] uint64_t end() const { return ip + size_bytes; }
 };
 
@@ -67,6 +69,7 @@ class CodeModel {
   struct Opened {
     std::shared_ptr<const MappedFile> file;
     FileId id;
+    std::string build_id;  ///< raw
   };
   std::unordered_map<std::string, Opened> opened_;
 };

@@ -7,9 +7,9 @@
 
 namespace ptd::emulate {
 
-std::vector<std::string> lost_privileges(const std::map<std::string, std::string>& mapped) {
+std::vector<std::string> lost_privileges(const std::vector<std::string>& mapped) {
   std::vector<std::string> lost;
-  for (const auto& [path, build_id] : mapped) {
+  for (const std::string& path : mapped) {
     struct stat info {};
     if (!path.starts_with('/') || ::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     std::string rights;

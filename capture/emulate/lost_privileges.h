@@ -1,7 +1,6 @@
 // Privileges that programs get from their files (setuid, setgid, capabilities) but do not have in the emulator.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,6 @@ namespace ptd::emulate {
 
 /// A sentence for each file, of those mapped (by path), whose program would have run with other rights than this process's. qemu-user is
 /// the program that the kernel starts, so the rights of the program that it emulates are not given.
-[[nodiscard]] std::vector<std::string> lost_privileges(const std::map<std::string, std::string>& mapped);
+[[nodiscard]] std::vector<std::string> lost_privileges(const std::vector<std::string>& mapped);
 
 }  // namespace ptd::emulate

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "image/base/inherited_signals.h"
 #include "image/base/system_error.h"
 
 namespace ptd::emulate {
@@ -23,6 +24,7 @@ struct Report {
   int32_t value = 0;
 };
 constexpr int kKilled = 128 + SIGKILL;
+// Signals that this process ignores.
 constexpr std::array kHeldSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ};
 
 bool receive(int fd, Report& report) {
@@ -59,7 +61,8 @@ void leave_standard_streams() {
 
 [[noreturn]] void become_program(const ProgramHolder::Duties& duties, pid_t group) {
   (void)setpgid(0, group);
-  for (const int number : kHeldSignals) (void)std::signal(number, SIG_DFL);
+  for (const int number : kHeldSignals) (void)std::signal(number, was_ignored(number) ? SIG_IGN : SIG_DFL);
+  if (was_ignored(SIGCHLD)) (void)std::signal(SIGCHLD, SIG_IGN);
   duties.become_program();
   _exit(127);
 }
@@ -86,6 +89,7 @@ Result<std::unique_ptr<ProgramHolder>> ProgramHolder::start(const Duties& duties
   std::array<int, 2> pair{-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail();
   (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+  (void)std::signal(SIGCHLD, SIG_DFL);
   std::unique_ptr<ProgramHolder> holder(new ProgramHolder);
   holder->fd_ = pair[0];
   holder->ended_ = duties.ended;

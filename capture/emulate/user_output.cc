@@ -156,15 +156,7 @@ class Numbers {
 uint64_t UserEvent::number(size_t index) const { return index < words.size() ? to_number(words[index]) : 0; }
 
 std::string UserEvent::text(size_t index) const {
-  std::string text;
-  if (index >= words.size() || words[index] == "-") return text;
-  const std::string& hex = words[index];
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    unsigned value = 0;
-    std::from_chars(hex.data() + i, hex.data() + i + 2, value, 16);
-    text += static_cast<char>(value);
-  }
-  return text;
+  return index < words.size() ? text_of_hex(words[index]) : std::string();
 }
 
 void release_pages(Bytes passed) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "capture/emulate/lost_privileges.h"
 #include "capture/emulate/shared/mapped_log.h"
@@ -289,6 +290,20 @@ void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<St
   }
 }
 
+// A record for each process that was not recorded at all, or of which threads or programs were not.
+void write_missing(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, const std::vector<UserImage>& images) {
+  const std::vector<uint64_t> pids = SharedCount::details(options.work_folder + "/" + kMissingFile);
+  for (const uint64_t pid : std::set<uint64_t>(pids.begin(), pids.end())) {
+    perfio::AuxtraceErrorRecord error;
+    error.type = perfio::kAuxtraceErrorItrace;
+    error.code = perfio::kNotRecordedCode;
+    error.pid = error.tid = static_cast<int32_t>(pid);
+    const bool seen = std::any_of(images.begin(), images.end(), [&](const UserImage& image) { return image.pid == error.pid; });
+    error.message = "process " + std::to_string(pid) + (seen ? " is not recorded to its end" : " is not recorded");
+    out.check(writer.add_auxtrace_error(error));
+  }
+}
+
 perfio::Features features_of(const RecordingOptions& options, const UserSideband& sideband) {
   perfio::Features features;
   utsname system{};
@@ -302,8 +317,8 @@ perfio::Features features_of(const RecordingOptions& options, const UserSideband
   features.cpus_online = features.cpus_available = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   features.cmdline = options.command_line;
   features.pmu_types = {{options.aarch64 ? "cs_etm" : "intel_pt", kPtType}, {"software", kSoftwareType}};
-  for (const auto& [path, id] : sideband.build_ids()) {
-    if (!id.empty()) features.build_ids.push_back({path, id, -1, perfio::kMiscUser});
+  for (const auto& [path, ids] : sideband.build_ids()) {  // a table by path: right only for a path that named one file
+    if (ids.size() == 1 && !ids.begin()->empty()) features.build_ids.push_back({path, *ids.begin(), -1, perfio::kMiscUser});
   }
   return features;
 }
@@ -316,7 +331,7 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   summary.programs = sideband.programs();
   summary.code_loads = sideband.code_loads();
   summary.warnings = sideband.warnings();
-  for (std::string& lost : lost_privileges(sideband.build_ids())) summary.warnings.push_back(std::move(lost));
+  for (std::string& lost : lost_privileges(sideband.paths())) summary.warnings.push_back(std::move(lost));
   std::vector<int32_t> pids;
   for (const UserImage& image : images) {
     pids.push_back(image.pid);
@@ -334,13 +349,13 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
     for (const Stream::Piece& piece : stream.pieces) cut += piece.cut ? 1 : 0;
   }
   if (cut != 0) {
-    summary.warnings.push_back("the disk of the working folder was full, or a limit of file size was reached: " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
+    summary.warnings.push_back("the disk of the working folder was nearly full, or a limit was reached (--max-size, ulimit -f): " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
                                " not recorded to the end");
   }
   if (missing != 0) {
     summary.warnings.push_back(
         std::to_string(missing) + (missing == 1 ? " thread or program is" : " threads or programs are") +
-        " not in the recording: the disk of the working folder was full, or the folder was not accessible after a change of root, user or "
+        " not in the recording: the disk of the working folder was nearly full, or the folder was not accessible after a change of root, user or "
         "limits");
   }
   return summary;
@@ -391,6 +406,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   write_head(**created, out, options, streams.size());
   for (const TimedRecord& record : sideband.records()) out.put(record);
   write_packets(**created, out, streams, options.aarch64);
+  write_missing(**created, out, options, images);
   out.check((*created)->add_finished_round());
   (*created)->set_features(features_of(options, sideband));
   out.check((*created)->finish());

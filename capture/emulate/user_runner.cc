@@ -108,6 +108,35 @@ class StopWatcher {
   std::thread thread_;
 };
 
+// Errors: as execve() would report them.
+Result<std::string> check_executable(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return Error{ErrorCode::is_directory, "cannot run " + path + ": it is a directory", 0};
+  if (fs::exists(status) && !fs::is_regular_file(status)) return Error{ErrorCode::not_regular_file, "cannot run " + path + ": it is not a file", 0};
+  if (access(path.c_str(), X_OK) == 0) return path;
+  const int number = errno;
+  Error refused = system_error("cannot run " + path, ErrorCode::permission_denied, number);
+  if (number == ENOTDIR) refused.code = ErrorCode::start_failed;  // env exits with 126 for it, as for a program that exists
+  return refused;
+}
+
+// Looks in PATH as a shell does: a file there that cannot be run is named only if no other can.
+Result<std::string> find_executable(const std::string& name) {
+  if (name.find('/') != std::string::npos) return check_executable(name);
+  Error refused{ErrorCode::not_found, "cannot run " + name + ": it is not in PATH", 0};
+  const std::string places = environment::search_path();
+  for (size_t at = 0; at <= places.size();) {
+    const size_t end = std::min(places.find(':', at), places.size());
+    Result<std::string> candidate = check_executable((end == at ? "." : places.substr(at, end - at)) + "/" + name);
+    if (candidate) return candidate;
+    const bool exists = candidate.error().code == ErrorCode::is_directory || candidate.error().code == ErrorCode::permission_denied;
+    if (exists && refused.code == ErrorCode::not_found) refused = candidate.error();
+    at = end + 1;
+  }
+  return refused;
+}
+
 /// Whether a file could be written there: better known before the program runs than after.
 Status try_output(const std::string& path) {
   std::error_code error;
@@ -167,28 +196,16 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   std::ofstream config(command.folder + "/" + kConfigFile);
   config << to_text(recording.config) << std::flush;
   bool written = !config.fail();
-  for (const char* name : {kMissingFile, kStoppedFile, kEndedFile}) written = written && SharedCount::create(command.folder + "/" + name);
+  for (const char* name : {kMissingFile, kStoppedFile, kEndedFile, kSpaceFile}) written = written && SharedCount::create(command.folder + "/" + name);
   if (!written)
     return system_error("cannot write to the working folder " + command.folder, ErrorCode::write_failed);
   return write_plan(plan);
 }
 
-}  // namespace
-
 std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : std::string();
-  const std::string places = environment::search_path();
-  for (size_t at = 0; at <= places.size();) {
-    const size_t end = std::min(places.find(':', at), places.size());
-    const std::string candidate = (end == at ? "." : places.substr(at, end - at)) + "/" + name;
-    std::error_code error;
-    if (access(candidate.c_str(), X_OK) == 0 && fs::is_regular_file(candidate, error)) return candidate;
-    at = end + 1;
-  }
-  return {};
+  const auto found = find_executable(name);
+  return found ? *found : std::string();
 }
-
-namespace {
 
 // Whether a shell runs the file: text without an interpreter line. execve refuses it, and execvp then starts /bin/sh.
 bool is_plain_script(const std::string& path) {
@@ -202,25 +219,29 @@ bool is_plain_script(const std::string& path) {
 
 }  // namespace
 
+Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words) {
+  if (words.empty()) return Error{ErrorCode::bad_option, "no program is given", 0};
+  const Result<std::string> found = find_executable(words.front());
+  if (!found) return found.error();
+  ProgramToRun program{*found, words, 0};
+  if (is_plain_script(program.path)) {
+    program.words.front() = program.path;
+    program.words.insert(program.words.begin(), "sh");
+    program.path = "/bin/sh";
+  }
+  program.machine = machine_of(program.path);
+  if (program.machine == kMachineX86_64 || program.machine == kMachineAarch64) return program;
+  const std::string missing = missing_interpreter(program.path);
+  const int number = errno;
+  if (!missing.empty()) return system_error(program.path + ": cannot run its interpreter " + missing, ErrorCode::permission_denied, number);
+  return Error{ErrorCode::start_failed, program.path + ": neither a program for x86-64 or aarch64 nor a script for one", 0};
+}
+
 Result<EmulateResult> emulate(const EmulateOptions& options) {
-  std::string program = options.command.empty() ? "" : find_program(options.command.front());
-  if (program.empty()) {
-    return Error{ErrorCode::bad_option, (options.command.empty() ? "" : options.command.front()) + ": not found or not executable", 0};
-  }
-  std::vector<std::string> words = options.command;
-  if (is_plain_script(program)) {
-    words.front() = program;
-    words.insert(words.begin(), "sh");
-    program = "/bin/sh";
-  }
+  const Result<ProgramToRun> program = find_program_to_run(options.command);
+  if (!program) return program.error();
   EmulatorCommand command;
-  command.machine = machine_of(program);
-  if (command.machine != kMachineX86_64 && command.machine != kMachineAarch64) {
-    const std::string missing = missing_interpreter(program);
-    if (!missing.empty())
-      return Error{ErrorCode::bad_option, program + ": cannot run its interpreter " + missing + ": " + std::strerror(errno), 0};
-    return Error{ErrorCode::bad_option, program + ": neither a program for x86-64 or aarch64 nor a script for one", 0};
-  }
+  command.machine = program->machine;
   const std::string emulator = emulator_of(command.machine);
   command.qemu = find_program(options.qemu.empty() ? emulator : options.qemu);
   if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorCode::bad_option, options.qemu + " is not an executable program", 0};
@@ -240,7 +261,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     return status.error();
   }
   EmulateResult result;
-  const auto become_program = [&] { exec_emulated(command, program, words, environment::variables()); };
+  const auto become_program = [&] { exec_emulated(command, program->path, program->words, environment::variables()); };
   const auto ended = [&] {
     if (!options.config.work_clock) SharedCount::write(command.folder + "/" + kEndedFile, read_clocks().tsc);
   };

@@ -30,15 +30,23 @@ struct EmulateResult {
   RecordingSummary summary;
 };
 
-/// Waits for the program and all that it started, then writes the recording, which a second process does if this one is killed. The program has our standard input and output. Errors: usage
-/// for a program that is not there; unsupported without emulator or plugin; of the file system.
+/// The file that runs a command, and what it is passed.
+struct ProgramToRun {
+  std::string path;
+  std::vector<std::string> words;
+  uint16_t machine = 0;  ///< of its ELF file, or of its interpreter's
+};
+
+/// Looks a command up as a shell does. Errors: not_found if the program or its interpreter does not exist; others if it exists and cannot be
+/// run.
+Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words);
+
+/// Waits for the program and all that it started, then writes the recording, which a second process does if this one is killed. The program has our standard input and output. Errors: of
+/// find_program_to_run(); unsupported without emulator or plugin; of the file system.
 Result<EmulateResult> emulate(const EmulateOptions& options);
 
 /// Makes the recording of a working folder whose recorder and second process were both killed; `output` "": where it was to be. Errors: of
 /// the file system; unsupported while a recorder or the program still runs.
 Result<EmulateResult> recover(const std::string& folder, const std::string& output);
-
-/// A program by its path or, as a shell does, by PATH; "" if there is none.
-[[nodiscard]] std::string find_program(const std::string& name);
 
 }  // namespace ptd::emulate

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "image/source/elf_file.h"
 #include "image/source/jitdump.h"
 
 namespace ptd::emulate {
@@ -12,12 +11,6 @@ namespace {
 
 constexpr uint32_t kProtExec = 4, kMapPrivate = 2;
 constexpr uint64_t kMarkerBytes = 0x1000;
-
-std::string bytes_of_hex(const std::string& hex) {
-  std::string raw;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) raw += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  return raw;
-}
 
 // "address size offset major minor inode prot path"
 UserMap map_of(const UserEvent& event) {
@@ -30,6 +23,7 @@ UserMap map_of(const UserEvent& event) {
   map.inode = event.number(5);
   map.prot = static_cast<uint32_t>(event.number(6));
   map.path = event.text(7);
+  if (event.words.size() > 8 && event.words[8] != "?") map.build_id = event.text(8);
   return map;
 }
 
@@ -76,22 +70,17 @@ Status UserSideband::run() {
   return {};
 }
 
+std::vector<std::string> UserSideband::paths() const {
+  std::vector<std::string> paths;
+  for (const auto& [path, ids] : build_ids_) paths.push_back(path);
+  return paths;
+}
+
 void UserSideband::put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload) {
   records_.push_back({tsc, pid, tid, std::move(payload), 0});
 }
 
-// A path that names another file now has that file's build id, which must not be given to the one that was mapped.
-std::string UserSideband::build_id_of(Space& space, const UserMap& map) {
-  const auto file = space.shown.file_of(map);
-  if (file == nullptr) return {};
-  const auto known = build_ids_.find(map.path);
-  if (known != build_ids_.end()) return known->second;
-  std::string raw;
-  if (const auto elf = ElfFile::open(file); elf.ok()) raw = bytes_of_hex((*elf)->build_id());
-  return build_ids_[map.path] = raw;
-}
-
-void UserSideband::put_mapping(size_t index, Space& space, uint64_t tsc, const UserMap& map) {
+void UserSideband::put_mapping(size_t index, uint64_t tsc, const UserMap& map) {
   const int32_t pid = images_[index].pid;
   perfio::MmapRecord record;
   record.pid = record.tid = pid;
@@ -103,7 +92,8 @@ void UserSideband::put_mapping(size_t index, Space& space, uint64_t tsc, const U
   record.inode = map.inode;
   record.prot = map.prot | kProtExec;
   record.flags = kMapPrivate;
-  record.build_id = build_id_of(space, map);
+  record.build_id = map.build_id.value_or("");
+  (void)build_ids_[map.path].insert(record.build_id);
   record.path = map.path;
   put(tsc, pid, pid, std::move(record));
 }
@@ -196,7 +186,7 @@ Status UserSideband::on_protection(size_t index, Space& space, const UserEvent& 
     map.file_offset_bytes += from - map.ip;
     map.ip = from;
     map.size_bytes = to - from;
-    put_mapping(index, space, event.tsc, map);
+    put_mapping(index, event.tsc, map);
     space.shown.add_file_again(map);
     space.shown.for_each_code(from, to - 1, [&](uint64_t ip, Bytes code) {
       if (status.ok()) status = tell(index, event.tsc + 1, ip, code);
@@ -218,7 +208,7 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
     if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return {};
     space.files.push_back(map);
     if (event.kind == "first_map" || (map.prot & kProtExec) != 0) {
-      put_mapping(index, space, event.tsc, map);
+      put_mapping(index, event.tsc, map);
       space.shown.add_file(map);
     }
   } else if (event.kind == "unmap" || event.kind == "move") {

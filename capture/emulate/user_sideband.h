@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct TimedRecord {
   uint32_t cpu = 0;
 };
 
+using BuildIds = std::map<std::string, std::set<std::string>>;
+
 /// Goes through the images in order of time. Lifetime: the images outlive it.
 class UserSideband {
  public:
@@ -31,8 +34,9 @@ class UserSideband {
   [[nodiscard]] uint64_t code_loads() const { return code_loads_; }
   [[nodiscard]] uint64_t programs() const { return programs_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
-  /// Build ids of the files that were mapped, raw, by path.
-  [[nodiscard]] const std::map<std::string, std::string>& build_ids() const { return build_ids_; }
+  /// Build ids of the files that were mapped, raw, by path: each that a file of this path had when it was mapped, "" of one without.
+  [[nodiscard]] std::vector<std::string> paths() const;
+  [[nodiscard]] const BuildIds& build_ids() const { return build_ids_; }
 
  private:
   struct Space {
@@ -46,9 +50,8 @@ class UserSideband {
   Status on_protection(size_t index, Space& space, const UserEvent& event);
   Status on_block(size_t index, Space& space, const UserBlock& translation);
   Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
-  void put_mapping(size_t index, Space& space, uint64_t tsc, const UserMap& map);
+  void put_mapping(size_t index, uint64_t tsc, const UserMap& map);
   void put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload);
-  [[nodiscard]] std::string build_id_of(Space& space, const UserMap& map);
 
   const std::vector<UserImage>& images_;
   std::string jit_prefix_;
@@ -56,7 +59,7 @@ class UserSideband {
   std::vector<TimedRecord> records_;
   std::map<size_t, Space> at_fork_;         ///< what a child starts with
   std::unique_ptr<JitdumpWriter> jitdump_;  ///< of the current image
-  std::map<std::string, std::string> build_ids_;
+  BuildIds build_ids_;
   std::vector<std::string> warnings_;
   std::string first_comm_;
   uint64_t code_loads_ = 0, programs_ = 0;

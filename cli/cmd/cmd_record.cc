@@ -24,7 +24,7 @@ struct Words {
   unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
   bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, quiet = false;
   StashWords stash;
-  std::string recover;
+  std::string recover, most;
   const CLI::Option* output = nullptr;
 };
 
@@ -101,6 +101,10 @@ int run(Words& words) {
   }
   if (options.command.empty())
     return report_error({ErrorCode::contradictory_options, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
+  if (const auto program = emulate::find_program_to_run(options.command); !program.ok()) {
+    (void)report_error(program.error());
+    return program.error().code == ErrorCode::not_found ? kExitNoProgram : kExitCannotRun;
+  }
   emulate::PtEncoderOptions& pt = options.config.pt;
   options.psb_period = static_cast<uint8_t>(words.psb_period);
   pt.psb_period_bytes = 1U << (words.psb_period + kPsbShift);
@@ -113,9 +117,14 @@ int run(Words& words) {
   pt.cyc = words.cyc;
   options.config.date_changes = !words.no_dates && pt.tsc;
   options.on_stopped = [](const std::string& folder) {
-    say_on_error("recording stopped: the working folder " + folder +
-                 " is full, out of reach or at a limit of file size (ulimit -f). The program runs on and is not recorded.\n");
+    say_on_error("recording stopped: the disk of the working folder " + folder +
+                 " is nearly full, the folder is out of reach, or a limit is reached (--max-size, ulimit -f). The program runs on and is not recorded.\n");
   };
+  if (!words.most.empty()) {
+    const Result<uint64_t> most = parse_size("--max-size", words.most);
+    if (!most) return report_error(most.error());
+    options.config.most_log_bytes = *most;
+  }
   standard_output().flush();
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
   if (!result) return report_error(result.error());
@@ -157,6 +166,8 @@ Command add_record(CLI::App& app) {
   command.add_option("--qemu", words->options.qemu, "the emulator (default: qemu-x86_64 or qemu-aarch64 in PATH, depending on the "
                                                     "program)");
   command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not in its build or installation folder");
+  command.add_option("--max-size", words->most, "stop recording when the logs of --emulate need this much disk space: 500M (default: no limit)")
+      ->type_name("SIZE");
   command.add_option("--recover", words->recover,
                      "complete a recording of --emulate whose processes were all killed, from the folder OUTPUT.work-XXXXXX that they "
                      "left");
@@ -164,7 +175,7 @@ Command add_record(CLI::App& app) {
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.add_option("program", words->options.command, "the program and its arguments, after --");
   command.footer(
-      "The exit status is the program's. Processes and threads that it starts are recorded too.\n"
+      "The exit status is the program's; with --emulate 127 if it does not exist and 126 if it cannot be run. Processes and threads that it starts are recorded too.\n"
       "With --emulate, programs for x86-64 get an Intel PT trace and those for aarch64 a CoreSight ETMv4 trace. Generated code is written to\n"
       "OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
       "An ETMv4 trace has a timestamp every 16,384 ticks of the TSC (about 6 us) and at both ends of each system call, and counts no\n"

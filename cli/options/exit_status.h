@@ -9,6 +9,8 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFile = 1;           ///< a file could not be opened or read
 inline constexpr int kExitUsage = 2;          ///< bad option or argument
 inline constexpr int kExitFinding = 3;        ///< finding or difference; with --strict also a gap
+inline constexpr int kExitCannotRun = 126;    ///< a program to run exists and cannot be executed, as shells count it
+inline constexpr int kExitNoProgram = 127;    ///< a program to run does not exist
 inline constexpr int kExitInterrupted = 130;  ///< Ctrl-C, as shells count it
 
 /// The status that an error of opening or creating ends the program with.

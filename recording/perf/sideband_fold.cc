@@ -33,6 +33,17 @@ uint64_t mix(uint64_t seed, uint64_t index) {
   return z ^ (z >> 31);
 }
 
+// perf's own records of this type say where perf failed to decode, which is not the recording's fault.
+template <class Builder>
+void note_not_recorded(const perfio::AuxtraceErrorRecord& error, Builder& builder) {
+  if (error.code != perfio::kNotRecordedCode) return;
+  Finding finding;
+  finding.kind = FindingKind::trace_lost;
+  finding.time = {kTimeMin, kTimeMax};
+  finding.what = "the recording is incomplete: " + error.message;
+  builder.add_finding(std::move(finding));
+}
+
 }  // namespace
 
 bool SidebandFold::drops(const OpenRequest& options, uint64_t index) {
@@ -60,6 +71,7 @@ void SidebandFold::on_record(const perfio::Record& record) {
     if constexpr (std::is_same_v<T, perfio::BpfRecord>) kernel_.on_bpf(payload, record.sample_id.cpu);
     if constexpr (std::is_same_v<T, perfio::AuxRecord>) on_aux(record, payload);
     if constexpr (std::is_same_v<T, perfio::AuxtraceRecord>) on_auxtrace(payload);
+    if constexpr (std::is_same_v<T, perfio::AuxtraceErrorRecord>) note_not_recorded(payload, image_.builder);
   };
   std::visit(handle, record.payload);
 }

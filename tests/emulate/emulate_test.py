@@ -49,6 +49,8 @@ def record(folder, command, *options):
     check(f"verify {what}", verified.returncode == 0 and len(files) != 0, verified.stdout + verified.stderr)
     for line in verified.stdout.splitlines():
         print("      ", line)
+    findings = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
+    check(f"the clock is sound {what}", "clock_contradicts" not in findings, findings[-500:])
     return out, done.stdout, len(files)
 
 
@@ -199,6 +201,59 @@ def files_that_are_rewritten(folder):
             check(f"remap in {at} {options}: nothing is wrong without a mark", len(lines) == 1 and "silently wrong 0;" in lines[0], lines)
 
 
+def mapped_build_ids(out, path):
+    """Returns the build ids in the MMAP2 records of a path, in their order, repeats left out."""
+    with open(out, "rb") as file:
+        data = file.read()
+    at, size = struct.unpack_from("<QQ", data, 40)
+    end, ids = at + size, []
+    while at + 8 <= end:
+        kind, misc, length = struct.unpack_from("<IHH", data, at)
+        if kind == 10 and data[at + 72:at + length].split(b"\0")[0] == path.encode():
+            build_id = data[at + 44:at + 44 + data[at + 40]].hex() if misc & 1 << 14 else ""
+            if not ids or ids[-1] != build_id:
+                ids.append(build_id)
+        at += length
+        if kind == 71:
+            at += struct.unpack_from("<Q", data, at - length + 8)[0]
+    return ids
+
+
+def files_of_one_path(folder):
+    """Each mapping's record has the build id that the file had then, as readelf shows it, however the path comes to name another file."""
+    place = os.path.join(os.path.realpath(folder), "one-path")
+    os.mkdir(place)
+    compiler = [os.environ.get("CC", "cc"), "-O1", "-w", os.path.join(PROGRAMS, "reload.c")]
+    # None of them has the id of another, and the third has none.
+    for number, flag in enumerate(("-Wl,--build-id=sha1", "-Wl,--build-id=0x0123456789abcdef", "-Wl,--build-id=none")):
+        subprocess.run([*compiler, "-shared", f"-DLIBRARY={number + 2}", flag, "-o", f"{place}/lib{number}"], check=True)
+        subprocess.run([*compiler, flag, "-o", f"{place}/program{number}"], check=True)
+
+    def id_of(name):
+        text = subprocess.run(["readelf", "-n", os.path.join(place, name)], capture_output=True, text=True).stdout
+        found = re.search(r"Build ID: (\w+)", text)
+        return found.group(1) if found else ""
+
+    for first, second in ((0, 1), (1, 2), (2, 0)):
+        # Limitation: a file without a build id that is written to is used with its later content, marked where that contradicts what ran.
+        for way in ("rename", "write") if first != 2 else ("rename",):
+            for source, name in ((first, "reload.so"), (second, "second.so")):
+                shutil.copy(f"{place}/lib{source}", f"{place}/{name}")
+            here = os.getcwd()
+            os.chdir(place)
+            out, text, _ = record(folder, [f"{place}/program0", way], "--no-stash")
+            os.chdir(here)
+            expected = [id_of(f"lib{first}"), id_of(f"lib{second}")]
+            ids = mapped_build_ids(out, f"{place}/reload.so")
+            check(f"dlopen of builds {first} and {second}, {way}: each mapping has its build id", ids == expected and text == f"{7 * (first + 2)} {7 * (second + 2)}\n",
+                  f"{ids} {expected} {text}")
+    for replace in ("cp program1 new; mv new program", "cat program1 > program"):
+        script = f"cd {place}; rm -f program; cp program0 program; ./program no; {replace}; ./program no"
+        out, _, _ = record(folder, ["/bin/sh", "-c", script], "--no-stash")
+        ids = mapped_build_ids(out, f"{place}/program")
+        check(f"exec, {replace}: each mapping has its build id", ids == [id_of("program0"), id_of("program1")], f"{ids}")
+
+
 def faults_within_blocks(folder):
     """An instruction that faults does not retire, and the rest of its block does not run. The labels say where that is."""
     program = build("fault", folder, "-static", "-no-pie")
@@ -235,6 +290,54 @@ def outputs(folder):
     check("image --tid of no thread", done.returncode == 2 and "424242" in done.stderr and "needs --tid" not in done.stderr, done.stderr)
 
 
+def limits(folder, odd):
+    """Recording stops at --max-size, and before the disk is full; the program runs on, and the file has what ran until then and says so."""
+    loop = [sys.executable, "-I", "-S", "-c", "for i in range(150000): pass\nprint(i)"]
+    recorder = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "--no-mtc"]
+    out = os.path.join(folder, "limit.data")
+    small = os.path.join(folder, "small")
+    os.mkdir(small)
+    on_small_disk = (f"mount -t tmpfs -o size=20M none {shlex.quote(small)} && {shlex.join([*recorder, '-o', small + '/p.data', '--', *loop])}; r=$?; "
+                     f"cp {small}/p.data {shlex.quote(out)}; df --output=avail -B1 {small} | tail -1 >&2; exit $r")
+    for what, command in (("--max-size", [*recorder, "--max-size", "2M", "-o", out, "--", *loop]), ("a small disk", ["unshare", "-m", "/bin/sh", "-c", on_small_disk])):
+        if what != "--max-size" and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+            print(f"skipped: {what}: no right to mount one")
+            continue
+        done = subprocess.run(command, capture_output=True, text=True)
+        check(f"{what}: the program runs on", done.returncode == 0 and done.stdout == "149999\n", done.stdout + done.stderr)
+        check(f"{what}: the user learns of it", "recording stopped" in done.stderr, done.stderr)
+        findings = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
+        check(f"{what}: the file says it", "trace_lost" in findings, findings)
+        if what == "--max-size":
+            check(f"{what}: is kept", os.path.getsize(out) < 2 << 20, str(os.path.getsize(out)))
+        else:
+            check(f"{what}: a part of it stays free", int(done.stderr.split()[-1]) >= (20 << 20) // 20, done.stderr)
+
+
+def programs_that_do_not_run(folder, emulated):
+    """The exit status is that of env(1), a message names the file, and no recording is written."""
+    places = os.path.join(folder, "places")
+    os.mkdir(places)
+    os.mkdir(os.path.join(places, "folder"))
+    contents = {"text": "echo\n", "no-shell": "#!/no/such/shell\n", "folder-shell": "#!/tmp\n", "text-shell": f"#!{places}/text\n"}
+    for name, content in contents.items():
+        path = os.path.join(places, name)
+        with open(path, "w") as file:
+            file.write(content)
+        os.chmod(path, 0o644 if name == "text" else 0o755)
+    loop = os.path.join(places, "loop")
+    os.symlink(loop, loop)
+    os.mkfifo(os.path.join(places, "pipe"), 0o755)
+    environment = dict(os.environ, PATH=places + ":" + os.environ["PATH"])
+    out = os.path.join(places, "perf.data")
+    absolute = ["/tmp", "/no/such/program", "/etc/passwd/x", "/dev/null", *(os.path.join(places, name) for name in ("folder", "loop", "pipe", *contents))]
+    for program in absolute + ["no-such-program-anywhere", "text", "folder"]:
+        native = subprocess.run(["env", program], capture_output=True, env=environment)
+        done = subprocess.run([PTDECODE, *emulated, "-o", out, "--", program], capture_output=True, text=True, env=environment)
+        check(f"record of {program.replace(places, '...')}: refused as by the system", native.returncode in (126, 127) and done.returncode == native.returncode and
+              program in done.stderr and not os.path.exists(out), f"{native.returncode} {done.returncode} {done.stdout} {done.stderr}")
+
+
 def odd_programs(folder):
     """Programs that change code unseen by the emulator, exec in unusual ways, or use up what the recorder needs: the flow equals the truth,
     and what could not be recorded is named."""
@@ -246,6 +349,11 @@ def odd_programs(folder):
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--", odd, "limited"], capture_output=True, text=True)
     check("a limit on files is not the program's death", done.returncode == 0 and done.stdout == "done\n", done.stderr)
     check("a thread that could not be recorded is named", "1 thread or program is not in the recording" in done.stderr, done.stderr)
+    findings = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
+    check("the file itself says that it is incomplete", re.search(r"^trace_lost: the recording is incomplete: process \d+ is not recorded", findings, re.M), findings)
+    told = subprocess.run([PTDECODE, "info", "-i", out], capture_output=True, text=True).stdout
+    check("info says that it is incomplete", re.search(r"^warning +the recording is incomplete: process \d+ is not", told, re.M), told)
+    limits(folder, odd)
     for words, said in ((["-o", "-"], "standard output"), (["-o", "/dev/full"], "/dev/full"), (["-e", "intel_pt//", "-o", out], "cannot be combined with")):
         done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, *words, "--", odd, "work"], capture_output=True, text=True)
         check(f"record --emulate {words}: refused", done.returncode == 2 and said in done.stderr and done.stdout == "", done.stdout + done.stderr)
@@ -262,6 +370,7 @@ def odd_programs(folder):
             done = subprocess.run([PTDECODE, *kind, "-o", out, "--", path], capture_output=True, text=True)
             permitted = kind == emulated or "perf_event" not in done.stderr
             check(f"{kind[1]} of a script without its interpreter: named", not permitted or (done.returncode != 0 and said in done.stderr), done.stderr)
+    programs_that_do_not_run(folder, emulated)
     bare = os.path.join(folder, "bare-script")
     with open(bare, "w") as file:
         file.write("echo $0 $1\nexit 5\n")
@@ -283,6 +392,7 @@ def small(folder):
     odd_programs(folder)
     witnesses(folder)
     files_that_are_rewritten(folder)
+    files_of_one_path(folder)
     code_that_other_threads_rewrite(folder)
     code_that_other_threads_rewrite(folder, "--psb-period", "0")
     missing_library(folder)
@@ -302,6 +412,11 @@ def small(folder):
     out, text, _ = record(folder, [jit], "--psb-period", "0")
     native = subprocess.run([jit], capture_output=True, text=True).stdout
     check("the JIT computes what it computes natively", text == native, text)
+    flips = build("flips", folder)
+    native = subprocess.run([flips], capture_output=True, text=True).stdout
+    for options in ([], ["--work-clock"], ["--cyc"]):
+        out, text, _ = record(folder, [flips], *options)
+        check("code that is never both writable and executable", text == native, text)
     family = build("family", folder, "-static")
     out, text, streams = record(folder, [family])
     libipt_agrees("fork and exec", out)

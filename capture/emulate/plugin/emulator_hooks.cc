@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
@@ -19,6 +20,12 @@ constexpr int kSignals = 65;
 
 DeathCallback g_on_death = nullptr;
 std::array<HostHandler, kSignals> g_host_handlers{};  // the emulator's
+// Signals that were ignored when this program began, and that it has not set since. The emulator takes over most of them for itself.
+std::atomic<uint64_t> g_inherited{0};
+std::atomic<bool> g_program_runs{false};
+// Signals whose disposition is changed for an exec, and what it was.
+uint64_t g_changed = 0;
+std::array<struct sigaction, kSignals> g_before_exec{};
 // Signals that were sent to this thread. Its storage exists from the thread's start: a signal handler uses it.
 __attribute__((tls_model("initial-exec"))) thread_local uint64_t tl_sent = 0;
 
@@ -26,7 +33,11 @@ bool stops_only(int number) {
   return number == 0 || number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU || number == SIGCONT;
 }
 
-uint64_t bit_of(int number) { return number > 0 && number < 64 ? uint64_t{1} << number : 0; }
+uint64_t bit_of(int number) { return number > 0 && number < kSignals ? uint64_t{1} << (number - 1) : 0; }
+
+bool is_function(const struct sigaction& action) { return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN; }
+
+void forget_inherited(int number) { (void)g_inherited.fetch_and(~bit_of(number)); }
 
 bool comes_from_instructions(int number) {
   return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE || number == SIGTRAP;
@@ -44,14 +55,16 @@ void on_host_signal(int number, siginfo_t* info, void* context) {
     g_host_handlers[static_cast<size_t>(number)](number, info, context);
 }
 
+// The emulator sets SA_SIGINFO also with SIG_IGN and SIG_DFL (linux-user/signal.c, "do_sigaction").
 int on_sigaction(int number, const struct sigaction* action, struct sigaction* old) {
   if (number <= 0 || number >= kSignals) return ::sigaction(number, action, old);
+  if (action != nullptr && g_program_runs) forget_inherited(number);
   HostHandler& handler = g_host_handlers[static_cast<size_t>(number)];
   const HostHandler before = handler;
   struct sigaction ours {};
   if (action != nullptr) {
     ours = *action;
-    if ((action->sa_flags & SA_SIGINFO) != 0) {
+    if ((action->sa_flags & SA_SIGINFO) != 0 && is_function(*action)) {
       handler = action->sa_sigaction;
       ours.sa_sigaction = on_host_signal;
     }
@@ -111,10 +124,38 @@ int hook_main_program(dl_phdr_info* info, size_t, void* hooked) {
 bool hook_emulator(DeathCallback on_death) {
   bool hooked = false;
   g_on_death = on_death;
+  for (int number = 1; number < kSignals; ++number) {
+    struct sigaction now {};
+    if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) g_inherited |= bit_of(number);
+  }
   (void)dl_iterate_phdr(hook_main_program, &hooked);
   return hooked;
 }
 
 void forget_sent_signals() { tl_sent = 0; }
+
+// Of the signals that QEMU needs for faults, it does not pass the program's disposition on to the system.
+void note_disposition(int number, bool ignored) {
+  g_program_runs = true;
+  if (number != SIGSEGV && number != SIGBUS) return;
+  forget_inherited(number);
+  if (ignored) g_inherited |= bit_of(number);
+}
+
+void ignore_for_exec() {
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  for (int number = 1; number < kSignals; ++number) {
+    if ((g_inherited & bit_of(number)) != 0 && ::sigaction(number, &ignore, &g_before_exec[static_cast<size_t>(number)]) == 0)
+      g_changed |= bit_of(number);
+  }
+}
+
+void exec_failed() {
+  for (int number = 1; number < kSignals; ++number) {
+    if ((g_changed & bit_of(number)) != 0) (void)::sigaction(number, &g_before_exec[static_cast<size_t>(number)], nullptr);
+  }
+  g_changed = 0;
+}
 
 }  // namespace ptd::emulate

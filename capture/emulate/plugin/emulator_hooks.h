@@ -13,4 +13,12 @@ bool hook_emulator(DeathCallback on_death);
 /// The program's handler of a signal begins: what was sent to this thread before has arrived.
 void forget_sent_signals();
 
+/// The program sets the disposition of signal `number`.
+void note_disposition(int number, bool ignored);
+/// Ignores, just before an exec, the signals that the program ignores: exec keeps only what the system ignores, and the emulator has handlers
+/// for most signals that were ignored when the program began.
+void ignore_for_exec();
+/// Undoes ignore_for_exec().
+void exec_failed();
+
 }  // namespace ptd::emulate

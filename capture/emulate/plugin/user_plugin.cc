@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "capture/emulate/plugin/emulator_hooks.h"
+#include "capture/emulate/plugin/mapped_file_id.h"
 #include "capture/emulate/plugin/qemu_api.h"
 #include "capture/emulate/plugin/user_process.h"
 #include "capture/emulate/shared/user_exec.h"
@@ -163,12 +164,14 @@ void pass_work(UserThread& thread) {
   if (work_clock().is_open() && thread.tracer.current() != nullptr) work_clock().pass(*thread.tracer.current());
 }
 
-// Known code was changed: a PSB+ just before that moment and one just after it.
+// Known code was changed: a PSB+ just before that moment and one just after it. Where both are one moment, one PSB+: two with the same time and
+// nothing between them are what a doubled segment looks like.
 void enter_dated(UserThread& thread, const Block& block) {
   const uint64_t first = thread.sync_first, last = thread.sync_last;
   thread.sync_first = thread.sync_last = 0;
   thread.encoder.request_psb();
   thread.tracer.enter(block, [first] { return first; });
+  if (first == last) return;
   thread.encoder.set_time(last);
   thread.tracer.sync(block);
 }
@@ -178,7 +181,7 @@ void enter_dated_handler(UserThread& thread, const Block& block, const AsyncEven
   const uint64_t first = thread.sync_first, last = thread.sync_last;
   thread.sync_first = thread.sync_last = 0;
   thread.tracer.leave_async(event, first);
-  thread.tracer.sync_outside();
+  if (first != last) thread.tracer.sync_outside();
   thread.encoder.request_psb();
   thread.tracer.enter(block, [last] { return last; });
 }
@@ -213,7 +216,7 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
     if (address < start || address >= start + size) continue;
     std::ostringstream text;
     text << address << ' ' << a[1] << ' ' << offset + (address - start) << ' ' << major << ' ' << minor << ' ' << inode << ' ' << (a[2] & 7)
-         << ' ' << path;
+         << ' ' << path << ' ' << hex_of(build_id_of(static_cast<int>(a[4])));
     thread.event(now, "map", text.str());
     if ((a[2] & kProtExec) != 0) g_process.show_file(address, a[1]);
     return;
@@ -223,7 +226,10 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
 void after_call(UserThread& thread, Call call, int64_t result) {
   const auto& a = thread.call_args;
   if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);
-  if (call == kExecve || call == kExecveat) g_process.release();  // it failed
+  if (call == kExecve || call == kExecveat) {  // it failed
+    exec_failed();
+    g_process.release();
+  }
   if (result < 0 && result > -4096) return;
   const uint64_t now = read_clock();
   constexpr uint64_t kWriteAndExec = 6;
@@ -245,11 +251,13 @@ void after_call(UserThread& thread, Call call, int64_t result) {
   }
 }
 
-void on_sigaction(uint64_t action) {
+void on_sigaction(uint64_t number, uint64_t action) {
   struct {
     uint64_t handler, flags, restorer;
   } wanted{};
-  if (action != 0 && peek(action, wanted) && wanted.handler > 1)
+  if (action == 0 || !peek(action, wanted)) return;
+  note_disposition(static_cast<int>(number), wanted.handler == 1);
+  if (wanted.handler > 1)
     g_process.watch_handler(wanted.handler, wanted.restorer, (wanted.flags & SA_SIGINFO) != 0);
 }
 
@@ -289,6 +297,7 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
     path = exec_path_of(fd, "");
   if (path.empty()) path = given;
   const ExecKind kind = exec_kind(path, g_command.machine);
+  ignore_for_exec();
   const uint64_t now = read_clock();
   if (kind == ExecKind::foreign) thread.event(now, "escaped", hex_of(path));
   if (kind == ExecKind::foreign) (void)g_process.hold_others(&thread);
@@ -320,7 +329,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   std::copy(a, a + 6, thread.call_args.begin());
   switch (call_of(number)) {
     case kRtSigaction:
-      return on_sigaction(a[1]);
+      return on_sigaction(a[0], a[1]);
     case kExecve:
       return on_exec(thread, peek_text(a[0], 4096), a[1], a[2]);
     case kExecveat: {

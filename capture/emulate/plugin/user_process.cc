@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "capture/emulate/plugin/mapped_file_id.h"
+
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
@@ -91,6 +93,16 @@ std::vector<std::string> file_maps() {
   return maps;
 }
 
+// The build id of a line of file_maps(), as a word; "?" if its path names another file by now.
+std::string build_id_word(const std::string& map) {
+  std::istringstream words(map);
+  uint64_t start = 0, size = 0, offset = 0, inode = 0;
+  unsigned major = 0, minor = 0, prot = 0;
+  std::string path, id;
+  words >> start >> size >> offset >> major >> minor >> inode >> prot >> path;
+  return build_id_of(text_of_hex(path), major, minor, inode, id) ? hex_of(id) : "?";
+}
+
 UserThread::UserThread(const UserConfig& config, CutFlag& cut, const std::string& name, pid_t id)
     : tid(id),
       encoder(config.pt, packets_),
@@ -152,6 +164,7 @@ void UserProcess::start(const std::string& folder, ExecMode mode) {
   text << file.rdbuf();
   config_ = config_from_text(text.str());
   if (config_.work_clock) work_clock().open(folder);
+  LogSpace::open(folder + "/" + kSpaceFile, config_.most_log_bytes);
   threads_ = std::make_unique<UserThread*[]>(kMaxVcpus);
   missing_.open(folder + "/" + kMissingFile);
   cut_.open(folder + "/" + kStoppedFile);
@@ -168,7 +181,7 @@ void UserProcess::open_block_log() {
 
 bool UserProcess::can_record_exec() {
   const bool in_reach = access((folder_ + "/" + kConfigFile).c_str(), R_OK) == 0 && access(folder_.c_str(), W_OK | X_OK) == 0;
-  if (!in_reach) missing_.add();
+  if (!in_reach) missing_.add_with_detail(static_cast<uint64_t>(getpid()));
   return in_reach;
 }
 
@@ -178,7 +191,7 @@ UserThread* UserProcess::add_thread(unsigned vcpu) {
   const pid_t tid = this_thread();
   const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial_++);
   owned_.push_back(std::make_unique<UserThread>(config_, cut_, name, tid));
-  if (!owned_.back()->has_files()) missing_.add();
+  if (!owned_.back()->has_files()) missing_.add_with_detail(static_cast<uint64_t>(getpid()));
   if (mode_ == ExecMode::a64) owned_.back()->tracer.note_times();  // ETMv4 packets are made of the ground truth
   threads_[vcpu] = owned_.back().get();
   tl_thread = threads_[vcpu];
@@ -200,7 +213,7 @@ void UserProcess::log_start(UserThread& thread) {
   const std::string own = hex_of(folder_);
   for (const std::string& map : file_maps()) {
     if (first_maps_.count(map.substr(0, map.find(' '))) != 0 || map.find(' ' + own) != std::string::npos) continue;
-    thread.event(now, "first_map", map);
+    thread.event(now, "first_map", map + ' ' + build_id_word(map));
   }
 }
 

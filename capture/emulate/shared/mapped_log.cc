@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -16,6 +18,9 @@ namespace {
 constexpr uint64_t kWindowBytes = uint64_t{1} << 30, kSmallWindowBytes = 256 * 1024;
 constexpr uint64_t kRoomBytes = 64 * 1024;               // given a place on the disk at once
 constexpr uint64_t kKeptBytes = uint64_t{8} << 20;  // of a window in the process's memory, at most
+
+SharedCount g_used;
+uint64_t g_most_bytes = 0;
 
 // A file that grows beyond the program's limit would kill it by SIGXFSZ.
 bool may_grow_to(uint64_t bytes) {
@@ -70,6 +75,7 @@ bool MappedLog::map_window() {
 bool MappedLog::make_room() {
   std::byte* at = window_ + (room_ - window_at_);
   const uint64_t bytes = std::min(kRoomBytes, window_at_ + window_bytes_ - room_);
+  if (!LogSpace::take(path_, bytes)) return false;
 #ifdef MADV_POPULATE_WRITE
   if (madvise(at, bytes, MADV_POPULATE_WRITE) == 0) {
     room_ += bytes;
@@ -132,8 +138,8 @@ void MappedLog::close() {
 bool SharedCount::create(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return false;
-  constexpr uint64_t kZero = 0;
-  const bool done = ::write(fd, &kZero, sizeof kZero) == static_cast<ssize_t>(sizeof kZero);
+  constexpr std::array<uint64_t, kWords> kZeros{};
+  const bool done = ::write(fd, kZeros.data(), sizeof kZeros) == static_cast<ssize_t>(sizeof kZeros);
   ::close(fd);
   return done;
 }
@@ -162,8 +168,36 @@ void SharedCount::open(const std::string& path) {
   if (page != MAP_FAILED) count_ = static_cast<uint64_t*>(page);
 }
 
-void SharedCount::add() {
-  if (count_ != nullptr) __atomic_fetch_add(count_, 1, __ATOMIC_RELAXED);
+uint64_t SharedCount::add(uint64_t number) { return count_ != nullptr ? __atomic_add_fetch(count_, number, __ATOMIC_RELAXED) : 0; }
+
+void SharedCount::add_with_detail(uint64_t detail) {
+  const uint64_t count = add();
+  if (count != 0 && count <= kMostDetails) __atomic_store_n(count_ + count, detail, __ATOMIC_RELAXED);
+}
+
+std::vector<uint64_t> SharedCount::details(const std::string& path) {
+  std::vector<uint64_t> words(kWords);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const ssize_t got = fd >= 0 ? ::read(fd, words.data(), words.size() * sizeof(uint64_t)) : 0;
+  if (fd >= 0) ::close(fd);
+  if (got < static_cast<ssize_t>(words.size() * sizeof(uint64_t))) return {};
+  return {words.begin() + 1, words.begin() + 1 + static_cast<ptrdiff_t>(std::min<uint64_t>(words[0], kMostDetails))};
+}
+
+void LogSpace::open(const std::string& path, uint64_t most_bytes) {
+  g_used.open(path);
+  g_most_bytes = most_bytes;
+}
+
+bool LogSpace::take(const std::string& path, uint64_t bytes) {
+  const uint64_t used = g_used.add(bytes);
+  struct statvfs disk {};
+  const bool known = statvfs(path.c_str(), &disk) == 0;  // not where the program changed its root or user
+  const uint64_t unit = disk.f_frsize, reserve = std::min(kReserveBytes, disk.f_blocks * unit / kReserveShare);
+  const bool full = known && disk.f_bavail * unit < reserve + used;
+  if (used == 0 || (!full && (g_most_bytes == 0 || used <= g_most_bytes))) return true;
+  errno = ENOSPC;
+  return false;
 }
 
 }  // namespace ptd::emulate

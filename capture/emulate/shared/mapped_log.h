@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "ptdecode/types.h"
 
@@ -56,6 +57,18 @@ class MappedLog {
   bool failed_ = true;
 };
 
+/// Disk space that all logs of a recording use together. Once there is too little, no log grows.
+class LogSpace {
+ public:
+  /// Space that is always left free: this much, and at most this share of the disk. The recording, which is as large as the logs, must fit
+  /// besides.
+  static constexpr uint64_t kReserveBytes = uint64_t{256} << 20, kReserveShare = 20;
+  /// For this process and those that it forks. `path`: of the SharedCount of bytes. `most_bytes`: of all logs; 0: no limit.
+  static void open(const std::string& path, uint64_t most_bytes);
+  /// A log grows by `bytes`, in a file at `path`. False, with errno ENOSPC, if it must not.
+  static bool take(const std::string& path, uint64_t bytes);
+};
+
 /// A number in a file that processes share, also those that are forked and can no longer reach the file.
 class SharedCount {
  public:
@@ -65,9 +78,14 @@ class SharedCount {
   /// Overwrites the number in the file, which needs no further disk space.
   static void write(const std::string& path, uint64_t value);
   void open(const std::string& path);
-  void add();
+  /// Returns the sum.
+  uint64_t add(uint64_t number = 1);
+  /// Adds 1 and stores `detail` beside it, of the first kMostDetails.
+  void add_with_detail(uint64_t detail);
+  [[nodiscard]] static std::vector<uint64_t> details(const std::string& path);
 
  private:
+  static constexpr size_t kWords = 512, kMostDetails = kWords - 1;  // a page
   uint64_t* count_ = nullptr;  // mapped as long as the process lives
 };
 

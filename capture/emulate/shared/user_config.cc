@@ -1,6 +1,7 @@
 // UserConfig: lines of names and numbers.
 #include "capture/emulate/shared/user_config.h"
 
+#include <charconv>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -26,6 +27,7 @@ void each_field(Config& config, F&& f) {
   f("date_changes", config.date_changes);
   f("work_clock", config.work_clock);
   f("overflow_bytes", config.overflow_bytes);
+  f("most_log_bytes", config.most_log_bytes);
   f("overflow_blocks", config.overflow_blocks);
 }
 
@@ -40,6 +42,17 @@ std::string hex_of(const std::string& text) {
     hex += kDigits[static_cast<unsigned char>(c) & 15];
   }
   return hex;
+}
+
+std::string text_of_hex(const std::string& hex) {
+  std::string text;
+  if (hex == "-") return text;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    unsigned value = 0;
+    std::from_chars(hex.data() + i, hex.data() + i + 2, value, 16);
+    text += static_cast<char>(value);
+  }
+  return text;
 }
 
 std::string to_text(const UserConfig& config) {

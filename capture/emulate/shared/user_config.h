@@ -15,12 +15,15 @@ struct UserConfig {
   bool date_changes = true;        ///< a PSB+ before and one after each change of known code, so that its date is exact
   bool work_clock = false;         ///< time advances with instructions: see WorkClock
   uint64_t overflow_bytes = 0;     ///< lose packets after as many bytes, again and again; 0 never
+  uint64_t most_log_bytes = 0;     ///< limit of the working folder's size; 0: none
   uint64_t overflow_blocks = 500;  ///< for as many blocks
 };
 
 inline constexpr const char* kConfigFile = "config";
-/// A SharedCount: threads and programs that could not be recorded at all.
+/// A SharedCount: threads and programs that could not be recorded at all, with their process numbers.
 inline constexpr const char* kMissingFile = "missing";
+/// A SharedCount: bytes that the logs use on the disk.
+inline constexpr const char* kSpaceFile = "space";
 /// A SharedCount: processes of which nothing more can be recorded.
 inline constexpr const char* kStoppedFile = "stopped";
 /// A SharedCount: the TSC at which the recorder saw the program end; 0 if it did not see it.
@@ -28,6 +31,8 @@ inline constexpr const char* kEndedFile = "ended";
 
 /// Lower-case hex of text, "-" for none: how strings are written in the lines of events and plans.
 [[nodiscard]] std::string hex_of(const std::string& text);
+/// Undoes hex_of().
+[[nodiscard]] std::string text_of_hex(const std::string& hex);
 /// The lines of `config`.
 [[nodiscard]] std::string to_text(const UserConfig& config);
 /// Unknown names are left alone.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "image/base/inherited_signals.h"
 #include "image/base/system_error.h"
 
 namespace ptd::live {
@@ -23,7 +24,7 @@ void close_one(int& fd) {
 
 [[noreturn]] void run_child(const std::vector<std::string>& command, int go, int failure) {
   constexpr int kCannotRun = 127;
-  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGXFSZ}) (void)signal(number, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGXFSZ}) (void)signal(number, was_ignored(number) ? SIG_IGN : SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   (void)sigprocmask(SIG_SETMASK, &none, nullptr);
