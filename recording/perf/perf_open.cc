@@ -138,6 +138,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   for (const Bytes mapping : reader->mappings()) data.pages.add_mapping(mapping);
   ImageBuild image(options, written_at_ns(options.path));
   SidebandFold fold(options, image, data);
+  fold.set_attrs(reader->attrs());
   ArmPerf arm;
   perfio::IntelPtInfo info;
   perfio::EtmInfo etm;
