@@ -21,7 +21,7 @@ namespace ptd {
 namespace {
 
 constexpr int32_t kClockMonotonic = 1;
-
+constexpr uint64_t kCheckedRecords = 4096;  // between two checks of a cancellation
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -145,7 +145,6 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   perfio::TimeConvRecord time;
   uint32_t other_trace = 0;
   if (reader->mappings().size() == 1) fold.watch_holes(reader->damage().holes);
-  constexpr uint64_t kCheckedRecords = 4096;
   uint64_t records = 0;
   const Status status = reader->read([&](const perfio::Record& record) {
     if (records++ % kCheckedRecords == 0 && options.check) options.check();
