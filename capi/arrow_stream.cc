@@ -249,6 +249,10 @@ int read_batch(StreamData& data, ArrowArray& out) {
     data.error = batch.error().message;
     return set_error(data, errno_of(batch.error()), data.error.c_str());
   }
+  if (const auto error = data.recording->shrunk_error(batch->rows == 0)) {
+    data.error = error->message;
+    return set_error(data, errno_of(*error), data.error.c_str());
+  }
   data.over = batch->rows == 0;
   if (data.over) {
     data.control->finish();

@@ -152,6 +152,10 @@ ptd_code ptd_code_at(const ptd_recording* recording, const ptd_place* place, uin
     uint32_t found = 0;
     *count = capi::fetch(at, reinterpret_cast<std::byte*>(bytes), capacity, found);
     if (versions != nullptr) *versions = found;
+    if (const auto error = at.recording->shrunk_error(false)) {
+      *count = 0;
+      return capi::fail(message, *error);
+    }
     return PTD_OK;
   });
 }
@@ -162,7 +166,9 @@ ptd_code ptd_disassemble(const ptd_recording* recording, const ptd_place* place,
     *out = nullptr;
     capi::CodePlace at;
     if (const ptd_code code = capi::read_place(recording, place, at, message); code != PTD_OK) return code;
-    (void)capi::fail(out, PTD_OK, capi::disassemble(at, std::min(instructions, capi::kMostInstructions)));
+    const std::string text = capi::disassemble(at, std::min(instructions, capi::kMostInstructions));
+    if (const auto error = at.recording->shrunk_error(false)) return capi::fail(message, *error);
+    (void)capi::fail(out, PTD_OK, text);
     return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;
   });
 }

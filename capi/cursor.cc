@@ -94,7 +94,9 @@ ptd_code ptd_cursor_next(ptd_cursor* cursor, ptd_item* item, char** message) {
     if (open.failed != PTD_OK) return capi::fail(message, open.failed, "an earlier call with this cursor failed");
     const ptd_code code = capi::guarded(message, [&]() -> ptd_code {
       if (open.control.cancelled()) throw capi::Cancelled();
-      return open.next(*item) ? PTD_OK : PTD_END;
+      const bool more = open.next(*item);
+      if (const auto error = open.recording->shrunk_error(!more)) throw capi::Failure(*error);
+      return more ? PTD_OK : PTD_END;
     });
     if (code > PTD_END) open.failed = code;
     return code;

@@ -158,6 +158,13 @@ ptd_recording* add(std::shared_ptr<const OpenedRecording> recording) {
   return reinterpret_cast<ptd_recording*>(add_handle(HandleType::recording, std::move(object)));
 }
 
+std::optional<Error> OpenedRecording::shrunk_error(bool sizes) const {
+  if (!sizes && shrunk_file_count() == shrunk_before) return std::nullopt;
+  const std::vector<std::string> files = shrunk_files(shrunk_before);
+  if (shrunk_file_count() == shrunk_before) return std::nullopt;
+  return Error{ErrorCode::changed, (files.empty() ? std::string("a file") : files.front()) + " became shorter while it was read", 0};
+}
+
 bool remove(const ptd_recording* handle) {
   for (;;) {
     const ptd_code code = remove_handle(HandleType::recording, number_of(handle));

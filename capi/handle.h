@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "image/base/shrunk_files.h"
 #include "ptdecode/ptdecode.h"
 #include "ptdecode/recording.h"
 
@@ -35,6 +36,10 @@ struct OpenedRecording {
   std::unique_ptr<const Recording> recording;
   OpenOptions options;  ///< with which it was opened
   mutable StringPool strings;
+  uint64_t shrunk_before = shrunk_file_count();  ///< files that are known to be cut before it is opened
+  /// Returns the error of a call that may have read zero bytes, because a file of this process became shorter since `shrunk_before`; nothing
+  /// if none did. Without `sizes`, which costs a system call per file, only reads past the end are noticed. Any thread.
+  [[nodiscard]] std::optional<Error> shrunk_error(bool sizes) const;
   /// recording->findings(), read at the first call. Any thread.
   [[nodiscard]] const std::vector<Finding>& findings() const {
     const std::lock_guard lock(findings_mutex_);

@@ -89,6 +89,7 @@ ptd_code open_handle(OpenRequest& request, Control& control, std::shared_ptr<con
     return fail(message, error);
   }
   opened->recording = std::move(recording.value());
+  if (const auto error = opened->shrunk_error(true)) return fail(message, *error);
   *out = add(std::move(opened));
   return PTD_OK;
 }

@@ -24,8 +24,10 @@
 #include "cli/options/perf_words.h"
 #include "cli/options/usage_text.h"
 #include "analysis/names/nearest_word.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "image/base/inherited_signals.h"
+#include "image/base/shrunk_files.h"
 #include "ptdecode/ptdecode.h"
 
 namespace {
@@ -55,6 +57,18 @@ int output_lost() {
   return ptd::cli::kExitFile;
 }
 
+/// Returns the exit status after a check of the input files: zero bytes were read where one became shorter meanwhile.
+int after_check_of_files(int status) {
+  const std::vector<std::string> files = ptd::shrunk_files();
+  for (const std::string& file : files) {
+    ptd::cli::say_on_error(fmt::format(
+        "ptdecode: {}: the file became shorter while it was read: the results are not reliable; run the command again when no program "
+        "writes the file\n",
+        ptd::cli::shown(file)));
+  }
+  return files.empty() || status == ptd::cli::kExitInterrupted ? status : ptd::cli::kExitFile;
+}
+
 // `ptdecode` alone: lists the recordings in this folder and suggests commands.
 int without_command(const CLI::App& app) {
   std::error_code ignored;
@@ -62,7 +76,7 @@ int without_command(const CLI::App& app) {
     ptd::cli::standard_output().write(app.help());
     return ptd::cli::kExitUsage;
   }
-  const int status = ptd::cli::show_info({}, false);
+  const int status = after_check_of_files(ptd::cli::show_info({}, false));
   ptd::cli::standard_output().write(kNext);
   ptd::cli::standard_output().flush();
   return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
@@ -178,7 +192,7 @@ int main(int argc, char** argv) try {
   const std::string command = app.get_subcommands().front()->get_name();
   constexpr std::array<std::string_view, 5> kRecorders = {"record", "sessions", "snapshot", "stop", "demo"};  // signals end the recording
   if (std::find(kRecorders.begin(), kRecorders.end(), command) == kRecorders.end()) ptd::cli::exit_on_interrupt(ptd::cli::kExitInterrupted);
-  const int status = commands.at(command)();
+  const int status = after_check_of_files(commands.at(command)());
   ptd::cli::standard_output().flush();
   return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
 } catch (const std::exception& error) {

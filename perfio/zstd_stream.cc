@@ -9,6 +9,8 @@
 
 namespace ptd::perfio {
 
+constexpr size_t kBlockHeaderBytes = 3;
+
 struct ZstdDecompressor::State {
   ZSTD_DStream* stream = ZSTD_createDStream();
   State() = default;
@@ -34,6 +36,8 @@ size_t ZstdDecompressor::step(Bytes& input, std::span<std::byte> output) {
       failed_ = true;
       break;
     }
+    // At a boundary it wants nothing (the end of a frame) or the 3 bytes of a block's header (RFC 8878, 3.1.1.2).
+    if (in.pos != in_before || out.pos != out_before) is_cut_ = result != 0 && result != kBlockHeaderBytes;
     if (in.pos == in_before && out.pos == out_before) break;
   }
   input = input.subspan(in.pos);

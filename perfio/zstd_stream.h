@@ -22,11 +22,13 @@ class ZstdDecompressor {
   /// `input` means that everything given so far is out. After an error failed() is true and nothing more comes.
   size_t step(Bytes& input, std::span<std::byte> output);
   [[nodiscard]] bool failed() const { return failed_; }
+  /// Returns true if the input so far ends inside a block or a header: the rest is missing.
+  [[nodiscard]] bool is_cut() const { return is_cut_; }
 
  private:
   struct State;
   std::unique_ptr<State> state_;
-  bool failed_ = false;
+  bool failed_ = false, is_cut_ = false;
 };
 
 /// Returns one complete frame with checksum and size; empty on an error of the library.

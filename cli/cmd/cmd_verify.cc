@@ -9,6 +9,7 @@
 #include "cli/options/options.h"
 #include "cli/options/progress.h"
 #include "cli/report/no_trace.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/verify/checkpoint_check.h"
 #include "cli/verify/reference_compare.h"
@@ -80,13 +81,17 @@ int run_complete(const Words& words) {
     const std::string name = path.substr(path.rfind('/') + 1);
     const int32_t tid = tid_of_path(name), cpu = tid < 0 ? cpu_of_path(name) : -1;
     uint32_t index = 0;
-    while (index < streams.size() && (tid >= 0 ? streams[index].tid != tid : streams[index].cpu != cpu)) ++index;
+    while (index < streams.size() && (tid >= 0 || cpu >= 0) && (tid >= 0 ? streams[index].tid != tid : streams[index].cpu != cpu)) ++index;
     if (index == streams.size()) return report_error({ErrorCode::no_such_stream, path + ": the recording has no stream with this name", 0});
     const Result<TruthCounts> counts =
         compare_with_truth(recording, index, path, words.names, [&](uint64_t bytes) { progress.add(bytes); });
     if (!counts) return report_error(counts.error());
     progress.finish();
     standard_output().write(truth_report(streams[index], *counts));
+    if (tid < 0 && cpu < 0) {
+      standard_output().write(fmt::format("  compared with stream {} ({}), because the name {} has neither 'tidN' nor 'cpuN'\n", index,
+                                          stream_name(streams[index]), shown(name)));
+    }
     equal &= counts->equal();
   }
   return equal ? kExitOk : kExitFinding;

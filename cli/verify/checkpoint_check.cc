@@ -57,7 +57,8 @@ std::string checked_text(const StreamInfo& stream, const CheckedStream& checked)
         "{:x}\n",
         want.count, want.ip_hash, want.byte_hash, want.last_ip, got.ip_hash, got.byte_hash, got.last_ip);
   } else if (check.count() != check.expected_count()) {
-    text += fmt::format("  {} instructions instead of {}\n", check.count(), check.expected_count());
+    text += fmt::format("  {} instructions instead of {}{}\n", check.count(), check.expected_count(),
+                        check.count() > check.expected_count() && !check.has_end() ? ": the truth has no last line with 'end' and may be cut" : "");
   }
   return text;
 }

@@ -19,6 +19,9 @@ Result<std::vector<Checkpoint>> read_truth(const std::string& path) {
   const Bytes contents = (*file)->bytes();
   std::string_view rest(reinterpret_cast<const char*>(contents.data()), contents.size());
   std::vector<Checkpoint> truth;
+  if (!rest.empty() && !rest.ends_with('\n') && !rest.ends_with(" end")) {
+    return Error{ErrorCode::truncated, fmt::format("{}: the truth is cut: it ends inside a line", path), rest.size()};
+  }
   while (!rest.empty()) {
     const size_t length = std::min(rest.find('\n'), rest.size());
     const std::string line(rest.substr(0, std::min(length, kMostLineBytes)));

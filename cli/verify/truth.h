@@ -31,6 +31,8 @@ class TruthCheck {
 
   [[nodiscard]] uint64_t count() const { return count_; }
   [[nodiscard]] uint64_t expected_count() const { return truth_.empty() ? 0 : truth_.back().count; }
+  /// Returns false if the last line's address is not "end": the file may be cut after a line.
+  [[nodiscard]] bool has_end() const { return !truth_.empty() && truth_.back().last_ip == 0; }
   [[nodiscard]] uint64_t flagged() const { return flagged_; }
   [[nodiscard]] size_t right_windows() const { return right_; }
   [[nodiscard]] size_t windows() const { return truth_.size(); }

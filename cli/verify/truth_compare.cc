@@ -389,6 +389,7 @@ class StreamCompare {
   }
   /// Whether a decoded segment began where the truth has one.
   [[nodiscard]] bool found() const { return found_; }
+  [[nodiscard]] bool ended() const { return walk_.ended(); }
 
  private:
   // A PSB that the decoder did not find.
@@ -446,9 +447,10 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   if (any) compare.segment(offset, when, decoded, true);
   compare.finish();
   if (!(*reader)->error().empty()) return Error{ErrorCode::bad_format, truth_path + ": " + (*reader)->error(), 0};
+  counts.has_end = compare.ended();
   if (counts.truth != 0 && counts.decoded != 0 && !compare.found()) {
-    return Error{ErrorCode::wrong_recording, truth_path + ": none of its PSBs is at the offset of one in the trace: it belongs to another recording "
-                                                "or thread",
+    return Error{ErrorCode::wrong_recording, truth_path + ": none of its PSBs is at the offset of one in the trace of " +
+                                                stream_name(recording.streams()[stream]) + ": it belongs to another recording or thread",
                  0};
   }
   return counts;
@@ -470,6 +472,8 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   if (c.behind_end != 0) text += fmt::format("; {} after the end of the trace", c.behind_end);
   if (c.untold != 0) text += fmt::format("; {} not counted by the trace: iterations of loops without packets", c.untold);
   text += '\n';
+  if (!c.has_end && c.extra + c.extra_flagged != 0)
+    text += "  the truth file does not have the end of the thread: it may be cut, and what is given where nothing ran may be right\n";
   if (c.has_first_wrong) {
     const auto place = [](Ip ip, const std::string& bytes) { return fmt::format("{:x}{}{}", ip.value, bytes.empty() ? "" : " ", bytes); };
     text += fmt::format("  first difference: in the segment at offset {:#x}: truth {}, here {}\n", c.first_wrong_offset_bytes,

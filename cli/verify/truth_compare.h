@@ -31,6 +31,7 @@ struct TruthCounts {
       0;  ///< of the truth, after the trace's end: no packet covers it, or the thread was killed with packets unwritten
   uint64_t untold = 0;  ///< of the truth, rounds of loops without packets that the trace does not count, as it says or as it ends there
   uint64_t gaps = 0;
+  bool has_end = true;  ///< the truth has the record of its thread's end
   bool has_first_wrong = false;
   uint64_t first_wrong_offset_bytes = 0;  ///< of the segment with the first difference
   Ip first_want, first_got;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "image/base/shrunk_files.h"
 #include "image/base/system_error.h"
 
 namespace ptd {
@@ -42,6 +43,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::st
     void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (memory == MAP_FAILED) return system_error(path, ErrorCode::read_failed);
     file->bytes_ = Bytes(static_cast<const std::byte*>(memory), size);
+    watch_mapping(file->bytes_, path, file->identity_);
   }
   return std::shared_ptr<const MappedFile>(std::move(file));
 }
@@ -61,7 +63,9 @@ FileId MappedFile::mapped_id() const {
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  unwatch_mapping(bytes_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 std::string read_text_file(const std::string& path, uint64_t limit_bytes) {

@@ -19,7 +19,7 @@ struct FileId {
 };
 
 /// A regular file mapped privately and read-only. Immutable; any number of threads may read. The bytes live as long as the object.
-/// Limitation: if another process truncates the file while it is mapped, reads past the new end fault.
+/// If another process truncates the file while it is mapped, reads past the new end give zero bytes (shrunk_files.h).
 class MappedFile {
  public:
   /// Errors: file_open (absent, not regular, refused). An empty file maps to no bytes.

@@ -2,12 +2,14 @@
 #include "recording/image/kernel_image.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <span>
 #include <unordered_map>
 
+#include "image/base/mapped_file.h"
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
-#include "image/source/kallsyms.h"
 #include "image/symbols/kernel_debug.h"
 
 namespace ptd {
@@ -77,6 +79,12 @@ void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const
 std::string reference_symbol(const perfio::MmapRecord& kernel) {
   const size_t bracket = kernel.path.find(']');
   return bracket == std::string::npos ? std::string() : kernel.path.substr(bracket + 1);
+}
+
+std::string hex_of(uint64_t value) {
+  std::array<char, 24> text{};
+  const int size = std::snprintf(text.data(), text.size(), "0x%llx", static_cast<unsigned long long>(value));  // NOLINT: of the format
+  return {text.data(), static_cast<size_t>(size)};
 }
 
 std::string kernel_build_id(const perfio::Features& features) {
@@ -211,7 +219,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   if (!ranges.ok() || ranges->empty()) return false;
   add_copies(image, *ranges, modules, ModuleIds(maps_, features), {copies.last_record, kTimeMax});
   image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");
-  add_names(image, root + "/proc/kallsyms", false);
+  add_names(image, root + "/proc/kallsyms", false, warnings);
   warnings.push_back(
       "the recording contains no copy of the kernel's text; it is read from " + root +
       "/proc/kcore, because this machine has not rebooted since: later changes without a record are not seen");
@@ -269,10 +277,36 @@ void KernelImage::add_unread_maps(ImageBuild& image, const perfio::Features& fea
   }
 }
 
-void KernelImage::add_names(ImageBuild& image, const std::string& path, bool only_new_modules) {
+/// Whether the reference symbol of the recording's kernel mapping has the recorded address in a kallsyms file. It has in every copy of the same
+/// boot; kallsyms of another kernel, or of another boot with other randomised addresses, would give wrong names. Reports a contradiction.
+bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
+                                   std::vector<std::string>& warnings) const {
+  const bool has_addresses = std::any_of(symbols.begin(), symbols.end(), [](const KernelSymbol& s) { return is_kernel_half(Ip{s.address}); });
+  if (!has_addresses && is_regular_file(path)) {
+    warnings.push_back(path + " has no addresses: functions of the kernel have no names (record as root, with the sysctl kernel.kptr_restrict 0 or 1)");
+  }
+  for (const perfio::MmapRecord& map : maps_) {
+    const std::string reference = is_kernel_text(map.path) ? reference_symbol(map) : std::string();
+    const uint64_t address = reference.empty() ? 0 : address_of(symbols, reference);
+    if (address == 0 || map.file_offset_bytes == 0 || address == map.file_offset_bytes) continue;
+    Finding finding;
+    finding.kind = FindingKind::file_changed;
+    finding.ip = Ip{map.file_offset_bytes};
+    finding.what = path + " is of another kernel or another boot: it has " + reference + " at " + hex_of(address) + ", and the recording at " +
+                   hex_of(map.file_offset_bytes) + "; its names are not used";
+    warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
+    return false;
+  }
+  return true;
+}
+
+void KernelImage::add_names(ImageBuild& image, const std::string& path, bool only_new_modules, std::vector<std::string>& warnings) {
   const std::unordered_set<std::string> known = named_modules_;
   std::vector<uint64_t> sizes;
-  const std::vector<KernelSymbol> symbols = text_of(read_kallsyms(path), sizes);
+  std::vector<KernelSymbol> all = read_kallsyms(path);
+  if (!are_of_this_boot(image, path, all, warnings)) return;
+  const std::vector<KernelSymbol> symbols = text_of(std::move(all), sizes);
   std::vector<size_t> order(symbols.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -372,13 +406,13 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   if (has_text) add_debug_files(image, features);
   const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
   if (!copies.kcore_dir.empty()) {
-    add_names(image, copies.kcore_dir + "/kallsyms", false);
+    add_names(image, copies.kcore_dir + "/kallsyms", false, warnings);
   } else if (!after_dirs.empty()) {
-    add_names(image, after_dirs.front() + "/kallsyms", false);
+    add_names(image, after_dirs.front() + "/kallsyms", false, warnings);
   } else if (!cached.empty()) {
-    add_names(image, cached, false);
+    add_names(image, cached, false, warnings);
   }
-  for (const std::string& dir : after_dirs) add_names(image, dir + "/kallsyms", true);
+  for (const std::string& dir : after_dirs) add_names(image, dir + "/kallsyms", true, warnings);
   add_ksymbols_and_removals(image, features);
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "image/source/kallsyms.h"
 #include "perfio/format/records.h"
 #include "perfio/perf_reader.h"
 #include "recording/image/image_build.h"
@@ -52,7 +53,9 @@ class KernelImage {
   bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
   bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
   void add_unread_maps(ImageBuild& image, const perfio::Features& features);
-  void add_names(ImageBuild& image, const std::string& dir, bool only_new_modules);
+  void add_names(ImageBuild& image, const std::string& path, bool only_new_modules, std::vector<std::string>& warnings);
+  [[nodiscard]] bool are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
+                                      std::vector<std::string>& warnings) const;
   [[nodiscard]] bool is_created(Ip ip, Interval live) const;
   void add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features);
   void add_ksymbols(ImageBuild& image, const perfio::Features& features);

@@ -21,7 +21,7 @@ namespace ptd {
 namespace {
 
 constexpr int32_t kClockMonotonic = 1;
-
+constexpr uint64_t kCheckedRecords = 4096;  // between two checks of a cancellation
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -138,13 +138,13 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   for (const Bytes mapping : reader->mappings()) data.pages.add_mapping(mapping);
   ImageBuild image(options, written_at_ns(options.path));
   SidebandFold fold(options, image, data);
+  fold.set_attrs(reader->attrs());
   ArmPerf arm;
   perfio::IntelPtInfo info;
   perfio::EtmInfo etm;
   perfio::TimeConvRecord time;
   uint32_t other_trace = 0;
   if (reader->mappings().size() == 1) fold.watch_holes(reader->damage().holes);
-  constexpr uint64_t kCheckedRecords = 4096;
   uint64_t records = 0;
   const Status status = reader->read([&](const perfio::Record& record) {
     if (records++ % kCheckedRecords == 0 && options.check) options.check();

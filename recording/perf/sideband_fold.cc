@@ -57,6 +57,7 @@ void SidebandFold::on_record(const perfio::Record& record) {
   const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
   if (lost != nullptr) on_lost(record, *lost);
   if (record.sample_id.has_time) note_time(record);
+  undated_.on_record(record);
   if (record.type == kRecordIdIndex) on_id_index(record.raw);
   const auto handle = [&](const auto& payload) {
     using T = std::decay_t<decltype(payload)>;
@@ -546,6 +547,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   open_losses_.clear();
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
   if (features.cpu_desc != perfio::kEmulatedCpu) image_.source.set_record_times(times_);
+  undated_.report(mappings_, parents_, image_);
   fold_mappings(features);
   add_assumed();
   fold_jitdumps(monotonic);

@@ -14,6 +14,7 @@
 #include "recording/image/image_build.h"
 #include "recording/image/jit_image.h"
 #include "recording/image/kernel_image.h"
+#include "recording/perf/undated_records.h"
 
 namespace ptd {
 
@@ -23,6 +24,8 @@ class SidebandFold {
   SidebandFold(const OpenRequest& options, ImageBuild& image, RecordingData& data) : options_(options), image_(image), data_(data) {}
 
   void on_record(const perfio::Record& record);
+  /// The recording's events, which must outlive the fold: whether their records have a time.
+  void set_attrs(const std::vector<perfio::EventAttr>& attrs) { undated_.set_attrs(attrs); }
   /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
   void set_snapshot_mode(bool on) { snapshot_ = on; }
   /// Returns the recording's address filter, from AUXTRACE_INFO.
@@ -79,6 +82,7 @@ class SidebandFold {
   ImageBuild& image_;
   RecordingData& data_;
   KernelImage kernel_;
+  UndatedRecords undated_;
   std::unordered_map<int32_t, SpaceId> spaces_;   // pid -> current space
   std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it

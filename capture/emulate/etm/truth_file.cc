@@ -195,7 +195,7 @@ struct TruthFileReader::State {
     return true;
   }
   bool damaged() {
-    error = "the ground truth is damaged";
+    error = drained && unpacker.is_cut() ? "the ground truth is cut: it ends inside a block" : "the ground truth is damaged";
     return false;
   }
 };
@@ -229,7 +229,7 @@ bool TruthFileReader::next(TruthRecord& record) {
   constexpr size_t kMostNumbers = 40;  // bytes of a tag and three fields
   while (true) {
     if (s.here.size() < kMostNumbers) (void)s.refill(kMostNumbers);
-    if (s.here.empty()) return s.unpacker.failed() ? s.damaged() : false;
+    if (s.here.empty()) return s.unpacker.failed() || s.unpacker.is_cut() ? s.damaged() : false;
     uint64_t tag = 0;
     std::array<uint64_t, 3> field{};
     bool whole = take_number(s.here, tag);

@@ -1,0 +1,24 @@
+// Files that became shorter while they were mapped: reads past the new end are zero bytes and are reported, instead of ending the process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+/// Registers a mapping of a file. `identity` is device and inode. The first call installs a handler of SIGBUS if the signal has its default
+/// action. A read past the file's new end then gives zero bytes, and shrunk_file_count() grows. Any thread.
+void watch_mapping(Bytes mapping, const std::string& path, std::pair<uint64_t, uint64_t> identity);
+/// Call before the memory is unmapped. Notes whether the file is shorter than its mapping by now.
+void unwatch_mapping(Bytes mapping);
+
+/// Returns the number of mapped files of this process that are known to have become shorter. One atomic read; it never decreases.
+[[nodiscard]] uint64_t shrunk_file_count();
+/// Returns the paths of these files after `known` (a former count), after a look at the sizes of all that are mapped now.
+[[nodiscard]] std::vector<std::string> shrunk_files(uint64_t known = 0);
+
+}  // namespace ptd

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""kallsyms that does not belong to the recording: the kernel's mapping record has the address of its reference symbol, so that another kernel's
+or boot's names are not used. The names of the bundled recording are the expected ones.
+
+Environment: PTDECODE, PTDECODE_SOURCE.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
+KALLSYMS = (DEMO / "kcore_dir/kallsyms").read_text()
+NAMES = set(re.findall(r"^\w+ \w (\w+)", KALLSYMS, re.M))
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+def moved(text, distance, only=""):
+    """All symbols, or the one called `only`, at other addresses."""
+    lines = (line.split(" ", 1) for line in text.splitlines())
+    return "".join(f"{int(at, 16) + (distance if only in ('', rest.split()[1]) else 0):016x} {rest}\n" for at, rest in lines)
+
+
+class KernelNames(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.recording = pathlib.Path(self.temporary.name) / "recording"
+        shutil.copytree(DEMO, self.recording)
+        (self.recording / "kcore_dir/kallsyms").chmod(0o644)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def with_kallsyms(self, text):
+        (self.recording / "kcore_dir/kallsyms").write_text(text)
+
+    def functions(self, *words):
+        done = run("functions", "-q", "-i", self.recording, "--limit", "0", "--format", "json", *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return {json.loads(line)["function"] for line in done.stdout.splitlines()[1:]}
+
+    def assert_refused(self, *words):
+        self.assertEqual(self.functions(*words) & NAMES, set())
+        checked = run("check", "-i", self.recording, *words)
+        self.assertEqual(checked.returncode, 3)
+        self.assertRegex(checked.stdout, r"(?m)^file_changed: .*/kallsyms is of another kernel or another boot: it has _text at 0x")
+        self.assertIn("is of another kernel or another boot", checked.stderr)
+
+    def test_names_at_other_addresses_are_refused(self):
+        for distance in (0x10, -0x10, 0x200000, 0x12000000):
+            with self.subTest(distance=distance):
+                self.with_kallsyms(moved(KALLSYMS, distance))
+                self.assert_refused()
+        self.with_kallsyms(moved(KALLSYMS, 0x1000, "_text"))
+        self.assert_refused()
+
+    def test_names_of_this_boot_are_used(self):
+        expected = run("functions", "-q", "-i", DEMO, "--limit", "0", "--format", "json").stdout
+        self.assertGreater(len(self.functions() & NAMES), 20)
+        self.with_kallsyms(KALLSYMS.replace("_text\n", "_other\n"))  # without the reference symbol, nothing can be compared
+        self.assertEqual(run("functions", "-q", "-i", self.recording, "--limit", "0", "--format", "json").stdout, expected)
+        self.assertEqual(run("check", "-i", self.recording).returncode, 0)
+
+    def test_without_a_reference_symbol_the_names_are_used(self):
+        data = self.recording / "data"
+        data.chmod(0o644)
+        raw = data.read_bytes()
+        self.assertEqual(raw.count(b"[kernel.kallsyms]_text"), 1)
+        data.write_bytes(raw.replace(b"[kernel.kallsyms]_text", b"[kernel.kallsyms]\0\0\0\0\0"))
+        self.with_kallsyms(moved(KALLSYMS, 0x10))
+        self.assertGreater(len(self.functions() & NAMES), 20)
+
+    def test_a_later_copy_of_another_boot_is_refused(self):
+        later = pathlib.Path(self.temporary.name) / "later"
+        shutil.copytree(DEMO / "kcore_dir", later)
+        (later / "kallsyms").chmod(0o644)
+        (later / "kallsyms").write_text(moved(KALLSYMS, 0x200000))
+        shutil.rmtree(self.recording / "kcore_dir")
+        self.assert_refused("--kcore-after", later)
+
+    def test_hidden_addresses_are_explained(self):
+        for text in ("", re.sub(r"(?m)^\w+", "0" * 16, KALLSYMS)):
+            self.with_kallsyms(text)
+            checked = run("check", "-i", self.recording)
+            self.assertIn("kallsyms has no addresses: functions of the kernel have no names", checked.stderr)
+            self.assertIn("kernel.kptr_restrict", checked.stderr)
+            self.assertIn("see the warnings on standard error", checked.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Recordings whose records have no time, because their events are damaged: if an address had two contents, all code is suspect.
+
+The damage: perf_file_header.attrs (offset 24), .attr_size (16), and of each perf_event_attr sample_type (24) and flags (40)
+(linux/perf_event.h, tools/perf/Documentation/perf.data-file-format.txt).
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Without qemu-x86_64 only the bundled recording is damaged.
+"""
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
+SAMPLE_TIME, SAMPLE_ID_ALL = 1 << 2, 1 << 18
+PROGRAM = """
+#include <stdlib.h>
+#include <unistd.h>
+volatile int sum;
+int main(int count, char **words) {
+  for (int i = 0; i < 1000; ++i) sum += COUNT;
+  if (count > 1) execv(words[1], words + 1);
+  return 0;
+}
+"""
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+def damaged(raw):
+    """Yields a name and the file, for each damage after which no record has a time."""
+    attr_size, attrs, attrs_bytes = struct.unpack_from("<3Q", raw, 16)
+
+    def with_word(at, change):
+        return raw[:at] + struct.pack("<Q", change(struct.unpack_from("<Q", raw, at)[0])) + raw[at + 8:]
+
+    for offset in (0, 1, 0x70):
+        yield f"attrs at {offset}", with_word(24, lambda _, to=offset: to)
+    for size in (0, 1, 7, 8):
+        yield f"attr size {size}", with_word(16, lambda _, to=size: to)
+    yield "no attrs", with_word(32, lambda _: 0)
+    original = raw
+    for name, at, change in (("sample type 0", 24, lambda _: 0), ("no PERF_SAMPLE_TIME", 24, lambda word: word & ~SAMPLE_TIME),
+                             ("no sample_id_all", 40, lambda word: word & ~SAMPLE_ID_ALL)):
+        raw = original
+        for attr in range(attrs, attrs + attrs_bytes, attr_size):
+            raw = with_word(attr + at, change)
+        yield name, raw
+        raw = original
+
+
+class Undated(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def suspects(self, recording):
+        """Instructions, and suspect ones among them."""
+        text = run("stat", "-q", "-i", recording).stdout
+        return (sum(map(int, re.findall(r"(?m)^  instructions +(\d+)$", text))),
+                sum(map(int, re.findall(r"(?m)^    suspect +\d+ blocks +(\d+) instructions", text))))
+
+    def assert_reported(self, recording):
+        checked = run("check", "-i", recording)
+        self.assertEqual(checked.returncode, 3, checked.stdout)
+        self.assertRegex(checked.stdout, r"(?m)^bad_record: \d+ records? of .* without time")
+        return checked.stdout
+
+    def test_changes_of_text_without_time_make_all_code_suspect(self):
+        recording = self.folder / "demo"
+        shutil.copytree(DEMO, recording)
+        (recording / "data").chmod(0o644)
+        for name, raw in damaged((DEMO / "data").read_bytes()):
+            with self.subTest(name):
+                (recording / "data").write_bytes(raw)
+                self.assertIn("all code is suspect", self.assert_reported(recording))
+                total, suspect = self.suspects(recording)
+                self.assertEqual(total, suspect)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_only_code_that_had_one_mapping_stays_certain(self):
+        (self.folder / "program.c").write_text(PROGRAM)
+        for name, count in (("first", 1), ("second", 100000)):  # with the same addresses, and another immediate operand
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", f"-DCOUNT={count}", self.folder / "program.c", "-o", self.folder / name],
+                           check=True)
+        recording, broken = self.folder / "recording", self.folder / "broken"
+        for programs in (["first"], ["first", "second"]):
+            done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", recording, "--",
+                       *(self.folder / program for program in programs))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run("check", "-i", recording).returncode, 0)
+            self.assertEqual(self.suspects(recording)[1], 0)
+            for name, raw in damaged(recording.read_bytes()):
+                with self.subTest(name, programs=programs):
+                    broken.write_bytes(raw)
+                    said = self.assert_reported(broken)
+                    total, suspect = self.suspects(broken)
+                    self.assertGreater(total, 1000)
+                    self.assertIn("all code is suspect" if len(programs) > 1 else "no address had more than one content", said)
+                    if len(programs) > 1:
+                        self.assertEqual(suspect, total)
+                    elif "records_lost" not in said:  # an impossible size also ends reading the events, which makes all suspect
+                        self.assertEqual(suspect, 0)
+            recording.unlink()
+
+
+if __name__ == "__main__":
+    unittest.main()
