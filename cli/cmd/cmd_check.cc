@@ -1,4 +1,4 @@
-// `ptdecode check`: what disagrees with what in a recording. The flow is decoded for CoreSight alone, and for a bounded time.
+// `ptdecode check`: what disagrees with what in a recording. The flow is decoded for a bounded time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,7 +47,17 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   const TextRecords records = text_records(recording);
   for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
-  if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes}};
+  if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes}, {"blocks", flow.blocks}};
+  json["missing_code"] = nlohmann::json::array();
+  for (const MissingLine& line : flow.missing) {
+    json["missing_code"].push_back({{"path", line.path},
+                                    {"build_id", line.build_id},
+                                    {"reason", line.reason},
+                                    {"gaps", line.gaps},
+                                    {"lost_bytes", line.lost_bytes},
+                                    {"share", line.share},
+                                    {"supply", line.remedy}});
+  }
   json["missing_images"] = nlohmann::json::array();
   for (const MissingImage& image : recording.missing_images()) {
     json["missing_images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"reason", image.reason}});
@@ -68,6 +78,14 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
   for (const FlowContradiction& contradiction : flow.contradictions) {
     ++by_kind["flow_contradicts"];
     output.write(contradiction_text(contradiction) + "\n");
+  }
+  for (const MissingLine& line : flow.missing) {
+    ++by_kind["code_missing"];
+    output.write(missing_code_text(line) + "\n");
+  }
+  if (flow.is_empty() && has_code(recording)) {
+    ++by_kind["nothing_decoded"];
+    output.write(fmt::format("nothing_decoded: no instruction follows from {} bytes of trace; 'ptdecode packets' lists the packets\n", flow.all_bytes));
   }
   if (const std::string part = part_text(flow); !part.empty()) output.write(part + "\n");
   if (by_kind.empty() && !has_code(recording)) {
@@ -99,7 +117,7 @@ int run(const Words& words) {
   const std::vector<Finding> findings = recording.findings();
   const TextRecords records = text_records(recording);
   const bool agrees = std::none_of(findings.begin(), findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
-  return agrees && flow.contradictions.empty() && has_code(recording) ? kExitOk : kExitFinding;
+  return agrees && flow.agrees() && has_code(recording) ? kExitOk : kExitFinding;
 }
 
 }  // namespace
@@ -107,8 +125,8 @@ int run(const Words& words) {
 Command add_check(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("check", "Report contradictions in the recording: lost text pokes, wrong files, lost records (exit status 3 if "
-                                   "any)");
+      *app.add_subcommand("check", "Report contradictions in the recording: lost text pokes, wrong or missing files, lost records (exit "
+                                   "status 3 if any)");
   add_input_options(command, words->input);
   add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/report/finding_text.h"
+#include "cli/text/clean_text.h"
 
 namespace ptd::cli {
 
@@ -25,9 +26,12 @@ using Tallies = std::map<std::pair<std::string, std::string>, Tally>;
 
 void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
   if (gap.reason != GapReason::image_mismatch && gap.reason != GapReason::bad_insn) return;
-  const bool known = gap.section < timeline.section_count();
-  const std::string path = known ? timeline.section(gap.section).path : std::string();
-  const std::string build_id = known ? timeline.section(gap.section).build_id : std::string();
+  const SectionId section = gap.section < timeline.section_count() || gap.ip.value == 0
+                                ? gap.section
+                                : timeline.section_during(is_kernel_half(gap.ip) ? kKernelSpace : gap.space, gap.ip, gap.time.first).id;
+  const bool known = section < timeline.section_count();
+  const std::string path = known ? timeline.section(section).path : std::string();
+  const std::string build_id = known ? timeline.section(section).build_id : std::string();
   Tally& tally = tallies[{path, build_id}];
   if (tally.told.packets++ == 0) {
     tally.told.path = path;
@@ -49,9 +53,9 @@ FlowCheck check_flow(const Recording& recording, double budget_seconds) {
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_seconds));
   FlowCheck result;
   Tallies tallies;
+  GapTally gaps;
   bool time_left = true;
   for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
-    if (recording.arm_config(stream) == nullptr) continue;
     const uint64_t size = recording.streams()[stream].size_bytes;
     result.all_bytes += size;
     if (!time_left) continue;
@@ -59,15 +63,18 @@ FlowCheck check_flow(const Recording& recording, double budget_seconds) {
     const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
       for (const Gap& gap : batch.gaps) {
         take(gap, recording.timeline(), tallies);
+        gaps.add(gap);
         reached = gap.stream_offset_bytes;
       }
+      result.blocks += batch.blocks.size();
       reached = std::max(reached, segment.stream_offset_bytes);
       return time_left = Clock::now() < end;
     };
-    const auto decoded = recording.decode(stream, 0, Recording::kStreamEnd, sink);
+    const auto decoded = recording.decode_parallel(stream, 0, Recording::kStreamEnd, 0, sink);
     result.decoded_bytes += decoded.ok() && time_left ? size : std::min(reached, size);
   }
   for (auto& [key, tally] : tallies) result.contradictions.push_back(std::move(tally.told));
+  result.missing = rank_missing(gaps, recording, result.decoded_bytes);
   return result;
 }
 
@@ -81,7 +88,13 @@ std::string contradiction_text(const FlowContradiction& contradiction) {
     text += fmt::format("{} {:#x}", i == 0 ? "" : ",", contradiction.places[i].value);
   if (contradiction.more_places != 0) text += fmt::format(" and {} more", contradiction.more_places);
   if (contradiction.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(contradiction.first_time));
-  return text;
+  return text + "; or the flow came to it through other code that is not, because a record of a mapping is lost";
+}
+
+std::string missing_code_text(const MissingLine& line) {
+  return fmt::format("code_missing: {}{}: {}; the flow is lost in {} place{}, with {:.1f} % of the trace; supply: {}", shown(line.path),
+                     line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), line.gaps, line.gaps == 1 ? "" : "s",
+                     100 * line.share, shown(line.remedy));
 }
 
 nlohmann::json contradiction_json(const FlowContradiction& contradiction) {

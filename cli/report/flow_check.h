@@ -1,11 +1,11 @@
-// FlowCheck: which mapped files the flow contradicts, found by decoding for a bounded time. For CoreSight, whose recordings hold no record
-// of a kernel that patches its text.
+// FlowCheck: which mapped files the flow contradicts and which code it misses, found by decoding for a bounded time.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/report/missing_report.h"
 #include "ptdecode/recording.h"
 
 namespace ptd::cli {
@@ -22,13 +22,19 @@ struct FlowContradiction {
 struct FlowCheck {
   static constexpr size_t kShownPlaces = 4, kCountedPlaces = 1U << 16;
   std::vector<FlowContradiction> contradictions;  ///< by path
+  std::vector<MissingLine> missing;               ///< code without bytes that the flow came to; the largest loss first
+  uint64_t blocks = 0;                            ///< decoded
   uint64_t decoded_bytes = 0, all_bytes = 0;      ///< of trace; less than all if the time was over
+  [[nodiscard]] bool is_empty() const { return all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
+  [[nodiscard]] bool agrees() const { return contradictions.empty() && missing.empty() && !is_empty(); }
 };
 
-/// Decodes the CoreSight streams of `recording`, one after the other, for at most `budget_seconds`. Recordings of Intel PT have none.
+/// Decodes the streams of `recording`, one after the other, for at most `budget_seconds`.
 [[nodiscard]] FlowCheck check_flow(const Recording& recording, double budget_seconds);
 /// For people, without newline.
 [[nodiscard]] std::string contradiction_text(const FlowContradiction& contradiction);
 [[nodiscard]] nlohmann::json contradiction_json(const FlowContradiction& contradiction);
+/// One line of FlowCheck::missing, without newline.
+[[nodiscard]] std::string missing_code_text(const MissingLine& line);
 
 }  // namespace ptd::cli

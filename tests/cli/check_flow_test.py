@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""`ptdecode check` does not claim agreement if the flow contradicts the code, misses code or is empty: it lists what `stat` counts, with status 3.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, PTDECODE_CORPUS (default ../shared/corpus). Skips what needs qemu-x86_64 or the corpus.
+"""
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+DEMO = SOURCE / "data" / "demo"
+SNAPSHOT = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared/corpus")) / "cs-juno_r1_1/snapshot"
+MMAP2, THROTTLE, AUXTRACE = 10, 5, 71
+AGREES = "no findings: the records, the code bytes and the files agree\n"
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+def mappings(raw):
+    """The offsets of the MMAP2 records of a perf.data file of one piece."""
+    at, size = struct.unpack_from("<2Q", raw, 40)
+    end = at + size
+    while at < end:
+        kind, _, size = struct.unpack_from("<IHH", raw, at)
+        if kind == MMAP2:
+            yield at
+        at += size + (struct.unpack_from("<Q", raw, at + 8)[0] if kind == AUXTRACE else 0)
+
+
+class CheckFlow(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def assert_listed(self, recording, kinds):
+        checked = run("check", "-i", recording)
+        self.assertEqual(checked.returncode, 3, checked.stdout)
+        self.assertNotIn("no findings", checked.stdout)
+        self.assertRegex(checked.stdout, rf"(?m)^({kinds}): ")
+        self.assertRegex(checked.stdout, rf"(?m)^ +\d+ ({kinds})$")
+
+    def test_the_kernel_of_another_build(self):
+        self.assertEqual(run("check", "-i", DEMO).stdout, AGREES)
+        recording = self.folder / "demo"
+        shutil.copytree(DEMO, recording)
+        kcore = recording / "kcore_dir/kcore"
+        kcore.chmod(0o644)
+        raw = kcore.read_bytes()
+        kcore.write_bytes(raw[:0x1000] + b"\x90" * 0x800 + raw[0x1800:])
+        gaps = run("stat", "-q", "-i", recording).stdout
+        self.assertRegex(gaps, r"(image_mismatch|no_image|bad_insn) +\d+")
+        self.assert_listed(recording, "flow_contradicts|code_missing")
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_lost_and_wrong_mappings(self):
+        recording, broken = self.folder / "recording", self.folder / "broken"
+        (self.folder / "program.c").write_text("volatile int sum; int main(void) { for (int i = 0; i < 100000; ++i) if (i % 3) sum += i; return 0; }")
+        subprocess.run([os.environ.get("CC", "cc"), "-static", "-no-pie", self.folder / "program.c", "-o", self.folder / "program"], check=True)
+        subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", recording, "--", self.folder / "program"],
+                       check=True, capture_output=True)
+        self.assertEqual(run("check", "-i", recording).stdout, AGREES)
+        raw = recording.read_bytes()
+        lost = moved = raw
+        for at in mappings(raw):
+            lost = lost[:at] + struct.pack("<I", THROTTLE) + lost[at + 4:]
+            offset, = struct.unpack_from("<Q", raw, at + 32)
+            moved = moved[:at + 32] + struct.pack("<Q", offset + 0x40) + moved[at + 40:]
+        broken.write_bytes(moved)
+        self.assertGreater(sum(map(int, re.findall(r"(?:image_mismatch|bad_insn) +(\d+)", run("stat", "-q", "-i", broken).stdout))), 0)
+        self.assert_listed(broken, "flow_contradicts")
+        broken.write_bytes(lost)
+        checked = run("check", "-i", broken)
+        self.assertEqual(checked.returncode, 3)
+        self.assertNotIn("agree", checked.stdout)
+
+    @unittest.skipUnless(SNAPSHOT.exists(), "no corpus")
+    def test_a_trace_that_is_not_decoded(self):
+        snapshot = self.folder / "snapshot"
+        shutil.copytree(SNAPSHOT, snapshot)
+        changed = 0
+        for ini in snapshot.rglob("*.ini"):
+            ini.chmod(0o644)
+            text = ini.read_text()
+            ini.write_text(re.sub(r"(?m)^format=.*", "format=source_data", text))
+            changed += "format=" in text
+        self.assertGreater(changed, 0)
+        instructions = sum(map(int, re.findall(r"(?m)^  instructions +(\d+)", run("stat", "-q", "-i", snapshot).stdout)))
+        self.assertEqual(instructions, 0)
+        self.assert_listed(snapshot, "nothing_decoded")
+
+
+if __name__ == "__main__":
+    unittest.main()
