@@ -9,7 +9,7 @@
 
 #include "image/copy_set.h"
 #include "image/edit_store.h"
-#include "image/fork_chains.h"
+#include "image/mapping_snapshots.h"
 #include "image/section_index.h"
 #include "image/site_builder.h"
 #include "image/timeline_data.h"
