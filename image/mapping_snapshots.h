@@ -48,4 +48,10 @@ class MappingSnapshots {
   std::vector<Node> nodes_;
 };
 
+class TimelineData;
+
+/// Bounds the number of ancestors that a look-up visits: a space with more starts with a snapshot of its parent's mappings (without its edits).
+/// Call once the sections of all spaces are known. Each parent comes before its children.
+void cut_fork_chains(TimelineData& data);
+
 }  // namespace ptd

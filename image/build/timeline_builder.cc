@@ -9,7 +9,7 @@
 
 #include "image/build/copy_set.h"
 #include "image/build/edit_store.h"
-#include "image/build/fork_chains.h"
+#include "image/mapping_snapshots.h"
 #include "image/section_index.h"
 #include "image/build/site_builder.h"
 #include "image/timeline_data.h"
