@@ -49,6 +49,10 @@ class WholeFile {
   bool closed_ = false;  // the reader closed the pipe
 };
 
+/// Makes SIGTERM, SIGHUP and SIGQUIT remove the temporary files of this process before they end it, if they have their default action.
+/// For a program's main(); a library must not change the actions of its host.
+void remove_temporaries_on_signals();
+
 /// Creates a file that only this user may read (mode 0600) and that is written in place, so that the data of a killed process remains.
 /// Follows and refuses links like WholeFile. An existing regular file is removed; a device or FIFO is opened. Errors: file_open.
 [[nodiscard]] Result<Fd> create_private(const std::string& path);
