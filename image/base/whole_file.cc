@@ -12,6 +12,8 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -28,17 +30,40 @@ namespace fs = std::filesystem;
 constexpr size_t kBufferBytes = 1U << 16;
 constexpr int kMaxLinks = 40;  // same as the kernel's MAXSYMLINKS
 constexpr std::string_view kProc = "/proc/";
-constexpr int kTries = 16;  // temporary names may be left over from a killed process with the same id
+constexpr size_t kMostTemporaries = 16;  // open at a time; further ones remain after a signal
 
-/// The names of temporary files, for a signal handler; of more at once, some stay after an interrupt.
-std::array<std::atomic<const char*>, 16> g_unfinished;
+/// A temporary file, for the signal handler. The path is never freed while `owner` is set.
+struct Temporary {
+  std::atomic<pid_t> owner{0};  ///< 0: free, -1: being filled. A forked process does not remove the files of its parent
+  std::array<char, PATH_MAX> path{};
+};
+std::array<Temporary, kMostTemporaries> g_temporaries;
+static_assert(std::atomic<pid_t>::is_always_lock_free);
 
-void note_unfinished(const char* from, const char* to) {
-  (void)std::any_of(g_unfinished.begin(), g_unfinished.end(), [&](std::atomic<const char*>& name) {
-    const char* expected = from;
-    return name.compare_exchange_strong(expected, to);
-  });
+void add_temporary(const std::string& path) {
+  if (path.size() >= PATH_MAX) return;
+  for (Temporary& slot : g_temporaries) {
+    pid_t free = 0;
+    if (!slot.owner.compare_exchange_strong(free, -1)) continue;
+    std::copy_n(path.c_str(), path.size() + 1, slot.path.begin());
+    slot.owner = ::getpid();
+    return;
+  }
 }
+
+void remove_temporary(const std::string& path) {
+  for (Temporary& slot : g_temporaries) {
+    if (slot.owner > 0 && path == slot.path.data()) slot.owner = 0;
+  }
+}
+
+void end_by_signal(int number) {
+  remove_unfinished_files();
+  std::signal(number, SIG_DFL);
+  (void)::raise(number);
+}
+
+constexpr int kTries = 16;  // temporary names may be left over from a killed process with the same id
 
 /// The end of a chain of links.
 struct Place {
@@ -121,7 +146,7 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, unsi
     std::unique_ptr<WholeFile> file(new WholeFile(fd, path));
     file->target_ = place.path;
     file->temporary_ = temporary;
-    note_unfinished(nullptr, file->temporary_.c_str());
+    add_temporary(temporary);
     return file;
   }
   return open_error(path, EEXIST);
@@ -143,15 +168,27 @@ Result<Fd> create_private(const std::string& path) {
 }
 
 void remove_unfinished_files() {
-  for (std::atomic<const char*>& name : g_unfinished) {
-    if (const char* path = name.exchange(nullptr)) (void)::unlink(path);
+  for (Temporary& slot : g_temporaries) {
+    if (slot.owner == ::getpid()) (void)::unlink(slot.path.data());
   }
 }
 
 WholeFile::~WholeFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) note_unfinished(temporary_.c_str(), nullptr);
-  if (!temporary_.empty()) (void)::unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  (void)::unlink(temporary_.c_str());
+  remove_temporary(temporary_);
+}
+
+void remove_temporaries_on_signals() {
+  for (const int number : {SIGTERM, SIGHUP, SIGQUIT}) {
+    struct sigaction current {};
+    if (::sigaction(number, nullptr, &current) != 0 || (current.sa_flags & SA_SIGINFO) != 0 || current.sa_handler != SIG_DFL) continue;
+    struct sigaction ours {};
+    ours.sa_handler = end_by_signal;
+    ::sigemptyset(&ours.sa_mask);
+    (void)::sigaction(number, &ours, nullptr);
+  }
 }
 
 Error WholeFile::failed() const { return open_error(path_, error_); }
@@ -175,7 +212,7 @@ Status WholeFile::finish() {
   if (::close(std::exchange(fd_, -1)) != 0 && error_ == 0) error_ = errno;
   if (error_ == 0 && !temporary_.empty() && ::rename(temporary_.c_str(), target_.c_str()) != 0) error_ = errno;
   if (error_ != 0) return failed();  // the destructor removes the temporary file
-  if (!temporary_.empty()) note_unfinished(temporary_.c_str(), nullptr);
+  remove_temporary(temporary_);
   temporary_.clear();
   return {};
 }

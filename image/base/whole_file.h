@@ -53,7 +53,11 @@ class WholeFile {
 /// Follows and refuses links like WholeFile. An existing regular file is removed; a device or FIFO is opened. Errors: file_open.
 [[nodiscard]] Result<Fd> create_private(const std::string& path);
 
-/// Removes the temporary files of all WholeFiles that are not finished. Async-signal-safe: for a handler that ends the process.
+/// Removes the temporary files of this process's WholeFiles that are not finished (of 16 at most). Async-signal-safe: for a handler that ends
+/// the process.
 void remove_unfinished_files();
+/// Makes SIGTERM, SIGHUP and SIGQUIT do so before they end the process, if they have their default action. For a program's main(); a library
+/// must not change the actions of its host.
+void remove_temporaries_on_signals();
 
 }  // namespace ptd

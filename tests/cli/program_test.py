@@ -477,7 +477,10 @@ class RawCases(unittest.TestCase):
             done = run("check", *raw_words(folder)[:4], *words)
             self.assertEqual(done.returncode, 3)
             self.assertIn(b"contain different bytes for the same addresses", done.stdout)
-            self.assertEqual(run("check", *raw_words(folder)[:4], "--image", f"{temporary}/a@7000", "--image", f"{temporary}/a@7020").returncode, 0)
+            done = run("check", *raw_words(folder)[:4], "--image", f"{temporary}/a@7000", "--image", f"{temporary}/a@7020")
+            self.assertNotIn(b"contain different bytes", done.stdout)
+            self.assertEqual(done.returncode, 3)  # the trace's own code is missing
+            self.assertRegex(done.stdout, rb"(?m)^code_missing: ")
 
     def test_the_remedy_fits_the_capture(self):
         folder = case("pt-xdc-unzip")

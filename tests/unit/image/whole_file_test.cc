@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -141,6 +142,37 @@ TEST_F(WholeFileTest, AReaderWhoHasHadEnoughIsNoError) {
   EXPECT_TRUE((*file)->finish().ok());
   ::close(ends[1]);
   (void)::signal(SIGPIPE, before);
+}
+
+TEST_F(WholeFileTest, SignalsLeaveNoTemporaryFile) {
+  testing::GTEST_FLAG(death_test_style) = "fast";
+  for (const int number : {SIGTERM, SIGHUP, SIGQUIT}) {
+    put(at("old"), "old");
+    const auto killed = [&] {
+      remove_temporaries_on_signals();
+      const auto first = WholeFile::open(at("first")), old = WholeFile::open(at("old"));
+      if (!first.ok() || !old.ok() || !(*first)->write("x") || std::distance(fs::directory_iterator(folder_), {}) != 3) _exit(1);
+      if (::fork() == 0) ::raise(number);  // a child process leaves the files of its parent
+      int status = 0;
+      (void)::wait(&status);
+      if (std::distance(fs::directory_iterator(folder_), {}) != 3) _exit(2);
+      (void)::raise(number);
+    };
+    EXPECT_EXIT(killed(), testing::KilledBySignal(number), "");
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+    EXPECT_EQ(text_of(at("old")), "old");
+  }
+}
+
+TEST_F(WholeFileTest, IgnoredSignalsStayIgnored) {
+  testing::GTEST_FLAG(death_test_style) = "fast";
+  const auto ignores = [&] {
+    ::signal(SIGHUP, SIG_IGN);  // nohup
+    remove_temporaries_on_signals();
+    (void)::raise(SIGHUP);
+    _exit(42);
+  };
+  EXPECT_EXIT(ignores(), testing::ExitedWithCode(42), "");
 }
 
 TEST_F(WholeFileTest, WhatIsNoPlaceIsAnError) {
