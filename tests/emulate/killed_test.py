@@ -117,7 +117,7 @@ def without_all(trial):
     moved = trio.folders[0] + "-elsewhere"
     os.rename(trio.folders[0], moved)
     trio.folders = [moved]
-    limit = 8 * 1024
+    limit = 1024  # less than a recording of any length
     full = subprocess.run([PTDECODE, "record", "--recover", moved, "--no-stash"], capture_output=True, text=True,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     check(f"{what}: of a recording that could not be written, only the working folder remains",
