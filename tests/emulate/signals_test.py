@@ -32,8 +32,13 @@ def check(what, good, detail=""):
         failures.append(what)
 
 
-def run(command, **more):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, **more)
+def run(command, before=lambda: None, **more):
+    # A group of its own, with the parent outside: in an orphaned group, as a service manager's may be, signals that stop are discarded.
+    def begin():
+        os.setpgid(0, 0)
+        before()
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, preexec_fn=begin, **more)
     return done.returncode if done.returncode >= 0 else 128 - done.returncode, done.stdout, done.stderr
 
 
@@ -77,7 +82,7 @@ def inherited_from_outside(folder):
     for number in numbers + [signal.SIGUSR2]:
         script = f"import os; os.kill(os.getpid(), {int(number)}); os.write(1, b'alive')"
         perl = ["perl", "-e", f"kill {int(number)}, $$; print qq(alive\\n);"] if shutil.which("perl") else [sys.executable, "-c", script]
-        same(folder, f"{signal.Signals(number).name} from outside", perl, preexec_fn=ignore, restore_signals=False)
+        same(folder, f"{signal.Signals(number).name} from outside", perl, before=ignore, restore_signals=False)
 
 
 def main():
