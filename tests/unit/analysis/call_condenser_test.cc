@@ -52,6 +52,30 @@ std::string text(const FlowStep& step, const FunctionTable& functions) {
   return line;
 }
 
+/// Compares functions of two tables by name; each pair of names is compared once.
+class SameFunctions {
+ public:
+  SameFunctions(const FunctionTable& one, const FunctionTable& other) : one_(one), other_(other) {}
+  bool operator()(FunctionId a, FunctionId b) {
+    if (a == kNoFunction || b == kNoFunction) return a == b;
+    if (a >= known_.size()) known_.resize(one_.size(), kNoFunction);
+    if (known_[a] == kNoFunction && one_.info(a).name == other_.info(b).name && one_.info(a).module == other_.info(b).module) known_[a] = b;
+    return known_[a] == b;
+  }
+
+ private:
+  const FunctionTable &one_, &other_;
+  std::vector<FunctionId> known_;
+};
+
+bool same(const FlowStep& a, const FlowStep& b, SameFunctions& functions) {
+  const auto rest = [](const FlowStep& step) {
+    return std::tuple(step.kind, step.flags, step.pid, step.tid, step.cpu, step.space.value, step.instructions, step.cycles, step.to.value,
+                      step.return_to.value, step.time.value, step.floor.value, step.gap);
+  };
+  return rest(a) == rest(b) && functions(a.function, b.function) && functions(a.from, b.from);
+}
+
 class Condensed : public ::testing::TestWithParam<std::tuple<std::string, bool>> {};
 
 TEST_P(Condensed, GivesTheSameSteps) {
@@ -66,12 +90,16 @@ TEST_P(Condensed, GivesTheSameSteps) {
     follow(**opened, stream, false, 1, whole);
     whole_blocks += whole.blocks;
     for (const unsigned threads : {1U, 3U}) {
+      if (threads == 1 && !options.use_time) continue;  // one way is enough where each fetch compares many versions
       Told condensed;
       follow(**opened, stream, true, threads, condensed);
       condensed_blocks += condensed.blocks;
       ASSERT_EQ(condensed.steps.size(), whole.steps.size()) << "stream " << stream;
-      for (size_t i = 0; i < whole.steps.size(); ++i)
+      SameFunctions functions(condensed.functions, whole.functions);
+      for (size_t i = 0; i < whole.steps.size(); ++i) {
+        if (same(condensed.steps[i], whole.steps[i], functions)) continue;
         ASSERT_EQ(text(condensed.steps[i], condensed.functions), text(whole.steps[i], whole.functions)) << stream << " step " << i;
+      }
     }
   }
   EXPECT_GT(whole_blocks, 0U);
