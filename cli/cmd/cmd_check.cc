@@ -48,16 +48,7 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
   if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes}, {"blocks", flow.blocks}};
-  json["missing_code"] = nlohmann::json::array();
-  for (const MissingLine& line : flow.missing) {
-    json["missing_code"].push_back({{"path", line.path},
-                                    {"build_id", line.build_id},
-                                    {"reason", line.reason},
-                                    {"gaps", line.gaps},
-                                    {"lost_bytes", line.lost_bytes},
-                                    {"share", line.share},
-                                    {"supply", line.remedy}});
-  }
+  json["missing_code"] = missing_json(flow.missing);
   json["missing_images"] = nlohmann::json::array();
   for (const MissingImage& image : recording.missing_images()) {
     json["missing_images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"reason", image.reason}});

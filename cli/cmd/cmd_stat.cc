@@ -112,16 +112,7 @@ void print_json(const Recording& recording, const std::vector<StreamStat>& stats
   json["findings"] = nlohmann::json::object();
   for (const auto& [kind, count] : findings_by_kind(recording)) json["findings"][std::string(kind)] = count;
   json["records_lost"] = losses_of(recording);
-  json["missing_code"] = nlohmann::json::array();
-  for (const MissingLine& line : rank_missing(gaps, recording, total_bytes)) {
-    json["missing_code"].push_back({{"path", line.path},
-                                    {"build_id", line.build_id},
-                                    {"reason", line.reason},
-                                    {"gaps", line.gaps},
-                                    {"lost_bytes", line.lost_bytes},
-                                    {"share", line.share},
-                                    {"supply", line.remedy}});
-  }
+  json["missing_code"] = missing_json(rank_missing(gaps, recording, total_bytes));
   json["loss_times"] = loss_json(losses, recording);
   const LostRecords& lost = recording.lost();
   json["lost"] = {{"records", lost.records},

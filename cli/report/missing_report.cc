@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
@@ -128,6 +129,20 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     return std::pair(a.lost_bytes, a.gaps) > std::pair(b.lost_bytes, b.gaps);
   });
   return ranked;
+}
+
+nlohmann::json missing_json(std::span<const MissingLine> lines) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const MissingLine& line : lines) {
+    json.push_back({{"path", line.path},
+                    {"build_id", line.build_id},
+                    {"reason", line.reason},
+                    {"gaps", line.gaps},
+                    {"lost_bytes", line.lost_bytes},
+                    {"share", line.share},
+                    {"supply", line.remedy}});
+  }
+  return json;
 }
 
 int strict_status(bool strict, const GapTally& tally, const Recording& recording) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -42,6 +44,8 @@ struct MissingLine {
 };
 /// Ranked by bytes lost, then by gaps. `total_bytes`: bytes of trace looked at.
 [[nodiscard]] std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes);
+/// The field `missing_code` of `stat` and `check` (docs/FORMAT-json.md).
+[[nodiscard]] nlohmann::json missing_json(std::span<const MissingLine> lines);
 
 /// The exit status of a command that went through: with --strict 3 if flow was lost or anything of the recording disagrees (what `check`
 /// finds, a file that is cut short among it).
