@@ -100,19 +100,23 @@ def witnesses(folder):
         check(f"{name}: the processor runs the same", ours == [native], f"{[len(flow) for flow in ours]} {len(native)}")
 
 
+def perf_records(path):
+    """Yields (type, misc, bytes with the header, trace after an AUXTRACE record) of each record of a perf.data file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    at, size = struct.unpack_from("<QQ", data, 40)
+    end = at + size
+    while at + 8 <= end:
+        kind, misc, length = struct.unpack_from("<IHH", data, at)
+        trace_bytes = struct.unpack_from("<Q", data, at + 8)[0] if kind == 71 else 0
+        yield kind, misc, data[at:at + length], data[at + length:at + length + trace_bytes]
+        at += length + trace_bytes
+
+
 def long_streams(folder):
     """A stream of several AUXTRACE records: perf reads each separately, so none may end within a packet."""
     out, _, _ = record(folder, [sys.executable, "-I", "-S", "-c", "pass"], "--psb-period", "2")
-    with open(out, "rb") as file:
-        data = file.read()
-    at, size = struct.unpack_from("<QQ", data, 40)
-    end, starts = at + size, []
-    while at + 8 <= end:
-        kind, _, length = struct.unpack_from("<IHH", data, at)
-        at += length
-        if kind == 71:
-            starts.append(data[at:at + 16])
-            at += struct.unpack_from("<Q", data, at - length + 8)[0]
+    starts = [trace[:16] for kind, _, _, trace in perf_records(out) if kind == 71]
     check("each record of a long stream begins with a PSB", len(starts) > 1 and set(starts) == {b"\x02\x82" * 8}, str(starts))
     if shutil.which("perf"):
         said = subprocess.run(["perf", "script", "-i", out, "--itrace=e"], capture_output=True, text=True)
@@ -203,19 +207,12 @@ def files_that_are_rewritten(folder):
 
 def mapped_build_ids(out, path):
     """Returns the build ids in the MMAP2 records of a path, in their order, repeats left out."""
-    with open(out, "rb") as file:
-        data = file.read()
-    at, size = struct.unpack_from("<QQ", data, 40)
-    end, ids = at + size, []
-    while at + 8 <= end:
-        kind, misc, length = struct.unpack_from("<IHH", data, at)
-        if kind == 10 and data[at + 72:at + length].split(b"\0")[0] == path.encode():
-            build_id = data[at + 44:at + 44 + data[at + 40]].hex() if misc & 1 << 14 else ""
+    ids = []
+    for kind, misc, record_bytes, _ in perf_records(out):
+        if kind == 10 and record_bytes[72:].split(b"\0")[0] == path.encode():
+            build_id = record_bytes[44:44 + record_bytes[40]].hex() if misc & 1 << 14 else ""
             if not ids or ids[-1] != build_id:
                 ids.append(build_id)
-        at += length
-        if kind == 71:
-            at += struct.unpack_from("<Q", data, at - length + 8)[0]
     return ids
 
 

@@ -36,7 +36,7 @@ TEST_F(Scratch, WhatARecorderLeftIsOfTheRecordingThatTellsItsMappings) {
   EXPECT_EQ(recording_of(left), recording_identity(left.recording + ".old"));
   EXPECT_NE(recording_of(left), recording_identity(left.recording));
   std::filesystem::remove(left.recording + ".old");
-  EXPECT_EQ(recording_of(left), "") << "what stands at the path is another recording";
+  EXPECT_EQ(recording_of(left), "") << "the path names another recording";
 }
 
 TEST_F(Scratch, TheLibraryLooksOnlyIntoTheStashesThatItIsTold) {

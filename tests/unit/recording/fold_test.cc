@@ -619,13 +619,20 @@ TEST_F(Fold, JitdumpCodeLivesFromItsLoadToItsReplacement) {
   EXPECT_TRUE(data_->missing.empty());
 }
 
-TEST_F(Fold, ADamagedJitdumpIsAFindingAndItsCodeSuspectFromThenOn) {
+/// A jitdump of process 10 with one function of one byte, `a`, at 0x7f0000000000 from time 1000.
+std::vector<std::byte> small_jitdump() {
   std::vector<std::byte> dump;
   const auto put = [&](auto value) { testing::append(dump, value); };
   put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}),
       put(uint64_t{0});
   put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 1}), put(uint64_t{1000}), put(uint32_t{10}), put(uint32_t{10});
   put(uint64_t{0x7f0000000000}), put(uint64_t{0x7f0000000000}), put(uint64_t{1}), put(uint64_t{1}), put('a'), put('\0'), put(uint8_t{0x11});
+  return dump;
+}
+
+TEST_F(Fold, ADamagedJitdumpIsAFindingAndItsCodeSuspectFromThenOn) {
+  std::vector<std::byte> dump = small_jitdump();
+  const auto put = [&](auto value) { testing::append(dump, value); };
   put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 1}), put(uint64_t{2000});  // the rest was never written
   dir_.write("tmp/jit-10.dump", dump);
   comm(10, 10, "java", false, 0);
@@ -650,13 +657,7 @@ TEST_F(Fold, AJitdumpThatCannotBeReadIsAFinding) {
 }
 
 TEST_F(Fold, AJitdumpMappedAgainAndAgainIsReadOnce) {
-  std::vector<std::byte> dump;
-  const auto put = [&](auto value) { testing::append(dump, value); };
-  put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}),
-      put(uint64_t{0});
-  put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 1}), put(uint64_t{1000}), put(uint32_t{10}), put(uint32_t{10});
-  put(uint64_t{0x7f0000000000}), put(uint64_t{0x7f0000000000}), put(uint64_t{1}), put(uint64_t{1}), put('a'), put('\0'), put(uint8_t{0x11});
-  dir_.write("tmp/jit-10.dump", dump);
+  dir_.write("tmp/jit-10.dump", small_jitdump());
   comm(10, 10, "java", false, 0);
   for (int i = 0; i < 500; ++i) map(10, 0x7f1000000000, "/tmp/jit-10.dump", 10);
   for (int pid = 11; pid < 500; ++pid) map(pid, 0x7f1000000000, "/tmp/jit-10.dump", 10);
