@@ -65,6 +65,8 @@ class Demo(unittest.TestCase):
             self.assertEqual(right + lost, total)
             self.assertTrue(wrong > 0, done.stdout[-2000:])
         self.assertLess(sum(int(right) for _, right, *_ in frozen), 0.998 * sum(int(total) for total, *_ in frozen))
+        told = re.search(r"All ([\d,]+) instructions are .* loses ([\d,]+)\s+instructions of cpu 0 and shows ([\d,]+) that never ran", (SOURCE / "README.md").read_text(), re.S)
+        self.assertEqual([int(number.replace(",", "")) for number in told.groups()], [sum(map(int, executed)), *map(int, frozen[0][2:])])
 
     def test_nothing_to_find(self):
         done = run(PTDECODE, "check", "-q", "-i", DEMO)
