@@ -167,6 +167,7 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
   if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
   const int status = why.empty() ? kExitOk : kExitUsage;
   if (words.input.quiet) return status;
+  say_on_error(symbol_warnings(*recording_));
   if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
   say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
   return status;

@@ -162,11 +162,9 @@ int run(const Words& words) {
     if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet) say_on_error(unproven_text(file.path));
     if (!told) without += (without.empty() ? "" : ", ") + file.path;
   }
-  for (const std::string& warning : input.recording().symbolizer().warnings()) {
-    if (!words.calls.input.quiet) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
-  }
   if (const int nothing = counts.files.empty() ? input.say_summary(words.calls, false) : kExitOk; nothing != kExitOk) return nothing;
   if (coverage.empty()) {
+    if (!words.calls.input.quiet) say_on_error(symbol_warnings(input.recording()));
     if (looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("coverage"));
     const std::string why = counts.files.empty() ? "no code of a file ran"
                             : without.empty()    ? "no line of source matches --source or --dso"

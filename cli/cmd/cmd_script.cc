@@ -149,9 +149,7 @@ bool lists_calls(const Words& words) {
 
 /// Warnings about files whose source lines are used without proof, or not used.
 std::string file_text(const ScriptOptions& options, const Recording& recording) {
-  std::string text = options.unproven->text();
-  for (const std::string& warning : recording.symbolizer().warnings()) text += "ptdecode: warning: " + shown(warning) + "\n";
-  return text;
+  return options.unproven->text() + symbol_warnings(recording);
 }
 
 /// What to add to times for the time of day. Errors: usage, if the recording does not tell.

@@ -249,6 +249,12 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   return recording;
 }
 
+std::string symbol_warnings(const Recording& recording) {
+  std::string text;
+  for (const std::string& warning : recording.symbolizer().warnings()) text += "ptdecode: warning: " + shown(warning) + "\n";
+  return text;
+}
+
 int report_error(const Error& error) {
   const std::string where = error.offset_bytes != 0 ? fmt::format(" (at offset {:#x})", error.offset_bytes) : "";
   say_on_error(fmt::format("ptdecode: {}{}\n", shown(error.message), where));

@@ -64,5 +64,7 @@ struct DropPoke {
 
 /// Prints "ptdecode: <message>" to standard error and returns the exit status.
 int report_error(const Error& error);
+/// Returns warning lines about files whose names or source lines are wrong or missing, as found so far. Empty if there are none.
+[[nodiscard]] std::string symbol_warnings(const Recording& recording);
 
 }  // namespace ptd::cli

@@ -86,10 +86,17 @@ class Sections {
     const Section& strings = all_[section.sh_link];
     if (!is_inside(file_, strings.sh_offset, strings.sh_size)) return "its table of names lies outside the file";
     if (!names) return {};
+    const Bytes text = file_.subspan(strings.sh_offset, strings.sh_size);
     const uint64_t count = std::min(section.sh_size / sizeof(Symbol), kMostSymbols);
-    uint64_t wrong = 0;
-    for (uint64_t i = 0; i < count; ++i) wrong += read<Symbol>(file_, section.sh_offset + i * sizeof(Symbol))->st_name >= std::max<uint64_t>(strings.sh_size, 1) ? 1 : 0;
-    return wrong == 0 ? std::string() : std::to_string(wrong) + " of " + std::to_string(count) + " symbols have no valid name";
+    uint64_t wrong = 0, name_bytes = 0;
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t at = read<Symbol>(file_, section.sh_offset + i * sizeof(Symbol))->st_name;
+      wrong += at >= std::max<uint64_t>(text.size(), 1) ? 1 : 0;
+      if (at < text.size())
+        name_bytes += ::strnlen(reinterpret_cast<const char*>(text.data()) + at, std::min(text.size() - at, kMaxSymbolNameBytes));
+    }
+    if (wrong != 0) return std::to_string(wrong) + " of " + std::to_string(count) + " symbols have no valid name";
+    return name_bytes <= most_name_bytes(text.size(), count) ? std::string() : "its names overlap and are not all read";
   }
 
   Bytes file_, names_;

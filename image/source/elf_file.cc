@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <unordered_map>
 
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
@@ -21,7 +23,9 @@ constexpr size_t kMaxProgramHeaders = 1U << 16;
 constexpr size_t kMaxCodeSections = 1U << 10;
 constexpr uint64_t kMaxNoteBytes = 1U << 20;
 constexpr uint32_t kNoteBuildId = 3;  // NT_GNU_BUILD_ID
-constexpr size_t kMaxNameBytes = 4096;
+constexpr size_t kMaxLinkNameBytes = 4096;
+constexpr size_t kMaxRelocations = 1U << 20;
+constexpr uint64_t kMaxStubBytes = 16U << 20;
 
 struct ElfCloser {
   void operator()(Elf* elf) const { elf_end(elf); }
@@ -47,10 +51,10 @@ Bytes clamp(Bytes bytes, uint64_t offset, uint64_t size) {
 }
 
 // Returns the string at `offset` of a string table section, bounded by the section.
-std::string string_at(const Elf_Data* strings, uint64_t offset) {
+std::string_view string_at(const Elf_Data* strings, uint64_t offset) {
   if (strings == nullptr || strings->d_buf == nullptr || offset >= strings->d_size) return {};
   const char* text = static_cast<const char*>(strings->d_buf) + offset;
-  return {text, strnlen(text, std::min<uint64_t>(strings->d_size - offset, kMaxNameBytes))};
+  return {text, strnlen(text, std::min<uint64_t>(strings->d_size - offset, kMaxSymbolNameBytes))};
 }
 
 Elf_Scn* find_symbol_section(Elf* elf, GElf_Shdr& header, GElf_Word type) {
@@ -76,16 +80,115 @@ std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
   const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
   if (data == nullptr || strings == nullptr) return symbols;
   const size_t count = std::min<size_t>({limit, data->d_size / header.sh_entsize, size_t{1} << 30});
+  uint64_t name_bytes = 0;
   for (size_t i = 0; i < count; ++i) {
     GElf_Sym symbol;
     if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) break;
     if (!wanted(symbol)) continue;
-    std::string name = string_at(strings, symbol.st_name);
+    const std::string_view name = string_at(strings, symbol.st_name);
     if (name.empty()) continue;
+    name_bytes += name.size();
+    if (name_bytes > most_name_bytes(strings->d_size, count)) break;
     const unsigned kind = GELF_ST_TYPE(symbol.st_info);
-    symbols.push_back({symbol.st_value, symbol.st_size, std::move(name), kind != STT_NOTYPE, GELF_ST_BIND(symbol.st_info) != STB_LOCAL});
+    symbols.push_back({symbol.st_value, symbol.st_size, std::string(name), kind != STT_NOTYPE, GELF_ST_BIND(symbol.st_info) != STB_LOCAL});
   }
   return symbols;
+}
+
+// Whether the dynamic linker stores a function's address for this relocation.
+bool fills_slot(uint16_t machine, uint64_t type) {
+  switch (machine) {
+    case EM_X86_64: return type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT || type == R_X86_64_IRELATIVE;
+    case EM_386: return type == R_386_JMP_SLOT || type == R_386_GLOB_DAT || type == R_386_IRELATIVE;
+    case EM_AARCH64: return type == R_AARCH64_JUMP_SLOT || type == R_AARCH64_GLOB_DAT || type == R_AARCH64_IRELATIVE;
+    default: return false;
+  }
+}
+
+using SlotNames = std::unordered_map<uint64_t, std::string_view>;
+
+// Returns the name of the first function at an address; `symbols` are sorted by address.
+std::string_view function_at(const std::vector<ElfSymbol>& symbols, uint64_t address) {
+  auto at = std::lower_bound(symbols.begin(), symbols.end(), address,
+                             [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
+  while (at != symbols.end() && at->address == address && !at->function) ++at;
+  return at != symbols.end() && at->address == address ? std::string_view(at->name) : std::string_view{};
+}
+
+// Adds the names that the relocations of one section give to the slots that they fill. The names live as long as `elf` and `symbols`.
+void read_slots(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, uint16_t machine, const std::vector<ElfSymbol>& known, SlotNames& slots) {
+  Elf_Data* data = elf_getdata(section, nullptr);
+  Elf_Scn* symbol_section = elf_getscn(elf, header.sh_link);
+  GElf_Shdr symbol_header;
+  if (data == nullptr || header.sh_entsize == 0) return;
+  Elf_Data* symbols = symbol_section == nullptr ? nullptr : elf_getdata(symbol_section, nullptr);
+  const bool has_symbols = symbols != nullptr && gelf_getshdr(symbol_section, &symbol_header) != nullptr;
+  Elf_Scn* string_section = has_symbols ? elf_getscn(elf, symbol_header.sh_link) : nullptr;
+  const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
+  const size_t count = std::min<size_t>(kMaxRelocations, data->d_size / header.sh_entsize);
+  for (size_t i = 0; i < count && slots.size() < kMaxRelocations; ++i) {
+    GElf_Rela entry{};
+    GElf_Rel short_entry;
+    if (header.sh_type == SHT_RELA) {
+      if (gelf_getrela(data, static_cast<int>(i), &entry) == nullptr) return;
+    } else {
+      if (gelf_getrel(data, static_cast<int>(i), &short_entry) == nullptr) return;
+      entry = {short_entry.r_offset, short_entry.r_info, 0};
+    }
+    if (!fills_slot(machine, GELF_R_TYPE(entry.r_info))) continue;
+    GElf_Sym symbol;
+    const uint64_t index = GELF_R_SYM(entry.r_info);
+    if (index == 0) {
+      const std::string_view name = function_at(known, static_cast<uint64_t>(entry.r_addend));
+      if (!name.empty()) slots.emplace(entry.r_offset, name);
+    } else if (has_symbols && index <= kMaxRelocations && gelf_getsym(symbols, static_cast<int>(index), &symbol) != nullptr) {
+      if (const std::string_view name = string_at(strings, symbol.st_name); !name.empty()) slots.emplace(entry.r_offset, name);
+    }
+  }
+}
+
+// A stub of a procedure linkage table: where it begins in its section, and the address of the slot through which it jumps.
+struct StubJump {
+  size_t stub_at = 0, size_bytes = 0;
+  uint64_t slot = 0;
+};
+
+// jmp *slot(%rip), jmp *slot or jmp *slot(%ebx) (FF 25, FF A3). All stubs of a table have one size; the section header does not always
+// contain it.
+std::vector<StubJump> x86_stubs(Bytes code, uint64_t address, uint16_t machine, uint64_t got) {
+  constexpr size_t kJumpBytes = 6, kUsualBytes = 16, kSmallBytes = 8;
+  size_t size = kUsualBytes;
+  std::vector<StubJump> stubs;
+  for (size_t at = 0; at + kJumpBytes <= code.size(); ++at) {
+    if (code[at] != std::byte{0xff}) continue;
+    const bool is_direct = code[at + 1] == std::byte{0x25}, is_based = machine == EM_386 && code[at + 1] == std::byte{0xa3};
+    if (!is_direct && !is_based) continue;
+    const uint32_t displacement = read_u32(code, at + 2);
+    uint64_t slot = displacement;
+    if (machine == EM_X86_64) slot = address + at + kJumpBytes + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(displacement)));
+    if (is_based) slot = static_cast<uint32_t>(got + displacement);
+    if (!stubs.empty() && at - stubs.back().stub_at == kSmallBytes) size = kSmallBytes;
+    stubs.push_back({at, size, slot});
+  }
+  for (StubJump& stub : stubs) stub = {stub.stub_at / size * size, size, stub.slot};
+  return stubs;
+}
+
+// adrp x16, page; ldr x17, [x16, #offset]; add; br x17; after a BTI where branches are protected.
+std::vector<StubJump> arm64_stubs(Bytes code, uint64_t address) {
+  constexpr uint32_t kAdrpX16 = 0x90000010, kAdrpMask = 0x9f00001f, kLoadX17 = 0xf9400211, kLoadMask = 0xffc003ff, kBtiC = 0xd503245f;
+  constexpr size_t kStubBytes = 16;
+  std::vector<StubJump> stubs;
+  for (size_t at = 0; at + 8 <= code.size(); at += 4) {
+    const uint32_t adrp = read_u32(code, at), load = read_u32(code, at + 4);
+    if ((adrp & kAdrpMask) != kAdrpX16 || (load & kLoadMask) != kLoadX17) continue;
+    const uint64_t pages = ((adrp >> 5 & 0x7ffff) << 2) | (adrp >> 29 & 3);
+    const uint64_t signed_pages = (pages ^ (1U << 20)) - (1U << 20);
+    const uint64_t slot = ((address + at) & ~uint64_t{0xfff}) + (signed_pages << 12) + ((load >> 10 & 0xfff) << 3);
+    const bool is_protected = at >= 4 && read_u32(code, at - 4) == kBtiC;
+    stubs.push_back({is_protected ? at - 4 : at, is_protected ? kStubBytes + 4 : kStubBytes, slot});
+  }
+  return stubs;
 }
 
 DebugLink read_debug_link(Bytes content) {
@@ -93,7 +196,7 @@ DebugLink read_debug_link(Bytes content) {
   const auto* text = reinterpret_cast<const char*>(content.data());
   const size_t length = content.empty() ? 0 : strnlen(text, content.size());
   const size_t crc_at = (length + 4) & ~size_t{3};
-  if (length == 0 || length > kMaxNameBytes || crc_at + 4 > content.size()) return link;
+  if (length == 0 || length > kMaxLinkNameBytes || crc_at + 4 > content.size()) return link;
   link.name.assign(text, length);
   link.crc32 = read_u32(content, crc_at);
   return link;
@@ -229,6 +332,45 @@ std::vector<ElfSymbol> ElfFile::read_symbols(size_t limit) const {
   std::sort(symbols.begin(), symbols.end(),
             [](const ElfSymbol& a, const ElfSymbol& b) { return a.address != b.address ? a.address < b.address : a.name < b.name; });
   return symbols;
+}
+
+std::vector<ElfSymbol> ElfFile::read_plt(const std::vector<ElfSymbol>& symbols) const {
+  const ElfHandle elf = open_memory(file_->bytes());
+  size_t names = 0;
+  if (!elf || is_relocatable_ || elf_getshdrstrndx(elf.get(), &names) != 0) return {};
+  SlotNames slots;
+  struct Table {
+    uint64_t address;
+    Bytes code;
+  };
+  std::vector<Table> tables;
+  uint64_t got = 0;
+  Elf_Scn* section = nullptr;
+  while ((section = elf_nextscn(elf.get(), section)) != nullptr) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr || (header.sh_flags & SHF_ALLOC) == 0 || header.sh_type == SHT_NOBITS) continue;
+    if (header.sh_type == SHT_RELA || header.sh_type == SHT_REL) read_slots(elf.get(), section, header, machine_, symbols, slots);
+    const char* text = elf_strptr(elf.get(), names, header.sh_name);
+    const std::string_view name = text == nullptr ? std::string_view{} : std::string_view(text);
+    if (name == ".got.plt" || (name == ".got" && got == 0)) got = header.sh_addr;
+    const bool has_stubs = (header.sh_flags & SHF_EXECINSTR) != 0 && (name.starts_with(".plt") || name == ".iplt");
+    if (has_stubs && tables.size() < kMaxCodeSections)
+      tables.push_back({header.sh_addr, clamp(file_->bytes(), header.sh_offset, std::min(header.sh_size, kMaxStubBytes))});
+  }
+  std::vector<ElfSymbol> stubs;
+  uint64_t name_bytes = 0;
+  for (const Table& table : tables) {
+    const auto found = machine_ == EM_AARCH64 ? arm64_stubs(table.code, table.address)
+                                              : x86_stubs(table.code, table.address, machine_, got);
+    for (const StubJump& stub : found) {
+      const auto slot = slots.find(stub.slot);
+      if (slot == slots.end()) continue;
+      name_bytes += slot->second.size();
+      if (name_bytes > most_name_bytes(file_->bytes().size(), 0)) return stubs;
+      stubs.push_back({table.address + stub.stub_at, stub.size_bytes, std::string(slot->second) + "@plt", false, false});
+    }
+  }
+  return stubs;
 }
 
 Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) {

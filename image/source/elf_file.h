@@ -33,6 +33,10 @@ struct ElfSymbol {
   bool global = false;
 };
 
+/// The names of a symbol table are read up to this length each, and up to this total: names that overlap much more are a hostile table.
+inline constexpr uint64_t kMaxSymbolNameBytes = 4096;
+[[nodiscard]] constexpr uint64_t most_name_bytes(uint64_t string_table_bytes, uint64_t symbols) { return 4 * string_table_bytes + 64 * symbols; }
+
 /// Name and checksum of a separate debug file (.gnu_debuglink).
 struct DebugLink {
   std::string name;
@@ -69,8 +73,12 @@ class ElfFile {
   /// code). Nothing if the file has no section headers of code, or too many.
   [[nodiscard]] std::optional<uint64_t> code_section_end(uint64_t address) const;
   /// Reads .symtab, or .dynsym if that gives nothing, sorted by address, without undefined, section and file symbols.
-  /// At most `limit` symbols. Reads the whole table on each call; the caller should keep the result.
+  /// At most `limit` symbols, and up to most_name_bytes(). Reads the whole table on each call; the caller should keep the result.
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
+  /// Returns a symbol "NAME@plt" for each stub of the procedure linkage tables (.plt, .plt.sec, .plt.got, .iplt), unsorted. The name is that
+  /// of the relocation for the slot through which the stub jumps; for a slot that a resolver fills (IRELATIVE), it is that of the
+  /// first function at the resolver in `symbols`, which are sorted by address. Known: x86-64, i386, AArch64. At most 1,048,576 stubs.
+  [[nodiscard]] std::vector<ElfSymbol> read_plt(const std::vector<ElfSymbol>& symbols) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }
 
  private:

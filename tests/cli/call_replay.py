@@ -5,6 +5,7 @@ import collections
 import re
 import subprocess
 
+import plt_stubs
 import varints
 
 
@@ -57,7 +58,7 @@ def truth_blocks(path):
 
 
 class Symbols:
-    """The functions of a static program, according to nm."""
+    """The functions of a static program, according to nm, and the stubs of its procedure linkage table."""
 
     def __init__(self, program):
         listing = subprocess.run(["nm", "-S", "--defined-only", str(program)], capture_output=True, text=True, check=True).stdout
@@ -71,6 +72,8 @@ class Symbols:
             if match:
                 start, size = int(match[1], 16), int(match[2] or "1", 16)  # without a size, only its first byte surely belongs to it
                 found.setdefault(start, (start + size, []))[1].append(match[3])
+        for at, names in plt_stubs.stubs(program).items():
+            found.setdefault(at, (at + 1, []))[1].extend(names)
         self.starts = sorted(found)
         self.found = found
         by_name = {name: start for start in self.starts for name in found[start][1]}

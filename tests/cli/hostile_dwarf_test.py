@@ -6,6 +6,7 @@ Environment: PTDECODE, PTDECODE_PLUGIN, CC. The programs are assembled here; wit
 """
 import os
 import pathlib
+import re
 import resource
 import shutil
 import subprocess
@@ -183,6 +184,24 @@ class HostileDwarf(unittest.TestCase):
 
     def test_names_that_overlap(self):
         self.over_limit(unit(functions(30000, 200000), length=200000), "bytes of names")
+
+    def test_symbols_that_share_one_long_name(self):
+        """800,000 symbols, all of whose names are one of 4,000 bytes: 3.2 GB if each had its copy."""
+        self.record("	.text\n	.macro many\ns\\@:\n	.endm\n	.rept 800000\n	many\n	.endr\n	.globl " + "a" * 4000 + "\n" + "a" * 4000 + ":	ret\n")
+        program = bytearray((self.tmp / "p").read_bytes())
+        headers = subprocess.run(["readelf", "-SW", "p"], cwd=self.tmp, capture_output=True, text=True, check=True).stdout
+        (table, table_size), (names, _) = ((int(at, 16), int(size, 16)) for at, size in
+                                           re.findall(r"\.(?:symtab|strtab) +\w+ +\w+ (\w+) (\w+)", headers))
+        long_name = program.index(b"a" * 4000 + b"\0", names) - names
+        for at in range(table + 24, table + table_size, 24):
+            program[at:at + 4] = long_name.to_bytes(4, "little")
+        times = os.stat(self.tmp / "p")
+        with open(self.tmp / "p", "r+b") as out:
+            out.write(program)
+        os.utime(self.tmp / "p", ns=(times.st_atime_ns, times.st_mtime_ns))
+        got = self.run_limited("functions", "-i", "p.data")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertIn("its names overlap and are not all read", got.stderr)
 
     def test_below_the_limits(self):
         for text in (unit(functions(8, 10)), old_table(4, 10)):
