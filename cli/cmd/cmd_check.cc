@@ -1,4 +1,4 @@
-// `ptdecode check`: what disagrees with what in a recording. The flow is decoded for a bounded time.
+// `ptdecode check`: what disagrees with what in a recording. A bounded part of the flow is decoded.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,12 +23,12 @@ struct Words {
   std::string format = "text";
 };
 
-constexpr double kFlowSeconds = 20;
+constexpr uint64_t kFlowBytes = 64U << 20;
 
-/// How much of the trace was looked at, where the time was over before its end; else empty.
+/// How much of the trace was decoded; empty if all.
 std::string part_text(const FlowCheck& flow) {
   if (flow.decoded_bytes >= flow.all_bytes) return {};
-  return fmt::format("the flow was checked for {} seconds: {} of {} bytes of trace; 'ptdecode stat' decodes everything", kFlowSeconds,
+  return fmt::format("the flow was checked in the first {} of {} bytes of trace, of each stream in proportion; 'ptdecode stat' decodes everything",
                      flow.decoded_bytes, flow.all_bytes);
 }
 
@@ -104,7 +104,9 @@ int run(const Words& words) {
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   if (recording.streams().empty()) note_absent_trace(words.input, recording);
-  const FlowCheck flow = check_flow(recording, kFlowSeconds);
+  Progress progress("decoding", !words.input.quiet);
+  const FlowCheck flow = check_flow(recording, kFlowBytes, progress);
+  progress.finish();
   words.format == "json" ? print_json(recording, flow) : print_text(recording, flow);
   const std::vector<Finding> findings = recording.findings();
   const TextRecords records = text_records(recording);

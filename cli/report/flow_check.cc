@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -48,32 +48,34 @@ void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
 
 }  // namespace
 
-FlowCheck check_flow(const Recording& recording, double budget_seconds) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_seconds));
+FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress& progress) {
   FlowCheck result;
   Tallies tallies;
   GapTally gaps;
-  bool time_left = true;
-  for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+  const auto streams = static_cast<uint32_t>(recording.streams().size());
+  for (uint32_t stream = 0; stream < streams; ++stream) result.all_bytes += recording.streams()[stream].size_bytes;
+  const double share = result.all_bytes <= budget_bytes ? 1 : static_cast<double>(budget_bytes) / static_cast<double>(result.all_bytes);
+  progress.set_total(std::min(budget_bytes, result.all_bytes));
+  for (uint32_t stream = 0; stream < streams; ++stream) {
     const uint64_t size = recording.streams()[stream].size_bytes;
-    result.all_bytes += size;
-    if (!time_left) continue;
-    uint64_t reached = 0;
+    const std::vector<uint64_t> starts = share == 1 ? std::vector<uint64_t>{} : recording.segment_starts(stream);
+    const auto next = std::lower_bound(starts.begin(), starts.end(), 1 + static_cast<uint64_t>(share * static_cast<double>(size)));
+    const uint64_t end = next == starts.end() ? size : *next;
     const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
       for (const Gap& gap : batch.gaps) {
         take(gap, recording.timeline(), tallies);
         gaps.add(gap);
-        reached = gap.stream_offset_bytes;
       }
       result.blocks += batch.blocks.size();
-      reached = std::max(reached, segment.stream_offset_bytes);
-      return time_left = Clock::now() < end;
+      progress.set(result.decoded_bytes + segment.stream_offset_bytes);
+      return true;
     };
-    const auto decoded = recording.decode_parallel(stream, 0, Recording::kStreamEnd, 0, sink);
-    result.decoded_bytes += decoded.ok() && time_left ? size : std::min(reached, size);
+    (void)recording.decode_parallel(stream, 0, end == size ? Recording::kStreamEnd : end, 0, sink);
+    result.decoded_bytes += end;
   }
   for (auto& [key, tally] : tallies) result.contradictions.push_back(std::move(tally.told));
+  std::stable_sort(result.contradictions.begin(), result.contradictions.end(),
+                   [](const FlowContradiction& a, const FlowContradiction& b) { return a.packets > b.packets; });
   result.missing = rank_missing(gaps, recording, result.decoded_bytes);
   return result;
 }

@@ -15,32 +15,42 @@ constexpr unsigned char kFirstPrintable = 0x20, kDelete = 0x7f;
 /// Not plain ASCII text of one line.
 bool is_odd(char c) { return static_cast<unsigned char>(c) < kFirstPrintable || static_cast<unsigned char>(c) >= kDelete; }
 
-/// Whether the well-formed character reorders the text of its line or ends the line: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to
-/// U+2069 ([Unicode] annex 9, explicit formatting characters).
-bool is_layout_control(unsigned first, unsigned second, unsigned third) {
-  if (first == 0xd8) return second == 0x9c;
-  if (first != 0xe2) return false;
-  if (second == 0x80) return third == 0x8e || third == 0x8f || (third >= 0xa8 && third <= 0xae);
-  return second == 0x81 && third >= 0xa6 && third <= 0xa9;
+struct Range {
+  uint32_t first, last;
+};
+/// Characters that reorder or end the line (explicit formatting characters of [Unicode] annex 9, U+2028, U+2029) or show nothing, so that two
+/// names look alike (Default_Ignorable_Code_Point of DerivedCoreProperties.txt).
+constexpr std::array kHidden = {Range{0xad, 0xad},       Range{0x34f, 0x34f},     Range{0x61c, 0x61c},     Range{0x115f, 0x1160},   Range{0x17b4, 0x17b5},
+                                Range{0x180b, 0x180f},   Range{0x200b, 0x200f},   Range{0x2028, 0x202e},   Range{0x2060, 0x206f},   Range{0x3164, 0x3164},
+                                Range{0xfe00, 0xfe0f},   Range{0xfeff, 0xfeff},   Range{0xffa0, 0xffa0},   Range{0xfff0, 0xfff8},   Range{0x1bca0, 0x1bca3},
+                                Range{0x1d173, 0x1d17a}, Range{0xe0000, 0xe0fff}};
+
+bool is_hidden(uint32_t character) {
+  return std::any_of(kHidden.begin(), kHidden.end(), [&](const Range& range) { return character >= range.first && character <= range.last; });
 }
 
-/// Bytes of the character of two to four bytes that `text` begins with ([Unicode] table 3-7, well-formed UTF-8), 0 if that is none, or a
-/// control character.
+/// Bytes of the character of two to four bytes that `text` begins with ([Unicode] table 3-7, well-formed UTF-8), 0 if that is none, a control
+/// character, or hidden.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
   const auto follows = [&](size_t at) { return (byte(at) & 0xc0U) == 0x80; };
   const unsigned first = byte(0), second = byte(1);
-  if (is_layout_control(first, second, byte(2))) return 0;
-  if (first >= 0xc2 && first <= 0xdf) return follows(1) && !(first == 0xc2 && second < 0xa0) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
+  size_t size = 0;
+  if (first >= 0xc2 && first <= 0xdf) {
+    size = first == 0xc2 && second < 0xa0 ? 0 : 2;
+  } else if (first >= 0xe0 && first <= 0xef) {
     const bool shortest = first != 0xe0 || second >= 0xa0, no_surrogate = first != 0xed || second < 0xa0;
-    return shortest && no_surrogate && follows(1) && follows(2) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
+    size = shortest && no_surrogate ? 3 : 0;
+  } else if (first >= 0xf0 && first <= 0xf4) {
     const bool in_range = (first != 0xf0 || second >= 0x90) && (first != 0xf4 || second < 0x90);
-    return in_range && follows(1) && follows(2) && follows(3) ? 4 : 0;
+    size = in_range ? 4 : 0;
   }
-  return 0;
+  uint32_t character = size == 0 ? 0 : first & (0x7fU >> size);
+  for (size_t at = 1; at < size; ++at) {
+    if (!follows(at)) return 0;
+    character = character << 6 | (byte(at) & 0x3fU);
+  }
+  return is_hidden(character) ? 0 : size;
 }
 
 /// Appends `text`; of what is odd, what `stays` as it is.
