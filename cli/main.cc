@@ -152,6 +152,17 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
   return ptd::cli::kExitUsage;
 }
 
+/// The first option whose value is an empty word, which would mean that nothing is selected, or everything; empty if none is. The words of a
+/// program to run may be empty.
+std::string empty_option(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional()) continue;
+    const auto& values = option->results();
+    if (std::find(values.begin(), values.end(), "") != values.end()) return option->get_name();
+  }
+  return {};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -189,6 +200,10 @@ int main(int argc, char** argv) try {
     return std::cout.flush() ? status : output_lost();
   } catch (const CLI::ParseError& error) {
     ptd::cli::say_on_error(ptd::cli::usage_text(app, error, words));
+    return ptd::cli::kExitUsage;
+  }
+  if (const std::string empty = empty_option(*app.get_subcommands().front()); !empty.empty()) {
+    ptd::cli::say_on_error("ptdecode: " + empty + " has an empty value\n");
     return ptd::cli::kExitUsage;
   }
   const std::string command = app.get_subcommands().front()->get_name();

@@ -1,6 +1,9 @@
 // Where results go: see whole_file.h.
 #include "cli/options/whole_file.h"
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cstdio>
 #include <filesystem>
 
@@ -9,26 +12,31 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/output_trouble.h"
+#include "ptdecode/bundle.h"
 
 namespace ptd::cli {
 
 namespace {
 
-bool is_recording(const std::string& path) {
+/// What a file is that no result may replace: a recording, or code that a recording may need. Empty if it is neither.
+std::string_view needed_kind(const std::string& path) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};
   std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return false;
-  char magic[8] = {};
-  const bool whole = std::fread(magic, 1, sizeof magic, file) == sizeof magic;
+  if (file == nullptr) return {};
+  std::array<char, 8> magic{};
+  const std::string_view start(magic.data(), std::fread(magic.data(), 1, magic.size(), file));
   std::fclose(file);
-  return whole && std::string_view(magic, sizeof magic) == "PERFILE2";
+  if (start == "PERFILE2") return "a recording";
+  if (looks_like_bundle(path)) return "a bundle";
+  return start.starts_with("\x7f" "ELF") ? "a program or library" : "";
 }
 
 }  // namespace
 
 Result<std::unique_ptr<WholeFile>> open_result(const std::string& path) {
-  if (is_recording(path)) return Error{ErrorCode::bad_output, path + " is a recording: -o names the output file, -i the recording", 0};
+  if (const std::string_view kind = needed_kind(path); !kind.empty())
+    return Error{ErrorCode::bad_output, fmt::format("{} is {}: -o names the output file, -i the recording", path, kind), 0};
   return WholeFile::open(path);
 }
 

@@ -86,6 +86,14 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.stdout, b"", words)
             self.assertIn(b"ptdecode: ", done.stderr, words)
 
+    def test_an_empty_value_selects_neither_all_nor_nothing(self):
+        for command, option in (("script", "--tid"), ("script", "--symbols"), ("functions", "--func"), ("functions", "--comm"), ("flame", "-C"),
+                                ("script", "--time"), ("image", "--at"), ("stat", "-i"), ("flame", "-o")):
+            done = run(command, "-i", DEMO / "data", option, "") if option != "-i" else run(command, "-i", "")
+            self.assertEqual(done.returncode, 2, (command, option, done.stderr))
+            self.assertEqual(done.stdout, b"", (command, option))
+            self.assertRegex(done.stderr, rb"^ptdecode: --?\w+ has an empty value\n$")
+
     def test_no_file_is_1(self):
         with tempfile.TemporaryDirectory() as empty:
             for command in ("info", "functions", "packets", "script", "stat", "image", "check"):
@@ -420,14 +428,15 @@ class OutputFiles(unittest.TestCase):
             self.assertTrue(full.is_char_device(), words)
 
     def test_a_recording_is_not_written_over(self):
-        recording = self.folder / "perf.data"
-        shutil.copy(DEMO / "data", recording)
-        before = recording.read_bytes()
-        for words in self.COMMANDS[:2]:
-            done = self.write(words, recording)
-            self.assertEqual(done.returncode, 2, words)
-            self.assertIn(b"is a recording: -o names the output file", done.stderr, words)
-        self.assertEqual(recording.read_bytes(), before)
+        for source, kind in ((DEMO / "data", b"a recording"), (SOURCE / "data" / "kernel" / "kernel.bundle", b"a bundle"), (PTDECODE, b"a program or library")):
+            needed = self.folder / "needed"
+            shutil.copy(source, needed)
+            before = needed.read_bytes()
+            for words in self.COMMANDS[:2]:
+                done = self.write(words, needed)
+                self.assertEqual(done.returncode, 2, words)
+                self.assertIn(b"is " + kind + b": -o names the output file", done.stderr, words)
+            self.assertEqual(needed.read_bytes(), before)
 
     def test_a_link_stays_and_standard_output_will_do(self):
         target, link = self.folder / "target.svg", self.folder / "link.svg"
