@@ -2,6 +2,7 @@
 
 usage: package_test.py SOURCE
 """
+import array
 import contextlib
 import doctest
 import functools
@@ -138,6 +139,17 @@ class Package(unittest.TestCase):
         self.recording.close()
         with self.assertRaises(ptdecode.Error):
             self.recording.blocks()
+
+    def test_the_builder_takes_bytes_only(self):
+        """bytes(16) is 16 zeros: a length in place of code would be code that nobody ran."""
+        builder = ptdecode.Builder()
+        for wrong in (16, 2**31, "text", [1, 2], None):
+            for call in (lambda: builder.add_attr(wrong), lambda: builder.add_records(0, wrong), lambda: builder.add_aux(wrong, cpu=0),
+                         lambda: builder.add_code(0x1000, wrong, pid=5), lambda: builder.set_feature(9, wrong)):
+                with self.assertRaises(TypeError):
+                    call()
+        for right in (b"\x90", bytearray(b"\x90"), memoryview(b"\x90\x90")[::2], array.array("I", [0x90909090])):
+            builder.add_code(0x1000, right, pid=5)
 
     def test_rows_outlive_the_recording(self):
         rows = iter(self.recording.calls(batch_rows=10))

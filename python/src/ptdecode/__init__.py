@@ -461,6 +461,11 @@ def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, de
     return Recording(_native.open(os.fspath(path), arguments, _bar(progress, "opening")), os.fspath(path))
 
 
+def _bytes_of(data: bytes) -> bytes:
+    """The bytes of an object with a buffer. bytes(data) would make zeros of an int."""
+    return data if isinstance(data, bytes) else bytes(memoryview(data))
+
+
 class Builder:
     """Makes a recording from memory: perf records, AUX bytes and code. Add in any order, then call open() once.
 
@@ -478,25 +483,26 @@ class Builder:
 
     def add_attr(self, attr: bytes, ids: Sequence[int] = (), name: str = "") -> None:
         """A perf_event_attr as passed to perf_event_open(2), and the ids of its events."""
-        self._native.add_attr(bytes(attr), list(ids), name)
+        self._native.add_attr(_bytes_of(attr), list(ids), name)
 
     def add_records(self, ring: int, records: bytes) -> None:
         """Bytes of one ring buffer: perf records. A record may be split between two calls with the same ring."""
-        self._native.add_records(ring, bytes(records))
+        self._native.add_records(ring, _bytes_of(records))
 
     def add_aux(self, aux: bytes, *, cpu: Optional[int] = None, tid: Optional[int] = None, offset_bytes: Optional[int] = None) -> None:
         """Bytes of the AUX buffer of a cpu, or of a thread. offset_bytes: aux_offset of the AUX record; None: after the last ones."""
         at = self._next.get((cpu, tid), 0) if offset_bytes is None else offset_bytes
-        self._native.add_aux(bytes(aux), -1 if cpu is None else cpu, -1 if tid is None else tid, at)
-        self._next[cpu, tid] = at + len(aux)
+        added = _bytes_of(aux)
+        self._native.add_aux(added, -1 if cpu is None else cpu, -1 if tid is None else tid, at)
+        self._next[cpu, tid] = at + len(added)
 
     def add_code(self, address: int, code: bytes, *, pid: Optional[int] = None, from_ns: int = 0, name: str = "") -> None:
         """Code at an address of a process (None: the kernel) from a moment on."""
-        self._native.add_code(address, bytes(code), -1 if pid is None else pid, from_ns, name)
+        self._native.add_code(address, _bytes_of(code), -1 if pid is None else pid, from_ns, name)
 
     def set_feature(self, feature: int, value: bytes) -> None:
         """A header feature of perf.data (HEADER_CPUID, ...), as in the file."""
-        self._native.set_feature(feature, bytes(value))
+        self._native.set_feature(feature, _bytes_of(value))
 
     def set_pt(self, pmu_type: int, *, time_shift: int, time_mult: int, time_zero: int, tsc_ctc_ratio: "tuple[int, int]" = (0, 0),
                max_nonturbo_ratio: int = 0, cpuid: Optional[str] = None) -> None:
