@@ -292,7 +292,8 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Read
     const Result<Dir> ids = stash_.top_.sub(kBuildIds, false);
     const Result<Dir> place = ids ? ids->sub(content.build_id.substr(0, kFolderDigits), true) : Result<Dir>(ids.error());
     const std::string target = std::string("../../") + kObjects + "/" + hash.substr(0, kFolderDigits) + "/" + name;
-    if (place) (void)::symlinkat(target.c_str(), place->fd(), (content.build_id + "." + hash).c_str());
+    if (place && ::symlinkat(target.c_str(), place->fd(), (content.build_id + "." + hash).c_str()) != 0 && errno != EEXIST)
+      return system_error(place->path());
   }
   if (known != known_.end()) content.is_new = known->second.content.is_new;
   known_[hash] = {content, readers};

@@ -70,7 +70,7 @@ class DeadLog {
     std::memcpy(header, head_, sizeof header);
     header[0] = written ? at + bytes.size() : at;
     if (!written) header[1] = 1;
-    (void)ftruncate(fd_, static_cast<off_t>(kMappedLogHeaderBytes + header[0]));
+    static_cast<void>(ftruncate(fd_, static_cast<off_t>(kMappedLogHeaderBytes + header[0])) == 0);  // readers obey the size in the header
     std::memcpy(head_, header, sizeof header);
   }
 
