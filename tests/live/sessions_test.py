@@ -104,7 +104,7 @@ class Sessions(unittest.TestCase):
         self.assertEqual(len(self.processes()), 2, "the keeper of two and its backup process")
 
     def test_a_command_is_recorded_without_the_recorder_that_starts_it(self):
-        self.detach("one", "--", "sleep", "60")
+        self.detach("one", "--", "sleep", "2")
 
         def maps():
             return [body for kind, _, body in self.snapshot("one").records if kind == 10]
