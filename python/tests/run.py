@@ -50,7 +50,7 @@ def main() -> int:
     env.pop("LD_LIBRARY_PATH", None)
     tests = SOURCE / "python" / "tests"
     return max(subprocess.run([python, tests / name, SOURCE], check=False, env=env, cwd=work).returncode
-               for name in ("package_test.py", "notebook.py", "leak_test.py"))
+               for name in ("package_test.py", "equality.py", "notebook.py", "leak_test.py"))
 
 
 if __name__ == "__main__":
