@@ -117,7 +117,7 @@ class BranchItems final : public ItemSource {
   }
 
   bool next(ptd_item& item) override {
-    const BranchSource* source = merge_.next();
+    BranchSource* source = merge_.next();
     while (source != nullptr && !request_.time.contains(source->run->order)) source = merge_.next();
     if (source == nullptr) return false;
     const BranchRun& run = *source->run;
@@ -127,10 +127,10 @@ class BranchItems final : public ItemSource {
       return true;
     }
     branches_.clear();
-    for (const FlowBranch& branch : source->flow.branches(run)) {
-      branches_.push_back({branch.has_from ? branch.from.value : 0, branch.has_to ? branch.to.value : 0, source->flow.kind(branch.kind), branch.instructions,
-                           branch.block_flags, 0});
-    }
+    source->flow.each(run, [&](const FlowBranch& branch, const BranchEnds& ends) {
+      branches_.push_back({ends.has_from ? ends.from.value : 0, ends.has_to ? ends.to.value : 0, source->flow.kind(ends.kind), branch.instructions,
+                           branch.block.flags, 0});
+    });
     item.kind = PTD_ITEM_BRANCHES;
     item.u.branches = {branches_.data(), branches_.size()};
     return true;

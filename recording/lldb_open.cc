@@ -1,10 +1,8 @@
 // Opens an LLDB trace bundle: trace.json with traces and modules next to it (LLDB "trace schema", plug-in intel-pt).
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -15,51 +13,14 @@
 #include "recording/data/own_files.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
+#include "recording/json_value.h"
 
 namespace ptd {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr uint64_t kMaxJsonBytes = 64ULL << 20;
 
 Error bad(ErrorCode code, const std::string& path, const std::string& what) { return Error{code, path + ": " + what, 0}; }
-
-// A member of an object, or null.
-const Json* member(const Json& object, const char* name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found == object.end() ? nullptr : &*found;
-}
-
-std::string text_of(const Json& object, const char* name) {
-  const Json* value = member(object, name);
-  const std::string* text = value == nullptr ? nullptr : value->get_ptr<const std::string*>();
-  return text == nullptr ? std::string() : *text;
-}
-
-// LLDB writes numbers above INT64_MAX as strings, decimal or with 0x.
-std::optional<uint64_t> number_of(const Json& object, const char* name) {
-  const Json* value = member(object, name);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_number_unsigned()) return *value->get_ptr<const uint64_t*>();
-  if (value->is_number_integer()) return static_cast<uint64_t>(*value->get_ptr<const int64_t*>());
-  const std::string* text = value->get_ptr<const std::string*>();
-  if (text == nullptr) return std::nullopt;
-  const bool hex = text->starts_with("0x") || text->starts_with("0X");
-  const char* begin = text->data() + (hex ? 2 : 0);
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(begin, text->data() + text->size(), number, hex ? 16 : 10);
-  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
-  return number;
-}
-
-const std::vector<Json>& list_of(const Json& object, const char* name) {
-  static const std::vector<Json> kNone;
-  const Json* value = member(object, name);
-  const Json::array_t* list = value == nullptr ? nullptr : value->get_ptr<const Json::array_t*>();
-  return list == nullptr ? kNone : *list;
-}
 
 // Everything that one bundle's loading shares.
 class BundleLoader {
@@ -70,14 +31,14 @@ class BundleLoader {
     files_ = OwnFiles(dir_, options);
   }
 
-  Status load(const Json& root) {
+  Status load(const JsonValue& root) {
     load_cpu(root);
     load_time(root);
-    for (const Json& process : list_of(root, "processes")) {
+    for (const JsonValue& process : root.list("processes")) {
       if (Status status = load_process(process); !status.ok()) return status;
     }
-    if (const Json* kernel = member(root, "kernel")) load_kernel(*kernel);
-    for (const Json& cpu : list_of(root, "cpus")) {
+    if (const JsonValue* kernel = root.member("kernel")) load_kernel(*kernel);
+    for (const JsonValue& cpu : root.list("cpus")) {
       if (Status status = load_cpu_trace(cpu); !status.ok()) return status;
     }
     if (data_.streams.empty()) return bad(ErrorCode::no_trace, options_.path, "the bundle names no trace");
@@ -92,27 +53,27 @@ class BundleLoader {
   static std::string plain_path(const std::string& path) { return std::filesystem::path(path).lexically_normal().string(); }
   std::string resolve(const std::string& file) const { return file.starts_with('/') ? file : dir_ + file; }
 
-  void load_cpu(const Json& root) {
+  void load_cpu(const JsonValue& root) {
     pt::Config& config = data_.decoder.config;
-    const Json* info = member(root, "cpuInfo");
-    const std::string vendor = info == nullptr ? std::string() : text_of(*info, "vendor");
+    const JsonValue* info = root.member("cpuInfo");
+    const std::string vendor = info == nullptr ? std::string() : info->text("vendor");
     if (vendor == "GenuineIntel" || vendor == "intel") {
-      config.cpu.family = static_cast<uint16_t>(number_of(*info, "family").value_or(0));
-      config.cpu.model = static_cast<uint8_t>(number_of(*info, "model").value_or(0));
-      config.cpu.stepping = static_cast<uint8_t>(number_of(*info, "stepping").value_or(0));
+      config.cpu.family = static_cast<uint16_t>(info->number("family").value_or(0));
+      config.cpu.model = static_cast<uint8_t>(info->number("model").value_or(0));
+      config.cpu.stepping = static_cast<uint8_t>(info->number("stepping").value_or(0));
     } else {
       data_.warnings.push_back("the bundle names no Intel cpu: only errata common to all models are worked around");
     }
     config.errata = pt::errata_of(config.cpu);
   }
 
-  void load_time(const Json& root) {
-    const Json* zero = member(root, "tscPerfZeroConversion");
+  void load_time(const JsonValue& root) {
+    const JsonValue* zero = root.member("tscPerfZeroConversion");
     if (zero == nullptr) return;
     TimeConversion& time = data_.decoder.config.time;
-    time.time_mult = static_cast<uint32_t>(number_of(*zero, "timeMult").value_or(0));
-    time.time_shift = static_cast<uint16_t>(number_of(*zero, "timeShift").value_or(0));
-    time.time_zero = number_of(*zero, "timeZero").value_or(0);
+    time.time_mult = static_cast<uint32_t>(zero->number("timeMult").value_or(0));
+    time.time_shift = static_cast<uint16_t>(zero->number("timeShift").value_or(0));
+    time.time_zero = zero->number("timeZero").value_or(0);
     if (!time.valid()) time = {};
   }
 
@@ -136,19 +97,19 @@ class BundleLoader {
     return {};
   }
 
-  Status load_process(const Json& process) {
-    const auto pid = static_cast<int32_t>(number_of(process, "pid").value_or(0));
+  Status load_process(const JsonValue& process) {
+    const auto pid = static_cast<int32_t>(process.number("pid").value_or(0));
     const SpaceId space = image_.builder.add_space();
     spaces_[pid] = space;
-    for (const Json& thread : list_of(process, "threads")) {
-      const auto tid = static_cast<int32_t>(number_of(thread, "tid").value_or(0));
+    for (const JsonValue& thread : process.list("threads")) {
+      const auto tid = static_cast<int32_t>(thread.number("tid").value_or(0));
       data_.contexts.add_thread(tid, kTimeMin, {pid, tid, space});
-      std::string file = text_of(thread, "iptTrace");
-      if (file.empty()) file = text_of(thread, "traceFile");
+      std::string file = thread.text("iptTrace");
+      if (file.empty()) file = thread.text("traceFile");
       if (file.empty()) continue;
       if (Status status = add_trace(file, -1, tid); !status.ok()) return status;
     }
-    for (const Json& module : list_of(process, "modules")) load_module(module, space);
+    for (const JsonValue& module : process.list("modules")) load_module(module, space);
     return {};
   }
 
@@ -179,12 +140,12 @@ class BundleLoader {
   }
 
   // Maps the executable segments of a module; `loadAddress` is where its lowest PT_LOAD went.
-  void load_module(const Json& module, SpaceId space) {
-    const std::string file = text_of(module, "file");
-    std::string name = text_of(module, "systemPath");
+  void load_module(const JsonValue& module, SpaceId space) {
+    const std::string file = module.text("file");
+    std::string name = module.text("systemPath");
     if (name.empty()) name = file;
-    const auto load_address = number_of(module, "loadAddress");
-    const std::string wanted_id = normalize_build_id(text_of(module, "uuid"));
+    const auto load_address = module.number("loadAddress");
+    const std::string wanted_id = normalize_build_id(module.text("uuid"));
     if (!load_address || name.empty()) {
       data_.warnings.push_back("a module of the bundle has no path or no load address");
       return;
@@ -230,8 +191,8 @@ class BundleLoader {
     if (use_bytes) image_.add_symbol_file(name, elf.path(), build_id);
   }
 
-  void load_kernel(const Json& kernel) {
-    const std::string file = text_of(kernel, "file");
+  void load_kernel(const JsonValue& kernel) {
+    const std::string file = kernel.text("file");
     const auto elf = open_module(resolve(file), {});
     if (!elf.ok()) {
       image_.add_missing(file, {}, elf.error().message);
@@ -239,14 +200,14 @@ class BundleLoader {
     }
     image_.note_origin(file, {}, resolve(file), "in the recording's folder");
     constexpr uint64_t kDefaultAddress = 0xffffffff81000000;  // LLDB's default load address of the kernel
-    add_segments(**elf, file, {}, number_of(kernel, "loadAddress").value_or(kDefaultAddress), kKernelSpace, true);
+    add_segments(**elf, file, {}, kernel.number("loadAddress").value_or(kDefaultAddress), kKernelSpace, true);
   }
 
-  Status load_cpu_trace(const Json& cpu) {
-    const auto id = static_cast<int32_t>(number_of(cpu, "id").value_or(0));
-    const std::string switches = text_of(cpu, "contextSwitchTrace");
+  Status load_cpu_trace(const JsonValue& cpu) {
+    const auto id = static_cast<int32_t>(cpu.number("id").value_or(0));
+    const std::string switches = cpu.text("contextSwitchTrace");
     if (!switches.empty()) load_switches(resolve(switches), id);
-    const std::string file = text_of(cpu, "iptTrace");
+    const std::string file = cpu.text("iptTrace");
     return file.empty() ? Status() : add_trace(file, id, -1);
   }
 
@@ -306,12 +267,11 @@ Status load_lldb_bundle(const OpenRequest& options, RecordingData& data) {
   if (!file.ok()) return file.error();
   const Bytes bytes = (*file)->bytes();
   if (bytes.size() > kMaxJsonBytes) return bad(ErrorCode::bad_format, options.path, "too large for a trace bundle description");
-  const auto* text = reinterpret_cast<const char*>(bytes.data());
-  const Json root = Json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded() || !root.is_object()) return bad(ErrorCode::unknown_format, options.path, "not a JSON object");
-  if (text_of(root, "type") != "intel-pt") return bad(ErrorCode::unknown_format, options.path, "not an LLDB bundle of type intel-pt");
+  const auto root = JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!root || !root->is_object()) return bad(ErrorCode::unknown_format, options.path, "not a JSON object");
+  if (root->text("type") != "intel-pt") return bad(ErrorCode::unknown_format, options.path, "not an LLDB bundle of type intel-pt");
   data.kind = RecordingKind::lldb;
-  return BundleLoader(options, data).load(root);
+  return BundleLoader(options, data).load(*root);
 }
 
 }  // namespace ptd

@@ -2,6 +2,7 @@
 #include "analysis/table/branch_flow.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "analysis/names/branch_kind.h"
@@ -43,10 +44,12 @@ uint8_t BranchFlow::index_of(const char* kind) {
 
 void BranchFlow::drop_given() {
   if (given_ == 0) return;
-  const size_t first = given_ < runs_.size() ? runs_[given_].first : branches_.size();
+  const bool all = given_ == runs_.size();
+  const size_t first = all ? branches_.size() : runs_[given_].first, first_special = all ? specials_.size() : runs_[given_].first_special;
   branches_.erase(branches_.begin(), branches_.begin() + static_cast<std::ptrdiff_t>(first));
+  specials_.erase(specials_.begin(), specials_.begin() + static_cast<std::ptrdiff_t>(first_special));
   runs_.erase(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(given_));
-  for (BranchRun& run : runs_) run.first -= first;
+  for (BranchRun& run : runs_) run.first -= first, run.first_special -= first_special;
   given_ = 0;
 }
 
@@ -55,27 +58,30 @@ BranchRun& BranchFlow::run(size_t first) {
   if (!new_context_ && !runs_.empty() && !runs_.back().gap) return runs_.back();
   new_context_ = false;
   order_ = std::max(order_, time_);
-  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, first, 0});
+  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, first, 0, specials_.size(), 0, 0});
 }
 
-void BranchFlow::add(const FlowBranch& branch) {
-  ++run(branches_.size()).count;
-  branches_.push_back(branch);
+/// The last branch has these ends.
+void BranchFlow::add_special(const BranchEnds& ends) {
+  BranchRun& run = runs_.back();
+  specials_.push_back({run.count - 1, ends});
+  ++run.special_count;
 }
 
 /// The open branch went `to`, or its target is not known.
 void BranchFlow::close(std::optional<Ip> to, bool ends_trace) {
   if (!std::exchange(open_, false)) return;
-  FlowBranch& branch = branches_.back();
+  const NodeId id = branches_.back().block.node;
+  BranchEnds ends{Ip{}, Ip{}, node(id).kind, true, true};
+  const Insn insn = last_insn(id, ends.from);
   if (!to || ends_trace) {
-    Ip from;
-    const Insn insn = last_insn(branch.node, from);
     const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc || insn.cls == InsnClass::call_direct;
-    if (!to && direct) to = direct_target(insn, from, table_->info(branch.node).mode);
-    if (ends_trace) branch.kind = index_of(kind_of(insn.cls, insn.detail, true).flags.data());
+    if (!to && direct) to = direct_target(insn, ends.from, table_->info(id).mode);
+    if (ends_trace) ends.kind = index_of(kind_of(insn.cls, insn.detail, true).flags.data());
   }
-  branch.has_to = to.has_value();
-  branch.to = to.value_or(Ip{});
+  ends.has_to = to.has_value();
+  ends.to = to.value_or(Ip{});
+  add_special(ends);
 }
 
 void BranchFlow::take(FlowItem item, const StreamCursor& cursor) {
@@ -111,28 +117,29 @@ void BranchFlow::take_blocks(std::span<const Block> blocks) {
   FlowBranch* last = open_ ? out - 1 : out;  // of the block before
   uint32_t instructions = instructions_;
   uint32_t taken = open_ ? 1 : 0;
-  std::span<const Node> nodes = nodes_;
+  uint64_t all_bits = 0;
   for (const Block& block : blocks) {
-    if (block.node >= nodes.size() || !nodes[block.node].known) {
-      add_node(block.node);
-      nodes = nodes_;
-    }
-    const Node& node = nodes[block.node];
-    last->to = node.ip;
     last->to_node = block.node;
     instructions += block.instructions;
-    *out = FlowBranch{node.from, Ip{}, block.node, kNoNode, instructions, block.flags, node.kind, true, true};
+    out->block = block;
+    out->instructions = instructions;
     last = out;
     static_assert(static_cast<uint32_t>(BlockFlag::taken) == 1);
     taken = block.flags & 1U;
     out += taken;
     instructions &= taken - 1;  // 0 after a taken branch
+    all_bits |= std::bit_cast<uint64_t>(block);
   }
+  const auto all = std::bit_cast<Block>(all_bits);
+  node_limit_ = std::max(node_limit_, size_t{all.node} + 1);
   instructions_ = instructions;
   open_ = taken != 0;
   const auto after = static_cast<size_t>(out - branches_.data());
   branches_.resize(after);
-  if (after != before) run(before).count += after - before;
+  if (after == before) return;
+  BranchRun& added = run(before);
+  added.count += after - before;
+  added.block_flags |= all.flags;
 }
 
 void BranchFlow::take_event(const Event& event) {
@@ -165,7 +172,9 @@ void BranchFlow::take_event(const Event& event) {
     default:
       return;
   }
-  add({event.from, event.to, kNoNode, kNoNode, std::exchange(instructions_, 0), 0, index_of(kind), has_from, has_to});
+  ++run(branches_.size()).count;
+  branches_.push_back({Block{kNoNode, 0, 0}, kNoNode, std::exchange(instructions_, 0)});
+  add_special({event.from, event.to, index_of(kind), has_from, has_to});
 }
 
 void BranchFlow::take_gap(const Gap& gap) {
@@ -173,7 +182,7 @@ void BranchFlow::take_gap(const Gap& gap) {
   flowing_ = false;
   instructions_ = 0;
   order_ = std::max(order_, time_);
-  runs_.push_back({context_, time_, order_, gap, branches_.size(), 0});
+  runs_.push_back({context_, time_, order_, gap, branches_.size(), 0, specials_.size(), 0, 0});
 }
 
 }  // namespace ptd

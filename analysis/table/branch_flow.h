@@ -15,17 +15,27 @@ namespace ptd {
 
 inline constexpr NodeId kNoNode = 0xffffffffU;
 
-/// A change of flow.
+/// A change of flow. Most go from the end of one block to the beginning of another; the ends of the others are in SpecialBranch. Small, because
+/// one is written for each block.
 struct FlowBranch {
-  Ip from, to;                ///< valid if has_from, has_to
-  NodeId node = kNoNode;      ///< the block that ends in the branch, if it is an instruction of a block
-  NodeId to_node = kNoNode;   ///< the block that begins at `to`, if that comes next
+  Block block;                ///< ends in the branch; its node is kNoNode if the branch is no instruction of a block
+  NodeId to_node = kNoNode;   ///< the block that begins at its target; not valid for a special branch
   uint32_t instructions = 0;  ///< executed in this stream since the branch before, up to and including this one
-  uint16_t block_flags = 0;   ///< of the block that ends in the branch
-  uint8_t kind = 0;           ///< see BranchFlow::kind()
-  bool has_from : 1 = false, has_to : 1 = false;
 };
-static_assert(sizeof(FlowBranch) == 32);
+static_assert(sizeof(FlowBranch) == 16);
+
+/// The two addresses of a branch.
+struct BranchEnds {
+  Ip from, to;       ///< valid if has_from, has_to
+  uint8_t kind = 0;  ///< see BranchFlow::kind()
+  bool has_from = true, has_to = true;
+};
+
+/// A branch whose ends are not given by its blocks: an interrupt, a start or an end of tracing, an unknown target.
+struct SpecialBranch {
+  size_t row = 0;  ///< in the branches of its run
+  BranchEnds ends;
+};
 
 /// Branches in the same context, or one gap.
 struct BranchRun {
@@ -33,14 +43,23 @@ struct BranchRun {
   TimeNs time{};          ///< likeliest moment, kTimeMin: unknown
   TimeNs order{};         ///< the same, but never less than that of the run before
   std::optional<Gap> gap;
-  size_t first = 0, count = 0;  ///< see BranchFlow::branches()
+  size_t first = 0, count = 0;                  ///< see BranchFlow::branches()
+  size_t first_special = 0, special_count = 0;  ///< see BranchFlow::specials()
+  uint16_t block_flags = 0;                     ///< each that a block of the run has, whether a taken branch ends it or not
 };
 
 /// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs come later than the items. Not
 /// thread-safe.
 class BranchFlow {
  public:
-  /// Takes the item that `cursor` has come to. Always the same cursor. Invalidates what next() and branches() returned.
+  /// What a branch needs of its block.
+  struct Node {
+    Ip ip, from;  ///< of the first and of the last instruction
+    uint8_t kind = 0;
+    bool known = false;
+  };
+
+  /// Takes the item that `cursor` has come to. Always the same cursor. Invalidates what next(), branches() and specials() returned.
   void take(FlowItem item, const StreamCursor& cursor);
   /// The stream is over: the last branch has no known target.
   void finish() { close(std::nullopt, false); }
@@ -49,25 +68,45 @@ class BranchFlow {
     const size_t complete = runs_.size() - (open_ ? 1 : 0);
     return given_ < complete ? &runs_[given_++] : nullptr;
   }
-  /// BranchKind::flags of FlowBranch::kind; static.
+  /// BranchKind::flags of BranchEnds::kind; static.
   [[nodiscard]] const char* kind(uint8_t kind) const { return kinds_[kind]; }
   [[nodiscard]] std::span<const FlowBranch> branches(const BranchRun& run) const {
     return std::span(branches_).subspan(run.first, run.count);
   }
+  /// In the order of the branches.
+  [[nodiscard]] std::span<const SpecialBranch> specials(const BranchRun& run) const {
+    return std::span(specials_).subspan(run.first_special, run.special_count);
+  }
+  /// A number above all nodes of the branches so far, at most twice the highest.
+  [[nodiscard]] size_t node_limit() const { return node_limit_; }
+  /// `id` is a node of a branch. Valid until the next call.
+  [[nodiscard]] const Node& node(NodeId id) {
+    if (id >= nodes_.size() || !nodes_[id].known) add_node(id);
+    return nodes_[id];
+  }
+  /// Calls use(branch, ends) for each branch of a run.
+  template <typename Use>
+  void each(const BranchRun& run, const Use& use) {
+    const std::span<const FlowBranch> rows = branches(run);
+    std::span<const SpecialBranch> left = specials(run);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (!left.empty() && left.front().row == i) {
+        use(rows[i], left.front().ends);
+        left = left.subspan(1);
+      } else {
+        const Node from = node(rows[i].block.node);
+        use(rows[i], BranchEnds{from.from, node(rows[i].to_node).ip, from.kind, true, true});
+      }
+    }
+  }
 
  private:
-  /// What a branch needs of its block.
-  struct Node {
-    Ip ip, from;  ///< of the first and of the last instruction
-    uint8_t kind = 0;
-    bool known = false;
-  };
   void add_node(NodeId id);
   uint8_t index_of(const char* kind);
   [[nodiscard]] Insn last_insn(NodeId id, Ip& ip) const;
   void drop_given();
   BranchRun& run(size_t first);
-  void add(const FlowBranch& branch);
+  void add_special(const BranchEnds& ends);
   void close(std::optional<Ip> to, bool ends_trace);
   void take_mark(const StreamCursor& cursor);
   void take_blocks(std::span<const Block> blocks);
@@ -76,8 +115,10 @@ class BranchFlow {
 
   const BlockTable* table_ = nullptr;
   std::vector<Node> nodes_;
+  size_t node_limit_ = 0;
   std::vector<const char*> kinds_;
   std::vector<FlowBranch, RoomFor<FlowBranch>> branches_;
+  std::vector<SpecialBranch> specials_;
   std::vector<BranchRun> runs_;
   size_t given_ = 0;        // runs that next() returned
   bool open_ = false;       // the last branch's target is not known yet

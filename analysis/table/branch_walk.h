@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "analysis/table/branch_flow.h"
@@ -11,40 +10,56 @@
 
 namespace ptd {
 
+/// Not thread-safe.
 class BranchWalk {
  public:
-  explicit BranchWalk(size_t streams) : flows_(streams) {}
-  [[nodiscard]] const BranchFlow& flow(uint32_t stream) const { return flows_[stream].branches; }
-  [[nodiscard]] size_t streams() const { return flows_.size(); }
-  /// Takes an item, which may be the end, and calls add(flow, context, branches) with branches that are complete and wanted.
-  template <typename Add>
-  void take(FlowItem item, const FlowWalk& walk, const Add& add) {
-    if (item != FlowItem::end) {
-      Flow& flow = flows_[walk.stream()];
-      flow.stream = walk.stream();
-      flow.branches.take(item, walk.item());
-      return give(flow, walk, add);
+  /// `walk` must outlive it and is used by nothing else.
+  BranchWalk(FlowWalk& walk, size_t streams) : walk_(walk), flows_(streams) {}
+
+  /// Moves to the next run with branches that are complete and wanted. False: there are no more. Errors: those of FlowWalk::next().
+  [[nodiscard]] Result<bool> next() {
+    while (!over_ || stream_ < flows_.size()) {
+      if (stream_ < flows_.size()) {
+        while ((run_ = flows_[stream_].next()) != nullptr) {
+          if (run_->count == 0) continue;
+          context_ = walk_.context_of(stream_, run_->context, run_->time);
+          if (walk_.wants(context_)) return true;
+        }
+      }
+      if (Status status = advance(); !status) return status.error();
     }
-    for (Flow& flow : flows_) {
-      flow.branches.finish();
-      give(flow, walk, add);
-    }
+    return false;
   }
+  // Of the run that next() moved to; valid until it is called again.
+  [[nodiscard]] BranchFlow& flow() { return flows_[stream_]; }
+  [[nodiscard]] const BranchRun& run() const { return *run_; }
+  [[nodiscard]] const RowContext& context() const { return context_; }
 
  private:
-  struct Flow {
-    uint32_t stream = 0;
-    BranchFlow branches;
-  };
-  template <typename Add>
-  void give(Flow& flow, const FlowWalk& walk, const Add& add) {
-    while (const BranchRun* run = flow.branches.next()) {
-      if (run->count == 0) continue;
-      const RowContext context = walk.context_of(flow.stream, run->context, run->time);
-      if (walk.wants(context)) add(flow.branches, context, flow.branches.branches(*run));
+  /// Gives the next item to its flow. At the end, each flow in turn gives what it has left.
+  [[nodiscard]] Status advance() {
+    if (over_) {
+      ++stream_;
+      return {};
     }
+    const Result<FlowItem> item = walk_.next();
+    if (!item) return item.error();
+    over_ = item.value() == FlowItem::end;
+    stream_ = over_ ? 0 : walk_.stream();
+    if (!over_) {
+      flows_[stream_].take(item.value(), walk_.item());
+    } else {
+      for (BranchFlow& flow : flows_) flow.finish();
+    }
+    return {};
   }
-  std::vector<Flow> flows_;
+
+  FlowWalk& walk_;
+  std::vector<BranchFlow> flows_;  // one a stream
+  uint32_t stream_ = 0;
+  const BranchRun* run_ = nullptr;
+  RowContext context_;
+  bool over_ = false;
 };
 
 }  // namespace ptd

@@ -147,7 +147,7 @@ class CallsTable : public RowTable<CallRow> {
     number("self_cycles", &CallStep::self_cycles);
     columns.push_back(bool_column<Row>("start_seen", [](const Row& row) { return (row.step.flags & (kCallNoStart | kCallMiddle)) == 0; }));
     columns.push_back(bool_column<Row>("end_seen", [](const Row& row) { return (row.step.flags & kCallCut) == 0; }));
-    return choose(std::move(columns), request, "calls");
+    return choose(columns, request, "calls");
   }
 
  protected:
@@ -209,7 +209,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
                                                      [](const Row& row) { return row.totals->durations.count() != 0; }));
     number("no_start", &FunctionTotals::no_start);
     number("no_end", &FunctionTotals::no_end);
-    return choose(std::move(columns), request, "functions");
+    return choose(columns, request, "functions");
   }
 
  protected:
@@ -282,7 +282,7 @@ class ThreadsTable : public RowTable<ThreadRow> {
     number("instructions", &CallThread::instructions);
     number("cycles", &CallThread::cycles);
     number("gaps", &CallThread::gaps);
-    return choose(std::move(columns), request, "threads");
+    return choose(columns, request, "threads");
   }
 
  protected:

@@ -133,15 +133,21 @@ void Column::add_names(std::span<int32_t> indexes) {
     std::fill(indexes.begin(), indexes.end(), 0);
     return add_rows(indexes.size(), false);
   }
-  for (size_t i = 0; i < indexes.size(); i += kWord) {
-    const std::span<int32_t> some = indexes.subspan(i, std::min(indexes.size() - i, kWord));
+  const auto is_set = [](int32_t index) { return static_cast<uint64_t>(~static_cast<uint32_t>(index) >> 31); };
+  size_t i = 0;
+  for (; i < words.size(); i += kWord) {
     uint64_t bits = 0;
-    for (size_t j = 0; j < some.size(); ++j) {
-      bits |= uint64_t{some[j] >= 0} << j;
-      some[j] = std::max(some[j], 0);
+    for (size_t j = 0; j < kWord; j += 8) {
+      uint64_t byte = 0;
+      for (size_t k = 0; k < 8; ++k) byte |= is_set(indexes[i + j + k]) << k;
+      bits |= byte << j;
     }
-    add_valid(bits, static_cast<unsigned>(some.size()));
+    add_valid(bits, kWord);
   }
+  uint64_t bits = 0;
+  for (size_t j = 0; i + j < indexes.size(); ++j) bits |= is_set(indexes[i + j]) << j;
+  if (i < indexes.size()) add_valid(bits, static_cast<unsigned>(indexes.size() - i));
+  for (int32_t& index : indexes) index = std::max(index, 0);
 }
 
 /// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.

@@ -69,6 +69,29 @@ class NameList {
 /// Copies `text`; bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string valid_utf8(std::string_view text);
 
+/// The memory of columns in which all values are the same. Columns of several batches share it. Not thread-safe; the memory may be read by any
+/// thread.
+class SameValues {
+ public:
+  /// At least `rows` times `value`.
+  template <typename T>
+  [[nodiscard]] const std::shared_ptr<const std::byte[]>& of(T value, size_t rows) {
+    if (rows > rows_ || static_cast<uint64_t>(value) != value_) {
+      std::shared_ptr<std::byte[]> values(new std::byte[rows * sizeof(T)]);
+      std::fill_n(reinterpret_cast<T*>(values.get()), rows, value);
+      values_ = std::move(values);
+      rows_ = rows;
+      value_ = static_cast<uint64_t>(value);
+    }
+    return values_;
+  }
+
+ private:
+  std::shared_ptr<const std::byte[]> values_;
+  size_t rows_ = 0;
+  uint64_t value_ = 0;
+};
+
 /// Filled from the front; then immutable.
 class Column {
  public:
@@ -80,7 +103,9 @@ class Column {
   [[nodiscard]] size_t rows() const { return rows_; }
   [[nodiscard]] size_t nulls() const { return nulls_; }
   /// Fixed width: the values; boolean: a bit each; text and binary: their bytes.
-  [[nodiscard]] std::span<const std::byte> values() const { return values_; }
+  [[nodiscard]] std::span<const std::byte> values() const {
+    return same_values_ ? std::span(same_values_.get(), same_bytes_) : std::span<const std::byte>(values_);
+  }
   [[nodiscard]] std::span<const int32_t> offsets() const { return offsets_; }
   /// A bit per row, set if it has a value. Empty: all have.
   [[nodiscard]] std::span<const uint8_t> valid() const { return valid_; }
@@ -134,6 +159,18 @@ class Column {
   [[nodiscard]] T* append(size_t count) {
     return extend<T>(count);
   }
+  /// Removes the last `count` values that append() added.
+  template <typename T>
+  void remove(size_t count) {
+    values_.resize(values_.size() - count * sizeof(T));
+  }
+  /// Makes the empty column `rows` times `value`, or null. Always the same `same`.
+  template <typename T>
+  void put_same(SameValues& same, T value, bool valid, size_t rows) {
+    same_values_ = same.of(value, rows);
+    same_bytes_ = rows * sizeof(T);
+    add_rows(rows, valid);
+  }
   /// Adds rows that all have a value, or are all null.
   void add_rows(size_t count, bool valid) {
     if (valid && valid_.empty()) {
@@ -165,6 +202,8 @@ class Column {
   ColumnInfo info_;
   size_t rows_ = 0, nulls_ = 0, expected_rows_ = 0;
   std::vector<std::byte, RoomFor<std::byte>> values_;
+  std::shared_ptr<const std::byte[]> same_values_;  // in place of values_
+  size_t same_bytes_ = 0;
   std::vector<int32_t> offsets_;
   std::vector<uint8_t> valid_;
   NameSnapshot names_;

@@ -89,7 +89,7 @@ class BlocksTable : public FlowTable<BlockRow> {
     columns.push_back(text_column<BlockRow>("bytes", ColumnType::binary, [](const BlockRow& row) {
       return std::string_view(reinterpret_cast<const char*>(row.code.data()), row.code.size());
     }, false));
-    return choose(std::move(columns), request, "blocks");
+    return choose(columns, request, "blocks");
   }
 
  protected:
@@ -139,7 +139,7 @@ struct EdgeRow {
 class EdgesTable : public FlowTable<EdgeRow> {
  public:
   EdgesTable(const Recording& recording, const TableRequest& request)
-      : FlowTable(recording, request), branches_(recording.streams().size()) {}
+      : FlowTable(recording, request), branches_(walk_, recording.streams().size()) {}
   Status init(const TableRequest& request) {
     const auto always = [](const EdgeRow&) { return true; };
     const auto from = [](const EdgeRow& row) { return row.from; };
@@ -154,7 +154,7 @@ class EdgesTable : public FlowTable<EdgeRow> {
     add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, always, true);
     columns.push_back(optional_column<EdgeRow, int64_t>("first_ns", ColumnType::int64, [](const EdgeRow& row) { return row.at.time.value; },
                                                         [](const EdgeRow& row) { return row.at.time != kTimeMin; }));
-    return choose(std::move(columns), request, "edges");
+    return choose(columns, request, "edges");
   }
 
  protected:
@@ -188,23 +188,21 @@ class EdgesTable : public FlowTable<EdgeRow> {
     }
   };
   Status count() {
-    for (FlowItem item = FlowItem::mark; item != FlowItem::end;) {
-      const Result<FlowItem> next = walk_.next();
-      if (!next) return next.error();
-      item = next.value();
-      branches_.take(item, walk_, [this](const BranchFlow& flow, const RowContext& at, std::span<const FlowBranch> branches) {
-        for (const FlowBranch& branch : branches) {
-          if (branch.has_from && branch.has_to) add(at, branch, kinds_.index_of(flow.kind(branch.kind)));
-        }
+    for (;;) {
+      const Result<bool> more = branches_.next();
+      if (!more) return more.error();
+      if (!more.value()) return {};
+      BranchFlow& flow = branches_.flow();
+      flow.each(branches_.run(), [&](const FlowBranch&, const BranchEnds& ends) {
+        if (ends.has_from && ends.has_to) add(branches_.context(), ends, kinds_.index_of(flow.kind(ends.kind)));
       });
     }
-    return {};
   }
-  void add(const RowContext& at, const FlowBranch& branch, int32_t kind) {
-    const SpaceId space = is_kernel_half(branch.from) ? kKernelSpace : at.space;
-    EdgeRow& edge = edges_[Key{space.value, kind, branch.from.value, branch.to.value}];
+  void add(const RowContext& at, const BranchEnds& ends, int32_t kind) {
+    const SpaceId space = is_kernel_half(ends.from) ? kKernelSpace : at.space;
+    EdgeRow& edge = edges_[Key{space.value, kind, ends.from.value, ends.to.value}];
     if (edge.count++ != 0) return;
-    edge = EdgeRow{at, branch.from, branch.to, kind, 1};
+    edge = EdgeRow{at, ends.from, ends.to, kind, 1};
     edge.at.space = space;
   }
 
@@ -238,7 +236,7 @@ class EventsTable : public FlowTable<EventRow> {
     columns.push_back(value_column<EventRow, uint64_t>("aux", ColumnType::uint64, [](const EventRow& row) { return row.event.aux; }));
     columns.push_back(
         value_column<EventRow, uint64_t>("offset_bytes", ColumnType::uint64, [](const EventRow& row) { return row.event.stream_offset_bytes; }));
-    return choose(std::move(columns), request, "events");
+    return choose(columns, request, "events");
   }
 
  protected:
@@ -275,7 +273,7 @@ class GapsTable : public FlowTable<GapRow> {
     columns.push_back(
         value_column<GapRow, uint64_t>("offset_bytes", ColumnType::uint64, [](const GapRow& row) { return row.gap.stream_offset_bytes; }));
     columns.push_back(value_column<GapRow, uint64_t>("lost_bytes", ColumnType::uint64, [](const GapRow& row) { return row.gap.lost_bytes; }));
-    return choose(std::move(columns), request, "gaps");
+    return choose(columns, request, "gaps");
   }
 
  protected:

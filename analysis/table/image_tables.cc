@@ -47,7 +47,7 @@ class SectionsTable : public RowTable<SectionRow> {
     columns.push_back(bool_column<Row>("assumed", [](const Row& row) { return row.section->assumed; }));
     columns.push_back(
         text_column<Row>("bytes", ColumnType::binary, [](const Row& row) { return text_of(row.section->code.bytes); }, false));
-    return choose(std::move(columns), request, "sections");
+    return choose(columns, request, "sections");
   }
 
  protected:
@@ -101,7 +101,7 @@ class VersionsTable : public RowTable<VersionRow> {
     columns.push_back(bool_column<Row>("healed", [](const Row& row) { return any(row.version.flags, CodeFlag::healed); }));
     columns.push_back(bool_column<Row>("suspect", [](const Row& row) { return any(row.version.flags, CodeFlag::suspect); }));
     columns.push_back(bool_column<Row>("assumed", [](const Row& row) { return any(row.version.flags, CodeFlag::assumed); }));
-    return choose(std::move(columns), request, "versions");
+    return choose(columns, request, "versions");
   }
 
  protected:
@@ -145,7 +145,7 @@ class FindingsTable : public RowTable<Finding> {
     };
     bytes("expected", &Finding::expected);
     bytes("found", &Finding::found);
-    return choose(std::move(columns), request, "findings");
+    return choose(columns, request, "findings");
   }
 
  protected:

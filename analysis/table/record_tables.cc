@@ -48,7 +48,7 @@ class SamplesTable : public RowTable<OtherEvent> {
     columns.push_back(text_column<Row>("raw", ColumnType::binary, [](const Row& row) {
       return row.raw.empty() ? std::string_view() : std::string_view(reinterpret_cast<const char*>(row.raw.data()), row.raw.size());
     }, false));
-    return choose(std::move(columns), request, "samples");
+    return choose(columns, request, "samples");
   }
 
  protected:

@@ -14,24 +14,13 @@
 
 namespace ptd {
 
-/// Rows in groups; see RowTable::end_group().
-template <typename Row>
-struct RowGroups {
-  std::span<const Row> rows;
-  std::span<const size_t> ends;  ///< of the groups; indexes of rows that count from `first`, the index of rows[0]
-  size_t first = 0, group = 0;   ///< `group`: the number of groups before those of `ends`
-
-  /// Calls use(group, rows) for each group of rows.
-  template <typename Use>
-  void each(const Use& use) const {
-    size_t done = 0;
-    for (size_t i = 0; done < rows.size(); ++i) {
-      const size_t end = std::min(ends[i] - first, rows.size());
-      use(group + i, rows.subspan(done, end - done));
-      done = end;
-    }
-  }
+/// A column that a table has.
+struct ColumnChoice {
+  ColumnInfo info;
+  bool by_default = true;
 };
+/// The indexes of the columns that the request names, or of the default ones. Errors: `invalid_argument` for an unknown name.
+[[nodiscard]] Result<std::vector<size_t>> choose_columns(std::span<const ColumnChoice> all, const TableRequest& request, std::string_view table);
 
 /// Fills a column from rows.
 template <typename Row>
@@ -41,7 +30,6 @@ struct RowColumn {
   std::function<void(std::span<const Row> rows, Column& out)> fill;
   NameList* names = nullptr;    ///< of a column of names
   bool same_in_group = false;   ///< all rows of a group (RowTable::end_group) have one value; only for columns of fixed width
-  std::function<void(const RowGroups<Row>& rows, Column& out)> fill_groups = nullptr;  ///< in place of `fill`, if all rows are in groups
 };
 
 /// Takes rows from produce() in pieces that stay in the cache, and fills the wanted columns one after the other.
@@ -58,19 +46,18 @@ class RowTable : public Table {
     RowBatch batch;
     for (const RowColumn<Row>& column : columns_) batch.columns.emplace_back(column.info).expect(last_rows_);
     while (batch.rows < batch_rows_ && !is_large(batch)) {
-      if (given_ == all_rows().size()) {
+      if (given_ == rows_.size()) {
         rows_.clear();
-        view_ = {};
         group_ends_.clear();
         given_ = group_ = 0;
-        while (!over_ && all_rows().size() < kStage) {
+        while (!over_ && rows_.size() < kStage) {
           Result<bool> more = produce(rows_);
           if (!more) return more.error();
           over_ = !more.value();
         }
-        if (all_rows().empty()) break;
+        if (rows_.empty()) break;
       }
-      const size_t count = std::min({batch_rows_ - batch.rows, all_rows().size() - given_, kStage});
+      const size_t count = std::min({batch_rows_ - batch.rows, rows_.size() - given_, kStage});
       for (size_t i = 0; i < columns_.size(); ++i) fill(columns_[i], given_, count, batch.columns[i]);
       given_ += count;
       while (group_ < group_ends_.size() && group_ends_[group_] <= given_) ++group_;
@@ -90,40 +77,14 @@ class RowTable : public Table {
   /// produce() may call it when the rows since the last call, the last of which is the last of `rows`, have the same context.
   void end_group(const std::vector<Row>& rows) { group_ends_.push_back(rows.size()); }
 
-  /// Whether there is no group yet among the rows that produce() makes.
-  [[nodiscard]] bool first_of_stage() const { return group_ends_.empty(); }
-
-  /// Appends rows to `rows`, that of produce(), as a group. They must stay unchanged until the next call of produce(), because many rows that
-  /// come alone are not copied.
-  void add_group(std::vector<Row>& rows, std::span<const Row> group) {
-    if (rows.empty() && view_.empty() && group.size() >= kStage) {
-      view_ = group;
-    } else {
-      rows.insert(rows.end(), view_.begin(), view_.end());
-      view_ = {};
-      rows.insert(rows.end(), group.begin(), group.end());
-    }
-    group_ends_.push_back(all_rows().size());
-  }
-
   /// Chooses the columns that the request names. Call once, in the constructor or before the first next().
-  [[nodiscard]] Status choose(std::vector<RowColumn<Row>> all, const TableRequest& request, std::string_view table) {
+  [[nodiscard]] Status choose(const std::vector<RowColumn<Row>>& all, const TableRequest& request, std::string_view table) {
     batch_rows_ = std::max<size_t>(request.batch_rows, 1);
-    if (request.columns.empty()) {
-      for (RowColumn<Row>& column : all) {
-        if (column.by_default) columns_.push_back(std::move(column));
-      }
-      return {};
-    }
-    for (const std::string& name : request.columns) {
-      const auto at = std::find_if(all.begin(), all.end(), [&](const RowColumn<Row>& column) { return column.info.name == name; });
-      if (at == all.end()) {
-        std::string known;
-        for (const RowColumn<Row>& column : all) known += (known.empty() ? "" : ", ") + std::string(column.info.name);
-        return Error{ErrorCode::invalid_argument, "the table '" + std::string(table) + "' has no column '" + name + "'; it has " + known, 0};
-      }
-      columns_.push_back(*at);
-    }
+    std::vector<ColumnChoice> choices;
+    for (const RowColumn<Row>& column : all) choices.push_back({column.info, column.by_default});
+    const Result<std::vector<size_t>> chosen = choose_columns(choices, request, table);
+    if (!chosen) return chosen.error();
+    for (const size_t index : chosen.value()) columns_.push_back(all[index]);
     return {};
   }
   [[nodiscard]] bool has_column(std::string_view name) const {
@@ -131,16 +92,14 @@ class RowTable : public Table {
   }
 
  private:
-  [[nodiscard]] std::span<const Row> all_rows() const { return view_.empty() ? std::span<const Row>(rows_) : view_; }
   static constexpr size_t kStage = 1024;             // rows filled at once: they fit the L2 cache
   static constexpr size_t kMostBytes = 256U << 20;  // of one column of a batch; offsets have 31 bits
   [[nodiscard]] static bool is_large(const RowBatch& batch) {
     return std::any_of(batch.columns.begin(), batch.columns.end(), [](const Column& column) { return column.values().size() > kMostBytes; });
   }
-  /// Fills a column from `count` rows of all_rows() from `first` on.
+  /// Fills a column from `count` rows of rows_ from `first` on.
   void fill(RowColumn<Row>& column, size_t first, size_t count, Column& out) {
-    const std::span<const Row> rows = all_rows().subspan(first, count);
-    if (column.fill_groups) return column.fill_groups({rows, std::span<const size_t>(group_ends_).subspan(group_), first, group_}, out);
+    const std::span<const Row> rows = std::span<const Row>(rows_).subspan(first, count);
     size_t done = 0;
     for (size_t group = group_; column.same_in_group && done < count && group < group_ends_.size(); ++group) {
       const size_t end = std::min(group_ends_[group] - first, count);
@@ -154,8 +113,7 @@ class RowTable : public Table {
 
   std::vector<RowColumn<Row>> columns_;
   std::vector<Row> rows_;
-  std::span<const Row> view_;       // in place of rows_; see add_group()
-  std::vector<size_t> group_ends_;  // indexes of all_rows(), ascending
+  std::vector<size_t> group_ends_;  // indexes of rows_, ascending
   size_t group_ = 0;                // the first that ends after given_
   size_t batch_rows_ = 0, given_ = 0;
   size_t last_rows_ = 0;  // of the batch before

@@ -1,6 +1,7 @@
 // open_table(): see table.h.
 #include "analysis/table/table.h"
 
+#include <algorithm>
 #include <array>
 
 #include "analysis/table/tables.h"
@@ -15,6 +16,26 @@ constexpr std::array<std::string_view, 12> kNames = {"blocks", "branches", "call
 }  // namespace
 
 std::span<const std::string_view> table_names() { return kNames; }
+
+Result<std::vector<size_t>> choose_columns(std::span<const ColumnChoice> all, const TableRequest& request, std::string_view table) {
+  std::vector<size_t> chosen;
+  if (request.columns.empty()) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i].by_default) chosen.push_back(i);
+    }
+    return chosen;
+  }
+  for (const std::string& name : request.columns) {
+    const auto at = std::find_if(all.begin(), all.end(), [&](const ColumnChoice& column) { return column.info.name == name; });
+    if (at == all.end()) {
+      std::string known;
+      for (const ColumnChoice& column : all) known += (known.empty() ? "" : ", ") + std::string(column.info.name);
+      return Error{ErrorCode::invalid_argument, "the table '" + std::string(table) + "' has no column '" + name + "'; it has " + known, 0};
+    }
+    chosen.push_back(static_cast<size_t>(at - all.begin()));
+  }
+  return chosen;
+}
 
 Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::string_view name, const TableRequest& request) {
   for (const uint32_t stream : request.streams) {

@@ -144,7 +144,9 @@ typedef struct ptd_control {
   size_t size;
   void* user;
   /* Called repeatedly: while opening, for each few thousand records and MiB of trace or code; by cursors and tables, for each batch of a few
-   * thousand blocks. Nonzero ends the operation with PTD_ERROR_CANCELLED (get_next() of a stream: ECANCELED). */
+   * thousand blocks. Nonzero ends the operation with PTD_ERROR_CANCELLED (get_next() of a stream: ECANCELED). Limitation: not while the
+   * symbols of one file are read, when the first address in it needs a name: the time is proportional to the file, about 0.25 s for a million
+   * symbols. */
   int (*cancelled)(void* user);
   /* done and total are in bytes of trace; done never decreases. Called less often than `cancelled`. When a cursor or table ends, the last
    * call has done == total. */
@@ -519,7 +521,7 @@ typedef struct ptd_symbol {
   uint32_t line;
   uint32_t reserved;
 } ptd_symbol;
-/* Finds the symbol at a place. The first look-up in a file reads its symbols and debug information. */
+/* Finds the symbol at a place. The first look-up in a file reads its symbols and debug information, which cannot be cancelled. */
 PTD_C_API ptd_code ptd_symbol_at(const ptd_recording* recording, const ptd_place* place, ptd_symbol* out, char** message);
 
 /* ---- Tables: Arrow C data interface ------------------------------------------------------------------------------------------------ */

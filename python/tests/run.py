@@ -15,12 +15,8 @@ NEEDED = ["scikit-build-core>=0.10", "nanobind>=2.4", "pyarrow", "polars", "pand
           "matplotlib", "nbclient", "nbconvert", "ipykernel"]
 
 
-def main() -> int:
-    work = BUILD / "python-test"
-    prefix, venv, wheels = work / "prefix", work / "venv", work / "wheels"
-    for folder in (prefix, wheels):
-        shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+def environment(venv: pathlib.Path) -> "pathlib.Path | None":
+    """Returns the interpreter of a virtual environment with the packages of NEEDED; None: they cannot be downloaded."""
     python = venv / "bin" / "python"
     stamp = venv / "needed.txt"
     if not stamp.exists() or stamp.read_text() != "\n".join(NEEDED):
@@ -29,8 +25,20 @@ def main() -> int:
         made = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *NEEDED], check=False)
         if made.returncode != 0:
             print("skipped: pip cannot install", *NEEDED)
-            return 77
+            return None
         stamp.write_text("\n".join(NEEDED))
+    return python
+
+
+def main() -> int:
+    work = BUILD / "python-test"
+    prefix, venv, wheels = work / "prefix", work / "venv", work / "wheels"
+    for folder in (prefix, wheels):
+        shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+    python = environment(venv)
+    if python is None:
+        return 77
     settings = [f"--config-settings=cmake.define.ptdecode_DIR={prefix / LIBDIR / 'cmake' / 'ptdecode'}", f"--config-settings=build-dir={work / 'build'}"]
     subprocess.run([python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "-w", wheels, *settings,
                     SOURCE / "python"], check=True)
@@ -42,7 +50,7 @@ def main() -> int:
     env.pop("LD_LIBRARY_PATH", None)
     tests = SOURCE / "python" / "tests"
     return max(subprocess.run([python, tests / name, SOURCE], check=False, env=env, cwd=work).returncode
-               for name in ("package_test.py", "notebook.py", "leak_test.py"))
+               for name in ("package_test.py", "equality.py", "notebook.py", "leak_test.py"))
 
 
 if __name__ == "__main__":

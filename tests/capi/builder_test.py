@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recordings from memory: a perf.data file, parsed by the test and fed in pieces of random size, gives the flow of the file.
 
-Environment: PTDECODE_LIBRARY, PTDECODE_SOURCE, PTDECODE_CORPUS (default ../shared/corpus).
+Environment: PTDECODE, PTDECODE_LIBRARY, PTDECODE_SOURCE, PTDECODE_CORPUS (default ../shared/corpus).
 """
 import ctypes
 import os
@@ -9,6 +9,7 @@ import pathlib
 import random
 import shutil
 import struct
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -231,6 +232,29 @@ class Builder(unittest.TestCase):
         """perf.data-file-format.txt, "PIPE-MODE DATA": the attr is a record."""
         attr = struct.pack("<IHH", 64, 0, 8 + len(self.ATTR)) + self.ATTR
         return b"PERFILE2" + struct.pack("<Q", 16) + attr + b"".join(self.sample_record(row) for row in self.SAMPLES)
+
+    def test_samples_of_a_bundle(self):
+        """perf_event_open(2): the last field of a tracepoint's sample is PERF_SAMPLE_RAW, a size and so many bytes."""
+        payload = [struct.pack("<I", n) * (1 + n % 3) for n in range(len(self.SAMPLES))]
+        attr = struct.pack("<2I4Q", 2, 128, 77, 1, 1 | 2 | 4 | 0x80 | 0x100 | 0x400, 0).ljust(128, b"\0")
+        data = b"PERFILE2" + struct.pack("<Q", 16) + struct.pack("<IHH", 64, 0, 8 + len(attr)) + attr
+        for row, raw in zip(self.SAMPLES, payload):
+            body = self.sample_record(row)[8:] + struct.pack("<I", len(raw)) + raw
+            body += b"\0" * (-len(body) % 8)
+            data += struct.pack("<IHH", 9, 2, 8 + len(body)) + body
+        names = ["ip", "pid", "tid", "time_ns", "cpu", "period", "raw"]
+        want = [{**row, "raw": raw} for row, raw in zip(self.SAMPLES, payload)]
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [f"{folder}/samples.data", f"{folder}/samples.bundle"]
+            pathlib.Path(paths[0]).write_bytes(data)
+            subprocess.run([os.environ["PTDECODE"], "bundle", "-q", "-i", paths[0], "-o", paths[1]], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            os.unlink(paths[0])
+            recording = API.open(paths[1])
+            self.assertEqual(want, [{name: row[name] for name in names} for row in TABLES.rows(recording, "samples", columns=[*names, "event"])])
+            self.assertEqual(want[4:9], TABLES.rows(recording, "samples", columns=names, first_ns=5000, last_ns=9000))
+            self.assertEqual(want[1::4], TABLES.rows(recording, "samples", columns=names, cpu=1))
+            API.close(recording)
 
     def check_refused(self, recording):
         with self.assertRaises(Library.Failed) as failed:

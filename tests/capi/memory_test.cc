@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <string>
 #include <vector>
@@ -192,6 +194,34 @@ Outcome build_and_use() {
   return outcome;
 }
 
+/// A trace bundle of LLDB, in a folder that is removed at the end.
+class LldbBundle {
+ public:
+  LldbBundle() {
+    char folder[] = "/tmp/ptdecode-memory-XXXXXX";
+    if (::mkdtemp(folder) == nullptr) std::abort();
+    folder_ = folder;
+    std::string modules;
+    for (int i = 0; i < 8; ++i) {
+      modules += std::string(i == 0 ? "" : ",") + "{\"systemPath\":\"/a/module/with/a/long/name/" + std::to_string(i) + "\",\"loadAddress\":\"0x" +
+                 std::to_string(i + 1) + "000000\",\"uuid\":\"0011223344556677889900112233445566778899\"}";
+    }
+    write("trace.json", R"({"type":"intel-pt","cpuInfo":{"vendor":"GenuineIntel","family":6,"model":142,"stepping":10},"processes":[{"pid":7,)"
+                        R"("threads":[{"tid":7,"iptTrace":"7.intelpt_trace"}],"modules":[)" + modules + "]}]}");
+    std::string trace;
+    for (int i = 0; i < 8; ++i) trace += "\x02\x82";  // PSB, then PSBEND
+    write("7.intelpt_trace", trace + "\x02\x23");
+  }
+  ~LldbBundle() { std::filesystem::remove_all(folder_); }
+  LldbBundle(const LldbBundle&) = delete;
+  LldbBundle& operator=(const LldbBundle&) = delete;
+  [[nodiscard]] std::string path() const { return folder_ + "/trace.json"; }
+
+ private:
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ + "/" + name) << text; }
+  std::string folder_;
+};
+
 /// Runs with about `runs` different allocations failing: the first ones all, later ones in growing steps.
 template <typename Run>
 void sweep(const char* name, int runs, const Run& run) {
@@ -231,6 +261,8 @@ int main(int argc, char** argv) {
     const std::string path = data + name;
     sweep(name, runs, [&path] { return open_and_use(path); });
   }
+  const LldbBundle bundle;
+  sweep("LLDB bundle", 2 * runs, [&bundle] { return open_and_use(bundle.path()); });
   sweep("builder", 2 * runs, [] { return build_and_use(); });
   if (failures != 0) std::fprintf(stderr, "%d failures\n", failures);
   return failures != 0 ? 1 : 0;

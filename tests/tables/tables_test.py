@@ -197,6 +197,26 @@ class Tables(unittest.TestCase):
         self.assertEqual(self.library.rows(recording, "calls", functions=[name]), [row for row in calls if row["call"] == name])
         self.library.close(recording)
 
+    def test_rows_do_not_depend_on_batches_and_columns(self):
+        names = ["marks", "instructions", "to_module", "to_offset", "to_symbol", "to", "module", "offset", "symbol", "ip", "flags", "comm", "tid",
+                 "pid", "cpu", "stream", "time_ns"]
+        for path in (DATA / "demo/data", LOSSY):
+            recording = self.library.open(path)
+            window = {"cpu": 1}
+            rows = self.library.rows(recording, "branches", columns=names, **window)
+            defaults = self.library.rows(recording, "branches", **window)
+            self.assertTrue(rows)
+            extra = ("comm", "stream", "offset", "module", "to_offset", "to_module")
+            self.assertEqual(defaults, [{name: value for name, value in row.items() if name not in extra} for row in rows])
+            for batch_rows in (1, 7, 512, 1000):
+                self.assertEqual(self.library.rows(recording, "branches", columns=names, batch_rows=batch_rows, **window), rows)
+            for some in (["to_symbol"], ["offset", "flags"], ["marks", "to"], ["ip", "ip", "tid", "tid", "comm", "comm"]):
+                want = [{name: row[name] for name in some if name in row} for row in rows]
+                self.assertEqual(self.library.rows(recording, "branches", columns=some, batch_rows=100, **window), want)
+                for batch in self.library.batches(recording, "branches", columns=some, batch_rows=100, **window):
+                    self.assertEqual(len({len(values) for values in batch.values()}), 1)
+            self.library.close(recording)
+
     def test_the_page_has_all_columns(self):
         """docs/TABLES.md: the tables, their columns in order, and the optional ones."""
         text = (pathlib.Path(SOURCE) / "docs/TABLES.md").read_text()

@@ -391,7 +391,10 @@ class Recording:
         return self._native.disassemble(self._space(space, pid, time_ns), ip, time_ns, instructions)
 
     def symbol_at(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None) -> Symbol:
-        """The function and the source line of an address."""
+        """The function and the source line of an address.
+
+        The first address in a file makes ptdecode read its symbols: about 0.25 s for a million of them, in which Ctrl-C has to wait.
+        """
         return Symbol(*self._native.symbol_at(self._space(space, pid, time_ns), ip, time_ns))
 
     def _command(self, *words: str) -> str:

@@ -1,0 +1,65 @@
+// BranchNodes: what the blocks of one stream give to the rows of the table `branches`, by their node.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "analysis/table/branch_flow.h"
+#include "analysis/table/flow_walk.h"
+#include "analysis/table/place_names.h"
+
+namespace ptd {
+
+/// Remembers the symbols of each block, so that a row does not search for its address. They belong to an epoch: a space, and a time in which
+/// all symbols of the epoch are valid. Not thread-safe.
+class BranchNodes {
+ public:
+  struct alignas(32) Node {
+    Ip from, ip;               ///< of the branch at the end of the block; of its beginning
+    int32_t from_symbol = -1;  ///< -1: none
+    int32_t symbol = -1;
+    int32_t kind = 0;    ///< index into the list of kinds
+    uint32_t epoch = 0;  ///< 0: nothing is known yet
+  };
+  static_assert(sizeof(Node) == 32);
+  struct Lists {
+    PlaceNames& names;
+    NameList& kinds;
+  };
+
+  /// `with_symbols`: else nodes have none.
+  explicit BranchNodes(bool with_symbols) : with_symbols_(with_symbols) {}
+
+  /// Turns to a context. Nodes that are not of the epoch that it returns must be added before their values are used.
+  [[nodiscard]] uint32_t enter(const RowContext& at) {
+    if (with_symbols_ && (epochs_[current_].space != at.space || !epochs_[current_].valid.contains(at.time))) change(at.space, at.time);
+    return epochs_[current_].id;
+  }
+  /// The nodes by their id, all of the flow's branches. Valid until the next call.
+  [[nodiscard]] const Node* nodes(const BranchFlow& flow) {
+    if (nodes_.size() < flow.node_limit()) nodes_.resize(std::max(flow.node_limit(), 2 * nodes_.size()));
+    return nodes_.data();
+  }
+  /// Adds the nodes of these branches, none of which is special, in the context that enter() turned to.
+  void add(const Lists& lists, BranchFlow& flow, const RowContext& at, std::span<const FlowBranch> branches);
+
+ private:
+  struct Epoch {
+    SpaceId space = kNoSpace;
+    Interval valid{kTimeMax, kTimeMin};
+    uint32_t id = 1;
+  };
+  void change(SpaceId space, TimeNs when);
+
+  std::vector<Node> nodes_;
+  std::array<Epoch, 8> epochs_;  // the last ones
+  size_t current_ = 0, next_ = 0;
+  uint32_t last_id_ = 1;
+  bool with_symbols_;
+};
+
+}  // namespace ptd
