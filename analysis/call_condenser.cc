@@ -9,7 +9,8 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kMostAtOnce = 1U << 15;  // blocks for one entry, of less than 2^16 instructions each: their sum fits into 32 bits
+// Blocks that gather() looks at, so that what it finds stays in the first-level cache. Each has less than 2^16 instructions.
+constexpr uint32_t kMostAtOnce = 1U << 10;
 
 }  // namespace
 
@@ -18,61 +19,85 @@ void CallCondenser::begin_segment(const AuxSegment& segment) {
   time_ = look_up_time(segment.time);
   if (epoch_time_.contains(time_)) return;
   epoch_time_ = {};
-  if (++epoch_ != 0) return;
-  nodes_.clear();
-  epoch_ = 1;
+  std::fill(kinds_.begin(), kinds_.end(), Kind::unknown);
 }
 
-void CallCondenser::refresh(NodeId id, Node& node) {
+void CallCondenser::refresh(NodeId id) {
   const BlockInfo& info = blocks_.info(id);
-  if (node.epoch == 0) {
+  Node& node = nodes_[id];
+  if (node.kind == Kind::unknown) {
     const BranchCode code = branch_code(info, blocks_.bytes(id));
-    node.code = static_cast<uint16_t>((code.way == Way::none ? kPlain : 0) | (code.way == Way::jump ? kJump : 0) |
-                                      (code.bare_return ? kBareReturn : 0) | (code.halts ? kHalts : 0));
+    node.kind = code.halts ? Kind::halts : code.way == Way::none ? Kind::inside : Kind::branches;
+    node.jumps = code.way == Way::jump;
+    node.bare_return = code.bare_return;
+    node.target = code.target;
   }
-  const FoundFunction found = finder_.find(info.space, info.ip, time_.first);
-  const bool throughout = found.valid.contains(time_);
-  node.function = throughout ? found.id : kNoFunction;
-  node.epoch = epoch_;
-  epoch_time_ = intersect(epoch_time_, throughout ? found.valid : time_);
-}
-
-void CallCondenser::flush() {
-  kept_[kept_count_] = {left_out_, 0, kLeftOut};
-  kept_count_ += left_out_ != 0 ? 1 : 0;
-  left_out_ = 0;
-}
-
-// Takes [first, last), between which there is no mark, event or gap. `closes`: what follows it is more than a time. The loop has no branch
-// that depends on which blocks are kept: it could not be predicted.
-void CallCondenser::condense(const Blocks& blocks, uint32_t first, uint32_t last, bool closes) {
-  Block* out = kept_.data() + kept_count_;
-  Node here = node(blocks[first].node);
-  const uint32_t open_end = closes ? last - 1 : last;  // blocks up to here are followed by one that the flow went on to
-  uint32_t left_out = left_out_;
-  bool keep = keep_;
-  const auto give = [&](const Block block, bool ends) {  // ends: the flow goes on in a way that matters
-    keep = keep | ends;
-    *out = {left_out, 0, kLeftOut};
-    out += (left_out != 0) & keep;
-    *out = block;
-    out += keep;
-    left_out = keep ? 0 : left_out + block.instructions;
-    keep = ends;
+  const auto function_at = [&](Ip ip) {
+    const FoundFunction found = finder_.find(info.space, ip, time_.first);
+    const bool throughout = found.valid.contains(time_);
+    epoch_time_ = intersect(epoch_time_, throughout ? found.valid : time_);
+    return throughout ? found.id : kNoFunction;
   };
-  for (uint32_t i = first; i < open_end; ++i) {
+  node.function = function_at(info.ip);
+  // A jump has one target if it is direct, so it is known here whether it stays in the function.
+  const bool direct = node.kind == Kind::branches && node.target.value != 0 && node.function != kNoFunction;
+  kinds_[id] = direct && function_at(node.target) == node.function ? Kind::inside : node.kind;
+}
+
+// Finds the blocks of [first, last) that may have to be kept, and counts instructions. The loop has no branch that depends on the blocks: it
+// could not be predicted.
+void CallCondenser::gather(const Blocks& blocks, uint32_t first, uint32_t last) {
+  branching_.resize(kMostAtOnce + 1);
+  ran_before_.resize(kMostAtOnce + 1);
+  uint32_t* found = branching_.data();
+  uint32_t* ran_before = ran_before_.data();
+  uint32_t ran = 0;
+  for (uint32_t i = first; i < last; ++i) {
     const Block block = blocks[i];
-    const Node next = node(blocks[i + 1].node);
-    const bool same = (here.function == next.function) & (here.function != kNoFunction);
-    const bool inside = ((next.code & kBareReturn) != 0) | same;
-    const bool stays = ((here.code & kPlain) != 0) | (((here.code & kJump) != 0) & inside);
-    give(block, (has(block.flags, BlockFlag::taken) & !stays) | ((here.code & kHalts) != 0));
-    here = next;
+    *ran_before++ = ran;
+    ran += block.instructions;
+    *found = i;
+    found += may_end(block) ? 1 : 0;
   }
-  if (closes) give(blocks[last - 1], true);
-  left_out_ = left_out;
-  keep_ = keep;
-  kept_count_ = static_cast<size_t>(out - kept_.data());
+  *ran_before = ran;
+  *found = ~uint32_t{0};
+  gathered_ = given_ = first;
+  next_branching_ = 0;
+}
+
+// Blocks up to `at` that are not kept.
+void CallCondenser::leave_out_before(uint32_t at) {
+  const uint32_t ran = ran_before_[at - gathered_] - ran_before_[given_ - gathered_];
+  kept_[kept_count_] = {ran, 0, kLeftOut};
+  kept_count_ += ran != 0 ? 1 : 0;
+  given_ = at;
+}
+
+// Whether the flow goes on from this block to the next one in a way that matters.
+bool CallCondenser::ends_here(const Blocks& blocks, uint32_t at) {
+  const Block block = blocks[at];
+  const Node& here = node(block.node);
+  if (here.kind == Kind::halts) return true;
+  if (!may_end(block)) return false;  // it was looked up just now
+  if (!here.jumps) return true;
+  const FunctionId function = here.function;
+  const Node& next = node(blocks[at + 1].node);
+  return !next.bare_return && (next.function != function || function == kNoFunction);
+}
+
+// Takes [first, last), between which there is no mark, event or gap. `closes`: what follows it is more than a time.
+void CallCondenser::condense(const Blocks& blocks, uint32_t first, uint32_t last, bool closes) {
+  if (std::exchange(keep_next_, false)) keep(blocks[first], first);
+  for (; branching_[next_branching_] < last; ++next_branching_) {
+    const uint32_t at = branching_[next_branching_];
+    if ((closes && at + 1 == last) || !ends_here(blocks, at)) continue;
+    if (given_ <= at) keep(blocks[at], at);
+    keep_next_ = at + 1 == last;
+    if (!keep_next_) keep(blocks[at + 1], at + 1);
+  }
+  if (!closes) return;
+  if (given_ < last) keep(blocks[last - 1], last - 1);
+  keep_next_ = true;
 }
 
 // Whether something before block `at` is more than a mark that tells the time.
@@ -90,16 +115,19 @@ bool CallCondenser::is_closed(const Batch& batch, uint32_t at) const {
 
 void CallCondenser::apply(Batch& batch, const AuxSegment& segment) {
   begin_segment(segment);
-  make_room();
+  if (kinds_.size() < blocks_.size()) {  // the table of blocks has grown since the batch before
+    kinds_.resize(std::max(blocks_.size(), kinds_.size() * 2), Kind::unknown);
+    nodes_.resize(kinds_.size());
+  }
   // At most each block and an entry in front of it; one more is written without being kept.
   kept_.resize(2 * batch.blocks.size() + 2);
   kept_count_ = 0;
-  left_out_ = 0;
   next_mark_ = next_event_ = next_gap_ = 0;
-  keep_ = true;
+  keep_next_ = true;
   const auto count = static_cast<uint32_t>(batch.blocks.size());
+  gather(batch.blocks, 0, std::min(count, kMostAtOnce));
   for (uint32_t at = 0;;) {
-    flush();
+    leave_out_before(at);
     const auto place = static_cast<uint32_t>(kept_count_);
     uint32_t next = count;
     const auto pass = [&](auto& list, size_t& index) {
@@ -110,7 +138,8 @@ void CallCondenser::apply(Batch& batch, const AuxSegment& segment) {
     pass(batch.events, next_event_);
     pass(batch.gaps, next_gap_);
     if (at >= count) break;
-    next = std::min(std::max(next, at + 1), at + std::min(count - at, kMostAtOnce));
+    if (at == gathered_ + kMostAtOnce) gather(batch.blocks, at, at + std::min(count - at, kMostAtOnce));
+    next = std::min(next, gathered_ + kMostAtOnce);
     condense(batch.blocks, at, next, is_closed(batch, next));
     at = next;
   }

@@ -31,44 +31,58 @@ class CallCondenser final : public BatchFilter {
   void apply(Batch& batch, const AuxSegment& segment) override;
 
  private:
-  /// What the loop over blocks needs of a node. 8 bytes.
+  /// What may follow a block.
+  enum class Kind : uint8_t {
+    inside = 0,    ///< the flow stays in the function and calls nothing
+    branches = 1,  ///< if its branch is taken, it may call, return or leave the function
+    halts = 2,     ///< the core halts
+    unknown = 3,   ///< not looked up in this epoch (see epoch_time_)
+  };
   struct Node {
     FunctionId function = kNoFunction;  ///< kNoFunction: another one in some part of the segment
-    uint16_t epoch = 0;                 ///< `function` is right as long as epoch_ is this; 0: nothing is known yet
-    uint16_t code = 0;                  ///< kPlain and so on
+    Kind kind = Kind::unknown;          ///< whatever functions the two ends of its branch belong to. unknown: the code was not read
+    bool jumps = false;                 ///< Way::jump
+    bool bare_return = false;           ///< BranchCode::bare_return
+    Ip target;                          ///< BranchCode::target
   };
-  static constexpr uint16_t kPlain = 1;       ///< Way::none
-  static constexpr uint16_t kJump = 2;        ///< Way::jump
-  static constexpr uint16_t kBareReturn = 4;  ///< BranchCode::bare_return
-  static constexpr uint16_t kHalts = 8;       ///< BranchCode::halts
-  /// The table of blocks may have grown since the batch before.
-  void make_room() {
-    if (nodes_.size() < blocks_.size()) nodes_.resize(std::max(blocks_.size(), nodes_.size() * 2));
+  const Node& node(NodeId id) {
+    if (kinds_[id] == Kind::unknown) [[unlikely]] refresh(id);
+    return nodes_[id];
   }
-  Node node(NodeId id) {
-    Node& node = nodes_[id];
-    if (node.epoch != epoch_) [[unlikely]] refresh(id, node);
-    return node;
-  }
-  void refresh(NodeId id, Node& node);
+  void refresh(NodeId id);
   void begin_segment(const AuxSegment& segment);
+  void gather(const Blocks& blocks, uint32_t first, uint32_t last);
   void condense(const Blocks& blocks, uint32_t first, uint32_t last, bool closes);
+  [[nodiscard]] bool ends_here(const Blocks& blocks, uint32_t at);
   [[nodiscard]] bool is_closed(const Batch& batch, uint32_t at) const;
-  void flush();
+  [[nodiscard]] bool may_end(const Block& block) const {
+    return (static_cast<uint8_t>(kinds_[block.node]) & ((block.flags & 1U) | 2U)) != 0;
+  }
+  void leave_out_before(uint32_t at);
+  void keep(const Block& block, uint32_t at) {
+    leave_out_before(at);
+    kept_[kept_count_++] = block;
+    given_ = at + 1;
+  }
 
   const BlockTable& blocks_;
   const int32_t tid_;
   FunctionFinder finder_;
+  std::vector<Kind> kinds_;  ///< by node, apart from nodes_: the loop over all blocks reads nothing else of a node
   std::vector<Node> nodes_;
-  uint16_t epoch_ = 1;
-  Interval epoch_time_;                   ///< moments at which all answers of this epoch are right
-  Interval time_{kTimeMax, kTimeMin};     ///< of the segment
-  std::optional<uint64_t> segment_;       ///< its offset
+  Interval epoch_time_;                ///< moments at which all answers of this epoch are right
+  Interval time_{kTimeMax, kTimeMin};  ///< of the segment
+  std::optional<uint64_t> segment_;    ///< its offset
   size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
+  // Of the blocks that gather() looked at last:
+  std::vector<uint32_t> branching_;   ///< indices of those after which the flow may call, return or leave the function
+  std::vector<uint32_t> ran_before_;  ///< instructions of those before each
+  size_t next_branching_ = 0;
+  uint32_t gathered_ = 0;  ///< index of the first
   Blocks kept_;
   size_t kept_count_ = 0;
-  bool keep_ = false;      ///< the next block must be kept
-  uint32_t left_out_ = 0;  ///< instructions since the last entry kept
+  uint32_t given_ = 0;     ///< blocks of the batch that are kept or left out
+  bool keep_next_ = false;  ///< the flow came to the next block in a way that matters
 };
 
 }  // namespace ptd
