@@ -9,8 +9,9 @@
 namespace ptd {
 namespace {
 
-// Blocks that gather() looks at, so that what it finds stays in the first-level cache. Each has less than 2^16 instructions.
-constexpr uint32_t kMostAtOnce = 1U << 10;
+constexpr uint32_t kMostAtOnce = 1U << 15;  // blocks for one entry, of less than 2^16 instructions each: their sum fits into 32 bits
+
+static_assert(static_cast<uint16_t>(BlockFlag::taken) == 1);  // see CallCondenser::may_end()
 
 }  // namespace
 
@@ -27,8 +28,7 @@ void CallCondenser::refresh(NodeId id) {
   Node& node = nodes_[id];
   if (node.kind == Kind::unknown) {
     const BranchCode code = branch_code(info, blocks_.bytes(id));
-    node.kind = code.halts ? Kind::halts : code.way == Way::none ? Kind::inside : Kind::branches;
-    node.jumps = code.way == Way::jump;
+    node.kind = code.halts ? Kind::halts : code.way == Way::none ? Kind::inside : code.way == Way::jump ? Kind::jumps : Kind::calls;
     node.bare_return = code.bare_return;
     node.target = code.target;
   }
@@ -40,64 +40,67 @@ void CallCondenser::refresh(NodeId id) {
   };
   node.function = function_at(info.ip);
   // A jump has one target if it is direct, so it is known here whether it stays in the function.
-  const bool direct = node.kind == Kind::branches && node.target.value != 0 && node.function != kNoFunction;
+  const bool direct = node.kind == Kind::jumps && node.target.value != 0 && node.function != kNoFunction;
   kinds_[id] = direct && function_at(node.target) == node.function ? Kind::inside : node.kind;
 }
 
-// Finds the blocks of [first, last) that may have to be kept, and counts instructions. The loop has no branch that depends on the blocks: it
-// could not be predicted.
-void CallCondenser::gather(const Blocks& blocks, uint32_t first, uint32_t last) {
-  branching_.resize(kMostAtOnce + 1);
-  ran_before_.resize(kMostAtOnce + 1);
-  uint32_t* found = branching_.data();
-  uint32_t* ran_before = ran_before_.data();
-  uint32_t ran = 0;
-  for (uint32_t i = first; i < last; ++i) {
-    const Block block = blocks[i];
-    *ran_before++ = ran;
-    ran += block.instructions;
-    *found = i;
-    found += may_end(block) ? 1 : 0;
-  }
-  *ran_before = ran;
-  *found = ~uint32_t{0};
-  gathered_ = given_ = first;
-  next_branching_ = 0;
+void CallCondenser::flush() {
+  kept_[kept_count_] = {left_out_, 0, kLeftOut};
+  kept_count_ += left_out_ != 0 ? 1 : 0;
+  left_out_ = 0;
 }
 
-// Blocks up to `at` that are not kept.
-void CallCondenser::leave_out_before(uint32_t at) {
-  const uint32_t ran = ran_before_[at - gathered_] - ran_before_[given_ - gathered_];
-  kept_[kept_count_] = {ran, 0, kLeftOut};
-  kept_count_ += ran != 0 ? 1 : 0;
-  given_ = at;
+// Whether the flow goes on from this block, for which may_end() holds, in a way that matters.
+inline bool CallCondenser::ends_here(const Blocks& blocks, uint32_t at) {
+  const Block block = blocks[at];
+  const Kind known = kinds_[block.node];
+  return known == Kind::calls || known == Kind::halts || ends_after_look(blocks, at);
 }
-
-// Whether the flow goes on from this block to the next one in a way that matters.
-bool CallCondenser::ends_here(const Blocks& blocks, uint32_t at) {
+bool CallCondenser::ends_after_look(const Blocks& blocks, uint32_t at) {
   const Block block = blocks[at];
   const Node& here = node(block.node);
-  if (here.kind == Kind::halts) return true;
-  if (!may_end(block)) return false;  // it was looked up just now
-  if (!here.jumps) return true;
-  const FunctionId function = here.function;
+  if (here.kind != Kind::jumps) return may_end(here.kind, block);
+  if (!may_end(kinds_[block.node], block)) return false;
   const Node& next = node(blocks[at + 1].node);
-  return !next.bare_return && (next.function != function || function == kNoFunction);
+  return !next.bare_return && (next.function != here.function || here.function == kNoFunction);
 }
 
 // Takes [first, last), between which there is no mark, event or gap. `closes`: what follows it is more than a time.
 void CallCondenser::condense(const Blocks& blocks, uint32_t first, uint32_t last, bool closes) {
-  if (std::exchange(keep_next_, false)) keep(blocks[first], first);
-  for (; branching_[next_branching_] < last; ++next_branching_) {
-    const uint32_t at = branching_[next_branching_];
-    if ((closes && at + 1 == last) || !ends_here(blocks, at)) continue;
-    if (given_ <= at) keep(blocks[at], at);
-    keep_next_ = at + 1 == last;
-    if (!keep_next_) keep(blocks[at + 1], at + 1);
+  const Kind* const kinds = kinds_.data();
+  const Block* const all = blocks.data();
+  const uint32_t open_end = closes ? last - 1 : last;  // blocks up to here are followed by one that the flow went on to
+  const auto ends = [&](uint32_t at) { return may_end(kinds[all[at].node], all[at]) && ends_here(blocks, at); };
+  Block* out = kept_.data() + kept_count_;
+  uint32_t left_out = 0, at = first;
+  bool keep = keep_next_;
+  for (;;) {
+    for (; keep && at < open_end; ++at) {
+      keep = ends(at);
+      *out++ = all[at];
+    }
+    for (; at < open_end && !may_end(kinds[all[at].node], all[at]); ++at) left_out += all[at].instructions;
+    if (at >= open_end) break;
+    keep = ends_here(blocks, at);
+    if (keep) {
+      *out = {left_out, 0, kLeftOut};
+      out += left_out != 0 ? 1 : 0;
+      *out++ = all[at];
+      left_out = 0;
+    } else {
+      left_out += all[at].instructions;
+    }
+    ++at;
   }
-  if (!closes) return;
-  if (given_ < last) keep(blocks[last - 1], last - 1);
-  keep_next_ = true;
+  if (closes) {
+    *out = {left_out, 0, kLeftOut};
+    out += left_out != 0 ? 1 : 0;
+    *out++ = all[open_end];
+    left_out = 0;
+  }
+  keep_next_ = keep || closes;
+  left_out_ = left_out;
+  kept_count_ = static_cast<size_t>(out - kept_.data());
 }
 
 // Whether something before block `at` is more than a mark that tells the time.
@@ -123,11 +126,11 @@ void CallCondenser::apply(Batch& batch, const AuxSegment& segment) {
   kept_.resize(2 * batch.blocks.size() + 2);
   kept_count_ = 0;
   next_mark_ = next_event_ = next_gap_ = 0;
+  left_out_ = 0;
   keep_next_ = true;
   const auto count = static_cast<uint32_t>(batch.blocks.size());
-  gather(batch.blocks, 0, std::min(count, kMostAtOnce));
   for (uint32_t at = 0;;) {
-    leave_out_before(at);
+    flush();
     const auto place = static_cast<uint32_t>(kept_count_);
     uint32_t next = count;
     const auto pass = [&](auto& list, size_t& index) {
@@ -138,8 +141,7 @@ void CallCondenser::apply(Batch& batch, const AuxSegment& segment) {
     pass(batch.events, next_event_);
     pass(batch.gaps, next_gap_);
     if (at >= count) break;
-    if (at == gathered_ + kMostAtOnce) gather(batch.blocks, at, at + std::min(count - at, kMostAtOnce));
-    next = std::min(next, gathered_ + kMostAtOnce);
+    next = std::min(std::max(next, at + 1), at + std::min(count - at, kMostAtOnce));
     condense(batch.blocks, at, next, is_closed(batch, next));
     at = next;
   }

@@ -34,14 +34,14 @@ class CallCondenser final : public BatchFilter {
   /// What may follow a block.
   enum class Kind : uint8_t {
     inside = 0,    ///< the flow stays in the function and calls nothing
-    branches = 1,  ///< if its branch is taken, it may call, return or leave the function
+    jumps = 1,     ///< if its branch is taken (BlockFlag::taken, the same bit), it may leave the function
     halts = 2,     ///< the core halts
-    unknown = 3,   ///< not looked up in this epoch (see epoch_time_)
+    calls = 5,     ///< if it is taken, it calls or returns
+    unknown = 10,  ///< not looked up in this epoch (see epoch_time_)
   };
   struct Node {
     FunctionId function = kNoFunction;  ///< kNoFunction: another one in some part of the segment
     Kind kind = Kind::unknown;          ///< whatever functions the two ends of its branch belong to. unknown: the code was not read
-    bool jumps = false;                 ///< Way::jump
     bool bare_return = false;           ///< BranchCode::bare_return
     Ip target;                          ///< BranchCode::target
   };
@@ -51,19 +51,13 @@ class CallCondenser final : public BatchFilter {
   }
   void refresh(NodeId id);
   void begin_segment(const AuxSegment& segment);
-  void gather(const Blocks& blocks, uint32_t first, uint32_t last);
   void condense(const Blocks& blocks, uint32_t first, uint32_t last, bool closes);
   [[nodiscard]] bool ends_here(const Blocks& blocks, uint32_t at);
+  [[nodiscard]] bool ends_after_look(const Blocks& blocks, uint32_t at);
   [[nodiscard]] bool is_closed(const Batch& batch, uint32_t at) const;
-  [[nodiscard]] bool may_end(const Block& block) const {
-    return (static_cast<uint8_t>(kinds_[block.node]) & ((block.flags & 1U) | 2U)) != 0;
-  }
-  void leave_out_before(uint32_t at);
-  void keep(const Block& block, uint32_t at) {
-    leave_out_before(at);
-    kept_[kept_count_++] = block;
-    given_ = at + 1;
-  }
+  /// Whether the flow may go on from `block` in a way that matters.
+  [[nodiscard]] static bool may_end(Kind kind, const Block& block) { return (static_cast<uint8_t>(kind) & ((block.flags & 1U) | 2U)) != 0; }
+  void flush();
 
   const BlockTable& blocks_;
   const int32_t tid_;
@@ -74,14 +68,9 @@ class CallCondenser final : public BatchFilter {
   Interval time_{kTimeMax, kTimeMin};  ///< of the segment
   std::optional<uint64_t> segment_;    ///< its offset
   size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
-  // Of the blocks that gather() looked at last:
-  std::vector<uint32_t> branching_;   ///< indices of those after which the flow may call, return or leave the function
-  std::vector<uint32_t> ran_before_;  ///< instructions of those before each
-  size_t next_branching_ = 0;
-  uint32_t gathered_ = 0;  ///< index of the first
   Blocks kept_;
   size_t kept_count_ = 0;
-  uint32_t given_ = 0;     ///< blocks of the batch that are kept or left out
+  uint32_t left_out_ = 0;   ///< instructions since the last entry kept
   bool keep_next_ = false;  ///< the flow came to the next block in a way that matters
 };
 

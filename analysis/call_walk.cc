@@ -98,7 +98,7 @@ class StreamWalk {
     while (steps_.empty() && !ended_) {
       ended_ = !take_batch();
       if (ended_) flow_->finish(options_.time.last == kTimeMax && !stopped() ? recording_.streams()[stream_].time.last : kTimeMin);
-      std::swap(steps_, flow_->out());
+      flow_->give(steps_);
     }
     if (ended_) decode_.reset();
     return !steps_.empty();
@@ -168,6 +168,11 @@ struct CallCursor::State {
  private:
   using Turn = std::pair<TimeNs, size_t>;
   bool take(const FlowStep& step);
+  bool make_space();
+  void clear() {
+    steps_.clear();
+    left_out_ = 0;
+  }
   void finish();
 
   const Recording& recording_;
@@ -179,7 +184,11 @@ struct CallCursor::State {
   std::vector<CallStep> steps_;
   bool full_ = false;    ///< steps_ are to be given
   bool inside_ = false;  ///< of the wanted time
-  bool past_ = false, any_given_ = false, stopped_ = false;
+  bool past_ = false, stopped_ = false;
+  size_t given_at_once_ = kFirstSteps;
+  /// Steps that are left out of steps_ and count as if they were in it: of streams with equal times, which one comes next depends on where
+  /// steps_ was full.
+  size_t left_out_ = 0;
 
  public:
   CallTree tree{&schedule_};
@@ -193,6 +202,7 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
       schedule_(recording.contexts()),
       streams_(options_.streams),
       inside_(options_.time.first == kTimeMin) {
+  if (!options_.enters) tree.leave_out_enters();
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
   for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
     walks_.push_back(std::make_unique<StreamWalk>(recording, options_, functions, stream, schedule_));
@@ -201,27 +211,34 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
 }
 
 // False: the step is not taken, at least not for now.
-bool CallCursor::State::take(const FlowStep& step) {
-  if (full_ || stopped_) return false;
-  if (!inside_ && options_.time.first <= step.time) {
+inline bool CallCursor::State::take(const FlowStep& step) {
+  if (steps_.size() + left_out_ >= given_at_once_ && !make_space()) [[unlikely]] return false;
+  if (!inside_ && options_.time.first <= step.time) [[unlikely]] {
     inside_ = true;
-    steps_.clear();
+    clear();
     tree.restart(options_.time.first, steps_);
   }
   past_ = options_.time.last < step.time;
-  if (past_) return false;
-  tree.take(step, steps_);
-  if (steps_.size() < (any_given_ ? kGivenSteps : kFirstSteps)) return true;
-  any_given_ = any_given_ || inside_;
-  if (!inside_) steps_.clear();
-  full_ = inside_;
-  stopped_ = options_.stopped && options_.stopped();
+  if (past_) [[unlikely]] return false;
+  left_out_ += tree.take(step, steps_);
   return true;
+}
+
+// There are enough steps to give, if they are wanted. False: no more are taken now.
+bool CallCursor::State::make_space() {
+  stopped_ = options_.stopped && options_.stopped();
+  full_ = inside_;
+  if (inside_) {
+    given_at_once_ = kGivenSteps;
+  } else {
+    clear();
+  }
+  return !full_ && !stopped_;
 }
 
 bool CallCursor::State::next(std::span<const CallStep>& given) {
   if (tree.finished()) return false;
-  steps_.clear();
+  clear();
   full_ = false;
   while (!order_.empty() && !full_ && !past_ && !stopped_) {
     const size_t index = order_.top().second;

@@ -39,7 +39,7 @@ void follow(const Recording& recording, uint32_t stream, bool condensed, unsigne
     told.blocks += next.batch->blocks.size();
   }
   flow.finish(info.time.last);
-  told.steps = std::move(flow.out());
+  flow.give(told.steps);
 }
 
 std::string text(const FlowStep& step, const FunctionTable& functions) {
