@@ -22,6 +22,7 @@ enum class Way : uint8_t {
 
 struct BranchCode {
   Ip ip, next;               ///< the block's first address, and that after it
+  Ip target;                 ///< of a direct jump, conditional or not; else 0
   Way way = Way::none;       ///< of its last instruction
   bool bare_return = false;  ///< nothing but a RET: what return thunks are made of
   bool halts = false;        ///< it ends in HLT, MWAIT or the like
@@ -54,13 +55,18 @@ struct BranchCode {
 /// Reads a block's code. `bytes` as BlockTable::bytes.
 [[nodiscard]] inline BranchCode branch_code(const BlockInfo& info, Bytes bytes) {
   Insn last;
+  Ip at = info.ip;
   for (uint16_t i = 0; i < info.instructions && !bytes.empty(); ++i) {
+    at = info.ip + (info.size_bytes - bytes.size());
     last = classify(bytes, info.mode);
     if (last.cls == InsnClass::bad) break;
     bytes = bytes.subspan(std::min<size_t>(last.length_bytes, bytes.size()));
   }
+  const bool jumps = last.cls == InsnClass::jump_direct || last.cls == InsnClass::jcc;
+  const Ip target = jumps ? direct_target(last, at, info.mode) : Ip{};
   const bool halts = last.detail == InsnDetail::hlt || last.detail == InsnDetail::mwait || last.detail == InsnDetail::umwait;
-  return {info.ip, info.ip + info.size_bytes, way_of(last.cls, last.detail), last.cls == InsnClass::ret && info.instructions == 1, halts};
+  const bool bare_return = last.cls == InsnClass::ret && info.instructions == 1;
+  return {info.ip, info.ip + info.size_bytes, target, way_of(last.cls, last.detail), bare_return, halts};
 }
 
 }  // namespace ptd

@@ -31,44 +31,47 @@ class CallCondenser final : public BatchFilter {
   void apply(Batch& batch, const AuxSegment& segment) override;
 
  private:
-  /// What the loop over blocks needs of a node. 8 bytes.
+  /// What may follow a block.
+  enum class Kind : uint8_t {
+    inside = 0,    ///< the flow stays in the function and calls nothing
+    jumps = 1,     ///< if its branch is taken (BlockFlag::taken, the same bit), it may leave the function
+    halts = 2,     ///< the core halts
+    calls = 5,     ///< if it is taken, it calls or returns
+    unknown = 10,  ///< not looked up in this epoch (see epoch_time_)
+  };
   struct Node {
     FunctionId function = kNoFunction;  ///< kNoFunction: another one in some part of the segment
-    uint16_t epoch = 0;                 ///< `function` is right as long as epoch_ is this; 0: nothing is known yet
-    uint16_t code = 0;                  ///< kPlain and so on
+    Kind kind = Kind::unknown;          ///< whatever functions the two ends of its branch belong to. unknown: the code was not read
+    bool bare_return = false;           ///< BranchCode::bare_return
+    Ip target;                          ///< BranchCode::target
   };
-  static constexpr uint16_t kPlain = 1;       ///< Way::none
-  static constexpr uint16_t kJump = 2;        ///< Way::jump
-  static constexpr uint16_t kBareReturn = 4;  ///< BranchCode::bare_return
-  static constexpr uint16_t kHalts = 8;       ///< BranchCode::halts
-  /// The table of blocks may have grown since the batch before.
-  void make_room() {
-    if (nodes_.size() < blocks_.size()) nodes_.resize(std::max(blocks_.size(), nodes_.size() * 2));
+  const Node& node(NodeId id) {
+    if (kinds_[id] == Kind::unknown) [[unlikely]] refresh(id);
+    return nodes_[id];
   }
-  Node node(NodeId id) {
-    Node& node = nodes_[id];
-    if (node.epoch != epoch_) [[unlikely]] refresh(id, node);
-    return node;
-  }
-  void refresh(NodeId id, Node& node);
+  void refresh(NodeId id);
   void begin_segment(const AuxSegment& segment);
   void condense(const Blocks& blocks, uint32_t first, uint32_t last, bool closes);
+  [[nodiscard]] bool ends_here(const Blocks& blocks, uint32_t at);
+  [[nodiscard]] bool ends_after_look(const Blocks& blocks, uint32_t at);
   [[nodiscard]] bool is_closed(const Batch& batch, uint32_t at) const;
+  /// Whether the flow may go on from `block` in a way that matters.
+  [[nodiscard]] static bool may_end(Kind kind, const Block& block) { return (static_cast<uint8_t>(kind) & ((block.flags & 1U) | 2U)) != 0; }
   void flush();
 
   const BlockTable& blocks_;
   const int32_t tid_;
   FunctionFinder finder_;
+  std::vector<Kind> kinds_;  ///< by node, apart from nodes_: the loop over all blocks reads nothing else of a node
   std::vector<Node> nodes_;
-  uint16_t epoch_ = 1;
-  Interval epoch_time_;                   ///< moments at which all answers of this epoch are right
-  Interval time_{kTimeMax, kTimeMin};     ///< of the segment
-  std::optional<uint64_t> segment_;       ///< its offset
+  Interval epoch_time_;                ///< moments at which all answers of this epoch are right
+  Interval time_{kTimeMax, kTimeMin};  ///< of the segment
+  std::optional<uint64_t> segment_;    ///< its offset
   size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
   Blocks kept_;
   size_t kept_count_ = 0;
-  bool keep_ = false;      ///< the next block must be kept
-  uint32_t left_out_ = 0;  ///< instructions since the last entry kept
+  uint32_t left_out_ = 0;   ///< instructions since the last entry kept
+  bool keep_next_ = false;  ///< the flow came to the next block in a way that matters
 };
 
 }  // namespace ptd

@@ -34,11 +34,22 @@ void CallFlow::refresh(NodeId id) {
   }
   Node& node = nodes_->nodes[id];
   Asked& asked = nodes_->asked[id];
-  if (node.epoch == 0) node.code = branch_code(blocks_->info(id), blocks_->bytes(id));
-  const bool same = node.epoch != 0 && asked.valid.contains(when()) && (node.at.named || asked.pid == pid_);
+  if (node.epoch == 0) {
+    const BranchCode code = branch_code(blocks_->info(id), blocks_->bytes(id));
+    node.ip = code.ip;
+    node.size_bytes = blocks_->info(id).size_bytes;
+    node.way = code.way;
+    node.bare_return = code.bare_return;
+    node.halts = code.halts;
+  }
+  const bool named = (node.flags & kFlowNamed) != 0;
+  const bool same = node.epoch != 0 && asked.valid.contains(when()) && (named || asked.pid == pid_);
   if (!same) {
-    const FoundFunction found = finder_.find(blocks_->info(id).space, node.code.ip, when());
-    node.at = found;
+    const FoundFunction found = finder_.find(blocks_->info(id).space, node.ip, when());
+    node.function = found.id;
+    node.module = found.module;
+    node.flags = flags_of(found);
+    node.entered = kNoFunction;
     asked = {found.valid, pid_};
   }
   epoch_time_ = intersect(epoch_time_, asked.valid);
@@ -68,7 +79,7 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
   for (FlowItem item = cursor_.next(); item != FlowItem::end; item = cursor_.next()) {
     switch (item) {
       case FlowItem::blocks:
-        for (const Block& block : cursor_.blocks()) take_block(block);
+        take_blocks(cursor_.blocks());
         break;
       case FlowItem::mark:
         if (pending_ && has_thread_ && cursor_.mark().tid != tid_) resolve_ahead();
@@ -96,30 +107,88 @@ void CallFlow::resolve_ahead() {
     resolve(find(from), from);
   } else if (item == FlowItem::blocks) {
     const Node& to = node(ahead.blocks().front().node);
-    resolve(to.at, to.code.ip);
+    resolve(to.at(), to.ip);
   }
 }
 
-void CallFlow::take_block(const Block& block) {
-  if (is_left_out(block)) {
-    dates_.ran(block.node);
-    pending_.reset();
+// Sets what the stream says of each step.
+[[gnu::always_inline]] inline void CallFlow::fill(FlowStep& step) {
+  step.pid = pid_;
+  step.tid = tid_;
+  step.cpu = cpu_;
+  step.space = space_;
+  if (step.kind != FlowKind::begin) step.from = last_function_;
+  step.instructions = static_cast<uint32_t>(std::min<uint64_t>(dates_.position() - last_position_, 0xffffffffU));
+  last_position_ = dates_.position();
+}
+
+// The last of out_ is new.
+[[gnu::always_inline]] inline void CallFlow::hold(bool resumes, bool slept) {
+  fill(out_.back());
+  dates_.add(resumes, slept);
+  if (held_count() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
+}
+
+// The open branch went `to` there.
+void CallFlow::resolve(const FunctionAt& at, Ip to) {
+  const Pending pending = *pending_;
+  pending_.reset();
+  FunctionId entered = kNoFunction;
+  resolve(pending, {to, at.id, at.module, flags_of(at)}, entered);
+}
+
+// `entered`: Node::entered of the target.
+[[gnu::always_inline]] inline void CallFlow::resolve(const Pending& pending, const Target& to, FunctionId& entered) {
+  if (pending.way == Way::none || (pending.way == Way::jump && to.function == pending.from)) return;
+  const bool named = (to.flags & kFlowNamed) != 0;
+  if (pending.way == Way::call_direct) {
+    // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
+    if (to.ip == pending.return_to) return;
+    const uint64_t skipped = to.ip.value - pending.return_to.value;
+    if (to.function == pending.from && to.flags == kFlowNamed && pending.return_to < to.ip && skipped <= kMostSkipped) return;
+  }
+  const bool ret = pending.way == Way::ret || pending.way == Way::far_ret;
+  // A jump from another module to unnamed code enters a function there, and a call does in any module.
+  const bool enters = !named && !ret && (pending.way != Way::jump || to.module != pending.module);
+  if (enters && entered == kNoFunction) entered = unnamed_entry(to.ip);
+  static constexpr FlowKind kKinds[] = {FlowKind::jump, FlowKind::jump, FlowKind::call,      FlowKind::call,
+                                        FlowKind::call, FlowKind::ret,  FlowKind::far_return};  // by Way
+  FlowStep& step = out_.emplace_back();
+  step.kind = kKinds[static_cast<size_t>(pending.way)];
+  step.flags = pending.way == Way::jump && enters ? kFlowEntry | kFlowNamed : to.flags;
+  if (pending.way == Way::far_call) step.flags |= kFlowFar;
+  step.to = to.ip;
+  step.function = enters ? entered : to.function;
+  step.return_to = pending.return_to;
+  hold(false, false);
+}
+
+void CallFlow::take_blocks(std::span<const Block> blocks) {
+  Pending open = pending_.value_or(Pending{});
+  bool is_open = pending_.has_value();
+  pending_.reset();
+  for (const Block& block : blocks) {
+    if (is_left_out(block)) {
+      dates_.ran(block.node);
+      is_open = synced_ = false;
+      continue;
+    }
+    Node& here = node(block.node);
+    if (is_open) {
+      if (!here.bare_return || open.way != Way::jump) resolve(open, {here.ip, here.function, here.module, here.flags}, here.entered);
+    } else if (!flowing_) [[unlikely]] {
+      begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
+    }
     synced_ = false;
-    return;
+    if (lost_ || !proved_) [[unlikely]] prove();
+    dates_.ran(block.instructions);
+    last_function_ = here.function;
+    far_next_ = here.way == Way::far_call ? here.next() : Ip{};
+    if (here.halts) [[unlikely]] halt(here.next());
+    is_open = has(block.flags, BlockFlag::taken);
+    open = {here.way, here.function, here.module, here.next()};
   }
-  const Node& here = node(block.node);
-  if (pending_) {
-    resolve(here.at, here.code.ip, here.code.bare_return);
-  } else if (!flowing_) {
-    begin(here.code.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
-  }
-  synced_ = false;
-  if (lost_ || !proved_) prove();
-  dates_.ran(block.instructions);
-  last_function_ = here.at.id;
-  far_next_ = here.code.way == Way::far_call ? here.code.next : Ip{};
-  if (here.code.halts) halt(here.code.next);
-  if (has(block.flags, BlockFlag::taken)) pending_ = Pending{here.code.way, here.at.id, here.at.module, here.code.next};
+  if (is_open) pending_ = open;
 }
 
 void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
@@ -133,7 +202,7 @@ void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
   step.function = at.id;
   step.to = to;
   step.flags = static_cast<uint8_t>(flags | (at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
-  if (!at.named && was_paused_ && to != paused_at_) step.from = finder_.unnamed_entry(space_, to, when());  // it may be a signal's handler
+  if (!at.named && was_paused_ && to != paused_at_) step.from = unnamed_entry(to);  // it may be a signal's handler
   // A stream's first start follows its first time directly: otherwise a timing packet would show how long it waited.
   const bool first = !std::exchange(began_, true) && dates_.has_tick();
   push(step, !exact && !first);
@@ -155,43 +224,6 @@ void CallFlow::halt(Ip next) {
   paused_ = halted_ = true;
 }
 
-// The open branch went `to` there.
-void CallFlow::resolve(const FunctionAt& at, Ip to, bool bare_return) {
-  const Pending pending = *pending_;
-  pending_.reset();
-  if (pending.way == Way::none || (pending.way == Way::jump && (at.id == pending.from || bare_return))) return;
-  if (pending.way == Way::call_direct) {
-    // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
-    if (to == pending.return_to) return;
-    const uint64_t skipped = to.value - pending.return_to.value;
-    if (at.named && at.id == pending.from && !at.entry && pending.return_to < to && skipped <= kMostSkipped) return;
-  }
-  FlowStep& step = held_.emplace_back();
-  step.to = to;
-  step.function = at.id;
-  step.return_to = pending.return_to;
-  step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
-  switch (pending.way) {
-    case Way::jump:
-      step.kind = FlowKind::jump;
-      // A jump from another module to unnamed code enters a function there.
-      if (at.named || at.module == pending.module) break;
-      step.function = finder_.unnamed_entry(space_, to, when());
-      step.flags |= kFlowEntry | kFlowNamed;
-      break;
-    case Way::call_direct:
-    case Way::call:
-    case Way::far_call:
-      step.kind = FlowKind::call;
-      if (pending.way == Way::far_call) step.flags |= kFlowFar;
-      step.function = entered(at, to);
-      break;
-    default:
-      step.kind = pending.way == Way::ret ? FlowKind::ret : FlowKind::far_return;
-  }
-  hold(false, false);
-}
-
 // The branch left the traced region; `to` is 0 where no packet gives it.
 void CallFlow::resolve_unseen(Ip to) {
   const FoundFunction at = to.value != 0 ? find(to) : FoundFunction{};
@@ -200,11 +232,11 @@ void CallFlow::resolve_unseen(Ip to) {
     pending_.reset();
     return;
   }
-  const size_t before = held_.size() + out_.size();
+  const size_t before = out_.size();
   resolve(at, to);
-  if (held_.size() + out_.size() == before || held_.empty()) return;
-  held_.back().flags |= kFlowUnseen;
-  if (to.value == 0) held_.back().function = far_call ? kernel_ : kNoFunction;
+  if (out_.size() == before || held_count() == 0) return;
+  out_.back().flags |= kFlowUnseen;
+  if (to.value == 0) out_.back().function = far_call ? kernel_ : kNoFunction;
 }
 
 void CallFlow::take_mark(const Mark& mark) {
@@ -272,7 +304,7 @@ void CallFlow::take_async_branch(const Event& event) {
   step.kind = FlowKind::interrupt;
   step.to = event.to;
   step.return_to = event.from;
-  step.function = entered(at, event.to);
+  step.function = at.named ? at.id : unnamed_entry(event.to);
   step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
                                     ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0));
   flowing_ = true;
@@ -344,11 +376,11 @@ void CallFlow::take_gap(const Gap& gap) {
     step.time = first.time;
     step.floor = first.floor;
     step.cycles = std::exchange(dropped_cycles_, 0);
-    out_.push_back(step);
+    out_.insert(out_.begin() + static_cast<ptrdiff_t>(dated_++), step);
   } else if (first_unproved()) {
     const size_t at = drop_unproved();
     fill(step);
-    held_[at] = step;
+    held(at) = step;
   } else {
     push(step);
   }
@@ -357,35 +389,18 @@ void CallFlow::take_gap(const Gap& gap) {
   paused_ = halted_ = synced_ = false;
 }
 
-// Sets what the stream says of each step.
-void CallFlow::fill(FlowStep& step) {
-  step.pid = pid_;
-  step.tid = tid_;
-  step.cpu = cpu_;
-  step.space = space_;
-  if (step.kind != FlowKind::begin) step.from = last_function_;
-  step.instructions = static_cast<uint32_t>(std::min<uint64_t>(dates_.position() - last_position_, 0xffffffffU));
-  last_position_ = dates_.position();
-}
-
 void CallFlow::push(const FlowStep& step, bool resumes) {
-  if (!proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt)) held_unproved_.push_back(held_.size());
-  held_.push_back(step);
+  if (!proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt)) held_unproved_.push_back(held_count());
+  out_.push_back(step);
   hold(resumes, step.kind == FlowKind::begin && (step.flags & kFlowHalted) != 0);
-}
-
-// The last of held_ is new.
-void CallFlow::hold(bool resumes, bool slept) {
-  fill(held_.back());
-  dates_.add(resumes, slept);
-  if (held_.size() >= kMaxHeld) put_out(dates_.anchor_untold(false));
 }
 
 // An instruction was decoded.
 void CallFlow::prove() {
   lost_ = false;
   if (std::exchange(proved_, true)) return;
-  out_.insert(out_.end(), unproved_.begin(), unproved_.end());
+  out_.insert(out_.begin() + static_cast<ptrdiff_t>(dated_), unproved_.begin(), unproved_.end());
+  dated_ += unproved_.size();
   unproved_.clear();
   held_unproved_.clear();
 }
@@ -393,21 +408,21 @@ void CallFlow::prove() {
 // The kind of the first step that no instruction proves.
 std::optional<FlowKind> CallFlow::first_unproved() const {
   if (!unproved_.empty()) return unproved_.front().kind;
-  if (!held_unproved_.empty()) return held_[held_unproved_.front()].kind;
+  if (!held_unproved_.empty()) return out_[dated_ + held_unproved_.front()].kind;
   return {};
 }
 
-// Their instructions and cycles go to the next step. Returns the index in held_ of the first one there.
+// Their instructions and cycles go to the next step. Returns the index of the first one that waits for a time.
 size_t CallFlow::drop_unproved() {
   for (const FlowStep& step : unproved_) {
     last_position_ -= step.instructions;
     dropped_cycles_ += step.cycles;
   }
   unproved_.clear();
-  const size_t first = held_unproved_.empty() ? held_.size() : held_unproved_.front();
+  const size_t first = held_unproved_.empty() ? held_count() : held_unproved_.front();
   for (const size_t i : held_unproved_) {
-    last_position_ -= held_[i].instructions;
-    held_[i].flags |= kDropped;
+    last_position_ -= held(i).instructions;
+    held(i).flags |= kDropped;
     held_dropped_ = true;
   }
   held_unproved_.clear();
@@ -425,12 +440,17 @@ void CallFlow::told(TimeNs time, uint64_t cycles) {
 // Gives out the steps that wait: `dates` has one for each, or none if they go on to wait.
 void CallFlow::put_out(std::span<const FlowDates::Date> dates) {
   if (!epoch_time_.contains(when())) begin_epoch();
-  for (size_t i = 0; i < dates.size(); ++i) {
-    FlowStep& step = held_[i];
-    step.time = dates[i].time;
-    step.floor = dates[i].floor;
-    dropped_cycles_ += dates[i].cycles;
-    if ((step.flags & kDropped) == 0) step.cycles = std::exchange(dropped_cycles_, 0);
+  const bool plain = dropped_cycles_ == 0 && !held_dropped_;
+  FlowStep* step = out_.data() + dated_;
+  for (const FlowDates::Date& date : dates) {
+    step->time = date.time;
+    step->floor = date.floor;
+    step->cycles = date.cycles;
+    if (!plain) {
+      dropped_cycles_ += date.cycles;
+      if ((step->flags & kDropped) == 0) step->cycles = std::exchange(dropped_cycles_, 0);
+    }
+    ++step;
   }
   if (!dates.empty()) put_out_dated();
 }
@@ -438,19 +458,29 @@ void CallFlow::put_out(std::span<const FlowDates::Date> dates) {
 void CallFlow::put_out_dated() {
   if (!held_unproved_.empty() || held_dropped_) {
     auto unproved = held_unproved_.begin();
-    for (size_t i = 0; i < held_.size(); ++i) {
+    size_t kept = dated_;
+    for (size_t i = 0, count = held_count(); i < count; ++i) {
+      const FlowStep step = held(i);
       const bool proved = unproved == held_unproved_.end() || *unproved != i;
       if (!proved) ++unproved;
-      if ((held_[i].flags & kDropped) == 0) (proved ? out_ : unproved_).push_back(held_[i]);
+      if ((step.flags & kDropped) != 0) continue;
+      if (proved) {
+        out_[kept++] = step;
+      } else {
+        unproved_.push_back(step);
+      }
     }
+    out_.resize(kept);
     held_unproved_.clear();
     held_dropped_ = false;
-  } else if (out_.empty()) {
-    std::swap(out_, held_);
-  } else {
-    out_.insert(out_.end(), held_.begin(), held_.end());
   }
-  held_.clear();
+  dated_ = out_.size();
+}
+
+void CallFlow::give(std::vector<FlowStep>& steps) {
+  std::swap(steps, out_);
+  out_.assign(steps.begin() + static_cast<ptrdiff_t>(dated_), steps.end());
+  steps.resize(std::exchange(dated_, 0));
 }
 
 void CallFlow::finish(TimeNs end) {

@@ -58,7 +58,7 @@ struct FlowStep {
 /// Fed with one stream's batches in order. Not thread-safe. The symbolizer and the table must outlive it; the
 /// batches need not.
 ///
-/// FlowDates dates the steps. A step waits for the next time in the trace, so out() is late; finish() outputs the rest. An
+/// FlowDates dates the steps. A step waits for the next time in the trace, so give() is late; finish() dates the rest. An
 /// instruction that halts the core (HLT, MWAIT) is followed by a pause up to the next instruction or interrupt. Where flow resumes or an
 /// interrupt is taken, and no instruction is decoded before the flow is lost, the loss starts there.
 class CallFlow {
@@ -73,16 +73,25 @@ class CallFlow {
   void take(const Batch& batch, const BlockTable& blocks);
   /// Ends the stream. A flow that is lost at this point stays lost up to `end`, if that is given.
   void finish(TimeNs end = kTimeMin);
-  /// Returns the steps whose time is known; the caller removes them.
-  [[nodiscard]] std::vector<FlowStep>& out() { return out_; }
+  /// Replaces `steps` by the steps whose time is known and that were not given before.
+  void give(std::vector<FlowStep>& steps);
   /// Returns false until the first packet with a time.
   [[nodiscard]] bool timed() const { return timed_; }
 
  private:
-  struct Node {
-    FunctionAt at;       ///< at its first instruction; the function that its last one belongs to is the same
-    uint32_t epoch = 0;  ///< `at` is right as long as epoch_ is this; 0: nothing is known yet
-    BranchCode code;
+  /// What following calls needs of a block's code. 32 bytes.
+  struct alignas(32) Node {
+    Ip ip;
+    uint32_t size_bytes = 0;
+    FunctionId function = kNoFunction;  ///< at its first instruction; the function that its last one belongs to is the same
+    FunctionId entered = kNoFunction;   ///< the function of unnamed code that begins here; kNoFunction: not looked up so far
+    uint32_t module = 0;                ///< FunctionAt::module
+    uint32_t epoch = 0;                 ///< the function is right as long as epoch_ is this; 0: nothing is known yet
+    Way way = Way::none;                ///< as in BranchCode, like the next two
+    bool bare_return = false, halts = false;
+    uint8_t flags = 0;  ///< kFlowEntry, kFlowNamed
+    [[nodiscard]] Ip next() const { return ip + size_bytes; }
+    [[nodiscard]] FunctionAt at() const { return {function, module, (flags & kFlowEntry) != 0, (flags & kFlowNamed) != 0}; }
   };
   /// Of a node, read only by refresh().
   struct Asked {
@@ -95,12 +104,12 @@ class CallFlow {
   };
   /// A taken branch whose target is not known yet.
   struct Pending {
-    Way way = Way::none;
+    Way way = Way::none;  ///< none: there is no such branch, or where it goes does not matter
     FunctionId from = kNoFunction;
     uint32_t module = 0;  ///< FoundFunction::module of `from`
     Ip return_to;
   };
-  const Node& node(NodeId id) {
+  Node& node(NodeId id) {
     std::vector<Node>& nodes = nodes_->nodes;
     if (id >= nodes.size() || nodes[id].epoch != epoch_) [[unlikely]] refresh(id);
     return nodes[id];
@@ -110,7 +119,15 @@ class CallFlow {
   [[nodiscard]] TimeNs when() const { return std::clamp(dates_.now(), segment_time_.first, segment_time_.last); }
   void begin_epoch();
   void resolve_ahead();
-  void take_block(const Block& block);
+  void take_blocks(std::span<const Block> blocks);
+  static uint8_t flags_of(const FunctionAt& at) { return static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0)); }
+  /// Where a branch went.
+  struct Target {
+    Ip ip;
+    FunctionId function = kNoFunction;
+    uint32_t module = 0;
+    uint8_t flags = 0;
+  };
   void take_mark(const Mark& mark);
   void take_event(const Event& event);
   void take_gap(const Gap& gap);
@@ -121,7 +138,8 @@ class CallFlow {
   void begin(Ip to, bool exact = false, uint8_t flags = 0);
   void halt(Ip next);
   void stop();
-  void resolve(const FunctionAt& at, Ip to, bool bare_return = false);
+  void resolve(const FunctionAt& at, Ip to);
+  void resolve(const Pending& pending, const Target& to, FunctionId& entered);
   void resolve_unseen(Ip to);
   void fill(FlowStep& step);
   void push(const FlowStep& step, bool resumes = false);
@@ -132,10 +150,10 @@ class CallFlow {
   [[nodiscard]] std::optional<FlowKind> first_unproved() const;
   void put_out_dated();
   size_t drop_unproved();
+  [[nodiscard]] size_t held_count() const { return out_.size() - dated_; }
+  [[nodiscard]] FlowStep& held(size_t index) { return out_[dated_ + index]; }
   [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, when()); }
-  [[nodiscard]] FunctionId entered(const FunctionAt& at, Ip to) {
-    return at.named ? at.id : finder_.unnamed_entry(space_, to, when());
-  }
+  [[nodiscard]] FunctionId unnamed_entry(Ip to) { return finder_.unnamed_entry(space_, to, when()); }
 
   FunctionFinder finder_;
   const FunctionId kernel_;  ///< untraced code that a system call enters
@@ -159,15 +177,15 @@ class CallFlow {
   FlowCursor cursor_;
   FlowDates dates_;
   uint64_t last_position_ = 0;
-  std::vector<FlowStep> held_;           ///< each has a point of dates_
-  std::vector<size_t> held_unproved_;    ///< indices of those that no instruction proves yet
-  bool held_dropped_ = false;            ///< some have the flag kDropped
+  std::vector<FlowStep> out_;          ///< those with a time, then those that wait for one: each of them has a point of dates_
+  size_t dated_ = 0;                   ///< the number of the former
+  std::vector<size_t> held_unproved_;  ///< which of the latter, from 0, no instruction proves yet
+  bool held_dropped_ = false;          ///< some of them have the flag kDropped
   /// False from a start or interrupt up to the first instruction after it. Steps that come then are given out with that instruction;
   /// those that are dated before stay in unproved_.
   bool proved_ = true;
   std::vector<FlowStep> unproved_;
   uint64_t dropped_cycles_ = 0;  ///< of steps that were dropped
-  std::vector<FlowStep> out_;
 };
 
 }  // namespace ptd

@@ -33,27 +33,9 @@ size_t innermost(const Frames& frames, Fits fits) {
 
 }  // namespace
 
-const char* sentence(CallLoss loss) {
-  switch (loss) {
-    case CallLoss::none:
-      return "nothing was lost";
-    case CallLoss::gap:
-      return "the flow was lost";
-    case CallLoss::strange_return:
-      return "a return did not match any open call";
-    case CallLoss::strange_resume:
-      return "tracing resumed at another place than where it stopped";
-    case CallLoss::new_program:
-      return "the process executed another program";
-    case CallLoss::too_deep:
-      return "more calls are open than the limit";
-  }
-  return "";
-}
-
 struct CallTree::State {
   explicit State(const ThreadSchedule* thread_schedule) : schedule(thread_schedule) {}
-  void take(const FlowStep& step, std::vector<CallStep>& out);
+  size_t take(const FlowStep& step, std::vector<CallStep>& out);
   void restart(TimeNs time, std::vector<CallStep>& out);
   void finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on);
 
@@ -99,6 +81,9 @@ struct CallTree::State {
     CallThread& thread;
     std::vector<CallStep>& out;
   };
+  // Copied where one is added: the compiler clears a new one, or a copy of a constant, with "rep stos", which takes longer than the rest.
+  Frame new_frame;
+  CallStep new_step;
   uint32_t thread_of(const FlowStep& step) {
     if (step.tid != last_tid || step.cpu != last_cpu || threads.empty()) find_thread(step);
     return last_thread;
@@ -120,6 +105,8 @@ struct CallTree::State {
   void arrive(Now& now, Return back);
   void enter_handler(Now& now, FunctionId function, const Return& back);
   void end_untraced(Now& now);
+  bool take_plain(Now& now);
+  void take_other(Now& now);
   void dispatch(Now& now);
   void root(Now& now);
   void replace(Now& now, uint8_t flags);
@@ -128,6 +115,8 @@ struct CallTree::State {
   int32_t last_tid = 0, last_cpu = 0;  ///< of the step before
   uint32_t last_thread = 0;             ///< its index
   bool finished = false;
+  bool enters = true;   ///< steps of kind enter are output
+  size_t left_out = 0;  ///< steps that take() left out
   std::vector<CallThread> threads;
   std::vector<Stack> stacks;
   const ThreadSchedule* schedule = nullptr;
@@ -138,13 +127,14 @@ CallTree::~CallTree() = default;
 CallTree::CallTree(CallTree&&) noexcept = default;
 CallTree& CallTree::operator=(CallTree&&) noexcept = default;
 
-void CallTree::take(const FlowStep& step, std::vector<CallStep>& out) { state_->take(step, out); }
+size_t CallTree::take(const FlowStep& step, std::vector<CallStep>& out) { return state_->take(step, out); }
 void CallTree::restart(TimeNs time, std::vector<CallStep>& out) { state_->restart(time, out); }
 void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
   state_->finish(out, until, goes_on);
 }
 const std::vector<CallThread>& CallTree::threads() const { return state_->threads; }
 bool CallTree::finished() const { return state_->finished; }
+void CallTree::leave_out_enters() { state_->enters = false; }
 
 void CallTree::State::find_thread(const FlowStep& step) {
   const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
@@ -160,28 +150,25 @@ void CallTree::State::find_thread(const FlowStep& step) {
 
 // Attributes what passed since the thread's last step to the innermost call. Untraced code runs no instructions that are seen
 // (end_untraced()), and its time is not running time.
-void CallTree::State::spend(Now& now) {
+inline void CallTree::State::spend(Now& now) {
   CallThread& thread = now.thread;
-  if (now.stack.frames.empty() && now.step.instructions != 0) [[unlikely]] begin_unseen(now);
-  const uint64_t passed = now.step.time > thread.last ? now.step.time.value - thread.last.value : 0;
-  const bool running = now.stack.off == Off::running;  // else go_on() accounts for the time
-  thread.instructions += now.step.instructions;
-  thread.cycles += now.step.cycles;
+  const FlowStep& step = now.step;
+  if (now.stack.frames.empty() && step.instructions != 0) [[unlikely]] begin_unseen(now);
+  const uint64_t passed = step.time > thread.last ? step.time.value - thread.last.value : 0;
+  const uint64_t ran = now.stack.off == Off::running ? passed : 0;  // go_on() accounts for other time
+  thread.instructions += step.instructions;
+  thread.cycles += step.cycles;
   thread.last.value += passed;
-  if (now.stack.frames.empty()) {
-    thread.running_ns += running ? passed : 0;
+  if (now.stack.frames.empty()) [[unlikely]] {
+    thread.running_ns += ran;
     return;
   }
   Frame& frame = now.stack.frames.back();
-  frame.self_instructions += now.step.instructions;
-  frame.self_cycles += now.step.cycles;
-  if (!running) return;
-  if (frame.untraced()) {
-    thread.untraced_ns += passed;
-    return;
-  }
-  thread.running_ns += passed;
-  frame.self_ns += passed;
+  frame.self_instructions += step.instructions;
+  frame.self_cycles += step.cycles;
+  const bool traced = !frame.untraced();
+  (traced ? thread.running_ns : thread.untraced_ns) += ran;
+  frame.self_ns += traced ? ran : 0;
 }
 
 // A thread that a switch found running: it has run this function since then.
@@ -213,7 +200,6 @@ void CallTree::State::stop(Now& now, Off why) {
 
 void CallTree::State::go_on(Now& now) {
   Stack& stack = now.stack;
-  if (stack.off == Off::running) return;
   const Off why = std::exchange(stack.off, Off::running);
   if (!std::exchange(stack.met, true)) return;
   CallStep step;
@@ -236,39 +222,48 @@ void CallTree::State::go_on(Now& now) {
   now.out.push_back(step);
 }
 
-CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
-  if (now.stack.frames.size() >= kMaxFrames) give_up(now, CallLoss::too_deep);
-  const bool inner = now.stack.open[function]++ != 0;
-  Frame& frame = now.stack.frames.emplace_back();
+inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
+  Stack& stack = now.stack;
+  if (stack.frames.size() >= kMaxFrames) [[unlikely]] give_up(now, CallLoss::too_deep);
+  if (stack.open[function]++ != 0) flags |= kCallInner;
+  const CallThread& thread = now.thread;
+  const FlowStep& by = now.step;
+  stack.frames.push_back(new_frame);
+  Frame& frame = stack.frames.back();
   frame.function = function;
   frame.kind = kind;
   frame.by_jump = by_jump;
   frame.flags = flags;
-  if (inner) frame.flags |= kCallInner;
   frame.return_to = return_to;
-  frame.start = now.step.time;
-  frame.floor = now.step.floor;
-  frame.off_cpu_ns = now.thread.off_cpu_ns;
-  frame.untraced_ns = now.thread.untraced_ns;
-  frame.lost_ns = now.thread.lost_ns;
-  frame.instructions = now.thread.instructions;
-  frame.cycles = now.thread.cycles;
-  CallStep& step = now.out.emplace_back();
+  frame.start = by.time;
+  frame.floor = by.floor;
+  frame.off_cpu_ns = thread.off_cpu_ns;
+  frame.untraced_ns = thread.untraced_ns;
+  frame.lost_ns = thread.lost_ns;
+  frame.instructions = thread.instructions;
+  frame.cycles = thread.cycles;
+  if (!enters) {
+    ++left_out;
+    return frame;
+  }
+  now.out.push_back(new_step);
+  CallStep& step = now.out.back();
   step.kind = CallStepKind::enter;
   step.frame = by_jump ? FrameKind::tail : kind;
-  step.flags = frame.flags;
+  step.flags = flags;
   step.thread = now.index;
-  step.cpu = now.step.cpu;
-  step.depth = static_cast<uint32_t>(now.stack.frames.size() - 1);
+  step.cpu = by.cpu;
+  step.depth = static_cast<uint32_t>(stack.frames.size() - 1);
   step.function = function;
-  step.time = step.start = frame.start;
-  step.floor = step.start_floor = frame.floor;
+  step.time = step.start = by.time;
+  step.floor = step.start_floor = by.floor;
   return frame;
 }
 
-void CallTree::State::leave(Now& now, uint8_t flags) {
+inline void CallTree::State::leave(Now& now, uint8_t flags) {
   const Frame& frame = now.stack.frames.back();
-  CallStep& step = now.out.emplace_back();
+  now.out.push_back(new_step);
+  CallStep& step = now.out.back();
   step.kind = CallStepKind::leave;
   step.frame = frame.by_jump ? FrameKind::tail : frame.kind;
   step.flags = frame.flags | flags;
@@ -466,10 +461,9 @@ void CallTree::State::enter_handler(Now& now, FunctionId function, const Return&
   enter(now, FrameKind::interrupt, function, back.due, 0).role = back.kernel ? Role::handler : Role::plain;
 }
 
-// Traced code runs: untraced code does not any more, whatever the steps before were.
+// Traced code runs: untraced code, which is innermost, does not any more, whatever the steps before were.
 void CallTree::State::end_untraced(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
-  if (frames.empty() || !frames.back().untraced()) return;
   if (frames.back().function == now.step.function && now.step.function != kNoFunction) {  // traced in part
     frames.back().flags &= static_cast<uint8_t>(~kCallUntraced);
     return;
@@ -479,11 +473,36 @@ void CallTree::State::end_untraced(Now& now) {
   take_jump(now);
 }
 
-void CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
+// Takes a call of traced code, and a return from the innermost call: most steps are one of these. False: it is another step.
+inline bool CallTree::State::take_plain(Now& now) {
+  const FlowStep& step = now.step;
+  Stack& stack = now.stack;
+  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen)) != 0 || stack.space != step.space) return false;
+  if (step.kind == FlowKind::call) {
+    if (step.function == kNoFunction) return false;
+    enter(now, FrameKind::call, step.function, step.return_to, 0);
+    return true;
+  }
+  // What it returns to is not untraced code, or take_other() would end that.
+  const size_t depth = stack.frames.size();
+  if (step.kind != FlowKind::ret || depth < 2 || stack.frames[depth - 2].untraced()) return false;
+  if (stack.frames[depth - 1].return_to != step.to || step.to.value == 0) return false;
+  leave(now, 0);
+  return true;
+}
+
+size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
+  left_out = 0;
   const uint32_t index = thread_of(step);
   Now now{step, index, stacks[index], threads[index], out};
-  if (now.thread.pid < 0) now.thread.pid = step.pid;
+  if (now.thread.pid < 0) [[unlikely]] now.thread.pid = step.pid;
   spend(now);
+  if (!take_plain(now)) take_other(now);
+  return left_out;
+}
+
+void CallTree::State::take_other(Now& now) {
+  const FlowStep& step = now.step;
   if (step.kind == FlowKind::switch_out) return stop(now, Off::switched);
   if (step.kind == FlowKind::switch_in) {
     if (now.stack.off == Off::switched) go_on(now);
@@ -496,17 +515,18 @@ void CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
   }
   if (step.kind == FlowKind::gap) {
     const bool lost = now.stack.off == Off::lost && now.stack.met;
-    if (!lost) go_on(now);
+    if (!lost && now.stack.off != Off::running) go_on(now);
     give_up(now, CallLoss::gap);
     return lost ? void() : stop(now, Off::lost);
   }
-  go_on(now);
-  if (step.to.value != 0 && !is_kernel_half(step.to)) {
+  if (now.stack.off != Off::running) go_on(now);
+  if (now.stack.space != step.space && step.to.value != 0 && !is_kernel_half(step.to)) {
     const SpaceId before = std::exchange(now.stack.space, step.space);
-    if (before != kNoSpace && before != step.space && !now.stack.frames.empty()) give_up(now, CallLoss::new_program);
+    if (before != kNoSpace && !now.stack.frames.empty()) give_up(now, CallLoss::new_program);
   }
   dispatch(now);
-  if ((step.flags & kFlowUnseen) == 0) end_untraced(now);
+  const std::vector<Frame>& frames = now.stack.frames;
+  if (!frames.empty() && frames.back().untraced() && (step.flags & kFlowUnseen) == 0) end_untraced(now);
 }
 
 void CallTree::State::dispatch(Now& now) {

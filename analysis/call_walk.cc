@@ -2,12 +2,7 @@
 #include "ptdecode/call_walk.h"
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <queue>
 #include <thread>
@@ -17,17 +12,17 @@
 #include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
 #include "analysis/flow_dates.h"
-#include "recording/batch_filter.h"
+#include "recording/parallel.h"
 
 namespace ptd {
 namespace {
 
-constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 2048;
+constexpr size_t kGivenSteps = 2048;
 constexpr unsigned kWarmUpSegments = 8;
 static_assert(kWarmUpSegments > FlowDates::kRateSegments);
 constexpr size_t kFirstSteps = 64;  // the first ones are output early, for a short time to the first line
 
-/// A stream on a separate thread, and its finished steps.
+/// The steps of one stream.
 class StreamWalk {
  public:
   struct Stream {
@@ -35,80 +30,45 @@ class StreamWalk {
     unsigned threads = 1;
   };
   StreamWalk(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const Stream& stream,
-             const ThreadSchedule& schedule, std::mutex& gap_mutex)
-      : recording_(recording),
-        options_(options),
-        functions_(functions),
-        stream_(stream.index),
-        threads_(stream.threads),
-        schedule_(schedule),
-        gap_mutex_(gap_mutex) {}
-  ~StreamWalk() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    room_.notify_one();
-    if (thread_.joinable()) thread_.join();
-  }
+             const ThreadSchedule& schedule)
+      : recording_(recording), options_(options), functions_(functions), stream_(stream.index), threads_(stream.threads), schedule_(schedule) {}
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
-  [[nodiscard]] bool started() const { return thread_.joinable(); }
-  [[nodiscard]] TimeNs time() const { return started() ? chunk_[at_].time : recording_.streams()[stream_].time.first; }
+  [[nodiscard]] bool started() const { return flow_.has_value(); }
+  /// Returns the time of the next step.
+  [[nodiscard]] TimeNs time() const { return started() ? steps_[at_].time : recording_.streams()[stream_].time.first; }
   [[nodiscard]] const Status& status() const { return status_; }
-  [[nodiscard]] bool timed() const { return timed_; }
+  [[nodiscard]] bool timed() const { return flow_ && flow_->timed(); }
 
-  /// Starts it and waits for its first step; false if it has none.
+  /// Starts decoding and continues to the first step; false if there is none.
   bool start() {
-    thread_ = std::thread([this] { run(); });
+    const StreamInfo& info = recording_.streams()[stream_];
+    flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_));
+    const auto condense = [this, &info](const BlockTable& blocks) {
+      return std::make_unique<CallCondenser>(recording_, blocks, compared_, info.tid);
+    };
+    auto decode = decode_filtered(recording_, {stream_, first_segment(), Recording::kStreamEnd, threads_}, condense);
+    if (decode) {
+      decode_ = std::move(*decode);
+    } else {
+      status_ = decode.error();
+    }
     return fetch();
   }
   /// Calls `take` with each step up to `until`; false when the stream is over.
   template <typename Take>
   bool give(TimeNs until, const Take& take) {
     for (;;) {
-      for (; at_ < chunk_.size(); ++at_) {
-        if (until < chunk_[at_].time) return true;
-        if (!take(chunk_[at_])) return true;
+      for (; at_ < steps_.size(); ++at_) {
+        if (until < steps_[at_].time) return true;
+        if (!take(steps_[at_])) return true;
       }
       if (!fetch()) return false;
     }
   }
 
  private:
-  void run() {
-    try {
-      decode();
-    } catch (...) {
-      failure_ = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    filled_.notify_one();
-  }
-  void decode() {
-    uint64_t offset = 0;
-    const uint64_t first = first_segment();
-    const StreamInfo& info = recording_.streams()[stream_];
-    const FlowClock clock = flow_clock(recording_, stream_, schedule_);
-    flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, clock);
-    FunctionTable compared;
-    const auto condense = [&](const BlockTable& blocks) { return std::make_unique<CallCondenser>(recording_, blocks, compared, info.tid); };
-    const auto stopped = [this] { return stop_ || (options_.stopped && options_.stopped()); };
-    status_ = decode_filtered(recording_, {stream_, first, Recording::kStreamEnd, threads_}, condense,
-                              [&](const Batch& batch, const auto& decoder, const AuxSegment& segment) {
-                                if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes)
-                                  flow_->begin_segment(segment.time);
-                                flow_->take(batch, decoder.blocks());
-                                note(batch, segment, offset);
-                                if (options_.time.last < segment.time.first || stopped()) return false;
-                                return flow_->out().size() < (pushed_ ? kChunkSteps : kFirstSteps) || push();
-                              });
-    flow_->finish(options_.time.last == kTimeMax && !stopped() ? info.time.last : kTimeMin);
-    push();
-    flow_.reset();
-  }
   /// Decoding begins a few segments before the time that is wanted: dates depend on packets before it, and so does which calls are open.
   [[nodiscard]] uint64_t first_segment() const {
     if (options_.time.first == kTimeMin) return 0;
@@ -122,67 +82,57 @@ class StreamWalk {
     }
     return first;
   }
-  void note(const Batch& batch, const AuxSegment& segment, uint64_t& offset) {
-    if (options_.on_gap && !batch.gaps.empty()) {
-      const std::lock_guard lock(gap_mutex_);
+  [[nodiscard]] bool stopped() const { return options_.stopped && options_.stopped(); }
+  void note(const Batch& batch, const AuxSegment& segment) {
+    if (options_.on_gap) {
       for (const Gap& gap : batch.gaps) options_.on_gap(gap);
     }
-    if (segment.stream_offset_bytes <= offset) return;
-    if (options_.progress) options_.progress(segment.stream_offset_bytes - offset);
-    offset = segment.stream_offset_bytes;
+    if (segment.stream_offset_bytes <= offset_) return;
+    if (options_.progress) options_.progress(segment.stream_offset_bytes - offset_);
+    offset_ = segment.stream_offset_bytes;
   }
-  bool push() {
-    std::unique_lock lock(mutex_);
-    room_.wait(lock, [this] { return queue_.size() < kQueuedChunks || stop_; });
-    if (stop_) return false;
-    timed_ = flow_->timed();
-    pushed_ = true;
-    queue_.push_back(std::move(flow_->out()));
-    flow_->out() = std::move(spare_);
-    flow_->out().clear();
-    spare_.clear();
-    filled_.notify_one();
-    return true;
-  }
+  // Decodes up to the next steps. False: there are no more.
   bool fetch() {
     at_ = 0;
-    std::unique_lock lock(mutex_);
-    do {
-      filled_.wait(lock, [this] { return !queue_.empty() || ended_; });
-      if (queue_.empty() && failure_) std::rethrow_exception(failure_);
-      if (queue_.empty()) return false;
-      spare_ = std::move(chunk_);
-      chunk_ = std::move(queue_.front());
-      queue_.pop_front();
-      room_.notify_one();
-    } while (chunk_.empty());
-    return true;
+    steps_.clear();
+    while (steps_.empty() && !ended_) {
+      ended_ = !take_batch();
+      if (ended_) flow_->finish(options_.time.last == kTimeMax && !stopped() ? recording_.streams()[stream_].time.last : kTimeMin);
+      flow_->give(steps_);
+    }
+    if (ended_) decode_.reset();
+    return !steps_.empty();
+  }
+  // False: it was the last that is wanted.
+  bool take_batch() {
+    DecodedBatch next;
+    if (decode_ == nullptr || !decode_->next(next)) return false;
+    const AuxSegment& segment = *next.segment;
+    if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes) flow_->begin_segment(segment.time);
+    flow_->take(*next.batch, next.decoder->blocks());
+    note(*next.batch, segment);
+    return options_.time.last >= segment.time.first && !stopped();
   }
 
   const Recording& recording_;
   const CallWalkOptions& options_;
   FunctionTable& functions_;
+  FunctionTable compared_;  ///< of the condensers
   const uint32_t stream_;
   const unsigned threads_;
   const ThreadSchedule& schedule_;
-  std::mutex& gap_mutex_;
-  std::optional<CallFlow> flow_;  ///< of the stream's thread
+  std::unique_ptr<ParallelDecode> decode_;
+  std::optional<CallFlow> flow_;
   uint64_t segment_ = ~uint64_t{0};  ///< where the last batch's began
+  uint64_t offset_ = 0;              ///< of the trace, that progress was told of
+  bool ended_ = false;               ///< nothing more is decoded
   Status status_;
-  std::thread thread_;
-  std::mutex mutex_;
-  std::condition_variable room_, filled_;
-  std::deque<std::vector<FlowStep>> queue_;
-  std::atomic<bool> stop_{false};
-  bool ended_ = false, pushed_ = false;
-  std::exception_ptr failure_;  ///< that ended the stream's thread, such as std::bad_alloc
-  std::atomic<bool> timed_{false};
-  std::vector<FlowStep> spare_;  ///< memory of a chunk that is done with
-  std::vector<FlowStep> chunk_;
-  size_t at_ = 0;
+  std::vector<FlowStep> steps_;
+  size_t at_ = 0;  ///< the next of them
 };
 
-// How many threads decode each stream: of those for all streams that overlap it in time, its share by size.
+// How many threads decode each stream, including that of CallCursor::next(), which decodes what is missing and follows the calls: of those
+// for all streams that overlap it in time, its share by size. With more threads than one, each stream has one of its own.
 std::vector<StreamWalk::Stream> share_threads(const Recording& recording, const std::vector<uint32_t>& streams, unsigned threads) {
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
   std::vector<std::pair<TimeNs, uint64_t>> starts, ends;  // and the bytes of the streams that begin or end until then
@@ -204,7 +154,7 @@ std::vector<StreamWalk::Stream> share_threads(const Recording& recording, const 
     const uint64_t begun = bytes_until(starts, std::upper_bound(starts.begin(), starts.end(), info.time.last, later));
     const uint64_t over = bytes_until(ends, std::lower_bound(ends.begin(), ends.end(), info.time.first, earlier));
     const double share = static_cast<double>(info.size_bytes) / static_cast<double>(std::max<uint64_t>(begun - std::min(begun, over), 1));
-    shares.push_back({stream, std::max(1U, static_cast<unsigned>(std::min(share, 1.0) * threads + 0.5))});
+    shares.push_back({stream, std::max(std::min(threads, 2U), static_cast<unsigned>(std::min(share, 1.0) * threads + 0.5))});
   }
   return shares;
 }
@@ -218,11 +168,15 @@ struct CallCursor::State {
  private:
   using Turn = std::pair<TimeNs, size_t>;
   bool take(const FlowStep& step);
+  bool make_space();
+  void clear() {
+    steps_.clear();
+    left_out_ = 0;
+  }
   void finish();
 
   const Recording& recording_;
   const CallWalkOptions options_;
-  std::mutex gap_mutex_;
   const ThreadSchedule schedule_;
   std::vector<uint32_t> streams_;
   std::vector<std::unique_ptr<StreamWalk>> walks_;
@@ -230,7 +184,11 @@ struct CallCursor::State {
   std::vector<CallStep> steps_;
   bool full_ = false;    ///< steps_ are to be given
   bool inside_ = false;  ///< of the wanted time
-  bool past_ = false, any_given_ = false, stopped_ = false;
+  bool past_ = false, stopped_ = false;
+  size_t given_at_once_ = kFirstSteps;
+  /// Steps that are left out of steps_ and count as if they were in it: of streams with equal times, which one comes next depends on where
+  /// steps_ was full.
+  size_t left_out_ = 0;
 
  public:
   CallTree tree{&schedule_};
@@ -244,35 +202,43 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
       schedule_(recording.contexts()),
       streams_(options_.streams),
       inside_(options_.time.first == kTimeMin) {
+  if (!options_.enters) tree.leave_out_enters();
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
   for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
-    walks_.push_back(std::make_unique<StreamWalk>(recording, options_, functions, stream, schedule_, gap_mutex_));
+    walks_.push_back(std::make_unique<StreamWalk>(recording, options_, functions, stream, schedule_));
     order_.emplace(walks_.back()->time(), walks_.size() - 1);
   }
 }
 
 // False: the step is not taken, at least not for now.
-bool CallCursor::State::take(const FlowStep& step) {
-  if (full_ || stopped_) return false;
-  if (!inside_ && options_.time.first <= step.time) {
+inline bool CallCursor::State::take(const FlowStep& step) {
+  if (steps_.size() + left_out_ >= given_at_once_ && !make_space()) [[unlikely]] return false;
+  if (!inside_ && options_.time.first <= step.time) [[unlikely]] {
     inside_ = true;
-    steps_.clear();
+    clear();
     tree.restart(options_.time.first, steps_);
   }
   past_ = options_.time.last < step.time;
-  if (past_) return false;
-  tree.take(step, steps_);
-  if (steps_.size() < (any_given_ ? kGivenSteps : kFirstSteps)) return true;
-  any_given_ = any_given_ || inside_;
-  if (!inside_) steps_.clear();
-  full_ = inside_;
-  stopped_ = options_.stopped && options_.stopped();
+  if (past_) [[unlikely]] return false;
+  left_out_ += tree.take(step, steps_);
   return true;
+}
+
+// There are enough steps to give, if they are wanted. False: no more are taken now.
+bool CallCursor::State::make_space() {
+  stopped_ = options_.stopped && options_.stopped();
+  full_ = inside_;
+  if (inside_) {
+    given_at_once_ = kGivenSteps;
+  } else {
+    clear();
+  }
+  return !full_ && !stopped_;
 }
 
 bool CallCursor::State::next(std::span<const CallStep>& given) {
   if (tree.finished()) return false;
-  steps_.clear();
+  clear();
   full_ = false;
   while (!order_.empty() && !full_ && !past_ && !stopped_) {
     const size_t index = order_.top().second;

@@ -91,11 +91,10 @@ FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const
 }
 
 std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::optional<uint64_t> counted_cycles) {
-  dates_.clear();
   if (!std::exchange(timed_, true)) now_ = time;
   time = std::max(time, now_);
   const uint64_t passed = time.value - now_.value, instructions = position_ - anchor_position_;
-  if (points_.empty() && passed == 0 && !counted_cycles) return dates_;
+  if (point_count_ == 0 && passed == 0 && !counted_cycles) return {};
   const bool stopped = resumes_ != 0 || !flowing_;  // at some moment of the stretch
   const Shares shares = share(passed, instructions);
   if (!stopped) learn(passed, instructions);
@@ -103,10 +102,11 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
   if (counted_cycles) last_count_ = counted_cycles;
   uint64_t cycles_before = 0, waited = 0;
   const Parts running(shares.running, instructions), cycles_until(cycles, instructions);
-  dates_.resize(points_.size());
+  const std::span<const Point> points(points_.data(), point_count_);
+  if (dates_.size() < points.size()) dates_.resize(points_.size());
   Date* date = dates_.data();
   const bool counts = (cycles | cycles_left_) != 0;
-  for (const Point& point : points_) {
+  for (const Point& point : points) {
     if (point.resumes) waited += shares.wait;
     const uint64_t here = point.position - anchor_position_;
     *date = {TimeNs{now_.value + running(here) + waited}, now_, 0};
@@ -117,12 +117,12 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
     ++date;
   }
   cycles_left_ += cycles - cycles_before;
-  points_.clear();
+  point_count_ = 0;
   resumes_ = 0;
   slept_ = false;
   now_ = time;
   anchor_position_ = position_;
-  return dates_;
+  return std::span<const Date>(dates_).first(points.size());
 }
 
 std::span<const FlowDates::Date> FlowDates::anchor_untold(bool ends) {

@@ -56,13 +56,14 @@ class FlowDates {
   void add(bool resumes, bool slept = false) {
     resumes_ += resumes ? 1 : 0;
     slept_ = slept_ || slept;
-    points_.push_back({position_, resumes});
+    if (point_count_ == points_.size()) [[unlikely]] grow();
+    points_[point_count_++] = {position_, resumes};
   }
   /// Sets whether the flow runs from here on; false: it is stopped.
   void set_flowing(bool on) { flowing_ = on; }
   /// A packet gives a time, and perhaps a count of cycles: dates all points. The span is valid until the next call.
   std::span<const Date> anchor(TimeNs time, std::optional<uint64_t> counted_cycles = {}) {
-    if (!timed_ || !flowing_ || !points_.empty()) return date_points(time, counted_cycles);
+    if (!timed_ || !flowing_ || point_count_ != 0) return date_points(time, counted_cycles);
     run_until(time, counted_cycles);
     return {};
   }
@@ -75,7 +76,7 @@ class FlowDates {
   [[nodiscard]] bool timed() const { return timed_; }  ///< there was an anchor with a time
   [[nodiscard]] TimeNs now() const { return now_; }    ///< the last time given by a packet
   [[nodiscard]] uint64_t position() const { return position_; }
-  [[nodiscard]] size_t waiting() const { return points_.size(); }
+  [[nodiscard]] size_t waiting() const { return point_count_; }
 
  private:
   struct Point {
@@ -89,6 +90,7 @@ class FlowDates {
   };
   [[nodiscard]] Shares share(uint64_t passed, uint64_t instructions) const;
   [[nodiscard]] uint64_t usual_ns(uint64_t instructions) const;
+  void grow() { points_.resize(std::max<size_t>(64, 2 * points_.size())); }
   /// Stretches without a pause.
   struct Rate {
     uint64_t instructions = 0, ns = 0;
@@ -118,8 +120,9 @@ class FlowDates {
   bool flowing_ = false, timed_ = false;
   TimeNs now_;
   uint64_t position_ = 0, anchor_position_ = 0;
-  std::vector<Point> points_;
-  std::vector<Date> dates_;
+  std::vector<Point> points_;  ///< the first point_count_ are in use
+  size_t point_count_ = 0;
+  std::vector<Date> dates_;    ///< of the last points; it never shrinks
   uint64_t resumes_ = 0;                          ///< points that resume
   bool slept_ = false;                            ///< one of them from sleep
   std::array<Rate, kRateSegments> rates_;         ///< of the last segments

@@ -24,15 +24,4 @@ class BatchFilter {
 /// Makes the filter of the decoder that fills the table.
 using MakeBatchFilter = std::function<std::unique_ptr<BatchFilter>(const BlockTable&)>;
 
-struct FilteredDecode {
-  uint32_t stream = 0;
-  uint64_t first_offset = 0, last_offset = Recording::kStreamEnd;
-  unsigned threads = 1;
-};
-
-/// Does what Recording::decode_parallel does; each thread applies its filter to its batches first. An empty `make_filter` leaves them
-/// unchanged.
-Status decode_filtered(const Recording& recording, const FilteredDecode& what, const MakeBatchFilter& make_filter,
-                       const Recording::Sink& sink);
-
 }  // namespace ptd

@@ -1,7 +1,7 @@
 // Parallel decoding of segments, with one mutex that is locked once per batch.
 //
-// The thread that gives out decodes too: what it decodes when it has its turn goes from the decoder to the sink and is held nowhere, and no
-// thread is woken while all have something to decode.
+// The thread that takes the output decodes too: what it decodes when it has its turn is output at once and held nowhere, and no thread is
+// woken while all have something to decode.
 #include "recording/parallel.h"
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "decoder/event_join.h"
 
 namespace ptd {
 namespace {
 
-using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
 constexpr size_t kBatchBlocks = 1U << 14;
 constexpr unsigned kMaxThreads = 256;
 constexpr uint64_t kNone = ~uint64_t{0};  // see ParallelJob::find
@@ -67,14 +67,16 @@ struct Hand {
   std::vector<Batch> spare;  ///< with the memory of those given out
 };
 
-class Crew {
+}  // namespace
+
+class ParallelDecode::Crew {
  public:
-  Crew(const ParallelJob& job, unsigned threads) : job_(job), next_(job.find(job.first_offset)), hands_(threads) {
-    share_bytes_ = std::max<uint64_t>(job.held_bytes / threads, 1U << 20);
+  Crew(ParallelJob job, unsigned threads) : job_(std::move(job)), next_(job_.find(job_.first_offset)), hands_(threads) {
+    share_bytes_ = std::max<uint64_t>(job_.held_bytes / threads, 1U << 20);
     most_ahead_ = 4 * uint64_t{threads};
     for (Hand& hand : hands_) {
-      hand.decoder = job.make_decoder();
-      if (job.make_filter) hand.filter = job.make_filter(hand.decoder->blocks());
+      hand.decoder = job_.make_decoder();
+      if (job_.make_filter) hand.filter = job_.make_filter(hand.decoder->blocks());
     }
     threads_.reserve(threads - 1);
   }
@@ -98,34 +100,42 @@ class Crew {
     }
   }
 
-  /// What this thread does: gives out what has its turn, and while there is none of that, decodes as the others do.
-  void deliver(const Sink& sink) {
+  /// Outputs what has its turn; while there is none of that, decodes as the other threads do.
+  bool next(DecodedBatch& next) {
     Hand& own = hands_[0];
-    EventJoin join;
+    if (given_ < taken_.size()) taken_[given_++].batch.clear();
+    if (given_ < taken_.size()) return output(taken_[given_].batch, *taken_from_->hand, *taken_[given_].piece, next);
     std::unique_lock lock(mutex_);
+    pass();
     for (;;) {
       if (failure_) std::rethrow_exception(failure_);
       Lane* front = lanes_.empty() ? nullptr : lanes_.front().get();
-      if (front == nullptr && all_taken()) return;
+      if (front == nullptr && all_taken()) return false;
       if (front != nullptr && (is_ready(*front) || (front->hand == &own && !front->held.empty()))) {
-        if (!give_out(lock, *front, join, sink)) return;
-      } else if (front != nullptr && front->hand == &own) {  // nothing need be held
+        take_held(*front);
+        if (taken_.empty()) {
+          pass();
+          continue;
+        }
+        const bool wake = waiting_ != 0;
         lock.unlock();
-        const bool more = decode(own);
-        join.apply(own.batch);
-        if (!sink(own.batch, *own.decoder, own.given->segment)) return;
-        lock.lock();
-        if (more) continue;
-        own.lane = nullptr;
-        pop_front();
-      } else if (own.lane != nullptr ? own.lane->held_bytes < share_bytes_ : take(own)) {
-        lock.unlock();
-        const bool more = decode(own);
-        lock.lock();
-        hold(own, !more);
-      } else {
-        ready_.wait(lock);
+        if (wake) room_.notify_all();
+        return output(taken_.front().batch, *front->hand, *taken_.front().piece, next);
       }
+      if (front != nullptr && front->hand == &own) {  // nothing need be held
+        lock.unlock();
+        own_ended_ = !decode(own);
+        return output(own.batch, own, *own.given, next);
+      }
+      if (own.lane == nullptr && take(own)) continue;  // its lane may be the front one
+      if (own.lane == nullptr || own.lane->held_bytes >= share_bytes_) {
+        ready_.wait(lock);
+        continue;
+      }
+      lock.unlock();
+      const bool more = decode(own);
+      lock.lock();
+      hold(own, !more);
     }
   }
 
@@ -133,26 +143,37 @@ class Crew {
   [[nodiscard]] bool all_taken() const { return next_ >= job_.last_offset || next_ == kNone; }
   [[nodiscard]] bool is_ready(const Lane& lane) const { return lane.done || lane.held_bytes >= enough_bytes_; }
 
-  // Gives out what the front lane holds. False: the sink wants no more.
-  bool give_out(std::unique_lock<std::mutex>& lock, Lane& lane, EventJoin& join, const Sink& sink) {
-    const bool last = lane.done;
+  bool output(Batch& batch, const Hand& hand, const Piece& piece, DecodedBatch& next) {
+    join_.apply(batch);
+    next = {&batch, hand.decoder.get(), &piece.segment};
+    return true;
+  }
+
+  // Takes what the front lane holds.
+  void take_held(Lane& lane) {
+    taken_from_ = &lane;
+    taken_is_last_ = lane.done;
     taken_.clear();
     taken_.swap(lane.held);
+    given_ = 0;
     lane.held_bytes = 0;
     enough_bytes_ = std::min(2 * enough_bytes_, std::min<size_t>(kMostDeliveredBytes, share_bytes_ / 2));
-    const bool wake = waiting_ != 0;
-    lock.unlock();
-    if (wake) room_.notify_all();
-    for (Held& held : taken_) {
-      join.apply(held.batch);
-      if (!sink(held.batch, *lane.hand->decoder, held.piece->segment)) return false;
-      held.batch.clear();
+  }
+
+  // The batches taken from the front lane, or this thread's last one, are done with. The former go back to the thread that filled them, whose
+  // caches they are in.
+  void pass() {
+    if (taken_from_ != nullptr) {
+      for (Held& held : taken_) taken_from_->hand->spare.push_back(std::move(held.batch));
+      taken_.clear();
+      given_ = 0;
+      taken_from_ = nullptr;
+      if (std::exchange(taken_is_last_, false)) pop_front();
     }
-    lock.lock();
-    // Back to who filled them, whose caches they are in.
-    for (Held& held : taken_) lane.hand->spare.push_back(std::move(held.batch));
-    if (last) pop_front();
-    return true;
+    if (std::exchange(own_ended_, false)) {
+      hands_[0].lane = nullptr;
+      pop_front();
+    }
   }
 
   void pop_front() {
@@ -217,7 +238,7 @@ class Crew {
     if (done) hand.lane = nullptr;
   }
 
-  // An exception (std::bad_alloc, or one of the caller's functions) ends all threads; deliver() throws it.
+  // An exception (std::bad_alloc, or one of the caller's functions) ends all threads; next() throws it.
   void run(Hand& hand) {
     try {
       work(hand);
@@ -247,10 +268,10 @@ class Crew {
     }
   }
 
-  const ParallelJob& job_;
+  const ParallelJob job_;
   uint64_t share_bytes_ = 0, most_ahead_ = 0;
   std::mutex mutex_;
-  std::condition_variable ready_;  // for who delivers
+  std::condition_variable ready_;  // for the thread of next()
   std::condition_variable room_;   // for the others
   uint64_t next_;                  // where the segment begins that is taken next
   uint64_t taken_bytes_ = 0;       // about
@@ -259,41 +280,26 @@ class Crew {
   bool stopped_ = false;
   std::exception_ptr failure_;  // that ended a thread
   std::deque<std::unique_ptr<Lane>> lanes_;
-  std::vector<Held> taken_;  // scratch of give_out()
-  std::vector<Hand> hands_;  // the first is of the thread that delivers
+  EventJoin join_;
+  Lane* taken_from_ = nullptr;  // the front lane, while `taken_` is output
+  std::vector<Held> taken_;
+  size_t given_ = 0;            // index of the one output last
+  bool taken_is_last_ = false;  // the lane has no more
+  bool own_ended_ = false;      // the batch output last was the last one of this thread's lane
+  std::vector<Hand> hands_;     // the first is of the thread of next()
   std::vector<std::thread> threads_;
 };
 
-void run_alone(const ParallelJob& job, const Sink& sink) {
-  const std::unique_ptr<FlowDecoder> decoder = job.make_decoder();
-  const std::unique_ptr<BatchFilter> filter = job.make_filter ? job.make_filter(decoder->blocks()) : nullptr;
-  EventJoin join;
-  Batch batch;
-  std::vector<std::byte> scratch;
-  for (uint64_t at = job.find(job.first_offset); at < job.last_offset && at != kNone; at = job.find(at + 1)) {
-    const AuxSegment piece = job.segment(at, scratch);
-    decoder->begin(piece);
-    for (bool more = true; more;) {
-      batch.clear();
-      more = decoder->next(batch, kBatchBlocks);
-      if (filter) filter->apply(batch, piece);
-      join.apply(batch);
-      if (!sink(batch, *decoder, piece)) return;
-    }
-  }
-}
-
-}  // namespace
-
-void run_job(const ParallelJob& job, const Sink& sink) {
+ParallelDecode::ParallelDecode(ParallelJob job) {
   unsigned threads = 0;  // no more than there are segments
   for (uint64_t at = job.find(job.first_offset); at < job.last_offset && at != kNone && threads < std::min(job.threads, kMaxThreads);
        at = job.find(at + 1))
     ++threads;
-  if (threads <= 1) return run_alone(job, sink);
-  Crew crew(job, threads);
-  crew.start();
-  crew.deliver(sink);
+  crew_ = std::make_unique<Crew>(std::move(job), std::max(threads, 1U));
+  crew_->start();
 }
+ParallelDecode::~ParallelDecode() = default;
+
+bool ParallelDecode::next(DecodedBatch& next) { return crew_->next(next); }
 
 }  // namespace ptd

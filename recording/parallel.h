@@ -1,4 +1,4 @@
-// Decodes the segments of one stream in parallel and outputs them in order.
+// ParallelDecode: decodes the segments of one stream in parallel and outputs them in order.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,55 @@ namespace ptd {
 
 struct ParallelJob {
   uint64_t first_offset = 0, last_offset = 0;  ///< segments that begin in [first, last)
-  unsigned threads = 1;
+  unsigned threads = 1;  ///< including the one that calls next()
   uint64_t held_bytes = 0;  ///< output of all threads that may wait for its turn, about
   /// Called on any thread: returns the start of the first segment at or after `at`, ~0 if there is none.
   std::function<uint64_t(uint64_t at)> find;
   /// Called on any thread: returns the segment that begins at `at`. Its bytes are valid until its scratch is reused.
   std::function<AuxSegment(uint64_t at, std::vector<std::byte>& scratch)> segment;
   std::function<std::unique_ptr<FlowDecoder>()> make_decoder;
-  MakeBatchFilter make_filter;  ///< called by the thread that calls run_job(); may be empty
+  MakeBatchFilter make_filter;  ///< called by the thread that makes the ParallelDecode; may be empty
 };
 
-/// Calls `sink` on this thread with every batch of every segment in order; it stops if `sink` returns false. With one thread no batch is
-/// buffered.
+/// A batch with what it is from.
+struct DecodedBatch {
+  const Batch* batch = nullptr;
+  const FlowDecoder* decoder = nullptr;
+  const AuxSegment* segment = nullptr;
+};
+
+/// Outputs every batch of every segment in order, on the thread that calls next(). With one thread no batch is buffered.
 ///
-/// Each thread, including this one, takes the next free segments and decodes them into batches. The sink takes the oldest batches; a thread
-/// that is ahead waits when its share of held_bytes is full. So the oldest never wait for others, and memory is bounded for segments of any
-/// length. This thread decodes while the next batch is not ready.
-///
-/// What a function of the job or the sink throws, on any thread, ends the job and is thrown by this call.
-void run_job(const ParallelJob& job, const std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>& sink);
+/// Each thread, including that of next(), takes the next free segments and decodes them into batches. next() takes the oldest batches; a
+/// thread that is ahead waits when its share of held_bytes is full. So the oldest never wait for others, and memory is bounded for segments
+/// of any length. The thread of next() decodes while the next batch is not ready.
+class ParallelDecode {
+ public:
+  /// Starts the other threads: no more than there are segments, and fewer if the system gives no more. What is missing costs only time.
+  explicit ParallelDecode(ParallelJob job);
+  /// Ends them.
+  ~ParallelDecode();
+  ParallelDecode(const ParallelDecode&) = delete;
+  ParallelDecode& operator=(const ParallelDecode&) = delete;
+
+  /// Sets `next` to the next batch, valid until the next call; false if there are no more. What a function of the job throws, on any
+  /// thread, ends the job and is thrown by this call.
+  [[nodiscard]] bool next(DecodedBatch& next);
+
+ private:
+  class Crew;
+  std::unique_ptr<Crew> crew_;
+};
+
+struct FilteredDecode {
+  uint32_t stream = 0;
+  uint64_t first_offset = 0, last_offset = Recording::kStreamEnd;
+  unsigned threads = 1;
+};
+
+/// Starts the decoding of what Recording::decode_parallel decodes; each thread applies its filter to its batches first. An empty
+/// `make_filter` leaves them unchanged. Errors: no_such_stream.
+[[nodiscard]] Result<std::unique_ptr<ParallelDecode>> decode_filtered(const Recording& recording, const FilteredDecode& what,
+                                                                      const MakeBatchFilter& make_filter);
 
 }  // namespace ptd

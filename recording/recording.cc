@@ -13,7 +13,6 @@
 #include "image/stash/stash.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/pt/packet_reader.h"
-#include "recording/batch_filter.h"
 #include "recording/data/json_form.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
@@ -313,11 +312,16 @@ std::unique_ptr<FlowDecoder> Recording::make_decoder(uint32_t stream) const {
 }
 
 Status Recording::decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const {
-  return decode_filtered(*this, {stream, first_offset, last_offset, threads}, {}, sink);
+  const auto decode = decode_filtered(*this, {stream, first_offset, last_offset, threads}, {});
+  if (!decode) return decode.error();
+  DecodedBatch next;
+  while ((*decode)->next(next) && sink(*next.batch, *next.decoder, *next.segment)) {
+  }
+  return {};
 }
 
-Status decode_filtered(const Recording& recording, const FilteredDecode& what, const MakeBatchFilter& make_filter,
-                       const Recording::Sink& sink) {
+Result<std::unique_ptr<ParallelDecode>> decode_filtered(const Recording& recording, const FilteredDecode& what,
+                                                        const MakeBatchFilter& make_filter) {
   const RecordingData& data = data_of(recording);
   const uint32_t stream = what.stream;
   if (stream >= data.streams.size()) return Error{ErrorCode::no_such_stream, "no stream " + std::to_string(stream), 0};
@@ -337,8 +341,7 @@ Status decode_filtered(const Recording& recording, const FilteredDecode& what, c
   };
   job.make_decoder = [&recording, stream] { return recording.make_decoder(stream); };
   job.make_filter = make_filter;
-  run_job(job, sink);
-  return {};
+  return std::make_unique<ParallelDecode>(std::move(job));
 }
 
 }  // namespace ptd

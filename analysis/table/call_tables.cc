@@ -63,6 +63,7 @@ class CallSource {
     options.streams = request.streams;
     options.time = request.time;
     options.threads = request.threads;
+    options.enters = false;  // a call's row is made where it ends
     if (request.cancelled) options.stopped = [this] { return stopped(); };
     if (request.progress) {
       options.progress = [this](uint64_t bytes) {

@@ -70,13 +70,13 @@ class StackTotals {
   };
   struct Path {
     std::vector<Open> open;  ///< calls
-    std::string comm;        ///< the thread's name at the last lookup
-    size_t process = 0;      ///< its node
+    Interval named{kTimeMax, kTimeMin};  ///< when the thread has the name of `process`
+    size_t process = 0;                  ///< the node of its name
   };
   [[nodiscard]] std::vector<uint64_t> shown_self(std::vector<size_t>& depths) const;
   size_t child(size_t parent, const std::string& name);
   size_t below(size_t process, size_t node);
-  size_t process_of(Path& path, const std::string& comm);
+  size_t process_of(Path& path, const CallStep& step, const CallTree& tree);
   size_t called(size_t parent, const CallStep& step);
   size_t& answer(uint64_t key);
   const std::string& name_of(FunctionId function);

@@ -120,13 +120,14 @@ void CallInput::set_up(Options& options, Progress& progress) {
   stop_on_interrupt();
 }
 
-int CallInput::walk(const CallWords& words, const CallSink& sink) {
+int CallInput::walk(const CallWords& words, const CallSink& sink, bool enters) {
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
   CallWalkOptions options;
   set_up(options, progress);
   options.progress = [&progress](uint64_t bytes) { progress.add(bytes); };
   options.stopped = interrupted;
   options.threads = words.threads;
+  options.enters = enters;
   const Status status = walk_calls(*recording_, options, functions_, sink, &timed_);
   progress.finish();
   if (!status) return report_error(status.error());

@@ -50,10 +50,13 @@ class CallInput {
   /// Whether any step of a thread was wanted.
   [[nodiscard]] bool matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }
   const std::string& comm(const CallStep& step, const CallTree& tree);
+  /// Returns when the thread of the last comm(step, tree) has the name that this returned.
+  [[nodiscard]] Interval named(const CallStep& step) const { return threads_[step.thread].named; }
   /// The last name of a thread. `thread` as CallStep::thread.
   const std::string& comm(uint32_t thread, const CallTree& tree);
   /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
-  int walk(const CallWords& words, const CallSink& sink);
+  /// `enters` as CallWalkOptions::enters.
+  int walk(const CallWords& words, const CallSink& sink, bool enters = true);
   /// Decodes likewise and counts how often which code ran. Returns the exit status.
   int count(const CallWords& words, CodeCounts& counts);
   /// Whether the recording's trace is dated at all; known before the walk.

@@ -111,11 +111,11 @@ size_t StackTotals::child(size_t parent, const std::string& name) {
   return index;
 }
 
-// The node of a thread's process.
-size_t StackTotals::process_of(Path& path, const std::string& comm) {
-  if (path.process == 0 || path.comm != comm) {
-    path.comm = comm;
-    path.process = child(0, shown(comm));
+// The node of the name that a thread has where `step` enters a function.
+size_t StackTotals::process_of(Path& path, const CallStep& step, const CallTree& tree) {
+  if (!path.named.contains(step.time)) {
+    path.process = child(0, shown(input_.comm(step, tree)));
+    path.named = input_.named(step);
   }
   return path.process;
 }
@@ -171,7 +171,7 @@ void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
     if (step.thread >= paths_.size()) paths_.resize(tree.threads().size());
     std::vector<Open>& path = paths_[step.thread].open;
     if (step.kind == CallStepKind::enter) {
-      const size_t process = process_of(paths_[step.thread], input_.comm(step, tree));
+      const size_t process = process_of(paths_[step.thread], step, tree);
       size_t outer = path.empty() ? process : path.back().node;
       if (!path.empty() && path.back().process != process) outer = below(process, outer);
       path.push_back({called(outer, step), process});

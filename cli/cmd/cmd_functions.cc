@@ -307,7 +307,7 @@ int run(const Words& words) {
       if (input.matched(i)) threads.push_back(tree.threads()[i]);
     }
     return true;
-  });
+  }, false);
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (by_name) named.replace(threads);
   const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());

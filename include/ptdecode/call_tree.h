@@ -106,8 +106,10 @@ class PTD_API CallTree {
   CallTree(CallTree&&) noexcept;
   CallTree& operator=(CallTree&&) noexcept;
 
-  /// Processes one step and appends the resulting call steps to `out`.
-  void take(const FlowStep& step, std::vector<CallStep>& out);
+  /// Leaves steps of kind enter out of the output from here on.
+  void leave_out_enters();
+  /// Processes one step and appends the resulting call steps to `out`. Returns how many of them leave_out_enters() left out.
+  size_t take(const FlowStep& step, std::vector<CallStep>& out);
   /// Starts counting at `time`: open calls are entered again without a start, and nothing earlier counts. All steps taken so far must be
   /// from before `time`.
   void restart(TimeNs time, std::vector<CallStep>& out);

@@ -16,16 +16,19 @@ namespace ptd {
 struct CallWalkOptions {
   std::vector<uint32_t> streams;                 ///< empty: all
   Interval time;                                 ///< only this range: earlier calls have no start, calls that end later are cut
-  unsigned threads = 0;                          ///< number of decoding threads; 0: one per core
-  std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; any thread
-  std::function<void(const Gap&)> on_gap;        ///< each gap; one call at a time
-  /// Called regularly, on any thread. Returning true ends the walk: open calls are left, with kCallCut. Empty: never.
+  unsigned threads = 0;                          ///< number of threads, including the caller's; 0: one per core
+  bool enters = true;                            ///< false: leaves out steps of kind enter
+  std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
+  std::function<void(const Gap&)> on_gap;        ///< each gap
+  /// Called regularly. Returning true ends the walk: open calls are left, with kCallCut. Empty: never.
   std::function<bool()> stopped;
 };
 
 /// Walks the calls of a recording. Steps come in time order within a thread and, as exactly as the streams' clocks allow, across threads.
-/// The functions that occur are added to `functions`. Streams that overlap in time divide the threads by size; each has at least one. The
-/// steps do not depend on the number of threads. A bounded number of batches and steps per stream is buffered.
+/// The functions that occur are added to `functions`. Other threads decode; the calls are followed on the caller's thread, which decodes
+/// too while it has nothing to follow. Streams that overlap in time divide the threads by size. With one thread, the caller's does
+/// everything; with more, each stream has at least one of its own. The steps do not depend on the number of threads. A bounded number of
+/// batches and steps per stream is buffered. All functions of CallWalkOptions are called on the caller's thread.
 ///
 /// The recording and the table of functions must outlive the cursor. Not thread-safe. Destroying it ends its threads.
 class PTD_API CallCursor {

@@ -10,6 +10,7 @@
 
 #include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
+#include "recording/parallel.h"
 
 namespace ptd {
 namespace {
@@ -29,15 +30,16 @@ void follow(const Recording& recording, uint32_t stream, bool condensed, unsigne
   if (condensed)
     condense = [&](const BlockTable& blocks) { return std::make_unique<CallCondenser>(recording, blocks, compared, info.tid); };
   uint64_t segment = ~uint64_t{0};
-  const auto sink = [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& of) {
+  const auto decode = decode_filtered(recording, {stream, 0, Recording::kStreamEnd, threads}, condense);
+  ASSERT_TRUE(decode.ok());
+  for (DecodedBatch next; (*decode)->next(next);) {
+    const AuxSegment& of = *next.segment;
     if (std::exchange(segment, of.stream_offset_bytes) != of.stream_offset_bytes) flow.begin_segment(of.time);
-    flow.take(batch, decoder.blocks());
-    told.blocks += batch.blocks.size();
-    return true;
-  };
-  EXPECT_TRUE(decode_filtered(recording, {stream, 0, Recording::kStreamEnd, threads}, condense, sink).ok());
+    flow.take(*next.batch, next.decoder->blocks());
+    told.blocks += next.batch->blocks.size();
+  }
   flow.finish(info.time.last);
-  told.steps = std::move(flow.out());
+  flow.give(told.steps);
 }
 
 std::string text(const FlowStep& step, const FunctionTable& functions) {

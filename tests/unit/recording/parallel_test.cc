@@ -1,4 +1,4 @@
-// run_job(): exceptions of any thread are thrown by the call, and a system without more threads costs nothing but time.
+// ParallelDecode: exceptions of any thread are thrown by next(), and a system without more threads costs nothing but time.
 #include "recording/parallel.h"
 
 #include <dlfcn.h>
@@ -101,12 +101,13 @@ uint64_t run(unsigned threads, int bad_call, bool& failed) {
   uint64_t batches = 0;
   failed = false;
   try {
-    run_job(job_of(threads, bomb), [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+    ParallelDecode decode(job_of(threads, bomb));
+    DecodedBatch next;
+    while (decode.next(next)) {
       bomb.tick();
-      EXPECT_EQ(batches, batch.events[0].payload);
+      EXPECT_EQ(batches, next.batch->events[0].payload);
       ++batches;
-      return true;
-    });
+    }
   } catch (const std::bad_alloc&) {
     failed = true;
   }

@@ -1,0 +1,110 @@
+// CallCursor: the same steps on any number of threads, and what options leave out or call.
+#include "ptdecode/call_walk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ptd {
+namespace {
+
+constexpr const char* kRecordings[] = {"demo", "user/pair.bundle", "user/jit.bundle", "arm/threads.bundle"};
+
+std::unique_ptr<Recording> open(const char* path) {
+  OpenOptions options;
+  options.path = std::string(PTD_SOURCE_DIR "/data/") + path;
+  auto opened = Recording::open(options);
+  return opened ? std::move(*opened) : nullptr;
+}
+
+std::string text(const CallStep& step, const FunctionTable& functions, const CallTree& tree) {
+  const CallThread& thread = tree.threads()[step.thread];
+  std::string line = step.function == kNoFunction ? "-" : functions.info(step.function).name + " of " + functions.info(step.function).module;
+  const auto kinds = {static_cast<int>(step.kind), static_cast<int>(step.frame), static_cast<int>(step.loss), static_cast<int>(step.gap),
+                      int{step.flags},             thread.pid,                   thread.tid,                  step.cpu};
+  for (const int kind : kinds) line += " " + std::to_string(kind);
+  const auto numbers = {uint64_t{step.depth}, step.time.value, step.floor.value,  step.start.value,       step.start_floor.value, step.off_cpu_ns,
+                        step.untraced_ns,     step.lost_ns,    step.self_ns,      step.instructions,      step.self_instructions, step.cycles,
+                        step.self_cycles};
+  for (const uint64_t number : numbers) line += " " + std::to_string(number);
+  return line;
+}
+
+/// The steps of a walk as text, without those of kind enter if `leave_out_enters`.
+std::vector<std::string> walk(const Recording& recording, const CallWalkOptions& options, bool leave_out_enters = false) {
+  FunctionTable functions;
+  std::vector<std::string> lines;
+  EXPECT_TRUE(walk_calls(recording, options, functions, [&](std::span<const CallStep> steps, const CallTree& tree) {
+                for (const CallStep& step : steps) {
+                  if (!leave_out_enters || step.kind != CallStepKind::enter) lines.push_back(text(step, functions, tree));
+                }
+                return true;
+              }).ok());
+  return lines;
+}
+
+TEST(CallWalk, TheNumberOfThreadsChangesNothing) {
+  for (const char* path : kRecordings) {
+    const auto recording = open(path);
+    ASSERT_NE(recording, nullptr) << path;
+    CallWalkOptions options;
+    options.threads = 1;
+    const std::vector<std::string> want = walk(*recording, options);
+    EXPECT_GT(want.size(), 50U) << path;
+    for (const unsigned threads : {2U, 3U, 8U}) {
+      options.threads = threads;
+      EXPECT_TRUE(walk(*recording, options) == want) << path << ", " << threads << " threads";
+    }
+  }
+}
+
+TEST(CallWalk, WithoutEntersTheOtherStepsAreTheSame) {
+  for (const char* path : kRecordings) {
+    const auto recording = open(path);
+    ASSERT_NE(recording, nullptr) << path;
+    CallWalkOptions options;
+    const std::vector<std::string> want = walk(*recording, options, true);
+    options.enters = false;
+    EXPECT_TRUE(walk(*recording, options) == want) << path;
+  }
+}
+
+size_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST(CallWalk, OneThreadIsTheCallersAndCallbacksAreItsInAnyCase) {
+  for (const char* path : kRecordings) {
+    const auto recording = open(path);
+    ASSERT_NE(recording, nullptr) << path;
+    const size_t before = threads_of_this_process();
+    for (const unsigned threads : {1U, 3U}) {
+      CallWalkOptions options;
+      options.threads = threads;
+      const std::thread::id caller = std::this_thread::get_id();
+      size_t most = 0, calls = 0, elsewhere = 0;
+      const auto note = [&] {
+        elsewhere += std::this_thread::get_id() == caller ? 0 : 1;
+        if (++calls % 64 == 1) most = std::max(most, threads_of_this_process());
+      };
+      options.stopped = [&] { return note(), false; };
+      options.progress = [&](uint64_t) { note(); };
+      options.on_gap = [&](const Gap&) { note(); };
+      EXPECT_FALSE(walk(*recording, options).empty());
+      EXPECT_GT(calls, 0U);
+      EXPECT_EQ(elsewhere, 0U) << path;
+      if (threads == 1) EXPECT_EQ(most, before) << path;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ptd
