@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analysis/call_flow.h"
+#include "analysis/folded_calls.h"
 #include "analysis/open_counts.h"
 #include "analysis/thread_schedule.h"
 
@@ -45,8 +46,6 @@ const char* sentence(CallLoss loss) {
       return "tracing resumed at another place than where it stopped";
     case CallLoss::new_program:
       return "the process executed another program";
-    case CallLoss::too_deep:
-      return "more calls are open than the limit";
   }
   return "";
 }
@@ -83,6 +82,7 @@ struct CallTree::State {
   enum class Off : uint8_t { running, switched, paused, halted, lost };
   struct Stack {
     std::vector<Frame> frames, given_up;
+    FoldedCalls folded;  ///< inside of the last frame, which accounts for them
     Off off = Off::lost;  ///< nothing is known before the first step
     bool met = false;
     bool kernel = false;  ///< paused by a system call or an interrupt of user code
@@ -121,6 +121,9 @@ struct CallTree::State {
   void enter_handler(Now& now, FunctionId function, const Return& back);
   void end_untraced(Now& now);
   void dispatch(Now& now);
+  bool take_folded(Now& now);
+  bool return_folded(Now& now);
+  bool begin_folded(Now& now);
   void root(Now& now);
   void replace(Now& now, uint8_t flags);
 
@@ -237,7 +240,6 @@ void CallTree::State::go_on(Now& now) {
 }
 
 CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
-  if (now.stack.frames.size() >= kMaxFrames) give_up(now, CallLoss::too_deep);
   const bool inner = now.stack.open[function]++ != 0;
   Frame& frame = now.stack.frames.emplace_back();
   frame.function = function;
@@ -300,9 +302,11 @@ void CallTree::State::give_up(Now& now, CallLoss why) {
   Stack& stack = now.stack;
   const uint32_t depth = static_cast<uint32_t>(stack.frames.size());
   stack.given_up.clear();
+  stack.folded.clear();
   if (why == CallLoss::gap || why == CallLoss::strange_return) stack.given_up = stack.frames;
   while (!stack.frames.empty()) leave(now, kCallCut);
-  ++(why == CallLoss::gap ? now.thread.gaps : now.thread.forgotten);
+  if (why == CallLoss::gap) ++now.thread.gaps;
+  if (why == CallLoss::strange_return || why == CallLoss::strange_resume) ++now.thread.forgotten;
   CallStep step;
   step.kind = CallStepKind::lost;
   step.loss = why;
@@ -505,8 +509,70 @@ void CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
     const SpaceId before = std::exchange(now.stack.space, step.space);
     if (before != kNoSpace && before != step.space && !now.stack.frames.empty()) give_up(now, CallLoss::new_program);
   }
+  if (now.stack.frames.size() >= kMaxFrames && take_folded(now)) [[unlikely]] return;
   dispatch(now);
   if ((step.flags & kFlowUnseen) == 0) end_untraced(now);
+}
+
+// The stack is as deep as it may get: calls further in are part of its last one. Returns false for a step that is of the frames.
+bool CallTree::State::take_folded(Now& now) {
+  const FlowStep& step = now.step;
+  const bool unseen = (step.flags & kFlowUnseen) != 0;
+  if (!unseen && now.stack.frames.back().untraced() && step.kind != FlowKind::begin) {
+    end_untraced(now);
+    if (now.stack.frames.size() < kMaxFrames) return false;
+  }
+  switch (step.kind) {
+    case FlowKind::call:
+    case FlowKind::interrupt:
+      if (unseen) return true;  // untraced code ends where the flow is seen again
+      now.stack.folded.push(step.return_to, false);
+      ++now.thread.folded;
+      return true;
+    case FlowKind::ret:
+    case FlowKind::far_return:
+      return !now.stack.folded.empty() && return_folded(now);
+    case FlowKind::jump:
+      return !now.stack.folded.empty();
+    default:
+      return begin_folded(now);
+  }
+}
+
+bool CallTree::State::return_folded(Now& now) {
+  Stack& stack = now.stack;
+  const FlowStep& step = now.step;
+  if ((step.flags & kFlowUnseen) != 0) return stack.folded.pop(), true;
+  if (stack.folded.pop_to(step.to)) return true;
+  const auto awaits = [&](const Frame& frame) { return frame.return_to == step.to && step.to.value != 0; };
+  if (innermost(stack.frames, awaits) != 0) {
+    stack.folded.clear();
+    return false;
+  }
+  if ((step.flags & kFlowEntry) != 0 || stack.folded.in_handler() || step.kind == FlowKind::far_return) return true;
+  give_up(now, CallLoss::strange_return);
+  root(now);
+  return true;
+}
+
+// After a pause the flow goes on where it was, in a call further out, or in the handler of a signal.
+bool CallTree::State::begin_folded(Now& now) {
+  Stack& stack = now.stack;
+  const FlowStep& step = now.step;
+  const Frame& top = stack.frames.back();
+  const bool inside = !stack.folded.empty();
+  if (!inside && (top.untraced() || top.role == Role::restorer)) return false;
+  const Ip due = std::exchange(stack.resume, Ip{});
+  if (step.to == due || (step.flags & kFlowHalted) != 0 || is_restart(step.to, due)) return true;
+  if (inside && stack.folded.pop_to(step.to)) return true;
+  if (innermost(stack.frames, [&](const Frame& frame) { return frame.return_to == step.to; }) != 0) {
+    stack.folded.clear();
+    stack.resume = due;
+    return false;
+  }
+  stack.folded.push(due, true);
+  ++now.thread.folded;
+  return true;
 }
 
 void CallTree::State::dispatch(Now& now) {
