@@ -108,6 +108,8 @@ void CallFlow::take_block(const Block& block) {
     return;
   }
   const Node& here = node(block.node);
+  const bool was_uncertain = std::exchange(uncertain_, (block.flags & kUncertainFlags) != 0);
+  branch_uncertain_ = was_uncertain || uncertain_;
   if (pending_) {
     resolve(here.at, here.code.ip, here.code.bare_return);
   } else if (!flowing_) {
@@ -170,7 +172,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to, bool bare_return) {
   step.to = to;
   step.function = at.id;
   step.return_to = pending.return_to;
-  step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
+  step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
+                                    (branch_uncertain_ ? kFlowUncertain : 0));
   switch (pending.way) {
     case Way::jump:
       step.kind = FlowKind::jump;

@@ -579,6 +579,7 @@ void CallTree::State::dispatch(Now& now) {
   const FlowStep& step = now.step;
   switch (step.kind) {
     case FlowKind::call: {
+      if ((step.flags & kFlowUncertain) != 0) ++now.thread.uncertain;
       const bool far = (step.flags & kFlowFar) != 0, unseen = (step.flags & kFlowUnseen) != 0;
       enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : 0);
       return;

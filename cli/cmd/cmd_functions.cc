@@ -249,7 +249,7 @@ class NamedTimes {
 };
 
 void print_threads(const std::vector<CallThread>& threads) {
-  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0, folded = 0;
+  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0, folded = 0, uncertain = 0;
   for (const CallThread& thread : threads) {
     running += thread.running_ns;
     off_cpu += thread.off_cpu_ns;
@@ -258,6 +258,7 @@ void print_threads(const std::vector<CallThread>& threads) {
     gaps += thread.gaps;
     forgotten += thread.forgotten;
     folded += thread.folded;
+    uncertain += thread.uncertain;
   }
   std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", counted(threads.size(), "thread"),
                                  duration_text(running), duration_text(off_cpu), duration_text(untraced), duration_text(lost));
@@ -265,6 +266,9 @@ void print_threads(const std::vector<CallThread>& threads) {
     text += fmt::format("open calls were abandoned {} at gaps, {} because the flow continued at a place that no call "
                         "explains\n", counted(gaps, "time"),
                         counted(forgotten, "time"));
+  if (uncertain != 0)
+    text += fmt::format("{} on uncertain flow, which may not have run: 'ptdecode stat' counts ambiguous and suspect code\n",
+                        counted(uncertain, "call rests", "calls rest"));
   if (folded != 0)
     text += fmt::format("{} deeper than the limit of {} open calls: not counted; their time is that of the deepest call counted\n",
                         counted(folded, "call was", "calls were"), CallTree::kMaxFrames);

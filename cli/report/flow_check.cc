@@ -67,6 +67,10 @@ FlowCheck check_flow(const Recording& recording, double budget_seconds) {
         reached = gap.stream_offset_bytes;
       }
       result.blocks += batch.blocks.size();
+      for (const Block& block : batch.blocks) {
+        result.instructions += block.instructions;
+        result.uncertain += (block.flags & kUncertainFlags) != 0 ? block.instructions : 0;
+      }
       reached = std::max(reached, segment.stream_offset_bytes);
       return time_left = Clock::now() < end;
     };

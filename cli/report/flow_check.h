@@ -24,6 +24,7 @@ struct FlowCheck {
   std::vector<FlowContradiction> contradictions;  ///< by path
   std::vector<MissingLine> missing;               ///< code without bytes that the flow came to; the largest loss first
   uint64_t blocks = 0;                            ///< decoded
+  uint64_t instructions = 0, uncertain = 0;       ///< decoded; of these in blocks that are ambiguous or suspect
   uint64_t decoded_bytes = 0, all_bytes = 0;      ///< of trace; less than all if the time was over
   [[nodiscard]] bool is_empty() const { return all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
   [[nodiscard]] bool agrees() const { return contradictions.empty() && missing.empty() && !is_empty(); }

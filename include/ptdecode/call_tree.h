@@ -79,6 +79,7 @@ struct CallThread {
   uint64_t instructions = 0, cycles = 0;
   uint64_t gaps = 0;       ///< abandoned stacks: because of gaps
   uint64_t forgotten = 0;  ///< because of returns and places that no call explains
+  uint64_t uncertain = 0;  ///< calls that an ambiguous or suspect block made or led to
   uint64_t folded = 0;     ///< calls deeper than CallTree::kMaxFrames, which are part of their caller
 };
 
