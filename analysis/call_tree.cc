@@ -17,9 +17,6 @@ constexpr size_t kMaxSearch = 256;            // frames looked at for the one th
 constexpr uint64_t kMostInsnBytes = 15;       // [SDM] 2.3.11
 constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces while it is patched
 
-// Whether the kernel executes a system call again: the flow goes on at SYSCALL, SYSENTER or INT (2 bytes), or SVC (2 or 4).
-bool is_restart(Ip to, Ip return_to) { return return_to - to == 2 || return_to - to == 4; }
-
 bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
 
 // Index + 1 of the innermost frame that fits, 0 if none does.
@@ -122,8 +119,6 @@ struct CallTree::State {
   void end_untraced(Now& now);
   void dispatch(Now& now);
   bool take_folded(Now& now);
-  bool return_folded(Now& now);
-  bool begin_folded(Now& now);
   void root(Now& now);
   void replace(Now& now, uint8_t flags);
 
@@ -516,62 +511,22 @@ void CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
 
 // The stack is as deep as it may get: calls further in are part of its last one. Returns false for a step that is of the frames.
 bool CallTree::State::take_folded(Now& now) {
-  const FlowStep& step = now.step;
-  const bool unseen = (step.flags & kFlowUnseen) != 0;
-  if (!unseen && now.stack.frames.back().untraced() && step.kind != FlowKind::begin) {
-    end_untraced(now);
-    if (now.stack.frames.size() < kMaxFrames) return false;
-  }
-  switch (step.kind) {
-    case FlowKind::call:
-    case FlowKind::interrupt:
-      if (unseen) return true;  // untraced code ends where the flow is seen again
-      now.stack.folded.push(step.return_to, false);
-      ++now.thread.folded;
-      return true;
-    case FlowKind::ret:
-    case FlowKind::far_return:
-      return !now.stack.folded.empty() && return_folded(now);
-    case FlowKind::jump:
-      return !now.stack.folded.empty();
-    default:
-      return begin_folded(now);
-  }
-}
-
-bool CallTree::State::return_folded(Now& now) {
   Stack& stack = now.stack;
-  const FlowStep& step = now.step;
-  if ((step.flags & kFlowUnseen) != 0) return stack.folded.pop(), true;
-  if (stack.folded.pop_to(step.to)) return true;
-  const auto awaits = [&](const Frame& frame) { return frame.return_to == step.to && step.to.value != 0; };
-  if (innermost(stack.frames, awaits) != 0) {
-    stack.folded.clear();
-    return false;
-  }
-  if ((step.flags & kFlowEntry) != 0 || stack.folded.in_handler() || step.kind == FlowKind::far_return) return true;
+  const bool begins = now.step.kind == FlowKind::begin;
+  while ((now.step.flags & kFlowUnseen) == 0 && !begins && !stack.frames.empty() && stack.frames.back().untraced()) leave(now, 0);
+  if (stack.frames.size() < kMaxFrames) return false;
+  const Frame& top = stack.frames.back();
+  if (begins && stack.folded.empty() && (top.untraced() || top.role == Role::restorer)) return false;
+  const auto awaits = [&](Ip to) {
+    return to.value != 0 && innermost(stack.frames, [&](const Frame& frame) { return frame.return_to == to; }) != 0;
+  };
+  const FoldedCalls::Where where = stack.folded.take(now.step, stack.resume, awaits);
+  if (where == FoldedCalls::Where::outside) return false;
+  if (begins) stack.resume = {};
+  if (where == FoldedCalls::Where::begun) ++now.thread.folded;
+  if (where != FoldedCalls::Where::unknown) return true;
   give_up(now, CallLoss::strange_return);
   root(now);
-  return true;
-}
-
-// After a pause the flow goes on where it was, in a call further out, or in the handler of a signal.
-bool CallTree::State::begin_folded(Now& now) {
-  Stack& stack = now.stack;
-  const FlowStep& step = now.step;
-  const Frame& top = stack.frames.back();
-  const bool inside = !stack.folded.empty();
-  if (!inside && (top.untraced() || top.role == Role::restorer)) return false;
-  const Ip due = std::exchange(stack.resume, Ip{});
-  if (step.to == due || (step.flags & kFlowHalted) != 0 || is_restart(step.to, due)) return true;
-  if (inside && stack.folded.pop_to(step.to)) return true;
-  if (innermost(stack.frames, [&](const Frame& frame) { return frame.return_to == step.to; }) != 0) {
-    stack.folded.clear();
-    stack.resume = due;
-    return false;
-  }
-  stack.folded.push(due, true);
-  ++now.thread.folded;
   return true;
 }
 

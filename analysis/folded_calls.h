@@ -6,14 +6,50 @@
 #include <cstdint>
 #include <vector>
 
+#include "analysis/call_flow.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
+
+/// Whether the kernel executes a system call again: the flow goes on at SYSCALL, SYSENTER or INT (2 bytes), or SVC (2 or 4).
+constexpr bool is_restart(Ip to, Ip return_to) { return return_to - to == 2 || return_to - to == 4; }
 
 /// A stack of return addresses. Recursion from one place takes one entry. Beyond kMostRuns entries only the number of calls is known. Not
 /// thread-safe.
 class FoldedCalls {
  public:
+  enum class Where : uint8_t {
+    begun,    ///< a call that is folded
+    inside,   ///< of the folded calls
+    outside,  ///< of the stored ones; none is folded any more
+    unknown,  ///< a return to no open call
+  };
+  /// Takes a step of a thread whose stored stack is full. `due`: where its pause ends. `awaits(ip)`: a stored call returns there.
+  template <class Awaits>
+  Where take(const FlowStep& step, Ip due, Awaits&& awaits) {
+    const bool unseen = (step.flags & kFlowUnseen) != 0;
+    switch (step.kind) {
+      case FlowKind::call:
+      case FlowKind::interrupt:
+        if (unseen) return Where::inside;  // untraced code ends where the flow is seen again
+        push(step.return_to, false);
+        return Where::begun;
+      case FlowKind::ret:
+      case FlowKind::far_return:
+        if (empty()) return Where::outside;
+        if (unseen) return pop(), Where::inside;
+        if (pop_to(step.to)) return Where::inside;
+        if (awaits(step.to)) return clear(), Where::outside;
+        return (step.flags & kFlowEntry) != 0 || in_handler() || step.kind == FlowKind::far_return ? Where::inside : Where::unknown;
+      case FlowKind::jump:
+        return empty() ? Where::outside : Where::inside;
+      default:  // the flow goes on: where it was, in a call further out, or in the handler of a signal
+        if (step.to == due || (step.flags & kFlowHalted) != 0 || is_restart(step.to, due) || pop_to(step.to)) return Where::inside;
+        if (awaits(step.to)) return clear(), Where::outside;
+        push(due, true);
+        return Where::begun;
+    }
+  }
   /// `handler`: of a signal, which may return elsewhere.
   void push(Ip return_to, bool handler) {
     if (!runs_.empty() && unknown_ == 0 && runs_.back().return_to == return_to && runs_.back().handler == handler) {

@@ -427,6 +427,23 @@ TEST(CallTree, SignalsAndSystemCallsEndAlsoBeyondTheDeepestStoredCall) {
   }
 }
 
+TEST(CallTree, TracedCodeEndsUntracedCodeAlsoAtTheDeepestStoredCall) {
+  Recursion recursion(0, 16);
+  Story& story = recursion.story;
+  story.ret(recursion.place(--recursion.depth), kF);
+  story.add({.kind = FlowKind::call, .flags = kFlowUnseen, .return_to = Ip{0x2040}});
+  // Untraced code calls it back.
+  story.add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = kG, .to = Ip{0x2000}, .return_to = Ip{0x4010}}, 0);
+  story.ret(0x4010, kF);
+  recursion.unwind();
+  (void)story.end();
+  EXPECT_EQ(recursion.thread().forgotten, 0U);
+  for (const CallStep& step : story.left()) {
+    if ((step.flags & kCallUntraced) != 0) EXPECT_EQ(step.self_instructions, 0U);
+  }
+  EXPECT_EQ(story.left().back().function, kMain);
+}
+
 TEST(CallTree, AReturnThatNoCallExplainsAbandonsTheStackAtAnyDepth) {
   Recursion recursion(1000, 0);
   recursion.story.ret(0x777, kG);
