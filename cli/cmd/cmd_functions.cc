@@ -238,10 +238,15 @@ class NamedTimes {
     all_.untraced_ns += step.untraced_ns;
     all_.lost_ns += step.lost_ns;
   }
-  /// Replaces the threads' own times, keeping their number.
+  /// Replaces the threads' own times, keeping their number and what limits the counts.
   void replace(std::vector<CallThread>& threads) const {
-    for (CallThread& thread : threads) thread = {};
-    if (!threads.empty()) threads.front() = all_;
+    CallThread all = all_;
+    for (CallThread& thread : threads) {
+      all.uncertain += thread.uncertain;
+      all.folded += thread.folded;
+      thread = {};
+    }
+    if (!threads.empty()) threads.front() = all;
   }
 
  private:

@@ -97,6 +97,7 @@ class Counts(unittest.TestCase):
             self.assertEqual(count + deeper, 2 * (depth + 1))
             self.assertEqual(self.calls("main")[:2], (1, None))
             self.assertNotIn("abandoned", listed)
+            self.assertIn(f"{deeper} calls were deeper", self.run_it("functions", "-i", "rec.data", "--comm", "deep").stdout)
 
     def test_split_debug_information_is_named(self):
         self.record(self.build("first_faults", "-gsplit-dwarf"))
