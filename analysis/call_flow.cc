@@ -157,6 +157,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.kind = kKinds[static_cast<size_t>(pending.way)];
   step.flags = pending.way == Way::jump && enters ? kFlowEntry | kFlowNamed : to.flags;
   if (pending.way == Way::far_call) step.flags |= kFlowFar;
+  if (branch_uncertain_) [[unlikely]] step.flags |= kFlowUncertain;
   step.to = to.ip;
   step.function = enters ? entered : to.function;
   step.return_to = pending.return_to;
@@ -174,6 +175,8 @@ void CallFlow::take_blocks(std::span<const Block> blocks) {
       continue;
     }
     Node& here = node(block.node);
+    const bool was_uncertain = std::exchange(uncertain_, (block.flags & kUncertainFlags) != 0);
+    branch_uncertain_ = was_uncertain || uncertain_;
     if (is_open) {
       if (!here.bare_return || open.way != Way::jump) resolve(open, {here.ip, here.function, here.module, here.flags}, here.entered);
     } else if (!flowing_) [[unlikely]] {

@@ -35,6 +35,7 @@ inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`, or a j
 inline constexpr uint8_t kFlowFar = 4;
 inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
 inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it is outside the traced code
+inline constexpr uint8_t kFlowUncertain = 64;  ///< the branch, or what it led to, is in flow that is ambiguous or suspect
 inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
 
 /// One transfer. Times never go back within a stream.
@@ -173,6 +174,8 @@ class CallFlow {
   bool flowing_ = false, began_ = false, has_thread_ = false, timed_ = false;
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last
   bool lost_ = false;    ///< since a gap
+  bool uncertain_ = false;         ///< the last block is
+  bool branch_uncertain_ = false;  ///< the open branch, or what it leads to
   bool synced_ = false;  ///< a mark has just dated the next block: a flow that begins with it begins then
   FlowCursor cursor_;
   FlowDates dates_;

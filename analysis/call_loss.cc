@@ -15,8 +15,6 @@ const char* sentence(CallLoss loss) {
       return "tracing resumed at another place than where it stopped";
     case CallLoss::new_program:
       return "the process executed another program";
-    case CallLoss::too_deep:
-      return "more calls are open than the limit";
   }
   return "";
 }

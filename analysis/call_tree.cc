@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analysis/call_flow.h"
+#include "analysis/folded_calls.h"
 #include "analysis/open_counts.h"
 #include "analysis/thread_schedule.h"
 
@@ -15,9 +16,6 @@ namespace {
 constexpr size_t kMaxSearch = 256;            // frames looked at for the one that a jump or return goes back to
 constexpr uint64_t kMostInsnBytes = 15;       // [SDM] 2.3.11
 constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces while it is patched
-
-// Whether the kernel executes a system call again: the flow goes on at SYSCALL, SYSENTER or INT (2 bytes), or SVC (2 or 4).
-bool is_restart(Ip to, Ip return_to) { return return_to - to == 2 || return_to - to == 4; }
 
 bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
 
@@ -65,6 +63,7 @@ struct CallTree::State {
   enum class Off : uint8_t { running, switched, paused, halted, lost };
   struct Stack {
     std::vector<Frame> frames, given_up;
+    FoldedCalls folded;  ///< inside of the last frame, which accounts for them
     Off off = Off::lost;  ///< nothing is known before the first step
     bool met = false;
     bool kernel = false;  ///< paused by a system call or an interrupt of user code
@@ -108,6 +107,7 @@ struct CallTree::State {
   bool take_plain(Now& now);
   void take_other(Now& now);
   void dispatch(Now& now);
+  bool take_folded(Now& now);
   void root(Now& now);
   void replace(Now& now, uint8_t flags);
 
@@ -224,7 +224,6 @@ void CallTree::State::go_on(Now& now) {
 
 inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
   Stack& stack = now.stack;
-  if (stack.frames.size() >= kMaxFrames) [[unlikely]] give_up(now, CallLoss::too_deep);
   if (stack.open[function]++ != 0) flags |= kCallInner;
   const CallThread& thread = now.thread;
   const FlowStep& by = now.step;
@@ -295,9 +294,11 @@ void CallTree::State::give_up(Now& now, CallLoss why) {
   Stack& stack = now.stack;
   const uint32_t depth = static_cast<uint32_t>(stack.frames.size());
   stack.given_up.clear();
+  stack.folded.clear();
   if (why == CallLoss::gap || why == CallLoss::strange_return) stack.given_up = stack.frames;
   while (!stack.frames.empty()) leave(now, kCallCut);
-  ++(why == CallLoss::gap ? now.thread.gaps : now.thread.forgotten);
+  if (why == CallLoss::gap) ++now.thread.gaps;
+  if (why == CallLoss::strange_return || why == CallLoss::strange_resume) ++now.thread.forgotten;
   CallStep step;
   step.kind = CallStepKind::lost;
   step.loss = why;
@@ -477,7 +478,8 @@ void CallTree::State::end_untraced(Now& now) {
 inline bool CallTree::State::take_plain(Now& now) {
   const FlowStep& step = now.step;
   Stack& stack = now.stack;
-  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen)) != 0 || stack.space != step.space) return false;
+  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen | kFlowUncertain)) != 0 || stack.space != step.space || stack.frames.size() >= kMaxFrames)
+    return false;
   if (step.kind == FlowKind::call) {
     if (step.function == kNoFunction) return false;
     enter(now, FrameKind::call, step.function, step.return_to, 0);
@@ -524,15 +526,38 @@ void CallTree::State::take_other(Now& now) {
     const SpaceId before = std::exchange(now.stack.space, step.space);
     if (before != kNoSpace && !now.stack.frames.empty()) give_up(now, CallLoss::new_program);
   }
+  if (now.stack.frames.size() >= kMaxFrames && take_folded(now)) [[unlikely]] return;
   dispatch(now);
   const std::vector<Frame>& frames = now.stack.frames;
   if (!frames.empty() && frames.back().untraced() && (step.flags & kFlowUnseen) == 0) end_untraced(now);
+}
+
+// The stack is as deep as it may get: calls further in are part of its last one. Returns false for a step that is of the frames.
+bool CallTree::State::take_folded(Now& now) {
+  Stack& stack = now.stack;
+  const bool begins = now.step.kind == FlowKind::begin;
+  while ((now.step.flags & kFlowUnseen) == 0 && !begins && !stack.frames.empty() && stack.frames.back().untraced()) leave(now, 0);
+  if (stack.frames.size() < kMaxFrames) return false;
+  const Frame& top = stack.frames.back();
+  if (begins && stack.folded.empty() && (top.untraced() || top.role == Role::restorer)) return false;
+  const auto awaits = [&](Ip to) {
+    return to.value != 0 && innermost(stack.frames, [&](const Frame& frame) { return frame.return_to == to; }) != 0;
+  };
+  const FoldedCalls::Where where = stack.folded.take(now.step, stack.resume, awaits);
+  if (where == FoldedCalls::Where::outside) return false;
+  if (begins) stack.resume = {};
+  if (where == FoldedCalls::Where::begun) ++now.thread.folded;
+  if (where != FoldedCalls::Where::unknown) return true;
+  give_up(now, CallLoss::strange_return);
+  root(now);
+  return true;
 }
 
 void CallTree::State::dispatch(Now& now) {
   const FlowStep& step = now.step;
   switch (step.kind) {
     case FlowKind::call: {
+      if ((step.flags & kFlowUncertain) != 0) ++now.thread.uncertain;
       const bool far = (step.flags & kFlowFar) != 0, unseen = (step.flags & kFlowUnseen) != 0;
       enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : 0);
       return;

@@ -120,12 +120,20 @@ void CodeCounter::take_mark(Mark mark) {
   counts_ = counts;
 }
 
+// The address in the file of the node, or kOutside.
+uint64_t CodeCounter::address_of(NodeId node, Ip ip) const {
+  const auto found = symbolizer_.file_place(is_kernel_half(ip) ? kKernelSpace : space_, ip, cursor_.now());
+  if (!found) return kOutside;
+  const auto file = file_ids_.find({found->path, found->build_id});
+  return file != file_ids_.end() && file->second.id == nodes_[node].file ? found->address : kOutside;
+}
+
 void CodeCounter::take_event(const Event& event) {
   switch (event.kind) {
     case EventKind::async_branch:
     case EventKind::async_disabled:
       close_run();
-      if (branch_ != kNone && (event.flags & kEventHasFrom) != 0) ++cut_branches_[{branch_, event.from.value}];
+      if (branch_ != kNone && (event.flags & kEventHasFrom) != 0) ++cut_branches_[{branch_, address_of(branch_, event.from)}];
       branch_ = kNone;
       return;
     case EventKind::enabled:
@@ -217,12 +225,8 @@ void CodeCounter::add_to(FileSums& files) const {
   for (const KeyCounts::Slot& slot : branches_.slots()) {
     if (slot.key != 0) add_branch(first_of(slot.key), places_[second_of(slot.key)].address, slot.count);
   }
-  // What an interrupt stopped at its target: the target is a place that ran at another time, or the branch does not count.
-  std::map<std::pair<uint32_t, uint64_t>, uint64_t> places;
-  for (size_t i = 0; i < nodes_.size() && !cut_branches_.empty(); ++i) places[{nodes_[i].file, nodes_[i].ip.value}] = places_[i].address;
   for (const auto& [way, count] : cut_branches_) {
-    const auto to = places.find({nodes_[way.first].file, way.second});
-    if (to != places.end()) add_branch(way.first, to->second, count);
+    if (way.second != kOutside) add_branch(way.first, way.second, count);
   }
 }
 

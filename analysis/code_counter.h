@@ -65,6 +65,7 @@ class CodeCounter {
  private:
   static constexpr NodeId kNone = 0xffffffffU;
   static constexpr uint32_t kNoFile = 0xffffffffU;
+  static constexpr uint64_t kOutside = ~uint64_t{0};
   /// One line of the cache a block. The way that was gone last is counted here, and put with the others when another one is.
   struct Node {
     Ip ip, next;  ///< of its first instruction, and after its last one
@@ -89,6 +90,7 @@ class CodeCounter {
   void take_event(const Event& event);
   void lose();
   void close_run();
+  [[nodiscard]] uint64_t address_of(NodeId node, Ip ip) const;
   void count_branch(NodeId to);
   void put_away(NodeId id);
 
@@ -98,7 +100,7 @@ class CodeCounter {
   std::vector<Place> places_;                                     ///< of each node
   KeyCounts runs_[2];                                             ///< by first and last node; not by a jump, by a jump
   KeyCounts branches_;                                            ///< by the node that it ends, and the one that it goes to
-  std::map<std::pair<NodeId, uint64_t>, uint64_t> cut_branches_;  ///< to an address at which an interrupt came
+  std::map<std::pair<NodeId, uint64_t>, uint64_t> cut_branches_;  ///< to an address of its file at which an interrupt or a fault came
   struct File {
     uint32_t id = 0;
     uint64_t offset_to_address = 0;

@@ -32,6 +32,13 @@ std::string part_text(const FlowCheck& flow) {
                      flow.decoded_bytes, flow.all_bytes);
 }
 
+/// How much of the flow may be wrong, for people; empty: nothing.
+std::string uncertain_text(const FlowCheck& flow) {
+  if (flow.uncertain == 0) return {};
+  return fmt::format("{} of {} instructions are uncertain (ambiguous or suspect): 'ptdecode stat' counts them, 'ptdecode script "
+                     "--insn-trace' marks them\n", flow.uncertain, flow.instructions);
+}
+
 /// Whether there is code to compare the trace with.
 bool has_code(const Recording& recording) {
   const Timeline& timeline = recording.timeline();
@@ -47,7 +54,9 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   const TextRecords records = text_records(recording);
   for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
-  if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes}, {"blocks", flow.blocks}};
+  if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes},
+                                           {"blocks", flow.blocks},
+                                           {"instructions", flow.instructions}, {"uncertain_instructions", flow.uncertain}};
   json["missing_code"] = missing_json(flow.missing);
   json["missing_images"] = nlohmann::json::array();
   for (const MissingImage& image : recording.missing_images()) {
@@ -79,6 +88,7 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
     ++by_kind["nothing_decoded"];
     output.write(fmt::format("nothing_decoded: no instruction follows from {} bytes of trace; 'ptdecode packets' lists the packets\n", flow.all_bytes));
   }
+  output.write(uncertain_text(flow));
   if (const std::string part = part_text(flow); !part.empty()) output.write(part + "\n");
   if (by_kind.empty() && !has_code(recording)) {
     output.write(

@@ -51,7 +51,21 @@ bool wanted_source(const Words& words, std::string_view file) {
          std::any_of(words.sources.begin(), words.sources.end(), [&](const std::string& prefix) { return file.starts_with(prefix); });
 }
 
-void add_unit(const Words& words, const SourceUnit& unit, const AddressCounts& counts, Coverage& coverage) {
+/// How often the code of a file was executed, and how often branches led to its addresses.
+struct FileUse {
+  explicit FileUse(const FileCounts& file) : counts(file.runs) {
+    for (const CodeBranch& branch : file.branches) arrivals[branch.to] += branch.count;
+  }
+  /// A first instruction that faults is not executed, and its function is entered.
+  [[nodiscard]] uint64_t entries(uint64_t entry) const {
+    const auto arrived = arrivals.find(entry);
+    return std::max(counts.highest(entry, entry + 1), arrived == arrivals.end() ? 0 : arrived->second);
+  }
+  AddressCounts counts;
+  std::map<uint64_t, uint64_t> arrivals;
+};
+
+void add_unit(const Words& words, const SourceUnit& unit, const FileUse& use, Coverage& coverage) {
   using Copy = std::tuple<std::string_view, uint32_t, uint32_t>;  // file, line, and the function or inlined call that holds the code
   std::map<Copy, uint64_t> copies;
   std::map<std::string_view, std::string> normal;  // "/src/elf/../include/list.h" is the file of "/src/csu/../include/list.h"
@@ -64,7 +78,7 @@ void add_unit(const Words& words, const SourceUnit& unit, const AddressCounts& c
     const std::string& path = path_of(statement.file);
     if (!wanted_source(words, path)) continue;
     uint64_t& count = copies[{path, statement.line, statement.scope}];
-    count = std::max(count, counts.highest(statement.first, statement.end));
+    count = std::max(count, use.counts.highest(statement.first, statement.end));
   }
   for (const auto& [copy, count] : copies) coverage[std::string(std::get<0>(copy))].lines[std::get<1>(copy)] += count;
   for (const SourceFunction& function : unit.functions) {
@@ -73,7 +87,7 @@ void add_unit(const Words& words, const SourceUnit& unit, const AddressCounts& c
     if (file == coverage.end()) continue;
     CoveredFunction& covered = file->second.functions[std::string(function.name)];
     covered.line = function.line;
-    covered.count += counts.highest(function.entry, function.entry + 1);
+    covered.count += use.entries(function.entry);
   }
 }
 
@@ -154,9 +168,9 @@ int run(const Words& words) {
   std::string without;
   for (const FileCounts& file : counts.files) {
     if (!wanted_dso(words, file.path)) continue;
-    const AddressCounts addresses(file.runs);
+    const FileUse use(file);
     const bool told = input.recording().symbolizer().visit_source(file.path, file.build_id, [&](const SourceUnit& unit) {
-      add_unit(words, unit, addresses, coverage);
+      add_unit(words, unit, use, coverage);
       return true;
     });
     if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet) say_on_error(unproven_text(file.path));
@@ -196,6 +210,8 @@ Command add_coverage(CLI::App& app) {
   command.add_option("--dso", words->dsos, "only the code of this program or library (repeatable)")->allow_extra_args(false);
   command.footer(
       "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed instruction.\n"
+      "A function counts as entered, also where its first instruction faulted; that instruction was not executed, so its line is not\n"
+      "counted. Limitation: debug information in .dwo files (-gsplit-dwarf) is not read, so only lines are counted.\n"
       "The kernel and its modules are included if their debug files are found (--debug-dir, --symfs). Without a recorded build id, a\n"
       "module's file (.ko or .ko.debug, not compressed) is used if its functions have the addresses that the kernel reports. This does "
       "not\n"

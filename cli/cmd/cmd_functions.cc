@@ -238,10 +238,15 @@ class NamedTimes {
     all_.untraced_ns += step.untraced_ns;
     all_.lost_ns += step.lost_ns;
   }
-  /// Replaces the threads' own times, keeping their number.
+  /// Replaces the threads' own times, keeping their number and what limits the counts.
   void replace(std::vector<CallThread>& threads) const {
-    for (CallThread& thread : threads) thread = {};
-    if (!threads.empty()) threads.front() = all_;
+    CallThread all = all_;
+    for (CallThread& thread : threads) {
+      all.uncertain += thread.uncertain;
+      all.folded += thread.folded;
+      thread = {};
+    }
+    if (!threads.empty()) threads.front() = all;
   }
 
  private:
@@ -249,7 +254,7 @@ class NamedTimes {
 };
 
 void print_threads(const std::vector<CallThread>& threads) {
-  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0;
+  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0, folded = 0, uncertain = 0;
   for (const CallThread& thread : threads) {
     running += thread.running_ns;
     off_cpu += thread.off_cpu_ns;
@@ -257,6 +262,8 @@ void print_threads(const std::vector<CallThread>& threads) {
     lost += thread.lost_ns;
     gaps += thread.gaps;
     forgotten += thread.forgotten;
+    folded += thread.folded;
+    uncertain += thread.uncertain;
   }
   std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", counted(threads.size(), "thread"),
                                  duration_text(running), duration_text(off_cpu), duration_text(untraced), duration_text(lost));
@@ -264,6 +271,12 @@ void print_threads(const std::vector<CallThread>& threads) {
     text += fmt::format("open calls were abandoned {} at gaps, {} because the flow continued at a place that no call "
                         "explains\n", counted(gaps, "time"),
                         counted(forgotten, "time"));
+  if (uncertain != 0)
+    text += fmt::format("{} on uncertain flow, which may not have run: 'ptdecode stat' counts ambiguous and suspect code\n",
+                        counted(uncertain, "call rests", "calls rest"));
+  if (folded != 0)
+    text += fmt::format("{} deeper than the limit of {} open calls: not counted; their time is that of the deepest call counted\n",
+                        counted(folded, "call was", "calls were"), CallTree::kMaxFrames);
   standard_output().write(text);
 }
 

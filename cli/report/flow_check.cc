@@ -67,6 +67,10 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
         gaps.add(gap);
       }
       result.blocks += batch.blocks.size();
+      for (const Block& block : batch.blocks) {
+        result.instructions += block.instructions;
+        result.uncertain += (block.flags & kUncertainFlags) != 0 ? block.instructions : 0;
+      }
       progress.set(result.decoded_bytes + segment.stream_offset_bytes);
       return true;
     };

@@ -25,6 +25,7 @@ struct FlowCheck {
   std::vector<FlowContradiction> contradictions;  ///< by packets, most first
   std::vector<MissingLine> missing;               ///< code without bytes that the flow came to; the largest loss first
   uint64_t blocks = 0;                            ///< decoded
+  uint64_t instructions = 0, uncertain = 0;       ///< decoded; of these in blocks that are ambiguous or suspect
   uint64_t decoded_bytes = 0, all_bytes = 0;      ///< of trace
   [[nodiscard]] bool is_empty() const { return all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
   [[nodiscard]] bool agrees() const { return contradictions.empty() && missing.empty() && !is_empty(); }

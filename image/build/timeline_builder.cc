@@ -343,6 +343,19 @@ bool TimelineBuilder::State::add_differences(const SiteRanges& ranges, SiteBuild
   return any_added;
 }
 
+Timeline TimelineBuilder::sections() const {
+  auto data = std::make_shared<TimelineData>();
+  data->sections = state_->data->sections;
+  for (const State::Space& space : state_->spaces) {
+    SpaceData& made = data->spaces.emplace_back();
+    made.parent = space.parent;
+    made.forked = space.forked;
+    made.sections = SectionIndex(space.changes);
+  }
+  cut_fork_chains(*data);
+  return Timeline{std::move(data)};
+}
+
 Timeline TimelineBuilder::build() {
   State& s = *state_;
   s.base_from_copies();

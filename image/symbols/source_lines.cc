@@ -263,6 +263,11 @@ class ScopeReader {
 
 namespace {
 
+// Whether all of the unit but its lines is in a .dwo file. DWARF 4 has the attribute as an extension of GNU's.
+bool names_another_file(Dwarf_Die& unit) {
+  return dwarf_hasattr(&unit, DW_AT_dwo_name) != 0 || dwarf_hasattr(&unit, DW_AT_GNU_dwo_name) != 0;
+}
+
 // The folder that relative paths of a unit are relative to; null if it names none.
 const char* folder_of(Dwarf_Die& unit) {
   Dwarf_Attribute attribute;
@@ -287,6 +292,8 @@ void SourceLines::load(Unit& unit) {
   if (std::exchange(unit.loaded, true)) return;
   Dwarf_Die die;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
+  if (names_another_file(die))
+    warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known");
   const bool counted = std::exchange(unit.counted, true);
   if (!counted) unit.has_lines = has_lines(unit);
   Dwarf_Lines* lines = nullptr;

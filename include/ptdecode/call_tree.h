@@ -39,7 +39,6 @@ enum class CallLoss : uint8_t {
   strange_return,  ///< a return that matches no open call: another stack, or a call from before the trace
   strange_resume,  ///< tracing resumed at another place than where it stopped
   new_program,     ///< exec
-  too_deep,        ///< more than kMaxFrames calls open
 };
 
 inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root)
@@ -78,7 +77,10 @@ struct CallThread {
   TimeNs first, last;
   uint64_t running_ns = 0, off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;
   uint64_t instructions = 0, cycles = 0;
-  uint64_t gaps = 0, forgotten = 0;  ///< abandoned stacks: because of gaps, for other reasons
+  uint64_t gaps = 0;       ///< abandoned stacks: because of gaps
+  uint64_t forgotten = 0;  ///< because of returns and places that no call explains
+  uint64_t uncertain = 0;  ///< calls that an ambiguous or suspect block made or led to
+  uint64_t folded = 0;     ///< calls deeper than CallTree::kMaxFrames, which are part of their caller
 };
 
 /// Keeps one stack per thread. Feed the steps of all streams in time order; a per-thread stream may be fed independently of the others. Not
@@ -94,11 +96,12 @@ struct CallThread {
 ///    there. A jump into the middle of another function continues under that function's name, but is not a call of it.
 ///  - An interrupt ends with the return from it (IRET, or tracing that resumes at the interrupted address), whatever is open inside it.
 ///  - A call of untraced code ends where traced flow resumes: no instruction is attributed to untraced code.
+///  - Of calls deeper than kMaxFrames, only the return address is kept. Their time and instructions are the last stored call's own.
 ///  - Where the kernel returns to other user code than was interrupted, that is the handler of a signal. Its return ends it, and begins
 ///    the code that calls sigreturn, which ends at the interrupted address, at the system call that is executed again, or elsewhere.
 class PTD_API CallTree {
  public:
-  static constexpr size_t kMaxFrames = 1U << 16;
+  static constexpr size_t kMaxFrames = 1U << 16;  ///< open calls of one thread that are followed
 
   /// `schedule` distinguishes off-cpu time from filtered or lost time. It may be null and must outlive the tree.
   explicit CallTree(const ThreadSchedule* schedule);

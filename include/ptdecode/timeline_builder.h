@@ -51,6 +51,8 @@ class PTD_API TimelineBuilder {
   /// Switches verification off: the timeline keeps each address's first version only. For tests that show what happens without pokes.
   void freeze_at_first_version();
 
+  /// Returns the sections so far, without edits and copies.
+  [[nodiscard]] Timeline sections() const;
   [[nodiscard]] Timeline build();
 
  private:

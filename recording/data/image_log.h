@@ -88,6 +88,7 @@ class LoggedBuilder {
   void set_word_bytes(unsigned word_bytes) { builder_.set_word_bytes(word_bytes); }
   void freeze_at_first_version() { builder_.freeze_at_first_version(); }
 
+  [[nodiscard]] Timeline sections() const { return builder_.sections(); }
   /// Builds the timeline, whose fetches are logged too.
   [[nodiscard]] Timeline build() {
     Timeline timeline = builder_.build();

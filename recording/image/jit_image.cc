@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "image/base/interrupt.h"
 #include "image/source/perf_map.h"
 #include "recording/image/live_ranges.h"
+#include "recording/image/ran_code.h"
 
 namespace ptd {
 
@@ -101,6 +103,30 @@ Section section_of(const JitdumpMapping& mapping, const Dated& entry, const Foun
   return section;
 }
 
+/// Reads the file and dates its code. False: it cannot be read, which is reported.
+bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, std::vector<std::string>& warnings,
+                FoundCode& found, std::vector<Dated>& codes) {
+  found = find_jitdump(image, mapping);
+  if (found.status != CodeStatus::found) {
+    for (const Finding& finding : found.findings) image.builder.add_finding(finding);
+    lose_all(image, mapping, sentence(found.status));
+    return false;
+  }
+  image.note_origin(mapping.path, {}, found.file_path, found.proof);
+  const auto result = read_jitdump(found.code.bytes, [&](const JitCode& code) { codes.push_back({code, TimeNs{code.time}}); });
+  if (!result.ok()) {
+    warnings.push_back(mapping.path + ": " + result.error().message);
+    report_unreadable(image, mapping, result.error().message);
+    return false;
+  }
+  report_damage(image, mapping, clock, *result, warnings);
+  if (!date(codes, result->header, mapping, clock))
+    warnings.push_back(mapping.path +
+                       ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
+                       "the same clock)");
+  return true;
+}
+
 /// Gives each name the time in which it is its code's; no two overlap at one moment. Where nothing was named before, the name counts from
 /// the start: a first call may be dated, by the packet before it, earlier than the compiler logged the code.
 class JitNames {
@@ -140,28 +166,28 @@ bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
   return header.ok() && header->complete;
 }
 
+void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
+                          std::vector<std::string>& warnings) {
+  FoundCode found;
+  std::vector<Dated> codes;
+  if (!read_codes(image, mapping, clock, warnings, found, codes)) return;
+  RanCode ran(mappings, mapping.space);
+  for (const Dated& entry : codes) {
+    check_interrupt();
+    if (entry.code.move || entry.code.code.size() > ~entry.code.address) continue;
+    ran.add(Ip{entry.code.address}, {found.code.owner, entry.code.code}, entry.time, [&](Section section) {
+      if (section.path.empty()) section.path = mapping.path;
+      section.assumed = found.assumed;
+      image.add_section(std::move(section));
+    });
+  }
+}
+
 uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
                      std::vector<std::string>& warnings) {
-  const FoundCode found = find_jitdump(image, mapping);
-  if (found.status != CodeStatus::found) {
-    for (const Finding& finding : found.findings) image.builder.add_finding(finding);
-    lose_all(image, mapping, sentence(found.status));
-    return 0;
-  }
-  image.note_origin(mapping.path, {}, found.file_path, found.proof);
+  FoundCode found;
   std::vector<Dated> codes;
-  const auto result = read_jitdump(found.code.bytes, [&](const JitCode& code) { codes.push_back({code, TimeNs{code.time}}); });
-  if (!result.ok()) {
-    warnings.push_back(mapping.path + ": " + result.error().message);
-    report_unreadable(image, mapping, result.error().message);
-    return 0;
-  }
-  report_damage(image, mapping, clock, *result, warnings);
-  if (!date(codes, result->header, mapping, clock))
-    warnings.push_back(mapping.path +
-                       ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
-                       "the same clock)");
-
+  if (!read_codes(image, mapping, clock, warnings, found, codes)) return 0;
   struct Loaded {
     Bytes code;
     std::string name;

@@ -33,6 +33,9 @@ struct JitClock {
 
 /// Returns whether the file contains all code from no file that the process ran: see kCompleteJitdump.
 [[nodiscard]] bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
+/// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `warnings`: as below.
+void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
+                          std::vector<std::string>& warnings);
 /// Adds each loaded or moved function as a section with its bytes and a name, or its name only. Returns the number of names.
 /// `warnings` gets a sentence for a file that is absent, damaged or of another clock.
 uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,

@@ -335,9 +335,14 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
     wanted.push_back(&jitdump);
     if (is_complete_jitdump(image_, jitdump)) complete.insert(jitdump.space);
   }
+  const Timeline mappings = complete.empty() ? Timeline() : image_.builder.sections();
   for (const JitdumpMapping* jitdump : wanted) {
-    const bool names_only = complete.contains(jitdump->space) && !is_complete_jitdump(image_, *jitdump);
     const JitClock clock{data_.decoder.config.time, monotonic};
+    const bool names_only = complete.contains(jitdump->space);
+    if (names_only && is_complete_jitdump(image_, *jitdump)) {
+      add_complete_jitdump(image_, *jitdump, clock, mappings, data_.warnings);
+      continue;
+    }
     if (add_jitdump(image_, *jitdump, clock, names_only, data_.warnings) != 0) jit_named_.insert(jitdump->space);
   }
 }

@@ -219,6 +219,10 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
 
 bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags) {
   FlowState& state = flow.state;
+  if (candidate.always_faults()) {
+    lose(flow, GapReason::image_mismatch);
+    return false;
+  }
   if (candidate.site != kNoSite) state.floors.raise(candidate.site, candidate.version);
   state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
   refresh_now(state);

@@ -29,6 +29,10 @@ struct Candidate {
   CodeFlag flags = CodeFlag::none;
   bool ambiguous = false;  ///< other contents are possible that the flow executes in the same way; these bytes are the likeliest
   bool in_time = true;     ///< the timeline allows it at the flow's current time; false: content of another time (see Walker::survey)
+
+  /// Returns whether the instruction raises an exception each time (INT3, INT1, UD). Its FUP is taken before the bytes are read ([SDM] "FUP
+  /// Cases and IP Payload"), so flow that reads the bytes did not execute it.
+  [[nodiscard]] bool always_faults() const;
 };
 
 /// Returns the candidate that was live in the middle of `now`, with each edit at the middle of its own interval. `candidates` must not be

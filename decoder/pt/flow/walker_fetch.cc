@@ -15,6 +15,12 @@ constexpr size_t kMostMissing = 256;             // sections without code at whi
 
 }  // namespace
 
+bool Candidate::always_faults() const {
+  if (insn.detail == InsnDetail::int3 || insn.detail == InsnDetail::int1) return true;
+  constexpr std::byte kTwoBytes{0x0f}, kUd2{0x0b}, kUd1{0xb9}, kUd0{0xff};
+  return insn.cls == InsnClass::other && bytes[0] == kTwoBytes && (bytes[1] == kUd2 || bytes[1] == kUd1 || bytes[1] == kUd0);
+}
+
 size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now) {
   const auto middle = [](TimeNs a, TimeNs b) { return a.value / 2 + b.value / 2 + (a.value & b.value & 1); };
   const uint64_t moment = middle(now.first, now.last);
@@ -84,7 +90,9 @@ void Walker::join_alike(Interval now) {
   std::vector<Candidate> joined;
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& candidate = candidates_[i];
-    const auto alike = std::find_if(joined.begin(), joined.end(), [&](const Candidate& other) { return other.insn == candidate.insn; });
+    const auto alike = std::find_if(joined.begin(), joined.end(), [&](const Candidate& other) {
+      return other.insn == candidate.insn && other.always_faults() == candidate.always_faults();
+    });
     if (alike == joined.end()) {
       joined.push_back(candidate);
       continue;

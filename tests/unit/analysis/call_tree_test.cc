@@ -8,6 +8,7 @@
 #include <string>
 
 #include "analysis/call_flow.h"
+#include "analysis/folded_calls.h"
 
 namespace ptd {
 namespace {
@@ -357,10 +358,107 @@ TEST(CallTree, AThreadThatASwitchFindsRunningRunsAFunction) {
   EXPECT_EQ(story.left().at(0).self_instructions, 5U);
 }
 
-TEST(CallTree, DepthIsBounded) {
+/// Recursion of f, deeper by `folded` than the stack is stored. `apart`: the bytes between the return addresses of two calls.
+struct Recursion {
+  explicit Recursion(uint64_t folded, uint64_t apart) : depth(CallTree::kMaxFrames - 1 + folded), stride(apart) {
+    for (uint64_t i = 0; i < depth; ++i) story.call(kF, place(i));
+  }
+  [[nodiscard]] uint64_t place(uint64_t i) const { return 0x1010 + stride * i; }
+  void unwind() {
+    while (depth-- > 0) story.ret(place(depth), depth == 0 ? kMain : kF);
+  }
+  [[nodiscard]] const CallThread& thread() const { return story.tree().threads().at(0); }
+  /// Checks that each stored call of f ended at its return, and main with the trace.
+  void expect_whole() {
+    (void)story.end();
+    const std::vector<CallStep>& left = story.left();
+    ASSERT_EQ(left.size(), CallTree::kMaxFrames);
+    for (size_t i = 0; i + 1 < left.size(); ++i) {
+      ASSERT_EQ(left[i].function, kF);
+      ASSERT_EQ(left[i].flags & kCallCut, 0);
+      ASSERT_EQ(left[i].total_ns(), left.front().total_ns() + 20 * i);
+    }
+    EXPECT_EQ(left.back().function, kMain);
+    EXPECT_EQ(thread().forgotten, 0U);
+  }
   Story story;
-  for (uint64_t i = 0; i < CallTree::kMaxFrames + 10; ++i) story.call(kF, 0x1010 + 16 * i);
-  EXPECT_EQ(story.tree().threads().at(0).forgotten, 1U);
+  uint64_t depth, stride;
+};
+
+TEST(CallTree, CallsBeyondTheDeepestStoredOneArePartOfIt) {
+  for (const uint64_t stride : {0, 16}) {
+    Recursion recursion(1000, stride);
+    EXPECT_EQ(recursion.thread().folded, 1000U);
+    recursion.unwind();
+    recursion.expect_whole();
+    EXPECT_EQ(recursion.story.left().front().total_ns(), 10U * (2 * 1000 + 1));
+    EXPECT_EQ(recursion.story.left().front().self_instructions, 5U * (2 * 1000 + 1));
+  }
+}
+
+TEST(CallTree, AnyNumberOfCallsMayBeBeyondTheDeepestStoredOne) {
+  Recursion recursion(FoldedCalls::kMostRuns + 1000, 16);
+  recursion.unwind();
+  recursion.expect_whole();
+}
+
+TEST(CallTree, SignalsAndSystemCallsEndAlsoBeyondTheDeepestStoredCall) {
+  for (const uint64_t folded : {0, 2}) {
+    Recursion recursion(folded, 16);
+    Story& story = recursion.story;
+    story.untraced_syscall(0x2040);
+    story.begin(0x2040, kF);
+    story.stop(0x2080);  // a signal: its handler calls g, returns to code that calls sigreturn
+    story.begin(0x4000, kHandler, kFlowNamed | kFlowEntry);
+    story.call(kG, 0x4010);
+    story.ret(0x4010, kHandler);
+    story.ret(0x5000, kThunk, kFlowNamed | kFlowEntry);
+    story.untraced_syscall(0x5008);
+    story.begin(0x2080, kF);
+    story.interrupt(0x2084);
+    story.far_return(0x2084, kF);
+    recursion.unwind();
+    (void)story.end();
+    EXPECT_EQ(recursion.thread().forgotten, 0U);
+    EXPECT_EQ(story.left().back().function, kMain);
+    uint64_t cut = 0;
+    for (const CallStep& step : story.left()) cut += (step.flags & kCallCut) != 0 ? 1 : 0;
+    EXPECT_EQ(cut, 1U);
+  }
+}
+
+TEST(CallTree, TracedCodeEndsUntracedCodeAlsoAtTheDeepestStoredCall) {
+  Recursion recursion(0, 16);
+  Story& story = recursion.story;
+  story.ret(recursion.place(--recursion.depth), kF);
+  story.add({.kind = FlowKind::call, .flags = kFlowUnseen, .return_to = Ip{0x2040}});
+  // Untraced code calls it back.
+  story.add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = kG, .to = Ip{0x2000}, .return_to = Ip{0x4010}}, 0);
+  story.ret(0x4010, kF);
+  recursion.unwind();
+  (void)story.end();
+  EXPECT_EQ(recursion.thread().forgotten, 0U);
+  for (const CallStep& step : story.left()) {
+    if ((step.flags & kCallUntraced) != 0) EXPECT_EQ(step.self_instructions, 0U);
+  }
+  EXPECT_EQ(story.left().back().function, kMain);
+}
+
+TEST(CallTree, AReturnThatNoCallExplainsAbandonsTheStackAtAnyDepth) {
+  Recursion recursion(1000, 0);
+  recursion.story.ret(0x777, kG);
+  EXPECT_EQ(recursion.thread().forgotten, 1U);
+  recursion.story.call(kF, 0x1010);
+  recursion.story.ret(0x1010, kG);
+  EXPECT_EQ(recursion.thread().forgotten, 1U);
+}
+
+TEST(CallTree, AnotherProgramIsNoUnexplainedPlace) {
+  Story story;
+  story.add({.kind = FlowKind::begin, .flags = kFlowNamed, .space = SpaceId{1}, .function = kMain, .to = Ip{0x1000}});
+  story.add({.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .space = SpaceId{2}, .function = kF, .to = Ip{0x1000}});
+  EXPECT_EQ(story.tree().threads().at(0).forgotten, 0U);
+  EXPECT_EQ(story.end(), "main()x LOST f()x ");
 }
 
 // A recording may contain any number as a thread or cpu. (analysis_ubsan runs this too.)

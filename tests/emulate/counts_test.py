@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Counts and marks of programs whose code is mapped over, faults, recurses deeply, or has its debug information elsewhere.
+
+The wanted numbers follow from the programs' loops. Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without
+qemu-x86_64.
+"""
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+PLUGIN = os.environ["PTDECODE_PLUGIN"]
+PROGRAMS = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate/programs")
+
+
+def unlimited_stack():
+    """The stack of the recorded program is as large as its recursion needs."""
+    most = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+
+
+class Counts(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        self.env = dict(os.environ, PTDECODE_STASH=self.folder + "/stash")
+
+    def build(self, name, *flags):
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-g", "-fcf-protection=none", *flags, f"{PROGRAMS}/{name}.c", "-o", name],
+                       check=True, cwd=self.folder)
+        return "./" + name
+
+    def run_it(self, *command):
+        return subprocess.run([PTDECODE, *command], capture_output=True, text=True, cwd=self.folder, env=self.env)
+
+    def record(self, *command, clock=(), **options):
+        shutil.rmtree(self.folder + "/truth", ignore_errors=True)
+        done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", PLUGIN, "-o", "rec.data", "--truth", "truth", *clock,
+                               "--", *command], cwd=self.folder, env=self.env, capture_output=True, text=True, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def calls(self, name):
+        listed = self.run_it("functions", "-i", "rec.data", "--limit", "0").stdout
+        row = re.search(rf"^ *(\d+) .* {name} \(\w+\)( \[.*\])?$", listed, re.M)
+        self.assertIsNotNone(row, name)
+        return int(row[1]), row[2], listed
+
+    def test_code_that_another_file_replaces_at_its_address(self):
+        """Where the other file has INT3, nothing ran: an INT3 would have a FUP."""
+        program = self.build("mapped_over")
+        subprocess.run([program, "other", "write"], check=True, cwd=self.folder)
+        self.record(program, "other", "run")
+        truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
+        verified = self.run_it("verify", "-i", "rec.data", *truth)
+        self.assertEqual(verified.returncode, 0, verified.stdout)
+        count, _, listed = self.calls("call")
+        self.assertEqual(count, 1000)
+        self.assertNotIn("uncertain", listed)
+        self.assertNotIn("uncertain", self.run_it("check", "-i", "rec.data").stdout)
+
+    def test_code_that_may_be_of_either_file_is_counted_as_uncertain(self):
+        program = self.build("mapped_over")
+        subprocess.run([program, "same", "write"], check=True, cwd=self.folder)
+        self.record(program, "same", "run", clock=["--work-clock"])  # the same trace in each run of the test
+        count, _, listed = self.calls("call")
+        self.assertEqual(count, 1000)
+        self.assertRegex(listed[listed.rindex("thread:"):], r"\d+ calls? rests? on uncertain flow")
+        flow = json.loads(self.run_it("check", "-i", "rec.data", "--json").stdout)["flow"]
+        uncertain = re.search(r"(\d+) instructions, (\d+) of them uncertain", self.run_it("stat", "-i", "rec.data").stdout)
+        self.assertEqual((flow["instructions"], flow["uncertain_instructions"]), (int(uncertain[1]), int(uncertain[2])))
+        self.assertGreater(flow["uncertain_instructions"], 0)
+        self.assertIn(f"{flow['uncertain_instructions']} of {flow['instructions']} instructions are uncertain",
+                      self.run_it("check", "-i", "rec.data").stdout)
+
+    def test_a_function_whose_first_instruction_faults_was_entered(self):
+        self.record(self.build("first_faults"))
+        self.assertEqual(self.calls("touch")[0], 300)
+        report = self.run_it("coverage", "-i", "rec.data", "--format", "lcov", "--keep-absent", "--source", PROGRAMS).stdout
+        entered = dict((name, int(count)) for count, name in re.findall(r"^FNDA:(\d+),(\w+)$", report, re.M))
+        self.assertEqual({name: entered.get(name) for name in ("touch", "main", "on_fault", "never_called")},
+                         {"touch": 300, "main": 1, "on_fault": 200, "never_called": 0})
+
+    def test_deep_recursion_keeps_main(self):
+        program = self.build("deep")
+        for depth in (65600, 200000):
+            self.record(program, str(depth), preexec_fn=unlimited_stack)
+            count, cut, listed = self.calls("down")
+            self.assertIsNone(cut)
+            deeper = int(re.search(r"(\d+) calls were deeper than the limit of 65536 open calls", listed)[1])
+            self.assertEqual(count + deeper, 2 * (depth + 1))
+            self.assertEqual(self.calls("main")[:2], (1, None))
+            self.assertNotIn("abandoned", listed)
+            self.assertIn(f"{deeper} calls were deeper", self.run_it("functions", "-i", "rec.data", "--comm", "deep").stdout)
+
+    def test_split_debug_information_is_named(self):
+        self.record(self.build("first_faults", "-gsplit-dwarf"))
+        report = self.run_it("coverage", "-i", "rec.data", "--source", PROGRAMS)
+        self.assertIn("first_faults: its functions and inlined calls are in .dwo files", report.stderr)
+
+
+if __name__ == "__main__":
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        sys.exit(77)
+    unittest.main()

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Programs whose file is removed or replaced while they are recorded have the names and counts that their source gives.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+PLUGIN = os.environ["PTDECODE_PLUGIN"]
+SOURCE = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate/programs/counted.c")
+WANTED = {"steps_to_one": 499, "pick": 301, "main": 1}
+
+
+class GoneFiles(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        self.env = dict(os.environ, PTDECODE_STASH=self.folder + "/stash")
+        for name, flags in (("first", []), ("second", ["-DSHORTER"])):
+            subprocess.run([os.environ.get("CC", "cc"), "-O0", "-g", *flags, SOURCE, "-o", f"{self.folder}/{name}"], check=True)
+        shutil.copy(self.folder + "/first", self.folder + "/prog")
+
+    def record(self, script):
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", PLUGIN, "-o", "rec.data", "--", "sh", "-c", script], check=True,
+                       cwd=self.folder, env=self.env, stdout=subprocess.DEVNULL)
+
+    def calls(self, *options, **env):
+        """Returns the calls by function and module, and those that began or ended unseen."""
+        done = subprocess.run([PTDECODE, "functions", "-q", "-i", "rec.data", "--limit", "0", "--comm", "prog", *options], check=True,
+                              capture_output=True, text=True, cwd=self.folder, env={**self.env, **env})
+        rows = {}
+        for line in done.stdout.splitlines():
+            row = re.fullmatch(r" *(\d+) .* (?:(\S+) \(prog\)|(prog\+\S+|\[anon \d+\]\S+))( \[.*\])?", line)
+            if row:
+                rows[row[2] or row[3]] = int(row[1])
+                self.assertNotIn("without start", line)
+        return rows
+
+    def check_names(self, rows, wanted):
+        self.assertEqual({name: rows.get(name) for name in wanted}, wanted)
+        self.assertEqual([name for name in rows if name.startswith("[anon")], [])
+
+    def test_a_removed_file_with_a_copy_in_the_stash(self):
+        """A recording of the same program, made before, left the copy."""
+        self.record("./prog")
+        self.record("./prog; rm ./prog")
+        self.check_names(self.calls(), WANTED)
+
+    def test_a_removed_file_below_a_root(self):
+        self.record("./prog; rm ./prog")
+        root = self.folder + "/root"
+        os.makedirs(root + self.folder)
+        shutil.copy(self.folder + "/first", root + self.folder + "/prog")
+        self.check_names(self.calls("--symfs", root, PTDECODE_STASH=self.folder + "/none"), WANTED)
+
+    def test_a_removed_file_without_a_copy(self):
+        """Each function is named by the file and its offset, which nm gives too."""
+        self.record("./prog; rm ./prog")
+        listed = subprocess.run(["nm", self.folder + "/first"], check=True, capture_output=True, text=True).stdout
+        places = {name: f"prog+{int(at, 16):#x}" for at, name in re.findall(r"^(\w+) [Tt] (\w+)$", listed, re.M)}
+        rows = self.calls(PTDECODE_STASH=self.folder + "/none")
+        self.check_names(rows, {places[name]: count for name, count in WANTED.items()})
+
+    def test_the_same_bytes_in_another_inode(self):
+        self.record("./prog; cp prog p2; mv p2 prog")
+        self.check_names(self.calls(), WANTED)
+
+    def test_a_program_that_is_built_again(self):
+        self.record("./prog")
+        self.record("./prog; cp second new; mv new prog; ./prog")
+        self.check_names(self.calls(), {"steps_to_one": 998, "pick": 502, "main": 2})
+
+    def test_the_instructions_are_those_that_ran(self):
+        """With and without a copy of the file the flow equals the ground truth."""
+        truth = self.folder + "/truth"
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", PLUGIN, "-o", "rec.data", "--truth", truth, "--", "sh", "-c",
+                        "./prog; cp second new; mv new prog; ./prog; rm prog"], check=True, cwd=self.folder, env=self.env,
+                       stdout=subprocess.DEVNULL)
+        files = [os.path.join(truth, name) for name in sorted(os.listdir(truth)) if name.endswith(".ptt")]
+        for stash in ("/stash", "/none"):
+            done = subprocess.run([PTDECODE, "verify", "-q", "-i", "rec.data", *files], cwd=self.folder, capture_output=True, text=True,
+                                  env=dict(self.env, PTDECODE_STASH=self.folder + stash))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        sys.exit(77)
+    unittest.main()
