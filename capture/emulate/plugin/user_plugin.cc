@@ -159,9 +159,11 @@ bool signal_entry(const Block& entered, const uint64_t* registers, const Block* 
 #endif
 }
 
-// With a clock of work: the block that was entered last ran.
+// With a clock of work: the block that was entered last ran, up to where it was left.
 void pass_work(UserThread& thread) {
-  if (work_clock().is_open() && thread.tracer.current() != nullptr) work_clock().pass(*thread.tracer.current());
+  if (!work_clock().is_open() || thread.tracer.current() == nullptr) return;
+  const Block& block = *thread.tracer.current();
+  work_clock().pass(block, thread.left_at != 0 ? static_cast<unsigned>(block.index_of(thread.left_at)) : block.insns);
 }
 
 // Known code was changed: a PSB+ just before that moment and one just after it. Where both are one moment, one PSB+: two with the same time and
@@ -186,11 +188,16 @@ void enter_dated_handler(UserThread& thread, const Block& block, const AsyncEven
   thread.tracer.enter(block, [last] { return last; });
 }
 
+void enter_plain(UserThread& thread, const Block& block) {
+  if (block.ip == thread.left_at) thread.tracer.restart(block.ip, read_clock());
+  return thread.sync_first != 0 ? enter_dated(thread, block) : thread.tracer.enter(block, read_clock);
+}
+
 void enter_watched(UserThread& thread, const Block& block, const uint64_t* registers) {
   AsyncEvent event;
   const bool dated = thread.sync_first != 0;
-  if (!signal_entry(block, registers, thread.tracer.current(), event))
-    return dated ? enter_dated(thread, block) : thread.tracer.enter(block, read_clock);
+  if (!signal_entry(block, registers, thread.tracer.current(), event)) return enter_plain(thread, block);
+  event.inside = event.inside || event.ip == thread.left_at;
   forget_sent_signals();
   if (dated) return enter_dated_handler(thread, block, event);
   thread.tracer.enter_handler(block, event, read_clock());
@@ -326,6 +333,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   thread.tracer.leave(now);
   thread.publish();
   thread.call = number;
+  thread.left_at = 0;
   std::copy(a, a + 6, thread.call_args.begin());
   switch (call_of(number)) {
     case kRtSigaction:
@@ -368,9 +376,9 @@ void on_syscall_return(qemu_plugin_id_t, unsigned vcpu, int64_t number, int64_t 
 
 void on_vcpu_exit(qemu_plugin_id_t, unsigned vcpu) { g_process.remove_thread(vcpu); }
 
-void on_death(int number, bool fault) {
-  g_process.die_by_signal(number, fault, is_aarch64() ? kProgramCounterAarch64 : kProgramCounterX86_64);
-}
+size_t program_counter() { return is_aarch64() ? kProgramCounterAarch64 : kProgramCounterX86_64; }
+void on_death(int number, bool fault) { g_process.die_by_signal(number, fault, program_counter()); }
+void on_jump() { UserProcess::note_jump(program_counter()); }
 
 }  // namespace
 }  // namespace ptd::emulate
@@ -387,8 +395,10 @@ __attribute__((used)) void ptd_block(unsigned vcpu, ptd::emulate::Block* block, 
   if (block->watched) {
     if (block->stale) g_process.entered_stale(*thread, *block);
     enter_watched(*thread, *block, registers);
-  } else if (thread->sync_first != 0) {
-    enter_dated(*thread, *block);
+    thread->left_at = 0;
+  } else if ((thread->sync_first | thread->left_at) != 0) {
+    enter_plain(*thread, *block);
+    thread->left_at = 0;
   } else {
     thread->tracer.enter(*block, read_clock);
   }
@@ -430,7 +440,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
   g_command.qemu = std::filesystem::read_symlink("/proc/self/exe", error).string();
   g_command.plugin = plugin_path();
   g_command.machine = arm ? kMachineAarch64 : kMachineX86_64;
-  (void)hook_emulator(on_death);
+  (void)hook_emulator(on_death, on_jump);
   g_process.start(g_command.folder, arm ? ptd::ExecMode::a64 : ptd::ExecMode::bits64);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
   qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "capture/emulate/plugin/emulator_hooks.h"
 #include "capture/emulate/plugin/mapped_file_id.h"
 
 #if defined(__x86_64__)
@@ -145,7 +146,7 @@ void UserThread::publish_bytes(uint32_t more_flags) {
 void UserThread::set_held(bool held) { publish_bytes(held ? uint32_t{TraceStep::kHeld} : 0U); }
 
 void UserThread::end_at_registers(const uint64_t* program_counter, bool fault) {
-  tracer.leave_async({*program_counter, fault}, read_clock());
+  tracer.leave_async({*program_counter, fault || *program_counter == left_at}, read_clock());
   tracer.stop();
   publish_bytes(TraceStep::kEnded);
 }
@@ -235,6 +236,18 @@ void UserProcess::become_child(unsigned vcpu) {
 }
 
 UserThread* UserProcess::current_thread() { return tl_thread; }
+
+// The emulator restores the program counter before it leaves a block, and leaves one between two blocks with the next block's. A system call
+// is left at the instruction itself, which retires.
+void UserProcess::note_jump(size_t program_counter) {
+  UserThread* thread = tl_thread;
+  if (thread == nullptr || thread->registers == nullptr || thread->tracer.current() == nullptr) return;
+  const Block& block = *thread->tracer.current();
+  const uint64_t ip = thread->registers[program_counter];
+  const bool leaves_program = block.kind == BlockEnd::far || block.kind == BlockEnd::software_interrupt;
+  if (block.index_of(ip) < 0 || (leaves_program && ip == block.last_ip) || !is_in_generated_code()) return;
+  thread->left_at = ip;
+}
 
 void UserProcess::remove_thread(unsigned vcpu) {
   if (vcpu >= kMaxVcpus || threads_[vcpu] == nullptr) return;

@@ -74,6 +74,7 @@ class UserThread {
   int64_t call = -1;                       ///< number and arguments of the system call that is under way
   std::array<uint64_t, 6> call_args{};
   const uint64_t* registers = nullptr;     ///< the emulator's CPU state; null where it is not known
+  uint64_t left_at = 0;  ///< instruction before which the emulator left the block entered last; 0: it did not
 
  private:
   void publish_step(uint32_t more_flags) {
@@ -125,6 +126,8 @@ class UserProcess {
   bool hold_others(const UserThread* self);
   void release() { holding_ = false; }
   [[nodiscard]] bool is_holding() const { return holding_.load(std::memory_order_relaxed); }
+  /// The emulator jumps out of what this thread does: see UserThread::left_at. `program_counter`: as for die_by_signal().
+  static void note_jump(size_t program_counter);
   /// In a thread that is to stop.
   void wait_for_release(UserThread& thread);
   /// This thread's signal `number` ends the process, with no handler and no further instruction. `program_counter`: words into the
