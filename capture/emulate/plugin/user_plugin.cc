@@ -317,6 +317,7 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
   thread.encoder.set_time(now);
   thread.tracer.sync_outside();
   thread.publish();
+  if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);  // the next program's trace begins later than this one's ends
   exec_emulated(g_command, path, std::move(arguments), reinterpret_cast<char* const*>(envp));
   thread.event(read_clock(), "exec_failed", "");
   g_process.release();

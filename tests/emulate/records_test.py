@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Records of emulated recordings: the clock of work goes on over exec.
+
+Environment: as emulate_test.py. Exit status 77 without qemu-x86_64.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import emulate_test as emulate
+from emulate_test import check
+
+
+def work_clock_over_exec(folder):
+    """record() checks that the recording agrees with its truth and that its clock does not go back."""
+    program = shutil.which("true")
+    for command in (["nice", program], ["env", "A=1", "env", "A=2", program], ["sh", "-c", f"{program}; nice {program} & wait; exec {program}"], ["timeout", "50", program]):
+        emulate.record(folder, command, "--work-clock")
+
+
+def main():
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        work_clock_over_exec(folder)
+    return 1 if emulate.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
