@@ -1,6 +1,7 @@
 // The plugin's state in one emulated process.
 #include "capture/emulate/plugin/user_process.h"
 
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,11 +33,13 @@ thread_local UserThread* tl_thread = nullptr;
 
 pid_t this_thread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
-/// Holds a flag for a few instructions.
+/// Holds a flag for a short time, without a system call of its own that could block.
 class Spin {
  public:
   explicit Spin(std::atomic_flag& flag) : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) {
+    constexpr int kSpins = 128;  // then the holder probably waits for this processor
+    for (int i = 0; flag_.test_and_set(std::memory_order_acquire); ++i) {
+      if (i >= kSpins) (void)sched_yield();
     }
   }
   ~Spin() { flag_.clear(std::memory_order_release); }
@@ -188,16 +191,24 @@ bool UserProcess::can_record_exec() {
 
 UserThread* UserProcess::add_thread(unsigned vcpu) {
   if (vcpu >= kMaxVcpus) return nullptr;
-  const Spin hold(lock_);
+  unsigned serial = 0;
+  {
+    const Spin hold(lock_);
+    serial = serial_++;
+    ++threads_starting_;
+  }
   const pid_t tid = this_thread();
-  const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial_++);
-  owned_.push_back(std::make_unique<UserThread>(config_, cut_, name, tid));
-  if (!owned_.back()->has_files()) missing_.add_with_detail(static_cast<uint64_t>(getpid()));
-  if (mode_ == ExecMode::a64) owned_.back()->tracer.note_times();  // ETMv4 packets are made of the ground truth
-  threads_[vcpu] = owned_.back().get();
-  tl_thread = threads_[vcpu];
-  log_start(*threads_[vcpu]);
-  return threads_[vcpu];
+  const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial);
+  auto made = std::make_unique<UserThread>(config_, cut_, name, tid);  // opens files, while other threads run on
+  UserThread* thread = made.get();
+  if (!thread->has_files()) missing_.add_with_detail(static_cast<uint64_t>(getpid()));
+  if (mode_ == ExecMode::a64) thread->tracer.note_times();  // ETMv4 packets are made of the ground truth
+  const Spin hold(lock_);
+  owned_.push_back(std::move(made));
+  --threads_starting_;
+  threads_[vcpu] = tl_thread = thread;
+  log_start(*thread);
+  return thread;
 }
 
 // The first thread tells what the process began with; the others only that they are there.
@@ -226,7 +237,7 @@ void UserProcess::become_child(unsigned vcpu) {
   lock_.clear();
   holding_ = false;
   started_ = false;
-  serial_ = 0;
+  serial_ = threads_starting_ = 0;
   for (std::unique_ptr<UserThread>& thread : owned_) (void)thread.release();  // their buffers are the parent's to write
   owned_.clear();
   std::fill(threads_.get(), threads_.get() + kMaxVcpus, nullptr);
@@ -251,11 +262,16 @@ void UserProcess::note_jump(size_t program_counter) {
 
 void UserProcess::remove_thread(unsigned vcpu) {
   if (vcpu >= kMaxVcpus || threads_[vcpu] == nullptr) return;
-  const Spin hold(lock_);
   UserThread* thread = threads_[vcpu];
   thread->finish(read_clock());
+  std::unique_ptr<UserThread> removed;  // closes its files after the lock is released
+  const Spin hold(lock_);
   threads_[vcpu] = nullptr;
-  std::erase_if(owned_, [&](const auto& owned) { return owned.get() == thread; });
+  const auto found = std::find_if(owned_.begin(), owned_.end(), [&](const auto& owned) { return owned.get() == thread; });
+  if (found != owned_.end()) {
+    removed = std::move(*found);
+    owned_.erase(found);
+  }
   if (tl_thread == thread) tl_thread = nullptr;
 }
 

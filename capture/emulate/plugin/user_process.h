@@ -184,7 +184,7 @@ class UserProcess {
   CutFlag cut_;
   std::atomic<bool> holding_{false};
   SharedCount missing_;
-  unsigned serial_ = 0;
+  unsigned serial_ = 0, threads_starting_ = 0;
   std::unique_ptr<UserThread*[]> threads_;
   std::vector<std::unique_ptr<UserThread>> owned_;
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
