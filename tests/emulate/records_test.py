@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Records of emulated recordings: the clock of work goes on over exec.
+"""Records of emulated recordings: the clock of work goes on over exec; names change where the program changes them.
 
 Environment: as emulate_test.py. Exit status 77 without qemu-x86_64.
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,12 +21,23 @@ def work_clock_over_exec(folder):
         emulate.record(folder, command, "--work-clock")
 
 
+def names(folder):
+    """Each function of the program is named after the name under which it runs."""
+    program = emulate.build("names", folder)
+    for options in ([], ["--work-clock"], ["--no-mtc"]):
+        out, _, _ = emulate.record(folder, [program], *options)
+        done = subprocess.run([emulate.PTDECODE, "script", "-q", "-i", out, "--call-trace"], capture_output=True, text=True)
+        calls = re.findall(r"^ *(\S+) +\d+ .* as_(\w+)$", done.stdout, re.MULTILINE)
+        check("calls after a change of name have the new name", len(calls) == 7 and all(name == function for name, function in calls), str(calls))
+
+
 def main():
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         work_clock_over_exec(folder)
+        names(folder)
     return 1 if emulate.failures else 0
 
 

@@ -297,6 +297,14 @@ std::string traced_program(const std::string& given) {
   return words[3] == "-0" ? (words.size() > 5 ? words[5] : "") : words[3];
 }
 
+// The code executed so far belongs to the old name: a PSB+ dates it, as where tracing is switched off and on.
+void rename(UserThread& thread, uint64_t now, const char* kind, const std::string& name) {
+  thread.event(now, kind, hex_of(name.substr(0, kCommBytes - 1)));
+  thread.encoder.set_time(now);
+  thread.tracer.sync_outside();
+  thread.publish();
+}
+
 void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64_t envp) {
   int fd = -1, used = 0;
   std::string path = traced_program(given);
@@ -312,11 +320,7 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
   if (kind != ExecKind::emulated || !peek_list(argv, arguments) || !peek_list(envp, environment)) return;
   (void)g_process.can_record_exec();
   (void)g_process.hold_others(&thread);
-  thread.event(now, "exec", hex_of(file_name(path).substr(0, kCommBytes - 1)));
-  // The code executed so far belongs to this program: a PSB+ dates it, as where tracing is switched off and on.
-  thread.encoder.set_time(now);
-  thread.tracer.sync_outside();
-  thread.publish();
+  rename(thread, now, "exec", file_name(path));
   if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);  // the next program's trace begins later than this one's ends
   exec_emulated(g_command, path, std::move(arguments), reinterpret_cast<char* const*>(envp));
   thread.event(read_clock(), "exec_failed", "");
@@ -348,7 +352,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
     case kExitGroup:
       return on_exit_group(thread, static_cast<int>(a[0]));
     case kPrctl:
-      if (a[0] == kPrSetName) thread.event(now, "comm", hex_of(peek_text(a[1], kCommBytes - 1)));
+      if (char first = 0; a[0] == kPrSetName && peek(a[1], first)) rename(thread, now, "comm", peek_text(a[1], kCommBytes));
       return;
     default:
       return;
