@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Records of emulated recordings: the clock of work goes on over exec; names change where the program changes them.
+"""Records of emulated recordings: the clock of work goes on over exec; names change where the program changes them; what a
+small --max-size leaves.
 
 Environment: as emulate_test.py. Exit status 77 without qemu-x86_64.
 """
@@ -31,6 +32,24 @@ def names(folder):
         check("calls after a change of name have the new name", len(calls) == 7 and all(name == function for name, function in calls), str(calls))
 
 
+def small_limits(folder):
+    """--max-size that no log fits in leaves nothing to recover; one that ends the recording early kills no thread."""
+    loop = [sys.executable, "-I", "-S", "-c", "for i in range(20000): pass\nprint(i)"]
+    for size in ("1", "8K", "11K", "300K"):
+        place = os.path.join(folder, "limit-" + size)
+        os.mkdir(place)
+        out = os.path.join(place, "perf.data")
+        done = subprocess.run([emulate.PTDECODE, "record", "--emulate", "--no-stash", "--plugin", emulate.PLUGIN, "--max-size", size, "-o", out, "--", *loop],
+                              capture_output=True, text=True)
+        left = [name for name in os.listdir(place) if ".work-" in name]
+        check(f"--max-size {size}: the program runs on, no working folder stays", done.stdout == "19999\n" and not left, f"{done.stdout} {left}")
+        if size == "300K":
+            check("--max-size 300K: no thread is killed", done.returncode == 0 and "not recorded to the end" in done.stderr and "killed" not in done.stderr, done.stderr)
+        else:
+            said = "nothing was recorded" in done.stderr and "raise --max-size" in done.stderr and "--recover" not in done.stderr
+            check(f"--max-size {size}: nothing is recorded, and the message says why", done.returncode == 1 and said, f"{done.returncode} {done.stderr}")
+
+
 def main():
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
@@ -38,6 +57,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work_clock_over_exec(folder)
         names(folder)
+        small_limits(folder)
     return 1 if emulate.failures else 0
 
 
