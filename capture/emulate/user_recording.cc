@@ -380,7 +380,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   if (!made) return made.error();
   const std::vector<Stream>& streams = *made;
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
-  UserSideband sideband(images, options.output + ".jit", program.substr(program.rfind('/') + 1).substr(0, 15));
+  UserSideband sideband(images, {options.work_folder, options.output + ".jit"}, program.substr(program.rfind('/') + 1).substr(0, 15));
   if (Status status = sideband.run(); !status) return status.error();
   for (size_t index = 0; index < streams.size(); ++index) {
     const Stream& stream = streams[index];

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Records of emulated recordings: the clock of work goes on over exec; names change where the program changes them; what a
-small --max-size leaves.
+small --max-size leaves; files that no path names keep their functions' names.
 
 Environment: as emulate_test.py. Exit status 77 without qemu-x86_64.
 """
@@ -50,6 +50,28 @@ def small_limits(folder):
             check(f"--max-size {size}: nothing is recorded, and the message says why", done.returncode == 1 and said, f"{done.returncode} {done.stderr}")
 
 
+def functions_of(out, name):
+    """Returns the functions that ran in the mapped files of this name."""
+    done = subprocess.run([emulate.PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "sym,dso"], capture_output=True, text=True)
+    return set(re.findall(rf"^ *(\w+) \(\S*/{re.escape(name)}\)$", done.stdout, re.MULTILINE))
+
+
+def unnamed_files(folder):
+    """A memfd and a deleted file: nothing but the recorder has a copy of them when the program ended."""
+    for flag in ("-Wl,--build-id=none", "-Wl,--build-id"):
+        program = emulate.build("unnamed", folder, flag)
+        out, _, _ = emulate.record(folder, [program])
+        found = functions_of(out, "memfd:copy")
+        check(f"{flag}: functions of a memfd have names", "second_program" in found and "first_program" not in found, str(found))
+        gone = os.path.join(folder, "gone")
+        out, _, _ = emulate.record(folder, ["sh", "-c", f"cp {program} {gone}; exec 5<{gone}; rm {gone}; exec /proc/self/fd/5 again"])
+        check(f"{flag}: functions of a deleted program have names", "second_program" in functions_of(out, "gone"), str(functions_of(out, "gone")))
+        library = os.path.join(folder, "libgone.so")
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", flag, os.path.join(emulate.PROGRAMS, "plugin.c"), "-o", library], check=True)
+        out, _, _ = emulate.record(folder, [program, library])
+        check(f"{flag}: functions of a deleted library have names", "fold" in functions_of(out, "libgone.so"), str(functions_of(out, "libgone.so")))
+
+
 def main():
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
@@ -58,6 +80,7 @@ def main():
         work_clock_over_exec(folder)
         names(folder)
         small_limits(folder)
+        unnamed_files(folder)
     return 1 if emulate.failures else 0
 
 

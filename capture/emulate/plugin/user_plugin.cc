@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "capture/emulate/plugin/emulator_hooks.h"
+#include "capture/emulate/plugin/kept_file.h"
 #include "capture/emulate/plugin/mapped_file_id.h"
 #include "capture/emulate/plugin/qemu_api.h"
 #include "capture/emulate/plugin/user_process.h"
@@ -102,12 +103,6 @@ std::string peek_text(uint64_t address, size_t most) {
   char c = 0;
   while (text.size() < most && peek(address + text.size(), c) && c != 0) text += c;
   return text;
-}
-
-// The program itself: what /proc/self/exe would be without the emulator.
-std::string program_path() {
-  const std::unique_ptr<char, decltype(&std::free)> path(const_cast<char*>(qemu_plugin_path_to_binary()), &std::free);
-  return path != nullptr ? path.get() : "";
 }
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -216,14 +211,13 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
   }
   // The host joins neighbours of one file, so the place is looked for inside.
   for (const std::string& map : file_maps()) {
-    std::istringstream words(map);
-    uint64_t start = 0, size = 0, offset = 0, major = 0, minor = 0, inode = 0, prot = 0;
-    std::string path;
-    words >> start >> size >> offset >> major >> minor >> inode >> prot >> path;
-    if (address < start || address >= start + size) continue;
+    const MappedFileLine file(map);
+    if (address < file.start || address >= file.start + file.size_bytes) continue;
+    const auto fd = static_cast<int>(a[4]);
     std::ostringstream text;
-    text << address << ' ' << a[1] << ' ' << offset + (address - start) << ' ' << major << ' ' << minor << ' ' << inode << ' ' << (a[2] & 7)
-         << ' ' << path << ' ' << hex_of(build_id_of(static_cast<int>(a[4])));
+    text << address << ' ' << a[1] << ' ' << file.offset_bytes + (address - file.start) << ' ' << file.major << ' ' << file.minor << ' '
+         << file.inode << ' ' << (a[2] & 7) << ' ' << hex_of(file.path) << ' ' << hex_of(build_id_of(fd)) << ' '
+         << hex_of(keep_unnamed(g_command.folder, file, {"/proc/self/fd/" + std::to_string(fd)}));
     thread.event(now, "map", text.str());
     if ((a[2] & kProtExec) != 0) g_process.show_file(address, a[1]);
     return;

@@ -9,12 +9,15 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "capture/emulate/plugin/emulator_hooks.h"
+#include "capture/emulate/plugin/kept_file.h"
 #include "capture/emulate/plugin/mapped_file_id.h"
+#include "capture/emulate/plugin/qemu_api.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -75,6 +78,11 @@ std::string path_of_map(std::string path) {
   return path;
 }
 
+std::string program_path() {
+  const std::unique_ptr<char, decltype(&std::free)> path(const_cast<char*>(qemu_plugin_path_to_binary()), &std::free);
+  return path != nullptr ? path.get() : "";
+}
+
 std::vector<std::string> file_maps() {
   std::vector<std::string> maps;
   std::ifstream file("/proc/self/maps");
@@ -99,12 +107,9 @@ std::vector<std::string> file_maps() {
 
 // The build id of a line of file_maps(), as a word; "?" if its path names another file by now.
 std::string build_id_word(const std::string& map) {
-  std::istringstream words(map);
-  uint64_t start = 0, size = 0, offset = 0, inode = 0;
-  unsigned major = 0, minor = 0, prot = 0;
-  std::string path, id;
-  words >> start >> size >> offset >> major >> minor >> inode >> prot >> path;
-  return build_id_of(text_of_hex(path), major, minor, inode, id) ? hex_of(id) : "?";
+  const MappedFileLine file(map);
+  std::string id;
+  return build_id_of(file.path, file.major, file.minor, file.inode, id) ? hex_of(id) : "?";
 }
 
 UserThread::UserThread(const UserConfig& config, CutFlag& cut, const std::string& name, pid_t id)
@@ -225,7 +230,7 @@ void UserProcess::log_start(UserThread& thread) {
   const std::string own = hex_of(folder_);
   for (const std::string& map : file_maps()) {
     if (first_maps_.count(map.substr(0, map.find(' '))) != 0 || map.find(' ' + own) != std::string::npos) continue;
-    thread.event(now, "first_map", map + ' ' + build_id_word(map));
+    thread.event(now, "first_map", map + ' ' + build_id_word(map) + ' ' + hex_of(keep_unnamed(folder_, MappedFileLine(map), {program_path()})));
   }
 }
 

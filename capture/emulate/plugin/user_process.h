@@ -197,6 +197,8 @@ class UserProcess {
   std::unordered_set<std::string> first_maps_;
 };
 
+/// The program itself: what /proc/self/exe would be without the emulator.
+[[nodiscard]] std::string program_path();
 /// The file mappings of this process, one text a line "start end offset dev_major dev_minor inode prot path-in-hex".
 [[nodiscard]] std::vector<std::string> file_maps();
 
