@@ -220,6 +220,11 @@ bool is_plain_script(const std::string& path) {
 
 }  // namespace
 
+Status check_program(const std::string& name) {
+  const Result<std::string> found = find_executable(name);
+  return found ? Status() : Status(found.error());
+}
+
 Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words) {
   if (words.empty()) return Error{ErrorCode::bad_option, "no program is given", 0};
   const Result<std::string> found = find_executable(words.front());
