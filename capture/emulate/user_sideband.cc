@@ -230,7 +230,8 @@ Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) 
   unmap(space.files, map.ip, map.end());
   const std::string copy = event.text(9);
   if (copy == "?") {
-    if (lost_files_.insert(map.path).second) warnings_.push_back(map.path + ": no path names this file, and it could not be copied; its functions have no names");
+    if (lost_files_.insert(map.path).second)
+      warnings_.push_back(map.path + ": no path names this file, and it could not be copied; its functions have no names");
   } else if (!copy.empty()) {
     if (Status status = place_copy(copy, map); !status) return status;
   }

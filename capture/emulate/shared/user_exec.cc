@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <vector>
+
+#include "image/base/environment.h"
 
 namespace ptd::emulate {
 namespace {
@@ -82,9 +83,9 @@ std::string dynamic_linker_of(const std::string& path) {
 // Whether the emulator finds no dynamic linker for a program of this machine, and so the kernel none either.
 bool lacks_linker(const std::string& linker) {
   if (linker.empty()) return false;
-  const char* sysroot = std::getenv("QEMU_LD_PREFIX");
+  const std::string sysroot = environment::qemu_sysroot();
   const auto exists = [&](const std::string& root) { return access((root + linker).c_str(), F_OK) == 0; };
-  if ((sysroot != nullptr && exists(sysroot)) || std::any_of(kSysroots.begin(), kSysroots.end(), exists)) return false;
+  if ((!sysroot.empty() && exists(sysroot)) || std::any_of(kSysroots.begin(), kSysroots.end(), exists)) return false;
   return !exists("");
 }
 
