@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "capture/emulate/shared/mapped_log.h"
@@ -21,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxInsns = 4096;
+constexpr std::string_view kEventsEnding = ".events";
 
 uint64_t to_number(const std::string& word) {
   uint64_t value = 0;
@@ -66,6 +68,8 @@ std::vector<UserEvent> read_events(const std::string& path) {
   }
   return events;
 }
+
+bool is_thread_start(const std::vector<UserEvent>& events) { return !events.empty() && events.front().kind == "thread"; }
 
 bool ends_in_exec(const UserImage& image) {
   return std::any_of(image.threads.begin(), image.threads.end(),
@@ -175,16 +179,24 @@ LogData read_log(const std::string& path) {
   return {*file, bytes.subspan(kMappedLogHeaderBytes, std::min<uint64_t>(header[0], bytes.size() - kMappedLogHeaderBytes)), header[1] != 0};
 }
 
+bool has_user_output(const std::string& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == kEventsEnding && is_thread_start(read_events(entry.path().string()))) return true;
+  }
+  return false;
+}
+
 std::vector<UserImage> read_user_output(const std::string& folder) {
   std::map<std::string, UserImage> by_name;
   std::map<std::string, std::string> parents;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".events") continue;
-    const std::string stem = entry.path().string().substr(0, entry.path().string().size() - 7);  // .events
+    if (entry.path().extension() != kEventsEnding) continue;
+    const std::string stem = entry.path().string().substr(0, entry.path().string().size() - kEventsEnding.size());
     UserThreadOutput thread;
     thread.events = read_events(entry.path().string());
-    if (thread.events.empty() || thread.events.front().kind != "thread") continue;
+    if (!is_thread_start(thread.events)) continue;
     thread.pid = static_cast<int32_t>(thread.events.front().number(0));
     thread.tid = static_cast<int32_t>(thread.events.front().number(1));
     thread.first_tsc = thread.events.front().tsc;

@@ -62,6 +62,8 @@ void release_pages(Bytes passed);
 /// Everything in the folder, images in order of time, after completing the logs of all threads: their processes must be gone. Damaged lines
 /// and images without a start are left out.
 [[nodiscard]] std::vector<UserImage> read_user_output(const std::string& folder);
+/// Whether read_user_output() would find any image.
+[[nodiscard]] bool has_user_output(const std::string& folder);
 /// Block `number` of image `index`, looked up through its parents; null if none defines it.
 [[nodiscard]] const TruthBlock* find_block(const std::vector<UserImage>& images, size_t index, uint64_t number);
 

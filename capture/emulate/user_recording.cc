@@ -154,7 +154,7 @@ Status encode_piece(const std::vector<UserImage>& images, Stream::Piece& piece) 
   if (!packets || !truth) return packets ? truth.error() : packets.error();
   piece.packets = std::move(*packets);
   piece.truth = std::move(*truth);
-  piece.cut = log.cut;
+  piece.cut = log.cut || read_log(piece.thread->packet_path).cut;
   return {};
 }
 
@@ -339,14 +339,16 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
       summary.instructions += thread.end.moment.step.insns;
       summary.irregular += thread.end.moment.totals.irregular;
       summary.overflows += thread.end.moment.totals.overflows;
-      summary.killed_threads += thread.end.unknown ? 1 : 0;
     }
   }
   std::sort(pids.begin(), pids.end());
   summary.processes = static_cast<uint64_t>(std::unique(pids.begin(), pids.end()) - pids.begin());
   for (const Stream& stream : streams) {
     summary.packet_bytes += stream.size_bytes;
-    for (const Stream::Piece& piece : stream.pieces) cut += piece.cut ? 1 : 0;
+    for (const Stream::Piece& piece : stream.pieces) {
+      cut += piece.cut ? 1 : 0;
+      summary.killed_threads += piece.thread->end.unknown && !piece.cut ? 1 : 0;
+    }
   }
   if (cut != 0) {
     summary.warnings.push_back("the disk of the working folder was nearly full, or a limit was reached (--max-size, ulimit -f): " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
@@ -366,15 +368,19 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
 Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const std::vector<UserImage> images = read_user_output(options.work_folder);
   const uint64_t missing = SharedCount::read(options.work_folder + "/" + kMissingFile);
-  if (images.empty() && missing != 0)
-    return Error{ErrorCode::no_space,
-                 "nothing was recorded: the working folder " + options.work_folder + " is full or not accessible", 0};
+  if (images.empty() && missing != 0) {
+    const uint64_t most = options.config.most_log_bytes;
+    const bool limited = most != 0 && SharedCount::read(options.work_folder + "/" + kSpaceFile) > most;
+    const std::string why = limited ? "the logs of one thread need more than " + std::to_string(most) + " bytes; raise --max-size"
+                                    : "the disk of the working folder " + options.work_folder + " is full, or the folder is not accessible";
+    return Error{ErrorCode::no_space, "nothing was recorded: " + why, 0};
+  }
   if (images.empty()) return Error{ErrorCode::no_trace, "the emulator left no trace: the program did not start", 0};
   const Result<std::vector<Stream>> made = streams_of(images, options);
   if (!made) return made.error();
   const std::vector<Stream>& streams = *made;
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
-  UserSideband sideband(images, options.output + ".jit", program.substr(program.rfind('/') + 1).substr(0, 15));
+  UserSideband sideband(images, {options.work_folder, options.output + ".jit"}, program.substr(program.rfind('/') + 1).substr(0, 15));
   if (Status status = sideband.run(); !status) return status.error();
   for (size_t index = 0; index < streams.size(); ++index) {
     const Stream& stream = streams[index];

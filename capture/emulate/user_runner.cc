@@ -25,6 +25,7 @@
 #include "capture/emulate/shared/mapped_log.h"
 #include "capture/emulate/shared/user_exec.h"
 #include "capture/emulate/shared/work_clock.h"
+#include "capture/emulate/user_output.h"
 #include "capture/emulate/work_folder.h"
 #include "image/base/environment.h"
 #include "image/base/system_error.h"
@@ -156,11 +157,11 @@ Status try_folder(const std::string& path) {
   return {};
 }
 
-// The recording, and the folder's end if it could be made. If not (a full disk), its error says where the logs are.
+// The recording, and the folder's end if it could be made or never can be. If not yet (a full disk), its error says where the logs are.
 Result<RecordingSummary> complete(RecordingPlan& plan, const WorkFolder& folder) {
   set_time(plan);
   Result<RecordingSummary> summary = write_recording(plan.recording);
-  if (summary || summary.error().kind() != ErrorKind::file_open) {
+  if (summary || summary.error().kind() != ErrorKind::file_open || !has_user_output(folder.path())) {
     folder.remove();
     return summary;
   }
@@ -218,6 +219,11 @@ bool is_plain_script(const std::string& path) {
 }
 
 }  // namespace
+
+Status check_program(const std::string& name) {
+  const Result<std::string> found = find_executable(name);
+  return found ? Status() : Status(found.error());
+}
 
 Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words) {
   if (words.empty()) return Error{ErrorCode::bad_option, "no program is given", 0};

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
+#include "capture/emulate/shared/user_config.h"
+#include "image/base/system_error.h"
+#include "image/source/elf_file.h"
 #include "image/source/jitdump.h"
 
 namespace ptd::emulate {
@@ -59,8 +63,8 @@ struct UserSideband::Step {
   size_t child = 0;  ///< if neither: image `child` forks off
 };
 
-UserSideband::UserSideband(const std::vector<UserImage>& images, std::string jit_prefix, std::string first_comm)
-    : images_(images), jit_prefix_(std::move(jit_prefix)), first_comm_(std::move(first_comm)) {}
+UserSideband::UserSideband(const std::vector<UserImage>& images, Places places, std::string first_comm)
+    : images_(images), places_(std::move(places)), first_comm_(std::move(first_comm)) {}
 
 Status UserSideband::run() {
   for (size_t i = 0; i < images_.size(); ++i) {
@@ -102,7 +106,7 @@ void UserSideband::put_mapping(size_t index, uint64_t tsc, const UserMap& map) {
 Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
   const UserImage& image = images_[index];
   if (jitdump_ == nullptr) {
-    const std::string folder = jit_prefix_ + "/" + std::to_string(index);
+    const std::string folder = places_.jit_prefix + "/" + std::to_string(index);
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     const std::string path = std::filesystem::absolute(folder + "/jit-" + std::to_string(image.pid) + ".dump").string();
@@ -195,6 +199,51 @@ Status UserSideband::on_protection(size_t index, Space& space, const UserEvent& 
   return status;
 }
 
+// A file that no path names gets one in the recording's folder.
+Status UserSideband::place_copy(const std::string& name, UserMap& map) {
+  constexpr std::string_view kDeleted = " (deleted)";
+  const auto [known, fresh] = copies_.try_emplace(name);
+  if (fresh) {
+    std::string file = map.path.substr(map.path.rfind('/') + 1);
+    if (file.ends_with(kDeleted)) file.resize(file.size() - kDeleted.size());
+    const auto folder = std::filesystem::path(places_.jit_prefix) / "files" / std::to_string(copies_.size() - 1);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    known->second = std::filesystem::absolute(folder / file, error).string();
+    std::filesystem::copy_file(places_.work_folder + "/" + name, known->second, std::filesystem::copy_options::overwrite_existing, error);
+    if (error) return system_error("cannot write " + known->second, ErrorCode::write_failed, error.value());
+  }
+  const auto copy = MappedFile::open(known->second);
+  if (!copy.ok()) return copy.error();
+  const auto elf = ElfFile::open(*copy);
+  const FileId id = (*copy)->mapped_id();
+  map.path = known->second;
+  map.major = id.maj;
+  map.minor = id.min;
+  map.inode = id.inode;
+  map.build_id = elf.ok() ? text_of_hex((*elf)->build_id()) : std::string();
+  return {};
+}
+
+Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) {
+  UserMap map = map_of(event);
+  unmap(space.files, map.ip, map.end());
+  const std::string copy = event.text(9);
+  if (copy == "?") {
+    if (lost_files_.insert(map.path).second)
+      warnings_.push_back(map.path + ": no path names this file, and it could not be copied; its functions have no names");
+  } else if (!copy.empty()) {
+    if (Status status = place_copy(copy, map); !status) return status;
+  }
+  if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return {};
+  space.files.push_back(map);
+  if (event.kind == "first_map" || (map.prot & kProtExec) != 0) {
+    put_mapping(index, event.tsc, map);
+    space.shown.add_file(map);
+  }
+  return {};
+}
+
 Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event) {
   const UserImage& image = images_[index];
   const uint64_t first = event.number(0), size = event.number(1);
@@ -203,14 +252,7 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
       put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, image.pid, 0, false});
     put(event.tsc, image.pid, thread.tid, perfio::ItraceStartRecord{image.pid, thread.tid});
   } else if (event.kind == "first_map" || event.kind == "map") {
-    const UserMap map = map_of(event);
-    unmap(space.files, map.ip, map.end());
-    if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return {};
-    space.files.push_back(map);
-    if (event.kind == "first_map" || (map.prot & kProtExec) != 0) {
-      put_mapping(index, event.tsc, map);
-      space.shown.add_file(map);
-    }
+    return on_map(index, space, event);
   } else if (event.kind == "unmap" || event.kind == "move") {
     unmap(space.files, first, first + size);
   } else if (event.kind == "exec_prot") {

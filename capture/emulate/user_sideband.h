@@ -27,8 +27,12 @@ using BuildIds = std::map<std::string, std::set<std::string>>;
 /// Goes through the images in order of time. Lifetime: the images outlive it.
 class UserSideband {
  public:
-  /// `jit_prefix`: jitdumps become PREFIX/N/jit-PID.dump. `first_comm`: the name of the first program.
-  UserSideband(const std::vector<UserImage>& images, std::string jit_prefix, std::string first_comm);
+  struct Places {
+    std::string work_folder;
+    std::string jit_prefix;  ///< jitdumps become PREFIX/N/jit-PID.dump, copies of files PREFIX/files/N/NAME
+  };
+  /// `first_comm`: the name of the first program.
+  UserSideband(const std::vector<UserImage>& images, Places places, std::string first_comm);
   Status run();
   [[nodiscard]] std::vector<TimedRecord>& records() { return records_; }
   [[nodiscard]] uint64_t code_loads() const { return code_loads_; }
@@ -47,6 +51,8 @@ class UserSideband {
   Status run_image(size_t index);
   void begin_image(size_t index, Space& space);
   Status on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event);
+  Status on_map(size_t index, Space& space, const UserEvent& event);
+  Status place_copy(const std::string& name, UserMap& map);
   Status on_protection(size_t index, Space& space, const UserEvent& event);
   Status on_block(size_t index, Space& space, const UserBlock& translation);
   Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
@@ -54,12 +60,14 @@ class UserSideband {
   void put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload);
 
   const std::vector<UserImage>& images_;
-  std::string jit_prefix_;
+  Places places_;
   std::map<int32_t, std::string> next_comm_;  ///< of the program that a process is about to exec
   std::vector<TimedRecord> records_;
   std::map<size_t, Space> at_fork_;         ///< what a child starts with
   std::unique_ptr<JitdumpWriter> jitdump_;  ///< of the current image
   BuildIds build_ids_;
+  std::map<std::string, std::string> copies_;  ///< paths, by name in the working folder
+  std::set<std::string> lost_files_;
   std::vector<std::string> warnings_;
   std::string first_comm_;
   uint64_t code_loads_ = 0, programs_ = 0;

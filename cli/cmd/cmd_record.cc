@@ -101,10 +101,8 @@ int run(Words& words) {
   }
   if (options.command.empty())
     return report_error({ErrorCode::contradictory_options, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
-  if (const auto program = emulate::find_program_to_run(options.command); !program.ok()) {
-    (void)report_error(program.error());
-    return program.error().code == ErrorCode::not_found ? kExitNoProgram : kExitCannotRun;
-  }
+  if (const auto program = emulate::find_program_to_run(options.command); !program.ok())
+    return refuse_program(program.error());
   emulate::PtEncoderOptions& pt = options.config.pt;
   options.psb_period = static_cast<uint8_t>(words.psb_period);
   pt.psb_period_bytes = 1U << (words.psb_period + kPsbShift);
@@ -175,7 +173,7 @@ Command add_record(CLI::App& app) {
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.add_option("program", words->options.command, "the program and its arguments, after --");
   command.footer(
-      "The exit status is the program's; with --emulate 127 if it does not exist and 126 if it cannot be run. Processes and threads that it starts are recorded too.\n"
+      "The exit status is the program's; 127 if it does not exist and 126 if it cannot be run. Processes and threads that it starts are recorded too.\n"
       "With --emulate, programs for x86-64 get an Intel PT trace and those for aarch64 a CoreSight ETMv4 trace. Generated code is written to\n"
       "OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
       "An ETMv4 trace has a timestamp every 16,384 ticks of the TSC (about 6 us) and at both ends of each system call, and counts no\n"

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 
+#include "capture/emulate/user_runner.h"
 #include "capture/keep/code_saver_thread.h"
 #include "capture/live/events/address_filter.h"
 #include "capture/live/events/pmu_terms.h"
@@ -225,11 +226,18 @@ live::CodeSaverHooks hooks_of(const std::shared_ptr<CodeSaverThread>& saver) {
 
 }  // namespace
 
+int refuse_program(const Error& error) {
+  (void)report_error(error);
+  return error.code == ErrorCode::not_found ? kExitNoProgram : kExitCannotRun;
+}
+
 int record_live(const LiveWords& words, const StashWords& stash) {
   LiveWords asked = words;
   asked.snapshot = words.snapshot || (!words.detach.empty() && !words.event.empty());
   Result<RecordChoice> choice = choose(asked);
   if (!choice) return report_error(choice.error());
+  if (Status status = choice->command.empty() ? Status() : emulate::check_program(choice->command.front()); !status)
+    return refuse_program(status.error());
   if (!words.detach.empty()) return start_detached(words, *choice);
   const std::shared_ptr<CodeSaverThread> saver = begin_saving(words.output, stash);
   if (saver) choice->saver = hooks_of(saver);
@@ -247,7 +255,8 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   const Status finished = (*recorder)->finish();
   tell_notes();
   if (!ran.ok() || !finished.ok()) {
-    const int status = report_error(ran.ok() ? finished.error() : ran.error());
+    const bool refused = !ran.ok() && (ran.error().code == ErrorCode::not_found || ran.error().code == ErrorCode::start_failed);
+    const int status = refused ? refuse_program(ran.error()) : report_error(ran.ok() ? finished.error() : ran.error());
     // What was whole is a recording still, and wants its code as much.
     std::error_code error;
     if (saver && std::filesystem::exists(words.output, error)) end_saving(*saver, words.quiet);

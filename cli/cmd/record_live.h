@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/report/stash_words.h"
+#include "ptdecode/error.h"
 
 namespace ptd::cli {
 
@@ -20,6 +21,8 @@ struct LiveWords {
 
 /// Adds -e, -p, -a and the rest to a command.
 void add_live_options(CLI::App& command, LiveWords& words);
+/// Reports why a program cannot be started; returns the exit status that env(1) has then.
+int refuse_program(const Error& error);
 /// Records until the end; the exit status is the program's, or what went wrong.
 int record_live(const LiveWords& words, const StashWords& stash);
 

@@ -311,9 +311,10 @@ def limits(folder, odd):
             check(f"{what}: a part of it stays free", int(done.stderr.split()[-1]) >= (20 << 20) // 20, done.stderr)
 
 
-def programs_that_do_not_run(folder, emulated):
-    """The exit status is that of env(1), a message names the file, and no recording is written."""
-    places = os.path.join(folder, "places")
+def programs_that_do_not_run(folder, recorder):
+    """The exit status is that of env(1), a message names the file, and no recording is written, except by the kernel of a program that only
+    exec refuses."""
+    places = os.path.join(folder, "places" + recorder[1])
     os.mkdir(places)
     os.mkdir(os.path.join(places, "folder"))
     contents = {"text": "echo\n", "no-shell": "#!/no/such/shell\n", "folder-shell": "#!/tmp\n", "text-shell": f"#!{places}/text\n"}
@@ -325,12 +326,21 @@ def programs_that_do_not_run(folder, emulated):
     loop = os.path.join(places, "loop")
     os.symlink(loop, loop)
     os.mkfifo(os.path.join(places, "pipe"), 0o755)
+    no_linker = os.path.join(places, "no-linker")
+    subprocess.run([os.environ.get("CC", "cc"), os.path.join(PROGRAMS, "family.c"), "-Wl,--dynamic-linker=/no/such/ld.so", "-o", no_linker], check=True)
+    contents["no-linker"] = ""
     environment = dict(os.environ, PATH=places + ":" + os.environ["PATH"])
     out = os.path.join(places, "perf.data")
     absolute = ["/tmp", "/no/such/program", "/etc/passwd/x", "/dev/null", *(os.path.join(places, name) for name in ("folder", "loop", "pipe", *contents))]
     for program in absolute + ["no-such-program-anywhere", "text", "folder"]:
         native = subprocess.run(["env", program], capture_output=True, env=environment)
-        done = subprocess.run([PTDECODE, *emulated, "-o", out, "--", program], capture_output=True, text=True, env=environment)
+        done = subprocess.run([PTDECODE, *recorder, "-o", out, "--", program], capture_output=True, text=True, env=environment)
+        if recorder[1] != "--emulate":
+            if "perf_event" in done.stderr:
+                print(f"skipped: {recorder[1]}: no right to record")
+                return
+            if program.endswith(("-shell", "-linker")) and os.path.exists(out):
+                os.remove(out)
         check(f"record of {program.replace(places, '...')}: refused as by the system", native.returncode in (126, 127) and done.returncode == native.returncode and
               program in done.stderr and not os.path.exists(out), f"{native.returncode} {done.returncode} {done.stdout} {done.stderr}")
 
@@ -368,6 +378,7 @@ def odd_programs(folder):
             permitted = kind == emulated or "perf_event" not in done.stderr
             check(f"{kind[1]} of a script without its interpreter: named", not permitted or (done.returncode != 0 and said in done.stderr), done.stderr)
     programs_that_do_not_run(folder, emulated)
+    programs_that_do_not_run(folder, ["record", "--sideband", "--no-stash"])
     bare = os.path.join(folder, "bare-script")
     with open(bare, "w") as file:
         file.write("echo $0 $1\nexit 5\n")

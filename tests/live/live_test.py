@@ -387,7 +387,7 @@ class Life(Recorded):
     def test_a_command_that_cannot_run_and_its_status(self):
         path = self.dir / "p"
         got = ptdecode("record", "--sideband", "-o", path, "--", "/no/such/program")
-        self.assertEqual(got.returncode, 1)
+        self.assertEqual(got.returncode, 127)
         self.assertIn(b"No such file", got.stderr)
         self.assertEqual(ptdecode("record", "--sideband", "-q", "-o", path, "--", "sh", "-c", "exit 7").returncode, 7)
         self.assertEqual(ptdecode("record", "--sideband", "-p", "4000000", "-o", path).returncode, 2)

@@ -5,9 +5,11 @@
 #include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <array>
 #include <atomic>
+#include <csetjmp>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
@@ -19,6 +21,7 @@ using HostHandler = void (*)(int, siginfo_t*, void*);
 constexpr int kSignals = 65;
 
 DeathCallback g_on_death = nullptr;
+JumpCallback g_on_jump = nullptr;
 std::array<HostHandler, kSignals> g_host_handlers{};  // the emulator's
 // Signals that were ignored when this program began, and that it has not set since. The emulator takes over most of them for itself.
 std::atomic<uint64_t> g_inherited{0};
@@ -74,6 +77,20 @@ int on_sigaction(int number, const struct sigaction* action, struct sigaction* o
   return result;
 }
 
+[[noreturn]] void on_siglongjmp(sigjmp_buf target, int value) {
+  g_on_jump();
+  siglongjmp(target, value);
+}
+
+// Generated code belongs to no object that the linker knows, and has no unwind information: it is the last frame.
+_Unwind_Reason_Code note_frame(_Unwind_Context* frame, void* generated) {
+  int before_call = 0;
+  const auto ip = static_cast<uintptr_t>(_Unwind_GetIPInfo(frame, &before_call));
+  dl_find_object object{};
+  *static_cast<bool*>(generated) = ip != 0 && _dl_find_object(reinterpret_cast<void*>(ip - (before_call == 0 ? 1 : 0)), &object) != 0;
+  return *static_cast<bool*>(generated) ? _URC_NORMAL_STOP : _URC_NO_REASON;
+}
+
 bool replace(void** slot, void* function) {
   const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   auto* page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1));
@@ -114,6 +131,8 @@ int hook_main_program(dl_phdr_info* info, size_t, void* hooked) {
       auto** slot = reinterpret_cast<void**>(info->dlpi_addr + table.entries[k].r_offset);
       if (std::strcmp(name, "kill") == 0) *static_cast<bool*>(hooked) = replace(slot, reinterpret_cast<void*>(on_kill));
       if (std::strcmp(name, "sigaction") == 0) (void)replace(slot, reinterpret_cast<void*>(on_sigaction));
+      if (std::strcmp(name, "siglongjmp") == 0 || std::strcmp(name, "__longjmp_chk") == 0)
+        (void)replace(slot, reinterpret_cast<void*>(on_siglongjmp));
     }
   }
   return 1;
@@ -121,15 +140,22 @@ int hook_main_program(dl_phdr_info* info, size_t, void* hooked) {
 
 }  // namespace
 
-bool hook_emulator(DeathCallback on_death) {
+bool hook_emulator(DeathCallback on_death, JumpCallback on_jump) {
   bool hooked = false;
   g_on_death = on_death;
+  g_on_jump = on_jump;
   for (int number = 1; number < kSignals; ++number) {
     struct sigaction now {};
     if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) g_inherited |= bit_of(number);
   }
   (void)dl_iterate_phdr(hook_main_program, &hooked);
   return hooked;
+}
+
+bool is_in_generated_code() {
+  bool generated = false;
+  (void)_Unwind_Backtrace(note_frame, &generated);
+  return generated;
 }
 
 void forget_sent_signals() { tl_sent = 0; }

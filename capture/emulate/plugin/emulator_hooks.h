@@ -6,10 +6,14 @@ namespace ptd::emulate {
 /// Called in the dying thread just before QEMU ends its own process by signal `number`, which the program has no handler for. `fault`: an
 /// instruction of the program raised it; otherwise it was sent.
 using DeathCallback = void (*)(int number, bool fault);
+/// Called in a thread that jumps out of what it is doing, to the emulator's main loop.
+using JumpCallback = void (*)();
 
-/// Replaces kill() and sigaction() in the tables through which the main program calls the C library. False if it does not call them so:
-/// programs that die are then recorded up to the block that they died in.
-bool hook_emulator(DeathCallback on_death);
+/// Replaces kill(), sigaction() and siglongjmp() in the tables through which the main program calls the C library. False if it does not call
+/// kill() so: programs that die are then recorded up to the block that they died in.
+bool hook_emulator(DeathCallback on_death, JumpCallback on_jump);
+/// Returns whether the thread is in code that the emulator generated, or in a function or signal handler that was called from there.
+[[nodiscard]] bool is_in_generated_code();
 /// The program's handler of a signal begins: what was sent to this thread before has arrived.
 void forget_sent_signals();
 

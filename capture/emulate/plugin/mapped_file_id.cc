@@ -58,15 +58,22 @@ std::string build_id_of(int fd) {
 }
 
 // /proc/self/maps and stat() name the same file differently on some file systems (overlayfs, btrfs), so a mapping is compared with one.
-bool build_id_of(const std::string& path, unsigned major, unsigned minor, unsigned long inode, std::string& id) {
+int open_mapped(const std::string& path, unsigned major, unsigned minor, unsigned long inode) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return false;
+  if (fd < 0) return -1;
   const auto file = MappedFile::open(fd, {});
   const FileId found = file.ok() ? (*file)->mapped_id() : FileId();
-  const bool same = file.ok() && found.inode == inode && found.maj == major && found.min == minor;
-  if (same) id = build_id_of(fd);
+  if (file.ok() && found.inode == inode && found.maj == major && found.min == minor) return fd;
   close(fd);
-  return same;
+  return -1;
+}
+
+bool build_id_of(const std::string& path, unsigned major, unsigned minor, unsigned long inode, std::string& id) {
+  const int fd = open_mapped(path, major, minor, inode);
+  if (fd < 0) return false;
+  id = build_id_of(fd);
+  close(fd);
+  return true;
 }
 
 }  // namespace ptd::emulate

@@ -49,6 +49,7 @@ bool UserProcess::wait_for_others(const UserThread* self, Stopped&& stopped) {
   for (int poll = 0; poll < kMostPolls; ++poll) {
     bool all = true;
     if (!lock_.test_and_set(std::memory_order_acquire)) {
+      all = threads_starting_ == 0;
       for (const std::unique_ptr<UserThread>& thread : owned_) {
         if (thread.get() == self) continue;
         others = true;

@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "capture/emulate/plugin/emulator_hooks.h"
+#include "capture/emulate/plugin/kept_file.h"
 #include "capture/emulate/plugin/mapped_file_id.h"
 #include "capture/emulate/plugin/qemu_api.h"
 #include "capture/emulate/plugin/user_process.h"
@@ -104,12 +105,6 @@ std::string peek_text(uint64_t address, size_t most) {
   return text;
 }
 
-// The program itself: what /proc/self/exe would be without the emulator.
-std::string program_path() {
-  const std::unique_ptr<char, decltype(&std::free)> path(const_cast<char*>(qemu_plugin_path_to_binary()), &std::free);
-  return path != nullptr ? path.get() : "";
-}
-
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // Where this shared object lies.
@@ -159,9 +154,11 @@ bool signal_entry(const Block& entered, const uint64_t* registers, const Block* 
 #endif
 }
 
-// With a clock of work: the block that was entered last ran.
+// With a clock of work: the block that was entered last ran, up to where it was left.
 void pass_work(UserThread& thread) {
-  if (work_clock().is_open() && thread.tracer.current() != nullptr) work_clock().pass(*thread.tracer.current());
+  if (!work_clock().is_open() || thread.tracer.current() == nullptr) return;
+  const Block& block = *thread.tracer.current();
+  work_clock().pass(block, thread.left_at != 0 ? static_cast<unsigned>(block.index_of(thread.left_at)) : block.insns);
 }
 
 // Known code was changed: a PSB+ just before that moment and one just after it. Where both are one moment, one PSB+: two with the same time and
@@ -186,11 +183,16 @@ void enter_dated_handler(UserThread& thread, const Block& block, const AsyncEven
   thread.tracer.enter(block, [last] { return last; });
 }
 
+void enter_plain(UserThread& thread, const Block& block) {
+  if (block.ip == thread.left_at) thread.tracer.restart(block.ip, read_clock());
+  return thread.sync_first != 0 ? enter_dated(thread, block) : thread.tracer.enter(block, read_clock);
+}
+
 void enter_watched(UserThread& thread, const Block& block, const uint64_t* registers) {
   AsyncEvent event;
   const bool dated = thread.sync_first != 0;
-  if (!signal_entry(block, registers, thread.tracer.current(), event))
-    return dated ? enter_dated(thread, block) : thread.tracer.enter(block, read_clock);
+  if (!signal_entry(block, registers, thread.tracer.current(), event)) return enter_plain(thread, block);
+  event.inside = event.inside || event.ip == thread.left_at;
   forget_sent_signals();
   if (dated) return enter_dated_handler(thread, block, event);
   thread.tracer.enter_handler(block, event, read_clock());
@@ -209,14 +211,13 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
   }
   // The host joins neighbours of one file, so the place is looked for inside.
   for (const std::string& map : file_maps()) {
-    std::istringstream words(map);
-    uint64_t start = 0, size = 0, offset = 0, major = 0, minor = 0, inode = 0, prot = 0;
-    std::string path;
-    words >> start >> size >> offset >> major >> minor >> inode >> prot >> path;
-    if (address < start || address >= start + size) continue;
+    const MappedFileLine file(map);
+    if (address < file.start || address >= file.start + file.size_bytes) continue;
+    const auto fd = static_cast<int>(a[4]);
     std::ostringstream text;
-    text << address << ' ' << a[1] << ' ' << offset + (address - start) << ' ' << major << ' ' << minor << ' ' << inode << ' ' << (a[2] & 7)
-         << ' ' << path << ' ' << hex_of(build_id_of(static_cast<int>(a[4])));
+    text << address << ' ' << a[1] << ' ' << file.offset_bytes + (address - file.start) << ' ' << file.major << ' ' << file.minor << ' '
+         << file.inode << ' ' << (a[2] & 7) << ' ' << hex_of(file.path) << ' ' << hex_of(build_id_of(fd)) << ' '
+         << hex_of(keep_unnamed(g_command.folder, file, {"/proc/self/fd/" + std::to_string(fd)}));
     thread.event(now, "map", text.str());
     if ((a[2] & kProtExec) != 0) g_process.show_file(address, a[1]);
     return;
@@ -290,6 +291,14 @@ std::string traced_program(const std::string& given) {
   return words[3] == "-0" ? (words.size() > 5 ? words[5] : "") : words[3];
 }
 
+// The code executed so far belongs to the old name: a PSB+ dates it, as where tracing is switched off and on.
+void rename(UserThread& thread, uint64_t now, const char* kind, const std::string& name) {
+  thread.event(now, kind, hex_of(name.substr(0, kCommBytes - 1)));
+  thread.encoder.set_time(now);
+  thread.tracer.sync_outside();
+  thread.publish();
+}
+
 void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64_t envp) {
   int fd = -1, used = 0;
   std::string path = traced_program(given);
@@ -305,11 +314,8 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
   if (kind != ExecKind::emulated || !peek_list(argv, arguments) || !peek_list(envp, environment)) return;
   (void)g_process.can_record_exec();
   (void)g_process.hold_others(&thread);
-  thread.event(now, "exec", hex_of(file_name(path).substr(0, kCommBytes - 1)));
-  // The code executed so far belongs to this program: a PSB+ dates it, as where tracing is switched off and on.
-  thread.encoder.set_time(now);
-  thread.tracer.sync_outside();
-  thread.publish();
+  rename(thread, now, "exec", file_name(path));
+  if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);  // the next program's trace begins later than this one's ends
   exec_emulated(g_command, path, std::move(arguments), reinterpret_cast<char* const*>(envp));
   thread.event(read_clock(), "exec_failed", "");
   g_process.release();
@@ -326,6 +332,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   thread.tracer.leave(now);
   thread.publish();
   thread.call = number;
+  thread.left_at = 0;
   std::copy(a, a + 6, thread.call_args.begin());
   switch (call_of(number)) {
     case kRtSigaction:
@@ -339,7 +346,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
     case kExitGroup:
       return on_exit_group(thread, static_cast<int>(a[0]));
     case kPrctl:
-      if (a[0] == kPrSetName) thread.event(now, "comm", hex_of(peek_text(a[1], kCommBytes - 1)));
+      if (char first = 0; a[0] == kPrSetName && peek(a[1], first)) rename(thread, now, "comm", peek_text(a[1], kCommBytes));
       return;
     default:
       return;
@@ -368,9 +375,9 @@ void on_syscall_return(qemu_plugin_id_t, unsigned vcpu, int64_t number, int64_t 
 
 void on_vcpu_exit(qemu_plugin_id_t, unsigned vcpu) { g_process.remove_thread(vcpu); }
 
-void on_death(int number, bool fault) {
-  g_process.die_by_signal(number, fault, is_aarch64() ? kProgramCounterAarch64 : kProgramCounterX86_64);
-}
+size_t program_counter() { return is_aarch64() ? kProgramCounterAarch64 : kProgramCounterX86_64; }
+void on_death(int number, bool fault) { g_process.die_by_signal(number, fault, program_counter()); }
+void on_jump() { UserProcess::note_jump(program_counter()); }
 
 }  // namespace
 }  // namespace ptd::emulate
@@ -387,8 +394,10 @@ __attribute__((used)) void ptd_block(unsigned vcpu, ptd::emulate::Block* block, 
   if (block->watched) {
     if (block->stale) g_process.entered_stale(*thread, *block);
     enter_watched(*thread, *block, registers);
-  } else if (thread->sync_first != 0) {
-    enter_dated(*thread, *block);
+    thread->left_at = 0;
+  } else if ((thread->sync_first | thread->left_at) != 0) {
+    enter_plain(*thread, *block);
+    thread->left_at = 0;
   } else {
     thread->tracer.enter(*block, read_clock);
   }
@@ -430,7 +439,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
   g_command.qemu = std::filesystem::read_symlink("/proc/self/exe", error).string();
   g_command.plugin = plugin_path();
   g_command.machine = arm ? kMachineAarch64 : kMachineX86_64;
-  (void)hook_emulator(on_death);
+  (void)hook_emulator(on_death, on_jump);
   g_process.start(g_command.folder, arm ? ptd::ExecMode::a64 : ptd::ExecMode::bits64);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
   qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);

@@ -1,6 +1,7 @@
 // The plugin's state in one emulated process.
 #include "capture/emulate/plugin/user_process.h"
 
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,11 +9,15 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
+#include "capture/emulate/plugin/emulator_hooks.h"
+#include "capture/emulate/plugin/kept_file.h"
 #include "capture/emulate/plugin/mapped_file_id.h"
+#include "capture/emulate/plugin/qemu_api.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -31,11 +36,13 @@ thread_local UserThread* tl_thread = nullptr;
 
 pid_t this_thread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
-/// Holds a flag for a few instructions.
+/// Holds a flag for a short time, without a system call of its own that could block.
 class Spin {
  public:
   explicit Spin(std::atomic_flag& flag) : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) {
+    constexpr int kSpins = 128;  // then the holder probably waits for this processor
+    for (int i = 0; flag_.test_and_set(std::memory_order_acquire); ++i) {
+      if (i >= kSpins) (void)sched_yield();
     }
   }
   ~Spin() { flag_.clear(std::memory_order_release); }
@@ -71,6 +78,11 @@ std::string path_of_map(std::string path) {
   return path;
 }
 
+std::string program_path() {
+  const std::unique_ptr<char, decltype(&std::free)> path(const_cast<char*>(qemu_plugin_path_to_binary()), &std::free);
+  return path != nullptr ? path.get() : "";
+}
+
 std::vector<std::string> file_maps() {
   std::vector<std::string> maps;
   std::ifstream file("/proc/self/maps");
@@ -95,12 +107,9 @@ std::vector<std::string> file_maps() {
 
 // The build id of a line of file_maps(), as a word; "?" if its path names another file by now.
 std::string build_id_word(const std::string& map) {
-  std::istringstream words(map);
-  uint64_t start = 0, size = 0, offset = 0, inode = 0;
-  unsigned major = 0, minor = 0, prot = 0;
-  std::string path, id;
-  words >> start >> size >> offset >> major >> minor >> inode >> prot >> path;
-  return build_id_of(text_of_hex(path), major, minor, inode, id) ? hex_of(id) : "?";
+  const MappedFileLine file(map);
+  std::string id;
+  return build_id_of(file.path, file.major, file.minor, file.inode, id) ? hex_of(id) : "?";
 }
 
 UserThread::UserThread(const UserConfig& config, CutFlag& cut, const std::string& name, pid_t id)
@@ -145,7 +154,7 @@ void UserThread::publish_bytes(uint32_t more_flags) {
 void UserThread::set_held(bool held) { publish_bytes(held ? uint32_t{TraceStep::kHeld} : 0U); }
 
 void UserThread::end_at_registers(const uint64_t* program_counter, bool fault) {
-  tracer.leave_async({*program_counter, fault}, read_clock());
+  tracer.leave_async({*program_counter, fault || *program_counter == left_at}, read_clock());
   tracer.stop();
   publish_bytes(TraceStep::kEnded);
 }
@@ -187,16 +196,24 @@ bool UserProcess::can_record_exec() {
 
 UserThread* UserProcess::add_thread(unsigned vcpu) {
   if (vcpu >= kMaxVcpus) return nullptr;
-  const Spin hold(lock_);
+  unsigned serial = 0;
+  {
+    const Spin hold(lock_);
+    serial = serial_++;
+    ++threads_starting_;
+  }
   const pid_t tid = this_thread();
-  const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial_++);
-  owned_.push_back(std::make_unique<UserThread>(config_, cut_, name, tid));
-  if (!owned_.back()->has_files()) missing_.add_with_detail(static_cast<uint64_t>(getpid()));
-  if (mode_ == ExecMode::a64) owned_.back()->tracer.note_times();  // ETMv4 packets are made of the ground truth
-  threads_[vcpu] = owned_.back().get();
-  tl_thread = threads_[vcpu];
-  log_start(*threads_[vcpu]);
-  return threads_[vcpu];
+  const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial);
+  auto made = std::make_unique<UserThread>(config_, cut_, name, tid);  // opens files, while other threads run on
+  UserThread* thread = made.get();
+  if (!thread->has_files()) missing_.add_with_detail(static_cast<uint64_t>(getpid()));
+  if (mode_ == ExecMode::a64) thread->tracer.note_times();  // ETMv4 packets are made of the ground truth
+  const Spin hold(lock_);
+  owned_.push_back(std::move(made));
+  --threads_starting_;
+  threads_[vcpu] = tl_thread = thread;
+  log_start(*thread);
+  return thread;
 }
 
 // The first thread tells what the process began with; the others only that they are there.
@@ -213,7 +230,7 @@ void UserProcess::log_start(UserThread& thread) {
   const std::string own = hex_of(folder_);
   for (const std::string& map : file_maps()) {
     if (first_maps_.count(map.substr(0, map.find(' '))) != 0 || map.find(' ' + own) != std::string::npos) continue;
-    thread.event(now, "first_map", map + ' ' + build_id_word(map));
+    thread.event(now, "first_map", map + ' ' + build_id_word(map) + ' ' + hex_of(keep_unnamed(folder_, MappedFileLine(map), {program_path()})));
   }
 }
 
@@ -225,7 +242,7 @@ void UserProcess::become_child(unsigned vcpu) {
   lock_.clear();
   holding_ = false;
   started_ = false;
-  serial_ = 0;
+  serial_ = threads_starting_ = 0;
   for (std::unique_ptr<UserThread>& thread : owned_) (void)thread.release();  // their buffers are the parent's to write
   owned_.clear();
   std::fill(threads_.get(), threads_.get() + kMaxVcpus, nullptr);
@@ -236,13 +253,30 @@ void UserProcess::become_child(unsigned vcpu) {
 
 UserThread* UserProcess::current_thread() { return tl_thread; }
 
+// The emulator restores the program counter before it leaves a block, and leaves one between two blocks with the next block's. A system call
+// is left at the instruction itself, which retires.
+void UserProcess::note_jump(size_t program_counter) {
+  UserThread* thread = tl_thread;
+  if (thread == nullptr || thread->registers == nullptr || thread->tracer.current() == nullptr) return;
+  const Block& block = *thread->tracer.current();
+  const uint64_t ip = thread->registers[program_counter];
+  const bool leaves_program = block.kind == BlockEnd::far || block.kind == BlockEnd::software_interrupt;
+  if (block.index_of(ip) < 0 || (leaves_program && ip == block.last_ip) || !is_in_generated_code()) return;
+  thread->left_at = ip;
+}
+
 void UserProcess::remove_thread(unsigned vcpu) {
   if (vcpu >= kMaxVcpus || threads_[vcpu] == nullptr) return;
-  const Spin hold(lock_);
   UserThread* thread = threads_[vcpu];
   thread->finish(read_clock());
+  std::unique_ptr<UserThread> removed;  // closes its files after the lock is released
+  const Spin hold(lock_);
   threads_[vcpu] = nullptr;
-  std::erase_if(owned_, [&](const auto& owned) { return owned.get() == thread; });
+  const auto found = std::find_if(owned_.begin(), owned_.end(), [&](const auto& owned) { return owned.get() == thread; });
+  if (found != owned_.end()) {
+    removed = std::move(*found);
+    owned_.erase(found);
+  }
   if (tl_thread == thread) tl_thread = nullptr;
 }
 

@@ -74,6 +74,7 @@ class UserThread {
   int64_t call = -1;                       ///< number and arguments of the system call that is under way
   std::array<uint64_t, 6> call_args{};
   const uint64_t* registers = nullptr;     ///< the emulator's CPU state; null where it is not known
+  uint64_t left_at = 0;  ///< instruction before which the emulator left the block entered last; 0: it did not
 
  private:
   void publish_step(uint32_t more_flags) {
@@ -125,6 +126,8 @@ class UserProcess {
   bool hold_others(const UserThread* self);
   void release() { holding_ = false; }
   [[nodiscard]] bool is_holding() const { return holding_.load(std::memory_order_relaxed); }
+  /// The emulator jumps out of what this thread does: see UserThread::left_at. `program_counter`: as for die_by_signal().
+  static void note_jump(size_t program_counter);
   /// In a thread that is to stop.
   void wait_for_release(UserThread& thread);
   /// This thread's signal `number` ends the process, with no handler and no further instruction. `program_counter`: words into the
@@ -181,7 +184,7 @@ class UserProcess {
   CutFlag cut_;
   std::atomic<bool> holding_{false};
   SharedCount missing_;
-  unsigned serial_ = 0;
+  unsigned serial_ = 0, threads_starting_ = 0;
   std::unique_ptr<UserThread*[]> threads_;
   std::vector<std::unique_ptr<UserThread>> owned_;
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
@@ -194,6 +197,8 @@ class UserProcess {
   std::unordered_set<std::string> first_maps_;
 };
 
+/// The program itself: what /proc/self/exe would be without the emulator.
+[[nodiscard]] std::string program_path();
 /// The file mappings of this process, one text a line "start end offset dev_major dev_minor inode prot path-in-hex".
 [[nodiscard]] std::vector<std::string> file_maps();
 

@@ -16,7 +16,7 @@ namespace ptd::emulate {
 namespace {
 
 constexpr uint64_t kWindowBytes = uint64_t{1} << 30, kSmallWindowBytes = 256 * 1024;
-constexpr uint64_t kRoomBytes = 64 * 1024;               // given a place on the disk at once
+constexpr uint64_t kFirstRoomBytes = 4 * 1024, kRoomBytes = 64 * 1024;  // given a place on the disk at once: a log's first part, and at most
 constexpr uint64_t kKeptBytes = uint64_t{8} << 20;  // of a window in the process's memory, at most
 
 SharedCount g_used;
@@ -29,6 +29,9 @@ bool may_grow_to(uint64_t bytes) {
   errno = EFBIG;
   return false;
 }
+
+// The file is as large as its window, and sparse: a fault would fill many pages, which a short log never uses, with zeros.
+void no_read_ahead(void* mapped, uint64_t bytes) { (void)madvise(mapped, bytes, MADV_RANDOM); }
 
 }  // namespace
 
@@ -46,6 +49,7 @@ bool MappedLog::open(const std::string& path) {
   }
   ::close(fd);
   if (header == MAP_FAILED) return false;
+  no_read_ahead(header, kMappedLogHeaderBytes);
   header_ = static_cast<uint64_t*>(header);
   failed_ = false;
   if (!map_window() || !make_room()) cut();
@@ -62,6 +66,7 @@ bool MappedLog::map_window() {
     if (!may_grow_to(offset + bytes) || ftruncate(fd, static_cast<off_t>(offset + bytes)) != 0) continue;
     void* window = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
     if (window == MAP_FAILED) continue;
+    no_read_ahead(window, bytes);
     window_ = static_cast<std::byte*>(window);
     window_at_ = room_ = size_;
     window_bytes_ = bytes;
@@ -74,7 +79,7 @@ bool MappedLog::map_window() {
 // Where the disk is full a plain write to the window would be a SIGBUS.
 bool MappedLog::make_room() {
   std::byte* at = window_ + (room_ - window_at_);
-  const uint64_t bytes = std::min(kRoomBytes, window_at_ + window_bytes_ - room_);
+  const uint64_t bytes = std::min(std::clamp(room_, kFirstRoomBytes, kRoomBytes), window_at_ + window_bytes_ - room_);
   if (!LogSpace::take(path_, bytes)) return false;
 #ifdef MADV_POPULATE_WRITE
   if (madvise(at, bytes, MADV_POPULATE_WRITE) == 0) {

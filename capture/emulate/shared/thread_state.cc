@@ -69,7 +69,9 @@ class DeadLog {
     uint64_t header[2] = {};  // size, cut
     std::memcpy(header, head_, sizeof header);
     header[0] = written ? at + bytes.size() : at;
-    if (!written) header[1] = 1;
+    constexpr uint64_t kLacksEnd = 2;  // cut by a full disk here, not by the program's process: a later try may succeed
+    if (!written && header[1] == 0) header[1] = kLacksEnd;
+    if (written && header[1] == kLacksEnd) header[1] = 0;
     static_cast<void>(ftruncate(fd_, static_cast<off_t>(kMappedLogHeaderBytes + header[0])) == 0);  // readers obey the size in the header
     std::memcpy(head_, header, sizeof header);
   }

@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
+
+#include "image/base/environment.h"
 
 namespace ptd::emulate {
 namespace {
@@ -43,6 +46,49 @@ bool parse_script(const std::string& head, std::string& interpreter, std::string
   return true;
 }
 
+#if defined(__aarch64__)
+constexpr uint16_t kHostMachine = kMachineAarch64;
+constexpr std::array kSysroots = {"/etc/qemu-binfmt/aarch64", "/usr/gnemul/qemu-aarch64"};
+#else
+constexpr uint16_t kHostMachine = kMachineX86_64;
+constexpr std::array kSysroots = {"/etc/qemu-binfmt/x86_64", "/usr/gnemul/qemu-x86_64"};
+#endif
+
+bool read_at(int fd, uint64_t offset, void* to, size_t bytes) {
+  return offset <= INT64_MAX && pread(fd, to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+}
+
+// The dynamic linker that a 64-bit program asks for (PT_INTERP); "" if none. Offsets: [gABI] Elf64_Ehdr, Elf64_Phdr.
+std::string dynamic_linker_of(const std::string& path) {
+  constexpr uint64_t kTableAt = 32, kCountAt = 56, kEntryBytes = 56, kOffsetAt = 8, kSizeAt = 32;
+  constexpr uint32_t kInterpreter = 3;
+  std::array<char, 4096> name{};
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  uint64_t table = 0, offset = 0, size = 0;
+  uint16_t count = 0;
+  bool found = false;
+  if (read_at(fd, kTableAt, &table, sizeof table) && read_at(fd, kCountAt, &count, sizeof count)) {
+    for (uint64_t i = 0; i < count && !found; ++i) {
+      const uint64_t entry = table + i * kEntryBytes;
+      uint32_t type = 0;
+      if (!read_at(fd, entry, &type, sizeof type)) break;
+      found = type == kInterpreter && read_at(fd, entry + kOffsetAt, &offset, sizeof offset) && read_at(fd, entry + kSizeAt, &size, sizeof size) &&
+              size < name.size() && read_at(fd, offset, name.data(), size);
+    }
+  }
+  if (fd >= 0) close(fd);
+  return found ? name.data() : "";
+}
+
+// Whether the emulator finds no dynamic linker for a program of this machine, and so the kernel none either.
+bool lacks_linker(const std::string& linker) {
+  if (linker.empty()) return false;
+  const std::string sysroot = environment::qemu_sysroot();
+  const auto exists = [&](const std::string& root) { return access((root + linker).c_str(), F_OK) == 0; };
+  if ((!sysroot.empty() && exists(sysroot)) || std::any_of(kSysroots.begin(), kSysroots.end(), exists)) return false;
+  return !exists("");
+}
+
 Program resolve(const std::string& path, int depth = 0) {
   Program program;
   program.path = path;
@@ -56,6 +102,11 @@ Program resolve(const std::string& path, int depth = 0) {
     const auto byte = [&](size_t at) { return static_cast<uint8_t>(head[at]); };
     program.is_elf = true;
     if (byte(4) == 2 && byte(5) == 1) program.machine = static_cast<uint16_t>(byte(kMachineAt) | byte(kMachineAt + 1) << 8);
+    const std::string linker = program.machine == kHostMachine ? dynamic_linker_of(path) : std::string();
+    if (!lacks_linker(linker)) return program;
+    program.is_elf = false;
+    program.machine = 0;
+    program.missing = linker;
     return program;
   }
   std::string interpreter, argument;

@@ -25,9 +25,9 @@ bool WorkClock::open(const std::string& folder) {
   return true;
 }
 
-void WorkClock::pass(const Block& block) {
+void WorkClock::pass(const Block& block, unsigned insns) {
   uint64_t ticks = 0, ip = block.ip;
-  for (unsigned i = 0; i < block.insns; ++i) {
+  for (unsigned i = 0; i < insns; ++i) {
     ticks += work_ticks(ip);
     ip += block.lengths[i];
   }

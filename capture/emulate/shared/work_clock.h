@@ -25,8 +25,8 @@ class WorkClock {
   [[nodiscard]] bool is_open() const { return ticks_ != nullptr; }
   [[nodiscard]] uint64_t now() const { return ticks_->load(std::memory_order_relaxed); }
   void pass(uint64_t ticks) { ticks_->fetch_add(ticks, std::memory_order_relaxed); }
-  /// All instructions of `block` ran.
-  void pass(const Block& block);
+  /// The first `insns` instructions of `block` ran.
+  void pass(const Block& block, unsigned insns);
 
  private:
   std::atomic<uint64_t>* ticks_ = nullptr;  ///< mapped for the process's life

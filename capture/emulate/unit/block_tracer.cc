@@ -107,6 +107,16 @@ void BlockTracer::complete(uint64_t next, const Block* next_block) {
   irregular(next);
 }
 
+void BlockTracer::restart(uint64_t ip, uint64_t tsc) {
+  if (current_ == nullptr) return;
+  const int inside = current_->index_of(ip);
+  if (inside < 0) return;
+  encoder_.set_time(tsc);
+  ++counts_.stops_inside;
+  retire(*current_, static_cast<unsigned>(inside));
+  current_ = nullptr;
+}
+
 // Where it went is unknown: as after an overflow, the flow continues at `next`.
 void BlockTracer::irregular(uint64_t next) {
   ++counts_.irregular;

@@ -21,6 +21,7 @@ struct AsyncEvent {
 /// - it starts at another instruction inside: this block stopped there (code that modifies itself, faults);
 /// - a block of a single plain instruction inside this one is such a stop even where a branch of this one leads there too: the emulator
 ///   runs the instruction that modifies code alone.
+/// An emulator that knows that it left a block calls restart(), and none of these rules is needed.
 /// Anything else that does not follow is `irregular`: packets are lost up to there, honestly, and counted.
 class BlockTracer {
  public:
@@ -65,6 +66,8 @@ class BlockTracer {
     current_ = &block;
   }
 
+  /// The emulator left the block entered last before its instruction at `ip`, which did not run and which the next block begins with.
+  void restart(uint64_t ip, uint64_t tsc);
   /// A PSB+ before the block that was just entered, which ran nothing yet.
   void sync(const Block& block) { psb(block.ip); }
   /// A PSB+ where nothing is traced.

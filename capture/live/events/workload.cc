@@ -119,7 +119,7 @@ Status Workload::start() {
   // The kernel has one errno for a missing file and for a file whose interpreter is missing.
   const bool exists = number == ENOENT && program_.find('/') != std::string::npos && access(program_.c_str(), F_OK) == 0;
   const std::string why = exists ? "the interpreter that the file names does not exist" : std::strerror(number);
-  return Error{ErrorCode::start_failed, "cannot run " + program_ + ": " + why, 0};
+  return Error{number == ENOENT ? ErrorCode::not_found : ErrorCode::start_failed, "cannot run " + program_ + ": " + why, 0};
 }
 
 int Workload::ended(int patience_ms) {

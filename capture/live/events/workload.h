@@ -18,7 +18,7 @@ class Workload {
   Workload(Workload&& other) noexcept;
   Workload& operator=(Workload&& other) noexcept;
 
-  /// Lets it exec. Errors: file_open if there is no such program, with the name.
+  /// Lets it exec. Errors: not_found if the program or its interpreter does not exist; start_failed, both with the name.
   Status start();
   /// Closes its descriptors, in another child of this process that does not use it.
   void forget();
