@@ -296,19 +296,19 @@ TEST(CallTree, UntracedCodeRunsNoInstructionsWhateverTheStepsAre) {
       FlowStep step;
       step.to = Ip{ip()};
       step.return_to = Ip{ip()};
-      step.function = random() % 6;
+      step.function = static_cast<FunctionId>(random() % 6);
       step.flags = random() % 2 == 0 ? kFlowNamed : static_cast<uint8_t>(random() % 4);
       constexpr FlowKind kKinds[] = {FlowKind::call, FlowKind::ret, FlowKind::jump, FlowKind::interrupt, FlowKind::far_return, FlowKind::pause,
                                      FlowKind::gap, FlowKind::call, FlowKind::begin};
       step.kind = kKinds[random() % std::size(kKinds)];
       const bool unseen = step.kind == FlowKind::call && random() % 2 == 0;
-      if (unseen) step.flags |= random() % 2 == 0 ? kFlowUnseen : kFlowUnseen | kFlowFar;
+      if (unseen) step.flags |= static_cast<uint8_t>(random() % 2 == 0 ? kFlowUnseen : kFlowUnseen | kFlowFar);
       if (unseen && random() % 2 == 0) step.function = kNoFunction;
       story.add(step);
       if (!unseen && step.kind != FlowKind::pause && step.kind != FlowKind::gap) continue;
       if (unseen) story.stop(step.return_to.value);
       step.flags &= static_cast<uint8_t>(~(kFlowUnseen | kFlowFar));
-      step.function = random() % 6;
+      step.function = static_cast<FunctionId>(random() % 6);
       story.begin(random() % 2 == 0 ? step.return_to.value : ip(), step.function, step.flags);
     }
     story.end();
@@ -439,7 +439,9 @@ TEST(CallTree, TracedCodeEndsUntracedCodeAlsoAtTheDeepestStoredCall) {
   (void)story.end();
   EXPECT_EQ(recursion.thread().forgotten, 0U);
   for (const CallStep& step : story.left()) {
-    if ((step.flags & kCallUntraced) != 0) EXPECT_EQ(step.self_instructions, 0U);
+    if ((step.flags & kCallUntraced) != 0) {
+      EXPECT_EQ(step.self_instructions, 0U);
+    }
   }
   EXPECT_EQ(story.left().back().function, kMain);
 }

@@ -101,7 +101,9 @@ TEST(CallWalk, OneThreadIsTheCallersAndCallbacksAreItsInAnyCase) {
       EXPECT_FALSE(walk(*recording, options).empty());
       EXPECT_GT(calls, 0U);
       EXPECT_EQ(elsewhere, 0U) << path;
-      if (threads == 1) EXPECT_EQ(most, before) << path;
+      if (threads == 1) {
+        EXPECT_EQ(most, before) << path;
+      }
     }
   }
 }
