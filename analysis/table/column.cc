@@ -2,6 +2,7 @@
 #include "analysis/table/column.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 
@@ -133,21 +134,22 @@ void Column::add_names(std::span<int32_t> indexes) {
     std::fill(indexes.begin(), indexes.end(), 0);
     return add_rows(indexes.size(), false);
   }
-  const auto is_set = [](int32_t index) { return static_cast<uint64_t>(~static_cast<uint32_t>(index) >> 31); };
-  size_t i = 0;
-  for (; i < words.size(); i += kWord) {
+  for (; indexes.size() >= kWord; indexes = indexes.subspan(kWord)) {
+    std::array<uint8_t, kWord> is_set;
+    for (size_t i = 0; i < kWord; ++i) is_set[i] = indexes[i] >= 0 ? 1 : 0;
+    for (size_t i = 0; i < kWord; ++i) indexes[i] &= ~(indexes[i] >> 31);  // 0 if negative
     uint64_t bits = 0;
-    for (size_t j = 0; j < kWord; j += 8) {
-      uint64_t byte = 0;
-      for (size_t k = 0; k < 8; ++k) byte |= is_set(indexes[i + j + k]) << k;
-      bits |= byte << j;
+    for (size_t i = 0; i < kWord; i += 8) {
+      uint64_t bytes = 0;
+      for (size_t j = 0; j < 8; ++j) bytes |= uint64_t{is_set[i + j]} << (8 * j);
+      bits |= (bytes * 0x0102040810204080U >> 56) << i;  // the lowest bit of each byte
     }
     add_valid(bits, kWord);
   }
-  uint64_t bits = 0;
-  for (size_t j = 0; i + j < indexes.size(); ++j) bits |= is_set(indexes[i + j]) << j;
-  if (i < indexes.size()) add_valid(bits, static_cast<unsigned>(indexes.size() - i));
-  for (int32_t& index : indexes) index = std::max(index, 0);
+  for (int32_t& index : indexes) {
+    add_valid(index >= 0 ? 1 : 0, 1);
+    index = std::max(index, 0);
+  }
 }
 
 /// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
