@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "analysis/look_up_time.h"
 
 namespace ptd {
 namespace {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "analysis/call_condenser.h"
-#include "analysis/look_up_time.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {

@@ -2,12 +2,10 @@
 #include "ptdecode/call_tree.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "analysis/call_flow.h"
-#include "analysis/folded_calls.h"
-#include "analysis/open_counts.h"
+#include "analysis/call_tree_state.h"
 #include "analysis/thread_schedule.h"
 
 namespace ptd {
@@ -31,96 +29,21 @@ size_t innermost(const Frames& frames, Fits fits) {
 
 }  // namespace
 
-struct CallTree::State {
-  explicit State(const ThreadSchedule* thread_schedule) : schedule(thread_schedule) {}
-  size_t take(const FlowStep& step, std::vector<CallStep>& out);
-  void restart(TimeNs time, std::vector<CallStep>& out);
-  void finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on);
-
-  enum class Role : uint8_t {
-    plain,
-    handler,   ///< of a signal: entered from the kernel at another place than was interrupted
-    restorer,  ///< what a handler returns to: it calls sigreturn
-  };
-  struct Frame {
-    FunctionId function = kNoFunction;
-    FrameKind kind = FrameKind::call;
-    bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
-    Role role = Role::plain;
-    uint8_t flags = 0;
-    Ip return_to;
-    TimeNs start, floor;
-    uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
-    uint64_t self_ns = 0, self_instructions = 0, self_cycles = 0;
-    [[nodiscard]] bool untraced() const { return function == kNoFunction || (flags & kCallUntraced) != 0; }
-  };
-  /// Where the kernel returns to user code.
-  struct Return {
-    Ip due;                ///< the address that was interrupted
-    bool syscall = false;  ///< by a system call
-    bool kernel = false;   ///< the kernel was entered; else an address filter may have stopped the trace
-  };
-  enum class Off : uint8_t { running, switched, paused, halted, lost };
-  struct Stack {
-    std::vector<Frame> frames, given_up;
-    FoldedCalls folded;  ///< inside of the last frame, which accounts for them
-    Off off = Off::lost;  ///< nothing is known before the first step
-    bool met = false;
-    bool kernel = false;  ///< paused by a system call or an interrupt of user code
-    TimeNs off_since, off_floor;
-    SpaceId space = kNoSpace;
-    Ip resume;
-    OpenCounts open;
-  };
-  /// One step being taken.
-  struct Now {
-    const FlowStep& step;
-    uint32_t index;
-    Stack& stack;
-    CallThread& thread;
-    std::vector<CallStep>& out;
-  };
-  // Copied where one is added: the compiler clears a new one, or a copy of a constant, with "rep stos", which takes longer than the rest.
-  Frame new_frame;
-  CallStep new_step;
-  uint32_t thread_of(const FlowStep& step) {
-    if (step.tid != last_tid || step.cpu != last_cpu || threads.empty()) find_thread(step);
-    return last_thread;
+const char* sentence(CallLoss loss) {
+  switch (loss) {
+    case CallLoss::none:
+      return "nothing was lost";
+    case CallLoss::gap:
+      return "the flow was lost";
+    case CallLoss::strange_return:
+      return "a return did not match any open call";
+    case CallLoss::strange_resume:
+      return "tracing resumed at another place than where it stopped";
+    case CallLoss::new_program:
+      return "the process executed another program";
   }
-  void find_thread(const FlowStep& step);
-  void spend(Now& now);
-  void begin_unseen(Now& now);
-  void stop(Now& now, Off why);
-  void go_on(Now& now);
-  Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
-  void leave(Now& now, uint8_t flags);
-  void leave_to(Now& now, size_t depth);
-  void give_up(Now& now, CallLoss why);
-  bool take_up(Now& now);
-  void take_return(Now& now);
-  void take_far_return(Now& now);
-  void take_jump(Now& now);
-  void take_begin(Now& now);
-  void arrive(Now& now, Return back);
-  void enter_handler(Now& now, FunctionId function, const Return& back);
-  void end_untraced(Now& now);
-  bool take_plain(Now& now);
-  void take_other(Now& now);
-  void dispatch(Now& now);
-  bool take_folded(Now& now);
-  void root(Now& now);
-  void replace(Now& now, uint8_t flags);
-
-  std::map<std::pair<int32_t, int32_t>, uint32_t> index_of;  ///< by tid; of the idle task and unknown threads by tid and cpu
-  int32_t last_tid = 0, last_cpu = 0;  ///< of the step before
-  uint32_t last_thread = 0;             ///< its index
-  bool finished = false;
-  bool enters = true;   ///< steps of kind enter are output
-  size_t left_out = 0;  ///< steps that take() left out
-  std::vector<CallThread> threads;
-  std::vector<Stack> stacks;
-  const ThreadSchedule* schedule = nullptr;
-};
+  return "";
+}
 
 CallTree::CallTree(const ThreadSchedule* schedule) : state_(std::make_unique<State>(schedule)) {}
 CallTree::~CallTree() = default;

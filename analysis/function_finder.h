@@ -1,6 +1,7 @@
 // FunctionFinder: which function an address belongs to.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -25,6 +26,10 @@ struct FunctionAt {
 struct FoundFunction : FunctionAt {
   Interval valid{kTimeMax, kTimeMin};  ///< moments at which the same question surely has this answer
 };
+
+/// Returns the moments at which functions of a segment may be looked up, at least one. `time`: AuxSegment::time. The moment that a stream's
+/// flow has come to may lie outside of it, where clocks are damaged.
+[[nodiscard]] constexpr Interval look_up_time(Interval time) { return {time.first, std::max(time.first, time.last)}; }
 
 /// Remembers answers; one per thread. What a compiler split off a function (NAME.cold) counts as the function.
 class FunctionFinder {

@@ -156,7 +156,7 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
 /// program to run may be empty.
 std::string empty_option(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
-    if (option->get_positional()) continue;
+    if (option->get_positional() || option->get_expected_min() == 0) continue;  // words of a program; options that need no value
     const auto& values = option->results();
     if (std::find(values.begin(), values.end(), "") != values.end()) return option->get_name();
   }
