@@ -1,7 +1,8 @@
-"""Tables of the C API against the JSON of the command line, row by row.
+"""Tables of the C API against the JSON of the command line, row by row, read with ctypes and by a C program.
 
-usage: tables_test.py LIBPTDECODE PTDECODE SOURCE
+usage: tables_test.py LIBPTDECODE PTDECODE SOURCE PRINT_TABLE
 """
+import functools
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ import unittest
 
 from arrow_reader import Library
 
-LIBRARY, PTDECODE, SOURCE = sys.argv[1:4]
+LIBRARY, PTDECODE, SOURCE, PRINT_TABLE = sys.argv[1:5]
 DATA = pathlib.Path(SOURCE) / "data"
 sys.path.insert(0, str(pathlib.Path(SOURCE) / "tests/capi"))
 import lossy_demo  # noqa: E402
@@ -50,12 +51,31 @@ def known(row):
     return {name: value for name, value in row.items() if not (name in ("pid", "tid") and value < 0) and not (name == "comm" and not value)}
 
 
-class Tables(unittest.TestCase):
+class CProgram:
+    """Has the interface of Library; a recording is a path."""
+
+    @staticmethod
+    def open(path):
+        return path
+
+    @staticmethod
+    def close(recording):
+        pass
+
+    @staticmethod
+    def rows(recording, table, columns=()):
+        done = subprocess.run([PRINT_TABLE, recording, table, *columns], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class Rows:
+    """What the command line lists as rows: the same for each reader of tables."""
     maxDiff = 2000
+    reader = None
 
     @classmethod
     def setUpClass(cls):
-        cls.library = Library(LIBRARY)
+        cls.library = cls.reader()
 
     def each(self, check):
         """Calls check(path, recording) for each recording."""
@@ -130,6 +150,14 @@ class Tables(unittest.TestCase):
                 if mine != other:
                     self.assertEqual(mine, other)
         self.each(check)
+
+
+class RowsOfC(Rows, unittest.TestCase):
+    reader = CProgram
+
+
+class Tables(Rows, unittest.TestCase):
+    reader = functools.partial(Library, LIBRARY)
 
     def test_edges_count_branches(self):
         def check(path, recording):
@@ -263,4 +291,4 @@ class Tables(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=1)
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:], verbosity=1)
