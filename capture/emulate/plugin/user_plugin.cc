@@ -55,7 +55,7 @@ constexpr CallNumber kCallsX86_64[] = {{9, kMmap},  {10, kMprotect}, {11, kMunma
 constexpr CallNumber kCallsAarch64[] = {{222, kMmap},  {226, kMprotect}, {215, kMunmap}, {134, kRtSigaction}, {216, kMremap},
                                         {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat},
                                         {94, kExitGroup}};
-constexpr uint64_t kCloneThread = 0x10000, kMapAnonymous = 0x20, kProtExec = 4, kPrSetName = 15;
+constexpr uint64_t kMapAnonymous = 0x20, kProtExec = 4, kPrSetName = 15;
 constexpr size_t kCommBytes = 16;
 
 /// Where a signal handler finds its arguments: guest registers at the start of QEMU's CPU state, in words (target/i386 "CPUX86State":
