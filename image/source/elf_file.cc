@@ -26,6 +26,7 @@ constexpr uint32_t kNoteBuildId = 3;  // NT_GNU_BUILD_ID
 constexpr size_t kMaxLinkNameBytes = 4096;
 constexpr size_t kMaxRelocations = 1U << 20;
 constexpr uint64_t kMaxStubBytes = 16U << 20;
+constexpr uint64_t kReadsPerByte = 4;  // of relocations, their symbols and stubs
 
 struct ElfCloser {
   void operator()(Elf* elf) const { elf_end(elf); }
@@ -115,14 +116,24 @@ std::string_view function_at(const std::vector<ElfSymbol>& symbols, uint64_t add
   return at != symbols.end() && at->address == address ? std::string_view(at->name) : std::string_view{};
 }
 
+// Takes a section's size from `budget`, which bounds what sections that overlap cost.
+bool afford(uint64_t& budget, const GElf_Shdr& header) {
+  if (header.sh_size > budget) return false;
+  budget -= header.sh_size;
+  return true;
+}
+
 // Adds the names that the relocations of one section give to the slots that they fill. The names live as long as `elf` and `symbols`.
-void read_slots(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, uint16_t machine, const std::vector<ElfSymbol>& known, SlotNames& slots) {
-  Elf_Data* data = elf_getdata(section, nullptr);
+void read_slots(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, uint16_t machine, const std::vector<ElfSymbol>& known, SlotNames& slots,
+                uint64_t& budget) {
   Elf_Scn* symbol_section = elf_getscn(elf, header.sh_link);
   GElf_Shdr symbol_header;
-  if (data == nullptr || header.sh_entsize == 0) return;
-  Elf_Data* symbols = symbol_section == nullptr ? nullptr : elf_getdata(symbol_section, nullptr);
-  const bool has_symbols = symbols != nullptr && gelf_getshdr(symbol_section, &symbol_header) != nullptr;
+  if (header.sh_entsize == 0 || !afford(budget, header)) return;
+  Elf_Data* data = elf_getdata(section, nullptr);
+  if (data == nullptr) return;
+  const bool has_symbols_header = symbol_section != nullptr && gelf_getshdr(symbol_section, &symbol_header) != nullptr;
+  Elf_Data* symbols = has_symbols_header && afford(budget, symbol_header) ? elf_getdata(symbol_section, nullptr) : nullptr;
+  const bool has_symbols = symbols != nullptr;
   Elf_Scn* string_section = has_symbols ? elf_getscn(elf, symbol_header.sh_link) : nullptr;
   const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
   const size_t count = std::min<size_t>(kMaxRelocations, data->d_size / header.sh_entsize);
@@ -344,17 +355,17 @@ std::vector<ElfSymbol> ElfFile::read_plt(const std::vector<ElfSymbol>& symbols) 
     Bytes code;
   };
   std::vector<Table> tables;
-  uint64_t got = 0;
+  uint64_t got = 0, budget = kReadsPerByte * file_->bytes().size();
   Elf_Scn* section = nullptr;
   while ((section = elf_nextscn(elf.get(), section)) != nullptr) {
     GElf_Shdr header;
     if (gelf_getshdr(section, &header) == nullptr || (header.sh_flags & SHF_ALLOC) == 0 || header.sh_type == SHT_NOBITS) continue;
-    if (header.sh_type == SHT_RELA || header.sh_type == SHT_REL) read_slots(elf.get(), section, header, machine_, symbols, slots);
+    if (header.sh_type == SHT_RELA || header.sh_type == SHT_REL) read_slots(elf.get(), section, header, machine_, symbols, slots, budget);
     const char* text = elf_strptr(elf.get(), names, header.sh_name);
     const std::string_view name = text == nullptr ? std::string_view{} : std::string_view(text);
     if (name == ".got.plt" || (name == ".got" && got == 0)) got = header.sh_addr;
     const bool has_stubs = (header.sh_flags & SHF_EXECINSTR) != 0 && (name.starts_with(".plt") || name == ".iplt");
-    if (has_stubs && tables.size() < kMaxCodeSections)
+    if (has_stubs && afford(budget, header))
       tables.push_back({header.sh_addr, clamp(file_->bytes(), header.sh_offset, std::min(header.sh_size, kMaxStubBytes))});
   }
   std::vector<ElfSymbol> stubs;

@@ -24,6 +24,8 @@ static_assert(kOrigins.back() == EditOrigin::announced && kOrigins.size() == sta
 static_assert(kFindings.back() == FindingKind::trace_lost && kFindings.size() == static_cast<size_t>(FindingKind::trace_lost) + 1);
 /// Copies are compared byte by byte.
 constexpr uint64_t kMaxCopies = 4096, kMaxCopyBytes = 2ULL << 30;
+/// A space takes up to 170 bytes of memory, and next to nothing in a compressed file.
+constexpr uint64_t kMaxSpaces = 1ULL << 20;
 
 template <class List, class Value>
 uint64_t number_of(const List& list, Value value) {
@@ -127,8 +129,8 @@ class OpReader {
   bool next(std::vector<PokeStamp>& kept, const std::vector<PokeStamp>& pokes) {
     switch (in_.number_to(kTags - 1)) {
       case kAddSpace:
+        if (++spaces_ > kMaxSpaces) return false;
         (void)image_.builder.add_space();
-        ++spaces_;
         return true;
       case kForkSpace:
         return fork_space();
@@ -154,7 +156,7 @@ class OpReader {
   bool fork_space() {
     const SpaceId parent = read_space(in_);
     const TimeNs when = in_.time();
-    if (parent.value >= spaces_++) return false;
+    if (parent.value >= spaces_++ || spaces_ > kMaxSpaces) return false;
     (void)image_.builder.fork_space(parent, when);
     return in_.ok();
   }

@@ -97,9 +97,10 @@ std::string kernel_build_id(const perfio::Features& features) {
 // Text names only; of several at one address the global, least underscored one first.
 std::vector<KernelSymbol> text_of(std::vector<KernelSymbol> symbols, std::vector<uint64_t>& sizes) {
   std::vector<KernelSymbol> text;
+  size_t next = 0;  // of the first symbol at another address
   for (size_t i = 0; i < symbols.size(); ++i) {
     if (!symbols[i].is_text() || !is_kernel_half(Ip{symbols[i].address})) continue;
-    size_t next = i + 1;
+    next = std::max(next, i + 1);
     while (next < symbols.size() && symbols[next].address == symbols[i].address) ++next;
     sizes.push_back(next < symbols.size() ? std::min(symbols[next].address - symbols[i].address, kMaxSymbolBytes) : 4096);
     text.push_back(std::move(symbols[i]));

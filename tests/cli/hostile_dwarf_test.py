@@ -9,6 +9,7 @@ import pathlib
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -202,6 +203,31 @@ class HostileDwarf(unittest.TestCase):
         got = self.run_limited("functions", "-i", "p.data")
         self.assertEqual(got.returncode, 0, got.stderr)
         self.assertIn("its names overlap and are not all read", got.stderr)
+
+    def test_relocations_that_many_sections_share(self):
+        """8,000 sections of relocations have the same 200,000 bytes, at an odd offset, so that libelf copies them: 1.6 GB and 67 million entries."""
+        self.record("	.data\n	.fill 200000, 1, 7\n")
+        program = bytearray((self.tmp / "p").read_bytes())
+        (headers,), (count,) = struct.unpack_from("<Q", program, 40), struct.unpack_from("<H", program, 60)
+        table = bytes(program[headers:headers + 64 * count])
+        at = (program.index(b"\7" * 200000) | 7) + 2
+        shared = struct.pack("<2I4Q2I2Q", 1, 4, 2, 0, at, 24 * 8000, 0, 0, 8, 24) * 8000
+        program += b"\0" * (-len(program) % 8)
+        struct.pack_into("<Q", program, 40, len(program))
+        struct.pack_into("<H", program, 60, count + 8000)
+        program += table + shared
+        times = os.stat(self.tmp / "p")
+        with open(self.tmp / "p", "r+b") as out:
+            out.write(program)
+        os.utime(self.tmp / "p", ns=(times.st_atime_ns, times.st_mtime_ns))
+        with open(self.tmp / "out", "w+b") as out:
+            child = subprocess.Popen([PTDECODE, "functions", "--limit", "0", "-i", self.tmp / "p.data"], stdout=out,
+                                     env={**os.environ, "PTDECODE_STASH": "off"})
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(child.returncode, 0)
+        self.assertIn("main (p)", (self.tmp / "out").read_text())
+        self.assertLess(usage.ru_maxrss, 400 << 10)
 
     def test_below_the_limits(self):
         for text in (unit(functions(8, 10)), old_table(4, 10)):

@@ -54,6 +54,13 @@ class KernelNames(unittest.TestCase):
         self.assertRegex(checked.stdout, r"(?m)^file_changed: .*/kallsyms is of another kernel or another boot: it has _text at 0x")
         self.assertIn("is of another kernel or another boot", checked.stderr)
 
+    def test_many_names_of_one_address(self):
+        """Each was compared with all others: 400,000 took minutes."""
+        first = next(line for line in KALLSYMS.splitlines() if line.split()[1] in "tT").split()[0]
+        self.with_kallsyms(KALLSYMS + "".join(f"{first} t same_{i}\n" for i in range(400_000)))
+        done = subprocess.run([PTDECODE, "functions", "-q", "-i", self.recording, "--limit", "1"], capture_output=True, text=True, timeout=40)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_names_at_other_addresses_are_refused(self):
         for distance in (0x10, -0x10, 0x200000, 0x12000000):
             with self.subTest(distance=distance):
