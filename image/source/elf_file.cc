@@ -25,8 +25,8 @@ constexpr uint64_t kMaxNoteBytes = 1U << 20;
 constexpr uint32_t kNoteBuildId = 3;  // NT_GNU_BUILD_ID
 constexpr size_t kMaxLinkNameBytes = 4096;
 constexpr size_t kMaxRelocations = 1U << 20;
-constexpr uint64_t kMaxStubBytes = 16U << 20;
-constexpr uint64_t kReadsPerByte = 4;  // of relocations, their symbols and stubs
+constexpr uint64_t kMaxPltBytes = 16U << 20;
+constexpr uint64_t kReadsPerByte = 4;  // of relocations, their symbols and linkage tables
 
 struct ElfCloser {
   void operator()(Elf* elf) const { elf_end(elf); }
@@ -158,18 +158,18 @@ void read_slots(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, uint16_t ma
   }
 }
 
-// A stub of a procedure linkage table: where it begins in its section, and the address of the slot through which it jumps.
-struct StubJump {
-  size_t stub_at = 0, size_bytes = 0;
+// An entry of a procedure linkage table: where it begins in its section, and the address of the slot through which it jumps.
+struct PltEntry {
+  size_t at = 0, size_bytes = 0;
   uint64_t slot = 0;
 };
 
-// jmp *slot(%rip), jmp *slot or jmp *slot(%ebx) (FF 25, FF A3). All stubs of a table have one size; the section header does not always
+// jmp *slot(%rip), jmp *slot or jmp *slot(%ebx) (FF 25, FF A3). All entries of a table have one size; the section header does not always
 // contain it.
-std::vector<StubJump> x86_stubs(Bytes code, uint64_t address, uint16_t machine, uint64_t got) {
+std::vector<PltEntry> x86_entries(Bytes code, uint64_t address, uint16_t machine, uint64_t got) {
   constexpr size_t kJumpBytes = 6, kUsualBytes = 16, kSmallBytes = 8;
   size_t size = kUsualBytes;
-  std::vector<StubJump> stubs;
+  std::vector<PltEntry> entries;
   for (size_t at = 0; at + kJumpBytes <= code.size(); ++at) {
     if (code[at] != std::byte{0xff}) continue;
     const bool is_direct = code[at + 1] == std::byte{0x25}, is_based = machine == EM_386 && code[at + 1] == std::byte{0xa3};
@@ -178,18 +178,18 @@ std::vector<StubJump> x86_stubs(Bytes code, uint64_t address, uint16_t machine, 
     uint64_t slot = displacement;
     if (machine == EM_X86_64) slot = address + at + kJumpBytes + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(displacement)));
     if (is_based) slot = static_cast<uint32_t>(got + displacement);
-    if (!stubs.empty() && at - stubs.back().stub_at == kSmallBytes) size = kSmallBytes;
-    stubs.push_back({at, size, slot});
+    if (!entries.empty() && at - entries.back().at == kSmallBytes) size = kSmallBytes;
+    entries.push_back({at, size, slot});
   }
-  for (StubJump& stub : stubs) stub = {stub.stub_at / size * size, size, stub.slot};
-  return stubs;
+  for (PltEntry& entry : entries) entry = {entry.at / size * size, size, entry.slot};
+  return entries;
 }
 
 // adrp x16, page; ldr x17, [x16, #offset]; add; br x17; after a BTI where branches are protected.
-std::vector<StubJump> arm64_stubs(Bytes code, uint64_t address) {
+std::vector<PltEntry> arm64_entries(Bytes code, uint64_t address) {
   constexpr uint32_t kAdrpX16 = 0x90000010, kAdrpMask = 0x9f00001f, kLoadX17 = 0xf9400211, kLoadMask = 0xffc003ff, kBtiC = 0xd503245f;
-  constexpr size_t kStubBytes = 16;
-  std::vector<StubJump> stubs;
+  constexpr size_t kEntryBytes = 16;
+  std::vector<PltEntry> entries;
   for (size_t at = 0; at + 8 <= code.size(); at += 4) {
     const uint32_t adrp = read_u32(code, at), load = read_u32(code, at + 4);
     if ((adrp & kAdrpMask) != kAdrpX16 || (load & kLoadMask) != kLoadX17) continue;
@@ -197,9 +197,9 @@ std::vector<StubJump> arm64_stubs(Bytes code, uint64_t address) {
     const uint64_t signed_pages = (pages ^ (1U << 20)) - (1U << 20);
     const uint64_t slot = ((address + at) & ~uint64_t{0xfff}) + (signed_pages << 12) + ((load >> 10 & 0xfff) << 3);
     const bool is_protected = at >= 4 && read_u32(code, at - 4) == kBtiC;
-    stubs.push_back({is_protected ? at - 4 : at, is_protected ? kStubBytes + 4 : kStubBytes, slot});
+    entries.push_back({is_protected ? at - 4 : at, is_protected ? kEntryBytes + 4 : kEntryBytes, slot});
   }
-  return stubs;
+  return entries;
 }
 
 DebugLink read_debug_link(Bytes content) {
@@ -364,24 +364,24 @@ std::vector<ElfSymbol> ElfFile::read_plt(const std::vector<ElfSymbol>& symbols) 
     const char* text = elf_strptr(elf.get(), names, header.sh_name);
     const std::string_view name = text == nullptr ? std::string_view{} : std::string_view(text);
     if (name == ".got.plt" || (name == ".got" && got == 0)) got = header.sh_addr;
-    const bool has_stubs = (header.sh_flags & SHF_EXECINSTR) != 0 && (name.starts_with(".plt") || name == ".iplt");
-    if (has_stubs && afford(budget, header))
-      tables.push_back({header.sh_addr, clamp(file_->bytes(), header.sh_offset, std::min(header.sh_size, kMaxStubBytes))});
+    const bool is_plt = (header.sh_flags & SHF_EXECINSTR) != 0 && (name.starts_with(".plt") || name == ".iplt");
+    if (is_plt && afford(budget, header))
+      tables.push_back({header.sh_addr, clamp(file_->bytes(), header.sh_offset, std::min(header.sh_size, kMaxPltBytes))});
   }
-  std::vector<ElfSymbol> stubs;
+  std::vector<ElfSymbol> entries;
   uint64_t name_bytes = 0;
   for (const Table& table : tables) {
-    const auto found = machine_ == EM_AARCH64 ? arm64_stubs(table.code, table.address)
-                                              : x86_stubs(table.code, table.address, machine_, got);
-    for (const StubJump& stub : found) {
-      const auto slot = slots.find(stub.slot);
+    const auto found = machine_ == EM_AARCH64 ? arm64_entries(table.code, table.address)
+                                              : x86_entries(table.code, table.address, machine_, got);
+    for (const PltEntry& entry : found) {
+      const auto slot = slots.find(entry.slot);
       if (slot == slots.end()) continue;
       name_bytes += slot->second.size();
-      if (name_bytes > most_name_bytes(file_->bytes().size(), 0)) return stubs;
-      stubs.push_back({table.address + stub.stub_at, stub.size_bytes, std::string(slot->second) + "@plt", false, false});
+      if (name_bytes > most_name_bytes(file_->bytes().size(), 0)) return entries;
+      entries.push_back({table.address + entry.at, entry.size_bytes, std::string(slot->second) + "@plt", false, false});
     }
   }
-  return stubs;
+  return entries;
 }
 
 Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) {

@@ -75,9 +75,9 @@ class ElfFile {
   /// Reads .symtab, or .dynsym if that gives nothing, sorted by address, without undefined, section and file symbols.
   /// At most `limit` symbols, and up to most_name_bytes(). Reads the whole table on each call; the caller should keep the result.
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
-  /// Returns a symbol "NAME@plt" for each stub of the procedure linkage tables (.plt, .plt.sec, .plt.got, .iplt), unsorted. The name is that
-  /// of the relocation for the slot through which the stub jumps; for a slot that a resolver fills (IRELATIVE), it is that of the
-  /// first function at the resolver in `symbols`, which are sorted by address. Known: x86-64, i386, AArch64. At most 1,048,576 stubs.
+  /// Returns a symbol "NAME@plt" for each entry of the procedure linkage tables (.plt, .plt.sec, .plt.got, .iplt), unsorted. The name is that
+  /// of the relocation for the slot through which the entry jumps; for a slot that a resolver fills (IRELATIVE), it is that of the
+  /// first function at the resolver in `symbols`, which are sorted by address. Known: x86-64, i386, AArch64. At most 1,048,576 entries.
   [[nodiscard]] std::vector<ElfSymbol> read_plt(const std::vector<ElfSymbol>& symbols) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }
 

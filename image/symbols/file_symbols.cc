@@ -14,7 +14,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMaxGuessedBytes = 1U << 20;  // maximum assumed size of a symbol without a size
-constexpr std::string_view kStub = "@plt";       // ends the name of a procedure linkage table's stub
+constexpr std::string_view kPltSuffix = "@plt";  // ends the name of a procedure linkage table's entry
 constexpr size_t kMaxStepsBack = 64;             // over smaller symbols that start within a larger one
 
 // Ranks names at one address, lowest first: functions before labels, global before local, few underscores.
@@ -108,9 +108,9 @@ void FileSymbols::load() {
   const auto before = [](const ElfSymbol& a, const ElfSymbol& b) { return a.address != b.address ? a.address < b.address : rank(a) < rank(b); };
   std::stable_sort(symbols_.begin(), symbols_.end(), before);
   if (mapped_) {
-    std::vector<ElfSymbol> stubs = mapped_->read_plt(symbols_);
-    std::stable_sort(stubs.begin(), stubs.end(), before);
-    const auto middle = symbols_.insert(symbols_.end(), std::make_move_iterator(stubs.begin()), std::make_move_iterator(stubs.end()));
+    std::vector<ElfSymbol> entries = mapped_->read_plt(symbols_);
+    std::stable_sort(entries.begin(), entries.end(), before);
+    const auto middle = symbols_.insert(symbols_.end(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
     std::inplace_merge(symbols_.begin(), middle, symbols_.end(), before);
   }
   readable_.assign(symbols_.size(), nullptr);
@@ -119,8 +119,8 @@ void FileSymbols::load() {
 std::string_view FileSymbols::readable(size_t index) {
   if (readable_[index] == nullptr) {
     const std::string& name = symbols_[index].name;
-    const size_t stub = name.ends_with(kStub) ? name.size() - kStub.size() : name.size();
-    names_.push_back(demangle(name.substr(0, stub)) + name.substr(stub));
+    const size_t suffix_at = name.ends_with(kPltSuffix) ? name.size() - kPltSuffix.size() : name.size();
+    names_.push_back(demangle(name.substr(0, suffix_at)) + name.substr(suffix_at));
     readable_[index] = &names_.back();
   }
   return *readable_[index];
@@ -215,7 +215,7 @@ std::vector<uint64_t> FileSymbols::offsets_of(std::string_view name) {
     bool same = symbols_[i].name == name;
     if (!same && symbols_[i].name.starts_with("_Z")) {
       const std::string_view full = readable(i);
-      same = full == name || (!full.ends_with(kStub) && full.substr(0, full.find('(')) == name);
+      same = full == name || (!full.ends_with(kPltSuffix) && full.substr(0, full.find('(')) == name);
     }
     if (!same) continue;
     if (const auto offset = offset_of_address(symbols_[i].address)) offsets.push_back(*offset);
