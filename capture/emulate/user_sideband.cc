@@ -206,6 +206,7 @@ Status UserSideband::place_copy(const std::string& name, UserMap& map) {
   if (fresh) {
     std::string file = map.path.substr(map.path.rfind('/') + 1);
     if (file.ends_with(kDeleted)) file.resize(file.size() - kDeleted.size());
+    if (file.empty() || file == "." || file == "..") file = "file";  // a memfd may have any name
     const auto folder = std::filesystem::path(places_.jit_prefix) / "files" / std::to_string(copies_.size() - 1);
     std::error_code error;
     std::filesystem::create_directories(folder, error);

@@ -63,6 +63,10 @@ def unnamed_files(folder):
         out, _, _ = emulate.record(folder, [program])
         found = functions_of(out, "memfd:copy")
         check(f"{flag}: functions of a memfd have names", "second_program" in found and "first_program" not in found, str(found))
+        for name in ("of/..", "/", "of/."):
+            out, _, _ = emulate.record(folder, ["env", f"COPY_NAME={name}", program])
+            shown = functions_of(out, "file")
+            check(f"{flag}: a memfd whose name is that of a folder: {name}", "second_program" in shown, str(shown))
         gone = os.path.join(folder, "gone")
         out, _, _ = emulate.record(folder, ["sh", "-c", f"cp {program} {gone}; exec 5<{gone}; rm {gone}; exec /proc/self/fd/5 again"])
         check(f"{flag}: functions of a deleted program have names", "second_program" in functions_of(out, "gone"), str(functions_of(out, "gone")))

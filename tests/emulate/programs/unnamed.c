@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   first_program();
-  const int self = open(argv[0], O_RDONLY), copy = memfd_create("copy", MFD_CLOEXEC);
+  const int self = open(argv[0], O_RDONLY), copy = memfd_create(getenv("COPY_NAME") ? getenv("COPY_NAME") : "copy", MFD_CLOEXEC);
   const ssize_t size = read(self, bytes, sizeof bytes);
   if (size <= 0 || write(copy, bytes, size) != size) return 1;
   fexecve(copy, arguments, environ);
