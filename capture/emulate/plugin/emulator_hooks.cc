@@ -4,11 +4,14 @@
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include <unwind.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csetjmp>
 #include <csignal>
 #include <cstdint>
@@ -19,9 +22,11 @@ namespace {
 
 using HostHandler = void (*)(int, siginfo_t*, void*);
 constexpr int kSignals = 65;
+constexpr int kPassedCode = -0x1000;  // added to a signal's code; those of the system are greater (asm-generic/siginfo.h)
 
 DeathCallback g_on_death = nullptr;
 JumpCallback g_on_jump = nullptr;
+ThreadQuery g_runs_program = nullptr;
 std::array<HostHandler, kSignals> g_host_handlers{};  // the emulator's
 // Signals that were ignored when this program began, and that it has not set since. The emulator takes over most of them for itself.
 std::atomic<uint64_t> g_inherited{0};
@@ -52,7 +57,25 @@ int on_kill(pid_t pid, int number) {
   return ::kill(pid, number);
 }
 
+// QEMU's own threads block all signals but those of faults (util/qemu-thread-posix.c, "qemu_thread_create"), and its handler needs a thread
+// of the program: it crashes if such a signal was sent while those had it blocked. Leaves the signal to the program's threads, with a code
+// that a thread other than the first may send (rt_sigqueueinfo(2)).
+bool pass_to_program(int number, const siginfo_t& info, ucontext_t& interrupted) {
+  if (info.si_code > 0 || gettid() == getpid() || sigismember(&interrupted.uc_sigmask, SIGTERM) != 1 || g_runs_program()) return false;
+  siginfo_t passed = info;
+  passed.si_code += kPassedCode;
+  sigaddset(&interrupted.uc_sigmask, number);
+  return syscall(SYS_rt_sigqueueinfo, getpid(), number, &passed) == 0;
+}
+
 void on_host_signal(int number, siginfo_t* info, void* context) {
+  if (info != nullptr && context != nullptr) {
+    const int error = errno;
+    if (info->si_code <= kPassedCode) info->si_code -= kPassedCode;
+    const bool passed = pass_to_program(number, *info, *static_cast<ucontext_t*>(context));
+    errno = error;
+    if (passed) return;
+  }
   if (info != nullptr && info->si_code <= 0) tl_sent |= bit_of(number);
   if (number > 0 && number < kSignals && g_host_handlers[static_cast<size_t>(number)] != nullptr)
     g_host_handlers[static_cast<size_t>(number)](number, info, context);
@@ -140,10 +163,11 @@ int hook_main_program(dl_phdr_info* info, size_t, void* hooked) {
 
 }  // namespace
 
-bool hook_emulator(DeathCallback on_death, JumpCallback on_jump) {
+bool hook_emulator(DeathCallback on_death, JumpCallback on_jump, ThreadQuery runs_program) {
   bool hooked = false;
   g_on_death = on_death;
   g_on_jump = on_jump;
+  g_runs_program = runs_program;
   for (int number = 1; number < kSignals; ++number) {
     struct sigaction now {};
     if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) g_inherited |= bit_of(number);

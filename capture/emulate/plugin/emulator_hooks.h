@@ -8,10 +8,12 @@ namespace ptd::emulate {
 using DeathCallback = void (*)(int number, bool fault);
 /// Called in a thread that jumps out of what it is doing, to the emulator's main loop.
 using JumpCallback = void (*)();
+/// Returns whether the calling thread is one of the program's. Called in signal handlers.
+using ThreadQuery = bool (*)();
 
 /// Replaces kill(), sigaction() and siglongjmp() in the tables through which the main program calls the C library. False if it does not call
 /// kill() so: programs that die are then recorded up to the block that they died in.
-bool hook_emulator(DeathCallback on_death, JumpCallback on_jump);
+bool hook_emulator(DeathCallback on_death, JumpCallback on_jump, ThreadQuery runs_program);
 /// Returns whether the thread is in code that the emulator generated, or in a function or signal handler that was called from there.
 [[nodiscard]] bool is_in_generated_code();
 /// The program's handler of a signal begins: what was sent to this thread before has arrived.

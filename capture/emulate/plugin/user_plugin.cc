@@ -439,7 +439,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
   g_command.qemu = std::filesystem::read_symlink("/proc/self/exe", error).string();
   g_command.plugin = plugin_path();
   g_command.machine = arm ? kMachineAarch64 : kMachineX86_64;
-  (void)hook_emulator(on_death, on_jump);
+  (void)hook_emulator(on_death, on_jump, [] { return UserProcess::current_thread() != nullptr; });
   g_process.start(g_command.folder, arm ? ptd::ExecMode::a64 : ptd::ExecMode::bits64);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
   qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);

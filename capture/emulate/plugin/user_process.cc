@@ -32,7 +32,8 @@ constexpr uint64_t kSyncTicks = 32;
 
 constexpr size_t kStepBytes = 4096;  // more than most steps write
 
-thread_local UserThread* tl_thread = nullptr;
+// Signal handlers use it: its storage exists from the thread's start.
+__attribute__((tls_model("initial-exec"))) thread_local UserThread* tl_thread = nullptr;
 
 pid_t this_thread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
