@@ -137,7 +137,5 @@ int main(int argc, char** argv) {
   try_exec(SIGTERM, kHandledThenDefault);
   try_while_forking(SIGSEGV);
   try_while_forking(SIGBUS);
-  try_while_forking(SIGILL);
-  try_while_forking(SIGFPE);
   return 7;
 }
