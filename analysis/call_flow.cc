@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "analysis/call_condenser.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
@@ -26,23 +25,27 @@ CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, Funct
       tid_(tid),
       dates_(clock) {}
 
+CallFlow::Key::Key(const Node& node) {
+  const Kind kind = node.halts ? halts : node.way == Way::none ? inside : node.way == Way::jump ? jumps : calls;
+  // A number that does not fit is compared where the jump is resolved.
+  const bool fits = node.function < (kNoFunction >> kKindBits);
+  word_ = fits ? node.function << kKindBits | kind : ~kKindMask | (kind == jumps ? calls : kind);
+}
+
 void CallFlow::refresh(NodeId id) {
-  if (id >= nodes_->nodes.size()) {
-    nodes_->nodes.resize(std::max<size_t>(size_t{id} + 1, nodes_->nodes.size() * 2));
-    nodes_->asked.resize(nodes_->nodes.size());
-  }
   Node& node = nodes_->nodes[id];
   Asked& asked = nodes_->asked[id];
-  if (node.epoch == 0) {
+  const bool named = (node.flags & kFlowNamed) != 0;
+  const bool same = node.known && asked.valid.contains(when()) && (named || asked.pid == pid_);
+  if (!node.known) {
     const BranchCode code = branch_code(blocks_->info(id), blocks_->bytes(id));
     node.ip = code.ip;
     node.size_bytes = blocks_->info(id).size_bytes;
     node.way = code.way;
     node.bare_return = code.bare_return;
     node.halts = code.halts;
+    node.known = true;
   }
-  const bool named = (node.flags & kFlowNamed) != 0;
-  const bool same = node.epoch != 0 && asked.valid.contains(when()) && (named || asked.pid == pid_);
   if (!same) {
     const FoundFunction found = finder_.find(blocks_->info(id).space, node.ip, when());
     node.function = found.id;
@@ -52,15 +55,28 @@ void CallFlow::refresh(NodeId id) {
     asked = {found.valid, pid_};
   }
   epoch_time_ = intersect(epoch_time_, asked.valid);
-  node.epoch = epoch_;
+  nodes_->keys[id] = Key(node);
+  ((node.flags & kFlowNamed) != 0 ? nodes_->named : nodes_->unnamed).push_back(id);
 }
 
-// The process is another one, or it is a moment at which some answer is not surely right.
+void CallFlow::Nodes::forget(std::vector<NodeId>& known) {
+  for (const NodeId id : known) keys[id] = Key();
+  known.clear();
+}
+
+// Forgets the keys that may not be right any more.
+void CallFlow::check_keys() {
+  if (nodes_ == nullptr) return;
+  const bool same_epoch = std::exchange(nodes_->epoch, epoch_) == epoch_;
+  if (!same_epoch) nodes_->forget(nodes_->named);
+  if (std::exchange(nodes_->pid, pid_) != pid_ || !same_epoch) nodes_->forget(nodes_->unnamed);
+}
+
+// It is a moment at which some answer is not surely right.
 void CallFlow::begin_epoch() {
   epoch_time_ = {};
-  if (++epoch_ != 0) return;
-  for (auto& [blocks, nodes] : tables_) nodes = {};
-  epoch_ = 1;
+  ++epoch_;
+  check_keys();
 }
 
 void CallFlow::begin_segment(Interval time) {
@@ -74,6 +90,12 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
     blocks_ = &blocks;
     nodes_ = &tables_[&blocks];
   }
+  if (nodes_->keys.size() < blocks.size()) {  // the table of blocks has grown since the batch before
+    nodes_->keys.resize(std::max(blocks.size(), nodes_->keys.size() * 2));
+    nodes_->nodes.resize(nodes_->keys.size());
+    nodes_->asked.resize(nodes_->keys.size());
+  }
+  check_keys();
   cursor_.begin(batch);
   for (FlowItem item = cursor_.next(); item != FlowItem::end; item = cursor_.next()) {
     switch (item) {
@@ -163,34 +185,63 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   hold(false, false);
 }
 
+// The flow came to this block by a branch that may matter, or it begins here.
+[[gnu::always_inline]] inline void CallFlow::arrive(const Block& block) {
+  Node& here = node(block.node);
+  branch_uncertain_ = uncertain_ || (block.flags & kUncertainFlags) != 0;
+  if (pending_) {
+    const Pending open = *pending_;
+    pending_.reset();
+    if (!here.bare_return || open.way != Way::jump) resolve(open, {here.ip, here.function, here.module, here.flags}, here.entered);
+  } else if (!flowing_) [[unlikely]] {
+    begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
+  }
+}
+
+// Whether the flow goes on from this block, for which Key::may_end() holds, in a way that matters.
+inline bool CallFlow::ends(const Block* at) {
+  if (!nodes_->keys[at->node].is_known()) refresh(at->node);
+  const Key key = nodes_->keys[at->node];
+  if (!key.is_jump()) return key.may_end(*at);
+  const NodeId next = at[1].node;
+  if (!nodes_->keys[next].is_known()) refresh(next);
+  return key.may_end(*at) && !key.same_function(nodes_->keys[next]);
+}
+
+// Passes blocks whose branches call nothing, return from nothing and stay in one function. Returns the first other one, or the last.
+[[gnu::always_inline]] inline const Block* CallFlow::pass(const Block* at, const Block* last) {
+  const Key* const keys = nodes_->keys.data();
+  uint64_t ran = last->instructions;
+  for (; at != last; ++at) {
+    if (keys[at->node].may_end(*at) && ends(at)) {
+      ran = ran - last->instructions + at->instructions;
+      break;
+    }
+    ran += at->instructions;
+  }
+  dates_.ran(ran);
+  return at;
+}
+
+// The block that pass() returned.
+[[gnu::always_inline]] inline void CallFlow::depart(const Block& block) {
+  const Node& here = node(block.node);
+  uncertain_ = (block.flags & kUncertainFlags) != 0;
+  last_function_ = here.function;
+  far_next_ = here.way == Way::far_call ? here.next() : Ip{};
+  if (here.halts) [[unlikely]] halt(here.next());
+  if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.function, here.module, here.next()};
+}
+
 void CallFlow::take_blocks(std::span<const Block> blocks) {
-  Pending open = pending_.value_or(Pending{});
-  bool is_open = pending_.has_value();
-  pending_.reset();
-  for (const Block& block : blocks) {
-    if (is_left_out(block)) {
-      dates_.ran(block.node);
-      is_open = synced_ = false;
-      continue;
-    }
-    Node& here = node(block.node);
-    const bool was_uncertain = std::exchange(uncertain_, (block.flags & kUncertainFlags) != 0);
-    branch_uncertain_ = was_uncertain || uncertain_;
-    if (is_open) {
-      if (!here.bare_return || open.way != Way::jump) resolve(open, {here.ip, here.function, here.module, here.flags}, here.entered);
-    } else if (!flowing_) [[unlikely]] {
-      begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
-    }
+  const Block* at = blocks.data();
+  for (const Block* const last = at + blocks.size() - 1; at <= last; ++at) {
+    arrive(*at);
     synced_ = false;
     if (lost_ || !proved_) [[unlikely]] prove();
-    dates_.ran(block.instructions);
-    last_function_ = here.function;
-    far_next_ = here.way == Way::far_call ? here.next() : Ip{};
-    if (here.halts) [[unlikely]] halt(here.next());
-    is_open = has(block.flags, BlockFlag::taken);
-    open = {here.way, here.function, here.module, here.next()};
+    at = pass(at, last);
+    depart(*at);
   }
-  if (is_open) pending_ = open;
 }
 
 void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
@@ -257,9 +308,9 @@ void CallFlow::take_mark(const Mark& mark) {
   }
   const bool changes = !has_thread_ || tid != tid_;
   has_thread_ = true;
-  if (pid_ != mark.pid) begin_epoch();
   pid_ = mark.pid;
   finder_.set_process(pid_);
+  check_keys();
   tid_ = tid;
   space_ = mark.space;
   step.kind = FlowKind::switch_in;

@@ -70,7 +70,6 @@ class CallFlow {
 
   /// Starts another segment of the trace, with AuxSegment::time: later calls of take() belong to it.
   void begin_segment(Interval time);
-  /// Takes a batch, which may be condensed (call_condenser.h).
   void take(const Batch& batch, const BlockTable& blocks);
   /// Ends the stream. A flow that is lost at this point stays lost up to `end`, if that is given.
   void finish(TimeNs end = kTimeMin);
@@ -87,10 +86,10 @@ class CallFlow {
     FunctionId function = kNoFunction;  ///< at its first instruction; the function that its last one belongs to is the same
     FunctionId entered = kNoFunction;   ///< the function of unnamed code that begins here; kNoFunction: not looked up so far
     uint32_t module = 0;                ///< FunctionAt::module
-    uint32_t epoch = 0;                 ///< the function is right as long as epoch_ is this; 0: nothing is known yet
     Way way = Way::none;                ///< as in BranchCode, like the next two
     bool bare_return = false, halts = false;
-    uint8_t flags = 0;  ///< kFlowEntry, kFlowNamed
+    bool known = false;  ///< its code was read
+    uint8_t flags = 0;   ///< kFlowEntry, kFlowNamed
     [[nodiscard]] Ip next() const { return ip + size_bytes; }
     [[nodiscard]] FunctionAt at() const { return {function, module, (flags & kFlowEntry) != 0, (flags & kFlowNamed) != 0}; }
   };
@@ -99,9 +98,36 @@ class CallFlow {
     Interval valid{kTimeMax, kTimeMin};  ///< FoundFunction::valid
     int32_t pid = -1;                    ///< that `at` was found for
   };
+  /// A node's function and what may follow it, in 32 bits: the loop over all blocks reads nothing else of a node.
+  class Key {
+   public:
+    enum Kind : uint32_t {
+      inside = 0,    ///< the flow stays in the function and calls nothing
+      jumps = 1,     ///< if its branch is taken (BlockFlag::taken, the same bit), it may leave the function
+      halts = 2,     ///< the core halts
+      calls = 5,     ///< if it is taken, it calls or returns
+      unknown = 10,  ///< not looked up in this epoch (see epoch_time_)
+    };
+    Key() = default;
+    explicit Key(const Node& node);
+    [[nodiscard]] bool is_known() const { return (word_ & unknown) != unknown; }
+    [[nodiscard]] bool is_jump() const { return (word_ & kKindMask) == jumps; }
+    /// Returns whether the flow may go on from `block` in a way that matters.
+    [[nodiscard]] bool may_end(const Block& block) const { return (word_ & ((block.flags & 1U) | 2U)) != 0; }
+    [[nodiscard]] bool same_function(Key other) const { return ((word_ ^ other.word_) & ~kKindMask) == 0; }
+
+   private:
+    static constexpr uint32_t kKindBits = 4, kKindMask = (1U << kKindBits) - 1;
+    uint32_t word_ = unknown;
+  };
   struct Nodes {
     std::vector<Node> nodes;
     std::vector<Asked> asked;
+    std::vector<Key> keys;
+    std::vector<NodeId> named, unnamed;  ///< those with a key; a name in unnamed code is right for one process
+    uint32_t epoch = 0;                  ///< of the keys
+    int32_t pid = -1;                    ///< of the keys of unnamed code
+    void forget(std::vector<NodeId>& known);
   };
   /// A taken branch whose target is not known yet.
   struct Pending {
@@ -111,16 +137,20 @@ class CallFlow {
     Ip return_to;
   };
   Node& node(NodeId id) {
-    std::vector<Node>& nodes = nodes_->nodes;
-    if (id >= nodes.size() || nodes[id].epoch != epoch_) [[unlikely]] refresh(id);
-    return nodes[id];
+    if (!nodes_->keys[id].is_known()) [[unlikely]] refresh(id);
+    return nodes_->nodes[id];
   }
   void refresh(NodeId id);
+  void check_keys();
   /// When functions are looked up.
   [[nodiscard]] TimeNs when() const { return std::clamp(dates_.now(), segment_time_.first, segment_time_.last); }
   void begin_epoch();
   void resolve_ahead();
   void take_blocks(std::span<const Block> blocks);
+  void arrive(const Block& block);
+  bool ends(const Block* at);
+  const Block* pass(const Block* at, const Block* last);
+  void depart(const Block& block);
   static uint8_t flags_of(const FunctionAt& at) { return static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0)); }
   /// Where a branch went.
   struct Target {

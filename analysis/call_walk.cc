@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "analysis/call_condenser.h"
 #include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
 #include "analysis/flow_dates.h"
@@ -45,10 +44,7 @@ class StreamWalk {
   bool start() {
     const StreamInfo& info = recording_.streams()[stream_];
     flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_));
-    const auto condense = [this, &info](const BlockTable& blocks) {
-      return std::make_unique<CallCondenser>(recording_, blocks, compared_, info.tid);
-    };
-    auto decode = decode_filtered(recording_, {stream_, first_segment(), Recording::kStreamEnd, threads_}, condense);
+    auto decode = start_decode(recording_, {stream_, first_segment(), Recording::kStreamEnd, threads_});
     if (decode) {
       decode_ = std::move(*decode);
     } else {
@@ -117,7 +113,6 @@ class StreamWalk {
   const Recording& recording_;
   const CallWalkOptions& options_;
   FunctionTable& functions_;
-  FunctionTable compared_;  ///< of the condensers
   const uint32_t stream_;
   const unsigned threads_;
   const ThreadSchedule& schedule_;

@@ -57,7 +57,6 @@ struct Lane {
 /// A thread and what it is at.
 struct Hand {
   std::unique_ptr<FlowDecoder> decoder;
-  std::unique_ptr<BatchFilter> filter;
   Lane* lane = nullptr;      ///< null: none
   uint64_t next = 0;         ///< where the lane's next segment begins
   uint64_t end = 0;          ///< of the lane
@@ -74,10 +73,7 @@ class ParallelDecode::Crew {
   Crew(ParallelJob job, unsigned threads) : job_(std::move(job)), next_(job_.find(job_.first_offset)), hands_(threads) {
     share_bytes_ = std::max<uint64_t>(job_.held_bytes / threads, 1U << 20);
     most_ahead_ = 4 * uint64_t{threads};
-    for (Hand& hand : hands_) {
-      hand.decoder = job_.make_decoder();
-      if (job_.make_filter) hand.filter = job_.make_filter(hand.decoder->blocks());
-    }
+    for (Hand& hand : hands_) hand.decoder = job_.make_decoder();
     threads_.reserve(threads - 1);
   }
   ~Crew() {
@@ -218,7 +214,6 @@ class ParallelDecode::Crew {
     hand.batch.clear();
     hand.given = hand.piece;
     const bool more = hand.decoder->next(hand.batch, kBatchBlocks);
-    if (hand.filter) hand.filter->apply(hand.batch, hand.given->segment);
     if (more) return true;
     hand.piece = nullptr;
     return hand.next < hand.end && hand.next != kNone;

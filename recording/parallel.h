@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ptdecode/flow_decoder.h"
-#include "recording/batch_filter.h"
+#include "ptdecode/recording.h"
 
 namespace ptd {
 
@@ -20,7 +20,6 @@ struct ParallelJob {
   /// Called on any thread: returns the segment that begins at `at`. Its bytes are valid until its scratch is reused.
   std::function<AuxSegment(uint64_t at, std::vector<std::byte>& scratch)> segment;
   std::function<std::unique_ptr<FlowDecoder>()> make_decoder;
-  MakeBatchFilter make_filter;  ///< called by the thread that makes the ParallelDecode; may be empty
 };
 
 /// A batch with what it is from.
@@ -53,15 +52,13 @@ class ParallelDecode {
   std::unique_ptr<Crew> crew_;
 };
 
-struct FilteredDecode {
+struct StreamPart {
   uint32_t stream = 0;
   uint64_t first_offset = 0, last_offset = Recording::kStreamEnd;
   unsigned threads = 1;
 };
 
-/// Starts the decoding of what Recording::decode_parallel decodes; each thread applies its filter to its batches first. An empty
-/// `make_filter` leaves them unchanged. Errors: no_such_stream.
-[[nodiscard]] Result<std::unique_ptr<ParallelDecode>> decode_filtered(const Recording& recording, const FilteredDecode& what,
-                                                                      const MakeBatchFilter& make_filter);
+/// Starts the decoding of what Recording::decode_parallel decodes. Errors: no_such_stream.
+[[nodiscard]] Result<std::unique_ptr<ParallelDecode>> start_decode(const Recording& recording, const StreamPart& part);
 
 }  // namespace ptd

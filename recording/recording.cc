@@ -312,7 +312,7 @@ std::unique_ptr<FlowDecoder> Recording::make_decoder(uint32_t stream) const {
 }
 
 Status Recording::decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const {
-  const auto decode = decode_filtered(*this, {stream, first_offset, last_offset, threads}, {});
+  const auto decode = start_decode(*this, {stream, first_offset, last_offset, threads});
   if (!decode) return decode.error();
   DecodedBatch next;
   while ((*decode)->next(next) && sink(*next.batch, *next.decoder, *next.segment)) {
@@ -320,15 +320,14 @@ Status Recording::decode_parallel(uint32_t stream, uint64_t first_offset, uint64
   return {};
 }
 
-Result<std::unique_ptr<ParallelDecode>> decode_filtered(const Recording& recording, const FilteredDecode& what,
-                                                        const MakeBatchFilter& make_filter) {
+Result<std::unique_ptr<ParallelDecode>> start_decode(const Recording& recording, const StreamPart& part) {
   const RecordingData& data = data_of(recording);
-  const uint32_t stream = what.stream;
+  const uint32_t stream = part.stream;
   if (stream >= data.streams.size()) return Error{ErrorCode::no_such_stream, "no stream " + std::to_string(stream), 0};
   ParallelJob job;
-  job.first_offset = what.first_offset;
-  job.last_offset = what.last_offset;
-  job.threads = what.threads;
+  job.first_offset = part.first_offset;
+  job.last_offset = part.last_offset;
+  job.threads = part.threads;
   job.held_bytes = Recording::kHeldBytes;
   job.find = [&data, stream](uint64_t at) {
     const std::optional<PsbEntry> entry = data.indexes[stream].next(at);
@@ -340,7 +339,6 @@ Result<std::unique_ptr<ParallelDecode>> decode_filtered(const Recording& recordi
     return segment;
   };
   job.make_decoder = [&recording, stream] { return recording.make_decoder(stream); };
-  job.make_filter = make_filter;
   return std::make_unique<ParallelDecode>(std::move(job));
 }
 

@@ -65,12 +65,6 @@ class FakeDecoder final : public FlowDecoder {
   uint64_t at_ = 0, end_ = 0;
 };
 
-struct FakeFilter final : BatchFilter {
-  explicit FakeFilter(Bomb& shared) : bomb(shared) {}
-  void apply(Batch&, const AuxSegment&) override { bomb.tick(); }
-  Bomb& bomb;
-};
-
 ParallelJob job_of(unsigned threads, Bomb& bomb) {
   ParallelJob job;
   job.last_offset = ~uint64_t{0};
@@ -90,7 +84,6 @@ ParallelJob job_of(unsigned threads, Bomb& bomb) {
     bomb.tick();
     return std::make_unique<FakeDecoder>(bomb);
   };
-  job.make_filter = [&bomb](const BlockTable&) { return std::make_unique<FakeFilter>(bomb); };
   return job;
 }
 
