@@ -44,8 +44,7 @@ FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {
 FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   Interval valid;
   const auto symbol = symbolizer_.find(space, ip, when, &valid);
-  // A symbol without a size reaches as far as the next one, which is a guess: entries of the procedure linkage table lie there.
-  if (symbol && (symbol->size_bytes != 0 || symbol->offset_bytes == 0)) {
+  if (symbol) {
     const std::string_view name = whole_function(symbol->name);
     const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
     return {{table_.intern(name, symbol->module), module_number(symbol->module), entry, true}, valid};

@@ -24,6 +24,29 @@ int rank(const ElfSymbol& symbol) {
          static_cast<int>(std::min<size_t>(underscores, 10));
 }
 
+// Moves labels to the end: symbols without a size that lie within one with a size, after its start. Such a label does not end the symbol that
+// contains it, as in gdb's lookup_minimal_symbol_by_pc(). `symbols`: by address. Returns the number of the others.
+size_t set_labels_apart(std::vector<ElfSymbol>& symbols) {
+  uint64_t start = 0, end = 0;  // of the symbol that reaches furthest
+  const auto is_outer = [&](const ElfSymbol& symbol) {
+    if (symbol.size_bytes == 0) return symbol.address >= end || symbol.address == start;
+    const uint64_t reach = std::min(symbol.size_bytes, ~symbol.address);
+    if (symbol.address + reach > end) start = symbol.address, end = symbol.address + reach;
+    return true;
+  };
+  std::vector<ElfSymbol> labels;
+  size_t outer = 0;
+  for (ElfSymbol& symbol : symbols) {
+    if (!is_outer(symbol)) {
+      labels.push_back(std::move(symbol));
+    } else if (&symbols[outer++] != &symbol) {
+      symbols[outer - 1] = std::move(symbol);
+    }
+  }
+  std::move(labels.begin(), labels.end(), symbols.begin() + static_cast<ptrdiff_t>(outer));
+  return outer;
+}
+
 }  // namespace
 
 FileSymbols::FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<SourceWarnings> warnings,
@@ -113,6 +136,7 @@ void FileSymbols::load() {
     const auto middle = symbols_.insert(symbols_.end(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
     std::inplace_merge(symbols_.begin(), middle, symbols_.end(), before);
   }
+  outer_count_ = set_labels_apart(symbols_);
   readable_.assign(symbols_.size(), nullptr);
 }
 
@@ -135,14 +159,15 @@ FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed)
 std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes) const {
   uint64_t address = 0;
   if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
-  auto at = std::upper_bound(symbols_.begin(), symbols_.end(), address,
+  const auto end_of_outer = symbols_.begin() + static_cast<ptrdiff_t>(outer_count_);
+  auto at = std::upper_bound(symbols_.begin(), end_of_outer, address,
                              [](uint64_t value, const ElfSymbol& symbol) { return value < symbol.address; });
   const auto next = at;
   for (size_t steps = 0; at != symbols_.begin() && steps < kMaxStepsBack; ++steps) {
     --at;
     uint64_t size = at->size_bytes;
     if (size == 0) {
-      const uint64_t up_to_next = next == symbols_.end() ? kMaxGuessedBytes : next->address - at->address;
+      const uint64_t up_to_next = next == end_of_outer ? kMaxGuessedBytes : next->address - at->address;
       size = std::min(up_to_next, kMaxGuessedBytes);
       // _init without a size does not reach into the procedure linkage table, which is a section of its own, nor do labels of data.
       if (const auto end = mapped_->code_section_end(at->address)) size = std::min(size, *end - at->address);

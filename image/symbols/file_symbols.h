@@ -79,7 +79,8 @@ class FileSymbols {
   std::shared_ptr<Debuginfod> debuginfod_;
   std::shared_ptr<SavedFiles> saved_;
   std::shared_ptr<const ElfFile> mapped_;     // maps between file offsets and addresses
-  std::vector<ElfSymbol> symbols_;            // sorted by address
+  std::vector<ElfSymbol> symbols_;            // sorted by address, followed by the labels within them
+  size_t outer_count_ = 0;                    // symbols before the labels
   std::vector<const std::string*> readable_;  // demangled on demand
   std::deque<std::string> names_;
   std::vector<FixedSymbol> fixed_;  // by offset
