@@ -245,6 +245,15 @@ class Code(unittest.TestCase):
             self.assertEqual(int(text[0]), len(runs))
             self.assertEqual(int(text[len(runs) + 2]), len(branches))
 
+    def test_a_profile_is_not_the_dynamic_linkers(self):
+        """The linker runs most of the code of a short program, and nobody wants its profile."""
+        text = run("profile", "-i", self.data("inlined"), "-q").stdout
+        self.assertEqual(text, run("profile", "-i", self.data("inlined"), "-q", "--dso", "inlined").stdout)
+        linker = run("profile", "-i", self.data("inlined"), "-q", "--dso", "ld-linux-x86-64.so.2").stdout
+        self.assertNotIn(linker, ("", text))
+        said = run("profile", "-i", self.data("inlined"), "-o", self.folder / "said.pa")
+        self.assertRegex(said.stderr, r"^ptdecode: \S+/inlined: [\d.]+ % of the code that ran")
+
     def perf2bolt(self):
         found = shutil.which("perf2bolt") or next(map(str, pathlib.Path("/usr/lib").glob("llvm-*/bin/perf2bolt")), None)
         if found is None:
