@@ -6,6 +6,7 @@
 
 #include "image/source/build_id.h"
 #include "image/source/elf_damage.h"
+#include "image/placed_name.h"
 #include "image/symbols/source_lines.h"
 #include "image/symbols/source_warnings.h"
 #include "ptdecode/symbols.h"
@@ -197,12 +198,13 @@ std::optional<FileSymbol> FileSymbols::find(uint64_t file_offset_bytes, uint64_t
     const FixedSymbol* symbol = find_fixed(file_offset_bytes);
     if (symbol == nullptr) return std::nullopt;
     offset_bytes = file_offset_bytes - symbol->file_offset_bytes;
-    return FileSymbol{symbol->name, symbol->file_offset_bytes, symbol->size_bytes};
+    return FileSymbol{symbol->name, symbol->file_offset_bytes, symbol->size_bytes, symbol->place};
   }
   const auto place = locate(file_offset_bytes);
   if (!place) return std::nullopt;
   offset_bytes = place->offset_bytes;
-  return FileSymbol{readable(place->index), symbols_[place->index].address, symbols_[place->index].size_bytes};
+  const ElfSymbol& symbol = symbols_[place->index];
+  return FileSymbol{readable(place->index), symbol.address, symbol.size_bytes, symbol.place};
 }
 
 std::optional<FixedSymbol> FileSymbols::pick(uint64_t file_offset_bytes) {
@@ -215,7 +217,7 @@ std::optional<FixedSymbol> FileSymbols::pick(uint64_t file_offset_bytes) {
   const auto place = locate(file_offset_bytes);
   if (!place) return std::nullopt;
   return FixedSymbol{file_offset_bytes - place->offset_bytes, place->reach_bytes, symbols_[place->index].size_bytes,
-                     std::string(readable(place->index))};
+                     std::string(readable(place->index)), symbols_[place->index].place};
 }
 
 std::optional<uint64_t> FileSymbols::offset_of_address(uint64_t address) const {
@@ -237,7 +239,7 @@ std::vector<uint64_t> FileSymbols::offsets_of(std::string_view name) {
       offsets.push_back(symbol.file_offset_bytes);
   }
   for (size_t i = 0; i < symbols_.size(); ++i) {
-    bool same = symbols_[i].name == name;
+    bool same = symbols_[i].name == name || (!symbols_[i].place.empty() && placed_name(symbols_[i].place, readable(i)) == name);
     if (!same && symbols_[i].name.starts_with("_Z")) {
       const std::string_view full = readable(i);
       same = full == name || (!full.ends_with(kPltSuffix) && full.substr(0, full.find('(')) == name);

@@ -25,6 +25,7 @@ struct FileSymbol {
   std::string_view name;  ///< demangled; lives as long as the FileSymbols
   uint64_t address = 0;
   uint64_t size_bytes = 0;
+  std::string_view place;  ///< as Symbol::place; lives as long as the FileSymbols
 };
 
 /// Loads on first use; thread-safe.

@@ -100,6 +100,63 @@ class Names(unittest.TestCase):
         branches = run("script", "-q", "-i", data, "--itrace=b")
         self.assertEqual(set(re.findall(r" ([a-z_]+)\+0x", branches)), {"_start", "outer", "thunk", "sized", "leaf"})
 
+    SOURCES = {  # `helper` is in two files and once global, `twin` in two files of one name
+        "a.c": "void b(void), one(void), two(void);\nstatic int helper(int x) { __asm__ volatile(\"\"); return x + 1; }\n"
+               "int main(void) { int sum = 0; for (int i = 0; i < 3; ++i) sum += helper(i); b(); one(); two(); return sum == 7; }\n",
+        "b.c": "static int helper(int x) { __asm__ volatile(\"\"); return x + 2; }\nint helper2(int);\n"
+               "void b(void) { for (int i = 0; i < 5; ++i) helper(i); for (int i = 0; i < 7; ++i) helper2(i); }\n",
+        "c.s": ".globl helper2\n.globl helper\n.type helper, @function\nhelper2: jmp helper\nhelper: nop\nret\n.size helper, . - helper\n.section .note.GNU-stack\n",
+        "one/util.c": "static int twin(int x) { __asm__ volatile(\"\"); return x + 1; }\nvoid one(void) { for (int i = 0; i < 2; ++i) twin(i); }\n",
+        "two/util.c": "static int twin(int x) { __asm__ volatile(\"\"); return x + 1; }\nvoid two(void) { for (int i = 0; i < 4; ++i) twin(i); }\n",
+    }
+
+    def build_of_files(self):
+        for name, text in self.SOURCES.items():
+            path = self.folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        subprocess.run([CC, "-O1", "-fno-inline", "-fno-ipa-sra", "-fno-ipa-cp", *self.SOURCES, "-o", "files"], cwd=self.folder, check=True)
+        return self.folder / "files"
+
+    def test_functions_of_one_name_have_rows_of_their_own(self):
+        program = self.build_of_files()
+        data = self.recorded(program)
+        listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+        twins = sorted(int(at, 16) for at in re.findall(r"^(\w+) t twin$", listing, re.M))
+        self.assertEqual(len(twins), 2)
+        want = {"a.c:helper": 3, "b.c:helper": 5, "helper": 7, f"{twins[0]:#x}:twin": 2, f"{twins[1]:#x}:twin": 4}
+        calls = {name: row["calls"] for name, row in self.rows(data).items()}
+        self.assertEqual({name: count for name, count in calls.items() if name.split(":")[-1] in ("helper", "twin")}, want)
+        bundle = self.folder / "files.ptdb"
+        run("bundle", "-q", "-i", data, "-o", bundle)
+        for source in (data, bundle):
+            with self.subTest(source=source):
+                for pattern, names in (("helper", {"a.c:helper", "b.c:helper", "helper"}), ("b.c:helper", {"b.c:helper"}), ("twin", {n for n in want if "twin" in n})):
+                    lines = run("functions", "-q", "-i", source, "--func", pattern, "--format", "json").splitlines()[1:]
+                    self.assertEqual({row["function"]: row["calls"] for row in map(json.loads, lines)}, {name: want[name] for name in names})
+                folded = run("flame", "-q", "-i", source, "--format", "folded").splitlines()
+                stacks = [line.rsplit(" ", 1)[0] for line in folded]
+                self.assertEqual(len(set(stacks)), len(stacks))
+                self.assertLessEqual(set(want), {stack.split(";")[-1] for stack in stacks})
+                self.assertEqual(set(re.findall(r" (\S*helper)$", run("script", "-q", "-i", source, "--call-trace"), re.M)) - {"helper"}, set())
+        places = {name: int(re.search(rf"^ +(\w+) {name}\+0x0 ", run("image", "-q", "-i", data, f"{file}:{name}"), re.M)[1], 16) & 0xffff
+                  for file, name in (("b.c", "helper"), (f"{twins[1]:#x}", "twin"))}
+        self.assertIn(f"{places['helper']:016x} t helper\n", listing)
+        self.assertEqual(places["twin"], twins[1])
+
+    def test_saved_symbols_are_told_apart_too(self):
+        """The second command takes the symbols that the first one saved in the stash."""
+        program = self.build_of_files()
+        data, stash = self.folder / "files.data", self.folder / "stash"
+        environment = dict(os.environ, PTDECODE_STASH=str(stash))
+        subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-q", "-o", data, "--", program], env=environment, check=True)
+        program.unlink()
+        for _ in range(2):
+            text = subprocess.run([PTDECODE, "functions", "-q", "-i", data, "--limit", "0"], env=environment, capture_output=True, text=True, check=True).stdout
+            self.assertEqual({name: int(calls) for calls, name in re.findall(r"^ +(\d+) .* (\S+:helper) \(files\)$", text, re.M)},
+                             {"a.c:helper": 3, "b.c:helper": 5})
+        self.assertTrue(list(stash.glob("parsed/symbols-2/*/*")))
+
 
 if __name__ == "__main__":
     if shutil.which("qemu-x86_64") is None:
