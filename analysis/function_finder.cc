@@ -2,34 +2,10 @@
 #include "analysis/function_finder.h"
 
 #include "image/likeliest_section.h"
+#include "image/placed_name.h"
 #include "image/symbols/mapped_kind.h"
 
 namespace ptd {
-namespace {
-
-// Returns the name without ".cold", ".cold.7" or, if it is demangled, " [clone .cold]": gcc and clang move code that seldom runs out of
-// line (gcc, "-freorder-blocks-and-partition").
-std::string_view whole_function(std::string_view name) {
-  const size_t cold = name.rfind(".cold");
-  if (cold == std::string_view::npos || cold == 0) return name;
-  constexpr std::string_view kClone = " [clone ";
-  const bool clone = name.substr(0, cold).ends_with(kClone);
-  if (clone != name.ends_with(']')) return name;
-  for (const char c : name.substr(cold + 5, name.size() - cold - 5 - (clone ? 1 : 0))) {
-    if (c != '.' && (c < '0' || c > '9')) return name;
-  }
-  return name.substr(0, clone ? cold - kClone.size() : cold);
-}
-
-std::string hex(uint64_t value) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (uint64_t rest = value; rest != 0 || text.empty(); rest >>= 4) text.insert(text.begin(), kDigits[rest & 15]);
-  return "0x" + text;
-}
-
-}  // namespace
-
 FunctionFinder::Entry& FunctionFinder::entry_at(SpaceId space, Ip ip, TimeNs when) {
   Entry& entry = entries_[(ip.value ^ (ip.value >> 14) ^ space.value) % kEntries];
   const bool same = entry.ip == ip && entry.space == space && entry.found.valid.contains(when) && (entry.found.named || entry.pid == pid_);
@@ -44,11 +20,12 @@ FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {
 FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   Interval valid;
   const auto symbol = symbolizer_.find(space, ip, when, &valid);
-  // A symbol without a size reaches as far as the next one, which is a guess: entries of the procedure linkage table lie there.
-  if (symbol && (symbol->size_bytes != 0 || symbol->offset_bytes == 0)) {
-    const std::string_view name = whole_function(symbol->name);
+  if (symbol) {
+    const bool by_address = symbol->place.starts_with("0x");  // which function a cold part belongs to is not known
+    const std::string_view name = by_address ? symbol->name : whole_function(symbol->name);
     const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
-    return {{table_.intern(name, symbol->module), module_number(symbol->module), entry, true}, valid};
+    const FunctionId id = symbol->place.empty() ? table_.intern(name, symbol->module) : table_.intern(placed_name(symbol->place, name), symbol->module);
+    return {{id, module_number(symbol->module), entry, true}, valid};
   }
   const Place place = place_of(space, ip, when);
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
@@ -78,7 +55,7 @@ FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {
   Entry& entry = entry_at(space, ip, when);
   if (entry.unnamed_entry == kNoFunction) {
     const Place place = place_of(space, ip, when);
-    entry.unnamed_entry = table_.intern(place.module + "+" + hex(place.offset_bytes), place.module);
+    entry.unnamed_entry = table_.intern(place.module + "+" + hex_text(place.offset_bytes), place.module);
   }
   return entry.unnamed_entry;
 }

@@ -119,15 +119,21 @@ std::terminate_handler g_terminate = std::abort;  // as the library has it
   _exit(ptd::cli::kExitFile);
 }
 
-/// Options without a command ("ptdecode -i FILE") are those of `info`, unless a command follows them.
-bool means_info(const std::vector<std::string>& words, const std::map<std::string, ptd::cli::Command>& commands) {
+/// Puts the command first: options may precede it ("ptdecode -i FILE stat"), and without a command they are those of `info`. A word after an
+/// option that takes a value is the value, also if a command has that name.
+void put_command_first(const CLI::App& app, std::vector<std::string>& words, const std::map<std::string, ptd::cli::Command>& commands) {
   static const std::set<std::string> kOwn = {"-h", "--help", "--version"};
-  if (!words.front().starts_with('-') || kOwn.contains(words.front())) return false;
-  const size_t value = words.front().find('=') == std::string::npos ? 1 : 0;  // of the first option
-  for (size_t i = value + 1; i < words.size(); ++i) {
-    if (commands.contains(words[i])) return false;
+  if (!words.front().starts_with('-') || kOwn.contains(words.front())) return;
+  const auto takes_value = [](const CLI::App& command, const std::string& word) {
+    const CLI::Option* option = word.starts_with('-') ? command.get_option_no_throw(word) : nullptr;
+    return option != nullptr && option->get_expected_min() > 0;
+  };
+  for (auto word = words.begin() + 1; word != words.end() && *word != "--"; ++word) {
+    if (!commands.contains(*word) || takes_value(*app.get_subcommand(*word), *std::prev(word))) continue;
+    std::rotate(words.begin(), word, word + 1);
+    return;
   }
-  return true;
+  words.insert(words.begin(), "info");
 }
 
 int unknown_command(const std::string& word, const std::map<std::string, ptd::cli::Command>& commands) {
@@ -192,7 +198,7 @@ int main(int argc, char** argv) try {
   if (argc == 1) return without_command(app);
   std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.front().starts_with('-') && !commands.contains(words.front())) return unknown_command(words.front(), commands);
-  if (means_info(words, commands)) words.insert(words.begin(), "info");
+  put_command_first(app, words, commands);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::Success& help) {

@@ -13,6 +13,7 @@
 #include "image/stash/stash.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/pt/packet_reader.h"
+#include "perfio/emulated.h"
 #include "recording/data/json_form.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
@@ -233,7 +234,7 @@ std::vector<Finding> Recording::findings() const {
   std::vector<Finding> findings = timeline().findings();
   const RecordingData& data = state_->data;
   for (const AuxStream& stream : data.streams) {
-    for (Finding& finding : lost_trace_findings(stream)) findings.push_back(std::move(finding));
+    for (Finding& finding : lost_trace_findings(stream, perfio::is_emulated(data.description))) findings.push_back(std::move(finding));
   }
   for (size_t i = 0; data.arm.empty() && i < data.streams.size(); ++i) {
     PassedPages passed;

@@ -7,6 +7,7 @@
 
 #include "analysis/names/nearest_word.h"
 #include "analysis/names/short_name.h"
+#include "image/placed_name.h"
 
 namespace ptd {
 
@@ -52,7 +53,15 @@ bool matches_name(const std::string& pattern, std::string_view name) {
   // A version of a dynamic symbol: "dlopen@@GLIBC_2.34" of an executable that calls it, or of a library that defines it.
   if (const size_t version = name.find('@'); version != std::string_view::npos && version != 0)
     return pattern.find('@') == std::string::npos && matches_name(pattern, name.substr(0, version));
+  if (const size_t place = place_length(name); place != 0) {
+    const std::string_view rest = name.substr(place);
+    return matches_name(pattern, rest) || (pattern.starts_with(name.substr(0, place)) && matches_name(pattern.substr(place), rest));
+  }
   if (!has_forms(name)) return false;
+  if (const size_t lead = made_for_length(name); lead != 0) {
+    const std::string made_for(name.substr(0, lead));
+    return matches(made_for + std::string(without_parameters(name.substr(lead)))) || matches(short_function(name));
+  }
   if (matches(without_parameters(name))) return true;
   if (!is_glob(pattern)) {  // a cheap test that rejects most names before short_function() allocates
     const size_t last = pattern.rfind(':');

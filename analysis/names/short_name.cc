@@ -3,6 +3,8 @@
 
 #include <cctype>
 
+#include "image/placed_name.h"
+
 namespace ptd {
 
 namespace {
@@ -49,7 +51,20 @@ std::string short_method(std::string_view name) {
 
 }  // namespace
 
+size_t made_for_length(std::string_view name) {
+  static constexpr std::string_view kLeads[] = {"non-virtual thunk to ",      "virtual thunk to ",     "covariant return thunk to ",
+                                                "TLS wrapper function for ",  "TLS init function for ", "transaction clone for ",
+                                                "non-transaction clone for "};
+  for (const std::string_view lead : kLeads) {
+    if (name.starts_with(lead)) return lead.size();
+  }
+  return 0;
+}
+
 std::string short_function(std::string_view name) {
+  const size_t place = place_length(name);
+  if (const size_t lead = place + made_for_length(name.substr(place)); lead != 0)
+    return std::string(name.substr(0, lead)) + short_function(name.substr(lead));
   if (name.starts_with('<')) return short_method(name);
   std::string kept;
   size_t depth = 0, word = 0;  // word: where the last one of `kept` begins

@@ -43,8 +43,8 @@ uint64_t aux_reference() {
 #endif
 }
 
-/// Moves a recording out of the way, as perf does. What is no recording is left where it is.
-Status move_old(const std::string& path) {
+/// Moves a recording out of the way, as perf does, and sets `moved`. What is no recording is left where it is.
+Status move_old(const std::string& path, bool& moved) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) return {};
@@ -56,6 +56,7 @@ Status move_old(const std::string& path) {
   if (fs::is_directory(old, error) && (fs::exists(old + "/data", error) || fs::is_empty(old, error))) fs::remove_all(old, error);
   fs::rename(path, old, error);
   if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot move " + path + " to " + old + ": " + error.message(), 0};
+  moved = true;
   return {};
 }
 
@@ -142,7 +143,7 @@ Status Recorder::open_file() {
   options.directory = !options.pipe && (choice_.directory || choice_.kcore);
   options.compression_level = choice_.compression_level;
   if (!options.pipe) {
-    if (Status status = move_old(choice_.output); !status) return status;
+    if (Status status = move_old(choice_.output, has_old_); !status) return status;
   }
   Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create(options.pipe ? "standard output" : choice_.output, options);
   if (!writer) return writer.error();
@@ -363,7 +364,10 @@ Status Recorder::run() {
   constexpr int kFlushMs = 1000;
   if (workload_) {
     if (choice_.target.everything) events_->enable_trace();
-    if (Status status = workload_->start(); !status) return status;
+    if (Status status = workload_->start(); !status) {
+      refused_ = true;
+      return status;
+    }
   } else {
     events_->enable_trace();
   }
@@ -472,6 +476,15 @@ Status Recorder::stop_and_write() {
   return writer_->finish();
 }
 
+/// Removes a recording of a program that exec refused. The one that it replaced gets its name back.
+void Recorder::discard() const {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(choice_.output, error);
+  if (!fs::is_regular_file(status) && !fs::is_directory(status)) return;  // a device, a pipe
+  fs::remove_all(choice_.output, error);
+  if (has_old_ && !error) fs::rename(choice_.output + ".old", choice_.output, error);
+}
+
 Status Recorder::finish() {
   Status status = stop_and_write();
   if (!status.ok() && commit_ != nullptr) {  // a full disk: what was complete stays, and the file says how long it is
@@ -483,6 +496,7 @@ Status Recorder::finish() {
   constexpr int kPatienceMs = 2000;
   const bool over = !choice_.target.everything && events_->target_ended();
   if (workload_) report_.exit_status = workload_->ended(over ? kPatienceMs : 0);
+  if (refused_) discard();
   return status;
 }
 

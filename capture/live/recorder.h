@@ -76,7 +76,7 @@ class Recorder {
   ~Recorder();
   /// Records until the program, or all of the target, has ended, or stop_fd is readable. Recorded processes continue to run.
   Status run();
-  /// Stops the events, drains the rings and completes the file.
+  /// Stops the events, drains the rings and completes the file. Removes the file if the program could not be run.
   Status finish();
   [[nodiscard]] const RecordReport& report() const { return report_; }
 
@@ -102,6 +102,7 @@ class Recorder {
   void copy_kernel_after();
   Status wait_for_keeping();
   Status stop_and_write();
+  void discard() const;
 
   RecordChoice choice_;
   std::optional<Workload> workload_;
@@ -118,6 +119,8 @@ class Recorder {
   uint64_t kernel_records_ = 0;  ///< of the rings with that role
   LiveClock clock_;
   bool wants_backup_ = false;  ///< it was killed, and there is no other one yet
+  bool has_old_ = false;       ///< a recording of that name was moved to OUTPUT.old
+  bool refused_ = false;       ///< the program could not be run
 };
 
 }  // namespace ptd::live

@@ -9,6 +9,7 @@
 #include "cli/calls/call_input.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
+#include "perfio/emulated.h"
 
 namespace ptd::cli {
 
@@ -47,13 +48,17 @@ char letter(const LossTimes::Bin& bin) {
   return bin.traced_ns == 0 || tenths > 9 ? '#' : static_cast<char>('0' + std::max(1, tenths));
 }
 
-std::string remedies(const GapTally& gaps, const LostRecords& lost) {
+std::string remedies(const GapTally& gaps, const Recording& recording) {
+  const LostRecords& lost = recording.lost();
   const auto count = [&](GapReason reason) { return gaps.by_reason()[static_cast<size_t>(reason)].gaps; };
   std::string text;
   const uint64_t announced = lost.aux_truncated + lost.aux_partial + lost.aux_collision;
   if (count(GapReason::aux_lost) > announced)
     text += "  aux_lost without a record: bytes of the trace are zero or missing from the file; copy the recording again\n";
-  if (count(GapReason::aux_lost) != 0 && announced != 0) {
+  if (count(GapReason::aux_lost) != 0 && announced != 0 && perfio::is_emulated(recording.description())) {
+    text += "  aux_lost: the program or the emulator was killed, or a limit ended the recording: give it more space on the disk, or a larger\n"
+            "    record --emulate --max-size\n";
+  } else if (count(GapReason::aux_lost) != 0 && announced != 0) {
     text += fmt::format(
         "  aux_lost: perf did not empty the trace buffer in time ({} times full): use a larger buffer, perf record -m ,64M; or trace "
         "less, with\n"
@@ -128,7 +133,7 @@ std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording&
     for (const LossTimes::Bin& bin : sum.bins) text += letter(bin);
     text += "|\n";
   }
-  return text + remedies(gaps, recording.lost());
+  return text + remedies(gaps, recording);
 }
 
 nlohmann::json loss_json(const LossSum& sum, const Recording& recording) {

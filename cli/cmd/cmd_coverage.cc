@@ -27,21 +27,19 @@ struct Words {
   bool keep_absent = false;
 };
 
-struct CoveredFunction {
-  uint32_t line = 0;
-  uint64_t count = 0;
-};
-/// A file of source. A line's count is that of its instruction that ran most often, added up over the functions that it is part of, be it
-/// by inlining.
+/// Name and line: the compiler gives every lambda, and every static C++ function, only its short name.
+using FunctionKey = std::pair<std::string, uint32_t>;
+/// A file of source. A line's count is that of its instruction that ran most often, added up over the functions and inlined copies that contain
+/// code of the line.
 struct CoveredFile {
   std::map<uint32_t, uint64_t> lines;
-  std::map<std::string, CoveredFunction> functions;
+  std::map<FunctionKey, uint64_t> functions;  ///< how often each was entered
   [[nodiscard]] size_t lines_hit() const {
     return static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line.second != 0; }));
   }
   [[nodiscard]] size_t functions_hit() const {
     return static_cast<size_t>(
-        std::count_if(functions.begin(), functions.end(), [](const auto& function) { return function.second.count != 0; }));
+        std::count_if(functions.begin(), functions.end(), [](const auto& function) { return function.second != 0; }));
   }
 };
 using Coverage = std::map<std::string, CoveredFile, std::less<>>;
@@ -57,9 +55,10 @@ struct FileUse {
     for (const CodeBranch& branch : file.branches) arrivals[branch.to] += branch.count;
   }
   /// A first instruction that faults is not executed, and its function is entered.
-  [[nodiscard]] uint64_t entries(uint64_t entry) const {
-    const auto arrived = arrivals.find(entry);
-    return std::max(counts.highest(entry, entry + 1), arrived == arrivals.end() ? 0 : arrived->second);
+  [[nodiscard]] uint64_t entries(const SourceFunction& function) const {
+    const uint64_t executed = counts.highest(function.entry, function.entry + 1);
+    const auto arrived = arrivals.find(function.entry);
+    return function.inlined || arrived == arrivals.end() ? executed : std::max(executed, arrived->second);
   }
   AddressCounts counts;
   std::map<uint64_t, uint64_t> arrivals;
@@ -74,20 +73,24 @@ void add_unit(const Words& words, const SourceUnit& unit, const FileUse& use, Co
     if (is_new) at->second = std::filesystem::path(file).lexically_normal().string();
     return at->second;
   };
+  std::vector<uint64_t> executed(unit.functions.size());  // of each function, its most executed statement
   for (const SourceStatement& statement : unit.statements) {
+    const uint64_t times = use.counts.highest(statement.first, statement.end);
+    if (statement.scope < executed.size()) executed[statement.scope] = std::max(executed[statement.scope], times);
     const std::string& path = path_of(statement.file);
     if (!wanted_source(words, path)) continue;
     uint64_t& count = copies[{path, statement.line, statement.scope}];
-    count = std::max(count, use.counts.highest(statement.first, statement.end));
+    count = std::max(count, times);
   }
   for (const auto& [copy, count] : copies) coverage[std::string(std::get<0>(copy))].lines[std::get<1>(copy)] += count;
-  for (const SourceFunction& function : unit.functions) {
-    if (function.name.empty() || !wanted_source(words, path_of(function.file))) continue;
+  for (size_t i = 0; i < unit.functions.size(); ++i) {
+    const SourceFunction& function = unit.functions[i];
+    if (function.name.empty() || function.line == 0 || !wanted_source(words, path_of(function.file))) continue;
     const auto file = coverage.find(path_of(function.file));
     if (file == coverage.end()) continue;
-    CoveredFunction& covered = file->second.functions[std::string(function.name)];
-    covered.line = function.line;
-    covered.count += use.entries(function.entry);
+    // The optimizer may have moved the first instruction of an inlined copy to where it is not always executed.
+    const uint64_t entries = use.entries(function);
+    file->second.functions[{std::string(function.name), function.line}] += entries == 0 && function.inlined ? executed[i] : entries;
   }
 }
 
@@ -101,12 +104,20 @@ std::string in_one_line(std::string_view name) {
   return text;
 }
 
+/// The name of a function in a tracefile, where each has another name: "operator():17" if there are several.
+std::string tracefile_name(const CoveredFile& file, const FunctionKey& key) {
+  const auto first = file.functions.lower_bound({key.first, 0});
+  const auto next = std::next(first);
+  const bool several = next != file.functions.end() && next->first.first == key.first;
+  return in_one_line(key.first) + (several ? fmt::format(":{}", key.second) : "");
+}
+
 std::string lcov_text(const Coverage& coverage) {
   std::string text = "TN:\n";
   for (const auto& [path, file] : coverage) {
     text += fmt::format("SF:{}\n", in_one_line(path));
-    for (const auto& [name, function] : file.functions) text += fmt::format("FN:{},{}\n", function.line, in_one_line(name));
-    for (const auto& [name, function] : file.functions) text += fmt::format("FNDA:{},{}\n", function.count, in_one_line(name));
+    for (const auto& [key, count] : file.functions) text += fmt::format("FN:{},{}\n", key.second, tracefile_name(file, key));
+    for (const auto& [key, count] : file.functions) text += fmt::format("FNDA:{},{}\n", count, tracefile_name(file, key));
     text += fmt::format("FNF:{}\nFNH:{}\n", file.functions.size(), file.functions_hit());
     for (const auto& [line, count] : file.lines) text += fmt::format("DA:{},{}\n", line, count);
     text += fmt::format("LF:{}\nLH:{}\nend_of_record\n", file.lines.size(), file.lines_hit());
@@ -209,9 +220,13 @@ Command add_coverage(CLI::App& app) {
   command.add_flag("--keep-absent", words->keep_absent, "lcov: also source files that are not on this machine (genhtml stops at them)");
   command.add_option("--dso", words->dsos, "only the code of this program or library (repeatable)")->allow_extra_args(false);
   command.footer(
-      "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed instruction.\n"
-      "A function counts as entered, also where its first instruction faulted; that instruction was not executed, so its line is not\n"
-      "counted. Limitation: debug information in .dwo files (-gsplit-dwarf) is not read, so only lines are counted.\n"
+      "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed instruction,\n"
+      "added up over the functions that contain code of the line: instances of a template and inlined copies count separately.\n"
+      "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov counts\n"
+      "the same without optimization. Limitation: the optimizer can merge parts of an inlined copy with other code, and its count is then\n"
+      "too low, but not 0 if a statement of the copy ran. If functions of a source file share a name (lambdas: operator()), the line is\n"
+      "added to it. A function is entered, too, where its first instruction faulted; that instruction was not executed, so\n"
+      "its line is not counted. Limitation: debug information in .dwo files (-gsplit-dwarf) is not read, so only lines are counted.\n"
       "The kernel and its modules are included if their debug files are found (--debug-dir, --symfs). Without a recorded build id, a\n"
       "module's file (.ko or .ko.debug, not compressed) is used if its functions have the addresses that the kernel reports. This does "
       "not\n"

@@ -44,8 +44,26 @@ std::string autofdo_text(const FileCounts& file) {
   return text;
 }
 
-/// Returns the selected file, or the one with most instructions; null after printing an error.
+/// Whether a file is the dynamic linker: it runs most of the code of a short program, and nobody optimizes it by a profile.
+bool is_dynamic_linker(const std::string& path) {
+  const std::string_view name = short_path(path);
+  return name.starts_with("ld-linux") || name.starts_with("ld-musl-") || name.starts_with("ld64.so.") || name.starts_with("ld.so.");
+}
+
+/// Returns the file that a profile is for if none is named: the one that ran most, but the dynamic linker only if nothing else ran.
+const FileCounts* usual_file(const CodeCounts& counts) {
+  const FileCounts* linker = nullptr;
+  for (const FileCounts& file : counts.files) {
+    if (file.relocatable) continue;
+    if (!is_dynamic_linker(file.path)) return &file;
+    if (linker == nullptr) linker = &file;
+  }
+  return linker;
+}
+
+/// Returns the selected file; null after printing an error.
 const FileCounts* pick(const Words& words, const CodeCounts& counts) {
+  if (const FileCounts* usual = words.dso.empty() ? usual_file(counts) : nullptr; usual != nullptr) return usual;
   std::string known;
   for (const FileCounts& file : counts.files) {
     const bool named = file.path == words.dso || short_path(file.path) == words.dso;
@@ -55,7 +73,7 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
                                 "library", words.dso), 0});
       return nullptr;
     }
-    if (named || (words.dso.empty() && !file.relocatable)) return &file;
+    if (named) return &file;
     known += (known.empty() ? "" : ", ") + file.path;
   }
   if (known.empty() && looks_like_bundle(words.calls.input.path)) {
@@ -112,7 +130,7 @@ Command add_profile(CLI::App& app) {
       .add_option("--format", words->format,
                   "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof")
       ->check(CLI::IsMember({"bolt", "autofdo"}));
-  command.add_option("--dso", words->dso, "the program or library (default: the one that ran the most instructions)");
+  command.add_option("--dso", words->dso, "the program or library (default: the one that ran the most code; the dynamic linker only if nothing else ran)");
   command.footer(
       "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
       "Examples:\n"

@@ -257,9 +257,9 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   if (!ran.ok() || !finished.ok()) {
     const bool refused = !ran.ok() && (ran.error().code == ErrorCode::not_found || ran.error().code == ErrorCode::start_failed);
     const int status = refused ? refuse_program(ran.error()) : report_error(ran.ok() ? finished.error() : ran.error());
-    // What was whole is a recording still, and wants its code as much.
+    // What was complete is a recording, and needs its code too. Of a refused program there is none.
     std::error_code error;
-    if (saver && std::filesystem::exists(words.output, error)) end_saving(*saver, words.quiet);
+    if (!refused && saver && std::filesystem::exists(words.output, error)) end_saving(*saver, words.quiet);
     return status;
   }
   const live::RecordReport& report = (*recorder)->report();

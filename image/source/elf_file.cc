@@ -10,9 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
+#include "image/placed_name.h"
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
 
@@ -71,6 +74,42 @@ bool wanted(const GElf_Sym& symbol) {
   return symbol.st_shndx != SHN_UNDEF && symbol.st_name != 0 && (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC);
 }
 
+// Where the symbols of one name are; of several addresses, `first` is one.
+struct Addresses {
+  uint64_t first = 0;
+  bool known = false, several = false;
+  void add(uint64_t address) {
+    several = several || (known && first != address);
+    first = known ? first : address;
+    known = true;
+  }
+};
+
+// Sets ElfSymbol::place of each local symbol whose name has another address too: its source file ("a.c"), or its address ("0x1234") if the
+// symbol table does not give one source file for it. All other symbols get none. A function and its cold part share a name. `files`: the name
+// of the STT_FILE symbol before each symbol.
+void set_places(std::vector<ElfSymbol>& symbols, const std::vector<std::string_view>& files) {
+  std::unordered_map<std::string_view, Addresses> named;
+  for (const ElfSymbol& symbol : symbols) {
+    if (whole_function(symbol.name).size() == symbol.name.size()) named[symbol.name].add(symbol.address);
+  }
+  std::map<std::pair<std::string_view, std::string_view>, Addresses> in_file;
+  std::vector<size_t> ambiguous;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const std::string_view name = whole_function(symbols[i].name);
+    const auto known = named.find(name);
+    if (symbols[i].global || known == named.end() || !known->second.several) continue;
+    ambiguous.push_back(i);
+    if (name.size() == symbols[i].name.size()) in_file[{name, files[i]}].add(symbols[i].address);
+  }
+  for (const size_t i : ambiguous) {
+    const std::string_view file = files[i].substr(files[i].rfind('/') + 1);
+    const auto found = in_file.find({whole_function(symbols[i].name), files[i]});
+    const bool one = found != in_file.end() && !found->second.several;
+    symbols[i].place = one && is_file_name(file) ? std::string(file) : hex_text(symbols[i].address);
+  }
+}
+
 std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
   std::vector<ElfSymbol> symbols;
   GElf_Shdr header;
@@ -82,17 +121,22 @@ std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
   if (data == nullptr || strings == nullptr) return symbols;
   const size_t count = std::min<size_t>({limit, data->d_size / header.sh_entsize, size_t{1} << 30});
   uint64_t name_bytes = 0;
+  std::vector<std::string_view> files;  // of each symbol's source or object, which the symbol table names before its local symbols
+  std::string_view file;
   for (size_t i = 0; i < count; ++i) {
     GElf_Sym symbol;
     if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) break;
+    if (GELF_ST_TYPE(symbol.st_info) == STT_FILE) file = string_at(strings, symbol.st_name);
     if (!wanted(symbol)) continue;
     const std::string_view name = string_at(strings, symbol.st_name);
     if (name.empty()) continue;
     name_bytes += name.size();
     if (name_bytes > most_name_bytes(strings->d_size, count)) break;
     const unsigned kind = GELF_ST_TYPE(symbol.st_info);
-    symbols.push_back({symbol.st_value, symbol.st_size, std::string(name), kind != STT_NOTYPE, GELF_ST_BIND(symbol.st_info) != STB_LOCAL});
+    symbols.push_back({symbol.st_value, symbol.st_size, std::string(name), kind != STT_NOTYPE, GELF_ST_BIND(symbol.st_info) != STB_LOCAL, {}});
+    files.push_back(file);
   }
+  set_places(symbols, files);
   return symbols;
 }
 
@@ -378,7 +422,7 @@ std::vector<ElfSymbol> ElfFile::read_plt(const std::vector<ElfSymbol>& symbols) 
       if (slot == slots.end()) continue;
       name_bytes += slot->second.size();
       if (name_bytes > most_name_bytes(file_->bytes().size(), 0)) return entries;
-      entries.push_back({table.address + entry.at, entry.size_bytes, std::string(slot->second) + "@plt", false, false});
+      entries.push_back({table.address + entry.at, entry.size_bytes, std::string(slot->second) + "@plt", false, false, {}});
     }
   }
   return entries;

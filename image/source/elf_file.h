@@ -31,6 +31,7 @@ struct ElfSymbol {
   std::string name;  ///< as in the file (mangled), without version
   bool function = false;
   bool global = false;
+  std::string place;  ///< as Symbol::place
 };
 
 /// The names of a symbol table are read up to this length each, and up to this total: names that overlap much more are a hostile table.

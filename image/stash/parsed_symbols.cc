@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "image/stash/content_hash.h"
 #include "image/stash/stash.h"
@@ -12,8 +14,8 @@
 namespace ptd::stash {
 namespace {
 
-constexpr std::string_view kMagic = "ptdsym-1";
-constexpr const char* kFolder = "symbols-1";
+constexpr std::string_view kMagic = "ptdsym-2";
+constexpr const char* kFolder = "symbols-2";
 constexpr uint32_t kFunction = 1U << 31, kGlobal = 1U << 30, kLengthMask = kGlobal - 1;
 constexpr size_t kFolderDigits = 2;
 
@@ -39,11 +41,12 @@ Result<Dir> folder_of(const Stash& stash, const std::string& hash) {
 std::string to_bytes(const std::vector<ElfSymbol>& symbols) {
   std::string rows, names;
   for (const ElfSymbol& symbol : symbols) {
-    const auto length = static_cast<uint32_t>(std::min<size_t>(symbol.name.size(), kLengthMask));
+    const std::string name = symbol.place.empty() ? symbol.name : symbol.name + '\0' + symbol.place;
+    const auto length = static_cast<uint32_t>(std::min<size_t>(name.size(), kLengthMask));
     const Row row{symbol.address, symbol.size_bytes, static_cast<uint32_t>(names.size()),
                   length | (symbol.function ? kFunction : 0) | (symbol.global ? kGlobal : 0)};
     rows.append(reinterpret_cast<const char*>(&row), sizeof row);
-    names.append(symbol.name, 0, length);
+    names.append(name, 0, length);
   }
   const std::string body = rows + names;
   const std::string hash = hash_of(bytes_of(body));
@@ -73,8 +76,10 @@ std::optional<std::vector<ElfSymbol>> from_bytes(Bytes bytes) {
     const uint32_t length = row.name_length_and_flags & kLengthMask;
     if (row.name_at != at || length > header.name_bytes - at) return std::nullopt;
     at += length;
-    symbols[i] = {row.address, row.size_bytes, std::string(names + row.name_at, length), (row.name_length_and_flags & kFunction) != 0,
-                  (row.name_length_and_flags & kGlobal) != 0};
+    const std::string_view text(names + row.name_at, length);
+    const size_t end = std::min(text.find('\0'), text.size());
+    symbols[i] = {row.address, row.size_bytes, std::string(text.substr(0, end)), (row.name_length_and_flags & kFunction) != 0,
+                  (row.name_length_and_flags & kGlobal) != 0, std::string(text.substr(std::min(end + 1, text.size())))};
   }
   if (at != header.name_bytes) return std::nullopt;
   return symbols;

@@ -9,7 +9,7 @@
 
 namespace ptd::stash {
 
-/// Same as elf.read_symbols(), for a content from `stash`. Reads DIR/parsed/symbols-1/xx/HASH if it is complete and of this format;
+/// Same as elf.read_symbols(), for a content from `stash`. Reads DIR/parsed/symbols-2/xx/HASH if it is complete and of this format;
 /// otherwise parses the raw form and, if this user may write, caches the result.
 ///
 ///     8 bytes "ptdsym-1", u64 count, u64 bytes of names, 64 hex digits: SHA-256 of all that follows

@@ -6,6 +6,7 @@
 
 #include "image/source/build_id.h"
 #include "image/source/elf_damage.h"
+#include "image/placed_name.h"
 #include "image/symbols/source_lines.h"
 #include "image/symbols/source_warnings.h"
 #include "ptdecode/symbols.h"
@@ -22,6 +23,29 @@ int rank(const ElfSymbol& symbol) {
   const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
   return (symbol.function ? 0 : 100) + (symbol.size_bytes != 0 ? 0 : 50) + (symbol.global ? 0 : 20) +
          static_cast<int>(std::min<size_t>(underscores, 10));
+}
+
+// Moves labels to the end: symbols without a size that lie within one with a size, after its start. Such a label does not end the symbol that
+// contains it, as in gdb's lookup_minimal_symbol_by_pc(). `symbols`: by address. Returns the number of the others.
+size_t set_labels_apart(std::vector<ElfSymbol>& symbols) {
+  uint64_t start = 0, end = 0;  // of the symbol that reaches furthest
+  const auto is_outer = [&](const ElfSymbol& symbol) {
+    if (symbol.size_bytes == 0) return symbol.address >= end || symbol.address == start;
+    const uint64_t reach = std::min(symbol.size_bytes, ~symbol.address);
+    if (symbol.address + reach > end) start = symbol.address, end = symbol.address + reach;
+    return true;
+  };
+  std::vector<ElfSymbol> labels;
+  size_t outer = 0;
+  for (ElfSymbol& symbol : symbols) {
+    if (!is_outer(symbol)) {
+      labels.push_back(std::move(symbol));
+    } else if (&symbols[outer++] != &symbol) {
+      symbols[outer - 1] = std::move(symbol);
+    }
+  }
+  std::move(labels.begin(), labels.end(), symbols.begin() + static_cast<ptrdiff_t>(outer));
+  return outer;
 }
 
 }  // namespace
@@ -113,6 +137,7 @@ void FileSymbols::load() {
     const auto middle = symbols_.insert(symbols_.end(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
     std::inplace_merge(symbols_.begin(), middle, symbols_.end(), before);
   }
+  outer_count_ = set_labels_apart(symbols_);
   readable_.assign(symbols_.size(), nullptr);
 }
 
@@ -135,14 +160,15 @@ FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed)
 std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes) const {
   uint64_t address = 0;
   if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
-  auto at = std::upper_bound(symbols_.begin(), symbols_.end(), address,
+  const auto end_of_outer = symbols_.begin() + static_cast<ptrdiff_t>(outer_count_);
+  auto at = std::upper_bound(symbols_.begin(), end_of_outer, address,
                              [](uint64_t value, const ElfSymbol& symbol) { return value < symbol.address; });
   const auto next = at;
   for (size_t steps = 0; at != symbols_.begin() && steps < kMaxStepsBack; ++steps) {
     --at;
     uint64_t size = at->size_bytes;
     if (size == 0) {
-      const uint64_t up_to_next = next == symbols_.end() ? kMaxGuessedBytes : next->address - at->address;
+      const uint64_t up_to_next = next == end_of_outer ? kMaxGuessedBytes : next->address - at->address;
       size = std::min(up_to_next, kMaxGuessedBytes);
       // _init without a size does not reach into the procedure linkage table, which is a section of its own, nor do labels of data.
       if (const auto end = mapped_->code_section_end(at->address)) size = std::min(size, *end - at->address);
@@ -172,12 +198,13 @@ std::optional<FileSymbol> FileSymbols::find(uint64_t file_offset_bytes, uint64_t
     const FixedSymbol* symbol = find_fixed(file_offset_bytes);
     if (symbol == nullptr) return std::nullopt;
     offset_bytes = file_offset_bytes - symbol->file_offset_bytes;
-    return FileSymbol{symbol->name, symbol->file_offset_bytes, symbol->size_bytes};
+    return FileSymbol{symbol->name, symbol->file_offset_bytes, symbol->size_bytes, symbol->place};
   }
   const auto place = locate(file_offset_bytes);
   if (!place) return std::nullopt;
   offset_bytes = place->offset_bytes;
-  return FileSymbol{readable(place->index), symbols_[place->index].address, symbols_[place->index].size_bytes};
+  const ElfSymbol& symbol = symbols_[place->index];
+  return FileSymbol{readable(place->index), symbol.address, symbol.size_bytes, symbol.place};
 }
 
 std::optional<FixedSymbol> FileSymbols::pick(uint64_t file_offset_bytes) {
@@ -190,7 +217,7 @@ std::optional<FixedSymbol> FileSymbols::pick(uint64_t file_offset_bytes) {
   const auto place = locate(file_offset_bytes);
   if (!place) return std::nullopt;
   return FixedSymbol{file_offset_bytes - place->offset_bytes, place->reach_bytes, symbols_[place->index].size_bytes,
-                     std::string(readable(place->index))};
+                     std::string(readable(place->index)), symbols_[place->index].place};
 }
 
 std::optional<uint64_t> FileSymbols::offset_of_address(uint64_t address) const {
@@ -212,7 +239,7 @@ std::vector<uint64_t> FileSymbols::offsets_of(std::string_view name) {
       offsets.push_back(symbol.file_offset_bytes);
   }
   for (size_t i = 0; i < symbols_.size(); ++i) {
-    bool same = symbols_[i].name == name;
+    bool same = symbols_[i].name == name || (!symbols_[i].place.empty() && placed_name(symbols_[i].place, readable(i)) == name);
     if (!same && symbols_[i].name.starts_with("_Z")) {
       const std::string_view full = readable(i);
       same = full == name || (!full.ends_with(kPltSuffix) && full.substr(0, full.find('(')) == name);

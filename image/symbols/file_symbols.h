@@ -25,6 +25,7 @@ struct FileSymbol {
   std::string_view name;  ///< demangled; lives as long as the FileSymbols
   uint64_t address = 0;
   uint64_t size_bytes = 0;
+  std::string_view place;  ///< as Symbol::place; lives as long as the FileSymbols
 };
 
 /// Loads on first use; thread-safe.
@@ -79,7 +80,8 @@ class FileSymbols {
   std::shared_ptr<Debuginfod> debuginfod_;
   std::shared_ptr<SavedFiles> saved_;
   std::shared_ptr<const ElfFile> mapped_;     // maps between file offsets and addresses
-  std::vector<ElfSymbol> symbols_;            // sorted by address
+  std::vector<ElfSymbol> symbols_;            // sorted by address, followed by the labels within them
+  size_t outer_count_ = 0;                    // symbols before the labels
   std::vector<const std::string*> readable_;  // demangled on demand
   std::deque<std::string> names_;
   std::vector<FixedSymbol> fixed_;  // by offset

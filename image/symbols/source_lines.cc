@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <unordered_map>
 #include <utility>
 
 #include "image/source/elf_damage.h"
@@ -29,12 +30,21 @@ struct Row {
   bool statement = false, end = false;  // end: of a sequence; the following addresses have no line
 };
 
+// A place in the source. `line` 0: not known.
+struct Declaration {
+  std::string_view file;
+  uint32_t line = 0;
+};
+
 // A function, or one inlined into the scope `parent`.
 struct Scope {
-  std::string_view name, file;  // file and line: of the call that was inlined, or of the declaration
-  uint32_t line = 0, parent = kNoScope;
+  std::string_view name;
+  Declaration declared, call;  // call: the one that was inlined
+  Declaration enclosing;       // without a declared line: the declaration of the function around it
+  uint32_t parent = kNoScope;
   bool inlined = false;
   uint64_t entry = 0;
+  Dwarf_Off origin = 0;  // of the function's own DIE: the same for all of its copies
 };
 
 // Address range of a scope. Sorted by start, outer before inner.
@@ -43,20 +53,32 @@ struct Extent {
   uint32_t scope = 0, depth = 0;
 };
 
+constexpr int kMostReferences = 16;  // from one DIE to the next
+
+// Replaces a DIE by the one that it refers to. Returns false if there is none.
+bool refers(Dwarf_Die& die) {
+  Dwarf_Attribute reference;
+  if (dwarf_attr(&die, DW_AT_abstract_origin, &reference) == nullptr && dwarf_attr(&die, DW_AT_specification, &reference) == nullptr)
+    return false;
+  Dwarf_Die next;
+  if (dwarf_formref_die(&reference, &next) == nullptr) return false;
+  die = next;
+  return true;
+}
+
 // Finds an attribute of the DIE or of the DIEs to which it refers. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file
 // named by a unit, which libdw would open at any path.
 bool find_attribute(Dwarf_Die die, unsigned kind, Dwarf_Attribute& found) {
-  constexpr int kMostReferences = 16;
   for (int i = 0; i < kMostReferences; ++i) {
     if (dwarf_attr(&die, kind, &found) != nullptr) return true;
-    Dwarf_Attribute reference;
-    if (dwarf_attr(&die, DW_AT_abstract_origin, &reference) == nullptr && dwarf_attr(&die, DW_AT_specification, &reference) == nullptr)
-      return false;
-    Dwarf_Die next;
-    if (dwarf_formref_die(&reference, &next) == nullptr) return false;
-    die = next;
+    if (!refers(die)) return false;
   }
   return false;
+}
+
+Dwarf_Off origin_of(Dwarf_Die die) {
+  for (int i = 0; i < kMostReferences && refers(die); ++i) continue;
+  return dwarf_dieoffset(&die);
 }
 
 const char* name_of(Dwarf_Die* die) {
@@ -200,6 +222,10 @@ class ScopeReader {
     file_count_ = file_count;
     paths_ = &paths;
     visit(unit, kNoScope, 0);
+    for (Scope& scope : scopes_) {
+      const auto known = scope.declared.line == 0 ? enclosing_of_.find(scope.origin) : enclosing_of_.end();
+      if (known != enclosing_of_.end()) scope.enclosing = known->second;
+    }
   }
 
  private:
@@ -235,19 +261,46 @@ class ScopeReader {
       if (limits_ != nullptr && !limits_->spend(DebugLimits::Kind::ranges, 1)) return;
       extents_.push_back({first, end, number, depth});
     }
-    if (extents_.size() == before) return visit(die, parent, depth + 1);  // a declaration, or a function that is only inlined
+    const Declaration declared = place_of(die, DW_AT_decl_file, DW_AT_decl_line), outer = enclosing_;
+    if (declared.line != 0) {
+      enclosing_ = declared;
+    } else if (outer.line != 0 && enclosing_of_.size() < kMaxEnclosed) {
+      enclosing_of_.emplace(dwarf_dieoffset(die), outer);
+    }
+    if (extents_.size() == before) {  // a declaration, or a function that is only inlined
+      visit(die, parent, depth + 1);
+    } else {
+      add(die, {declared, extents_[before].first}, parent, depth);
+    }
+    enclosing_ = outer;
+  }
+
+  struct Start {
+    Declaration declared;
+    uint64_t first = 0;  // address
+  };
+  void add(Dwarf_Die* die, const Start& start, uint32_t parent, unsigned depth) {
+    const auto number = static_cast<uint32_t>(scopes_.size());
     Scope scope;
     scope.name = names_(name_of(die));
     scope.inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
     scope.parent = scope.inlined ? parent : kNoScope;
-    const uint64_t file = number_of(die, scope.inlined ? DW_AT_call_file : DW_AT_decl_file);
-    const char* path = file < file_count_ ? dwarf_filesrc(files_, file, nullptr, nullptr) : nullptr;
-    scope.file = (*paths_)(path);
-    scope.line = static_cast<uint32_t>(number_of(die, scope.inlined ? DW_AT_call_line : DW_AT_decl_line));
+    scope.origin = origin_of(*die);
+    scope.declared = start.declared;
+    if (scope.inlined) scope.call = place_of(die, DW_AT_call_file, DW_AT_call_line);
     Dwarf_Addr entry = 0;
-    scope.entry = dwarf_entrypc(die, &entry) == 0 ? entry : extents_[before].first;
+    scope.entry = dwarf_entrypc(die, &entry) == 0 ? entry : start.first;
     scopes_.push_back(scope);
     visit(die, number, depth + 1);
+  }
+
+  // A number of a file is of the unit that contains it: link-time optimization gives functions whose declaration is in another unit.
+  Declaration place_of(Dwarf_Die* die, unsigned file_kind, unsigned line_kind) const {
+    Dwarf_Attribute attribute;
+    Dwarf_Word file = 0;
+    if (!find_attribute(*die, file_kind, attribute) || dwarf_formudata(&attribute, &file) != 0) return {};
+    const char* path = attribute.cu != die->cu ? nullptr : file < file_count_ ? dwarf_filesrc(files_, file, nullptr, nullptr) : nullptr;
+    return {(*paths_)(path), static_cast<uint32_t>(number_of(die, line_kind))};
   }
 
   std::vector<Scope>& scopes_;
@@ -257,6 +310,9 @@ class ScopeReader {
   const std::function<std::string_view(const char*)>* paths_ = nullptr;
   Dwarf_Files* files_ = nullptr;
   size_t file_count_ = 0;
+  static constexpr size_t kMaxEnclosed = 1U << 16;
+  Declaration enclosing_;  // of the DIE that is read
+  std::unordered_map<Dwarf_Off, Declaration> enclosing_of_;
 };
 
 }  // namespace
@@ -362,12 +418,53 @@ std::vector<SourceFrame> SourceLines::frames(uint64_t address) {
     frame.function = scope.name;
     frames.push_back(frame);
     if (!scope.inlined) return frames;
-    frame = {{}, scope.file, scope.line};
+    frame = {{}, scope.call.file, scope.call.line};
     number = scope.parent;
   }
   if (!frame.file.empty()) frames.push_back(frame);
   return frames;
 }
+
+namespace {
+
+// Returns the line of the instruction at an address. If that has none (line 0), returns that of one of the next statements.
+Declaration first_line(const std::vector<Row>& rows, uint64_t address) {
+  constexpr int kMostWithoutLine = 16;
+  auto row = std::partition_point(rows.begin(), rows.end(), [address](const Row& each) { return each.address <= address; });
+  if (row != rows.begin()) --row;
+  for (int i = 0; i < kMostWithoutLine && row != rows.end() && !row->end; ++i, ++row) {
+    if (row->line != 0) return {row->file, row->line};
+  }
+  return {};
+}
+
+// Returns the functions of the scopes, in the same order. A compiler declares no line of what it makes itself, such as the call operator of a
+// lambda: its line is the first of the statements of all its copies that is not before the function around it. Optimized code of a function may
+// have lines of others, which it inlined.
+std::vector<SourceFunction> functions_of(const std::vector<Scope>& scopes, const std::vector<Row>& rows, const std::vector<SourceStatement>& statements) {
+  std::unordered_map<Dwarf_Off, uint32_t> first;  // by origin
+  for (const SourceStatement& statement : statements) {
+    const Scope* scope = statement.scope == kNoScope ? nullptr : &scopes[statement.scope];
+    if (scope == nullptr || statement.file != scope->enclosing.file || statement.line < scope->enclosing.line) continue;
+    uint32_t& line = first.try_emplace(scope->origin, statement.line).first->second;
+    line = std::min(line, statement.line);
+  }
+  std::vector<SourceFunction> functions;
+  for (const Scope& scope : scopes) {
+    Declaration place = scope.declared;
+    if (place.line == 0 && scope.enclosing.line != 0) {
+      const auto known = first.find(scope.origin);
+      place = {scope.enclosing.file, known != first.end() ? known->second : scope.enclosing.line};
+    } else if (place.line == 0 || place.file.empty()) {
+      const Declaration found = first_line(rows, scope.entry);
+      place = {found.file, place.line != 0 ? place.line : found.line};
+    }
+    functions.push_back({scope.name, place.file, place.line, scope.entry, scope.inlined});
+  }
+  return functions;
+}
+
+}  // namespace
 
 SourceUnit SourceLines::statements(const Unit& unit) const {
   SourceUnit result;
@@ -380,9 +477,7 @@ SourceUnit SourceLines::statements(const Unit& unit) const {
     const uint64_t end = next < unit.rows.size() ? unit.rows[next].address : row.address + 1;
     result.statements.push_back({row.address, end, row.file, row.line, scope_at(unit, row.address)});
   }
-  for (const Scope& scope : unit.scopes) {
-    if (!scope.inlined) result.functions.push_back({scope.name, scope.file, scope.line, scope.entry});
-  }
+  result.functions = functions_of(unit.scopes, unit.rows, result.statements);
   return result;
 }
 

@@ -393,7 +393,7 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   const auto index = state.spaces.find(space.value);
   if (index != state.spaces.end()) {
     if (const NamedRange* range = index->second.find(ip, when, *valid)) {
-      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, *valid};
+      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, *valid, {}};
     }
   }
   const State::Place place = state.place_at(space, ip, when);
@@ -402,7 +402,7 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   uint64_t offset = 0;
   const auto symbol = place.file->find(place.offset_bytes, offset);
   if (!symbol) return std::nullopt;
-  return Symbol{symbol->name, place.file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, *valid};
+  return Symbol{symbol->name, place.file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, *valid, symbol->place};
 }
 
 SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {

@@ -23,6 +23,9 @@ inline constexpr FunctionId kNoFunction = 0xffffffffU;
 /// Code without a symbol has one function for each address that a call, or a jump from another module, enters: "libc.so.6+0x1234", with
 /// the file offset. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without a symbol whose
 /// entry was not seen is "[unnamed code of libc.so.6]", one per module.
+///
+/// Local functions of one name in one file are named with their source file, "a.c:f", or with their address in the file, "0x1234:f", if the
+/// symbol table does not tell the source files apart. Kernel functions of one name in one module have one id.
 struct FunctionInfo {
   std::string name;    ///< demangled; if no symbol names it, as above
   std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty

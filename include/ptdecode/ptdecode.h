@@ -444,7 +444,7 @@ typedef struct ptd_branch {
 typedef struct ptd_call {
   const char* what;      /* "call", "pause" or "lost"; static */
   const char* kind;      /* call: "call", "tail", "interrupt", "syscall", "root"; pause: "off_cpu", "untraced", "lost"; lost: the reason */
-  const char* function;  /* demangled, or "libc.so.6+0x1234"; lives as long as the cursor */
+  const char* function;  /* demangled; "libc.so.6+0x1234" without a symbol, "a.c:f" if several are called f; lives as long as the cursor */
   const char* module;
   const char* comm;      /* name of the thread when the call began, "" if unknown; lives as long as the cursor */
   uint32_t depth;

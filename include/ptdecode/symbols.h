@@ -25,6 +25,9 @@ struct Symbol {
   Ip start;                   ///< the symbol's address
   uint64_t size_bytes = 0;    ///< 0 if not recorded
   Interval valid;             ///< times at which the result for this ip is certainly the same; for caches
+  /// Of a file's local function whose name another function of the file has too: its source file ("a.c"), or its address in the file
+  /// ("0x1234") if that is not known.
+  std::string_view place = {};
 };
 
 /// A named address range that lives for some time: kallsyms lines, KSYMBOL records, JIT functions.
@@ -43,6 +46,7 @@ struct FixedSymbol {
   uint64_t reach_bytes = 0;  ///< bytes for which find() returns it: its size, or a guess if the size is not recorded
   uint64_t size_bytes = 0;   ///< as Symbol::size_bytes
   std::string name;          ///< demangled
+  std::string place = {};    ///< as Symbol::place
 };
 
 /// Symbols of the sections with one path and build id.
@@ -71,15 +75,17 @@ struct SourceStatement {
   uint32_t line = 0;
   uint32_t scope = 0;  ///< number, within the unit, of the function or of its inlined call
 };
+/// A function's own code, or one inlined copy of it.
 struct SourceFunction {
   std::string_view name, file;
-  uint32_t line = 0;   ///< of its declaration
-  uint64_t entry = 0;  ///< address of its first instruction
+  uint32_t line = 0;     ///< of its declaration; if that is not known, of its first instruction; 0: neither is known
+  uint64_t entry = 0;    ///< address of its first instruction
+  bool inlined = false;  ///< a copy in another function's code
 };
 /// One compilation.
 struct SourceUnit {
   std::vector<SourceStatement> statements;  ///< by address
-  std::vector<SourceFunction> functions;    ///< functions with out-of-line code
+  std::vector<SourceFunction> functions;    ///< by their number, as SourceStatement::scope
 };
 using SourceVisitor = std::function<bool(const SourceUnit&)>;
 
@@ -132,7 +138,7 @@ class PTD_API Symbolizer {
   bool visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const;
   /// Returns the file and offset of the code at an address; nothing if it does not come from an ELF file.
   [[nodiscard]] std::optional<FilePlace> file_place(SpaceId space, Ip ip, TimeNs when) const;
-  /// Returns the addresses of the symbol `name` in the kernel or any section (first match first); empty if none.
+  /// Returns the addresses of the symbol `name` (also "a.c:f", as FunctionInfo::name) in the kernel or any section (first match first); empty if none.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
   /// Returns everything that find() may return for one of `ips` (by space value) at any time.
   [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;

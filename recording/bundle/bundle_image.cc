@@ -281,6 +281,38 @@ void write_symbols(const SymbolPick& pick, ByteWriter& out) {
   }
 }
 
+bool write_places(const SymbolPick& pick, ByteWriter& out) {
+  uint64_t count = 0;
+  const auto visit = [&pick](const auto& visitor) {
+    for (size_t file = 0; file < pick.files.size(); ++file) {
+      for (size_t i = 0; i < pick.files[file].symbols.size(); ++i) {
+        if (const std::string& place = pick.files[file].symbols[i].place; !place.empty()) visitor(file, i, place);
+      }
+    }
+  };
+  visit([&count](size_t, size_t, const std::string&) { ++count; });
+  out.number(count);
+  visit([&out](size_t file, size_t symbol, const std::string& place) {
+    out.number(file);
+    out.number(symbol);
+    out.text(place);
+  });
+  return count != 0;
+}
+
+Status read_places(Bytes chunk, SymbolPick& pick) {
+  ByteReader in(chunk);
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const uint64_t file = in.number(), symbol = in.number();
+    std::string place = in.text();
+    if (file >= pick.files.size() || symbol >= pick.files[file].symbols.size())
+      return Error{ErrorCode::contradictory_record, "it names a symbol that does not exist", in.offset()};
+    pick.files[file].symbols[symbol].place = std::move(place);
+  }
+  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of source files is inconsistent", in.offset()};
+  return {};
+}
+
 Result<SymbolPick> read_symbols(Bytes chunk) {
   ByteReader in(chunk);
   SymbolPick pick;

@@ -15,7 +15,11 @@ void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& 
 Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
 
 void write_symbols(const SymbolPick& pick, ByteWriter& out);
+/// Writes FixedSymbol::place. Returns false if no symbol has one.
+bool write_places(const SymbolPick& pick, ByteWriter& out);
 /// Errors: file_format.
 Result<SymbolPick> read_symbols(Bytes chunk);
+/// Errors: file_format.
+Status read_places(Bytes chunk, SymbolPick& pick);
 
 }  // namespace ptd

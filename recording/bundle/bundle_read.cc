@@ -219,6 +219,9 @@ Status Loader::load_image() {
   if (!limits.ok()) return damaged(chunk::kLines, limits.error());
   auto symbols = read_symbols(chunk_of(chunk::kSymbols));
   if (!symbols.ok()) return damaged(chunk::kSymbols, symbols.error());
+  if (chunks_.find(chunk::kSymbolPlaces) != chunks_.end()) {
+    if (Status status = read_places(chunk_of(chunk::kSymbolPlaces), *symbols); !status.ok()) return damaged(chunk::kSymbolPlaces, status.error());
+  }
   ImageBuild image(options_);
   if (chunks_.find(chunk::kArm) != chunks_.end()) image.builder.set_word_bytes(4);
   if (Status status = read_image(chunk_of(chunk::kImage), code, options_, image, data_.pokes); !status.ok())

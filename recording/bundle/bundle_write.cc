@@ -281,6 +281,10 @@ Status Writer::write_names(BundleFileWriter& file) {
     symbols_of_[{symbols.section_path, symbols.build_id}] += symbols.symbols.size();
   }
   report_.instructions = scan_.instructions;
+  ByteWriter places;
+  if (write_places(pick, places)) {
+    if (Status status = file.add(chunk::kSymbolPlaces, places.bytes()); !status.ok()) return status;
+  }
   return file.add(chunk::kSymbols, out.bytes());
 }
 

@@ -17,6 +17,10 @@ constexpr std::array<std::pair<AuxBreak, const char*>, 4> kReasons = {{
     {AuxBreak::missing, "AUX records name bytes that the file does not contain"},
 }};
 
+constexpr const char* kEmulatorStopped =
+    "recording stopped there: the program or the emulator was killed, the disk was nearly full, or a limit was reached (record --emulate "
+    "--max-size, ulimit -f)";
+
 std::string name_of(const AuxStream& stream) {
   if (stream.cpu >= 0) return "cpu " + std::to_string(stream.cpu);
   return stream.tid >= 0 ? "thread " + std::to_string(stream.tid) : "the trace";
@@ -24,7 +28,7 @@ std::string name_of(const AuxStream& stream) {
 
 }  // namespace
 
-std::vector<Finding> lost_trace_findings(const AuxStream& stream) {
+std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated) {
   std::vector<Finding> findings;
   for (const auto& [why, text] : kReasons) {
     uint64_t places = 0, first = 0;
@@ -40,7 +44,8 @@ std::vector<Finding> lost_trace_findings(const AuxStream& stream) {
     finding.kind = FindingKind::trace_lost;
     finding.time = time;
     finding.what = name_of(stream) + ": trace is missing at " + (places == 1 ? "" : std::to_string(places) + " places, the first ") +
-                   "trace offset " + std::to_string(first) + ": " + text;
+                   "trace offset " + std::to_string(first) + ": " +
+                   (emulated && why == AuxBreak::truncated ? kEmulatorStopped : text);
   }
   return findings;
 }

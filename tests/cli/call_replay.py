@@ -70,18 +70,37 @@ class Symbols:
         for line in listing.splitlines():
             match = re.match(r"^([0-9a-f]+)(?: ([0-9a-f]+))? [tTwWiI] (.+)$", line)
             if match:
-                start, size = int(match[1], 16), int(match[2] or "1", 16)  # without a size, only its first byte surely belongs to it
-                found.setdefault(start, (start + size, []))[1].append(match[3])
+                start, size = int(match[1], 16), int(match[2] or "0", 16)
+                end, names = found.get(start, (start, []))
+                found[start] = (max(end, start + size), names + [match[3]])
+        sizeless = {start for start, (end, _) in found.items() if end == start}
         for at, names in plt_stubs.stubs(program).items():
             found.setdefault(at, (at + 1, []))[1].extend(names)
         self.starts = sorted(found)
         self.found = found
+        self.extend(sizeless, program)
         by_name = {name: start for start in self.starts for name in found[start][1]}
         self.whole = {}  # code that the compiler moved out of line belongs to its function
         for start in self.starts:
             for name in found[start][1]:
                 if ".cold" in name and name.split(".cold")[0] in by_name:
                     self.whole[start] = by_name[name.split(".cold")[0]]
+
+    def extend(self, sizeless, program):
+        """As in gdb: a symbol without a size reaches up to the next symbol or the end of its section, and names nothing within one with a size."""
+        listing = subprocess.run(["readelf", "-SW", str(program)], capture_output=True, text=True, check=True).stdout
+        sections = [tuple(int(each, 16) for each in match) for match in
+                    re.findall(r"(?m)^ +\[ *\d+\] +\S+ +\w+ +(\w+) \w+ (\w+) \w+ +\w*AX", listing)]
+        end = 0
+        for at in list(self.starts):
+            end = max(end, self.found[at][0])
+            if at in sizeless and at < end:
+                self.starts.remove(at)
+                sizeless.remove(at)
+        for at in sizeless:
+            index = self.starts.index(at)
+            bounds = [first + size for first, size in sections if first <= at < first + size] + self.starts[index + 1:index + 2]
+            self.found[at] = (min(bounds, default=at + 1), self.found[at][1])
 
     def start(self, ip):
         """Returns the start of the function at ip, or None."""

@@ -120,6 +120,99 @@ class Code(unittest.TestCase):
         self.assertIn("FNDA:0,never\n", record)
         self.assertIn(f"FNDA:{want[next(i for i, text in enumerate(source, 1) if text.startswith('int classify'))]},classify\n", record)
 
+    ROUTINES = r"""
+#include <coroutine>
+#include <cstdio>
+struct Numbers {
+  struct promise_type {
+    int value = 0;
+    Numbers get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_always initial_suspend() { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    std::suspend_always yield_value(int next) {
+      value = next;
+      return {};
+    }
+    void return_void() {}
+    void unhandled_exception() {}
+  };
+  std::coroutine_handle<promise_type> handle;
+};
+static Numbers count_to(int last) {
+  for (int i = 0; i < last; ++i)
+    co_yield i;
+}
+static inline int twice(int x) {
+  return 2 * x;
+}
+static inline int unused(int x) {
+  return std::printf("%d\n", 3 * x);
+}
+int main(int argc, char**) {
+  auto add = [](int a, int b) {
+    return a + b;
+  };
+  auto count = [](int a, int) {
+    return a + 1;
+  };
+  int sum = argc > 5 ? unused(argc) : 0;
+  Numbers numbers = count_to(9);
+  while (numbers.handle.resume(), !numbers.handle.done())
+    sum = count(add(sum, twice(numbers.handle.promise().value)), 0);
+  numbers.handle.destroy();
+  std::printf("%d\n", sum);
+}
+"""
+
+    def functions_of_gcov(self, source):
+        """Name -> (line, times entered) of the functions of a program without optimization: no other build counts functions that are inlined."""
+        place = self.folder / (source.stem + ".gcov")
+        place.mkdir()
+        subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-O0", "--coverage", source, "-o", "program"], cwd=place, check=True)
+        subprocess.run(["./program"], cwd=place, capture_output=True, check=True)
+        notes = next(place.glob("*.gcno"))
+        out = subprocess.run([shutil.which("gcov") or "gcov", "--json-format", "--stdout", notes], cwd=place, capture_output=True, check=True).stdout
+        file = next(file for file in json.loads(out)["files"] if file["file"].endswith(source.name))
+        return {each["demangled_name"]: (each["start_line"], each["execution_count"]) for each in file["functions"]}
+
+    def functions_of_coverage(self, path, optimization):
+        """Name -> (line, times entered). Without parameters: DWARF has none for a static function."""
+        name = path.stem + optimization
+        subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-g", optimization, path, "-o", name], cwd=self.folder, check=True)
+        done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", name + ".data", "--", "./" + name],
+                              cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = run("coverage", "-q", "-i", self.data(name), "--format", "lcov", "--dso", name, "--keep-absent").stdout
+        self.assertEqual(re.findall(r"^FN:0,.*", text, re.M), [])
+        record = next(record for record in text.split("end_of_record") if path.name + "\n" in record)
+        lines = re.findall(r"^FN:(\d+),(.*)$", record, re.M)
+        counts = {name: int(count) for count, name in re.findall(r"^FNDA:(\d+),(.*)$", record, re.M)}
+        self.assertEqual(sorted(counts), sorted({name for _, name in lines}))
+        return {name: (int(line), counts[name]) for line, name in lines}
+
+    def test_functions_of_coverage_are_gcovs(self):
+        """Without optimization, each function has the line and the count of gcov. With it, inlined functions are hit if they ran."""
+        (self.folder / "routines.cc").write_text(self.ROUTINES)
+        for path, least in ((self.folder / "routines.cc", 10), (PROGRAMS / "inlined.cc", 7)):
+            gcov = self.functions_of_gcov(path)
+            want = {re.sub(r"\(.*", "", name) if "::" not in name else name: value for name, value in gcov.items() if "main::{lambda" not in name}
+            for name, (line, count) in gcov.items():
+                if "main::{lambda" in name:
+                    want[f"operator():{line}"] = (line, count)
+            self.assertGreaterEqual(len(want), least)
+            plain, optimized = (self.functions_of_coverage(path, optimization) for optimization in ("-O0", "-O2"))
+            if path.stem == "routines":  # the body of the coroutine has its name, and each resumption enters it
+                self.assertGreater(plain["count_to"][1], 10)
+                self.assertEqual(plain.pop("count_to")[0], want["count_to"][0])
+            self.assertEqual({name: plain[name] for name in plain if name in want}, {name: want[name] for name in plain if name in want})
+            self.assertLessEqual(set(want) - set(plain), {"count_to"})
+            self.assertGreaterEqual(len(set(optimized) & set(want)), 4)
+            for name in set(optimized) & set(want):
+                self.assertEqual(optimized[name][1] != 0, want[name][1] != 0, name)
+                # If no instruction has a line of the lambda, its line is that of the function around it.
+                around = want["shop::Basket::order()"][0] if "{lambda" in name else want[name][0]
+                self.assertIn(optimized[name][0], (want[name][0], around), name)
+
     def test_image_of_the_only_process_needs_no_tid(self):
         listed = subprocess.run(["nm", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout
         address = int(re.search(r"^([0-9a-f]+) T main$", listed, re.M)[1], 16)
@@ -244,6 +337,15 @@ class Code(unittest.TestCase):
             text = run("profile", "-i", self.data(name), "-q", "--format", "autofdo").stdout.splitlines()
             self.assertEqual(int(text[0]), len(runs))
             self.assertEqual(int(text[len(runs) + 2]), len(branches))
+
+    def test_a_profile_is_not_the_dynamic_linkers(self):
+        """The linker runs most of the code of a short program, and nobody wants its profile."""
+        text = run("profile", "-i", self.data("inlined"), "-q").stdout
+        self.assertEqual(text, run("profile", "-i", self.data("inlined"), "-q", "--dso", "inlined").stdout)
+        linker = run("profile", "-i", self.data("inlined"), "-q", "--dso", "ld-linux-x86-64.so.2").stdout
+        self.assertNotIn(linker, ("", text))
+        said = run("profile", "-i", self.data("inlined"), "-o", self.folder / "said.pa")
+        self.assertRegex(said.stderr, r"^ptdecode: \S+/inlined: [\d.]+ % of the code that ran")
 
     def perf2bolt(self):
         found = shutil.which("perf2bolt") or next(map(str, pathlib.Path("/usr/lib").glob("llvm-*/bin/perf2bolt")), None)

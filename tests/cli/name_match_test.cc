@@ -39,6 +39,27 @@ TEST(NameMatch, VersionsOfDynamicSymbols) {
     EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
 }
 
+TEST(NameMatch, ThunksAreNotTheirFunctions) {
+  constexpr const char *kThunk = "non-virtual thunk to D::g(int) const", *kWrapper = "TLS wrapper function for shop::state";
+  for (const Case& each : {Case{kThunk, kThunk}, Case{"non-virtual thunk to D::g", kThunk}, Case{"*thunk to D::*", kThunk},
+                           Case{"virtual thunk to T::f", "virtual thunk to T<int>::f(long)"}, Case{"virtual thunk to T<int>::f", "virtual thunk to T<int>::f(long)"},
+                           Case{kWrapper, kWrapper}, Case{"D::g", "D::g(int) const"}})
+    EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+  for (const Case& each : {Case{"D::g", kThunk}, Case{"D::g(int) const", kThunk}, Case{"D::*", kThunk}, Case{"g", kThunk}, Case{"virtual thunk to D::g", kThunk},
+                           Case{"shop::state", kWrapper}})
+    EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
+TEST(NameMatch, SourceFilesOfFunctionsOfOneName) {
+  for (const Case& each : {Case{"helper", "a.c:helper"}, Case{"a.c:helper", "a.c:helper"}, Case{"*.c:helper", "a.c:helper"}, Case{"hel*", "0x12f0:helper"},
+                           Case{"0x12f0:helper", "0x12f0:helper"}, Case{"n::f", "a-1.cc:n::f(int)"}, Case{"a.cc:f", "a.cc:void f<int>(int)"},
+                           Case{"f", "a.cc:void f<int>(int)"}, Case{"JS:*add*", "JS:*add /a.js:1:9"}})
+    EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+  for (const Case& each : {Case{"b.c:helper", "a.c:helper"}, Case{"a.c:helper", "helper"}, Case{"a.c:", "a.c:helper"}, Case{"b", "a.c:d::b"},
+                           Case{"add", "JS:add"}, Case{"f", "std::f"}})
+    EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
 TEST(NameMatch, OtherFunctionsDoNotMatch) {
   for (const Case& each :
        {Case{"throw", "thrower(int)"}, Case{"hrower", "thrower(int)"}, Case{"sum", "shop::Basket::sum() const"}, Case{"int", "f(int)"},

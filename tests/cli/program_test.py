@@ -294,6 +294,18 @@ class NewUser(unittest.TestCase):
             self.assertTrue(alone.stdout.startswith(info.stdout))
             self.assertIn(b"ptdecode script", alone.stdout[len(info.stdout):])
 
+    def test_options_may_precede_the_command(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("info", "stat"):
+                os.symlink(DEMO, pathlib.Path(folder) / name)
+            for before, after in (("-i stat info", "info -i stat"), ("-i stat", "info -i stat"), ("-q -i info functions --limit 3", "functions -q -i info --limit 3"),
+                                  ("--limit 3 -i stat functions", "functions -i stat --limit 3"), ("--input=stat info", "info -i stat")):
+                first, then = run(*before.split(), cwd=folder), run(*after.split(), cwd=folder)
+                self.assertEqual((first.returncode, first.stdout), (0, then.stdout), before)
+            wrong = run("-i", "stat", "info", "--slowest", "3", cwd=folder)
+            self.assertEqual(wrong.returncode, 2)
+            self.assertIn(b"'info' has no option --slowest", wrong.stderr)
+
     def test_info_says_what_perf_says(self):
         info = json.loads(run("info", "--json", "-i", DEMO).stdout)
         self.assertEqual(info["form"], "perf.data directory")

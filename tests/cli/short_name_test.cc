@@ -31,6 +31,9 @@ TEST(ShortName, LeavesArgumentsAndReturnTypesOut) {
            Case{"unbalanced(int", "unbalanced(int"},
            Case{"a > b", "a > b"},
            Case{"int Table<int>::at<7>(unsigned long) [clone .cold]", "Table::at"},
+           Case{"a.cc:void ns::f<int>(int)", "a.cc:ns::f"},
+           Case{"0x12f0:helper", "0x12f0:helper"},
+           Case{"non-virtual thunk to D::g(int)", "non-virtual thunk to D::g"},
            Case{"", ""},
        })
     EXPECT_EQ(short_function(each.name), each.want);

@@ -312,8 +312,7 @@ def limits(folder, odd):
 
 
 def programs_that_do_not_run(folder, recorder):
-    """The exit status is that of env(1), a message names the file, and no recording is written, except by the kernel of a program that only
-    exec refuses."""
+    """The exit status is that of env(1), a message names the file, and no recording is written; one of that name stays."""
     places = os.path.join(folder, "places" + recorder[1])
     os.mkdir(places)
     os.mkdir(os.path.join(places, "folder"))
@@ -339,10 +338,13 @@ def programs_that_do_not_run(folder, recorder):
             if "perf_event" in done.stderr:
                 print(f"skipped: {recorder[1]}: no right to record")
                 return
-            if program.endswith(("-shell", "-linker")) and os.path.exists(out):
-                os.remove(out)
         check(f"record of {program.replace(places, '...')}: refused as by the system", native.returncode in (126, 127) and done.returncode == native.returncode and
               program in done.stderr and not os.path.exists(out), f"{native.returncode} {done.returncode} {done.stdout} {done.stderr}")
+    with open(out, "w") as file:
+        file.write("another recording")
+    subprocess.run([PTDECODE, *recorder, "-o", out, "--", os.path.join(places, "no-shell")], capture_output=True)
+    with open(out) as file:
+        check(f"{recorder[1]} of a program that is refused: the recording of that name stays", file.read() == "another recording", out)
 
 
 def odd_programs(folder):

@@ -159,6 +159,9 @@ def cut_short(trial):
     done = run([PTDECODE, "stat", "-i", trial.out])
     lost = [float(share) for share in re.findall(r"^ +([\d.]+) % .*aux_lost 1\)$", done.stdout, re.M)]
     check(f"{what}: most of the run is lost time", len(lost) >= 1 and max(lost) > 50, done.stdout)
+    findings = run([PTDECODE, "check", "-i", trial.out]).stdout
+    check(f"{what}: the advice is for the emulator", "--max-size" in done.stdout + done.stderr and "--max-size" in findings and
+          "perf record" not in done.stdout + done.stderr + findings, done.stdout + done.stderr + findings)
     check(f"{what}: the recorder lost it, not the processor", "overflow" not in done.stdout + done.stderr, done.stdout + done.stderr)
 
 

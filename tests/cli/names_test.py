@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""The names of functions, for programs whose symbols are unusual: without sizes, or with one name for several functions.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
+"""
+import collections
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+CC = os.environ.get("CC", "cc")
+# `outer` and `thunk` have no size, `sized` contains the label `inside`. Each is called ten times.
+SIZELESS = r"""
+  .globl _start, leaf, inside
+  .type inside, @notype
+_start:
+  mov $10, %ebx
+1: call outer
+  call thunk
+  call sized
+  dec %ebx
+  jnz 1b
+  mov $60, %eax
+  xor %edi, %edi
+  syscall
+outer:
+  nop
+  call 3f
+  ret
+  .skip 64, 0xcc
+3: call leaf
+  ret
+thunk:
+  call 2f
+1: pause
+  jmp 1b
+2: lea leaf(%rip), %rdx
+  mov %rdx, (%rsp)
+  ret
+  .type sized, @function
+sized:
+  jmp inside
+  .skip 64, 0xcc
+inside:
+  nop
+  call leaf
+  ret
+  .size sized, . - sized
+  .type leaf, @function
+leaf:
+  ret
+  .size leaf, . - leaf
+"""
+
+
+def run(*words):
+    done = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Names(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def recorded(self, program):
+        path = self.folder / (program.name + ".data")
+        run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-q", "-o", path, "--", program)
+        return path
+
+    def rows(self, path):
+        lines = [json.loads(line) for line in run("functions", "-q", "-i", path, "--limit", "0", "--format", "json").splitlines()]
+        return {line["function"]: line for line in lines[1:]}
+
+    def test_a_symbol_without_a_size_names_its_code_everywhere(self):
+        """It reaches up to the next symbol; a label within a function that has a size does not end the function."""
+        program = self.folder / "sizeless"
+        subprocess.run([CC, "-nostdlib", "-static", "-x", "assembler", "-", "-o", program], input=SIZELESS, text=True, check=True)
+        data = self.recorded(program)
+        rows = self.rows(data)
+        calls = {name: row["calls"] for name, row in rows.items()}
+        # The call within `outer` is one of `outer`; that within `thunk` skips a few bytes and only fills the return stack.
+        self.assertEqual({name: count for name, count in calls.items() if name[0] != "["}, {"_start": 1, "outer": 20, "thunk": 10, "sized": 10, "leaf": 30})
+        own = {"_start": 1 + 5 * 10 + 3, "outer": (3 + 2) * 10, "thunk": 4 * 10, "sized": 4 * 10, "leaf": 3 * 10}
+        self.assertEqual({name: rows[name]["self_instructions"] for name in own}, own)
+        listed = collections.Counter(re.findall(r"\) +(\S+)$", run("script", "-q", "-i", data, "--call-trace"), re.M))
+        self.assertLessEqual(set(listed), {"outer", "thunk", "sized", "leaf"})
+        frames = {frame for line in run("flame", "-q", "-i", data, "--format", "folded").splitlines() for frame in line.rsplit(" ", 1)[0].split(";")}
+        self.assertLessEqual({"outer", "thunk", "sized", "leaf"}, frames)
+        self.assertEqual([frame for frame in frames if "+0x" in frame or "unnamed" in frame], [])
+        branches = run("script", "-q", "-i", data, "--itrace=b")
+        self.assertEqual(set(re.findall(r" ([a-z_]+)\+0x", branches)), {"_start", "outer", "thunk", "sized", "leaf"})
+
+    SOURCES = {  # `helper` is in two files and once global, `twin` in two files of one name
+        "a.c": "void b(void), one(void), two(void);\nstatic int helper(int x) { __asm__ volatile(\"\"); return x + 1; }\n"
+               "int main(void) { int sum = 0; for (int i = 0; i < 3; ++i) sum += helper(i); b(); one(); two(); return sum == 7; }\n",
+        "b.c": "static int helper(int x) { __asm__ volatile(\"\"); return x + 2; }\nint helper2(int);\n"
+               "void b(void) { for (int i = 0; i < 5; ++i) helper(i); for (int i = 0; i < 7; ++i) helper2(i); }\n",
+        "c.s": ".globl helper2\n.globl helper\n.type helper, @function\nhelper2: jmp helper\nhelper: nop\nret\n.size helper, . - helper\n.section .note.GNU-stack\n",
+        "one/util.c": "static int twin(int x) { __asm__ volatile(\"\"); return x + 1; }\nvoid one(void) { for (int i = 0; i < 2; ++i) twin(i); }\n",
+        "two/util.c": "static int twin(int x) { __asm__ volatile(\"\"); return x + 1; }\nvoid two(void) { for (int i = 0; i < 4; ++i) twin(i); }\n",
+    }
+
+    def build_of_files(self):
+        for name, text in self.SOURCES.items():
+            path = self.folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        subprocess.run([CC, "-O1", "-fno-inline", "-fno-ipa-sra", "-fno-ipa-cp", *self.SOURCES, "-o", "files"], cwd=self.folder, check=True)
+        return self.folder / "files"
+
+    def test_functions_of_one_name_have_rows_of_their_own(self):
+        program = self.build_of_files()
+        data = self.recorded(program)
+        listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+        twins = sorted(int(at, 16) for at in re.findall(r"^(\w+) t twin$", listing, re.M))
+        self.assertEqual(len(twins), 2)
+        want = {"a.c:helper": 3, "b.c:helper": 5, "helper": 7, f"{twins[0]:#x}:twin": 2, f"{twins[1]:#x}:twin": 4}
+        calls = {name: row["calls"] for name, row in self.rows(data).items()}
+        self.assertEqual({name: count for name, count in calls.items() if name.split(":")[-1] in ("helper", "twin")}, want)
+        bundle = self.folder / "files.ptdb"
+        run("bundle", "-q", "-i", data, "-o", bundle)
+        for source in (data, bundle):
+            with self.subTest(source=source):
+                for pattern, names in (("helper", {"a.c:helper", "b.c:helper", "helper"}), ("b.c:helper", {"b.c:helper"}), ("twin", {n for n in want if "twin" in n})):
+                    lines = run("functions", "-q", "-i", source, "--func", pattern, "--format", "json").splitlines()[1:]
+                    self.assertEqual({row["function"]: row["calls"] for row in map(json.loads, lines)}, {name: want[name] for name in names})
+                folded = run("flame", "-q", "-i", source, "--format", "folded").splitlines()
+                stacks = [line.rsplit(" ", 1)[0] for line in folded]
+                self.assertEqual(len(set(stacks)), len(stacks))
+                self.assertLessEqual(set(want), {stack.split(";")[-1] for stack in stacks})
+                self.assertEqual(set(re.findall(r" (\S*helper)$", run("script", "-q", "-i", source, "--call-trace"), re.M)) - {"helper"}, set())
+        places = {name: int(re.search(rf"^ +(\w+) {name}\+0x0 ", run("image", "-q", "-i", data, f"{file}:{name}"), re.M)[1], 16) & 0xffff
+                  for file, name in (("b.c", "helper"), (f"{twins[1]:#x}", "twin"))}
+        self.assertIn(f"{places['helper']:016x} t helper\n", listing)
+        self.assertEqual(places["twin"], twins[1])
+
+    def test_saved_symbols_are_told_apart_too(self):
+        """The second command takes the symbols that the first one saved in the stash."""
+        program = self.build_of_files()
+        data, stash = self.folder / "files.data", self.folder / "stash"
+        environment = dict(os.environ, PTDECODE_STASH=str(stash))
+        subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-q", "-o", data, "--", program], env=environment, check=True)
+        program.unlink()
+        for _ in range(2):
+            text = subprocess.run([PTDECODE, "functions", "-q", "-i", data, "--limit", "0"], env=environment, capture_output=True, text=True, check=True).stdout
+            self.assertEqual({name: int(calls) for calls, name in re.findall(r"^ +(\d+) .* (\S+:helper) \(files\)$", text, re.M)},
+                             {"a.c:helper": 3, "b.c:helper": 5})
+        self.assertTrue(list(stash.glob("parsed/symbols-2/*/*")))
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("skipped: no qemu-x86_64")
+        sys.exit(77)
+    unittest.main()
