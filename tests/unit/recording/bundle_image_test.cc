@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace ptd {
@@ -39,6 +40,23 @@ TEST(BundleImage, AddressSpacesAreLimitedByTheirMemory) {
     EXPECT_LT(status.error().offset_bytes, chunk.size());               // the entry that exceeds the limit,
     EXPECT_GT(status.error().offset_bytes, chunk.size() - chunk.size() / 8);  // which is the last
   }
+}
+
+TEST(BundleImage, NamesAreCutAsInASymbolTable) {
+  SymbolPick pick;
+  const std::string name(2'000'000, 'n');
+  pick.ranges.push_back({kKernelSpace, Ip{0x1000}, 16, {}, name, name});
+  FileSymbolPick& file = pick.files.emplace_back();
+  file.module = name;
+  file.symbols.emplace_back().name = name;
+  file.symbols.emplace_back().name = "short";
+  ByteWriter out;
+  write_symbols(pick, out);
+  const auto read = read_symbols(out.bytes());
+  ASSERT_TRUE(read.ok());
+  for (const std::string& cut : {read->ranges[0].name, read->ranges[0].module, read->files[0].module, read->files[0].symbols[0].name})
+    EXPECT_EQ(cut, name.substr(0, 4096));
+  EXPECT_EQ(read->files[0].symbols[1].name, "short");
 }
 
 }  // namespace
