@@ -23,8 +23,8 @@ class CopySet {
   [[nodiscard]] size_t size() const { return copies_.size(); }
   [[nodiscard]] const DatedCopy& copy(size_t index) const { return copies_[index]; }
 
-  /// Returns the ranges of copy `index` that no earlier copy of its space covers; they serve as base sections.
-  [[nodiscard]] std::vector<AddressRange> base_ranges(size_t index) const;
+  /// Returns for each copy the ranges that no earlier copy of its space covers; they serve as base sections.
+  [[nodiscard]] std::vector<std::vector<AddressRange>> base_ranges() const;
   /// Returns the parts of the copies of `space` that cover [ip, ip + size), the first base first.
   void covering(SpaceId space, uint64_t ip, uint32_t size, std::vector<SiteCopy>& out) const;
   [[nodiscard]] bool any_in(SpaceId space) const;

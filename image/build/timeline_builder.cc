@@ -148,10 +148,11 @@ void TimelineBuilder::freeze_at_first_version() { state_->frozen = true; }
 void TimelineBuilder::State::base_from_copies() {
   first_copy_section = static_cast<SectionId>(data->sections.size());
   std::vector<std::vector<SectionChange>> base(spaces.size());
+  const std::vector<std::vector<AddressRange>> ranges = copies.base_ranges();
   for (size_t i = 0; i < copies.size(); ++i) {
     const DatedCopy& copy = copies.copy(i);
     if (copy.space.value >= spaces.size()) continue;
-    for (const AddressRange range : copies.base_ranges(i)) {
+    for (const AddressRange range : ranges[i]) {
       Section section;
       section.space = copy.space;
       section.ip = Ip{range.first};
