@@ -11,7 +11,6 @@ namespace {
 
 /// Copying the text takes some time: a site may be dated this far from most others.
 constexpr uint64_t kCopySlackNs = 200'000'000;
-constexpr size_t kMaxDifferences = size_t{1} << 22;
 
 Interval widen(Interval when, uint64_t ns) {
   return {TimeNs{when.first.value < ns ? 0 : when.first.value - ns},
@@ -221,7 +220,7 @@ void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::sp
   const Bytes a = copies_[earlier].code.bytes.subspan(common.first - range(earlier).first, size);
   const Bytes b = copies_[later].code.bytes.subspan(common.first - range(later).first, size);
   size_t done = 0;  // bytes before this belong to a site or are done
-  for (size_t at = next_difference(a, b, 0); at < size && out.size() < kMaxDifferences; at = next_difference(a, b, at)) {
+  for (size_t at = next_difference(a, b, 0); at < size && out.size() < kMaxCopyDifferences; at = next_difference(a, b, at)) {
     // A word of which no part is done is replaced as a whole.
     const size_t into_word = word_bytes_ == 0 ? 0 : (common.first + at) % word_bytes_;
     if (into_word <= at - done) at -= into_word;

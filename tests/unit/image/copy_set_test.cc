@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,6 +50,30 @@ TEST(CopySet, EachByteIsTheBaseOfTheFirstCopyThatHasIt) {
       }
       EXPECT_EQ(got, want[i]) << "round " << round << ", copy " << i;
     }
+  }
+}
+
+// Every byte differs: a small compressed bundle can name gigabytes of such copies.
+TEST(CopySet, DifferencesAreLimitedAndTheLimitIsReported) {
+  constexpr std::string_view kLimit = "further differences are not used";
+  for (const bool many : {false, true}) {
+    const size_t size = many ? kMaxCopyDifferences + 1000 : 1000;
+    TimelineBuilder builder;
+    DatedCopy before = copy_at(kBase, size), after = copy_at(kBase, size);
+    before.taken = {TimeNs{1}, TimeNs{1}};
+    after.taken = {TimeNs{9}, TimeNs{9}};
+    after.code = timeline_test::filled(size, 0xcc);
+    CopySet set;
+    set.add(before);
+    set.add(after);
+    EXPECT_EQ(set.differences({}).size(), std::min(size, kMaxCopyDifferences));
+    builder.add_copy(before);
+    builder.add_copy(after);
+    const Timeline timeline = builder.build();
+    const auto& findings = timeline.findings();
+    EXPECT_EQ(std::any_of(findings.begin(), findings.end(),
+                          [&](const Finding& finding) { return finding.what.find(kLimit) != std::string::npos; }),
+              many);
   }
 }
 
