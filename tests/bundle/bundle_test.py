@@ -265,6 +265,22 @@ class Bundles(unittest.TestCase):
                 self.assertEqual((status, out), (1, b""), err)
                 self.assertIn(b"part 'STRM' of the bundle", err)
 
+    def test_a_folder_is_not_overwritten(self):
+        folder = self.tmp / "folder"
+        shutil.copytree(SOURCE / "data" / "demo", folder)
+        symbolic, hard, bundle = self.tmp / "symbolic", self.tmp / "hard", folder / "made.ptb"
+        symbolic.symlink_to(folder / "data")
+        hard.hardlink_to(folder / "kcore_dir" / "kcore")
+        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        for target in (*before, symbolic, hard):
+            status, _, err = run(["bundle", folder, "-o", target])
+            self.assertEqual(status, 2, target)
+            self.assertIn(b"part of it", err)
+            self.assertEqual({file: file.read_bytes() for file in before}, before, target)
+        for _ in range(2):  # a new file in it, and that again
+            status, _, err = run(["bundle", folder, "-o", bundle])
+            self.assertEqual(status, 0, err)
+
     def test_messages(self):
         demo = SOURCE / "data" / "demo"
         bundle = self.make([demo])
