@@ -111,7 +111,8 @@ struct Decoder::State {
   std::unique_ptr<Flow> new_flow();
   void retire(std::unique_ptr<Flow> flow);
   void fork(size_t index);
-  void step_all(uint64_t position);
+  void step_all(uint64_t position, const Batch& batch);
+  bool step(size_t index, uint64_t position);
   void merge_equal();
   void prune(size_t most);
   void note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done);
@@ -302,28 +303,36 @@ void Decoder::State::note_dead(std::unique_ptr<Flow> flow, const Loss& loss, boo
   }
 }
 
-// Steps each flow until it has taken `position` branches, targets and events.
-void Decoder::State::step_all(uint64_t position) {
+// Steps each flow until it has taken `position` branches, targets and events. A step in which the work limit is reached ends early on the
+// fast path; the exact walker completes it with few flows.
+void Decoder::State::step_all(uint64_t position, const Batch& batch) {
+  const bool limited = given.blocks + batch.blocks.size() >= fixed_blocks;
+  walker.limit_fetch_work(limited ? work_left() : Walker::kNoWorkLimit);
   for (size_t i = 0; i < flows.size();) {
-    switch (walker.run(*flows[i], position)) {
-      case WalkStop::position:
-        ++i;
-        break;
-      case WalkStop::full:  // cannot happen: pending is unbounded here
-      case WalkStop::done:
-      case WalkStop::lost: {
-        const bool done = flows[i]->state.position < position && walker.at_end(flows[i]->state);
-        std::unique_ptr<Flow> flow = std::move(flows[i]);
-        flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(i));
-        note_dead(std::move(flow), walker.loss(), done);
-        break;
-      }
-      case WalkStop::fork:
-        fork(i);  // the children are appended and stepped in turn
-        break;
-    }
-    if (flows.size() > 4 * size_t{walker.options().max_candidates}) prune(walker.options().max_candidates);
+    const bool spent = is_spent(batch);
+    if (spent && !exact) return;
+    const size_t most = spent ? kMaxFlowsLater : walker.options().max_candidates;
+    if (flows.size() > (spent ? most : 4 * most)) prune(most);
+    if (i < flows.size() && step(i, position)) ++i;
   }
+}
+
+// Steps one flow. Returns false if it is replaced: it ended, or its children follow the other flows.
+bool Decoder::State::step(size_t index, uint64_t position) {
+  const uint64_t walked_before = walker.walked();
+  const WalkStop stop = walker.run(*flows[index], position);
+  work += walker.walked() - walked_before;
+  fetch_steps().walked += walker.walked() - walked_before;
+  if (stop == WalkStop::position) return true;
+  if (stop == WalkStop::fork) {
+    fork(index);
+    return false;
+  }
+  const bool done = flows[index]->state.position < position && walker.at_end(flows[index]->state);
+  std::unique_ptr<Flow> flow = std::move(flows[index]);
+  flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(index));
+  note_dead(std::move(flow), walker.loss(), done);
+  return false;
 }
 
 // Merges flows at the same position with the same pending packets, which continue identically.
@@ -363,12 +372,10 @@ void Decoder::State::run_forked(Batch& batch) {
   walker.count_fetches(true);
   bool spent = false;
   while (flows.size() > 1 || (flows.size() == 1 && best_done)) {  // a flow that reached the end waits for the others
-    const uint64_t walked_before = walker.walked();
-    step_all(++position);
-    merge_equal();
-    const uint64_t walked = walker.walked() - walked_before;
-    fetch_steps().walked += walked;
-    work += walked + flows.size() * flows.size() / kCopiedPerStep;
+    step_all(++position, batch);
+    spent = is_spent(batch);
+    if (!spent || exact) merge_equal();
+    work += flows.size() * flows.size() / kCopiedPerStep;
     spent = is_spent(batch);
     size_t held_blocks = 0;
     for (const auto& flow : flows) held_blocks += flow->pending.blocks.size();

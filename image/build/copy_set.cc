@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 
 namespace ptd {
 namespace {
 
 /// Copying the text takes some time: a site may be dated this far from most others.
 constexpr uint64_t kCopySlackNs = 200'000'000;
-constexpr size_t kMaxDifferences = size_t{1} << 22;
 
 Interval widen(Interval when, uint64_t ns) {
   return {TimeNs{when.first.value < ns ? 0 : when.first.value - ns},
@@ -73,23 +73,28 @@ AddressRange CopySet::range(size_t index) const {
   return {copy.ip.value, copy.ip.value + (copy.code.bytes.size() - 1)};
 }
 
-std::vector<AddressRange> CopySet::base_ranges(size_t index) const {
-  std::vector<AddressRange> left{range(index)};
-  for (size_t i = 0; i < index; ++i) {
-    if (copies_[i].space != copies_[index].space) continue;
-    const AddressRange taken = range(i);
-    std::vector<AddressRange> rest;
-    for (const AddressRange part : left) {
-      if (taken.last < part.first || part.last < taken.first) {
-        rest.push_back(part);
-        continue;
-      }
-      if (part.first < taken.first) rest.push_back({part.first, taken.first - 1});
-      if (taken.last < part.last) rest.push_back({taken.last + 1, part.last});
+std::vector<std::vector<AddressRange>> CopySet::base_ranges() const {
+  std::vector<std::vector<AddressRange>> out(copies_.size());
+  std::map<SpaceId, std::map<uint64_t, uint64_t>> covered;  // by earlier copies: first address -> last, disjoint
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    std::map<uint64_t, uint64_t>& taken = covered[copies_[i].space];
+    const AddressRange own = range(i);
+    AddressRange joined = own;
+    auto at = taken.upper_bound(own.first);
+    if (at != taken.begin() && std::prev(at)->second >= own.first) --at;
+    uint64_t from = own.first;
+    bool ends_covered = false;
+    while (at != taken.end() && at->first <= own.last) {
+      if (from < at->first) out[i].push_back({from, at->first - 1});
+      joined = {std::min(joined.first, at->first), std::max(joined.last, at->second)};
+      ends_covered = at->second >= own.last;
+      from = at->second + 1;
+      at = taken.erase(at);
     }
-    left = std::move(rest);
+    if (!ends_covered) out[i].push_back({from, own.last});
+    taken.emplace(joined.first, joined.last);
   }
-  return left;
+  return out;
 }
 
 void CopySet::covering(SpaceId space, uint64_t ip, uint32_t size, std::vector<SiteCopy>& out) const {
@@ -215,7 +220,7 @@ void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::sp
   const Bytes a = copies_[earlier].code.bytes.subspan(common.first - range(earlier).first, size);
   const Bytes b = copies_[later].code.bytes.subspan(common.first - range(later).first, size);
   size_t done = 0;  // bytes before this belong to a site or are done
-  for (size_t at = next_difference(a, b, 0); at < size && out.size() < kMaxDifferences; at = next_difference(a, b, at)) {
+  for (size_t at = next_difference(a, b, 0); at < size && out.size() < kMaxCopyDifferences; at = next_difference(a, b, at)) {
     // A word of which no part is done is replaced as a whole.
     const size_t into_word = word_bytes_ == 0 ? 0 : (common.first + at) % word_bytes_;
     if (into_word <= at - done) at -= into_word;

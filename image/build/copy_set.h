@@ -15,6 +15,10 @@ struct AddressRange {
   uint64_t first = 0, last = 0;
 };
 
+/// Limit of the edits that differences() returns. A kernel has some 100,000 places that it patches; each takes 1.3 kB of memory,
+/// with its site and versions.
+inline constexpr size_t kMaxCopyDifferences = size_t{1} << 18;
+
 class CopySet {
  public:
   void add(DatedCopy copy);
@@ -23,8 +27,8 @@ class CopySet {
   [[nodiscard]] size_t size() const { return copies_.size(); }
   [[nodiscard]] const DatedCopy& copy(size_t index) const { return copies_[index]; }
 
-  /// Returns the ranges of copy `index` that no earlier copy of its space covers; they serve as base sections.
-  [[nodiscard]] std::vector<AddressRange> base_ranges(size_t index) const;
+  /// Returns for each copy the ranges that no earlier copy of its space covers; they serve as base sections.
+  [[nodiscard]] std::vector<std::vector<AddressRange>> base_ranges() const;
   /// Returns the parts of the copies of `space` that cover [ip, ip + size), the first base first.
   void covering(SpaceId space, uint64_t ip, uint32_t size, std::vector<SiteCopy>& out) const;
   [[nodiscard]] bool any_in(SpaceId space) const;
@@ -43,7 +47,8 @@ class CopySet {
   /// Dates copies [first, end), which were taken together, by majority: `times` are the times at which a site had the copy's bytes. If
   /// losses also explain the evidence for another time, no site is dated separately.
   void date(size_t first, size_t end, const std::vector<Interval>& times, Allowance allowance);
-  /// Returns the bytes outside `known` (sorted, disjoint) at which two copies of one space differ, that is, edits without a record.
+  /// Returns the bytes outside `known` (sorted, disjoint) at which two copies of one space differ, that is, edits without a record. At most
+  /// kMaxCopyDifferences.
   [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
 
  private:

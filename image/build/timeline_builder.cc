@@ -5,6 +5,7 @@
 #include <array>
 #include <deque>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "image/build/copy_set.h"
@@ -148,10 +149,11 @@ void TimelineBuilder::freeze_at_first_version() { state_->frozen = true; }
 void TimelineBuilder::State::base_from_copies() {
   first_copy_section = static_cast<SectionId>(data->sections.size());
   std::vector<std::vector<SectionChange>> base(spaces.size());
+  const std::vector<std::vector<AddressRange>> ranges = copies.base_ranges();
   for (size_t i = 0; i < copies.size(); ++i) {
     const DatedCopy& copy = copies.copy(i);
     if (copy.space.value >= spaces.size()) continue;
-    for (const AddressRange range : copies.base_ranges(i)) {
+    for (const AddressRange range : ranges[i]) {
       Section section;
       section.space = copy.space;
       section.ip = Ip{range.first};
@@ -330,7 +332,14 @@ bool TimelineBuilder::State::add_differences(const SiteRanges& ranges, SiteBuild
   if (copies.size() < 2 || frozen) return false;
   bool any_added = false;
   std::vector<SectionRect> rects;
-  for (const Edit& edit : copies.differences(ranges.ranges)) {
+  const std::vector<Edit> differences = copies.differences(ranges.ranges);
+  if (differences.size() >= kMaxCopyDifferences) {
+    const Edit& last = differences.back();
+    builder.report({FindingKind::poke_lost_by_copy, last.space, last.ip, last.time, last.new_bytes, last.old_bytes,
+                    "copies of the text differ in more than " + std::to_string(kMaxCopyDifferences) +
+                        " places: they are of different kernels or damaged, and further differences are not used"});
+  }
+  for (const Edit& edit : differences) {
     if (edit.space.value >= spaces.size()) continue;
     rects.clear();
     data->spaces[edit.space.value].sections.find(edit.ip.value, Interval{}, rects);

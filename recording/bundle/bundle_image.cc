@@ -5,6 +5,7 @@
 #include <array>
 
 #include "image/base/interrupt.h"
+#include "image/source/elf_file.h"
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
@@ -45,6 +46,13 @@ CodePlace read_place(ByteReader& in) {
   place.offset_bytes = in.number();
   place.size_bytes = in.number();
   return place;
+}
+
+// A longer name is cut, as in a symbol table.
+std::string read_name(ByteReader& in) {
+  std::string name = in.text();
+  if (name.size() > kMaxSymbolNameBytes) name.resize(kMaxSymbolNameBytes);
+  return name;
 }
 
 SpaceId read_space(ByteReader& in) { return SpaceId{static_cast<uint32_t>(in.number_to(UINT32_MAX))}; }
@@ -322,20 +330,20 @@ Result<SymbolPick> read_symbols(Bytes chunk) {
     range.ip = Ip{in.number()};
     range.size_bytes = in.number_to(~range.ip.value);
     range.live = in.interval();
-    range.name = in.text();
-    range.module = in.text();
+    range.name = read_name(in);
+    range.module = read_name(in);
   }
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
     FileSymbolPick& file = pick.files.emplace_back();
     file.section_path = in.text();
     file.build_id = in.text();
-    file.module = in.text();
+    file.module = read_name(in);
     for (uint64_t symbols = in.count(); symbols > 0 && in.ok(); --symbols) {
       FixedSymbol& symbol = file.symbols.emplace_back();
       symbol.file_offset_bytes = in.number();
       symbol.reach_bytes = in.number();
       symbol.size_bytes = in.number();
-      symbol.name = in.text();
+      symbol.name = read_name(in);
     }
   }
   if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of names is inconsistent", in.offset()};

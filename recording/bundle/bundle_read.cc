@@ -129,10 +129,13 @@ bool Loader::read_stream(ByteReader& in, Bytes& aux) {
 }
 
 bool Loader::read_streams(ByteReader in) {
+  constexpr uint64_t kMaxStreams = 1U << 16;  // one takes 1.5 kB of memory, and an empty one five bytes of the file
   const auto held = std::make_shared<std::vector<std::byte>>(std::move(chunks_.find(chunk::kAux)->second));
   Bytes aux(*held);
   data_.owners.push_back(held);
-  for (uint64_t left = in.count(); left > 0; --left) {
+  const uint64_t count = in.count();
+  if (count > kMaxStreams) return false;
+  for (uint64_t left = count; left > 0; --left) {
     if (!read_stream(in, aux)) return false;
   }
   return in.done() && aux.empty();

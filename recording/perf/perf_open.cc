@@ -43,6 +43,13 @@ void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& read
     config.has_cyc = event.cyc;
     config.mtc_period = event.mtc_period;
     config.return_compression = event.return_compression ? pt::ReturnCompression::on : pt::ReturnCompression::off;
+    constexpr uint64_t kDisRetc = 1U << 11;  // [SDM] "IA32_RTIT_CTL MSR", DisRETC; the event's config has the same bit
+    if (event.return_compression != ((event.config & kDisRetc) == 0)) {
+      config.return_compression = pt::ReturnCompression::unknown;
+      data.warnings.push_back(
+          "the recording contradicts itself on return compression: the noretcomp bit that AUXTRACE_INFO names is not DisRETC of "
+          "the event's config; decoded by the packets");
+    }
   }
 }
 

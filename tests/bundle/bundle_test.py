@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,27 @@ def raw_words(folder):
         pages = facts["page_image"]
         words += ["--pages", f"{folder / pages['pages']},{folder / pages['addresses']}"]
     return words
+
+
+def checksum(data):
+    """Returns FNV-1a, as a bundle has it for each part (docs/FORMAT.md)."""
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return value
+
+
+def replace_parts(bundle, contents):
+    """Returns the bundle with these contents (by type) for its parts, uncompressed."""
+    out, at = bundle[:16], 16
+    while at < len(bundle):
+        kind, size = bundle[at:at + 4], struct.unpack_from("<Q", bundle, at + 8)[0]
+        part = bundle[at:at + 32 + size]
+        if kind in contents:
+            data = contents[kind]
+            part = kind + struct.pack("<IQQQ", 0, len(data), len(data), checksum(data)) + data
+        out, at = out + part, at + 32 + size
+    return out
 
 
 def size_of(path):
@@ -229,6 +251,35 @@ class Bundles(unittest.TestCase):
         subprocess.run(["tar", "-C", folder, "-xJf", CORPUS / "pt-kernel-pokes" / "recording.tar.xz"], check=True)
         words = ["-i", folder / "recording", "--symfs", folder / "root", "--kcore-after", folder / "after"]
         self.same([*COMMANDS[4:8], COMMANDS[9]], words, folder, self.make(words))
+
+    def test_many_streams(self):
+        whole = self.make([SOURCE / "data" / "demo"]).read_bytes()
+        most, many = 1 << 16, self.tmp / "many.ptb"
+        for count in (most, most + 1):
+            number = bytes([count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14])
+            many.write_bytes(replace_parts(whole, {b"STRM": number + bytes(6 * count), b"AUX ": b""}))
+            status, out, err = run(["info", "-i", many])
+            if count == most:
+                self.assertIn(b"in 65536 streams", out, err)
+            else:
+                self.assertEqual((status, out), (1, b""), err)
+                self.assertIn(b"part 'STRM' of the bundle", err)
+
+    def test_a_folder_is_not_overwritten(self):
+        folder = self.tmp / "folder"
+        shutil.copytree(SOURCE / "data" / "demo", folder)
+        symbolic, hard, bundle = self.tmp / "symbolic", self.tmp / "hard", folder / "made.ptb"
+        symbolic.symlink_to(folder / "data")
+        hard.hardlink_to(folder / "kcore_dir" / "kcore")
+        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        for target in (*before, symbolic, hard):
+            status, _, err = run(["bundle", folder, "-o", target])
+            self.assertEqual(status, 2, target)
+            self.assertIn(b"part of it", err)
+            self.assertEqual({file: file.read_bytes() for file in before}, before, target)
+        for _ in range(2):  # a new file in it, and that again
+            status, _, err = run(["bundle", folder, "-o", bundle])
+            self.assertEqual(status, 0, err)
 
     def test_messages(self):
         demo = SOURCE / "data" / "demo"

@@ -12,6 +12,7 @@ namespace {
 constexpr unsigned kCacheBits = 15;
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
+constexpr uint64_t kMostFetchedAhead = 8192;     // steps of the fetches of one look ahead, which are not counted as work of the segment
 constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop without packets that an event ends
 constexpr size_t kMostOpenWays = 32;             // addresses in such a loop that are not yet followed
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks searched ahead for an execution of the switch function
@@ -247,14 +248,16 @@ void Walker::correct_target(Flow& flow) {
   if (item.kind == ItemKind::at_ip && item.event == EventKind::tsx_abort && !reaches(flow, Ip{item.ip})) state.ip = Ip{item.ip};
 }
 
-// Returns whether the flow reaches `ip` without a packet. If the bytes have several candidates, it is assumed to.
+// Returns whether the flow reaches `ip` without a packet. If the bytes have several candidates or many versions, it is assumed to.
 bool Walker::reaches(Flow& flow, Ip ip) {
+  const FetchStepLimit limit(kModestFetch);
   FlowState& state = flow.state;
   const Ip start = state.ip;
   bool leads_on = true;
   for (uint32_t steps = 0; leads_on && state.ip != ip; ++steps) {
-    leads_on = steps < kMostStepsToAbort && read_candidates(flow, space_of(state, state.ip));
-    if (!leads_on || candidates_.size() > 1) break;
+    const bool found = steps < kMostStepsToAbort && read_candidates(flow, space_of(state, state.ip));
+    leads_on = found || (steps < kMostStepsToAbort && loss_.reason == GapReason::limit);
+    if (!found || candidates_.size() > 1) break;
     const std::optional<Ip> next = next_without_branch_packet(candidates_[0].insn, state.ip, state.mode);
     leads_on = next.has_value();
     state.ip = next.value_or(state.ip);
@@ -264,8 +267,11 @@ bool Walker::reaches(Flow& flow, Ip ip) {
 }
 
 // Returns true if code that generates no packet leads from the flow's ip back to it. In that case no packet shows how often the flow passed
-// the ip. Follows every candidate. Limitation: a loop of more than kMostStepsOfLoop instructions is not found.
+// the ip. Follows every candidate. Limitation: a loop of more than kMostStepsOfLoop instructions, or through code with many versions, is
+// not found.
 bool Walker::comes_back(Flow& flow) {
+  const FetchStepLimit limit(kModestFetch);
+  const uint64_t fetched_before = fetch_steps().taken;
   FlowState& state = flow.state;
   const Ip start = state.ip;
   std::array<Ip, kMostOpenWays> open{start};
@@ -273,6 +279,7 @@ bool Walker::comes_back(Flow& flow) {
   bool back = false;
   for (uint32_t steps = 0; open_count != 0 && !back && steps < kMostStepsOfLoop; ++steps) {
     state.ip = open[--open_count];
+    if (fetch_steps().taken - fetched_before > kMostFetchedAhead) break;
     if (!read_candidates(flow, space_of(state, state.ip))) continue;
     for (const Candidate& candidate : candidates_) {
       if (generates_packet(candidate.insn)) continue;

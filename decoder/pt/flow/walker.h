@@ -131,7 +131,8 @@ class Walker {
   /// While on, an address with many versions loses the flow (GapReason::limit).
   void only_modest_fetches(bool on);
   /// run() returns `position` at the first ambiguous instruction after `most` further steps of fetch_work(), so that the limit applies at
-  /// the same place however far the caller lets it run. begin() removes the limit.
+  /// the same place however far the caller lets it run. While fetches are counted, it goes on with modest fetches instead: the caller
+  /// decides after each position. begin() removes the limit.
   void limit_fetch_work(uint64_t most) { fetch_work_limit_ = most == kNoWorkLimit ? most : fetch_work_ + most; }
   [[nodiscard]] bool work_is_spent() const { return fetch_work_ >= fetch_work_limit_ && !counting_; }
   static constexpr uint64_t kNoWorkLimit = ~uint64_t{0};
@@ -164,7 +165,7 @@ class Walker {
     bool ambiguous = false;  ///< see Candidate; valid only for all of `certain`
   };
   static constexpr uint64_t kCopyWork = 16;       ///< see count_copy()
-  static constexpr uint64_t kModestFetch = 1024;  ///< steps: see only_modest_fetches()
+  static constexpr uint64_t kModestFetch = 256;   ///< steps: see only_modest_fetches()
   enum class Go : uint8_t { on, lost, disabled };
   friend class Runner;  // the fast path takes over the walker's state and returns it
 

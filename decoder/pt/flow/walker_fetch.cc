@@ -35,7 +35,7 @@ size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now) 
 
 FetchResult Walker::ask(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
                         unsigned span_bytes) {
-  const FetchStepLimit limit(most_steps_);
+  const FetchStepLimit limit(counting_ && fetch_work_ >= fetch_work_limit_ ? kModestFetch : most_steps_);
   const uint64_t before = fetch_steps().taken;
   const FetchResult result = view_.fetch(space, ip, when, floors, out, span_bytes);
   const uint64_t steps = fetch_steps().taken - before;
@@ -175,6 +175,7 @@ bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   const TipOrder order = options_.config.tip_order;
   if (item.kind == ItemKind::tip && order != TipOrder::prompt && (!flow.state.in_gap || order == TipOrder::unknown)) return false;
   update_context(flow, item.before, item.hi);
+  const FetchStepLimit limit(kModestFetch);  // many versions are code as well
   std::array<CodeCandidate, kContents> contents;
   const Ip ip{item.ip};
   const FetchResult code = ask(space_of(flow.state, ip), ip, time_of(item), {}, contents);
@@ -185,6 +186,7 @@ bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
 }
 
 bool Walker::ever_has_code(SpaceId space, Ip ip) {
+  const FetchStepLimit limit(kModestFetch);
   std::array<CodeCandidate, kContents> contents;
   const FetchResult ever = ask(space, ip, {kTimeMin, kTimeMax}, {}, contents);
   return ever.status == FetchStatus::too_many || (ever.status == FetchStatus::ok && ever.count != 0);

@@ -318,6 +318,30 @@ TEST(OpenPerf, DamagedFilesGiveWhatTheyHold) {
   }
 }
 
+// AUXTRACE_INFO names the bit of the event's config that turns return compression off. Here it names one that is clear.
+TEST(OpenPerf, ReturnCompressionThatContradictsItselfIsNamedAndDecodedByThePackets) {
+  constexpr std::string_view kInfoHeader("\x46\0\0\0\0\0\xa0\0\1\0\0\0\0\0\0\0", 16);  // AUXTRACE_INFO of 160 bytes, Intel PT
+  constexpr size_t kNoRetCompAt = 6 * 8;                                                      // priv[INTEL_PT_NORETCOMP_BIT]
+  const TempDir dir;
+  std::ifstream in(std::string(PTD_SOURCE_DIR) + "/data/demo/data", std::ios::binary);
+  std::string file((std::istreambuf_iterator<char>(in)), {});
+  const size_t info = file.find(kInfoHeader);
+  ASSERT_NE(info, std::string::npos);
+  const auto named = [](const Recording& recording) {
+    return std::any_of(recording.warnings().begin(), recording.warnings().end(),
+                       [](const std::string& text) { return text.find("contradicts itself on return compression") != std::string::npos; });
+  };
+  const auto undamaged = Recording::open(open_options(dir.write("perf.data", file)));
+  ASSERT_TRUE(undamaged.ok());
+  EXPECT_FALSE(named(**undamaged));
+  file.replace(info + kInfoHeader.size() + kNoRetCompAt, 8, std::string(8, '\0'));
+  file[info + kInfoHeader.size() + kNoRetCompAt + 1] = 1 << 4;  // bit 12
+  const auto opened = Recording::open(open_options(dir.write("perf.data", file)));
+  ASSERT_TRUE(opened.ok());
+  EXPECT_TRUE(named(**opened));
+  EXPECT_EQ((*opened)->decoder_options().config.return_compression, pt::ReturnCompression::unknown);
+}
+
 TEST(OpenPerf, AbsentAndForeignFilesAreErrors) {
   const TempDir dir;
   EXPECT_FALSE(Recording::open(open_options(dir.path() + "/absent")).ok());

@@ -1,12 +1,17 @@
 // The cost of a segment if records contradict each other and the packets: counted in steps, for any records.
+#include <elf.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "decoder/pt/flow/segment_work.h"
 #include "image/fetch_steps.h"
@@ -75,10 +80,11 @@ struct Seen {
   uint64_t digest = 0;  ///< digest of blocks, their flags and gaps
 };
 
-Seen decode(const std::string& path, unsigned threads, bool exact) {
+Seen decode(const std::string& path, unsigned threads, bool exact, std::vector<std::string> kcore_after = {}) {
   OpenOptions options;
   options.path = path;
   options.exact_only = exact;
+  options.kcore_after = std::move(kcore_after);
   const auto opened = Recording::open(options);
   Seen seen;
   EXPECT_TRUE(opened.ok()) << path;
@@ -156,6 +162,93 @@ INSTANTIATE_TEST_SUITE_P(Pokes, SegmentWork, ::testing::Values(50, 200, 800));
 
 TEST(SegmentWorkOf, AnUndamagedRecordingIsFarBelowTheBound) {
   EXPECT_LE(decode(kDemo, 1, true).most_work, pt::kMaxSegmentWork / 8);
+}
+
+/// Copies of data/demo's kernel text that contradict each other: further segments of one kcore with the first one's bytes, 64 bytes apart,
+/// or further copies of the kernel that are shifted likewise. Almost every byte has a different content in each of them.
+class ContradictingCopies {
+ public:
+  ContradictingCopies() : folder_(fs::temp_directory_path() / ("copies-" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~ContradictingCopies() { fs::remove_all(folder_); }
+  ContradictingCopies(const ContradictingCopies&) = delete;
+  ContradictingCopies& operator=(const ContradictingCopies&) = delete;
+
+  [[nodiscard]] std::string with_segments(unsigned count) const {
+    const fs::path made = folder_ / ("segments-" + std::to_string(count));
+    fs::copy(kDemo, made, fs::copy_options::recursive);
+    write(made / "kcore_dir" / "kcore", count, 0);
+    return made;
+  }
+  [[nodiscard]] std::vector<std::string> later_copies(unsigned count) const {
+    std::vector<std::string> folders;
+    for (unsigned i = 1; i <= count; ++i) {
+      const fs::path made = folder_ / ("later-" + std::to_string(i));
+      fs::copy(fs::path(kDemo) / "kcore_dir", made, fs::copy_options::recursive);
+      write(made / "kcore", 0, i * kApart);
+      folders.push_back(made);
+    }
+    return folders;
+  }
+
+ private:
+  static constexpr uint64_t kApart = 64;
+
+  // Moves the program headers to the end of the file, where there is space for more. `shift` is added to the address of each segment.
+  static void write(const fs::path& kcore, unsigned more, uint64_t shift) {
+    std::ifstream in(kcore, std::ios::binary);
+    std::string file{std::istreambuf_iterator<char>(in), {}};
+    in.close();
+    Elf64_Ehdr header;
+    ASSERT_GE(file.size(), sizeof header);
+    std::memcpy(&header, file.data(), sizeof header);
+    std::vector<Elf64_Phdr> segments(header.e_phnum);
+    ASSERT_LE(header.e_phoff + segments.size() * sizeof(Elf64_Phdr), file.size());
+    std::memcpy(segments.data(), file.data() + header.e_phoff, segments.size() * sizeof(Elf64_Phdr));
+    for (Elf64_Phdr& segment : segments) segment.p_vaddr += shift;
+    for (unsigned i = 0; i < more; ++i) {
+      segments.push_back(segments.front());
+      segments.back().p_vaddr += i * kApart;
+    }
+    header.e_phoff = file.size();
+    header.e_phnum = static_cast<Elf64_Half>(segments.size());
+    std::memcpy(file.data(), &header, sizeof header);
+    file.append(reinterpret_cast<const char*>(segments.data()), segments.size() * sizeof(Elf64_Phdr));
+    std::ofstream(kcore, std::ios::binary | std::ios::trunc) << file;
+  }
+
+  fs::path folder_;
+};
+
+TEST(SegmentWorkOf, CopiesThatContradictEachOtherIsBounded) {
+  const ContradictingCopies copies;
+  for (const unsigned count : {2U, 5U, 20U}) {
+    const std::string path = copies.with_segments(count);
+    const Seen fast = decode(path, 1, false), exact = decode(path, 1, true), eight = decode(path, 8, false);
+    EXPECT_LE(fast.most_work, kMostWork) << count << " segments";
+    EXPECT_LE(exact.most_work, kMostWork) << count << " segments";
+    EXPECT_GT(fast.uncertain + fast.gaps, 0U) << count << " segments";
+    EXPECT_EQ(fast.digest, exact.digest) << count << " segments";
+    EXPECT_EQ(fast.digest, eight.digest) << count << " segments";
+  }
+  for (const unsigned count : {1U, 4U}) {
+    const std::vector<std::string> later = copies.later_copies(count);
+    const Seen fast = decode(kDemo, 1, false, later), exact = decode(kDemo, 1, true, later);
+    EXPECT_LE(fast.most_work, kMostWork) << count << " later copies";
+    EXPECT_EQ(fast.digest, exact.digest) << count << " later copies";
+    for (const std::string& folder : later) fs::remove_all(folder);
+  }
+}
+
+/// Ranges of one kernel's memory may appear twice in a kcore: on arm64, the text is part of the vmalloc area.
+TEST(SegmentWorkOf, ASegmentThatAppearsTwiceChangesNothing) {
+  const ContradictingCopies copies;
+  const Seen once = decode(kDemo, 1, false), twice = decode(copies.with_segments(1), 1, false);
+  EXPECT_EQ(once.digest, twice.digest);
+  EXPECT_EQ(once.uncertain, twice.uncertain);
+  EXPECT_EQ(twice.gaps, 0U);
 }
 
 /// Recordings that took more than ten seconds each.
