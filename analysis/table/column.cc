@@ -141,7 +141,7 @@ void Column::add_names(std::span<int32_t> indexes) {
     uint64_t bits = 0;
     for (size_t i = 0; i < kWord; i += 8) {
       uint64_t bytes = 0;
-      for (size_t j = 0; j < 8; ++j) bytes |= uint64_t{is_set[i + j]} << (8 * j);
+      std::memcpy(&bytes, is_set.data() + i, sizeof(bytes));
       bits |= (bytes * 0x0102040810204080U >> 56) << i;  // the lowest bit of each byte
     }
     add_valid(bits, kWord);
