@@ -38,6 +38,30 @@ void put_words(void* at, Words words) { std::memcpy(at, &words, sizeof(words)); 
 
 [[nodiscard]] Words upper_halves(const uint64_t* at) { return __builtin_shufflevector(words_at(at), words_at(at + 2), 1, 3, 5, 7); }
 
+/// Zeros in place of negative numbers.
+[[nodiscard]] Words without_nulls(Words indexes) {
+  using Signed = int32_t __attribute__((vector_size(16)));
+  return indexes & ~reinterpret_cast<Words>(reinterpret_cast<Signed>(indexes) >> 31);
+}
+/// The sign of each number, as one bit.
+[[nodiscard]] uint8_t sign_bits(Words words) {
+#ifdef __SSE__
+  using Floats = float __attribute__((vector_size(16)));
+  return static_cast<uint8_t>(__builtin_ia32_movmskps(reinterpret_cast<Floats>(words)));
+#else
+  words >>= 31;
+  return static_cast<uint8_t>(words[0] | words[1] << 1 | words[2] << 2 | words[3] << 3);
+#endif
+}
+/// The lower halves of 8 bytes, one after the other.
+[[nodiscard]] uint64_t join_nibbles(const uint8_t* bytes) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, bytes, sizeof(bits));
+  bits = (bits | bits >> 4) & 0x00ff'00ff'00ff'00ff;
+  bits = (bits | bits >> 8) & 0x0000'ffff'0000'ffff;
+  return (bits | bits >> 16) & 0xffff'ffff;
+}
+
 /// The columns of four ends.
 struct Ends {
   Words first_ips, last_ips, symbols, tags;
@@ -74,7 +98,6 @@ BranchBatch::BranchBatch(PlaceNames& names, const std::vector<size_t>& chosen, s
     Output& out = outputs_[i];
     Output*& first = output_of_[static_cast<size_t>(out.id)];
     if (first == nullptr) first = &out;
-    out.same_as = static_cast<size_t>(first - outputs_.data());
     if (first != &out || is_of_context(out.id)) continue;
     row_outputs_.push_back(&out);
     if (!is_of_node(out.id)) rare_outputs_.push_back(&out);
@@ -107,7 +130,7 @@ void BranchBatch::reserve(size_t rows) {
   if (rows + kRowsAtOnce <= capacity_) return;
   const size_t larger = std::min(most_rows_, std::max(rows, 2 * capacity_)) + kRowsAtOnce;
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (is_written_late(outputs_[i].id)) continue;
+    if (is_written_late(outputs_[i].id) || &outputs_[i] != output_of_[static_cast<size_t>(outputs_[i].id)]) continue;
     Column& column = batch_.columns[i];
     if (width_of(column.info().type) == 8) {
       outputs_[i].values = reinterpret_cast<std::byte*>(column.append<uint64_t>(larger - capacity_) - capacity_);
@@ -148,6 +171,8 @@ void BranchBatch::add_piece(const RowContext& at, const BranchBlocks& piece, Bra
     for (size_t i = 0; i < condensed_.rows; ++i) nodes.add({names_, kinds_}, flow, at, {blocks + condensed_.block(i), 2});
     (void)fill(blocks, nodes.nodes(flow), epoch);
   }
+  if (has(BranchColumn::symbol)) add_names(BranchColumn::symbol, condensed_.nulls);
+  if (has(BranchColumn::to_symbol)) add_names(BranchColumn::to_symbol, condensed_.to_nulls);
   for (Output* out : rare_outputs_) fill_rare(*out, at, blocks, nodes.nodes(flow));
   rows_ += condensed_.rows;
   groups_.back().end = rows_;
@@ -201,16 +226,30 @@ bool BranchBatch::fill(const Block* blocks, const BranchNodes::Node* nodes, uint
     const Block *const r2 = blocks + condensed_.block(row + 2), *const r3 = blocks + condensed_.block(row + 3);
     const Ends from = transpose(nodes[r0->node].from, nodes[r1->node].from, nodes[r2->node].from, nodes[r3->node].from);
     put_words(ip + row, from.first_ips), put_words(ip + row + 2, from.last_ips);
-    put_words(symbol + row, from.symbols);
+    put_words(symbol + row, without_nulls(from.symbols));
     put_words(flags + row, from.tags & kind_mask);
     const Ends target = transpose(nodes[r0[1].node].to, nodes[r1[1].node].to, nodes[r2[1].node].to, nodes[r3[1].node].to);
     put_words(to + row, target.first_ips), put_words(to + row + 2, target.last_ips);
-    put_words(to_symbol + row, target.symbols);
+    put_words(to_symbol + row, without_nulls(target.symbols));
+    condensed_.nulls[row / kRowsAtOnce] = sign_bits(from.symbols);
+    condensed_.to_nulls[row / kRowsAtOnce] = sign_bits(target.symbols);
     other |= (from.tags ^ epoch_words) | (target.tags ^ epoch_words);
     const uint64_t* const before = condensed_.branches.data() + row;
     put_words(instructions + row, upper_halves(before + 1) - upper_halves(before));
   }
   return ((other[0] | other[1] | other[2] | other[3]) >> BranchNodes::kKindBits) == 0;
+}
+
+/// Adds the rows of condensed_ to a column of which fill() wrote the values.
+void BranchBatch::add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls) {
+  constexpr size_t kWord = 64;
+  Column& column = column_of(id);
+  for (size_t row = 0; row < condensed_.rows; row += kWord) {
+    const uint8_t* const word = nulls.data() + row / kRowsAtOnce;
+    const uint64_t bits = join_nibbles(word) | join_nibbles(word + 8) << 32;
+    const size_t count = std::min(kWord, condensed_.rows - row);
+    column.add_valid(~bits & (~uint64_t{} >> (kWord - count)), static_cast<unsigned>(count));
+  }
 }
 
 void BranchBatch::fill_rare(Output& out, const RowContext& at, const Block* blocks, const BranchNodes::Node* nodes) {
@@ -261,9 +300,11 @@ void BranchBatch::fill_special(Output& out, const RowContext& at, const FlowBran
       if (!has_ip) out.nulls.push_back(rows_);
       return;
     case BranchColumn::symbol:
-    case BranchColumn::to_symbol:
-      *next_of<int32_t>(out) = has_ip ? names_.symbol(at.space, ip, at.time) : -1;
-      return;
+    case BranchColumn::to_symbol: {
+      const int32_t symbol = has_ip ? names_.symbol(at.space, ip, at.time) : -1;
+      *next_of<int32_t>(out) = std::max(symbol, 0);
+      return column_of(out.id).add_rows(1, symbol >= 0);
+    }
     case BranchColumn::instructions:
       *next_of<uint32_t>(out) = row.instructions;
       return;
@@ -278,19 +319,19 @@ void BranchBatch::fill_special(Output& out, const RowContext& at, const FlowBran
 RowBatch BranchBatch::finish() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& out = outputs_[i];
-    if (is_written_late(out.id)) continue;
-    const bool wide = width_of(batch_.columns[i].info().type) == 8;
-    if (const Output& first = outputs_[out.same_as]; first.values != out.values) {
-      std::memcpy(out.values, first.values, rows_ * (wide ? 8 : 4));
-      out.nulls = first.nulls;
+    Column& column = batch_.columns[i];
+    if (&out != output_of_[static_cast<size_t>(out.id)]) {
+      column = column_of(out.id);
+      continue;
     }
-    if (wide) {
-      batch_.columns[i].remove<uint64_t>(capacity_ - rows_);
+    if (is_written_late(out.id)) {
+    } else if (width_of(column.info().type) == 8) {
+      column.remove<uint64_t>(capacity_ - rows_);
     } else {
-      batch_.columns[i].remove<uint32_t>(capacity_ - rows_);
+      column.remove<uint32_t>(capacity_ - rows_);
     }
+    finish(out, column);
   }
-  for (size_t i = 0; i < outputs_.size(); ++i) finish(outputs_[i], batch_.columns[i]);
   batch_.rows = last_rows_ = rows_;
   return std::exchange(batch_, {});
 }
@@ -320,8 +361,7 @@ void BranchBatch::finish(Output& out, Column& column) {
       return column.add_rows(rows_, true);
     case BranchColumn::symbol:
     case BranchColumn::to_symbol:
-      column.set_names(names_.symbols.snapshot());
-      return column.add_names({reinterpret_cast<int32_t*>(out.values), rows_});
+      return column.set_names(names_.symbols.snapshot());
     case BranchColumn::module:
     case BranchColumn::to_module:
       column.set_names(names_.modules.snapshot());

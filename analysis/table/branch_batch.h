@@ -72,7 +72,6 @@ class BranchBatch {
 
   struct Output {
     BranchColumn id{};
-    size_t same_as = 0;           // index of the first output with this id
     std::byte* values = nullptr;  // of the batch
     std::vector<size_t> nulls{};  // rows; of addresses and offsets
     SameValues same{};
@@ -91,6 +90,7 @@ class BranchBatch {
     /// Of each branch: in the lower half the index of its block, in the upper one the instructions up to it. The first one is no branch; the last
     /// one comes several times.
     std::array<uint64_t, 1 + kPiece + kRowsAtOnce> branches;
+    std::array<uint8_t, kPiece / kRowsAtOnce> nulls, to_nulls;  // a bit for each row without a symbol, four in a byte
     [[nodiscard]] size_t block(size_t row) const { return branches[1 + row] & 0xffffffff; }
   };
   template <typename T>
@@ -100,11 +100,13 @@ class BranchBatch {
   template <typename T>
   [[nodiscard]] T* next_of(BranchColumn id);
   [[nodiscard]] bool has(BranchColumn id) const { return output_of_[static_cast<size_t>(id)] != nullptr; }
+  [[nodiscard]] Column& column_of(BranchColumn id) { return batch_.columns[static_cast<size_t>(output_of_[static_cast<size_t>(id)] - outputs_.data())]; }
   void reserve(size_t rows);
   void mark_rows(uint16_t block_flags);
   void condense(const BranchBlocks& piece);
   void add_piece(const RowContext& at, const BranchBlocks& piece, BranchFlow& flow, BranchNodes& nodes);
   [[nodiscard]] bool fill(const Block* blocks, const BranchNodes::Node* nodes, uint32_t epoch);
+  void add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls);
   void fill_rare(Output& out, const RowContext& at, const Block* blocks, const BranchNodes::Node* nodes);
   void fill_special(Output& out, const RowContext& at, const FlowBranch& row, const BranchEnds& ends, int32_t kind);
   void put_place(Output& out, size_t index, const PlaceName& place);

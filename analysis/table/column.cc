@@ -152,7 +152,6 @@ void Column::add_names(std::span<int32_t> indexes) {
   }
 }
 
-/// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
 void Column::add_valid(uint64_t bits, unsigned count) {
   const size_t missing = bits == 0 ? count : count - static_cast<unsigned>(std::popcount(bits));
   if (missing != 0 && valid_.empty()) mark_valid_from_start();

@@ -179,6 +179,8 @@ class Column {
       add_same_rows(count, valid);
     }
   }
+  /// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
+  void add_valid(uint64_t bits, unsigned count);
   /// Adds rows of indexes, of which the negative ones become null.
   void add_names(std::span<int32_t> indexes);
   /// Appends the last row `count` times; not for text, binary and booleans.
@@ -195,7 +197,6 @@ class Column {
     values_.resize(at + count * sizeof(T));
     return reinterpret_cast<T*>(values_.data() + at);
   }
-  void add_valid(uint64_t bits, unsigned count);
   void add_same_rows(size_t count, bool valid);
   void mark_valid_from_start();
 
