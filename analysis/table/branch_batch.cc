@@ -118,6 +118,7 @@ void BranchBatch::begin() {
   batch_ = RowBatch{};
   groups_.clear();
   rows_ = capacity_ = 0;
+  has_symbols_ = !names_.symbols.empty();
   for (Output& out : outputs_) {
     batch_.columns.emplace_back(info_of(out.id));
     out.nulls.clear();
@@ -169,10 +170,11 @@ void BranchBatch::add_piece(const RowContext& at, const BranchBlocks& piece, Bra
   const uint32_t epoch = nodes.enter(at);
   if (!fill(blocks, nodes.nodes(flow), epoch)) {
     for (size_t i = 0; i < condensed_.rows; ++i) nodes.add({names_, kinds_}, flow, at, {blocks + condensed_.block(i), 2});
+    if (!has_symbols_ && !names_.symbols.empty()) begin_symbols();
     (void)fill(blocks, nodes.nodes(flow), epoch);
   }
-  if (has(BranchColumn::symbol)) add_names(BranchColumn::symbol, condensed_.nulls);
-  if (has(BranchColumn::to_symbol)) add_names(BranchColumn::to_symbol, condensed_.to_nulls);
+  if (has_symbols_ && has(BranchColumn::symbol)) add_names(BranchColumn::symbol, condensed_.nulls);
+  if (has_symbols_ && has(BranchColumn::to_symbol)) add_names(BranchColumn::to_symbol, condensed_.to_nulls);
   for (Output* out : rare_outputs_) fill_rare(*out, at, blocks, nodes.nodes(flow));
   rows_ += condensed_.rows;
   groups_.back().end = rows_;
@@ -207,7 +209,7 @@ void BranchBatch::condense(const BranchBlocks& piece) {
 /// Where the values of a column go on.
 template <typename T>
 T* BranchBatch::next_of(BranchColumn id) {
-  return has(id) ? next_of<T>(*output_of_[static_cast<size_t>(id)]) : reinterpret_cast<T*>(unwanted_.data());
+  return has(id) && (has_symbols_ || !is_symbol(id)) ? next_of<T>(*output_of_[static_cast<size_t>(id)]) : reinterpret_cast<T*>(unwanted_.data());
 }
 
 /// Fills the columns that nodes give from condensed_, and a few rows after them with any values. `blocks`: of the piece. False if a node is of
@@ -240,6 +242,16 @@ bool BranchBatch::fill(const Block* blocks, const BranchNodes::Node* nodes, uint
   return ((other[0] | other[1] | other[2] | other[3]) >> BranchNodes::kKindBits) == 0;
 }
 
+/// The first symbol is found: the rows so far have none.
+void BranchBatch::begin_symbols() {
+  has_symbols_ = true;
+  for (const BranchColumn id : {BranchColumn::symbol, BranchColumn::to_symbol}) {
+    if (!has(id)) continue;
+    std::memset(output_of_[static_cast<size_t>(id)]->values, 0, rows_ * sizeof(int32_t));
+    column_of(id).add_rows(rows_, false);
+  }
+}
+
 /// Adds the rows of condensed_ to a column of which fill() wrote the values.
 void BranchBatch::add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls) {
   constexpr size_t kWord = 64;
@@ -269,6 +281,11 @@ void BranchBatch::add_special(const RowContext& at, BranchBlocks& left, const Br
   const Block block = left.blocks.front();
   reserve(rows_ + 1);
   mark_rows(block.flags);
+  if (!has_symbols_) {
+    const bool from_symbol = ends.has_from && has(BranchColumn::symbol) && names_.symbol(at.space, ends.from, at.time) >= 0;
+    const bool to_symbol = ends.has_to && has(BranchColumn::to_symbol) && names_.symbol(at.space, ends.to, at.time) >= 0;
+    if (from_symbol || to_symbol) begin_symbols();
+  }
   const int32_t index = std::max(kinds_.index_of(kind), 0);
   const FlowBranch row{block, left.instructions + block.instructions};
   for (Output* out : row_outputs_) fill_special(*out, at, row, ends, index);
@@ -301,6 +318,7 @@ void BranchBatch::fill_special(Output& out, const RowContext& at, const FlowBran
       return;
     case BranchColumn::symbol:
     case BranchColumn::to_symbol: {
+      if (!has_symbols_) return;
       const int32_t symbol = has_ip ? names_.symbol(at.space, ip, at.time) : -1;
       *next_of<int32_t>(out) = std::max(symbol, 0);
       return column_of(out.id).add_rows(1, symbol >= 0);
@@ -361,7 +379,10 @@ void BranchBatch::finish(Output& out, Column& column) {
       return column.add_rows(rows_, true);
     case BranchColumn::symbol:
     case BranchColumn::to_symbol:
-      return column.set_names(names_.symbols.snapshot());
+      column.set_names(names_.symbols.snapshot());
+      if (has_symbols_) return;
+      column.remove<int32_t>(rows_);
+      return column.put_same<int32_t>(out.same, 0, false, rows_);
     case BranchColumn::module:
     case BranchColumn::to_module:
       column.set_names(names_.modules.snapshot());

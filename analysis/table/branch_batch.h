@@ -106,6 +106,7 @@ class BranchBatch {
   void condense(const BranchBlocks& piece);
   void add_piece(const RowContext& at, const BranchBlocks& piece, BranchFlow& flow, BranchNodes& nodes);
   [[nodiscard]] bool fill(const Block* blocks, const BranchNodes::Node* nodes, uint32_t epoch);
+  void begin_symbols();
   void add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls);
   void fill_rare(Output& out, const RowContext& at, const Block* blocks, const BranchNodes::Node* nodes);
   void fill_special(Output& out, const RowContext& at, const FlowBranch& row, const BranchEnds& ends, int32_t kind);
@@ -126,6 +127,7 @@ class BranchBatch {
   Condensed condensed_;
   std::array<uint64_t, kPiece + kRowsAtOnce> unwanted_;  // takes the values of columns that are not wanted
   std::vector<Group> groups_;
+  bool has_symbols_ = true;  // else all symbols of the batch are null, and not written
   RowBatch batch_;
   size_t most_rows_ = 0, rows_ = 0, capacity_ = 0;
   size_t last_rows_ = 0;  // of the batch before

@@ -159,8 +159,14 @@ void Column::add_valid(uint64_t bits, unsigned count) {
     const unsigned used = rows_ % 8;  // bits of the last byte
     valid_.resize((rows_ + count + 7) / 8);
     uint8_t* out = valid_.data() + rows_ / 8;
-    *out |= static_cast<uint8_t>(bits << used);
-    for (unsigned done = 8 - used; done < count; done += 8) *++out = static_cast<uint8_t>(bits >> done);
+    if (count == 64) {
+      const uint64_t word = bits << used | *out;
+      std::memcpy(out, &word, sizeof(word));
+      if (used != 0) out[8] = static_cast<uint8_t>(bits >> (64 - used));
+    } else {
+      *out |= static_cast<uint8_t>(bits << used);
+      for (unsigned done = 8 - used; done < count; done += 8) *++out = static_cast<uint8_t>(bits >> done);
+    }
   }
   rows_ += count;
   nulls_ += missing;

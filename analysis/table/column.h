@@ -47,6 +47,7 @@ class NameList {
   NameList();
   /// The index of `name`, which is added if it is new. Bytes that are not UTF-8 are replaced. -1: the list is full.
   int32_t index_of(std::string_view name);
+  [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] NameSnapshot snapshot() const { return {bytes_, offsets_, count_}; }
 
  private:
