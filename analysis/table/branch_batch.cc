@@ -2,6 +2,7 @@
 #include "analysis/table/branch_batch.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -20,11 +21,64 @@ constexpr size_t kLeastCapacity = 1024;
 /// Whether finish() writes the values.
 [[nodiscard]] bool is_written_late(BranchColumn id) { return is_of_context(id) && id != BranchColumn::comm; }
 
-/// Whether the nodes of a row give the value, with fill_from() and fill_to().
+/// Whether the nodes of a row give the value, with fill().
 [[nodiscard]] bool is_of_node(BranchColumn id) {
   constexpr std::array kColumns = {BranchColumn::flags, BranchColumn::ip, BranchColumn::symbol, BranchColumn::to, BranchColumn::to_symbol,
                                    BranchColumn::instructions};
   return std::find(kColumns.begin(), kColumns.end(), id) != kColumns.end();
+}
+
+using Words = uint32_t __attribute__((vector_size(16)));
+[[nodiscard]] Words words_at(const void* at) {
+  Words words;
+  std::memcpy(&words, at, sizeof(words));
+  return words;
+}
+void put_words(void* at, Words words) { std::memcpy(at, &words, sizeof(words)); }
+
+[[nodiscard]] Words upper_halves(const uint64_t* at) { return __builtin_shufflevector(words_at(at), words_at(at + 2), 1, 3, 5, 7); }
+
+/// Zeros in place of negative numbers.
+[[nodiscard]] Words without_nulls(Words indexes) {
+  using Signed = int32_t __attribute__((vector_size(16)));
+  return indexes & ~reinterpret_cast<Words>(reinterpret_cast<Signed>(indexes) >> 31);
+}
+/// The sign of each number, as one bit.
+[[nodiscard]] uint8_t sign_bits(Words words) {
+#ifdef __SSE__
+  using Floats = float __attribute__((vector_size(16)));
+  return static_cast<uint8_t>(__builtin_ia32_movmskps(reinterpret_cast<Floats>(words)));
+#else
+  words >>= 31;
+  return static_cast<uint8_t>(words[0] | words[1] << 1 | words[2] << 2 | words[3] << 3);
+#endif
+}
+/// The lower halves of 8 bytes, one after the other.
+[[nodiscard]] uint64_t join_nibbles(const uint8_t* bytes) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, bytes, sizeof(bits));
+  bits = (bits | bits >> 4) & 0x00ff'00ff'00ff'00ff;
+  bits = (bits | bits >> 8) & 0x0000'ffff'0000'ffff;
+  return (bits | bits >> 16) & 0xffff'ffff;
+}
+
+/// The columns of four ends.
+struct Ends {
+  Words first_ips, last_ips, symbols, tags;
+};
+[[nodiscard]] Ends transpose(const BranchNodes::End& end0, const BranchNodes::End& end1, const BranchNodes::End& end2,
+                             const BranchNodes::End& end3) {
+  const Words a = words_at(&end0), b = words_at(&end1), c = words_at(&end2), d = words_at(&end3);
+  const Words first = __builtin_shufflevector(a, b, 2, 3, 6, 7), last = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  return {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(c, d, 0, 1, 4, 5),
+          __builtin_shufflevector(first, last, 0, 2, 4, 6), __builtin_shufflevector(first, last, 1, 3, 5, 7)};
+}
+
+/// How many of these blocks have so many branches, or all blocks if they have fewer.
+[[nodiscard]] size_t blocks_of(std::span<const Block> blocks, size_t branches) {
+  size_t count = 0;
+  while (count < blocks.size() && branches != 0) branches -= has(blocks[count++].flags, BlockFlag::taken) ? 1 : 0;
+  return count;
 }
 
 /// A value of all rows of a context.
@@ -44,7 +98,6 @@ BranchBatch::BranchBatch(PlaceNames& names, const std::vector<size_t>& chosen, s
     Output& out = outputs_[i];
     Output*& first = output_of_[static_cast<size_t>(out.id)];
     if (first == nullptr) first = &out;
-    out.same_as = static_cast<size_t>(first - outputs_.data());
     if (first != &out || is_of_context(out.id)) continue;
     row_outputs_.push_back(&out);
     if (!is_of_node(out.id)) rare_outputs_.push_back(&out);
@@ -65,6 +118,7 @@ void BranchBatch::begin() {
   batch_ = RowBatch{};
   groups_.clear();
   rows_ = capacity_ = 0;
+  has_symbols_ = !names_.symbols.empty();
   for (Output& out : outputs_) {
     batch_.columns.emplace_back(info_of(out.id));
     out.nulls.clear();
@@ -72,12 +126,12 @@ void BranchBatch::begin() {
   reserve(std::min(most_rows_, std::max(last_rows_, kLeastCapacity)));
 }
 
-/// Makes the columns that are written before finish() at least so long.
+/// Makes the columns that are written before finish() at least so long, and longer by the rows that fill() writes after the last one.
 void BranchBatch::reserve(size_t rows) {
-  if (rows <= capacity_) return;
-  const size_t larger = std::min(most_rows_, std::max(rows, 2 * capacity_));
+  if (rows + kRowsAtOnce <= capacity_) return;
+  const size_t larger = std::min(most_rows_, std::max(rows, 2 * capacity_)) + kRowsAtOnce;
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (is_written_late(outputs_[i].id)) continue;
+    if (is_written_late(outputs_[i].id) || &outputs_[i] != output_of_[static_cast<size_t>(outputs_[i].id)]) continue;
     Column& column = batch_.columns[i];
     if (width_of(column.info().type) == 8) {
       outputs_[i].values = reinterpret_cast<std::byte*>(column.append<uint64_t>(larger - capacity_) - capacity_);
@@ -88,86 +142,156 @@ void BranchBatch::reserve(size_t rows) {
   capacity_ = larger;
 }
 
-void BranchBatch::begin_rows(const RowContext& at, uint16_t block_flags, size_t count) {
-  reserve(rows_ + count);
-  groups_.push_back({at, rows_ + count, MarkNames::any(block_flags)});
+/// The rows that are added next come from blocks of which some have these flags.
+void BranchBatch::mark_rows(uint16_t block_flags) {
+  if (!MarkNames::any(block_flags) || groups_.back().marked) return;
+  const size_t first = groups_.size() > 1 ? groups_[groups_.size() - 2].end : 0;
+  if (rows_ != first) groups_.push_back(groups_.back());
+  groups_.back().marked = true;
 }
 
-void BranchBatch::add(const RowContext& at, std::span<const FlowBranch> rows, BranchFlow& flow, BranchNodes& nodes) {
-  for (; !rows.empty(); rows = rows.subspan(std::min(rows.size(), kPiece))) add_piece(at, rows.first(std::min(rows.size(), kPiece)), flow, nodes);
-}
-
-void BranchBatch::add_piece(const RowContext& at, std::span<const FlowBranch> rows, BranchFlow& flow, BranchNodes& nodes) {
-  const uint32_t epoch = nodes.enter(at);
-  const auto fill = [&] {
-    const BranchNodes::Node* const values = nodes.nodes(flow);
-    return fill_from(rows, values, epoch) | fill_to(rows, values, epoch);
-  };
-  if (fill() != 0) {
-    nodes.add({names_, kinds_}, flow, at, rows);
-    (void)fill();
+void BranchBatch::add(const RowContext& at, BranchBlocks& left, size_t count, BranchFlow& flow, BranchNodes& nodes) {
+  while (count != 0 && !full()) {
+    const size_t rows_left = most_rows_ - rows_;
+    size_t blocks = std::min(count, kPiece);
+    if (rows_left < blocks) blocks = blocks_of(left.blocks.first(blocks), rows_left);
+    add_piece(at, {left.blocks.first(blocks), left.instructions}, flow, nodes);
+    left = {left.blocks.subspan(blocks), condensed_.instructions};
+    count -= blocks;
   }
-  for (Output* out : rare_outputs_) fill_rare(*out, at, rows, nodes.nodes(flow));
-  rows_ += rows.size();
+}
+
+void BranchBatch::add_piece(const RowContext& at, const BranchBlocks& piece, BranchFlow& flow, BranchNodes& nodes) {
+  const Block* const blocks = piece.blocks.data();
+  condense(piece);
+  if (condensed_.rows == 0) return;
+  reserve(rows_ + condensed_.rows);
+  mark_rows(condensed_.block_flags);
+  const uint32_t epoch = nodes.enter(at);
+  if (!fill(blocks, nodes.nodes(flow), epoch)) {
+    for (size_t i = 0; i < condensed_.rows; ++i) nodes.add({names_, kinds_}, flow, at, {blocks + condensed_.block(i), 2});
+    if (!has_symbols_ && !names_.symbols.empty()) begin_symbols();
+    (void)fill(blocks, nodes.nodes(flow), epoch);
+  }
+  if (has_symbols_ && has(BranchColumn::symbol)) add_names(BranchColumn::symbol, condensed_.nulls);
+  if (has_symbols_ && has(BranchColumn::to_symbol)) add_names(BranchColumn::to_symbol, condensed_.to_nulls);
+  for (Output* out : rare_outputs_) fill_rare(*out, at, blocks, nodes.nodes(flow));
+  rows_ += condensed_.rows;
+  groups_.back().end = rows_;
+}
+
+/// Without jumps that depend on what was taken, which a processor predicts badly: each block is written as a row, and the next one overwrites it
+/// if it was not taken.
+void BranchBatch::condense(const BranchBlocks& piece) {
+  static_assert(static_cast<uint32_t>(BlockFlag::taken) == 1 && std::bit_cast<uint64_t>(Block{0, 1, 2}) == 0x0002'0001'0000'0000);
+  const Block* const blocks = piece.blocks.data();
+  const size_t count = piece.blocks.size();
+  uint64_t* const branches = condensed_.branches.data() + 1;
+  uint64_t branch = uint64_t{piece.instructions} << 32, all_bits = 0;
+  size_t row = 0;
+  const auto add = [&](size_t i) {
+    const auto bits = std::bit_cast<uint64_t>(blocks[i]);
+    branch += bits & 0x0000'ffff'0000'0000;
+    branches[row] = branch++;
+    row += bits >> 48 & 1;
+    all_bits |= bits;
+  };
+  size_t i = 0;
+  for (; i + 4 <= count; i += 4) add(i), add(i + 1), add(i + 2), add(i + 3);
+  for (; i < count; ++i) add(i);
+  branches[-1] = 0;
+  condensed_.rows = row;
+  condensed_.instructions = static_cast<uint32_t>((branch >> 32) - (branches[static_cast<std::ptrdiff_t>(row) - 1] >> 32));
+  condensed_.block_flags = static_cast<uint16_t>(all_bits >> 48);
+  if (row != 0) std::fill_n(branches + row, kRowsAtOnce, branches[row - 1]);
 }
 
 /// Where the values of a column go on.
 template <typename T>
 T* BranchBatch::next_of(BranchColumn id) {
-  return has(id) ? next_of<T>(*output_of_[static_cast<size_t>(id)]) : reinterpret_cast<T*>(unwanted_.data());
+  return has(id) && (has_symbols_ || !is_symbol(id)) ? next_of<T>(*output_of_[static_cast<size_t>(id)]) : reinterpret_cast<T*>(unwanted_.data());
 }
 
-/// Fills the columns that the branch itself and the block that ends in it give. All in one loop, which takes less time than a loop for each.
-/// Returns 0 if all nodes are of this epoch.
-uint32_t BranchBatch::fill_from(std::span<const FlowBranch> rows, const BranchNodes::Node* nodes, uint32_t epoch) {
-  auto* flags = next_of<int32_t>(BranchColumn::flags);
-  auto* ip = next_of<Ip>(BranchColumn::ip);
-  auto* symbol = next_of<int32_t>(BranchColumn::symbol);
-  auto* instructions = next_of<uint32_t>(BranchColumn::instructions);
-  uint32_t other = 0;
-  for (const FlowBranch& row : rows) {
-    const BranchNodes::Node& node = nodes[row.block.node];
-    other |= node.epoch ^ epoch;
-    *flags++ = node.kind;
-    *ip++ = node.from;
-    *symbol++ = node.from_symbol;
-    *instructions++ = row.instructions;
+/// Fills the columns that nodes give from condensed_, and a few rows after them with any values. `blocks`: of the piece. False if a node is of
+/// another epoch.
+bool BranchBatch::fill(const Block* blocks, const BranchNodes::Node* nodes, uint32_t epoch) {
+  auto* const flags = next_of<int32_t>(BranchColumn::flags);
+  auto* const symbol = next_of<int32_t>(BranchColumn::symbol);
+  auto* const to_symbol = next_of<int32_t>(BranchColumn::to_symbol);
+  auto* const instructions = next_of<int32_t>(BranchColumn::instructions);
+  auto* const ip = next_of<Ip>(BranchColumn::ip);
+  auto* const to = next_of<Ip>(BranchColumn::to);
+  Words other{};
+  const auto epoch_words = Words{} + epoch, kind_mask = Words{} + ((1U << BranchNodes::kKindBits) - 1);
+  for (size_t row = 0; row < condensed_.rows; row += kRowsAtOnce) {
+    const Block *const r0 = blocks + condensed_.block(row), *const r1 = blocks + condensed_.block(row + 1);
+    const Block *const r2 = blocks + condensed_.block(row + 2), *const r3 = blocks + condensed_.block(row + 3);
+    const Ends from = transpose(nodes[r0->node].from, nodes[r1->node].from, nodes[r2->node].from, nodes[r3->node].from);
+    put_words(ip + row, from.first_ips), put_words(ip + row + 2, from.last_ips);
+    put_words(symbol + row, without_nulls(from.symbols));
+    put_words(flags + row, from.tags & kind_mask);
+    const Ends target = transpose(nodes[r0[1].node].to, nodes[r1[1].node].to, nodes[r2[1].node].to, nodes[r3[1].node].to);
+    put_words(to + row, target.first_ips), put_words(to + row + 2, target.last_ips);
+    put_words(to_symbol + row, without_nulls(target.symbols));
+    condensed_.nulls[row / kRowsAtOnce] = sign_bits(from.symbols);
+    condensed_.to_nulls[row / kRowsAtOnce] = sign_bits(target.symbols);
+    other |= (from.tags ^ epoch_words) | (target.tags ^ epoch_words);
+    const uint64_t* const before = condensed_.branches.data() + row;
+    put_words(instructions + row, upper_halves(before + 1) - upper_halves(before));
   }
-  return other;
+  return ((other[0] | other[1] | other[2] | other[3]) >> BranchNodes::kKindBits) == 0;
 }
 
-/// The same for the columns that the block at the target gives.
-uint32_t BranchBatch::fill_to(std::span<const FlowBranch> rows, const BranchNodes::Node* nodes, uint32_t epoch) {
-  auto* to = next_of<Ip>(BranchColumn::to);
-  auto* symbol = next_of<int32_t>(BranchColumn::to_symbol);
-  uint32_t other = 0;
-  for (const FlowBranch& row : rows) {
-    const BranchNodes::Node& node = nodes[row.to_node];
-    other |= node.epoch ^ epoch;
-    *to++ = node.ip;
-    *symbol++ = node.symbol;
+/// The first symbol is found: the rows so far have none.
+void BranchBatch::begin_symbols() {
+  has_symbols_ = true;
+  for (const BranchColumn id : {BranchColumn::symbol, BranchColumn::to_symbol}) {
+    if (!has(id)) continue;
+    std::memset(output_of_[static_cast<size_t>(id)]->values, 0, rows_ * sizeof(int32_t));
+    column_of(id).add_rows(rows_, false);
   }
-  return other;
 }
 
-void BranchBatch::fill_rare(Output& out, const RowContext& at, std::span<const FlowBranch> rows, const BranchNodes::Node* nodes) {
-  if (out.id == BranchColumn::marks) {
-    if (!groups_.back().marked) return;
-    auto* next = next_of<int32_t>(out);
-    for (const FlowBranch& row : rows) *next++ = marks_.index_of(row.block.flags);
-    return;
+/// Adds the rows of condensed_ to a column of which fill() wrote the values.
+void BranchBatch::add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls) {
+  constexpr size_t kWord = 64;
+  Column& column = column_of(id);
+  for (size_t row = 0; row < condensed_.rows; row += kWord) {
+    const uint8_t* const word = nulls.data() + row / kRowsAtOnce;
+    const uint64_t bits = join_nibbles(word) | join_nibbles(word + 8) << 32;
+    const size_t count = std::min(kWord, condensed_.rows - row);
+    column.add_valid(~bits & (~uint64_t{} >> (kWord - count)), static_cast<unsigned>(count));
   }
+}
+
+void BranchBatch::fill_rare(Output& out, const RowContext& at, const Block* blocks, const BranchNodes::Node* nodes) {
   const bool is_to = out.id == BranchColumn::to_offset || out.id == BranchColumn::to_module;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Ip ip = is_to ? nodes[rows[i].to_node].ip : nodes[rows[i].block.node].from;
-    put_place(out, rows_ + i, names_.find(at.space, ip, at.time));
+  if (out.id == BranchColumn::marks && !groups_.back().marked) return;
+  for (size_t i = 0; i < condensed_.rows; ++i) {
+    const Block* const block = blocks + condensed_.block(i);
+    if (out.id == BranchColumn::marks) {
+      next_of<int32_t>(out)[i] = marks_.index_of(block->flags);
+    } else {
+      put_place(out, rows_ + i, names_.find(at.space, is_to ? nodes[block[1].node].to.ip : nodes[block->node].from.ip, at.time));
+    }
   }
 }
 
-void BranchBatch::add(const RowContext& at, const FlowBranch& row, const BranchEnds& ends, const char* kind) {
+void BranchBatch::add_special(const RowContext& at, BranchBlocks& left, const BranchEnds& ends, const char* kind) {
+  const Block block = left.blocks.front();
+  reserve(rows_ + 1);
+  mark_rows(block.flags);
+  if (!has_symbols_) {
+    const bool from_symbol = ends.has_from && has(BranchColumn::symbol) && names_.symbol(at.space, ends.from, at.time) >= 0;
+    const bool to_symbol = ends.has_to && has(BranchColumn::to_symbol) && names_.symbol(at.space, ends.to, at.time) >= 0;
+    if (from_symbol || to_symbol) begin_symbols();
+  }
   const int32_t index = std::max(kinds_.index_of(kind), 0);
-  for (Output* out : row_outputs_) fill(*out, at, row, ends, index);
-  ++rows_;
+  const FlowBranch row{block, left.instructions + block.instructions};
+  for (Output* out : row_outputs_) fill_special(*out, at, row, ends, index);
+  groups_.back().end = ++rows_;
+  left.blocks = left.blocks.subspan(1);
+  left.instructions = 0;
 }
 
 void BranchBatch::put_place(Output& out, size_t index, const PlaceName& place) {
@@ -179,7 +303,7 @@ void BranchBatch::put_place(Output& out, size_t index, const PlaceName& place) {
   }
 }
 
-void BranchBatch::fill(Output& out, const RowContext& at, const FlowBranch& row, const BranchEnds& ends, int32_t kind) {
+void BranchBatch::fill_special(Output& out, const RowContext& at, const FlowBranch& row, const BranchEnds& ends, int32_t kind) {
   const bool is_to = out.id >= BranchColumn::to && out.id <= BranchColumn::to_module;
   const bool has_ip = is_to ? ends.has_to : ends.has_from;
   const Ip ip = is_to ? ends.to : ends.from;
@@ -193,9 +317,12 @@ void BranchBatch::fill(Output& out, const RowContext& at, const FlowBranch& row,
       if (!has_ip) out.nulls.push_back(rows_);
       return;
     case BranchColumn::symbol:
-    case BranchColumn::to_symbol:
-      *next_of<int32_t>(out) = has_ip ? names_.symbol(at.space, ip, at.time) : -1;
-      return;
+    case BranchColumn::to_symbol: {
+      if (!has_symbols_) return;
+      const int32_t symbol = has_ip ? names_.symbol(at.space, ip, at.time) : -1;
+      *next_of<int32_t>(out) = std::max(symbol, 0);
+      return column_of(out.id).add_rows(1, symbol >= 0);
+    }
     case BranchColumn::instructions:
       *next_of<uint32_t>(out) = row.instructions;
       return;
@@ -210,19 +337,19 @@ void BranchBatch::fill(Output& out, const RowContext& at, const FlowBranch& row,
 RowBatch BranchBatch::finish() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& out = outputs_[i];
-    if (is_written_late(out.id)) continue;
-    const bool wide = width_of(batch_.columns[i].info().type) == 8;
-    if (const Output& first = outputs_[out.same_as]; first.values != out.values) {
-      std::memcpy(out.values, first.values, rows_ * (wide ? 8 : 4));
-      out.nulls = first.nulls;
+    Column& column = batch_.columns[i];
+    if (&out != output_of_[static_cast<size_t>(out.id)]) {
+      column = column_of(out.id);
+      continue;
     }
-    if (wide) {
-      batch_.columns[i].remove<uint64_t>(capacity_ - rows_);
+    if (is_written_late(out.id)) {
+    } else if (width_of(column.info().type) == 8) {
+      column.remove<uint64_t>(capacity_ - rows_);
     } else {
-      batch_.columns[i].remove<uint32_t>(capacity_ - rows_);
+      column.remove<uint32_t>(capacity_ - rows_);
     }
+    finish(out, column);
   }
-  for (size_t i = 0; i < outputs_.size(); ++i) finish(outputs_[i], batch_.columns[i]);
   batch_.rows = last_rows_ = rows_;
   return std::exchange(batch_, {});
 }
@@ -253,7 +380,9 @@ void BranchBatch::finish(Output& out, Column& column) {
     case BranchColumn::symbol:
     case BranchColumn::to_symbol:
       column.set_names(names_.symbols.snapshot());
-      return column.add_names({reinterpret_cast<int32_t*>(out.values), rows_});
+      if (has_symbols_) return;
+      column.remove<int32_t>(rows_);
+      return column.put_same<int32_t>(out.same, 0, false, rows_);
     case BranchColumn::module:
     case BranchColumn::to_module:
       column.set_names(names_.modules.snapshot());

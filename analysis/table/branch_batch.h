@@ -38,6 +38,12 @@ inline constexpr std::array<ColumnChoice, 17> kBranchColumns = {{
     {{"marks", ColumnType::name, true}},
 }};
 
+/// Blocks of a run, one after the other. If the last one is a branch and not special, the block that it goes to follows in memory.
+struct BranchBlocks {
+  std::span<const Block> blocks;
+  uint32_t instructions = 0;  ///< between the last branch and the first block
+};
+
 /// Writes rows to the wanted columns, without an array of rows in between. Columns with one value for all rows of a context are written when the
 /// batch is complete. Not thread-safe.
 class BranchBatch {
@@ -51,22 +57,21 @@ class BranchBatch {
 
   void begin();
   [[nodiscard]] bool full() const { return rows_ == most_rows_; }
-  [[nodiscard]] size_t rows_left() const { return most_rows_ - rows_; }
-  /// The next `count` rows, at most rows_left(), have this context, and none of their blocks has another flag than `block_flags`.
-  void begin_rows(const RowContext& at, uint16_t block_flags, size_t count);
-  /// Adds rows of `flow`, none of which is special.
-  void add(const RowContext& at, std::span<const FlowBranch> rows, BranchFlow& flow, BranchNodes& nodes);
-  /// Adds a special row.
-  void add(const RowContext& at, const FlowBranch& row, const BranchEnds& ends, const char* kind);
+  /// The next rows have this context.
+  void begin_rows(const RowContext& at) { groups_.push_back({at, rows_}); }
+  /// Adds the branches of the first `count` blocks, none of which is special, and removes these blocks; only so many as the batch can hold.
+  void add(const RowContext& at, BranchBlocks& left, size_t count, BranchFlow& flow, BranchNodes& nodes);
+  /// Adds the special branch of the first block, which it removes.
+  void add_special(const RowContext& at, BranchBlocks& left, const BranchEnds& ends, const char* kind);
   /// Invalidates nothing but the rows: begin() starts the next batch.
   [[nodiscard]] RowBatch finish();
 
  private:
-  static constexpr size_t kPiece = 512;  // rows that stay in the L1 cache
+  static constexpr size_t kRowsAtOnce = 4;
+  static constexpr size_t kPiece = 512;  // blocks of which the rows stay in the L1 cache
 
   struct Output {
     BranchColumn id{};
-    size_t same_as = 0;           // index of the first output with this id
     std::byte* values = nullptr;  // of the batch
     std::vector<size_t> nulls{};  // rows; of addresses and offsets
     SameValues same{};
@@ -74,8 +79,19 @@ class BranchBatch {
   /// Rows in one context.
   struct Group {
     RowContext at;
-    size_t end = 0;  // index of the row after the last one
-    bool marked = false;
+    size_t end = 0;       // index of the row after the last one
+    bool marked = false;  // MarkNames::any() is true for a block of theirs
+  };
+  /// The branches of a piece of a run.
+  struct Condensed {
+    size_t rows = 0;
+    uint32_t instructions = 0;  // after the last branch
+    uint16_t block_flags = 0;   // each that a block has
+    /// Of each branch: in the lower half the index of its block, in the upper one the instructions up to it. The first one is no branch; the last
+    /// one comes several times.
+    std::array<uint64_t, 1 + kPiece + kRowsAtOnce> branches;
+    std::array<uint8_t, kPiece / kRowsAtOnce> nulls, to_nulls;  // a bit for each row without a symbol, four in a byte
+    [[nodiscard]] size_t block(size_t row) const { return branches[1 + row] & 0xffffffff; }
   };
   template <typename T>
   [[nodiscard]] T* next_of(const Output& out) const {
@@ -84,12 +100,16 @@ class BranchBatch {
   template <typename T>
   [[nodiscard]] T* next_of(BranchColumn id);
   [[nodiscard]] bool has(BranchColumn id) const { return output_of_[static_cast<size_t>(id)] != nullptr; }
+  [[nodiscard]] Column& column_of(BranchColumn id) { return batch_.columns[static_cast<size_t>(output_of_[static_cast<size_t>(id)] - outputs_.data())]; }
   void reserve(size_t rows);
-  void add_piece(const RowContext& at, std::span<const FlowBranch> rows, BranchFlow& flow, BranchNodes& nodes);
-  [[nodiscard]] uint32_t fill_from(std::span<const FlowBranch> rows, const BranchNodes::Node* nodes, uint32_t epoch);
-  [[nodiscard]] uint32_t fill_to(std::span<const FlowBranch> rows, const BranchNodes::Node* nodes, uint32_t epoch);
-  void fill_rare(Output& out, const RowContext& at, std::span<const FlowBranch> rows, const BranchNodes::Node* nodes);
-  void fill(Output& out, const RowContext& at, const FlowBranch& row, const BranchEnds& ends, int32_t kind);
+  void mark_rows(uint16_t block_flags);
+  void condense(const BranchBlocks& piece);
+  void add_piece(const RowContext& at, const BranchBlocks& piece, BranchFlow& flow, BranchNodes& nodes);
+  [[nodiscard]] bool fill(const Block* blocks, const BranchNodes::Node* nodes, uint32_t epoch);
+  void begin_symbols();
+  void add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls);
+  void fill_rare(Output& out, const RowContext& at, const Block* blocks, const BranchNodes::Node* nodes);
+  void fill_special(Output& out, const RowContext& at, const FlowBranch& row, const BranchEnds& ends, int32_t kind);
   void put_place(Output& out, size_t index, const PlaceName& place);
   void finish(Output& out, Column& column);
   template <typename T, typename Get>
@@ -104,8 +124,10 @@ class BranchBatch {
   std::vector<Output*> row_outputs_;   // one for each column in which rows of one context may differ
   std::vector<Output*> rare_outputs_;  // of these, the ones that fill_rare() writes
   std::array<Output*, kBranchColumns.size()> output_of_{};
-  std::array<uint64_t, kPiece> unwanted_;  // takes the values of columns that are not wanted
+  Condensed condensed_;
+  std::array<uint64_t, kPiece + kRowsAtOnce> unwanted_;  // takes the values of columns that are not wanted
   std::vector<Group> groups_;
+  bool has_symbols_ = true;  // else all symbols of the batch are null, and not written
   RowBatch batch_;
   size_t most_rows_ = 0, rows_ = 0, capacity_ = 0;
   size_t last_rows_ = 0;  // of the batch before

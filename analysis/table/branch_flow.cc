@@ -2,7 +2,7 @@
 #include "analysis/table/branch_flow.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <utility>
 
 #include "analysis/names/branch_kind.h"
@@ -45,20 +45,20 @@ uint8_t BranchFlow::index_of(const char* kind) {
 void BranchFlow::drop_given() {
   if (given_ == 0) return;
   const bool all = given_ == runs_.size();
-  const size_t first = all ? branches_.size() : runs_[given_].first, first_special = all ? specials_.size() : runs_[given_].first_special;
-  branches_.erase(branches_.begin(), branches_.begin() + static_cast<std::ptrdiff_t>(first));
+  const size_t first = all ? blocks_.size() : runs_[given_].first, first_special = all ? specials_.size() : runs_[given_].first_special;
+  blocks_.erase(blocks_.begin(), blocks_.begin() + static_cast<std::ptrdiff_t>(first));
   specials_.erase(specials_.begin(), specials_.begin() + static_cast<std::ptrdiff_t>(first_special));
   runs_.erase(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(given_));
   for (BranchRun& run : runs_) run.first -= first, run.first_special -= first_special;
   given_ = 0;
 }
 
-/// The run that the branch with index `first` belongs to.
-BranchRun& BranchFlow::run(size_t first) {
-  if (!new_context_ && !runs_.empty() && !runs_.back().gap) return runs_.back();
+/// The run that the next block belongs to, if that or a block after it is a branch.
+BranchRun& BranchFlow::run() {
+  if (in_run()) return runs_.back();
   new_context_ = false;
   order_ = std::max(order_, time_);
-  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, first, 0, specials_.size(), 0, 0});
+  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, blocks_.size(), 0, specials_.size(), 0, instructions_});
 }
 
 /// The last branch has these ends.
@@ -71,7 +71,7 @@ void BranchFlow::add_special(const BranchEnds& ends) {
 /// The open branch went `to`, or its target is not known.
 void BranchFlow::close(std::optional<Ip> to, bool ends_trace) {
   if (!std::exchange(open_, false)) return;
-  const NodeId id = branches_.back().block.node;
+  const NodeId id = blocks_.back().node;
   BranchEnds ends{Ip{}, Ip{}, node(id).kind, true, true};
   const Insn insn = last_insn(id, ends.from);
   if (!to || ends_trace) {
@@ -107,39 +107,21 @@ void BranchFlow::take_mark(const StreamCursor& cursor) {
   new_context_ = true;
 }
 
-/// Without jumps that depend on what was taken, which a processor predicts badly: each block is written as a branch, and the next one
-/// overwrites it if it was not taken.
 void BranchFlow::take_blocks(std::span<const Block> blocks) {
   flowing_ = true;
-  const size_t before = branches_.size();
-  branches_.resize(before + blocks.size());
-  FlowBranch* out = branches_.data() + before;
-  FlowBranch* last = open_ ? out - 1 : out;  // of the block before
-  uint32_t instructions = instructions_;
-  uint32_t taken = open_ ? 1 : 0;
-  uint64_t all_bits = 0;
-  for (const Block& block : blocks) {
-    last->to_node = block.node;
-    instructions += block.instructions;
-    out->block = block;
-    out->instructions = instructions;
-    last = out;
-    static_assert(static_cast<uint32_t>(BlockFlag::taken) == 1);
-    taken = block.flags & 1U;
-    out += taken;
-    instructions &= taken - 1;  // 0 after a taken branch
-    all_bits |= std::bit_cast<uint64_t>(block);
+  if (blocks.empty()) return;
+  if (open_ && !in_run()) blocks_.push_back(blocks.front());
+  size_t branches_end = blocks.size();  // after the last branch
+  uint32_t instructions = 0;
+  while (branches_end != 0 && !has(blocks[branches_end - 1].flags, BlockFlag::taken)) instructions += blocks[--branches_end].instructions;
+  if (branches_end != 0 || in_run()) {
+    BranchRun& added = run();
+    added.count += blocks.size();
+    blocks_.resize(blocks_.size() + blocks.size());
+    std::memcpy(&*(blocks_.end() - static_cast<std::ptrdiff_t>(blocks.size())), blocks.data(), blocks.size_bytes());
   }
-  const auto all = std::bit_cast<Block>(all_bits);
-  node_limit_ = std::max(node_limit_, size_t{all.node} + 1);
-  instructions_ = instructions;
-  open_ = taken != 0;
-  const auto after = static_cast<size_t>(out - branches_.data());
-  branches_.resize(after);
-  if (after == before) return;
-  BranchRun& added = run(before);
-  added.count += after - before;
-  added.block_flags |= all.flags;
+  instructions_ = branches_end != 0 ? instructions : instructions_ + instructions;
+  open_ = branches_end == blocks.size();
 }
 
 void BranchFlow::take_event(const Event& event) {
@@ -172,8 +154,9 @@ void BranchFlow::take_event(const Event& event) {
     default:
       return;
   }
-  ++run(branches_.size()).count;
-  branches_.push_back({Block{kNoNode, 0, 0}, kNoNode, std::exchange(instructions_, 0)});
+  ++run().count;
+  blocks_.push_back(Block{kNoNode, 0, 0});
+  instructions_ = 0;
   add_special({event.from, event.to, index_of(kind), has_from, has_to});
 }
 
@@ -182,7 +165,7 @@ void BranchFlow::take_gap(const Gap& gap) {
   flowing_ = false;
   instructions_ = 0;
   order_ = std::max(order_, time_);
-  runs_.push_back({context_, time_, order_, gap, branches_.size(), 0, specials_.size(), 0, 0});
+  runs_.push_back({context_, time_, order_, gap, blocks_.size(), 0, specials_.size(), 0, 0});
 }
 
 }  // namespace ptd

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ptdecode/flow.h"
@@ -15,14 +16,11 @@ namespace ptd {
 
 inline constexpr NodeId kNoNode = 0xffffffffU;
 
-/// A change of flow. Most go from the end of one block to the beginning of another; the ends of the others are in SpecialBranch. Small, because
-/// one is written for each block.
+/// A change of flow.
 struct FlowBranch {
   Block block;                ///< ends in the branch; its node is kNoNode if the branch is no instruction of a block
-  NodeId to_node = kNoNode;   ///< the block that begins at its target; not valid for a special branch
   uint32_t instructions = 0;  ///< executed in this stream since the branch before, up to and including this one
 };
-static_assert(sizeof(FlowBranch) == 16);
 
 /// The two addresses of a branch.
 struct BranchEnds {
@@ -33,23 +31,24 @@ struct BranchEnds {
 
 /// A branch whose ends are not given by its blocks: an interrupt, a start or an end of tracing, an unknown target.
 struct SpecialBranch {
-  size_t row = 0;  ///< in the branches of its run
+  size_t block = 0;  ///< in the blocks of its run
   BranchEnds ends;
 };
 
-/// Branches in the same context, or one gap.
+/// Blocks in the same context, or one gap. A block is a branch if it is special or has BlockFlag::taken: then from its end to the beginning of
+/// the block after it. A run that is no gap has a branch at least.
 struct BranchRun {
   Mark context;           ///< of the branches; of a gap, the context in which the flow was lost
   TimeNs time{};          ///< likeliest moment, kTimeMin: unknown
   TimeNs order{};         ///< the same, but never less than that of the run before
   std::optional<Gap> gap;
-  size_t first = 0, count = 0;                  ///< see BranchFlow::branches()
+  size_t first = 0, count = 0;                  ///< see BranchFlow::blocks()
   size_t first_special = 0, special_count = 0;  ///< see BranchFlow::specials()
-  uint16_t block_flags = 0;                     ///< each that a block of the run has, whether a taken branch ends it or not
+  uint32_t instructions = 0;                    ///< since the last branch before the run
 };
 
-/// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs come later than the items. Not
-/// thread-safe.
+/// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs come later than the items. Runs hold
+/// blocks, because a branch would be larger than its blocks, and the columns of a table are made from blocks in one pass. Not thread-safe.
 class BranchFlow {
  public:
   /// What a branch needs of its block.
@@ -59,7 +58,7 @@ class BranchFlow {
     bool known = false;
   };
 
-  /// Takes the item that `cursor` has come to. Always the same cursor. Invalidates what next(), branches() and specials() returned.
+  /// Takes the item that `cursor` has come to. Always the same cursor. Invalidates what next(), blocks() and specials() returned.
   void take(FlowItem item, const StreamCursor& cursor);
   /// The stream is over: the last branch has no known target.
   void finish() { close(std::nullopt, false); }
@@ -70,16 +69,16 @@ class BranchFlow {
   }
   /// BranchKind::flags of BranchEnds::kind; static.
   [[nodiscard]] const char* kind(uint8_t kind) const { return kinds_[kind]; }
-  [[nodiscard]] std::span<const FlowBranch> branches(const BranchRun& run) const {
-    return std::span(branches_).subspan(run.first, run.count);
-  }
-  /// In the order of the branches.
+  /// The block of a special branch that is no instruction has the node kNoNode. If the last block is a branch and not special, the block that it
+  /// goes to follows in memory.
+  [[nodiscard]] std::span<const Block> blocks(const BranchRun& run) const { return std::span(blocks_).subspan(run.first, run.count); }
+  /// In the order of the blocks.
   [[nodiscard]] std::span<const SpecialBranch> specials(const BranchRun& run) const {
     return std::span(specials_).subspan(run.first_special, run.special_count);
   }
-  /// A number above all nodes of the branches so far, at most twice the highest.
-  [[nodiscard]] size_t node_limit() const { return node_limit_; }
-  /// `id` is a node of a branch. Valid until the next call.
+  /// A number above all nodes of the blocks so far.
+  [[nodiscard]] size_t node_limit() const { return table_ != nullptr ? table_->size() : 0; }
+  /// `id` is a node of a block. Valid until the next call.
   [[nodiscard]] const Node& node(NodeId id) {
     if (id >= nodes_.size() || !nodes_[id].known) add_node(id);
     return nodes_[id];
@@ -87,15 +86,19 @@ class BranchFlow {
   /// Calls use(branch, ends) for each branch of a run.
   template <typename Use>
   void each(const BranchRun& run, const Use& use) {
-    const std::span<const FlowBranch> rows = branches(run);
+    const std::span<const Block> blocks = this->blocks(run);
     std::span<const SpecialBranch> left = specials(run);
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (!left.empty() && left.front().row == i) {
-        use(rows[i], left.front().ends);
+    uint32_t instructions = run.instructions;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const Block block = blocks[i];
+      instructions += block.instructions;
+      if (!left.empty() && left.front().block == i) {
+        use(FlowBranch{block, std::exchange(instructions, 0)}, left.front().ends);
         left = left.subspan(1);
-      } else {
-        const Node from = node(rows[i].block.node);
-        use(rows[i], BranchEnds{from.from, node(rows[i].to_node).ip, from.kind, true, true});
+      } else if (has(block.flags, BlockFlag::taken)) {
+        const Node from = node(block.node);
+        use(FlowBranch{block, std::exchange(instructions, 0)},
+            BranchEnds{from.from, node(blocks_[run.first + i + 1].node).ip, from.kind, true, true});
       }
     }
   }
@@ -105,7 +108,8 @@ class BranchFlow {
   uint8_t index_of(const char* kind);
   [[nodiscard]] Insn last_insn(NodeId id, Ip& ip) const;
   void drop_given();
-  BranchRun& run(size_t first);
+  [[nodiscard]] bool in_run() const { return !new_context_ && !runs_.empty() && !runs_.back().gap; }
+  BranchRun& run();
   void add_special(const BranchEnds& ends);
   void close(std::optional<Ip> to, bool ends_trace);
   void take_mark(const StreamCursor& cursor);
@@ -115,9 +119,8 @@ class BranchFlow {
 
   const BlockTable* table_ = nullptr;
   std::vector<Node> nodes_;
-  size_t node_limit_ = 0;
   std::vector<const char*> kinds_;
-  std::vector<FlowBranch, RoomFor<FlowBranch>> branches_;
+  std::vector<Block, RoomFor<Block>> blocks_;
   std::vector<SpecialBranch> specials_;
   std::vector<BranchRun> runs_;
   size_t given_ = 0;        // runs that next() returned
@@ -125,7 +128,7 @@ class BranchFlow {
   bool new_context_ = true; // since the last run
   Mark context_;
   TimeNs time_{}, order_{};
-  uint32_t instructions_ = 0;
+  uint32_t instructions_ = 0;  // since the last branch
   bool flowing_ = false;  // the flow goes on from the last block
 };
 

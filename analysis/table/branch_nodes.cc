@@ -14,15 +14,15 @@ void BranchNodes::change(SpaceId space, TimeNs when) {
   }
   current_ = next_;
   next_ = (next_ + 1) % epochs_.size();
-  if (++last_id_ == 0) {  // all ids have been used
-    for (Node& node : nodes_) node.epoch = 0;
+  if (++last_id_ >> (32 - kKindBits) != 0) {  // all ids have been used
+    for (Node& node : nodes_) node = Node{};
     epochs_.fill(Epoch{});
     last_id_ = 2;
   }
   epochs_[current_] = {space, Interval{}, last_id_};
 }
 
-void BranchNodes::add(const Lists& lists, BranchFlow& flow, const RowContext& at, std::span<const FlowBranch> branches) {
+void BranchNodes::add(const Lists& lists, BranchFlow& flow, const RowContext& at, std::span<const Block> blocks) {
   Epoch& epoch = epochs_[current_];
   const auto symbol_of = [&](Ip ip) {
     Interval valid;
@@ -30,23 +30,14 @@ void BranchNodes::add(const Lists& lists, BranchFlow& flow, const RowContext& at
     epoch.valid = intersect(epoch.valid, valid);
     return symbol;
   };
-  const auto add_node = [&](NodeId id) {
-    Node& node = nodes_[id];
-    if (node.epoch == epoch.id) return;
-    if (node.epoch == 0) {
-      const BranchFlow::Node& of_flow = flow.node(id);
-      node.from = of_flow.from, node.ip = of_flow.ip;
-      node.kind = std::max(lists.kinds.index_of(flow.kind(of_flow.kind)), 0);
-    }
-    if (with_symbols_) {
-      node.from_symbol = symbol_of(node.from);
-      node.symbol = symbol_of(node.ip);
-    }
-    node.epoch = epoch.id;
-  };
-  for (const FlowBranch& branch : branches) {
-    add_node(branch.block.node);
-    add_node(branch.to_node);
+  for (const Block& block : blocks) {
+    Node& node = nodes_[block.node];
+    if (node.from.tag >> kKindBits == epoch.id) continue;
+    const BranchFlow::Node& of_flow = flow.node(block.node);
+    const auto kind = static_cast<uint32_t>(std::max(lists.kinds.index_of(flow.kind(of_flow.kind)), 0));
+    const uint32_t tag = epoch.id << kKindBits | kind;
+    node.from = {of_flow.from, with_symbols_ ? symbol_of(of_flow.from) : -1, tag};
+    node.to = {of_flow.ip, with_symbols_ ? symbol_of(of_flow.ip) : -1, tag};
   }
 }
 

@@ -18,14 +18,17 @@ namespace ptd {
 /// all symbols of the epoch are valid. Not thread-safe.
 class BranchNodes {
  public:
-  struct alignas(32) Node {
-    Ip from, ip;               ///< of the branch at the end of the block; of its beginning
-    int32_t from_symbol = -1;  ///< -1: none
-    int32_t symbol = -1;
-    int32_t kind = 0;    ///< index into the list of kinds
-    uint32_t epoch = 0;  ///< 0: nothing is known yet
+  /// An end of a branch. Of 16 bytes, so that the columns of four ends are made by shuffling four vectors.
+  struct alignas(16) End {
+    Ip ip;
+    int32_t symbol = -1;  ///< -1: none
+    uint32_t tag = 0;     ///< the epoch, and in the lowest kKindBits an index into the list of kinds; 0: nothing is known yet
+  };
+  struct Node {
+    End from, to;  ///< the branch at the end of the block; the block as a target, with the same tag
   };
   static_assert(sizeof(Node) == 32);
+  static constexpr unsigned kKindBits = 8;
   struct Lists {
     PlaceNames& names;
     NameList& kinds;
@@ -34,18 +37,18 @@ class BranchNodes {
   /// `with_symbols`: else nodes have none.
   explicit BranchNodes(bool with_symbols) : with_symbols_(with_symbols) {}
 
-  /// Turns to a context. Nodes that are not of the epoch that it returns must be added before their values are used.
+  /// Turns to a context and returns the tag of its epoch, with the kind 0. Nodes of another epoch must be added before their values are used.
   [[nodiscard]] uint32_t enter(const RowContext& at) {
     if (with_symbols_ && (epochs_[current_].space != at.space || !epochs_[current_].valid.contains(at.time))) change(at.space, at.time);
-    return epochs_[current_].id;
+    return epochs_[current_].id << kKindBits;
   }
-  /// The nodes by their id, all of the flow's branches. Valid until the next call.
+  /// The nodes by their id, all of the flow's blocks. Valid until the next call.
   [[nodiscard]] const Node* nodes(const BranchFlow& flow) {
     if (nodes_.size() < flow.node_limit()) nodes_.resize(std::max(flow.node_limit(), 2 * nodes_.size()));
     return nodes_.data();
   }
-  /// Adds the nodes of these branches, none of which is special, in the context that enter() turned to.
-  void add(const Lists& lists, BranchFlow& flow, const RowContext& at, std::span<const FlowBranch> branches);
+  /// Adds the nodes of these blocks, of which no branch is special, in the context that enter() turned to.
+  void add(const Lists& lists, BranchFlow& flow, const RowContext& at, std::span<const Block> blocks);
 
  private:
   struct Epoch {

@@ -36,37 +36,34 @@ class BranchesTable : public Table {
   [[nodiscard]] Result<RowBatch> next() override {
     batch_->begin();
     while (!batch_->full()) {
-      if (left_.empty()) {
+      if (left_.blocks.empty()) {
         const Result<bool> more = branches_.next();
         if (!more) return more.error();
         if (!more.value()) break;
-        left_ = branches_.flow().branches(branches_.run());
+        left_ = {branches_.flow().blocks(branches_.run()), branches_.run().instructions};
         specials_ = branches_.flow().specials(branches_.run());
       }
-      add_rows(std::min(left_.size(), batch_->rows_left()));
+      add_rows();
     }
     return batch_->finish();
   }
 
  private:
-  /// Adds `count` rows of the run: pieces without special branches, and special branches.
-  void add_rows(size_t count) {
+  /// Adds the rows of the run that the batch can hold: pieces without special branches, and special branches.
+  void add_rows() {
     BranchFlow& flow = branches_.flow();
     const RowContext& at = branches_.context();
-    batch_->begin_rows(at, branches_.run().block_flags, count);
-    while (count != 0) {
-      const size_t row = branches_.run().count - left_.size();
-      const size_t plain = specials_.empty() ? left_.size() : specials_.front().row - row;
+    batch_->begin_rows(at);
+    while (!left_.blocks.empty() && !batch_->full()) {
+      const size_t block = branches_.run().count - left_.blocks.size();
+      const size_t plain = specials_.empty() ? left_.blocks.size() : specials_.front().block - block;
       if (plain == 0) {
         const BranchEnds& ends = specials_.front().ends;
-        batch_->add(at, left_.front(), ends, flow.kind(ends.kind));
+        batch_->add_special(at, left_, ends, flow.kind(ends.kind));
         specials_ = specials_.subspan(1);
       } else {
-        batch_->add(at, left_.first(std::min(plain, count)), flow, nodes_[at.stream]);
+        batch_->add(at, left_, plain, flow, nodes_[at.stream]);
       }
-      const size_t added = plain == 0 ? 1 : std::min(plain, count);
-      left_ = left_.subspan(added);
-      count -= added;
     }
   }
 
@@ -77,7 +74,7 @@ class BranchesTable : public Table {
   std::vector<BranchNodes> nodes_;  // one a stream
   std::optional<BranchBatch> batch_;
   // Of the run that branches_ is at: what is not in a batch yet.
-  std::span<const FlowBranch> left_;
+  BranchBlocks left_;
   std::span<const SpecialBranch> specials_;
 };
 

@@ -141,7 +141,7 @@ void Column::add_names(std::span<int32_t> indexes) {
     uint64_t bits = 0;
     for (size_t i = 0; i < kWord; i += 8) {
       uint64_t bytes = 0;
-      for (size_t j = 0; j < 8; ++j) bytes |= uint64_t{is_set[i + j]} << (8 * j);
+      std::memcpy(&bytes, is_set.data() + i, sizeof(bytes));
       bits |= (bytes * 0x0102040810204080U >> 56) << i;  // the lowest bit of each byte
     }
     add_valid(bits, kWord);
@@ -152,7 +152,6 @@ void Column::add_names(std::span<int32_t> indexes) {
   }
 }
 
-/// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
 void Column::add_valid(uint64_t bits, unsigned count) {
   const size_t missing = bits == 0 ? count : count - static_cast<unsigned>(std::popcount(bits));
   if (missing != 0 && valid_.empty()) mark_valid_from_start();
@@ -160,8 +159,14 @@ void Column::add_valid(uint64_t bits, unsigned count) {
     const unsigned used = rows_ % 8;  // bits of the last byte
     valid_.resize((rows_ + count + 7) / 8);
     uint8_t* out = valid_.data() + rows_ / 8;
-    *out |= static_cast<uint8_t>(bits << used);
-    for (unsigned done = 8 - used; done < count; done += 8) *++out = static_cast<uint8_t>(bits >> done);
+    if (count == 64) {
+      const uint64_t word = bits << used | *out;
+      std::memcpy(out, &word, sizeof(word));
+      if (used != 0) out[8] = static_cast<uint8_t>(bits >> (64 - used));
+    } else {
+      *out |= static_cast<uint8_t>(bits << used);
+      for (unsigned done = 8 - used; done < count; done += 8) *++out = static_cast<uint8_t>(bits >> done);
+    }
   }
   rows_ += count;
   nulls_ += missing;

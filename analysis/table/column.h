@@ -47,6 +47,7 @@ class NameList {
   NameList();
   /// The index of `name`, which is added if it is new. Bytes that are not UTF-8 are replaced. -1: the list is full.
   int32_t index_of(std::string_view name);
+  [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] NameSnapshot snapshot() const { return {bytes_, offsets_, count_}; }
 
  private:
@@ -179,6 +180,8 @@ class Column {
       add_same_rows(count, valid);
     }
   }
+  /// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
+  void add_valid(uint64_t bits, unsigned count);
   /// Adds rows of indexes, of which the negative ones become null.
   void add_names(std::span<int32_t> indexes);
   /// Appends the last row `count` times; not for text, binary and booleans.
@@ -195,7 +198,6 @@ class Column {
     values_.resize(at + count * sizeof(T));
     return reinterpret_cast<T*>(values_.data() + at);
   }
-  void add_valid(uint64_t bits, unsigned count);
   void add_same_rows(size_t count, bool valid);
   void mark_valid_from_start();
 

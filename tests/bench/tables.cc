@@ -52,7 +52,9 @@ Counted walk_branches(const Recording& recording) {
       } else {
         flow.take(item, cursor.item());
       }
-      while (const BranchRun* run = flow.next()) branches += run->count;
+      while (const BranchRun* run = flow.next()) {
+        flow.each(*run, [&](const FlowBranch&, const BranchEnds&) { ++branches; });
+      }
       if (item == FlowItem::end) break;
     }
   }
