@@ -51,6 +51,7 @@ void CallFlow::refresh(NodeId id) {
     node.function = found.id;
     node.module = found.module;
     node.flags = flags_of(found);
+    node.thunk = node.bare_return && (!found.named || !found.entry || finder_.is_return_thunk(found.id));
     node.entered = kNoFunction;
     asked = {found.valid, pid_};
   }
@@ -192,7 +193,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (pending_) {
     const Pending open = *pending_;
     pending_.reset();
-    if (!here.bare_return || open.way != Way::jump) resolve(open, {here.ip, here.function, here.module, here.flags}, here.entered);
+    if (!here.thunk || open.way != Way::jump) resolve(open, {here.ip, here.function, here.module, here.flags}, here.entered);
   } else if (!flowing_) [[unlikely]] {
     begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
   }

@@ -19,7 +19,7 @@ namespace ptd {
 enum class FlowKind : uint8_t {
   call,        ///< near call, or system call / software interrupt into traced code (flag far)
   ret,         ///< near return
-  jump,        ///< to another function; one to a bare RET (a return thunk) is part of the return
+  jump,        ///< to another function; one to a return thunk, or to a bare RET without a name of its own, is part of the return
   interrupt,   ///< interrupt, fault, trap, signal: `return_to` is the interrupted address
   far_return,  ///< IRET, SYSRET and the like
   begin,       ///< tracing starts at `to`, or flow resumes there after a gap
@@ -88,6 +88,7 @@ class CallFlow {
     uint32_t module = 0;                ///< FunctionAt::module
     Way way = Way::none;                ///< as in BranchCode, like the next two
     bool bare_return = false, halts = false;
+    bool thunk = false;  ///< of returns: a jump here is part of the return
     bool known = false;  ///< its code was read
     uint8_t flags = 0;   ///< kFlowEntry, kFlowNamed
     [[nodiscard]] Ip next() const { return ip + size_bytes; }

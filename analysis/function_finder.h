@@ -39,6 +39,9 @@ class FunctionFinder {
   FoundFunction find(SpaceId space, Ip ip, TimeNs when);
   /// Whose code is met from here on; no two processes share a space.
   void set_process(int32_t pid) { pid_ = pid; }
+  /// Whether a function's name is that of code that returns in place of a RET: __x86_return_thunk, srso_return_thunk and others (linux
+  /// "arch/x86/lib/retpoline.S"; gcc's -mfunction-return=thunk).
+  [[nodiscard]] bool is_return_thunk(FunctionId id) const { return table_.info(id).name.find("return_thunk") != std::string::npos; }
   /// The function that begins at `ip`, in code that no symbol names.
   FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
 

@@ -59,6 +59,57 @@ leaf:
   .size leaf, . - leaf
 """
 
+# Each function is called ten times; what `empty` runs is a RET, as in the return thunk, which is not a function that is called.
+EMPTY = r"""
+  .macro function name
+  .p2align 4
+  .globl \name
+  .type \name, @function
+\name:
+  .endm
+  .macro done name
+  .size \name, . - \name
+  .endm
+  function _start
+  mov $10, %ebx
+1: call direct
+  call indirect
+  test %ebx, %ebx
+  call conditional
+  call thunked
+  dec %ebx
+  jnz 1b
+  call empty
+  mov $60, %eax
+  xor %edi, %edi
+  syscall
+  done _start
+  function direct
+  nop
+  jmp empty
+  done direct
+  function indirect
+  lea empty(%rip), %rax
+  jmp *%rax
+  done indirect
+  function conditional
+  nop
+  jnz empty
+  ret
+  done conditional
+  function thunked
+  nop
+  jmp __x86_return_thunk
+  done thunked
+  function empty
+  ret
+  done empty
+  function __x86_return_thunk
+  ret
+  int3
+  done __x86_return_thunk
+"""
+
 
 def run(*words):
     done = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
@@ -80,6 +131,13 @@ class Names(unittest.TestCase):
     def rows(self, path):
         lines = [json.loads(line) for line in run("functions", "-q", "-i", path, "--limit", "0", "--format", "json").splitlines()]
         return {line["function"]: line for line in lines[1:]}
+
+    def test_a_function_that_only_returns_is_called_by_a_jump(self):
+        program = self.folder / "empty"
+        subprocess.run([CC, "-nostdlib", "-static", "-x", "assembler", "-", "-o", program], input=EMPTY, text=True, check=True)
+        rows = self.rows(self.recorded(program))
+        found = {name: (row["calls"], row["self_instructions"]) for name, row in rows.items() if name not in ("_start", "[kernel]")}
+        self.assertEqual(found, {"direct": (10, 20), "indirect": (10, 20), "conditional": (10, 20), "thunked": (10, 30), "empty": (31, 31)})
 
     def test_a_symbol_without_a_size_names_its_code_everywhere(self):
         """It reaches up to the next symbol; a label within a function that has a size does not end the function."""
