@@ -84,6 +84,7 @@ class Recorder {
   explicit Recorder(RecordChoice choice) : choice_(std::move(choice)) {}
   Status open_events();
   Status open_file();
+  void give_up_file();
   Status write_start();
   Status start_backup();
   Status restart_backup();
@@ -107,6 +108,7 @@ class Recorder {
   std::optional<Workload> workload_;
   std::optional<EventSet> events_;
   std::unique_ptr<perfio::PerfWriter> writer_;
+  bool output_begun_ = false, output_moved_ = false;
   std::unique_ptr<KernelCapture> capture_;
   std::optional<ProgramStore> programs_;
   std::unique_ptr<CommitPage> commit_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "image/base/read_files.h"
 #include "ptdecode/bundle.h"
 #include "recording/bundle/requested_bundle.h"
 #include "recording/bundle/bundle_arm.h"
@@ -404,6 +405,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
 }
 
 Result<BundleReport> write_requested_bundle(const OpenRequest& options, const BundleOptions& bundle, std::span<const OpenRequest> also) {
+  const ReadFilesScope noted;
   const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
   if (!bundle.dry_run && is_same_file(input, bundle.output_path))
     return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself: name another file for the bundle", 0};
@@ -415,6 +417,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   };
   auto recording = open(options, log);
   if (!recording.ok()) return recording.error();
+  if (Status status = bundle.dry_run ? Status() : check_output(bundle.output_path, {0600, FileKind::bundle}); !status) return status.error();
   BundleReport report;
   Writer writer(**recording, *log, report);
   writer.cut(bundle.time);
