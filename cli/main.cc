@@ -27,6 +27,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "image/base/inherited_signals.h"
+#include "image/base/read_files.h"
 #include "image/base/shrunk_files.h"
 #include "image/base/whole_file.h"
 #include "ptdecode/ptdecode.h"
@@ -175,6 +176,7 @@ int main(int argc, char** argv) try {
   ptd::note_inherited_signals();
   ptd::cli::occupy_standard_descriptors();
   ptd::remove_temporaries_on_signals();
+  const ptd::ReadFilesScope noted;  // no output replaces one of them
   g_terminate = std::set_terminate(end_of_thread);
   g_reserve = std::malloc(kReserveBytes);  // NOLINT: never touched, so only address space
   std::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader that goes away shows as a failed write

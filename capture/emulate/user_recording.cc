@@ -14,6 +14,7 @@
 #include "capture/emulate/etm/etm_records.h"
 #include "capture/emulate/etm/etm_stream.h"
 #include "capture/emulate/user_sideband.h"
+#include "image/base/whole_file.h"
 #include "perfio/emulated.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
@@ -125,15 +126,6 @@ std::string unused_options(const PtEncoderOptions& pt) {
   add(!pt.return_compression, "--no-retcomp");
   add(!pt.long_tnt, "--short-tnt");
   return names;
-}
-
-// Renames a file that is at the output's path to OUTPUT.old, as perf does.
-Status keep_old(const std::string& output) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(output, error)) return {};
-  std::filesystem::rename(output, output + ".old", error);
-  if (error) return Error{ErrorCode::write_failed, "cannot rename " + output + " to " + output + ".old: " + error.message(), 0};
-  return {};
 }
 
 // A file that was written whole.
@@ -405,7 +397,9 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
 
   perfio::WriterOptions writer_options;
   writer_options.attrs = {attr_of(kPtAttr, options), attr_of(kDummyAttr, options)};
-  if (Status status = keep_old(options.output); !status) return status.error();
+  auto output = WholeFile::open(options.output, kRecordingOutput);
+  if (!output) return output.error();
+  writer_options.fd = (*output)->fd();
   auto created = perfio::PerfWriter::create(options.output, writer_options);
   if (!created) return created.error();
   Writer out(**created, options.time);
@@ -416,11 +410,10 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   out.check((*created)->add_finished_round());
   (*created)->set_features(features_of(options, sideband));
   out.check((*created)->finish());
-  if (!out.status().ok()) {
-    std::error_code ignored;  // an incomplete recording is of no use: the logs are kept
-    if (out.status().error().kind() == ErrorKind::file_open) std::filesystem::remove(options.output, ignored);
-    return out.status().error();
-  }
+  // On a full disk, the logs are kept, and an incomplete recording is of no use.
+  const bool written = out.status().ok() || out.status().error().kind() != ErrorKind::file_open;
+  if (const Status placed = written ? (*output)->finish() : Status(); !placed) return placed.error();
+  if (!out.status().ok()) return out.status().error();
   if (!options.truth_folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.truth_folder, error);

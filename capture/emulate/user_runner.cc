@@ -138,12 +138,19 @@ Result<std::string> find_executable(const std::string& name) {
   return refused;
 }
 
+std::string find_program(const std::string& name) {
+  const auto found = find_executable(name);
+  return found ? *found : std::string();
+}
+
 /// Whether a file could be written there: better known before the program runs than after.
-Status try_output(const std::string& path) {
+Status try_output(const std::string& path, const std::string& program = {}) {
   std::error_code error;
+  if (fs::equivalent(path, program, error))
+    return Error{ErrorCode::bad_output, path + " is the program to run: -o names the output file", 0};
   if (path == "-" || (fs::exists(path, error) && !fs::is_regular_file(path, error)))
     return Error{ErrorCode::bad_output, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path), 0};
-  const auto file = WholeFile::open(path, 0600);  // removed again, as it is not finished
+  const auto file = WholeFile::open(path, kRecordingOutput);  // removed again, as it is not finished
   return file.ok() ? Status() : file.error();
 }
 
@@ -203,11 +210,6 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   return write_plan(plan);
 }
 
-std::string find_program(const std::string& name) {
-  const auto found = find_executable(name);
-  return found ? *found : std::string();
-}
-
 // Whether a shell runs the file: text without an interpreter line. execve refuses it, and execvp then starts /bin/sh.
 bool is_plain_script(const std::string& path) {
   std::array<char, 256> head{};
@@ -256,7 +258,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   if (command.plugin.empty())
     return Error{ErrorCode::missing_program, std::string(kPluginName) + " was not found next to this program: name "
                                                                                               "it with --plugin", 0};
-  if (Status status = try_output(options.output); !status) return status.error();
+  if (Status status = try_output(options.output, find_program(options.command.front())); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
   const Result<WorkFolder> folder = WorkFolder::create(options.output, options.work_parent);
   if (!folder) return folder.error();

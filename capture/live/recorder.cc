@@ -12,6 +12,7 @@
 #include "capture/live/kernel/map_build_ids.h"
 #include "capture/live/kernel/start_scan.h"
 #include "image/base/system_error.h"
+#include "image/base/whole_file.h"
 #include "perfio/format/oversized_record.h"
 #include "perfio/format/record_parse.h"
 #include "perfio/format/sample_id.h"
@@ -43,21 +44,20 @@ uint64_t aux_reference() {
 #endif
 }
 
-/// Moves a recording out of the way, as perf does, and sets `moved`. What is no recording is left where it is.
-Status move_old(const std::string& path, bool& moved) {
+/// Renames what is at an output's path, as perf does; false if nothing is, or a device. Errors: bad_output, write_failed.
+Result<bool> move_old(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) return {};
+  if (!fs::exists(status)) return false;
+  if (Status allowed = check_output(path, kRecordingOutput); !allowed) return allowed.error();
   const bool recording =
       fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error) : fs::is_regular_file(status);
-  if (!recording && !fs::is_directory(status)) return {};  // a device, a pipe: written as it is
+  if (!recording && !fs::is_directory(status)) return false;  // a device, a pipe: written as it is
   if (!recording) return Error{ErrorCode::bad_output, path + " is a directory but not a recording", 0};
   const std::string old = path + ".old";
   if (fs::is_directory(old, error) && (fs::exists(old + "/data", error) || fs::is_empty(old, error))) fs::remove_all(old, error);
-  fs::rename(path, old, error);
-  if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot move " + path + " to " + old + ": " + error.message(), 0};
-  moved = true;
-  return {};
+  if (Status kept = keep_as_old(path); !kept) return kept.error();
+  return true;
 }
 
 /// Recordings hold kernel addresses and the flow of programs: only their owner may read them.
@@ -91,9 +91,13 @@ Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
   if (asked.kcore && recorder->capture_->memory() == nullptr) {
     return Error{ErrorCode::bad_option, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
   }
-  if (Status status = recorder->open_file(); !status) return status.error();
-  if (Status status = recorder->start_backup(); !status) return status.error();
-  if (Status status = recorder->write_start(); !status) return status.error();
+  Status status = recorder->open_file();
+  if (status.ok()) status = recorder->start_backup();
+  if (status.ok()) status = recorder->write_start();
+  if (!status.ok()) {
+    recorder->give_up_file();
+    return status.error();
+  }
   if (recorder->commit_ != nullptr) recorder->commit_->publish(recorder->progress());
   return recorder;
 }
@@ -143,12 +147,26 @@ Status Recorder::open_file() {
   options.directory = !options.pipe && (choice_.directory || choice_.kcore);
   options.compression_level = choice_.compression_level;
   if (!options.pipe) {
-    if (Status status = move_old(choice_.output, has_old_); !status) return status;
+    const Result<bool> moved = move_old(choice_.output);
+    if (!moved) return moved.error();
+    output_begun_ = true;
+    output_moved_ = *moved;
   }
   Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create(options.pipe ? "standard output" : choice_.output, options);
   if (!writer) return writer.error();
   writer_ = std::move(*writer);
   return {};
+}
+
+/// Removes what was begun, and gives the earlier recording its name back: on a full disk, or if the program cannot be executed.
+void Recorder::give_up_file() {
+  backup_.reset();
+  writer_.reset();
+  if (!output_begun_) return;
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(choice_.output, ignored);
+  if (fs::is_regular_file(status) || fs::is_directory(status)) fs::remove_all(choice_.output, ignored);
+  if (output_moved_) fs::rename(choice_.output + ".old", choice_.output, ignored);
 }
 
 Status Recorder::write_start() {
@@ -476,15 +494,6 @@ Status Recorder::stop_and_write() {
   return writer_->finish();
 }
 
-/// Removes a recording of a program that exec refused. The one that it replaced gets its name back.
-void Recorder::discard() const {
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(choice_.output, error);
-  if (!fs::is_regular_file(status) && !fs::is_directory(status)) return;  // a device, a pipe
-  fs::remove_all(choice_.output, error);
-  if (has_old_ && !error) fs::rename(choice_.output + ".old", choice_.output, error);
-}
-
 Status Recorder::finish() {
   Status status = stop_and_write();
   if (!status.ok() && commit_ != nullptr) {  // a full disk: what was complete stays, and the file says how long it is
@@ -496,7 +505,7 @@ Status Recorder::finish() {
   constexpr int kPatienceMs = 2000;
   const bool over = !choice_.target.everything && events_->target_ended();
   if (workload_) report_.exit_status = workload_->ended(over ? kPatienceMs : 0);
-  if (refused_) discard();
+  if (refused_) give_up_file();
   return status;
 }
 

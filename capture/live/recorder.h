@@ -84,6 +84,7 @@ class Recorder {
   explicit Recorder(RecordChoice choice) : choice_(std::move(choice)) {}
   Status open_events();
   Status open_file();
+  void give_up_file();
   Status write_start();
   Status start_backup();
   Status restart_backup();
@@ -102,12 +103,12 @@ class Recorder {
   void copy_kernel_after();
   Status wait_for_keeping();
   Status stop_and_write();
-  void discard() const;
 
   RecordChoice choice_;
   std::optional<Workload> workload_;
   std::optional<EventSet> events_;
   std::unique_ptr<perfio::PerfWriter> writer_;
+  bool output_begun_ = false, output_moved_ = false;
   std::unique_ptr<KernelCapture> capture_;
   std::optional<ProgramStore> programs_;
   std::unique_ptr<CommitPage> commit_;
@@ -119,7 +120,6 @@ class Recorder {
   uint64_t kernel_records_ = 0;  ///< of the rings with that role
   LiveClock clock_;
   bool wants_backup_ = false;  ///< it was killed, and there is no other one yet
-  bool has_old_ = false;       ///< a recording of that name was moved to OUTPUT.old
   bool refused_ = false;       ///< the program could not be run
 };
 

@@ -14,6 +14,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
+#include "image/base/read_files.h"
 #include "ptdecode/bundle.h"
 
 namespace ptd::cli {
@@ -172,6 +173,7 @@ int run(const Words& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
+  if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
   CodeCounts counts;
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;
@@ -196,6 +198,7 @@ int run(const Words& words) {
                                                  : "no debug information in " + without;
     return report_error({ErrorCode::not_recorded, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
   }
+  for (const auto& [path, file] : coverage) note_read_file(path);  // the sources are needed to read the result
   const bool lcov = words.format == "lcov" || !words.output.empty();
   if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !words.calls.input.quiet)
     say_on_error(absent);

@@ -98,6 +98,7 @@ int run(const Words& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
+  if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
   CodeCounts counts;
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;

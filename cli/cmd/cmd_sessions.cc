@@ -91,7 +91,7 @@ Command add_snapshot(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("snapshot", "Write the current content of a detached recording to a file");
   command.add_option("session", words->name, "name of the session")->required();
-  command.add_option("-o,--output", words->output, "the recording (default perf.data; - is standard output)");
+  command.add_option("-o,--output", words->output, "the recording (default perf.data; - is standard output); a file of this name is kept as NAME.old");
   add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.footer(

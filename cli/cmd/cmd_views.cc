@@ -21,7 +21,7 @@ int run_timeline(const Words& words) {
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   if (!input.has_time()) return report_error({ErrorCode::not_recorded, "the trace holds no time: there is nothing to lay along a line", 0});
-  Result<std::unique_ptr<WholeFile>> file = open_result(words.output);
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
   if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: what it writes is no text: -o names a file", 0});
   PerfettoWriter writer(input);
@@ -48,6 +48,7 @@ int run_flame(const Words& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
+  if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
   StackTotals totals(input);
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     totals.take(steps, tree);

@@ -239,6 +239,9 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   if (Status status = choice->command.empty() ? Status() : emulate::check_program(choice->command.front()); !status)
     return refuse_program(status.error());
   if (!words.detach.empty()) return start_detached(words, *choice);
+  std::error_code other;
+  if (!choice->command.empty() && std::filesystem::equivalent(words.output, choice->command.front(), other))
+    return report_error({ErrorCode::bad_output, words.output + " is the program to run: -o names the output file", 0});
   const std::shared_ptr<CodeSaverThread> saver = begin_saving(words.output, stash);
   if (saver) choice->saver = hooks_of(saver);
   standard_output().flush();

@@ -9,9 +9,6 @@
 
 namespace ptd::cli {
 
-/// As WholeFile::open, but a recording, a bundle, a program or a library is not replaced: -o and -i are mixed up easily. Errors: also usage.
-[[nodiscard]] Result<std::unique_ptr<WholeFile>> open_result(const std::string& path);
-
 /// Writes a result, which is text, to `path`, to standard output if that is empty; the exit status. What goes to anything but a file is
 /// escaped as Output::write() does. A reader of standard output that has had enough is
 /// fine.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "image/base/read_files.h"
 #include "image/base/shrunk_files.h"
 #include "image/base/system_error.h"
 
@@ -38,6 +39,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::st
   file->modified_ns_ = ns_of(info.st_mtim);
   file->changed_ns_ = ns_of(info.st_ctim);
   file->identity_ = {info.st_dev, info.st_ino};
+  note_read_file(fd);
   const auto size = static_cast<size_t>(info.st_size);
   if (size > 0) {
     void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -72,6 +74,7 @@ std::string read_text_file(const std::string& path, uint64_t limit_bytes) {
   std::string text;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return text;
+  note_read_file(fd);
   std::array<char, 1U << 16> buffer{};
   while (text.size() < limit_bytes) {
     const ssize_t got = ::read(fd, buffer.data(), std::min<uint64_t>(buffer.size(), limit_bytes - text.size()));

@@ -8,10 +8,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <utility>
 
+#include "image/base/read_files.h"
 #include "image/base/system_error.h"
 
 namespace ptd {
@@ -68,7 +72,28 @@ RegularFile open_looked_at(Fd place) {
   const std::string path = "/proc/self/fd/" + std::to_string(place.get());
   file.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file.fd.ok()) file.error = errno;
+  if (file.fd.ok()) note_read_file(file.fd.get());
   return file;
+}
+
+// The files of read_files.h.
+struct Noted {
+  std::mutex mutex;
+  size_t scopes = 0;
+  std::set<std::pair<uint64_t, uint64_t>> files;
+};
+
+/// Never destroyed: files are read until the process ends.
+Noted& noted() {
+  static auto* const all = new Noted();
+  return *all;
+}
+
+void note(const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) return;
+  Noted& all = noted();
+  const std::lock_guard lock(all.mutex);
+  if (all.scopes != 0) all.files.emplace(info.st_dev, info.st_ino);
 }
 
 }  // namespace
@@ -121,6 +146,36 @@ RegularFile open_beneath(const std::string& folder, const std::string& name) {
   }
   if (!place.ok() && (errno == EXDEV || errno == ELOOP)) return refused;
   return open_looked_at(std::move(place));
+}
+
+ReadFilesScope::ReadFilesScope() {
+  Noted& all = noted();
+  const std::lock_guard lock(all.mutex);
+  ++all.scopes;
+}
+
+ReadFilesScope::~ReadFilesScope() {
+  Noted& all = noted();
+  const std::lock_guard lock(all.mutex);
+  if (--all.scopes == 0) all.files.clear();
+}
+
+void note_read_file(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) == 0) note(info);
+}
+
+void note_read_file(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) note(info);
+}
+
+bool was_read(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return false;
+  Noted& all = noted();
+  const std::lock_guard lock(all.mutex);
+  return all.files.contains({info.st_dev, info.st_ino});
 }
 
 }  // namespace ptd

@@ -19,6 +19,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "image/base/mapped_file.h"
+#include "image/base/read_files.h"
 #include "image/base/system_error.h"
 #include "image/base/write_all.h"
 
@@ -119,14 +121,54 @@ Error open_error(const std::string& path, int number) {
   return system_error(path + ": cannot write", ErrorCode::write_failed, number);
 }
 
+Error refusal(const std::string& path, std::string_view what) {
+  return Error{ErrorCode::bad_output, path + " is " + std::string(what) + ": -o names the output file, -i the recording", 0};
+}
+
 }  // namespace
 
-Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, unsigned mode) {
-  const auto straight = [&path](int fd) -> Result<std::unique_ptr<WholeFile>> {
+FileKind file_kind(const std::string& path) {
+  if (!is_regular_file(path)) return FileKind::other;
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  std::array<char, 8> magic{};
+  const ssize_t got = fd.ok() ? ::pread(fd.get(), magic.data(), magic.size(), 0) : -1;
+  const std::string_view start(magic.data(), got < 0 ? 0 : static_cast<size_t>(got));
+  if (start == "PERFILE2" || start == "2ELIFREP" || start == "PERFFILE" || start == "ELIFFREP") return FileKind::recording;
+  if (start == kBundleMagic) return FileKind::bundle;
+  if (start.starts_with("\x7f" "ELF")) return FileKind::program;
+  return start.starts_with("JiTD") || start.starts_with("DTiJ") ? FileKind::jitdump : FileKind::other;
+}
+
+std::string_view name_of(FileKind kind) {
+  static constexpr std::array<std::string_view, 5> kNames = {"", "a recording", "a bundle", "a program or library", "a jitdump"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+Status check_output(const std::string& path, const OutputRules& rules) {
+  if (path == "-") return {};  // standard output
+  const auto check_kind = [&rules](const std::string& place) -> Status {
+    const FileKind kind = file_kind(place);
+    return kind == FileKind::other || kind == rules.kind ? Status() : Status(refusal(place, name_of(kind)));
+  };
+  if (Status status = check_kind(path); !status) return status;
+  std::error_code ignored;
+  if (rules.keep_old) return fs::exists(path, ignored) ? check_kind(path + ".old") : Status();
+  return was_read(path) ? Status(refusal(path, "a file that is read as input")) : Status();
+}
+
+Status keep_as_old(const std::string& path) {
+  const std::string old = path + ".old";
+  if (::rename(path.c_str(), old.c_str()) == 0) return {};
+  return system_error("cannot rename " + path + " to " + old, ErrorCode::write_failed);
+}
+
+Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, const OutputRules& rules) {
+  const auto straight = [&](int fd) -> Result<std::unique_ptr<WholeFile>> {
     if (fd < 0) return open_error(path, errno);
-    return std::unique_ptr<WholeFile>(new WholeFile(fd, path));
+    return std::unique_ptr<WholeFile>(new WholeFile(fd, path, rules));
   };
   if (path == "-") return straight(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (Status status = check_output(path, rules); !status) return status.error();
   struct stat info {};
   const bool there = ::stat(path.c_str(), &info) == 0;
   // This includes a link of another user in a world-writable folder, if the kernel refuses to follow it.
@@ -136,15 +178,16 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, unsi
   if (there && place.descriptor >= 0) return straight(::fcntl(place.descriptor, F_DUPFD_CLOEXEC, 3));
   if (there && (place.of_procfs || !S_ISREG(info.st_mode)))
     return straight(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (S_ISREG(info.st_mode) ? O_TRUNC : 0)));
-  if (place.path.empty() || place.path.ends_with('/')) return open_error(path, place.path.empty() ? ENOENT : EISDIR);
+  const std::string target = there && rules.keep_old ? path : place.path;
+  if (target.empty() || target.ends_with('/')) return open_error(path, target.empty() ? ENOENT : EISDIR);
   for (int i = 0; i < kTries; ++i) {
-    const std::string temporary = place.path + ".part" + std::to_string(::getpid()) + (i == 0 ? "" : "." + std::to_string(i));
-    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    const std::string temporary = target + ".part" + std::to_string(::getpid()) + (i == 0 ? "" : "." + std::to_string(i));
+    const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rules.mode);
     if (fd < 0 && errno == EEXIST) continue;
     if (fd < 0) return open_error(path, errno);
-    if (there) (void)::fchmod(fd, info.st_mode & mode);
-    std::unique_ptr<WholeFile> file(new WholeFile(fd, path));
-    file->target_ = place.path;
+    if (there && !rules.keep_old) (void)::fchmod(fd, info.st_mode & rules.mode);
+    std::unique_ptr<WholeFile> file(new WholeFile(fd, path, rules));
+    file->target_ = target;
     file->temporary_ = temporary;
     add_temporary(temporary);
     return file;
@@ -207,11 +250,24 @@ bool WholeFile::flush() {
   return error_ == 0 && !closed_;
 }
 
+bool WholeFile::replace() {
+  const std::string old = target_ + ".old";
+  const bool kept = rules_.keep_old && ::rename(target_.c_str(), old.c_str()) == 0;
+  if (rules_.keep_old && !kept && errno != ENOENT) return false;
+  if (::rename(temporary_.c_str(), target_.c_str()) == 0) return true;
+  const int number = errno;
+  if (kept) (void)::rename(old.c_str(), target_.c_str());
+  errno = number;
+  return false;
+}
+
 Status WholeFile::finish() {
   (void)flush();
   if (::close(std::exchange(fd_, -1)) != 0 && error_ == 0) error_ = errno;
-  if (error_ == 0 && !temporary_.empty() && ::rename(temporary_.c_str(), target_.c_str()) != 0) error_ = errno;
-  if (error_ != 0) return failed();  // the destructor removes the temporary file
+  const Status allowed = error_ != 0 || temporary_.empty() ? Status() : check_output(target_, rules_);
+  if (!allowed) return allowed;  // the destructor removes the temporary file
+  if (error_ == 0 && !temporary_.empty() && !replace()) error_ = errno;
+  if (error_ != 0) return failed();
   remove_temporary(temporary_);
   temporary_.clear();
   return {};

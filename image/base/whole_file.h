@@ -1,6 +1,7 @@
 // WholeFile: atomic output files.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,40 @@
 #include "ptdecode/error.h"
 
 namespace ptd {
+
+inline constexpr std::string_view kBundleMagic = "PTDBUNDL";  ///< the first bytes of a bundle
+
+/// What a recording or its code begins with.
+enum class FileKind : uint8_t {
+  other,
+  recording,  ///< perf.data, in either byte order
+  bundle,
+  program,    ///< ELF: a program, a library, debug information, kcore
+  jitdump,
+};
+
+/// Returns the kind of a regular file by its first bytes; `other` for anything else, and if the file cannot be read.
+[[nodiscard]] FileKind file_kind(const std::string& path);
+/// Returns "a recording" and so on; "" for `other`.
+[[nodiscard]] std::string_view name_of(FileKind kind);
+
+/// How an output file treats a file that is already at its path.
+struct OutputRules {
+  unsigned mode = 0666;             ///< the maximum permissions of a regular file, before the umask
+  FileKind kind = FileKind::other;  ///< what is written: files of this kind may be replaced
+  bool keep_old = false;            ///< the file at the path is renamed to PATH.old, as perf does, and a link at the path is not followed
+};
+
+/// Of recordings.
+inline constexpr OutputRules kRecordingOutput{0600, FileKind::recording, true};
+
+/// Refuses a path whose file must not be lost: a file that this process has read (read_files.h), and a recording, bundle, program, library or
+/// jitdump that is not of `rules.kind`. With keep_old, a file that was read is allowed, and PATH.old, which is lost, is checked too.
+/// Errors: bad_output.
+[[nodiscard]] Status check_output(const std::string& path, const OutputRules& rules = {});
+
+/// Renames `path` to PATH.old. Errors: write_failed, permission_denied.
+[[nodiscard]] Status keep_as_old(const std::string& path);
 
 /// An output file at a path that a user named. What exists at the path decides how it is written:
 ///   - nothing, or a regular file: written to a temporary file next to it (named with the process id, never through a link), which
@@ -20,8 +55,8 @@ namespace ptd {
 /// Not thread-safe.
 class WholeFile {
  public:
-  /// `mode`: the maximum permissions of a regular file, before the umask. Errors: file_open. Opening a FIFO waits for a reader.
-  static Result<std::unique_ptr<WholeFile>> open(const std::string& path, unsigned mode = 0666);
+  /// Errors: those of check_output(); file_open. Opening a FIFO waits for a reader.
+  static Result<std::unique_ptr<WholeFile>> open(const std::string& path, const OutputRules& rules = {});
   /// Removes the temporary file unless finish() has renamed it.
   ~WholeFile();
   WholeFile(const WholeFile&) = delete;
@@ -29,7 +64,8 @@ class WholeFile {
 
   /// Returns false once nothing more needs to be written: a write failed, or the reader of a pipe has closed it, which is not an error.
   bool write(std::string_view text);
-  /// Renames the file to its final path. Errors: file_open, also for an earlier failed write().
+  /// Renames the file to its final path. Errors: file_open, also for an earlier failed write(); those of check_output(), for a file that was
+  /// read only after open(). After an error, the path has its earlier file.
   [[nodiscard]] Status finish();
   /// Returns the descriptor, for writing without write(). It stays owned by this object.
   [[nodiscard]] int fd() const { return fd_; }
@@ -37,12 +73,14 @@ class WholeFile {
   [[nodiscard]] bool straight() const { return temporary_.empty(); }
 
  private:
-  WholeFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  WholeFile(int fd, std::string path, const OutputRules& rules) : fd_(fd), path_(std::move(path)), rules_(rules) {}
+  bool replace();
   bool flush();
   [[nodiscard]] Error failed() const;
 
   int fd_;
   std::string path_;                // as the user gave it
+  OutputRules rules_;
   std::string target_, temporary_;  // path of a regular file, and its path until finish(); "": written directly
   std::string pending_;
   int error_ = 0;

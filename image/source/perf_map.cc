@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "image/base/read_files.h"
 #include "image/base/system_error.h"
 
 namespace ptd {
@@ -45,6 +46,7 @@ Result<std::string> read_own_perf_map(const std::string& path) {
     ~Closer() { ::close(fd); }
   } const closer{fd};
   struct stat info {};
+  note_read_file(fd);
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return cannot(ErrorCode::not_regular_file, path, "not a regular file");
   if (info.st_uid != 0 && info.st_uid != ::geteuid()) return cannot(ErrorCode::untrusted_file, path, "belongs neither to this user nor to root");
   if (static_cast<uint64_t>(info.st_size) > kMostPerfMapBytes) return cannot(ErrorCode::too_large, path, "too large");

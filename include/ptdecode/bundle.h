@@ -45,8 +45,8 @@ struct BundleReport {
 
 /// Opens the recording that `options` names, decodes it, and writes the data that decoding needed. From files outside the recording, only
 /// code that is proven to have run is included (CodeSourceOptions::share). The output is replaced only on success.
-/// Errors: those of Recording::open; the group file_open for the output; bad_output if the output is the input; bad_time_window if nothing
-/// was traced at that time.
+/// Errors: those of Recording::open; the group file_open for the output; bad_output if the output is a file that was read, or a recording, a
+/// program, a library or a jitdump; bad_time_window if nothing was traced at that time.
 PTD_API Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle);
 
 /// Returns true if the file begins like a bundle.

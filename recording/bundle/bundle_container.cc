@@ -112,7 +112,7 @@ Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::create(const std::st
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     return Error{ErrorCode::not_regular_file, "cannot write " + path + ": it exists and is not a regular file", 0};
-  auto whole = WholeFile::open(path, 0600);  // it holds code of processes
+  auto whole = WholeFile::open(path, {0600, FileKind::bundle});  // it holds code of processes
   if (!whole) return whole.error();
   writer->whole_ = std::move(*whole);
   auto file = perfio::OutputFile::on_descriptor(writer->whole_->fd(), path, writer->whole_->straight());

@@ -15,7 +15,6 @@
 
 namespace ptd {
 
-inline constexpr std::string_view kBundleMagic = "PTDBUNDL";
 inline constexpr uint32_t kBundleVersion = 1;
 
 /// Chunk types of version 1. A reader skips unknown ones that begin with a lower-case letter and refuses all others.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "image/base/read_files.h"
 #include "ptdecode/bundle.h"
 #include "recording/bundle/requested_bundle.h"
 #include "recording/bundle/bundle_arm.h"
@@ -393,27 +394,6 @@ Status write_events(const std::string& path, Interval time, BundleFileWriter& fi
   return file.add(chunk::kEvents, out.bytes());
 }
 
-// The recording is still needed when its bundle is written. (A folder cannot be replaced by a file.)
-bool is_same_file(const std::string& a, const std::string& b) {
-  std::error_code error;
-  return std::filesystem::equivalent(a, b, error);
-}
-
-// Returns whether `output` is a file of the recording, under any name: the recording is a file, or a folder of files. A bundle is none of a
-// folder's.
-bool is_of_recording(const std::string& recording, const std::string& output) {
-  namespace fs = std::filesystem;
-  constexpr size_t kMaxFiles = 1U << 16;
-  std::error_code error;
-  if (is_same_file(recording, output)) return true;
-  if (!fs::is_directory(recording, error) || !fs::exists(output, error) || looks_like_bundle(output)) return false;
-  fs::recursive_directory_iterator at(recording, fs::directory_options::skip_permission_denied, error);
-  for (size_t files = 0; !error && at != fs::recursive_directory_iterator() && files < kMaxFiles; at.increment(error), ++files) {
-    if (is_same_file(at->path().string(), output)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle) {
@@ -423,9 +403,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
 }
 
 Result<BundleReport> write_requested_bundle(const OpenRequest& options, const BundleOptions& bundle, std::span<const OpenRequest> also) {
-  const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
-  if (!bundle.dry_run && is_of_recording(input, bundle.output_path))
-    return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself, or part of it: name another file for the bundle", 0};
+  const ReadFilesScope noted;
   const auto log = std::make_shared<ImageLog>();
   const auto open = [&bundle](OpenRequest wanted, std::shared_ptr<ImageLog> image_log) {
     wanted.image_log = std::move(image_log);
@@ -434,6 +412,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   };
   auto recording = open(options, log);
   if (!recording.ok()) return recording.error();
+  if (Status status = bundle.dry_run ? Status() : check_output(bundle.output_path, {0600, FileKind::bundle}); !status) return status.error();
   BundleReport report;
   Writer writer(**recording, *log, report);
   writer.cut(bundle.time);

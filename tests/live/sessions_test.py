@@ -354,6 +354,33 @@ class Sessions(unittest.TestCase):
         maps = {body[72:].split(b"\0")[0] for kind, _, body in data.records if kind == MMAP2 and struct.unpack_from("<I", body)[0] == keep.pid}
         self.assertTrue(any(b"sleep" in path for path in maps), maps)
 
+    def test_only_sockets_without_a_listener_are_removed(self):
+        self.sockets.mkdir(mode=0o700)
+        (self.dir / "elsewhere").write_text("kept")
+        (self.sockets / "file").write_bytes(bytes(5000))
+        (self.sockets / "empty").touch()
+        os.mkfifo(self.sockets / "fifo")
+        (self.sockets / "link").symlink_to(self.dir / "elsewhere")
+        (self.sockets / "dangling").symlink_to(self.dir / "nothing")
+        (self.sockets / "folder").mkdir()
+        stale = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stale.bind(str(self.sockets / "stale"))
+        stale.close()
+        (self.sockets / "to-stale").symlink_to("stale")
+        self.addCleanup(shutil.rmtree, self.sockets, True)
+        others = ["dangling", "empty", "fifo", "file", "folder", "link", "to-stale"]
+        got = self.run_it("sessions")
+        self.assertEqual((got.returncode, got.stdout), (0, b""), got.stderr)
+        self.assertEqual(self.files(), others)
+        for name in others:  # a name that is taken
+            with self.subTest(name=name):
+                self.assertNotEqual(self.run_it("record", "--sideband", "--detach", name, "-a").returncode, 0)
+                self.assertNotEqual(self.run_it("snapshot", name, "-o", self.dir / "x").returncode, 0)
+                self.assertNotEqual(self.run_it("stop", name).returncode, 0)
+        self.assertEqual(self.files(), others)
+        self.assertEqual((self.sockets / "file").read_bytes(), bytes(5000))
+        shutil.rmtree(self.sockets)
+
     @unittest.skipUnless(perf(), "perf is not installed")
     def test_perf_reads_a_snapshot(self):
         target = self.forever()

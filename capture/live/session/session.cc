@@ -194,7 +194,7 @@ Status copy_all(int from, int to, const std::string& name) {
 /// Whole or not at all: under another name first.
 Status save(int memory, const std::string& output) {
   if (output == "-") return copy_all(memory, 1, "standard output");
-  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(output, 0600);
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(output, kRecordingOutput);
   if (!file) return file.error();
   if (Status status = copy_all(memory, (*file)->fd(), output); !status) return status;
   return (*file)->finish();

@@ -83,7 +83,7 @@ std::vector<std::string> SessionDir::names() const {
   DIR* folder = opendir(path_.c_str());
   if (folder == nullptr) return names;
   while (const dirent* entry = readdir(folder)) {
-    if (check_session_name(entry->d_name).ok()) names.emplace_back(entry->d_name);
+    if (check_session_name(entry->d_name).ok() && inode(entry->d_name) != 0) names.emplace_back(entry->d_name);
   }
   closedir(folder);
   std::sort(names.begin(), names.end());
@@ -101,11 +101,13 @@ void SessionDir::unlock() const { (void)flock(fd_, LOCK_UN); }
 
 uint64_t SessionDir::inode(const std::string& name) const {
   struct stat info {};
-  return fstatat(fd_, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 ? info.st_ino : 0;
+  const bool own = fstatat(fd_, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(info.st_mode) && info.st_uid == geteuid();
+  return own ? info.st_ino : 0;
 }
 
 void SessionDir::remove(const std::string& name, uint64_t inode_wanted) const {
-  if (inode_wanted == 0 || inode(name) == inode_wanted) (void)unlinkat(fd_, name.c_str(), 0);
+  const uint64_t there = inode(name);
+  if (there != 0 && (inode_wanted == 0 || there == inode_wanted)) (void)unlinkat(fd_, name.c_str(), 0);
 }
 
 int SessionDir::connect_to(const std::string& name, std::chrono::seconds patience) const {

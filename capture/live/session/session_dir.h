@@ -25,14 +25,14 @@ class SessionDir {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Returns a name for bind() and connect() that is short even if the folder's name is long.
   [[nodiscard]] std::string socket_path(const std::string& name) const;
-  /// Returns the names of the files in it that could be sessions, sorted.
+  /// Returns the names of the sockets in it that could be sessions, sorted.
   [[nodiscard]] std::vector<std::string> names() const;
   /// Locks the creation and removal of sessions, until unlock() or destruction.
   [[nodiscard]] Status lock() const;
   void unlock() const;
-  /// Removes a session's file, if it is still the file with this inode (0: whatever it is).
+  /// Removes a session's file, if it is still the file with this inode (0: any). Never removes what is no socket of this user.
   void remove(const std::string& name, uint64_t inode = 0) const;
-  /// Returns the inode of a session's file; 0 if there is none.
+  /// Returns the inode of a session's file; 0 if there is none, or if it is no socket of this user.
   [[nodiscard]] uint64_t inode(const std::string& name) const;
   /// Connects to a session. Returns -1 with errno: ECONNREFUSED if the session is dead, EAGAIN if it did not accept in time.
   [[nodiscard]] int connect_to(const std::string& name, std::chrono::seconds patience) const;
