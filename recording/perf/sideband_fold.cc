@@ -174,7 +174,12 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
     kernel_.on_mmap(map);
     return;
   }
-  if (!map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return;
+  if (!map.executable || map.pid <= 0) return;
+  if (is_kernel_half(Ip{map.addr})) {
+    UserMapping mapping{kKernelSpace, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path, {}, time_of(record), map.pid};
+    if (map.size_bytes > ~map.addr) image_.report_unmappable(mapping);
+    return;
+  }
   const SpaceId space = space_of(map.pid);
   if (map.tid > 0) pids_[map.tid] = map.pid;
   if (is_jitdump_path(map.path)) {
