@@ -119,7 +119,10 @@ std::string explain_directory(const std::string& path) {
     if (is_file || is_folder) inside.push_back(entry.string());
   }
   std::sort(inside.begin(), inside.end());
-  std::string text = path + " is a directory without a file `data`";
+  // A CoreSight snapshot has a trace.ini too; more of it is not known here.
+  std::error_code none;
+  const char* part = fs::is_regular_file(path + "/trace.ini", none) ? "snapshot.ini" : "data";
+  std::string text = path + " is a directory without a file `" + part + "`";
   if (!inside.empty()) text += "; it contains the recording " + inside.front() + (inside.size() > 1 ? " and others" : "");
   return text;
 }

@@ -193,14 +193,13 @@ class MappingSaver {
     return proven;
   }
 
-  // With a build id the content decides, when it was read.
   bool is_the_one(int fd, const Mapping& mapping, std::string& why) const {
     struct stat info {};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
       why = "not a regular file";
       return false;
     }
-    if (!mapping.build_id.empty()) return true;
+    if (!mapping.build_id.empty()) return is_unwritten(info, mapping, why);
     const perfio::MmapRecord& map = mapping.map;
     if (!options_.just_recorded && !holds_code(fd)) {
       why = "neither its build id nor its content shows that it is code";
@@ -220,8 +219,10 @@ class MappingSaver {
 
   bool is_unwritten(const struct stat& info, const Mapping& mapping, std::string& why) const {
     const bool grows = is_jitdump_path(mapping.map.path);
-    if (!mapping.build_id.empty() || grows || written_ns(info) <= age_.recorded_at_ns) return true;
-    why = "modified since, and there is no build id to check it";
+    // A file that is changed in place keeps its build id. A modification time in the future was set by hand.
+    const int64_t written = mapping.build_id.empty() ? written_ns(info) : std::min(written_ns(info), ns_of(info.st_ctim));
+    if (grows || written <= age_.recorded_at_ns) return true;
+    why = mapping.build_id.empty() ? "modified since, and there is no build id to check it" : "modified since";
     return false;
   }
 

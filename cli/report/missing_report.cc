@@ -42,6 +42,8 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
                      build_id, build_id);
 }
 
+constexpr const char* kLongMapping = "the mapping is longer than its file";
+
 // A file in which a process logged its generated code, and of which something is missing; else null.
 const MissingImage* missing_jitdump(const Recording& recording) {
   for (const MissingImage& image : recording.missing_images()) {
@@ -108,6 +110,15 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     line.build_id = build_id;
     line.gaps += count.gaps;
     line.lost_bytes += count.lost_bytes;
+    const uint64_t file_bytes = section_id == kNoSection ? 0 : timeline.section(section_id).code.bytes.size();
+    if (file_bytes != 0 && recording.from_perf() && !kernel) {
+      // The file was found, and has no such place.
+      if (!line.reason.empty()) continue;
+      line.reason = kLongMapping;
+      line.remedy = fmt::format("nothing, if the file is complete: it has {} of the {} bytes that the mapping's record names", file_bytes,
+                                timeline.section(section_id).size_bytes);
+      continue;
+    }
     line.reason = section_id == kNoSection ? "not mapped by any record" : "bytes not found";
     line.remedy = remedy_of(recording, path, build_id, kernel, address);
     const MissingImage* dump = section_id == kNoSection && !kernel ? missing_jitdump(recording) : nullptr;
@@ -119,7 +130,7 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
   std::vector<MissingLine> ranked;
   for (auto& [key, line] : lines) {
     for (const MissingImage& image : recording.missing_images()) {
-      if (image.path == line.path && !image.reason.empty() && (line.build_id.empty() || image.build_id == line.build_id))
+      if (line.reason != kLongMapping && image.path == line.path && !image.reason.empty() && (line.build_id.empty() || image.build_id == line.build_id))
         line.reason = image.reason;
     }
     line.share = total_bytes == 0 ? 0 : static_cast<double>(line.lost_bytes) / static_cast<double>(total_bytes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/cache/node_cache.h"
+#include "cli/verify/marked.h"
 
 namespace ptd::cli {
 
@@ -24,7 +25,7 @@ Result<CheckedStream> check_stream(const Recording& recording, uint32_t stream, 
       recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
         nodes.bind(decoder.blocks());
         for (const Block& block : batch.blocks) {
-          const bool uncertain = (block.flags & kUncertainFlags) != 0;
+          const bool uncertain = (block.flags & kMarkedFlags) != 0;
           const Bytes bytes = nodes.bytes(block.node);
           const Ip ip = nodes.info(block.node).ip;
           for (const CachedInsn& insn : nodes.insns(block.node)) {

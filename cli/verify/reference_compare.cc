@@ -7,6 +7,7 @@
 
 #include "cli/cache/node_cache.h"
 #include "cli/verify/flow_align.h"
+#include "cli/verify/marked.h"
 #include "ptdecode/flow_cursor.h"
 
 namespace ptd::cli {
@@ -24,7 +25,7 @@ struct SegmentFlow {
 
   void add(std::span<const Block> blocks, NodeCache& nodes) {
     for (const Block& block : blocks) {
-      const bool marked = (block.flags & kUncertainFlags) != 0;
+      const bool marked = (block.flags & kMarkedFlags) != 0;
       const Bytes bytes = nodes.bytes(block.node);
       const Ip ip = nodes.info(block.node).ip;
       for (const CachedInsn& insn : nodes.insns(block.node)) {

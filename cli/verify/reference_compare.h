@@ -12,7 +12,7 @@ namespace ptd::cli {
 struct ComparedCounts {
   uint64_t reference = 0;         ///< instructions of the reference
   uint64_t right = 0;             ///< equal in address and bytes
-  uint64_t right_flagged = 0;     ///< of those: marked ambiguous or suspect all the same
+  uint64_t right_flagged = 0;     ///< of those: marked ambiguous, suspect or assumed all the same
   uint64_t wrong_flagged = 0;     ///< differ, and the other decode marked them
   uint64_t lost_in_gap = 0;       ///< missing where the other decode tells of a gap
   uint64_t silently_wrong = 0;    ///< differ or missing without mark or gap

@@ -15,6 +15,7 @@
 #include "cli/cache/node_cache.h"
 #include "cli/report/finding_text.h"
 #include "cli/verify/flow_align.h"
+#include "cli/verify/marked.h"
 #include "ptdecode/flow_cursor.h"
 #include "ptdecode/insn.h"
 
@@ -357,7 +358,7 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
       decoded.loops.push_back({.before = decoded.insns.size(), .ip = cursor.event().from.value});
     if (item != FlowItem::blocks) continue;
     for (const Block& block : cursor.blocks()) {
-      const bool flagged = (block.flags & kUncertainFlags) != 0;
+      const bool flagged = (block.flags & kMarkedFlags) != 0;
       const Bytes bytes = nodes.bytes(block.node);
       const Ip ip = nodes.info(block.node).ip;
       for (const CachedInsn& insn : nodes.insns(block.node)) {

@@ -46,6 +46,23 @@ int64_t created_ns(const MappedFile& file) {
   return same ? info.stx_btime.tv_sec * 1'000'000'000 + info.stx_btime.tv_nsec : 0;
 }
 
+/// Returns whether two files have the same executable bytes in a mapping. `copy` says which these are; without executable segments there, all.
+bool same_code(const MappedPath& wanted, const FoundCode& copy, const FoundCode& other) {
+  constexpr uint64_t kElfHeaderBytes = 64;  // its table of sections may have been stripped
+  const Bytes ours = copy.code.bytes, theirs = other.code.bytes;
+  bool any = false;
+  for (const ElfSegment& segment : copy.elf ? copy.elf->segments() : std::vector<ElfSegment>()) {
+    if (!segment.executable) continue;
+    const uint64_t begin = std::max({segment.file_offset_bytes, wanted.file_offset_bytes, kElfHeaderBytes}) - wanted.file_offset_bytes;
+    const uint64_t end = segment.file_offset_bytes + segment.file_size_bytes;  // within the file
+    if (begin >= ours.size() || end <= wanted.file_offset_bytes + begin) continue;
+    any = true;
+    const uint64_t size = std::min<uint64_t>(end - wanted.file_offset_bytes, ours.size()) - begin;
+    if (theirs.size() < begin + size || std::memcmp(ours.data() + begin, theirs.data() + begin, size) != 0) return false;
+  }
+  return any || std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+}
+
 }  // namespace
 
 const char* sentence(CodeStatus status) {
@@ -301,6 +318,64 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
   return true;
 }
 
+/// Returns whether the file at `place` is the one that the recorded path names on the recording's machine, also by a hard link.
+bool CodeSource::is_recorded_file(const Place& place, const MappedPath& wanted) const {
+  if (!options_.same_host) return false;
+  if (place.kind == FoundAt::path) return true;
+  if (place.kind == FoundAt::root) {
+    const auto names_it = [&](const std::string& root) { return place.path == root + wanted.path; };
+    return wanted.roots != nullptr && std::any_of(wanted.roots->begin(), wanted.roots->end(), names_it);
+  }
+  std::error_code error;
+  return place.kind == FoundAt::build_id_cache && std::filesystem::equivalent(place.path, wanted.path, error);
+}
+
+/// Replaces `found` by a saved copy if their code differs. Returns false if there is no copy.
+bool CodeSource::check_copy(const MappedPath& wanted, FoundCode copy, FoundCode& found) {
+  if (copy.status != CodeStatus::found || copy.is_copy) return false;
+  const auto [known, is_new] =
+      same_code_.try_emplace({copy.file_path, found.file_path, wanted.file_offset_bytes, wanted.size_bytes}, true);
+  if (is_new) known->second = same_code(wanted, copy, found);
+  if (known->second) return true;
+  copy.findings = std::move(found.findings);
+  copy.findings.push_back(make_finding(FindingKind::file_changed, found.file_path +
+                                                                      " has the recorded build id, but was changed: its code differs from the "
+                                                                      "copy in the stash, which is used"));
+  found = std::move(copy);
+  return true;
+}
+
+/// Of a file with the recorded build id: checks it against saved copies, see CodeSourceOptions.
+void CodeSource::prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found) {
+  const MappedFile& file = *open_file(place.path, place.kind).file;
+  const int64_t recorded_at = options_.recorded_at_ns;
+  const int64_t saved_at = options_.saved && wanted.pid >= 0 ? options_.saved->saved_at_ns(wanted) : 0;
+  if (saved_at != 0) {
+    if (file.changed_ns() <= (recorded_at == 0 ? saved_at : std::min(saved_at, recorded_at))) return;
+    FoundCode copy;
+    if (try_kept_mapping(wanted, copy) && check_copy(wanted, std::move(copy), found)) return;
+  }
+  // A write sets both times; a modification time in the future was set by hand.
+  const bool written = std::min(file.modified_ns(), file.changed_ns()) > recorded_at;
+  if (recorded_at == 0 || !written || !is_recorded_file(place, wanted)) return;
+  std::vector<FoundCode> copies;
+  for (const auto& saved : options_.saved ? options_.saved->with_build_id(wanted.build_id) : std::vector<std::shared_ptr<const MappedFile>>()) {
+    if (FoundCode copy; saved->modified_ns() <= recorded_at && try_place({remember(saved), FoundAt::kept}, wanted, copy))
+      copies.push_back(std::move(copy));
+  }
+  if (copies.size() == 1 && check_copy(wanted, std::move(copies.front()), found)) return;
+  found.assumed = found.doubted = true;
+  found.findings.push_back(make_finding(FindingKind::file_changed, found.file_path +
+                                                                       " was written to after the recording: it has the recorded build id, but "
+                                                                       "nothing proves that its code is unchanged"));
+}
+
+bool CodeSource::try_build(const Place& place, const MappedPath& wanted, FoundCode& found) {
+  if (!try_place(place, wanted, found)) return false;
+  if (!wanted.build_id.empty()) prefer_saved(place, wanted, found);
+  return true;
+}
+
 FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
   FoundCode found;
   MappedPath exact = wanted;
@@ -341,11 +416,11 @@ FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
 bool CodeSource::find_file(const MappedPath& wanted, FoundCode& found) {
   const bool proven = !wanted.build_id.empty();
   for (const Place& place : roots(wanted)) {
-    if (try_place(place, wanted, found)) return true;
+    if (try_build(place, wanted, found)) return true;
   }
   if (!proven && try_kept_mapping(wanted, found)) return true;
   for (const Place& place : places(wanted)) {
-    if (try_place(place, wanted, found)) return true;
+    if (try_build(place, wanted, found)) return true;
   }
   if (!proven) return false;
   if (try_kept_mapping(wanted, found) || try_kept_build_id(wanted, found)) return true;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -20,6 +21,11 @@ namespace ptd {
 /// Files are searched in this order: symfs roots (below ROOT the recorded path; with a recorded build id also ROOT/NAME); without a
 /// recorded build id the saved files of this recording, which are proven, unlike a path; build-id cache; the path itself; with a build
 /// id the saved files of this recording, then of any recording; debuginfod.
+///
+/// A file with the recorded build id may have been changed in place, which leaves its build id. If its executable bytes differ from those of
+/// the copy saved for this recording, the copy is used. Without such a copy, a file at its recorded path on the recording's machine that was
+/// written to after the recording is used as `assumed`, unless the only copy with that build id in the stash is older than the recording.
+/// Below a symfs root, and on another machine, the build id is proof enough: copies there are new files.
 ///
 /// A recording may be hostile and name any file of this machine. A file at a recorded path is used only if one of these holds:
 ///   - it has the recorded build id;
@@ -145,6 +151,10 @@ class CodeSource {
   const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   [[nodiscard]] Doubt doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const;
   [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
+  bool try_build(const Place& place, const MappedPath& wanted, FoundCode& found);
+  void prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);
+  bool check_copy(const MappedPath& wanted, FoundCode copy, FoundCode& found);
+  [[nodiscard]] bool is_recorded_file(const Place& place, const MappedPath& wanted) const;
   bool try_kept_mapping(const MappedPath& wanted, FoundCode& found);
   bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);
   const std::string& remember(const std::shared_ptr<const MappedFile>& file);
@@ -152,6 +162,7 @@ class CodeSource {
   RecordTimes times_;
   std::unordered_map<std::string, OpenFile> files_;
   std::map<std::pair<uint64_t, uint64_t>, OpenFile> files_by_identity_;  ///< a path spelled in many ways is mapped once
+  std::map<std::tuple<std::string, std::string, uint64_t, uint64_t>, bool> same_code_;  ///< by two files, offset and size
 };
 
 /// Returns true for mappings without a file: "//anon", "[heap]", "[stack]", "anon_inode:...", "/memfd:...", "/dev/zero", "/SYSV...".

@@ -25,6 +25,8 @@ class SavedFiles {
     bool whole_is_mapping = false;
   };
   [[nodiscard]] virtual OfMapping of_mapping(const MappedPath& wanted) = 0;
+  /// Returns when of_mapping()'s content was saved or earlier, in nanoseconds since the epoch, without reading it; 0 if it was not saved.
+  [[nodiscard]] virtual int64_t saved_at_ns(const MappedPath& wanted) = 0;
   /// A later copy of memory, which changed to this content at some time in [since, until], on the recording's clock.
   struct Copy {
     std::shared_ptr<const MappedFile> file;

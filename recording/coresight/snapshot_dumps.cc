@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 
 namespace ptd {
@@ -70,24 +69,31 @@ class SnapshotDumps::Layer {
 
 void SnapshotDumps::add(const IniSection& section, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings) {
   if (++seen_ > kMost) return;
+  const std::string name = "the dump " + path;
+  const auto refuse = [&](const std::string& why) {
+    if (refused_.insert(name + " " + why).second) warnings.push_back(name + " " + why);
+  };
   Dump dump;
   dump.path = path;
-  if (!parse_ini_number(section.value("address"), dump.address)) {
-    warnings.push_back("the dump " + path + " has no address");
-    return;
-  }
-  (void)parse_ini_number(section.value("offset"), dump.offset);
+  const std::string_view address = section.value("address"), offset = section.value("offset"), length = section.value("length");
+  if (address.empty()) return refuse("has no address: not used");
+  if (!parse_ini_number(address, dump.address)) return refuse("has an invalid address: not used");
+  if (!offset.empty() && !parse_ini_number(offset, dump.offset)) return refuse("has an invalid offset: not used");
+  if (!length.empty() && !parse_ini_number(length, dump.length)) return refuse("has an invalid length: not used");
   const auto [known, is_new] = files_.try_emplace(path);
   if (is_new) {
     known->second = files.open_code(path);
-    if (!known->second.file) warnings.push_back("the dump " + path + " is not read: " + known->second.why);
+    if (!known->second.file) warnings.push_back(name + " is not read: " + known->second.why);
   }
   dump.opened = known->second;
-  if (!parse_ini_number(section.value("length"), dump.length)) {
-    const uint64_t size = dump.opened.file ? dump.opened.file->bytes().size() : 0;
-    dump.length = size - std::min(dump.offset, size);
+  if (dump.opened.file) {
+    const uint64_t size = dump.opened.file->bytes().size(), rest = size - std::min(dump.offset, size);
+    if (rest == 0) return refuse("has no bytes: its file ends at " + std::to_string(size) + ", and its offset is " + std::to_string(dump.offset));
+    if (length.empty()) dump.length = rest;
   }
-  if (dump.length == 0 || dump.length > ~dump.address) return;
+  if (dump.length == 0 && dump.opened.file) return refuse("has the length 0: not used");
+  if (dump.length > ~dump.address) return refuse("does not fit into the address space at its address: not used");
+  if (dump.length == 0) return;
   dump.worlds = worlds_of(section.value("space"));
   dumps_.push_back(std::move(dump));
 }
@@ -143,6 +149,12 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
   own_upper = upper_halves_differ();
   for (const auto& [path, opened] : files_) {
     if (!opened.file) image.add_missing(path, {}, opened.why);
+  }
+  for (const std::string& why : refused_) {
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.what = why;
+    image.builder.add_finding(std::move(finding));
   }
   std::set<std::string_view> told;
   for (const Dump& dump : dumps_) {

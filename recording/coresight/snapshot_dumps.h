@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class SnapshotDumps {
   [[nodiscard]] bool upper_halves_differ() const;
   [[nodiscard]] Layer covered_twice() const;
   std::vector<Dump> dumps_;
+  std::set<std::string> refused_;  // sentences on dumps that are not used
   std::map<std::string, OwnFiles::Opened> files_;
   size_t seen_ = 0;  // sections given to add()
 };

@@ -56,7 +56,7 @@ IniFile parse_ini(std::string_view text) {
   std::map<std::string, size_t> by_name;  // lower case
   size_t values = 0, at = 0;
   while (!text.empty() && file.sections.size() < kMaxSections && values < kMaxValues) {
-    const size_t end = text.find('\n');
+    const size_t end = text.find_first_of("\r\n");
     const std::string_view line = trimmed(text.substr(0, end));
     text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
     if (line.empty() || line[0] == ';' || line[0] == '#') continue;

@@ -30,7 +30,12 @@ std::string read_ini(const std::string& path, const OwnFiles& files, std::string
   if (why != nullptr) *why = opened.why;
   if (!opened.file) return {};
   const Bytes bytes = opened.file->bytes().first(std::min<size_t>(opened.file->bytes().size(), kMaxIniBytes));
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  const std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  // UTF-16 has a byte order mark, or a zero byte beside each ASCII character.
+  const bool utf16 = text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") || text.substr(0, 2).find('\0') != std::string_view::npos;
+  if (!utf16) return std::string(text);
+  if (why != nullptr) *why = "its text is UTF-16, not UTF-8";
+  return {};
 }
 
 /// The words of a list, which commas part.
@@ -331,12 +336,13 @@ void SnapshotLoader::take_streams() {
 
 Status SnapshotLoader::load() {
   const std::string path = dir_ + "/snapshot.ini";
-  const IniFile snapshot = parse_ini(read_ini(path, files_));
-  if (snapshot.section("device_list").values.empty()) return bad(ErrorCode::unknown_format, path, "not the description of a snapshot");
+  std::string why;
+  const IniFile snapshot = parse_ini(read_ini(path, files_, &why));
+  if (snapshot.section("device_list").values.empty())
+    return bad(ErrorCode::unknown_format, path, why.empty() ? "not the description of a snapshot" : why);
   if (Status status = read_devices(snapshot); !status.ok()) return status;
   const std::string_view metadata = snapshot.section("trace").value("metadata");
   const std::string trace_path = path_of(metadata.empty() ? "trace.ini" : metadata);
-  std::string why;
   const IniFile trace = parse_ini(read_ini(trace_path, files_, &why));
   read_buffers(trace);
   if (buffers_.empty())

@@ -72,7 +72,8 @@ ImageBuild::ImageBuild(const OpenRequest& options, int64_t recorded_at_ns)
 }
 
 void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots) {
-  if (mapping.size_bytes == 0 || mapping.size_bytes > ~mapping.ip.value) return;
+  if (mapping.size_bytes == 0) return;
+  if (mapping.size_bytes > ~mapping.ip.value) return report_unmappable(mapping);
   Section section;
   section.space = mapping.space;
   section.ip = mapping.ip;
@@ -115,6 +116,18 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     add_missing(mapping.path, mapping.build_id, sentence(found.status));
   }
   builder.add_section(std::move(section));
+}
+
+void ImageBuild::report_unmappable(const UserMapping& mapping) {
+  if (!unmappable_.insert(mapping.path).second) return;
+  Finding finding;
+  finding.kind = FindingKind::bad_record;
+  finding.space = mapping.space;
+  finding.ip = mapping.ip;
+  finding.time = {mapping.from, mapping.from};
+  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path) + ": a mapping of process " + std::to_string(mapping.pid) + " with " +
+                 std::to_string(mapping.size_bytes) + " bytes does not fit into the address space: ignored";
+  builder.add_finding(std::move(finding));
 }
 
 // The pages of executable segments: a recording could say of a file's data too that it was mapped as code.

@@ -39,6 +39,8 @@ class ImageBuild {
 
   /// Finds the file and adds the section. Without bytes, the section is added and listed as missing. `roots`: see MappedPath.
   void add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots = nullptr);
+  /// Reports a mapping that does not fit into the address space, which add_mapping() ignores; once for each path.
+  void report_unmappable(const UserMapping& mapping);
   /// Records, for `bundle --dry-run`, which file provides the bytes of sections with this path and build id, and why it may be used.
   void note_origin(const std::string& path, const std::string& build_id, const std::string& file, const std::string& why) {
     builder.note_origin({path, build_id}, {file, why});
@@ -68,6 +70,7 @@ class ImageBuild {
   void note_damage(const std::string& file);
   void leave_out(const UserMapping& mapping, TimeNs since);
   std::set<std::string> replaced_;                                      // paths whose files are not the recorded ones, and are not used
+  std::set<std::string> unmappable_;                                    // paths with a mapping that does not fit into the address space
   std::set<std::string> examined_, damaged_;                            // symbol files; sentences
   std::set<std::string> doubted_;                                       // paths whose files may not be the recorded ones, and are used
   std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash

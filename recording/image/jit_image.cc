@@ -17,6 +17,7 @@ namespace {
 struct Dated {
   JitCode code;
   TimeNs time;
+  bool assumed = false;  ///< its time proves nothing
 };
 
 FoundCode find_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
@@ -77,6 +78,88 @@ void report_damage(ImageBuild& image, const JitdumpMapping& mapping, const JitCl
   image.builder.add_finding(std::move(finding));
 }
 
+void report(ImageBuild& image, const JitdumpMapping& mapping, FindingKind kind, TimeNs since, const std::string& what) {
+  Finding finding;
+  finding.kind = kind;
+  finding.space = mapping.space;
+  finding.time = {since, kTimeMax};
+  finding.what = mapping.path + ": " + what;
+  image.builder.add_finding(std::move(finding));
+}
+
+/// Replaces times that cannot be true, in file order, and reports them. Then no time of the file proves which code ran when.
+void repair_times(ImageBuild& image, std::vector<Dated>& codes, const JitdumpMapping& mapping, const JitClock& clock) {
+  constexpr uint64_t kSlackNs = 1'000'000;  // between a record and what it records
+  const auto is_after = [](TimeNs a, TimeNs b) { return a.value > b.value && a.value - b.value > kSlackNs; };
+  const bool all_later =
+      std::all_of(codes.begin(), codes.end(), [&](const Dated& entry) { return is_after(entry.time, clock.last_record); });
+  uint64_t impossible = 0;
+  TimeNs previous = mapping.mapped_at;
+  for (Dated& entry : codes) {
+    if (all_later || entry.code.time == 0 || is_after(mapping.mapped_at, entry.time) || is_after(entry.time, clock.ended)) {
+      entry.time = previous;
+      ++impossible;
+    }
+    previous = entry.time;
+  }
+  if (impossible == 0) return;
+  for (Dated& entry : codes) entry.assumed = true;
+  report(image, mapping, FindingKind::bad_record, mapping.mapped_at,
+         std::to_string(impossible) + " of " + std::to_string(codes.size()) +
+             " records have a time at which their process did not log code: the order in the file is used instead, and all code of the file "
+             "is assumed");
+}
+
+/// Marks code that overlaps other code of the same time. `codes` are sorted by time.
+void mark_equal_times(ImageBuild& image, std::vector<Dated>& codes, const JitdumpMapping& mapping) {
+  const auto overlap = [](const JitCode& a, const JitCode& b) { return b.address - a.address < a.size_bytes; };  // b is not before a
+  const auto same = [](const JitCode& a, const JitCode& b) {
+    return !a.move && !b.move && a.address == b.address && std::equal(a.code.begin(), a.code.end(), b.code.begin(), b.code.end());
+  };
+  std::vector<Dated*> at_once;
+  uint64_t marked = 0;
+  const auto mark = [&marked](Dated& entry) {
+    marked += entry.assumed ? 0 : 1;
+    entry.assumed = true;
+  };
+  for (size_t first = 0, end = 0; first < codes.size(); first = end) {
+    at_once.clear();
+    for (end = first; end < codes.size() && codes[end].time == codes[first].time; ++end) at_once.push_back(&codes[end]);
+    std::stable_sort(at_once.begin(), at_once.end(), [](const Dated* a, const Dated* b) { return a->code.address < b->code.address; });
+    Dated* widest = nullptr;  // of those before: the one that ends last
+    for (Dated* entry : at_once) {
+      if (widest != nullptr && overlap(widest->code, entry->code) && !same(widest->code, entry->code)) {
+        mark(*widest);
+        mark(*entry);
+      }
+      if (widest == nullptr || entry->code.address + entry->code.size_bytes > widest->code.address + widest->code.size_bytes) widest = entry;
+    }
+  }
+  if (marked != 0)
+    report(image, mapping, FindingKind::bad_record, mapping.mapped_at,
+           std::to_string(marked) + " functions have the time of another one at the same address: nothing says which of them ran when, so "
+                                    "they are assumed");
+}
+
+/// Reports functions whose records are missing: compilers number the functions that they load one by one. `codes` are in file order.
+void report_hole(ImageBuild& image, const std::vector<Dated>& codes, const JitdumpMapping& mapping) {
+  constexpr size_t kFewest = 8;  // numbers that show how the compiler counts
+  std::vector<std::pair<uint64_t, TimeNs>> numbers;
+  for (const Dated& entry : codes) {
+    if (!entry.code.move) numbers.emplace_back(entry.code.index, entry.time);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end(), [](const auto& a, const auto& b) { return a.first == b.first; }), numbers.end());
+  if (numbers.size() < kFewest) return;
+  const uint64_t missing = numbers.back().first - numbers.front().first - (numbers.size() - 1);
+  if (missing == 0 || missing > numbers.size() / kFewest) return;
+  const auto hole = std::adjacent_find(numbers.begin(), numbers.end(), [](const auto& a, const auto& b) { return a.first + 1 != b.first; });
+  image.builder.add_lost_window({hole->second, kTimeMax});
+  report(image, mapping, FindingKind::records_lost, hole->second,
+         std::to_string(missing) + (missing == 1 ? " number of a function is" : " numbers of functions are") + " missing, the first after " + std::to_string(hole->first) +
+             ": their code is missing, and code that was generated since is suspect");
+}
+
 // Whether the file's clock is the recording's; if not, everything in it is dated from when it was mapped.
 bool date(std::vector<Dated>& codes, const JitdumpHeader& header, const JitdumpMapping& mapping, const JitClock& clock) {
   const bool dated = header.tsc_clock ? clock.conversion.valid() : clock.monotonic;
@@ -87,7 +170,6 @@ bool date(std::vector<Dated>& codes, const JitdumpHeader& header, const JitdumpM
       entry.time = clock.conversion.to_ns(Tsc{entry.code.time});
     }
   }
-  std::stable_sort(codes.begin(), codes.end(), [](const Dated& a, const Dated& b) { return a.time < b.time; });
   return dated;
 }
 
@@ -99,13 +181,13 @@ Section section_of(const JitdumpMapping& mapping, const Dated& entry, const Foun
   section.live = {entry.time, kTimeMax};
   section.path = mapping.path;
   section.code = {found.code.owner, code};
-  section.assumed = found.assumed;
+  section.assumed = found.assumed || entry.assumed;
   return section;
 }
 
 /// Reads the file and dates its code. False: it cannot be read, which is reported.
-bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, std::vector<std::string>& warnings,
-                FoundCode& found, std::vector<Dated>& codes) {
+bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
+                std::vector<std::string>& warnings, FoundCode& found, std::vector<Dated>& codes) {
   found = find_jitdump(image, mapping);
   if (found.status != CodeStatus::found) {
     for (const Finding& finding : found.findings) image.builder.add_finding(finding);
@@ -120,10 +202,18 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
     return false;
   }
   report_damage(image, mapping, clock, *result, warnings);
-  if (!date(codes, result->header, mapping, clock))
+  const bool dated = date(codes, result->header, mapping, clock);
+  if (!dated) {
     warnings.push_back(mapping.path +
                        ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
                        "the same clock)");
+  } else if (!names_only) {
+    repair_times(image, codes, mapping, clock);
+  }
+  if (!names_only && result->damage.empty()) report_hole(image, codes, mapping);
+  std::stable_sort(codes.begin(), codes.end(), [](const Dated& a, const Dated& b) { return a.time < b.time; });
+  // A complete file may list the same moment twice: it dates what ran, not what was generated.
+  if (!names_only && !(dated && result->header.complete)) mark_equal_times(image, codes, mapping);
   return true;
 }
 
@@ -170,24 +260,30 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
                           std::vector<std::string>& warnings) {
   FoundCode found;
   std::vector<Dated> codes;
-  if (!read_codes(image, mapping, clock, warnings, found, codes)) return;
+  if (!read_codes(image, mapping, clock, false, warnings, found, codes)) return;
   RanCode ran(mappings, mapping.space);
+  bool unsure_file = false;  // it is not known when a file's code was overwritten
   for (const Dated& entry : codes) {
     check_interrupt();
     if (entry.code.move || entry.code.code.size() > ~entry.code.address) continue;
     ran.add(Ip{entry.code.address}, {found.code.owner, entry.code.code}, entry.time, [&](Section section) {
-      if (section.path.empty()) section.path = mapping.path;
-      section.assumed = found.assumed;
+      if (section.path.empty()) {
+        section.path = mapping.path;
+      } else {
+        unsure_file = unsure_file || entry.assumed;
+      }
+      section.assumed = found.assumed || entry.assumed;
       image.add_section(std::move(section));
     });
   }
+  if (unsure_file) image.builder.add_lost_window({mapping.mapped_at, kTimeMax});
 }
 
 uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
                      std::vector<std::string>& warnings) {
   FoundCode found;
   std::vector<Dated> codes;
-  if (!read_codes(image, mapping, clock, warnings, found, codes)) return 0;
+  if (!read_codes(image, mapping, clock, names_only, warnings, found, codes)) return 0;
   struct Loaded {
     Bytes code;
     std::string name;

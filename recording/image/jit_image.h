@@ -25,10 +25,12 @@ struct JitdumpMapping {
   FileId file_id;
 };
 
-/// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC.
+/// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC. Its process
+/// ended at `ended`, if the recording says so, and the recording's last record has the time `last_record`.
 struct JitClock {
   const TimeConversion& conversion;
   bool monotonic = false;
+  TimeNs ended = kTimeMax, last_record = kTimeMax;
 };
 
 /// Returns whether the file contains all code from no file that the process ran: see kCompleteJitdump.
@@ -38,6 +40,10 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
                           std::vector<std::string>& warnings);
 /// Adds each loaded or moved function as a section with its bytes and a name, or its name only. Returns the number of names.
 /// `warnings` gets a sentence for a file that is absent, damaged or of another clock.
+///
+/// Code is `assumed` if its time proves nothing: another version at its address has the same time, or times of the file cannot be true (0,
+/// before the file was mapped, after its process ended, or all after the recording). An impossible time is replaced by that of the record
+/// before it. Both are findings, and so is a hole in the numbers of the functions, after which code is suspect.
 uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
                      std::vector<std::string>& warnings);
 

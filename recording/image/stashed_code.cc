@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -96,7 +97,7 @@ std::shared_ptr<StashedCode> StashedCode::open(const std::vector<std::string>& s
     Result<stash::Entries> entries = identity.empty() ? Result<stash::Entries>(stash::Entries()) : (*stash)->entries_of(identity);
     if (entries) {
       for (stash::Entry& entry : entries->entries)
-        kept->mappings_.emplace(Key{entry.pid, entry.address}, Mapping{kept->stashes_.size(), std::move(entry)});
+        kept->mappings_.emplace(Key{entry.pid, entry.address}, Mapping{kept->stashes_.size(), std::move(entry), entries->made_s});
       if (!identity.empty()) (*stash)->note_use(identity);
     } else if (entries.error().code != ErrorCode::not_found) {
       kept->note({entries.error().code,
@@ -109,7 +110,8 @@ std::shared_ptr<StashedCode> StashedCode::open(const std::vector<std::string>& s
   return kept->stashes_.empty() ? nullptr : kept;
 }
 
-StashedCode::OfMapping StashedCode::of_mapping(const MappedPath& wanted) {
+std::vector<const StashedCode::Mapping*> StashedCode::entries_of(const MappedPath& wanted) const {
+  std::vector<const Mapping*> found;
   const auto [first, last] = mappings_.equal_range({wanted.pid, wanted.address});
   for (auto at = first; at != last; ++at) {
     const stash::Entry& entry = at->second.entry;
@@ -117,11 +119,27 @@ StashedCode::OfMapping StashedCode::of_mapping(const MappedPath& wanted) {
     const bool memory = entry.kind == stash::EntryKind::anonymous, jitdump = entry.kind == stash::EntryKind::jitdump;
     if (!jitdump && entry.size_bytes != wanted.size_bytes) continue;
     if (!jitdump && !memory && entry.file_offset_bytes != wanted.file_offset_bytes) continue;
-    const auto file = read(at->second.stash, entry.hash);
+    found.push_back(&at->second);
+  }
+  return found;
+}
+
+StashedCode::OfMapping StashedCode::of_mapping(const MappedPath& wanted) {
+  for (const Mapping* mapping : entries_of(wanted)) {
+    const auto file = read(mapping->stash, mapping->entry.hash);
     if (!file) continue;
-    return {file, entry.kind == stash::EntryKind::vdso || entry.kind == stash::EntryKind::anonymous};
+    const stash::EntryKind kind = mapping->entry.kind;
+    return {file, kind == stash::EntryKind::vdso || kind == stash::EntryKind::anonymous};
   }
   return {};
+}
+
+int64_t StashedCode::saved_at_ns(const MappedPath& wanted) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  int64_t earliest_s = 0;
+  for (const Mapping* mapping : entries_of(wanted))
+    earliest_s = earliest_s == 0 ? mapping->made_s : std::min(earliest_s, mapping->made_s);
+  return std::clamp<int64_t>(earliest_s, 0, std::numeric_limits<int64_t>::max() / kSecond) * kSecond;
 }
 
 // The reading of a later copy ended at its time and began before it; a first copy has its mapping's time and was read after it.

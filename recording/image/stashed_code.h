@@ -31,6 +31,7 @@ class StashedCode : public SavedFiles {
   /// `identity`: that of the recording; "": look up build ids only. Null if there is no stash.
   static std::shared_ptr<StashedCode> open(const std::vector<std::string>& stashes, const std::string& identity = {});
   OfMapping of_mapping(const MappedPath& wanted) override;
+  int64_t saved_at_ns(const MappedPath& wanted) override;
   std::vector<Copy> later_copies(const MappedPath& wanted) override;
   std::vector<std::shared_ptr<const MappedFile>> with_build_id(const std::string& build_id) override;
   [[nodiscard]] std::vector<ElfSymbol> symbols_of(const ElfFile& elf) override;
@@ -43,7 +44,9 @@ class StashedCode : public SavedFiles {
   struct Mapping {
     size_t stash = 0;
     stash::Entry entry;
+    int64_t made_s = 0;
   };
+  std::vector<const Mapping*> entries_of(const MappedPath& wanted) const;
   using Key = std::pair<int32_t, uint64_t>;  // process, address
   std::vector<std::unique_ptr<stash::Stash>> stashes_;
   std::multimap<Key, Mapping> mappings_;

@@ -174,7 +174,12 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
     kernel_.on_mmap(map);
     return;
   }
-  if (!map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return;
+  if (!map.executable || map.pid <= 0) return;
+  if (is_kernel_half(Ip{map.addr})) {
+    UserMapping mapping{kKernelSpace, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path, {}, time_of(record), map.pid};
+    if (map.size_bytes > ~map.addr) image_.report_unmappable(mapping);
+    return;
+  }
   const SpaceId space = space_of(map.pid);
   if (map.tid > 0) pids_[map.tid] = map.pid;
   if (is_jitdump_path(map.path)) {
@@ -198,6 +203,7 @@ void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecor
 }
 
 void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecord& task) {
+  if (task.exit && task.pid == task.tid && record.sample_id.has_time) ended_[task.pid] = time_of(record);
   if (task.exit || task.pid <= 0) return;
   if (task.pid != task.ppid && task.ppid > 0) parents_[task.pid] = task.ppid;
   const TimeNs time = record.sample_id.has_time ? time_of(record) : TimeNs{task.time};
@@ -337,7 +343,9 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
   }
   const Timeline mappings = complete.empty() ? Timeline() : image_.builder.sections();
   for (const JitdumpMapping* jitdump : wanted) {
-    const JitClock clock{data_.decoder.config.time, monotonic};
+    const auto ended = ended_.find(jitdump->pid);
+    const TimeNs last = times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns};
+    const JitClock clock{data_.decoder.config.time, monotonic, ended == ended_.end() ? kTimeMax : ended->second, last};
     const bool names_only = complete.contains(jitdump->space);
     if (names_only && is_complete_jitdump(image_, *jitdump)) {
       add_complete_jitdump(image_, *jitdump, clock, mappings, data_.warnings);

@@ -105,6 +105,7 @@ class SidebandFold {
   std::map<int32_t, LastSwitch> last_switches_;  // cpu -> its latest record of cpu-wide switches
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
+  std::map<int32_t, TimeNs> ended_;  // process -> its end
   std::set<SpaceId> jit_named_;  // spaces in which a jitdump names code
   struct AuxEnd {
     int32_t cpu = -1, tid = -1;

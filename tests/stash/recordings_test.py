@@ -7,16 +7,25 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 CROWD = int(os.environ.get("PTDECODE_CROWD", "6"))
+
+BRANCHES = """
+#include <stdio.h>
+long answer(long x);
+__asm__("answer: cmp $42, %rdi; jne 1f; mov %rdi, %rax; 1: lea 1(%rdi), %rax; ret");
+int main(void) { long sum = 0; for (long i = 0; i < 60; ++i) sum += answer(i); printf("%ld\\n", sum); return 0; }
+"""
 
 
 class Recordings(unittest.TestCase):
@@ -119,6 +128,97 @@ class Recordings(unittest.TestCase):
             self.assertRegex(told, f"{said}.*{self.program}: ", change)
             added = self.run_it("stash", "add", "-i", self.folder / "rec").stderr
             self.assertRegex(added, f"{self.program}: (changed after it was mapped|it has been replaced)", change)
+
+    def verify(self, *words):
+        """Returns a dictionary with the numbers that `verify` prints before "right" and after "silently wrong"."""
+        truth = next((self.folder / "truth").iterdir())
+        said = self.run_any("verify", "-i", self.folder / "rec", truth, *words).stdout
+        return {"right": int(re.search(r"right (\d+)", said)[1]), "silent": int(re.search(r"silently wrong (\d+)", said)[1]),
+                "wrong": int(re.search(r"wrong but flagged (\d+)", said)[1]), "all": int(re.search(r": (\d+) instructions", said)[1])}
+
+    def run_any(self, *words):
+        return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=120, env=self.environment)
+
+    def record_branches(self, *words):
+        """Records a program with one conditional jump of known bytes, which patch() inverts."""
+        source = self.folder / "branches.c"
+        source.write_text(BRANCHES)
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-Wl,--build-id=sha1", source, "-o", self.program], check=True)
+        self.record("--work-clock", "--truth", self.folder / "truth", *words)
+        self.assertEqual(self.verify()["right"], self.verify()["all"])
+
+    def patch(self, path, keep_time=False):
+        content, times = path.read_bytes(), path.stat()
+        at = content.index(bytes.fromhex("4883ff2a7503"))
+        with open(path, "r+b") as file:
+            file.seek(at + 4)
+            file.write(b"\x74")  # je
+        if keep_time:
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def assert_changed(self, path, said, *words):
+        found = self.run_it("check", "-i", self.folder / "rec", *words, status=3).stdout
+        self.assertIn(f"file_changed: {path} {said}", found)
+
+    def test_a_file_that_is_changed_in_place_keeps_its_build_id_but_is_not_used(self):
+        self.record_branches()
+        root = self.folder / "root"
+        copy = root / str(self.program).lstrip("/")
+        copy.parent.mkdir(parents=True)
+        shutil.copy(self.program, copy)
+        self.assertEqual(self.run_it("check", "-i", self.folder / "rec", "--symfs", root).stdout.count("file_changed"), 0)
+        self.patch(copy)
+        differs = "has the recorded build id, but was changed: its code differs from the copy in the stash, which is used"
+        self.assert_changed(copy, differs, "--symfs", root)
+        for keep_time in (True, False):
+            if keep_time:
+                self.patch(self.program, keep_time)
+            else:
+                os.utime(self.program)
+            counts = self.verify()
+            self.assertEqual((counts["right"], counts["silent"]), (counts["all"], 0))
+            self.assert_changed(self.program, differs)
+            self.assertEqual(self.images()[str(self.program)]["from"], "stash")
+        self.run_it("bundle", "-i", self.folder / "rec", "-o", self.folder / "rec.ptb")
+        shutil.move(self.folder / "rec.ptb", self.folder / "rec")
+        counts = self.verify()
+        self.assertEqual((counts["right"], counts["silent"]), (counts["all"], 0))
+
+    def test_a_file_with_the_build_id_that_is_newer_than_the_recording_is_assumed(self):
+        self.record_branches("--no-stash")
+        newer = "was written to after the recording: it has the recorded build id, but nothing proves that its code is unchanged"
+        info = os.stat(self.program)
+        self.program.rename(self.folder / "away")
+        shutil.copy2(self.folder / "away", self.program)  # as a package manager: another file with the old time
+        self.assertIn("no findings", self.run_it("check", "-i", self.folder / "rec").stdout)
+        self.patch(self.program)
+        counts = self.verify()
+        self.assertGreater(counts["wrong"], 0)
+        self.assertEqual(counts["silent"], 0)
+        self.assert_changed(self.program, newer)
+        self.assertIn(f"may have changed since they were mapped: {self.program}", self.run_it("stat", "-i", self.folder / "rec").stderr)
+        self.assertIn(f"{self.program}: modified since", self.run_it("stash", "add", "-i", self.folder / "rec").stderr)
+        # A copy below --symfs is new, and proven by its build id.
+        root = self.folder / "root"
+        copy = root / str(self.program).lstrip("/")
+        copy.parent.mkdir(parents=True)
+        shutil.copy(self.folder / "away", copy)
+        counts = self.verify("--symfs", root)
+        self.assertEqual((counts["right"], counts["silent"]), (counts["all"], 0))
+        self.assertIn("no findings", self.run_it("check", "-i", self.folder / "rec", "--symfs", root).stdout)
+        # The only copy of that build in the stash is older than the recording.
+        os.utime(self.folder / "away", ns=(info.st_atime_ns, info.st_mtime_ns))
+        shutil.copy2(self.folder / "away", self.program)
+        (self.folder / "rec").rename(self.folder / "first")
+        shutil.move(self.folder / "truth", self.folder / "first.truth")
+        self.record()
+        (self.folder / "first").rename(self.folder / "rec")
+        os.utime(self.folder / "rec")
+        shutil.move(self.folder / "first.truth", self.folder / "truth")
+        time.sleep(0.1)  # file times are as coarse as the kernel's ticks
+        self.patch(self.program)
+        counts = self.verify()
+        self.assertEqual((counts["right"], counts["silent"]), (counts["all"], 0))
 
     def test_damaged_symbol_tables_are_named(self):
         self.compile("-O2", "sha1")

@@ -72,6 +72,7 @@ class Restless : public SavedFiles {
   Restless(std::shared_ptr<const MappedFile> one, std::shared_ptr<const MappedFile> other, size_t copies)
       : one_(std::move(one)), other_(std::move(other)), copies_(copies) {}
   OfMapping of_mapping(const MappedPath&) override { return {one_, true}; }
+  int64_t saved_at_ns(const MappedPath&) override { return 0; }
   std::vector<ElfSymbol> symbols_of(const ElfFile&) override { return {}; }
   std::vector<Copy> later_copies(const MappedPath&) override {
     std::vector<Copy> later;

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Jitdumps whose times cannot be true, and such that lack a record: a finding, and no wrong instruction without a mark.
+
+The format: tools/perf/Documentation/jitdump-specification.txt. A header has 40 bytes, with a reserved word at 16 and flags at 32 (bit 0: times are
+TSC ticks); a record begins with its type, size and time, and JIT_CODE_LOAD (0) has the function's number at byte 48.
+Environment: PTDECODE, PTDECODE_PLUGIN, CC. Exit status 77 without qemu-x86_64.
+"""
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SECOND = 10**9
+NO_DOUBT = ("--symfs", "/")  # a file is the recorded one whatever its inode and age, so its code is not assumed for them
+PROGRAM = r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+  unsigned char *page = mmap(0, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  int sum = 0;
+  for (int i = 0; i < 20; ++i) {
+    unsigned char code[] = {0xb8, i, 0, 0, 0, 0x83, 0xf8, 5, 0x74, 1, 0x90, 0xc3};
+    if (i % 2) code[8] = 0x75;  /* jne instead of je: each version takes another path */
+    memcpy(page + 64 * (i % 3), code, sizeof code);
+    sum += ((int (*)(void))(page + 64 * (i % 3)))();
+  }
+  printf("%d\n", sum);
+  return 0;
+}
+"""
+
+
+def joined(header, records):
+    return header + b"".join(struct.pack("<IIQ", kind, 16 + len(body), time) + body for kind, time, body in records)
+
+
+def numbered(records, number):
+    count = iter(range(len(records)))
+    return [(kind, time, body if kind else body[:32] + struct.pack("<Q", number(next(count))) + body[40:]) for kind, time, body in records]
+
+
+class JitTimes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        (cls.folder / "program.c").write_text(PROGRAM)
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-o", cls.folder / "program", cls.folder / "program.c"], check=True)
+        done = cls.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "--work-clock", "-o", cls.folder / "rec",
+                          "--truth", cls.folder / "truth", "--", cls.folder / "program")
+        assert done.returncode == 0, done.stderr
+        cls.truth = next((cls.folder / "truth").iterdir())
+        cls.dump = next((cls.folder / "rec.jit").glob("*/jit-*.dump"))
+        content = cls.dump.read_bytes()
+        cls.header, cls.records, at = content[:40], [], 40
+        while at < len(content):
+            kind, size, time = struct.unpack_from("<IIQ", content, at)
+            cls.records.append((kind, time, content[at + 16:at + size]))
+            at += size
+        cls.codes = sum(kind == 0 for kind, _, _ in cls.records)
+
+    @classmethod
+    def run_it(cls, *words):
+        return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PTDECODE_STASH": "off", "DEBUGINFOD_URLS": ""})
+
+    def decoded(self, header, records):
+        """Writes the jitdump; returns the numbers of verify, what check says, and its exit status."""
+        self.dump.write_bytes(joined(header, records))
+        said = self.run_it("verify", "-i", self.folder / "rec", self.truth, *NO_DOUBT).stdout
+        numbers = {name: int(re.search(pattern, said)[1]) for name, pattern in
+                   (("all", r": (\d+) instructions"), ("right", r"right (\d+)"), ("flagged", r"of them flagged (\d+)"), ("silent", r"silently wrong (\d+)"))}
+        check = self.run_it("check", "-i", self.folder / "rec", *NO_DOUBT)
+        return numbers, check.stdout, check.returncode
+
+    def forms(self):
+        """Yields headers: of the file as it is, which lists all code that ran, and of one that a compiler wrote."""
+        yield self.header
+        yield self.header[:16] + bytes(4) + self.header[20:]
+
+    def test_times_that_are_true_are_believed(self):
+        records = self.records
+        for header in self.forms():
+            for name, given in (("as written", records), ("doubled", [record for record in records for _ in range(2)]),
+                                ("numbered by address", numbered(records, lambda i: 0x7f0000000000 + 4096 * i)),
+                                ("all with one number", numbered(records, lambda i: 0))):
+                numbers, said, status = self.decoded(header, given)
+                self.assertEqual((numbers["right"], status), (numbers["all"], 0), (name, said))
+                self.assertIn("no findings", said)
+                self.assertLess(numbers["flagged"], self.codes)  # at most the moment of a change is ambiguous
+
+    def test_times_that_cannot_be_true(self):
+        for header in self.forms():
+            for name, change in (("zero", lambda time: 0), ("an hour late", lambda time: time + 3600 * SECOND),
+                                 ("a second early", lambda time: time - SECOND), ("the last", lambda time: 2**64 - 1)):
+                numbers, said, status = self.decoded(header, [(kind, change(time), body) for kind, time, body in self.records])
+                self.assertEqual((numbers["silent"], status), (0, 3), (name, said))
+                self.assertIn(f"bad_record: {self.dump}: {self.codes} of {self.codes} records have a time at which", said)
+                listed = self.run_it("script", "-q", "--insn-trace", "-F", "ip,insn,mark", "-i", self.folder / "rec", *NO_DOUBT).stdout
+                self.assertIn("{assumed}", listed)
+                self.assertNotIn("healed", listed)
+
+    def test_one_time_that_cannot_be_true(self):
+        for header in self.forms():
+            for at in (0, 7, len(self.records) - 2):
+                records = list(self.records)
+                records[at] = (records[at][0], 1, records[at][2])
+                numbers, said, status = self.decoded(header, records)
+                self.assertEqual((numbers["silent"], status), (0, 3), (at, said))
+                self.assertIn(f"1 of {self.codes} records have a time at which", said)
+
+    def test_versions_with_equal_times(self):
+        times = sorted({time for _, time, _ in self.records})
+        middle = times[len(times) // 2]
+        header = list(self.forms())[1]
+        numbers, said, status = self.decoded(header, [(kind, middle, body) for kind, _, body in self.records])
+        self.assertEqual((numbers["silent"], status), (0, 3), said)
+        self.assertIn("have the time of another one at the same address", said)
+
+    def test_times_of_another_clock(self):
+        for header in self.forms():
+            numbers, said, status = self.decoded(header[:32] + bytes(8), self.records)
+            self.assertEqual((numbers["silent"], status), (0, 3), said)
+            self.assertIn("have the time of another one at the same address", said)
+            self.assertEqual(self.run_it("script", "-q", "--strict", "--itrace=b", "-i", self.folder / "rec", *NO_DOUBT).returncode, 3)
+
+    def test_a_missing_record(self):
+        for header in self.forms():
+            for first, count in ((1, 1), (10, 1), (12, 2)):
+                records = numbered(self.records, lambda i: i + 1)
+                del records[first:first + count]
+                numbers, said, status = self.decoded(header, records)
+                self.assertEqual((numbers["silent"], status), (0, 3), said)
+                self.assertIn(f"records_lost: {self.dump}: {count} number", said)
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        sys.exit(77)
+    unittest.main(verbosity=2)
