@@ -156,6 +156,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
       } else {
         other_trace = announced->type;
         etm = perfio::parse_etm_info(*announced);
+        fold.set_snapshot_mode(etm.snapshot_mode);
       }
     }
     if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;

@@ -13,6 +13,7 @@
 #include "image/source/perf_map.h"
 #include "perfio/emulated.h"
 #include "recording/perf/perf_filter.h"
+#include "recording/trace/lost_trace.h"
 
 namespace ptd {
 namespace {
@@ -317,7 +318,7 @@ void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
     stream.idx = aux.idx;
     data_.streams.push_back(std::move(stream));
   }
-  data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_);
+  data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_, aux.idx);
 }
 
 // A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
@@ -570,6 +571,10 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
     stream.add_announced(end.end_offset_bytes);
     if (end.why != AuxBreak::none) stream.add_loss({end.end_offset_bytes, end.why});
     if (end.has_time) stream.add_written(end.end_offset_bytes, end.time);
+  }
+  for (AuxStream& stream : data_.streams) {
+    stream.finish();
+    for (Finding& finding : placement_findings(stream)) image_.builder.add_finding(std::move(finding));
   }
   report_absent_streams();
   data_.contexts.sort();
