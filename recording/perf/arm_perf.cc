@@ -171,8 +171,9 @@ void ArmPerf::end_ring(const Payload& last) {
   }
 }
 
-/// Replaces the payloads of a ring that repeat or contradict each other or are not in order: by offset, each byte once.
-void ArmPerf::order_payloads() {
+/// Replaces the payloads of a ring that repeat or contradict each other or are not in order: by offset, each byte once, one for each stretch
+/// without a hole, which an AUX record may name as a whole.
+void ArmPerf::order_payloads(std::vector<std::shared_ptr<const void>>& owners) {
   const auto key = [](const Payload& payload) { return std::pair(payload.cpu, payload.cpu >= 0 ? -1 : payload.tid); };
   std::map<std::pair<int32_t, int32_t>, std::vector<AuxPayload>> rings;
   for (const Payload& one : payloads_) rings[key(one)].push_back({one.offset_bytes, one.size_bytes, one.bytes, one.idx});
@@ -190,8 +191,14 @@ void ArmPerf::order_payloads() {
       ordered.push_back(payload);
       continue;
     }
-    for (const AuxChunk& chunk : ring->second)
-      ordered.push_back({payload.cpu, payload.tid, chunk.offset_bytes, chunk.bytes.size(), chunk.bytes, payload.idx});
+    for (auto chunk = ring->second.begin(); chunk != ring->second.end();) {
+      const uint64_t offset = chunk->offset_bytes;
+      const auto joined = std::make_shared<std::vector<std::byte>>();
+      for (; chunk != ring->second.end() && chunk->offset_bytes == offset + joined->size(); ++chunk)
+        joined->insert(joined->end(), chunk->bytes.begin(), chunk->bytes.end());
+      owners.push_back(joined);
+      ordered.push_back({payload.cpu, payload.tid, offset, joined->size(), *joined, payload.idx});
+    }
     ring->second.clear();
   }
   payloads_ = std::move(ordered);
@@ -200,7 +207,7 @@ void ArmPerf::order_payloads() {
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
   add_sources(info);
-  if (!info.snapshot_mode) order_payloads();
+  if (!info.snapshot_mode) order_payloads(data.owners);
   std::map<std::pair<int32_t, int32_t>, Ring> rings;
   for (const Payload& payload : payloads_) {
     Ring& ring = rings[{payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,7 @@ class ArmPerf {
     uint64_t bytes = 0;  ///< so far
     const Payload* last = nullptr;
   };
-  void order_payloads();
+  void order_payloads(std::vector<std::shared_ptr<const void>>& owners);
   void end_ring(const Payload& last);
   void add_sources(const perfio::EtmInfo& info);
   size_t slot_of(size_t base, int32_t tid);

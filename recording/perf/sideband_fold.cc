@@ -500,7 +500,7 @@ void SidebandFold::add_assumed() {
   }
 }
 
-/// Code that the recorder has given: it is in the space that its process had at that moment.
+/// What the recorder has given beside records, and what it has not. Code is in the space that its process had at that moment.
 void SidebandFold::add_given() {
   for (const GivenCode& given : options_.given_code) {
     Section section;
@@ -516,6 +516,14 @@ void SidebandFold::add_given() {
     section.path = given.pid < 0 ? "[kernel]" : "[jit]";
     if (!given.name.empty()) image_.add_range({section.space, section.ip, section.size_bytes, section.live, given.name, section.path});
     image_.add_section(std::move(section));
+  }
+  for (const LostInput& lost : options_.lost_input) {
+    Finding finding;
+    finding.kind = FindingKind::records_lost;
+    finding.time = {lost.from, kTimeMax};
+    finding.what = lost.what;
+    image_.builder.add_lost_window(finding.time);
+    image_.builder.add_finding(std::move(finding));
   }
 }
 
