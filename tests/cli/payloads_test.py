@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""AUXTRACE records that are cut, repeated, reversed or contradictory: the flow of the intact file, or a gap.
+"""AUXTRACE records that are cut, repeated, reversed or contradictory: the flow of the intact file, or a gap. Also a file header that is wrong about them.
 
 Environment: PTDECODE, PTDECODE_SOURCE, PTDECODE_CORPUS (default ../shared/corpus, for CoreSight; skips that without it).
 """
@@ -84,7 +84,7 @@ class Payloads(unittest.TestCase):
         return done.stdout
 
     def instructions(self, flow, cpu):
-        return [re.sub(r" \d+\.\d+: ", " ", line) for line in flow.splitlines() if cpu in line and " insn: " in line]
+        return [re.sub(r" \d+\.\d+: ", " ", re.match(r".* insn:( [0-9a-f]{2})+", line)[0]) for line in flow.splitlines() if cpu in line and " insn: " in line]
 
     def variants(self):
         pieces, rng = list(self.trace.cut(1 << 10)), random.Random(5)
@@ -130,6 +130,21 @@ class Payloads(unittest.TestCase):
                         left = self.instructions(got, cpu)
                         self.assertGreater(len(left), 1000)
                         self.assertEqual([], [line for line in left if line not in intact])  # a subsequence
+
+    def test_a_file_header_with_a_wrong_place_of_the_records(self):
+        """The records are found all the same, and a warning names the field."""
+        data, expected = self.demo / "data", self.flow(DEMO)
+        raw = data.read_bytes()
+        for at, field, values in ((40, "offset", (1, 1 << 40)), (48, "size", (1, 7))):
+            for value in values:
+                with self.subTest(field, value=value):
+                    data.write_bytes(raw[:at] + struct.pack("<Q", value) + raw[at + 8:])
+                    got = self.flow(self.demo)
+                    for cpu in ("[000]", "[001]"):
+                        self.assertTrue(self.instructions(expected, cpu) == self.instructions(got, cpu))
+                    checked = run("check", "-i", self.demo)
+                    self.assertNotIn("files agree", checked.stdout)
+                    self.assertIn(f"the file header has an impossible data {field} of {value}", checked.stdout + checked.stderr)
 
     @unittest.skipUnless(CORESIGHT.exists(), "no corpus")
     def test_coresight(self):
