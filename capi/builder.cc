@@ -137,6 +137,7 @@ ptd_code ptd_builder_open(ptd_builder* builder, const ptd_open_options* options,
     if (const Status status = parts.write(file->fd()); !status) return capi::fail(message, status.error());
     request.path = file->path();
     request.given_code = parts.take_code();
+    request.lost_input = parts.take_lost();
     return capi::open_handle(request, control, file, "the recording from memory", out, message);
   });
 }

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
+#include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
+#include "perfio/format/record_parse.h"
 #include "perfio/format/sample_id.h"
 #include "perfio/perf_writer.h"
 #include "perfio/record_builder.h"
@@ -71,6 +73,7 @@ Status BuilderParts::add_records(uint32_t ring, Bytes bytes) {
     }
     const RecordHeader header = read_record_header(cut.empty() ? bytes : Bytes(cut));
     if (header.size_bytes < kRecordHeaderBytes) {
+      cut.clear();
       const std::string size = std::to_string(header.size_bytes);
       return Error{ErrorCode::contradictory_record, "a record of ring " + std::to_string(ring) + " has a size of " + size + " bytes", 0};
     }
@@ -81,8 +84,9 @@ Status BuilderParts::add_records(uint32_t ring, Bytes bytes) {
     }
     take(header.size_bytes - cut.size());
     if (cut.size() < header.size_bytes) return {};
-    if (Status status = add_record(ring, cut); !status) return status;
+    const Status status = add_record(ring, cut);
     cut.clear();
+    if (!status) return status;
   }
   return {};
 }
@@ -146,7 +150,7 @@ Bytes BuilderParts::record_at(uint64_t offset) const {
   return rest.first(read_record_header(rest).size_bytes);
 }
 
-// By time; a record without one follows the record before it in its ring.
+// By time; a record without one follows the record before it in its ring. What a ring has after its last whole record is lost.
 void BuilderParts::sort_records() {
   const RecordBuilder builder(attrs_, {}, {});
   std::map<uint32_t, uint64_t> latest;
@@ -159,15 +163,59 @@ void BuilderParts::sort_records() {
     place.time = time == 0 ? last : time;
     last = std::max(last, place.time);
   }
+  constexpr size_t kMostNamed = 100;
+  for (const auto& [ring, rest] : cut_) {
+    if (rest.empty()) continue;
+    const TimeNs from{latest[ring]};
+    if (lost_.size() == kMostNamed) {
+      lost_.back().from = std::min(lost_.back().from, from);
+      lost_.back().what = "ring " + std::to_string(ring) + " and others end inside a record: records may be missing from then on";
+      continue;
+    }
+    lost_.push_back({from, "ring " + std::to_string(ring) + " ends inside a record: its last " + std::to_string(rest.size()) +
+                               " bytes are ignored, and records may be missing from then on"});
+  }
+  cut_.clear();
   std::stable_sort(places_.begin(), places_.end(), [](const RecordPlace& a, const RecordPlace& b) { return a.time < b.time; });
+}
+
+bool BuilderParts::is_snapshot() const {
+  bool snapshot = pt_.given && pt_.snapshot;
+  for (const RecordPlace& place : places_) {
+    const Bytes record = record_at(place.offset);
+    Payload payload;
+    if (read_record_header(record).type != kRecordAuxtraceInfo ||
+        !parse_body(read_record_header(record), record.subspan(kRecordHeaderBytes), payload))
+      continue;
+    const auto* info = std::get_if<AuxtraceInfoRecord>(&payload);
+    if (info != nullptr) snapshot |= parse_intel_pt_info(*info).snapshot_mode || parse_etm_info(*info).snapshot_mode;
+  }
+  return snapshot;
+}
+
+// By offset; the offsets of snapshots do not order them. Pieces that continue each other become one, which an AUX record may name as a whole.
+void BuilderParts::sort_aux() {
+  if (is_snapshot()) return;
+  for (AuxBuffer& buffer : aux_) {
+    std::stable_sort(buffer.pieces.begin(), buffer.pieces.end(),
+                     [](const AuxPiece& a, const AuxPiece& b) { return a.offset_bytes < b.offset_bytes; });
+    std::vector<AuxPiece> joined;
+    for (AuxPiece& piece : buffer.pieces) {
+      if (joined.empty() || joined.back().offset_bytes + joined.back().bytes.size() != piece.offset_bytes) {
+        joined.push_back(std::move(piece));
+        continue;
+      }
+      joined.back().bytes.insert(joined.back().bytes.end(), piece.bytes.begin(), piece.bytes.end());
+      piece.bytes = {};
+    }
+    buffer.pieces = std::move(joined);
+  }
 }
 
 Status BuilderParts::write(int fd) {
   if (attrs_.empty()) return usage("no perf_event_attr was added");
-  for (const auto& [ring, rest] : cut_) {
-    if (!rest.empty()) return Error{ErrorCode::truncated, "ring " + std::to_string(ring) + " ends inside a record", 0};
-  }
   sort_records();
+  sort_aux();
   WriterOptions options;
   options.attrs = attrs_;
   options.fd = fd;

@@ -44,7 +44,7 @@ class BuilderParts {
  public:
   /// Errors: usage.
   Status add_attr(Bytes attr, std::vector<uint64_t> ids, std::string_view name);
-  /// The next bytes of a ring. Errors: file_format for a record that cannot be in a ring.
+  /// The next bytes of a ring. Errors: file_format for a record that cannot be in a ring; it and the bytes after it are not added.
   Status add_records(uint32_t ring, Bytes bytes);
   /// `offset_bytes` kNext: after the bytes before. Errors: usage.
   Status add_aux(int32_t cpu, int32_t tid, uint64_t offset_bytes, Bytes bytes);
@@ -53,8 +53,10 @@ class BuilderParts {
   void set_pt(PtSettings settings) { pt_ = std::move(settings); }
   static constexpr uint64_t kNext = INT64_MAX;
 
-  /// Writes everything but the code, and frees it. Errors: usage, file_format, file_cut, and those of the file system.
+  /// Writes everything but the code, and frees it. Errors: usage, file_format, and those of the file system.
   Status write(int fd);
+  /// After write(): the rings that end inside a record.
+  [[nodiscard]] std::vector<LostInput> take_lost() { return std::move(lost_); }
   [[nodiscard]] std::vector<GivenCode> take_code() { return std::move(code_); }
 
  private:
@@ -74,6 +76,8 @@ class BuilderParts {
   Status add_record(uint32_t ring, Bytes record);
   [[nodiscard]] Bytes record_at(uint64_t offset) const;
   void sort_records();
+  [[nodiscard]] bool is_snapshot() const;
+  void sort_aux();
 
   std::vector<perfio::EventAttr> attrs_;
   std::map<uint32_t, std::vector<std::byte>> cut_;  ///< by ring: the beginning of a record
@@ -82,6 +86,7 @@ class BuilderParts {
   std::vector<AuxBuffer> aux_;
   std::map<std::pair<int32_t, int32_t>, size_t> aux_of_;  ///< (cpu, tid) -> index in aux_
   std::vector<GivenCode> code_;
+  std::vector<LostInput> lost_;
   perfio::FeatureSections features_;
   PtSettings pt_;
 };

@@ -104,6 +104,17 @@ bool has_feature_table(Bytes file, const Header& header) {
   return count != 0 && in.u64() == header.data_offset + count * kSectionBytes && in.ok();
 }
 
+/// Records follow the events in all files that perf writes: there they are looked for if the offset in the header cannot be that of records.
+void repair_data_offset(Bytes file, Header& header, ReadDamage& damage) {
+  const bool in_file = header.data_offset >= kFileHeaderBytes && header.data_offset < file.size();
+  if (in_file || file.size() <= kFileHeaderBytes || header.data_offset == file.size()) return;
+  const uint64_t after = header.attrs_offset + header.attrs_size;
+  if (after < header.attrs_offset || after < kFileHeaderBytes || after >= file.size()) return;
+  add_damage_message(damage, "the file header has an impossible data offset of " + std::to_string(header.data_offset) +
+                                 "; records are read from byte " + std::to_string(after) + " on");
+  header.data_offset = after;
+}
+
 }  // namespace
 
 Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDamage& damage) {
@@ -127,12 +138,16 @@ Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDam
   }
   if (size < kFileHeaderBytes) return Error{ErrorCode::bad_header, path + " has a header of impossible size " + std::to_string(size), 8};
   if (file.size() < kFileHeaderBytes) return Error{ErrorCode::truncated_header, path + " ends inside its header", file.size()};
-  const Header header = parse_header(file);
+  Header header = parse_header(file);
   read_attrs(file, header, out, damage);
+  repair_data_offset(file, header, damage);
   out.data_begin = std::min<uint64_t>(header.data_offset, file.size());
-  if (header.data_size == 0 && !has_feature_table(file, header)) {
+  if (header.data_size < kRecordHeaderBytes && !has_feature_table(file, header)) {
     out.data_end = file.size();
-    if (out.data_end > out.data_begin) add_cut(damage, 48, "the recorder did not finish the file (data size 0)");
+    const std::string data_size = std::to_string(header.data_size);
+    if (out.data_end > out.data_begin)
+      add_cut(damage, 48, header.data_size == 0 ? "the recorder did not finish the file (data size 0)"
+                                                : "the file header has an impossible data size of " + data_size + " bytes; records are read up to the end");
     return out;
   }
   const uint64_t left = file.size() - out.data_begin;

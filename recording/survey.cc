@@ -111,7 +111,7 @@ class Collector {
     const StreamKey key = aux.cpu >= 0 ? std::pair(aux.cpu, -1) : std::pair(-1, aux.tid);
     streams_[key].size_bytes += aux.payload.size();
     survey_.trace_bytes += aux.payload.size();
-    traces_[key].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, info_.snapshot_mode);
+    traces_[key].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, info_.snapshot_mode, aux.idx);
   }
   void on(const perfio::Record&, const perfio::TimeConvRecord& record) { time_conversion_ = record; }
   void on(const perfio::Record& record, const perfio::AuxRecord& aux) {

@@ -13,6 +13,7 @@
 #include "cli/report/flow_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/output.h"
+#include "cli/verify/truth_compare.h"
 
 namespace ptd::cli {
 
@@ -54,6 +55,8 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   const TextRecords records = text_records(recording);
   for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
+  for (const TraceDamage& damage : flow.damage)
+    json["findings"].push_back(damage_json(damage, stream_name(recording.streams()[damage.stream])));
   if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes},
                                            {"blocks", flow.blocks},
                                            {"instructions", flow.instructions}, {"uncertain_instructions", flow.uncertain}};
@@ -78,6 +81,10 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
   for (const FlowContradiction& contradiction : flow.contradictions) {
     ++by_kind["flow_contradicts"];
     output.write(contradiction_text(contradiction) + "\n");
+  }
+  for (const TraceDamage& damage : flow.damage) {
+    ++by_kind["trace_damaged"];
+    output.write(damage_text(damage, stream_name(recording.streams()[damage.stream])) + "\n");
   }
   for (const MissingLine& line : flow.missing) {
     if (!has_code(recording)) break;  // said below

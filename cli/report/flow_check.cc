@@ -46,6 +46,22 @@ void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
   }
 }
 
+/// Whether the trace bytes themselves cause the gap, and not a loss that a finding of the recording names.
+bool is_damage(const Gap& gap, const AuxSegment& segment) {
+  if (gap.reason == GapReason::bad_packet) return true;
+  if (gap.reason != GapReason::aux_lost) return false;
+  const bool at_begin = segment.break_before != AuxBreak::none && gap.stream_offset_bytes == segment.stream_offset_bytes;
+  const bool at_end = segment.lost_after != AuxBreak::none && gap.stream_offset_bytes == segment.stream_offset_bytes + segment.bytes.size();
+  return !at_begin && !at_end;
+}
+
+void take_damage(const Gap& gap, uint32_t stream, std::vector<TraceDamage>& all) {
+  auto damage = std::find_if(all.begin(), all.end(), [&](const TraceDamage& one) { return one.stream == stream && one.reason == gap.reason; });
+  if (damage == all.end()) damage = all.insert(all.end(), {stream, gap.reason, 0, 0, gap.stream_offset_bytes, gap.time});
+  ++damage->gaps;
+  damage->lost_bytes += gap.lost_bytes;
+}
+
 }  // namespace
 
 FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress& progress) {
@@ -61,10 +77,12 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
     const std::vector<uint64_t> starts = share == 1 ? std::vector<uint64_t>{} : recording.segment_starts(stream);
     const auto next = std::lower_bound(starts.begin(), starts.end(), 1 + static_cast<uint64_t>(share * static_cast<double>(size)));
     const uint64_t end = next == starts.end() ? size : *next;
+    std::vector<TraceDamage> damage;
     const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
       for (const Gap& gap : batch.gaps) {
         take(gap, recording.timeline(), tallies);
         gaps.add(gap);
+        if (is_damage(gap, segment)) take_damage(gap, stream, damage);
       }
       result.blocks += batch.blocks.size();
       for (const Block& block : batch.blocks) {
@@ -76,6 +94,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
     };
     (void)recording.decode_parallel(stream, 0, end == size ? Recording::kStreamEnd : end, 0, sink);
     result.decoded_bytes += end;
+    result.damage.insert(result.damage.end(), damage.begin(), damage.end());
   }
   for (auto& [key, tally] : tallies) result.contradictions.push_back(std::move(tally.told));
   std::stable_sort(result.contradictions.begin(), result.contradictions.end(),
@@ -95,6 +114,22 @@ std::string contradiction_text(const FlowContradiction& contradiction) {
   if (contradiction.more_places != 0) text += fmt::format(" and {} more", contradiction.more_places);
   if (contradiction.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(contradiction.first_time));
   return text + "; or the flow came to it through other code that is not, because a record of a mapping is lost";
+}
+
+std::string damage_text(const TraceDamage& damage, const std::string& stream) {
+  const bool is_invalid = damage.reason == GapReason::bad_packet;
+  std::string text = fmt::format("trace_damaged: {}: {} lose the flow in {} place{} ({}), with {} bytes of trace, the first at trace offset {}", stream,
+                                 is_invalid ? "invalid packets" : "overwritten or repeated trace bytes", damage.gaps,
+                                 damage.gaps == 1 ? "" : "s", name(damage.reason), damage.lost_bytes, damage.first_offset_bytes);
+  if (damage.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(damage.first_time));
+  return text;
+}
+
+nlohmann::json damage_json(const TraceDamage& damage, const std::string& stream) {
+  nlohmann::json json = {{"kind", "trace_damaged"}, {"stream", stream},        {"reason", name(damage.reason)}, {"gaps", damage.gaps},
+                         {"lost_bytes", damage.lost_bytes}, {"first_offset", damage.first_offset_bytes}};
+  if (damage.first_time != Interval{}) json["time_ns"] = {damage.first_time.first.value, damage.first_time.last.value};
+  return json;
 }
 
 std::string missing_code_text(const MissingLine& line) {

@@ -20,15 +20,25 @@ struct FlowContradiction {
   Interval first_time;         ///< of the first
 };
 
+/// Flow that trace bytes of one stream lost, for one reason.
+struct TraceDamage {
+  uint32_t stream = 0;
+  GapReason reason = GapReason::bad_packet;  ///< or aux_lost, where no record says that trace is missing
+  uint64_t gaps = 0, lost_bytes = 0;         ///< bytes that are skipped
+  uint64_t first_offset_bytes = 0;           ///< of the first, in the stream
+  Interval first_time;
+};
+
 struct FlowCheck {
   static constexpr size_t kShownPlaces = 4, kCountedPlaces = 1U << 16;
   std::vector<FlowContradiction> contradictions;  ///< by packets, most first
   std::vector<MissingLine> missing;               ///< code without bytes that the flow came to; the largest loss first
+  std::vector<TraceDamage> damage;                ///< by stream and reason
   uint64_t blocks = 0;                            ///< decoded
   uint64_t instructions = 0, uncertain = 0;       ///< decoded; of these in blocks that are ambiguous or suspect
   uint64_t decoded_bytes = 0, all_bytes = 0;      ///< of trace
   [[nodiscard]] bool is_empty() const { return all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
-  [[nodiscard]] bool agrees() const { return contradictions.empty() && missing.empty() && !is_empty(); }
+  [[nodiscard]] bool agrees() const { return contradictions.empty() && missing.empty() && damage.empty() && !is_empty(); }
 };
 
 /// Decodes the beginning of each stream of `recording`: about `budget_bytes` of all streams together, each with its share by size, and at least
@@ -37,6 +47,9 @@ struct FlowCheck {
 /// For people, without newline.
 [[nodiscard]] std::string contradiction_text(const FlowContradiction& contradiction);
 [[nodiscard]] nlohmann::json contradiction_json(const FlowContradiction& contradiction);
+/// One line of FlowCheck::damage, without newline. `stream`: the name of its stream.
+[[nodiscard]] std::string damage_text(const TraceDamage& damage, const std::string& stream);
+[[nodiscard]] nlohmann::json damage_json(const TraceDamage& damage, const std::string& stream);
 /// One line of FlowCheck::missing, without newline.
 [[nodiscard]] std::string missing_code_text(const MissingLine& line);
 

@@ -348,6 +348,12 @@ bool ends_tracing(const Batch& batch) {
   return kind == EventKind::disabled || kind == EventKind::async_disabled;
 }
 
+/// Whether `batch`, the first of `segment`, says that trace before the segment is lost. The flow of the segment before it then ends in that gap.
+bool begins_after_loss(const Batch& batch, const AuxSegment& segment) {
+  return segment.break_before != AuxBreak::none && !batch.gaps.empty() && batch.gaps.front().reason == GapReason::aux_lost &&
+         batch.gaps.front().before_block == 0;
+}
+
 void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
   if (!batch.blocks.empty() || !batch.events.empty()) decoded.over = ends_tracing(batch);
   FlowCursor cursor;
@@ -432,6 +438,7 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   const Status status =
       recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
         if (any && segment.stream_offset_bytes != offset) {
+          if (begins_after_loss(batch, segment)) decoded.gaps.push_back(decoded.insns.size());
           compare.segment(offset, when, decoded, false);
           on_progress(segment.stream_offset_bytes - offset);
           decoded.clear();

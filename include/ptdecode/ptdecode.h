@@ -256,11 +256,11 @@ PTD_C_API ptd_code ptd_builder_free(ptd_builder* builder);
 PTD_C_API ptd_code ptd_builder_add_attr(ptd_builder* builder, const void* attr, size_t attr_bytes, const uint64_t* ids, size_t id_count,
                                         const char* name, char** message);
 /* Bytes of one ring buffer: whole perf records in the order of the ring. `ring` is any number the caller chooses (a cpu, say); a record may
- * be split between two calls of the same ring. Records of types that only user space writes (AUXTRACE_INFO, TIME_CONV, ...) are allowed,
- * except those that are followed by a payload or hold compressed records. The records of all rings are sorted by time. */
+ * be split between two calls. Allowed are records of types that only user space writes (AUXTRACE_INFO, ...), except those with a payload or
+ * compressed records. All are sorted by time. A ring that ends inside a record gives a finding. An error ends the call at its record. */
 PTD_C_API ptd_code ptd_builder_add_records(ptd_builder* builder, uint32_t ring, const void* bytes, size_t size_bytes, char** message);
 /* Bytes of the AUX buffer of one cpu (tid -1) or thread (cpu -1). `offset_bytes`: of the first byte, as aux_tail and PERF_RECORD_AUX count
- * them; PTD_AUX_NEXT: they follow those of the call before. */
+ * them; PTD_AUX_NEXT: they follow those of the call before. Repeated bytes are used once; two versions give a gap and a finding. */
 #define PTD_AUX_NEXT 0x7fffffffffffffff
 PTD_C_API ptd_code ptd_builder_add_aux(ptd_builder* builder, int32_t cpu, int32_t tid, uint64_t offset_bytes, const void* bytes,
                                        size_t size_bytes, char** message);

@@ -434,7 +434,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   }
   if (Status status = (*file)->finish(); !status.ok()) return status.error();
   report.file_bytes = (*file)->size_bytes();
-  writer.list_parts(input, **file);
+  writer.list_parts(bundle.raw != nullptr ? bundle.raw->pt_path : options.path, **file);
   return report;
 }
 

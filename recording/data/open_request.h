@@ -23,6 +23,12 @@ struct GivenCode {
   std::string name;  ///< of the function; may be empty
 };
 
+/// Records that the recorder did not give, of any kind.
+struct LostInput {
+  TimeNs from;       ///< until the end
+  std::string what;  ///< one sentence
+};
+
 /// The loaders of recording/ take this instead of OpenOptions.
 struct OpenRequest : OpenOptions {
   OpenRequest() = default;
@@ -32,6 +38,7 @@ struct OpenRequest : OpenOptions {
   uint32_t drop_poke_seed = 0;          ///< tests: which of the n residues, or a shuffled choice if >= n
   std::shared_ptr<ImageLog> image_log;  ///< records what the image is made of, for a bundle; may be null
   std::vector<GivenCode> given_code;
+  std::vector<LostInput> lost_input;
   std::function<void()> check;  ///< called now and then while opening; may throw to end it. May be empty
 };
 

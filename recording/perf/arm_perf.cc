@@ -52,7 +52,7 @@ void ArmPerf::on_record(const perfio::Record& record) {
   if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
     pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}});
   } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
-    payloads_.push_back({payload->cpu, payload->tid, payload->offset_bytes, payload->payload});
+    payloads_.push_back({payload->cpu, payload->tid, payload->offset_bytes, payload->size_bytes, payload->payload, payload->idx});
   } else if (const auto* hw_id = std::get_if<perfio::AuxOutputHwIdRecord>(&record.payload)) {
     const perfio::EtmHwId told = perfio::parse_etm_hw_id(hw_id->hw_id);
     unread_ids_ += told.valid ? 0 : 1;
@@ -171,9 +171,43 @@ void ArmPerf::end_ring(const Payload& last) {
   }
 }
 
+/// Replaces the payloads of a ring that repeat or contradict each other or are not in order: by offset, each byte once, one for each stretch
+/// without a hole, which an AUX record may name as a whole.
+void ArmPerf::order_payloads(std::vector<std::shared_ptr<const void>>& owners) {
+  const auto key = [](const Payload& payload) { return std::pair(payload.cpu, payload.cpu >= 0 ? -1 : payload.tid); };
+  std::map<std::pair<int32_t, int32_t>, std::vector<AuxPayload>> rings;
+  for (const Payload& one : payloads_) rings[key(one)].push_back({one.offset_bytes, one.size_bytes, one.bytes, one.idx});
+  std::map<std::pair<int32_t, int32_t>, std::vector<AuxChunk>> replaced;
+  for (auto& [of, payloads] : rings) {
+    PlacedPayloads placed = place_payloads(std::move(payloads));
+    if (placed.doubled_bytes == 0 && placed.conflicts.empty() && placed.late_payloads == 0) continue;
+    replaced[of] = std::move(placed.chunks);
+  }
+  if (replaced.empty()) return;
+  std::vector<Payload> ordered;
+  for (const Payload& payload : payloads_) {
+    const auto ring = replaced.find(key(payload));
+    if (ring == replaced.end()) {
+      ordered.push_back(payload);
+      continue;
+    }
+    for (auto chunk = ring->second.begin(); chunk != ring->second.end();) {
+      const uint64_t offset = chunk->offset_bytes;
+      const auto joined = std::make_shared<std::vector<std::byte>>();
+      for (; chunk != ring->second.end() && chunk->offset_bytes == offset + joined->size(); ++chunk)
+        joined->insert(joined->end(), chunk->bytes.begin(), chunk->bytes.end());
+      owners.push_back(joined);
+      ordered.push_back({payload.cpu, payload.tid, offset, joined->size(), *joined, payload.idx});
+    }
+    ring->second.clear();
+  }
+  payloads_ = std::move(ordered);
+}
+
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
   add_sources(info);
+  if (!info.snapshot_mode) order_payloads(data.owners);
   std::map<std::pair<int32_t, int32_t>, Ring> rings;
   for (const Payload& payload : payloads_) {
     Ring& ring = rings[{payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}];

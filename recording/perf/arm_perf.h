@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -30,8 +31,9 @@ class ArmPerf {
   };
   struct Payload {  ///< an AUXTRACE record
     int32_t cpu = -1, tid = -1;
-    uint64_t offset_bytes = 0;
+    uint64_t offset_bytes = 0, size_bytes = 0;
     Bytes bytes;
+    uint32_t idx = 0;
   };
   struct Slot {  ///< a source of `sources_`
     int32_t cpu = -1;
@@ -42,6 +44,7 @@ class ArmPerf {
     uint64_t bytes = 0;  ///< so far
     const Payload* last = nullptr;
   };
+  void order_payloads(std::vector<std::shared_ptr<const void>>& owners);
   void end_ring(const Payload& last);
   void add_sources(const perfio::EtmInfo& info);
   size_t slot_of(size_t base, int32_t tid);

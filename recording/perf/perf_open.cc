@@ -158,12 +158,12 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     if (const auto* announced = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) {
       if (announced->type == perfio::kAuxtraceIntelPt) {
         info = perfio::parse_intel_pt_info(*announced);
-        fold.set_snapshot_mode(info.snapshot_mode);
         fold.set_filter(info.filter);
       } else {
         other_trace = announced->type;
         etm = perfio::parse_etm_info(*announced);
       }
+      fold.set_snapshot_mode(info.snapshot_mode || etm.snapshot_mode);
     }
     if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;
     fold.on_record(record);

@@ -13,6 +13,7 @@
 #include "image/source/perf_map.h"
 #include "perfio/emulated.h"
 #include "recording/perf/perf_filter.h"
+#include "recording/trace/lost_trace.h"
 
 namespace ptd {
 namespace {
@@ -176,7 +177,7 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
   }
   if (!map.executable || map.pid <= 0) return;
   if (is_kernel_half(Ip{map.addr})) {
-    UserMapping mapping{kKernelSpace, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path, {}, time_of(record), map.pid};
+    UserMapping mapping{kKernelSpace, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path, {}, time_of(record), map.pid, {}};
     if (map.size_bytes > ~map.addr) image_.report_unmappable(mapping);
     return;
   }
@@ -323,7 +324,7 @@ void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
     stream.idx = aux.idx;
     data_.streams.push_back(std::move(stream));
   }
-  data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_);
+  data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_, aux.idx);
 }
 
 // A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
@@ -507,7 +508,7 @@ void SidebandFold::add_assumed() {
   }
 }
 
-/// Code that the recorder has given: it is in the space that its process had at that moment.
+/// What the recorder has given beside records, and what it has not. Code is in the space that its process had at that moment.
 void SidebandFold::add_given() {
   for (const GivenCode& given : options_.given_code) {
     Section section;
@@ -523,6 +524,14 @@ void SidebandFold::add_given() {
     section.path = given.pid < 0 ? "[kernel]" : "[jit]";
     if (!given.name.empty()) image_.add_range({section.space, section.ip, section.size_bytes, section.live, given.name, section.path});
     image_.add_section(std::move(section));
+  }
+  for (const LostInput& lost : options_.lost_input) {
+    Finding finding;
+    finding.kind = FindingKind::records_lost;
+    finding.time = {lost.from, kTimeMax};
+    finding.what = lost.what;
+    image_.builder.add_lost_window(finding.time);
+    image_.builder.add_finding(std::move(finding));
   }
 }
 
@@ -578,6 +587,10 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
     stream.add_announced(end.end_offset_bytes);
     if (end.why != AuxBreak::none) stream.add_loss({end.end_offset_bytes, end.why});
     if (end.has_time) stream.add_written(end.end_offset_bytes, end.time);
+  }
+  for (AuxStream& stream : data_.streams) {
+    stream.finish();
+    for (Finding& finding : placement_findings(stream)) image_.builder.add_finding(std::move(finding));
   }
   report_absent_streams();
   data_.contexts.sort();

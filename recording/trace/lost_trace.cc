@@ -21,6 +21,15 @@ constexpr const char* kEmulatorStopped =
     "recording stopped there: the program or the emulator was killed, the disk was nearly full, or a limit was reached (record --emulate "
     "--max-size, ulimit -f)";
 
+/// Whether the bytes before `seam` are missing only because the file gives them twice and differently.
+bool is_conflict(const AuxStream& stream, const Seam& seam) {
+  const auto& conflicts = stream.placed().conflicts;
+  const bool at_end = seam.offset_bytes == stream.end_offset();
+  return seam.why == AuxBreak::missing && std::any_of(conflicts.begin(), conflicts.end(), [&](const PlacedPayloads::Range& range) {
+    return range.last == seam.offset_bytes || (at_end && range.first == seam.offset_bytes);
+  });
+}
+
 std::string name_of(const AuxStream& stream) {
   if (stream.cpu >= 0) return "cpu " + std::to_string(stream.cpu);
   return stream.tid >= 0 ? "thread " + std::to_string(stream.tid) : "the trace";
@@ -34,7 +43,7 @@ std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated)
     uint64_t places = 0, first = 0;
     Interval time;
     for (const Seam& seam : stream.seams()) {
-      if (seam.why != why) continue;
+      if (seam.why != why || is_conflict(stream, seam)) continue;
       const Interval here{stream.written_from(seam.offset_bytes), stream.written_by(seam.offset_bytes)};
       time = places == 0 ? here : hull(time, here);
       if (places++ == 0) first = seam.offset_bytes;
@@ -47,6 +56,34 @@ std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated)
                    "trace offset " + std::to_string(first) + ": " +
                    (emulated && why == AuxBreak::truncated ? kEmulatorStopped : text);
   }
+  return findings;
+}
+
+std::vector<Finding> placement_findings(const AuxStream& stream) {
+  const PlacedPayloads& placed = stream.placed();
+  std::vector<Finding> findings;
+  const auto add = [&](FindingKind kind, uint64_t first, uint64_t last, const std::string& what) {
+    Finding& finding = findings.emplace_back();
+    finding.kind = kind;
+    finding.time = {stream.written_from(first), stream.written_by(last)};
+    finding.what = name_of(stream) + ": " + what;
+  };
+  if (!placed.conflicts.empty()) {
+    uint64_t bytes = 0;
+    for (const auto& [first, last] : placed.conflicts) bytes += last - first;
+    const uint64_t first = placed.conflicts.front().first;
+    add(FindingKind::trace_lost, first, placed.conflicts.back().last,
+        "AUXTRACE records overlap and contradict each other: two versions of " + std::to_string(bytes) + " bytes of trace, from trace offset " +
+            std::to_string(first) + " on; neither is decoded");
+  }
+  if (placed.doubled_bytes != 0)
+    add(FindingKind::bad_record, placed.first_doubled, stream.end_offset(),
+        "AUXTRACE records overlap: " + std::to_string(placed.doubled_bytes) + " bytes of trace are in the file twice, from trace offset " +
+            std::to_string(placed.first_doubled) + " on; they are decoded once");
+  if (placed.late_payloads != 0 && placed.doubled_bytes == 0)
+    add(FindingKind::bad_record, placed.first_late, stream.end_offset(),
+        std::to_string(placed.late_payloads) + " AUXTRACE record" + (placed.late_payloads == 1 ? " is" : "s are") +
+            " out of order, the first at trace offset " + std::to_string(placed.first_late) + "; the trace is decoded in order of its offsets");
   return findings;
 }
 

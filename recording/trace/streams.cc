@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "ptdecode/pt/packet_reader.h"
 
@@ -34,43 +36,51 @@ uint64_t overlap_bytes(Bytes previous, Bytes next) {
   return 0;
 }
 
-void AuxStream::add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot) {
-  if (payload.size() > size_bytes) payload = payload.first(size_bytes);
-  const bool first = chunks_.empty();
+void AuxStream::add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot, uint32_t ring) {
   snapshot_ = snapshot_ || snapshot;
-  AuxBreak why = AuxBreak::none;
-  uint64_t at = offset_bytes;
-  if (first) {
-    at = snapshot ? 0 : offset_bytes;
-    why = AuxBreak::stream_start;
-  } else if (snapshot) {
-    at = chunks_.back().end();
-    const uint64_t shared = overlap_bytes(chunks_.back().bytes, payload);
-    if (shared == 0) why = AuxBreak::snapshot;
-    payload = payload.subspan(shared);
-  } else {
-    AuxChunk& last = chunks_.back();
-    const uint64_t end = last.end();
-    at = offset_bytes + static_cast<uint64_t>(shift_bytes_);
-    if (at < end && end - at <= kMaxPaddingBytes && at > last.offset_bytes) {
-      size_bytes_ -= end - at;
-      last.bytes = last.bytes.first(last.bytes.size() - (end - at));
-    } else if (at < end || end + size_bytes < end) {
-      // Offsets go back: another ring under the same name, or damage. Keep file order, do not join.
-      shift_bytes_ += static_cast<int64_t>(end - at);
-      at = end;
-      why = AuxBreak::missing;
-    } else if (at > end) {
-      why = AuxBreak::missing;
-    }
-  }
-  // A hostile offset must not wrap the stream.
-  if (at > ~uint64_t{0} / 2 || payload.size() > ~uint64_t{0} / 2 - at) at = first ? 0 : chunks_.back().end();
-  if (why != AuxBreak::none) seams_.push_back({at, why});
-  if (shift_bytes_ == 0 && !snapshot && payload.size() < size_bytes && at <= ~size_bytes) add_announced(at + size_bytes);
-  if (payload.empty() && !first) return;
+  if (payload.size() > size_bytes) payload = payload.first(size_bytes);
+  payloads_.push_back({offset_bytes, size_bytes, payload, ring});
   size_bytes_ += payload.size();
-  chunks_.push_back({at, payload});
+}
+
+void AuxStream::join_snapshots() {
+  std::map<std::pair<uint32_t, uint64_t>, Bytes> latest;  // by ring and offset
+  for (const AuxPayload& payload : payloads_) {
+    Bytes bytes = payload.bytes;
+    Bytes& before = latest[{payload.ring, payload.offset_bytes}];
+    const bool is_copy = !bytes.empty() && std::equal(bytes.begin(), bytes.end(), before.begin(), before.end());
+    before = bytes;
+    if (chunks_.empty()) {
+      seams_.push_back({0, AuxBreak::stream_start});
+      chunks_.push_back({0, bytes});
+      continue;
+    }
+    if (is_copy) continue;
+    const uint64_t at = chunks_.back().end(), shared = overlap_bytes(chunks_.back().bytes, bytes);
+    if (shared == 0) seams_.push_back({at, AuxBreak::snapshot});
+    bytes = bytes.subspan(shared);
+    if (!bytes.empty()) chunks_.push_back({at, bytes});
+  }
+}
+
+void AuxStream::place() {
+  const uint64_t first = payloads_.empty() ? 0 : payloads_.front().offset_bytes;
+  placed_ = place_payloads(std::move(payloads_));
+  chunks_ = std::move(placed_.chunks);
+  if (chunks_.empty()) chunks_.push_back({first > ~uint64_t{0} / 2 ? 0 : first, {}});
+  seams_.push_back({begin_offset(), AuxBreak::stream_start});
+  for (size_t i = 1; i < chunks_.size(); ++i) {
+    if (chunks_[i].offset_bytes != chunks_[i - 1].end()) seams_.push_back({chunks_[i].offset_bytes, AuxBreak::missing});
+  }
+  for (const uint64_t at : placed_.breaks) seams_.push_back({at, AuxBreak::missing});
+  const bool conflicts_at_end = !placed_.conflicts.empty() && placed_.conflicts.back().last > end_offset();
+  if (placed_.unplaced || conflicts_at_end) seams_.push_back({end_offset(), AuxBreak::missing});
+  if (placed_.breaks.empty()) {
+    add_announced(placed_.announced_end_bytes);
+  } else {  // the records are of one ring, and place nothing in the others
+    written_.clear();
+    announced_end_ = 0;
+  }
 }
 
 void AuxStream::restore(std::vector<AuxChunk> chunks, std::vector<Seam> seams, std::vector<Written> written) {
@@ -78,8 +88,9 @@ void AuxStream::restore(std::vector<AuxChunk> chunks, std::vector<Seam> seams, s
   seams_ = std::move(seams);
   written_ = std::move(written);
   losses_.clear();
+  payloads_.clear();
+  placed_ = {};
   size_bytes_ = 0;
-  shift_bytes_ = 0;
   snapshot_ = finished_ = false;
   for (const AuxChunk& chunk : chunks_) size_bytes_ += chunk.bytes.size();
 }
@@ -87,17 +98,19 @@ void AuxStream::restore(std::vector<AuxChunk> chunks, std::vector<Seam> seams, s
 void AuxStream::finish() {
   if (finished_) return;
   finished_ = true;
+  if (!payloads_.empty()) snapshot_ ? join_snapshots() : place();
+  payloads_ = {};
+  size_bytes_ = 0;
+  for (const AuxChunk& chunk : chunks_) size_bytes_ += chunk.bytes.size();
   if (snapshot_) written_.clear();
-  for (Written& record : written_) record.end_offset_bytes += static_cast<uint64_t>(shift_bytes_);
   std::stable_sort(written_.begin(), written_.end(),
                    [](const Written& a, const Written& b) { return a.end_offset_bytes < b.end_offset_bytes; });
   for (const AuxLoss& loss : losses_) {
     if (snapshot_) break;  // offsets of snapshots place nothing
-    const uint64_t at = loss.end_offset_bytes + static_cast<uint64_t>(shift_bytes_);
+    const uint64_t at = loss.end_offset_bytes;
     if (at > begin_offset() && at <= end_offset()) seams_.push_back({at, loss.why});
   }
-  // Offsets that ran backwards say nothing about the end.
-  if (!snapshot_ && shift_bytes_ == 0 && announced_end_ > end_offset()) seams_.push_back({end_offset(), AuxBreak::missing});
+  if (!snapshot_ && announced_end_ > end_offset()) seams_.push_back({end_offset(), AuxBreak::missing});
   std::stable_sort(seams_.begin(), seams_.end(), [](const Seam& a, const Seam& b) { return a.offset_bytes < b.offset_bytes; });
   // One seam a place; what the hardware said (TRUNCATED) explains a hole better than the hole itself.
   std::vector<Seam> unique;

@@ -9,16 +9,9 @@
 
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/types.h"
+#include "recording/trace/payloads.h"
 
 namespace ptd {
-
-/// Contiguous bytes of a stream. The bytes belong to the recording's reader or to `owner`.
-struct AuxChunk {
-  uint64_t offset_bytes = 0;  ///< stream offset of the first byte
-  Bytes bytes;
-
-  [[nodiscard]] uint64_t end() const { return offset_bytes + bytes.size(); }
-};
 
 /// A discontinuity (seam) between two bytes of a stream.
 struct Seam {
@@ -38,17 +31,18 @@ class AuxStream {
   int32_t cpu = -1, tid = -1;
   uint32_t idx = 0;
 
-  /// Adds a payload in file order. `size_bytes` is the size in the record; a shorter payload leaves a `missing` seam.
-  /// Full-trace mode: offsets of one ring only grow; up to 7 bytes repeated by the next payload are the recorder's padding and are dropped.
+  /// Adds a payload in file order. `size_bytes` is the size in the record; a shorter payload leaves a `missing` seam. `ring`: the record's
+  /// idx.
+  /// Full-trace mode: finish() places payloads by offset; see place_payloads().
   /// Snapshot mode: offsets do not order payloads; bytes that repeat the previous payload are found by content and dropped.
-  void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot);
+  void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot, uint32_t ring = 0);
   void add_loss(AuxLoss loss) { losses_.push_back(loss); }
   /// Adds an AUX record: everything before `end_offset_bytes` was written before `time`.
   void add_written(uint64_t end_offset_bytes, TimeNs time) { written_.push_back({end_offset_bytes, time}); }
   /// An AUX record, or the header of a payload, says that the ring was written up to `end_offset_bytes`.
   void add_announced(uint64_t end_offset_bytes) { announced_end_ = std::max(announced_end_, end_offset_bytes); }
-  /// Sorts seams, and adds one at the end if bytes that were announced are missing there; add_* must not be called after this. A second call
-  /// has no effect.
+  /// Places payloads and sorts seams; adds a seam at the end if bytes that were announced are missing there. add_* must not be called after
+  /// this, chunks and seams not before. A second call has no effect.
   void finish();
 
   /// A stored AUX record: see add_written.
@@ -62,6 +56,8 @@ class AuxStream {
 
   [[nodiscard]] const std::vector<AuxChunk>& chunks() const { return chunks_; }
   [[nodiscard]] const std::vector<Seam>& seams() const { return seams_; }
+  /// What finish() found while it placed payloads in full-trace mode, without the chunks.
+  [[nodiscard]] const PlacedPayloads& placed() const { return placed_; }
   [[nodiscard]] uint64_t begin_offset() const { return chunks_.empty() ? 0 : chunks_.front().offset_bytes; }
   [[nodiscard]] uint64_t end_offset() const { return chunks_.empty() ? 0 : chunks_.back().end(); }
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
@@ -79,14 +75,18 @@ class AuxStream {
   [[nodiscard]] TimeNs written_from(uint64_t offset_bytes) const;
 
  private:
+  void join_snapshots();
+  void place();
+
+  std::vector<AuxPayload> payloads_;  // in file order, until finish()
+  PlacedPayloads placed_;
   std::vector<AuxChunk> chunks_;
   std::vector<Seam> seams_;
   std::vector<AuxLoss> losses_;
   std::vector<Written> written_;  // sorted by end
   uint64_t size_bytes_ = 0;
-  uint64_t announced_end_ = 0;  ///< recorded offset
+  uint64_t announced_end_ = 0;
   bool snapshot_ = false, finished_ = false;
-  int64_t shift_bytes_ = 0;  // stream offset minus recorded offset, in full-trace mode
 };
 
 /// Bytes at the start of `next` that repeat the end of `previous` in overlapping snapshots: found through the first PSB of `next`, which

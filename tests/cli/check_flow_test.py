@@ -3,6 +3,7 @@
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, PTDECODE_CORPUS (default ../shared/corpus). Skips what needs qemu-x86_64 or the corpus.
 """
+import json
 import os
 import pathlib
 import re
@@ -61,6 +62,31 @@ class CheckFlow(unittest.TestCase):
         gaps = run("stat", "-q", "-i", recording).stdout
         self.assertRegex(gaps, r"(image_mismatch|no_image|bad_insn) +\d+")
         self.assert_listed(recording, "flow_contradicts|code_missing")
+
+    def test_trace_bytes_that_lose_flow(self):
+        """The places and bytes are those of the gaps that `stat` counts; nothing else is wrong with the recording."""
+        recording = self.folder / "demo"
+        shutil.copytree(DEMO, recording)
+        data = recording / "data"
+        data.chmod(0o644)
+        raw = data.read_bytes()
+        at, _ = struct.unpack_from("<2Q", raw, 40)
+        while struct.unpack_from("<I", raw, at)[0] != AUXTRACE:
+            at += struct.unpack_from("<H", raw, at + 6)[0]
+        size, = struct.unpack_from("<Q", raw, at + 8)
+        for byte, reason in ((b"\0", "aux_lost"), (b"\xff", "bad_packet")):
+            with self.subTest(reason):
+                first = at + 48 + size // 2
+                data.write_bytes(raw[:first] + byte * 2048 + raw[first + 2048:])
+                gaps, = re.findall(rf"(?m)^ +{reason} +(\d+)", run("stat", "-q", "-i", recording).stdout)
+                self.assert_listed(recording, "trace_damaged")
+                text = run("check", "-q", "-i", recording).stdout
+                self.assertRegex(text, rf"lose the flow in {gaps} places? \({reason}\), with \d+ bytes of trace, the first at trace offset \d+")
+                offset = int(re.search(r"first at trace offset (\d+)", text)[1])
+                self.assertLessEqual(abs(offset - size // 2), 2048)
+                found = [one for one in json.loads(run("check", "-q", "--json", "-i", recording).stdout)["findings"] if one["kind"] == "trace_damaged"]
+                self.assertEqual([(reason, int(gaps), offset)], [(one["reason"], one["gaps"], one["first_offset"]) for one in found])
+                self.assertGreater(found[0]["lost_bytes"], 1024)
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_lost_and_wrong_mappings(self):
