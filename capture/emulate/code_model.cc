@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "capture/emulate/shared/user_config.h"
-#include "image/source/elf_file.h"
+#include "image/source/build_id_note.h"
 
 namespace ptd::emulate {
 
@@ -28,10 +27,9 @@ std::shared_ptr<const MappedFile> CodeModel::file_of(const UserMap& map) {
   const auto [known, fresh] = opened_.try_emplace(map.path);
   Opened& opened = known->second;
   if (fresh) {
-    if (auto file = MappedFile::open(map.path); file.ok()) {
-      const auto elf = ElfFile::open(*file);
-      opened = {*file, (*file)->mapped_id(), elf.ok() ? text_of_hex((*elf)->build_id()) : std::string()};
-    }
+    const RegularFile regular = open_regular(map.path);
+    if (auto file = MappedFile::open(regular, map.path); file.ok())
+      opened = {*file, (*file)->mapped_id(), read_build_id(regular.fd.get())};
   }
   const FileId& id = opened.id;
   const bool replaced = id.inode != 0 && map.inode != 0 && (id.inode != map.inode || id.maj != map.major || id.min != map.minor);

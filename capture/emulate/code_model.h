@@ -21,7 +21,7 @@ struct UserMap {
   uint64_t inode = 0;
   uint32_t prot = 0;
   std::string path;
-  std::optional<std::string> build_id;  ///< raw, read when the mapping was made; "": the file has none; null: it could not be read
+  std::optional<std::string> build_id;  ///< of read_build_id(), when the mapping was made; "": the file has none; null: it could not be read
   [[nodiscard]] uint64_t end() const { return ip + size_bytes; }
 };
 
@@ -69,7 +69,7 @@ class CodeModel {
   struct Opened {
     std::shared_ptr<const MappedFile> file;
     FileId id;
-    std::string build_id;  ///< raw
+    std::string build_id;  ///< of read_build_id()
   };
   std::unordered_map<std::string, Opened> opened_;
 };

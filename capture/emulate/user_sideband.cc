@@ -7,7 +7,7 @@
 
 #include "capture/emulate/shared/user_config.h"
 #include "image/base/system_error.h"
-#include "image/source/elf_file.h"
+#include "image/source/build_id_note.h"
 #include "image/source/jitdump.h"
 
 namespace ptd::emulate {
@@ -214,15 +214,15 @@ Status UserSideband::place_copy(const std::string& name, UserMap& map) {
     std::filesystem::copy_file(places_.work_folder + "/" + name, known->second, std::filesystem::copy_options::overwrite_existing, error);
     if (error) return system_error("cannot write " + known->second, ErrorCode::write_failed, error.value());
   }
-  const auto copy = MappedFile::open(known->second);
+  const RegularFile regular = open_regular(known->second);
+  const auto copy = MappedFile::open(regular, known->second);
   if (!copy.ok()) return copy.error();
-  const auto elf = ElfFile::open(*copy);
   const FileId id = (*copy)->mapped_id();
   map.path = known->second;
   map.major = id.maj;
   map.minor = id.min;
   map.inode = id.inode;
-  map.build_id = elf.ok() ? text_of_hex((*elf)->build_id()) : std::string();
+  map.build_id = read_build_id(regular.fd.get());
   return {};
 }
 

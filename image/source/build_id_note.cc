@@ -14,7 +14,7 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMostNoteBytes = 64 << 10, kMostSegments = 256;
+constexpr size_t kMostNoteBytes = 64 << 10, kMostSegments = 256, kMostSections = 1024;
 constexpr size_t kMostIdBytes = 20;  // in an MMAP2 record
 
 bool read_at(int fd, uint64_t offset, void* to, size_t size) {
@@ -40,20 +40,38 @@ std::string id_in_notes(Bytes notes) {
   return {};
 }
 
-template <class Header, class Segment>
+std::string id_at(int fd, uint64_t offset, uint64_t size) {
+  if (size == 0 || size > kMostNoteBytes) return {};
+  std::vector<std::byte> notes(static_cast<size_t>(size));
+  return read_at(fd, offset, notes.data(), notes.size()) ? id_in_notes(notes) : std::string();
+}
+
+// The linker of Go puts the build id into a section that no PT_NOTE segment contains.
+template <class Section, class Header>
+std::string id_in_sections(int fd, const Header& header) {
+  if (header.e_shentsize != sizeof(Section)) return {};
+  for (size_t i = 0; i < header.e_shnum && i < kMostSections; ++i) {
+    Section section{};
+    if (!read_at(fd, header.e_shoff + i * sizeof(section), &section, sizeof(section))) return {};
+    if (section.sh_type != SHT_NOTE) continue;
+    std::string id = id_at(fd, section.sh_offset, section.sh_size);
+    if (!id.empty()) return id;
+  }
+  return {};
+}
+
+template <class Header, class Segment, class Section>
 std::string id_of(int fd) {
   Header header{};
   if (!read_at(fd, 0, &header, sizeof(header)) || header.e_phentsize != sizeof(Segment) || header.e_phnum > kMostSegments) return {};
   for (size_t i = 0; i < header.e_phnum; ++i) {
     Segment segment{};
     if (!read_at(fd, header.e_phoff + i * sizeof(segment), &segment, sizeof(segment))) return {};
-    if (segment.p_type != PT_NOTE || segment.p_filesz == 0 || segment.p_filesz > kMostNoteBytes) continue;
-    std::vector<std::byte> notes(static_cast<size_t>(segment.p_filesz));
-    if (!read_at(fd, segment.p_offset, notes.data(), notes.size())) continue;
-    std::string id = id_in_notes(notes);
+    if (segment.p_type != PT_NOTE) continue;
+    std::string id = id_at(fd, segment.p_offset, segment.p_filesz);
     if (!id.empty()) return id;
   }
-  return {};
+  return id_in_sections<Section>(fd, header);
 }
 
 }  // namespace
@@ -63,8 +81,8 @@ std::string read_build_id(int fd) {
   if (!read_at(fd, 0, ident.data(), ident.size()) || std::memcmp(ident.data(), ELFMAG, SELFMAG) != 0) return {};
   constexpr unsigned char kOrder = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
   if (ident[EI_DATA] != kOrder) return {};
-  if (ident[EI_CLASS] == ELFCLASS64) return id_of<Elf64_Ehdr, Elf64_Phdr>(fd);
-  return ident[EI_CLASS] == ELFCLASS32 ? id_of<Elf32_Ehdr, Elf32_Phdr>(fd) : std::string();
+  if (ident[EI_CLASS] == ELFCLASS64) return id_of<Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr>(fd);
+  return ident[EI_CLASS] == ELFCLASS32 ? id_of<Elf32_Ehdr, Elf32_Phdr, Elf32_Shdr>(fd) : std::string();
 }
 
 }  // namespace ptd

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Records of emulated recordings: the clock of work goes on over exec; names change where the program changes them; what a
-small --max-size leaves; files that no path names keep their functions' names.
+small --max-size leaves; files that no path names keep their functions' names; code of a file is the file's, whatever its build id.
 
 Environment: as emulate_test.py. Exit status 77 without qemu-x86_64.
 """
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -76,6 +77,34 @@ def unnamed_files(folder):
         check(f"{flag}: functions of a deleted library have names", "fold" in functions_of(out, "libgone.so"), str(functions_of(out, "libgone.so")))
 
 
+def hide_note_segments(path):
+    """Leaves the build id in a section that no PT_NOTE segment contains, as the linker of Go does. [ELF] "Program Header": p_type 4 is PT_NOTE."""
+    with open(path, "r+b") as file:
+        head = file.read(64)
+        (start,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
+        for at in range(start, start + size * count, size):
+            file.seek(at)
+            if struct.unpack("<I", file.read(4))[0] == 4:
+                file.seek(at)
+                file.write(struct.pack("<I", 0))
+
+
+def build_ids(folder):
+    """No code of a program that neither writes nor maps code is from no file."""
+    library, program = os.path.join(folder, "libcounted.so"), os.path.join(folder, "counted")
+    for what, flag in (("usual", "-Wl,--build-id"), ("in a section only", "-Wl,--build-id"), ("none", "-Wl,--build-id=none"),
+                       ("zeros", "-Wl,--build-id=0x" + 40 * "0"), ("of 32 bytes", "-Wl,--build-id=0x" + 32 * "5a")):
+        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", flag, os.path.join(emulate.PROGRAMS, "plugin.c"), "-o", library], check=True)
+        subprocess.run([os.environ.get("CC", "cc"), flag, os.path.join(emulate.PROGRAMS, "counted.c"), "-o", program], check=True)
+        if what == "in a section only":
+            hide_note_segments(library)
+            hide_note_segments(program)
+        out, place = os.path.join(folder, "ids.data"), dict(os.environ, LD_PRELOAD=library)
+        done = subprocess.run([emulate.PTDECODE, "record", "--emulate", "--no-stash", "--plugin", emulate.PLUGIN, "-o", out, "--", program],
+                              capture_output=True, text=True, env=place)
+        check(f"build id {what}: all code is from files", done.returncode == 0 and "1 process" in done.stderr and "from no file" not in done.stderr, done.stderr)
+
+
 def main():
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
@@ -85,6 +114,7 @@ def main():
         names(folder)
         small_limits(folder)
         unnamed_files(folder)
+        build_ids(folder)
     return 1 if emulate.failures else 0
 
 

@@ -19,6 +19,7 @@
 #include "capture/emulate/plugin/qemu_api.h"
 #include "capture/emulate/plugin/user_process.h"
 #include "capture/emulate/shared/user_exec.h"
+#include "image/source/build_id_note.h"
 
 #define PTD_EXPORT __attribute__((visibility("default")))
 
@@ -216,7 +217,7 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
     const auto fd = static_cast<int>(a[4]);
     std::ostringstream text;
     text << address << ' ' << a[1] << ' ' << file.offset_bytes + (address - file.start) << ' ' << file.major << ' ' << file.minor << ' '
-         << file.inode << ' ' << (a[2] & 7) << ' ' << hex_of(file.path) << ' ' << hex_of(build_id_of(fd)) << ' '
+         << file.inode << ' ' << (a[2] & 7) << ' ' << hex_of(file.path) << ' ' << hex_of(read_build_id(fd)) << ' '
          << hex_of(keep_unnamed(g_command.folder, file, {"/proc/self/fd/" + std::to_string(fd)}));
     thread.event(now, "map", text.str());
     if ((a[2] & kProtExec) != 0) g_process.show_file(address, a[1]);

@@ -93,6 +93,42 @@ TEST(MapBuildIds, OfBothClasses) {
   EXPECT_EQ((Held(made<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, 21)).id()), "") << "longer than a record takes";
 }
 
+/// Returns the file of made() with the notes in a section of the same place and no segment.
+template <class Header, class Segment, class Section>
+std::string with_section(unsigned char elf_class) {
+  std::string file = made<Header, Segment>(elf_class, 20);
+  Header header{};
+  Segment segment{};
+  std::memcpy(&header, file.data(), sizeof(header));
+  std::memcpy(&segment, file.data() + header.e_phoff, sizeof(segment));
+  Section section{};
+  section.sh_type = SHT_NOTE;
+  section.sh_offset = segment.p_offset;
+  section.sh_size = segment.p_filesz;
+  segment.p_type = PT_NULL;
+  put(file, header.e_phoff, segment);
+  header.e_shoff = file.size();
+  header.e_shnum = 2;
+  header.e_shentsize = sizeof(section);
+  put(file, 0, header);
+  put(file, file.size(), Section{});
+  put(file, file.size(), section);
+  return file;
+}
+
+TEST(MapBuildIds, OfASectionThatNoSegmentContains) {
+  const std::string want = "0102030405060708090a0b0c0d0e0f1011121314";
+  EXPECT_EQ((Held(with_section<Elf32_Ehdr, Elf32_Phdr, Elf32_Shdr>(ELFCLASS32)).id()), want);
+  const std::string whole = with_section<Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr>(ELFCLASS64);
+  EXPECT_EQ(Held(whole).id(), want);
+  for (size_t size = 0; size < whole.size(); ++size) EXPECT_EQ(Held(whole.substr(0, size)).id(), "") << size;
+  for (size_t at = 0; at < whole.size(); ++at) {  // each byte wrong in turn: the result is some id, or none
+    std::string spoiled = whole;
+    spoiled[at] = static_cast<char>(~spoiled[at]);
+    EXPECT_LE(Held(spoiled).id().size(), 40U);
+  }
+}
+
 TEST(MapBuildIds, OfFilesThatAreCutOrLie) {
   const std::string whole = made<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, 20);
   for (size_t size = 0; size < whole.size(); ++size) EXPECT_EQ(Held(whole.substr(0, size)).id(), "") << size;
