@@ -107,7 +107,7 @@ std::string with_section(unsigned char elf_class) {
   section.sh_size = segment.p_filesz;
   segment.p_type = PT_NULL;
   put(file, header.e_phoff, segment);
-  header.e_shoff = file.size();
+  header.e_shoff = static_cast<decltype(header.e_shoff)>(file.size());
   header.e_shnum = 2;
   header.e_shentsize = sizeof(section);
   put(file, 0, header);
