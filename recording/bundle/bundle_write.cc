@@ -394,6 +394,27 @@ Status write_events(const std::string& path, Interval time, BundleFileWriter& fi
   return file.add(chunk::kEvents, out.bytes());
 }
 
+// The recording is still needed when its bundle is written. (A folder cannot be replaced by a file.)
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error);
+}
+
+// Returns whether `output` is a file of the recording, under any name: the recording is a file, or a folder of files. A bundle is none of a
+// folder's.
+bool is_of_recording(const std::string& recording, const std::string& output) {
+  namespace fs = std::filesystem;
+  constexpr size_t kMaxFiles = 1U << 16;
+  std::error_code error;
+  if (is_same_file(recording, output)) return true;
+  if (!fs::is_directory(recording, error) || !fs::exists(output, error) || file_kind(output) == FileKind::bundle) return false;
+  fs::recursive_directory_iterator at(recording, fs::directory_options::skip_permission_denied, error);
+  for (size_t files = 0; !error && at != fs::recursive_directory_iterator() && files < kMaxFiles; at.increment(error), ++files) {
+    if (is_same_file(at->path().string(), output)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle) {
@@ -404,6 +425,9 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
 
 Result<BundleReport> write_requested_bundle(const OpenRequest& options, const BundleOptions& bundle, std::span<const OpenRequest> also) {
   const ReadFilesScope noted;
+  const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
+  if (!bundle.dry_run && is_of_recording(input, bundle.output_path))
+    return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself, or part of it: name another file for the bundle", 0};
   const auto log = std::make_shared<ImageLog>();
   const auto open = [&bundle](OpenRequest wanted, std::shared_ptr<ImageLog> image_log) {
     wanted.image_log = std::move(image_log);
@@ -434,7 +458,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   }
   if (Status status = (*file)->finish(); !status.ok()) return status.error();
   report.file_bytes = (*file)->size_bytes();
-  writer.list_parts(bundle.raw != nullptr ? bundle.raw->pt_path : options.path, **file);
+  writer.list_parts(input, **file);
   return report;
 }
 
