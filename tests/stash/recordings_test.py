@@ -99,6 +99,7 @@ class Recordings(unittest.TestCase):
         self.compile("-O2", "none")
         self.record("--no-stash")
         info = os.stat(self.program)
+        time.sleep(0.1)  # some ticks of the clock that dates files
         with open(self.program, "r+b") as file:  # in place: the same inode
             first = file.read(1)
             file.seek(0)
