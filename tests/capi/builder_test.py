@@ -160,14 +160,16 @@ class Builder(unittest.TestCase):
                     API.close(recording)
 
     @staticmethod
-    def fed_in_order(perf, aux, more=()):
+    def fed_in_order(perf, aux, more=(), rings=1):
+        """A builder that received everything in the file's order; each of `rings` has a part of the records."""
         built = Built()
         for attr in perf.attrs:
             built.attr(*attr)
         for bit, data in perf.features.items():
             if bit not in OWN_FEATURES:
                 built.feature(bit, data)
-        built.records(0, b"".join(record for _, record in perf.records))
+        for ring in range(rings):
+            built.records(ring, b"".join(record for _, record in perf.records[ring::rings]))
         for ring, data in more:
             built.records(ring, data)
         for words in aux:
@@ -256,18 +258,7 @@ class Builder(unittest.TestCase):
         recording = fed(perf, random.Random(5), 1 << 16).open()
         expected = flow(recording)
         API.close(recording)
-        built = Built()
-        for attr in perf.attrs:
-            built.attr(*attr)
-        for bit, data in perf.features.items():
-            if bit not in OWN_FEATURES:
-                built.feature(bit, data)
-        for ring in range(3):  # each has a third of the records
-            for _, record in perf.records[ring::3]:
-                built.records(ring, record)
-        for cpu, tid, offset, data in perf.aux:
-            built.aux(cpu, tid, offset, data)
-        recording = built.open()
+        recording = self.fed_in_order(perf, perf.aux, rings=3).open()
         self.assertEqual(expected, flow(recording))
         API.close(recording)
 

@@ -128,9 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Data, Passed,
                          ::testing::Combine(::testing::Values("user/plain.bundle", "user/jit.bundle", "user/patch.bundle",
                                                               "user/pair.bundle", "arm/plain.bundle", "arm/threads.bundle",
                                                               "arm/changes.bundle", "demo"),
-                                            ::testing::Values(true)));
-INSTANTIATE_TEST_SUITE_P(WithoutTimes, Passed,
-                         ::testing::Combine(::testing::Values("user/patch.bundle", "arm/changes.bundle", "demo"), ::testing::Values(false)));
+                                            ::testing::Bool()));
 
 }  // namespace
 }  // namespace ptd
