@@ -1,6 +1,9 @@
 // The records of an emulated run.
 #include "capture/emulate/user_sideband.h"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
@@ -114,6 +117,12 @@ Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
     if (!created) return created.error();
     jitdump_ = std::move(*created);
     perfio::MmapRecord marker;
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0) {  // proves later that the file is this one
+      marker.maj = major(info.st_dev);
+      marker.min = minor(info.st_dev);
+      marker.inode = info.st_ino;
+    }
     marker.pid = marker.tid = image.pid;
     marker.addr = kCompleteJitdumpAddress;
     marker.size_bytes = kMarkerBytes;
