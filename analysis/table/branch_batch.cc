@@ -2,7 +2,6 @@
 #include "analysis/table/branch_batch.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -156,54 +155,28 @@ void BranchBatch::add(const RowContext& at, BranchBlocks& left, size_t count, Br
     size_t blocks = std::min(count, kPiece);
     if (rows_left < blocks) blocks = blocks_of(left.blocks.first(blocks), rows_left);
     add_piece(at, {left.blocks.first(blocks), left.instructions}, flow, nodes);
-    left = {left.blocks.subspan(blocks), condensed_.instructions};
+    left = {left.blocks.subspan(blocks), condensed_.instructions_left()};
     count -= blocks;
   }
 }
 
 void BranchBatch::add_piece(const RowContext& at, const BranchBlocks& piece, BranchFlow& flow, BranchNodes& nodes) {
   const Block* const blocks = piece.blocks.data();
-  condense(piece);
-  if (condensed_.rows == 0) return;
-  reserve(rows_ + condensed_.rows);
-  mark_rows(condensed_.block_flags);
+  condensed_.condense(piece.blocks, piece.instructions);
+  if (condensed_.rows() == 0) return;
+  reserve(rows_ + condensed_.rows());
+  mark_rows(condensed_.flags());
   const uint32_t epoch = nodes.enter(at);
   if (!fill(blocks, nodes.nodes(flow), epoch)) {
-    for (size_t i = 0; i < condensed_.rows; ++i) nodes.add({names_, kinds_}, flow, at, {blocks + condensed_.block(i), 2});
+    for (size_t i = 0; i < condensed_.rows(); ++i) nodes.add({names_, kinds_}, flow, at, {blocks + condensed_.block(i), 2});
     if (!has_symbols_ && !names_.symbols.empty()) begin_symbols();
     (void)fill(blocks, nodes.nodes(flow), epoch);
   }
-  if (has_symbols_ && has(BranchColumn::symbol)) add_names(BranchColumn::symbol, condensed_.nulls);
-  if (has_symbols_ && has(BranchColumn::to_symbol)) add_names(BranchColumn::to_symbol, condensed_.to_nulls);
+  if (has_symbols_ && has(BranchColumn::symbol)) add_names(BranchColumn::symbol, nulls_);
+  if (has_symbols_ && has(BranchColumn::to_symbol)) add_names(BranchColumn::to_symbol, to_nulls_);
   for (Output* out : rare_outputs_) fill_rare(*out, at, blocks, nodes.nodes(flow));
-  rows_ += condensed_.rows;
+  rows_ += condensed_.rows();
   groups_.back().end = rows_;
-}
-
-/// Without jumps that depend on what was taken, which a processor predicts badly: each block is written as a row, and the next one overwrites it
-/// if it was not taken.
-void BranchBatch::condense(const BranchBlocks& piece) {
-  static_assert(static_cast<uint32_t>(BlockFlag::taken) == 1 && std::bit_cast<uint64_t>(Block{0, 1, 2}) == 0x0002'0001'0000'0000);
-  const Block* const blocks = piece.blocks.data();
-  const size_t count = piece.blocks.size();
-  uint64_t* const branches = condensed_.branches.data() + 1;
-  uint64_t branch = uint64_t{piece.instructions} << 32, all_bits = 0;
-  size_t row = 0;
-  const auto add = [&](size_t i) {
-    const auto bits = std::bit_cast<uint64_t>(blocks[i]);
-    branch += bits & 0x0000'ffff'0000'0000;
-    branches[row] = branch++;
-    row += bits >> 48 & 1;
-    all_bits |= bits;
-  };
-  size_t i = 0;
-  for (; i + 4 <= count; i += 4) add(i), add(i + 1), add(i + 2), add(i + 3);
-  for (; i < count; ++i) add(i);
-  branches[-1] = 0;
-  condensed_.rows = row;
-  condensed_.instructions = static_cast<uint32_t>((branch >> 32) - (branches[static_cast<std::ptrdiff_t>(row) - 1] >> 32));
-  condensed_.block_flags = static_cast<uint16_t>(all_bits >> 48);
-  if (row != 0) std::fill_n(branches + row, kRowsAtOnce, branches[row - 1]);
 }
 
 /// Where the values of a column go on.
@@ -223,7 +196,7 @@ bool BranchBatch::fill(const Block* blocks, const BranchNodes::Node* nodes, uint
   auto* const to = next_of<Ip>(BranchColumn::to);
   Words other{};
   const auto epoch_words = Words{} + epoch, kind_mask = Words{} + ((1U << BranchNodes::kKindBits) - 1);
-  for (size_t row = 0; row < condensed_.rows; row += kRowsAtOnce) {
+  for (size_t row = 0; row < condensed_.rows(); row += kRowsAtOnce) {
     const Block *const r0 = blocks + condensed_.block(row), *const r1 = blocks + condensed_.block(row + 1);
     const Block *const r2 = blocks + condensed_.block(row + 2), *const r3 = blocks + condensed_.block(row + 3);
     const Ends from = transpose(nodes[r0->node].from, nodes[r1->node].from, nodes[r2->node].from, nodes[r3->node].from);
@@ -233,10 +206,10 @@ bool BranchBatch::fill(const Block* blocks, const BranchNodes::Node* nodes, uint
     const Ends target = transpose(nodes[r0[1].node].to, nodes[r1[1].node].to, nodes[r2[1].node].to, nodes[r3[1].node].to);
     put_words(to + row, target.first_ips), put_words(to + row + 2, target.last_ips);
     put_words(to_symbol + row, without_nulls(target.symbols));
-    condensed_.nulls[row / kRowsAtOnce] = sign_bits(from.symbols);
-    condensed_.to_nulls[row / kRowsAtOnce] = sign_bits(target.symbols);
+    nulls_[row / kRowsAtOnce] = sign_bits(from.symbols);
+    to_nulls_[row / kRowsAtOnce] = sign_bits(target.symbols);
     other |= (from.tags ^ epoch_words) | (target.tags ^ epoch_words);
-    const uint64_t* const before = condensed_.branches.data() + row;
+    const uint64_t* const before = condensed_.sums_before(row);
     put_words(instructions + row, upper_halves(before + 1) - upper_halves(before));
   }
   return ((other[0] | other[1] | other[2] | other[3]) >> BranchNodes::kKindBits) == 0;
@@ -256,10 +229,10 @@ void BranchBatch::begin_symbols() {
 void BranchBatch::add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls) {
   constexpr size_t kWord = 64;
   Column& column = column_of(id);
-  for (size_t row = 0; row < condensed_.rows; row += kWord) {
+  for (size_t row = 0; row < condensed_.rows(); row += kWord) {
     const uint8_t* const word = nulls.data() + row / kRowsAtOnce;
     const uint64_t bits = join_nibbles(word) | join_nibbles(word + 8) << 32;
-    const size_t count = std::min(kWord, condensed_.rows - row);
+    const size_t count = std::min(kWord, condensed_.rows() - row);
     column.add_valid(~bits & (~uint64_t{} >> (kWord - count)), static_cast<unsigned>(count));
   }
 }
@@ -267,7 +240,7 @@ void BranchBatch::add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsA
 void BranchBatch::fill_rare(Output& out, const RowContext& at, const Block* blocks, const BranchNodes::Node* nodes) {
   const bool is_to = out.id == BranchColumn::to_offset || out.id == BranchColumn::to_module;
   if (out.id == BranchColumn::marks && !groups_.back().marked) return;
-  for (size_t i = 0; i < condensed_.rows; ++i) {
+  for (size_t i = 0; i < condensed_.rows(); ++i) {
     const Block* const block = blocks + condensed_.block(i);
     if (out.id == BranchColumn::marks) {
       next_of<int32_t>(out)[i] = marks_.index_of(block->flags);

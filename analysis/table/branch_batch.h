@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/table/branch_nodes.h"
+#include "analysis/table/condensed_blocks.h"
 #include "analysis/table/flow_walk.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/row_table.h"
@@ -67,8 +68,7 @@ class BranchBatch {
   [[nodiscard]] RowBatch finish();
 
  private:
-  static constexpr size_t kRowsAtOnce = 4;
-  static constexpr size_t kPiece = 512;  // blocks of which the rows stay in the L1 cache
+  static constexpr size_t kRowsAtOnce = CondensedBlocks::kRowsAtOnce, kPiece = CondensedBlocks::kMostBlocks;
 
   struct Output {
     BranchColumn id{};
@@ -82,17 +82,6 @@ class BranchBatch {
     size_t end = 0;       // index of the row after the last one
     bool marked = false;  // MarkNames::any() is true for a block of theirs
   };
-  /// The branches of a piece of a run.
-  struct Condensed {
-    size_t rows = 0;
-    uint32_t instructions = 0;  // after the last branch
-    uint16_t block_flags = 0;   // each that a block has
-    /// Of each branch: in the lower half the index of its block, in the upper one the instructions up to it. The first one is no branch; the last
-    /// one comes several times.
-    std::array<uint64_t, 1 + kPiece + kRowsAtOnce> branches;
-    std::array<uint8_t, kPiece / kRowsAtOnce> nulls, to_nulls;  // a bit for each row without a symbol, four in a byte
-    [[nodiscard]] size_t block(size_t row) const { return branches[1 + row] & 0xffffffff; }
-  };
   template <typename T>
   [[nodiscard]] T* next_of(const Output& out) const {
     return reinterpret_cast<T*>(out.values) + rows_;
@@ -103,7 +92,6 @@ class BranchBatch {
   [[nodiscard]] Column& column_of(BranchColumn id) { return batch_.columns[static_cast<size_t>(output_of_[static_cast<size_t>(id)] - outputs_.data())]; }
   void reserve(size_t rows);
   void mark_rows(uint16_t block_flags);
-  void condense(const BranchBlocks& piece);
   void add_piece(const RowContext& at, const BranchBlocks& piece, BranchFlow& flow, BranchNodes& nodes);
   [[nodiscard]] bool fill(const Block* blocks, const BranchNodes::Node* nodes, uint32_t epoch);
   void begin_symbols();
@@ -124,7 +112,8 @@ class BranchBatch {
   std::vector<Output*> row_outputs_;   // one for each column in which rows of one context may differ
   std::vector<Output*> rare_outputs_;  // of these, the ones that fill_rare() writes
   std::array<Output*, kBranchColumns.size()> output_of_{};
-  Condensed condensed_;
+  CondensedBlocks condensed_;  // of a piece of a run
+  std::array<uint8_t, kPiece / kRowsAtOnce> nulls_, to_nulls_;  // a bit for each of its rows without a symbol, four in a byte
   std::array<uint64_t, kPiece + kRowsAtOnce> unwanted_;  // takes the values of columns that are not wanted
   std::vector<Group> groups_;
   bool has_symbols_ = true;  // else all symbols of the batch are null, and not written

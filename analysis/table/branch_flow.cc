@@ -9,6 +9,12 @@
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
+namespace {
+
+// Of the given ones that are kept.
+constexpr size_t kBlocksAtOnce = 2048, kRunsAtOnce = 64;
+
+}  // namespace
 
 /// The last instruction of a block, and its address.
 Insn BranchFlow::last_insn(NodeId id, Ip& ip) const {
@@ -45,6 +51,7 @@ uint8_t BranchFlow::index_of(const char* kind) {
 void BranchFlow::drop_given() {
   if (given_ == 0) return;
   const bool all = given_ == runs_.size();
+  if (!all && runs_[given_].first < kBlocksAtOnce && given_ < kRunsAtOnce) return;  // else the rest would be moved after each item
   const size_t first = all ? blocks_.size() : runs_[given_].first, first_special = all ? specials_.size() : runs_[given_].first_special;
   blocks_.erase(blocks_.begin(), blocks_.begin() + static_cast<std::ptrdiff_t>(first));
   specials_.erase(specials_.begin(), specials_.begin() + static_cast<std::ptrdiff_t>(first_special));
