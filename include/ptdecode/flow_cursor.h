@@ -43,6 +43,8 @@ class FlowCursor {
     batch_ = &batch;
     mark_ = event_ = gap_ = 0;
     first_ = end_ = 0;
+    mark_at_ = place_of(batch.marks, 0);
+    find_other();
   }
   /// Forgets context and time, for use with another stream.
   void reset() { *this = FlowCursor(); }
@@ -50,13 +52,11 @@ class FlowCursor {
   /// Moves to the next item.
   FlowItem next() {
     first_ = end_;
-    const uint32_t mark_at = place_of(batch_->marks, mark_);
-    const uint32_t other_at = std::min(place_of(batch_->events, event_), place_of(batch_->gaps, gap_));
-    if (other_at <= first_) [[unlikely]] return boundary(mark_at <= first_);
-    if (mark_at <= first_) return pass_mark();
+    if (other_at_ <= first_) [[unlikely]] return boundary(mark_at_ <= first_);
+    if (mark_at_ <= first_) return pass_mark();
     const auto count = static_cast<uint32_t>(batch_->blocks.size());
     if (first_ >= count) return FlowItem::end;
-    end_ = std::min({count, mark_at, other_at});
+    end_ = std::min({count, mark_at_, other_at_});
     return FlowItem::blocks;
   }
 
@@ -80,8 +80,10 @@ class FlowCursor {
     return index < items.size() ? items[index].before_block : ~uint32_t{0};
   }
 
+  void find_other() { other_at_ = std::min(place_of(batch_->events, event_), place_of(batch_->gaps, gap_)); }
   FlowItem pass_mark() {
     context_ = batch_->marks[mark_++];
+    mark_at_ = place_of(batch_->marks, mark_);
     time_.pass(context_);
     return FlowItem::mark;
   }
@@ -93,10 +95,11 @@ class FlowCursor {
     }
     if (gap_first) {
       ++gap_;
-      return FlowItem::gap;
+    } else {
+      time_.pass(batch_->events[event_++]);
     }
-    time_.pass(batch_->events[event_++]);
-    return FlowItem::event;
+    find_other();
+    return gap_first ? FlowItem::gap : FlowItem::event;
   }
   [[nodiscard]] bool precedes(const Mark& mark, const Event& event) const {
     const bool leaves = event.kind == EventKind::disabled || event.kind == EventKind::async_disabled;
@@ -110,6 +113,7 @@ class FlowCursor {
 
   const Batch* batch_ = nullptr;
   size_t mark_ = 0, event_ = 0, gap_ = 0;  // indices of the next ones
+  uint32_t mark_at_ = 0, other_at_ = 0;    // before_block of the next mark, and of the next event or gap
   uint32_t first_ = 0, end_ = 0;           // blocks of the item
   Mark context_;
   LikeliestTime time_;
