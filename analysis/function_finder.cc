@@ -25,11 +25,27 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
     const std::string_view name = by_address ? symbol->name : whole_function(symbol->name);
     const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
     const FunctionId id = symbol->place.empty() ? table_.intern(name, symbol->module) : table_.intern(placed_name(symbol->place, name), symbol->module);
+    if (name.size() == symbol->name.size()) add_names(id, *symbol, space, when);
     return {{id, module_number(symbol->module), entry, true}, valid};
   }
   const Place place = place_of(space, ip, when);
+  const auto frame = symbolizer_.frame_at(space, ip, when);
+  if (frame && frame->is_function) {
+    const FunctionId id = table_.intern(unnamed_text(space, Ip{frame->start}, when), place.module);
+    return {{id, module_number(place.module), frame->start == ip.value, true}, intersect(valid, place.valid)};
+  }
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
   return {{id, module_number(place.module), false, false}, intersect(valid, place.valid)};
+}
+
+// The name of a part that a compiler split off another function is not one of this function.
+void FunctionFinder::add_names(FunctionId id, const Symbol& symbol, SpaceId space, TimeNs when) {
+  if (id >= names_added_.size()) names_added_.resize(std::max<size_t>(id + 1, 2 * names_added_.size()));
+  if (names_added_[id]) return;
+  names_added_[id] = true;
+  std::vector<std::string> names = symbolizer_.names_at(space, symbol.start, when);
+  std::erase_if(names, [](const std::string& each) { return whole_function(each).size() != each.size(); });
+  table_.add_names(id, names);
 }
 
 uint32_t FunctionFinder::module_number(std::string_view module) {
@@ -50,12 +66,17 @@ FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when
   return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), pid_ < 0 || !is_offset ? ip.value : offset, valid};
 }
 
+std::string FunctionFinder::unnamed_text(SpaceId space, Ip ip, TimeNs when) const {
+  const Place place = place_of(space, ip, when);
+  return place.module + "+" + hex_text(place.offset_bytes);
+}
+
 FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {
   if (is_kernel_half(ip)) space = kKernelSpace;
   Entry& entry = entry_at(space, ip, when);
   if (entry.unnamed_entry == kNoFunction) {
-    const Place place = place_of(space, ip, when);
-    entry.unnamed_entry = table_.intern(place.module + "+" + hex_text(place.offset_bytes), place.module);
+    const auto frame = symbolizer_.frame_at(space, ip, when);  // of a split-off part, which may be entered at any place
+    entry.unnamed_entry = table_.intern(unnamed_text(space, frame ? Ip{frame->start} : ip, when), place_of(space, ip, when).module);
   }
   return entry.unnamed_entry;
 }

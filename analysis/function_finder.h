@@ -19,7 +19,7 @@ struct FunctionAt {
   FunctionId id = kNoFunction;
   uint32_t module = 0;  ///< a number for the module; it means something to this finder only
   bool entry = false;   ///< the address is the function's first
-  bool named = false;   ///< a symbol names it; otherwise `id` is shared by all unnamed code of the module
+  bool named = false;   ///< a symbol or .eh_frame gives its bounds; otherwise `id` is shared by all unnamed code of the module
 };
 
 /// An answer of FunctionFinder.
@@ -56,18 +56,21 @@ class FunctionFinder {
   };
   Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
   FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);
+  void add_names(FunctionId id, const Symbol& symbol, SpaceId space, TimeNs when);
   struct Place {
     std::string module;  ///< short file name, "[kernel.kallsyms]", "[anon 4711]"
     uint64_t offset_bytes = 0;  ///< in the file, else the address
     Interval valid;             ///< moments at which this surely is so
   };
   [[nodiscard]] Place place_of(SpaceId space, Ip ip, TimeNs when) const;
+  [[nodiscard]] std::string unnamed_text(SpaceId space, Ip ip, TimeNs when) const;
   uint32_t module_number(std::string_view module);
   const Symbolizer& symbolizer_;
   const Timeline timeline_;
   FunctionTable& table_;
   std::vector<Entry> entries_;
   std::map<std::string, uint32_t, std::less<>> modules_;
+  std::vector<bool> names_added_;  ///< by function
   int32_t pid_ = -1;
 };
 

@@ -1,6 +1,10 @@
 // FunctionTable: see function_table.h.
 #include "ptdecode/function_table.h"
 
+#include <algorithm>
+
+#include "ptdecode/symbols.h"
+
 namespace ptd {
 
 FunctionId FunctionTable::intern(std::string_view name, std::string_view module) {
@@ -10,6 +14,24 @@ FunctionId FunctionTable::intern(std::string_view name, std::string_view module)
   const FunctionInfo& info = functions_.emplace_back(FunctionInfo{std::string(name), std::string(module)});
   ids_.emplace(std::pair<std::string_view, std::string_view>(info.name, info.module), id);
   return id;
+}
+
+void FunctionTable::add_names(FunctionId id, std::span<const std::string> names) {
+  const std::lock_guard lock(mutex_);
+  if (id >= functions_.size()) return;
+  for (const std::string& name : names) {
+    if (name == functions_[id].name) continue;
+    std::vector<std::string>& known = aliases_[id];
+    if (known.size() < Symbolizer::kMostNames && std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+  }
+}
+
+std::vector<std::string> FunctionTable::names(FunctionId id) const {
+  const std::lock_guard lock(mutex_);
+  if (id >= functions_.size()) return {};
+  std::vector<std::string> names{functions_[id].name};
+  if (const auto aliases = aliases_.find(id); aliases != aliases_.end()) names.insert(names.end(), aliases->second.begin(), aliases->second.end());
+  return names;
 }
 
 const FunctionInfo& FunctionTable::info(FunctionId id) const {

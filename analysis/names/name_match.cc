@@ -50,6 +50,8 @@ bool matches_name(const std::string& pattern, std::string_view name) {
     return form == pattern || (is_glob(pattern) && fnmatch(pattern.c_str(), std::string(form).c_str(), 0) == 0);
   };
   if (matches(name)) return true;
+  if (const size_t version = pattern.find("@@"); version != std::string::npos && version != 0 && name.find('@') == std::string_view::npos)
+    return matches_name(pattern.substr(0, version), name);
   // A version of a dynamic symbol: "dlopen@@GLIBC_2.34" of an executable that calls it, or of a library that defines it.
   if (const size_t version = name.find('@'); version != std::string_view::npos && version != 0)
     return pattern.find('@') == std::string::npos && matches_name(pattern, name.substr(0, version));
@@ -72,7 +74,11 @@ bool matches_name(const std::string& pattern, std::string_view name) {
 
 std::string nearest_name(const std::string& pattern, const std::vector<std::string>& names) {
   std::vector<std::string> forms;
-  for (const std::string& name : names) forms.push_back(has_forms(name) ? short_function(name) : name);
+  for (const std::string& name : names) {
+    const size_t version = pattern.find('@') == std::string::npos ? name.find('@', 1) : std::string::npos;
+    const std::string whole = name.substr(0, version);
+    forms.push_back(has_forms(whole) ? short_function(whole) : whole);
+  }
   const std::string near = nearest_word(pattern, forms);
   const auto found = std::find(forms.begin(), forms.end(), near);
   return near.empty() || found == forms.end() ? std::string() : names[static_cast<size_t>(found - forms.begin())];

@@ -12,7 +12,8 @@ namespace ptd {
 /// Whether `name` is `pattern`, or matches it as a glob: '*' any letters, '?' one, '[a-c]' one of these. '\' takes away the meaning of the
 /// next letter. A name that contains wildcard characters ("operator[]") also matches literally. A C++ or Rust name also matches
 /// without parameters and return type, and without template arguments: "f" and "f<int>" match "void f<int>(int)". A name with a source file
-/// ("a.c:f") also matches without it. A clone that a compiler made ("f(int) [clone .part.0]") has other code and matches by its whole name
+/// ("a.c:f") also matches without it, and one with a version ("f@@V1") without that. A pattern with a default version ("f@@V1") also
+/// matches a name without one. A clone that a compiler made ("f(int) [clone .part.0]") has other code and matches by its whole name
 /// only; so does a thunk ("non-virtual thunk to C::f(int)"), with or without parameters.
 [[nodiscard]] bool matches_name(const std::string& pattern, std::string_view name);
 /// Whether any pattern matches; an empty list matches all.

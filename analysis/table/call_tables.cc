@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "analysis/names/call_names.h"
-#include "analysis/names/name_match.h"
+#include "analysis/names/function_filter.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
 #include "ptdecode/call_walk.h"
@@ -43,13 +43,7 @@ class CallSource {
     const auto matches = [](int32_t filter, int32_t value) { return filter == -1 || filter == value; };
     return matches(request_.cpu, step.cpu) && matches(request_.pid, thread.pid) && matches(request_.tid, thread.tid);
   }
-  [[nodiscard]] bool wanted(FunctionId function) {
-    if (request_.functions.empty()) return true;
-    const size_t index = function == kNoFunction ? 0 : size_t{function} + 1;
-    if (index >= matches_.size()) matches_.resize(index + 256);
-    if (!matches_[index]) matches_[index] = name_wanted(request_.functions, name(function));
-    return *matches_[index];
-  }
+  [[nodiscard]] bool wanted(FunctionId function) { return filter_.wanted(function); }
   [[nodiscard]] std::string_view name(FunctionId function) const {
     return function == kNoFunction ? std::string_view("[not traced]") : std::string_view(functions_.info(function).name);
   }
@@ -81,7 +75,7 @@ class CallSource {
 
   const TableRequest request_;
   FunctionTable functions_;
-  std::vector<std::optional<bool>> matches_;  ///< by function
+  FunctionFilter filter_{functions_, request_.functions};
   std::mutex mutex_;                          // of the callbacks
   std::atomic<bool> cancelled_ = false;
   uint64_t done_bytes_ = 0, total_bytes_ = 0;

@@ -1,8 +1,10 @@
 // SymbolCache: see symbol_cache.h.
 #include "cli/cache/symbol_cache.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "analysis/names/name_match.h"
 #include "image/likeliest_section.h"
 
 namespace ptd::cli {
@@ -36,6 +38,18 @@ SymbolCache::Name SymbolCache::find(SpaceId space, Ip ip, TimeNs when) {
   if (is_kernel_half(ip)) space = kKernelSpace;
   const Entry* entry = entry_of(space, ip, when);
   return entry != nullptr ? entry->name : unnamed(space, ip, when);
+}
+
+bool SymbolCache::wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return true;
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  Entry* entry = entry_of(space, ip, when);
+  if (entry == nullptr) return name_wanted(patterns, {});
+  if (!entry->wanted) {
+    const std::vector<std::string> names = recording_.symbolizer().names_at(space, ip, when);
+    entry->wanted = std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name_wanted(patterns, name); });
+  }
+  return *entry->wanted;
 }
 
 SymbolCache::Name SymbolCache::find_with_path(SpaceId space, Ip ip, TimeNs when) {

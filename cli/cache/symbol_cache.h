@@ -1,7 +1,9 @@
 // SymbolCache: names of addresses, remembered for as long as they hold. One per thread.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "image/base/growing_cache.h"
 #include "ptdecode/recording.h"
@@ -23,6 +25,8 @@ class SymbolCache {
   Name find(SpaceId space, Ip ip, TimeNs when);
   /// The same, with the path.
   Name find_with_path(SpaceId space, Ip ip, TimeNs when);
+  /// Whether a pattern (matches_name()) matches a name of the function at the address; an empty list matches all. All calls give the same list.
+  bool wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns);
 
  private:
   static constexpr unsigned kMostBits = 15;
@@ -35,6 +39,7 @@ class SymbolCache {
     Interval valid{kTimeMax, kTimeMin};
     Name name;
     bool has_path = false;
+    std::optional<bool> wanted;
   };
   const Recording& recording_;
   GrowingCache<Entry> entries_;

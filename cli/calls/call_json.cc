@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/names/call_names.h"
-#include "analysis/names/name_match.h"
 
 namespace ptd::cli {
 
@@ -59,9 +58,8 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
     json["pause"] = pause_name(step);
     return put(json, out);
   }
-  const std::string function = function_text(input_.functions(), step.function);
-  if (!name_wanted(symbols_, function)) return;
-  json.update({{"call", function},
+  if (!symbols_.wanted(step.function)) return;
+  json.update({{"call", function_text(input_.functions(), step.function)},
                {"module", step.function == kNoFunction ? "" : input_.functions().info(step.function).module},
                {"kind", name(step.frame)},
                {"self_ns", step.self_ns},

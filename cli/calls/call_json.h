@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/names/function_filter.h"
 #include "cli/calls/call_input.h"
 #include "recording/data/other_events.h"
 
@@ -15,7 +16,7 @@ namespace ptd::cli {
 class CallJson {
  public:
   /// `symbols`: only calls of these functions; empty: all, and the rest too.
-  CallJson(CallInput& input, std::vector<std::string> symbols) : input_(input), symbols_(std::move(symbols)) {}
+  CallJson(CallInput& input, std::vector<std::string> symbols) : input_(input), symbols_(input.functions(), std::move(symbols)) {}
 
   void begin(TextBuffer& out) const;
   void take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out);
@@ -25,7 +26,7 @@ class CallJson {
  private:
   void take_step(const CallStep& step, const CallTree& tree, TextBuffer& out);
   CallInput& input_;
-  const std::vector<std::string> symbols_;
+  FunctionFilter symbols_;
 };
 
 }  // namespace ptd::cli

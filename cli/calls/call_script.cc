@@ -7,7 +7,6 @@
 
 #include "cli/list/line_writer.h"
 #include "cli/text/clean_text.h"
-#include "analysis/names/name_match.h"
 
 namespace ptd::cli {
 
@@ -47,8 +46,7 @@ void CallScript::take(std::span<const CallStep> steps, const CallTree& tree, Tex
 bool CallScript::shown(Thread& thread, const CallStep& step) {
   if (symbols_.empty()) return true;
   if (step.kind == CallStepKind::enter && thread.shown_from == 0 && step.function != kNoFunction) {
-    const std::string& called = input_.functions().info(step.function).name;
-    if (name_wanted(symbols_, called)) thread.shown_from = step.depth + 1;
+    if (symbols_.wanted(step.function)) thread.shown_from = step.depth + 1;
   }
   const bool inside = thread.shown_from != 0;
   if (step.kind == CallStepKind::leave && step.depth + 1 == thread.shown_from) thread.shown_from = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/names/function_filter.h"
 #include "cli/calls/call_input.h"
 #include "recording/data/other_events.h"
 
@@ -20,7 +21,7 @@ class CallScript {
   CallScript(CallInput& input, std::vector<std::string> symbols, bool nanoseconds, bool cpus, size_t columns,
              std::optional<int64_t> wall_offset_ns)
       : input_(input),
-        symbols_(std::move(symbols)),
+        symbols_(input.functions(), std::move(symbols)),
         nanoseconds_(nanoseconds),
         cpus_(cpus),
         columns_(columns),
@@ -49,7 +50,7 @@ class CallScript {
   [[nodiscard]] bool shown(Thread& thread, const CallStep& step);
 
   CallInput& input_;
-  const std::vector<std::string> symbols_;
+  FunctionFilter symbols_;
   const bool nanoseconds_, cpus_;
   const size_t columns_;
   const std::optional<int64_t> wall_offset_ns_;

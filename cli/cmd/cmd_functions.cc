@@ -13,6 +13,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/text/clean_text.h"
+#include "analysis/names/function_filter.h"
 #include "analysis/names/name_match.h"
 #include "analysis/names/short_name.h"
 #include "cli/text/size_words.h"
@@ -76,15 +77,19 @@ struct Row {
   const FunctionTotals* totals = nullptr;
 };
 
+FunctionFilter filter_of(const Words& words, const FunctionTable& functions) {
+  return {functions, words.function.empty() ? std::vector<std::string>() : std::vector{words.function}};
+}
+
 std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool timed, const FunctionTable& functions) {
   std::vector<Row> rows;
   // A call that is only open in the time window, below others that are not listed either, has neither time nor instructions there.
   const auto met = [](const FunctionTotals& totals) {
     return totals.calls != 0 || (totals.partial() != 0 && (totals.total_ns | totals.self_ns | totals.instructions | totals.self_instructions) != 0);
   };
+  FunctionFilter filter = filter_of(words, functions);
   for (FunctionId id = 0; id < profile.functions().size(); ++id) {
-    if (!met(profile.functions()[id])) continue;
-    if (words.function.empty() || matches_name(words.function, functions.info(id).name)) rows.push_back({id, &profile.functions()[id]});
+    if (met(profile.functions()[id]) && filter.wanted(id)) rows.push_back({id, &profile.functions()[id]});
   }
   if (words.function.empty() && met(profile.untraced())) rows.push_back({kNoFunction, &profile.untraced()});
   // Numbers of functions depend on which stream met one first.
@@ -283,9 +288,12 @@ void print_threads(const std::vector<CallThread>& threads) {
 /// The message for a function that was not called, with the nearest name of those that were met.
 std::string not_called(const std::string& name, const FunctionTable& functions) {
   std::vector<std::string> names;
-  for (FunctionId id = 0; id < functions.size(); ++id) names.push_back(functions.info(id).name);
+  for (FunctionId id = 0; id < functions.size(); ++id) {
+    for (std::string& each : functions.names(id)) names.push_back(std::move(each));
+  }
   const std::string near = is_glob(name) ? "" : nearest_name(name, names);
-  if (near == name) return fmt::format("--func: '{}' was not called in the threads and the time that are selected", name);
+  const bool is_known = std::any_of(names.begin(), names.end(), [&](const std::string& each) { return matches_name(name, each); });
+  if (is_known) return fmt::format("--func: '{}' was not called in the threads and the time that are selected", name);
   return fmt::format("--func: '{}' was not called{}; 'ptdecode functions --limit 0' lists what was", name,
                      near.empty() ? "" : fmt::format(" (there is '{}')", near));
 }
@@ -297,6 +305,7 @@ int run(const Words& words) {
   FunctionProfile profile;
   SlowCalls slow(words.slowest);
   std::vector<CallThread> threads;
+  FunctionFilter filter = filter_of(words, input.functions());
   const bool by_name = !input.filter().comms.empty();
   NamedTimes named;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
@@ -311,7 +320,7 @@ int run(const Words& words) {
       if (by_name && step.kind == CallStepKind::leave) named.add(step);
       const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
       if (words.slowest == 0 || step.kind != CallStepKind::leave || !started || step.function == kNoFunction) continue;
-      if (!matches_name(words.function, input.functions().info(step.function).name)) continue;
+      if (!filter.wanted(step.function)) continue;
       const CallThread& thread = tree.threads()[step.thread];
       slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
     }
@@ -349,7 +358,7 @@ Command add_functions(CLI::App& app) {
       *app.add_subcommand("functions", "Show where time was spent: calls, self and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
-  command.add_option("--func", words->function, "this function only, with or without its parameters; wildcards: 'sqlite3*'");
+  command.add_option("--func", words->function, "this function only, by any of its names ('nm' lists aliases), with or without parameters and version; wildcards: 'sqlite3*'");
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with their --tid and --time options")
       ->needs("--func")
       ->check(CLI::Range(int64_t{0}, kMostListed));
@@ -368,11 +377,14 @@ Command add_functions(CLI::App& app) {
       "Percentiles include only calls that were seen from start to end.\n"
       "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
       "even with CYC packets, each of which covers up to 47 branches.\n"
-      "Code without a symbol has one row per called address, named by module and file offset (libc.so.6+0x1234). Other code without a\n"
-      "symbol is in the row [unnamed code of libc.so.6].\n"
+      "A function without a symbol is named by module and file offset (libc.so.6+0x1234): its start by .eh_frame, else the address that is\n"
+      "called. Other code without a symbol is in the row [unnamed code of libc.so.6].\n"
+      "Of several names of one function, the row has the public one: free, not cfree@GLIBC_2.2.5 or __libc_free. --func and the -S of\n"
+      "'script' find it by each. Limitation: of more than 1024 names of one address, only the first are known.\n"
       "Static functions of one name in one program or library have rows of their own, named by source file (a.c:f), or by address in the\n"
       "file if the symbol table does not tell the source files apart (0x1234:f). --func f selects all of them, --func a.c:f one.\n"
-      "Limitation: kernel functions of one name share a row.\n"
+      "Kernel functions of one name in one module are named by address (0xffffffff81234560:f).\n"
+      "Limitation: each resumption of a C++20 coroutine is a call of its resume function (f [clone .actor]) and counts as one.\n"
       "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "Examples:\n"
       "  ptdecode functions --comm postgres                       where time was spent\n"

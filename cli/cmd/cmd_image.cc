@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
+#include "analysis/names/name_match.h"
 #include "cli/cmd/commands.h"
 #include "cli/list/code_text.h"
 #include "cli/options/exit_status.h"
@@ -84,51 +85,106 @@ int list_difference(const Recording& recording, Interval range, bool att_syntax)
   return differences == 0 ? kExitOk : kExitFinding;
 }
 
-Result<Ip> place_of(const Recording& recording, const std::string& text) {
-  const size_t plus = text.find('+');
-  const std::vector<Ip> named = recording.symbolizer().addresses_of(text.substr(0, plus));
-  if (!named.empty()) {
-    if (plus == std::string::npos) return named.front();
-    const Result<Ip> offset = parse_address(text.substr(plus + 1));
-    if (!offset) return offset.error();
-    return named.front() + offset->value;
+/// Address spaces, each with a thread by which --tid chooses it.
+using Spaces = std::map<uint32_t, int32_t>;
+
+Spaces spaces_at(const Recording& recording, TimeNs moment) {
+  Spaces spaces;
+  for (const int32_t tid : recording.contexts().threads()) {
+    const Context context = recording.contexts().at_thread(tid, moment);
+    if (context.space == kNoSpace || context.space == kKernelSpace) continue;
+    const auto [known, is_new] = spaces.emplace(context.space.value, tid);
+    if (!is_new && context.pid == tid) known->second = tid;
   }
-  if (Result<Ip> address = parse_address(text); address.ok()) return address;
-  return Error{ErrorCode::no_such_function, fmt::format("'{}' is neither a hexadecimal address nor a known symbol", text), 0};
+  return spaces;
+}
+
+/// What is at an address of a symbol called `name` in a space.
+bool is_named(const Recording& recording, SpaceId space, Ip ip, TimeNs moment, const std::string& name) {
+  const std::vector<std::string> names = recording.symbolizer().names_at(space, ip, moment);
+  const std::string readable = demangle(name);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& each) { return each == readable || matches_name(name, each); });
+}
+
+Error several_spaces(const Recording& recording, const std::string& what, const Spaces& spaces, TimeNs moment) {
+  constexpr size_t kListed = 8;
+  std::string text;
+  size_t listed = 0;
+  if (spaces.empty())
+    return {ErrorCode::contradictory_options, fmt::format("no process has {} at this time: choose another with --at, or a thread with --tid", what), 0};
+  for (const auto& [space, tid] : spaces) {
+    if (++listed > kListed) break;
+    const std::string comm = recording.comm_at(tid, moment);
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", tid, comm.empty() ? "" : " (" + shown(comm) + ")");
+  }
+  if (spaces.size() > kListed) text += fmt::format(" and {} more", spaces.size() - kListed);
+  return {ErrorCode::contradictory_options, fmt::format("{} is in {} address spaces: choose one with --tid: {}", what, spaces.size(), text), 0};
+}
+
+Error no_thread(int32_t tid) {
+  return {ErrorCode::no_such_thread, fmt::format("the recording has no code of a thread {} at this time (--tid); ptdecode info lists its threads", tid), 0};
+}
+
+/// Finds the place of a symbol or address. `user_space`: kNoSpace if neither --tid nor the recording chooses one.
+Result<CodeSpot> place_of(const Recording& recording, const Words& words, SpaceId user_space, TimeNs moment) {
+  const size_t plus = words.place.find('+');
+  const std::string name = words.place.substr(0, plus);
+  const std::vector<Ip> named = recording.symbolizer().addresses_of(name);
+  Spaces spaces = spaces_at(recording, moment);
+  if (named.empty()) {
+    const Result<Ip> address = parse_address(words.place);
+    if (!address) return Error{ErrorCode::no_such_function, fmt::format("'{}' is neither a hexadecimal address nor a known symbol", words.place), 0};
+    if (is_kernel_half(*address)) return CodeSpot{kKernelSpace, *address, moment};
+    if (user_space != kNoSpace) return CodeSpot{user_space, *address, moment};
+    if (words.tid >= 0) return no_thread(words.tid);
+    if (spaces.size() == 1) return CodeSpot{SpaceId{spaces.begin()->first}, *address, moment};
+    std::erase_if(spaces, [&](const auto& space) { return recording.timeline().section_at(SpaceId{space.first}, *address, moment) == kNoSection; });
+    if (spaces.size() == 1) return CodeSpot{SpaceId{spaces.begin()->first}, *address, moment};
+    return several_spaces(recording, fmt::format("{:x}", address->value), spaces, moment);
+  }
+  Result<Ip> offset = Ip{};
+  if (plus != std::string::npos) offset = parse_address(words.place.substr(plus + 1));
+  if (!offset) return offset.error();
+  if (words.tid >= 0 && user_space == kNoSpace && !is_kernel_half(named.back())) return no_thread(words.tid);
+  if (user_space != kNoSpace) spaces = {{user_space.value, words.tid}};
+  Spaces found;
+  CodeSpot spot{user_space, named.front(), moment};
+  for (const auto& [space, tid] : spaces) {
+    const auto here = std::find_if(named.begin(), named.end(), [&](Ip ip) { return !is_kernel_half(ip) && is_named(recording, SpaceId{space}, ip, moment, name); });
+    if (here == named.end()) continue;
+    if (found.empty()) spot = {SpaceId{space}, *here, moment};
+    found.emplace(space, tid);
+  }
+  if (found.size() > 1) return several_spaces(recording, "'" + shown(name) + "'", found, moment);
+  if (found.empty()) {  // of the kernel, or not mapped at this time
+    const auto kernel = std::find_if(named.begin(), named.end(), [](Ip ip) { return is_kernel_half(ip); });
+    if (kernel != named.end()) spot = {kKernelSpace, *kernel, moment};
+    if (spot.space == kNoSpace) return several_spaces(recording, "'" + shown(name) + "'", found, moment);
+  }
+  spot.ip = spot.ip + offset->value;
+  return spot;
 }
 
 int show_place(const Recording& recording, const Words& words, TimeNs when, SpaceId user_space) {
-  const Result<Ip> ip = place_of(recording, words.place);
-  if (!ip) return report_error(ip.error());
-  const SpaceId space = is_kernel_half(*ip) ? kKernelSpace : user_space;
-  if (space == kNoSpace) {
-    if (words.tid < 0) return report_error({ErrorCode::contradictory_options, "the recording has several processes: a user address needs --tid, which names the address space", 0});
-    return report_error(
-        {ErrorCode::no_such_thread,
-         fmt::format("the recording has no code of a thread {} at this time (--tid); ptdecode info lists its threads", words.tid), 0});
-  }
+  const Result<CodeSpot> found = place_of(recording, words, user_space, when);
+  if (!found) return report_error(found.error());
+  const CodeSpot spot = *found;
   const bool att = words.syntax == "att";
   Output& output = standard_output();
   if (words.versions) {
-    const std::string text = versions_text(recording, space, *ip, words.size_bytes == 0 ? 1 : words.size_bytes, att);
-    output.write(text.empty() ? fmt::format("{:x}: one version at all times\n", ip->value) : text);
+    const std::string text = versions_text(recording, spot.space, spot.ip, words.size_bytes == 0 ? 1 : words.size_bytes, att);
+    output.write(text.empty() ? fmt::format("{:x}: one version at all times\n", spot.ip.value) : text);
     return kExitOk;
   }
-  const SectionId section = recording.timeline().section_at(space, *ip, when);
+  const SectionId section = recording.timeline().section_at(spot.space, spot.ip, when);
   if (section != kNoSection) output.write(section_line(recording.timeline().section(section)));
   output.write(when == kTimeMax ? "at the end:\n" : fmt::format("at {}:\n", time_text({when, when})));
-  output.write(disassembly_text(recording, {space, *ip, when}, words.size_bytes == 0 ? 64 : words.size_bytes, att));
-  return kExitOk;
-}
-
-// The space of the only process that has one at this time; kNoSpace if several have.
-SpaceId only_space(const Recording& recording, TimeNs moment) {
-  std::set<uint32_t> spaces;
-  for (const int32_t tid : recording.contexts().threads()) {
-    const SpaceId space = recording.contexts().at_thread(tid, moment).space;
-    if (space != kNoSpace && space != kKernelSpace) spaces.insert(space.value);
+  if (const std::optional<Ip> covering = covering_instruction(recording, spot)) {
+    output.write(fmt::format("{:x} is inside this instruction:\n", spot.ip.value) + disassembly_text(recording, {spot.space, *covering, when}, 1, att) +
+                 fmt::format("the bytes from {:x}, read as instructions:\n", spot.ip.value));
   }
-  return spaces.size() == 1 ? SpaceId{*spaces.begin()} : kNoSpace;
+  output.write(disassembly_text(recording, spot, words.size_bytes == 0 ? 64 : words.size_bytes, att));
+  return kExitOk;
 }
 
 int run(const Words& words) {
@@ -153,11 +209,7 @@ int run(const Words& words) {
   if (!words.diff.empty()) return list_difference(recording, range, words.syntax == "att");
   const TimeNs moment = when.value_or(trace_time(recording).last);
   SpaceId user_space = recording.decoder_options().default_space;
-  if (words.tid >= 0) {
-    user_space = recording.contexts().at_thread(words.tid, moment).space;
-  } else if (user_space == kNoSpace && !words.place.empty()) {
-    user_space = only_space(recording, moment);
-  }
+  if (words.tid >= 0) user_space = recording.contexts().at_thread(words.tid, moment).space;
   if (words.place.empty()) return list_map(recording, when, user_space, words.tid >= 0);
   return show_place(recording, words, moment, user_space);
 }
@@ -173,7 +225,7 @@ Command add_image(CLI::App& app) {
   command.add_option("--size", words->size_bytes, "number of bytes (default 64)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   command.add_flag("--versions", words->versions, "every version of the code at the place, with its time");
   command.add_option("--diff", words->diff, "differences between two times: A,B (exit status 3 if there are any)");
-  command.add_option("--tid,--pid", words->tid, "the thread to which a user address belongs");
+  command.add_option("--tid,--pid", words->tid, "the thread whose code is shown, where several processes have the address or symbol");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Examples:\n"

@@ -290,7 +290,7 @@ Command add_script(CLI::App& app) {
   command.add_option("--pid", words->pids, "these processes only");
   command.add_option("--tid", words->tids, "these threads only");
   command.add_option("--comm,--comms", words->comms, "these command names only");
-  command.add_option("-S,--symbols", words->symbols, "only these functions, by the first address of a line; wildcards allowed: 'sqlite3*'. "
+  command.add_option("-S,--symbols", words->symbols, "only these functions, by any of their names and the first address of a line; wildcards allowed: 'sqlite3*'. "
                                                      "The call tree also shows their callees; JSON lists only the calls themselves");
   command
       .add_option("--time", words->times,

@@ -103,6 +103,23 @@ std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t
   return text;
 }
 
+std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot) {
+  constexpr uint64_t kMaxBytes = 1U << 20;
+  const std::optional<Symbol> symbol = recording.symbolizer().find(spot.space, spot.ip, spot.when);
+  if (!symbol || symbol->offset_bytes > kMaxBytes) return std::nullopt;
+  const ExecMode mode = mode_of(recording);
+  CodeView view(recording.timeline());
+  std::array<CodeCandidate, 4> candidates;
+  for (Ip ip = symbol->start; ip < spot.ip;) {
+    const FetchResult fetched = view.fetch(spot.space, ip, Interval{spot.when, spot.when}, {}, candidates);
+    const size_t length = fetched.count == 0 ? 0 : classify(candidates[fetched.count - 1].bytes, mode).length_bytes;
+    if (length == 0) return std::nullopt;
+    if (spot.ip - ip < length) return ip;
+    ip = ip + length;
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 // The mappings that followed each other at an address, in order of time; empty if there was only one.

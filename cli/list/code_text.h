@@ -17,6 +17,9 @@ struct CodeSpot {
 
 /// Lines "ip symbol: bytes  text", about `size_bytes` of them; says where bytes are missing.
 [[nodiscard]] std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax);
+/// Returns the address of the instruction within which an address lies: the instructions are read from the start of the symbol. Nothing if
+/// an instruction begins there, no symbol contains it, or bytes before it are unknown or no instruction.
+[[nodiscard]] std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot);
 /// The versions of every site that intersects [ip, ip + size): number, when, bytes, text.
 [[nodiscard]] std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax);
 /// The version of a site live at `when`: its number, or nothing.

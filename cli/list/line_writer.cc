@@ -5,7 +5,6 @@
 #include <ctime>
 
 #include "cli/text/clean_text.h"
-#include "analysis/names/name_match.h"
 #include "recording/data/event_names.h"
 
 namespace ptd::cli {
@@ -80,7 +79,7 @@ bool LineWriter::context_wanted() {
 }
 
 bool LineWriter::symbol_wanted(Ip ip) {
-  return options_.symbols.empty() || name_wanted(options_.symbols, symbols_.find(mark_.space, ip, mark_.time.first).name);
+  return symbols_.wanted(mark_.space, ip, mark_.time.first, options_.symbols);
 }
 
 void LineWriter::make_prefix() {

@@ -110,6 +110,44 @@ void set_places(std::vector<ElfSymbol>& symbols, const std::vector<std::string_v
   }
 }
 
+/// The versions of dynamic symbols that are not the default ([LSB] "Symbol Versioning": .gnu.version, .gnu.version_d).
+class OldVersions {
+ public:
+  explicit OldVersions(Elf* elf) {
+    GElf_Shdr header;
+    Elf_Scn* definitions = find_symbol_section(elf, header, SHT_GNU_verdef);
+    Elf_Data* data = definitions == nullptr ? nullptr : elf_getdata(definitions, nullptr);
+    Elf_Scn* string_section = data == nullptr ? nullptr : elf_getscn(elf, header.sh_link);
+    const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
+    if (strings == nullptr) return;
+    size_t at = 0;
+    for (size_t i = 0; i < kMaxVersions; ++i) {
+      GElf_Verdef definition;
+      GElf_Verdaux name;
+      if (at > kMaxOffset || gelf_getverdef(data, static_cast<int>(at), &definition) == nullptr) break;
+      if (definition.vd_aux <= kMaxOffset && gelf_getverdaux(data, static_cast<int>(at + definition.vd_aux), &name) != nullptr)
+        names_.emplace(definition.vd_ndx, string_at(strings, name.vda_name));
+      if (definition.vd_next == 0) break;
+      at += definition.vd_next;
+    }
+    Elf_Scn* numbers = find_symbol_section(elf, header, SHT_GNU_versym);
+    numbers_ = numbers == nullptr ? nullptr : elf_getdata(numbers, nullptr);
+  }
+  /// Returns "@GLIBC_2.2.5" for the dynamic symbol with this index; empty if it has the default version or none.
+  [[nodiscard]] std::string suffix(size_t symbol) const {
+    constexpr uint16_t kHidden = 0x8000;
+    GElf_Versym number = 0;
+    if (numbers_ == nullptr || gelf_getversym(numbers_, static_cast<int>(symbol), &number) == nullptr || (number & kHidden) == 0) return {};
+    const auto name = names_.find(number & ~kHidden);
+    return name == names_.end() ? std::string() : "@" + std::string(name->second);
+  }
+
+ private:
+  static constexpr size_t kMaxVersions = 1U << 12, kMaxOffset = 1U << 30;
+  std::unordered_map<int, std::string_view> names_;  // by number
+  Elf_Data* numbers_ = nullptr;
+};
+
 std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
   std::vector<ElfSymbol> symbols;
   GElf_Shdr header;
@@ -123,17 +161,21 @@ std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
   uint64_t name_bytes = 0;
   std::vector<std::string_view> files;  // of each symbol's source or object, which the symbol table names before its local symbols
   std::string_view file;
+  std::optional<OldVersions> versions;
+  if (type == SHT_DYNSYM) versions.emplace(elf);
   for (size_t i = 0; i < count; ++i) {
     GElf_Sym symbol;
     if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) break;
     if (GELF_ST_TYPE(symbol.st_info) == STT_FILE) file = string_at(strings, symbol.st_name);
     if (!wanted(symbol)) continue;
-    const std::string_view name = string_at(strings, symbol.st_name);
+    std::string name(string_at(strings, symbol.st_name));
     if (name.empty()) continue;
+    if (versions) name += versions->suffix(i);
     name_bytes += name.size();
     if (name_bytes > most_name_bytes(strings->d_size, count)) break;
-    const unsigned kind = GELF_ST_TYPE(symbol.st_info);
-    symbols.push_back({symbol.st_value, symbol.st_size, std::string(name), kind != STT_NOTYPE, GELF_ST_BIND(symbol.st_info) != STB_LOCAL, {}});
+    const unsigned kind = GELF_ST_TYPE(symbol.st_info), binding = GELF_ST_BIND(symbol.st_info);
+    symbols.push_back(
+        {symbol.st_value, symbol.st_size, std::move(name), kind != STT_NOTYPE, binding != STB_LOCAL, {}, binding == STB_WEAK});
     files.push_back(file);
   }
   set_places(symbols, files);

@@ -28,10 +28,11 @@ struct ElfSegment {
 struct ElfSymbol {
   uint64_t address = 0;  ///< st_value, before relocation
   uint64_t size_bytes = 0;
-  std::string name;  ///< as in the file (mangled), without version
+  std::string name;  ///< as in the file (mangled); of .dynsym, with the version if that is not the default: "cfree@GLIBC_2.2.5"
   bool function = false;
-  bool global = false;
-  std::string place;  ///< as Symbol::place
+  bool global = false;  ///< or weak
+  std::string place;    ///< as Symbol::place
+  bool weak = false;
 };
 
 /// The names of a symbol table are read up to this length each, and up to this total: names that overlap much more are a hostile table.

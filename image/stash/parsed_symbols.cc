@@ -14,9 +14,9 @@
 namespace ptd::stash {
 namespace {
 
-constexpr std::string_view kMagic = "ptdsym-2";
-constexpr const char* kFolder = "symbols-2";
-constexpr uint32_t kFunction = 1U << 31, kGlobal = 1U << 30, kLengthMask = kGlobal - 1;
+constexpr std::string_view kMagic = "ptdsym-3";
+constexpr const char* kFolder = "symbols-3";
+constexpr uint32_t kFunction = 1U << 31, kGlobal = 1U << 30, kWeak = 1U << 29, kLengthMask = kWeak - 1;
 constexpr size_t kFolderDigits = 2;
 
 struct Header {
@@ -44,7 +44,7 @@ std::string to_bytes(const std::vector<ElfSymbol>& symbols) {
     const std::string name = symbol.place.empty() ? symbol.name : symbol.name + '\0' + symbol.place;
     const auto length = static_cast<uint32_t>(std::min<size_t>(name.size(), kLengthMask));
     const Row row{symbol.address, symbol.size_bytes, static_cast<uint32_t>(names.size()),
-                  length | (symbol.function ? kFunction : 0) | (symbol.global ? kGlobal : 0)};
+                  length | (symbol.function ? kFunction : 0) | (symbol.global ? kGlobal : 0) | (symbol.weak ? kWeak : 0)};
     rows.append(reinterpret_cast<const char*>(&row), sizeof row);
     names.append(name, 0, length);
   }
@@ -79,7 +79,8 @@ std::optional<std::vector<ElfSymbol>> from_bytes(Bytes bytes) {
     const std::string_view text(names + row.name_at, length);
     const size_t end = std::min(text.find('\0'), text.size());
     symbols[i] = {row.address, row.size_bytes, std::string(text.substr(0, end)), (row.name_length_and_flags & kFunction) != 0,
-                  (row.name_length_and_flags & kGlobal) != 0, std::string(text.substr(std::min(end + 1, text.size())))};
+                  (row.name_length_and_flags & kGlobal) != 0, std::string(text.substr(std::min(end + 1, text.size()))),
+                  (row.name_length_and_flags & kWeak) != 0};
   }
   if (at != header.name_bytes) return std::nullopt;
   return symbols;

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "image/source/build_id.h"
 #include "image/source/elf_damage.h"
 #include "image/placed_name.h"
+#include "image/symbols/name_rank.h"
 #include "image/symbols/source_lines.h"
 #include "image/symbols/source_warnings.h"
 #include "ptdecode/symbols.h"
@@ -15,14 +17,10 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMaxGuessedBytes = 1U << 20;  // maximum assumed size of a symbol without a size
-constexpr std::string_view kPltSuffix = "@plt";  // ends the name of a procedure linkage table's entry
 constexpr size_t kMaxStepsBack = 64;             // over smaller symbols that start within a larger one
 
-// Ranks names at one address, lowest first: functions before labels, global before local, few underscores.
-int rank(const ElfSymbol& symbol) {
-  const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
-  return (symbol.function ? 0 : 100) + (symbol.size_bytes != 0 ? 0 : 50) + (symbol.global ? 0 : 20) +
-         static_cast<int>(std::min<size_t>(underscores, 10));
+NameRank rank(const ElfSymbol& symbol) {
+  return name_rank({symbol.name, symbol.function, symbol.size_bytes != 0, symbol.global, symbol.weak});
 }
 
 // Moves labels to the end: symbols without a size that lie within one with a size, after its start. Such a label does not end the symbol that
@@ -144,15 +142,15 @@ void FileSymbols::load() {
 std::string_view FileSymbols::readable(size_t index) {
   if (readable_[index] == nullptr) {
     const std::string& name = symbols_[index].name;
-    const size_t suffix_at = name.ends_with(kPltSuffix) ? name.size() - kPltSuffix.size() : name.size();
+    const size_t suffix_at = std::min(name.find('@', 1), name.size());  // of "@plt", or a version
     names_.push_back(demangle(name.substr(0, suffix_at)) + name.substr(suffix_at));
     readable_[index] = &names_.back();
   }
   return *readable_[index];
 }
 
-FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed)
-    : loaded_(true), is_fixed_(true), module_(std::move(module)), fixed_(std::move(fixed)) {
+FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames)
+    : loaded_(true), is_fixed_(true), module_(std::move(module)), fixed_(std::move(fixed)), frames_(std::move(frames)) {
   std::stable_sort(fixed_.begin(), fixed_.end(),
                    [](const FixedSymbol& a, const FixedSymbol& b) { return a.file_offset_bytes < b.file_offset_bytes; });
 }
@@ -175,7 +173,7 @@ std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes
     }
     if (address - at->address >= size) continue;
     // Move to the best name at this address.
-    while (at != symbols_.begin() && std::prev(at)->address == at->address) --at;
+    at = std::lower_bound(symbols_.begin(), at, at->address, [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
     return Place{static_cast<size_t>(at - symbols_.begin()), address - at->address, size};
   }
   return std::nullopt;
@@ -220,6 +218,49 @@ std::optional<FixedSymbol> FileSymbols::pick(uint64_t file_offset_bytes) {
                      std::string(readable(place->index)), symbols_[place->index].place};
 }
 
+// The names of the symbols at the address of `first`, which is the best of them.
+std::vector<std::string> FileSymbols::names_from(size_t first) {
+  std::vector<std::string> names;
+  std::unordered_set<std::string> known;
+  size_t index = first;
+  for (; index < outer_count_ && symbols_[index].address == symbols_[first].address; ++index) {
+    if (index - first == Symbolizer::kMostNames) {
+      if (warnings_) warnings_->add(names_sentence(module_, symbols_[first].address));
+      break;
+    }
+    std::string name = placed_name(symbols_[index].place, readable(index));
+    if (known.insert(name).second) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::optional<FrameSpan> FileSymbols::frame_at(uint64_t file_offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  if (is_fixed_) return frames_->find(file_offset_bytes);
+  uint64_t address = 0;
+  if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
+  if (!frames_) frames_.emplace(*mapped_);
+  std::optional<FrameSpan> found = frames_->find(address);
+  if (found && address - found->start > file_offset_bytes) return std::nullopt;
+  if (found) found->start = file_offset_bytes - (address - found->start);
+  return found;
+}
+
+std::vector<std::string> FileSymbols::names_at(uint64_t file_offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  if (is_fixed_) {
+    const FixedSymbol* symbol = find_fixed(file_offset_bytes);
+    if (symbol == nullptr) return {};
+    std::vector<std::string> names{placed_name(symbol->place, symbol->name)};
+    names.insert(names.end(), symbol->aliases.begin(), symbol->aliases.end());
+    return names;
+  }
+  const auto place = locate(file_offset_bytes);
+  return place ? names_from(place->index) : std::vector<std::string>();
+}
+
 std::optional<uint64_t> FileSymbols::offset_of_address(uint64_t address) const {
   if (!mapped_) return std::nullopt;
   for (const ElfSegment& segment : mapped_->segments()) {
@@ -230,24 +271,40 @@ std::optional<uint64_t> FileSymbols::offset_of_address(uint64_t address) const {
   return std::nullopt;
 }
 
+// Compares a symbol's name, mangled or not, with one that a user wrote.
+FileSymbols::NameIs FileSymbols::compare_names(std::string_view own, std::string_view name) {
+  if (own == name) return NameIs::same;
+  const NameIs found = is_old_version(own) ? NameIs::old_version : NameIs::same;
+  const size_t length = unversioned_length(own);
+  if (length != own.size() && own.substr(0, length) == name) return found;
+  if (const size_t wanted = unversioned_length(name); wanted != name.size())
+    return length == own.size() && !is_old_version(name) && own == name.substr(0, wanted) ? NameIs::same : NameIs::other;
+  const bool has_parameters = own.size() > name.size() && own[name.size()] == '(' && own.starts_with(name);
+  return has_parameters && !own.ends_with("@plt") ? found : NameIs::other;
+}
+
+FileSymbols::NameIs FileSymbols::compare(size_t index, std::string_view name) {
+  const ElfSymbol& symbol = symbols_[index];
+  if (const NameIs found = compare_names(symbol.name, name); found != NameIs::other) return found;
+  if (!symbol.place.empty() && placed_name(symbol.place, readable(index)) == name) return NameIs::same;
+  return symbol.name.starts_with("_Z") || symbol.name.starts_with("_R") ? compare_names(readable(index), name) : NameIs::other;
+}
+
 std::vector<uint64_t> FileSymbols::offsets_of(std::string_view name) {
   const std::lock_guard lock(mutex_);
   load();
-  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> offsets, old_versions;
   for (const FixedSymbol& symbol : fixed_) {
-    if (symbol.name == name || (symbol.name.size() > name.size() && symbol.name[name.size()] == '(' && symbol.name.starts_with(name)))
-      offsets.push_back(symbol.file_offset_bytes);
+    NameIs found = placed_name(symbol.place, symbol.name) == name ? NameIs::same : compare_names(symbol.name, name);
+    for (const std::string& alias : symbol.aliases) found = std::max(found, compare_names(alias, name));
+    if (found != NameIs::other) (found == NameIs::same ? offsets : old_versions).push_back(symbol.file_offset_bytes);
   }
   for (size_t i = 0; i < symbols_.size(); ++i) {
-    bool same = symbols_[i].name == name || (!symbols_[i].place.empty() && placed_name(symbols_[i].place, readable(i)) == name);
-    if (!same && symbols_[i].name.starts_with("_Z")) {
-      const std::string_view full = readable(i);
-      same = full == name || (!full.ends_with(kPltSuffix) && full.substr(0, full.find('(')) == name);
-    }
-    if (!same) continue;
-    if (const auto offset = offset_of_address(symbols_[i].address)) offsets.push_back(*offset);
+    const NameIs found = compare(i, name);
+    if (found == NameIs::other) continue;
+    if (const auto offset = offset_of_address(symbols_[i].address)) (found == NameIs::same ? offsets : old_versions).push_back(*offset);
   }
-  return offsets;
+  return offsets.empty() ? old_versions : offsets;
 }
 
 }  // namespace ptd

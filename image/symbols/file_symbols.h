@@ -13,6 +13,7 @@
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
 #include "image/source/saved_files.h"
+#include "image/symbols/frame_extents.h"
 #include "ptdecode/symbols.h"
 
 namespace ptd {
@@ -37,13 +38,17 @@ class FileSymbols {
               std::shared_ptr<Debuginfod> debuginfod, std::shared_ptr<SavedFiles> saved);
   ~FileSymbols();
   /// Uses previously selected symbols instead of a file's.
-  FileSymbols(std::string module, std::vector<FixedSymbol> fixed);
+  FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames);
 
   /// Returns the symbol that contains a file offset of the mapped file; sets `offset_bytes` to the distance from its start.
   std::optional<FileSymbol> find(uint64_t file_offset_bytes, uint64_t& offset_bytes);
-  /// Same for storing; nothing if no symbol contains the offset.
+  /// Same for storing, without aliases; nothing if no symbol contains the offset.
   std::optional<FixedSymbol> pick(uint64_t file_offset_bytes);
-  /// Returns the file offsets of all symbols called `name`, mangled or not.
+  /// Same as Symbolizer::frame_at(), with the file offset of the start.
+  std::optional<FrameSpan> frame_at(uint64_t file_offset_bytes);
+  /// Same as Symbolizer::names_at().
+  std::vector<std::string> names_at(uint64_t file_offset_bytes);
+  /// Returns the file offsets of all symbols with a name, as Symbolizer::addresses_of().
   std::vector<uint64_t> offsets_of(std::string_view name);
   /// Visits the functions with a unique name, with the names as in the file, and their addresses.
   void visit_functions(const std::function<void(std::string_view, uint64_t)>& visitor);
@@ -63,12 +68,16 @@ class FileSymbols {
     uint64_t offset_bytes = 0;  // from the symbol's start
     uint64_t reach_bytes = 0;
   };
+  enum class NameIs { other, old_version, same };
   void load();
   void fetch_debug_file();
   void note_damage(const ElfFile& elf);
   [[nodiscard]] std::optional<Place> locate(uint64_t file_offset_bytes) const;
   [[nodiscard]] const FixedSymbol* find_fixed(uint64_t file_offset_bytes) const;
   std::string_view readable(size_t index);
+  [[nodiscard]] std::vector<std::string> names_from(size_t first);
+  [[nodiscard]] static NameIs compare_names(std::string_view own, std::string_view name);
+  [[nodiscard]] NameIs compare(size_t index, std::string_view name);
   [[nodiscard]] std::optional<uint64_t> offset_of_address(uint64_t address) const;
 
   std::mutex mutex_;
@@ -84,7 +93,8 @@ class FileSymbols {
   size_t outer_count_ = 0;                    // symbols before the labels
   std::vector<const std::string*> readable_;  // demangled on demand
   std::deque<std::string> names_;
-  std::vector<FixedSymbol> fixed_;  // by offset
+  std::vector<FixedSymbol> fixed_;        // by offset
+  std::optional<FrameExtents> frames_;    // read at the first question
 };
 
 }  // namespace ptd

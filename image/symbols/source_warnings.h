@@ -1,4 +1,4 @@
-// SourceWarnings: files whose debug information exceeds a limit. Private to the module.
+// SourceWarnings: files whose debug information or names exceed a limit. Private to the module.
 #pragma once
 
 #include <mutex>
@@ -8,7 +8,7 @@
 
 namespace ptd {
 
-/// The warnings of one Symbolizer: a sentence for each file whose source lines are not used. Thread-safe.
+/// The warnings of one Symbolizer: a sentence for each file whose source lines or names are not all used. Thread-safe.
 class SourceWarnings {
  public:
   void add(const std::string& text) {

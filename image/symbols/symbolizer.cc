@@ -7,12 +7,15 @@
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "image/likeliest_section.h"
+#include "image/placed_name.h"
 #include "image/symbols/file_symbols.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/module_file.h"
+#include "image/symbols/name_rank.h"
 #include "image/symbols/pick_steps.h"
 #include "image/symbols/source_warnings.h"
 #include "image/symbols/source_lines.h"
@@ -52,6 +55,27 @@ struct RangeIndex {
     }
   }
 
+  // Tells apart functions of one name in one module, such as static functions of two source files. A function and its cold part share a name.
+  void set_places() {
+    struct Known {
+      Ip ip;
+      bool several = false;
+    };
+    std::unordered_map<std::string_view, std::unordered_map<std::string_view, Known>> by_module;
+    const auto is_lasting = [](const NamedRange& range) { return range.live == Interval{} && range.place.empty(); };
+    for (const NamedRange& range : ranges) {
+      if (!is_lasting(range) || whole_function(range.name).size() != range.name.size()) continue;
+      const auto [known, is_new] = by_module[range.module].try_emplace(range.name, Known{range.ip});
+      known->second.several = known->second.several || known->second.ip != range.ip;
+    }
+    for (NamedRange& range : ranges) {
+      if (!is_lasting(range)) continue;
+      const auto& names = by_module[range.module];
+      const auto known = names.find(whole_function(range.name));
+      if (known != names.end() && known->second.several) range.place = hex_text(range.ip.value);
+    }
+  }
+
   // Returns the range with the highest start that contains ip and is live at `when`; of several with the same start, the one added first.
   // kTimeMin means an unknown time: if no range is live then, the latest one is the likeliest.
   // Narrows `valid` to times around `when` at which none of the examined ranges begins or ends.
@@ -79,6 +103,22 @@ struct RangeIndex {
     return latest;
   }
 };
+
+// Returns the names of the ranges that begin where `best` does and are live at the same time.
+std::vector<std::string> names_of(const RangeIndex& index, const NamedRange& best, TimeNs when, SourceWarnings& warnings) {
+  std::vector<std::string> names{placed_name(best.place, best.name)};
+  std::unordered_set<std::string_view> known{best.name};
+  const auto first = std::lower_bound(index.ranges.begin(), index.ranges.end(), best.ip, [](const NamedRange& range, Ip ip) { return range.ip < ip; });
+  for (auto range = first; range != index.ranges.end() && range->ip == best.ip; ++range) {
+    if (static_cast<size_t>(range - first) == Symbolizer::kMostNames) {
+      warnings.add(names_sentence(best.module, best.ip.value));
+      break;
+    }
+    const bool same = range->live.contains(when) || (when == kTimeMin && range->live == best.live);
+    if (same && known.insert(range->name).second) names.push_back(placed_name(range->place, range->name));
+  }
+  return names;
+}
 
 std::string short_name(const std::string& path) {
   if (path.starts_with('[')) return path;
@@ -119,6 +159,7 @@ struct Symbolizer::State {
   void sort() {
     std::call_once(sorted, [this] {
       for (auto& [space, index] : spaces) index.sort();
+      if (const auto kernel = spaces.find(kKernelSpace.value); kernel != spaces.end()) kernel->second.set_places();
     });
   }
 
@@ -242,7 +283,7 @@ void Symbolizer::add_module_folder(std::string folder) { state_->modules.add_fol
 void Symbolizer::add_fixed_file(FileSymbolPick file) {
   const std::string key = file_key(file.section_path, file.build_id);
   state_->elf_paths[key];
-  state_->files[key] = std::make_unique<FileSymbols>(std::move(file.module), std::move(file.symbols));
+  state_->files[key] = std::make_unique<FileSymbols>(std::move(file.module), std::move(file.symbols), std::move(file.frames));
 }
 
 namespace {
@@ -279,8 +320,9 @@ class FilePick {
   }
   void add_to(SymbolPick& picked) {
     for (auto& [name, file] : files_) {
-      FileSymbolPick& out = picked.files.emplace_back(FileSymbolPick{name.first, name.second, file.module, {}});
+      FileSymbolPick& out = picked.files.emplace_back(FileSymbolPick{name.first, name.second, file.module, {}, {}});
       for (auto& [offset, symbol] : file.symbols) out.symbols.push_back(std::move(symbol));
+      for (const auto& [offset, frame] : file.frames) out.frames.push_back(frame);
     }
   }
 
@@ -297,6 +339,7 @@ class FilePick {
   struct Picked {
     std::string module;
     std::map<uint64_t, FixedSymbol> symbols;
+    std::map<uint64_t, FrameSpan> frames;
   };
   static void merge(Spans& spans) {
     std::sort(spans.begin(), spans.end());
@@ -313,11 +356,20 @@ class FilePick {
   void take(const Key& key, FileSymbols& file, uint64_t ip) {
     ++pick_steps();
     const auto symbol = file.pick(ip - key.delta);
-    if (!symbol) return;
+    const auto frame = symbol ? std::nullopt : file.frame_at(ip - key.delta);
+    if (!symbol && !frame) return;
     Picked& picked = files_[{key.path, key.build_id}];
     picked.module = file.module();
+    if (frame) {
+      picked.frames.emplace(frame->start, *frame);
+      return;
+    }
     const auto [known, is_new] = picked.symbols.emplace(symbol->file_offset_bytes, *symbol);
-    if (!is_new) known->second.reach_bytes = std::max(known->second.reach_bytes, symbol->reach_bytes);
+    if (!is_new) {
+      known->second.reach_bytes = std::max(known->second.reach_bytes, symbol->reach_bytes);
+    } else if (std::vector<std::string> names = file.names_at(ip - key.delta); !names.empty()) {
+      known->second.aliases.assign(std::make_move_iterator(names.begin() + 1), std::make_move_iterator(names.end()));
+    }
   }
   std::map<uint32_t, std::map<Key, Mapped>> mapped_;  // by space
   std::map<std::pair<std::string, std::string>, Picked> files_;
@@ -393,7 +445,7 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   const auto index = state.spaces.find(space.value);
   if (index != state.spaces.end()) {
     if (const NamedRange* range = index->second.find(ip, when, *valid)) {
-      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, *valid, {}};
+      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, *valid, range->place};
     }
   }
   const State::Place place = state.place_at(space, ip, when);
@@ -403,6 +455,26 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   const auto symbol = place.file->find(place.offset_bytes, offset);
   if (!symbol) return std::nullopt;
   return Symbol{symbol->name, place.file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, *valid, symbol->place};
+}
+
+std::optional<FrameSpan> Symbolizer::frame_at(SpaceId space, Ip ip, TimeNs when) const {
+  state_->sort();
+  const State::Place place = state_->place_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  std::optional<FrameSpan> found = place.file == nullptr ? std::nullopt : place.file->frame_at(place.offset_bytes);
+  if (found) found->start = ip.value - (place.offset_bytes - found->start);
+  return found;
+}
+
+std::vector<std::string> Symbolizer::names_at(SpaceId space, Ip ip, TimeNs when) const {
+  State& state = *state_;
+  state.sort();
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  Interval valid;
+  const auto index = state.spaces.find(space.value);
+  const NamedRange* range = index == state.spaces.end() ? nullptr : index->second.find(ip, when, valid);
+  if (range != nullptr) return names_of(index->second, *range, when, *state.warnings);
+  const State::Place place = state.place_at(space, ip, when);
+  return place.file == nullptr ? std::vector<std::string>() : place.file->names_at(place.offset_bytes);
 }
 
 SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
@@ -440,7 +512,7 @@ std::vector<Ip> Symbolizer::addresses_of(std::string_view name) const {
   std::vector<Ip> addresses;
   for (const auto& [space, index] : state.spaces) {
     for (const NamedRange& range : index.ranges) {
-      if (range.name == name) addresses.push_back(range.ip);
+      if (range.name == name || (!range.place.empty() && placed_name(range.place, range.name) == name)) addresses.push_back(range.ip);
     }
   }
   std::map<FileSymbols*, std::vector<uint64_t>> offsets;

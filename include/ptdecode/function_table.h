@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,12 +21,12 @@ inline constexpr FunctionId kNoFunction = 0xffffffffU;
 
 /// A function. The same function of the same file has one id, in every process and at every address.
 ///
-/// Code without a symbol has one function for each address that a call, or a jump from another module, enters: "libc.so.6+0x1234", with
-/// the file offset. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without a symbol whose
-/// entry was not seen is "[unnamed code of libc.so.6]", one per module.
+/// A function without a symbol is named by its file offset, "libc.so.6+0x1234": where .eh_frame says that it begins, else where a call, or a
+/// jump from another module, enters. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without
+/// a symbol, of which neither is known, is "[unnamed code of libc.so.6]", one per module.
 ///
 /// Local functions of one name in one file are named with their source file, "a.c:f", or with their address in the file, "0x1234:f", if the
-/// symbol table does not tell the source files apart. Kernel functions of one name in one module have one id.
+/// symbol table does not tell the source files apart. Kernel functions of one name in one module are named with their address.
 struct FunctionInfo {
   std::string name;    ///< demangled; if no symbol names it, as above
   std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty
@@ -35,6 +36,11 @@ struct FunctionInfo {
 class PTD_API FunctionTable {
  public:
   FunctionId intern(std::string_view name, std::string_view module);
+  /// Adds names by which filters find a function; its own name needs not be added.
+  void add_names(FunctionId id, std::span<const std::string> names);
+  /// Returns all names of a function, best first: info().name, then those of the other symbols at its address (Symbolizer::names_at()).
+  /// Limitation: of a function that was met only in the part that a compiler split off (NAME.cold), the other names are not known.
+  [[nodiscard]] std::vector<std::string> names(FunctionId id) const;
   /// Returns the function. kNoFunction, and an id that intern() has not returned, return one without a name.
   [[nodiscard]] const FunctionInfo& info(FunctionId id) const;
   [[nodiscard]] size_t size() const;
@@ -42,6 +48,7 @@ class PTD_API FunctionTable {
  private:
   mutable std::mutex mutex_;
   std::deque<FunctionInfo> functions_;
+  std::unordered_map<FunctionId, std::vector<std::string>> aliases_;
   struct Hash {
     size_t operator()(const std::pair<std::string_view, std::string_view>& key) const {
       return std::hash<std::string_view>()(key.first) * 31 + std::hash<std::string_view>()(key.second);

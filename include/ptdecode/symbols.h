@@ -38,6 +38,9 @@ struct NamedRange {
   Interval live;
   std::string name;
   std::string module;
+  /// As Symbol::place. If it is empty, the Symbolizer sets it to the address of each function of the kernel whose name another one of its
+  /// module has at all times.
+  std::string place = {};
 };
 
 /// A symbol of a file, addressed by the offset of its start in the mapped file.
@@ -47,12 +50,21 @@ struct FixedSymbol {
   uint64_t size_bytes = 0;   ///< as Symbol::size_bytes
   std::string name;          ///< demangled
   std::string place = {};    ///< as Symbol::place
+  std::vector<std::string> aliases = {};  ///< the other names of its address, as Symbolizer::names_at() returns them
+};
+
+/// The code that a file's call frame information (.eh_frame) describes as one function, or as a part that a compiler split off one.
+struct FrameSpan {
+  uint64_t start = 0;  ///< file offset, or address
+  uint64_t size_bytes = 0;
+  bool is_function = true;  ///< not a part
 };
 
 /// Symbols of the sections with one path and build id.
 struct FileSymbolPick {
   std::string section_path, build_id, module;
-  std::vector<FixedSymbol> symbols;  ///< by offset, one each
+  std::vector<FixedSymbol> symbols;      ///< by offset, one each
+  std::vector<FrameSpan> frames = {};  ///< by file offset; of code without a symbol
 };
 
 /// A source line and its function. If the function was inlined, its callers follow.
@@ -131,6 +143,14 @@ class PTD_API Symbolizer {
 
   /// Returns the symbol at an address. Sets `valid`, if given, as in Symbol::valid, even if there is no symbol.
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when, Interval* valid = nullptr) const;
+  /// Returns what .eh_frame says of the function at an address, which may have no symbol: its address, size and kind.
+  [[nodiscard]] std::optional<FrameSpan> frame_at(SpaceId space, Ip ip, TimeNs when) const;
+  /// Most names that names_at() returns: a hostile file may have millions at one address.
+  static constexpr size_t kMostNames = 1024;
+  /// Returns every name of the function at an address, as FunctionInfo::name: find()'s first, then the other symbols at its start, each
+  /// once, best first. Names may have a version ("cfree@GLIBC_2.2.5"). Empty if find() finds nothing. At most kMostNames; warnings() says
+  /// where there are more.
+  [[nodiscard]] std::vector<std::string> names_at(SpaceId space, Ip ip, TimeNs when) const;
   /// Returns source lines and inlined functions from DWARF. Reads the debug information at the first look-up of a file.
   [[nodiscard]] SourcePlace source_at(SpaceId space, Ip ip, TimeNs when) const;
   /// Visits every statement of the file with this path and build id, unit by unit, until the visitor returns false. Views are valid as long
@@ -138,13 +158,15 @@ class PTD_API Symbolizer {
   bool visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const;
   /// Returns the file and offset of the code at an address; nothing if it does not come from an ELF file.
   [[nodiscard]] std::optional<FilePlace> file_place(SpaceId space, Ip ip, TimeNs when) const;
-  /// Returns the addresses of the symbol `name` (also "a.c:f", as FunctionInfo::name) in the kernel or any section (first match first); empty if none.
+  /// Returns the addresses, in order, of what has the name `name` in the kernel or any section; empty if nothing has it. The name may be
+  /// mangled, a C++ name without parameters, "a.c:f" as FunctionInfo::name, and with or without the default version ("f", "f@@V1"). An old
+  /// version is meant by "f@V0", and by "f" if the file has no other f.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
   /// Returns everything that find() may return for one of `ips` (by space value) at any time.
   [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;
   /// Sets the symbols of sections with this path and build id. Their file is not read.
   void add_fixed_file(FileSymbolPick file);
-  /// Returns a sentence for each file whose source lines are not used because its debug information exceeds a limit; of the look-ups so far.
+  /// Returns a sentence for each file whose source lines or names are not all used because they exceed a limit; of the look-ups so far.
   [[nodiscard]] std::vector<std::string> warnings() const;
   /// Returns the number of named ranges added.
   [[nodiscard]] size_t range_count() const;

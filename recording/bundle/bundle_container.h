@@ -21,7 +21,8 @@ inline constexpr uint32_t kBundleVersion = 1;
 namespace chunk {
 inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "STRM", kAux = "AUX ", kContexts = "CTXT", kNotes = "NOTE",
                                   kImage = "IMAG", kCode = "CODE", kLines = "LINE", kSymbols = "SYMS", kPokes = "POKE", kSpans = "SPAN",
-                                  kArm = "ARMS", kEvents = "evnt", kEventNames = "enam", kSymbolPlaces = "splc", kEnd = "END ";
+                                  kArm = "ARMS", kEvents = "evnt", kEventNames = "enam", kSymbolPlaces = "splc", kAliases = "sals",
+                                  kRangePlaces = "rplc", kFrames = "fram", kEnd = "END ";
 }  // namespace chunk
 
 /// Writes chunks sequentially to a temporary file next to `path`, which finish() renames.

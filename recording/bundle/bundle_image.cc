@@ -289,35 +289,115 @@ void write_symbols(const SymbolPick& pick, ByteWriter& out) {
   }
 }
 
-bool write_places(const SymbolPick& pick, ByteWriter& out) {
+namespace {
+
+// Writes the texts that `texts_of` returns for each symbol, with the indexes of its file and of the symbol. Returns false if there are none.
+template <class TextsOf>
+bool write_texts(const SymbolPick& pick, ByteWriter& out, const TextsOf& texts_of) {
   uint64_t count = 0;
-  const auto visit = [&pick](const auto& visitor) {
+  const auto visit = [&](const auto& visitor) {
     for (size_t file = 0; file < pick.files.size(); ++file) {
       for (size_t i = 0; i < pick.files[file].symbols.size(); ++i) {
-        if (const std::string& place = pick.files[file].symbols[i].place; !place.empty()) visitor(file, i, place);
+        for (const std::string& text : texts_of(pick.files[file].symbols[i])) visitor(file, i, text);
       }
     }
   };
   visit([&count](size_t, size_t, const std::string&) { ++count; });
   out.number(count);
-  visit([&out](size_t file, size_t symbol, const std::string& place) {
+  visit([&out](size_t file, size_t symbol, const std::string& text) {
     out.number(file);
     out.number(symbol);
-    out.text(place);
+    out.text(text);
   });
   return count != 0;
 }
 
-Status read_places(Bytes chunk, SymbolPick& pick) {
+template <class Store>
+Status read_texts(Bytes chunk, SymbolPick& pick, std::string_view what, const Store& store) {
   ByteReader in(chunk);
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
     const uint64_t file = in.number(), symbol = in.number();
-    std::string place = in.text();
+    std::string text = in.text();
     if (file >= pick.files.size() || symbol >= pick.files[file].symbols.size())
       return Error{ErrorCode::contradictory_record, "it names a symbol that does not exist", in.offset()};
-    pick.files[file].symbols[symbol].place = std::move(place);
+    store(pick.files[file].symbols[symbol], std::move(text));
   }
-  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of source files is inconsistent", in.offset()};
+  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of " + std::string(what) + " is inconsistent", in.offset()};
+  return {};
+}
+
+}  // namespace
+
+bool write_places(const SymbolPick& pick, ByteWriter& out) {
+  return write_texts(pick, out, [](const FixedSymbol& symbol) { return std::span(&symbol.place, symbol.place.empty() ? 0 : 1); });
+}
+
+bool write_aliases(const SymbolPick& pick, ByteWriter& out) {
+  return write_texts(pick, out, [](const FixedSymbol& symbol) { return std::span(symbol.aliases); });
+}
+
+Status read_places(Bytes chunk, SymbolPick& pick) {
+  return read_texts(chunk, pick, "source files", [](FixedSymbol& symbol, std::string place) { symbol.place = std::move(place); });
+}
+
+Status read_aliases(Bytes chunk, SymbolPick& pick) {
+  return read_texts(chunk, pick, "other names", [](FixedSymbol& symbol, std::string name) {
+    if (name.size() > kMaxSymbolNameBytes) name.resize(kMaxSymbolNameBytes);
+    if (symbol.aliases.size() + 1 < Symbolizer::kMostNames) symbol.aliases.push_back(std::move(name));
+  });
+}
+
+bool write_range_places(const SymbolPick& pick, ByteWriter& out) {
+  const auto has_place = [](const NamedRange& range) { return !range.place.empty(); };
+  const auto count = static_cast<uint64_t>(std::count_if(pick.ranges.begin(), pick.ranges.end(), has_place));
+  out.number(count);
+  for (size_t i = 0; i < pick.ranges.size(); ++i) {
+    if (!has_place(pick.ranges[i])) continue;
+    out.number(i);
+    out.text(pick.ranges[i].place);
+  }
+  return count != 0;
+}
+
+Status read_range_places(Bytes chunk, SymbolPick& pick) {
+  ByteReader in(chunk);
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const uint64_t range = in.number();
+    std::string place = read_name(in);
+    if (range >= pick.ranges.size()) return Error{ErrorCode::contradictory_record, "it names a range that does not exist", in.offset()};
+    pick.ranges[range].place = std::move(place);
+  }
+  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of places is inconsistent", in.offset()};
+  return {};
+}
+
+bool write_frames(const SymbolPick& pick, ByteWriter& out) {
+  uint64_t count = 0;
+  for (const FileSymbolPick& file : pick.files) count += file.frames.size();
+  out.number(count);
+  for (size_t file = 0; file < pick.files.size(); ++file) {
+    for (const FrameSpan& frame : pick.files[file].frames) {
+      out.number(file);
+      out.number(frame.start);
+      out.number(frame.size_bytes);
+      out.number(frame.is_function ? 1 : 0);
+    }
+  }
+  return count != 0;
+}
+
+Status read_frames(Bytes chunk, SymbolPick& pick) {
+  ByteReader in(chunk);
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const uint64_t file = in.number();
+    FrameSpan frame;
+    frame.start = in.number();
+    frame.size_bytes = in.number_to(~frame.start);
+    frame.is_function = in.number_to(1) != 0;
+    if (file >= pick.files.size()) return Error{ErrorCode::contradictory_record, "it names a file that does not exist", in.offset()};
+    pick.files[file].frames.push_back(frame);
+  }
+  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of functions is inconsistent", in.offset()};
   return {};
 }
 

@@ -222,8 +222,10 @@ Status Loader::load_image() {
   if (!limits.ok()) return damaged(chunk::kLines, limits.error());
   auto symbols = read_symbols(chunk_of(chunk::kSymbols));
   if (!symbols.ok()) return damaged(chunk::kSymbols, symbols.error());
-  if (chunks_.find(chunk::kSymbolPlaces) != chunks_.end()) {
-    if (Status status = read_places(chunk_of(chunk::kSymbolPlaces), *symbols); !status.ok()) return damaged(chunk::kSymbolPlaces, status.error());
+  for (const auto& [type, read] : {std::pair(chunk::kSymbolPlaces, &read_places), std::pair(chunk::kAliases, &read_aliases),
+                                   std::pair(chunk::kRangePlaces, &read_range_places), std::pair(chunk::kFrames, &read_frames)}) {
+    if (chunks_.find(type) == chunks_.end()) continue;
+    if (Status status = read(chunk_of(type), *symbols); !status.ok()) return damaged(type, status.error());
   }
   ImageBuild image(options_);
   if (chunks_.find(chunk::kArm) != chunks_.end()) image.builder.set_word_bytes(4);

@@ -282,9 +282,11 @@ Status Writer::write_names(BundleFileWriter& file) {
     symbols_of_[{symbols.section_path, symbols.build_id}] += symbols.symbols.size();
   }
   report_.instructions = scan_.instructions;
-  ByteWriter places;
-  if (write_places(pick, places)) {
-    if (Status status = file.add(chunk::kSymbolPlaces, places.bytes()); !status.ok()) return status;
+  for (const auto& [type, write] : {std::pair(chunk::kSymbolPlaces, &write_places), std::pair(chunk::kAliases, &write_aliases),
+                                    std::pair(chunk::kRangePlaces, &write_range_places), std::pair(chunk::kFrames, &write_frames)}) {
+    ByteWriter content;
+    if (!write(pick, content)) continue;
+    if (Status status = file.add(type, content.bytes()); !status.ok()) return status;
   }
   return file.add(chunk::kSymbols, out.bytes());
 }

@@ -11,6 +11,7 @@
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
 #include "image/symbols/kernel_debug.h"
+#include "image/symbols/name_rank.h"
 
 namespace ptd {
 namespace {
@@ -94,7 +95,7 @@ std::string kernel_build_id(const perfio::Features& features) {
   return {};
 }
 
-// Text names only; of several at one address the global, least underscored one first.
+// Text names only.
 std::vector<KernelSymbol> text_of(std::vector<KernelSymbol> symbols, std::vector<uint64_t>& sizes) {
   std::vector<KernelSymbol> text;
   size_t next = 0;  // of the first symbol at another address
@@ -108,9 +109,9 @@ std::vector<KernelSymbol> text_of(std::vector<KernelSymbol> symbols, std::vector
   return text;
 }
 
-int rank(const KernelSymbol& symbol) {
-  const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
-  return (symbol.type == 'T' ? 0 : 20) + static_cast<int>(std::min<size_t>(underscores, 10));
+NameRank rank(const KernelSymbol& symbol) {
+  const bool weak = symbol.type == 'w' || symbol.type == 'W';
+  return name_rank({symbol.name, true, true, symbol.type == 'T' || weak, weak});
 }
 
 /// The jited functions of all programs by address: each sub-program has its own bytes.

@@ -1,0 +1,185 @@
+// Extents of functions through libdw, which splits .eh_frame into its entries.
+#include "image/symbols/frame_extents.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <gelf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMaxExtents = 4U << 20;
+constexpr size_t kMaxStepsBack = 64;  // over extents that overlap
+constexpr uint64_t kMaxExtentBytes = 1ULL << 32;
+
+/// Reads values of fixed size; failed() after one past the end.
+class Reader {
+ public:
+  Reader(const uint8_t* at, const uint8_t* end, bool wide) : at_(at), end_(end), wide_(wide) {}
+  [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] const uint8_t* at() const { return at_; }
+  uint8_t byte() { return static_cast<uint8_t>(number(1, false)); }
+  uint64_t number(size_t size, bool is_signed) {
+    if (failed_ || static_cast<size_t>(end_ - at_) < size) return failed_ = true, 0;
+    uint64_t value = 0;
+    std::memcpy(&value, at_, size);
+    at_ += size;
+    const unsigned shift = 64 - 8 * static_cast<unsigned>(size);
+    return is_signed ? static_cast<uint64_t>(static_cast<int64_t>(value << shift) >> shift) : value;
+  }
+  uint64_t uleb() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const uint8_t next = byte();
+      value |= static_cast<uint64_t>(next & 0x7f) << shift;
+      if ((next & 0x80) == 0) return value;
+    }
+    failed_ = true;
+    return 0;
+  }
+  /// A value of a DW_EH_PE_ encoding, without what it is relative to.
+  uint64_t encoded(uint8_t encoding) {
+    switch (encoding & 0x0f) {
+      case DW_EH_PE_absptr: return number(wide_ ? 8 : 4, false);
+      case DW_EH_PE_udata2: return number(2, false);
+      case DW_EH_PE_udata4: return number(4, false);
+      case DW_EH_PE_udata8: return number(8, false);
+      case DW_EH_PE_sdata2: return number(2, true);
+      case DW_EH_PE_sdata4: return number(4, true);
+      case DW_EH_PE_sdata8: return number(8, true);
+      default: failed_ = true; return 0;
+    }
+  }
+  void skip(uint64_t bytes) {
+    if (bytes > static_cast<size_t>(end_ - at_)) {
+      failed_ = true;
+    } else {
+      at_ += bytes;
+    }
+  }
+
+ private:
+  const uint8_t *at_, *end_;
+  bool wide_, failed_ = false;
+};
+
+/// What a CIE says of its FDEs. `known`: its augmentation could be read.
+struct Common {
+  bool known = false, has_data = false;
+  uint8_t encoding = DW_EH_PE_absptr;
+};
+
+Common common_of(const Dwarf_CIE& cie, bool wide) {
+  Common common;
+  const std::string_view text(cie.augmentation == nullptr ? "" : cie.augmentation);
+  common.known = text.empty();
+  if (!text.starts_with('z') || cie.augmentation_data == nullptr) return common;
+  common.has_data = true;
+  Reader in(cie.augmentation_data, cie.augmentation_data + cie.augmentation_data_size, wide);
+  for (const char letter : text.substr(1)) {
+    if (letter == 'R') {
+      common.encoding = in.byte();
+      common.known = !in.failed();
+      return common;
+    }
+    if (letter == 'L') (void)in.byte();
+    if (letter == 'P') (void)in.encoded(in.byte());
+    if (in.failed()) return common;
+  }
+  common.known = true;
+  return common;
+}
+
+// Whether the instructions begin with a frame that other code made; DW_CFA_undefined is how _start ends the stack.
+bool begins_inside(Reader in) {
+  while (!in.failed()) {
+    const uint8_t code = in.byte();
+    if (in.failed() || code >> 6 == 1) return false;  // DW_CFA_advance_loc
+    switch (code) {
+      case DW_CFA_nop: break;
+      case DW_CFA_undefined:
+      case DW_CFA_GNU_args_size: (void)in.uleb(); break;
+      case DW_CFA_set_loc:
+      case DW_CFA_advance_loc1:
+      case DW_CFA_advance_loc2:
+      case DW_CFA_advance_loc4: return false;
+      default: return true;
+    }
+  }
+  return false;
+}
+
+struct ElfCloser {
+  void operator()(Elf* elf) const { elf_end(elf); }
+};
+
+}  // namespace
+
+FrameExtents::FrameExtents(const ElfFile& file) {
+  const Bytes bytes = file.file()->bytes();
+  elf_version(EV_CURRENT);
+  const std::unique_ptr<Elf, ElfCloser> elf(elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size()));
+  size_t names = 0, ident_size = 0;
+  const char* ident = elf ? elf_getident(elf.get(), &ident_size) : nullptr;
+  if (ident == nullptr || ident_size < EI_NIDENT || ident[EI_DATA] != ELFDATA2LSB || elf_getshdrstrndx(elf.get(), &names) != 0) return;
+  const bool wide = ident[EI_CLASS] == ELFCLASS64;
+  std::vector<std::pair<uint64_t, uint64_t>> linkage;  // procedure linkage tables, each with one FDE
+  Elf_Scn *section = nullptr, *frames = nullptr;
+  GElf_Shdr header, frames_header{};
+  while ((section = elf_nextscn(elf.get(), section)) != nullptr && linkage.size() < kMaxStepsBack) {
+    const char* name = gelf_getshdr(section, &header) == nullptr ? nullptr : elf_strptr(elf.get(), names, header.sh_name);
+    if (name == nullptr || header.sh_type == SHT_NOBITS) continue;
+    if (std::strncmp(name, ".plt", 4) == 0) linkage.emplace_back(header.sh_addr, header.sh_size);
+    if (std::strcmp(name, ".eh_frame") == 0) frames = section, frames_header = header;
+  }
+  Elf_Data* data = frames == nullptr ? nullptr : elf_rawdata(frames, nullptr);
+  if (data == nullptr || data->d_buf == nullptr) return;
+  std::unordered_map<uint64_t, Common> commons;  // by offset in the section
+  Dwarf_Off next = 0;
+  for (Dwarf_Off at = 0; extents_.size() < kMaxExtents; at = next) {
+    Dwarf_CFI_Entry entry;
+    const int result = dwarf_next_cfi(reinterpret_cast<const unsigned char*>(ident), data, true, at, &next, &entry);
+    if (result > 0 || next <= at || next > data->d_size) break;
+    if (result < 0) continue;
+    if (dwarf_cfi_cie_p(&entry)) {
+      commons[at] = common_of(entry.cie, wide);
+      continue;
+    }
+    const auto common = commons.find(entry.fde.CIE_pointer);
+    if (common == commons.end() || !common->second.known) continue;
+    const uint8_t encoding = common->second.encoding, base = encoding & 0x70;
+    if ((encoding & DW_EH_PE_indirect) != 0 || (base != 0 && base != DW_EH_PE_pcrel)) continue;
+    Reader in(entry.fde.start, entry.fde.end, wide);
+    const uint64_t field = frames_header.sh_addr + static_cast<uint64_t>(entry.fde.start - static_cast<const uint8_t*>(data->d_buf));
+    const uint64_t first = in.encoded(encoding) + (base == DW_EH_PE_pcrel ? field : 0), size = in.encoded(encoding & 0x0f);
+    if (common->second.has_data) in.skip(in.uleb());
+    const auto end = file.code_section_end(first);
+    const bool is_code = size != 0 && size <= kMaxExtentBytes && end && *end > first && size <= *end - first;
+    const bool is_linkage = std::any_of(linkage.begin(), linkage.end(), [first](const auto& range) { return first - range.first < range.second; });
+    if (!in.failed() && is_code && !is_linkage) extents_.push_back({first, size, !begins_inside(in)});
+  }
+  sort();
+}
+
+FrameExtents::FrameExtents(std::vector<FrameSpan> spans) : extents_(std::move(spans)) { sort(); }
+
+void FrameExtents::sort() {
+  std::stable_sort(extents_.begin(), extents_.end(), [](const FrameSpan& a, const FrameSpan& b) { return a.start < b.start; });
+}
+
+std::optional<FrameSpan> FrameExtents::find(uint64_t address) const {
+  auto at = std::upper_bound(extents_.begin(), extents_.end(), address, [](uint64_t value, const FrameSpan& extent) { return value < extent.start; });
+  for (size_t steps = 0; at != extents_.begin() && steps < kMaxStepsBack; ++steps) {
+    --at;
+    if (address - at->start < at->size_bytes) return *at;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ptd

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Programs without symbols: .eh_frame tells their functions apart. `image`: places that need a second look.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, CXX. Exit status 77 without qemu-x86_64.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+CC, CXX = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
+JUMPS = r"""
+#include <csetjmp>
+static jmp_buf place;
+#define F __attribute__((noinline, noclone)) int
+static F leaf(int i) { __asm__ volatile(""); return i + 1; }
+static F thrower(int i) { if (i >= 0) throw i; return leaf(i); }
+static F catcher(int i) {
+  try { return thrower(i); } catch (int value) { return leaf(value); }
+}
+static F jumper(int i) { leaf(i); longjmp(place, 1); }
+static F keeper(volatile int i) {
+  if (setjmp(place) == 0) return jumper(i);
+  return leaf(i);
+}
+struct Guard { ~Guard() { leaf(1); } };
+static F cleaner(int i) { Guard guard; return thrower(i); }
+int main() {
+  int sum = 0;
+  for (int i = 0; i < 6; ++i) sum += catcher(i);
+  for (int i = 0; i < 5; ++i) sum += keeper(i);
+  for (int i = 0; i < 4; ++i) try { sum += cleaner(i); } catch (int) { ++sum; }
+  return sum > 1000;
+}
+"""
+NAMES = ("leaf", "thrower", "catcher", "jumper", "keeper", "cleaner", "main")
+
+
+def run(*words, status=0):
+    done = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == status, (words, done.returncode, done.stderr)
+    return done.stdout if status == 0 else done.stderr
+
+
+class Base(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def recorded(self, *command):
+        path = self.folder / "recording.data"
+        path.unlink(missing_ok=True)
+        run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-q", "-o", path, "--", *command)
+        return path
+
+    def rows(self, path, module):
+        lines = [json.loads(line) for line in run("functions", "-q", "-i", path, "--limit", "0", "--format", "json").splitlines()]
+        return {line["function"]: (line["calls"], line["self_instructions"]) for line in lines[1:] if line["module"] == module}
+
+
+class Stripped(Base):
+    def built(self, level, stripped):
+        """Returns the program's rows, with the names of the program that is not stripped."""
+        program = self.folder / "jumps"
+        subprocess.run([CXX, level, "-x", "c++", "-", "-o", program], input=JUMPS, text=True, check=True)
+        symbols = dict(re.findall(r"^0*(\w+) [tT] (\S+)$", subprocess.run(["nm", "-C", program], capture_output=True, text=True, check=True).stdout.replace("(int)", "").replace("(int volatile)", ""), re.M))
+        if stripped:
+            subprocess.run(["strip", "-s", program], check=True)
+        data = self.recorded(program)
+        rows = self.rows(data, "jumps")
+        bundle = self.folder / "jumps.ptdb"
+        bundle.unlink(missing_ok=True)
+        run("bundle", "-q", "-i", data, "-o", bundle)
+        self.assertEqual(self.rows(bundle, "jumps"), rows)
+        named = {}
+        for name, figures in rows.items():
+            offset = re.fullmatch(r"jumps\+0x(\w+)", name)
+            named[symbols.get(offset[1], name) if offset else name.split("(")[0]] = figures
+        return named
+
+    def test_all_code_of_a_function_has_one_row(self):
+        """Landing pads and returns of setjmp() are not functions: a stripped program has the rows of one that is not stripped."""
+        want, found = self.built("-O1", False), self.built("-O1", True)
+        self.assertEqual({name: found.get(name) for name in NAMES}, {name: want[name] for name in NAMES})
+        self.assertEqual([name for name in found if name.startswith("jumps+0x") and name not in want], [])
+
+    def test_a_part_that_was_split_off_has_at_most_one_row(self):
+        want, found = self.built("-O2", False), self.built("-O2", True)
+        for name in NAMES:
+            if name in want and name not in ("catcher", "cleaner", "main"):  # these have a part for exceptions
+                self.assertEqual(found.get(name), want[name], name)
+        parts = [name for name in found if "+0x" in name]
+        self.assertLessEqual(len(parts), 3, parts)
+
+
+class Places(Base):
+    def test_a_symbol_of_one_process_needs_no_thread(self):
+        programs = []
+        for name in ("one", "two"):
+            source = f"int only_{name}(void) {{ return 1; }} int both(void) {{ return 2; }} int main(void) {{ return only_{name}() + both() != 3; }}\n"
+            programs.append(self.folder / name)
+            subprocess.run([CC, "-O0", "-x", "c", "-", "-o", programs[-1]], input=source, text=True, check=True)
+        data = self.recorded("sh", "-c", f"{programs[0]}; {programs[1]}; true")
+        listed = run("image", "-q", "-i", data, "only_one")
+        self.assertRegex(listed, r"only_one\+0x0 ")
+        self.assertNotIn("two", listed)
+        self.assertRegex(run("image", "-q", "-i", data, "only_two+0x1"), r"only_two\+0x1 ")
+        said = run("image", "-q", "-i", data, "both", status=2)
+        tids = dict((comm, tid) for tid, comm in re.findall(r"(\d+) \((one|two)\)", said))
+        self.assertRegex(said, r"'both' is in 2 address spaces: choose one with --tid: ")
+        self.assertEqual(set(tids), {"one", "two"})
+        for name, tid in tids.items():
+            self.assertIn(f"/{name}", run("image", "-q", "-i", data, "both", "--tid", tid).splitlines()[0])
+        self.assertIn("neither a hexadecimal address nor a known symbol", run("image", "-q", "-i", data, "only_three", status=2))
+
+    def test_an_address_inside_an_instruction(self):
+        program = self.folder / "inside"
+        text = ".globl _start, f\n.type f, @function\nf: nop\nmovabs $0x1122334455667788, %rax\nret\n.size f, . - f\n_start: call f\nmov $60, %eax\nxor %edi, %edi\nsyscall\n"
+        subprocess.run([CC, "-nostdlib", "-static", "-x", "assembler", "-", "-o", program], input=text, text=True, check=True)
+        data = self.recorded(program)
+        lines = run("image", "-q", "-i", data, "f+0x3").splitlines()
+        self.assertRegex(lines[2], r"^\w+ is inside this instruction:$")
+        self.assertRegex(lines[3], r" f\+0x1 .*mov(?:abs)? \$0x1122334455667788, ?%rax")
+        self.assertRegex(lines[5], r" f\+0x3 ")
+        for place in ("f", "f+0x1", "f+0xb"):
+            self.assertNotIn("is inside", run("image", "-q", "-i", data, place))
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("skipped: no qemu-x86_64")
+        sys.exit(77)
+    unittest.main()

@@ -1,0 +1,98 @@
+// Names of one address: which is listed, and all of them. Bounds of functions without a symbol.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string_view>
+
+#include "image/base/mapped_file.h"
+#include "image/symbols/frame_extents.h"
+#include "image/symbols/name_rank.h"
+#include "ptdecode/symbols.h"
+#include "source_support.h"
+
+namespace ptd {
+namespace {
+
+using testing::TempDir;
+
+NameTraits symbol(const char* name, bool global = true, bool weak = false) { return {name, true, true, global, weak}; }
+
+TEST(NameRank, ThePublicDefaultNameComesFirst) {
+  // Names of one address each, as Debian 12's libc and kernels have them; the first is the one that programs call.
+  const std::vector<std::vector<NameTraits>> addresses = {
+      {symbol("free"), symbol("__libc_free"), symbol("cfree@GLIBC_2.2.5"), symbol("__GI___libc_free", false)},
+      {symbol("memcmp"), symbol("bcmp", true, true), symbol("__memcmp_alias", false)},
+      {symbol("pthread_getspecific@@GLIBC_2.34"), symbol("pthread_getspecific@GLIBC_2.2.5"), symbol("__pthread_getspecific@GLIBC_2.2.5")},
+      {symbol("write", true, true), symbol("__libc_write"), symbol("__write", true, true)},
+      {symbol("fopen@@GLIBC_2.2.5"), symbol("fopen64"), symbol("_IO_fopen@@GLIBC_2.2.5")},
+      {symbol("htons"), symbol("ntohs", true, true)},
+      {symbol("memcpy@GLIBC_2.2.5"), symbol("__memcpy_local", false)},
+      {symbol("__x64_sys_getpid"), symbol("__ia32_sys_getpid"), symbol("__do_sys_getpid", false)},
+      {symbol("virtio_init", false), symbol("init_module")},
+      {symbol("f"), {"label", false, true, true, false}},
+  };
+  for (const auto& names : addresses) {
+    for (size_t i = 0; i + 1 < names.size(); ++i) EXPECT_LT(name_rank(names[i]), name_rank(names[i + 1])) << names[i].name << " " << names[i + 1].name;
+  }
+}
+
+TEST(NameRank, Versions) {
+  EXPECT_EQ(unversioned_length("f@@V1"), 1U);
+  EXPECT_EQ(unversioned_length("f@V1"), 1U);
+  EXPECT_EQ(unversioned_length("free@plt"), 8U);
+  EXPECT_EQ(unversioned_length("@fastcall@8"), 9U);
+  EXPECT_EQ(unversioned_length(""), 0U);
+  EXPECT_TRUE(is_old_version("f@V1"));
+  for (const char* name : {"f@@V1", "f", "f@plt", "@f", ""}) EXPECT_FALSE(is_old_version(name)) << name;
+}
+
+TEST(NamesAt, TheNamesOfOneAddressAndTimeAreBounded) {
+  Symbolizer symbols{Timeline()};
+  constexpr Ip kAt{0xffffffff81000000};
+  const auto add = [&](std::string name, Interval live) { symbols.add_range({kKernelSpace, kAt, 64, live, std::move(name), "[kernel]"}); };
+  const Interval early{TimeNs{10}, TimeNs{19}}, late{TimeNs{20}, TimeNs{29}};
+  for (const char* name : {"a", "b", "a"}) add(name, early);
+  for (int i = 0; i < 3000; ++i) add("late" + std::to_string(i), late);
+  EXPECT_EQ(symbols.names_at(kKernelSpace, kAt + 8, TimeNs{12}), (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(symbols.names_at(kKernelSpace, kAt + 64, TimeNs{12}).empty());
+  EXPECT_TRUE(symbols.names_at(kKernelSpace, kAt, TimeNs{40}).empty());
+  const std::vector<std::string> many = symbols.names_at(kKernelSpace, kAt, TimeNs{22});
+  EXPECT_LE(many.size(), Symbolizer::kMostNames);
+  EXPECT_EQ(many.front(), symbols.find(kKernelSpace, kAt, TimeNs{22})->name);
+  ASSERT_EQ(symbols.warnings().size(), 1U);
+  EXPECT_EQ(symbols.warnings()[0], "[kernel]: more than 1024 symbols at address 0xffffffff81000000; filters by name know only the first of them");
+}
+
+TEST(FrameExtents, DamagedInformationGivesOnlyExtentsOfCode) {
+  const TempDir dir;
+  const auto whole = MappedFile::open("/bin/true");
+  if (!whole.ok()) GTEST_SKIP() << "no /bin/true";
+  const auto intact = ElfFile::open(*whole);
+  ASSERT_TRUE(intact.ok());
+  const Bytes bytes = (*whole)->bytes();
+  const auto entry = FrameExtents(**intact).find((*intact)->entry());
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(entry->start, (*intact)->entry());
+  EXPECT_TRUE(entry->is_function);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const size_t frames = text.find(std::string_view("\1zR\0", 4));  // of a CIE
+  ASSERT_NE(frames, std::string_view::npos);
+  std::mt19937 random(11);
+  for (int round = 0; round < 400; ++round) {
+    std::vector<std::byte> bad(bytes.begin(), bytes.end());
+    const size_t first = frames + random() % std::min<size_t>(4096, bad.size() - frames), size = 1 + random() % 64;
+    for (size_t i = first; i < std::min(first + size, bad.size()); ++i) bad[i] = static_cast<std::byte>(round % 2 == 0 ? random() : 0xff);
+    const auto elf = ElfFile::open(dir.write("bad", bad));
+    if (!elf.ok()) continue;
+    const FrameExtents extents(**elf);
+    for (int i = 0; i < 100; ++i) {
+      const uint64_t address = random() % bad.size();
+      const auto found = extents.find(address);
+      if (found) EXPECT_LT(address - found->start, found->size_bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ptd
