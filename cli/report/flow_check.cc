@@ -24,11 +24,14 @@ struct Tally {
 
 using Tallies = std::map<std::pair<std::string, std::string>, Tally>;
 
-void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
-  if (gap.reason != GapReason::image_mismatch && gap.reason != GapReason::bad_insn) return;
-  const SectionId section = gap.section < timeline.section_count() || gap.ip.value == 0
-                                ? gap.section
-                                : timeline.section_during(is_kernel_half(gap.ip) ? kKernelSpace : gap.space, gap.ip, gap.time.first).id;
+bool contradicts(const Gap& gap) { return gap.reason == GapReason::image_mismatch || gap.reason == GapReason::bad_insn; }
+
+SectionId section_of(const Gap& gap, const Timeline& timeline) {
+  if (gap.section < timeline.section_count() || gap.ip.value == 0) return gap.section;
+  return timeline.section_during(is_kernel_half(gap.ip) ? kKernelSpace : gap.space, gap.ip, gap.time.first).id;
+}
+
+void take(const Gap& gap, SectionId section, const Timeline& timeline, Tallies& tallies) {
   const bool known = section < timeline.section_count();
   const std::string path = known ? timeline.section(section).path : std::string();
   const std::string build_id = known ? timeline.section(section).build_id : std::string();
@@ -44,6 +47,26 @@ void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
   } else {
     ++tally.told.more_places;
   }
+}
+
+/// A contradiction in the known part of a missing file is a consequence of the missing part.
+Gap in_missing_code(Gap gap, SectionId section) {
+  gap.reason = GapReason::no_image;
+  gap.section = section;
+  return gap;
+}
+
+std::set<SectionId> sections_of_missing_files(const Recording& recording) {
+  std::set<SectionId> sections;
+  if (recording.missing_images().empty()) return sections;
+  std::map<std::pair<std::string, std::string>, bool> known;
+  for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
+    const Section& section = recording.timeline().section(id);
+    const auto [file, is_new] = known.try_emplace({section.path, section.build_id}, false);
+    if (is_new) file->second = is_missing_file(recording, id);
+    if (file->second) sections.insert(id);
+  }
+  return sections;
 }
 
 /// Whether the trace bytes themselves cause the gap, and not a loss that a finding of the recording names.
@@ -68,6 +91,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
   FlowCheck result;
   Tallies tallies;
   GapTally gaps;
+  const std::set<SectionId> missing_files = sections_of_missing_files(recording);
   const auto streams = static_cast<uint32_t>(recording.streams().size());
   for (uint32_t stream = 0; stream < streams; ++stream) result.all_bytes += recording.streams()[stream].size_bytes;
   const double share = result.all_bytes <= budget_bytes ? 1 : static_cast<double>(budget_bytes) / static_cast<double>(result.all_bytes);
@@ -80,8 +104,10 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
     std::vector<TraceDamage> damage;
     const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
       for (const Gap& gap : batch.gaps) {
-        take(gap, recording.timeline(), tallies);
-        gaps.add(gap);
+        const SectionId section = section_of(gap, recording.timeline());
+        const bool missing = contradicts(gap) && missing_files.contains(section);
+        if (contradicts(gap) && !missing) take(gap, section, recording.timeline(), tallies);
+        gaps.add(missing ? in_missing_code(gap, section) : gap);
         if (is_damage(gap, segment)) take_damage(gap, stream, damage);
       }
       result.blocks += batch.blocks.size();

@@ -71,6 +71,9 @@ enum class CodeStatus : uint8_t {
   anonymous,       ///< memory without a file: //anon, [heap], [stack], memfd
   deleted,         ///< the file was deleted when it was recorded
   too_short,       ///< the file ends before the mapping starts
+  cut,             ///< an ELF file that ends within the mapped part of its segments
+  debug_only,      ///< a separate debug file: its sections of code have no bytes
+  unreadable,      ///< a file exists, but the system refuses to open it
   outside,         ///< the path leads out of the recording's folder: not read
   replaced,        ///< another file is at the path, or it was written to since it was recorded: not used
   unproven,        ///< no proof that the file at the path is the mapped one: not read
@@ -94,6 +97,8 @@ struct FoundCode {
   std::shared_ptr<const ElfFile> elf;  ///< if found in an ELF file
   std::string build_id;           ///< of that file, hex
   std::vector<Finding> findings;  ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
+  /// Adds a finding.
+  void report(FindingKind kind, std::string what);
 };
 
 /// Not thread-safe. Files are opened once and shared.
@@ -129,6 +134,7 @@ class CodeSource {
     std::shared_ptr<const MappedFile> file;
     std::shared_ptr<const ElfFile> elf;  ///< null if it is not an ELF file
     bool outside = false;                ///< not opened: the path leads out of the recording's folder
+    std::string trouble;                 ///< not opened: why the system refused, "" if there is no file
   };
   const OpenFile& open_file(const std::string& path, FoundAt place = FoundAt::root);
   struct Place {
@@ -150,6 +156,12 @@ class CodeSource {
   };
   const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   [[nodiscard]] Doubt doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const;
+  struct Lack {
+    CodeStatus status = CodeStatus::found;
+    std::string reason;  ///< a sentence fragment
+  };
+  /// Returns what an opened file lacks of the mapping's bytes.
+  [[nodiscard]] static Lack lack_of(const OpenFile& opened, const MappedPath& wanted);
   [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   bool try_build(const Place& place, const MappedPath& wanted, FoundCode& found);
   void prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);
