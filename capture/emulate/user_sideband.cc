@@ -129,6 +129,7 @@ Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
     marker.prot = 1 | kProtExec;
     marker.flags = kMapPrivate;
     marker.path = path;
+    jitdump_marker_ = records_.size();
     put(image.first_tsc + 1, image.pid, image.pid, std::move(marker));
   }
   ++code_loads_;
@@ -185,7 +186,10 @@ Status UserSideband::run_image(size_t index) {
       at_fork_[step.child] = space;
     }
   }
-  return jitdump_ != nullptr && status.ok() ? jitdump_->finish(image.last_tsc) : status;
+  if (jitdump_ == nullptr || !status) return status;
+  status = jitdump_->finish(image.last_tsc);
+  std::get<perfio::MmapRecord>(records_[jitdump_marker_].payload).file_offset_bytes = jitdump_->sum();
+  return status;
 }
 
 // The kernel writes a record of the whole mapping, and a reader takes it for the file's content. Code that was written to the memory is

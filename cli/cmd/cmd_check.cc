@@ -55,6 +55,7 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   const TextRecords records = text_records(recording);
   for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
+  for (const WrongTimes& times : flow.wrong_times) json["findings"].push_back(wrong_times_json(times));
   for (const TraceDamage& damage : flow.damage)
     json["findings"].push_back(damage_json(damage, stream_name(recording.streams()[damage.stream])));
   if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes},
@@ -81,6 +82,10 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
   for (const FlowContradiction& contradiction : flow.contradictions) {
     ++by_kind["flow_contradicts"];
     output.write(contradiction_text(contradiction) + "\n");
+  }
+  for (const WrongTimes& times : flow.wrong_times) {
+    ++by_kind["times_contradict"];
+    output.write(wrong_times_text(times) + "\n");
   }
   for (const TraceDamage& damage : flow.damage) {
     ++by_kind["trace_damaged"];
