@@ -194,6 +194,8 @@ std::string contradiction_text(const FlowContradiction& contradiction) {
     text += fmt::format("{} {:#x}", i == 0 ? "" : ",", contradiction.places[i].value);
   if (contradiction.more_places != 0) text += fmt::format(" and {} more", contradiction.more_places);
   if (contradiction.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(contradiction.first_time));
+  if (!contradiction.file.empty())
+    text += fmt::format(". Its bytes come from {}, which has the recorded build id but may have been changed", contradiction.file);
   text += "; or the flow came to it through other code that is not, because a record of a mapping is lost";
   return contradiction.jitdump.empty() || contradiction.jitdump == contradiction.path
              ? text
@@ -243,6 +245,7 @@ nlohmann::json contradiction_json(const FlowContradiction& contradiction) {
                          {"packets", contradiction.packets},
                          {"places", contradiction.places.size() + contradiction.more_places},
                          {"first_places", nlohmann::json::array()}};
+  if (!contradiction.file.empty()) json["file"] = contradiction.file;
   if (!contradiction.jitdump.empty()) json["jitdump"] = contradiction.jitdump;
   for (const Ip ip : contradiction.places) json["first_places"].push_back(fmt::format("{:#x}", ip.value));
   if (contradiction.first_time != Interval{}) json["time_ns"] = {contradiction.first_time.first.value, contradiction.first_time.last.value};

@@ -18,6 +18,7 @@ struct FlowContradiction {
   std::vector<Ip> places;      ///< different addresses, in order of the flow; at most kShownPlaces
   uint64_t more_places = 0;    ///< different addresses beyond those (counted up to kCountedPlaces in all)
   Interval first_time;         ///< of the first
+  std::string file;            ///< the bytes come from it, and only its build id proves them; "" if more does
   std::string jitdump;         ///< names code of the same process; its times may be what is wrong
 };
 

@@ -139,29 +139,39 @@ bool CodeSource::check_copy(const MappedPath& wanted, FoundCode copy, FoundCode&
   return true;
 }
 
-/// Of a file with the recorded build id: checks it against saved copies, see CodeSourceOptions.
-void CodeSource::prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found) {
+/// Returns whether the file is that of the recorded path on the recording's machine, and was not written to since the recording.
+bool CodeSource::is_unchanged(const Place& place, const MappedPath& wanted) {
+  std::error_code error;
+  const bool same = options_.same_host && (place.kind == FoundAt::path || is_recorded_file(place, wanted) ||
+                                           std::filesystem::equivalent(place.path, wanted.path, error));
+  return same && options_.recorded_at_ns != 0 && open_file(place.path, place.kind).file->changed_ns() <= options_.recorded_at_ns;
+}
+
+/// Of a file with the recorded build id: checks it against saved copies, see CodeSourceOptions. Returns whether its content is proven.
+bool CodeSource::prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found) {
   const MappedFile& file = *open_file(place.path, place.kind).file;
   const int64_t recorded_at = options_.recorded_at_ns;
   const int64_t saved_at = options_.saved && wanted.pid >= 0 ? options_.saved->saved_at_ns(wanted) : 0;
   if (saved_at != 0) {
-    if (file.changed_ns() <= (recorded_at == 0 ? saved_at : std::min(saved_at, recorded_at))) return;
+    const bool older = file.changed_ns() <= (recorded_at == 0 ? saved_at : std::min(saved_at, recorded_at));
+    if (older && (place.kind == FoundAt::path || is_unchanged(place, wanted))) return true;
     FoundCode copy;
-    if (try_kept_mapping(wanted, copy) && check_copy(wanted, std::move(copy), found)) return;
+    if (try_kept_mapping(wanted, copy) && check_copy(wanted, std::move(copy), found)) return true;
   }
   // A write sets both times; a modification time in the future was set by hand.
   const bool written = std::min(file.modified_ns(), file.changed_ns()) > recorded_at;
-  if (recorded_at == 0 || !written || !is_recorded_file(place, wanted)) return;
+  if (recorded_at == 0 || !written || !is_recorded_file(place, wanted)) return is_unchanged(place, wanted);
   std::vector<FoundCode> copies;
   for (const auto& saved : options_.saved ? options_.saved->with_build_id(wanted.build_id) : std::vector<std::shared_ptr<const MappedFile>>()) {
     if (FoundCode copy; saved->modified_ns() <= recorded_at && try_place({remember(saved), FoundAt::kept}, wanted, copy))
       copies.push_back(std::move(copy));
   }
-  if (copies.size() == 1 && check_copy(wanted, std::move(copies.front()), found)) return;
+  if (copies.size() == 1 && check_copy(wanted, std::move(copies.front()), found)) return true;
   found.assumed = found.doubted = true;
   found.report(FindingKind::file_changed,
                found.file_path + " was written to after the recording: it has the recorded build id, but "
                                  "nothing proves that its code is unchanged");
+  return true;
 }
 
 }  // namespace ptd

@@ -240,7 +240,7 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
 
 bool CodeSource::try_build(const Place& place, const MappedPath& wanted, FoundCode& found) {
   if (!try_place(place, wanted, found)) return false;
-  if (!wanted.build_id.empty()) prefer_saved(place, wanted, found);
+  if (!wanted.build_id.empty()) found.by_id_alone = !prefer_saved(place, wanted, found);
   return true;
 }
 

@@ -25,7 +25,8 @@ namespace ptd {
 /// A file with the recorded build id may have been changed in place, which leaves its build id. If its executable bytes differ from those of
 /// the copy saved for this recording, the copy is used. Without such a copy, a file at its recorded path on the recording's machine that was
 /// written to after the recording is used as `assumed`, unless the only copy with that build id in the stash is older than the recording.
-/// Below a symfs root, and on another machine, the build id is proof enough: copies there are new files.
+/// Below a symfs root, and on another machine, the build id is proof enough: copies there are new files. FoundCode::by_id_alone says so if there is
+/// no saved copy to compare with.
 ///
 /// A recording may be hostile and name any file of this machine. A file at a recorded path is used only if one of these holds:
 ///   - it has the recorded build id;
@@ -91,6 +92,7 @@ struct FoundCode {
   bool is_copy = false;           ///< a copy of memory, taken some time after the record
   bool assumed = false;           ///< nothing proves that the file is the recorded one, and nothing contradicts it
   bool doubted = false;           ///< assumed, and a finding says what raises the doubt
+  bool by_id_alone = false;       ///< nothing but the recorded build id, which a changed file keeps, proves the content
   CodeBytes code;                 ///< bytes of the mapping, possibly fewer than requested
   std::string file_path;          ///< the file used, or the last one refused
   const char* proof = "";         ///< if found: why the file may be used, a sentence fragment
@@ -164,8 +166,9 @@ class CodeSource {
   [[nodiscard]] static Lack lack_of(const OpenFile& opened, const MappedPath& wanted);
   [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   bool try_build(const Place& place, const MappedPath& wanted, FoundCode& found);
-  void prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);
+  bool prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);
   bool check_copy(const MappedPath& wanted, FoundCode copy, FoundCode& found);
+  [[nodiscard]] bool is_unchanged(const Place& place, const MappedPath& wanted);
   [[nodiscard]] bool is_recorded_file(const Place& place, const MappedPath& wanted) const;
   bool try_kept_mapping(const MappedPath& wanted, FoundCode& found);
   bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);

@@ -109,6 +109,33 @@ class MissingFiles(unittest.TestCase):
         self.record(whole)
         self.assert_named(whole)
 
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_changed_copies_below_symfs(self):
+        """A copy with the recorded build id and other bytes: nothing proves its content, so it is named, also where packets contradict it."""
+        source, program = self.folder / "choose.c", self.folder / "program"
+        source.write_text(r"""
+            __asm__(".globl choose\nchoose: test $1, %edi\n mov %edi, %eax\n jz 1f\n add $3, %eax\n1: ret\n .ascii \"HERE\"\n");
+            int choose(int);
+            int main(void) { int sum = 0; for (int i = 0; i < 1000; ++i) sum += choose(i); return sum & 1; }""")
+        subprocess.run([CC, "-O1", "-static", "-Wl,--build-id", source, "-o", program], check=True)
+        self.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.recording, "--truth", self.folder / "truth", "--", program)
+        content = program.read_bytes()
+        code = bytes.fromhex("f7c70100000089f8740383c003c3") + b"HERE"
+        self.assertEqual(content.count(code), 1)
+        self.assertEqual(self.run_it("check", "-q", "-i", self.recording).stdout, "no findings: the records, the code bytes and the files agree\n")
+        self.assertNotIn("build id alone", self.run_it("info", "-i", self.recording).stdout)
+        copy = self.folder / "root" / program.relative_to("/")
+        copy.parent.mkdir(parents=True)
+        line = f"1 file used by build id alone, which a changed copy keeps: {copy}"
+        for change, contradicts in ((b"\x74", False), (b"\x75", False), (b"\x90\x90", True)):
+            copy.write_bytes(content.replace(code, code[:8] + change + code[8 + len(change):]))
+            checked = self.run_it("check", "-q", "-i", self.recording, "--symfs", self.folder / "root")
+            self.assertIn(f"not verified: {line}\n", checked.stdout)
+            self.assertIn(line, self.run_it("info", "-i", self.recording, "--symfs", self.folder / "root").stdout)
+            self.assertEqual(checked.returncode, 3 if contradicts else 0, checked.stdout)
+            if contradicts:
+                self.assertIn(f"Its bytes come from {copy}, which has the recorded build id but may have been changed", checked.stdout)
+
     @unittest.skipUnless(HAS_ARM, "no qemu-aarch64, clang or lld")
     def test_aarch64(self):
         program = self.folder / "program"
