@@ -74,10 +74,10 @@ void report_damage(ImageBuild& image, const JitdumpMapping& mapping, const JitCl
 
 /// Whether a complete jitdump is not what its recorder wrote.
 bool is_changed(const JitdumpMapping& mapping, Bytes bytes) {
-  if (mapping.sum == 0) return false;
+  if (mapping.address.value != kCompleteJitdumpAddress || mapping.file_offset_bytes == 0) return false;
   JitdumpSum sum;
   sum.add(bytes);
-  return sum.value() != mapping.sum;
+  return sum.value() != mapping.file_offset_bytes;
 }
 
 /// Reports a complete jitdump whose content changed: any code and any time in it may be wrong, and code may be missing.
