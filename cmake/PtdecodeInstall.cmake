@@ -65,6 +65,10 @@ ptd_install_library(ptdecode_static STATIC)
 # What `ptdecode demo` decodes.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/kernel DESTINATION ${CMAKE_INSTALL_DATADIR}/ptdecode)
 
+# What --help and the manual page name.
+file(GLOB ptd_documents CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
+install(FILES ${ptd_documents} ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/SECURITY.md ${PROJECT_SOURCE_DIR}/LICENSE
+  DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/docs/ptdecode.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${PROJECT_SOURCE_DIR}/cli/completions/ptdecode.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ptdecode)
 install(FILES ${PROJECT_SOURCE_DIR}/cli/completions/_ptdecode DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)

@@ -64,8 +64,12 @@ bool is_chain(Bytes rest, unsigned count) {
 }  // namespace
 
 bool RawStream::next(RawRecord& out) {
+  const auto is_compressed = [&out] { return out.header.type == kRecordCompressed || out.header.type == kRecordCompressed2; };
   while (true) {
-    if (next_decompressed(out)) return true;
+    while (next_decompressed(out)) {
+      if (!is_compressed()) return true;
+      add_bad_record(*damage_, chunk_offset_bytes_, "a compressed record inside the data of a compressed record");  // perf writes none
+    }
     if (!next_plain(out)) {
       if (chunk_.size() > chunk_position_) {
         add_cut(*damage_, chunk_offset_bytes_, "the compressed stream ends inside a record");
@@ -74,7 +78,7 @@ bool RawStream::next(RawRecord& out) {
       }
       return false;
     }
-    if (out.header.type != kRecordCompressed && out.header.type != kRecordCompressed2) return true;
+    if (!is_compressed()) return true;
     begin_compressed(out);
   }
 }

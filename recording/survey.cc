@@ -240,7 +240,7 @@ void Collector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool 
   if (reader_.features().cpu_desc != perfio::kEmulatedCpu) image.source.set_record_times(times_);
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(reader_)));
   for (const auto& [key, mapped] : mapped_) {
-    SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}};
+    SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}, false};
     if (const auto known = build_ids.find(line.path); line.build_id.empty() && known != build_ids.end()) line.build_id = known->second;
     const FoundCode code = image.source.find({line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes, nullptr, mapped.pid,
                                               mapped.address, mapped.time_ns, mapped.file_id, mapped.shared});
@@ -248,6 +248,7 @@ void Collector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool 
     line.reason = line.found ? "" : sentence(code.status);
     line.from = line.found ? name(code.place) : "";
     line.file = line.found ? code.file_path : "";
+    line.by_id_alone = line.found && code.by_id_alone;
     survey_.images.push_back(std::move(line));
   }
   std::stable_sort(survey_.images.begin(), survey_.images.end(), [](const SurveyImage& a, const SurveyImage& b) {

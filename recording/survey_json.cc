@@ -162,6 +162,7 @@ std::string survey_json(const Survey& survey) {
     json.pair("file", image.file);
     json.pair("found", image.found);
     json.pair("from", image.from);
+    json.pair("by_id_alone", image.by_id_alone);
     json.pair("path", image.path);
     json.pair("reason", image.reason);
   });

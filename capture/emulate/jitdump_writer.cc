@@ -3,7 +3,6 @@
 
 #include <span>
 
-#include "image/source/jitdump.h"
 #include "perfio/format/byte_writer.h"
 
 namespace ptd::emulate {
@@ -27,8 +26,14 @@ Result<std::unique_ptr<JitdumpWriter>> JitdumpWriter::create(const std::string& 
       .u32(static_cast<uint32_t>(pid))
       .u64(tsc)
       .u64(kArchTimestamp);
-  if (Status status = (*file)->append(header); !status) return status.error();
-  return std::unique_ptr<JitdumpWriter>(new JitdumpWriter(std::move(*file), pid));
+  std::unique_ptr<JitdumpWriter> writer(new JitdumpWriter(std::move(*file), pid));
+  if (Status status = writer->append(header); !status) return status.error();
+  return writer;
+}
+
+Status JitdumpWriter::append(Bytes bytes) {
+  sum_.add(bytes);
+  return file_->append(bytes);
 }
 
 Status JitdumpWriter::load(uint64_t tsc, int32_t tid, uint64_t ip, Bytes code) {
@@ -39,13 +44,13 @@ Status JitdumpWriter::load(uint64_t tsc, int32_t tid, uint64_t ip, Bytes code) {
   out.u32(kCodeLoad).u32(static_cast<uint32_t>(kRecordHeaderBytes + kLoadBytes + length + code.size())).u64(tsc);
   out.u32(static_cast<uint32_t>(pid_)).u32(static_cast<uint32_t>(tid)).u64(ip).u64(ip).u64(code.size()).u64(++loads_);
   out.bytes(std::as_bytes(std::span(name.c_str(), length))).bytes(code);
-  return file_->append(scratch_);
+  return append(scratch_);
 }
 
 Status JitdumpWriter::finish(uint64_t tsc) {
   scratch_.clear();
   perfio::ByteWriter(scratch_).u32(kCodeClose).u32(kRecordHeaderBytes).u64(tsc);
-  if (Status status = file_->append(scratch_); !status) return status;
+  if (Status status = append(scratch_); !status) return status;
   return file_->close();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "image/source/jitdump.h"
 #include "perfio/output_file.h"
 #include "ptdecode/error.h"
 
@@ -17,6 +18,8 @@ class JitdumpWriter {
   Status load(uint64_t tsc, int32_t tid, uint64_t ip, Bytes code);
   Status finish(uint64_t tsc);
   [[nodiscard]] uint64_t loads() const { return loads_; }
+  /// Returns the checksum of what was written.
+  [[nodiscard]] uint64_t sum() const { return sum_.value(); }
 
  private:
   JitdumpWriter(std::unique_ptr<perfio::OutputFile> file, int32_t pid) : file_(std::move(file)), pid_(pid) {}
@@ -24,6 +27,8 @@ class JitdumpWriter {
   int32_t pid_;
   uint64_t loads_ = 0;
   std::vector<std::byte> scratch_;
+  JitdumpSum sum_;
+  Status append(Bytes bytes);
 };
 
 }  // namespace ptd::emulate

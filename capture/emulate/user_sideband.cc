@@ -129,6 +129,7 @@ Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
     marker.prot = 1 | kProtExec;
     marker.flags = kMapPrivate;
     marker.path = path;
+    jitdump_marker_ = records_.size();
     put(image.first_tsc + 1, image.pid, image.pid, std::move(marker));
   }
   ++code_loads_;
@@ -185,7 +186,10 @@ Status UserSideband::run_image(size_t index) {
       at_fork_[step.child] = space;
     }
   }
-  return jitdump_ != nullptr && status.ok() ? jitdump_->finish(image.last_tsc) : status;
+  if (jitdump_ == nullptr || !status) return status;
+  status = jitdump_->finish(image.last_tsc);
+  std::get<perfio::MmapRecord>(records_[jitdump_marker_].payload).file_offset_bytes = jitdump_->sum();
+  return status;
 }
 
 // The kernel writes a record of the whole mapping, and a reader takes it for the file's content. Code that was written to the memory is
@@ -276,6 +280,10 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
   } else if (event.kind == "escaped") {
     warnings_.push_back(event.text(0) + ": not a program for the emulated architecture; it ran outside the emulator and is not in the "
                                         "recording");
+  } else if (event.kind == "clone_refused") {
+    std::string warning = event.text(0) + ": the emulator refused clone() with CLONE_VM and without CLONE_THREAD (a process that shares its parent's "
+                                          "memory), so the program may have run in another way than without it";
+    if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) warnings_.push_back(std::move(warning));
   } else if (event.kind == "exit") {
     put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, thread.tid, 0, true});
   }

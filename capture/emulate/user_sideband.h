@@ -65,6 +65,7 @@ class UserSideband {
   std::vector<TimedRecord> records_;
   std::map<size_t, Space> at_fork_;         ///< what a child starts with
   std::unique_ptr<JitdumpWriter> jitdump_;  ///< of the current image
+  size_t jitdump_marker_ = 0;               ///< its record in records_
   BuildIds build_ids_;
   std::map<std::string, std::string> copies_;  ///< paths, by name in the working folder
   std::set<std::string> lost_files_;

@@ -39,7 +39,7 @@ class SymbolCache {
     Interval valid{kTimeMax, kTimeMin};
     Name name;
     bool has_path = false;
-    std::optional<bool> wanted;
+    std::optional<bool> wanted{};
   };
   const Recording& recording_;
   GrowingCache<Entry> entries_;

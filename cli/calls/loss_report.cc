@@ -73,8 +73,11 @@ std::string remedies(const GapTally& gaps, const Recording& recording) {
         "    --filter 'filter FUNCTION'\n";
   }
   if (count(GapReason::no_image) != 0) text += "  no_image: the code was not found; see the list of missing code\n";
-  if (count(GapReason::image_mismatch) + count(GapReason::bad_insn) != 0)
+  if (count(GapReason::unknown_return) != 0) text += "  unknown_return: calls in lost flow return here: what helps against the other gaps helps here\n";
+  if (count(GapReason::image_mismatch) + count(GapReason::bad_insn) != 0) {
     text += "  image_mismatch, bad_insn: the code that was found is not the code that ran; 'ptdecode check' lists the contradictions\n";
+    if (count(GapReason::no_image) != 0) text += "    (supply the missing code first: the flow may resume after it at a wrong place)\n";
+  }
   if (count(GapReason::bad_packet) != 0)
     text += "  bad_packet: the trace is damaged: it was truncated or overwritten while it was recorded or copied\n";
   if (count(GapReason::limit) != 0) text += "  limit: too many versions of the code were possible; 'ptdecode check' lists lost records\n";

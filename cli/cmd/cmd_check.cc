@@ -6,12 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/cmd/commands.h"
+#include "cli/cmd/info.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/options/options.h"
 #include "cli/report/finding_text.h"
 #include "cli/report/flow_check.h"
 #include "cli/report/no_trace.h"
+#include "cli/report/unverified.h"
 #include "cli/text/output.h"
 #include "cli/verify/truth_compare.h"
 
@@ -55,6 +57,7 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   const TextRecords records = text_records(recording);
   for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
+  for (const WrongTimes& times : flow.wrong_times) json["findings"].push_back(wrong_times_json(times));
   for (const TraceDamage& damage : flow.damage)
     json["findings"].push_back(damage_json(damage, stream_name(recording.streams()[damage.stream])));
   if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes},
@@ -70,7 +73,7 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   standard_output().write(json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void print_text(const Recording& recording, const FlowCheck& flow) {
+void print_text(const Recording& recording, const FlowCheck& flow, const std::string& unverified) {
   std::map<std::string_view, size_t> by_kind;
   Output& output = standard_output();
   const TextRecords records = text_records(recording);
@@ -81,6 +84,10 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
   for (const FlowContradiction& contradiction : flow.contradictions) {
     ++by_kind["flow_contradicts"];
     output.write(contradiction_text(contradiction) + "\n");
+  }
+  for (const WrongTimes& times : flow.wrong_times) {
+    ++by_kind["times_contradict"];
+    output.write(wrong_times_text(times) + "\n");
   }
   for (const TraceDamage& damage : flow.damage) {
     ++by_kind["trace_damaged"];
@@ -96,6 +103,7 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
     output.write(fmt::format("nothing_decoded: no instruction follows from {} bytes of trace; 'ptdecode packets' lists the packets\n", flow.all_bytes));
   }
   output.write(uncertain_text(flow));
+  if (!unverified.empty()) output.write("not verified: " + unverified + "\n");
   if (const std::string part = part_text(flow); !part.empty()) output.write(part + "\n");
   if (by_kind.empty() && !has_code(recording)) {
     output.write(
@@ -122,9 +130,12 @@ int run(const Words& words) {
   const Recording& recording = **opened;
   if (recording.streams().empty()) note_absent_trace(words.input, recording);
   Progress progress("decoding", !words.input.quiet);
-  const FlowCheck flow = check_flow(recording, kFlowBytes, progress);
+  FlowCheck flow = check_flow(recording, kFlowBytes, progress);
   progress.finish();
-  words.format == "json" ? print_json(recording, flow) : print_text(recording, flow);
+  const Result<Survey> read = words.input.pt_path.empty() ? survey_input(words.input) : Result<Survey>(Survey());
+  const Survey files = read.ok() ? *read : Survey();
+  for (FlowContradiction& each : flow.contradictions) each.file = unverified_file(files, each.path, each.build_id);
+  words.format == "json" ? print_json(recording, flow) : print_text(recording, flow, unverified_text(files));
   const std::vector<Finding> findings = recording.findings();
   const TextRecords records = text_records(recording);
   const bool agrees = std::none_of(findings.begin(), findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });

@@ -12,6 +12,7 @@
 #include "cli/options/format_option.h"
 #include "cli/options/options.h"
 #include "cli/report/finding_text.h"
+#include "cli/report/unverified.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
@@ -157,6 +158,7 @@ std::string images_text(const Survey& survey) {
                         image.build_id);
   }
   if (missing > kListedImages) text += fmt::format("{:<11}   and {} more; --json lists all\n", "", missing - kListedImages);
+  if (const std::string unverified = unverified_text(survey); !unverified.empty()) text += fmt::format("{:<11}   {}\n", "", unverified);
   if (survey.traces_kernel && survey.form.starts_with("perf"))
     add(text, "kernel code",
         survey.kernel_copy ? fmt::format("a copy (--kcore) and {} text pokes", survey.text_pokes)
@@ -176,6 +178,8 @@ std::string rest_text(const Survey& survey) {
   return text;
 }
 
+}  // namespace
+
 Result<Survey> survey_input(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
@@ -187,8 +191,6 @@ Result<Survey> survey_input(const InputOptions& input) {
   result.form = "raw trace";
   return result;
 }
-
-}  // namespace
 
 int show_info(const InputOptions& input, bool json) {
   const Result<Survey> facts = survey_input(input);

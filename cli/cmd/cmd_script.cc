@@ -305,8 +305,8 @@ Command add_script(CLI::App& app) {
   command.footer(
       "Without --itrace, -F, --call-trace or --insn-trace, script lists the tree of calls, each with its duration. Time off the cpu, time\n"
       "that was not traced and lost flow are in brackets.\n"
-      "Branches and instructions have perf script's columns; docs/DIFFERENCES.md lists the differences. Marks at the end of a line show\n"
-      "uncertain code.\n"
+      "Branches and instructions have perf script's columns; DIFFERENCES.md lists the differences (in share/doc/ptdecode where ptdecode is\n"
+      "installed, docs/ in the sources). Marks at the end of a line show uncertain code.\n"
       "Examples:\n"
       "  ptdecode script --comm postgres | less                   the tree of calls\n"
       "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"

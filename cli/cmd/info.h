@@ -2,10 +2,13 @@
 #pragma once
 
 #include "cli/options/options.h"
+#include "ptdecode/survey.h"
 
 namespace ptd::cli {
 
 /// Prints what the recording says of itself; returns the exit status.
 int show_info(const InputOptions& input, bool json);
+/// Reads the metadata of the input. Queries no debuginfod server.
+[[nodiscard]] Result<Survey> survey_input(const InputOptions& input);
 
 }  // namespace ptd::cli

@@ -11,6 +11,7 @@
 
 #include "cli/report/finding_text.h"
 #include "cli/text/clean_text.h"
+#include "image/source/jitdump.h"
 
 namespace ptd::cli {
 
@@ -24,11 +25,14 @@ struct Tally {
 
 using Tallies = std::map<std::pair<std::string, std::string>, Tally>;
 
-void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
-  if (gap.reason != GapReason::image_mismatch && gap.reason != GapReason::bad_insn) return;
-  const SectionId section = gap.section < timeline.section_count() || gap.ip.value == 0
-                                ? gap.section
-                                : timeline.section_during(is_kernel_half(gap.ip) ? kKernelSpace : gap.space, gap.ip, gap.time.first).id;
+bool contradicts(const Gap& gap) { return gap.reason == GapReason::image_mismatch || gap.reason == GapReason::bad_insn; }
+
+SectionId section_of(const Gap& gap, const Timeline& timeline) {
+  if (gap.section < timeline.section_count() || gap.ip.value == 0) return gap.section;
+  return timeline.section_during(is_kernel_half(gap.ip) ? kKernelSpace : gap.space, gap.ip, gap.time.first).id;
+}
+
+void take(const Gap& gap, SectionId section, const Timeline& timeline, const std::string& jitdump, Tallies& tallies) {
   const bool known = section < timeline.section_count();
   const std::string path = known ? timeline.section(section).path : std::string();
   const std::string build_id = known ? timeline.section(section).build_id : std::string();
@@ -36,6 +40,7 @@ void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
   if (tally.told.packets++ == 0) {
     tally.told.path = path;
     tally.told.build_id = build_id;
+    tally.told.jitdump = jitdump;
     tally.told.first_time = gap.time;
   }
   if (gap.ip.value == 0 || tally.places.size() >= FlowCheck::kCountedPlaces || !tally.places.insert(gap.ip.value).second) return;
@@ -44,6 +49,76 @@ void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
   } else {
     ++tally.told.more_places;
   }
+}
+
+/// Evidence of wrong times in jitdumps.
+class JitTimesCheck {
+ public:
+  explicit JitTimesCheck(const Timeline& timeline) : timeline_(timeline) {
+    for (SectionId id = 0; id < timeline.section_count(); ++id) {
+      const Section& section = timeline.section(id);
+      if (is_jitdump_path(section.path)) dumps_.emplace(section.space.value, section.path);
+    }
+  }
+  /// Returns the jitdump of a space, "" if it has none.
+  [[nodiscard]] std::string of(SpaceId space) const {
+    const auto found = dumps_.find(space.value);
+    return found == dumps_.end() ? std::string() : found->second;
+  }
+  void take(const Batch& batch, const BlockTable& table) {
+    if (dumps_.empty()) return;
+    size_t mark = 0;
+    for (size_t i = 0; i < batch.blocks.size(); ++i) {
+      if (!has(batch.blocks[i].flags, BlockFlag::healed)) continue;
+      while (mark + 1 < batch.marks.size() && batch.marks[mark + 1].before_block <= i) ++mark;
+      const BlockInfo& info = table.info(batch.blocks[i].node);
+      add(info.space, info.ip, batch.marks.empty() ? Interval{} : batch.marks[mark].time);
+    }
+    for (const Gap& gap : batch.gaps) {
+      if (contradicts(gap) || gap.reason == GapReason::no_image) add(gap.space, gap.ip, gap.time);
+    }
+  }
+  [[nodiscard]] std::vector<WrongTimes> finish() const {
+    std::vector<WrongTimes> all;
+    for (const auto& [path, times] : found_) all.push_back(times);
+    return all;
+  }
+
+ private:
+  void add(SpaceId space, Ip ip, Interval time) {
+    if (!dumps_.contains(space.value)) return;
+    const auto [known, is_new] = path_at_.try_emplace({space.value, ip.value});
+    for (const SectionId id : is_new ? timeline_.sections_at(space, ip) : std::vector<SectionId>()) {
+      if (is_jitdump_path(timeline_.section(id).path)) known->second = timeline_.section(id).path;
+    }
+    if (known->second.empty()) return;
+    WrongTimes& times = found_[known->second];
+    if (times.blocks++ == 0) times = {known->second, 1, ip, time};
+  }
+  const Timeline& timeline_;
+  std::map<uint32_t, std::string> dumps_;                        // by space
+  std::map<std::pair<uint32_t, uint64_t>, std::string> path_at_;  // by space and address; "": no jitdump has code there
+  std::map<std::string, WrongTimes> found_;
+};
+
+/// A contradiction in the known part of a missing file is a consequence of the missing part.
+Gap in_missing_code(Gap gap, SectionId section) {
+  gap.reason = GapReason::no_image;
+  gap.section = section;
+  return gap;
+}
+
+std::set<SectionId> sections_of_missing_files(const Recording& recording) {
+  std::set<SectionId> sections;
+  if (recording.missing_images().empty()) return sections;
+  std::map<std::pair<std::string, std::string>, bool> known;
+  for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
+    const Section& section = recording.timeline().section(id);
+    const auto [file, is_new] = known.try_emplace({section.path, section.build_id}, false);
+    if (is_new) file->second = is_missing_file(recording, id);
+    if (file->second) sections.insert(id);
+  }
+  return sections;
 }
 
 /// Whether the trace bytes themselves cause the gap, and not a loss that a finding of the recording names.
@@ -68,6 +143,8 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
   FlowCheck result;
   Tallies tallies;
   GapTally gaps;
+  JitTimesCheck times(recording.timeline());
+  const std::set<SectionId> missing_files = sections_of_missing_files(recording);
   const auto streams = static_cast<uint32_t>(recording.streams().size());
   for (uint32_t stream = 0; stream < streams; ++stream) result.all_bytes += recording.streams()[stream].size_bytes;
   const double share = result.all_bytes <= budget_bytes ? 1 : static_cast<double>(budget_bytes) / static_cast<double>(result.all_bytes);
@@ -78,10 +155,13 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
     const auto next = std::lower_bound(starts.begin(), starts.end(), 1 + static_cast<uint64_t>(share * static_cast<double>(size)));
     const uint64_t end = next == starts.end() ? size : *next;
     std::vector<TraceDamage> damage;
-    const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
+    const auto sink = [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+      times.take(batch, decoder.blocks());
       for (const Gap& gap : batch.gaps) {
-        take(gap, recording.timeline(), tallies);
-        gaps.add(gap);
+        const SectionId section = section_of(gap, recording.timeline());
+        const bool missing = contradicts(gap) && missing_files.contains(section);
+        if (contradicts(gap) && !missing) take(gap, section, recording.timeline(), times.of(gap.space), tallies);
+        gaps.add(missing ? in_missing_code(gap, section) : gap);
         if (is_damage(gap, segment)) take_damage(gap, stream, damage);
       }
       result.blocks += batch.blocks.size();
@@ -99,6 +179,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
   for (auto& [key, tally] : tallies) result.contradictions.push_back(std::move(tally.told));
   std::stable_sort(result.contradictions.begin(), result.contradictions.end(),
                    [](const FlowContradiction& a, const FlowContradiction& b) { return a.packets > b.packets; });
+  result.wrong_times = times.finish();
   result.missing = rank_missing(gaps, recording, result.decoded_bytes);
   return result;
 }
@@ -113,7 +194,26 @@ std::string contradiction_text(const FlowContradiction& contradiction) {
     text += fmt::format("{} {:#x}", i == 0 ? "" : ",", contradiction.places[i].value);
   if (contradiction.more_places != 0) text += fmt::format(" and {} more", contradiction.more_places);
   if (contradiction.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(contradiction.first_time));
-  return text + "; or the flow came to it through other code that is not, because a record of a mapping is lost";
+  if (!contradiction.file.empty())
+    text += fmt::format(". Its bytes come from {}, which has the recorded build id but may have been changed", contradiction.file);
+  text += "; or the flow came to it through other code that is not, because a record of a mapping is lost";
+  return contradiction.jitdump.empty() || contradiction.jitdump == contradiction.path
+             ? text
+             : text + " or times of generated code in " + contradiction.jitdump + " are wrong";
+}
+
+std::string wrong_times_text(const WrongTimes& times) {
+  std::string text = fmt::format("times_contradict: {}: {} block{} ran at times at which the file has other code there, or none, the first at {:#x}",
+                                 times.path, times.blocks, times.blocks == 1 ? "" : "s", times.first_place.value);
+  if (times.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(times.first_time));
+  return text + ": its times are wrong, or it lacks records, so its other code may be that of another time without a mark";
+}
+
+nlohmann::json wrong_times_json(const WrongTimes& times) {
+  nlohmann::json json = {{"kind", "times_contradict"}, {"path", times.path}, {"blocks", times.blocks},
+                         {"first_place", fmt::format("{:#x}", times.first_place.value)}};
+  if (times.first_time != Interval{}) json["time_ns"] = {times.first_time.first.value, times.first_time.last.value};
+  return json;
 }
 
 std::string damage_text(const TraceDamage& damage, const std::string& stream) {
@@ -145,6 +245,8 @@ nlohmann::json contradiction_json(const FlowContradiction& contradiction) {
                          {"packets", contradiction.packets},
                          {"places", contradiction.places.size() + contradiction.more_places},
                          {"first_places", nlohmann::json::array()}};
+  if (!contradiction.file.empty()) json["file"] = contradiction.file;
+  if (!contradiction.jitdump.empty()) json["jitdump"] = contradiction.jitdump;
   for (const Ip ip : contradiction.places) json["first_places"].push_back(fmt::format("{:#x}", ip.value));
   if (contradiction.first_time != Interval{}) json["time_ns"] = {contradiction.first_time.first.value, contradiction.first_time.last.value};
   return json;

@@ -18,6 +18,16 @@ struct FlowContradiction {
   std::vector<Ip> places;      ///< different addresses, in order of the flow; at most kShownPlaces
   uint64_t more_places = 0;    ///< different addresses beyond those (counted up to kCountedPlaces in all)
   Interval first_time;         ///< of the first
+  std::string file;            ///< the bytes come from it, and only its build id proves them; "" if more does
+  std::string jitdump;         ///< names code of the same process; its times may be what is wrong
+};
+
+/// A jitdump whose times the packets contradict: code of it ran at other times than it says.
+struct WrongTimes {
+  std::string path;
+  uint64_t blocks = 0;  ///< that fit the packets only with code of another time, and gaps where code of another time is known
+  Ip first_place;
+  Interval first_time;
 };
 
 /// Flow that trace bytes of one stream lost, for one reason.
@@ -32,13 +42,14 @@ struct TraceDamage {
 struct FlowCheck {
   static constexpr size_t kShownPlaces = 4, kCountedPlaces = 1U << 16;
   std::vector<FlowContradiction> contradictions;  ///< by packets, most first
+  std::vector<WrongTimes> wrong_times;            ///< by path
   std::vector<MissingLine> missing;               ///< code without bytes that the flow came to; the largest loss first
   std::vector<TraceDamage> damage;                ///< by stream and reason
   uint64_t blocks = 0;                            ///< decoded
   uint64_t instructions = 0, uncertain = 0;       ///< decoded; of these in blocks that are ambiguous or suspect
   uint64_t decoded_bytes = 0, all_bytes = 0;      ///< of trace
   [[nodiscard]] bool is_empty() const { return all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
-  [[nodiscard]] bool agrees() const { return contradictions.empty() && missing.empty() && damage.empty() && !is_empty(); }
+  [[nodiscard]] bool agrees() const { return contradictions.empty() && wrong_times.empty() && missing.empty() && damage.empty() && !is_empty(); }
 };
 
 /// Decodes the beginning of each stream of `recording`: about `budget_bytes` of all streams together, each with its share by size, and at least
@@ -47,6 +58,8 @@ struct FlowCheck {
 /// For people, without newline.
 [[nodiscard]] std::string contradiction_text(const FlowContradiction& contradiction);
 [[nodiscard]] nlohmann::json contradiction_json(const FlowContradiction& contradiction);
+[[nodiscard]] std::string wrong_times_text(const WrongTimes& times);
+[[nodiscard]] nlohmann::json wrong_times_json(const WrongTimes& times);
 /// One line of FlowCheck::damage, without newline. `stream`: the name of its stream.
 [[nodiscard]] std::string damage_text(const TraceDamage& damage, const std::string& stream);
 [[nodiscard]] nlohmann::json damage_json(const TraceDamage& damage, const std::string& stream);

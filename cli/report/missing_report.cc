@@ -52,6 +52,14 @@ const MissingImage* missing_jitdump(const Recording& recording) {
   return nullptr;
 }
 
+// The record of a file that was not found, or of which a part is missing; else null.
+const MissingImage* missing_image(const Recording& recording, const std::string& path, const std::string& build_id) {
+  for (const MissingImage& image : recording.missing_images()) {
+    if (image.path == path && !image.reason.empty() && (build_id.empty() || image.build_id == build_id)) return &image;
+  }
+  return nullptr;
+}
+
 std::string share_text(double share) { return share > 0 && share < 0.001 ? "< 0.1 %" : fmt::format("{:.1f} %", 100 * share); }
 
 }  // namespace
@@ -86,6 +94,12 @@ uint64_t GapTally::total() const {
   return total;
 }
 
+bool is_missing_file(const Recording& recording, SectionId section) {
+  if (section >= recording.timeline().section_count()) return false;
+  const Section& mapped = recording.timeline().section(section);
+  return !mapped.path.empty() && missing_image(recording, mapped.path, mapped.build_id) != nullptr;
+}
+
 std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {
   std::map<std::pair<std::string, std::string>, MissingLine> lines;
   const Timeline& timeline = recording.timeline();
@@ -111,7 +125,7 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     line.gaps += count.gaps;
     line.lost_bytes += count.lost_bytes;
     const uint64_t file_bytes = section_id == kNoSection ? 0 : timeline.section(section_id).code.bytes.size();
-    if (file_bytes != 0 && recording.from_perf() && !kernel) {
+    if (file_bytes != 0 && recording.from_perf() && !kernel && missing_image(recording, path, build_id) == nullptr) {
       // The file was found, and has no such place.
       if (!line.reason.empty()) continue;
       line.reason = kLongMapping;
@@ -129,10 +143,8 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
   }
   std::vector<MissingLine> ranked;
   for (auto& [key, line] : lines) {
-    for (const MissingImage& image : recording.missing_images()) {
-      if (line.reason != kLongMapping && image.path == line.path && !image.reason.empty() && (line.build_id.empty() || image.build_id == line.build_id))
-        line.reason = image.reason;
-    }
+    const MissingImage* image = line.reason == kLongMapping ? nullptr : missing_image(recording, line.path, line.build_id);
+    if (image != nullptr) line.reason = image->reason;
     line.share = total_bytes == 0 ? 0 : static_cast<double>(line.lost_bytes) / static_cast<double>(total_bytes);
     ranked.push_back(std::move(line));
   }

@@ -42,6 +42,8 @@ struct MissingLine {
   uint64_t gaps = 0, lost_bytes = 0;
   double share = 0;  ///< of all trace bytes
 };
+/// Returns whether the section's file was not found. Some of its code may be known: what the program changed, for example.
+[[nodiscard]] bool is_missing_file(const Recording& recording, SectionId section);
 /// Ranked by bytes lost, then by gaps. `total_bytes`: bytes of trace looked at.
 [[nodiscard]] std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes);
 /// The field `missing_code` of `stat` and `check` (docs/FORMAT-json.md).

@@ -95,8 +95,10 @@ void Follower::give_block(const WaypointRun& run, uint16_t flags) {
 
 void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset) {
   flush_exception(false, {});
-  // A loss of packets contradicts no version of the code. Neither does missing code at an address that came from a packet.
-  const bool blameless = reason == GapReason::overflow || reason == GapReason::aux_lost || (reason == GapReason::no_image && !walked_);
+  // A loss of packets contradicts no version of the code. Neither does missing code at an address that came from a packet, nor a return from
+  // a call in lost flow.
+  const bool blameless = reason == GapReason::overflow || reason == GapReason::aux_lost || reason == GapReason::unknown_return ||
+                         (reason == GapReason::no_image && !walked_);
   if (trouble_offset_ == ~uint64_t{0} && !blameless && offset >= watch_from_ && chooser_->passed() != 0) {
     trouble_offset_ = offset;
     trouble_forks_ = chooser_->passed();
@@ -152,9 +154,16 @@ void Follower::flush_exception(bool has_to, Ip to) {
   held_contexts_.clear();
 }
 
+/// Empties the return stack where flow is lost: the lost calls and returns changed that of the trace unit.
+void Follower::forget_calls() {
+  returns_.clear();
+  calls_unseen_ = true;
+}
+
 /// The packets do not fit the code at `ip`.
-void Follower::contradict(Ip ip, uint64_t offset) {
-  give_gap(GapReason::image_mismatch, ip, runs_->section_at(space_, ip, when()), offset);
+void Follower::contradict(Ip ip, uint64_t offset, GapReason reason) {
+  give_gap(reason, ip, runs_->section_at(space_, ip, when()), offset);
+  forget_calls();
   need_address_ = true;
   told_lost_ = true;
   pop_pending_ = false;
@@ -278,6 +287,7 @@ void Follower::trace_on(uint64_t offset) {
 
 void Follower::trace_info() {
   push_allowed_ = false;
+  calls_unseen_ = false;
   returns_.clear();
 }
 
@@ -321,9 +331,9 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
   offset_ = offset;
   take_return();
   if (!known()) {
-    // The code has an indirect branch but the trace gives no target: the code is not the one that was executed.
+    // The code has an indirect branch but the trace gives no target: the code is not the one that was executed, or the call is unknown.
     if (!told_lost_ && !need_context_ && from_branch_) {
-      contradict(branch_ip_, offset);
+      contradict(branch_ip_, offset, no_target());
     } else if (!told_lost_) {
       give_gap(GapReason::bad_packet, {}, kNoSection, offset);
       told_lost_ = true;
@@ -404,6 +414,7 @@ void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
     walked_ = true;
   }
   give_gap(reason, end, section, offset);
+  forget_calls();
   need_address_ = true;
   told_lost_ = true;
   from_branch_ = false;

@@ -147,7 +147,10 @@ class Follower {
   [[nodiscard]] Event event_of(EventKind kind, uint8_t flags, Ip from, uint64_t payload, uint64_t offset) const;
   void hold_exception(uint8_t flags, Ip from, uint64_t number, uint64_t offset);
   void give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset);
-  void contradict(Ip ip, uint64_t offset);
+  void contradict(Ip ip, uint64_t offset, GapReason reason = GapReason::image_mismatch);
+  void forget_calls();
+  /// Returns the reason for the loss where a taken indirect branch has no target in the trace.
+  [[nodiscard]] GapReason no_target() const { return calls_unseen_ ? GapReason::unknown_return : GapReason::image_mismatch; }
   void doubt(GapReason reason, Ip ip, uint64_t offset);
   void tell_start(Ip ip, uint64_t offset);
   void flush_exception(bool has_to, Ip to);
@@ -188,6 +191,7 @@ class Follower {
   bool left_taken_ = false;
   uint32_t call_ = 0;  ///< the run whose call returned to the current position
   ReturnStack returns_;
+  bool calls_unseen_ = false;  ///< calls may have run in lost flow: the trace unit's return stack has entries that returns_ lacks
   bool pop_pending_ = false;  ///< a taken indirect branch: without an address its target is on the return stack
   bool push_allowed_ = true;  ///< false between a synchronisation point and the address after it
 

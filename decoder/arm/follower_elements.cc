@@ -168,7 +168,7 @@ void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
   need_address_ = need_context_ = true;
   told_lost_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
-  returns_.clear();
+  forget_calls();
 }
 
 void Follower::overflow(uint64_t offset) {
@@ -183,7 +183,7 @@ void Follower::discard(uint64_t offset) {
   need_address_ = need_context_ = true;
   told_lost_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
-  returns_.clear();
+  forget_calls();
   run_ = left_ = call_ = 0;
 }
 

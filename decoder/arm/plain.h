@@ -123,7 +123,7 @@ class PlainFlow {
     if (run_ == 0) {
       if (!need_ || pop_ || told_ || !taken_) return false;
       // The code has an indirect branch, but the trace gives no target.
-      contradict(branch_ip(), source_.offset(left));
+      contradict(branch_ip(), source_.offset(left), follower_.no_target());
       told_ = lost_ = true;
       return true;
     }
@@ -142,8 +142,9 @@ class PlainFlow {
   }
 
   /// The packets contradict the code at `ip`; the position of the flow is lost.
-  void contradict(Ip ip, uint64_t offset) {
-    give_gap(GapReason::image_mismatch, ip, section_at(ip), offset);
+  void contradict(Ip ip, uint64_t offset, GapReason reason = GapReason::image_mismatch) {
+    give_gap(reason, ip, section_at(ip), offset);
+    follower_.forget_calls();
     need_ = true;
     pop_ = walked_ = false;
   }
@@ -306,6 +307,7 @@ class PlainFlow {
   void give_no_code(SectionId section, uint64_t offset) {
     ip_ = place();
     give_gap(GapReason::no_image, ip_, section, offset);
+    follower_.forget_calls();
     taken_ = walked_ = false;
     need_ = told_ = lost_ = true;
   }

@@ -1,20 +1,17 @@
 // CodeSource: finds the file of a mapping.
 #include "image/source/code_source.h"
 
-#include <fcntl.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "image/base/interrupt.h"
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
-#include "image/source/jitdump.h"
 
 namespace ptd {
 namespace {
@@ -30,37 +27,10 @@ std::string dir_name(const std::string& path) {
   return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
 }
 
-Finding make_finding(FindingKind kind, std::string what) {
-  Finding finding;
-  finding.kind = kind;
-  finding.what = std::move(what);
-  return finding;
-}
-
-/// Returns when the file was created, in nanoseconds since the epoch; 0: unknown.
-int64_t created_ns(const MappedFile& file) {
-  struct statx info {};
-  const bool same = ::statx(AT_FDCWD, file.path().c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME | STATX_INO, &info) == 0 &&
-                    (info.stx_mask & STATX_BTIME) != 0 &&
-                    file.identity() == std::pair<uint64_t, uint64_t>(makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino);
-  return same ? info.stx_btime.tv_sec * 1'000'000'000 + info.stx_btime.tv_nsec : 0;
-}
-
-/// Returns whether two files have the same executable bytes in a mapping. `copy` says which these are; without executable segments there, all.
-bool same_code(const MappedPath& wanted, const FoundCode& copy, const FoundCode& other) {
-  constexpr uint64_t kElfHeaderBytes = 64;  // its table of sections may have been stripped
-  const Bytes ours = copy.code.bytes, theirs = other.code.bytes;
-  bool any = false;
-  for (const ElfSegment& segment : copy.elf ? copy.elf->segments() : std::vector<ElfSegment>()) {
-    if (!segment.executable) continue;
-    const uint64_t begin = std::max({segment.file_offset_bytes, wanted.file_offset_bytes, kElfHeaderBytes}) - wanted.file_offset_bytes;
-    const uint64_t end = segment.file_offset_bytes + segment.file_size_bytes;  // within the file
-    if (begin >= ours.size() || end <= wanted.file_offset_bytes + begin) continue;
-    any = true;
-    const uint64_t size = std::min<uint64_t>(end - wanted.file_offset_bytes, ours.size()) - begin;
-    if (theirs.size() < begin + size || std::memcmp(ours.data() + begin, theirs.data() + begin, size) != 0) return false;
-  }
-  return any || std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+/// Says where to put a file that is missing; empty for what is no file.
+std::string supply_of(const std::string& path) {
+  if (path.starts_with('[')) return {};
+  return ": supply it as ROOT" + std::string(path.starts_with('/') ? "" : "/") + path + " with --symfs ROOT";
 }
 
 }  // namespace
@@ -79,6 +49,12 @@ const char* sentence(CodeStatus status) {
       return "file was deleted";
     case CodeStatus::too_short:
       return "file is shorter than the mapping";
+    case CodeStatus::cut:
+      return "file is truncated";
+    case CodeStatus::debug_only:
+      return "file has no code, only debug information";
+    case CodeStatus::unreadable:
+      return "file cannot be read";
     case CodeStatus::outside:
       return kOutsideReason;
     case CodeStatus::replaced:
@@ -129,6 +105,8 @@ const CodeSource::OpenFile& CodeSource::open_file(const std::string& path, Found
                               : place == FoundAt::path ? open_recorded(path)
                                                        : open_regular(path);
   opened.outside = regular.outside;
+  const bool absent = regular.error == ENOENT || regular.error == ENOTDIR || regular.error == EISDIR || regular.error == EINVAL;
+  if (regular.error != 0 && !regular.outside && !absent) opened.trouble = regular.why();
   auto file = MappedFile::open(regular, path);
   if (file.ok()) {
     const auto [same, is_new] = files_by_identity_.try_emplace((*file)->identity());
@@ -211,101 +189,43 @@ std::string CodeSource::own_name(const std::string& path) const {
   return error ? std::string() : name_below(fs::canonical(folder, error).string(), parent + "/" + base_name(path));
 }
 
-/// Returns why a file may be used, see CodeSourceOptions; null if it may not.
-const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
-  if (place.kind == FoundAt::kept) return "kept in the stash";
-  if (!wanted.build_id.empty()) return "has the recorded build id";
-  if (place.kind == FoundAt::root) return "below --symfs";
-  if (!own_name(place.path).empty()) return "in the recording's folder";
-  const bool is_code = opened.elf != nullptr || is_jitdump(opened.file->bytes());
-  const bool same_inode = wanted.file_id.inode != 0;  // otherwise doubt_of() has refused it
-  const bool newer = options_.recorded_at_ns != 0 && opened.file->modified_ns() > options_.recorded_at_ns;
-  if (is_code && same_inode && !newer) return "has the recorded inode, and is no newer than the recording";
-  if (!options_.share && is_code) return "holds code";
-  if (!options_.share && same_inode) return "has the recorded inode";
-  return nullptr;
-}
-
-/// Returns what the times of a file without a recorded build id say against it.
-CodeSource::Doubt CodeSource::doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const {
-  const int64_t recorded_at = options_.recorded_at_ns;
-  if (recorded_at == 0 || is_jitdump(opened.file->bytes())) return {};
-  const std::string unchecked = ", and no build id was recorded to check it";
-  if (opened.file->modified_ns() > recorded_at) return {"is newer than the recording" + unchecked, true, false};
-  if (opened.file->changed_ns() > recorded_at)
-    return {"changed after it was recorded, though its modification time is older" + unchecked, false, true};
-  const int64_t mapped_by = times_.latest_wall_ns(wanted.time_ns, recorded_at);
-  if (created_ns(*opened.file) > mapped_by) return {"was created after the recorded file was mapped: its inode number was used again", true, false};
-  if (opened.file->modified_ns() > mapped_by) return {"was written to after it was mapped" + unchecked, !wanted.shared, true};
-  if (opened.file->changed_ns() > mapped_by)
-    return {"changed after it was mapped, though its modification time is older" + unchecked, false, true};
-  return {};
-}
-
-/// Returns the reasons to doubt a file at a recorded path without a recorded build id.
-CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
-  if (place.kind != FoundAt::path || !wanted.build_id.empty()) return {};
-  const FileId& recorded = wanted.file_id;
-  const auto [device, inode] = opened.file->identity();
-  FileId found{major(device), minor(device), inode};
-  const auto same_device = [&] { return (recorded.maj == 0 && recorded.min == 0) || (found.maj == recorded.maj && found.min == recorded.min); };
-  if (recorded.inode != 0 && (found.inode != recorded.inode || !same_device())) {
-    const FileId mapped = opened.file->mapped_id();
-    if (mapped.inode == recorded.inode) found = mapped;
-  }
-  if (recorded.inode != 0 && found.inode != recorded.inode)
-    return {"is another file than the recorded one (inode " + std::to_string(found.inode) + ", recorded " + std::to_string(recorded.inode) + ")",
-            true, false};
-  Doubt age = doubt_of_age(opened, wanted);
-  if (age.other || recorded.inode == 0) return {std::move(age.reason), age.other, true};
-  if (!same_device()) return {"has the recorded inode number on another device, and no build id was recorded to check it", false, true};
-  return age;
-}
-
 bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCode& found) {
   const std::string& place = where.path;
   const OpenFile& opened = open_file(place, where.kind);
-  if (opened.outside) {
-    found.status = CodeStatus::outside;
+  const auto refuse = [&](CodeStatus status) {
+    found.status = status;
     found.file_path = place;
+    return false;
+  };
+  if (opened.outside) (void)refuse(CodeStatus::outside);
+  if (!opened.file && !opened.trouble.empty()) {
+    found.report(FindingKind::file_missing, place + " cannot be read (" + opened.trouble + "): not used");
+    return refuse(CodeStatus::unreadable);
   }
   if (!opened.file) return false;
   const std::string build_id = opened.elf ? opened.elf->build_id() : std::string();
   if (!wanted.build_id.empty() && !same_build_id(wanted.build_id, build_id)) {
-    found.status = CodeStatus::wrong_build_id;
-    found.file_path = place;
     found.build_id = build_id;
-    found.findings.push_back(
-        make_finding(FindingKind::build_id_mismatch, place + " has build id " + (build_id.empty() ? "(none)" : build_id) + ", but " +
-                                                         wanted.path + " was recorded with " + wanted.build_id + ": not used"));
-    return false;
+    found.report(FindingKind::build_id_mismatch, place + " has build id " + (build_id.empty() ? "(none)" : build_id) + ", but " + wanted.path +
+                                                     " was recorded with " + wanted.build_id + ": not used");
+    return refuse(CodeStatus::wrong_build_id);
   }
   Doubt doubt = doubt_of(where, opened, wanted);
   if (doubt.other) {
-    found.status = CodeStatus::replaced;
-    found.file_path = place;
-    found.findings.push_back(make_finding(FindingKind::file_changed, place + " " + doubt.reason + ": not used"));
-    return false;
+    found.report(FindingKind::file_changed, place + " " + doubt.reason + ": not used");
+    return refuse(CodeStatus::replaced);
   }
   const char* proof = proof_of(where, opened, wanted);
-  if (proof == nullptr) {
-    found.status = CodeStatus::unproven;
-    found.file_path = place;
-    return false;
+  if (proof == nullptr) return refuse(CodeStatus::unproven);
+  if (const Lack lack = lack_of(opened, wanted); lack.status != CodeStatus::found) {
+    found.report(FindingKind::file_changed, place + " " + lack.reason + ": not used");
+    return refuse(lack.status);
   }
   CodeBytes code = piece_of(opened.file, wanted.file_offset_bytes, wanted.size_bytes);
-  if (code.bytes.empty()) {
-    found.status = CodeStatus::too_short;
-    found.file_path = place;
-    found.findings.push_back(make_finding(FindingKind::file_changed, place + " ends at " + std::to_string(opened.file->bytes().size()) +
-                                                                         " bytes, before the mapped offset " +
-                                                                         std::to_string(wanted.file_offset_bytes) + ": not used"));
-    return false;
-  }
   constexpr uint64_t kPage = 4096;
   const bool short_file = code.bytes.size() + kPage <= wanted.size_bytes;
   if (wanted.build_id.empty() && short_file) doubt.reason = "is shorter than its mapping, and no build id was recorded to check it";
-  if (!doubt.reason.empty()) found.findings.push_back(make_finding(FindingKind::file_changed, place + " " + doubt.reason));
+  if (!doubt.reason.empty()) found.report(FindingKind::file_changed, place + " " + doubt.reason);
   found.assumed = doubt.assumed;
   found.doubted = doubt.assumed && !doubt.reason.empty();
   found.status = CodeStatus::found;
@@ -318,61 +238,9 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
   return true;
 }
 
-/// Returns whether the file at `place` is the one that the recorded path names on the recording's machine, also by a hard link.
-bool CodeSource::is_recorded_file(const Place& place, const MappedPath& wanted) const {
-  if (!options_.same_host) return false;
-  if (place.kind == FoundAt::path) return true;
-  if (place.kind == FoundAt::root) {
-    const auto names_it = [&](const std::string& root) { return place.path == root + wanted.path; };
-    return wanted.roots != nullptr && std::any_of(wanted.roots->begin(), wanted.roots->end(), names_it);
-  }
-  std::error_code error;
-  return place.kind == FoundAt::build_id_cache && std::filesystem::equivalent(place.path, wanted.path, error);
-}
-
-/// Replaces `found` by a saved copy if their code differs. Returns false if there is no copy.
-bool CodeSource::check_copy(const MappedPath& wanted, FoundCode copy, FoundCode& found) {
-  if (copy.status != CodeStatus::found || copy.is_copy) return false;
-  const auto [known, is_new] =
-      same_code_.try_emplace({copy.file_path, found.file_path, wanted.file_offset_bytes, wanted.size_bytes}, true);
-  if (is_new) known->second = same_code(wanted, copy, found);
-  if (known->second) return true;
-  copy.findings = std::move(found.findings);
-  copy.findings.push_back(make_finding(FindingKind::file_changed, found.file_path +
-                                                                      " has the recorded build id, but was changed: its code differs from the "
-                                                                      "copy in the stash, which is used"));
-  found = std::move(copy);
-  return true;
-}
-
-/// Of a file with the recorded build id: checks it against saved copies, see CodeSourceOptions.
-void CodeSource::prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found) {
-  const MappedFile& file = *open_file(place.path, place.kind).file;
-  const int64_t recorded_at = options_.recorded_at_ns;
-  const int64_t saved_at = options_.saved && wanted.pid >= 0 ? options_.saved->saved_at_ns(wanted) : 0;
-  if (saved_at != 0) {
-    if (file.changed_ns() <= (recorded_at == 0 ? saved_at : std::min(saved_at, recorded_at))) return;
-    FoundCode copy;
-    if (try_kept_mapping(wanted, copy) && check_copy(wanted, std::move(copy), found)) return;
-  }
-  // A write sets both times; a modification time in the future was set by hand.
-  const bool written = std::min(file.modified_ns(), file.changed_ns()) > recorded_at;
-  if (recorded_at == 0 || !written || !is_recorded_file(place, wanted)) return;
-  std::vector<FoundCode> copies;
-  for (const auto& saved : options_.saved ? options_.saved->with_build_id(wanted.build_id) : std::vector<std::shared_ptr<const MappedFile>>()) {
-    if (FoundCode copy; saved->modified_ns() <= recorded_at && try_place({remember(saved), FoundAt::kept}, wanted, copy))
-      copies.push_back(std::move(copy));
-  }
-  if (copies.size() == 1 && check_copy(wanted, std::move(copies.front()), found)) return;
-  found.assumed = found.doubted = true;
-  found.findings.push_back(make_finding(FindingKind::file_changed, found.file_path +
-                                                                       " was written to after the recording: it has the recorded build id, but "
-                                                                       "nothing proves that its code is unchanged"));
-}
-
 bool CodeSource::try_build(const Place& place, const MappedPath& wanted, FoundCode& found) {
   if (!try_place(place, wanted, found)) return false;
-  if (!wanted.build_id.empty()) prefer_saved(place, wanted, found);
+  if (!wanted.build_id.empty()) found.by_id_alone = !prefer_saved(place, wanted, found);
   return true;
 }
 
@@ -459,12 +327,10 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
       return finding.kind == FindingKind::build_id_mismatch || finding.what.ends_with(": not used");
     });
   } else if (found.findings.empty()) {
-    found.findings.push_back(
-        make_finding(FindingKind::file_missing,
-                     wanted.path + (wanted.build_id.empty() ? "" : " (build id " + wanted.build_id + ")") +
-                         (found.status == CodeStatus::outside || found.status == CodeStatus::unproven
-                              ? std::string(" is not read: ") + sentence(found.status)
-                              : std::string(" was not found"))));
+    const std::string what = wanted.path + (wanted.build_id.empty() ? "" : " (build id " + wanted.build_id + ")");
+    const bool refused = found.status == CodeStatus::outside || found.status == CodeStatus::unproven;
+    found.report(FindingKind::file_missing,
+                 what + (refused ? std::string(" is not read: ") + sentence(found.status) : " was not found" + supply_of(wanted.path)));
   }
   return found;
 }

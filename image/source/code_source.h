@@ -25,7 +25,8 @@ namespace ptd {
 /// A file with the recorded build id may have been changed in place, which leaves its build id. If its executable bytes differ from those of
 /// the copy saved for this recording, the copy is used. Without such a copy, a file at its recorded path on the recording's machine that was
 /// written to after the recording is used as `assumed`, unless the only copy with that build id in the stash is older than the recording.
-/// Below a symfs root, and on another machine, the build id is proof enough: copies there are new files.
+/// Below a symfs root, and on another machine, the build id is proof enough: copies there are new files. FoundCode::by_id_alone says so if there is
+/// no saved copy to compare with.
 ///
 /// A recording may be hostile and name any file of this machine. A file at a recorded path is used only if one of these holds:
 ///   - it has the recorded build id;
@@ -71,6 +72,9 @@ enum class CodeStatus : uint8_t {
   anonymous,       ///< memory without a file: //anon, [heap], [stack], memfd
   deleted,         ///< the file was deleted when it was recorded
   too_short,       ///< the file ends before the mapping starts
+  cut,             ///< an ELF file that ends within the mapped part of its segments
+  debug_only,      ///< a separate debug file: its sections of code have no bytes
+  unreadable,      ///< a file exists, but the system refuses to open it
   outside,         ///< the path leads out of the recording's folder: not read
   replaced,        ///< another file is at the path, or it was written to since it was recorded: not used
   unproven,        ///< no proof that the file at the path is the mapped one: not read
@@ -88,12 +92,15 @@ struct FoundCode {
   bool is_copy = false;           ///< a copy of memory, taken some time after the record
   bool assumed = false;           ///< nothing proves that the file is the recorded one, and nothing contradicts it
   bool doubted = false;           ///< assumed, and a finding says what raises the doubt
+  bool by_id_alone = false;       ///< nothing but the recorded build id, which a changed file keeps, proves the content
   CodeBytes code;                 ///< bytes of the mapping, possibly fewer than requested
   std::string file_path;          ///< the file used, or the last one refused
   const char* proof = "";         ///< if found: why the file may be used, a sentence fragment
   std::shared_ptr<const ElfFile> elf;  ///< if found in an ELF file
   std::string build_id;           ///< of that file, hex
   std::vector<Finding> findings;  ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
+  /// Adds a finding.
+  void report(FindingKind kind, std::string what);
 };
 
 /// Not thread-safe. Files are opened once and shared.
@@ -129,6 +136,7 @@ class CodeSource {
     std::shared_ptr<const MappedFile> file;
     std::shared_ptr<const ElfFile> elf;  ///< null if it is not an ELF file
     bool outside = false;                ///< not opened: the path leads out of the recording's folder
+    std::string trouble;                 ///< not opened: why the system refused, "" if there is no file
   };
   const OpenFile& open_file(const std::string& path, FoundAt place = FoundAt::root);
   struct Place {
@@ -150,10 +158,17 @@ class CodeSource {
   };
   const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   [[nodiscard]] Doubt doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const;
+  struct Lack {
+    CodeStatus status = CodeStatus::found;
+    std::string reason;  ///< a sentence fragment
+  };
+  /// Returns what an opened file lacks of the mapping's bytes.
+  [[nodiscard]] static Lack lack_of(const OpenFile& opened, const MappedPath& wanted);
   [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   bool try_build(const Place& place, const MappedPath& wanted, FoundCode& found);
-  void prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);
+  bool prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);
   bool check_copy(const MappedPath& wanted, FoundCode copy, FoundCode& found);
+  [[nodiscard]] bool is_unchanged(const Place& place, const MappedPath& wanted);
   [[nodiscard]] bool is_recorded_file(const Place& place, const MappedPath& wanted) const;
   bool try_kept_mapping(const MappedPath& wanted, FoundCode& found);
   bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);

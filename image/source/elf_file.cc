@@ -346,7 +346,8 @@ bool ElfFile::parse() {
     if (gelf_getphdr(elf.get(), static_cast<int>(i), &program) == nullptr) break;
     if (program.p_type == PT_LOAD) {
       const uint64_t in_file = clamp(bytes, program.p_offset, program.p_filesz).size();
-      is_cut_ = is_cut_ || in_file < program.p_filesz;
+      if (program.p_filesz != 0)
+        segments_end_bytes_ = std::max(segments_end_bytes_, program.p_offset + std::min(program.p_filesz, ~program.p_offset));
       segments_.push_back({program.p_vaddr, program.p_offset, in_file, program.p_memsz, (program.p_flags & PF_X) != 0});
     } else if (program.p_type == PT_NOTE && build_id_.empty()) {
       build_id_ = build_id_in_notes(clamp(bytes, program.p_offset, std::min<uint64_t>(program.p_filesz, kMaxNoteBytes)));
@@ -362,6 +363,8 @@ bool ElfFile::parse() {
     const bool has_code = !is_relocatable_ && (info.sh_flags & SHF_EXECINSTR) != 0;
     if (has_code && info.sh_addr + info.sh_size > info.sh_addr && code_sections_.size() < kMaxCodeSections)
       code_sections_.emplace_back(info.sh_addr, info.sh_addr + info.sh_size);
+    if ((info.sh_flags & SHF_EXECINSTR) != 0 && info.sh_size != 0)
+      code_bytes_ = info.sh_type == SHT_NOBITS ? std::max(code_bytes_, CodeBytesIn::headers_only) : CodeBytesIn::file;
     const Bytes content = info.sh_type == SHT_NOBITS ? Bytes{} : clamp(bytes, info.sh_offset, info.sh_size);
     if (info.sh_type == SHT_NOTE && build_id_.empty())
       build_id_ = build_id_in_notes(content.first(std::min<size_t>(content.size(), kMaxNoteBytes)));

@@ -60,7 +60,11 @@ class ElfFile {
   [[nodiscard]] const DebugLink& debug_link() const { return debug_link_; }
   [[nodiscard]] bool is_core() const { return is_core_; }
   /// Returns whether the file ends before one of its segments.
-  [[nodiscard]] bool is_cut() const { return is_cut_; }
+  [[nodiscard]] bool is_cut() const { return segments_end_bytes_ > file_->bytes().size(); }
+  /// Returns the file offset at which the last segment ends, which may be after the end of the file.
+  [[nodiscard]] uint64_t segments_end_bytes() const { return segments_end_bytes_; }
+  /// Returns whether the file is a separate debug file: it names sections of code, but has the bytes of none.
+  [[nodiscard]] bool lacks_code() const { return code_bytes_ == CodeBytesIn::headers_only; }
   [[nodiscard]] bool is_relocatable() const { return is_relocatable_; }
   [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
   [[nodiscard]] uint64_t entry() const { return entry_; }
@@ -91,7 +95,10 @@ class ElfFile {
   std::vector<std::pair<uint64_t, uint64_t>> code_sections_;  ///< first address and end; empty for relocatable files
   std::string build_id_;
   DebugLink debug_link_;
-  bool is_cut_ = false, is_core_ = false, is_relocatable_ = false, has_symtab_ = false;
+  enum class CodeBytesIn : uint8_t { no_section, headers_only, file };
+  CodeBytesIn code_bytes_ = CodeBytesIn::no_section;
+  uint64_t segments_end_bytes_ = 0;
+  bool is_core_ = false, is_relocatable_ = false, has_symtab_ = false;
   uint16_t machine_ = 0;
   uint64_t entry_ = 0;
 };

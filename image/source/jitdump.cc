@@ -78,6 +78,11 @@ bool is_jitdump_path(const std::string& path) {
          std::all_of(name.begin() + kPrefix.size(), name.end() - kSuffix.size(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+void JitdumpSum::add(Bytes bytes) {
+  constexpr uint64_t kPrime = 0x100000001b3;
+  for (const std::byte byte : bytes) sum_ = (sum_ ^ std::to_integer<uint64_t>(byte)) * kPrime;
+}
+
 Result<JitdumpHeader> read_jitdump_header(Bytes bytes) {
   if (bytes.size() < kHeaderBytes) return Error{ErrorCode::bad_header, "jitdump: shorter than its header", 0};
   const auto magic = read_at<uint32_t>(bytes, 0);

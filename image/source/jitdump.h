@@ -18,6 +18,17 @@ inline constexpr uint32_t kCompleteJitdump = 0x4c4c4154;
 /// Where `ptdecode record --emulate` says that it mapped a complete jitdump: below what any program may map.
 inline constexpr uint64_t kCompleteJitdumpAddress = 0x1000;
 
+/// Checksum of a complete jitdump's bytes. The record of its mapping has it as file offset, so a file that was changed later is noticed.
+class JitdumpSum {
+ public:
+  void add(Bytes bytes);
+  /// Returns the checksum of all bytes so far, in their order; never 0, which means unknown.
+  [[nodiscard]] uint64_t value() const { return sum_ == 0 ? 1 : sum_; }
+
+ private:
+  uint64_t sum_ = 0xcbf29ce484222325;  // FNV-1a, 64 bits
+};
+
 /// Returns the name of code without a name: "code_7f0012340000".
 [[nodiscard]] std::string jit_address_name(uint64_t address);
 

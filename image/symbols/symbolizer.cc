@@ -159,7 +159,7 @@ struct Symbolizer::State {
   void sort() {
     std::call_once(sorted, [this] {
       for (auto& [space, index] : spaces) index.sort();
-      if (const auto kernel = spaces.find(kKernelSpace.value); kernel != spaces.end()) kernel->second.set_places();
+      if (const auto found = spaces.find(kKernelSpace.value); found != spaces.end()) found->second.set_places();
     });
   }
 

@@ -27,6 +27,7 @@ struct SurveyImage {
   std::string reason;  ///< why it was not found
   std::string from;    ///< where it was found: "path", "stash", "build-id cache", ...
   std::string file;    ///< the file that was found
+  bool by_id_alone = false;  ///< it has the recorded build id, which a changed copy keeps, and nothing else proves its content
 };
 
 /// Metadata of a recording. Fields are empty or 0 if it does not record them.

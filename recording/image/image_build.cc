@@ -87,8 +87,8 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
                           roots,        mapping.pid,      mapping.ip.value,          mapping.from.value,
                           mapping.file_id, mapping.shared};
   FoundCode found = source.find(wanted);
-  // One report a file, however often it is mapped.
-  if (!found.findings.empty() && found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
+  // One report a file and reason, however often it is mapped.
+  if (!found.findings.empty() && found_reported_.emplace(mapping.path, mapping.build_id, found.status).second) {
     for (Finding& finding : found.findings) {
       finding.space = mapping.space;
       finding.ip = mapping.ip;

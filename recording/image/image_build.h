@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -74,7 +75,7 @@ class ImageBuild {
   std::set<std::string> examined_, damaged_;                            // symbol files; sentences
   std::set<std::string> doubted_;                                       // paths whose files may not be the recorded ones, and are used
   std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
-  std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out
+  std::set<std::tuple<std::string, std::string, CodeStatus>> found_reported_;  // (path, build id) whose findings for that status are out
 };
 
 /// When the recording (a file, or a folder with the file `data`) was last written, in nanoseconds since the epoch; 0 if it is absent. A

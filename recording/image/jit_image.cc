@@ -7,18 +7,12 @@
 #include "image/base/interrupt.h"
 #include "image/source/perf_map.h"
 #include "recording/image/live_ranges.h"
+#include "recording/image/jit_times.h"
 #include "recording/image/ran_code.h"
 
 namespace ptd {
 
 namespace {
-
-/// An event of a jitdump, dated on the recording's clock.
-struct Dated {
-  JitCode code;
-  TimeNs time;
-  bool assumed = false;  ///< its time proves nothing
-};
 
 FoundCode find_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
   return image.source.find({mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value,
@@ -78,74 +72,27 @@ void report_damage(ImageBuild& image, const JitdumpMapping& mapping, const JitCl
   image.builder.add_finding(std::move(finding));
 }
 
-void report(ImageBuild& image, const JitdumpMapping& mapping, FindingKind kind, TimeNs since, const std::string& what) {
-  Finding finding;
-  finding.kind = kind;
-  finding.space = mapping.space;
-  finding.time = {since, kTimeMax};
-  finding.what = mapping.path + ": " + what;
-  image.builder.add_finding(std::move(finding));
+/// Whether a complete jitdump is not what its recorder wrote.
+bool is_changed(const JitdumpMapping& mapping, Bytes bytes) {
+  if (mapping.address.value != kCompleteJitdumpAddress || mapping.file_offset_bytes == 0) return false;
+  JitdumpSum sum;
+  sum.add(bytes);
+  return sum.value() != mapping.file_offset_bytes;
 }
 
-/// Replaces times that cannot be true, in file order, and reports them. Then no time of the file proves which code ran when.
-void repair_times(ImageBuild& image, std::vector<Dated>& codes, const JitdumpMapping& mapping, const JitClock& clock) {
-  constexpr uint64_t kSlackNs = 1'000'000;  // between a record and what it records
-  const auto is_after = [](TimeNs a, TimeNs b) { return a.value > b.value && a.value - b.value > kSlackNs; };
-  const bool all_later =
-      std::all_of(codes.begin(), codes.end(), [&](const Dated& entry) { return is_after(entry.time, clock.last_record); });
-  uint64_t impossible = 0;
-  TimeNs previous = mapping.mapped_at;
-  for (Dated& entry : codes) {
-    if (all_later || entry.code.time == 0 || is_after(mapping.mapped_at, entry.time) || is_after(entry.time, clock.ended)) {
-      entry.time = previous;
-      ++impossible;
-    }
-    previous = entry.time;
-  }
-  if (impossible == 0) return;
-  for (Dated& entry : codes) entry.assumed = true;
-  report(image, mapping, FindingKind::bad_record, mapping.mapped_at,
-         std::to_string(impossible) + " of " + std::to_string(codes.size()) +
-             " records have a time at which their process did not log code: the order in the file is used instead, and all code of the file "
-             "is assumed");
-}
-
-/// Marks code that overlaps other code of the same time. `codes` are sorted by time.
-void mark_equal_times(ImageBuild& image, std::vector<Dated>& codes, const JitdumpMapping& mapping) {
-  const auto overlap = [](const JitCode& a, const JitCode& b) { return b.address - a.address < a.size_bytes; };  // b is not before a
-  const auto same = [](const JitCode& a, const JitCode& b) {
-    return !a.move && !b.move && a.address == b.address && std::equal(a.code.begin(), a.code.end(), b.code.begin(), b.code.end());
-  };
-  std::vector<Dated*> at_once;
-  uint64_t marked = 0;
-  const auto mark = [&marked](Dated& entry) {
-    marked += entry.assumed ? 0 : 1;
-    entry.assumed = true;
-  };
-  for (size_t first = 0, end = 0; first < codes.size(); first = end) {
-    at_once.clear();
-    for (end = first; end < codes.size() && codes[end].time == codes[first].time; ++end) at_once.push_back(&codes[end]);
-    std::stable_sort(at_once.begin(), at_once.end(), [](const Dated* a, const Dated* b) { return a->code.address < b->code.address; });
-    Dated* widest = nullptr;  // of those before: the one that ends last
-    for (Dated* entry : at_once) {
-      if (widest != nullptr && overlap(widest->code, entry->code) && !same(widest->code, entry->code)) {
-        mark(*widest);
-        mark(*entry);
-      }
-      if (widest == nullptr || entry->code.address + entry->code.size_bytes > widest->code.address + widest->code.size_bytes) widest = entry;
-    }
-  }
-  if (marked != 0)
-    report(image, mapping, FindingKind::bad_record, mapping.mapped_at,
-           std::to_string(marked) + " functions have the time of another one at the same address: nothing says which of them ran when, so "
-                                    "they are assumed");
+/// Reports a complete jitdump whose content changed: any code and any time in it may be wrong, and code may be missing.
+void report_change(ImageBuild& image, const JitdumpMapping& mapping, std::vector<DatedCode>& codes) {
+  for (DatedCode& entry : codes) entry.assumed = true;
+  image.builder.add_lost_window({mapping.mapped_at, kTimeMax});
+  report_jitdump(image, mapping, FindingKind::file_changed, mapping.mapped_at,
+                 "its content is not what the recorder wrote: its code is assumed, and all other code is suspect");
 }
 
 /// Reports functions whose records are missing: compilers number the functions that they load one by one. `codes` are in file order.
-void report_hole(ImageBuild& image, const std::vector<Dated>& codes, const JitdumpMapping& mapping) {
+void report_hole(ImageBuild& image, const std::vector<DatedCode>& codes, const JitdumpMapping& mapping) {
   constexpr size_t kFewest = 8;  // numbers that show how the compiler counts
   std::vector<std::pair<uint64_t, TimeNs>> numbers;
-  for (const Dated& entry : codes) {
+  for (const DatedCode& entry : codes) {
     if (!entry.code.move) numbers.emplace_back(entry.code.index, entry.time);
   }
   std::sort(numbers.begin(), numbers.end());
@@ -155,15 +102,15 @@ void report_hole(ImageBuild& image, const std::vector<Dated>& codes, const Jitdu
   if (missing == 0 || missing > numbers.size() / kFewest) return;
   const auto hole = std::adjacent_find(numbers.begin(), numbers.end(), [](const auto& a, const auto& b) { return a.first + 1 != b.first; });
   image.builder.add_lost_window({hole->second, kTimeMax});
-  report(image, mapping, FindingKind::records_lost, hole->second,
+  report_jitdump(image, mapping, FindingKind::records_lost, hole->second,
          std::to_string(missing) + (missing == 1 ? " number of a function is" : " numbers of functions are") + " missing, the first after " + std::to_string(hole->first) +
              ": their code is missing, and code that was generated since is suspect");
 }
 
 // Whether the file's clock is the recording's; if not, everything in it is dated from when it was mapped.
-bool date(std::vector<Dated>& codes, const JitdumpHeader& header, const JitdumpMapping& mapping, const JitClock& clock) {
+bool date(std::vector<DatedCode>& codes, const JitdumpHeader& header, const JitdumpMapping& mapping, const JitClock& clock) {
   const bool dated = header.tsc_clock ? clock.conversion.valid() : clock.monotonic;
-  for (Dated& entry : codes) {
+  for (DatedCode& entry : codes) {
     if (!dated) {
       entry.time = mapping.mapped_at;
     } else if (header.tsc_clock) {
@@ -173,7 +120,7 @@ bool date(std::vector<Dated>& codes, const JitdumpHeader& header, const JitdumpM
   return dated;
 }
 
-Section section_of(const JitdumpMapping& mapping, const Dated& entry, const FoundCode& found, Bytes code) {
+Section section_of(const JitdumpMapping& mapping, const DatedCode& entry, const FoundCode& found, Bytes code) {
   Section section;
   section.space = mapping.space;
   section.ip = Ip{entry.code.address};
@@ -187,7 +134,7 @@ Section section_of(const JitdumpMapping& mapping, const Dated& entry, const Foun
 
 /// Reads the file and dates its code. False: it cannot be read, which is reported.
 bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
-                std::vector<std::string>& warnings, FoundCode& found, std::vector<Dated>& codes) {
+                std::vector<std::string>& warnings, FoundCode& found, std::vector<DatedCode>& codes) {
   found = find_jitdump(image, mapping);
   if (found.status != CodeStatus::found) {
     for (const Finding& finding : found.findings) image.builder.add_finding(finding);
@@ -202,16 +149,19 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
     return false;
   }
   report_damage(image, mapping, clock, *result, warnings);
+  if (is_changed(mapping, found.code.bytes)) report_change(image, mapping, codes);
   const bool dated = date(codes, result->header, mapping, clock);
   if (!dated) {
     warnings.push_back(mapping.path +
                        ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
                        "the same clock)");
   } else if (!names_only) {
+    check_clock(image, codes, mapping, time_of(result->header.timestamp, result->header, mapping, clock), result->header.timestamp != 0);
     repair_times(image, codes, mapping, clock);
+    mark_disorder(image, codes, mapping);
   }
   if (!names_only && result->damage.empty()) report_hole(image, codes, mapping);
-  std::stable_sort(codes.begin(), codes.end(), [](const Dated& a, const Dated& b) { return a.time < b.time; });
+  std::stable_sort(codes.begin(), codes.end(), [](const DatedCode& a, const DatedCode& b) { return a.time < b.time; });
   // A complete file may list the same moment twice: it dates what ran, not what was generated.
   if (!names_only && !(dated && result->header.complete)) mark_equal_times(image, codes, mapping);
   return true;
@@ -259,11 +209,11 @@ bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
 void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
                           std::vector<std::string>& warnings) {
   FoundCode found;
-  std::vector<Dated> codes;
+  std::vector<DatedCode> codes;
   if (!read_codes(image, mapping, clock, false, warnings, found, codes)) return;
   RanCode ran(mappings, mapping.space);
   bool unsure_file = false;  // it is not known when a file's code was overwritten
-  for (const Dated& entry : codes) {
+  for (const DatedCode& entry : codes) {
     check_interrupt();
     if (entry.code.move || entry.code.code.size() > ~entry.code.address) continue;
     ran.add(Ip{entry.code.address}, {found.code.owner, entry.code.code}, entry.time, [&](Section section) {
@@ -282,7 +232,7 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
 uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
                      std::vector<std::string>& warnings) {
   FoundCode found;
-  std::vector<Dated> codes;
+  std::vector<DatedCode> codes;
   if (!read_codes(image, mapping, clock, names_only, warnings, found, codes)) return 0;
   struct Loaded {
     Bytes code;
@@ -290,7 +240,7 @@ uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const Jit
   };
   std::unordered_map<uint64_t, Loaded> by_index;
   JitNames names;
-  for (const Dated& entry : codes) {
+  for (const DatedCode& entry : codes) {
     const JitCode& code = entry.code;
     Loaded loaded{code.code, code.name == jit_address_name(code.address) ? std::string() : code.name};
     if (code.move) {

@@ -23,6 +23,7 @@ struct JitdumpMapping {
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   Ip address;
   FileId file_id;
+  uint64_t file_offset_bytes = 0;  ///< of a complete jitdump: its checksum, see JitdumpSum; 0: unknown
 };
 
 /// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC. Its process

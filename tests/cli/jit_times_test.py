@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Jitdumps whose times cannot be true, and such that lack a record: a finding, and no wrong instruction without a mark.
+"""Jitdumps whose times are not true, that lack a record, or that were changed: a finding that names the file, or no wrong instruction without a
+mark.
 
 The format: tools/perf/Documentation/jitdump-specification.txt. A header has 40 bytes, with a reserved word at 16 and flags at 32 (bit 0: times are
 TSC ticks); a record begins with its type, size and time, and JIT_CODE_LOAD (0) has the function's number at byte 48.
@@ -14,9 +15,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from random import Random
 
 PTDECODE = os.environ["PTDECODE"]
 SECOND = 10**9
+MMAP2, AUXTRACE, MARKER = 10, 71, 0x1000
 NO_DOUBT = ("--symfs", "/")  # a file is the recorded one whatever its inode and age, so its code is not assumed for them
 PROGRAM = r"""
 #include <stdio.h>
@@ -46,6 +49,19 @@ def numbered(records, number):
     return [(kind, time, body if kind else body[:32] + struct.pack("<Q", number(next(count))) + body[40:]) for kind, time, body in records]
 
 
+def without_sum(recording):
+    """Removes the checksum of the jitdump, which its mapping's record has as file offset: compilers write none."""
+    changed = bytearray(recording)
+    at, size = struct.unpack_from("<2Q", recording, 40)
+    end = at + size
+    while at < end:
+        kind, _, size = struct.unpack_from("<IHH", recording, at)
+        if kind == MMAP2 and struct.unpack_from("<Q", recording, at + 16) == (MARKER,):
+            struct.pack_into("<Q", changed, at + 32, 0)
+        at += size + (struct.unpack_from("<Q", recording, at + 8)[0] if kind == AUXTRACE else 0)
+    return bytes(changed)
+
+
 class JitTimes(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -64,6 +80,8 @@ class JitTimes(unittest.TestCase):
             kind, size, time = struct.unpack_from("<IIQ", content, at)
             cls.records.append((kind, time, content[at + 16:at + size]))
             at += size
+        cls.recording = (cls.folder / "rec").read_bytes()
+        (cls.folder / "rec").write_bytes(without_sum(cls.recording))
         cls.codes = sum(kind == 0 for kind, _, _ in cls.records)
 
     @classmethod
@@ -123,6 +141,73 @@ class JitTimes(unittest.TestCase):
         numbers, said, status = self.decoded(header, [(kind, middle, body) for kind, _, body in self.records])
         self.assertEqual((numbers["silent"], status), (0, 3), said)
         self.assertIn("have the time of another one at the same address", said)
+
+    def shifted(self, header, by):
+        begin, = struct.unpack_from("<Q", header, 24)
+        return header[:24] + struct.pack("<Q", begin + by) + header[32:], [(kind, time + by, body) for kind, time, body in self.records]
+
+    def assert_named(self, header, records, case):
+        """Each wrong instruction is marked, or a finding names the jitdump."""
+        numbers, said, status = self.decoded(header, records)
+        if numbers["silent"] != 0:
+            self.assertEqual(status, 3, case)
+            self.assertRegex(said, rf"(?m)^(bad_record|file_changed|times_contradict|records_lost): {self.dump}: ", case)
+        return numbers["silent"], said
+
+    def test_times_of_a_clock_that_is_off(self):
+        """By some microseconds up to the length of the run, both ways: a suspended machine, or a container with its own clock."""
+        span = self.records[-1][1] - self.records[0][1]
+        header = list(self.forms())[1]
+        for part in (2000, 200, 50, 10, 3):
+            for by in (span // part, -span // part):
+                self.assert_named(*self.shifted(header, by), by)
+        _, said = self.assert_named(*self.shifted(header, -span // 10), "early")
+        self.assertIn(f"bad_record: {self.dump}: its header has a time ", said)
+
+    def test_loads_in_another_order_than_their_times(self):
+        header = list(self.forms())[1]
+        loads = [i for i, (kind, _, _) in enumerate(self.records) if kind == 0]
+        address = lambda at: self.records[at][2][16:24]
+        pairs = [(first, next(second for second in loads if second > first and address(second) == address(first)))
+                 for first in loads if any(second > first and address(second) == address(first) for second in loads)]
+        self.assertGreater(len(pairs), 12)
+        for first, second in pairs:
+            records = list(self.records)
+            for at, other in ((first, second), (second, first)):
+                records[at] = (0, self.records[other][1], records[at][2])
+            numbers, said, status = self.decoded(header, records)
+            self.assertEqual((numbers["silent"], status), (0, 3), said)
+            self.assertIn("have times that contradict the order of the file", said)
+
+    def test_random_times_within_the_run(self):
+        header, random = list(self.forms())[1], Random(16)
+        first, last = self.records[0][1], self.records[-1][1]
+        silent = 0
+        for trial in range(12):
+            changed = random.sample(range(len(self.records)), random.choice((1, 1, 2, 8)))
+            records = [(kind, random.randrange(first, last) if at in changed else time, body) for at, (kind, time, body) in enumerate(self.records)]
+            silent += self.assert_named(header, records, (trial, changed))[0]
+
+    def test_a_jitdump_of_the_recorder_that_was_changed(self):
+        """Any change is noticed: of times, of code, and in the header."""
+        random = Random(16)
+        recording = self.folder / "rec"
+        content = joined(self.header, self.records)
+        recording.write_bytes(self.recording)
+        self.addCleanup(recording.write_bytes, without_sum(self.recording))
+        numbers, said, status = self.decoded(self.header, self.records)
+        self.assertEqual((numbers["right"], status), (numbers["all"], 0), said)
+        self.assertIn("no findings", said)
+        for by in (-1000, 1000, SECOND):
+            numbers, said, status = self.decoded(self.header, [(kind, time + by, body) for kind, time, body in self.records])
+            self.assertEqual((numbers["silent"], status), (0, 3), said)
+            self.assertIn(f"file_changed: {self.dump}: its content is not what the recorder wrote", said)
+        for _ in range(8):
+            at = random.randrange(48, len(content))
+            self.dump.write_bytes(content[:at] + bytes([content[at] ^ 1 << random.randrange(8)]) + content[at + 1:])
+            self.assertRegex(self.run_it("check", "-i", recording, *NO_DOUBT).stdout, rf"file_changed: {self.dump}: |build_id_mismatch|records_lost: {self.dump}")
+            said = self.run_it("verify", "-i", recording, self.truth, *NO_DOUBT).stdout
+            self.assertIn("silently wrong 0", said)
 
     def test_times_of_another_clock(self):
         for header in self.forms():

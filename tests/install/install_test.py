@@ -73,6 +73,17 @@ class Install(unittest.TestCase):
         for name, words in (("hot_edges", ()), ("calls_of", ("fib",)), ("code_at", ("1000",))):
             self.assertIn("LICENSE", self.each(name, *words, SOURCE / "LICENSE", status=1))
 
+    def test_the_documents_that_help_and_manual_name_are_installed(self):
+        installed = {path.name for path in (PREFIX / "share/doc/ptdecode").iterdir()}
+        program = PREFIX / "bin/ptdecode"
+        texts = [(PREFIX / "share/man/man1/ptdecode.1").read_text().replace("\\-", "-"), run(program, "--help", env=with_library()).stdout]
+        commands = re.findall(r"(?m)^  ([a-z]+) ", texts[1])
+        self.assertIn("script", commands)
+        texts += [run(program, command, "--help", env=with_library(), check=False).stdout for command in commands]
+        named = {name for text in texts for name in re.findall(r"[\w/-]+\.md", text)}
+        self.assertEqual({"DIFFERENCES.md", "FORMAT-json.md"}, named, "each by its name, which is the same in every place")
+        self.assertLessEqual(named, installed)
+
     def test_hot_edges_counts_what_the_ground_truth_says(self):
         data = PREFIX / "share/ptdecode/kernel"
         total = sum(int(path.read_text().split("\n")[-2].split()[0]) for path in data.glob("truth.cpu*.txt"))

@@ -1,5 +1,6 @@
 // The QEMU plugin for user mode: passes QEMU's callbacks to UserProcess.
 #include <dlfcn.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -327,6 +328,13 @@ void on_exit_group(UserThread& thread, int status) {
   if (g_process.hold_others(&thread)) syscall(SYS_exit_group, status);
 }
 
+// qemu-user runs no process that shares its parent's memory: it refuses the call, unless it is a vfork, whose child gets a copy.
+void on_clone(UserThread& thread, uint64_t now, uint64_t flags) {
+  constexpr uint64_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+  if ((flags & CLONE_VM) == 0 || (flags & CLONE_VFORK) != 0 || (flags & kThread) == kThread) return;
+  thread.event(now, "clone_refused", hex_of(program_path()));
+}
+
 void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   pass_work(thread);
   const uint64_t now = read_clock();
@@ -344,6 +352,8 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
       const std::string path = exec_path_of(static_cast<int>(a[0]), peek_text(a[1], 4096));
       return on_exec(thread, path, a[2], a[3]);
     }
+    case kClone:
+      return on_clone(thread, now, a[0]);
     case kExitGroup:
       return on_exit_group(thread, static_cast<int>(a[0]));
     case kPrctl:

@@ -32,7 +32,7 @@ TEST(CopySet, EachByteIsTheBaseOfTheFirstCopyThatHasIt) {
     CopySet set;
     std::set<uint64_t> taken;
     std::vector<std::vector<uint64_t>> want;
-    for (unsigned count = 1 + random() % 12; count > 0; --count) {
+    for (uint64_t count = 1 + random() % 12; count > 0; --count) {
       const uint64_t ip = kBase + random() % 60;
       const size_t size = 1 + random() % 30;
       set.add(copy_at(ip, size));

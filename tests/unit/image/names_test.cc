@@ -89,7 +89,9 @@ TEST(FrameExtents, DamagedInformationGivesOnlyExtentsOfCode) {
     for (int i = 0; i < 100; ++i) {
       const uint64_t address = random() % bad.size();
       const auto found = extents.find(address);
-      if (found) EXPECT_LT(address - found->start, found->size_bytes);
+      if (found) {
+        EXPECT_LT(address - found->start, found->size_bytes);
+      }
     }
   }
 }

@@ -103,5 +103,26 @@ TEST(Amplify, CompressedStreamThatGrowsWithoutEnd) {
   EXPECT_LT(records, kRecords);
 }
 
+TEST(Amplify, CompressedDataInsideCompressedDataIsNamed) {
+  ZstdCompressor zstd(3), other(3);
+  std::vector<std::byte> plain, inner, nested, outer, pipe;
+  append_record(plain, 9999, std::vector<std::byte>(64));
+  ASSERT_TRUE(other.add(plain, inner));
+  append_record(nested, kRecordCompressed, inner);
+  append_record(nested, 9999, std::vector<std::byte>(32));
+  ASSERT_TRUE(zstd.add(nested, outer));
+  start_pipe(pipe);
+  append_record(pipe, kRecordCompressed, outer);
+  TempDir dir;
+  test::save(dir / "nested", pipe);
+  uint64_t records = 0;
+  const auto reader = read_quickly(dir / "nested", &records);
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(reader->damage().bad_records, 1U);
+  const std::vector<std::string>& messages = reader->damage().messages;
+  const auto names_it = [](const std::string& text) { return text.find("a compressed record inside the data of a compressed record") != text.npos; };
+  EXPECT_TRUE(std::any_of(messages.begin(), messages.end(), names_it));
+}
+
 }  // namespace
 }  // namespace ptd::perfio

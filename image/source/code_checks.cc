@@ -1,0 +1,177 @@
+// CodeSource: which files may be used for a mapping, and which of them raise doubt.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "image/source/code_source.h"
+#include "image/source/jitdump.h"
+
+namespace ptd {
+namespace {
+
+/// Returns when the file was created, in nanoseconds since the epoch; 0: unknown.
+int64_t created_ns(const MappedFile& file) {
+  struct statx info {};
+  const bool same = ::statx(AT_FDCWD, file.path().c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME | STATX_INO, &info) == 0 &&
+                    (info.stx_mask & STATX_BTIME) != 0 &&
+                    file.identity() == std::pair<uint64_t, uint64_t>(makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino);
+  return same ? info.stx_btime.tv_sec * 1'000'000'000 + info.stx_btime.tv_nsec : 0;
+}
+
+/// Returns whether two files have the same executable bytes in a mapping. `copy` says which these are; without executable segments there, all.
+bool same_code(const MappedPath& wanted, const FoundCode& copy, const FoundCode& other) {
+  constexpr uint64_t kElfHeaderBytes = 64;  // its table of sections may have been stripped
+  const Bytes ours = copy.code.bytes, theirs = other.code.bytes;
+  bool any = false;
+  for (const ElfSegment& segment : copy.elf ? copy.elf->segments() : std::vector<ElfSegment>()) {
+    if (!segment.executable) continue;
+    const uint64_t begin = std::max({segment.file_offset_bytes, wanted.file_offset_bytes, kElfHeaderBytes}) - wanted.file_offset_bytes;
+    const uint64_t end = segment.file_offset_bytes + segment.file_size_bytes;  // within the file
+    if (begin >= ours.size() || end <= wanted.file_offset_bytes + begin) continue;
+    any = true;
+    const uint64_t size = std::min<uint64_t>(end - wanted.file_offset_bytes, ours.size()) - begin;
+    if (theirs.size() < begin + size || std::memcmp(ours.data() + begin, theirs.data() + begin, size) != 0) return false;
+  }
+  return any || std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+}
+
+}  // namespace
+
+void FoundCode::report(FindingKind kind, std::string what) {
+  Finding finding;
+  finding.kind = kind;
+  finding.what = std::move(what);
+  findings.push_back(std::move(finding));
+}
+
+/// Returns why a file may be used, see CodeSourceOptions; null if it may not.
+const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
+  if (place.kind == FoundAt::kept) return "kept in the stash";
+  if (!wanted.build_id.empty()) return "has the recorded build id";
+  if (place.kind == FoundAt::root) return "below --symfs";
+  if (!own_name(place.path).empty()) return "in the recording's folder";
+  const bool is_code = opened.elf != nullptr || is_jitdump(opened.file->bytes());
+  const bool same_inode = wanted.file_id.inode != 0;  // otherwise doubt_of() has refused it
+  const bool newer = options_.recorded_at_ns != 0 && opened.file->modified_ns() > options_.recorded_at_ns;
+  if (is_code && same_inode && !newer) return "has the recorded inode, and is no newer than the recording";
+  if (!options_.share && is_code) return "holds code";
+  if (!options_.share && same_inode) return "has the recorded inode";
+  return nullptr;
+}
+
+/// Returns what the times of a file without a recorded build id say against it.
+CodeSource::Doubt CodeSource::doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const {
+  const int64_t recorded_at = options_.recorded_at_ns;
+  if (recorded_at == 0 || is_jitdump(opened.file->bytes())) return {};
+  const std::string unchecked = ", and no build id was recorded to check it";
+  if (opened.file->modified_ns() > recorded_at) return {"is newer than the recording" + unchecked, true, false};
+  if (opened.file->changed_ns() > recorded_at)
+    return {"changed after it was recorded, though its modification time is older" + unchecked, false, true};
+  const int64_t mapped_by = times_.latest_wall_ns(wanted.time_ns, recorded_at);
+  if (created_ns(*opened.file) > mapped_by) return {"was created after the recorded file was mapped: its inode number was used again", true, false};
+  if (opened.file->modified_ns() > mapped_by) return {"was written to after it was mapped" + unchecked, !wanted.shared, true};
+  if (opened.file->changed_ns() > mapped_by)
+    return {"changed after it was mapped, though its modification time is older" + unchecked, false, true};
+  return {};
+}
+
+/// Returns the reasons to doubt a file at a recorded path without a recorded build id.
+CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
+  if (place.kind != FoundAt::path || !wanted.build_id.empty()) return {};
+  const FileId& recorded = wanted.file_id;
+  const auto [device, inode] = opened.file->identity();
+  FileId found{major(device), minor(device), inode};
+  const auto same_device = [&] { return (recorded.maj == 0 && recorded.min == 0) || (found.maj == recorded.maj && found.min == recorded.min); };
+  if (recorded.inode != 0 && (found.inode != recorded.inode || !same_device())) {
+    const FileId mapped = opened.file->mapped_id();
+    if (mapped.inode == recorded.inode) found = mapped;
+  }
+  if (recorded.inode != 0 && found.inode != recorded.inode)
+    return {"is another file than the recorded one (inode " + std::to_string(found.inode) + ", recorded " + std::to_string(recorded.inode) + ")",
+            true, false};
+  Doubt age = doubt_of_age(opened, wanted);
+  if (age.other || recorded.inode == 0) return {std::move(age.reason), age.other, true};
+  if (!same_device()) return {"has the recorded inode number on another device, and no build id was recorded to check it", false, true};
+  return age;
+}
+
+CodeSource::Lack CodeSource::lack_of(const OpenFile& opened, const MappedPath& wanted) {
+  const uint64_t size = opened.file->bytes().size(), first = wanted.file_offset_bytes;
+  const std::string has = std::to_string(size) + " bytes";
+  if (opened.elf && opened.elf->lacks_code()) return {CodeStatus::debug_only, "is a separate debug file without code"};
+  const uint64_t mapped_end = first + std::min(wanted.size_bytes, ~first);
+  if (opened.elf && std::min(mapped_end, opened.elf->segments_end_bytes()) > size) {
+    return {CodeStatus::cut,
+            "is truncated: it has " + has + ", and its program headers name " + std::to_string(opened.elf->segments_end_bytes())};
+  }
+  if (first >= size) return {CodeStatus::too_short, "ends at " + has + ", before the mapped offset " + std::to_string(first)};
+  return {};
+}
+
+/// Returns whether the file at `place` is the one that the recorded path names on the recording's machine, also by a hard link.
+bool CodeSource::is_recorded_file(const Place& place, const MappedPath& wanted) const {
+  if (!options_.same_host) return false;
+  if (place.kind == FoundAt::path) return true;
+  if (place.kind == FoundAt::root) {
+    const auto names_it = [&](const std::string& root) { return place.path == root + wanted.path; };
+    return wanted.roots != nullptr && std::any_of(wanted.roots->begin(), wanted.roots->end(), names_it);
+  }
+  std::error_code error;
+  return place.kind == FoundAt::build_id_cache && std::filesystem::equivalent(place.path, wanted.path, error);
+}
+
+/// Replaces `found` by a saved copy if their code differs. Returns false if there is no copy.
+bool CodeSource::check_copy(const MappedPath& wanted, FoundCode copy, FoundCode& found) {
+  if (copy.status != CodeStatus::found || copy.is_copy) return false;
+  const auto [known, is_new] =
+      same_code_.try_emplace({copy.file_path, found.file_path, wanted.file_offset_bytes, wanted.size_bytes}, true);
+  if (is_new) known->second = same_code(wanted, copy, found);
+  if (known->second) return true;
+  copy.findings = std::move(found.findings);
+  copy.report(FindingKind::file_changed,
+              found.file_path + " has the recorded build id, but was changed: its code differs from the "
+                                "copy in the stash, which is used");
+  found = std::move(copy);
+  return true;
+}
+
+/// Returns whether the file is that of the recorded path on the recording's machine, and was not written to since the recording.
+bool CodeSource::is_unchanged(const Place& place, const MappedPath& wanted) {
+  std::error_code error;
+  const bool same = options_.same_host && (place.kind == FoundAt::path || is_recorded_file(place, wanted) ||
+                                           std::filesystem::equivalent(place.path, wanted.path, error));
+  return same && options_.recorded_at_ns != 0 && open_file(place.path, place.kind).file->changed_ns() <= options_.recorded_at_ns;
+}
+
+/// Of a file with the recorded build id: checks it against saved copies, see CodeSourceOptions. Returns whether its content is proven.
+bool CodeSource::prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found) {
+  const MappedFile& file = *open_file(place.path, place.kind).file;
+  const int64_t recorded_at = options_.recorded_at_ns;
+  const int64_t saved_at = options_.saved && wanted.pid >= 0 ? options_.saved->saved_at_ns(wanted) : 0;
+  if (saved_at != 0) {
+    const bool older = file.changed_ns() <= (recorded_at == 0 ? saved_at : std::min(saved_at, recorded_at));
+    if (older && (place.kind == FoundAt::path || is_unchanged(place, wanted))) return true;
+    FoundCode copy;
+    if (try_kept_mapping(wanted, copy) && check_copy(wanted, std::move(copy), found)) return true;
+  }
+  // A write sets both times; a modification time in the future was set by hand.
+  const bool written = std::min(file.modified_ns(), file.changed_ns()) > recorded_at;
+  if (recorded_at == 0 || !written || !is_recorded_file(place, wanted)) return is_unchanged(place, wanted);
+  std::vector<FoundCode> copies;
+  for (const auto& saved : options_.saved ? options_.saved->with_build_id(wanted.build_id) : std::vector<std::shared_ptr<const MappedFile>>()) {
+    if (FoundCode copy; saved->modified_ns() <= recorded_at && try_place({remember(saved), FoundAt::kept}, wanted, copy))
+      copies.push_back(std::move(copy));
+  }
+  if (copies.size() == 1 && check_copy(wanted, std::move(copies.front()), found)) return true;
+  found.assumed = found.doubted = true;
+  found.report(FindingKind::file_changed,
+               found.file_path + " was written to after the recording: it has the recorded build id, but "
+                                 "nothing proves that its code is unchanged");
+  return true;
+}
+
+}  // namespace ptd

@@ -1,0 +1,31 @@
+// Times of a jitdump that its own order, its process or its other times contradict. Private to recording.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "recording/image/jit_image.h"
+
+namespace ptd {
+
+/// An event of a jitdump, dated on the recording's clock.
+struct DatedCode {
+  JitCode code;
+  TimeNs time;
+  bool assumed = false;  ///< its time proves nothing
+};
+
+/// Adds a finding about the file, from `since` on.
+void report_jitdump(ImageBuild& image, const JitdumpMapping& mapping, FindingKind kind, TimeNs since, const std::string& what);
+/// Marks all code if the file's header has a time (`has_begin`) before the process mapped the file, which compilers do first: the times are of
+/// another clock.
+void check_clock(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, TimeNs begin, bool has_begin);
+/// Replaces times that cannot be true, and reports them: no time of the file proves then which code ran when. `codes` are in file order.
+void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock);
+/// Marks code whose times contradict the order of the file, and all other code at its addresses: a compiler logs what replaces code after it,
+/// and other code within a millisecond of its order. `codes` are in file order.
+void mark_disorder(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping);
+/// Marks code that overlaps other code of the same time. `codes` are sorted by time.
+void mark_equal_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping);
+
+}  // namespace ptd

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""A program or library that is gone, unreadable, truncated or only a debug file: `check` names the file and what to supply. It does not claim that
+the packets contradict the file, although the program generates code and the flow comes back to what is known of it.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Skips what needs qemu-x86_64, or qemu-aarch64 with clang and lld.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "tests"
+CC = os.environ.get("CC", "cc")
+CLANG = shutil.which("clang") or shutil.which("clang-14")
+HAS_ARM = bool(CLANG and (shutil.which("ld.lld") or shutil.which("ld.lld-14")) and shutil.which("qemu-aarch64"))
+NOBODY = 65534
+
+
+def remove(path):
+    path.unlink(missing_ok=True)
+
+
+def truncate(path):
+    """Keeps the program headers and the build id, which stand at the beginning."""
+    os.truncate(path, 0x1000)
+
+
+def truncate_headers(path):
+    os.truncate(path, 100)
+
+
+def keep_debug(path):
+    subprocess.run(["objcopy", "--only-keep-debug", path, path], check=True)
+
+
+def forbid(path):
+    path.chmod(0)
+
+
+# What happened to the file, what the finding says of it, and why the code is missing.
+FATES = ((remove, "file_missing: {path} \\(build id [0-9a-f]+\\) was not found: supply it as ROOT{path} with --symfs ROOT", "file not found"),
+         (truncate, "file_changed: {path} is truncated: it has 4096 bytes, and its program headers name [0-9]+: not used", "file is truncated"),
+         (truncate_headers, "build_id_mismatch: {path} has build id \\(none\\)", "wrong build id"),
+         (keep_debug, "file_changed: {path} is a separate debug file without code: not used", "file has no code, only debug information"),
+         (forbid, "file_missing: {path} cannot be read \\(Permission denied\\)", "file cannot be read"))
+
+
+class MissingFiles(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name).resolve()
+        self.folder.chmod(0o755)
+        self.recording = self.folder / "recording"
+
+    def run_it(self, *words, **more):
+        return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PTDECODE_STASH": "off", "DEBUGINFOD_URLS": "", "HOME": "/nonexistent"}, **more)
+
+    def record(self, program, *options):
+        done = self.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.recording, "--truth", self.folder / "truth", *options,
+                           "--", program, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no findings", self.run_it("check", "-q", "-i", self.recording).stdout)
+        for path in (self.recording, *self.folder.glob("recording.jit/**/*"), *self.folder.glob("recording.jit")):
+            path.chmod(0o755)
+
+    def assert_named(self, path, fates=FATES):
+        kept = self.folder / "kept"
+        shutil.copy2(path, kept)
+        for fate, finding, reason in fates:
+            if fate is keep_debug and not shutil.which("objcopy"):
+                continue
+            with self.subTest(file=path.name, fate=fate.__name__):
+                path.unlink(missing_ok=True)
+                shutil.copy2(kept, path)
+                fate(path)
+                who = {"user": NOBODY, "group": NOBODY} if fate is forbid and os.geteuid() == 0 else {}
+                checked = self.run_it("check", "-q", "-i", self.recording, **who)
+                self.assertEqual(checked.returncode, 3, checked.stdout + checked.stderr)
+                self.assertRegex(checked.stdout, f"(?m)^{finding.format(path=re.escape(str(path)))}")
+                self.assertRegex(checked.stdout, rf"(?m)^code_missing: {re.escape(str(path))} build id [0-9a-f]+: {reason}; .*supply: --symfs ROOT with ROOT{path}")
+                self.assertNotIn("is not the code that ran", checked.stdout)
+                said = self.run_it("stat", "-i", self.recording, **who)
+                self.assertNotIn("is not the code that ran", said.stdout + said.stderr)
+                self.assertNotRegex(said.stdout, r"(?m)^ +(image_mismatch|bad_insn) +\d")
+                verified = self.run_it("verify", "-q", "-i", self.recording, *(self.folder / "truth").iterdir()).stdout
+                self.assertEqual({0}, {int(count) for count in re.findall(r"silently wrong (\d+)", verified)}, verified)
+        path.unlink(missing_ok=True)
+        shutil.copy2(kept, path)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_x86(self):
+        library, program, whole = self.folder / "libjobs.so", self.folder / "program", self.folder / "whole"
+        code = SOURCE / "cli/programs/missing"
+        flags = [CC, "-O1", "-Wl,--build-id"]
+        subprocess.run([*flags, "-shared", "-fPIC", code / "jobs.c", "-o", library], check=True)
+        subprocess.run([*flags, code / "main.c", "./libjobs.so", "-Wl,-rpath,$ORIGIN", "-o", program], check=True, cwd=self.folder)
+        subprocess.run([*flags, "-static", code / "main.c", code / "jobs.c", "-o", whole], check=True)
+        for options in ((), ("--no-retcomp", "--short-tnt")):
+            self.record(program, *options)
+            self.assert_named(program)
+            self.assert_named(library)
+            shutil.rmtree(self.folder / "truth")
+        self.record(whole)
+        self.assert_named(whole)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_changed_copies_below_symfs(self):
+        """A copy with the recorded build id and other bytes: nothing proves its content, so it is named, also where packets contradict it."""
+        source, program = self.folder / "choose.c", self.folder / "program"
+        source.write_text(r"""
+            __asm__(".globl choose\nchoose: test $1, %edi\n mov %edi, %eax\n jz 1f\n add $3, %eax\n1: ret\n .ascii \"HERE\"\n");
+            int choose(int);
+            int main(void) { int sum = 0; for (int i = 0; i < 1000; ++i) sum += choose(i); return sum & 1; }""")
+        subprocess.run([CC, "-O1", "-static", "-Wl,--build-id", source, "-o", program], check=True)
+        self.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.recording, "--truth", self.folder / "truth", "--", program)
+        content = program.read_bytes()
+        code = bytes.fromhex("f7c70100000089f8740383c003c3") + b"HERE"
+        self.assertEqual(content.count(code), 1)
+        self.assertEqual(self.run_it("check", "-q", "-i", self.recording).stdout, "no findings: the records, the code bytes and the files agree\n")
+        self.assertNotIn("build id alone", self.run_it("info", "-i", self.recording).stdout)
+        copy = self.folder / "root" / program.relative_to("/")
+        copy.parent.mkdir(parents=True)
+        line = f"1 file used by build id alone, which a changed copy keeps: {copy}"
+        for change, contradicts in ((b"\x74", False), (b"\x75", False), (b"\x90\x90", True)):
+            copy.write_bytes(content.replace(code, code[:8] + change + code[8 + len(change):]))
+            checked = self.run_it("check", "-q", "-i", self.recording, "--symfs", self.folder / "root")
+            self.assertIn(f"not verified: {line}\n", checked.stdout)
+            self.assertIn(line, self.run_it("info", "-i", self.recording, "--symfs", self.folder / "root").stdout)
+            self.assertEqual(checked.returncode, 3 if contradicts else 0, checked.stdout)
+            if contradicts:
+                self.assertIn(f"Its bytes come from {copy}, which has the recorded build id but may have been changed", checked.stdout)
+
+    @unittest.skipUnless(HAS_ARM, "no qemu-aarch64, clang or lld")
+    def test_aarch64(self):
+        program = self.folder / "program"
+        flags = "--target=aarch64-linux-gnu -O1 -static -nostdlib -ffreestanding -fno-stack-protector -fuse-ld=lld -Wl,-e,begin,--build-id".split()
+        subprocess.run([CLANG, *flags, "-o", program, SOURCE / "emulate/programs/arm.c"], check=True)
+        self.record(program)
+        self.assert_named(program, [fate for fate in FATES if fate[0] is not keep_debug])  # objcopy may not know aarch64
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
