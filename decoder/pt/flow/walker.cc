@@ -9,15 +9,13 @@
 namespace ptd::pt {
 namespace {
 
-constexpr unsigned kCacheBits = 15;
+constexpr unsigned kCacheBits = 15;  // of the cache of code
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
 constexpr uint64_t kMostFetchedAhead = 8192;     // steps of the fetches of one look ahead, which are not counted as work of the segment
 constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop without packets that an event ends
 constexpr size_t kMostOpenWays = 32;             // addresses in such a loop that are not yet followed
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks searched ahead for an execution of the switch function
-
-uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
 
 // Returns where the flow goes after `insn` unless a branch packet determines it.
 std::optional<Ip> next_without_branch_packet(const Insn& insn, Ip ip, ExecMode mode) {
@@ -102,8 +100,7 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
   items_.begin(segment, options_.config, options_.slack_ns);
   silent_limit_ = options_.max_silent_instructions;
   flow.state = {};
-  flow.block_bytes.clear();
-  flow.block_instructions = 0;
+  flow.clear_block();
   flow.block_flags = 0;
   flow.mark_valid = false;
   flow.penalty = 0;
@@ -178,44 +175,81 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       return WalkStop::lost;
     }
     const SpaceId space = space_of(state, state.ip);
-    const CacheEntry* entry = &cache_.at(cache_hash(state.ip, space));
-    const bool known = entry->ip == state.ip && entry->space == space && entry->mode == state.mode && entry->certain.contains(state.now) &&
-                       !entry->ambiguous && (entry->plain || !counting_);
-    const bool survey_due = surveying_ && !(known && entry->sole);
     const Candidate* only = !surveying_ && !flow.pins.empty() ? pinned(flow, space) : nullptr;
-    if (survey_due) {
-      if (!read_survey(flow, space)) return WalkStop::lost;
-      if (candidates_.size() > 1) return WalkStop::fork;
-      if (!candidates_[0].in_time) only = &candidates_[0];
+    StraightCode* code = only == nullptr ? known_code(state, space) : nullptr;
+    if (code == nullptr && only == nullptr) code = read_straight(state, space);
+    if (code == nullptr || (surveying_ && sole_count(flow, *code) == 0)) {
+      if (surveying_) {
+        if (!read_survey(flow, space)) return WalkStop::lost;
+        if (candidates_.size() > 1) return WalkStop::fork;
+        if (!candidates_[0].in_time) only = &candidates_[0];
+      }
+      if (only != nullptr) {
+        const Candidate taken = *only;
+        if (!choose(flow, taken, 0)) return WalkStop::lost;
+        continue;
+      }
+      WalkStop stop = WalkStop::lost;
+      code = read_single(flow, space, stop);
+      if (code == nullptr) return stop;
     }
-    if (only != nullptr) {
-      const Candidate taken = *only;
-      if (!choose(flow, taken, 0)) return WalkStop::lost;
-      continue;
-    }
-    if (survey_due || !known) {
-      const bool found = survey_due || read_candidates(flow, space);
-      if (!counting_) charge_open(found);
-      if (!found) return WalkStop::lost;
-      if (candidates_.size() > 1) return WalkStop::fork;
-      if (candidates_[0].ambiguous && work_is_spent()) return WalkStop::position;
-      const Candidate& single = candidates_[0];
-      CacheEntry& fresh = cache_.replace(cache_hash(state.ip, space));
-      fresh = {state.ip,     space,        state.mode,     single.flags, single.insn,
-               single.bytes, single.certain, asked_ == 0, survey_due,   single.ambiguous};
-      // Suspect windows narrow `certain` only in the timeline itself, so this result is valid for this fetch only.
-      if (any(single.flags, CodeFlag::suspect)) fresh.certain = state.now;
-      entry = &fresh;
-    }
-    append(flow, entry->insn, entry->bytes.data(), entry->flags, entry->ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
-    if (!count_silent(flow) || (flow.block_instructions == 1 && state.loop.comes_back(state.ip, state.mode, state.silent))) {
-      lose(flow, GapReason::limit);
-      return WalkStop::lost;
-    }
-    const bool counted = state.counts_down;
-    if (execute(flow, entry->insn) == Go::lost) return WalkStop::lost;
-    if (counted) count_down(flow);
+    if (!take(flow, space, *code)) return WalkStop::lost;
   }
+}
+
+// Returns how many instructions of `code`, which is at the flow's ip, run before something else is due.
+uint32_t Walker::count_due(const Flow& flow, SpaceId space, StraightCode& code) {
+  const FlowState& state = flow.state;
+  uint32_t count = surveying_ ? sole_count(flow, code) : code.count;
+  const auto end_at = [&](uint64_t ip) {
+    const uint64_t offset = ip - state.ip.value;
+    if (offset != 0 && offset <= code.last_at) count = std::min(count, code.index_at(offset));
+  };
+  if (state.has_stop && state.tnt_count == 0) end_at(state.stop_ip);
+  if (state.counts_down) count = static_cast<uint32_t>(std::min<uint64_t>(count, state.countdown));
+  for (const Pin& pin : flow.pins) {
+    if (!surveying_ && pin.space == space && pin.during.overlaps(state.now)) end_at(pin.ip.value);
+  }
+  return count;
+}
+
+// Appends the instructions of `code`, up to the first before which something else is due, and executes them. Returns false if the flow is
+// lost.
+bool Walker::take(Flow& flow, SpaceId space, StraightCode& code) {
+  FlowState& state = flow.state;
+  const bool begins = open_block(flow, space, code.flags, code.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
+  uint32_t count = std::min<uint32_t>(count_due(flow, space, code), kMaxBlockInstructions - flow.block_instructions);
+  const uint64_t most = max_silent();
+  const bool limited = state.silent >= most || (begins && state.silent_blocks >= SilentLoop::kMostBlocks) ||
+                       (begins && state.loop.comes_back(state.ip, state.mode, state.silent + 1));
+  count = limited ? 1 : static_cast<uint32_t>(std::min<uint64_t>(count, most - state.silent));
+  const bool whole = count == code.count;
+  const Bytes bytes = whole ? code.bytes() : code.bytes().first(code.size_of(count));
+  flow.add_bytes(bytes, code.in_timeline != nullptr);
+  if (begins && whole && ends_straight(code.last)) {
+    if (code.node == kNoNode) code.node = table_.intern(space, state.ip, state.mode, code.count, bytes);
+    flow.block_node = code.node;
+  }
+  flow.block_instructions = static_cast<uint16_t>(flow.block_instructions + count);
+  walked_ += count;
+  state.silent += count;
+  if (begins) ++state.silent_blocks;
+  if (limited) {
+    lose(flow, GapReason::limit);
+    return false;
+  }
+  const bool counts = state.counts_down;
+  if (!whole) {
+    state.ip.value += bytes.size();
+    if (counts) count_down(flow, count);
+    return true;
+  }
+  const Insn last = code.last;
+  state.ip.value += code.last_at;
+  if (counts) state.countdown -= count - 1;
+  if (execute(flow, last) == Go::lost) return false;
+  if (counts) count_down(flow, 1);
+  return true;
 }
 
 bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags) {
@@ -235,7 +269,7 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   }
   const bool counted = state.counts_down;
   if (execute(flow, candidate.insn) == Go::lost) return false;
-  if (counted) count_down(flow);
+  if (counted) count_down(flow, 1);
   return true;
 }
 
@@ -309,19 +343,39 @@ void Walker::lose(const Flow& flow, GapReason reason) {
   }
 }
 
-void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags) {
+// Makes sure that an instruction with these flags may be appended to the block under construction. Returns true if it begins a block.
+bool Walker::open_block(Flow& flow, SpaceId space, CodeFlag flags, uint16_t extra_flags) {
   const uint16_t doubt = flow.state.doubtful ? static_cast<uint16_t>(BlockFlag::suspect) : uint16_t{0};
   const uint16_t code_flags = static_cast<uint16_t>(block_flags_of(flags) | extra_flags | doubt);
-  const SpaceId space = space_of(flow.state, flow.state.ip);
-  const bool edge = flow.block_flags != code_flags || flow.block_instructions >= kMaxBlockInstructions || flow.block_space != space;
-  if (flow.block_instructions != 0 && edge) finish_block(flow, 0);
-  if (flow.block_instructions == 0) {
-    flow.block_ip = flow.state.ip;
-    flow.block_space = space;
-    flow.block_flags = code_flags;
-    put_mark(flow, flow.state.now);
+  if (flow.block_instructions != 0) {
+    if (flow.block_flags == code_flags && flow.block_instructions < kMaxBlockInstructions && flow.block_space == space) return false;
+    finish_block(flow, 0);
   }
-  flow.block_bytes.insert(flow.block_bytes.end(), bytes, bytes + insn.length_bytes);
+  flow.block_ip = flow.state.ip;
+  flow.block_space = space;
+  flow.block_flags = code_flags;
+  put_mark(flow, flow.state.now);
+  return true;
+}
+
+void Flow::add_bytes(Bytes bytes, bool in_timeline) {
+  if (block_instructions == 0 && in_timeline) {
+    block_plain = bytes;
+    return;
+  }
+  if (in_timeline && block_plain.data() + block_plain.size() == bytes.data()) {
+    block_plain = {block_plain.data(), block_plain.size() + bytes.size()};
+  } else {
+    block_bytes.insert(block_bytes.end(), block_plain.begin(), block_plain.end());
+    block_bytes.insert(block_bytes.end(), bytes.begin(), bytes.end());
+    block_plain = {};
+  }
+  block_node = kNoNode;
+}
+
+void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags) {
+  open_block(flow, space_of(flow.state, flow.state.ip), flags, extra_flags);
+  flow.add_bytes({bytes, insn.length_bytes}, false);
   ++flow.block_instructions;
   ++walked_;
 }
@@ -329,12 +383,15 @@ void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFl
 void Walker::finish_block(Flow& flow, uint16_t flags) {
   if (flow.block_instructions == 0) return;
   Block block;
-  block.node = table_.intern(flow.block_space, flow.block_ip, flow.state.mode, flow.block_instructions, flow.block_bytes);
+  block.node = flow.block_node;
+  if (block.node == kNoNode) {
+    const Bytes bytes = flow.block_bytes.empty() ? flow.block_plain : Bytes(flow.block_bytes);
+    block.node = table_.intern(flow.block_space, flow.block_ip, flow.state.mode, flow.block_instructions, bytes);
+  }
   block.instructions = flow.block_instructions;
   block.flags = static_cast<uint16_t>(flow.block_flags | flags);
   flow.out->blocks.push_back(block);
-  flow.block_bytes.clear();
-  flow.block_instructions = 0;
+  flow.clear_block();
 }
 
 Walker::Go Walker::execute(Flow& flow, const Insn& insn) {

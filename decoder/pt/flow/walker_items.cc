@@ -53,10 +53,10 @@ void Walker::narrow_by_sync_points(FlowState& state) {
   if (!both.empty()) state.now = both;
 }
 
-// Counts an executed instruction for the head item, unless the instruction consumed the item.
-void Walker::count_down(Flow& flow) {
+// Counts executed instructions for the head item, unless they consumed the item.
+void Walker::count_down(Flow& flow, uint64_t count) {
   FlowState& state = flow.state;
-  if (state.counts_down && --state.countdown == 0) settle(flow);
+  if (state.counts_down && (state.countdown -= count) == 0) settle(flow);
 }
 
 // Outputs an event that counts instructions: it cannot come later than a branch that takes something from the trace.
