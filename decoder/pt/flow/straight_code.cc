@@ -14,17 +14,26 @@ Insn insn_at(Bytes code, size_t offset, ExecMode mode) {
 
 }  // namespace
 
+Step step_of(const Insn& insn, Ip ip, ExecMode mode) {
+  const bool direct = insn.cls == InsnClass::jcc || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::call_direct;
+  return {insn, next_sequential(insn, ip, mode), direct ? direct_target(insn, ip, mode) : Ip{}};
+}
+
 bool StraightCode::read(Bytes code) {
+  Insn insn;
+  size_t offset = 0;
   count = 0;
-  in_timeline = code.data();
-  for (size_t offset = 0; count < kMost && offset < code.size(); offset += last.length_bytes) {
-    const Insn insn = insn_at(code, offset, mode);
-    if (insn.cls == InsnClass::bad) break;
-    last = insn;
-    last_at = static_cast<uint16_t>(offset);
+  while (count < kMost && offset < code.size()) {
+    const Insn next = insn_at(code, offset, mode);
+    if (next.cls == InsnClass::bad) break;
+    insn = next;
     ++count;
+    offset += insn.length_bytes;
     if (ends_straight(insn)) break;
   }
+  last_at = static_cast<uint16_t>(offset - insn.length_bytes);
+  last = step_of(insn, Ip{ip.value + last_at}, mode);
+  in_timeline = code.data();
   return count != 0;
 }
 

@@ -155,13 +155,14 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
 WalkStop Walker::run(Flow& flow, uint64_t until_position) {
   FlowState& state = flow.state;
   for (;;) {
-    if (done_flow(state)) {
+    const ItemKind head = state.tnt_count != 0 ? ItemKind::tnt : items_.at(state.next).kind;
+    if (head >= ItemKind::sync && done_flow(state)) {
       finish_block(flow, 0);
       return WalkStop::done;
     }
     if (state.position >= until_position) return WalkStop::position;
     if (flow.out->blocks.size() >= flow.most_blocks) return WalkStop::full;
-    if (!state.enabled || (state.tnt_count == 0 && items_.at(state.next).kind == ItemKind::bad)) {
+    if (!state.enabled || head == ItemKind::bad) {
       // The invalid bytes may have held an event bound to an ip ahead of the flow, so it must stop here.
       lose(flow, GapReason::bad_packet);
       return WalkStop::lost;
@@ -213,20 +214,30 @@ uint32_t Walker::count_due(const Flow& flow, SpaceId space, StraightCode& code) 
   return count;
 }
 
+// Counts the next instruction against the limits of a flow without packets. Returns true if it exceeds one.
+bool Walker::meets_limit(Flow& flow, bool begins) {
+  FlowState& state = flow.state;
+  if (state.silent >= max_silent()) return true;
+  return begins && (state.silent_blocks >= SilentLoop::kMostBlocks || state.loop.comes_back(state.ip, state.mode, state.silent + 1));
+}
+
 // Appends the instructions of `code`, up to the first before which something else is due, and executes them. Returns false if the flow is
 // lost.
 bool Walker::take(Flow& flow, SpaceId space, StraightCode& code) {
   FlowState& state = flow.state;
-  const bool begins = open_block(flow, space, code.flags, code.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
-  uint32_t count = std::min<uint32_t>(count_due(flow, space, code), kMaxBlockInstructions - flow.block_instructions);
-  const uint64_t most = max_silent();
-  const bool limited = state.silent >= most || (begins && state.silent_blocks >= SilentLoop::kMostBlocks) ||
-                       (begins && state.loop.comes_back(state.ip, state.mode, state.silent + 1));
-  count = limited ? 1 : static_cast<uint32_t>(std::min<uint64_t>(count, most - state.silent));
+  const bool begins = open_block(flow, space, code.block_flags);
+  uint32_t count = code.count;
+  if (state.has_stop || state.counts_down || surveying_ || !flow.pins.empty()) count = count_due(flow, space, code);
+  count = std::min<uint32_t>(count, kMaxBlockInstructions - flow.block_instructions);
+  bool limited = false;
+  if (state.silent + count > std::min(SilentLoop::kQuiet, max_silent())) {
+    limited = meets_limit(flow, begins);
+    count = limited ? 1 : static_cast<uint32_t>(std::min<uint64_t>(count, max_silent() - state.silent));
+  }
   const bool whole = count == code.count;
   const Bytes bytes = whole ? code.bytes() : code.bytes().first(code.size_of(count));
   flow.add_bytes(bytes, code.in_timeline != nullptr);
-  if (begins && whole && ends_straight(code.last)) {
+  if (begins && whole && ends_straight(code.last.insn)) {
     if (code.node == kNoNode) code.node = table_.intern(space, state.ip, state.mode, code.count, bytes);
     flow.block_node = code.node;
   }
@@ -244,7 +255,7 @@ bool Walker::take(Flow& flow, SpaceId space, StraightCode& code) {
     if (counts) count_down(flow, count);
     return true;
   }
-  const Insn last = code.last;
+  const Step last = code.last;
   state.ip.value += code.last_at;
   if (counts) state.countdown -= count - 1;
   if (execute(flow, last) == Go::lost) return false;
@@ -262,13 +273,13 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
   refresh_now(state);
   const uint16_t flags = candidate.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : block_flags;
-  append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, flags);
+  append(flow, candidate, static_cast<uint16_t>(block_flags_of(candidate.flags) | flags));
   if (!count_silent(flow) || !state.loop.forget_after_choice(state.silent)) {
     lose(flow, GapReason::limit);
     return false;
   }
   const bool counted = state.counts_down;
-  if (execute(flow, candidate.insn) == Go::lost) return false;
+  if (execute(flow, step_of(candidate.insn, state.ip, state.mode)) == Go::lost) return false;
   if (counted) count_down(flow, 1);
   return true;
 }
@@ -344,38 +355,35 @@ void Walker::lose(const Flow& flow, GapReason reason) {
 }
 
 // Makes sure that an instruction with these flags may be appended to the block under construction. Returns true if it begins a block.
-bool Walker::open_block(Flow& flow, SpaceId space, CodeFlag flags, uint16_t extra_flags) {
-  const uint16_t doubt = flow.state.doubtful ? static_cast<uint16_t>(BlockFlag::suspect) : uint16_t{0};
-  const uint16_t code_flags = static_cast<uint16_t>(block_flags_of(flags) | extra_flags | doubt);
+bool Walker::open_block(Flow& flow, SpaceId space, uint16_t flags) {
+  FlowState& state = flow.state;
+  if (state.doubtful) flags |= static_cast<uint16_t>(BlockFlag::suspect);
   if (flow.block_instructions != 0) {
-    if (flow.block_flags == code_flags && flow.block_instructions < kMaxBlockInstructions && flow.block_space == space) return false;
+    if (flow.block_flags == flags && flow.block_instructions < kMaxBlockInstructions && flow.block_space == space) return false;
     finish_block(flow, 0);
   }
-  flow.block_ip = flow.state.ip;
+  flow.block_ip = state.ip;
   flow.block_space = space;
-  flow.block_flags = code_flags;
-  put_mark(flow, flow.state.now);
+  flow.block_flags = flags;
+  if (state.mark_due || !flow.mark_valid) put_mark(flow, state.now);
+  state.mark_due = false;
   return true;
 }
 
-void Flow::add_bytes(Bytes bytes, bool in_timeline) {
-  if (block_instructions == 0 && in_timeline) {
-    block_plain = bytes;
-    return;
-  }
+void Flow::add_more(Bytes bytes, bool in_timeline) {
+  block_node = kNoNode;
   if (in_timeline && block_plain.data() + block_plain.size() == bytes.data()) {
     block_plain = {block_plain.data(), block_plain.size() + bytes.size()};
-  } else {
-    block_bytes.insert(block_bytes.end(), block_plain.begin(), block_plain.end());
-    block_bytes.insert(block_bytes.end(), bytes.begin(), bytes.end());
-    block_plain = {};
+    return;
   }
-  block_node = kNoNode;
+  block_bytes.insert(block_bytes.end(), block_plain.begin(), block_plain.end());
+  block_bytes.insert(block_bytes.end(), bytes.begin(), bytes.end());
+  block_plain = {};
 }
 
-void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags) {
-  open_block(flow, space_of(flow.state, flow.state.ip), flags, extra_flags);
-  flow.add_bytes({bytes, insn.length_bytes}, false);
+void Walker::append(Flow& flow, const Candidate& candidate, uint16_t block_flags) {
+  open_block(flow, space_of(flow.state, flow.state.ip), block_flags);
+  flow.add_bytes(Bytes(candidate.bytes).first(candidate.insn.length_bytes), false);
   ++flow.block_instructions;
   ++walked_;
 }
@@ -394,26 +402,26 @@ void Walker::finish_block(Flow& flow, uint16_t flags) {
   flow.clear_block();
 }
 
-Walker::Go Walker::execute(Flow& flow, const Insn& insn) {
-  switch (insn.cls) {
+Walker::Go Walker::execute(Flow& flow, const Step& step) {
+  switch (step.insn.cls) {
     case InsnClass::other:
     case InsnClass::mov_cr3:
     case InsnClass::ptwrite:
-      return after_sequential(flow, insn);
+      return after_sequential(flow, step);
     case InsnClass::jump_direct:
     case InsnClass::call_direct:
-      return direct_branch(flow, insn);
+      return direct_branch(flow, step);
     case InsnClass::jcc:
-      return conditional(flow, insn);
+      return conditional(flow, step);
     case InsnClass::ret:
-      return near_return(flow, insn);
+      return near_return(flow, step);
     case InsnClass::jump_indirect:
     case InsnClass::call_indirect:
     case InsnClass::far_call:
     case InsnClass::far_jump:
     case InsnClass::far_ret:
     case InsnClass::jmpabs:
-      return indirect(flow, insn);
+      return indirect(flow, step);
     case InsnClass::bad:
       break;
   }
@@ -421,10 +429,11 @@ Walker::Go Walker::execute(Flow& flow, const Insn& insn) {
   return Go::lost;
 }
 
-Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
+Walker::Go Walker::after_sequential(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
+  const Insn& insn = step.insn;
   const Ip ip = state.ip;
-  state.ip = next_sequential(insn, ip, state.mode);
+  state.ip = step.next;
   const bool binds = insn.cls != InsnClass::other || insn.detail == InsnDetail::vmptrld;
   if (!binds || state.tnt_count != 0) return Go::on;
   const Item item = items_.at(state.next);
@@ -447,10 +456,10 @@ Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
   return Go::on;
 }
 
-Walker::Go Walker::direct_branch(Flow& flow, const Insn& insn) {
+Walker::Go Walker::direct_branch(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
-  const Ip target = direct_target(insn, state.ip, state.mode);
-  if (insn.cls == InsnClass::call_direct && insn.displacement != 0) state.returns.push(next_sequential(insn, state.ip, state.mode).value);
+  const Ip target = step.target;
+  if (step.insn.cls == InsnClass::call_direct && step.insn.displacement != 0) state.returns.push(step.next.value);
   if (state.tnt_count == 0) {
     const Item item = items_.at(state.next);
     if (item.kind == ItemKind::tip_pgd) {
@@ -471,10 +480,9 @@ Walker::Go Walker::direct_branch(Flow& flow, const Insn& insn) {
   return Go::on;
 }
 
-Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
+Walker::Go Walker::conditional(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
-  const Ip target = direct_target(insn, state.ip, state.mode);
-  const Ip fall = next_sequential(insn, state.ip, state.mode);
+  const Ip target = step.target, fall = step.next;
   bool taken = false;
   give_overdue(flow);
   if (!take_bit(state, taken)) {
@@ -497,7 +505,7 @@ Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
 }
 
 // Near RET: with return compression a pending branch bit means compressed, none means TIP ([SDM] "RETC", "Deferred TIPs").
-Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
+Walker::Go Walker::near_return(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
   const ReturnCompression compression = options_.config.return_compression;
   if (compression != ReturnCompression::off) {
@@ -505,11 +513,10 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
     if (state.tnt_count == 0) load_tnt(state);
     if (state.tnt_count != 0) {
       const bool bit = ((state.tnt >> (state.tnt_count - 1)) & 1) != 0;
-      ReturnStack popped = state.returns;
-      uint64_t target = 0;
-      const bool has_target = popped.pop(target);
+      const bool has_target = state.returns.count() != 0;
       if (bit && has_target) {
-        state.returns = popped;
+        uint64_t target = 0;
+        state.returns.pop(target);
         --state.tnt_count;
         finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
         state.ip = Ip{target};
@@ -527,7 +534,7 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
   }
   uint64_t dropped = 0;
   state.returns.pop(dropped);
-  return indirect(flow, insn);
+  return indirect(flow, step);
 }
 
 // A branch that retired before the first branch of a TNT may have its TIP after that TNT, which is sent first when both were deferred
@@ -537,7 +544,7 @@ void Walker::load_bits_before_deferred_tip(FlowState& state) {
   if (items_.at(state.next).kind == ItemKind::tnt && items_.at(state.next + 1).kind == ItemKind::tip) load_tnt(state);
 }
 
-Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
+Walker::Go Walker::indirect(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
   // Output events without a position that are queued between the branch and its target.
   give_overdue(flow);
@@ -554,7 +561,7 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
   if (item.kind == ItemKind::tip_pgd && state.tnt_count == 0) {
     finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
     ++state.next;
-    const Ip resume = insn.cls == InsnClass::far_call ? next_sequential(insn, state.ip, state.mode) : Ip{};
+    const Ip resume = step.insn.cls == InsnClass::far_call ? step.next : Ip{};
     disable(flow, item, EventKind::disabled, state.ip, resume);
     return Go::disabled;
   }
@@ -562,9 +569,9 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
     lose(flow, GapReason::image_mismatch);
     return Go::lost;
   }
-  const Ip after = next_sequential(insn, state.ip, state.mode);
-  const bool missed = insn.cls == InsnClass::call_indirect && has_ip && item.ip == after.value;
-  if (insn.cls == InsnClass::call_indirect && !missed) state.returns.push(after.value);
+  const bool is_call = step.insn.cls == InsnClass::call_indirect;
+  const bool missed = is_call && has_ip && item.ip == step.next.value;
+  if (is_call && !missed) state.returns.push(step.next.value);
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
   // A call to its own following instruction does not occur: this is the TIP of the callee's return, and the TIPs in between are missing.
   if (missed) give_gap(flow, gap_at(state, item, GapReason::aux_lost));

@@ -66,8 +66,15 @@ struct Flow {
   std::vector<Pin> pins;   ///< valid within the segment
 
   static constexpr uint64_t kNoLimit = ~uint64_t{0};
-  /// Appends instructions to the block under construction.
-  void add_bytes(Bytes bytes, bool in_timeline);
+  /// Appends instructions to the block under construction, or begins it.
+  void add_bytes(Bytes bytes, bool in_timeline) {
+    if (block_instructions == 0 && in_timeline) {
+      block_plain = bytes;
+    } else {
+      add_more(bytes, in_timeline);
+    }
+  }
+  void add_more(Bytes bytes, bool in_timeline);
   void clear_block() {
     block_bytes.clear();
     block_plain = {};
@@ -199,14 +206,15 @@ class Walker {
 
   // executing
   bool take(Flow& flow, SpaceId space, StraightCode& code);
-  Go execute(Flow& flow, const Insn& insn);
-  Go after_sequential(Flow& flow, const Insn& insn);
-  Go direct_branch(Flow& flow, const Insn& insn);
-  Go conditional(Flow& flow, const Insn& insn);
-  Go near_return(Flow& flow, const Insn& insn);
-  Go indirect(Flow& flow, const Insn& insn);
-  bool open_block(Flow& flow, SpaceId space, CodeFlag flags, uint16_t extra_flags);
-  void append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags);
+  Go execute(Flow& flow, const Step& step);
+  Go after_sequential(Flow& flow, const Step& step);
+  Go direct_branch(Flow& flow, const Step& step);
+  Go conditional(Flow& flow, const Step& step);
+  Go near_return(Flow& flow, const Step& step);
+  Go indirect(Flow& flow, const Step& step);
+  [[nodiscard]] bool meets_limit(Flow& flow, bool begins);
+  bool open_block(Flow& flow, SpaceId space, uint16_t flags);
+  void append(Flow& flow, const Candidate& candidate, uint16_t block_flags);
 
   // consuming items
   bool load_tnt(FlowState& state);

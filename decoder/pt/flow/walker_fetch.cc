@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "decoder/block_rules.h"
 #include "decoder/pt/flow/walker.h"
 
 namespace ptd::pt {
@@ -79,7 +80,7 @@ StraightCode* Walker::read_straight(const FlowState& state, SpaceId space) {
   code.ip = state.ip;
   code.space = space;
   code.mode = state.mode;
-  code.flags = plain.flags;
+  code.block_flags = block_flags_of(plain.flags);
   code.plain = true;
   code.certain = plain.certain;
   if (!code.read(plain.bytes)) return nullptr;
@@ -103,12 +104,12 @@ StraightCode* Walker::read_single(Flow& flow, SpaceId space, WalkStop& stop) {
   code.ip = state.ip;
   code.space = space;
   code.mode = state.mode;
-  code.flags = single.flags;
+  code.block_flags = static_cast<uint16_t>(block_flags_of(single.flags) | ambiguous_flag(single.ambiguous));
   code.plain = asked_ == 0;
   code.ambiguous = single.ambiguous;
   code.count = 1;
   if (surveying_) code.sole = 1;
-  code.last = single.insn;
+  code.last = step_of(single.insn, state.ip, state.mode);
   code.own = single.bytes;
   // Suspect windows narrow `certain` only in the timeline itself, so this result is valid for this fetch only.
   code.certain = any(single.flags, CodeFlag::suspect) ? state.now : single.certain;
@@ -122,7 +123,7 @@ uint32_t Walker::sole_count(const Flow& flow, StraightCode& code) {
   uint32_t offset = 0;
   uint16_t sole = 0;
   for (; sole < code.count; ++sole) {
-    const Insn insn = sole + 1 == code.count ? code.last : classify(code.bytes().subspan(offset), code.mode);
+    const Insn insn = sole + 1 == code.count ? code.last.insn : classify(code.bytes().subspan(offset), code.mode);
     const std::vector<Candidate>& all = ever(flow.state, code.space, Ip{code.ip.value + offset});
     if (std::any_of(all.begin(), all.end(), [&](const Candidate& other) { return other.insn != insn; })) break;
     offset += insn.length_bytes;
