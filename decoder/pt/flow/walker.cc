@@ -9,7 +9,7 @@
 namespace ptd::pt {
 namespace {
 
-constexpr unsigned kCacheBits = 15;  // of the cache of code
+constexpr unsigned kCacheBits = 16;  // of the cache of code
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
 constexpr uint64_t kMostFetchedAhead = 8192;     // steps of the fetches of one look ahead, which are not counted as work of the segment
@@ -236,8 +236,8 @@ bool Walker::take(Flow& flow, SpaceId space, StraightCode& code) {
   }
   const bool whole = count == code.count;
   const Bytes bytes = whole ? code.bytes() : code.bytes().first(code.size_of(count));
-  flow.add_bytes(bytes, code.in_timeline != nullptr);
-  if (begins && whole && ends_straight(code.last.insn)) {
+  flow.add_bytes(bytes, true);
+  if (begins && whole && code.is_ended()) {
     if (code.node == kNoNode) code.node = table_.intern(space, state.ip, state.mode, code.count, bytes);
     flow.block_node = code.node;
   }
@@ -255,7 +255,7 @@ bool Walker::take(Flow& flow, SpaceId space, StraightCode& code) {
     if (counts) count_down(flow, count);
     return true;
   }
-  const Step last = code.last;
+  const Step last = code.last();
   state.ip.value += code.last_at;
   if (counts) state.countdown -= count - 1;
   if (execute(flow, last) == Go::lost) return false;
@@ -370,9 +370,9 @@ bool Walker::open_block(Flow& flow, SpaceId space, uint16_t flags) {
   return true;
 }
 
-void Flow::add_more(Bytes bytes, bool in_timeline) {
+void Flow::add_more(Bytes bytes, bool lasting) {
   block_node = kNoNode;
-  if (in_timeline && block_plain.data() + block_plain.size() == bytes.data()) {
+  if (lasting && block_plain.data() + block_plain.size() == bytes.data()) {
     block_plain = {block_plain.data(), block_plain.size() + bytes.size()};
     return;
   }
@@ -403,7 +403,7 @@ void Walker::finish_block(Flow& flow, uint16_t flags) {
 }
 
 Walker::Go Walker::execute(Flow& flow, const Step& step) {
-  switch (step.insn.cls) {
+  switch (step.cls) {
     case InsnClass::other:
     case InsnClass::mov_cr3:
     case InsnClass::ptwrite:
@@ -431,23 +431,22 @@ Walker::Go Walker::execute(Flow& flow, const Step& step) {
 
 Walker::Go Walker::after_sequential(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
-  const Insn& insn = step.insn;
   const Ip ip = state.ip;
   state.ip = step.next;
-  const bool binds = insn.cls != InsnClass::other || insn.detail == InsnDetail::vmptrld;
+  const bool binds = step.cls != InsnClass::other || step.detail == InsnDetail::vmptrld;
   if (!binds || state.tnt_count != 0) return Go::on;
   const Item item = items_.at(state.next);
   // With a CR3 filter a MOV CR3 may end tracing; its TIP.PGD has no ip ([SDM] "CR3 Filtering").
-  if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) != 0 && insn.cls == InsnClass::mov_cr3) {
+  if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) != 0 && step.cls == InsnClass::mov_cr3) {
     finish_block(flow, 0);
     ++state.next;
     disable(flow, item, EventKind::disabled, ip, state.ip);
     return Go::disabled;
   }
   if (item.kind != ItemKind::at_insn) return Go::on;
-  const bool fits = (item.event == EventKind::paging && insn.cls == InsnClass::mov_cr3) ||
-                    (item.event == EventKind::ptwrite && insn.cls == InsnClass::ptwrite) ||
-                    (item.event == EventKind::vmcs && insn.detail == InsnDetail::vmptrld);
+  const bool fits = (item.event == EventKind::paging && step.cls == InsnClass::mov_cr3) ||
+                    (item.event == EventKind::ptwrite && step.cls == InsnClass::ptwrite) ||
+                    (item.event == EventKind::vmcs && step.detail == InsnDetail::vmptrld);
   if (!fits) return Go::on;
   finish_block(flow, 0);
   give_item_event(flow, item, ip);
@@ -459,7 +458,7 @@ Walker::Go Walker::after_sequential(Flow& flow, const Step& step) {
 Walker::Go Walker::direct_branch(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
   const Ip target = step.target;
-  if (step.insn.cls == InsnClass::call_direct && step.insn.displacement != 0) state.returns.push(step.next.value);
+  if (step.pushes) state.returns.push(step.next.value);
   if (state.tnt_count == 0) {
     const Item item = items_.at(state.next);
     if (item.kind == ItemKind::tip_pgd) {
@@ -561,7 +560,7 @@ Walker::Go Walker::indirect(Flow& flow, const Step& step) {
   if (item.kind == ItemKind::tip_pgd && state.tnt_count == 0) {
     finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
     ++state.next;
-    const Ip resume = step.insn.cls == InsnClass::far_call ? step.next : Ip{};
+    const Ip resume = step.cls == InsnClass::far_call ? step.next : Ip{};
     disable(flow, item, EventKind::disabled, state.ip, resume);
     return Go::disabled;
   }
@@ -569,7 +568,7 @@ Walker::Go Walker::indirect(Flow& flow, const Step& step) {
     lose(flow, GapReason::image_mismatch);
     return Go::lost;
   }
-  const bool is_call = step.insn.cls == InsnClass::call_indirect;
+  const bool is_call = step.cls == InsnClass::call_indirect;
   const bool missed = is_call && has_ip && item.ip == step.next.value;
   if (is_call && !missed) state.returns.push(step.next.value);
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);

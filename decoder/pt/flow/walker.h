@@ -53,7 +53,7 @@ struct Flow {
   uint64_t most_blocks = kNoLimit;     ///< limit for `out`, at which the walk stops
   Batch pending;                       ///< output while several flows are alive
   std::vector<std::byte> block_bytes;  ///< of the block under construction, unless `block_plain` has them
-  Bytes block_plain;                   ///< the same, in the timeline
+  Bytes block_plain;                   ///< the same, in memory that outlives the flow
   NodeId block_node = kNoNode;         ///< node of the block under construction, if it is already known
   Ip block_ip;
   SpaceId block_space = kKernelSpace;
@@ -67,14 +67,14 @@ struct Flow {
 
   static constexpr uint64_t kNoLimit = ~uint64_t{0};
   /// Appends instructions to the block under construction, or begins it.
-  void add_bytes(Bytes bytes, bool in_timeline) {
-    if (block_instructions == 0 && in_timeline) {
+  void add_bytes(Bytes bytes, bool lasting) {
+    if (block_instructions == 0 && lasting) {
       block_plain = bytes;
     } else {
-      add_more(bytes, in_timeline);
+      add_more(bytes, lasting);
     }
   }
-  void add_more(Bytes bytes, bool in_timeline);
+  void add_more(Bytes bytes, bool lasting);
   void clear_block() {
     block_bytes.clear();
     block_plain = {};

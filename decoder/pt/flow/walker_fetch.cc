@@ -107,10 +107,9 @@ StraightCode* Walker::read_single(Flow& flow, SpaceId space, WalkStop& stop) {
   code.block_flags = static_cast<uint16_t>(block_flags_of(single.flags) | ambiguous_flag(single.ambiguous));
   code.plain = asked_ == 0;
   code.ambiguous = single.ambiguous;
-  code.count = 1;
   if (surveying_) code.sole = 1;
-  code.last = step_of(single.insn, state.ip, state.mode);
-  code.own = single.bytes;
+  code.node = table_.intern(space, state.ip, state.mode, 1, Bytes(single.bytes).first(single.insn.length_bytes));
+  code.set(single.insn, table_.bytes(code.node).data());
   // Suspect windows narrow `certain` only in the timeline itself, so this result is valid for this fetch only.
   code.certain = any(single.flags, CodeFlag::suspect) ? state.now : single.certain;
   return &code;
@@ -121,9 +120,9 @@ uint32_t Walker::sole_count(const Flow& flow, StraightCode& code) {
   if (code.sole != StraightCode::kUnknownSole) return code.sole;
   if (code.certain == Interval{}) return code.sole = code.count;
   uint32_t offset = 0;
-  uint16_t sole = 0;
+  uint8_t sole = 0;
   for (; sole < code.count; ++sole) {
-    const Insn insn = sole + 1 == code.count ? code.last.insn : classify(code.bytes().subspan(offset), code.mode);
+    const Insn insn = classify(code.bytes().subspan(offset), code.mode);
     const std::vector<Candidate>& all = ever(flow.state, code.space, Ip{code.ip.value + offset});
     if (std::any_of(all.begin(), all.end(), [&](const Candidate& other) { return other.insn != insn; })) break;
     offset += insn.length_bytes;
