@@ -250,12 +250,12 @@ bool Walker::take(Flow& flow, SpaceId space, StraightCode& code) {
     return false;
   }
   const bool counts = state.counts_down;
-  if (!whole) {
-    state.ip.value += bytes.size();
+  const Step last = code.last();
+  if (!whole || !code.is_ended()) {
+    state.ip = whole ? last.next : Ip{state.ip.value + bytes.size()};
     if (counts) count_down(flow, count);
     return true;
   }
-  const Step last = code.last();
   state.ip.value += code.last_at;
   if (counts) state.countdown -= count - 1;
   if (execute(flow, last) == Go::lost) return false;
