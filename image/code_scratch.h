@@ -77,8 +77,10 @@ struct CodeView::Scratch {
   mutable uint64_t taken = 0;  ///< see FetchSteps
   uint64_t most_steps = kMostFetchSteps;
   bool overflow = false;
+  bool only_plain = false;  ///< look for plain code only
   CodeFlag suspect = CodeFlag::none;
   Interval flags_constant;
+  bool one_piece = true;  ///< `flags_constant` is one piece of time without or within a window of lost records, and contains `when`
 
   bool fetch_cached(FetchResult& result);
   void look_at_suspect_windows();
@@ -92,6 +94,7 @@ struct CodeView::Scratch {
   [[nodiscard]] Choice plain_choice(SectionId id, uint64_t address, uint64_t last) const;
   Choice from_parent(Part& part, const SpaceData& child);
   Choice from_snapshot(Part& part, MappingSnapshots::Id start) const;
+  [[nodiscard]] bool may_change(SpaceId at, uint64_t address) const;
   bool emit_plain();
   void sweep();
   void combine(uint32_t fixed_part, uint32_t fixed_choice);

@@ -37,15 +37,17 @@ bool CodeView::Scratch::fetch_cached(FetchResult& result) {
   return true;
 }
 
-// Sets `suspect`, and sets `flags_constant` to the piece (or pieces) of time around `when` in which the flag is constant.
+// Sets `suspect`, and sets `flags_constant` to the piece (or pieces: see `one_piece`) of time around `when` in which the flag is constant.
 void CodeView::Scratch::look_at_suspect_windows() {
   suspect = CodeFlag::none;
   flags_constant = {};
+  one_piece = true;
   const auto& windows = data->suspect;
   auto at = std::lower_bound(windows.begin(), windows.end(), when.first, [](Interval w, TimeNs t) { return w.last < t; });
   if (at != windows.end() && at->first <= when.last) {
     suspect = CodeFlag::suspect;
     flags_constant = *at;
+    one_piece = at->contains(when);
     for (; at != windows.end() && at->first <= when.last; ++at) flags_constant.last = at->last;
     return;
   }
@@ -220,6 +222,14 @@ void CodeView::Scratch::add_own_choices(Part& part, const SpaceData& space_data,
   if (open && from <= during.last) add_piece(part, {}, {}, {from, during.last}, {from, during.last});
 }
 
+// Returns whether emit_plain() finds nothing at `address`, because of edits or because a space inherits its code.
+bool CodeView::Scratch::may_change(SpaceId at, uint64_t address) const {
+  if (at.value >= data->spaces.size()) return false;
+  const SpaceData& space_data = data->spaces[at.value];
+  const SiteId site = data->site_at_or_after(space_data, address);
+  return space_data.parent != kNoSpace || (site < space_data.first_site + space_data.site_count && data->sites[site].ip <= address);
+}
+
 // Handles the common case: plain bytes of one section throughout. Widens the result up to the next site or section edge and caches it.
 bool CodeView::Scratch::emit_plain() {
   if (parts.size() != 1 || parts[0].site != kNoSite || parts[0].joined || parts[0].choice_count != 1) return false;
@@ -251,8 +261,7 @@ bool CodeView::Scratch::emit_plain() {
   candidate.certain = live;
   candidate.flags = choice.flags | suspect;
   count = 1;
-  if (suspect == CodeFlag::none)
-    cache[(ip >> 12) % kCacheSlots] = {space, first, last, live, choice.bytes - (ip - first), choice.flags, section};
+  if (one_piece) cache[(ip >> 12) % kCacheSlots] = {space, first, last, live, choice.bytes - (ip - first), candidate.flags, section};
   return true;
 }
 
@@ -440,8 +449,11 @@ PlainCode CodeView::plain(SpaceId space, Ip ip, Interval when) {
   const CacheSlot& slot = s.cache[(ip.value >> 12) % kCacheSlots];
   const auto covers = [&] { return slot.space == in && slot.first <= ip.value && ip.value <= slot.last && slot.live.contains(when); };
   if (!covers()) {
+    if (s.may_change(in, ip.value)) return plain;
     std::array<CodeCandidate, 2> contents;
+    s.only_plain = true;
     (void)look_up(space, ip, when, {}, contents, 1);
+    s.only_plain = false;
     if (!covers()) return plain;
   }
   uint64_t size = slot.last - ip.value + 1;
@@ -518,7 +530,7 @@ FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<con
   }
   s.look_at_suspect_windows();
   s.collect_parts();
-  if (!s.overflow && !s.emit_plain()) s.sweep();
+  if (!s.overflow && !s.emit_plain() && !s.only_plain) s.sweep();
   result.count = s.count;
   own.taken += s.taken;
   result.section = s.data->section_at(s.space, ip.value, middle(when)).id;

@@ -156,6 +156,9 @@ struct FlowState {
   Interval now;       ///< bounds for the next fetch
   TimeNs not_before;  ///< known from version choices
   Floors floors;
+  uint64_t dated = kNever;    ///< `next` when `now` was set for `tnt_item`; kNever: it was not, or not for the last time
+  bool mark_due = true;       ///< `now`, the context or the mode may differ from those of the last mark
+  static constexpr uint64_t kNever = ~uint64_t{0};
   uint32_t spans_passed = 0;  ///< sync points passed (DecoderOptions::sync_points)
 
   ReturnStack returns;

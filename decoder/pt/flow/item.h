@@ -163,6 +163,9 @@ class ItemReader {
  private:
   void produce();
   bool step();
+  [[nodiscard]] bool is_idle() const;
+  bool step_plain();
+  void push_tnt(uint64_t offset, uint64_t branches, uint32_t count);
   void pass_time(uint64_t offset);
   bool read_start();
   void read_sync();

@@ -1,14 +1,15 @@
 // ItemReader: converts packets to items. The rules for compounds of packets are only in this file.
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "decoder/pt/flow/item.h"
+#include "decoder/pt/flow/plain_packets.h"
 
 namespace ptd::pt {
 namespace {
 
 constexpr uint64_t kReleasedAtOnce = 8192;
-constexpr uint8_t kLongTntBits = 47;
 
 ExecMode exec_mode_of(const Packet& packet) {
   if ((packet.flags & kFlagCsL) != 0) return ExecMode::bits64;
@@ -52,7 +53,7 @@ void ItemReader::release(uint64_t index) {
 }
 
 Item& ItemReader::push(ItemKind kind, uint64_t offset) {
-  Item item;
+  Item& item = items_.emplace_back();
   item.kind = kind;
   item.offset_bytes = offset;
   cursor_.date(item);
@@ -75,11 +76,11 @@ Item& ItemReader::push(ItemKind kind, uint64_t offset) {
       break;
   }
   item.hi = std::max(ahead_.next_last(), item.lo);
-  items_.push_back(item);
-  return items_.back();
+  return item;
 }
 
 void ItemReader::produce() {
+  if (is_idle() && step_plain()) return;
   const size_t before = items_.size();
   while (!done_ && items_.size() == before) {
     if (!step()) done_ = true;
@@ -91,9 +92,61 @@ void ItemReader::produce() {
   }
 }
 
-bool ItemReader::plain(uint64_t index) const {
+// Returns whether the next packet is read without regard to those before it, except for its time and its ip.
+bool ItemReader::is_idle() const {
   const bool open = has_fup_ || tsx_pending_ || in_overflow_ || mode_ != ExecMode::unknown || !held_.empty() || !binding_.empty() || !waiting_.empty();
-  return base_ + items_.size() <= index && !open && !done_ && enabled_ && !ip_lost_ && reader_.block_items() == 0;
+  return !open && !done_ && !ip_lost_ && reader_.block_items() == 0;
+}
+
+bool ItemReader::plain(uint64_t index) const { return base_ + items_.size() <= index && enabled_ && is_idle(); }
+
+// Reads TNT, TIP, PAD and timing packets up to the first item. Returns false at any other packet, which step() must read. Gives what step()
+// gives.
+bool ItemReader::step_plain() {
+  const std::byte* data = segment_.bytes.data();
+  const uint64_t end = plain_end(), size = segment_.bytes.size();
+  uint64_t offset = reader_.offset();
+  for (uint64_t next = offset; next < end; offset = next) {
+    offset = next;
+    const TimePoint* point = ahead_.next();
+    if (point != nullptr && point->offset_bytes <= offset) {
+      if (point->offset_bytes == offset && point->end_bytes <= end) next = point->end_bytes;
+      ahead_.pass(offset, cursor_.now_first, cursor_.now);
+      if (next != offset) continue;
+    }
+    const auto byte = static_cast<unsigned>(data[offset]);
+    next = offset + 1;
+    if (byte == 0) continue;
+    if (is_short_tnt(byte)) {
+      const auto bits = static_cast<uint32_t>(std::bit_width(byte)) - 2;
+      push_tnt(offset, low_bits(byte >> 1, bits), bits);
+    } else if ((byte & kIpOpcodeMask) == kTipOpcode && kIpSize[byte >> 5] != 0 && size - offset >= kWidestIp) {
+      next = offset + 1 + kIpSize[byte >> 5];
+      if (next > end) break;
+      cursor_.last_ip = ip_of_tip(data + offset, cursor_.last_ip);
+      push(ItemKind::tip, offset).ip = cursor_.last_ip;
+    } else if (byte == 0x02 && end - offset >= kLongTntBytes && long_tnt(data + offset) != 0) {
+      const uint64_t payload = long_tnt(data + offset);
+      const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
+      next = offset + kLongTntBytes;
+      push_tnt(offset, low_bits(payload, bits), bits);
+    } else {
+      break;
+    }
+    reader_.seek(next);
+    return true;
+  }
+  reader_.seek(offset);
+  return false;
+}
+
+void ItemReader::push_tnt(uint64_t offset, uint64_t branches, uint32_t count) {
+  Item& item = push(ItemKind::tnt, offset);
+  item.bits = static_cast<uint8_t>(count);
+  item.ip = branches;
+  // A full TNT is written with its last branch. (Six branches may also be the rest of a long TNT.)
+  if (count == kLongTntBits) cursor_.prompt();
+  cursor_.leave_tnt(count);
 }
 
 void ItemReader::skip_to(const ItemCursor& cursor, uint64_t index, const Item* last) {
@@ -350,13 +403,7 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       flush_tsx(offset);
       give_waiting();
       give_unbound();
-      Item& item = push(ItemKind::tnt, offset);
-      item.bits = packet.bits;
-      item.ip = packet.value;
-      // A full TNT is written with its last branch. (Six branches may also be the rest of a long TNT.)
-      if (packet.bits == kLongTntBits) cursor_.prompt();
-      cursor_.leave_tnt(packet.bits);
-      return;
+      return push_tnt(offset, packet.value, packet.bits);
     }
     case PacketKind::fup:
       return on_fup(packet, offset);

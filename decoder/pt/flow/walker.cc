@@ -9,15 +9,13 @@
 namespace ptd::pt {
 namespace {
 
-constexpr unsigned kCacheBits = 15;
+constexpr unsigned kCacheBits = 16;  // of the cache of code
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
 constexpr uint64_t kMostFetchedAhead = 8192;     // steps of the fetches of one look ahead, which are not counted as work of the segment
 constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop without packets that an event ends
 constexpr size_t kMostOpenWays = 32;             // addresses in such a loop that are not yet followed
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks searched ahead for an execution of the switch function
-
-uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
 
 // Returns where the flow goes after `insn` unless a branch packet determines it.
 std::optional<Ip> next_without_branch_packet(const Insn& insn, Ip ip, ExecMode mode) {
@@ -102,8 +100,7 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
   items_.begin(segment, options_.config, options_.slack_ns);
   silent_limit_ = options_.max_silent_instructions;
   flow.state = {};
-  flow.block_bytes.clear();
-  flow.block_instructions = 0;
+  flow.clear_block();
   flow.block_flags = 0;
   flow.mark_valid = false;
   flow.penalty = 0;
@@ -158,13 +155,14 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
 WalkStop Walker::run(Flow& flow, uint64_t until_position) {
   FlowState& state = flow.state;
   for (;;) {
-    if (done_flow(state)) {
+    const ItemKind head = state.tnt_count != 0 ? ItemKind::tnt : items_.at(state.next).kind;
+    if (head >= ItemKind::sync && done_flow(state)) {
       finish_block(flow, 0);
       return WalkStop::done;
     }
     if (state.position >= until_position) return WalkStop::position;
     if (flow.out->blocks.size() >= flow.most_blocks) return WalkStop::full;
-    if (!state.enabled || (state.tnt_count == 0 && items_.at(state.next).kind == ItemKind::bad)) {
+    if (!state.enabled || head == ItemKind::bad) {
       // The invalid bytes may have held an event bound to an ip ahead of the flow, so it must stop here.
       lose(flow, GapReason::bad_packet);
       return WalkStop::lost;
@@ -178,44 +176,91 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       return WalkStop::lost;
     }
     const SpaceId space = space_of(state, state.ip);
-    const CacheEntry* entry = &cache_.at(cache_hash(state.ip, space));
-    const bool known = entry->ip == state.ip && entry->space == space && entry->mode == state.mode && entry->certain.contains(state.now) &&
-                       !entry->ambiguous && (entry->plain || !counting_);
-    const bool survey_due = surveying_ && !(known && entry->sole);
     const Candidate* only = !surveying_ && !flow.pins.empty() ? pinned(flow, space) : nullptr;
-    if (survey_due) {
-      if (!read_survey(flow, space)) return WalkStop::lost;
-      if (candidates_.size() > 1) return WalkStop::fork;
-      if (!candidates_[0].in_time) only = &candidates_[0];
+    StraightCode* code = only == nullptr ? known_code(state, space) : nullptr;
+    if (code == nullptr && only == nullptr) code = read_straight(state, space);
+    if (code == nullptr || (surveying_ && sole_count(flow, *code) == 0)) {
+      if (surveying_) {
+        if (!read_survey(flow, space)) return WalkStop::lost;
+        if (candidates_.size() > 1) return WalkStop::fork;
+        if (!candidates_[0].in_time) only = &candidates_[0];
+      }
+      if (only != nullptr) {
+        const Candidate taken = *only;
+        if (!choose(flow, taken, 0)) return WalkStop::lost;
+        continue;
+      }
+      WalkStop stop = WalkStop::lost;
+      code = read_single(flow, space, stop);
+      if (code == nullptr) return stop;
     }
-    if (only != nullptr) {
-      const Candidate taken = *only;
-      if (!choose(flow, taken, 0)) return WalkStop::lost;
-      continue;
-    }
-    if (survey_due || !known) {
-      const bool found = survey_due || read_candidates(flow, space);
-      if (!counting_) charge_open(found);
-      if (!found) return WalkStop::lost;
-      if (candidates_.size() > 1) return WalkStop::fork;
-      if (candidates_[0].ambiguous && work_is_spent()) return WalkStop::position;
-      const Candidate& single = candidates_[0];
-      CacheEntry& fresh = cache_.replace(cache_hash(state.ip, space));
-      fresh = {state.ip,     space,        state.mode,     single.flags, single.insn,
-               single.bytes, single.certain, asked_ == 0, survey_due,   single.ambiguous};
-      // Suspect windows narrow `certain` only in the timeline itself, so this result is valid for this fetch only.
-      if (any(single.flags, CodeFlag::suspect)) fresh.certain = state.now;
-      entry = &fresh;
-    }
-    append(flow, entry->insn, entry->bytes.data(), entry->flags, entry->ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
-    if (!count_silent(flow) || (flow.block_instructions == 1 && state.loop.comes_back(state.ip, state.mode, state.silent))) {
-      lose(flow, GapReason::limit);
-      return WalkStop::lost;
-    }
-    const bool counted = state.counts_down;
-    if (execute(flow, entry->insn) == Go::lost) return WalkStop::lost;
-    if (counted) count_down(flow);
+    if (!take(flow, space, *code)) return WalkStop::lost;
   }
+}
+
+// Returns how many instructions of `code`, which is at the flow's ip, run before something else is due.
+uint32_t Walker::count_due(const Flow& flow, SpaceId space, StraightCode& code) {
+  const FlowState& state = flow.state;
+  uint32_t count = surveying_ ? sole_count(flow, code) : code.count;
+  const auto end_at = [&](uint64_t ip) {
+    const uint64_t offset = ip - state.ip.value;
+    if (offset != 0 && offset <= code.last_at) count = std::min(count, code.index_at(offset));
+  };
+  if (state.has_stop && state.tnt_count == 0) end_at(state.stop_ip);
+  if (state.counts_down) count = static_cast<uint32_t>(std::min<uint64_t>(count, state.countdown));
+  for (const Pin& pin : flow.pins) {
+    if (!surveying_ && pin.space == space && pin.during.overlaps(state.now)) end_at(pin.ip.value);
+  }
+  return count;
+}
+
+// Counts the next instruction against the limits of a flow without packets. Returns true if it exceeds one.
+bool Walker::meets_limit(Flow& flow, bool begins) {
+  FlowState& state = flow.state;
+  if (state.silent >= max_silent()) return true;
+  return begins && (state.silent_blocks >= SilentLoop::kMostBlocks || state.loop.comes_back(state.ip, state.mode, state.silent + 1));
+}
+
+// Appends the instructions of `code`, up to the first before which something else is due, and executes them. Returns false if the flow is
+// lost.
+bool Walker::take(Flow& flow, SpaceId space, StraightCode& code) {
+  FlowState& state = flow.state;
+  const bool begins = open_block(flow, space, code.block_flags);
+  uint32_t count = code.count;
+  if (state.has_stop || state.counts_down || surveying_ || !flow.pins.empty()) count = count_due(flow, space, code);
+  count = std::min<uint32_t>(count, kMaxBlockInstructions - flow.block_instructions);
+  bool limited = false;
+  if (state.silent + count > std::min(SilentLoop::kQuiet, max_silent())) {
+    limited = meets_limit(flow, begins);
+    count = limited ? 1 : static_cast<uint32_t>(std::min<uint64_t>(count, max_silent() - state.silent));
+  }
+  const bool whole = count == code.count;
+  const Bytes bytes = whole ? code.bytes() : code.bytes().first(code.size_of(count));
+  flow.add_bytes(bytes, true);
+  if (begins && whole && code.is_ended()) {
+    if (code.node == kNoNode) code.node = table_.intern(space, state.ip, state.mode, code.count, bytes);
+    flow.block_node = code.node;
+  }
+  flow.block_instructions = static_cast<uint16_t>(flow.block_instructions + count);
+  walked_ += count;
+  state.silent += count;
+  if (begins) ++state.silent_blocks;
+  if (limited) {
+    lose(flow, GapReason::limit);
+    return false;
+  }
+  const bool counts = state.counts_down;
+  const Step last = code.last();
+  if (!whole || !code.is_ended()) {
+    state.ip = whole ? last.next : Ip{state.ip.value + bytes.size()};
+    if (counts) count_down(flow, count);
+    return true;
+  }
+  state.ip.value += code.last_at;
+  if (counts) state.countdown -= count - 1;
+  if (execute(flow, last) == Go::lost) return false;
+  if (counts) count_down(flow, 1);
+  return true;
 }
 
 bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags) {
@@ -228,14 +273,14 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
   refresh_now(state);
   const uint16_t flags = candidate.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : block_flags;
-  append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, flags);
+  append(flow, candidate, static_cast<uint16_t>(block_flags_of(candidate.flags) | flags));
   if (!count_silent(flow) || !state.loop.forget_after_choice(state.silent)) {
     lose(flow, GapReason::limit);
     return false;
   }
   const bool counted = state.counts_down;
-  if (execute(flow, candidate.insn) == Go::lost) return false;
-  if (counted) count_down(flow);
+  if (execute(flow, step_of(candidate.insn, state.ip, state.mode)) == Go::lost) return false;
+  if (counted) count_down(flow, 1);
   return true;
 }
 
@@ -309,19 +354,36 @@ void Walker::lose(const Flow& flow, GapReason reason) {
   }
 }
 
-void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags) {
-  const uint16_t doubt = flow.state.doubtful ? static_cast<uint16_t>(BlockFlag::suspect) : uint16_t{0};
-  const uint16_t code_flags = static_cast<uint16_t>(block_flags_of(flags) | extra_flags | doubt);
-  const SpaceId space = space_of(flow.state, flow.state.ip);
-  const bool edge = flow.block_flags != code_flags || flow.block_instructions >= kMaxBlockInstructions || flow.block_space != space;
-  if (flow.block_instructions != 0 && edge) finish_block(flow, 0);
-  if (flow.block_instructions == 0) {
-    flow.block_ip = flow.state.ip;
-    flow.block_space = space;
-    flow.block_flags = code_flags;
-    put_mark(flow, flow.state.now);
+// Makes sure that an instruction with these flags may be appended to the block under construction. Returns true if it begins a block.
+bool Walker::open_block(Flow& flow, SpaceId space, uint16_t flags) {
+  FlowState& state = flow.state;
+  if (state.doubtful) flags |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (flow.block_instructions != 0) {
+    if (flow.block_flags == flags && flow.block_instructions < kMaxBlockInstructions && flow.block_space == space) return false;
+    finish_block(flow, 0);
   }
-  flow.block_bytes.insert(flow.block_bytes.end(), bytes, bytes + insn.length_bytes);
+  flow.block_ip = state.ip;
+  flow.block_space = space;
+  flow.block_flags = flags;
+  if (state.mark_due || !flow.mark_valid) put_mark(flow, state.now);
+  state.mark_due = false;
+  return true;
+}
+
+void Flow::add_more(Bytes bytes, bool lasting) {
+  block_node = kNoNode;
+  if (lasting && block_plain.data() + block_plain.size() == bytes.data()) {
+    block_plain = {block_plain.data(), block_plain.size() + bytes.size()};
+    return;
+  }
+  block_bytes.insert(block_bytes.end(), block_plain.begin(), block_plain.end());
+  block_bytes.insert(block_bytes.end(), bytes.begin(), bytes.end());
+  block_plain = {};
+}
+
+void Walker::append(Flow& flow, const Candidate& candidate, uint16_t block_flags) {
+  open_block(flow, space_of(flow.state, flow.state.ip), block_flags);
+  flow.add_bytes(Bytes(candidate.bytes).first(candidate.insn.length_bytes), false);
   ++flow.block_instructions;
   ++walked_;
 }
@@ -329,34 +391,37 @@ void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFl
 void Walker::finish_block(Flow& flow, uint16_t flags) {
   if (flow.block_instructions == 0) return;
   Block block;
-  block.node = table_.intern(flow.block_space, flow.block_ip, flow.state.mode, flow.block_instructions, flow.block_bytes);
+  block.node = flow.block_node;
+  if (block.node == kNoNode) {
+    const Bytes bytes = flow.block_bytes.empty() ? flow.block_plain : Bytes(flow.block_bytes);
+    block.node = table_.intern(flow.block_space, flow.block_ip, flow.state.mode, flow.block_instructions, bytes);
+  }
   block.instructions = flow.block_instructions;
   block.flags = static_cast<uint16_t>(flow.block_flags | flags);
   flow.out->blocks.push_back(block);
-  flow.block_bytes.clear();
-  flow.block_instructions = 0;
+  flow.clear_block();
 }
 
-Walker::Go Walker::execute(Flow& flow, const Insn& insn) {
-  switch (insn.cls) {
+Walker::Go Walker::execute(Flow& flow, const Step& step) {
+  switch (step.cls) {
     case InsnClass::other:
     case InsnClass::mov_cr3:
     case InsnClass::ptwrite:
-      return after_sequential(flow, insn);
+      return after_sequential(flow, step);
     case InsnClass::jump_direct:
     case InsnClass::call_direct:
-      return direct_branch(flow, insn);
+      return direct_branch(flow, step);
     case InsnClass::jcc:
-      return conditional(flow, insn);
+      return conditional(flow, step);
     case InsnClass::ret:
-      return near_return(flow, insn);
+      return near_return(flow, step);
     case InsnClass::jump_indirect:
     case InsnClass::call_indirect:
     case InsnClass::far_call:
     case InsnClass::far_jump:
     case InsnClass::far_ret:
     case InsnClass::jmpabs:
-      return indirect(flow, insn);
+      return indirect(flow, step);
     case InsnClass::bad:
       break;
   }
@@ -364,24 +429,24 @@ Walker::Go Walker::execute(Flow& flow, const Insn& insn) {
   return Go::lost;
 }
 
-Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
+Walker::Go Walker::after_sequential(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
   const Ip ip = state.ip;
-  state.ip = next_sequential(insn, ip, state.mode);
-  const bool binds = insn.cls != InsnClass::other || insn.detail == InsnDetail::vmptrld;
+  state.ip = step.next;
+  const bool binds = step.cls != InsnClass::other || step.detail == InsnDetail::vmptrld;
   if (!binds || state.tnt_count != 0) return Go::on;
   const Item item = items_.at(state.next);
   // With a CR3 filter a MOV CR3 may end tracing; its TIP.PGD has no ip ([SDM] "CR3 Filtering").
-  if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) != 0 && insn.cls == InsnClass::mov_cr3) {
+  if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) != 0 && step.cls == InsnClass::mov_cr3) {
     finish_block(flow, 0);
     ++state.next;
     disable(flow, item, EventKind::disabled, ip, state.ip);
     return Go::disabled;
   }
   if (item.kind != ItemKind::at_insn) return Go::on;
-  const bool fits = (item.event == EventKind::paging && insn.cls == InsnClass::mov_cr3) ||
-                    (item.event == EventKind::ptwrite && insn.cls == InsnClass::ptwrite) ||
-                    (item.event == EventKind::vmcs && insn.detail == InsnDetail::vmptrld);
+  const bool fits = (item.event == EventKind::paging && step.cls == InsnClass::mov_cr3) ||
+                    (item.event == EventKind::ptwrite && step.cls == InsnClass::ptwrite) ||
+                    (item.event == EventKind::vmcs && step.detail == InsnDetail::vmptrld);
   if (!fits) return Go::on;
   finish_block(flow, 0);
   give_item_event(flow, item, ip);
@@ -390,10 +455,10 @@ Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
   return Go::on;
 }
 
-Walker::Go Walker::direct_branch(Flow& flow, const Insn& insn) {
+Walker::Go Walker::direct_branch(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
-  const Ip target = direct_target(insn, state.ip, state.mode);
-  if (insn.cls == InsnClass::call_direct && insn.displacement != 0) state.returns.push(next_sequential(insn, state.ip, state.mode).value);
+  const Ip target = step.target;
+  if (step.pushes) state.returns.push(step.next.value);
   if (state.tnt_count == 0) {
     const Item item = items_.at(state.next);
     if (item.kind == ItemKind::tip_pgd) {
@@ -414,10 +479,9 @@ Walker::Go Walker::direct_branch(Flow& flow, const Insn& insn) {
   return Go::on;
 }
 
-Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
+Walker::Go Walker::conditional(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
-  const Ip target = direct_target(insn, state.ip, state.mode);
-  const Ip fall = next_sequential(insn, state.ip, state.mode);
+  const Ip target = step.target, fall = step.next;
   bool taken = false;
   give_overdue(flow);
   if (!take_bit(state, taken)) {
@@ -440,7 +504,7 @@ Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
 }
 
 // Near RET: with return compression a pending branch bit means compressed, none means TIP ([SDM] "RETC", "Deferred TIPs").
-Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
+Walker::Go Walker::near_return(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
   const ReturnCompression compression = options_.config.return_compression;
   if (compression != ReturnCompression::off) {
@@ -448,11 +512,10 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
     if (state.tnt_count == 0) load_tnt(state);
     if (state.tnt_count != 0) {
       const bool bit = ((state.tnt >> (state.tnt_count - 1)) & 1) != 0;
-      ReturnStack popped = state.returns;
-      uint64_t target = 0;
-      const bool has_target = popped.pop(target);
+      const bool has_target = state.returns.count() != 0;
       if (bit && has_target) {
-        state.returns = popped;
+        uint64_t target = 0;
+        state.returns.pop(target);
         --state.tnt_count;
         finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
         state.ip = Ip{target};
@@ -470,7 +533,7 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
   }
   uint64_t dropped = 0;
   state.returns.pop(dropped);
-  return indirect(flow, insn);
+  return indirect(flow, step);
 }
 
 // A branch that retired before the first branch of a TNT may have its TIP after that TNT, which is sent first when both were deferred
@@ -480,7 +543,7 @@ void Walker::load_bits_before_deferred_tip(FlowState& state) {
   if (items_.at(state.next).kind == ItemKind::tnt && items_.at(state.next + 1).kind == ItemKind::tip) load_tnt(state);
 }
 
-Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
+Walker::Go Walker::indirect(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
   // Output events without a position that are queued between the branch and its target.
   give_overdue(flow);
@@ -497,7 +560,7 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
   if (item.kind == ItemKind::tip_pgd && state.tnt_count == 0) {
     finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
     ++state.next;
-    const Ip resume = insn.cls == InsnClass::far_call ? next_sequential(insn, state.ip, state.mode) : Ip{};
+    const Ip resume = step.cls == InsnClass::far_call ? step.next : Ip{};
     disable(flow, item, EventKind::disabled, state.ip, resume);
     return Go::disabled;
   }
@@ -505,9 +568,9 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
     lose(flow, GapReason::image_mismatch);
     return Go::lost;
   }
-  const Ip after = next_sequential(insn, state.ip, state.mode);
-  const bool missed = insn.cls == InsnClass::call_indirect && has_ip && item.ip == after.value;
-  if (insn.cls == InsnClass::call_indirect && !missed) state.returns.push(after.value);
+  const bool is_call = step.cls == InsnClass::call_indirect;
+  const bool missed = is_call && has_ip && item.ip == step.next.value;
+  if (is_call && !missed) state.returns.push(step.next.value);
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
   // A call to its own following instruction does not occur: this is the TIP of the callee's return, and the TIPs in between are missing.
   if (missed) give_gap(flow, gap_at(state, item, GapReason::aux_lost));

@@ -10,10 +10,9 @@
 #include "decoder/pt/flow/flow_state.h"
 #include "decoder/pt/flow/item.h"
 #include "image/base/growing_cache.h"
-#include "ptdecode/code_view.h"
-#include "ptdecode/flow.h"
-#include "ptdecode/pt/decoder.h"
 #include "image/fetch_steps.h"
+#include "decoder/pt/flow/straight_code.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/pt/decoder.h"
 
@@ -53,7 +52,9 @@ struct Flow {
   Batch* out = nullptr;
   uint64_t most_blocks = kNoLimit;     ///< limit for `out`, at which the walk stops
   Batch pending;                       ///< output while several flows are alive
-  std::vector<std::byte> block_bytes;  ///< of the block under construction
+  std::vector<std::byte> block_bytes;  ///< of the block under construction, unless `block_plain` has them
+  Bytes block_plain;                   ///< the same, in memory that outlives the flow
+  NodeId block_node = kNoNode;         ///< node of the block under construction, if it is already known
   Ip block_ip;
   SpaceId block_space = kKernelSpace;
   uint16_t block_instructions = 0;
@@ -65,6 +66,21 @@ struct Flow {
   std::vector<Pin> pins;   ///< valid within the segment
 
   static constexpr uint64_t kNoLimit = ~uint64_t{0};
+  /// Appends instructions to the block under construction, or begins it.
+  void add_bytes(Bytes bytes, bool lasting) {
+    if (block_instructions == 0 && lasting) {
+      block_plain = bytes;
+    } else {
+      add_more(bytes, lasting);
+    }
+  }
+  void add_more(Bytes bytes, bool lasting);
+  void clear_block() {
+    block_bytes.clear();
+    block_plain = {};
+    block_node = kNoNode;
+    block_instructions = 0;
+  }
   void write_to(Batch& batch, uint64_t most) {
     out = &batch;
     most_blocks = most;
@@ -103,7 +119,7 @@ struct Loss {
 
 class Runner;
 
-/// The data that all flows of one decoder share: items, code, instruction cache, block table.
+/// The data that all flows of one decoder share: items, code and its cache, block table.
 class Walker {
  public:
   Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
@@ -152,18 +168,6 @@ class Walker {
   [[nodiscard]] const DecoderOptions& options() const { return options_; }
 
  private:
-  struct CacheEntry {
-    Ip ip;
-    SpaceId space = kNoSpace;
-    ExecMode mode = ExecMode::unknown;
-    CodeFlag flags = CodeFlag::none;
-    Insn insn;
-    std::array<std::byte, 15> bytes{};
-    Interval certain;
-    bool plain = false;      ///< the fetches took no steps
-    bool sole = false;       ///< all contents ever known here continue in the same way
-    bool ambiguous = false;  ///< see Candidate; valid only for all of `certain`
-  };
   static constexpr uint64_t kCopyWork = 16;       ///< see count_copy()
   static constexpr uint64_t kModestFetch = 256;   ///< steps: see only_modest_fetches()
   enum class Go : uint8_t { on, lost, disabled };
@@ -177,12 +181,17 @@ class Walker {
   void charge_open(bool found);
   FetchResult ask(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
                   unsigned span_bytes = kFetchSpanBytes);
-  FetchResult fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors);
+  FetchResult fetch_contents(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors);
   bool fetch_certain(const Flow& flow, SpaceId space);
   void join_alike(Interval now);
   bool read_survey(Flow& flow, SpaceId space);
-  const std::vector<Candidate>& ever(const Flow& flow, SpaceId space);
+  const std::vector<Candidate>& ever(const FlowState& state, SpaceId space, Ip ip);
   [[nodiscard]] const Candidate* pinned(const Flow& flow, SpaceId space) const;
+  [[nodiscard]] StraightCode* known_code(const FlowState& state, SpaceId space);
+  StraightCode* read_straight(const FlowState& state, SpaceId space);
+  StraightCode* read_single(Flow& flow, SpaceId space, WalkStop& stop);
+  uint32_t sole_count(const Flow& flow, StraightCode& code);
+  [[nodiscard]] uint32_t count_due(const Flow& flow, SpaceId space, StraightCode& code);
   void lose(const Flow& flow, GapReason reason);
   void correct_target(Flow& flow);
   bool reaches(Flow& flow, Ip ip);
@@ -196,13 +205,16 @@ class Walker {
   bool count_silent(Flow& flow) const;
 
   // executing
-  Go execute(Flow& flow, const Insn& insn);
-  Go after_sequential(Flow& flow, const Insn& insn);
-  Go direct_branch(Flow& flow, const Insn& insn);
-  Go conditional(Flow& flow, const Insn& insn);
-  Go near_return(Flow& flow, const Insn& insn);
-  Go indirect(Flow& flow, const Insn& insn);
-  void append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags);
+  bool take(Flow& flow, SpaceId space, StraightCode& code);
+  Go execute(Flow& flow, const Step& step);
+  Go after_sequential(Flow& flow, const Step& step);
+  Go direct_branch(Flow& flow, const Step& step);
+  Go conditional(Flow& flow, const Step& step);
+  Go near_return(Flow& flow, const Step& step);
+  Go indirect(Flow& flow, const Step& step);
+  [[nodiscard]] bool meets_limit(Flow& flow, bool begins);
+  bool open_block(Flow& flow, SpaceId space, uint16_t flags);
+  void append(Flow& flow, const Candidate& candidate, uint16_t block_flags);
 
   // consuming items
   bool load_tnt(FlowState& state);
@@ -226,7 +238,7 @@ class Walker {
   void disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume);
   void set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip);
   void set_interrupt_flag(Flow& flow, const Item& item, Ip ip);
-  void count_down(Flow& flow);
+  void count_down(Flow& flow, uint64_t count);
   void give_overdue(Flow& flow);
   void update_context(Flow& flow, TimeNs first, TimeNs last);
   void pass_switch(Flow& flow);
@@ -246,7 +258,7 @@ class Walker {
   int32_t follower_cpu_ = -1;
   bool switch_met_ = false;  ///< switches_before() reached the switch function
   BlockTable table_;
-  GrowingCache<CacheEntry> cache_;
+  GrowingCache<StraightCode> cache_;
   std::vector<CodeCandidate> contents_;  ///< contents of the current fetch
   std::vector<Candidate> candidates_;
   std::vector<SectionId> missing_;  ///< sections without code at which a lost flow resumed in this segment

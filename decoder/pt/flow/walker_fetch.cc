@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "decoder/block_rules.h"
 #include "decoder/pt/flow/walker.h"
 
 namespace ptd::pt {
@@ -12,6 +13,9 @@ constexpr size_t kContents = 16;                 // maximum number of contents p
 constexpr size_t kMostContents = 256;            // maximum number if that is not enough
 constexpr size_t kMostEver = 1U << 14;           // addresses whose contents of all times are cached
 constexpr size_t kMostMissing = 256;             // sections without code at which the flow resumes per segment
+constexpr uint64_t kWraps = uint64_t{1} << 32;   // where addresses wrap outside 64-bit mode
+
+uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
 
 }  // namespace
 
@@ -54,19 +58,86 @@ void Walker::only_modest_fetches(bool on) {
   if (on == (most_steps_ == kModestFetch)) return;
   most_steps_ = on ? kModestFetch : kMostFetchSteps;
   // Cached entries depend on earlier segments and on the path taken, so they must not decide which fetches are too costly.
-  for (CacheEntry& entry : cache_) {
+  for (StraightCode& entry : cache_) {
     if (on && !entry.plain) entry = {};
   }
 }
 
-// Fetches the contents at the flow's ip into contents_. An address that is patched repeatedly between two timing packets may have many.
-FetchResult Walker::fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors) {
+// Returns the code at the flow's ip if it was read before and holds now.
+StraightCode* Walker::known_code(const FlowState& state, SpaceId space) {
+  StraightCode& code = cache_.at(cache_hash(state.ip, space));
+  const bool holds = code.ip == state.ip && code.space == space && code.mode == state.mode && code.certain.contains(state.now) &&
+                     !code.ambiguous && (code.plain || !counting_);
+  return holds ? &code : nullptr;
+}
+
+// Reads the code at the flow's ip if nothing changes it near this time. Returns null if read_single() must read it.
+StraightCode* Walker::read_straight(const FlowState& state, SpaceId space) {
+  if (state.mode != ExecMode::bits64 && state.ip.value + StraightCode::kMost * kFetchSpanBytes >= kWraps) return nullptr;
+  const PlainCode plain = view_.plain(space, state.ip, state.now);
+  if (plain.bytes.empty()) return nullptr;
+  StraightCode code;
+  code.ip = state.ip;
+  code.space = space;
+  code.mode = state.mode;
+  code.block_flags = block_flags_of(plain.flags);
+  code.plain = true;
+  code.certain = plain.certain;
+  if (!code.read(plain.bytes)) return nullptr;
+  return &(cache_.replace(cache_hash(state.ip, space)) = code);
+}
+
+// Reads the instruction at the flow's ip, in a survey from candidates_. Returns null if there is not one certain instruction: see `stop`.
+StraightCode* Walker::read_single(Flow& flow, SpaceId space, WalkStop& stop) {
+  const FlowState& state = flow.state;
+  const bool found = surveying_ || read_candidates(flow, space);
+  if (!counting_) charge_open(found);
+  stop = WalkStop::lost;
+  if (!found) return nullptr;
+  stop = WalkStop::fork;
+  if (candidates_.size() > 1) return nullptr;
+  const Candidate& single = candidates_[0];
+  stop = WalkStop::position;
+  if (single.ambiguous && work_is_spent()) return nullptr;
+  StraightCode& code = cache_.replace(cache_hash(state.ip, space));
+  code = {};
+  code.ip = state.ip;
+  code.space = space;
+  code.mode = state.mode;
+  code.block_flags = static_cast<uint16_t>(block_flags_of(single.flags) | ambiguous_flag(single.ambiguous));
+  code.plain = asked_ == 0;
+  code.ambiguous = single.ambiguous;
+  if (surveying_) code.sole = 1;
+  code.node = table_.intern(space, state.ip, state.mode, 1, Bytes(single.bytes).first(single.insn.length_bytes));
+  code.set(single.insn, table_.bytes(code.node).data());
+  // Suspect windows narrow `certain` only in the timeline itself, so this result is valid for this fetch only.
+  code.certain = any(single.flags, CodeFlag::suspect) ? state.now : single.certain;
+  return &code;
+}
+
+// Returns how many instructions of `code` can be taken in a survey: those of which all contents ever known continue in the same way.
+uint32_t Walker::sole_count(const Flow& flow, StraightCode& code) {
+  if (code.sole != StraightCode::kUnknownSole) return code.sole;
+  if (code.certain == Interval{}) return code.sole = code.count;
+  uint32_t offset = 0;
+  uint8_t sole = 0;
+  for (; sole < code.count; ++sole) {
+    const Insn insn = classify(code.bytes().subspan(offset), code.mode);
+    const std::vector<Candidate>& all = ever(flow.state, code.space, Ip{code.ip.value + offset});
+    if (std::any_of(all.begin(), all.end(), [&](const Candidate& other) { return other.insn != insn; })) break;
+    offset += insn.length_bytes;
+  }
+  return code.sole = sole;
+}
+
+// Fetches the contents at `ip` into contents_. An address that is patched repeatedly between two timing packets may have many.
+FetchResult Walker::fetch_contents(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors) {
   if (contents_.empty()) contents_.resize(kContents);
   const std::span<CodeCandidate> some(contents_.data(), kContents);
-  const FetchResult result = ask(space, flow.state.ip, when, floors, some);
+  const FetchResult result = ask(space, ip, when, floors, some);
   if (result.status != FetchStatus::too_many || result.count < kContents) return result;
   contents_.resize(kMostContents);
-  return ask(space, flow.state.ip, when, floors, contents_);
+  return ask(space, ip, when, floors, contents_);
 }
 
 // Fetches the instruction at the flow's ip into contents_[0] if the bytes after it have too many contents. Returns false if it is not
@@ -114,7 +185,7 @@ void Walker::join_alike(Interval now) {
 bool Walker::read_candidates(Flow& flow, SpaceId space) {
   asked_ = 0;
   FlowState& state = flow.state;
-  FetchResult result = fetch_contents(flow, space, state.now, state.floors.span());
+  FetchResult result = fetch_contents(space, state.ip, state.now, state.floors.span());
   if (result.status == FetchStatus::too_many && fetch_certain(flow, space)) result.status = FetchStatus::ok, result.count = 1;
   candidates_.clear();
   if (result.status != FetchStatus::ok || result.count == 0) {
@@ -199,16 +270,15 @@ const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
   return nullptr;
 }
 
-// Returns the instructions that were at the flow's ip at any time. Cached, because a search passes the same addresses often. Finding them
+// Returns the instructions that were at `ip` at any time. Cached, because a search passes the same addresses often. Finding them
 // is not counted as work of the segment, which must not depend on earlier walks; kMostFetchSteps limits it per address.
-const std::vector<Candidate>& Walker::ever(const Flow& flow, SpaceId space) {
-  const FlowState& state = flow.state;
+const std::vector<Candidate>& Walker::ever(const FlowState& state, SpaceId space, Ip ip) {
   if (ever_.size() >= kMostEver) ever_.clear();
-  const auto [place, is_new] = ever_.try_emplace({state.ip, space, state.mode});
+  const auto [place, is_new] = ever_.try_emplace({ip, space, state.mode});
   std::vector<Candidate>& list = place->second;
   if (!is_new) return list;
   const uint64_t work_before = fetch_work_, asked_before = asked_, steps_before = fetch_steps().taken;
-  const FetchResult found = fetch_contents(flow, space, {kTimeMin, kTimeMax}, {});
+  const FetchResult found = fetch_contents(space, ip, {kTimeMin, kTimeMax}, {});
   fetch_work_ = work_before;
   asked_ = asked_before;
   fetch_steps().taken = steps_before;
@@ -237,7 +307,7 @@ bool Walker::read_survey(Flow& flow, SpaceId space) {
     candidates_.insert(candidates_.begin(), first);
   }
   if (candidates_.size() == 1 && candidates_[0].certain.first == kTimeMin && candidates_[0].certain.last == kTimeMax) return true;
-  for (const Candidate& other : ever(flow, space)) {
+  for (const Candidate& other : ever(state, space, state.ip)) {
     const bool alike =  // same instruction
         std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& known) { return known.insn == other.insn; });
     if (alike) continue;

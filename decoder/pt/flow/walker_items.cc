@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "decoder/block_rules.h"
 #include "decoder/pt/flow/walker.h"
 
 namespace ptd::pt {
@@ -31,7 +32,7 @@ void Walker::took(Flow& flow, bool anchors) {
     settle(flow);
   } else {
     state.has_stop = false;
-    refresh_now(state);
+    if (state.dated != state.next) refresh_now(state);
   }
 }
 
@@ -40,6 +41,8 @@ void Walker::refresh_now(FlowState& state) {
   state.now.first = std::max(head.lo, state.not_before);
   state.now.last = std::max(head.hi, state.now.first);
   if (options_.sync_points != nullptr) narrow_by_sync_points(state);
+  state.dated = state.tnt_count != 0 ? state.next : FlowState::kNever;
+  state.mark_due = true;
 }
 
 // Narrows the time interval by the spans between synchronisations, which limit the versions that this cpu may execute. A span that
@@ -53,10 +56,10 @@ void Walker::narrow_by_sync_points(FlowState& state) {
   if (!both.empty()) state.now = both;
 }
 
-// Counts an executed instruction for the head item, unless the instruction consumed the item.
-void Walker::count_down(Flow& flow) {
+// Counts executed instructions for the head item, unless they consumed the item.
+void Walker::count_down(Flow& flow, uint64_t count) {
   FlowState& state = flow.state;
-  if (state.counts_down && --state.countdown == 0) settle(flow);
+  if (state.counts_down && (state.countdown -= count) == 0) settle(flow);
 }
 
 // Outputs an event that counts instructions: it cannot come later than a branch that takes something from the trace.
@@ -82,7 +85,12 @@ Gap Walker::gap_at(const FlowState& state, const Item& item, GapReason reason) c
 void Walker::settle(Flow& flow) {
   FlowState& state = flow.state;
   for (;;) {
-    const Item item = items_.at(state.next);
+    const Item& head = items_.at(state.next);
+    if (!state.lost && (head.kind == ItemKind::tnt || head.kind == ItemKind::tip)) {
+      state.has_stop = false;
+      break;
+    }
+    const Item item = head;
     if (!settle_one(flow, item)) break;
     ++state.next;
     ++state.position;
@@ -238,7 +246,7 @@ bool Walker::retire_vm_entry(Flow& flow) {
   if (!read_candidates(flow, space_of(flow.state, flow.state.ip)) || candidates_.size() != 1) return false;
   const Candidate entry = candidates_[0];
   if (entry.insn.detail != InsnDetail::vmlaunch && entry.insn.detail != InsnDetail::vmresume) return false;
-  append(flow, entry.insn, entry.bytes.data(), entry.flags, 0);
+  append(flow, entry, block_flags_of(entry.flags));
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
   return true;
 }
@@ -252,7 +260,7 @@ bool Walker::retire_ptwrite(Flow& flow) {
     return false;
   }
   const Candidate write = *it;
-  append(flow, write.insn, write.bytes.data(), write.flags, 0);
+  append(flow, write, block_flags_of(write.flags));
   finish_block(flow, 0);
   state.ip = next_sequential(write.insn, state.ip, state.mode);
   return true;
@@ -298,6 +306,7 @@ void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
   flow.mode_told = true;
   finish_block(flow, 0);
   state.mode = mode;
+  state.mark_due = true;
   give_event(flow, told, EventKind::exec_mode, flags, {}, ip);
 }
 
@@ -331,6 +340,7 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   }
   if (context.space == kNoSpace) context.space = options_.default_space;
   state.context = context;
+  state.mark_due = true;
 }
 
 // Called when the flow enters the function that every context switch executes.

@@ -90,14 +90,16 @@ TEST(Timeline, PlainCodeIsWhatFetchGives) {
   builder.add_section(section(user, 0x1020, filled(64, 0xbb), {TimeNs{60}, TimeNs{80}}));
   builder.add_edit(poke(kKernelIp + 100, {100, 101}, {1, 2}, 50));
   builder.add_edit(poke(kKernelIp + 140, {140}, {3}, 70));
+  for (const Interval lost : {Interval{TimeNs{20}, TimeNs{30}}, Interval{TimeNs{33}, TimeNs{35}}}) builder.add_lost_window(lost);
   CodeView view(builder.build());
-  uint64_t plain_bytes = 0, before_bytes = 0;
+  uint64_t plain_bytes = 0, before_bytes = 0, suspect_bytes = 0;
   const auto check = [&](SpaceId space, uint64_t ip, uint64_t time) {
     const PlainCode plain = view.plain(space, Ip{ip}, at(time));
     if (plain.bytes.empty()) return;
     EXPECT_TRUE(plain.certain.contains(TimeNs{time}));
     plain_bytes += plain.bytes.size();
     before_bytes += plain.before_bytes;
+    if (plain.flags == CodeFlag::suspect) suspect_bytes += plain.bytes.size();
     const Bytes whole{plain.bytes.data() - plain.before_bytes, plain.before_bytes + plain.bytes.size()};
     for (uint64_t i = 0; i < whole.size(); i += 3) {
       for (const uint64_t moment : {plain.certain.first.value, time, std::min<uint64_t>(plain.certain.last.value, 1000)}) {
@@ -111,12 +113,18 @@ TEST(Timeline, PlainCodeIsWhatFetchGives) {
       }
     }
   };
-  for (const uint64_t time : {5, 10, 49, 50, 51, 59, 60, 70, 75, 80, 81, 1000}) {
+  for (const uint64_t time : {5, 10, 19, 20, 25, 30, 31, 33, 49, 50, 51, 59, 60, 70, 75, 80, 81, 1000}) {
     for (uint64_t i = 0; i < 256; i += 5) check(kKernelSpace, kKernelIp + i, time);
     for (uint64_t i = 0; i < 96; i += 5) check(user, 0x1000 + i, time);
   }
   EXPECT_GT(plain_bytes, 20000U);
   EXPECT_GT(before_bytes, 20000U);
+  EXPECT_GT(suspect_bytes, 5000U);
+  // In part of a time the code is suspect.
+  for (const Interval part : {Interval{TimeNs{19}, TimeNs{20}}, Interval{TimeNs{30}, TimeNs{33}}, Interval{TimeNs{35}, TimeNs{36}}}) {
+    EXPECT_TRUE(view.plain(kKernelSpace, Ip{kKernelIp}, part).bytes.empty());
+  }
+  EXPECT_EQ(view.plain(kKernelSpace, Ip{kKernelIp}, {TimeNs{21}, TimeNs{29}}).certain, (Interval{TimeNs{20}, TimeNs{30}}));
   EXPECT_TRUE(view.plain(kKernelSpace, Ip{kKernelIp + 101}, at(1)).bytes.empty());
   EXPECT_EQ(view.plain(kKernelSpace, Ip{kKernelIp}, at(1)).bytes.size(), 100U);
 }
