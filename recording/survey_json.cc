@@ -159,10 +159,10 @@ std::string survey_json(const Survey& survey) {
   json.pair("host", survey.hostname);
   json.list("images", survey.images, [&json](const SurveyImage& image) {
     json.pair("build_id", image.build_id);
+    json.pair("by_id_alone", image.by_id_alone);
     json.pair("file", image.file);
     json.pair("found", image.found);
     json.pair("from", image.from);
-    json.pair("by_id_alone", image.by_id_alone);
     json.pair("path", image.path);
     json.pair("reason", image.reason);
   });
