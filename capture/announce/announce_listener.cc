@@ -1,0 +1,122 @@
+// AnnounceListener: see announce_listener.h.
+#include "capture/announce/announce_listener.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "perfio/announce/announcement.h"
+
+namespace ptd::announce {
+namespace {
+
+constexpr uint64_t kMostRecords = 1U << 16;  // of a ring in one round
+constexpr size_t kMostRings = 4096, kMostTroubles = 16;
+
+}  // namespace
+
+Moment moment_now() {
+  Moment moment;
+#if defined(__x86_64__)
+  moment.ticks = __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  asm volatile("isb; mrs %0, cntvct_el0" : "=r"(moment.ticks));
+#endif
+  timespec now{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  moment.mono_ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+  return moment;
+}
+
+void AnnounceListener::hear(int32_t pid, Bytes record) {
+  const Moment now = moment_now();
+  Heard heard{pid, pid, now, record};
+  if (const auto parsed = parse_announce_record(record); parsed.ok()) {
+    // A reader's own records are not for a process to write.
+    if (parsed->kind == AnnounceKind::attach || parsed->kind == AnnounceKind::detach) return;
+    heard.tid = static_cast<int32_t>(parsed->tid);
+    heard.when = {std::min(parsed->ticks, now.ticks), std::min(parsed->mono_ns, now.mono_ns)};
+  }
+  ++records_;
+  sink_(heard);
+}
+
+void AnnounceListener::tell(const Source& source, bool attached, uint64_t seq) {
+  const AnnounceKind kind = attached ? AnnounceKind::attach : AnnounceKind::detach;
+  const std::vector<std::byte> record = encode_reader_record(kind, source.ring->instance(), seq);
+  sink_({source.pid, source.pid, moment_now(), record});
+}
+
+void AnnounceListener::open(int32_t pid, const RingPlace& place) {
+  if (sources_.size() >= kMostRings || refused_.contains({pid, place.inode})) return;
+  auto ring = AnnounceRing::open(pid, place);
+  if (!ring) {
+    (void)refused_.emplace(pid, place.inode);
+    if (troubles_.size() < kMostTroubles) troubles_.push_back(ring.error().message);
+    return;
+  }
+  Source source{pid, (*ring)->is_of(pid), std::move(*ring)};
+  if (source.own) {
+    ++rings_found_;
+    const uint64_t first = source.ring->enable(continues_);
+    tell(source, true, first);
+  } else {
+    source.ring->ask_forked();
+  }
+  sources_.push_back(std::move(source));
+}
+
+void AnnounceListener::look(const std::vector<int32_t>& pids) {
+  for (Source& source : sources_) {
+    const std::vector<RingPlace> places = find_rings(source.pid);
+    const auto same = [&](const RingPlace& place) { return place.inode == source.ring->place().inode && place.device == source.ring->place().device; };
+    if (std::none_of(places.begin(), places.end(), same)) close(source, true);
+  }
+  std::erase_if(sources_, [](const Source& source) { return source.ring == nullptr; });
+  for (const int32_t pid : pids) {
+    for (const RingPlace& place : find_rings(pid)) {
+      const auto same = [&](const Source& source) {
+        return source.ring->place().inode == place.inode && source.ring->place().device == place.device;
+      };
+      if (std::none_of(sources_.begin(), sources_.end(), same)) open(pid, place);
+    }
+  }
+}
+
+uint64_t AnnounceListener::drain() {
+  uint64_t count = 0;
+  for (Source& source : sources_) {
+    if (source.own) count += source.ring->read([&](Bytes record) { hear(source.pid, record); }, kMostRecords);
+  }
+  return count;
+}
+
+void AnnounceListener::release() {
+  for (const Source& source : sources_) {
+    if (source.own) source.ring->release();
+  }
+}
+
+void AnnounceListener::close(Source& source, bool gone) {
+  if (source.own) {
+    source.ring->disable();
+    const auto on_record = [&](Bytes record) { hear(source.pid, record); };
+    if (gone) {
+      (void)source.ring->read_rest(on_record);
+    } else {
+      (void)source.ring->read(on_record, kMostRecords);
+    }
+    tell(source, false, source.ring->given_out());
+    source.ring->release();
+  } else {
+    source.ring->disable();
+  }
+  source.ring.reset();
+}
+
+void AnnounceListener::stop() {
+  for (Source& source : sources_) close(source, false);
+  sources_.clear();
+}
+
+}  // namespace ptd::announce

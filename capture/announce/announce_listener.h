@@ -1,0 +1,78 @@
+// AnnounceListener: finds, enables and drains the rings of announcements of a set of processes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "capture/announce/announce_ring.h"
+
+namespace ptd::announce {
+
+/// The processor's counter and CLOCK_MONOTONIC, read together.
+struct Moment {
+  uint64_t ticks = 0;  ///< 0 where libptd-announce has no counter
+  uint64_t mono_ns = 0;
+};
+[[nodiscard]] Moment moment_now();
+
+/// A record and who announced it. `when` is the process's claim, but never later than it was read.
+struct Heard {
+  int32_t pid = -1, tid = -1;
+  Moment when;
+  Bytes record;
+};
+
+/// The environment variable with which a program announces from its start, before a listener has found it: "NAME=VALUE".
+inline constexpr const char* kAnnounceVariable = "PTD_ANNOUNCE=ring";
+
+/// A ring is kept until its process ends, so nothing in it is lost then. Not thread-safe.
+class AnnounceListener {
+ public:
+  using Sink = std::function<void(const Heard& heard)>;
+  /// `continues`: reads on where a reader of the same recording was killed.
+  explicit AnnounceListener(Sink sink, bool continues = false) : sink_(std::move(sink)), continues_(continues) {}
+  ~AnnounceListener() { stop(); }
+  AnnounceListener(const AnnounceListener&) = delete;
+  AnnounceListener& operator=(const AnnounceListener&) = delete;
+
+  /// Finds new rings of these processes, and closes those of processes that have ended or run another program since.
+  void look(const std::vector<int32_t>& pids);
+  /// Passes on what is in the rings, at most a bounded number of records of each, and returns how many.
+  uint64_t drain();
+  /// Gives back the space of what was drained; call it when the records are safe.
+  void release();
+  /// Turns announcements off and passes on the rest.
+  void stop();
+  /// In a child of fork(): lets go of the rings without a trace.
+  void abandon() { sources_.clear(); }
+  [[nodiscard]] size_t listening() const { return sources_.size(); }
+  [[nodiscard]] uint64_t rings() const { return rings_found_; }
+  [[nodiscard]] uint64_t records() const { return records_; }
+  /// Sentences on rings that cannot be read, one each.
+  [[nodiscard]] const std::vector<std::string>& troubles() const { return troubles_; }
+
+ private:
+  struct Source {
+    int32_t pid = -1;
+    bool own = false;  ///< of this process; else of one that it was forked from
+    std::unique_ptr<AnnounceRing> ring;
+  };
+  void hear(int32_t pid, Bytes record);
+  void tell(const Source& source, bool attached, uint64_t seq);
+  void open(int32_t pid, const RingPlace& place);
+  void close(Source& source, bool gone);
+
+  Sink sink_;
+  bool continues_;
+  std::vector<Source> sources_;
+  std::set<std::pair<int32_t, uint64_t>> refused_;  ///< process and inode
+  std::vector<std::string> troubles_;
+  uint64_t rings_found_ = 0, records_ = 0;
+};
+
+}  // namespace ptd::announce

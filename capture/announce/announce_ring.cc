@@ -1,0 +1,221 @@
+// AnnounceRing: a memfd of another process.
+#include "capture/announce/announce_ring.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "announce/ptd_announce.h"
+#include "image/base/system_error.h"
+
+namespace ptd::announce {
+namespace {
+
+constexpr uint64_t kMostRingBytes = 256U << 20, kLeastRingBytes = 4096, kMostMaps = 1U << 18;
+constexpr uint64_t kSlotBytes = sizeof(ptd_announce_slot);
+constexpr uint64_t kMostRecordBytes = sizeof(ptd_announce_record) + PTD_ANNOUNCE_CHUNK_BYTES;
+
+std::string proc(int32_t pid, const std::string& name) { return "/proc/" + std::to_string(pid) + "/" + name; }
+
+// The process's own number for itself: the last of "NSpid:	outer	...	inner".
+int32_t inner_pid(int32_t pid) {
+  std::ifstream status(proc(pid, "status"));
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("NSpid:")) continue;
+    std::istringstream words(line.substr(6));
+    int32_t number = pid;
+    while (words >> number) {
+    }
+    return number;
+  }
+  return pid;
+}
+
+bool is_place(int fd, const RingPlace& place) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 && info.st_dev == place.device && info.st_ino == place.inode;
+}
+
+// Opens the file behind a mapping: any user finds it among the process's descriptors, root also where they are closed.
+Fd open_place(int32_t pid, const RingPlace& place) {
+  std::error_code error;
+  const std::string folder = proc(pid, "fd");
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    struct stat info {};
+    if (stat(at->path().c_str(), &info) != 0 || info.st_dev != place.device || info.st_ino != place.inode) continue;
+    Fd fd(::open(at->path().c_str(), O_RDWR | O_CLOEXEC));
+    if (fd.ok() && is_place(fd.get(), place)) return fd;
+  }
+  std::array<char, 64> range{};
+  (void)std::snprintf(range.data(), range.size(), "map_files/%llx-%llx", static_cast<unsigned long long>(place.address),
+                      static_cast<unsigned long long>(place.end));
+  Fd fd(::open(proc(pid, range.data()).c_str(), O_RDWR | O_CLOEXEC));
+  return fd.ok() && is_place(fd.get(), place) ? std::move(fd) : Fd();
+}
+
+// Pages that a process could take away while they are read would end the reader: only what is sealed is mapped.
+bool is_safe(int fd, int32_t pid) {
+  struct stat info {};
+  struct stat process {};
+  struct statfs system {};
+  if (fstat(fd, &info) != 0 || fstatfs(fd, &system) != 0 || stat(proc(pid, "").c_str(), &process) != 0) return false;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
+  return S_ISREG(info.st_mode) && system.f_type == TMPFS_MAGIC && seals >= 0 && (seals & kNeeded) == kNeeded && info.st_uid == process.st_uid;
+}
+
+bool lock(int fd) {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_len = 1;
+  return fcntl(fd, F_OFD_SETLK, &range) == 0;
+}
+
+template <class T>
+T load(const T& place) {
+  return __atomic_load_n(&place, __ATOMIC_ACQUIRE);
+}
+
+}  // namespace
+
+std::vector<RingPlace> find_rings(int32_t pid) {
+  std::vector<RingPlace> places;
+  std::ifstream maps(proc(pid, "maps"));
+  uint64_t lines = 0;
+  for (std::string line; lines < kMostMaps && std::getline(maps, line); ++lines) {
+    if (line.find("/memfd:" PTD_ANNOUNCE_MEMFD " (deleted)") == std::string::npos) continue;
+    unsigned long long first = 0, end = 0, offset = 0, inode = 0;
+    unsigned major_number = 0, minor_number = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx %*4s %llx %x:%x %llu", &first, &end, &offset, &major_number, &minor_number, &inode) != 6 || offset != 0)
+      continue;
+    places.push_back({first, end, makedev(major_number, minor_number), inode});
+  }
+  return places;
+}
+
+Result<std::unique_ptr<AnnounceRing>> AnnounceRing::open(int32_t pid, const RingPlace& place) {
+  std::unique_ptr<AnnounceRing> ring(new AnnounceRing);
+  if (Status status = ring->map(pid, place); !status) return status.error();
+  return ring;
+}
+
+Status AnnounceRing::map(int32_t pid, const RingPlace& place) {
+  const std::string name = "the announcements of process " + std::to_string(pid);
+  place_ = place;
+  fd_ = open_place(pid, place);
+  if (!fd_.ok()) return Error{ErrorCode::permission_denied, name + " cannot be opened", 0};
+  if (!is_safe(fd_.get(), pid)) return Error{ErrorCode::untrusted_file, name + " are not in a sealed memfd of its user: not read", 0};
+  ptd_announce_header header{};
+  struct stat info {};
+  if (pread(fd_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header) || fstat(fd_.get(), &info) != 0 ||
+      std::memcmp(header.magic, PTD_ANNOUNCE_MAGIC, sizeof header.magic) != 0)
+    return Error{ErrorCode::bad_header, name + " have no valid header: not read", 0};
+  if (header.version != PTD_ANNOUNCE_VERSION)
+    return Error{ErrorCode::bad_version, name + " are in version " + std::to_string(header.version) +
+                                             " of the format; this program knows version " + std::to_string(PTD_ANNOUNCE_VERSION), 0};
+  const auto size = static_cast<uint64_t>(info.st_size);
+  const bool is_power = header.ring_bytes != 0 && (header.ring_bytes & (header.ring_bytes - 1)) == 0;
+  if (!is_power || header.ring_bytes < kLeastRingBytes || header.ring_bytes > kMostRingBytes || header.ring_offset % 4096 != 0 ||
+      header.ring_offset < sizeof header || header.ring_offset > size || header.ring_bytes > size - header.ring_offset || size > 2 * kMostRingBytes)
+    return Error{ErrorCode::bad_header, name + " have a header that contradicts the size of the ring: not read", 0};
+  if (!lock(fd_.get())) return Error{ErrorCode::busy, name + " are read by another recorder", 0};
+  void* const base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (base == MAP_FAILED) return system_error(name + " cannot be mapped", ErrorCode::out_of_memory);
+  base_ = static_cast<char*>(base);
+  mapped_bytes_ = size;
+  ring_offset_ = header.ring_offset;
+  ring_bytes_ = header.ring_bytes;
+  instance_ = header.instance;
+  owner_ = static_cast<int32_t>(header.pid);
+  from_start_ = (header.flags & PTD_ANNOUNCE_HEADER_FROM_START) != 0;
+  tail_ = header.tail - header.tail % 8;
+  return {};
+}
+
+AnnounceRing::~AnnounceRing() {
+  if (base_ != nullptr) (void)munmap(base_, mapped_bytes_);
+}
+
+bool AnnounceRing::is_of(int32_t pid) const { return inner_pid(pid) == owner_; }
+
+#define RING_HEADER (*reinterpret_cast<ptd_announce_header*>(base_))
+
+void AnnounceRing::ask_forked() { (void)__atomic_fetch_or(&RING_HEADER.word, PTD_ANNOUNCE_WORD_FORKED, __ATOMIC_ACQ_REL); }
+
+uint64_t AnnounceRing::enable(bool continues) {
+  const bool whole = continues || (from_start_ && tail_ == 0);  // everything that it announced is in the ring
+  const uint64_t first = whole ? 0 : given_out();
+  if (!whole) {
+    // What an earlier reader left is not read.
+    const uint64_t head = load(RING_HEADER.head);
+    tail_ = head - head % 8;
+    release();
+    (void)__atomic_fetch_add(&RING_HEADER.generation, 1, __ATOMIC_ACQ_REL);
+  }
+  (void)__atomic_fetch_or(&RING_HEADER.word, PTD_ANNOUNCE_WORD_RING, __ATOMIC_ACQ_REL);
+  return first;
+}
+
+void AnnounceRing::disable() {
+  (void)__atomic_fetch_and(&RING_HEADER.word, ~(PTD_ANNOUNCE_WORD_RING | PTD_ANNOUNCE_WORD_FORKED), __ATOMIC_ACQ_REL);
+}
+
+void AnnounceRing::copy_out(uint64_t position, void* to, uint64_t size_bytes) const {
+  const uint64_t at = position & (ring_bytes_ - 1), first = std::min(size_bytes, ring_bytes_ - at);
+  std::memcpy(to, base_ + ring_offset_ + at, first);
+  std::memcpy(static_cast<char*>(to) + first, base_ + ring_offset_, size_bytes - first);
+}
+
+// Takes the record at the tail, if it is complete. Its size is copied once, so that it cannot change after it was checked.
+bool AnnounceRing::take(const std::function<void(Bytes record)>& on_record) {
+  const auto* stamp = reinterpret_cast<const uint64_t*>(base_ + ring_offset_ + (tail_ & (ring_bytes_ - 1)));
+  if (load(*stamp) != (tail_ | 1)) return false;
+  ptd_announce_slot slot{};
+  copy_out(tail_, &slot, sizeof slot);
+  if (slot.record_bytes > kMostRecordBytes || slot.record_bytes > ring_bytes_ - kSlotBytes) return false;
+  record_.resize(slot.record_bytes);
+  copy_out(tail_ + kSlotBytes, record_.data(), slot.record_bytes);
+  tail_ += (kSlotBytes + slot.record_bytes + 7) / 8 * 8;
+  on_record(record_);
+  return true;
+}
+
+uint64_t AnnounceRing::read(const std::function<void(Bytes record)>& on_record, uint64_t most) {
+  uint64_t count = 0;
+  while (count < most && take(on_record)) ++count;
+  return count;
+}
+
+void AnnounceRing::release() { __atomic_store_n(&RING_HEADER.tail, tail_, __ATOMIC_RELEASE); }
+
+uint64_t AnnounceRing::read_rest(const std::function<void(Bytes record)>& on_record) {
+  const uint64_t end = tail_ + ring_bytes_;
+  uint64_t count = 0;
+  while (tail_ < end) {
+    if (take(on_record)) {
+      ++count;
+    } else {
+      tail_ += 8;
+    }
+  }
+  return count;
+}
+
+uint64_t AnnounceRing::given_out() const { return load(RING_HEADER.next_seq); }
+
+}  // namespace ptd::announce

@@ -1,0 +1,179 @@
+// Parses and joins the records of libptd-announce.
+#include "perfio/announce/announcement.h"
+
+#include <cstring>
+
+#include "announce/ptd_announce.h"
+
+namespace ptd {
+namespace {
+
+Error contradicts(const std::string& what) { return Error{ErrorCode::contradictory_record, "an announcement contradicts itself: " + what, 0}; }
+
+bool is_code(AnnounceKind kind) { return kind <= AnnounceKind::patch; }
+
+uint64_t data_bytes(const AnnounceRecord& record) {
+  return uint64_t{record.name_bytes} + record.file_bytes + record.line_bytes + record.code_bytes;
+}
+
+// Returns what is wrong with the sizes and addresses; empty: nothing.
+const char* fault_of(const AnnounceRecord& record) {
+  const uint64_t total = data_bytes(record);
+  if (total > PTD_ANNOUNCE_MAX_DATA_BYTES) return "it has more data than the limit";
+  const uint64_t chunks = total == 0 ? 1 : (total + PTD_ANNOUNCE_CHUNK_BYTES - 1) / PTD_ANNOUNCE_CHUNK_BYTES;
+  if (record.chunks != chunks || record.chunk >= chunks || record.chunk > record.seq) return "its chunks do not fit its data";
+  const uint64_t want = record.chunk + 1 < chunks ? PTD_ANNOUNCE_CHUNK_BYTES : total - (chunks - 1) * PTD_ANNOUNCE_CHUNK_BYTES;
+  if (record.data.size() != want) return "a chunk has another size than its place says";
+  if (record.name_bytes > PTD_ANNOUNCE_MAX_NAME_BYTES || record.file_bytes > PTD_ANNOUNCE_MAX_NAME_BYTES) return "a name is too long";
+  if (!is_code(record.kind)) return total != 0 ? "it has data" : nullptr;
+  if (record.size_bytes == 0 || record.size_bytes > ~record.address) return "its range is empty or beyond the end of memory";
+  if (is_kernel_half(Ip{record.address}) || is_kernel_half(Ip{record.address + (record.size_bytes - 1)})) return "its range is the kernel's";
+  if (record.code_bytes != 0 && record.code_bytes != record.size_bytes) return "it has fewer or more bytes than its range";
+  return nullptr;
+}
+
+std::string text_at(const std::vector<std::byte>& data, size_t from, size_t size) {
+  return {reinterpret_cast<const char*>(data.data()) + from, size};
+}
+
+}  // namespace
+
+Result<AnnounceRecord> parse_announce_record(Bytes record) {
+  ptd_announce_record raw;
+  if (record.size() < sizeof raw.version) return contradicts("it is shorter than its version");
+  std::memcpy(&raw.version, record.data(), sizeof raw.version);
+  if (raw.version != PTD_ANNOUNCE_VERSION)
+    return Error{ErrorCode::unsupported_version,
+                 "announcements in version " + std::to_string(raw.version) + " of the format; this program knows version " +
+                     std::to_string(PTD_ANNOUNCE_VERSION), 0};
+  if (record.size() < sizeof raw) return contradicts("it is shorter than a record");
+  std::memcpy(&raw, record.data(), sizeof raw);
+  AnnounceRecord out;
+  out.kind = static_cast<AnnounceKind>(raw.kind);
+  if (raw.kind < PTD_ANNOUNCE_LOAD || raw.kind > PTD_ANNOUNCE_DETACH) return contradicts("its kind is unknown");
+  if (raw.phase != PTD_ANNOUNCE_BEGIN && raw.phase != PTD_ANNOUNCE_END) return contradicts("its phase is unknown");
+  out.begin = raw.phase == PTD_ANNOUNCE_BEGIN;
+  out.relisted = (raw.flags & PTD_ANNOUNCE_RELISTED) != 0;
+  out.instance = raw.instance;
+  out.seq = raw.seq;
+  out.mono_ns = raw.mono_ns;
+  out.ticks = raw.ticks;
+  out.address = raw.address;
+  out.old_address = raw.old_address;
+  out.size_bytes = raw.size;
+  out.name_bytes = raw.name_bytes;
+  out.file_bytes = raw.file_bytes;
+  out.line_bytes = raw.line_bytes;
+  out.code_bytes = raw.code_bytes;
+  out.chunk = raw.chunk;
+  out.chunks = raw.chunks;
+  out.pid = raw.pid;
+  out.tid = raw.tid;
+  out.runtime = raw.runtime;
+  const uint64_t data = raw.data_loc >> 16;
+  if ((raw.data_loc & 0xffff) != 0 || data > record.size() - sizeof raw) return contradicts("its data is beyond its end");
+  out.data = record.subspan(sizeof raw, data);
+  if (const char* fault = fault_of(out)) return contradicts(fault);
+  return out;
+}
+
+std::vector<std::byte> encode_reader_record(AnnounceKind kind, uint64_t instance, uint64_t seq) {
+  ptd_announce_record raw{};
+  raw.version = PTD_ANNOUNCE_VERSION;
+  raw.kind = static_cast<uint8_t>(kind);
+  raw.phase = PTD_ANNOUNCE_END;
+  raw.instance = instance;
+  raw.size = seq;
+  raw.chunks = 1;
+  std::vector<std::byte> bytes(sizeof raw);
+  std::memcpy(bytes.data(), &raw, sizeof raw);
+  return bytes;
+}
+
+void AnnounceJoiner::add(const AnnounceRecord& record, TimeNs time, uint64_t offset_bytes) {
+  if (record.kind == AnnounceKind::attach) {
+    if (attached_) return;
+    attached_ = true;
+    attached_at_ = time;
+    first_seq_ = record.size_bytes;
+  } else if (record.kind == AnnounceKind::detach) {
+    detached_ = true;
+    end_seq_ = std::max(end_seq_, record.size_bytes);
+  } else {
+    const auto [place, is_new] = pieces_.try_emplace(record.seq);
+    if (!is_new) return;
+    place->second = {record, time, {record.data.begin(), record.data.end()}, offset_bytes};
+    place->second.record.data = {};
+  }
+}
+
+// Joins the chunks from `at` on, and moves past them. False: some are missing, or belong to something else.
+bool AnnounceJoiner::join(std::map<uint64_t, Piece>::iterator& at, AnnounceHistory& history) const {
+  const AnnounceRecord head = at->second.record;
+  Announcement out;
+  out.time = {at->second.time, at->second.time};
+  out.record_offset_bytes = at->second.offset_bytes;
+  std::vector<std::byte> data;
+  bool whole = head.chunk == 0;
+  const uint64_t first = head.seq - head.chunk;  // of the announcement
+  uint32_t next = head.chunk;
+  for (; at != pieces_.end() && next < head.chunks; ++at, ++next) {
+    const auto& [record, time, bytes, offset] = at->second;
+    if (record.seq != first + next || record.chunk != next || record.chunks != head.chunks || record.address != head.address ||
+        record.kind != head.kind || record.code_bytes != head.code_bytes || data_bytes(record) != data_bytes(head))
+      break;
+    data.insert(data.end(), bytes.begin(), bytes.end());
+    out.time = hull(out.time, {time, time});
+  }
+  whole = whole && next == head.chunks && data.size() == data_bytes(head);
+  if (!whole) return false;
+  out.kind = head.kind;
+  out.begin = head.begin;
+  out.relisted = head.relisted;
+  out.seq = first;
+  out.address = head.address;
+  out.old_address = head.old_address;
+  out.size_bytes = head.size_bytes;
+  out.runtime = head.runtime;
+  out.name = text_at(data, 0, head.name_bytes);
+  out.file = text_at(data, head.name_bytes, head.file_bytes);
+  out.code.assign(data.end() - static_cast<std::ptrdiff_t>(head.code_bytes), data.end());
+  history.announcements.push_back(std::move(out));
+  return true;
+}
+
+AnnounceHistory AnnounceJoiner::finish() {
+  AnnounceHistory history;
+  history.attached = attached_;
+  history.attached_at = attached_at_;
+  // Without a reader's record, what came before the first number was for somebody else.
+  uint64_t next = attached_ || pieces_.empty() ? first_seq_ : pieces_.begin()->first;
+  TimeNs told = attached_ ? attached_at_ : kTimeMin;
+  const auto add_gap = [&](uint64_t end, TimeNs until) {
+    AnnounceGap* open = history.gaps.empty() ? nullptr : &history.gaps.back();
+    if (open != nullptr && open->first_seq + open->count == next) {  // one gap, with parts of announcements in it
+      open->count += end - next;
+      open->time.last = std::max(open->time.last, until);
+    } else {
+      history.gaps.push_back({next, end - next, {std::min(told, until), std::max(told, until)}});
+    }
+  };
+  for (auto at = pieces_.begin(); at != pieces_.end();) {
+    const uint64_t seq = at->first;
+    const TimeNs time = at->second.time;
+    if (seq > next) add_gap(seq, time);
+    next = std::max(next, seq);
+    const auto begin = at;
+    const bool whole = join(at, history);
+    if (at == begin) ++at;
+    const uint64_t end = std::prev(at)->first + 1;
+    if (!whole) add_gap(end, std::max(time, at == pieces_.end() ? std::prev(at)->second.time : at->second.time));
+    if (whole) told = std::max(told, std::prev(at)->second.time);
+    next = end;
+  }
+  if (detached_ && end_seq_ > next) add_gap(end_seq_, kTimeMax);
+  pieces_.clear();
+  return history;
+}
+
+}  // namespace ptd

@@ -1,0 +1,81 @@
+// Announcements: what a run-time says of the code that it generates, in the records of libptd-announce (docs/ANNOUNCE.md).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ptdecode/error.h"
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+enum class AnnounceKind : uint8_t { load = 1, move, unload, patch, relist, attach, detach };
+
+/// One record: an announcement, or a chunk of a longer one. Bounds are checked; everything else is as the process claims.
+struct AnnounceRecord {
+  AnnounceKind kind = AnnounceKind::load;
+  bool begin = false, relisted = false;
+  uint64_t instance = 0, seq = 0, mono_ns = 0, ticks = 0;
+  uint64_t address = 0, old_address = 0, size_bytes = 0;
+  uint32_t name_bytes = 0, file_bytes = 0, line_bytes = 0, code_bytes = 0;
+  uint32_t chunk = 0, chunks = 1;
+  uint32_t pid = 0, tid = 0, runtime = 0;
+  Bytes data;  ///< of the chunk; views the record
+};
+
+/// Parses a record; bytes after it (padding) are ignored. Errors: unsupported for another version of the format, which the message names;
+/// file_format for a record that contradicts itself.
+[[nodiscard]] Result<AnnounceRecord> parse_announce_record(Bytes record);
+/// Encodes a record that a reader adds: attach or detach. `seq`: see PTD_ANNOUNCE_ATTACH.
+[[nodiscard]] std::vector<std::byte> encode_reader_record(AnnounceKind kind, uint64_t instance, uint64_t seq);
+
+/// A whole announcement.
+struct Announcement {
+  AnnounceKind kind = AnnounceKind::load;
+  bool begin = false, relisted = false;
+  uint64_t seq = 0;  ///< of its first chunk
+  uint64_t address = 0, old_address = 0, size_bytes = 0;
+  uint32_t runtime = 0;
+  Interval time;  ///< of its first and last record
+  std::string name, file;
+  std::vector<std::byte> code;  ///< size_bytes, or none
+  uint64_t record_offset_bytes = 0;  ///< of its first record in the file
+};
+
+/// Sequence numbers that no record has. What they announced happened within `time`.
+struct AnnounceGap {
+  uint64_t first_seq = 0, count = 0;
+  Interval time;
+};
+
+/// What one instance (a process between fork or exec and its end) announced.
+struct AnnounceHistory {
+  std::vector<Announcement> announcements;  ///< by number
+  std::vector<AnnounceGap> gaps;
+  bool attached = false;
+  TimeNs attached_at;  ///< a reader listens since then
+};
+
+/// Joins the records of one instance, which may come in any order and twice. Not thread-safe.
+class AnnounceJoiner {
+ public:
+  void add(const AnnounceRecord& record, TimeNs time, uint64_t offset_bytes = 0);
+  [[nodiscard]] AnnounceHistory finish();
+
+ private:
+  struct Piece {
+    AnnounceRecord record;
+    TimeNs time;
+    std::vector<std::byte> data;
+    uint64_t offset_bytes = 0;
+  };
+  bool join(std::map<uint64_t, Piece>::iterator& at, AnnounceHistory& history) const;
+  std::map<uint64_t, Piece> pieces_;  // by number
+  bool attached_ = false, detached_ = false;
+  TimeNs attached_at_;
+  uint64_t first_seq_ = 0, end_seq_ = 0;  // that the reader could read, and was given out
+};
+
+}  // namespace ptd

@@ -1,0 +1,436 @@
+// The ring between a program with libptd-announce and a listener.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "image/source/jitdump.h"
+#include "tests/unit/announce/program.h"
+
+namespace ptd::announce {
+namespace {
+
+std::vector<char> code_of(size_t size, char seed) {
+  std::vector<char> code(size);
+  for (size_t i = 0; i < size; ++i) code[i] = static_cast<char>(seed + i * 7);
+  return code;
+}
+
+bool equals(const std::vector<std::byte>& a, const std::vector<char>& b) { return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0; }
+
+class Ring : public testing::Test {
+ protected:
+  Collector heard;
+  AnnounceListener listener{[this](const Heard& h) { heard.take(h); }};
+  void drain() {
+    while (listener.drain() != 0) listener.release();
+  }
+};
+
+TEST_F(Ring, IdleProgramWritesNothing) {
+  Program program([](const Steps& steps) {
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    const ptd_announcement what = load_of(0x1000, code_of(16, 1), "f", runtime);
+    for (int i = 0; i < 1000; ++i) ptd_announce_code(&what);
+    steps.wait();
+  });
+  const std::vector<RingPlace> places = find_rings(program.pid());
+  ASSERT_EQ(places.size(), 1U);
+  const auto ring = AnnounceRing::open(program.pid(), places[0]);
+  ASSERT_TRUE(ring.ok()) << ring.error().message;
+  EXPECT_EQ((*ring)->given_out(), 0U);
+  EXPECT_TRUE((*ring)->is_of(program.pid()));
+  const auto second = AnnounceRing::open(program.pid(), places[0]);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::busy);
+}
+
+TEST_F(Ring, CodeLargerThanARecordComesInChunks) {
+  Program program([](const Steps& steps) {
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    steps.wait();
+    const auto code = code_of(10000, 3);
+    constexpr ptd_announce_line kLines[] = {{0, 10}, {17, 11}};
+    ptd_announcement what = load_of(0x7000, code, "function", runtime);
+    what.file = "source.c";
+    what.lines = kLines;
+    what.line_count = 2;
+    ptd_announce_code(&what);
+    what.kind = PTD_ANNOUNCE_UNLOAD;
+    what.code = nullptr;
+    ptd_announce_code(&what);
+    steps.wait();
+  });
+  listener.look({program.pid()});
+  program.go();
+  drain();
+  listener.stop();
+  const AnnounceHistory history = heard.of(program.pid());
+  EXPECT_TRUE(history.attached);
+  EXPECT_TRUE(history.gaps.empty());
+  ASSERT_EQ(history.announcements.size(), 2U);
+  const Announcement& load = history.announcements[0];
+  EXPECT_EQ(load.kind, AnnounceKind::load);
+  EXPECT_EQ(load.address, 0x7000U);
+  EXPECT_EQ(load.name, "function");
+  EXPECT_EQ(load.file, "source.c");
+  EXPECT_TRUE(equals(load.code, code_of(10000, 3)));
+  EXPECT_EQ(history.announcements[1].kind, AnnounceKind::unload);
+  EXPECT_TRUE(heard.errors.empty());
+}
+
+void announce_all(void* code) {
+  for (int i = 0; i < 5; ++i) {
+    ptd_announcement what = load_of(0x100000 + 0x100 * static_cast<uint64_t>(i), *static_cast<std::vector<char>*>(code), "live", 1);
+    what.flags = PTD_ANNOUNCE_RELISTED;
+    ptd_announce_code(&what);
+  }
+}
+
+// More than the ring holds: nothing unread is overwritten, what is dropped leaves a gap, and all code is told again after it.
+TEST_F(Ring, OverrunLosesWhatIsNewAndRelists) {
+  Program program([](const Steps& steps) {
+    auto code = code_of(3000, 1);
+    const uint32_t runtime = ptd_announce_register("test", announce_all, &code);
+    steps.wait();
+    for (uint64_t i = 0; i < 5000; ++i) {
+      const ptd_announcement what = load_of(0x1000 + i * 0x1000, code, "f", runtime);
+      ptd_announce_code(&what);
+    }
+    steps.wait();
+    const ptd_announcement what = load_of(0x900000000, code, "last", runtime);
+    ptd_announce_code(&what);
+    steps.wait();
+  });
+  listener.look({program.pid()});
+  program.go();
+  drain();
+  program.go();
+  drain();
+  listener.stop();
+  const AnnounceHistory history = heard.of(program.pid());
+  ASSERT_EQ(history.gaps.size(), 1U);
+  uint64_t loads = 0, relisted = 0;
+  for (const Announcement& what : history.announcements) {
+    loads += what.kind == AnnounceKind::load && !what.relisted ? 1 : 0;
+    relisted += what.relisted ? 1 : 0;
+    EXPECT_TRUE(what.kind != AnnounceKind::load || equals(what.code, code_of(3000, 1)));
+  }
+  EXPECT_GT(loads, 1000U);
+  EXPECT_LT(loads, 5001U);
+  EXPECT_EQ(loads + history.gaps[0].count, 5001U);  // a load of 3000 bytes is one record
+  EXPECT_EQ(relisted, 10U);                         // when the reader came, and after the loss
+  EXPECT_EQ(history.announcements.back().name, "last");
+}
+
+// Without drain() between them, 5 announcements at an attach: relist of each run-time, once.
+TEST_F(Ring, EachRuntimeIsAskedOnce) {
+  static std::atomic<int> asked[3];
+  Program program([](const Steps& steps) {
+    uint32_t runtimes[3];
+    for (int i = 0; i < 3; ++i)
+      runtimes[i] = ptd_announce_register("test", [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &asked[i]);
+    steps.wait();
+    for (int round = 0; round < 4; ++round) {
+      for (const uint32_t runtime : runtimes) ptd_announce_poll(runtime);
+    }
+    for (const auto& count : asked) {
+      if (count != 1) _exit(1);
+    }
+    ptd_announce_unregister(runtimes[1]);
+    if (ptd_announce_register("again", nullptr, nullptr) != runtimes[1]) _exit(2);
+  });
+  listener.look({program.pid()});
+  program.go();
+  EXPECT_EQ(program.end(), 0);
+  drain();
+  listener.stop();
+  const AnnounceHistory history = heard.of(program.pid());
+  EXPECT_EQ(history.announcements.size(), 6U);  // a bracket each
+}
+
+TEST_F(Ring, ThreadsShareIt) {
+  constexpr uint64_t kThreads = 100, kEach = 200;
+  Program program([](const Steps& steps) {
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    steps.wait();
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([t, runtime] {
+        for (uint64_t i = 0; i < kEach; ++i) {
+          const auto code = code_of(20 + (t + i) % 5000, static_cast<char>(t));
+          const ptd_announcement what = load_of((t << 20) + 0x1000, code, "f", runtime);
+          ptd_announce_code(&what);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+  listener.look({program.pid()});
+  std::thread ending([&] { program.go(); });
+  std::atomic<bool> done = false;
+  std::thread watch([&] {
+    ending.join();
+    done = true;
+  });
+  while (!done) drain();
+  watch.join();
+  (void)program.end();
+  listener.look({});
+  const AnnounceHistory history = heard.of(program.pid());
+  uint64_t missing = 0;
+  for (const AnnounceGap& gap : history.gaps) missing += gap.count;
+  uint64_t whole = 0;
+  for (const Announcement& what : history.announcements) {
+    const auto t = what.address >> 20;
+    ++whole;
+    EXPECT_TRUE(equals(what.code, code_of(what.size_bytes, static_cast<char>(t))));
+  }
+  EXPECT_TRUE(heard.errors.empty());
+  EXPECT_LE(whole, kThreads * kEach);
+  EXPECT_TRUE(missing != 0 || whole == kThreads * kEach) << whole;
+}
+
+// A forked child makes its own ring, also if its parent announces; both go on.
+TEST_F(Ring, ForkedChildAnnouncesForItself) {
+  Program program([](const Steps& steps) {
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    const auto code = code_of(16, 1);
+    const ptd_announcement first = load_of(0x1000, code, "parent", runtime), second = load_of(0x2000, code, "child", runtime);
+    steps.wait();
+    ptd_announce_code(&first);
+    const pid_t child = fork();
+    if (child == 0) {
+      ptd_announce_code(&second);
+      steps.wait();
+      ptd_announce_code(&second);
+      _exit(find_rings(getpid()).size() == 1 ? 0 : 1);
+    }
+    int status = 1;
+    (void)waitpid(child, &status, 0);
+    ptd_announce_code(&first);
+    _exit(status);
+  });
+  listener.look({program.pid()});
+  program.go();  // the child waits
+  const int32_t child = program.pid() + 1;
+  std::vector<int32_t> pids{program.pid()};
+  for (int32_t pid = child; pid < child + 200; ++pid) {
+    if (!find_rings(pid).empty()) pids.push_back(pid);
+  }
+  listener.look(pids);
+  drain();
+  program.go();
+  EXPECT_EQ(program.end(), 0);
+  listener.look({});
+  EXPECT_EQ(listener.rings(), 2U);
+  const AnnounceHistory parent = heard.of(program.pid());
+  ASSERT_EQ(parent.announcements.size(), 2U);
+  EXPECT_EQ(parent.announcements[1].name, "parent");
+  EXPECT_TRUE(parent.gaps.empty());
+  ASSERT_EQ(heard.pids.size(), 2U);
+  for (const auto& [instance, pid] : heard.pids) {
+    if (pid == program.pid()) continue;
+    const AnnounceHistory own = heard.joiners[instance].finish();
+    ASSERT_EQ(own.announcements.size(), 2U);
+    EXPECT_EQ(own.announcements[0].name, "child");
+    EXPECT_TRUE(own.gaps.empty());
+  }
+}
+
+// A listener of the child only: the parent's ring is shared until the child's next announcement.
+TEST_F(Ring, ListenerOfAForkedChildOnly) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  Program program([&](const Steps& steps) {
+    auto code = code_of(3000, 1);
+    const uint32_t runtime = ptd_announce_register("test", announce_all, &code);
+    const pid_t child = fork();
+    if (child != 0) {
+      (void)!write(ready[1], &child, sizeof child);
+      pause();
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 0; i < 3; ++i) {
+      steps.wait();
+      ptd_announce_poll(runtime);
+    }
+  });
+  pid_t child = 0;
+  ASSERT_EQ(read(ready[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  listener.look({child});
+  EXPECT_EQ(listener.rings(), 0U);
+  program.go();  // makes a ring
+  listener.look({child});
+  EXPECT_EQ(listener.rings(), 1U);
+  program.go();  // tells its code
+  drain();
+  const AnnounceHistory history = heard.of(child);
+  ASSERT_EQ(history.announcements.size(), 7U);
+  EXPECT_TRUE(history.announcements[1].relisted);
+  EXPECT_TRUE(history.gaps.empty());
+}
+
+TEST_F(Ring, NothingIsLeftAfterExec) {
+  Program program([](const Steps& steps) {
+    (void)ptd_announce_register("test", nullptr, nullptr);
+    steps.wait();
+    execlp("sleep", "sleep", "100", nullptr);
+  });
+  EXPECT_EQ(find_rings(program.pid()).size(), 1U);
+  listener.look({program.pid()});
+  program.go();
+  for (int i = 0; i < 1000 && !find_rings(program.pid()).empty(); ++i) usleep(5000);
+  EXPECT_TRUE(find_rings(program.pid()).empty());
+}
+
+volatile sig_atomic_t g_signals = 0;
+std::vector<char> g_code;
+
+// A handler interrupts announcements at any place.
+TEST_F(Ring, SignalHandlersAnnounce) {
+  Program program([](const Steps& steps) {
+    g_code = code_of(100, 5);
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    steps.wait();
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      ptd_announcement what = load_of(0x5000, g_code, "handler", 1);
+      what.flags = PTD_ANNOUNCE_NO_RELIST;
+      ptd_announce_code(&what);
+      g_signals = g_signals + 1;
+    };
+    (void)sigaction(SIGALRM, &action, nullptr);
+    const itimerval often{{0, 50}, {0, 50}};
+    (void)setitimer(ITIMER_REAL, &often, nullptr);
+    const auto code = code_of(4000, 9);
+    for (int i = 0; i < 200 || (g_signals < 50 && i < 10'000'000); ++i) {
+      const ptd_announcement what = load_of(0x9000, code, "main", runtime);
+      if (i < 300) ptd_announce_code(&what);
+    }
+    const itimerval never{};
+    (void)setitimer(ITIMER_REAL, &never, nullptr);
+    steps.wait();
+  });
+  listener.look({program.pid()});
+  program.go();
+  drain();
+  listener.stop();
+  const AnnounceHistory history = heard.of(program.pid());
+  uint64_t from_handler = 0;
+  for (const Announcement& what : history.announcements) {
+    if (what.name == "handler") ++from_handler;
+    EXPECT_TRUE(equals(what.code, what.name == "handler" ? code_of(100, 5) : code_of(4000, 9)));
+  }
+  EXPECT_GE(from_handler, 50U);
+  EXPECT_TRUE(history.gaps.empty());
+}
+
+// What a killed program announced completely is read; nothing waits for what it began.
+TEST_F(Ring, KilledProgram) {
+  Program program([](const Steps& steps) {
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    steps.wait();
+    const auto code = code_of(3000, 1);
+    const ptd_announcement what = load_of(0x1000, code, "f", runtime);
+    for (int i = 0; i < 10; ++i) ptd_announce_code(&what);
+    (void)kill(getpid(), SIGKILL);
+  });
+  listener.look({program.pid()});
+  program.go();
+  (void)program.end();
+  listener.look({});
+  const AnnounceHistory history = heard.of(program.pid());
+  EXPECT_EQ(history.announcements.size(), 10U);
+  EXPECT_TRUE(history.gaps.empty());
+}
+
+// A program may close descriptors that it did not open, and reuse their numbers: its files stay as they are.
+TEST_F(Ring, ClosedDescriptors) {
+  const std::string path = testing::TempDir() + "announce_closed." + std::to_string(getpid());
+  Program program([&](const Steps& steps) {
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    steps.wait();
+    (void)ptd_announce_jitdump(testing::TempDir().c_str());
+    for (int fd = 30; fd > 2; --fd) (void)close(fd);
+    const int own = open(path.c_str(), O_CREAT | O_RDWR, 0600);
+    for (int i = 0; i < 8; ++i) (void)dup(own);
+    const auto code = code_of(64, 1);
+    const ptd_announcement what = load_of(0x1000, code, "f", runtime);
+    ptd_announce_code(&what);
+    const pid_t child = fork();
+    if (child == 0) {
+      ptd_announce_code(&what);
+      _exit(fcntl(own, F_GETFD) < 0 ? 1 : 0);
+    }
+    int status = 1;
+    (void)waitpid(child, &status, 0);
+    struct stat info {};
+    _exit(fstat(own, &info) == 0 && info.st_size == 0 ? status : 1);
+  });
+  listener.look({program.pid()});
+  program.go();
+  EXPECT_EQ(program.end(), 0);
+  (void)unlink(path.c_str());
+}
+
+TEST_F(Ring, Jitdump) {
+  const std::string folder = testing::TempDir();
+  Program program([&](const Steps& steps) {
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    if (ptd_announce_jitdump(folder.c_str()) != 0) _exit(1);
+    const auto code = code_of(64, 1);
+    ptd_announcement what = load_of(0x1000, code, "first", runtime);
+    ptd_announce_code(&what);
+    what.address = 0x2000;
+    what.name = "second";
+    ptd_announce_code(&what);
+    steps.wait();
+  });
+  const std::string path = folder + "/jit-" + std::to_string(program.pid()) + ".dump";
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> names;
+  uint64_t last = 0;
+  const auto result = read_jitdump(std::as_bytes(std::span(text)), [&](const JitCode& code) {
+    names.push_back(code.name);
+    EXPECT_TRUE(equals({code.code.begin(), code.code.end()}, code_of(64, 1)));
+    EXPECT_GE(code.time, last);
+    last = code.time;
+  });
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->damage.empty());
+  EXPECT_EQ(result->header.pid, static_cast<uint32_t>(program.pid()));
+  EXPECT_EQ(names, (std::vector<std::string>{"first", "second"}));
+  std::ifstream maps("/proc/" + std::to_string(program.pid()) + "/maps");
+  const std::string mapped{std::istreambuf_iterator<char>(maps), {}};
+  EXPECT_NE(mapped.find("r-xp 00000000"), std::string::npos);
+  EXPECT_NE(mapped.find("jit-" + std::to_string(program.pid()) + ".dump"), std::string::npos);
+  (void)unlink(path.c_str());
+}
+
+// The variable's ring starts with the program: a reader that comes later loses nothing.
+TEST_F(Ring, FromTheStart) {
+  Program program([](const Steps& steps) {
+    (void)setenv("PTD_ANNOUNCE", "ring", 1);
+    const uint32_t runtime = ptd_announce_register("test", announce_all, nullptr);
+    const auto code = code_of(64, 1);
+    const ptd_announcement what = load_of(0x1000, code, "early", runtime);
+    ptd_announce_code(&what);
+    steps.wait();
+  });
+  listener.look({program.pid()});
+  drain();
+  const AnnounceHistory history = heard.of(program.pid());
+  ASSERT_EQ(history.announcements.size(), 1U);
+  EXPECT_EQ(history.announcements[0].name, "early");
+  EXPECT_TRUE(history.gaps.empty());
+}
+
+}  // namespace
+}  // namespace ptd::announce
