@@ -42,17 +42,18 @@ void CodeView::Scratch::look_at_suspect_windows() {
   suspect = CodeFlag::none;
   flags_constant = {};
   one_piece = true;
-  const auto& windows = data->suspect;
-  auto at = std::lower_bound(windows.begin(), windows.end(), when.first, [](Interval w, TimeNs t) { return w.last < t; });
-  if (at != windows.end() && at->first <= when.last) {
-    suspect = CodeFlag::suspect;
-    flags_constant = *at;
-    one_piece = at->contains(when);
-    for (; at != windows.end() && at->first <= when.last; ++at) flags_constant.last = at->last;
-    return;
+  for (const std::vector<Interval>* windows : {&data->suspect, &data->spaces[space.value].suspect}) {
+    auto at = std::lower_bound(windows->begin(), windows->end(), when.first, [](Interval w, TimeNs t) { return w.last < t; });
+    if (at != windows->end() && at->first <= when.last) {
+      suspect = CodeFlag::suspect;
+      flags_constant = *at;
+      one_piece = at->contains(when);
+      for (; at != windows->end() && at->first <= when.last; ++at) flags_constant.last = at->last;
+      return;
+    }
+    if (at != windows->end()) flags_constant.last = std::min(flags_constant.last, before(at->first));
+    if (at != windows->begin()) flags_constant.first = std::max(flags_constant.first, after(std::prev(at)->last));
   }
-  if (at != windows.end()) flags_constant.last = before(at->first);
-  if (at != windows.begin()) flags_constant.first = after(std::prev(at)->last);
 }
 
 // Does the same for lost records that may have changed a site that is known to change: see SiteBuilder::add_doubts.

@@ -87,8 +87,13 @@ const std::vector<Interval>& Timeline::suspect_windows() const { return data_->s
 size_t Timeline::section_count() const { return data_->sections.size(); }
 size_t Timeline::site_count() const { return data_->sites.size(); }
 
+bool Timeline::has_suspect_windows() const {
+  return !data_->suspect.empty() ||
+         std::any_of(data_->spaces.begin(), data_->spaces.end(), [](const auto& space) { return !space.suspect.empty(); });
+}
+
 bool Timeline::has_versions() const {
-  return !data_->sites.empty() || !data_->suspect.empty() ||
+  return !data_->sites.empty() || has_suspect_windows() ||
          std::any_of(data_->spaces.begin(), data_->spaces.end(), [](const auto& space) { return space.sections.changes(); });
 }
 

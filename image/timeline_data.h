@@ -43,6 +43,7 @@ struct SpaceData {
   TimeNs forked;
   SiteId first_site = 0;
   uint32_t site_count = 0;
+  std::vector<Interval> suspect;  ///< when records of its code were lost; disjoint, in order
   MappingSnapshots::Id start = MappingSnapshots::kNothing;  ///< the same for a space without `parent`: see cut_fork_chains()
 
   [[nodiscard]] bool inherits() const { return parent != kNoSpace || start != MappingSnapshots::kNothing; }

@@ -35,7 +35,7 @@ constexpr size_t kMaxFlowsLater = 4;          // as DecoderOptions::max_candidat
 // Returns whether records of kernel code are known to be missing.
 bool shows_loss(const Timeline& timeline) {
   const std::vector<Finding>& findings = timeline.findings();
-  return !timeline.suspect_windows().empty() || std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+  return timeline.has_suspect_windows() || std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.kind == FindingKind::poke_healed || finding.kind == FindingKind::poke_lost_by_copy ||
            finding.kind == FindingKind::poke_old_bytes_mismatch || finding.kind == FindingKind::base_copy_unexplained;
   });
@@ -72,7 +72,7 @@ struct Decoder::State {
         changing(changing_spaces(timeline)),
         records_lost(shows_loss(timeline)),
         doubtful_blocks(records_lost ? kDoubtfulIfLost : kDoubtfulBlocks),
-        has_doubt(!timeline.suspect_windows().empty()),
+        has_doubt(timeline.has_suspect_windows()),
         healer(walker) {}
 
   Walker walker;

@@ -76,6 +76,7 @@ struct TimelineBuilder::State {
   EditStore edits;
   CopySet copies;
   std::vector<Interval> lost;
+  std::vector<std::pair<SpaceId, Interval>> lost_of_spaces;
   std::vector<Finding> findings;
   bool frozen = false;
 
@@ -84,6 +85,7 @@ struct TimelineBuilder::State {
 
   void add_change(SpaceId space, uint64_t ip, uint64_t size, Interval live, SectionId section);
   void base_from_copies();
+  void suspect_spaces();
   void build_space(uint32_t id, const SiteRanges& ranges, size_t& next_range, SiteBuilder& builder);
   void gather(const SiteRange& range, const SiteRanges& ranges, SiteInput& input);
   void gather_sections(SiteInput& input);
@@ -142,6 +144,9 @@ void TimelineBuilder::add_copy(DatedCopy copy) { state_->copies.add(std::move(co
 
 void TimelineBuilder::set_word_bytes(unsigned word_bytes) { state_->copies.set_word_bytes(word_bytes); }
 void TimelineBuilder::add_lost_window(Interval window) { state_->lost.push_back(window); }
+void TimelineBuilder::add_lost_window(SpaceId space, Interval window) {
+  if (space.value < state_->spaces.size() && space != kKernelSpace) state_->lost_of_spaces.emplace_back(space, window);
+}
 void TimelineBuilder::add_finding(Finding finding) { state_->findings.push_back(std::move(finding)); }
 void TimelineBuilder::freeze_at_first_version() { state_->frozen = true; }
 
@@ -168,6 +173,21 @@ void TimelineBuilder::State::base_from_copies() {
   for (size_t i = 0; i < spaces.size(); ++i) {
     auto& changes = spaces[i].changes;
     changes.insert(changes.begin(), base[i].begin(), base[i].end());
+  }
+}
+
+// A child has a larger number than its parent, so that a parent's windows are known when the child's are made.
+void TimelineBuilder::State::suspect_spaces() {
+  std::vector<std::vector<Interval>> windows(spaces.size());
+  for (const auto& [space, window] : lost_of_spaces) windows[space.value].push_back(window);
+  for (uint32_t id = 0; !lost_of_spaces.empty() && id < spaces.size(); ++id) {
+    const Space& space = spaces[id];
+    if (space.parent != kNoSpace) {
+      for (const Interval window : data->spaces[space.parent.value].suspect) {
+        if (window.contains(space.forked)) windows[id].push_back({space.forked, kTimeMax});
+      }
+    }
+    data->spaces[id].suspect = merged(std::move(windows[id]));
   }
 }
 
@@ -377,6 +397,7 @@ Timeline TimelineBuilder::build() {
     space.forked = s.spaces[id].forked;
     space.sections = SectionIndex(std::move(s.spaces[id].changes));
   }
+  s.suspect_spaces();
   cut_fork_chains(*s.data);
   s.edits.sort();
   SiteRanges ranges = s.edits.ranges();

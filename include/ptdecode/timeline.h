@@ -103,6 +103,8 @@ class PTD_API Timeline {
   [[nodiscard]] std::vector<SectionId> sections_at(SpaceId space, Ip ip) const;
   /// Returns the windows in which the kernel image is suspect because records were lost.
   [[nodiscard]] const std::vector<Interval>& suspect_windows() const;
+  /// Returns whether any code is suspect at some time, in the kernel or in one process, because records were lost.
+  [[nodiscard]] bool has_suspect_windows() const;
 
   [[nodiscard]] const TimelineData& data() const { return *data_; }
   [[nodiscard]] FetchLog* fetch_log() const { return fetch_log_.get(); }

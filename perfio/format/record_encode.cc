@@ -102,7 +102,7 @@ struct BodyEncoder {
     return kRecordSample;
   }
   uint32_t operator()(const OtherSample& r) {
-    put_sample(attr, context.sample_id, r.ip, {}, out);
+    put_sample(attr, context.sample_id, r.ip, r.raw, out);
     return kRecordSample;
   }
   uint32_t operator()(const KsymbolRecord& r) {

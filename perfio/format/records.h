@@ -117,7 +117,8 @@ struct ThrottleRecord {
 };
 struct OtherSample {
   uint64_t ip = 0;
-};                      ///< a sample of some other event; counted, not used
+  Bytes raw;  ///< PERF_SAMPLE_RAW data: of a tracepoint, its payload
+};                      ///< a sample of some other event
 struct OtherRecord {};  ///< a type we do not use; counted by type
 
 using Payload = std::variant<OtherRecord, MmapRecord, CommRecord, TaskRecord, SwitchRecord, SchedSwitchSample, KsymbolRecord, BpfRecord,

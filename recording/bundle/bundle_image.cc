@@ -11,7 +11,7 @@
 namespace ptd {
 namespace {
 
-enum Tag : uint8_t { kAddSpace, kForkSpace, kSection, kRemove, kEdit, kCopy, kLostWindow, kFinding, kTags };
+enum Tag : uint8_t { kAddSpace, kForkSpace, kSection, kRemove, kEdit, kCopy, kLostWindow, kFinding, kSpaceLostWindow, kTags };
 
 // The numbers of enumerators in the file: places in these lists, to which new ones are appended.
 constexpr std::array kOrigins = {EditOrigin::text_poke,  EditOrigin::bpf,    EditOrigin::jitdump,
@@ -110,6 +110,11 @@ class OpWriter {
     out_.number(kLostWindow);
     out_.interval(op.window);
   }
+  void operator()(const SpaceLostWindowOp& op) {
+    out_.number(kSpaceLostWindow);
+    out_.number(op.space.value);
+    out_.interval(op.window);
+  }
   void operator()(const Finding& finding) {
     out_.number(kFinding);
     out_.number(number_of(kFindings, finding.kind));
@@ -155,6 +160,8 @@ class OpReader {
         return in_.ok();
       case kFinding:
         return finding();
+      case kSpaceLostWindow:
+        return space_lost_window();
       default:
         return false;
     }
@@ -219,6 +226,11 @@ class OpReader {
     if (++copies_ > kMaxCopies || copy_bytes_ > kMaxCopyBytes) return false;
     image_.builder.add_copy(std::move(copy));
     return in_.ok();
+  }
+  bool space_lost_window() {
+    const SpaceId space = read_space(in_);
+    image_.builder.add_lost_window(space, in_.interval());
+    return in_.ok() && space.value < spaces_;
   }
   bool finding() {
     Finding finding;

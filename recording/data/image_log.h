@@ -29,7 +29,11 @@ struct RemoveOp {
 struct LostWindowOp {
   Interval window;
 };
-using ImageOp = std::variant<AddSpaceOp, ForkSpaceOp, Section, RemoveOp, Edit, DatedCopy, LostWindowOp, Finding>;
+struct SpaceLostWindowOp {
+  SpaceId space;
+  Interval window;
+};
+using ImageOp = std::variant<AddSpaceOp, ForkSpaceOp, Section, RemoveOp, Edit, DatedCopy, LostWindowOp, Finding, SpaceLostWindowOp>;
 
 /// The origin of a section's bytes.
 struct CodeOrigin {
@@ -77,6 +81,10 @@ class LoggedBuilder {
   void add_lost_window(Interval window) {
     note(LostWindowOp{window});
     builder_.add_lost_window(window);
+  }
+  void add_lost_window(SpaceId space, Interval window) {
+    note(SpaceLostWindowOp{space, window});
+    builder_.add_lost_window(space, window);
   }
   void add_finding(Finding finding) {
     note(finding);

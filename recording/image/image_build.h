@@ -28,6 +28,7 @@ struct UserMapping {
   FileId file_id;
   bool shared = false;   ///< MAP_SHARED
   bool assumed = false;  ///< it is a guess that this file is mapped there
+  bool again = false;    ///< anonymous memory that was mapped there before
 };
 
 /// Not thread-safe; finish() consumes it.

@@ -6,7 +6,7 @@
 
 #include "image/base/interrupt.h"
 #include "image/source/perf_map.h"
-#include "recording/image/live_ranges.h"
+#include "recording/image/jit_names.h"
 #include "recording/image/jit_times.h"
 #include "recording/image/ran_code.h"
 
@@ -166,36 +166,6 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
   if (!names_only && !(dated && result->header.complete)) mark_equal_times(image, codes, mapping);
   return true;
 }
-
-/// Gives each name the time in which it is its code's; no two overlap at one moment. Where nothing was named before, the name counts from
-/// the start: a first call may be dated, by the packet before it, earlier than the compiler logged the code.
-class JitNames {
- public:
-  void open(NamedRange range, TimeNs from) {
-    const bool fresh = !ever_.overlap(range.ip.value, range.size_bytes);
-    ever_.add(range.ip.value, range.size_bytes);
-    lives_.open(range.ip, range.size_bytes, fresh ? kTimeMin : from);
-    names_.push_back(std::move(range));
-  }
-  void close(Ip ip, TimeNs when) { lives_.close(ip, when); }
-  /// Returns how many names have code at some time.
-  uint64_t add_to(ImageBuild& image) {
-    uint64_t added = 0;
-    for (size_t i = 0; i < names_.size(); ++i) {
-      names_[i].live = lives_.live(i);
-      const Interval live = names_[i].live;
-      if (names_[i].name.empty() || live.empty() || live.first == live.last) continue;
-      image.add_range(std::move(names_[i]));
-      ++added;
-    }
-    return added;
-  }
-
- private:
-  LiveRanges lives_;
-  AddressRanges ever_;
-  std::vector<NamedRange> names_;
-};
 
 }  // namespace
 

@@ -1,10 +1,7 @@
 // JIT code of a process from its jitdump file, and names from its perf map. Private to recording.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +9,7 @@
 #include "image/source/jitdump.h"
 #include "ptdecode/time_conversion.h"
 #include "recording/image/image_build.h"
+#include "recording/image/jit_names.h"
 
 namespace ptd {
 
@@ -47,29 +45,6 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
 /// before it. Both are findings, and so is a hole in the numbers of the functions, after which code is suspect.
 uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
                      std::vector<std::string>& warnings);
-
-/// A set of addresses.
-class AddressRanges {
- public:
-  void add(uint64_t address, uint64_t size_bytes) {
-    uint64_t end = address + size_bytes;
-    auto at = ends_.upper_bound(address);
-    if (at != ends_.begin() && std::prev(at)->second >= address) --at;
-    while (at != ends_.end() && at->first <= end) {
-      address = std::min(address, at->first);
-      end = std::max(end, at->second);
-      at = ends_.erase(at);
-    }
-    ends_[address] = end;
-  }
-  [[nodiscard]] bool overlap(uint64_t address, uint64_t size_bytes) const {
-    const auto after = ends_.lower_bound(address + size_bytes);
-    return after != ends_.begin() && std::prev(after)->second > address;
-  }
-
- private:
-  std::map<uint64_t, uint64_t> ends_;  // by first address; disjoint
-};
 
 /// Adds the names of a perf map. It has no times: the last line for an address is valid at all times. Code of files has its own names, so
 /// lines that overlap `files` are ignored. Returns the number of names.

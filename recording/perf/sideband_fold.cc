@@ -10,7 +10,6 @@
 
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
-#include "image/source/perf_map.h"
 #include "perfio/emulated.h"
 #include "recording/perf/perf_filter.h"
 #include "recording/trace/lost_trace.h"
@@ -22,7 +21,6 @@ constexpr uint32_t kRecordIdIndex = 69;  // PERF_RECORD_ID_INDEX
 
 constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
 constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2, kAuxPartial = 4, kAuxCollision = 8;
-constexpr size_t kMaxSpacesOfJitdump = 8;  // a jitdump is of one process; a few more by pids that come again
 
 TimeNs time_of(const perfio::Record& record) { return record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin; }
 
@@ -73,6 +71,7 @@ void SidebandFold::on_record(const perfio::Record& record) {
     if constexpr (std::is_same_v<T, perfio::BpfRecord>) kernel_.on_bpf(payload, record.sample_id.cpu);
     if constexpr (std::is_same_v<T, perfio::AuxRecord>) on_aux(record, payload);
     if constexpr (std::is_same_v<T, perfio::AuxtraceRecord>) on_auxtrace(payload);
+    if constexpr (std::is_same_v<T, perfio::OtherSample>) on_sample(record, payload);
     if constexpr (std::is_same_v<T, perfio::AuxtraceErrorRecord>) note_not_recorded(payload, image_.builder);
   };
   std::visit(handle, record.payload);
@@ -187,9 +186,9 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
     jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, {map.maj, map.min, map.inode}, map.file_offset_bytes});
     return;
   }
-  mappings_.push_back({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
-                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode},
-                       (map.flags & MAP_SHARED) != 0});
+  add_mapping({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
+               normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode},
+               (map.flags & MAP_SHARED) != 0});
 }
 
 void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
@@ -212,6 +211,7 @@ void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecor
   if (task.pid != task.ppid) {
     if (!synthesized) {
       spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space();
+      if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
     } else {
       space_of(task.pid);
     }
@@ -327,90 +327,6 @@ void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
   data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_, aux.idx);
 }
 
-// A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
-// all bytes as they ran, what compilers logged of the same code gives its names.
-void SidebandFold::fold_jitdumps(bool monotonic) {
-  std::map<std::string, std::set<SpaceId>> read;
-  std::vector<const JitdumpMapping*> wanted;
-  std::set<SpaceId> complete;
-  for (const JitdumpMapping& jitdump : jitdumps_) {
-    std::set<SpaceId>& spaces = read[jitdump.path];
-    if (!spaces.insert(jitdump.space).second) continue;
-    if (spaces.size() == kMaxSpacesOfJitdump + 1)
-      data_.warnings.push_back(jitdump.path + ": mapped by too many processes; the others are ignored");
-    if (spaces.size() > kMaxSpacesOfJitdump) continue;
-    wanted.push_back(&jitdump);
-    if (is_complete_jitdump(image_, jitdump)) complete.insert(jitdump.space);
-  }
-  const Timeline mappings = complete.empty() ? Timeline() : image_.builder.sections();
-  for (const JitdumpMapping* jitdump : wanted) {
-    const auto ended = ended_.find(jitdump->pid);
-    const TimeNs last = times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns};
-    const JitClock clock{data_.decoder.config.time, monotonic, ended == ended_.end() ? kTimeMax : ended->second, last};
-    const bool names_only = complete.contains(jitdump->space);
-    if (names_only && is_complete_jitdump(image_, *jitdump)) {
-      add_complete_jitdump(image_, *jitdump, clock, mappings, data_.warnings);
-      continue;
-    }
-    if (add_jitdump(image_, *jitdump, clock, names_only, data_.warnings) != 0) jit_named_.insert(jitdump->space);
-  }
-}
-
-/// The text of a process's perf map: as it was kept, below a root that was given, or of this machine. "" if there is none.
-std::string SidebandFold::perf_map_of(int32_t pid) {
-  const std::string path = perf_map_path(pid);
-  const CodeSourceOptions& source = image_.source.options();
-  std::vector<std::string> roots = source.symfs;
-  if (const auto* own = roots_of(pid)) roots.insert(roots.begin(), own->begin(), own->end());
-  for (const std::string& root : roots) {
-    std::string text = read_text_file(root + path, kMostPerfMapBytes);
-    if (!text.empty()) return text;
-  }
-  if (source.saved) {
-    if (const auto kept = source.saved->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
-      const Bytes bytes = kept.file->bytes();
-      return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-    }
-  }
-  if (!source.same_host || !source.use_host_files) return {};
-  Result<std::string> text = read_own_perf_map(path);
-  if (text) {
-    if (const auto file = MappedFile::open(path); file.ok() && source.recorded_at_ns != 0 && (*file)->modified_ns() > source.recorded_at_ns)
-      data_.warnings.push_back(path + ": written after the recording ended; its names may be those of later code or of another process");
-    return std::move(*text);
-  }
-  if (is_regular_file(path)) data_.warnings.push_back("not used for names: " + text.error().message);
-  return {};
-}
-
-/// Names of code without a file, of processes whose jitdumps name none.
-void SidebandFold::fold_perf_maps() {
-  std::map<int32_t, AddressRanges> files;
-  std::set<int32_t> candidates;
-  for (const UserMapping& mapping : mappings_) {
-    if (is_anonymous(mapping.path)) {
-      candidates.insert(mapping.pid);
-    } else {
-      files[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
-    }
-  }
-  for (const JitdumpMapping& jitdump : jitdumps_) candidates.insert(jitdump.pid);
-  std::string used;
-  size_t count = 0;
-  for (const int32_t pid : candidates) {
-    const SpaceId space = space_of(pid);
-    if (jit_named_.contains(space)) continue;
-    const std::string text = perf_map_of(pid);
-    const std::string module = "perf-" + std::to_string(pid) + ".map";
-    if (text.empty() || add_perf_map(image_, space, text, module, files[pid]) == 0) continue;
-    if (++count == 1) used = perf_map_path(pid);
-  }
-  if (count == 0) return;
-  if (count > 1) used += " and " + std::to_string(count - 1) + " more";
-  data_.warnings.push_back(used +
-                           ": used for names of code generated at run time; it has no times, so each address has its last name");
-}
-
 /// The file system that a process had: its own, or that of who started it.
 const std::vector<std::string>* SidebandFold::roots_of(int32_t pid) const {
   constexpr int kMaxGenerations = 64;
@@ -447,6 +363,7 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
   std::set<std::pair<int32_t, std::string>> told;
   for (size_t i = 0; i < mappings_.size(); ++i) {
     UserMapping& mapping = mappings_[i];
+    if (mapping.again && !announced_.empty()) continue;  // not over what was announced there
     const auto known = build_ids.find(mapping.path);
     if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
     const UserMapping* file = remapped(i);
@@ -571,8 +488,10 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   if (features.cpu_desc != perfio::kEmulatedCpu) image_.source.set_record_times(times_);
   undated_.report(mappings_, parents_, image_);
   fold_mappings(features);
+  const Timeline mapped = announced_.empty() ? Timeline() : image_.builder.sections();
   add_assumed();
   fold_jitdumps(monotonic);
+  fold_announcements(mapped);
   fold_perf_maps();
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);

@@ -11,9 +11,12 @@
 
 #include "perfio/format/records.h"
 #include "recording/data/recording_data.h"
+#include "perfio/announce/announce_event.h"
+#include "recording/image/announced_code.h"
 #include "recording/image/image_build.h"
 #include "recording/image/jit_image.h"
 #include "recording/image/kernel_image.h"
+#include "recording/perf/anonymous_ranges.h"
 #include "recording/perf/undated_records.h"
 
 namespace ptd {
@@ -25,7 +28,10 @@ class SidebandFold {
 
   void on_record(const perfio::Record& record);
   /// The recording's events, which must outlive the fold: whether their records have a time.
-  void set_attrs(const std::vector<perfio::EventAttr>& attrs) { undated_.set_attrs(attrs); }
+  void set_attrs(const std::vector<perfio::EventAttr>& attrs) {
+    attrs_ = &attrs;
+    undated_.set_attrs(attrs);
+  }
   /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
   void set_snapshot_mode(bool on) { snapshot_ = on; }
   /// Returns the recording's address filter, from AUXTRACE_INFO.
@@ -50,7 +56,10 @@ class SidebandFold {
 
  private:
   void on_mmap(const perfio::Record& record, const perfio::MmapRecord& map);
+  void on_sample(const perfio::Record& record, const perfio::OtherSample& sample);
+  void add_mapping(UserMapping mapping);
   void fold_jitdumps(bool monotonic);
+  void fold_announcements(const Timeline& mapped);
   void fold_perf_maps();
   [[nodiscard]] std::string perf_map_of(int32_t pid);
   void fold_mappings(const perfio::Features& features);
@@ -106,7 +115,11 @@ class SidebandFold {
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   std::map<int32_t, TimeNs> ended_;  // process -> its end
-  std::set<SpaceId> jit_named_;  // spaces in which a jitdump names code
+  std::set<SpaceId> jit_named_;        // spaces in which a jitdump or an announcement names code
+  std::set<SpaceId> complete_spaces_;  // spaces of which a jitdump has all code that ran
+  const std::vector<perfio::EventAttr>* attrs_ = nullptr;
+  AnnouncedCode announced_;
+  AnonymousRanges anonymous_;
   struct AuxEnd {
     int32_t cpu = -1, tid = -1;
     uint64_t end_offset_bytes = 0;

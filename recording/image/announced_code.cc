@@ -1,0 +1,414 @@
+// Converts announcements to sections, edits and names.
+#include "recording/image/announced_code.h"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "image/base/interrupt.h"
+#include "recording/image/jit_names.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kMostBytes = 2ULL << 30;  // of all records
+constexpr const char* kModule = "[jit]";
+
+std::string hex(uint64_t value) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (; value != 0 || text.empty(); value >>= 4) text.insert(text.begin(), kDigits[value & 15]);
+  return "0x" + text;
+}
+
+std::string range_text(uint64_t address, uint64_t size) { return "[" + hex(address) + ", " + hex(address + size) + ")"; }
+
+Finding finding_of(FindingKind kind, SpaceId space, Interval time, std::string what) {
+  Finding finding;
+  finding.kind = kind;
+  finding.space = space;
+  finding.time = time;
+  finding.what = std::move(what);
+  return finding;
+}
+
+bool is_code(const Announcement& what) { return what.kind <= AnnounceKind::patch; }
+
+/// The times at which all run-times of an instance had told all their code again.
+class Relists {
+ public:
+  explicit Relists(const std::vector<Announcement>& announcements) {
+    std::map<uint32_t, const Announcement*> begun;
+    for (const Announcement& what : announcements) {
+      if (is_code(what) && !what.relisted) runtimes_.try_emplace(what.runtime);
+      if (what.kind != AnnounceKind::relist) continue;
+      if (what.begin) {
+        begun[what.runtime] = &what;
+      } else if (const auto from = begun.find(what.runtime); from != begun.end()) {
+        runtimes_[what.runtime].push_back({from->second->seq, what.time.last});
+        begun.erase(from);
+      }
+    }
+  }
+  /// Returns when all code was told again, by relists that began with number `seq` or later; kTimeMax if it was not.
+  [[nodiscard]] TimeNs all_after(uint64_t seq) const {
+    TimeNs latest = kTimeMin;
+    for (const auto& [runtime, relists] : runtimes_) {
+      const auto at = std::lower_bound(relists.begin(), relists.end(), seq, [](const Relist& r, uint64_t s) { return r.first_seq < s; });
+      if (at == relists.end()) return kTimeMax;
+      latest = std::max(latest, at->done);
+    }
+    return runtimes_.empty() ? kTimeMax : latest;
+  }
+  /// Returns whether number `seq` comes after the first relist of a run-time.
+  [[nodiscard]] bool is_later(uint32_t runtime, uint64_t seq, TimeNs time) const {
+    const auto relists = runtimes_.find(runtime);
+    if (relists == runtimes_.end() || relists->second.empty()) return false;
+    return relists->second.front().first_seq < seq && relists->second.front().done < time;
+  }
+
+ private:
+  struct Relist {
+    uint64_t first_seq = 0;
+    TimeNs done;
+  };
+  std::map<uint32_t, std::vector<Relist>> runtimes_;
+};
+
+}  // namespace
+
+/// The code of one space while its announcements are applied in order.
+class AnnouncedCode::Space {
+ public:
+  struct Who {
+    SpaceId space;
+    int32_t pid = -1;
+    bool names_only = false;  ///< its code is known from elsewhere
+  };
+  Space(ImageBuild& image, const Timeline& mappings, Who who)
+      : image_(image), mappings_(mappings), space_(who.space), pid_(who.pid), names_only_(who.names_only) {}
+
+  void apply(const Change& change) {
+    const Announcement& what = change.what;
+    if (!is_mapped(what.address, what.size_bytes)) return refuse(change);
+    if (change.open) return leave_open(change);
+    switch (what.kind) {
+      case AnnounceKind::load:
+        return what.relisted ? relist(change) : load(change, share(what.code), what.name);
+      case AnnounceKind::move:
+        return move(change);
+      case AnnounceKind::unload:
+        return unload(what.address, what.size_bytes, change.time.last);
+      case AnnounceKind::patch:
+        return patch(change);
+      default:
+        return;
+    }
+  }
+  uint64_t finish() { return names_.add_to(image_); }
+
+ private:
+  using Code = std::shared_ptr<const std::vector<std::byte>>;
+  struct Live {
+    uint64_t size = 0;
+    Code code;  // null: not given
+    std::string name;
+    TimeNs since;
+  };
+
+  static Code share(const std::vector<std::byte>& code) {
+    return code.empty() ? nullptr : std::make_shared<const std::vector<std::byte>>(code);
+  }
+
+  // Whether all of the range was mapped executable at some time: memory is often made executable after the code is announced.
+  [[nodiscard]] bool is_mapped(uint64_t address, uint64_t size) const {
+    for (const uint64_t end = address + size; address < end;) {
+      uint64_t reach = address;
+      for (const SectionId id : mappings_.sections_at(space_, Ip{address})) {
+        const Section& section = mappings_.section(id);
+        reach = std::max(reach, section.ip.value + section.size_bytes);
+      }
+      if (reach == address) return false;
+      address = reach;
+    }
+    return true;
+  }
+
+  void report(FindingKind kind, Ip ip, Interval time, std::string what) {
+    if (names_only_) return;
+    Finding finding = finding_of(kind, space_, time, "process " + std::to_string(pid_) + ": " + std::move(what));
+    finding.ip = ip;
+    image_.builder.add_finding(std::move(finding));
+  }
+
+  void refuse(const Change& change) {
+    constexpr uint64_t kReported = 64;
+    if (++refused_ > kReported) return;
+    const Announcement& what = change.what;
+    report(FindingKind::bad_record, Ip{what.address}, change.time,
+           "announced code at " + range_text(what.address, what.size_bytes) +
+               " is outside of the executable mappings that the recording has of it: not used" +
+               (refused_ == kReported ? " (further ones are not listed)" : ""));
+  }
+
+  // The process ended in between, or the recording did: what the range holds from then on is not known.
+  void leave_open(const Change& change) {
+    if (change.what.kind == AnnounceKind::load && !overlaps(change.what.address, change.what.size_bytes)) return;
+    suspect({change.time.first, kTimeMax});
+    report(FindingKind::records_lost, Ip{change.what.address}, {change.time.first, kTimeMax},
+           "a change of its code at " + range_text(change.what.address, change.what.size_bytes) +
+               " was announced to begin and not to end: its code is suspect since then");
+  }
+
+  void suspect(Interval window) {
+    if (!names_only_) image_.builder.add_lost_window(space_, window);
+  }
+
+  void remove(uint64_t address, uint64_t size, TimeNs when) {
+    if (!names_only_) image_.builder.remove(space_, Ip{address}, size, when);
+  }
+
+  void add_edit(const Change& change, std::vector<std::byte> old_bytes, const std::vector<std::byte>& new_bytes) {
+    if (names_only_) return;
+    const uint64_t offset = change.what.record_offset_bytes;
+    image_.builder.add_edit(
+        {space_, Ip{change.what.address}, std::move(old_bytes), new_bytes, change.time, EditOrigin::announced, -1, offset});
+  }
+
+  void add_section(uint64_t address, uint64_t size, const Code& code, TimeNs from, bool assumed = false) {
+    if (names_only_) return;
+    Section section;
+    section.space = space_;
+    section.ip = Ip{address};
+    section.size_bytes = size;
+    section.live = {from, kTimeMax};
+    section.path = kModule;
+    section.assumed = assumed;
+    if (code) section.code = {code, *code};
+    image_.add_section(std::move(section));
+  }
+
+  [[nodiscard]] bool overlaps(uint64_t address, uint64_t size) const {
+    const auto after = live_.lower_bound(address + size);
+    return after != live_.begin() && std::prev(after)->first + std::prev(after)->second.size > address;
+  }
+
+  // Takes the range out of the live code. What is left of a function on either side stays.
+  void cut(uint64_t address, uint64_t size, TimeNs when) {
+    const uint64_t end = address + size;
+    while (overlaps(address, size)) {
+      const auto at = std::prev(live_.lower_bound(end));
+      const uint64_t first = at->first;
+      Live old = std::move(at->second);
+      live_.erase(at);
+      names_.close(Ip{first}, when);
+      const auto keep = [&](uint64_t from, uint64_t to) {
+        Live part = old;
+        part.size = to - from;
+        if (old.code) {
+          const auto begin = old.code->begin() + static_cast<std::ptrdiff_t>(from - first);
+          part.code = std::make_shared<const std::vector<std::byte>>(begin, begin + static_cast<std::ptrdiff_t>(part.size));
+        }
+        live_[from] = std::move(part);
+      };
+      if (first < address) keep(first, address);
+      if (first + old.size > end) keep(end, first + old.size);
+    }
+  }
+
+  void set_live(uint64_t address, uint64_t size, const Code& code, const std::string& name, TimeNs from) {
+    cut(address, size, from);
+    live_[address] = {size, code, name, from};
+    names_.open({space_, Ip{address}, size, {}, name, kModule}, from);
+  }
+
+  void load(const Change& change, const Code& code, const std::string& name) {
+    const uint64_t address = change.what.address, size = change.what.size_bytes;
+    if (!overlaps(address, size)) {
+      add_section(address, size, code, change.time.first);
+    } else if (code) {  // written over live code: either may run until the end
+      add_edit(change, {}, *code);
+      add_section(address, size, code, change.time.last);
+    } else {
+      add_section(address, size, nullptr, change.time.first);
+    }
+    set_live(address, size, code, name, change.time.first);
+  }
+
+  void relist(const Change& change) {
+    const Announcement& what = change.what;
+    const auto known = live_.find(what.address);
+    const Code code = share(what.code);
+    const bool same_place = known != live_.end() && known->second.size == what.size_bytes;
+    if (same_place && (!code || (known->second.code && *known->second.code == *code))) {
+      if (known->second.name != what.name) set_live(what.address, what.size_bytes, known->second.code, what.name, change.time.first);
+      return;
+    }
+    const bool contradicts = !change.after_loss && overlaps(what.address, what.size_bytes);
+    if (contradicts) contradict(change);
+    if (!change.after_loss && !contradicts)  // older than this process's first record
+      add_section(what.address, what.size_bytes, code, kTimeMin, true);
+    const TimeNs from = contradicts ? change.time.first : change.known_since;
+    add_section(what.address, what.size_bytes, code, from);
+    set_live(what.address, what.size_bytes, code, what.name, from);
+  }
+
+  // Code that a run-time lists is other than what it announced before, and no number is missing.
+  void contradict(const Change& change) {
+    const Announcement& what = change.what;
+    TimeNs since = change.time.first;
+    for (auto at = live_.lower_bound(what.address + what.size_bytes); at != live_.begin();) {
+      --at;
+      if (at->first + at->second.size <= what.address) break;
+      since = std::min(since, at->second.since);
+    }
+    suspect({since, change.time.last});
+    report(FindingKind::poke_old_bytes_mismatch, Ip{what.address}, {since, change.time.last},
+           "the code listed at " + range_text(what.address, what.size_bytes) +
+               " differs from what was announced there: a change was not announced, and its code is suspect since then");
+  }
+
+  void move(const Change& change) {
+    const Announcement& what = change.what;
+    const auto known = live_.find(what.old_address);
+    const bool whole = known != live_.end() && known->second.size == what.size_bytes;
+    const Code code = !what.code.empty() ? share(what.code) : whole ? known->second.code : nullptr;
+    const std::string name = what.name.empty() && whole ? known->second.name : what.name;
+    if (what.old_address != what.address) unload(what.old_address, what.size_bytes, change.time.last);
+    load(change, code, name);
+  }
+
+  void unload(uint64_t address, uint64_t size, TimeNs when) {
+    if (size > ~address) return;
+    cut(address, size, when);
+    remove(address, size, when);
+  }
+
+  void patch(const Change& change) {
+    const Announcement& what = change.what;
+    if (what.code.empty()) {
+      remove(what.address, what.size_bytes, change.time.first);
+      return report(FindingKind::bad_record, Ip{what.address}, change.time,
+                    "a patch of " + range_text(what.address, what.size_bytes) + " was announced without its bytes: they are not known");
+    }
+    add_edit(change, change.old_bytes, what.code);
+    auto at = live_.upper_bound(what.address);
+    if (at == live_.begin()) return;
+    --at;
+    const uint64_t skip = what.address - at->first;
+    if (!at->second.code || skip >= at->second.size || what.size_bytes > at->second.size - skip) return;
+    auto code = std::make_shared<std::vector<std::byte>>(*at->second.code);
+    std::copy(what.code.begin(), what.code.end(), code->begin() + static_cast<std::ptrdiff_t>(skip));
+    at->second.code = std::move(code);
+  }
+
+  ImageBuild& image_;
+  const Timeline& mappings_;
+  SpaceId space_;
+  int32_t pid_;
+  bool names_only_;
+  uint64_t refused_ = 0;
+  std::map<uint64_t, Live> live_;  // by address; disjoint
+  JitNames names_;
+};
+
+void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, uint64_t offset_bytes) {
+  const auto parsed = parse_announce_record(record);
+  bytes_ += record.size();
+  if (!parsed.ok() || bytes_ > kMostBytes) {
+    const std::pair key(pid, parsed.ok() ? "more than 2 GiB of announcements" : parsed.error().message);
+    constexpr size_t kMostKinds = 4096;
+    if (refused_.size() >= kMostKinds && !refused_.contains(key)) return;
+    ++refused_[key];
+    refused_at_.try_emplace(key, space, time);
+    return;
+  }
+  Process& process = joiners_[space];
+  process.pid = pid;
+  process.instances[parsed->instance].add(*parsed, time, offset_bytes);
+}
+
+// Joins each end with the begin before it.
+void AnnouncedCode::pair_ends(std::vector<Announcement> announcements, const AnnounceHistory& history, std::vector<Change>& changes) {
+  const Relists relists(announcements);
+  using Key = std::tuple<uint32_t, AnnounceKind, uint64_t, uint64_t>;
+  std::map<Key, std::deque<Announcement>> begun;
+  for (Announcement& what : announcements) {
+    if (!is_code(what)) continue;
+    const Key key{what.runtime, what.kind, what.address, what.size_bytes};
+    if (what.begin) {
+      begun[key].push_back(std::move(what));
+      continue;
+    }
+    Change change;
+    change.time = what.time;
+    if (const auto from = begun.find(key); from != begun.end()) {
+      change.time = hull(change.time, from->second.front().time);
+      change.old_bytes = std::move(from->second.front().code);
+      from->second.pop_front();
+      if (from->second.empty()) begun.erase(from);
+    }
+    const auto gap = std::partition_point(history.gaps.begin(), history.gaps.end(), [&](const AnnounceGap& g) { return g.first_seq < what.seq; });
+    change.after_loss = gap != history.gaps.begin();
+    change.known_since = history.attached ? history.attached_at : change.time.first;
+    if (change.after_loss) {
+      change.known_since = std::prev(gap)->time.first;
+    } else if (relists.is_later(what.runtime, what.seq, change.time.first)) {
+      change.known_since = change.time.first;
+    }
+    change.what = std::move(what);
+    changes.push_back(std::move(change));
+  }
+  for (auto& [key, open] : begun) {
+    for (Announcement& what : open) changes.push_back({what, {}, {what.time.first, kTimeMax}, true, {}, false});
+  }
+}
+
+// Reports what is missing, and marks the time until all code was told again.
+void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history,
+                                 std::vector<Change>& changes) const {
+  const int32_t pid = joiners_.at(space).pid;
+  const Relists relists(history.announcements);
+  for (const AnnounceGap& gap : names_only ? std::vector<AnnounceGap>() : history.gaps) {
+    const TimeNs told = relists.all_after(gap.first_seq + gap.count);
+    const Interval window{gap.time.first, std::max(gap.time.last, told)};
+    image.builder.add_lost_window(space, window);
+    const std::string last = std::to_string(gap.first_seq + gap.count - 1);
+    image.builder.add_finding(finding_of(
+        FindingKind::records_lost, space, window,
+        "process " + std::to_string(pid) + ": " + std::to_string(gap.count) +
+            (gap.count == 1 ? " announcement of its generated code is lost (number " + last
+                            : " announcements of its generated code are lost (numbers " + std::to_string(gap.first_seq) + " to " + last) +
+            "): its code is suspect " + (told == kTimeMax ? "since then" : "until it announced all of it again")));
+  }
+  std::vector<Announcement> announcements = std::move(history.announcements);
+  pair_ends(std::move(announcements), history, changes);
+}
+
+std::set<SpaceId> AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const std::set<SpaceId>& names_only) {
+  std::set<SpaceId> named;
+  for (const auto& [key, count] : refused_) {
+    const auto& [space, time] = refused_at_[key];
+    image.builder.add_finding(finding_of(FindingKind::bad_record, space, {time, kTimeMax},
+                                         "process " + std::to_string(key.first) + ": " + std::to_string(count) +
+                                             (count == 1 ? " record is" : " records are") + " not used: " + key.second));
+  }
+  for (auto& [space, process] : joiners_) {
+    std::vector<Change> changes;
+    const bool known = names_only.contains(space);
+    for (auto& [instance, joiner] : process.instances) take_history(image, space, known, joiner.finish(), changes);
+    std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time.last < b.time.last; });
+    Space code(image, mappings, {space, process.pid, known});
+    for (const Change& change : changes) {
+      check_interrupt();
+      code.apply(change);
+    }
+    if (code.finish() != 0) named.insert(space);
+  }
+  joiners_.clear();
+  return named;
+}
+
+}  // namespace ptd

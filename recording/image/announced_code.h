@@ -1,0 +1,52 @@
+// AnnouncedCode: sections, edits and names from the announcements of run-times (docs/ANNOUNCE.md). Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfio/announce/announcement.h"
+#include "recording/image/image_build.h"
+
+namespace ptd {
+
+/// Collects the announcements of all processes, then adds their code. Not thread-safe.
+class AnnouncedCode {
+ public:
+  /// Adds a record of the process with this space. That it is of this process comes from the recording; its content is not trusted.
+  /// `offset_bytes`: of its sample, for findings.
+  void add(SpaceId space, int32_t pid, TimeNs time, Bytes record, uint64_t offset_bytes);
+  [[nodiscard]] bool has(SpaceId space) const { return joiners_.contains(space); }
+  [[nodiscard]] bool empty() const { return joiners_.empty() && refused_.empty(); }
+  /// Adds sections, edits, removals, names, windows of lost records and findings. `mappings` has the executable mappings of the recording.
+  /// Of the spaces in `names_only`, all code is known already: it gets names. Returns the spaces in which code has a name.
+  std::set<SpaceId> add_to(ImageBuild& image, const Timeline& mappings, const std::set<SpaceId>& names_only);
+
+ private:
+  /// Announcements of one space, from the begin of each to its end.
+  struct Change {
+    Announcement what;                  ///< the end; of a begin without an end, the begin
+    std::vector<std::byte> old_bytes;   ///< given at the begin
+    Interval time;                      ///< in which either content may run
+    bool open = false;                  ///< no end is there
+    TimeNs known_since;                 ///< of relisted code: it did not change since then
+    bool after_loss = false;            ///< of relisted code: it may have been generated in a gap
+  };
+  struct Process {
+    int32_t pid = -1;
+    std::map<uint64_t, AnnounceJoiner> instances;
+  };
+  class Space;
+  void take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history, std::vector<Change>& changes) const;
+  static void pair_ends(std::vector<Announcement> announcements, const AnnounceHistory& history, std::vector<Change>& changes);
+
+  std::map<SpaceId, Process> joiners_;
+  std::map<std::pair<int32_t, std::string>, uint64_t> refused_;  ///< by process and sentence: records
+  std::map<std::pair<int32_t, std::string>, std::pair<SpaceId, TimeNs>> refused_at_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace ptd

@@ -1,0 +1,139 @@
+// SidebandFold: generated code, from jitdumps, announcements and perf maps. See sideband_fold.h.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "image/source/perf_map.h"
+#include "recording/perf/sideband_fold.h"
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMaxSpacesOfJitdump = 8;  // a jitdump is of one process; a few more by pids that come again
+
+}  // namespace
+
+// A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
+// all bytes as they ran, what compilers logged of the same code gives its names.
+void SidebandFold::fold_jitdumps(bool monotonic) {
+  std::map<std::string, std::set<SpaceId>> read;
+  std::vector<const JitdumpMapping*> wanted;
+  std::set<SpaceId> complete;
+  for (const JitdumpMapping& jitdump : jitdumps_) {
+    std::set<SpaceId>& spaces = read[jitdump.path];
+    if (!spaces.insert(jitdump.space).second) continue;
+    if (spaces.size() == kMaxSpacesOfJitdump + 1)
+      data_.warnings.push_back(jitdump.path + ": mapped by too many processes; the others are ignored");
+    if (spaces.size() > kMaxSpacesOfJitdump) continue;
+    wanted.push_back(&jitdump);
+    if (is_complete_jitdump(image_, jitdump)) complete.insert(jitdump.space);
+  }
+  const Timeline mappings = complete.empty() ? Timeline() : image_.builder.sections();
+  complete_spaces_ = complete;
+  for (const JitdumpMapping* jitdump : wanted) {
+    const auto ended = ended_.find(jitdump->pid);
+    const TimeNs last = times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns};
+    const JitClock clock{data_.decoder.config.time, monotonic, ended == ended_.end() ? kTimeMax : ended->second, last};
+    const bool names_only = complete.contains(jitdump->space);
+    if (names_only && is_complete_jitdump(image_, *jitdump)) {
+      add_complete_jitdump(image_, *jitdump, clock, mappings, data_.warnings);
+      continue;
+    }
+    const bool announced = announced_.has(jitdump->space);  // which is more exact
+    if (add_jitdump(image_, *jitdump, clock, names_only || announced, data_.warnings) != 0) jit_named_.insert(jitdump->space);
+  }
+}
+
+/// The text of a process's perf map: as it was kept, below a root that was given, or of this machine. "" if there is none.
+std::string SidebandFold::perf_map_of(int32_t pid) {
+  const std::string path = perf_map_path(pid);
+  const CodeSourceOptions& source = image_.source.options();
+  std::vector<std::string> roots = source.symfs;
+  if (const auto* own = roots_of(pid)) roots.insert(roots.begin(), own->begin(), own->end());
+  for (const std::string& root : roots) {
+    std::string text = read_text_file(root + path, kMostPerfMapBytes);
+    if (!text.empty()) return text;
+  }
+  if (source.saved) {
+    if (const auto kept = source.saved->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
+      const Bytes bytes = kept.file->bytes();
+      return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    }
+  }
+  if (!source.same_host || !source.use_host_files) return {};
+  Result<std::string> text = read_own_perf_map(path);
+  if (text) {
+    if (const auto file = MappedFile::open(path); file.ok() && source.recorded_at_ns != 0 && (*file)->modified_ns() > source.recorded_at_ns)
+      data_.warnings.push_back(path + ": written after the recording ended; its names may be those of later code or of another process");
+    return std::move(*text);
+  }
+  if (is_regular_file(path)) data_.warnings.push_back("not used for names: " + text.error().message);
+  return {};
+}
+
+/// Names of code without a file, of processes whose jitdumps name none.
+void SidebandFold::fold_perf_maps() {
+  std::map<int32_t, AddressRanges> files;
+  std::set<int32_t> candidates;
+  for (const UserMapping& mapping : mappings_) {
+    if (is_anonymous(mapping.path)) {
+      candidates.insert(mapping.pid);
+    } else {
+      files[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
+    }
+  }
+  for (const JitdumpMapping& jitdump : jitdumps_) candidates.insert(jitdump.pid);
+  std::string used;
+  size_t count = 0;
+  for (const int32_t pid : candidates) {
+    const SpaceId space = space_of(pid);
+    if (jit_named_.contains(space)) continue;
+    const std::string text = perf_map_of(pid);
+    const std::string module = "perf-" + std::to_string(pid) + ".map";
+    if (text.empty() || add_perf_map(image_, space, text, module, files[pid]) == 0) continue;
+    if (++count == 1) used = perf_map_path(pid);
+  }
+  if (count == 0) return;
+  if (count > 1) used += " and " + std::to_string(count - 1) + " more";
+  data_.warnings.push_back(used +
+                           ": used for names of code generated at run time; it has no times, so each address has its last name");
+}
+
+/// A sample of the tracepoint of announcements. Who sent it is the kernel's or the recorder's word, not the record's.
+void SidebandFold::on_sample(const perfio::Record& record, const perfio::OtherSample& sample) {
+  if (attrs_ == nullptr || record.attr_index >= attrs_->size() || !perfio::is_announcement((*attrs_)[record.attr_index])) return;
+  const int32_t pid = record.sample_id.pid;
+  if (pid <= 0 || !record.sample_id.has_time || sample.raw.size() < perfio::kTracepointCommonBytes) return;
+  announced_.add(space_of(pid), pid, TimeNs{record.sample_id.time}, sample.raw.subspan(perfio::kTracepointCommonBytes),
+                 record.file_offset_bytes);
+}
+
+/// Anonymous memory is reported again when its protection changes, as run-times do before and after they write code.
+void SidebandFold::add_mapping(UserMapping mapping) {
+  if (mapping.size_bytes == 0 || mapping.size_bytes > ~mapping.ip.value) {
+    mappings_.push_back(std::move(mapping));
+    return;
+  }
+  if (!is_anonymous(mapping.path)) {
+    anonymous_.cut(mapping.space, mapping.ip.value, mapping.size_bytes);
+    mappings_.push_back(std::move(mapping));
+    return;
+  }
+  const Ip begin = mapping.ip;
+  const uint64_t offset = mapping.file_offset_bytes;
+  for (const AnonymousRanges::Piece& piece : anonymous_.add(mapping.space, mapping.ip.value, mapping.size_bytes)) {
+    mapping.ip = Ip{piece.first};
+    mapping.size_bytes = piece.size_bytes;
+    mapping.file_offset_bytes = offset + (piece.first - begin.value);
+    mapping.again = piece.again;
+    mappings_.push_back(mapping);
+  }
+}
+
+void SidebandFold::fold_announcements(const Timeline& mapped) {
+  if (announced_.empty()) return;
+  jit_named_.merge(announced_.add_to(image_, mapped, complete_spaces_));
+}
+
+}  // namespace ptd
