@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <set>
 
+#include "capture/emulate/announce_log.h"
 #include "capture/emulate/lost_privileges.h"
 #include "capture/emulate/shared/mapped_log.h"
 #include "capture/emulate/etm/etm_records.h"
@@ -16,6 +18,7 @@
 #include "capture/emulate/user_sideband.h"
 #include "image/base/whole_file.h"
 #include "perfio/emulated.h"
+#include "perfio/announce/announce_event.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/format/wire.h"
@@ -28,14 +31,14 @@ namespace {
 
 constexpr uint32_t kPtType = 8, kSoftwareType = 1;
 constexpr uint64_t kDummyConfig = 9;
-constexpr uint32_t kPtAttr = 0, kDummyAttr = 1;
+constexpr uint32_t kPtAttr = 0, kDummyAttr = 1, kAnnounceAttr = 2;
 // Masks of perf_event_attr.config (the kernel's sysfs format files of intel_pt).
 constexpr uint64_t kConfigPt = 1, kConfigCyc = 2, kConfigMtc = 0x200, kConfigTsc = 0x400, kConfigNoRetcomp = 0x800, kConfigBranch = 0x2000;
 constexpr uint64_t kMtcFreqBits = 0x3c000;
 constexpr unsigned kMtcFreqShift = 14, kCycThreshShift = 19, kPsbFreqShift = 24;
 // Of perf_event_attr: disabled, mmap, comm, task, mmap2, comm_exec.
 constexpr uint64_t kDummyFlags = 1ULL << 0 | 1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 24;
-constexpr uint64_t kPtId = 1, kDummyId = 2;
+constexpr uint64_t kPtId = 1, kDummyId = 2, kAnnounceId = 3;
 constexpr uint64_t kAuxTruncated = 1;                   // PERF_AUX_FLAG_TRUNCATED
 constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;  // at least; a piece ends before a PSB
 
@@ -213,13 +216,14 @@ class Writer {
     perfio::RecordContext context;
     const bool pt =
         std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxRecord>(record.payload);
-    context.attr_index = pt ? kPtAttr : kDummyAttr;
+    const bool announced = std::holds_alternative<perfio::OtherSample>(record.payload);
+    context.attr_index = pt ? kPtAttr : announced ? kAnnounceAttr : kDummyAttr;
     context.misc = perfio::kMiscUser;
     context.sample_id.pid = record.pid;
     context.sample_id.tid = record.tid;
     context.sample_id.time = time_.to_ns(Tsc{record.tsc}).value;
     context.sample_id.has_time = true;
-    context.sample_id.id = pt ? kPtId : kDummyId;
+    context.sample_id.id = pt ? kPtId : announced ? kAnnounceId : kDummyId;
     context.sample_id.cpu = record.cpu;
     perfio::Payload payload = record.payload;
     if (auto* task = std::get_if<perfio::TaskRecord>(&payload)) task->time = context.sample_id.time;
@@ -296,6 +300,26 @@ void write_missing(perfio::PerfWriter& writer, Writer& out, const RecordingOptio
   }
 }
 
+/// What the programs announced, as samples; they view `samples`.
+struct Announcements {
+  std::deque<std::vector<std::byte>> samples;
+  std::vector<TimedRecord> records;
+};
+
+Announcements announcements_of(const RecordingOptions& options, const std::vector<UserImage>& images) {
+  Announcements result;
+  const AnnounceLog log = read_announce_log(options.work_folder);
+  for (const LoggedAnnouncement& entry : log.entries) {
+    const auto image = std::find_if(images.begin(), images.end(), [&](const UserImage& known) { return known.pid == entry.pid; });
+    if (image == images.end()) continue;
+    result.samples.push_back(perfio::announce_sample(entry.tid, entry.record));
+    // The counter that an emulated x86 program reads is the host's, as is that of the trace; aarch64's is another one.
+    const uint64_t tsc = options.aarch64 ? options.time.to_tsc(TimeNs{entry.mono_ns}).value : entry.ticks;
+    result.records.push_back({std::max(tsc, image->first_tsc + 1), entry.pid, entry.tid, perfio::OtherSample{0, result.samples.back()}, 0});
+  }
+  return result;
+}
+
 perfio::Features features_of(const RecordingOptions& options, const UserSideband& sideband) {
   perfio::Features features;
   utsname system{};
@@ -355,6 +379,29 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   return summary;
 }
 
+// What the kernel says of each piece of a trace.
+void put_aux_records(const std::vector<Stream>& streams, bool aarch64, std::vector<TimedRecord>& records) {
+  for (size_t index = 0; index < streams.size(); ++index) {
+    const Stream& stream = streams[index];
+    for (const Stream::Piece& piece : stream.pieces) {
+      const uint32_t cpu = aarch64 ? static_cast<uint32_t>(index) : 0;
+      perfio::AuxRecord aux;
+      aux.aux_offset_bytes = piece.base_bytes;
+      aux.aux_size_bytes = piece.packets.bytes.size();
+      if (aarch64) aux.flags = perfio::kAuxFormatRaw;
+      if (piece.broken) aux.flags |= kAuxTruncated;
+      if (aux.aux_size_bytes != 0 || piece.broken)
+        records.push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid,
+                                      stream.tid, aux, cpu});
+      if (piece.tail.empty()) continue;
+      aux.aux_offset_bytes += aux.aux_size_bytes;
+      aux.aux_size_bytes = piece.tail.size();
+      aux.flags &= ~kAuxTruncated;
+      records.push_back({piece.end_tsc(), stream.pid, stream.tid, aux, cpu});
+    }
+  }
+}
+
 }  // namespace
 
 Result<RecordingSummary> write_recording(const RecordingOptions& options) {
@@ -372,31 +419,16 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   if (!made) return made.error();
   const std::vector<Stream>& streams = *made;
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
-  UserSideband sideband(images, {options.work_folder, options.output + ".jit"}, program.substr(program.rfind('/') + 1).substr(0, 15));
+  UserSideband sideband(images, {options.work_folder, options.config.ran_code, options.output + ".jit"}, program.substr(program.rfind('/') + 1).substr(0, 15));
   if (Status status = sideband.run(); !status) return status.error();
-  for (size_t index = 0; index < streams.size(); ++index) {
-    const Stream& stream = streams[index];
-    for (const Stream::Piece& piece : stream.pieces) {
-      const uint32_t cpu = options.aarch64 ? static_cast<uint32_t>(index) : 0;
-      perfio::AuxRecord aux;
-      aux.aux_offset_bytes = piece.base_bytes;
-      aux.aux_size_bytes = piece.packets.bytes.size();
-      if (options.aarch64) aux.flags = perfio::kAuxFormatRaw;
-      if (piece.broken) aux.flags |= kAuxTruncated;
-      if (aux.aux_size_bytes != 0 || piece.broken)
-        sideband.records().push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid,
-                                      stream.tid, aux, cpu});
-      if (piece.tail.empty()) continue;
-      aux.aux_offset_bytes += aux.aux_size_bytes;
-      aux.aux_size_bytes = piece.tail.size();
-      aux.flags &= ~kAuxTruncated;
-      sideband.records().push_back({piece.end_tsc(), stream.pid, stream.tid, aux, cpu});
-    }
-  }
+  put_aux_records(streams, options.aarch64, sideband.records());
+  const Announcements announcements = announcements_of(options, images);
+  for (const TimedRecord& record : announcements.records) sideband.records().push_back(record);
   std::stable_sort(sideband.records().begin(), sideband.records().end(), [](const auto& a, const auto& b) { return a.tsc < b.tsc; });
 
   perfio::WriterOptions writer_options;
   writer_options.attrs = {attr_of(kPtAttr, options), attr_of(kDummyAttr, options)};
+  if (!announcements.records.empty()) writer_options.attrs.push_back(perfio::announce_attr(writer_options.attrs[kDummyAttr], kAnnounceId));
   auto output = WholeFile::open(options.output, kRecordingOutput);
   if (!output) return output.error();
   writer_options.fd = (*output)->fd();
@@ -409,6 +441,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   write_missing(**created, out, options, images);
   out.check((*created)->add_finished_round());
   (*created)->set_features(features_of(options, sideband));
+  if (!announcements.records.empty()) (*created)->set_feature_bytes(perfio::kFeatureTracingData, perfio::announce_tracing_data());
   out.check((*created)->finish());
   // On a full disk, the logs are kept, and an incomplete recording is of no use.
   const bool written = out.status().ok() || out.status().error().kind() != ErrorKind::file_open;

@@ -16,10 +16,13 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "capture/announce/announce_listener.h"
+#include "capture/emulate/announce_log.h"
 #include "capture/emulate/program_holder.h"
 #include "capture/emulate/recording_plan.h"
 #include "capture/emulate/shared/mapped_log.h"
@@ -210,6 +213,19 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   return write_plan(plan);
 }
 
+// The program's environment. With announcements, one variable more, unless it is set.
+std::vector<char*> variables_of(const UserConfig& config, std::string& announce) {
+  std::vector<char*> all;
+  bool known = !config.announce;
+  for (char** at = environment::variables(); *at != nullptr; ++at) {
+    known = known || std::string_view(*at).starts_with("PTD_ANNOUNCE=");
+    all.push_back(*at);
+  }
+  if (!known) all.push_back(announce.data());
+  all.push_back(nullptr);
+  return all;
+}
+
 // Whether a shell runs the file: text without an interpreter line. execve refuses it, and execvp then starts /bin/sh.
 bool is_plain_script(const std::string& path) {
   std::array<char, 256> head{};
@@ -269,7 +285,9 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     return status.error();
   }
   EmulateResult result;
-  const auto become_program = [&] { exec_emulated(command, program->path, program->words, environment::variables()); };
+  std::string announce = announce::kAnnounceVariable;
+  const std::vector<char*> variables = variables_of(options.config, announce);
+  const auto become_program = [&] { exec_emulated(command, program->path, program->words, variables.data()); };
   const auto ended = [&] {
     if (!options.config.work_clock) SharedCount::write(command.folder + "/" + kEndedFile, read_clocks().tsc);
   };
@@ -281,6 +299,8 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   {
     const Signals signals((*holder)->program());
     const StopWatcher watcher(command.folder, options.on_stopped);
+    std::optional<AnnounceWatcher> listener;
+    if (options.config.announce) listener.emplace(command.folder);
     result.exit_status = (*holder)->wait();
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);

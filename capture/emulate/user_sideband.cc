@@ -107,6 +107,7 @@ void UserSideband::put_mapping(size_t index, uint64_t tsc, const UserMap& map) {
 
 // The reader must not meet the marker of a jitdump before the space that it belongs to.
 Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
+  if (!places_.ran_code) return {};
   const UserImage& image = images_[index];
   if (jitdump_ == nullptr) {
     const std::string folder = places_.jit_prefix + "/" + std::to_string(index);
@@ -197,6 +198,7 @@ Status UserSideband::run_image(size_t index) {
 Status UserSideband::on_protection(size_t index, Space& space, const UserEvent& event) {
   const uint64_t first = event.number(0), size = event.number(1);
   Status status;
+  if (!places_.ran_code) put_anonymous(index, event.tsc, space, {first, size});
   for (UserMap map : std::vector<UserMap>(space.files)) {
     const uint64_t from = std::max(map.ip, first), to = std::min(map.end(), first + size);
     if (from >= to) continue;
@@ -210,6 +212,27 @@ Status UserSideband::on_protection(size_t index, Space& space, const UserEvent& 
     });
   }
   return status;
+}
+
+// Without jitdumps, the memory in which a program generates code is recorded as the kernel would.
+void UserSideband::put_anonymous(size_t index, uint64_t tsc, const Space& space, MemoryRange range) {
+  UserMap map;
+  map.path = "//anon";
+  const uint64_t end = range.first + std::min(range.size_bytes, ~range.first);
+  std::vector<UserMap> files(space.files);
+  std::sort(files.begin(), files.end(), [](const UserMap& a, const UserMap& b) { return a.ip < b.ip; });
+  const auto put_up_to = [&](uint64_t to) {
+    if (to <= range.first) return;
+    map.ip = range.first;
+    map.size_bytes = to - range.first;
+    put_mapping(index, tsc, map);
+  };
+  for (const UserMap& file : files) {
+    if (file.end() <= range.first || file.ip >= end) continue;
+    put_up_to(std::min(file.ip, end));
+    range.first = std::max(range.first, file.end());
+  }
+  put_up_to(end);
 }
 
 // A file that no path names gets one in the recording's folder.
@@ -249,6 +272,7 @@ Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) 
   } else if (!copy.empty()) {
     if (Status status = place_copy(copy, map); !status) return status;
   }
+  if (!places_.ran_code && (map.prot & kProtExec) != 0 && map.path.starts_with("//")) put_anonymous(index, event.tsc, space, {map.ip, map.size_bytes});
   if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return {};
   space.files.push_back(map);
   if (event.kind == "first_map" || (map.prot & kProtExec) != 0) {

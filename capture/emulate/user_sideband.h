@@ -29,6 +29,7 @@ class UserSideband {
  public:
   struct Places {
     std::string work_folder;
+    bool ran_code = true;    ///< false: no jitdumps
     std::string jit_prefix;  ///< jitdumps become PREFIX/N/jit-PID.dump, copies of files PREFIX/files/N/NAME
   };
   /// `first_comm`: the name of the first program.
@@ -54,6 +55,10 @@ class UserSideband {
   Status on_map(size_t index, Space& space, const UserEvent& event);
   Status place_copy(const std::string& name, UserMap& map);
   Status on_protection(size_t index, Space& space, const UserEvent& event);
+  struct MemoryRange {
+    uint64_t first = 0, size_bytes = 0;
+  };
+  void put_anonymous(size_t index, uint64_t tsc, const Space& space, MemoryRange range);
   Status on_block(size_t index, Space& space, const UserBlock& translation);
   Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
   void put_mapping(size_t index, uint64_t tsc, const UserMap& map);

@@ -22,7 +22,7 @@ struct Words {
   emulate::EmulateOptions options;
   LiveWords live;
   unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
-  bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, quiet = false;
+  bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, no_announce = false, no_ran_code = false, quiet = false;
   StashWords stash;
   std::string recover, most;
   const CLI::Option* output = nullptr;
@@ -87,6 +87,7 @@ int run(Words& words) {
     words.live.output = options.output;
     words.live.command = options.command;
     words.live.quiet = words.quiet;
+    words.live.no_announce = words.no_announce;
     return record_live(words.live, words.stash);
   }
   if (!words.emulate) return explain();
@@ -113,6 +114,8 @@ int run(Words& words) {
   pt.tsc = !words.no_tsc;
   pt.mtc = !words.no_mtc && !words.no_tsc;
   pt.cyc = words.cyc;
+  options.config.announce = !words.no_announce && !options.config.work_clock;  // announcements have the processor's clock
+  options.config.ran_code = !words.no_ran_code;
   options.config.date_changes = !words.no_dates && pt.tsc;
   options.on_stopped = [](const std::string& folder) {
     say_on_error("recording stopped: the disk of the working folder " + folder +
@@ -146,6 +149,8 @@ void add_packet_options(CLI::App& command, Words& words) {
                    "take time from the number of executed instructions, at 2 GHz, not from the clock, so that equal runs give equal "
                    "traces");
   command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to test the decoder");
+  command.add_flag("--no-ran-code", words.no_ran_code,
+                   "write no generated code as it ran: like hardware, know only what the program announces (libptd-announce)");
   command.add_flag("--no-date-code", words.no_dates,
                    "write no PSB when code changes, like hardware. Code that is rewritten between two timing packets can then be decoded\n"
                    "wrongly, without a mark");
@@ -157,6 +162,7 @@ Command add_record(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("record", "Record a trace on this machine, or in an emulator if it cannot trace");
   add_live_options(command, words->live);
+  command.add_flag("--no-announce", words->no_announce, "do not listen to what run-times announce of their code (libptd-announce)");
   command.add_flag("--emulate", words->emulate, "run the program in qemu-user and write the trace that a processor would write");
   words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data); a file of this name is kept as NAME.old");
   command.add_option("--truth", words->options.truth_folder, "also write the ground truth for 'ptdecode verify': DIR/truth.tidN.ptt");

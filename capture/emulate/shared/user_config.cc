@@ -26,6 +26,8 @@ void each_field(Config& config, F&& f) {
   f("truth", config.truth);
   f("date_changes", config.date_changes);
   f("work_clock", config.work_clock);
+  f("announce", config.announce);
+  f("ran_code", config.ran_code);
   f("overflow_bytes", config.overflow_bytes);
   f("most_log_bytes", config.most_log_bytes);
   f("overflow_blocks", config.overflow_blocks);

@@ -14,6 +14,8 @@ struct UserConfig {
   bool truth = false;              ///< also write the ground truth
   bool date_changes = true;        ///< a PSB+ before and one after each change of known code, so that its date is exact
   bool work_clock = false;         ///< time advances with instructions: see WorkClock
+  bool announce = true;            ///< listen to what programs announce (libptd-announce)
+  bool ran_code = true;            ///< write code from no file, as it ran, to a jitdump
   uint64_t overflow_bytes = 0;     ///< lose packets after as many bytes, again and again; 0 never
   uint64_t most_log_bytes = 0;     ///< limit of the working folder's size; 0: none
   uint64_t overflow_blocks = 500;  ///< for as many blocks

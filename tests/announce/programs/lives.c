@@ -1,0 +1,127 @@
+/* A JIT whose code is loaded, moved, patched and unloaded N times, in few places that are reused at once, and announced.
+ * lives N [MODE]: MODE late: nothing is announced before a reader is there; silent: every 97th change is not announced. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ptd_announce.h"
+
+enum { kPlaces = 12, kPlaceBytes = 320, kTests = 24 };
+
+static unsigned char* area;
+static struct { int live; unsigned size, patch_at; } places[kPlaces];
+static unsigned long seed = 1;
+static uint32_t runtime;
+static int silent;
+static long changes;
+
+static unsigned next_random(void) {
+  seed = seed * 6364136223846793005ul + 1442695040888963407ul;
+  return (unsigned)(seed >> 33);
+}
+
+static unsigned char* place(int i) { return area + i * kPlaceBytes; }
+
+static void announce(int kind, int phase, unsigned char* at, unsigned char* from, unsigned size, const void* code, int flags) {
+  if (silent && changes % 97 == 0) return;
+  char name[32];
+  snprintf(name, sizeof name, "life_%ld", changes);
+  const struct ptd_announcement what = {.runtime = runtime, .kind = (uint8_t)kind, .phase = (uint8_t)phase, .flags = (uint16_t)flags,
+                                        .address = (uint64_t)(uintptr_t)at, .old_address = (uint64_t)(uintptr_t)from, .size = size,
+                                        .code = code, .name = name};
+  ptd_announce_code(&what);
+}
+
+static void relist(void* user) {
+  (void)user;
+  for (int i = 0; i < kPlaces; ++i)
+    if (places[i].live) announce(PTD_ANNOUNCE_LOAD, PTD_ANNOUNCE_END, place(i), NULL, places[i].size, place(i), PTD_ANNOUNCE_RELISTED);
+}
+
+/* Tests of bits of the argument, each with a branch over a number of instructions that differs from one function to the next. */
+static unsigned generate(unsigned char* at, unsigned* patch_at) {
+  unsigned char* begin = at;
+  const unsigned tests = 2 + next_random() % kTests;
+  *patch_at = 0;
+  for (unsigned i = 0; i < tests; ++i) {
+    const unsigned skip = 1 + next_random() % 5;
+    const unsigned char test[] = {0x40, 0xf6, 0xc7, (unsigned char)(1u << next_random() % 8), (unsigned char)(next_random() % 2 ? 0x74 : 0x75),
+                                  (unsigned char)skip};
+    memcpy(at, test, sizeof test); /* test $bit, %dil; je or jne */
+    if (i == 0) *patch_at = (unsigned)(at - begin) + 4;
+    at += sizeof test;
+    memset(at, 0x90, skip);
+    at += skip;
+  }
+  *at++ = 0xc3;
+  return (unsigned)(at - begin);
+}
+
+static void run(int i) {
+  if (!places[i].live) return;
+  void (*code)(unsigned);
+  unsigned char* at = place(i);
+  memcpy(&code, &at, sizeof code);
+  code(next_random());
+}
+
+static void load(int i) {
+  unsigned char code[kPlaceBytes];
+  places[i].size = generate(code, &places[i].patch_at);
+  announce(PTD_ANNOUNCE_LOAD, PTD_ANNOUNCE_BEGIN, place(i), NULL, places[i].size, NULL, 0);
+  memcpy(place(i), code, places[i].size);
+  places[i].live = 1;
+  announce(PTD_ANNOUNCE_LOAD, PTD_ANNOUNCE_END, place(i), NULL, places[i].size, place(i), 0);
+}
+
+static void unload(int i) {
+  announce(PTD_ANNOUNCE_UNLOAD, PTD_ANNOUNCE_END, place(i), NULL, places[i].size, NULL, 0);
+  places[i].live = 0;
+}
+
+static void move(int from, int to) {
+  announce(PTD_ANNOUNCE_MOVE, PTD_ANNOUNCE_BEGIN, place(to), place(from), places[from].size, NULL, 0);
+  memcpy(place(to), place(from), places[from].size);
+  places[to] = places[from];
+  places[from].live = 0;
+  announce(PTD_ANNOUNCE_MOVE, PTD_ANNOUNCE_END, place(to), place(from), places[to].size, place(to), 0);
+}
+
+static void patch(int i) { /* je becomes jne, or the other way round */
+  unsigned char* at = place(i) + places[i].patch_at;
+  announce(PTD_ANNOUNCE_PATCH, PTD_ANNOUNCE_BEGIN, at, NULL, 1, at, 0);
+  *at ^= 1;
+  announce(PTD_ANNOUNCE_PATCH, PTD_ANNOUNCE_END, at, NULL, 1, at, 0);
+}
+
+int main(int argc, char** argv) {
+  const long rounds = argc > 1 ? atol(argv[1]) : 1000;
+  const int late = argc > 2 && strcmp(argv[2], "late") == 0;
+  silent = argc > 2 && strcmp(argv[2], "silent") == 0;
+  area = mmap(NULL, kPlaces * kPlaceBytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (area == MAP_FAILED) return 1;
+  if (late) {
+    unsetenv("PTD_ANNOUNCE");
+    for (int i = 0; i < kPlaces; i += 2) load(i);
+  }
+  runtime = ptd_announce_register("lives", relist, NULL);
+  for (int tries = 0; late && !ptd_announce_enabled() && tries < 5000; ++tries) usleep(1000);
+  for (changes = 1; changes <= rounds; ++changes) {
+    const int i = (int)(next_random() % kPlaces), j = (int)(next_random() % kPlaces);
+    if (!places[i].live) {
+      load(i);
+    } else if (next_random() % 4 == 0 && !places[j].live) {
+      move(i, j);
+      run(j);
+    } else if (next_random() % 2 == 0) {
+      patch(i);
+    } else {
+      unload(i);
+    }
+    run(i);
+    run((int)(next_random() % kPlaces));
+  }
+  return 0;
+}
