@@ -12,6 +12,7 @@
 #include "capture/live/kernel/map_build_ids.h"
 #include "capture/live/kernel/start_scan.h"
 #include "image/base/system_error.h"
+#include "perfio/announce/announce_event.h"
 #include "image/base/whole_file.h"
 #include "perfio/format/oversized_record.h"
 #include "perfio/format/record_parse.h"
@@ -78,7 +79,7 @@ Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
   std::unique_ptr<Recorder> recorder(new Recorder(std::move(choice)));
   RecordChoice& asked = recorder->choice_;
   if (!asked.command.empty()) {
-    Result<Workload> workload = Workload::prepare(asked.command);
+    Result<Workload> workload = Workload::prepare(asked.command, asked.announcements);
     if (!workload) return workload.error();
     if (!asked.target.everything) asked.target.waiting_command = workload->pid();
     recorder->workload_ = std::move(*workload);
@@ -88,6 +89,7 @@ Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
   if (!programs) return programs.error();
   recorder->programs_ = std::move(*programs);
   recorder->make_capture(true);
+  if (asked.announcements) recorder->make_tap(false);
   if (asked.kcore && recorder->capture_->memory() == nullptr) {
     return Error{ErrorCode::bad_option, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
   }
@@ -138,10 +140,41 @@ void Recorder::make_capture(bool first) {
   capture_ = std::make_unique<KernelCapture>(memory.ok() ? std::move(*memory) : nullptr, std::move(modules), std::move(sink));
 }
 
+void Recorder::make_tap(bool continues) {
+  const auto sink = [this](const OtherSample& sample, const SampleId& when) {
+    RecordContext context;
+    context.attr_index = static_cast<uint32_t>(events_->attrs().size());  // after those of the kernel
+    context.misc = kMiscUser;
+    context.sample_id = when;
+    if (Status status = writer_->add_sample(sample, context); !status && first_error_.ok()) first_error_ = status;
+  };
+  tap_ = std::make_unique<AnnounceTap>(clock_, sink, continues);
+  if (workload_) tap_->add_process(workload_->pid());
+  for (const int32_t pid : recorded_processes()) tap_->add_process(pid);
+}
+
+/// The processes to record: those that are named, with what descends from them if that is recorded too, or all.
+std::vector<int32_t> Recorder::recorded_processes() const {
+  if (choice_.target.everything) return list_processes();
+  std::vector<int32_t> pids = choice_.target.pids;
+  for (const int32_t tid : choice_.target.tids) pids.push_back(process_of(tid));
+  for (size_t i = 0, given = pids.size(); choice_.target.tree && i < given; ++i) {
+    const std::vector<int32_t> tree = list_tree(pids[i]);
+    if (!tree.empty()) pids.insert(pids.end(), tree.begin() + 1, tree.end());
+  }
+  return pids;
+}
+
+/// A forked process may announce too.
+void Recorder::follow(Bytes record) {
+  if (tap_ != nullptr && read_record_header(record).type == kRecordFork) tap_->add_process(Cursor(record.subspan(kRecordHeaderBytes)).i32());
+}
+
 Status Recorder::open_file() {
   const PrivateFiles private_files;
   WriterOptions options;
   options.attrs = events_->attrs();
+  if (choice_.announcements) options.attrs.push_back(announce_attr(attr_of(RingRole::target), AnnounceTap::kEventId));
   options.pipe = choice_.output == "-";
   options.fd = options.pipe ? 1 : -1;
   options.directory = !options.pipe && (choice_.directory || choice_.kcore);
@@ -205,13 +238,7 @@ Status Recorder::write_start() {
     named.build_id = build_ids.of(*map);
     return writer_->add(named, context);
   };
-  std::vector<int32_t> pids = choice_.target.everything ? list_processes() : choice_.target.pids;
-  for (const int32_t tid : choice_.target.tids) pids.push_back(process_of(tid));
-  for (size_t i = 0, given = pids.size(); choice_.target.tree && i < given; ++i) {
-    const std::vector<int32_t> tree = list_tree(pids[i]);
-    pids.insert(pids.end(), tree.begin() + 1, tree.end());
-  }
-  for (const int32_t pid : pids) {
+  for (const int32_t pid : recorded_processes()) {
     if (Status status = scan_process(pid, add); !status) return status;
   }
   if (Status status = capture_->note_loaded_programs(); !status) return status;
@@ -248,6 +275,7 @@ Status Recorder::start_backup() {
   BackupProcess::Duties duties;
   duties.adopt = [this] {
     if (workload_) workload_->forget();
+    if (tap_ != nullptr) tap_->abandon();
     capture_.reset();  // its mappings did not come along; their places are free for the rings
     return events_->map_again();
   };
@@ -271,6 +299,7 @@ void Recorder::take_over() {
   programs_->continue_from(done.store_bytes);
   if (choice_.saver.take_over) choice_.saver.take_over();
   make_capture(false);
+  if (choice_.announcements) make_tap(true);
   backup_.reset();
   if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.saver.on_taken_over)
     choice_.saver.on_taken_over();
@@ -293,6 +322,8 @@ void Recorder::on_record(EventRings& rings, Bytes record) {
     revival_.was_cut(static_cast<size_t>(&rings - events_->rings().data()));
   } else if (header.type == kRecordMmap2 && rings.role == RingRole::target) {
     tell_mapping(rings, record);
+  } else if (rings.role == RingRole::target) {
+    follow(record);
   } else if (rings.role == RingRole::kernel) {
     ++kernel_records_;
     capture_->on_record(record, attr_of(RingRole::kernel));
@@ -359,6 +390,8 @@ Status Recorder::drain(bool all) {
     if (rings.aux == nullptr) continue;
     if (Status status = take_aux(rings, i, all); !status) return status;
   }
+  if (tap_ != nullptr) report_.records += tap_->drain();
+  if (!first_error_.ok()) return first_error_;
   if (Status status = capture_->end_round(); !status) return status;
   if (choice_.saver.on_round) {
     const uint64_t slack_ns = clock_.is_exact() ? 0 : kLookMs * 1'000'000;
@@ -370,6 +403,7 @@ Status Recorder::drain(bool all) {
   if (Status status = writer_->flush(); !status) return status;
   report_.file_bytes = writer_->size_bytes();
   if (commit_ != nullptr) commit_->publish(progress());
+  if (tap_ != nullptr) tap_->release();
   for (size_t i = 0; i < events_->rings().size(); ++i) {
     EventRings& rings = events_->rings()[i];
     rings.ring->release();
@@ -379,7 +413,7 @@ Status Recorder::drain(bool all) {
 }
 
 Status Recorder::run() {
-  constexpr int kFlushMs = 1000;
+  constexpr int kFlushMs = 1000, kHearMs = 20;
   if (workload_) {
     if (choice_.target.everything) events_->enable_trace();
     if (Status status = workload_->start(); !status) {
@@ -395,7 +429,8 @@ Status Recorder::run() {
   for (;;) {
     std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, backup_ ? backup_->fd() : -1};
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
-    (void)events_->wait(more, ready, std::min(choice_.saver.on_round ? static_cast<int>(kLookMs) : kFlushMs, resume_ms));
+    const int round_ms = tap_ != nullptr && tap_->hears() ? kHearMs : choice_.saver.on_round ? static_cast<int>(kLookMs) : kFlushMs;
+    (void)events_->wait(more, ready, std::min(round_ms, resume_ms));
     if (Status status = drain(false); !status) return status;
     if (choice_.trace) resume_ms = revival_.look(*events_, monotonic_ns());
     if (workload_) report_.exit_status = workload_->ended();
@@ -486,11 +521,17 @@ Status Recorder::stop_and_write() {
   if (choice_.kcore && capture_->memory() != nullptr) copy_kernel_after();
   events_->disable_all();
   if (Status status = drain(true); !status) return status;
+  if (tap_ != nullptr) {
+    tap_->stop();
+    for (const std::string& trouble : tap_->troubles()) report_.notes.push_back(trouble);
+  }
+  if (!first_error_.ok()) return first_error_;
   if (Status status = tell_losses(); !status) return status;
   Features features = machine_features();
   features.cmdline = choice_.cmdline;
   programs_->take(features);
   writer_->set_features(features);
+  if (tap_ != nullptr && choice_.output != "-") writer_->set_feature_bytes(kFeatureTracingData, announce_tracing_data());
   return writer_->finish();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/live/announce_tap.h"
 #include "capture/live/events/commit_page.h"
 #include "capture/live/events/event_set.h"
 #include "capture/live/events/live_clock.h"
@@ -54,6 +55,7 @@ struct RecordChoice {
   RingWishes wishes;
   /// Returns AUXTRACE_INFO of the trace, with the clock of its rings; null without a trace.
   std::function<Result<perfio::AuxtraceInfoRecord>(const perfio::TimeConvRecord* clock)> make_info;
+  bool announcements = true;         ///< also what run-times announce of their code
   std::vector<std::string> command;  ///< to be started
   std::vector<std::string> cmdline;  ///< of the recorder, for the file's header
   int stop_fd = -1;                  ///< readable: stop
@@ -90,6 +92,9 @@ class Recorder {
   Status restart_backup();
   void take_over();
   void make_capture(bool first);
+  void make_tap(bool continues);
+  [[nodiscard]] std::vector<int32_t> recorded_processes() const;
+  void follow(Bytes record);
   [[nodiscard]] const perfio::EventAttr& attr_of(RingRole role) const;
   void on_record(EventRings& rings, Bytes record);
   void note_time(const EventRings& rings, Bytes record);
@@ -110,6 +115,7 @@ class Recorder {
   std::unique_ptr<perfio::PerfWriter> writer_;
   bool output_begun_ = false, output_moved_ = false;
   std::unique_ptr<KernelCapture> capture_;
+  std::unique_ptr<AnnounceTap> tap_;
   std::optional<ProgramStore> programs_;
   std::unique_ptr<CommitPage> commit_;
   std::optional<BackupProcess> backup_;

@@ -131,6 +131,7 @@ Result<RecordChoice> choose(const LiveWords& words) {
   choice.kcore = words.kcore;
   choice.compression_level = words.compress ? words.level : 0;
   choice.command = words.command;
+  choice.announcements = !words.no_announce;
   choice.cmdline = {"ptdecode", "record"};
   if (Status status = choose_trace(words, choice); !status) return status.error();
   if (words.output == "-" && (words.directory || words.kcore)) {

@@ -15,7 +15,7 @@ struct LiveWords {
   std::string event, output = "perf.data", pids, tids, cpus, sizes, filter, detach;
   std::vector<std::string> command;
   bool sideband = false, everything = false, tree = false, per_thread = false, no_inherit = false, directory = false, kcore = false;
-  bool snapshot = false, compress = false, quiet = false;
+  bool snapshot = false, compress = false, quiet = false, no_announce = false;
   int level = 1;
 };
 

@@ -23,20 +23,27 @@ void LiveClock::saw(uint64_t record_time_ns) {
   latest_ns_ = std::max(latest_ns_, record_time_ns);
 }
 
+uint64_t LiveClock::converted(uint64_t ticks) const {
+  TimeConversion conversion;
+  conversion.time_shift = static_cast<uint16_t>(conversion_->time_shift);
+  conversion.time_mult = static_cast<uint32_t>(conversion_->time_mult);
+  conversion.time_zero = conversion_->time_zero;
+  conversion.time_cycles = conversion_->time_cycles;
+  conversion.time_mask = conversion_->time_mask;
+  conversion.cap_user_time_short = conversion_->cap_user_time_short;
+  return conversion.to_ns(Tsc{ticks}).value;
+}
+
 uint64_t LiveClock::now_ns() const {
 #if defined(__x86_64__)
-  if (conversion_) {
-    TimeConversion conversion;
-    conversion.time_shift = static_cast<uint16_t>(conversion_->time_shift);
-    conversion.time_mult = static_cast<uint32_t>(conversion_->time_mult);
-    conversion.time_zero = conversion_->time_zero;
-    conversion.time_cycles = conversion_->time_cycles;
-    conversion.time_mask = conversion_->time_mask;
-    conversion.cap_user_time_short = conversion_->cap_user_time_short;
-    return conversion.to_ns(Tsc{__builtin_ia32_rdtsc()}).value;
-  }
+  if (conversion_) return converted(__builtin_ia32_rdtsc());
 #endif
   return least_ahead_ns_ == ~uint64_t{0} ? 0 : std::max(latest_ns_, monotonic_ns() - least_ahead_ns_);
+}
+
+uint64_t LiveClock::time_of(uint64_t ticks, uint64_t mono_ns) const {
+  if (conversion_ && ticks != 0) return converted(ticks);
+  return least_ahead_ns_ == ~uint64_t{0} ? 0 : mono_ns - std::min(mono_ns, least_ahead_ns_);
 }
 
 }  // namespace ptd::live

@@ -19,8 +19,12 @@ class LiveClock {
   [[nodiscard]] bool is_exact() const { return conversion_.has_value(); }
   /// Returns the current time; 0 while it is unknown.
   [[nodiscard]] uint64_t now_ns() const;
+  /// Returns the time of a moment that another process read from the processor's counter and CLOCK_MONOTONIC; 0 while it is unknown. If the
+  /// kernel publishes no conversion: early by the reader's delay.
+  [[nodiscard]] uint64_t time_of(uint64_t ticks, uint64_t mono_ns) const;
 
  private:
+  [[nodiscard]] uint64_t converted(uint64_t ticks) const;
   std::optional<perfio::TimeConvRecord> conversion_;
   uint64_t least_ahead_ns_ = ~uint64_t{0};  // CLOCK_MONOTONIC when a record was read, less its time: the least of all
   uint64_t latest_ns_ = 0;

@@ -1,0 +1,51 @@
+// AnnounceTap: announcements of the recorded processes, as samples of a recording.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "capture/announce/announce_listener.h"
+#include "capture/live/events/live_clock.h"
+#include "perfio/perf_writer.h"
+
+namespace ptd::live {
+
+/// Follows the processes that it is given and those that they fork. Not thread-safe.
+class AnnounceTap {
+ public:
+  using Sink = std::function<void(const perfio::OtherSample& sample, const perfio::SampleId& when)>;
+  /// `clock` must outlive it. `continues`: for a recorder that was killed.
+  AnnounceTap(const LiveClock& clock, Sink sink, bool continues);
+
+  /// The id of its event.
+  static constexpr uint64_t kEventId = 0x7074640000000001;
+
+  void add_process(int32_t pid);
+  /// Finds new rings, and passes on what was announced. Returns the number of records.
+  uint64_t drain();
+  /// Gives back the space of what was drained: its samples are in the file.
+  void release() { listener_->release(); }
+  /// Turns announcements off and passes on the rest.
+  void stop();
+  /// In a child of fork(): lets go of the rings, which the parent reads.
+  void abandon();
+  [[nodiscard]] bool hears() const { return listener_->listening() != 0; }
+  [[nodiscard]] uint64_t records() const { return listener_->records(); }
+  [[nodiscard]] const std::vector<std::string>& troubles() const { return listener_->troubles(); }
+
+ private:
+  void pass_on(const announce::Heard& heard);
+
+  struct Turn {
+    uint64_t next_ns = 0, pause_ns = 0;  // CLOCK_MONOTONIC
+  };
+  const LiveClock& clock_;
+  Sink sink_;
+  std::map<int32_t, Turn> processes_;
+  std::unique_ptr<announce::AnnounceListener> listener_;
+};
+
+}  // namespace ptd::live
