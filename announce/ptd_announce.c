@@ -10,9 +10,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,6 +104,7 @@ static struct {
   uint32_t kernel_was; /* user_events' bit, when last seen */
   uint64_t jit_index;
   char jit_folder[1024];
+  struct sockaddr_un reader; /* where rings are offered; no path: nowhere */
 } self = {.memfd = -1, .events_fd = -1, .jit_fd = -1};
 
 static struct runtime runtimes[RUNTIMES];
@@ -157,6 +160,34 @@ static int has_word(const char* list, const char* word) {
   for (const char* at = list; at != NULL && *at != 0; at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL)
     if (strncmp(at, word, size) == 0 && (at[size] == 0 || at[size] == ',')) return 1;
   return 0;
+}
+
+/* Sends the ring to the recorder that started the program, so that it is read even if the process ends at once. */
+static void offer_ring(void) {
+  if (self.reader.sun_path[0] == 0 || self.memfd < 0) return;
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  char text[] = PTD_ANNOUNCE_MEMFD;
+  union {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control;
+  struct iovec part = {text, sizeof text};
+  struct msghdr message;
+  memset(&control, 0, sizeof control);
+  memset(&message, 0, sizeof message);
+  message.msg_name = &self.reader;
+  message.msg_namelen = sizeof self.reader;
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = &control;
+  message.msg_controllen = sizeof control;
+  control.head.cmsg_level = SOL_SOCKET;
+  control.head.cmsg_type = SCM_RIGHTS;
+  control.head.cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(&control.head), &self.memfd, sizeof(int));
+  (void)sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL); /* if that fails, a recorder finds the ring in /proc */
+  (void)close(fd);
 }
 
 /* Maps a new memfd over the page. The word of the page before it, if a parent's, says whether somebody listens already. */
@@ -261,7 +292,13 @@ static void prepare(int forked) {
   const char* choice = forked ? NULL : secure_getenv("PTD_ANNOUNCE");
   if (choice != NULL && has_word(choice, "off")) return;
   if (choice != NULL && has_word(choice, "ring")) word |= PTD_ANNOUNCE_WORD_RING;
+  const char* reader = choice != NULL ? strstr(choice, "socket=") : NULL; /* the last word */
+  if (reader != NULL && strlen(reader + 7) < sizeof self.reader.sun_path) {
+    self.reader.sun_family = AF_UNIX;
+    strcpy(self.reader.sun_path, reader + 7);
+  }
   open_ring(word);
+  offer_ring();
   if (self.ring == NULL && forked) { /* the page is still the parent's: a private one, so that nobody is disturbed */
     (void)mmap(&ptd_announce_page, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }

@@ -52,10 +52,17 @@ void AnnounceListener::open(int32_t pid, const RingPlace& place) {
   auto ring = AnnounceRing::open(pid, place);
   if (!ring) {
     (void)refused_.emplace(pid, place.inode);
-    if (troubles_.size() < kMostTroubles) troubles_.push_back(ring.error().message);
-    return;
+    return refuse(ring.error().message);
   }
-  Source source{pid, (*ring)->is_of(pid), std::move(*ring)};
+  const bool own = (*ring)->is_of(pid);
+  add({pid, own, std::move(*ring)});
+}
+
+void AnnounceListener::refuse(const std::string& why) {
+  if (troubles_.size() < kMostTroubles) troubles_.push_back(why);
+}
+
+void AnnounceListener::add(Source source) {
   if (source.own) {
     ++rings_found_;
     const uint64_t first = source.ring->enable(continues_);
@@ -64,6 +71,16 @@ void AnnounceListener::open(int32_t pid, const RingPlace& place) {
     source.ring->ask_forked();
   }
   sources_.push_back(std::move(source));
+}
+
+void AnnounceListener::take(AnnounceSocket::Offer offer) {
+  if (sources_.size() >= kMostRings) return;
+  auto ring = AnnounceRing::adopt(offer.pid, offer.uid, std::move(offer.file));
+  if (!ring) {
+    if (ring.error().code != ErrorCode::busy) refuse(ring.error().message);  // else it was found in /proc before
+    return;
+  }
+  add({offer.pid, true, std::move(*ring)});
 }
 
 void AnnounceListener::look(const std::vector<int32_t>& pids) {

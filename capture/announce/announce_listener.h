@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/announce/announce_ring.h"
+#include "capture/announce/announce_socket.h"
 
 namespace ptd::announce {
 
@@ -27,9 +28,6 @@ struct Heard {
   Bytes record;
 };
 
-/// The environment variable with which a program announces from its start, before a listener has found it: "NAME=VALUE".
-inline constexpr const char* kAnnounceVariable = "PTD_ANNOUNCE=ring";
-
 /// A ring is kept until its process ends, so nothing in it is lost then. Not thread-safe.
 class AnnounceListener {
  public:
@@ -42,6 +40,8 @@ class AnnounceListener {
 
   /// Finds new rings of these processes, and closes those of processes that have ended or run another program since.
   void look(const std::vector<int32_t>& pids);
+  /// Takes a ring that a process offered.
+  void take(AnnounceSocket::Offer offer);
   /// Passes on what is in the rings, at most a bounded number of records of each, and returns how many.
   uint64_t drain();
   /// Gives back the space of what was drained; call it when the records are safe.
@@ -65,6 +65,8 @@ class AnnounceListener {
   void hear(int32_t pid, Bytes record);
   void tell(const Source& source, bool attached, uint64_t seq);
   void open(int32_t pid, const RingPlace& place);
+  void add(Source source);
+  void refuse(const std::string& why);
   void close(Source& source, bool gone);
 
   Sink sink_;

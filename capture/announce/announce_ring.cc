@@ -68,14 +68,13 @@ Fd open_place(int32_t pid, const RingPlace& place) {
 }
 
 // Pages that a process could take away while they are read would end the reader: only what is sealed is mapped.
-bool is_safe(int fd, int32_t pid) {
+bool is_safe(int fd, uint32_t uid) {
   struct stat info {};
-  struct stat process {};
   struct statfs system {};
-  if (fstat(fd, &info) != 0 || fstatfs(fd, &system) != 0 || stat(proc(pid, "").c_str(), &process) != 0) return false;
+  if (fstat(fd, &info) != 0 || fstatfs(fd, &system) != 0) return false;
   const int seals = fcntl(fd, F_GET_SEALS);
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
-  return S_ISREG(info.st_mode) && system.f_type == TMPFS_MAGIC && seals >= 0 && (seals & kNeeded) == kNeeded && info.st_uid == process.st_uid;
+  return S_ISREG(info.st_mode) && system.f_type == TMPFS_MAGIC && seals >= 0 && (seals & kNeeded) == kNeeded && info.st_uid == uid;
 }
 
 bool lock(int fd) {
@@ -110,16 +109,28 @@ std::vector<RingPlace> find_rings(int32_t pid) {
 
 Result<std::unique_ptr<AnnounceRing>> AnnounceRing::open(int32_t pid, const RingPlace& place) {
   std::unique_ptr<AnnounceRing> ring(new AnnounceRing);
-  if (Status status = ring->map(pid, place); !status) return status.error();
+  ring->place_ = place;
+  ring->fd_ = open_place(pid, place);
+  struct stat process {};
+  if (!ring->fd_.ok() || stat(proc(pid, "").c_str(), &process) != 0)
+    return Error{ErrorCode::permission_denied, "the announcements of process " + std::to_string(pid) + " cannot be opened", 0};
+  if (Status status = ring->map(pid, process.st_uid); !status) return status.error();
   return ring;
 }
 
-Status AnnounceRing::map(int32_t pid, const RingPlace& place) {
+Result<std::unique_ptr<AnnounceRing>> AnnounceRing::adopt(int32_t pid, uint32_t uid, Fd file) {
+  std::unique_ptr<AnnounceRing> ring(new AnnounceRing);
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) return system_error("the announcements of process " + std::to_string(pid), ErrorCode::read_failed);
+  ring->place_ = {0, 0, info.st_dev, info.st_ino};
+  ring->fd_ = std::move(file);
+  if (Status status = ring->map(pid, uid); !status) return status.error();
+  return ring;
+}
+
+Status AnnounceRing::map(int32_t pid, uint32_t uid) {
   const std::string name = "the announcements of process " + std::to_string(pid);
-  place_ = place;
-  fd_ = open_place(pid, place);
-  if (!fd_.ok()) return Error{ErrorCode::permission_denied, name + " cannot be opened", 0};
-  if (!is_safe(fd_.get(), pid)) return Error{ErrorCode::untrusted_file, name + " are not in a sealed memfd of its user: not read", 0};
+  if (!is_safe(fd_.get(), uid)) return Error{ErrorCode::untrusted_file, name + " are not in a sealed memfd of its user: not read", 0};
   ptd_announce_header header{};
   struct stat info {};
   if (pread(fd_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header) || fstat(fd_.get(), &info) != 0 ||

@@ -28,6 +28,8 @@ class AnnounceRing {
   /// Errors: busy if another reader listens; untrusted_file if it is not a sealed memfd of the process's user; bad_version, bad_header;
   /// of the system.
   static Result<std::unique_ptr<AnnounceRing>> open(int32_t pid, const RingPlace& place);
+  /// Opens a ring that a process of user `uid` offered. Errors: as above.
+  static Result<std::unique_ptr<AnnounceRing>> adopt(int32_t pid, uint32_t uid, Fd file);
   ~AnnounceRing();
   AnnounceRing(const AnnounceRing&) = delete;
   AnnounceRing& operator=(const AnnounceRing&) = delete;
@@ -55,7 +57,7 @@ class AnnounceRing {
  private:
   struct Mapping;
   AnnounceRing() = default;
-  Status map(int32_t pid, const RingPlace& place);
+  Status map(int32_t pid, uint32_t uid);
   bool take(const std::function<void(Bytes record)>& on_record);
   void copy_out(uint64_t position, void* to, uint64_t size_bytes) const;
 

@@ -294,6 +294,21 @@ void check_modules(const Facts& facts, Checks& checks) {
                                               : "run as root"});
 }
 
+// The ring needs nothing of the kernel that any kernel lacks, so this never limits a recording.
+void check_announcements(const Facts& facts, Checks& checks) {
+  constexpr const char* kPlaces[] = {"kernel/tracing/user_events_data", "kernel/debug/tracing/user_events_data"};
+  std::string found = std::string("run-times with libptd-announce are heard, those of ") +
+                      (facts.has(Capability::sys_ptrace) ? "all processes" : "this user's processes") + ", through their rings";
+  std::string events;
+  for (const char* place : kPlaces) {
+    if (!events.empty() || !facts.has_sys(place)) continue;
+    const bool writable = ::access((facts.machine.sys + "/" + place).c_str(), W_OK) == 0;
+    events = std::string("; also through user_events, those ") + (writable ? "of this user" : "that may write to " + facts.machine.sys + "/" + place);
+  }
+  if (events.empty()) events = "; this kernel has no user_events (Linux 6.4, CONFIG_USER_EVENTS), or tracefs is not readable";
+  checks.push_back({"announcements", Verdict::good, found + events, ""});
+}
+
 void check_disk(const Facts& facts, Checks& checks) {
   constexpr uint64_t kLeast = 2048 * kMiB;
   if (facts.machine.stash.empty() || !facts.machine.free_bytes) return;
@@ -348,6 +363,7 @@ Diagnosis diagnose(const Machine& machine) {
   check_kernel_code(facts, diagnosis.checks);
   check_bpf(facts, diagnosis.checks);
   check_modules(facts, diagnosis.checks);
+  check_announcements(facts, diagnosis.checks);
   check_disk(facts, diagnosis.checks);
   check_emulation(facts, diagnosis);
   return diagnosis;

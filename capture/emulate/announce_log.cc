@@ -38,7 +38,8 @@ std::vector<int32_t> logged_processes(const std::string& folder) {
 
 }  // namespace
 
-AnnounceWatcher::AnnounceWatcher(const std::string& folder) : thread_([this, folder] { watch(folder); }) {}
+AnnounceWatcher::AnnounceWatcher(const std::string& folder, announce::AnnounceSocket* socket)
+    : thread_([this, folder, socket] { watch(folder, socket); }) {}
 
 AnnounceWatcher::~AnnounceWatcher() {
   {
@@ -49,7 +50,7 @@ AnnounceWatcher::~AnnounceWatcher() {
   thread_.join();
 }
 
-void AnnounceWatcher::watch(const std::string& folder) {
+void AnnounceWatcher::watch(const std::string& folder, announce::AnnounceSocket* socket) {
   constexpr std::chrono::milliseconds kPause{2};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen((folder + kLogName).c_str(), "wbe"), std::fclose);
   if (!file) return;
@@ -58,9 +59,13 @@ void AnnounceWatcher::watch(const std::string& folder) {
     (void)std::fwrite(&head, sizeof head, 1, file.get());
     (void)std::fwrite(heard.record.data(), 1, heard.record.size(), file.get());
   });
+  const auto take_offers = [&] {
+    if (socket != nullptr) socket->take([&](announce::AnnounceSocket::Offer offer) { listener.take(std::move(offer)); });
+  };
   std::unique_lock hold(lock_);
   while (!done_) {
     hold.unlock();
+    take_offers();
     listener.look(logged_processes(folder));
     const uint64_t heard = listener.drain();
     if (heard != 0 && std::fflush(file.get()) == 0) listener.release();  // a full disk: what is not read is counted as lost
@@ -68,6 +73,7 @@ void AnnounceWatcher::watch(const std::string& folder) {
     if (heard == 0) (void)changed_.wait_for(hold, kPause, [this] { return done_; });
   }
   hold.unlock();
+  take_offers();
   listener.look({});
   listener.stop();
 }

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "capture/announce/announce_socket.h"
 #include "capture/emulate/user_output.h"
 #include "ptdecode/types.h"
 
@@ -16,13 +17,14 @@ namespace ptd::emulate {
 /// Listens to the processes of a recording on a thread of its own, from construction to destruction.
 class AnnounceWatcher {
  public:
-  explicit AnnounceWatcher(const std::string& folder);
+  /// `socket`: where programs offer their rings; null: they are found in /proc.
+  AnnounceWatcher(const std::string& folder, announce::AnnounceSocket* socket);
   ~AnnounceWatcher();
   AnnounceWatcher(const AnnounceWatcher&) = delete;
   AnnounceWatcher& operator=(const AnnounceWatcher&) = delete;
 
  private:
-  void watch(const std::string& folder);
+  void watch(const std::string& folder, announce::AnnounceSocket* socket);
   std::mutex lock_;
   std::condition_variable changed_;
   bool done_ = false;

@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "capture/announce/announce_listener.h"
+#include "capture/announce/announce_socket.h"
 #include "capture/emulate/announce_log.h"
 #include "capture/emulate/program_holder.h"
 #include "capture/emulate/recording_plan.h"
@@ -216,7 +216,7 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
 // The program's environment. With announcements, one variable more, unless it is set.
 std::vector<char*> variables_of(const UserConfig& config, std::string& announce) {
   std::vector<char*> all;
-  bool known = !config.announce;
+  bool known = !config.announce || announce.empty();
   for (char** at = environment::variables(); *at != nullptr; ++at) {
     known = known || std::string_view(*at).starts_with("PTD_ANNOUNCE=");
     all.push_back(*at);
@@ -285,7 +285,11 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     return status.error();
   }
   EmulateResult result;
-  std::string announce = announce::kAnnounceVariable;
+  std::unique_ptr<announce::AnnounceSocket> socket;
+  if (options.config.announce) {
+    if (auto made = announce::AnnounceSocket::create(); made.ok()) socket = std::move(*made);
+  }
+  std::string announce = socket ? socket->variable() : "PTD_ANNOUNCE=ring";
   const std::vector<char*> variables = variables_of(options.config, announce);
   const auto become_program = [&] { exec_emulated(command, program->path, program->words, variables.data()); };
   const auto ended = [&] {
@@ -300,7 +304,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     const Signals signals((*holder)->program());
     const StopWatcher watcher(command.folder, options.on_stopped);
     std::optional<AnnounceWatcher> listener;
-    if (options.config.announce) listener.emplace(command.folder);
+    if (options.config.announce) listener.emplace(command.folder, socket.get());
     result.exit_status = (*holder)->wait();
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);

@@ -15,9 +15,10 @@ constexpr size_t kMostProcesses = 1U << 16;
 
 }  // namespace
 
-AnnounceTap::AnnounceTap(const LiveClock& clock, Sink sink, bool continues)
+AnnounceTap::AnnounceTap(const LiveClock& clock, Sink sink, announce::AnnounceSocket* socket, bool continues)
     : clock_(clock),
       sink_(std::move(sink)),
+      socket_(socket),
       listener_(std::make_unique<announce::AnnounceListener>([this](const announce::Heard& heard) { pass_on(heard); }, continues)) {}
 
 void AnnounceTap::pass_on(const announce::Heard& heard) {
@@ -55,12 +56,26 @@ uint64_t AnnounceTap::drain() {
     turn.pause_ns = std::min(2 * turn.pause_ns, kLongestPauseNs);
     ++at;
   }
+  take_offers();
   listener_->look(due);
-  return listener_->drain();
+  return latest_ = listener_->drain();
 }
 
+int AnnounceTap::pause_ms(int most) const {
+  constexpr uint64_t kMany = 512;
+  constexpr int kSoonMs = 1, kListenMs = 20;
+  return latest_ > kMany ? kSoonMs : listener_->listening() != 0 ? std::min(most, kListenMs) : most;
+}
+
+void AnnounceTap::take_offers() {
+  if (socket_ != nullptr) socket_->take([this](announce::AnnounceSocket::Offer offer) { listener_->take(std::move(offer)); });
+}
+
+// A ring whose process has ended is read to its end.
 void AnnounceTap::stop() {
-  if (listener_) listener_->stop();
+  take_offers();
+  listener_->look({});
+  listener_->stop();
 }
 
 void AnnounceTap::abandon() {

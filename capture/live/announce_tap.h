@@ -18,7 +18,8 @@ class AnnounceTap {
  public:
   using Sink = std::function<void(const perfio::OtherSample& sample, const perfio::SampleId& when)>;
   /// `clock` must outlive it. `continues`: for a recorder that was killed.
-  AnnounceTap(const LiveClock& clock, Sink sink, bool continues);
+  /// `socket`: where the program that the recorder starts offers its rings; null: there is none. It must outlive the tap.
+  AnnounceTap(const LiveClock& clock, Sink sink, announce::AnnounceSocket* socket, bool continues);
 
   /// The id of its event.
   static constexpr uint64_t kEventId = 0x7074640000000001;
@@ -32,18 +33,22 @@ class AnnounceTap {
   void stop();
   /// In a child of fork(): lets go of the rings, which the parent reads.
   void abandon();
-  [[nodiscard]] bool hears() const { return listener_->listening() != 0; }
+  /// Returns when to drain again, in ms: soon if much was announced; `most` if nothing is.
+  [[nodiscard]] int pause_ms(int most) const;
   [[nodiscard]] uint64_t records() const { return listener_->records(); }
   [[nodiscard]] const std::vector<std::string>& troubles() const { return listener_->troubles(); }
 
  private:
+  void take_offers();
   void pass_on(const announce::Heard& heard);
 
   struct Turn {
     uint64_t next_ns = 0, pause_ns = 0;  // CLOCK_MONOTONIC
   };
+  uint64_t latest_ = 0;  // records of the latest round
   const LiveClock& clock_;
   Sink sink_;
+  announce::AnnounceSocket* socket_;
   std::map<int32_t, Turn> processes_;
   std::unique_ptr<announce::AnnounceListener> listener_;
 };

@@ -79,7 +79,10 @@ Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
   std::unique_ptr<Recorder> recorder(new Recorder(std::move(choice)));
   RecordChoice& asked = recorder->choice_;
   if (!asked.command.empty()) {
-    Result<Workload> workload = Workload::prepare(asked.command, asked.announcements);
+    if (asked.announcements) {
+      if (auto socket = announce::AnnounceSocket::create(); socket.ok()) recorder->offers_ = std::move(*socket);
+    }
+    Result<Workload> workload = Workload::prepare(asked.command, recorder->offers_ ? recorder->offers_->variable() : std::string());
     if (!workload) return workload.error();
     if (!asked.target.everything) asked.target.waiting_command = workload->pid();
     recorder->workload_ = std::move(*workload);
@@ -148,7 +151,7 @@ void Recorder::make_tap(bool continues) {
     context.sample_id = when;
     if (Status status = writer_->add_sample(sample, context); !status && first_error_.ok()) first_error_ = status;
   };
-  tap_ = std::make_unique<AnnounceTap>(clock_, sink, continues);
+  tap_ = std::make_unique<AnnounceTap>(clock_, sink, offers_.get(), continues);
   if (workload_) tap_->add_process(workload_->pid());
   for (const int32_t pid : recorded_processes()) tap_->add_process(pid);
 }
@@ -276,6 +279,7 @@ Status Recorder::start_backup() {
   duties.adopt = [this] {
     if (workload_) workload_->forget();
     if (tap_ != nullptr) tap_->abandon();
+    if (offers_ != nullptr) offers_->forget();
     capture_.reset();  // its mappings did not come along; their places are free for the rings
     return events_->map_again();
   };
@@ -413,7 +417,7 @@ Status Recorder::drain(bool all) {
 }
 
 Status Recorder::run() {
-  constexpr int kFlushMs = 1000, kHearMs = 20;
+  constexpr int kFlushMs = 1000;
   if (workload_) {
     if (choice_.target.everything) events_->enable_trace();
     if (Status status = workload_->start(); !status) {
@@ -427,9 +431,10 @@ Status Recorder::run() {
   std::vector<bool> ready;
   int resume_ms = kFlushMs;
   for (;;) {
-    std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, backup_ ? backup_->fd() : -1};
+    std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, backup_ ? backup_->fd() : -1, offers_ ? offers_->fd() : -1};
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
-    const int round_ms = tap_ != nullptr && tap_->hears() ? kHearMs : choice_.saver.on_round ? static_cast<int>(kLookMs) : kFlushMs;
+    int round_ms = choice_.saver.on_round ? static_cast<int>(kLookMs) : kFlushMs;
+    if (tap_ != nullptr) round_ms = tap_->pause_ms(round_ms);
     (void)events_->wait(more, ready, std::min(round_ms, resume_ms));
     if (Status status = drain(false); !status) return status;
     if (choice_.trace) resume_ms = revival_.look(*events_, monotonic_ns());

@@ -115,6 +115,7 @@ class Recorder {
   std::unique_ptr<perfio::PerfWriter> writer_;
   bool output_begun_ = false, output_moved_ = false;
   std::unique_ptr<KernelCapture> capture_;
+  std::unique_ptr<announce::AnnounceSocket> offers_;
   std::unique_ptr<AnnounceTap> tap_;
   std::optional<ProgramStore> programs_;
   std::unique_ptr<CommitPage> commit_;

@@ -2,7 +2,6 @@
 #include "recording/image/announced_code.h"
 
 #include <algorithm>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -330,27 +329,31 @@ void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, u
   process.instances[parsed->instance].add(*parsed, time, offset_bytes);
 }
 
-// Joins each end with the begin before it.
-void AnnouncedCode::pair_ends(std::vector<Announcement> announcements, const AnnounceHistory& history, std::vector<Change>& changes) {
-  const Relists relists(announcements);
+// Joins each end with the begin before it. What began before a gap and did not end may have ended in it: the gap counts from the begin on.
+void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& changes) {
+  const Relists relists(history.announcements);
   using Key = std::tuple<uint32_t, AnnounceKind, uint64_t, uint64_t>;
-  std::map<Key, std::deque<Announcement>> begun;
-  for (Announcement& what : announcements) {
+  std::map<Key, Announcement> begun;
+  auto gap = history.gaps.begin();
+  for (Announcement& what : history.announcements) {
+    for (; gap != history.gaps.end() && gap->first_seq < what.seq; ++gap) {
+      for (const auto& [key, open] : begun) gap->time.first = std::min(gap->time.first, open.time.first);
+      begun.clear();
+    }
     if (!is_code(what)) continue;
     const Key key{what.runtime, what.kind, what.address, what.size_bytes};
     if (what.begin) {
-      begun[key].push_back(std::move(what));
+      const auto [open, is_new] = begun.try_emplace(key, std::move(what));
+      if (!is_new) open->second.time = hull(open->second.time, what.time);
       continue;
     }
     Change change;
     change.time = what.time;
-    if (const auto from = begun.find(key); from != begun.end()) {
-      change.time = hull(change.time, from->second.front().time);
-      change.old_bytes = std::move(from->second.front().code);
-      from->second.pop_front();
-      if (from->second.empty()) begun.erase(from);
+    if (const auto open = begun.find(key); open != begun.end()) {
+      change.time = hull(change.time, open->second.time);
+      change.old_bytes = std::move(open->second.code);
+      begun.erase(open);
     }
-    const auto gap = std::partition_point(history.gaps.begin(), history.gaps.end(), [&](const AnnounceGap& g) { return g.first_seq < what.seq; });
     change.after_loss = gap != history.gaps.begin();
     change.known_since = history.attached ? history.attached_at : change.time.first;
     if (change.after_loss) {
@@ -361,9 +364,11 @@ void AnnouncedCode::pair_ends(std::vector<Announcement> announcements, const Ann
     change.what = std::move(what);
     changes.push_back(std::move(change));
   }
-  for (auto& [key, open] : begun) {
-    for (Announcement& what : open) changes.push_back({what, {}, {what.time.first, kTimeMax}, true, {}, false});
+  for (; gap != history.gaps.end(); ++gap) {
+    for (const auto& [key, open] : begun) gap->time.first = std::min(gap->time.first, open.time.first);
+    begun.clear();
   }
+  for (auto& [key, open] : begun) changes.push_back({open, {}, {open.time.first, kTimeMax}, true, {}, false});
 }
 
 // Reports what is missing, and marks the time until all code was told again.
@@ -371,6 +376,7 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
                                  std::vector<Change>& changes) const {
   const int32_t pid = joiners_.at(space).pid;
   const Relists relists(history.announcements);
+  pair_ends(history, changes);
   for (const AnnounceGap& gap : names_only ? std::vector<AnnounceGap>() : history.gaps) {
     const TimeNs told = relists.all_after(gap.first_seq + gap.count);
     const Interval window{gap.time.first, std::max(gap.time.last, told)};
@@ -383,8 +389,6 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
                             : " announcements of its generated code are lost (numbers " + std::to_string(gap.first_seq) + " to " + last) +
             "): its code is suspect " + (told == kTimeMax ? "since then" : "until it announced all of it again")));
   }
-  std::vector<Announcement> announcements = std::move(history.announcements);
-  pair_ends(std::move(announcements), history, changes);
 }
 
 std::set<SpaceId> AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const std::set<SpaceId>& names_only) {

@@ -41,7 +41,7 @@ class AnnouncedCode {
   };
   class Space;
   void take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history, std::vector<Change>& changes) const;
-  static void pair_ends(std::vector<Announcement> announcements, const AnnounceHistory& history, std::vector<Change>& changes);
+  static void pair_ends(AnnounceHistory& history, std::vector<Change>& changes);
 
   std::map<SpaceId, Process> joiners_;
   std::map<std::pair<int32_t, std::string>, uint64_t> refused_;  ///< by process and sentence: records

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "perfio/announce/announce_event.h"
 #include "perfio/format/sample_id.h"
 #include "perfio/format/tracepoint_format.h"
 #include "perfio/perf_reader.h"
@@ -18,7 +19,7 @@ constexpr size_t kMaxRawBytes = 256, kMaxLayouts = 4096;
 
 // Trace, or there for the records of the kernel only.
 bool has_no_samples(const perfio::EventAttr& attr) {
-  return attr.name.starts_with("intel_pt") || attr.name.starts_with("cs_etm") ||
+  return attr.name.starts_with("intel_pt") || attr.name.starts_with("cs_etm") || perfio::is_announcement(attr) ||
          (attr.type == kTypeSoftware && attr.config == kSoftwareDummy);
 }
 
@@ -34,6 +35,7 @@ class Collector {
   void take(const perfio::Record& record) {
     if (record.type != perfio::kRecordSample || record.attr_index >= reader_.attrs().size()) return;
     if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload)) return;
+    if (perfio::is_announcement(reader_.attrs()[record.attr_index])) return;  // the image has them
     const TimeNs time{record.sample_id.time};
     const auto inside = [time](const Interval& range) { return range.contains(time); };
     if (!times_.empty() && std::none_of(times_.begin(), times_.end(), inside)) return;

@@ -37,6 +37,29 @@ def classifier():
         put("classifier", f"insn-{i:02}", bytes.fromhex(text))
 
 
+def announcement(kind, seq, address, code=b"", phase=2, flags=0, name=b"f", size=None, old=0, version=1):
+    """A record of libptd-announce (docs/ANNOUNCE.md)."""
+    data = name + code
+    size = len(code) if size is None else size
+    return struct.pack("<IBBH7Q10I", version, kind, phase, flags, 7, seq, 100, 100, address, old, size, len(name), 0, 0, len(code), 0, 1, 1, 1, 1,
+                       len(data) << 16) + data
+
+
+def announce():
+    load, move, unload, patch, relist = range(1, 6)
+    records = [announcement(load, 0, 0x10000, b"\x90\xc3"), announcement(patch, 1, 0x10000, b"\x90", phase=1), announcement(patch, 2, 0x10000, b"\x91"),
+               announcement(move, 3, 0x10100, b"\x91\xc3", old=0x10000), announcement(unload, 4, 0x10100, size=2),
+               announcement(load, 5, 0x10100, b"\xc3"), announcement(relist, 8, 0, name=b"", phase=1), announcement(load, 9, 0x10100, b"\xcc", flags=1),
+               announcement(relist, 10, 0, name=b""), announcement(load, 11, 0x900000, b"\xc3"), announcement(load, 12, 0x10000, b"\xc3", version=2)]
+    put("announce", "samples", b"".join(struct.pack("<BBH", 1, 10 + i, len(record)) + record for i, record in enumerate(records)))
+    ring, at = b"", 0
+    for record in records:
+        size = (16 + len(record) + 7) // 8 * 8
+        ring += (struct.pack("<QII", at | 1, len(record), 0) + record).ljust(size, b"\0")
+        at += size
+    put("announce", "ring", ring)
+
+
 def jitdump():
     header = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 77, 1000, 0)
     code = bytes.fromhex("554889e55dc3")
@@ -102,5 +125,6 @@ def perf_data():
 packets()
 classifier()
 jitdump()
+announce()
 lldb()
 perf_data()

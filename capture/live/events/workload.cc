@@ -23,7 +23,7 @@ void close_one(int& fd) {
   if (fd >= 0) close(std::exchange(fd, -1));
 }
 
-[[noreturn]] void run_child(const std::vector<std::string>& command, bool announces, int go, int failure) {
+[[noreturn]] void run_child(const std::vector<std::string>& command, const std::string& variable, int go, int failure) {
   constexpr int kCannotRun = 127;
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGXFSZ}) (void)signal(number, was_ignored(number) ? SIG_IGN : SIG_DFL);
   sigset_t none;
@@ -38,7 +38,8 @@ void close_one(int& fd) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  if (announces) (void)setenv("PTD_ANNOUNCE", "ring", 0);  // from its start: see libptd-announce
+  const size_t name = std::min(variable.find('='), variable.size());
+  if (!variable.empty()) (void)setenv(variable.substr(0, name).c_str(), variable.c_str() + name + 1, 0);
   (void)execvp(words[0], words.data());
   const int number = errno;
   if (write(failure, &number, sizeof(number)) < 0) _exit(kCannotRun);
@@ -47,7 +48,7 @@ void close_one(int& fd) {
 
 }  // namespace
 
-Result<Workload> Workload::prepare(const std::vector<std::string>& command, bool announces) {
+Result<Workload> Workload::prepare(const std::vector<std::string>& command, const std::string& variable) {
   int go[2] = {-1, -1}, failure[2] = {-1, -1};
   const auto fail = [&] {
     const int number = errno;
@@ -60,7 +61,7 @@ Result<Workload> Workload::prepare(const std::vector<std::string>& command, bool
   if (pid == 0) {
     close_one(go[1]);
     close_one(failure[0]);
-    run_child(command, announces, go[0], failure[1]);
+    run_child(command, variable, go[0], failure[1]);
   }
   close_one(go[0]);
   close_one(failure[1]);

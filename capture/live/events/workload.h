@@ -12,8 +12,8 @@ namespace ptd::live {
 /// A child process. If its parent dies before start(), it exits without running the program; after that it is independent.
 class Workload {
  public:
-  /// Forks. The child waits. `announces`: its run-times announce their code from the start. Errors: file_open.
-  static Result<Workload> prepare(const std::vector<std::string>& command, bool announces = false);
+  /// Forks. The child waits. `variable`: NAME=VALUE for its environment, unless it is set there. Errors: file_open.
+  static Result<Workload> prepare(const std::vector<std::string>& command, const std::string& variable = {});
   ~Workload();
   Workload(Workload&& other) noexcept;
   Workload& operator=(Workload&& other) noexcept;

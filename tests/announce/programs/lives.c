@@ -1,20 +1,24 @@
 /* A JIT whose code is loaded, moved, patched and unloaded N times, in few places that are reused at once, and announced.
- * lives N [MODE]: MODE late: nothing is announced before a reader is there; silent: every 97th change is not announced. */
+ * lives N [MODE [PLACES]]: MODE late: nothing is announced before a reader is there; silent: every 97th change is not
+ * announced; burst: many changes at once, more than the ring holds; outside: also announces code where it has none; forks: a child does
+ * the same, with its parent's code. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ptd_announce.h"
 
-enum { kPlaces = 12, kPlaceBytes = 320, kTests = 24 };
+enum { kMostPlaces = 4096, kPlaceBytes = 320, kTests = 24 };
 
 static unsigned char* area;
-static struct { int live; unsigned size, patch_at; } places[kPlaces];
+static struct { int live; unsigned size, patch_at; } places[kMostPlaces];
+static int place_count = 12;
 static unsigned long seed = 1;
 static uint32_t runtime;
-static int silent;
+static int silent, forked;
 static long changes;
 
 static unsigned next_random(void) {
@@ -36,7 +40,7 @@ static void announce(int kind, int phase, unsigned char* at, unsigned char* from
 
 static void relist(void* user) {
   (void)user;
-  for (int i = 0; i < kPlaces; ++i)
+  for (int i = 0; i < place_count; ++i)
     if (places[i].live) announce(PTD_ANNOUNCE_LOAD, PTD_ANNOUNCE_END, place(i), NULL, places[i].size, place(i), PTD_ANNOUNCE_RELISTED);
 }
 
@@ -96,20 +100,38 @@ static void patch(int i) { /* je becomes jne, or the other way round */
   announce(PTD_ANNOUNCE_PATCH, PTD_ANNOUNCE_END, at, NULL, 1, at, 0);
 }
 
+/* The parent goes on when the child runs: the emulator dates a fork by the child's start. */
+static void fork_now(void) {
+  int ends[2];
+  char byte = 0;
+  if (pipe(ends) != 0) exit(1);
+  if (fork() == 0) {
+    forked = 1;
+    (void)write(ends[1], &byte, 1);
+  } else {
+    (void)read(ends[0], &byte, 1);
+  }
+  close(ends[0]);
+  close(ends[1]);
+}
+
 int main(int argc, char** argv) {
   const long rounds = argc > 1 ? atol(argv[1]) : 1000;
   const int late = argc > 2 && strcmp(argv[2], "late") == 0;
+  const int burst = argc > 2 && strcmp(argv[2], "burst") == 0, outside = argc > 2 && strcmp(argv[2], "outside") == 0;
+  const int forks = argc > 2 && strcmp(argv[2], "forks") == 0;
   silent = argc > 2 && strcmp(argv[2], "silent") == 0;
-  area = mmap(NULL, kPlaces * kPlaceBytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (argc > 3) place_count = atoi(argv[3]);
+  area = mmap(NULL, place_count * kPlaceBytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (area == MAP_FAILED) return 1;
   if (late) {
     unsetenv("PTD_ANNOUNCE");
-    for (int i = 0; i < kPlaces; i += 2) load(i);
+    for (int i = 0; i < place_count; i += 2) load(i);
   }
   runtime = ptd_announce_register("lives", relist, NULL);
   for (int tries = 0; late && !ptd_announce_enabled() && tries < 5000; ++tries) usleep(1000);
   for (changes = 1; changes <= rounds; ++changes) {
-    const int i = (int)(next_random() % kPlaces), j = (int)(next_random() % kPlaces);
+    const int i = (int)(next_random() % (unsigned)place_count), j = (int)(next_random() % (unsigned)place_count);
     if (!places[i].live) {
       load(i);
     } else if (next_random() % 4 == 0 && !places[j].live) {
@@ -120,8 +142,17 @@ int main(int argc, char** argv) {
     } else {
       unload(i);
     }
+    if (outside) {
+      static const unsigned char kRet = 0xc3;
+      announce(PTD_ANNOUNCE_LOAD, PTD_ANNOUNCE_END, (unsigned char*)0x10000, NULL, 1, &kRet, 0);
+    }
+    if (burst && changes % 1000 < 500) continue;
+    if (forks && !forked && changes % 100 == 0) fork_now();
     run(i);
-    run((int)(next_random() % kPlaces));
+    run((int)(next_random() % (unsigned)place_count));
+    if (forked && changes % 100 == 50) _exit(0);
+  }
+  while (wait(NULL) > 0) {
   }
   return 0;
 }

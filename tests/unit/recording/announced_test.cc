@@ -1,0 +1,311 @@
+// Announcements of generated code -> sections, edits, names, suspect windows and findings.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "announce/ptd_announce.h"
+#include "perfio/announce/announce_event.h"
+#include "ptdecode/code_view.h"
+#include "recording/data/open_request.h"
+#include "recording/image/image_build.h"
+#include "recording/perf/sideband_fold.h"
+#include "tests/unit/image/source_support.h"
+
+namespace ptd {
+namespace {
+
+using testing::bytes_of;
+
+constexpr uint64_t kJit = 0x10000;  // an executable page of process 10
+constexpr int32_t kPid = 10, kOther = 20;
+
+class Announced : public ::testing::Test {
+ protected:
+  Announced() {
+    perfio::EventAttr like;
+    attrs_ = {perfio::announce_attr(like, 1)};
+    fold_.set_attrs(attrs_);
+    map(kPid, kJit, "//anon", 1);
+    map(kOther, kJit, "//anon", 1);
+  }
+  void feed(perfio::Payload payload, uint64_t time, int32_t pid) {
+    perfio::Record record;
+    record.payload = std::move(payload);
+    record.sample_id.pid = record.sample_id.tid = pid;
+    record.sample_id.time = time;
+    record.sample_id.has_time = true;
+    record.file_offset_bytes = ++records_ * 64;
+    fold_.on_record(record);
+  }
+  void map(int32_t pid, uint64_t address, const std::string& path, uint64_t time) {
+    perfio::MmapRecord record;
+    record.pid = record.tid = pid;
+    record.addr = address;
+    record.size_bytes = 4096;
+    record.path = path;
+    feed(record, time, pid);
+  }
+  struct What {
+    uint8_t kind = PTD_ANNOUNCE_LOAD, phase = PTD_ANNOUNCE_END;
+    uint16_t flags = 0;
+    uint64_t address = kJit, old_address = 0, size = 0;
+    std::vector<std::byte> code;
+    uint32_t version = PTD_ANNOUNCE_VERSION;
+    std::string name = "f";
+  };
+  // Sends an announcement of one record with the next number.
+  void say(What what, uint64_t time, int32_t pid = kPid) {
+    ptd_announce_record raw{};
+    const bool code = what.kind <= PTD_ANNOUNCE_PATCH;
+    const std::string name = code ? what.name : "";
+    raw.version = what.version;
+    raw.kind = what.kind;
+    raw.phase = what.phase;
+    raw.flags = what.flags;
+    raw.instance = static_cast<uint64_t>(pid);
+    raw.seq = what.kind == PTD_ANNOUNCE_ATTACH || what.kind == PTD_ANNOUNCE_DETACH ? 0 : next_[pid]++;
+    raw.address = what.address;
+    raw.old_address = what.old_address;
+    raw.size = what.size != 0 || !code ? what.size : what.code.size();
+    raw.runtime = 1;
+    raw.chunks = 1;
+    raw.name_bytes = static_cast<uint32_t>(name.size());
+    raw.code_bytes = static_cast<uint32_t>(what.code.size());
+    raw.data_loc = static_cast<uint32_t>(name.size() + what.code.size()) << 16;
+    std::vector<std::byte> record(sizeof raw);
+    std::memcpy(record.data(), &raw, sizeof raw);
+    for (const char c : name) record.push_back(static_cast<std::byte>(c));
+    record.insert(record.end(), what.code.begin(), what.code.end());
+    sample_ = perfio::announce_sample(pid, record);
+    feed(perfio::OtherSample{0, sample_}, time, pid);
+  }
+  void relist(uint8_t phase, uint64_t time) { say({.kind = PTD_ANNOUNCE_RELIST, .phase = phase}, time); }
+  void lose(uint64_t count) { next_[kPid] += count; }
+  void finish() {
+    fold_.finish({}, {}, true);
+    image_.finish(data_);
+  }
+  static SpaceId space_of(int32_t pid) { return SpaceId{pid == kPid ? 1U : 2U}; }
+  struct Got {
+    std::vector<int> bytes;  // the first one of each candidate
+    CodeFlag flags = CodeFlag::none;
+  };
+  Got at(uint64_t address, uint64_t time, SpaceId space = SpaceId{1}) {
+    CodeView view(data_.timeline);
+    std::array<CodeCandidate, 8> out;
+    const FetchResult result = view.fetch(space, Ip{address}, {TimeNs{time}, TimeNs{time}}, {}, out, 1);
+    Got got;
+    for (uint32_t i = 0; result.status == FetchStatus::ok && i < result.count; ++i) {
+      got.bytes.push_back(std::to_integer<int>(out[i].bytes[0]));
+      got.flags = got.flags | out[i].flags;
+    }
+    return got;
+  }
+  uint64_t count(FindingKind kind, const std::string& text = "") const {
+    uint64_t found = 0;
+    for (const Finding& finding : data_.timeline.findings()) found += finding.kind == kind && finding.what.find(text) != std::string::npos ? 1 : 0;
+    return found;
+  }
+  std::string name_at(uint64_t address, uint64_t time) {
+    const auto symbol = data_.symbolizer->find(SpaceId{1}, Ip{address}, TimeNs{time});
+    return symbol ? std::string(symbol->name) : std::string();
+  }
+
+  using Bytes8 = std::vector<int>;
+  OpenRequest options_;
+  RecordingData data_;
+  ImageBuild image_{options_};
+  SidebandFold fold_{options_, image_, data_};
+  std::vector<perfio::EventAttr> attrs_;
+  std::map<int32_t, uint64_t> next_;
+  std::vector<std::byte> sample_;
+  uint64_t records_ = 0;
+};
+
+TEST_F(Announced, LoadUnloadReuse) {
+  say({.code = bytes_of({0x11, 0xc3}), .name = "first"}, 100);
+  say({.kind = PTD_ANNOUNCE_UNLOAD, .size = 2}, 200);
+  say({.code = bytes_of({0x22, 0xc3}), .name = "second"}, 300);
+  finish();
+  EXPECT_EQ(at(kJit, 50).bytes, Bytes8{});
+  EXPECT_EQ(at(kJit, 150).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 250).bytes, Bytes8{});
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{0x22});
+  EXPECT_EQ(name_at(kJit, 150), "first");
+  EXPECT_EQ(name_at(kJit, 350), "second");
+  EXPECT_EQ(at(kJit, 350, space_of(kOther)).bytes, Bytes8{});
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+TEST_F(Announced, BracketsAreIntervals) {
+  say({.code = bytes_of({0x11, 0x90, 0xc3})}, 100);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11})}, 200);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})}, 300);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .size = 3}, 400);  // over live code
+  say({.code = bytes_of({0x13, 0x90, 0xc3})}, 500);
+  finish();
+  EXPECT_EQ(at(kJit, 199).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 250).bytes, (Bytes8{0x11, 0x12}));
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{0x12});
+  EXPECT_EQ(at(kJit, 450).bytes, (Bytes8{0x12, 0x13}));
+  EXPECT_EQ(at(kJit, 550).bytes, Bytes8{0x13});
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+TEST_F(Announced, OldBytesAreChecked) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x77})}, 200);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})}, 210);
+  finish();
+  EXPECT_EQ(count(FindingKind::poke_old_bytes_mismatch), 1U);
+  EXPECT_EQ(at(kJit, 300).bytes, Bytes8{0x12});
+}
+
+TEST_F(Announced, Move) {
+  say({.code = bytes_of({0x11, 0xc3}), .name = "f"}, 100);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kJit + 64, .old_address = kJit, .size = 2, .name = ""}, 200);
+  finish();
+  EXPECT_EQ(at(kJit, 150).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 250).bytes, Bytes8{});
+  EXPECT_EQ(at(kJit + 64, 250).bytes, Bytes8{0x11});
+  EXPECT_EQ(name_at(kJit + 64, 250), "f");
+}
+
+TEST_F(Announced, OutsideOfExecutableMappings) {
+  say({.address = kJit - 1, .code = bytes_of({0x11, 0xc3})}, 100);
+  say({.address = kJit + 4095, .code = bytes_of({0x11, 0xc3})}, 110);
+  say({.address = 0x7000000, .code = bytes_of({0x11, 0xc3})}, 120);
+  say({.kind = PTD_ANNOUNCE_UNLOAD, .address = 0x7000000, .size = 1ULL << 40}, 130);
+  finish();
+  EXPECT_EQ(count(FindingKind::bad_record, "outside of the executable mappings"), 4U);
+  EXPECT_EQ(at(kJit + 4095, 200).bytes, Bytes8{});
+  EXPECT_EQ(at(0x7000000, 200).bytes, Bytes8{});
+}
+
+TEST_F(Announced, LostNumbersMakeOneProcessSuspectUntilTheRelist) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say({.code = bytes_of({0x33, 0xc3})}, 100, kOther);
+  lose(3);
+  relist(PTD_ANNOUNCE_BEGIN, 300);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .code = bytes_of({0x22, 0xc3})}, 310);
+  relist(PTD_ANNOUNCE_END, 320);
+  finish();
+  EXPECT_EQ(at(kJit, 50).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 200).flags, CodeFlag::suspect);
+  EXPECT_EQ(at(kJit, 400).bytes, Bytes8{0x22});
+  EXPECT_EQ(at(kJit, 400).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 200, space_of(kOther)).bytes, Bytes8{0x33});
+  EXPECT_EQ(at(kJit, 200, space_of(kOther)).flags, CodeFlag::none);
+  EXPECT_EQ(count(FindingKind::records_lost, "3 announcements of its generated code are lost (numbers 1 to 3)"), 1U);
+}
+
+TEST_F(Announced, WithoutARelistItStaysSuspect) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  lose(1);
+  say({.address = kJit + 64, .code = bytes_of({0x22, 0xc3})}, 200);
+  finish();
+  EXPECT_EQ(at(kJit, 900).flags, CodeFlag::suspect);
+  EXPECT_EQ(count(FindingKind::records_lost, "since then"), 1U);
+}
+
+// An end after a gap is not that of a begin before it.
+TEST_F(Announced, BracketsDoNotSpanGaps) {
+  const What begin{.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11})};
+  const What end{.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})};
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say(begin, 200);
+  lose(1);
+  relist(PTD_ANNOUNCE_BEGIN, 300);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .code = bytes_of({0x11, 0xc3})}, 310);
+  relist(PTD_ANNOUNCE_END, 320);
+  say(begin, 400);
+  say(end, 410);
+  finish();
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 350).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 200).flags, CodeFlag::suspect);
+  EXPECT_EQ(at(kJit, 500).bytes, Bytes8{0x12});
+  EXPECT_EQ(count(FindingKind::poke_healed), 0U);
+}
+
+TEST_F(Announced, ABeginWithoutAnEnd) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11})}, 200);
+  finish();
+  EXPECT_EQ(at(kJit, 150).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 250).flags, CodeFlag::suspect);
+}
+
+TEST_F(Announced, LateAttach) {
+  say({.kind = PTD_ANNOUNCE_ATTACH, .size = 7}, 500);
+  next_[kPid] = 7;
+  relist(PTD_ANNOUNCE_BEGIN, 600);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .code = bytes_of({0x11, 0xc3})}, 610);
+  relist(PTD_ANNOUNCE_END, 620);
+  say({.kind = PTD_ANNOUNCE_DETACH, .size = 11}, 900);
+  finish();
+  EXPECT_EQ(at(kJit, 550).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 550).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 400).flags, CodeFlag::assumed);
+  EXPECT_EQ(count(FindingKind::records_lost, "1 announcement of its generated code is lost (number 10)"), 1U);  // at the end
+}
+
+TEST_F(Announced, OtherVersionsAreRefusedByName) {
+  say({.code = bytes_of({0x11, 0xc3}), .version = 9}, 100);
+  say({.address = kJit + 64, .code = bytes_of({0x22, 0xc3}), .version = 9}, 110);
+  finish();
+  EXPECT_EQ(count(FindingKind::bad_record, "process 10: 2 records are not used: announcements in version 9 of the format"), 1U);
+  EXPECT_EQ(at(kJit, 200).bytes, Bytes8{});
+}
+
+// mprotect reports the memory again; another file there is something else.
+TEST_F(Announced, MemoryThatIsReportedAgain) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  map(kPid, kJit, "//anon", 200);
+  map(kPid, kJit, "/some/file", 300);
+  finish();
+  EXPECT_EQ(at(kJit, 250).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{});
+}
+
+TEST_F(Announced, ForkedChildHasItsParentsCode) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  feed(perfio::TaskRecord{30, kPid, 30, kPid, 200, false}, 200, kPid);
+  say({.kind = PTD_ANNOUNCE_UNLOAD, .size = 2}, 300);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11})}, 400, 30);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})}, 410, 30);
+  finish();
+  const SpaceId child{3};
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{});
+  EXPECT_EQ(at(kJit, 350, child).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 450, child).bytes, Bytes8{0x12});
+}
+
+TEST(AnnounceJoiner, ChunksThatDoNotBelongTogether) {
+  AnnounceRecord record;
+  record.code_bytes = 2 * PTD_ANNOUNCE_CHUNK_BYTES;
+  record.size_bytes = record.code_bytes;
+  record.chunks = 2;
+  const std::vector<std::byte> data(PTD_ANNOUNCE_CHUNK_BYTES);
+  record.data = data;
+  const auto history_of = [&](std::vector<std::pair<uint64_t, uint32_t>> pieces, uint64_t other_address = 0) {
+    AnnounceJoiner joiner;
+    for (const auto& [seq, chunk] : pieces) {
+      record.seq = seq;
+      record.chunk = chunk;
+      record.address = chunk == 1 ? other_address : 0;
+      joiner.add(record, TimeNs{seq * 10});
+    }
+    return joiner.finish();
+  };
+  EXPECT_EQ(history_of({{5, 0}, {6, 1}}).announcements.size(), 1U);
+  EXPECT_EQ(history_of({{6, 1}, {5, 0}, {5, 0}}).announcements.size(), 1U);
+  EXPECT_TRUE(history_of({{5, 0}, {6, 1}}).gaps.empty());
+  EXPECT_EQ(history_of({{5, 0}, {7, 1}}).announcements.size(), 0U);
+  EXPECT_EQ(history_of({{5, 0}, {7, 0}, {8, 1}}).announcements.size(), 1U);
+  EXPECT_EQ(history_of({{5, 0}, {7, 0}, {8, 1}}).gaps.size(), 1U);
+  EXPECT_EQ(history_of({{5, 0}, {6, 1}}, 64).announcements.size(), 0U);
+}
+
+}  // namespace
+}  // namespace ptd
