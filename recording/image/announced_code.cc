@@ -247,8 +247,10 @@ class AnnouncedCode::Space {
     }
     const bool contradicts = !change.after_loss && overlaps(what.address, what.size_bytes);
     if (contradicts) contradict(change);
-    if (!change.after_loss && !contradicts)  // older than this process's first record
-      add_section(what.address, what.size_bytes, code, kTimeMin, true);
+    if (!change.after_loss && !contradicts) {  // older than this process's first record
+      const SectionId memory = mappings_.section_at(space_, Ip{what.address}, change.known_since);
+      add_section(what.address, what.size_bytes, code, memory == kNoSection ? kTimeMin : mappings_.section(memory).live.first, true);
+    }
     const TimeNs from = contradicts ? change.time.first : change.known_since;
     add_section(what.address, what.size_bytes, code, from);
     set_live(what.address, what.size_bytes, code, what.name, from);

@@ -1,7 +1,9 @@
 // The ring between a program with libptd-announce and a listener.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 #include <atomic>
@@ -48,6 +50,25 @@ TEST_F(Ring, IdleProgramWritesNothing) {
   const auto second = AnnounceRing::open(program.pid(), places[0]);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, ErrorCode::busy);
+}
+
+// In seccomp's strict mode, any other system call than exit ends the process.
+TEST_F(Ring, IdleProgramMakesNoSystemCall) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    const auto code = code_of(16, 1);
+    const ptd_announcement what = load_of(0x1000, code, "f", runtime);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) syscall(SYS_exit, 2);
+    for (int i = 0; i < 1000; ++i) {
+      ptd_announce_code(&what);
+      ptd_announce_poll(runtime);
+    }
+    syscall(SYS_exit, 0);
+  }
+  int status = -1;
+  (void)waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(Ring, CodeLargerThanARecordComesInChunks) {
@@ -412,6 +433,62 @@ TEST_F(Ring, Jitdump) {
   EXPECT_NE(mapped.find("r-xp 00000000"), std::string::npos);
   EXPECT_NE(mapped.find("jit-" + std::to_string(program.pid()) + ".dump"), std::string::npos);
   (void)unlink(path.c_str());
+}
+
+// A program that a recorder started sends its ring, and a reader has it also when the program has ended. So does a forked child.
+TEST_F(Ring, OfferedThroughTheSocket) {
+  auto socket = AnnounceSocket::create();
+  ASSERT_TRUE(socket.ok());
+  Program program([&](const Steps&) {
+    const std::string variable = (*socket)->variable();
+    (void)setenv("PTD_ANNOUNCE", variable.c_str() + variable.find('=') + 1, 1);
+    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+    const auto code = code_of(5000, 1);
+    const ptd_announcement what = load_of(0x1000, code, "short", runtime);
+    ptd_announce_code(&what);
+    if (fork() == 0) ptd_announce_code(&what);
+    (void)waitpid(-1, nullptr, 0);
+  });
+  EXPECT_EQ(program.end(), 0);
+  uint64_t offers = 0;
+  (*socket)->take([&](AnnounceSocket::Offer offer) {
+    ++offers;
+    listener.take(std::move(offer));
+  });
+  listener.look({});
+  EXPECT_EQ(offers, 2U);
+  const AnnounceHistory history = heard.of(program.pid());
+  ASSERT_EQ(history.announcements.size(), 1U);
+  EXPECT_EQ(history.announcements[0].name, "short");
+  EXPECT_TRUE(history.gaps.empty());
+  EXPECT_EQ(heard.joiners.size(), 2U);
+}
+
+// What is sent to the socket is not trusted: files that are no rings are refused, and closed.
+TEST_F(Ring, OtherFilesThroughTheSocket) {
+  const Fd plain(memfd_create("ptd-announce", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(plain.get(), 1 << 20), 0);
+  Fd sealed(memfd_create("ptd-announce", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(sealed.get(), 1 << 20), 0);
+  ptd_announce_header header{};
+  std::memcpy(header.magic, PTD_ANNOUNCE_MAGIC, sizeof header.magic);
+  header.version = 9;
+  ASSERT_EQ(pwrite(sealed.get(), &header, sizeof header, 0), static_cast<ssize_t>(sizeof header));
+  const auto refused = [&](const Fd& file, uint32_t uid) { return AnnounceRing::adopt(getpid(), uid, Fd(dup(file.get()))).error(); };
+  EXPECT_EQ(refused(plain, getuid()).code, ErrorCode::untrusted_file);
+  EXPECT_EQ(refused(sealed, getuid()).code, ErrorCode::untrusted_file);
+  ASSERT_EQ(fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  EXPECT_EQ(refused(sealed, getuid() + 1).code, ErrorCode::untrusted_file);
+  EXPECT_EQ(refused(sealed, getuid()).code, ErrorCode::bad_version);
+  EXPECT_NE(refused(sealed, getuid()).message.find("version 9"), std::string::npos);
+  header.version = PTD_ANNOUNCE_VERSION;
+  header.ring_offset = 4096;
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{12345}, uint64_t{1} << 40, ~uint64_t{0}, uint64_t{1} << 20}) {
+    header.ring_bytes = bytes;
+    ASSERT_EQ(pwrite(sealed.get(), &header, sizeof header, 0), static_cast<ssize_t>(sizeof header));
+    EXPECT_EQ(refused(sealed, getuid()).code, ErrorCode::bad_header) << bytes;
+  }
+  EXPECT_EQ(refused(Fd(open("/dev/null", O_RDWR | O_CLOEXEC)), getuid()).code, ErrorCode::untrusted_file);
 }
 
 // The variable's ring starts with the program: a reader that comes later loses nothing.
