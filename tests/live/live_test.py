@@ -54,7 +54,7 @@ class Recorded(unittest.TestCase):
         self.started.append(process)
         return process
 
-    def wait_for_file(self, path, size=500):
+    def wait_for_file(self, path, size=1000):  # more than the header with its events
         self.assertTrue(wait_until(lambda: path.exists() and path.stat().st_size > size), f"{path} does not come")
 
     def script(self, path):
