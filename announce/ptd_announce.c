@@ -73,6 +73,8 @@ union ptd_announce_page ptd_announce_page __attribute__((aligned(PTD_ANNOUNCE_PA
 
 /* States; while a thread of process P prepares: P << 2 | kBusy. */
 enum { kNew = 0, kBusy = 1, kReady = 2 };
+/* See kRepeatNs. */
+enum { kRepeats = 3 };
 
 /* Which file a descriptor is: a program may close all that it did not open, and open others. */
 struct file_id {
@@ -102,6 +104,8 @@ static struct {
   uint64_t own_asked;  /* relists that the library asks for: after a loss, or when the kernel began to listen */
   uint32_t lost;       /* records were dropped since the last relist */
   uint32_t kernel_was; /* user_events' bit, when last seen */
+  uint32_t repeats;    /* relists since then; kRepeats: no more */
+  uint64_t kernel_ns;  /* when the bit was first seen */
   uint64_t jit_index;
   char jit_folder[1024];
   struct sockaddr_un reader; /* where rings are offered; no path: nowhere */
@@ -286,6 +290,7 @@ static void prepare(int forked) {
   self.head = self.own_asked = 0;
   self.lost = 0;
   self.kernel_was = word & PTD_ANNOUNCE_WORD_KERNEL;
+  self.repeats = kRepeats;
   self.pid = own_pid();
   self.instance = mono_ns() ^ (uint64_t)self.pid << 40;
   watch_forks();
@@ -459,10 +464,21 @@ static void emit(const struct ptd_announcement* what, uint32_t word) {
   if ((word & (PTD_ANNOUNCE_WORD_RING | PTD_ANNOUNCE_WORD_KERNEL)) != 0) send_record(&record, &data, word);
 }
 
+/* The kernel sets its bit when a listener opens the event, which may be long before it records: what is announced in between is lost without a
+ * trace. So all code is told again some times after that. */
+static const uint64_t kRepeatNs[kRepeats] = {100000000u, 1000000000u, 5000000000u};
+
 static void relist_if_due(uint32_t number, uint32_t word) {
   const uint32_t kernel = word & PTD_ANNOUNCE_WORD_KERNEL;
   uint32_t before = kernel ^ PTD_ANNOUNCE_WORD_KERNEL;
-  if (__atomic_compare_exchange_n(&self.kernel_was, &before, kernel, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && kernel != 0)
+  if (__atomic_compare_exchange_n(&self.kernel_was, &before, kernel, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && kernel != 0) {
+    ADD(self.own_asked, 1);
+    STORE(self.kernel_ns, mono_ns());
+    STORE(self.repeats, 0);
+  }
+  uint32_t repeat = LOAD(self.repeats);
+  if (repeat < kRepeats && mono_ns() - LOAD(self.kernel_ns) >= kRepeatNs[repeat] &&
+      __atomic_compare_exchange_n(&self.repeats, &repeat, repeat + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     ADD(self.own_asked, 1);
   /* After a loss, once there is room for what is told again. */
   if (LOAD(self.lost) != 0 && LOAD(self.head) - LOAD(HEADER->tail) <= PTD_ANNOUNCE_RING_BYTES / 2 &&

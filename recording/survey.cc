@@ -11,6 +11,7 @@
 
 #include "image/base/mapped_file.h"
 #include "image/source/build_id.h"
+#include "perfio/announce/announce_event.h"
 #include "perfio/emulated.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
@@ -157,7 +158,7 @@ class Collector {
     const auto& attrs = reader_.attrs();
     if (record.attr_index >= attrs.size()) return;
     const perfio::EventAttr& attr = attrs[record.attr_index];
-    if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload)) return;
+    if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload) || perfio::is_announcement(attr)) return;
     ++survey_.other_events[attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name];
   }
 

@@ -117,7 +117,7 @@ struct ThrottleRecord {
 };
 struct OtherSample {
   uint64_t ip = 0;
-  Bytes raw;  ///< PERF_SAMPLE_RAW data: of a tracepoint, its payload
+  Bytes raw{};  ///< PERF_SAMPLE_RAW data: of a tracepoint, its payload
 };                      ///< a sample of some other event
 struct OtherRecord {};  ///< a type we do not use; counted by type
 

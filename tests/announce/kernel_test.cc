@@ -131,8 +131,11 @@ TEST(UserEvents, RegistrationRecordsAndFork) {
   ptd_announce_code(&what);
   EXPECT_EQ(g_written.size(), 6U);
   set_bit(true);
+  EXPECT_EQ(g_relisted, 1);
+  ::usleep(120'000);  // the listener may have begun to record only now
   ptd_announce_poll(runtime);
   ptd_announce_poll(runtime);
+  EXPECT_EQ(g_relisted, 2);
   set_bit(false);
   ptd_announce_poll(runtime);  // not noticed: nobody listens
   set_bit(true);

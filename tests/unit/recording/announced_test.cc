@@ -49,7 +49,7 @@ class Announced : public ::testing::Test {
     uint8_t kind = PTD_ANNOUNCE_LOAD, phase = PTD_ANNOUNCE_END;
     uint16_t flags = 0;
     uint64_t address = kJit, old_address = 0, size = 0;
-    std::vector<std::byte> code;
+    std::vector<std::byte> code{};
     uint32_t version = PTD_ANNOUNCE_VERSION;
     std::string name = "f";
   };
