@@ -8,6 +8,7 @@
 #include "analysis/names/nearest_word.h"
 #include "analysis/names/short_name.h"
 #include "image/placed_name.h"
+#include "ptdecode/symbols.h"
 
 namespace ptd {
 
@@ -41,11 +42,17 @@ std::string_view without_parameters(std::string_view name) {
   return name.substr(word);
 }
 
+/// Whether a linker's name of a C++ or Rust function has this form.
+bool is_mangled(std::string_view name) { return name.starts_with("_Z") || name.starts_with("_R"); }
+
 }  // namespace
 
 bool is_glob(std::string_view pattern) { return pattern.find_first_of("*?[") != std::string_view::npos; }
 
 bool matches_name(const std::string& pattern, std::string_view name) {
+  if (is_mangled(pattern) && !is_glob(pattern)) {
+    if (const std::string readable = demangle(pattern); readable != pattern && matches_name(readable, name)) return true;
+  }
   const auto matches = [&pattern](std::string_view form) {
     return form == pattern || (is_glob(pattern) && fnmatch(pattern.c_str(), std::string(form).c_str(), 0) == 0);
   };

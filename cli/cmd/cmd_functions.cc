@@ -286,7 +286,7 @@ void print_threads(const std::vector<CallThread>& threads) {
 }
 
 /// The message for a function that was not called, with the nearest name of those that were met.
-std::string not_called(const std::string& name, const FunctionTable& functions) {
+std::string not_called(const std::string& name, const FunctionTable& functions, const GapTally& gaps) {
   std::vector<std::string> names;
   for (FunctionId id = 0; id < functions.size(); ++id) {
     for (std::string& each : functions.names(id)) names.push_back(std::move(each));
@@ -294,8 +294,11 @@ std::string not_called(const std::string& name, const FunctionTable& functions) 
   const std::string near = is_glob(name) ? "" : nearest_name(name, names);
   const bool is_known = std::any_of(names.begin(), names.end(), [&](const std::string& each) { return matches_name(name, each); });
   if (is_known) return fmt::format("--func: '{}' was not called in the threads and the time that are selected", name);
-  return fmt::format("--func: '{}' was not called{}; 'ptdecode functions --limit 0' lists what was", name,
-                     near.empty() ? "" : fmt::format(" (there is '{}')", near));
+  const std::string others = near.empty() ? "" : fmt::format(" (there is '{}')", near);
+  if (gaps.total() != 0)
+    return fmt::format("--func: no call of '{}' is in the flow that could be decoded{}; flow is lost {}, where it may have been called: 'ptdecode check' "
+                       "says why", name, others, counted(gaps.total(), "time"));
+  return fmt::format("--func: '{}' was not called{}; 'ptdecode functions --limit 0' lists what was", name, others);
 }
 
 int run(const Words& words) {
@@ -335,7 +338,7 @@ int run(const Words& words) {
   const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;
-    return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions()), 0});
+    return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input.gaps()), 0});
   }
   if (words.format == "json") {
     print_json(std::span(rows).first(words.rows(rows.size())), slow, input.timed(), input.functions());

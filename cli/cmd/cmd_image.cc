@@ -172,8 +172,11 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
   const bool att = words.syntax == "att";
   Output& output = standard_output();
   if (words.versions) {
-    const std::string text = versions_text(recording, spot.space, spot.ip, words.size_bytes == 0 ? 1 : words.size_bytes, att);
-    output.write(text.empty() ? fmt::format("{:x}: one version at all times\n", spot.ip.value) : text);
+    const uint64_t size = words.size_bytes == 0 ? 1 : words.size_bytes;
+    const std::string text = versions_text(recording, spot.space, spot.ip, size, att);
+    output.write(text.empty() ? fmt::format("{:x}, {}: one version at all times{}\n", spot.ip.value, counted(size, "byte"),
+                                            words.size_bytes == 0 ? "; --size chooses more bytes" : "")
+                              : text);
     return kExitOk;
   }
   const SectionId section = recording.timeline().section_at(spot.space, spot.ip, when);

@@ -122,10 +122,9 @@ std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot
 
 namespace {
 
-// The mappings that followed each other at an address, in order of time; empty if there was only one.
-std::string mappings_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
+// The mappings `ids` that followed each other at an address, in order of time; empty if there was only one.
+std::string mappings_text(const Recording& recording, std::vector<SectionId> ids, Ip ip, uint64_t size_bytes, bool att_syntax) {
   const Timeline& timeline = recording.timeline();
-  std::vector<SectionId> ids = timeline.sections_at(space, ip);
   if (ids.size() < 2) return {};
   std::stable_sort(ids.begin(), ids.end(),
                    [&](SectionId a, SectionId b) { return timeline.section(a).live.first < timeline.section(b).live.first; });
@@ -146,6 +145,38 @@ std::string mappings_text(const Recording& recording, SpaceId space, Ip ip, uint
   return text;
 }
 
+/// Returns `ip` and the addresses in the `size_bytes` after it at which a mapping begins or ends, in order.
+std::vector<uint64_t> places_of_mappings(const Timeline& timeline, SpaceId space, Ip ip, uint64_t size_bytes) {
+  std::vector<uint64_t> places{ip.value};
+  const auto add = [&](uint64_t place) {
+    if (place > ip.value && place - ip.value < size_bytes) places.push_back(place);
+  };
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (section.space != space) continue;
+    add(section.ip.value);
+    add(section.ip.value + section.size_bytes);
+  }
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  return places;
+}
+
+// mappings_text() of each part of a range in which other mappings followed each other.
+std::string range_mappings_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
+  const std::vector<uint64_t> places = places_of_mappings(recording.timeline(), space, ip, size_bytes);
+  std::string text;
+  std::vector<SectionId> before;
+  for (size_t i = 0; i < std::min<size_t>(places.size(), kListedVersions); ++i) {
+    std::vector<SectionId> ids = recording.timeline().sections_at(space, Ip{places[i]});
+    const uint64_t end = i + 1 < places.size() ? places[i + 1] : ip.value + size_bytes;
+    if (i == 0 || ids != before) text += mappings_text(recording, ids, Ip{places[i]}, end - places[i], att_syntax);
+    before = std::move(ids);
+  }
+  if (places.size() > kListedVersions) text += fmt::format("and {} more addresses at which mappings begin or end\n", places.size() - kListedVersions);
+  return text;
+}
+
 }  // namespace
 
 std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
@@ -163,7 +194,7 @@ std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint
     }
     if (site.versions > kListedVersions) text += fmt::format("        and {} more\n", site.versions - kListedVersions);
   }
-  return text + mappings_text(recording, space, ip, size_bytes, att_syntax);
+  return text + range_mappings_text(recording, space, ip, size_bytes, att_syntax);
 }
 
 std::optional<uint32_t> version_at(const Timeline& timeline, SiteId site, TimeNs when) {

@@ -20,7 +20,8 @@ struct CodeSpot {
 /// Returns the address of the instruction within which an address lies: the instructions are read from the start of the symbol. Nothing if
 /// an instruction begins there, no symbol contains it, or bytes before it are unknown or no instruction.
 [[nodiscard]] std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot);
-/// The versions of every site that intersects [ip, ip + size): number, when, bytes, text.
+/// The versions of every site that intersects [ip, ip + size): number, when, bytes, text. Then the mappings that followed each other there. Empty if
+/// nothing changed.
 [[nodiscard]] std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax);
 /// The version of a site live at `when`: its number, or nothing.
 [[nodiscard]] std::optional<uint32_t> version_at(const Timeline& timeline, SiteId site, TimeNs when);

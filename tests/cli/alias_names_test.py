@@ -50,7 +50,7 @@ int main(void) {
   return n != 13 + 12 + 10;
 }
 """
-DEFAULT_NAMES = ["release", "release@@V2", "__release", "__rel*", "release64", "bfree", "arelease", "arelease@V1", "arel?ase", "freeing", "freeing()"]
+DEFAULT_NAMES = ["release", "release@@V2", "__release", "__rel*", "release64", "bfree", "arelease", "arelease@V1", "arel?ase", "freeing", "freeing()", "_Z7freeingv"]
 
 
 def run(*words, status=0, environment=None):

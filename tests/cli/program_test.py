@@ -175,12 +175,22 @@ class Versions(unittest.TestCase):
         address = max(set(starts), key=starts.count)
         self.assertGreater(starts.count(address), 50)
         lines = run("image", "-i", bundle, "--tid", "28534", address.lstrip("0"), "--versions", "--size", "16").stdout.decode().split("\n")
+        after = next((i for i, line in enumerate(lines) if i != 0 and " was mapped " in line), len(lines))  # another address in the range
+        lines = lines[:after]
         self.assertEqual(lines[0], f"{address.lstrip('0')} was mapped {starts.count(address)} times")
         versions = [re.match(r" +\d+  (\S+?)\.\.(\S*) +((?:[0-9a-f]{2} ?)+)", line) for line in lines[1:] if re.match(r" +\d+  ", line)]
         self.assertTrue(versions and all(versions), lines[:6])
         times = [tuple(map(float, match.group(1, 2))) for match in versions[:-1]]
         self.assertTrue(all(first < last <= after for (first, last), (after, _) in zip(times, times[1:])))
         self.assertGreater(len({match.group(3) for match in versions}), 1)
+        before = f"{int(address, 16) - 4:x}"
+        around = run("image", "-i", bundle, "--tid", "28534", before, "--versions", "--size", "16").stdout.decode()
+        self.assertIn(lines[0] + "\n", around, "a range includes changes after its first byte")
+
+    def test_a_call_in_lost_flow_is_not_denied(self):
+        kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
+        said = run("functions", "-q", "--freeze", "-i", kernel, "--func", "no_such_function").stderr.decode()
+        self.assertRegex(said, r"no call of 'no_such_function' is in the flow that could be decoded.*; flow is lost [\d,]+ times.*'ptdecode check'")
 
 
 class CallsInAWindow(unittest.TestCase):
