@@ -304,7 +304,7 @@ static void prepare(int forked) {
   }
   open_ring(word);
   offer_ring();
-  if (self.ring == NULL && forked) { /* the page is still the parent's: a private one, so that nobody is disturbed */
+  if (self.ring == NULL && forked) { /* the page is still shared with the parent: replace it by a private one */
     (void)mmap(&ptd_announce_page, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }
   open_events();
@@ -396,7 +396,7 @@ static void write_event(const struct ptd_announce_record* record, const struct i
   (void)EVENTS_WRITEV(self.events_fd, all, count + 2); /* a listener that has gone is no error; what it did not get, it misses by number */
 }
 
-/* Records get their numbers whether they find room or not, so that a reader sees what is missing. */
+/* A record gets a number even if it is dropped, so that a reader detects the loss. */
 static void send_record(struct ptd_announce_record* record, const struct parts* data, uint32_t word) {
   const uint32_t chunks = data->bytes == 0 ? 1 : (uint32_t)((data->bytes + PTD_ANNOUNCE_CHUNK_BYTES - 1) / PTD_ANNOUNCE_CHUNK_BYTES);
   const uint64_t last = data->bytes - (uint64_t)(chunks - 1) * PTD_ANNOUNCE_CHUNK_BYTES;
@@ -464,8 +464,8 @@ static void emit(const struct ptd_announcement* what, uint32_t word) {
   if ((word & (PTD_ANNOUNCE_WORD_RING | PTD_ANNOUNCE_WORD_KERNEL)) != 0) send_record(&record, &data, word);
 }
 
-/* The kernel sets its bit when a listener opens the event, which may be long before it records: what is announced in between is lost without a
- * trace. So all code is told again some times after that. */
+/* The kernel sets its bit when a listener opens the event, possibly long before it records. Announcements in between are lost, and no number
+ * shows it. So all code is relisted at these times after the bit was seen. */
 static const uint64_t kRepeatNs[kRepeats] = {100000000u, 1000000000u, 5000000000u};
 
 static void relist_if_due(uint32_t number, uint32_t word) {
@@ -480,7 +480,7 @@ static void relist_if_due(uint32_t number, uint32_t word) {
   if (repeat < kRepeats && mono_ns() - LOAD(self.kernel_ns) >= kRepeatNs[repeat] &&
       __atomic_compare_exchange_n(&self.repeats, &repeat, repeat + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     ADD(self.own_asked, 1);
-  /* After a loss, once there is room for what is told again. */
+  /* After a loss, once half of the ring is free for the relist. */
   if (LOAD(self.lost) != 0 && LOAD(self.head) - LOAD(HEADER->tail) <= PTD_ANNOUNCE_RING_BYTES / 2 &&
       __atomic_exchange_n(&self.lost, 0, __ATOMIC_ACQ_REL) != 0)
     ADD(self.own_asked, 1);
@@ -525,7 +525,7 @@ uint32_t ptd_announce_register(const char* name, void (*relist)(void* user), voi
     if (!__atomic_compare_exchange_n(&runtimes[i].used, &free_slot, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
     runtimes[i].relist = relist;
     runtimes[i].user = user;
-    runtimes[i].answered = asked_generation(); /* it has no code yet */
+    runtimes[i].answered = 0; /* a reader may have asked before */
     STORE(runtimes[i].used, 2);
     return i + 1;
   }

@@ -116,7 +116,8 @@ union ptd_announce_page {
 extern union ptd_announce_page ptd_announce_page;
 
 /* Registers a run-time and returns its number, 0 if there are 64 already. The first call prepares the channels. `relist`, if not NULL,
- * announces all live code of the run-time as LOAD + END with PTD_ANNOUNCE_RELISTED. It is called from announcements (without
+ * announces all live code of the run-time as LOAD + END with PTD_ANNOUNCE_RELISTED. It may be called before the
+ * run-time has any code. It is called from announcements (without
  * PTD_ANNOUNCE_NO_RELIST) and polls of this run-time, on their thread, so it must work with the locks that these hold. Any thread. */
 uint32_t ptd_announce_register(const char* name, void (*relist)(void* user), void* user);
 /* The run-time's callback is not called any more. Its code is not unloaded by this. */

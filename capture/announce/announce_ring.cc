@@ -50,7 +50,7 @@ bool is_place(int fd, const RingPlace& place) {
   return fstat(fd, &info) == 0 && info.st_dev == place.device && info.st_ino == place.inode;
 }
 
-// Opens the file behind a mapping: any user finds it among the process's descriptors, root also where they are closed.
+// Opens the mapped file through the process's descriptors; root can also open it through the mapping if they are closed.
 Fd open_place(int32_t pid, const RingPlace& place) {
   std::error_code error;
   const std::string folder = proc(pid, "fd");

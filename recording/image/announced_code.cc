@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "image/base/interrupt.h"
+#include "image/placed_name.h"
 #include "recording/image/jit_names.h"
 
 namespace ptd {
@@ -15,14 +16,7 @@ namespace {
 constexpr uint64_t kMostBytes = 2ULL << 30;  // of all records
 constexpr const char* kModule = "[jit]";
 
-std::string hex(uint64_t value) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (; value != 0 || text.empty(); value >>= 4) text.insert(text.begin(), kDigits[value & 15]);
-  return "0x" + text;
-}
-
-std::string range_text(uint64_t address, uint64_t size) { return "[" + hex(address) + ", " + hex(address + size) + ")"; }
+std::string range_text(uint64_t address, uint64_t size) { return "[" + hex_text(address) + ", " + hex_text(address + size) + ")"; }
 
 Finding finding_of(FindingKind kind, SpaceId space, Interval time, std::string what) {
   Finding finding;
@@ -35,7 +29,7 @@ Finding finding_of(FindingKind kind, SpaceId space, Interval time, std::string w
 
 bool is_code(const Announcement& what) { return what.kind <= AnnounceKind::patch; }
 
-/// The times at which all run-times of an instance had told all their code again.
+/// The times at which all run-times of an instance had relisted their code.
 class Relists {
  public:
   explicit Relists(const std::vector<Announcement>& announcements) {
@@ -51,7 +45,7 @@ class Relists {
       }
     }
   }
-  /// Returns when all code was told again, by relists that began with number `seq` or later; kTimeMax if it was not.
+  /// Returns when all code was relisted, by relists that began with number `seq` or later; kTimeMax if it was not.
   [[nodiscard]] TimeNs all_after(uint64_t seq) const {
     TimeNs latest = kTimeMin;
     for (const auto& [runtime, relists] : runtimes_) {
@@ -373,7 +367,7 @@ void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& cha
   for (auto& [key, open] : begun) changes.push_back({open, {}, {open.time.first, kTimeMax}, true, {}, false});
 }
 
-// Reports what is missing, and marks the time until all code was told again.
+// Reports what is missing, and marks the time until all code was relisted.
 void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history,
                                  std::vector<Change>& changes) const {
   const int32_t pid = joiners_.at(space).pid;

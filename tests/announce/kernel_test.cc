@@ -136,8 +136,13 @@ TEST(UserEvents, RegistrationRecordsAndFork) {
   ptd_announce_poll(runtime);
   ptd_announce_poll(runtime);
   EXPECT_EQ(g_relisted, 2);
+  static int other_relisted = 0;  // a run-time that registers after the listener came may have code already
+  const uint32_t other = ptd_announce_register("other", [](void*) { ++other_relisted; }, nullptr);
+  ptd_announce_poll(other);
+  ptd_announce_poll(other);
+  EXPECT_EQ(other_relisted, 1);
   set_bit(false);
-  ptd_announce_poll(runtime);  // not noticed: nobody listens
+  ptd_announce_poll(runtime);  // not noticed: there is no listener
   set_bit(true);
   ptd_announce_code(&what);
   EXPECT_GE(g_relisted, 1);

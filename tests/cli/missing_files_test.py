@@ -25,7 +25,7 @@ def remove(path):
 
 
 def truncate(path):
-    """Keeps the program headers and the build id, which stand at the beginning."""
+    """Keeps the start of the file, which has the program headers and the build id."""
     os.truncate(path, 0x1000)
 
 

@@ -32,6 +32,14 @@ class Ring : public testing::Test {
   void drain() {
     while (listener.drain() != 0) listener.release();
   }
+  /// Returns what a program announces in its first step.
+  AnnounceHistory heard_of(Program& program) {
+    listener.look({program.pid()});
+    program.go();
+    drain();
+    listener.stop();
+    return heard.of(program.pid());
+  }
 };
 
 TEST_F(Ring, IdleProgramWritesNothing) {
@@ -87,11 +95,7 @@ TEST_F(Ring, CodeLargerThanARecordComesInChunks) {
     ptd_announce_code(&what);
     steps.wait();
   });
-  listener.look({program.pid()});
-  program.go();
-  drain();
-  listener.stop();
-  const AnnounceHistory history = heard.of(program.pid());
+  const AnnounceHistory history = heard_of(program);
   EXPECT_TRUE(history.attached);
   EXPECT_TRUE(history.gaps.empty());
   ASSERT_EQ(history.announcements.size(), 2U);
@@ -113,7 +117,7 @@ void announce_all(void* code) {
   }
 }
 
-// More than the ring holds: nothing unread is overwritten, what is dropped leaves a gap, and all code is told again after it.
+// More records than the ring holds: no unread record is overwritten, dropped ones leave a gap, and a relist follows.
 TEST_F(Ring, OverrunLosesWhatIsNewAndRelists) {
   Program program([](const Steps& steps) {
     auto code = code_of(3000, 1);
@@ -338,11 +342,7 @@ TEST_F(Ring, SignalHandlersAnnounce) {
     (void)setitimer(ITIMER_REAL, &never, nullptr);
     steps.wait();
   });
-  listener.look({program.pid()});
-  program.go();
-  drain();
-  listener.stop();
-  const AnnounceHistory history = heard.of(program.pid());
+  const AnnounceHistory history = heard_of(program);
   uint64_t from_handler = 0;
   for (const Announcement& what : history.announcements) {
     if (what.name == "handler") ++from_handler;
