@@ -149,11 +149,12 @@ Result<CodeSpot> place_of(const Recording& recording, const Words& words, SpaceI
   if (user_space != kNoSpace) spaces = {{user_space.value, words.tid}};
   Spaces found;
   CodeSpot spot{user_space, named.front(), moment};
-  for (const auto& [space, tid] : spaces) {
-    const auto here = std::find_if(named.begin(), named.end(), [&](Ip ip) { return !is_kernel_half(ip) && is_named(recording, SpaceId{space}, ip, moment, name); });
+  for (const auto& each : spaces) {
+    const SpaceId space{each.first};
+    const auto here = std::find_if(named.begin(), named.end(), [&](Ip ip) { return !is_kernel_half(ip) && is_named(recording, space, ip, moment, name); });
     if (here == named.end()) continue;
-    if (found.empty()) spot = {SpaceId{space}, *here, moment};
-    found.emplace(space, tid);
+    if (found.empty()) spot = {space, *here, moment};
+    found.insert(each);
   }
   if (found.size() > 1) return several_spaces(recording, "'" + shown(name) + "'", found, moment);
   if (found.empty()) {  // of the kernel, or not mapped at this time

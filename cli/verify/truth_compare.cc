@@ -92,7 +92,7 @@ class TruthWalk {
         case emulate::TruthTag::psb:
           mark_ = record.offset_bytes;
           have_mark_ = true;
-          if (segment.valid || !segment.insns.size() == 0) return true;
+          if (segment.valid || segment.insns.size() != 0) return true;
           segment.valid = true;
           segment.offset_bytes = mark_;
           break;
