@@ -7,20 +7,6 @@
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
-namespace {
-
-uint64_t instructions_of(std::span<const Block> blocks) {
-  uint64_t even = 0, odd = 0;
-  size_t i = 0;
-  for (; i + 2 <= blocks.size(); i += 2) {
-    even += blocks[i].instructions;
-    odd += blocks[i + 1].instructions;
-  }
-  return even + odd + (i != blocks.size() ? blocks[i].instructions : 0);
-}
-
-}  // namespace
-
 LossTimes::LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span, const FlowClock& clock)
     : contexts_(contexts), cpu_(cpu), stream_tid_(tid), span_(span), dates_(clock) {
   last_.tid = now_.tid = cpu >= 0 ? -1 : tid;
@@ -189,7 +175,9 @@ void LossTimes::take_blocks(std::span<const Block> blocks) {
     for (Change& each : held_) each.unproved = false;
     now_.unproved = last_.unproved = false;
   }
-  dates_.ran(instructions_of(blocks));
+  uint64_t instructions = 0;
+  for (const Block& block : blocks) instructions += block.instructions;
+  dates_.ran(instructions);
 }
 
 void LossTimes::take(const Batch& batch) {
