@@ -102,8 +102,7 @@ Spaces spaces_at(const Recording& recording, TimeNs moment) {
 /// What is at an address of a symbol called `name` in a space.
 bool is_named(const Recording& recording, SpaceId space, Ip ip, TimeNs moment, const std::string& name) {
   const std::vector<std::string> names = recording.symbolizer().names_at(space, ip, moment);
-  const std::string readable = demangle(name);
-  return std::any_of(names.begin(), names.end(), [&](const std::string& each) { return each == readable || matches_name(name, each); });
+  return std::any_of(names.begin(), names.end(), [&](const std::string& each) { return matches_name(name, each); });
 }
 
 Error several_spaces(const Recording& recording, const std::string& what, const Spaces& spaces, TimeNs moment) {
