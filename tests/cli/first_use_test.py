@@ -360,7 +360,9 @@ static void on_alarm(int number) { (void)number; _exit(0); }
 __attribute__((noinline)) static void spin(void) { for (;;) __asm__ volatile("nop"); }
 int main(void) {
   signal(SIGALRM, on_alarm);
-  ualarm(300000, 0);
+  ualarm(900000, 0);
+  for (volatile int i = 0; i < 100000; ++i) {  /* the last code before the loop that packets date is main's */
+  }
   spin();
 }
 """
@@ -374,7 +376,7 @@ class Spin(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = {line["function"]: line for line in functions(path)}
         # No packet tells when the loop was entered: up to the first PSB in it, its time may count for the caller. On a busy machine the program
-        # waits for a core for most of its 300 ms.
+        # waits for a core for most of its 900 ms.
         running = rows["spin"]["self_ns"] + rows["main"]["self_ns"]
         self.assertGreater(running, 20_000_000)
         self.assertLess(sum(line["self_ns"] for name, line in rows.items() if name not in ("spin", "main")), running)
