@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "analysis/table/branch_flow.h"
+#include "analysis/table/flow/branch_flow.h"
 #include "ptdecode/recording_cursor.h"
 
 namespace ptd::capi {

@@ -172,6 +172,32 @@ void Column::add_valid(uint64_t bits, unsigned count) {
   nulls_ += missing;
 }
 
+void Column::add_rows_but(std::span<const uint8_t> nulls, size_t count) {
+  const auto word_at = [&](size_t row) {
+    uint64_t word = 0;
+    std::memcpy(&word, nulls.data() + row / 8, sizeof(word));
+    return count - row >= 64 ? word : word & ((uint64_t{1} << (count - row)) - 1);
+  };
+  size_t missing = 0;
+  for (size_t row = 0; row < count; row += 64) {
+    if (const uint64_t word = word_at(row); word != 0) missing += static_cast<unsigned>(std::popcount(word));
+  }
+  if (missing == 0 && valid_.empty()) return add_rows(count, true);
+  if (valid_.empty()) mark_valid_from_start();
+  const size_t used = rows_ % 8, size = (rows_ + count + 7) / 8;  // bits of the last byte; bytes
+  valid_.resize(size + 2 * sizeof(uint64_t));                     // the loop writes whole words
+  uint8_t* out = valid_.data() + rows_ / 8;
+  for (size_t row = 0; row < count; row += 64, out += sizeof(uint64_t)) {
+    const size_t left = count - row;
+    const uint64_t bits = ~word_at(row) & (left >= 64 ? ~uint64_t{} : (uint64_t{1} << left) - 1), word = bits << used | *out;
+    std::memcpy(out, &word, sizeof(word));
+    if (used != 0) out[sizeof(word)] = static_cast<uint8_t>(bits >> (64 - used));
+  }
+  valid_.resize(size);
+  rows_ += count;
+  nulls_ += missing;
+}
+
 void Column::mark_valid_from_start() {
   valid_.reserve((expected_rows_ + 7) / 8);
   valid_.assign((rows_ + 7) / 8, 0xFF);

@@ -182,6 +182,8 @@ class Column {
   }
   /// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
   void add_valid(uint64_t bits, unsigned count);
+  /// Adds `count` rows, of which those with a bit in `nulls` are null. The array has whole words of 64 bits; the bits after `count` may be set.
+  void add_rows_but(std::span<const uint8_t> nulls, size_t count);
   /// Adds rows of indexes, of which the negative ones become null.
   void add_names(std::span<int32_t> indexes);
   /// Appends the last row `count` times; not for text, binary and booleans.

@@ -10,7 +10,7 @@
 #include <ctime>
 #include <string>
 
-#include "analysis/table/branch_flow.h"
+#include "analysis/table/flow/branch_flow.h"
 #include "analysis/table/table.h"
 #include "ptdecode/recording_cursor.h"
 

@@ -83,6 +83,25 @@ TEST(Column, RunsOfEqualValidityAndIndexesKeepTheirBits) {
     expect_equal(column, expected);
   }
 }
+TEST(Column, NullBitsOfAnyNumberOfRows) {
+  std::mt19937 random(3);
+  for (const unsigned nulls_percent : {0U, 3U, 50U, 100U}) {
+    Column column({"x", ColumnType::int32, true});
+    std::vector<Value> expected;
+    for (size_t count = 0; count < 200; ++count) {
+      std::vector<uint8_t> nulls((count + 63) / 64 * 8, static_cast<uint8_t>(random()));  // the bits after the last row are any
+      int32_t* const values = column.append<int32_t>(count);
+      for (size_t i = 0; i < count; ++i) {
+        const bool valid = random() % 100 >= (count % 3 == 0 ? 0 : nulls_percent);
+        nulls[i / 8] = static_cast<uint8_t>((nulls[i / 8] & ~(1U << (i % 8))) | (valid ? 0U : 1U << (i % 8)));
+        values[i] = static_cast<int32_t>(expected.size());
+        expected.push_back({values[i], valid});
+      }
+      column.add_rows_but(nulls, count);
+    }
+    expect_equal(column, expected);
+  }
+}
 TEST(Column, TheFirstNullComesLate) {
   for (const size_t before : {0U, 1U, 7U, 8U, 63U, 64U, 65U, 1000U}) {
     Column column({"x", ColumnType::int32, true});

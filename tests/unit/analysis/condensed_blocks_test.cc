@@ -1,5 +1,5 @@
 // CondensedBlocks: the taken branches of pieces of every length.
-#include "analysis/table/condensed_blocks.h"
+#include "analysis/table/flow/condensed_blocks.h"
 
 #include <gtest/gtest.h>
 

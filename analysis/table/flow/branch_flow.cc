@@ -1,5 +1,5 @@
 // BranchFlow: see branch_flow.h.
-#include "analysis/table/branch_flow.h"
+#include "analysis/table/flow/branch_flow.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // FlowWalk: see flow_walk.h.
-#include "analysis/table/flow_walk.h"
+#include "analysis/table/flow/flow_walk.h"
 
 #include <algorithm>
 

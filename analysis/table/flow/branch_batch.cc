@@ -1,5 +1,5 @@
 // BranchBatch: see branch_batch.h.
-#include "analysis/table/branch_batch.h"
+#include "analysis/table/flow/branch_batch.h"
 
 #include <algorithm>
 #include <cstring>
@@ -20,57 +20,11 @@ constexpr size_t kLeastCapacity = 1024;
 /// Whether finish() writes the values.
 [[nodiscard]] bool is_written_late(BranchColumn id) { return is_of_context(id) && id != BranchColumn::comm; }
 
-/// Whether the nodes of a row give the value, with fill().
+/// Whether the nodes of a row give the value, with write_node_rows().
 [[nodiscard]] bool is_of_node(BranchColumn id) {
   constexpr std::array kColumns = {BranchColumn::flags, BranchColumn::ip, BranchColumn::symbol, BranchColumn::to, BranchColumn::to_symbol,
                                    BranchColumn::instructions};
   return std::find(kColumns.begin(), kColumns.end(), id) != kColumns.end();
-}
-
-using Words = uint32_t __attribute__((vector_size(16)));
-[[nodiscard]] Words words_at(const void* at) {
-  Words words;
-  std::memcpy(&words, at, sizeof(words));
-  return words;
-}
-void put_words(void* at, Words words) { std::memcpy(at, &words, sizeof(words)); }
-
-[[nodiscard]] Words upper_halves(const uint64_t* at) { return __builtin_shufflevector(words_at(at), words_at(at + 2), 1, 3, 5, 7); }
-
-/// Zeros in place of negative numbers.
-[[nodiscard]] Words without_nulls(Words indexes) {
-  using Signed = int32_t __attribute__((vector_size(16)));
-  return indexes & ~reinterpret_cast<Words>(reinterpret_cast<Signed>(indexes) >> 31);
-}
-/// The sign of each number, as one bit.
-[[nodiscard]] uint8_t sign_bits(Words words) {
-#ifdef __SSE__
-  using Floats = float __attribute__((vector_size(16)));
-  return static_cast<uint8_t>(__builtin_ia32_movmskps(reinterpret_cast<Floats>(words)));
-#else
-  words >>= 31;
-  return static_cast<uint8_t>(words[0] | words[1] << 1 | words[2] << 2 | words[3] << 3);
-#endif
-}
-/// The lower halves of 8 bytes, one after the other.
-[[nodiscard]] uint64_t join_nibbles(const uint8_t* bytes) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, bytes, sizeof(bits));
-  bits = (bits | bits >> 4) & 0x00ff'00ff'00ff'00ff;
-  bits = (bits | bits >> 8) & 0x0000'ffff'0000'ffff;
-  return (bits | bits >> 16) & 0xffff'ffff;
-}
-
-/// The columns of four ends.
-struct Ends {
-  Words first_ips, last_ips, symbols, tags;
-};
-[[nodiscard]] Ends transpose(const BranchNodes::End& end0, const BranchNodes::End& end1, const BranchNodes::End& end2,
-                             const BranchNodes::End& end3) {
-  const Words a = words_at(&end0), b = words_at(&end1), c = words_at(&end2), d = words_at(&end3);
-  const Words first = __builtin_shufflevector(a, b, 2, 3, 6, 7), last = __builtin_shufflevector(c, d, 2, 3, 6, 7);
-  return {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(c, d, 0, 1, 4, 5),
-          __builtin_shufflevector(first, last, 0, 2, 4, 6), __builtin_shufflevector(first, last, 1, 3, 5, 7)};
 }
 
 /// How many of these blocks have so many branches, or all blocks if they have fewer.
@@ -125,7 +79,7 @@ void BranchBatch::begin() {
   reserve(std::min(most_rows_, std::max(last_rows_, kLeastCapacity)));
 }
 
-/// Makes the columns that are written before finish() at least so long, and longer by the rows that fill() writes after the last one.
+/// Makes the columns that are written before finish() at least so long, and longer by the rows that write_node_rows() writes after the last one.
 void BranchBatch::reserve(size_t rows) {
   if (rows + kRowsAtOnce <= capacity_) return;
   const size_t larger = std::min(most_rows_, std::max(rows, 2 * capacity_)) + kRowsAtOnce;
@@ -167,13 +121,13 @@ void BranchBatch::add_piece(const RowContext& at, const BranchBlocks& piece, Bra
   reserve(rows_ + condensed_.rows());
   mark_rows(condensed_.flags());
   const uint32_t epoch = nodes.enter(at);
-  if (!fill(blocks, nodes.nodes(flow), epoch)) {
+  if (!write_node_rows(node_columns(), condensed_, blocks, nodes.nodes(flow), epoch)) {
     for (size_t i = 0; i < condensed_.rows(); ++i) nodes.add({names_, kinds_}, flow, at, {blocks + condensed_.block(i), 2});
     if (!has_symbols_ && !names_.symbols.empty()) begin_symbols();
-    (void)fill(blocks, nodes.nodes(flow), epoch);
+    (void)write_node_rows(node_columns(), condensed_, blocks, nodes.nodes(flow), epoch);
   }
-  if (has_symbols_ && has(BranchColumn::symbol)) add_names(BranchColumn::symbol, nulls_);
-  if (has_symbols_ && has(BranchColumn::to_symbol)) add_names(BranchColumn::to_symbol, to_nulls_);
+  if (has_symbols_ && has(BranchColumn::symbol)) column_of(BranchColumn::symbol).add_rows_but(nulls_, condensed_.rows());
+  if (has_symbols_ && has(BranchColumn::to_symbol)) column_of(BranchColumn::to_symbol).add_rows_but(to_nulls_, condensed_.rows());
   for (Output* out : rare_outputs_) fill_rare(*out, at, blocks, nodes.nodes(flow));
   rows_ += condensed_.rows();
   groups_.back().end = rows_;
@@ -185,34 +139,15 @@ T* BranchBatch::next_of(BranchColumn id) {
   return has(id) && (has_symbols_ || !is_symbol(id)) ? next_of<T>(*output_of_[static_cast<size_t>(id)]) : reinterpret_cast<T*>(unwanted_.data());
 }
 
-/// Fills the columns that nodes give from condensed_, and a few rows after them with any values. `blocks`: of the piece. False if a node is of
-/// another epoch.
-bool BranchBatch::fill(const Block* blocks, const BranchNodes::Node* nodes, uint32_t epoch) {
-  auto* const flags = next_of<int32_t>(BranchColumn::flags);
-  auto* const symbol = next_of<int32_t>(BranchColumn::symbol);
-  auto* const to_symbol = next_of<int32_t>(BranchColumn::to_symbol);
-  auto* const instructions = next_of<int32_t>(BranchColumn::instructions);
-  auto* const ip = next_of<Ip>(BranchColumn::ip);
-  auto* const to = next_of<Ip>(BranchColumn::to);
-  Words other{};
-  const auto epoch_words = Words{} + epoch, kind_mask = Words{} + ((1U << BranchNodes::kKindBits) - 1);
-  for (size_t row = 0; row < condensed_.rows(); row += kRowsAtOnce) {
-    const Block *const r0 = blocks + condensed_.block(row), *const r1 = blocks + condensed_.block(row + 1);
-    const Block *const r2 = blocks + condensed_.block(row + 2), *const r3 = blocks + condensed_.block(row + 3);
-    const Ends from = transpose(nodes[r0->node].from, nodes[r1->node].from, nodes[r2->node].from, nodes[r3->node].from);
-    put_words(ip + row, from.first_ips), put_words(ip + row + 2, from.last_ips);
-    put_words(symbol + row, without_nulls(from.symbols));
-    put_words(flags + row, from.tags & kind_mask);
-    const Ends target = transpose(nodes[r0[1].node].to, nodes[r1[1].node].to, nodes[r2[1].node].to, nodes[r3[1].node].to);
-    put_words(to + row, target.first_ips), put_words(to + row + 2, target.last_ips);
-    put_words(to_symbol + row, without_nulls(target.symbols));
-    nulls_[row / kRowsAtOnce] = sign_bits(from.symbols);
-    to_nulls_[row / kRowsAtOnce] = sign_bits(target.symbols);
-    other |= (from.tags ^ epoch_words) | (target.tags ^ epoch_words);
-    const uint64_t* const before = condensed_.sums_before(row);
-    put_words(instructions + row, upper_halves(before + 1) - upper_halves(before));
-  }
-  return ((other[0] | other[1] | other[2] | other[3]) >> BranchNodes::kKindBits) == 0;
+NodeColumns BranchBatch::node_columns() {
+  return {.ip = next_of<Ip>(BranchColumn::ip),
+          .to = next_of<Ip>(BranchColumn::to),
+          .symbol = next_of<int32_t>(BranchColumn::symbol),
+          .to_symbol = next_of<int32_t>(BranchColumn::to_symbol),
+          .flags = next_of<int32_t>(BranchColumn::flags),
+          .instructions = next_of<uint32_t>(BranchColumn::instructions),
+          .nulls = nulls_.data(),
+          .to_nulls = to_nulls_.data()};
 }
 
 /// The first symbol is found: the rows so far have none.
@@ -222,18 +157,6 @@ void BranchBatch::begin_symbols() {
     if (!has(id)) continue;
     std::memset(output_of_[static_cast<size_t>(id)]->values, 0, rows_ * sizeof(int32_t));
     column_of(id).add_rows(rows_, false);
-  }
-}
-
-/// Adds the rows of condensed_ to a column of which fill() wrote the values.
-void BranchBatch::add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls) {
-  constexpr size_t kWord = 64;
-  Column& column = column_of(id);
-  for (size_t row = 0; row < condensed_.rows(); row += kWord) {
-    const uint8_t* const word = nulls.data() + row / kRowsAtOnce;
-    const uint64_t bits = join_nibbles(word) | join_nibbles(word + 8) << 32;
-    const size_t count = std::min(kWord, condensed_.rows() - row);
-    column.add_valid(~bits & (~uint64_t{} >> (kWord - count)), static_cast<unsigned>(count));
   }
 }
 

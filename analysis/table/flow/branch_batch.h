@@ -7,9 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "analysis/table/branch_nodes.h"
-#include "analysis/table/condensed_blocks.h"
-#include "analysis/table/flow_walk.h"
+#include "analysis/table/flow/branch_nodes.h"
+#include "analysis/table/flow/condensed_blocks.h"
+#include "analysis/table/flow/flow_walk.h"
+#include "analysis/table/flow/node_rows.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/row_table.h"
 
@@ -93,9 +94,8 @@ class BranchBatch {
   void reserve(size_t rows);
   void mark_rows(uint16_t block_flags);
   void add_piece(const RowContext& at, const BranchBlocks& piece, BranchFlow& flow, BranchNodes& nodes);
-  [[nodiscard]] bool fill(const Block* blocks, const BranchNodes::Node* nodes, uint32_t epoch);
+  [[nodiscard]] NodeColumns node_columns();
   void begin_symbols();
-  void add_names(BranchColumn id, std::array<uint8_t, kPiece / kRowsAtOnce>& nulls);
   void fill_rare(Output& out, const RowContext& at, const Block* blocks, const BranchNodes::Node* nodes);
   void fill_special(Output& out, const RowContext& at, const FlowBranch& row, const BranchEnds& ends, int32_t kind);
   void put_place(Output& out, size_t index, const PlaceName& place);
@@ -113,7 +113,7 @@ class BranchBatch {
   std::vector<Output*> rare_outputs_;  // of these, the ones that fill_rare() writes
   std::array<Output*, kBranchColumns.size()> output_of_{};
   CondensedBlocks condensed_;  // of a piece of a run
-  std::array<uint8_t, kPiece / kRowsAtOnce> nulls_, to_nulls_;  // a bit for each of its rows without a symbol, four in a byte
+  std::array<uint8_t, kPiece / kRowsAtOnce> nulls_, to_nulls_;  // a bit for each of its rows without a symbol
   std::array<uint64_t, kPiece + kRowsAtOnce> unwanted_;  // takes the values of columns that are not wanted
   std::vector<Group> groups_;
   bool has_symbols_ = true;  // else all symbols of the batch are null, and not written

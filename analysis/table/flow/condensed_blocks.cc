@@ -1,5 +1,5 @@
 // CondensedBlocks: see condensed_blocks.h.
-#include "analysis/table/condensed_blocks.h"
+#include "analysis/table/flow/condensed_blocks.h"
 
 #include <algorithm>
 #include <bit>

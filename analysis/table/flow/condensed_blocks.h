@@ -14,7 +14,7 @@ namespace ptd {
 class CondensedBlocks {
  public:
   static constexpr size_t kMostBlocks = 512;  ///< their rows stay in the L1 cache
-  static constexpr size_t kRowsAtOnce = 4;    ///< rows after the last one that repeat it, so that a loop may read rows in groups
+  static constexpr size_t kRowsAtOnce = 8;    ///< rows after the last one that repeat it, so that a loop may read rows in groups
 
   /// Replaces the rows by those of `blocks`, none of which is special. `instructions`: since the last branch before them.
   void condense(std::span<const Block> blocks, uint32_t instructions);

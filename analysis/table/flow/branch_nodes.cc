@@ -1,5 +1,5 @@
 // BranchNodes: see branch_nodes.h.
-#include "analysis/table/branch_nodes.h"
+#include "analysis/table/flow/branch_nodes.h"
 
 #include <algorithm>
 

@@ -4,8 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analysis/table/branch_walk.h"
-#include "analysis/table/flow_walk.h"
+#include "analysis/table/flow/branch_walk.h"
+#include "analysis/table/flow/flow_walk.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
 

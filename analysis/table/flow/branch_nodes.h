@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "analysis/table/branch_flow.h"
-#include "analysis/table/flow_walk.h"
+#include "analysis/table/flow/branch_flow.h"
+#include "analysis/table/flow/flow_walk.h"
 #include "analysis/table/place_names.h"
 
 namespace ptd {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/table/branch_flow.h"
-#include "analysis/table/flow_walk.h"
+#include "analysis/table/flow/branch_flow.h"
+#include "analysis/table/flow/flow_walk.h"
 
 namespace ptd {
 

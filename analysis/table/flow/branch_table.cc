@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/table/branch_batch.h"
-#include "analysis/table/branch_nodes.h"
-#include "analysis/table/branch_walk.h"
+#include "analysis/table/flow/branch_batch.h"
+#include "analysis/table/flow/branch_nodes.h"
+#include "analysis/table/flow/branch_walk.h"
 #include "analysis/table/tables.h"
 
 namespace ptd {
