@@ -7,6 +7,16 @@
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
+
+namespace {
+
+uint64_t count_instructions(std::span<const Block> blocks) {
+  uint64_t instructions = 0;
+  for (const Block& block : blocks) instructions += block.instructions;
+  return instructions;
+}
+
+}  // namespace
 LossTimes::LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span, const FlowClock& clock)
     : contexts_(contexts), cpu_(cpu), stream_tid_(tid), span_(span), dates_(clock) {
   last_.tid = now_.tid = cpu >= 0 ? -1 : tid;
@@ -175,9 +185,16 @@ void LossTimes::take_blocks(std::span<const Block> blocks) {
     for (Change& each : held_) each.unproved = false;
     now_.unproved = last_.unproved = false;
   }
-  uint64_t instructions = 0;
-  for (const Block& block : blocks) instructions += block.instructions;
-  dates_.ran(instructions);
+  dates_.ran(count_instructions(blocks));
+}
+
+/// Takes the marks, and the blocks between them, of a flow that goes on in one thread: only its time advances.
+void LossTimes::take_steady() {
+  if (!synced_ || last_.state != State::flowing || now_.state != State::flowing || !proved_ || !held_.empty() || !dates_.timed()) return;
+  const std::span<const Block> blocks = cursor_.pass_marks();
+  if (blocks.empty()) return;
+  dates_.ran(count_instructions(blocks));
+  told(likeliest(cursor_.mark()));
 }
 
 void LossTimes::take(const Batch& batch) {
@@ -189,6 +206,7 @@ void LossTimes::take(const Batch& batch) {
         break;
       case FlowItem::mark:
         take_mark(cursor_.mark());
+        take_steady();
         break;
       case FlowItem::event:
         take_event(cursor_.event());

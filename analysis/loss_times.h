@@ -61,6 +61,7 @@ class LossTimes {
   void take_gap(const Gap& gap);
   /// A sequence of blocks without marks, events or gaps in between; at least one.
   void take_blocks(std::span<const Block> blocks);
+  void take_steady();
   void change(State state, bool resumes = false);
   void resume(bool waited);
   void settle(State becomes);

@@ -60,6 +60,26 @@ class FlowCursor {
     return FlowItem::blocks;
   }
 
+  /// After a mark with a time: passes the blocks and marks that follow, as long as they are pairs of blocks and a mark of the same thread whose
+  /// time does not go back. The last mark that has a later time than the one before it is then the item. Returns the blocks that were passed.
+  std::span<const Block> pass_marks() {
+    const uint32_t begin = first_;
+    uint32_t blocks_end = begin;  // of the mark before
+    size_t last = mark_ - 1;
+    for (size_t next = mark_; next < batch_->marks.size(); ++next) {
+      const Mark &mark = batch_->marks[next - 1], &after = batch_->marks[next];
+      if (after.tid != mark.tid || after.pid != mark.pid || after.before_block <= blocks_end || after.before_block >= other_at_) break;
+      if (!is_dated(after) || likeliest(after) < likeliest(mark)) break;
+      blocks_end = after.before_block;
+      if (likeliest(mark) < likeliest(after)) last = next;
+    }
+    if (last + 1 == mark_) return {};
+    first_ = end_ = batch_->marks[last].before_block;
+    mark_ = last;
+    pass_mark();
+    return std::span(batch_->blocks).subspan(begin, first_ - begin);
+  }
+
   /// Return the item of the last next(). Valid as long as the batch.
   [[nodiscard]] std::span<const Block> blocks() const { return std::span(batch_->blocks).subspan(first_, end_ - first_); }
   [[nodiscard]] const Mark& mark() const { return batch_->marks[mark_ - 1]; }
