@@ -223,8 +223,9 @@ Command add_coverage(CLI::App& app) {
   command.add_flag("--keep-absent", words->keep_absent, "lcov: also source files that are not on this machine (genhtml stops at them)");
   command.add_option("--dso", words->dsos, "only the code of this program or library (repeatable)")->allow_extra_args(false);
   command.footer(
-      "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed instruction,\n"
-      "added up over the functions that contain code of the line: instances of a template and inlined copies count separately.\n"
+      "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed statement\n"
+      "(is_stmt of the line table), added up over the functions that contain statements of the line: instances of a template and inlined\n"
+      "copies count separately. Other code with its number, which compilers move and insert, does not count, as with gcov.\n"
       "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov counts\n"
       "the same without optimization. Limitation: the optimizer can merge parts of an inlined copy with other code, and its count is then\n"
       "too low, but not 0 if a statement of the copy ran. If functions of a source file share a name (lambdas: operator()), the line is\n"

@@ -4,6 +4,7 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 
@@ -37,6 +38,18 @@ bool same_code(const MappedPath& wanted, const FoundCode& copy, const FoundCode&
     if (theirs.size() < begin + size || std::memcmp(ours.data() + begin, theirs.data() + begin, size) != 0) return false;
   }
   return any || std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+}
+
+/// Returns whether both files have the same executable segments, so that an address means the same in both.
+bool same_layout(const ElfFile& a, const ElfFile& b) {
+  const auto code_of = [](const ElfFile& file) {
+    std::vector<std::array<uint64_t, 3>> code;
+    for (const ElfSegment& segment : file.segments()) {
+      if (segment.executable) code.push_back({segment.address, segment.file_offset_bytes, segment.file_size_bytes});
+    }
+    return code;
+  };
+  return a.machine() == b.machine() && code_of(a) == code_of(b);
 }
 
 }  // namespace
@@ -145,6 +158,25 @@ bool CodeSource::is_unchanged(const Place& place, const MappedPath& wanted) {
   const bool same = options_.same_host && (place.kind == FoundAt::path || is_recorded_file(place, wanted) ||
                                            std::filesystem::equivalent(place.path, wanted.path, error));
   return same && options_.recorded_at_ns != 0 && open_file(place.path, place.kind).file->changed_ns() <= options_.recorded_at_ns;
+}
+
+std::string CodeSource::find_saved_symbols(const MappedPath& wanted_raw, const FoundCode& found) {
+  if (!options_.saved || !found.elf || found.is_copy || found.place == FoundAt::kept) return {};
+  const Place place{found.file_path, found.place};
+  const int64_t saved_at = wanted_raw.pid >= 0 ? options_.saved->saved_at_ns(wanted_raw) : 0;
+  if (is_unchanged(place, wanted_raw) && (saved_at == 0 || found.elf->file()->changed_ns() <= saved_at)) return {};
+  const auto is_same = [&](const FoundCode& copy) {
+    return copy.status == CodeStatus::found && !copy.is_copy && copy.elf && same_layout(*copy.elf, *found.elf) &&
+           same_code(wanted_raw, copy, found);
+  };
+  FoundCode copy;
+  if (try_kept_mapping(wanted_raw, copy)) return is_same(copy) ? copy.file_path : std::string();
+  if (wanted_raw.build_id.empty()) return {};
+  for (const auto& saved : options_.saved->with_build_id(wanted_raw.build_id)) {
+    FoundCode other;
+    if (try_place({remember(saved), FoundAt::kept}, wanted_raw, other) && is_same(other)) return other.file_path;
+  }
+  return {};
 }
 
 /// Of a file with the recorded build id: checks it against saved copies, see CodeSourceOptions. Returns whether its content is proven.

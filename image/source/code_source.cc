@@ -335,9 +335,9 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
   return found;
 }
 
-std::string CodeSource::find_debug_file(const std::string& elf_path) {
+std::string CodeSource::find_debug_file(const std::string& elf_path, const std::string& recorded_path) {
   const OpenFile& opened = open_file(elf_path);
-  if (!opened.elf || opened.elf->has_symtab()) return {};
+  if (!opened.elf || (opened.elf->has_symtab() && opened.elf->has_lines())) return {};
   const std::string build_id = opened.elf->build_id();
   const DebugLink link = opened.elf->debug_link();
   std::vector<std::string> candidates;
@@ -351,15 +351,19 @@ std::string CodeSource::find_debug_file(const std::string& elf_path) {
     for (std::string& place : cache_paths(options_.build_id_cache, build_id, "debug")) candidates.push_back(std::move(place));
   }
   if (!link.name.empty() && link.name.find('/') == std::string::npos) {
-    const std::string dir = dir_name(elf_path);
-    candidates.push_back(dir + "/" + link.name);
-    candidates.push_back(dir + "/.debug/" + link.name);
-    for (const std::string& root : dirs) candidates.push_back(root + (dir.starts_with('/') ? "" : "/") + dir + "/" + link.name);
+    std::vector<std::string> folders{dir_name(elf_path)};
+    const bool may_be_here = options_.use_host_files && recorded_path.starts_with('/');
+    if (may_be_here && !build_id.empty()) folders.push_back(dir_name(recorded_path));  // a recording may name any folder
+    for (const std::string& dir : folders) {
+      candidates.push_back(dir + "/" + link.name);
+      candidates.push_back(dir + "/.debug/" + link.name);
+      for (const std::string& root : dirs) candidates.push_back(root + (dir.starts_with('/') ? "" : "/") + dir + "/" + link.name);
+    }
   }
   for (const std::string& candidate : candidates) {
     if (candidate.empty() || candidate == elf_path) continue;
     const OpenFile& debug = open_file(candidate);
-    if (!debug.elf || !debug.elf->has_symtab()) continue;
+    if (!debug.elf || (!debug.elf->has_symtab() && !debug.elf->has_lines())) continue;
     // A debug link is followed by name if a build id is missing on either side; otherwise the ids must match.
     if (!build_id.empty() && !same_build_id(build_id, debug.elf->build_id())) continue;
     return candidate;

@@ -118,9 +118,12 @@ class CodeSource {
 
   /// Returns the bytes of the mapping. With a recorded build id, only a file with that id is used.
   FoundCode find(const MappedPath& wanted);
-  /// Returns the separate debug file of an ELF file without .symtab: by build id below the debug directories and in the cache, then by
-  /// .gnu_debuglink. "" if none is found or needed.
-  std::string find_debug_file(const std::string& elf_path);
+  /// Returns the separate debug file of an ELF file without .symtab or without lines: by build id below the debug directories and in the
+  /// cache, then by .gnu_debuglink, also next to `recorded_path`. "" if none is found or needed.
+  std::string find_debug_file(const std::string& elf_path, const std::string& recorded_path);
+  /// Returns a saved copy of the file that find() gave for a mapping, if that was written to since it was saved or recorded and its code is
+  /// still the same: the copy may have symbols and lines that the file has lost (strip). "" if there is none.
+  std::string find_saved_symbols(const MappedPath& wanted, const FoundCode& found);
   /// Returns a kernel image with exactly this build id: vmlinux below symfs roots, debug directories and the cache. Null if there is none.
   std::shared_ptr<const ElfFile> find_vmlinux(const std::string& build_id_hex, const std::string& os_release);
   /// Returns kernel images of the release with any build id, best first.

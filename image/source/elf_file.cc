@@ -369,7 +369,9 @@ bool ElfFile::parse() {
     if (info.sh_type == SHT_NOTE && build_id_.empty())
       build_id_ = build_id_in_notes(content.first(std::min<size_t>(content.size(), kMaxNoteBytes)));
     const char* name = has_names ? elf_strptr(elf.get(), names, info.sh_name) : nullptr;
-    if (name != nullptr && std::strcmp(name, ".gnu_debuglink") == 0) debug_link_ = read_debug_link(content);
+    if (name == nullptr) continue;
+    if (std::strcmp(name, ".gnu_debuglink") == 0) debug_link_ = read_debug_link(content);
+    has_lines_ = has_lines_ || (!content.empty() && (std::strcmp(name, ".debug_line") == 0 || std::strcmp(name, ".zdebug_line") == 0));
   }
   return true;
 }

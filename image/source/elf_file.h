@@ -86,6 +86,8 @@ class ElfFile {
   /// first function at the resolver in `symbols`, which are sorted by address. Known: x86-64, i386, AArch64. At most 1,048,576 entries.
   [[nodiscard]] std::vector<ElfSymbol> read_plt(const std::vector<ElfSymbol>& symbols) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }
+  /// Returns whether the file has the bytes of a DWARF line table.
+  [[nodiscard]] bool has_lines() const { return has_lines_; }
 
  private:
   ElfFile() = default;
@@ -98,7 +100,7 @@ class ElfFile {
   enum class CodeBytesIn : uint8_t { no_section, headers_only, file };
   CodeBytesIn code_bytes_ = CodeBytesIn::no_section;
   uint64_t segments_end_bytes_ = 0;
-  bool is_core_ = false, is_relocatable_ = false, has_symtab_ = false;
+  bool is_core_ = false, is_relocatable_ = false, has_symtab_ = false, has_lines_ = false;
   uint16_t machine_ = 0;
   uint64_t entry_ = 0;
 };

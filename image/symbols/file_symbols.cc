@@ -84,7 +84,7 @@ std::optional<uint64_t> FileSymbols::offset_of(uint64_t address) {
 SourceLines* FileSymbols::source() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(source_sought_, true)) return source_.get();
-  // Separate debug files come last in the list and are preferred.
+  // Separate debug files come after their file in the list and are preferred.
   load();
   for (size_t i = elf_paths_.size(); i-- > 0 && !source_;) source_ = SourceLines::open(elf_paths_[i], warnings_);
   const size_t known = elf_paths_.size();
@@ -122,7 +122,11 @@ void FileSymbols::load() {
     auto elf = ElfFile::open(elf_paths_[i]);
     if (!elf.ok()) continue;
     if (!mapped_) mapped_ = *elf;
-    if (symbols_.empty() || (*elf)->has_symtab()) symbols_ = saved_ ? saved_->symbols_of(**elf) : (*elf)->read_symbols();
+    if (symbols_.empty() || (*elf)->has_symtab()) {
+      std::vector<ElfSymbol> more = saved_ ? saved_->symbols_of(**elf) : (*elf)->read_symbols();
+      // Of two files of one build, one may have lost some of its symbols.
+      if (!has_symtab || more.size() > symbols_.size()) symbols_ = std::move(more);
+    }
     if (warnings_) note_damage(**elf);
     has_symtab = has_symtab || (*elf)->has_symtab();
     if (i + 1 == elf_paths_.size() && !has_symtab) fetch_debug_file();

@@ -101,7 +101,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     section.assumed |= found.assumed;
     if (found.doubted) doubted_.insert(mapping.path);
     if (section.build_id.empty()) section.build_id = found.build_id;
-    add_symbol_file(section.path, found.file_path, section.build_id);
+    add_symbol_files(section, wanted, found);
     if (found.place == FoundAt::kept && !is_still_there(source.options(), wanted, section.code.bytes)) kept_used_.insert(mapping.path);
     note_origin(section.path, section.build_id, found.file_path, found.proof);
     if (found.is_copy) {
@@ -204,13 +204,27 @@ void ImageBuild::leave_out(const UserMapping& mapping, TimeNs since) {
   builder.add_finding(std::move(finding));
 }
 
+bool ImageBuild::has_symbol_file(const std::string& section_path, const std::string& build_id) const {
+  return std::any_of(symbol_files_.begin(), symbol_files_.end(),
+                     [&](const SymbolFile& known) { return known.section_path == section_path && known.build_id == build_id; });
+}
+
+// A saved copy is first: it has the tables that say which code is the procedure linkage table. The file may have lost them.
+void ImageBuild::add_symbol_files(const Section& section, const MappedPath& wanted, const FoundCode& found) {
+  if (has_symbol_file(section.path, section.build_id)) return;
+  const std::string copy = source.find_saved_symbols(wanted, found);
+  if (!copy.empty()) symbol_files_.push_back({section.path, copy, section.build_id});
+  append_symbol_file(section.path, found.file_path, section.build_id);
+}
+
 void ImageBuild::add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
-  for (const SymbolFile& known : symbol_files_) {
-    if (known.section_path == section_path && known.build_id == build_id) return;
-  }
+  if (!has_symbol_file(section_path, build_id)) append_symbol_file(section_path, file_path, build_id);
+}
+
+void ImageBuild::append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
   symbol_files_.push_back({section_path, file_path, build_id});
   note_damage(file_path);
-  const std::string debug = source.find_debug_file(file_path);
+  const std::string debug = source.find_debug_file(file_path, section_path);
   if (debug.empty()) return;
   symbol_files_.push_back({section_path, debug, build_id});
   note_damage(debug);

@@ -66,6 +66,9 @@ class ImageBuild {
   std::vector<SymbolFile> symbol_files_;
   std::vector<std::string> module_folders_;
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
+  [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const;
+  void add_symbol_files(const Section& section, const MappedPath& wanted, const FoundCode& found);
+  void append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
   void tell_of_kept(RecordingData& data) const;
   void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
   void add_executable_part(const Section& section, const ElfFile& elf);

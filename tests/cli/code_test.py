@@ -4,6 +4,7 @@ straight runs against the ground truth, and perf2bolt as a reader.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, CXX. Exit status 77 without qemu-x86_64.
 """
+import bisect
 import collections
 import json
 import os
@@ -107,7 +108,7 @@ class Code(unittest.TestCase):
         self.assertGreater(len(both), 35)
         self.assertEqual({line: got[line] != 0 for line in both}, {line: want[line] != 0 for line in both})
         self.assertGreater(sum(want[line] == 0 for line in both), 8)
-        # gcov adds the blocks of a line, we take the most executed instruction: loops and choices on one line differ.
+        # gcov adds the blocks of a line, we take the most executed statement: loops and choices on one line differ.
         for line in both:
             if not re.search(r"\b(for|while)\b|\?", source[line - 1]):
                 self.assertEqual(got[line], want[line], source[line - 1])
@@ -119,6 +120,31 @@ class Code(unittest.TestCase):
         self.assertIn(f"LF:{len(got)}\nLH:{sum(count != 0 for count in got.values())}\n", record)
         self.assertIn("FNDA:0,never\n", record)
         self.assertIn(f"FNDA:{want[next(i for i, text in enumerate(source, 1) if text.startswith('int classify'))]},classify\n", record)
+
+    def test_a_lines_count_is_that_of_its_most_executed_statement(self):
+        """Against the ground truth and readelf's line table."""
+        counts = collections.Counter()
+        for path in (self.folder / "sorter.truth").glob("*.ptt"):
+            for what, insns in call_replay.truth_blocks(path):
+                counts.update(ip for ip, _ in (insns if what == "run" else ()))
+        dump = subprocess.run(["readelf", "--debug-dump=decodedline", "sorter"], cwd=self.folder, capture_output=True, text=True).stdout
+        rows = [(int(address, 16), int(line), bool(statement)) for line, address, statement in
+                re.findall(r"^sorter\.c +(\d+) +(0x[0-9a-f]+)(?: +\d+)?( +x)? *$", dump, re.M)]
+        self.assertGreater(sum(not statement for _, _, statement in rows), 20)
+        symbols = call_replay.Symbols(self.folder / "sorter")
+        ends = sorted({address for address, _, _ in rows} | {int(address, 16) for address in re.findall(r"^sorter\.c +- +(0x[0-9a-f]+)", dump, re.M)})
+        most = collections.defaultdict(int)
+        for address, line, statement in rows:
+            end = ends[bisect.bisect_right(ends, address)] if address < ends[-1] else address + 1
+            place, times = (line, symbols.start(address)), max([0, *(count for ip, count in counts.items() if address <= ip < end)])
+            if statement:
+                most[place] = max(most[place], times)
+        want = collections.Counter()
+        for place, times in most.items():
+            want[place[0]] += times
+        text = run("coverage", "-q", "-i", self.data("sorter"), "--format", "lcov", "--keep-absent").stdout
+        record = next(record for record in text.split("end_of_record") if "/sorter.c\n" in record)
+        self.assertEqual({int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", record, re.M)}, dict(want))
 
     ROUTINES = r"""
 #include <coroutine>

@@ -79,6 +79,46 @@ class Recordings(unittest.TestCase):
         self.assertNotEqual(self.flow("--stash", "off"), whole)
         self.assertIn("build_id_mismatch", self.run_it("check", "-i", self.folder / "rec", "--stash", "off", status=3).stdout)
 
+    def test_a_stripped_program_keeps_its_names_and_lines(self):
+        """The copy in the stash has the symbols and lines that the file at its path has lost since it was recorded."""
+        debug = ["objcopy", "--only-keep-debug", self.program, self.folder / "sorter.debug"]
+        link = ["objcopy", f"--add-gnu-debuglink={self.folder / 'sorter.debug'}", self.program]
+        for build_id, stash, changes in (
+                ("sha1", "", [["strip", self.program]]), ("sha1", "", [["strip", "--strip-debug", self.program]]),
+                ("sha1", "", [["strip", "-K", "main", self.program]]), ("none", "", [["strip", self.program]]),
+                ("sha1", "off", [debug, ["strip", self.program], link]),
+                ("sha1", "off", [debug, ["strip", "--strip-debug", self.program], link])):
+            with self.subTest(build_id=build_id, changes=[each[:2] for each in changes]):
+                self.compile("-O2", build_id)
+                self.record()
+                before = self.code_names("--stash", stash) if stash else self.code_names()
+                for change in changes:
+                    subprocess.run(change, check=True)
+                after = self.code_names("--stash", stash) if stash else self.code_names()
+                self.assertEqual(before.keys(), after.keys())
+                for command in before:
+                    self.assertIn("sort", before[command])
+                    if stash:  # nothing proves that the code of the changed file is the recorded one
+                        after[command] = after[command].replace(" {assumed}", "")
+                    self.assertTrue(before[command] == after[command], command)
+                if not stash:
+                    lines = self.run_it("script", "-F", "ip,sym,symoff,srcline", "-i", self.folder / "rec", "-q", "--stash", "off").stdout
+                    self.assertTrue(lines != before["branches"])
+
+    def code_names(self, *words):
+        """Returns what each command that names code prints about the recording."""
+        rec = ["-i", self.folder / "rec", "-q", *words]
+        bundle = self.folder / "names.ptbundle"
+        bundle.unlink(missing_ok=True)
+        self.run_it("bundle", *rec, "-o", bundle)
+        commands = {"functions": ["functions", "--limit", "0"], "coverage": ["coverage"], "flame": ["flame", "--format", "folded"],
+                    "branches": ["script", "-F", "ip,sym,symoff,srcline"], "calls": ["script", "--call-trace"]}
+        said = {name: self.run_it(*command, *rec).stdout for name, command in commands.items()}
+        self.run_it("timeline", "-o", self.folder / "timeline", *rec)
+        said["timeline"] = (self.folder / "timeline").read_bytes().decode("latin-1")
+        said["bundle"] = self.run_it("functions", "--limit", "0", "-q", "-i", bundle, *words).stdout
+        return said
+
     def test_without_a_build_id_the_recordings_own_entry_is_proof(self):
         self.compile("-O2", "none")
         self.record()

@@ -484,10 +484,10 @@ TEST(SourceLookup, DebugFileByBuildId) {
   CodeSourceOptions options = only(dir);
   options.debug_dirs = {dir.path() + "/debug"};
   CodeSource source(options);
-  EXPECT_EQ(source.find_debug_file(prog), debug);
+  EXPECT_EQ(source.find_debug_file(prog, prog), debug);
   dir.write("debug/.build-id/01/" + kIdA.substr(2) + ".debug", small_elf(0xff).bytes());
   CodeSource wrong(options);
-  EXPECT_EQ(wrong.find_debug_file(prog), "");
+  EXPECT_EQ(wrong.find_debug_file(prog, prog), "");
 }
 
 // Returns the build id of this process's vdso as the dynamic linker sees it.
