@@ -123,7 +123,9 @@ Result<std::unique_ptr<AnnounceRing>> AnnounceRing::adopt(int32_t pid, uint32_t 
   struct stat info {};
   if (fstat(file.get(), &info) != 0) return system_error("the announcements of process " + std::to_string(pid), ErrorCode::read_failed);
   ring->place_ = {0, 0, info.st_dev, info.st_ino};
-  ring->fd_ = std::move(file);
+  // Its lock is on the open file, which the process shares: the reader opens its own, which ends with it.
+  ring->fd_ = Fd(::open(proc(getpid(), "fd/" + std::to_string(file.get())).c_str(), O_RDWR | O_CLOEXEC));
+  if (!ring->fd_.ok()) return system_error("the announcements of process " + std::to_string(pid), ErrorCode::read_failed);
   if (Status status = ring->map(pid, uid); !status) return status.error();
   return ring;
 }
@@ -187,6 +189,7 @@ void AnnounceRing::disable() {
 }
 
 void AnnounceRing::copy_out(uint64_t position, void* to, uint64_t size_bytes) const {
+  if (size_bytes == 0) return;
   const uint64_t at = position & (ring_bytes_ - 1), first = std::min(size_bytes, ring_bytes_ - at);
   std::memcpy(to, base_ + ring_offset_ + at, first);
   std::memcpy(static_cast<char*>(to) + first, base_ + ring_offset_, size_bytes - first);

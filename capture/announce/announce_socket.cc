@@ -53,7 +53,7 @@ Result<std::unique_ptr<AnnounceSocket>> AnnounceSocket::create() {
 }
 
 AnnounceSocket::~AnnounceSocket() {
-  if (path_.empty()) return;
+  if (path_.empty() || !owned_) return;
   (void)unlink(path_.c_str());
   (void)rmdir(folder_.c_str());
 }

@@ -31,13 +31,16 @@ class AnnounceSocket {
   [[nodiscard]] int fd() const { return socket_.get(); }
   /// Returns the environment variable of programs that are to offer their rings: "NAME=VALUE".
   [[nodiscard]] std::string variable() const { return "PTD_ANNOUNCE=ring,socket=" + path_; }
-  /// In a child of fork(): leaves the folder to the parent.
-  void forget() { path_.clear(); }
+  /// Of the processes that a fork() leaves with this object: leaves the folder to another one.
+  void forget() { owned_ = false; }
+  /// Takes the folder over from a process that was killed.
+  void own() { owned_ = true; }
 
  private:
   AnnounceSocket() = default;
   Fd socket_;
   std::string folder_, path_;
+  bool owned_ = true;
 };
 
 }  // namespace ptd::announce

@@ -151,9 +151,13 @@ void Recorder::make_tap(bool continues) {
     context.sample_id = when;
     if (Status status = writer_->add_sample(sample, context); !status && first_error_.ok()) first_error_ = status;
   };
+  clock_.see_own_record();
   tap_ = std::make_unique<AnnounceTap>(clock_, sink, offers_.get(), continues);
   if (workload_) tap_->add_process(workload_->pid());
   for (const int32_t pid : recorded_processes()) tap_->add_process(pid);
+  const int32_t command = choice_.target.waiting_command;
+  if (!continues || command < 0) return;
+  for (const int32_t pid : list_tree(command)) tap_->add_process(pid);  // that the killed recorder knew
 }
 
 /// The processes to record: those that are named, with what descends from them if that is recorded too, or all.
@@ -168,9 +172,13 @@ std::vector<int32_t> Recorder::recorded_processes() const {
   return pids;
 }
 
-/// A forked process may announce too.
+/// A forked process, and a program that it starts, may announce too.
 void Recorder::follow(Bytes record) {
-  if (tap_ != nullptr && read_record_header(record).type == kRecordFork) tap_->add_process(Cursor(record.subspan(kRecordHeaderBytes)).i32());
+  if (tap_ == nullptr) return;
+  const uint32_t type = read_record_header(record).type;
+  const int32_t pid = Cursor(record.subspan(kRecordHeaderBytes)).i32();
+  if (type == kRecordFork) tap_->add_process(pid);
+  if (type == kRecordComm) tap_->look_soon(pid);
 }
 
 Status Recorder::open_file() {
@@ -303,10 +311,13 @@ void Recorder::take_over() {
   programs_->continue_from(done.store_bytes);
   if (choice_.saver.take_over) choice_.saver.take_over();
   make_capture(false);
+  if (offers_ != nullptr) offers_->own();
   if (choice_.announcements) make_tap(true);
   backup_.reset();
   if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.saver.on_taken_over)
     choice_.saver.on_taken_over();
+  tap_.reset();
+  offers_.reset();  // its folder
 }
 
 const EventAttr& Recorder::attr_of(RingRole role) const { return events_->attrs()[static_cast<size_t>(events_->attr_of(role))]; }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/live/announce_tap.h"
+#include "capture/live/events/announce_tap.h"
 #include "capture/live/events/commit_page.h"
 #include "capture/live/events/event_set.h"
 #include "capture/live/events/live_clock.h"

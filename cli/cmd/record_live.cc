@@ -195,6 +195,7 @@ int start_detached(const LiveWords& words, const RecordChoice& choice) {
   session.wishes = choice.wishes;
   session.make_info = choice.make_info;
   session.command = choice.command;
+  session.announcements = choice.announcements;
   session.what = choice.trace ? choice.trace->name : "sideband";
   if (choice.target.everything) session.what += " of all threads";
   if (!words.pids.empty()) session.what += " of " + words.pids;

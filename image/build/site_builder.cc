@@ -402,7 +402,8 @@ void SiteBuilder::push_version(const SiteInput& input, const SiteStep* step, uin
   const uint64_t count = data_.versions.size() - first_version;
   for (uint64_t back = 1; back <= 2 && back <= count; ++back) {
     const Version& earlier = data_.versions[data_.versions.size() - back];
-    if (earlier.known != version.known || std::memcmp(data_.bytes(earlier), content.data(), length) != 0) continue;
+    if (earlier.known != version.known) continue;
+    if (length != 0 && std::memcmp(data_.bytes(earlier), content.data(), length) != 0) continue;
     if (back == 1) return;
     version.bytes_offset = earlier.bytes_offset;
     data_.versions.push_back(version);

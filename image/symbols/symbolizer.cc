@@ -105,6 +105,15 @@ struct RangeIndex {
 };
 
 // Returns the names of the ranges that begin where `best` does and are live at the same time.
+// Returns the line of generated code at an address: that of the last offset which is not after it.
+std::vector<SourceFrame> frames_of(const NamedRange& range, Ip ip) {
+  const std::vector<GeneratedLines::Line>& lines = range.lines->lines;
+  const auto after = std::upper_bound(lines.begin(), lines.end(), ip.value - range.ip.value,
+                                      [](uint64_t offset, const GeneratedLines::Line& line) { return offset < line.offset_bytes; });
+  if (after == lines.begin()) return {};
+  return {{range.name, range.lines->file, std::prev(after)->line}};
+}
+
 std::vector<std::string> names_of(const RangeIndex& index, const NamedRange& best, TimeNs when, SourceWarnings& warnings) {
   std::vector<std::string> names{placed_name(best.place, best.name)};
   std::unordered_set<std::string_view> known{best.name};
@@ -479,10 +488,15 @@ std::vector<std::string> Symbolizer::names_at(SpaceId space, Ip ip, TimeNs when)
 
 SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
   state_->sort();
+  Interval named;
+  const auto index = state_->spaces.find(is_kernel_half(ip) ? kKernelSpace.value : space.value);
+  const NamedRange* range = index == state_->spaces.end() ? nullptr : index->second.find(ip, when, named);
+  if (range != nullptr && range->lines != nullptr) return {frames_of(*range, ip), named};
   const State::Place place = state_->place_at(space, ip, when);
-  if (place.section == nullptr) return {{}, place.valid};
-  if (place.file == nullptr) return {state_->kernel_frames(*place.section, ip), place.valid};
-  return {place.file->source_at(place.offset_bytes), place.valid};
+  const Interval valid{std::max(place.valid.first, named.first), std::min(place.valid.last, named.last)};
+  if (place.section == nullptr) return {{}, valid};
+  if (place.file == nullptr) return {state_->kernel_frames(*place.section, ip), valid};
+  return {place.file->source_at(place.offset_bytes), valid};
 }
 
 bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {

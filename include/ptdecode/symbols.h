@@ -30,6 +30,16 @@ struct Symbol {
   std::string_view place = {};
 };
 
+/// Source lines of generated code, as its run-time says.
+struct GeneratedLines {
+  struct Line {
+    uint32_t offset_bytes = 0;  ///< of the first byte, from the start of the range
+    uint32_t line = 0;
+  };
+  std::string file;
+  std::vector<Line> lines;  ///< by offset
+};
+
 /// A named address range that lives for some time: kallsyms lines, KSYMBOL records, JIT functions.
 struct NamedRange {
   SpaceId space = kKernelSpace;
@@ -41,6 +51,7 @@ struct NamedRange {
   /// As Symbol::place. If it is empty, the Symbolizer sets it to the address of each function of the kernel whose name another one of its
   /// module has at all times.
   std::string place = {};
+  std::shared_ptr<const GeneratedLines> lines = {};  ///< of generated code; null: not known
 };
 
 /// A symbol of a file, addressed by the offset of its start in the mapped file.

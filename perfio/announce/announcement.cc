@@ -1,7 +1,9 @@
 // Parses and joins the records of libptd-announce.
 #include "perfio/announce/announcement.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "announce/ptd_announce.h"
 
@@ -90,6 +92,50 @@ std::vector<std::byte> encode_reader_record(AnnounceKind kind, uint64_t instance
   return bytes;
 }
 
+std::vector<std::vector<std::byte>> encode_announcement(const Announcement& what, uint64_t instance) {
+  std::vector<std::byte> data;
+  const auto add = [&data](Bytes part) { data.insert(data.end(), part.begin(), part.end()); };
+  add(std::as_bytes(std::span(what.name)));
+  add(std::as_bytes(std::span(what.file)));
+  add(std::as_bytes(std::span(what.lines)));
+  add(what.code);
+  ptd_announce_record raw{};
+  raw.version = PTD_ANNOUNCE_VERSION;
+  raw.kind = static_cast<uint8_t>(what.kind);
+  raw.phase = what.begin ? PTD_ANNOUNCE_BEGIN : PTD_ANNOUNCE_END;
+  raw.flags = what.relisted ? PTD_ANNOUNCE_RELISTED : 0;
+  raw.instance = instance;
+  raw.seq = what.seq;
+  raw.address = what.address;
+  raw.old_address = what.old_address;
+  raw.size = what.size_bytes;
+  raw.name_bytes = static_cast<uint32_t>(what.name.size());
+  raw.file_bytes = static_cast<uint32_t>(what.file.size());
+  raw.line_bytes = static_cast<uint32_t>(what.lines.size() * sizeof(AnnounceLine));
+  raw.code_bytes = static_cast<uint32_t>(what.code.size());
+  raw.runtime = what.runtime;
+  raw.chunks = static_cast<uint32_t>(std::max<size_t>((data.size() + PTD_ANNOUNCE_CHUNK_BYTES - 1) / PTD_ANNOUNCE_CHUNK_BYTES, 1));
+  std::vector<std::vector<std::byte>> records;
+  for (; raw.chunk < raw.chunks; ++raw.chunk, ++raw.seq) {
+    const size_t at = size_t{raw.chunk} * PTD_ANNOUNCE_CHUNK_BYTES;
+    const Bytes part = Bytes(data).subspan(at, std::min<size_t>(PTD_ANNOUNCE_CHUNK_BYTES, data.size() - at));
+    raw.data_loc = static_cast<uint32_t>(part.size() << 16);
+    std::vector<std::byte>& record = records.emplace_back(sizeof raw);
+    std::memcpy(record.data(), &raw, sizeof raw);
+    record.insert(record.end(), part.begin(), part.end());
+  }
+  return records;
+}
+
+void shift_numbers(std::vector<std::byte>& record, uint64_t by) {
+  ptd_announce_record raw;
+  if (record.size() < sizeof raw) return;
+  std::memcpy(&raw, record.data(), sizeof raw);
+  if (raw.version != PTD_ANNOUNCE_VERSION) return;
+  (raw.kind == PTD_ANNOUNCE_ATTACH || raw.kind == PTD_ANNOUNCE_DETACH ? raw.size : raw.seq) += by;
+  std::memcpy(record.data(), &raw, sizeof raw);
+}
+
 void AnnounceJoiner::add(const AnnounceRecord& record, TimeNs time, uint64_t offset_bytes) {
   if (record.kind == AnnounceKind::attach) {
     if (attached_) return;
@@ -137,6 +183,8 @@ bool AnnounceJoiner::join(std::map<uint64_t, Piece>::iterator& at, AnnounceHisto
   out.runtime = head.runtime;
   out.name = text_at(data, 0, head.name_bytes);
   out.file = text_at(data, head.name_bytes, head.file_bytes);
+  out.lines.resize(head.line_bytes / sizeof(AnnounceLine));
+  if (!out.lines.empty()) std::memcpy(out.lines.data(), data.data() + head.name_bytes + head.file_bytes, out.lines.size() * sizeof(AnnounceLine));
   out.code.assign(data.end() - static_cast<std::ptrdiff_t>(head.code_bytes), data.end());
   history.announcements.push_back(std::move(out));
   return true;

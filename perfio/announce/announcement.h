@@ -31,6 +31,11 @@ struct AnnounceRecord {
 /// Encodes a record that a reader adds: attach or detach. `seq`: see PTD_ANNOUNCE_ATTACH.
 [[nodiscard]] std::vector<std::byte> encode_reader_record(AnnounceKind kind, uint64_t instance, uint64_t seq);
 
+/// From this offset of the range on, code is of this source line.
+struct AnnounceLine {
+  uint32_t offset_bytes = 0, line = 0;
+};
+
 /// A whole announcement.
 struct Announcement {
   AnnounceKind kind = AnnounceKind::load;
@@ -40,9 +45,15 @@ struct Announcement {
   uint32_t runtime = 0;
   Interval time;  ///< of its first and last record
   std::string name, file;
-  std::vector<std::byte> code;  ///< size_bytes, or none
+  std::vector<AnnounceLine> lines;  ///< of `file`, as the process gave them
+  std::vector<std::byte> code;      ///< size_bytes, or none
   uint64_t record_offset_bytes = 0;  ///< of its first record in the file
 };
+
+/// Encodes an announcement as the library does. Its first record has number `seq`.
+[[nodiscard]] std::vector<std::vector<std::byte>> encode_announcement(const Announcement& what, uint64_t instance);
+/// Adds to the numbers of a record of this version; also to those that a reader's record names.
+void shift_numbers(std::vector<std::byte>& record, uint64_t by);
 
 /// Sequence numbers that no record has. What they announced happened within `time`.
 struct AnnounceGap {

@@ -89,7 +89,7 @@ class AnnouncedCode::Space {
     if (change.open) return leave_open(change);
     switch (what.kind) {
       case AnnounceKind::load:
-        return what.relisted ? relist(change) : load(change, share(what.code), what.name);
+        return what.relisted ? relist(change) : load(change, live_of(what));
       case AnnounceKind::move:
         return move(change);
       case AnnounceKind::unload:
@@ -104,10 +104,12 @@ class AnnouncedCode::Space {
 
  private:
   using Code = std::shared_ptr<const std::vector<std::byte>>;
+  using Lines = std::shared_ptr<const GeneratedLines>;
   struct Live {
     uint64_t size = 0;
     Code code;  // null: not given
     std::string name;
+    Lines lines;  // null: not given
     TimeNs since;
   };
 
@@ -200,6 +202,7 @@ class AnnouncedCode::Space {
       const auto keep = [&](uint64_t from, uint64_t to) {
         Live part = old;
         part.size = to - from;
+        if (from != first) part.lines = nullptr;
         if (old.code) {
           const auto begin = old.code->begin() + static_cast<std::ptrdiff_t>(from - first);
           part.code = std::make_shared<const std::vector<std::byte>>(begin, begin + static_cast<std::ptrdiff_t>(part.size));
@@ -211,13 +214,27 @@ class AnnouncedCode::Space {
     }
   }
 
-  void set_live(uint64_t address, uint64_t size, const Code& code, const std::string& name, TimeNs from) {
-    cut(address, size, from);
-    live_[address] = {size, code, name, from};
-    names_.open({space_, Ip{address}, size, {}, name, kModule}, from);
+  // Lines of a part of the range that is not the first would be at other offsets: cut() drops them.
+  static Lines lines_of(const Announcement& what) {
+    if (what.lines.empty() || what.file.empty()) return nullptr;
+    auto lines = std::make_shared<GeneratedLines>();
+    lines->file = what.file;
+    for (const AnnounceLine& line : what.lines) lines->lines.push_back({line.offset_bytes, line.line});
+    std::stable_sort(lines->lines.begin(), lines->lines.end(), [](const auto& a, const auto& b) { return a.offset_bytes < b.offset_bytes; });
+    return lines;
   }
 
-  void load(const Change& change, const Code& code, const std::string& name) {
+  static Live live_of(const Announcement& what) { return {what.size_bytes, share(what.code), what.name, lines_of(what), {}}; }
+
+  void set_live(uint64_t address, Live live, TimeNs from) {
+    cut(address, live.size, from);
+    live.since = from;
+    names_.open({space_, Ip{address}, live.size, {}, live.name, kModule, {}, live.lines}, from);
+    live_[address] = std::move(live);
+  }
+
+  void load(const Change& change, Live what) {
+    const Code code = what.code;
     const uint64_t address = change.what.address, size = change.what.size_bytes;
     if (!overlaps(address, size)) {
       add_section(address, size, code, change.time.first);
@@ -227,7 +244,7 @@ class AnnouncedCode::Space {
     } else {
       add_section(address, size, nullptr, change.time.first);
     }
-    set_live(address, size, code, name, change.time.first);
+    set_live(address, std::move(what), change.time.first);
   }
 
   void relist(const Change& change) {
@@ -236,7 +253,9 @@ class AnnouncedCode::Space {
     const Code code = share(what.code);
     const bool same_place = known != live_.end() && known->second.size == what.size_bytes;
     if (same_place && (!code || (known->second.code && *known->second.code == *code))) {
-      if (known->second.name != what.name) set_live(what.address, what.size_bytes, known->second.code, what.name, change.time.first);
+      Live named = live_of(what);
+      named.code = known->second.code;
+      if (known->second.name != what.name) set_live(what.address, std::move(named), change.time.first);
       return;
     }
     const bool contradicts = !change.after_loss && overlaps(what.address, what.size_bytes);
@@ -247,7 +266,7 @@ class AnnouncedCode::Space {
     }
     const TimeNs from = contradicts ? change.time.first : change.known_since;
     add_section(what.address, what.size_bytes, code, from);
-    set_live(what.address, what.size_bytes, code, what.name, from);
+    set_live(what.address, live_of(what), from);
   }
 
   // Code that a run-time lists is other than what it announced before, and no number is missing.
@@ -269,10 +288,12 @@ class AnnouncedCode::Space {
     const Announcement& what = change.what;
     const auto known = live_.find(what.old_address);
     const bool whole = known != live_.end() && known->second.size == what.size_bytes;
-    const Code code = !what.code.empty() ? share(what.code) : whole ? known->second.code : nullptr;
-    const std::string name = what.name.empty() && whole ? known->second.name : what.name;
+    Live moved = live_of(what);
+    if (whole && !moved.code) moved.code = known->second.code;
+    if (whole && !moved.lines) moved.lines = known->second.lines;
+    if (whole && moved.name.empty()) moved.name = known->second.name;
     if (what.old_address != what.address) unload(what.old_address, what.size_bytes, change.time.last);
-    load(change, code, name);
+    load(change, std::move(moved));
   }
 
   void unload(uint64_t address, uint64_t size, TimeNs when) {

@@ -87,6 +87,21 @@ def exact(folder):
     check("without announcements the code is missing", not got.is_exact() and got.silent == 0, got.text)
 
 
+def others(folder):
+    """The same program with a jitdump only, and with a perf map only (which has names and no code): what announcing adds."""
+    program = build(folder)
+    os.environ["PTD_ANNOUNCE"], os.environ["PTD_ANNOUNCE_DIR"] = "jitdump", folder
+    out = record(folder, [program, LIVES], "--no-announce")
+    del os.environ["PTD_ANNOUNCE"], os.environ["PTD_ANNOUNCE_DIR"]
+    got = Comparison(out)
+    print("       jitdump:", got.text.strip())
+    check("a jitdump alone is not exact", not got.is_exact(), got.text)
+    out = record(folder, [program, LIVES], "--no-announce")
+    got = Comparison(out)
+    print("       perf map:", got.text.strip())
+    check("names alone: all generated code is missing, none is wrong", got.right < got.instructions * 0.9 and got.is_marked(), got.text)
+
+
 def late(folder):
     """A ring that is off at the start: the run-time lists its code when the reader attaches."""
     out = record(folder, [build(folder), LIVES, "late"])
@@ -157,7 +172,7 @@ def main():
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
         return 77
-    tests = [exact, late, forks, outside, overrun, unknown_version]
+    tests = [exact, others, late, forks, outside, overrun, unknown_version]
     for test in tests:
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue

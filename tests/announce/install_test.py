@@ -21,7 +21,7 @@ int main(void) {
 """
 PROJECT = """cmake_minimum_required(VERSION 3.16)
 project(user LANGUAGES C)
-find_package(ptd-announce REQUIRED)
+find_package(ptd-announce 1.0 REQUIRED)
 add_executable(user user.c)
 target_link_libraries(user ptd-announce::ptd-announce)
 """

@@ -34,6 +34,13 @@ class Versions(unittest.TestCase):
         self.assertEqual([], [f" {name}@PTDECODE_0 {version}" for name in sorted(declared - listed)], "add these lines to debian/libptdecode0.symbols")
         self.assertEqual([], sorted(listed - declared), "the library has lost functions that it had")
 
+    def test_each_function_of_the_announcing_library_is_in_its_symbols_file(self):
+        declared = set(re.findall(r"^(?:[\w ]+\*? |extern .* )(ptd_announce_\w+)[(;]", (SOURCE / "announce/ptd_announce.h").read_text(), re.MULTILINE))
+        inline = set(re.findall(r"^static inline \w+ (ptd_announce_\w+)\(", (SOURCE / "announce/ptd_announce.h").read_text(), re.MULTILINE))
+        listed = set(re.findall(r"^ (\w+)@Base \d+\.\d+\.\d+$", (SOURCE / "debian/libptd-announce1.symbols").read_text(), re.MULTILINE))
+        self.assertIn("ptd_announce_page", declared)
+        self.assertEqual(declared - inline, listed)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,10 +1,16 @@
 // LiveClock: see live_clock.h.
 #include "capture/live/events/live_clock.h"
 
+#include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
+#include "perfio/format/wire.h"
+#include "perfio/ring/live_event.h"
 #include "ptdecode/time_conversion.h"
 
 namespace ptd::live {
@@ -21,6 +27,29 @@ uint64_t monotonic_ns() {
 void LiveClock::saw(uint64_t record_time_ns) {
   least_ahead_ns_ = std::min(least_ahead_ns_, monotonic_ns() - record_time_ns);
   latest_ns_ = std::max(latest_ns_, record_time_ns);
+}
+
+void LiveClock::see_own_record() {
+  constexpr int kTries = 3;  // the first may have been slow
+  perfio::EventSpec spec;
+  spec.tasks = true;
+  spec.exclude_kernel = spec.exclude_hv = true;
+  Result<perfio::LiveEvent> event = perfio::LiveEvent::open(spec, {static_cast<int32_t>(gettid()), -1});
+  if (!event) return;
+  const Result<std::unique_ptr<perfio::EventRing>> ring = perfio::EventRing::map(event->fd(), 1);
+  if (!ring) return;
+  std::array<char, 16> name{};
+  if (prctl(PR_GET_NAME, name.data()) != 0) return;
+  for (int i = 0; i < kTries; ++i) {
+    (void)prctl(PR_SET_NAME, name.data());
+    (void)(*ring)->drain([this](Bytes record) {
+      constexpr size_t kTrailerBytes = 32, kTimeAt = 8;  // LiveEvent: tid, time, cpu, identifier
+      if (record.size() < perfio::kRecordHeaderBytes + kTrailerBytes || perfio::read_record_header(record).type != perfio::kRecordComm) return;
+      uint64_t time = 0;
+      std::memcpy(&time, record.data() + record.size() - kTrailerBytes + kTimeAt, sizeof(time));
+      saw(time);
+    });
+  }
 }
 
 uint64_t LiveClock::converted(uint64_t ticks) const {

@@ -210,8 +210,12 @@ Result<std::vector<std::string>> start_session(const SessionChoice& asked) {
   if (Status status = clear_stale(*dir, asked.name); !status) return status.error();
   SessionChoice choice = asked;
   std::optional<Workload> workload;
+  std::unique_ptr<announce::AnnounceSocket> offers;
   if (!choice.command.empty()) {
-    Result<Workload> prepared = Workload::prepare(choice.command);
+    if (choice.announcements) {
+      if (auto socket = announce::AnnounceSocket::create(); socket.ok()) offers = std::move(*socket);
+    }
+    Result<Workload> prepared = Workload::prepare(choice.command, offers ? offers->variable() : std::string());
     if (!prepared) return prepared.error();
     if (!choice.target.everything) choice.target.waiting_command = prepared->pid();
     workload = std::move(*prepared);
@@ -219,11 +223,12 @@ Result<std::vector<std::string>> start_session(const SessionChoice& asked) {
   // The keeper has its own folder descriptor: a lock belongs to the open file description, which fork() shares.
   Result<SessionDir> own = SessionDir::open();
   if (!own) return own.error();
-  Result<std::unique_ptr<SessionKeeper>> keeper = SessionKeeper::prepare(choice, std::move(*own));
+  Result<std::unique_ptr<SessionKeeper>> keeper = SessionKeeper::prepare(choice, std::move(*own), std::move(offers));
   if (!keeper) return keeper.error();
   const Status status = fork_keeper(**keeper, workload ? &*workload : nullptr);
   dir->unlock();
   if (!status.ok()) return status.error();
+  (*keeper)->leave_offers();
   return (*keeper)->without();
 }
 

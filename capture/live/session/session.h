@@ -19,6 +19,7 @@ struct SessionChoice {
   RingWishes wishes;
   std::function<Result<perfio::AuxtraceInfoRecord>(const perfio::TimeConvRecord* clock)> make_info;
   std::vector<std::string> command;  ///< to be started; it continues without the recorder
+  bool announcements = true;         ///< also what run-times announce of their code
   std::string what;                  ///< in words, for lists
   uint64_t log_bytes = 8U << 20;     ///< of sideband that is kept; twice as much memory
 };

@@ -11,10 +11,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <span>
 
 #include "capture/live/kernel/map_build_ids.h"
 #include "capture/live/kernel/start_scan.h"
+#include "capture/live/session/state_fold.h"
 #include "image/base/system_error.h"
+#include "perfio/announce/announce_event.h"
 #include "perfio/format/feature_encode.h"
 #include "perfio/format/features.h"
 #include "perfio/format/oversized_record.h"
@@ -54,8 +57,10 @@ void keep_little_memory() {
 
 }  // namespace
 
-Result<std::unique_ptr<SessionKeeper>> SessionKeeper::prepare(const SessionChoice& choice, SessionDir dir) {
+Result<std::unique_ptr<SessionKeeper>> SessionKeeper::prepare(const SessionChoice& choice, SessionDir dir,
+                                                              std::unique_ptr<announce::AnnounceSocket> offers) {
   std::unique_ptr<SessionKeeper> keeper(new SessionKeeper(choice, std::move(dir)));
+  keeper->offers_ = std::move(offers);
   const Result<EventChoice> events = choose_events(choice);
   if (!events) return events.error();
   Result<EventSet> set = EventSet::open(*events);
@@ -107,17 +112,56 @@ Status SessionKeeper::note_start() {
     if (encode_record(payload, {context.sample_id, context.misc, true}, attr, bytes)) log_->append({EntryKind::record, ring, 0, bytes});
     return Status();
   };
+  for (const int32_t pid : recorded_processes()) {
+    if (Status status = scan_process(pid, add); !status) return status;
+  }
+  return {};
+}
+
+std::vector<int32_t> SessionKeeper::recorded_processes() const {
   std::vector<int32_t> pids = choice_.target.everything ? list_processes() : choice_.target.pids;
   for (const int32_t tid : choice_.target.tids) pids.push_back(process_of(tid));
   if (choice_.target.waiting_command >= 0) pids.push_back(choice_.target.waiting_command);
   for (size_t i = 0, given = pids.size(); choice_.target.tree && i < given; ++i) {
     const std::vector<int32_t> tree = list_tree(pids[i]);
-    pids.insert(pids.end(), tree.begin() + 1, tree.end());
+    if (!tree.empty()) pids.insert(pids.end(), tree.begin() + 1, tree.end());
   }
-  for (const int32_t pid : pids) {
-    if (Status status = scan_process(pid, add); !status) return status;
-  }
-  return {};
+  return pids;
+}
+
+/// Announcements go into the log. A session at rest is not woken often for processes that have no ring. A keeper that takes over reads on where the log ends.
+void SessionKeeper::make_tap(bool continues) {
+  constexpr int kLookForRingsMs = 16000;
+  const auto sink = [this](int32_t pid, int32_t tid, uint64_t time, Bytes record) {
+    const AnnouncementHead head{pid, tid, time};
+    std::vector<std::byte> shifted(record.begin(), record.end());
+    shift_numbers(shifted, AnnounceFold::kShift);
+    const Bytes front = std::as_bytes(std::span(&head, 1));
+    shifted.insert(shifted.begin(), front.begin(), front.end());
+    log_->append({EntryKind::announcement, kNoRing, 0, shifted});
+  };
+  const auto on_sample = [sink](const OtherSample& sample, const SampleId& when) {
+    sink(when.pid, when.tid, when.time, Bytes(sample.raw).subspan(kTracepointCommonBytes));
+  };
+  clock_.see_own_record();
+  tap_ = std::make_unique<AnnounceTap>(clock_, on_sample, offers_.get(), continues, kLookForRingsMs);
+  for (const int32_t pid : recorded_processes()) tap_->add_process(pid);
+  if (!continues) return;
+  log_->each([this](const LogEntry& entry) {  // those that were started meanwhile
+    if (const int32_t pid = StateFold::process_of(entry); pid > 0) tap_->add_process(pid);
+  });
+}
+
+void SessionKeeper::leave_offers() const {
+  if (offers_ != nullptr) offers_->forget();
+}
+
+void SessionKeeper::follow(Bytes record) {
+  if (tap_ == nullptr) return;
+  const uint32_t type = read_record_header(record).type;
+  const int32_t pid = Cursor(record.subspan(kRecordHeaderBytes)).i32();
+  if (type == kRecordFork) tap_->add_process(pid);
+  if (type == kRecordMmap2 || type == kRecordComm) tap_->look_soon(pid);
 }
 
 void SessionKeeper::make_capture(bool first) {
@@ -189,6 +233,7 @@ Status SessionKeeper::settle() {
   if (Status status = events_->map_again(); !status) return status;
   watch_folder();
   make_capture(true);
+  if (choice_.announcements) make_tap(false);
   return start_backup();
 }
 
@@ -197,6 +242,8 @@ Status SessionKeeper::start_backup() {
   duties.adopt = [this] {
     for (Client& client : clients_) close_client(client);
     clients_.clear();
+    if (tap_ != nullptr) tap_->abandon();
+    if (offers_ != nullptr) offers_->forget();
     capture_.reset();  // its mappings did not come along; their places are free for the rings
     return events_->map_again();
   };
@@ -212,6 +259,7 @@ void SessionKeeper::take_over() {
   backup_.reset();
   watch_signals();
   count(kTakeovers, 1);
+  if (offers_ != nullptr) offers_->own();
   const std::vector<uint64_t> positions = log_->positions();
   for (size_t i = 0; i < positions.size(); ++i) {
     EventRings& rings = events_->rings()[i];
@@ -220,6 +268,7 @@ void SessionKeeper::take_over() {
     rings.losses = {numbers[kCounters + 2 * i], numbers[kCounters + 2 * i + 1]};
   }
   make_capture(false);
+  if (choice_.announcements) make_tap(true);
   if (counters_->read().positions[kStopped] != 0) {  // it was killed while the trace was stopped for a snapshot
     events_->enable_trace();
     set(kStopped, 0);
@@ -255,6 +304,7 @@ void SessionKeeper::on_record(size_t ring, Bytes record) {
   }
   // The kernel turns a trace off that has lost something (LiveEvent::restart()).
   if (rings.role == RingRole::trace && says_trace_was_cut(record)) resume_.push_back(ring);
+  if (rings.role == RingRole::target) follow(record);
   if (rings.role != RingRole::kernel) return log_->append({EntryKind::record, static_cast<uint16_t>(ring), behind, record});
   const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(RingRole::kernel))];
   record = without_excess(record, attr, scratch_);
@@ -315,6 +365,10 @@ void SessionKeeper::drain() {
     now.positions[kCounters + 2 * i + 1] = rings.losses.told;
     rings.ring->release();  // it is in the log
   }
+  if (tap_ != nullptr) {
+    now.positions[kRecords] += tap_->drain();
+    tap_->release();
+  }
   for (const size_t ring : resume_) events_->restart_ring(ring);
   resume_.clear();
   (void)capture_->end_round();
@@ -336,10 +390,16 @@ void SessionKeeper::serve() {
     std::vector<int> more = {listen_fd_, folder_fd_, signal_fd_, backup_ ? backup_->fd() : -1};
     for (const Client& client : clients_) more.push_back(client.fd);
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
-    const bool woken = events_->wait(more, ready, folder_fd_ >= 0 ? -1 : kLookMs);
+    if (offers_ != nullptr) more.push_back(offers_->fd());
+    int pause_ms = folder_fd_ >= 0 ? -1 : kLookMs;
+    if (tap_ != nullptr) {
+      const int look_ms = tap_->pause_ms(tap_->look_ms());
+      pause_ms = pause_ms < 0 || look_ms < 0 ? std::max(pause_ms, look_ms) : std::min(pause_ms, look_ms);
+    }
+    const bool woken = events_->wait(more, ready, pause_ms);
     const bool capture_woke =
         std::find(ready.begin() + static_cast<std::ptrdiff_t>(kClients + clients_.size()), ready.end(), true) != ready.end();
-    if (woken || capture_woke) drain();
+    if (woken || capture_woke || tap_ != nullptr) drain();
     if ((ready[kFolder] || folder_fd_ < 0) && file_is_gone()) break;
     if (ready[kSignal]) break;
     if (ready[kHolder]) {
@@ -352,6 +412,8 @@ void SessionKeeper::serve() {
     std::erase_if(clients_, [](const Client& client) { return client.fd < 0; });
     if (ready[kListen]) accept_clients();
   }
+  if (tap_ != nullptr) tap_->stop();
+  offers_.reset();
   dir_.remove(choice_.name, inode_);
   backup_.reset();
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/live/events/announce_tap.h"
 #include "capture/live/events/commit_page.h"
 #include "capture/live/events/event_set.h"
 #include "capture/live/events/live_clock.h"
@@ -20,12 +21,14 @@
 namespace ptd::live {
 
 /// Everything in memory shared with the backup process, or in descriptors, survives a kill of this process: rings, log, counters, the
-/// socket. The keeper sleeps in one poll() without a timeout. It wakes up for filled rings, requests, the end of the backup process,
-/// SIGTERM, and the removal of the session's file. Not thread-safe.
+/// socket. The keeper sleeps in one poll(), without a timeout unless it listens to announcements. It wakes up for filled rings,
+/// requests, the end of the backup process, SIGTERM, and the removal of the session's file. Not thread-safe.
 class SessionKeeper {
  public:
   /// Opens events, records the initial state and creates the socket, in the client's process. Errors as for start_session().
-  static Result<std::unique_ptr<SessionKeeper>> prepare(const SessionChoice& choice, SessionDir dir);
+  /// `offers`: where the program that the session starts offers its rings; null: nowhere.
+  static Result<std::unique_ptr<SessionKeeper>> prepare(const SessionChoice& choice, SessionDir dir,
+                                                        std::unique_ptr<announce::AnnounceSocket> offers);
   ~SessionKeeper();
   /// After fork(), in the process of the keeper: sets up rings, capture and backup process.
   Status settle();
@@ -35,6 +38,8 @@ class SessionKeeper {
   void give_up() const { dir_.remove(choice_.name, inode_); }
   [[nodiscard]] const std::vector<std::string>& without() const { return events_->without(); }
   void enable_trace() const { events_->enable_trace(); }
+  /// In the client's process: leaves the socket's folder to the keeper.
+  void leave_offers() const;
 
  private:
   struct Client {
@@ -49,6 +54,9 @@ class SessionKeeper {
   Status start_backup();
   void take_over();
   void make_capture(bool first);
+  void make_tap(bool continues);
+  [[nodiscard]] std::vector<int32_t> recorded_processes() const;
+  void follow(Bytes record);
   void watch_folder();
   void watch_signals();
   void drain();
@@ -74,6 +82,8 @@ class SessionKeeper {
   std::unique_ptr<SessionLog> log_;
   std::unique_ptr<CommitPage> counters_;
   std::unique_ptr<KernelCapture> capture_;
+  std::unique_ptr<announce::AnnounceSocket> offers_;
+  std::unique_ptr<AnnounceTap> tap_;
   std::optional<BackupProcess> backup_;
   std::vector<Client> clients_;
   std::vector<perfio::MmapRecord> kernel_maps_;

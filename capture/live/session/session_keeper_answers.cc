@@ -9,6 +9,7 @@
 
 #include "capture/live/kernel/start_scan.h"
 #include "capture/live/session/session_keeper.h"
+#include "perfio/announce/announce_event.h"
 #include "perfio/format/features.h"
 #include "perfio/format/wire.h"
 
@@ -173,12 +174,32 @@ Status SessionKeeper::write_trace(PerfWriter& writer) {
   return status;
 }
 
+/// An announcement of the log, as a sample of the event after those of the kernel.
+Status add_announcement(PerfWriter& writer, Bytes entry, size_t attr_index) {
+  AnnouncementHead head;
+  if (entry.size() < sizeof(head)) return {};
+  std::memcpy(&head, entry.data(), sizeof(head));
+  RecordContext context;
+  context.attr_index = static_cast<uint32_t>(attr_index);
+  context.misc = kMiscUser;
+  context.sample_id.pid = head.pid;
+  context.sample_id.tid = head.tid;
+  context.sample_id.time = head.time;
+  context.sample_id.has_time = head.time != 0;
+  context.sample_id.cpu = 0;
+  context.sample_id.id = AnnounceTap::kEventId;
+  const std::vector<std::byte> raw = announce_sample(head.tid, entry.subspan(sizeof(head)));
+  return writer.add_sample(OtherSample{0, raw}, context);
+}
+
 Status SessionKeeper::write_log(PerfWriter& writer, Features& features) const {
   Status status;
   std::vector<EventAttr> no_attrs;
   log_->each([&](const LogEntry& entry) {
     if (entry.kind == EntryKind::program) {
       (void)parse_feature(kFeatureBpfProgInfo, entry.bytes, features, no_attrs);
+    } else if (status.ok() && entry.kind == EntryKind::announcement) {
+      status = add_announcement(writer, entry.bytes, events_->attrs().size());
     } else if (status.ok()) {
       status = writer.add_raw(entry.bytes);
     }
@@ -189,6 +210,10 @@ Status SessionKeeper::write_log(PerfWriter& writer, Features& features) const {
 Status SessionKeeper::write_snapshot(int fd) {
   WriterOptions options;
   options.attrs = events_->attrs();
+  if (choice_.announcements) {
+    const EventAttr& target = events_->attrs()[static_cast<size_t>(events_->attr_of(RingRole::target))];
+    options.attrs.push_back(announce_attr(target, AnnounceTap::kEventId));
+  }
   options.fd = fd;
   Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create("the snapshot", options);
   if (!writer) return writer.error();
@@ -200,6 +225,7 @@ Status SessionKeeper::write_snapshot(int fd) {
   if (Status status = write_log(**writer, features); !status) return status;
   if (Status status = (*writer)->add_finished_round(); !status) return status;
   (*writer)->set_features(features);
+  if (choice_.announcements) (*writer)->set_feature_bytes(kFeatureTracingData, announce_tracing_data());
   if (Status status = (*writer)->finish(); !status) return status;
   count(kSnapshots, 1);
   return {};

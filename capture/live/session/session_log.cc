@@ -30,6 +30,11 @@ size_t head_words(size_t rings) { return 6 + 2 * rings; }
 /// An entry without a time is as old as the entry before it.
 uint64_t time_of(const LogEntry& entry, uint64_t before) {
   constexpr size_t kTrailerBytes = 32;
+  if (entry.kind == EntryKind::announcement && entry.bytes.size() >= sizeof(AnnouncementHead)) {
+    AnnouncementHead head;
+    std::memcpy(&head, entry.bytes.data(), sizeof(head));
+    return head.time == 0 ? before : head.time;
+  }
   if (entry.kind == EntryKind::program || entry.bytes.size() < sizeof(uint64_t) + kTrailerBytes) return before;
   uint64_t time = 0;
   std::memcpy(&time, entry.bytes.data() + entry.bytes.size() - kTrailerBytes + sizeof(uint64_t), sizeof(time));

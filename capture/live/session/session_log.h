@@ -12,16 +12,25 @@
 
 namespace ptd::live {
 
+inline constexpr uint16_t kNoRing = 0xffff;
+
 /// The kind of a log entry.
 enum class EntryKind : uint16_t {
   record,   ///< of the kernel, or in its form
   code,     ///< a TEXT_POKE record by which the recorder tells of code that it has read
   program,  ///< a BPF program, as feature section
+  announcement,  ///< of a run-time: AnnouncementHead, then the record
+};
+
+/// Precedes the record of an announcement.
+struct AnnouncementHead {
+  int32_t pid = -1, tid = -1;
+  uint64_t time = 0;  ///< as in the kernel's records
 };
 
 struct LogEntry {
   EntryKind kind = EntryKind::record;
-  uint16_t ring = 0;      ///< index of the ring that it came from
+  uint16_t ring = 0;      ///< index of the ring that it came from; kNoRing: none
   uint64_t position = 0;  ///< of the ring after it; 0 if it came from none
   Bytes bytes;            ///< valid until the log is written to
 };

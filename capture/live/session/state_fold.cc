@@ -30,6 +30,7 @@ std::vector<std::byte> renamed(std::vector<std::byte> record, int32_t pid, int32
 void StateFold::take(const LogEntry& entry) {
   if (entry.kind == EntryKind::record) return take_record(entry);
   if (entry.kind == EntryKind::code) return take_code(entry);
+  if (entry.kind == EntryKind::announcement) return take_announcement(entry);
   Features features;
   std::vector<EventAttr> no_attrs;
   if (!parse_feature(kFeatureBpfProgInfo, entry.bytes, features, no_attrs) || features.bpf_progs.empty()) return;
@@ -54,6 +55,7 @@ void StateFold::take_record(const LogEntry& entry) {
       if ((header.misc & kMiscCommExec) != 0) {  // exec: only this thread is left, of the old image nothing
         process.maps.clear();
         process.names.clear();
+        announced_.erase(pid);
       }
       process.names[tid] = copy_of(record);
       return;
@@ -84,7 +86,9 @@ void StateFold::take_task(Bytes record, uint16_t ring, bool exit) {
     const auto process = processes_.find(pid);
     if (process == processes_.end()) return;
     process->second.names.erase(tid);
-    if (process->second.names.empty()) processes_.erase(process);
+    if (!process->second.names.empty()) return;
+    processes_.erase(process);
+    announced_.erase(pid);
     return;
   }
   std::vector<std::byte> name;
@@ -98,6 +102,10 @@ void StateFold::take_task(Bytes record, uint16_t ring, bool exit) {
   if (pid != parent && from != processes_.end() && process.maps.empty()) {
     process.maps = from->second.maps;
     for (Map& map : process.maps) map.record = renamed(std::move(map.record), pid, pid);
+    if (const auto code = announced_.find(parent); code != announced_.end() && code->second.size_bytes() <= kMaxForkedBytes - forked_bytes_) {
+      forked_bytes_ += code->second.size_bytes();
+      announced_.insert_or_assign(pid, code->second);
+    }
   }
   process.names[tid] = std::move(name);
 }
@@ -159,7 +167,15 @@ void StateFold::take_code(const LogEntry& entry) {
   code_[address].ring = entry.ring;
 }
 
+void StateFold::take_announcement(const LogEntry& entry) {
+  AnnouncementHead head;
+  if (entry.bytes.size() < sizeof(head)) return;
+  std::memcpy(&head, entry.bytes.data(), sizeof(head));
+  announced_[head.pid].take(TimeNs{head.time}, entry.bytes.subspan(sizeof(head)));
+}
+
 int32_t StateFold::process_of(const LogEntry& entry) {
+  if (entry.kind == EntryKind::announcement && entry.bytes.size() >= sizeof(AnnouncementHead)) return Cursor(entry.bytes).i32();
   if (entry.kind != EntryKind::record || entry.bytes.size() < kRecordHeaderBytes + 8) return -1;
   switch (read_record_header(entry.bytes).type) {
     case kRecordFork:
@@ -175,9 +191,10 @@ int32_t StateFold::process_of(const LogEntry& entry) {
 
 void StateFold::forget(const std::function<bool(int32_t pid)>& gone) {
   std::erase_if(processes_, [&](const auto& process) { return gone(process.first); });
+  std::erase_if(announced_, [&](const auto& process) { return gone(process.first); });
 }
 
-void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) const {
+void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) {
   const auto give = [&](EntryKind kind, uint16_t ring, const Stored& bytes) {
     if (!bytes.empty()) on_entry({kind, ring, 0, bytes});
   };
@@ -195,6 +212,14 @@ void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) const
     give(EntryKind::record, process.ring, process.namespaces);
     for (const auto& [tid, name] : process.names) give(EntryKind::record, process.ring, name);
     for (const Map& map : process.maps) give(EntryKind::record, process.ring, map.record);
+  }
+  for (auto& [pid, announced] : announced_) {
+    announced.each([&](TimeNs time, Bytes record) {
+      const AnnouncementHead head{pid, pid, time.value};
+      Stored bytes = copy_of(std::as_bytes(std::span(&head, 1)));
+      bytes.insert(bytes.end(), record.begin(), record.end());
+      give(EntryKind::announcement, kNoRing, bytes);
+    });
   }
 }
 

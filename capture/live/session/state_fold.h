@@ -6,23 +6,26 @@
 #include <map>
 #include <vector>
 
+#include "capture/live/session/announce_fold.h"
 #include "capture/live/session/session_log.h"
 
 namespace ptd::live {
 
 /// Takes records in order and keeps only those that are still valid after the last one. A fork copies mappings and name to the child, in
 /// records with the child's pid. Not kept: switches except the last one of each ring, changes of the kernel's text (it is copied on
-/// request), losses. Memory: at most kMaxMaps mappings per process; the rest is bounded by the number of living threads.
+/// request), losses. A child starts with the announced code of its parent; kMaxForkedBytes of it are copied, what further children inherit is unknown.
+/// Memory: at most kMaxMaps mappings per process; the rest is bounded by the number of living threads and the log's size.
 class StateFold {
  public:
   static constexpr size_t kMaxMaps = 65536;
+  static constexpr uint64_t kMaxForkedBytes = 64U << 20;
   void take(const LogEntry& entry);
   /// Returns the process of a record about threads or mappings; -1 for other records.
   [[nodiscard]] static int32_t process_of(const LogEntry& entry);
   /// Removes the processes for which `gone` returns true.
   void forget(const std::function<bool(int32_t pid)>& gone);
   /// Returns entries that reproduce the state, with position 0.
-  void each(const std::function<void(const LogEntry&)>& on_entry) const;
+  void each(const std::function<void(const LogEntry&)>& on_entry);
 
  private:
   using Stored = std::vector<std::byte>;
@@ -49,8 +52,11 @@ class StateFold {
   void take_map(Bytes record, uint16_t ring);
   void take_kernel(Bytes record, uint16_t ring);
   void take_code(const LogEntry& entry);
+  void take_announcement(const LogEntry& entry);
 
   std::map<int32_t, Process> processes_;
+  std::map<int32_t, AnnounceFold> announced_;
+  uint64_t forked_bytes_ = 0;
   std::map<uint64_t, Code> code_;
   std::map<uint32_t, Program> programs_;
   std::map<uint16_t, Stored> switches_, hardware_ids_;  // by ring

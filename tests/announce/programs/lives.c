@@ -1,7 +1,7 @@
 /* A JIT whose code is loaded, moved, patched and unloaded N times, in few places that are reused at once, and announced.
  * lives N [MODE [PLACES]]: MODE late: nothing is announced before a reader is there; silent: every 97th change is not
  * announced; burst: many changes at once, more than the ring holds; outside: also announces code where it has none; forks: a child does
- * the same, with its parent's code. */
+ * the same, with its parent's code; stops: after each N changes, prints the live code and waits for a line of input. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,11 +115,25 @@ static void fork_now(void) {
   close(ends[1]);
 }
 
+/* A line for each place: its address and bytes. */
+static void print_live(void) {
+  for (int i = 0; i < place_count; ++i) {
+    if (!places[i].live) continue;
+    printf("%lx ", (unsigned long)(uintptr_t)place(i));
+    for (unsigned at = 0; at < places[i].size; ++at) printf("%02x", place(i)[at]);
+    printf("\n");
+  }
+  printf("end\n");
+  fflush(stdout);
+}
+
 int main(int argc, char** argv) {
   const long rounds = argc > 1 ? atol(argv[1]) : 1000;
   const int late = argc > 2 && strcmp(argv[2], "late") == 0;
   const int burst = argc > 2 && strcmp(argv[2], "burst") == 0, outside = argc > 2 && strcmp(argv[2], "outside") == 0;
   const int forks = argc > 2 && strcmp(argv[2], "forks") == 0;
+  const int stops = argc > 2 && strcmp(argv[2], "stops") == 0;
+  char line[16];
   silent = argc > 2 && strcmp(argv[2], "silent") == 0;
   if (argc > 3) place_count = atoi(argv[3]);
   area = mmap(NULL, place_count * kPlaceBytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -130,7 +144,11 @@ int main(int argc, char** argv) {
   }
   runtime = ptd_announce_register("lives", relist, NULL);
   for (int tries = 0; late && !ptd_announce_enabled() && tries < 5000; ++tries) usleep(1000);
-  for (changes = 1; changes <= rounds; ++changes) {
+  for (changes = 1; changes <= rounds || stops; ++changes) {
+    if (stops && changes % rounds == 0) {
+      print_live();
+      if (fgets(line, sizeof line, stdin) == NULL) return 0;
+    }
     const int i = (int)(next_random() % (unsigned)place_count), j = (int)(next_random() % (unsigned)place_count);
     if (!places[i].live) {
       load(i);

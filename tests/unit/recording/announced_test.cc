@@ -52,6 +52,8 @@ class Announced : public ::testing::Test {
     std::vector<std::byte> code{};
     uint32_t version = PTD_ANNOUNCE_VERSION;
     std::string name = "f";
+    std::string file{};
+    std::vector<AnnounceLine> lines{};
   };
   // Sends an announcement of one record with the next number.
   void say(What what, uint64_t time, int32_t pid = kPid) {
@@ -71,11 +73,14 @@ class Announced : public ::testing::Test {
     raw.chunks = 1;
     raw.name_bytes = static_cast<uint32_t>(name.size());
     raw.code_bytes = static_cast<uint32_t>(what.code.size());
-    raw.data_loc = static_cast<uint32_t>(name.size() + what.code.size()) << 16;
+    raw.file_bytes = static_cast<uint32_t>(what.file.size());
+    raw.line_bytes = static_cast<uint32_t>(what.lines.size() * sizeof(AnnounceLine));
+    raw.data_loc = (raw.name_bytes + raw.file_bytes + raw.line_bytes + raw.code_bytes) << 16;
     std::vector<std::byte> record(sizeof raw);
     std::memcpy(record.data(), &raw, sizeof raw);
     for (const char c : name) record.push_back(static_cast<std::byte>(c));
-    record.insert(record.end(), what.code.begin(), what.code.end());
+    const Bytes lines = std::as_bytes(std::span(what.lines));
+    for (const Bytes part : {std::as_bytes(std::span(what.file)), lines, Bytes(what.code)}) record.insert(record.end(), part.begin(), part.end());
     sample_ = perfio::announce_sample(pid, record);
     feed(perfio::OtherSample{0, sample_}, time, pid);
   }
@@ -279,6 +284,28 @@ TEST_F(Announced, ForkedChildHasItsParentsCode) {
   EXPECT_EQ(at(kJit, 350).bytes, Bytes8{});
   EXPECT_EQ(at(kJit, 350, child).bytes, Bytes8{0x11});
   EXPECT_EQ(at(kJit, 450, child).bytes, Bytes8{0x12});
+}
+
+TEST_F(Announced, LinesAreThoseOfTheCodeAtThatTime) {
+  say({.code = bytes_of({0x11, 0x22, 0x33, 0xc3}), .file = "a.js", .lines = {{2, 8}, {1, 7}}}, 100);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kJit + 16, .old_address = kJit, .size = 4}, 200);
+  say({.code = bytes_of({0x44, 0xc3}), .name = "g", .file = "b.js", .lines = {{0, 50}}}, 300);
+  say({.code = bytes_of({0x55, 0xc3}), .name = "h"}, 400);
+  finish();
+  const auto line = [&](uint64_t address, uint64_t time) {
+    const SourcePlace place = data_.symbolizer->source_at(SpaceId{1}, Ip{address}, TimeNs{time});
+    EXPECT_TRUE(place.valid.contains(TimeNs{time}));
+    std::string text;
+    for (const SourceFrame& frame : place.frames) text += std::string(frame.function) + " " + std::string(frame.file) + ":" + std::to_string(frame.line);
+    return text;
+  };
+  EXPECT_EQ(line(kJit, 150), "");  // before the first line's offset
+  EXPECT_EQ(line(kJit + 1, 150), "f a.js:7");
+  EXPECT_EQ(line(kJit + 3, 150), "f a.js:8");
+  EXPECT_EQ(line(kJit + 1, 250), "");
+  EXPECT_EQ(line(kJit + 17, 250), "f a.js:7");
+  EXPECT_EQ(line(kJit + 1, 350), "g b.js:50");
+  EXPECT_EQ(line(kJit + 1, 450), "");
 }
 
 TEST(AnnounceJoiner, ChunksThatDoNotBelongTogether) {

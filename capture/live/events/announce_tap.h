@@ -17,14 +17,17 @@ namespace ptd::live {
 class AnnounceTap {
  public:
   using Sink = std::function<void(const perfio::OtherSample& sample, const perfio::SampleId& when)>;
-  /// `clock` must outlive it. `continues`: for a recorder that was killed.
+  /// `clock` must outlive it and know the time (LiveClock::see_own_record()). `continues`: for a recorder that was killed.
   /// `socket`: where the program that the recorder starts offers its rings; null: there is none. It must outlive the tap.
-  AnnounceTap(const LiveClock& clock, Sink sink, announce::AnnounceSocket* socket, bool continues);
+  /// `longest_pause_ms`: between two looks for new rings of one process.
+  AnnounceTap(const LiveClock& clock, Sink sink, announce::AnnounceSocket* socket, bool continues, int longest_pause_ms = 1000);
 
   /// The id of its event.
   static constexpr uint64_t kEventId = 0x7074640000000001;
 
   void add_process(int32_t pid);
+  /// The process has started a program or mapped code: it is looked at often again.
+  void look_soon(int32_t pid);
   /// Finds new rings, and passes on what was announced. Returns the number of records.
   uint64_t drain();
   /// Gives back the space of what was drained: its samples are in the file.
@@ -35,6 +38,8 @@ class AnnounceTap {
   void abandon();
   /// Returns when to drain again, in ms: soon if much was announced; `most` if nothing is.
   [[nodiscard]] int pause_ms(int most) const;
+  /// Returns when to look for new rings again, in ms; -1: there is no process.
+  [[nodiscard]] int look_ms() const;
   [[nodiscard]] uint64_t records() const { return listener_->records(); }
   [[nodiscard]] const std::vector<std::string>& troubles() const { return listener_->troubles(); }
 
@@ -49,6 +54,7 @@ class AnnounceTap {
   const LiveClock& clock_;
   Sink sink_;
   announce::AnnounceSocket* socket_;
+  uint64_t longest_pause_ns_;
   std::map<int32_t, Turn> processes_;
   std::unique_ptr<announce::AnnounceListener> listener_;
 };

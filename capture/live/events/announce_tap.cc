@@ -1,5 +1,5 @@
 // AnnounceTap: see announce_tap.h.
-#include "capture/live/announce_tap.h"
+#include "capture/live/events/announce_tap.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,15 +10,16 @@
 namespace ptd::live {
 namespace {
 
-constexpr uint64_t kFirstPauseNs = 5'000'000, kLongestPauseNs = 1'000'000'000;
+constexpr uint64_t kFirstPauseNs = 5'000'000;
 constexpr size_t kMostProcesses = 1U << 16;
 
 }  // namespace
 
-AnnounceTap::AnnounceTap(const LiveClock& clock, Sink sink, announce::AnnounceSocket* socket, bool continues)
+AnnounceTap::AnnounceTap(const LiveClock& clock, Sink sink, announce::AnnounceSocket* socket, bool continues, int longest_pause_ms)
     : clock_(clock),
       sink_(std::move(sink)),
       socket_(socket),
+      longest_pause_ns_(static_cast<uint64_t>(longest_pause_ms) * 1'000'000),
       listener_(std::make_unique<announce::AnnounceListener>([this](const announce::Heard& heard) { pass_on(heard); }, continues)) {}
 
 void AnnounceTap::pass_on(const announce::Heard& heard) {
@@ -37,7 +38,19 @@ void AnnounceTap::add_process(int32_t pid) {
   if (pid > 0 && processes_.size() < kMostProcesses) (void)processes_.try_emplace(pid, Turn{0, kFirstPauseNs});
 }
 
-// A process is looked at often at first, when its run-times start, then once a second.
+void AnnounceTap::look_soon(int32_t pid) {
+  if (const auto known = processes_.find(pid); known != processes_.end()) known->second = {0, kFirstPauseNs};
+}
+
+int AnnounceTap::look_ms() const {
+  if (processes_.empty()) return -1;
+  uint64_t next = ~uint64_t{0};
+  for (const auto& [pid, turn] : processes_) next = std::min(next, turn.next_ns);
+  const uint64_t now = announce::moment_now().mono_ns, wait = next - std::min(now, next);
+  return static_cast<int>(std::min(wait, longest_pause_ns_) / 1'000'000) + 1;
+}
+
+// A process is looked at often at first, when its run-times start, then seldom.
 uint64_t AnnounceTap::drain() {
   const uint64_t now = announce::moment_now().mono_ns;
   std::vector<int32_t> due;
@@ -53,7 +66,7 @@ uint64_t AnnounceTap::drain() {
     }
     due.push_back(at->first);
     turn.next_ns = now + turn.pause_ns;
-    turn.pause_ns = std::min(2 * turn.pause_ns, kLongestPauseNs);
+    turn.pause_ns = std::min(2 * turn.pause_ns, longest_pause_ns_);
     ++at;
   }
   take_offers();
@@ -64,7 +77,8 @@ uint64_t AnnounceTap::drain() {
 int AnnounceTap::pause_ms(int most) const {
   constexpr uint64_t kMany = 512;
   constexpr int kSoonMs = 1, kListenMs = 20;
-  return latest_ > kMany ? kSoonMs : listener_->listening() != 0 ? std::min(most, kListenMs) : most;
+  if (latest_ > kMany) return kSoonMs;
+  return listener_->listening() == 0 ? most : most < 0 ? kListenMs : std::min(most, kListenMs);
 }
 
 void AnnounceTap::take_offers() {
