@@ -88,7 +88,7 @@ def exact(folder):
 
 
 def others(folder):
-    """The same program with a jitdump only, and with a perf map only (which has names and no code): what announcing adds."""
+    """The same program with a jitdump only, and with no source of its generated code: what announcing adds."""
     program = build(folder)
     os.environ["PTD_ANNOUNCE"], os.environ["PTD_ANNOUNCE_DIR"] = "jitdump", folder
     out = record(folder, [program, LIVES], "--no-announce")
@@ -98,8 +98,8 @@ def others(folder):
     check("a jitdump alone is not exact", not got.is_exact(), got.text)
     out = record(folder, [program, LIVES], "--no-announce")
     got = Comparison(out)
-    print("       perf map:", got.text.strip())
-    check("names alone: all generated code is missing, none is wrong", got.right < got.instructions * 0.9 and got.is_marked(), got.text)
+    print("       no source:", got.text.strip())
+    check("no source: all generated code is missing, none is wrong", got.right < got.instructions * 0.9 and got.is_marked(), got.text)
 
 
 def late(folder):
