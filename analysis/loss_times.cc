@@ -8,15 +8,6 @@
 
 namespace ptd {
 
-namespace {
-
-uint64_t count_instructions(std::span<const Block> blocks) {
-  uint64_t instructions = 0;
-  for (const Block& block : blocks) instructions += block.instructions;
-  return instructions;
-}
-
-}  // namespace
 LossTimes::LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span, const FlowClock& clock)
     : contexts_(contexts), cpu_(cpu), stream_tid_(tid), span_(span), dates_(clock) {
   last_.tid = now_.tid = cpu >= 0 ? -1 : tid;
@@ -185,7 +176,7 @@ void LossTimes::take_blocks(std::span<const Block> blocks) {
     for (Change& each : held_) each.unproved = false;
     now_.unproved = last_.unproved = false;
   }
-  dates_.ran(count_instructions(blocks));
+  dates_.ran(instructions_of(blocks));
 }
 
 /// Takes the marks, and the blocks between them, of a flow that goes on in one thread: only its time advances.
@@ -193,7 +184,7 @@ void LossTimes::take_steady() {
   if (!synced_ || last_.state != State::flowing || now_.state != State::flowing || !proved_ || !held_.empty() || !dates_.timed()) return;
   const std::span<const Block> blocks = cursor_.pass_marks();
   if (blocks.empty()) return;
-  dates_.ran(count_instructions(blocks));
+  dates_.ran(instructions_of(blocks));
   told(likeliest(cursor_.mark()));
 }
 

@@ -115,7 +115,7 @@ const char* name(GapReason reason) {
 static_assert(std::endian::native == std::endian::little && offsetof(Block, instructions) == 4);
 
 // Reads blocks as whole words, which the compiler vectorises.
-uint64_t instructions_of(const Blocks& blocks) {
+uint64_t instructions_of(std::span<const Block> blocks) {
   uint64_t sum = 0;
   for (const Block& block : blocks) {
     uint64_t word = 0;

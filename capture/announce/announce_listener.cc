@@ -12,7 +12,7 @@ namespace ptd::announce {
 namespace {
 
 constexpr uint64_t kMostRecords = 1U << 16;  // of a ring in one round
-constexpr int kTries = 200, kPauseUs = 2000;
+constexpr int kPauseUs = 2000;
 constexpr size_t kMostRings = 4096, kMostTroubles = 16;
 
 }  // namespace
@@ -52,8 +52,9 @@ void AnnounceListener::tell(const Source& source, bool attached, uint64_t seq) {
 void AnnounceListener::open(int32_t pid, const RingPlace& place) {
   if (sources_.size() >= kMostRings || refused_.contains({pid, place.inode})) return;
   auto ring = AnnounceRing::open(pid, place);
-  // The reader that was killed may have the file open for a moment longer than what told of its end.
-  for (int i = 0; continues_ && !ring.ok() && ring.error().code == ErrorCode::busy && i < kTries; ++i) {
+  // The reader that was killed may keep the file open for a moment after its end was noticed.
+  while (continues_ && !ring.ok() && ring.error().code == ErrorCode::busy && tries_left_ > 0) {
+    --tries_left_;
     (void)usleep(kPauseUs);
     ring = AnnounceRing::open(pid, place);
   }

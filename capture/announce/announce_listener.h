@@ -71,6 +71,7 @@ class AnnounceListener {
 
   Sink sink_;
   bool continues_;
+  int tries_left_ = 200;  // to open rings that are busy, together
   std::vector<Source> sources_;
   std::set<std::pair<int32_t, uint64_t>> refused_;  ///< process and inode
   std::vector<std::string> troubles_;

@@ -104,7 +104,6 @@ struct RangeIndex {
   }
 };
 
-// Returns the names of the ranges that begin where `best` does and are live at the same time.
 // Returns the line of generated code at an address: that of the last offset which is not after it.
 std::vector<SourceFrame> frames_of(const NamedRange& range, Ip ip) {
   const std::vector<GeneratedLines::Line>& lines = range.lines->lines;
@@ -114,6 +113,7 @@ std::vector<SourceFrame> frames_of(const NamedRange& range, Ip ip) {
   return {{range.name, range.lines->file, std::prev(after)->line}};
 }
 
+// Returns the names of the ranges that begin where `best` does and are live at the same time.
 std::vector<std::string> names_of(const RangeIndex& index, const NamedRange& best, TimeNs when, SourceWarnings& warnings) {
   std::vector<std::string> names{placed_name(best.place, best.name)};
   std::unordered_set<std::string_view> known{best.name};

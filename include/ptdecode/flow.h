@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -63,7 +64,7 @@ struct RoomFor : std::allocator<T> {
   }
 };
 using Blocks = std::vector<Block, RoomFor<Block>>;
-[[nodiscard]] PTD_API uint64_t instructions_of(const Blocks& blocks);
+[[nodiscard]] PTD_API uint64_t instructions_of(std::span<const Block> blocks);
 
 /// Owns the static part of the blocks of one decoder. It only grows; ids and references stay valid for its life.
 /// Threads: one thread calls intern() and size(). Other threads may meanwhile look up nodes of batches that were handed over to them with

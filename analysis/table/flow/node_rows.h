@@ -9,7 +9,7 @@
 
 namespace ptd {
 
-/// Where the next rows go. Each array has room for CondensedBlocks::kRowsAtOnce - 1 rows more than there are.
+/// The arrays that take the next rows. Each has room for CondensedBlocks::kRowsAtOnce - 1 rows more.
 struct NodeColumns {
   Ip *ip, *to;
   int32_t *symbol, *to_symbol;  ///< 0: none

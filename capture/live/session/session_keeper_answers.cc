@@ -33,6 +33,24 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1000000000U + static_cast<uint64_t>(now.tv_nsec);
 }
 
+/// An announcement of the log, as a sample of the event after those of the kernel.
+Status add_announcement(PerfWriter& writer, Bytes entry, size_t attr_index) {
+  AnnouncementHead head;
+  if (entry.size() < sizeof(head)) return {};
+  std::memcpy(&head, entry.data(), sizeof(head));
+  RecordContext context;
+  context.attr_index = static_cast<uint32_t>(attr_index);
+  context.misc = kMiscUser;
+  context.sample_id.pid = head.pid;
+  context.sample_id.tid = head.tid;
+  context.sample_id.time = head.time;
+  context.sample_id.has_time = head.time != 0;
+  context.sample_id.cpu = 0;
+  context.sample_id.id = AnnounceTap::kEventId;
+  const std::vector<std::byte> raw = announce_sample(head.tid, entry.subspan(sizeof(head)));
+  return writer.add_sample(OtherSample{0, raw}, context);
+}
+
 }  // namespace
 
 void SessionKeeper::close_client(Client& client) const {
@@ -172,24 +190,6 @@ Status SessionKeeper::write_trace(PerfWriter& writer) {
   set(kStopNs, now_ns() - stopped);
   drain();  // the records of the stop
   return status;
-}
-
-/// An announcement of the log, as a sample of the event after those of the kernel.
-Status add_announcement(PerfWriter& writer, Bytes entry, size_t attr_index) {
-  AnnouncementHead head;
-  if (entry.size() < sizeof(head)) return {};
-  std::memcpy(&head, entry.data(), sizeof(head));
-  RecordContext context;
-  context.attr_index = static_cast<uint32_t>(attr_index);
-  context.misc = kMiscUser;
-  context.sample_id.pid = head.pid;
-  context.sample_id.tid = head.tid;
-  context.sample_id.time = head.time;
-  context.sample_id.has_time = head.time != 0;
-  context.sample_id.cpu = 0;
-  context.sample_id.id = AnnounceTap::kEventId;
-  const std::vector<std::byte> raw = announce_sample(head.tid, entry.subspan(sizeof(head)));
-  return writer.add_sample(OtherSample{0, raw}, context);
 }
 
 Status SessionKeeper::write_log(PerfWriter& writer, Features& features) const {

@@ -214,7 +214,7 @@ void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) {
     for (const Map& map : process.maps) give(EntryKind::record, process.ring, map.record);
   }
   for (auto& [pid, announced] : announced_) {
-    announced.each([&](TimeNs time, Bytes record) {
+    announced.each([&, pid = pid](TimeNs time, Bytes record) {
       const AnnouncementHead head{pid, pid, time.value};
       Stored bytes = copy_of(std::as_bytes(std::span(&head, 1)));
       bytes.insert(bytes.end(), record.begin(), record.end());

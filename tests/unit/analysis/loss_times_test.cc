@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 namespace ptd {
 namespace {
 
@@ -118,6 +121,62 @@ TEST(LossTimes, WhatIsLostAtTheEndIsSoUpToIt) {
   losses.take(one);
   losses.finish(TimeNs{1600});
   EXPECT_EQ(losses.threads().at({7, 7}).lost_ns, 200U);
+}
+
+/// A batch of items that occur in traces: marks with equal, unknown and earlier times, several threads, stops and gaps.
+Batch random_batch(std::mt19937& random, uint64_t& time, int32_t& tid) {
+  Batch batch;
+  for (int items = 0; items < 40; ++items) {
+    if (random() % 8 != 0) {
+      for (auto count = 1 + random() % 3; count > 0; --count) batch.blocks.push_back({0, static_cast<uint16_t>(1 + random() % 50), 0});
+    }
+    const auto before = static_cast<uint32_t>(batch.blocks.size());
+    time += random() % 3 == 0 ? 0 : random() % 40;
+    if (random() % 16 == 0) tid = static_cast<int32_t>(1 + random() % 3);
+    if (random() % 24 == 0) batch.events.push_back(event(before, time, random() % 2 == 0 ? EventKind::disabled : EventKind::enabled));
+    if (random() % 32 == 0) batch.gaps.push_back(gap(before, time, GapReason::overflow));
+    batch.marks.push_back(mark(before, random() % 20 == 0 ? time - std::min<uint64_t>(time, random() % 30) : time, tid));
+    if (random() % 20 == 0) batch.marks.back().time = {kTimeMin, kTimeMax};
+  }
+  return batch;
+}
+
+/// The same items, with an event that says nothing at each mark: no two marks follow each other without an event.
+Batch with_events_between(const Batch& batch) {
+  Batch other = batch;
+  for (const Mark& each : batch.marks) {
+    Event nothing = event(each.before_block, 0, EventKind::cbr);
+    nothing.time = {kTimeMin, kTimeMax};
+    other.events.push_back(nothing);
+  }
+  std::stable_sort(other.events.begin(), other.events.end(), [](const Event& a, const Event& b) { return a.before_block < b.before_block; });
+  return other;
+}
+
+TEST(LossTimes, MarksOfASteadyFlowCountAlsoIfTheyArePassedAtOnce) {
+  const ContextTrack contexts;
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    constexpr Interval kLong{TimeNs{1000}, TimeNs{30000}};
+    LossTimes at_once(contexts, 0, -1, kLong), singly(contexts, 0, -1, kLong);
+    uint64_t time = 1000;
+    int32_t tid = 1;
+    for (int batches = 0; batches < 20; ++batches) {
+      const Batch batch = random_batch(random, time, tid);
+      at_once.take(batch);
+      singly.take(with_events_between(batch));
+    }
+    at_once.finish(TimeNs{time});
+    singly.finish(TimeNs{time});
+    ASSERT_EQ(at_once.threads().size(), singly.threads().size());
+    for (const auto& [key, loss] : at_once.threads()) {
+      const ThreadLoss& other = singly.threads().at(key);
+      ASSERT_EQ(loss.traced_ns, other.traced_ns) << round << " thread " << key.second;
+      ASSERT_EQ(loss.lost_ns, other.lost_ns) << round << " thread " << key.second;
+      ASSERT_EQ(loss.gaps, other.gaps);
+    }
+    for (size_t bin = 0; bin < LossTimes::kBins; ++bin) ASSERT_EQ(at_once.bins()[bin].traced_ns, singly.bins()[bin].traced_ns) << round;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace ptd {
 namespace {
@@ -112,6 +113,37 @@ TEST(FlowCursor, ContextAndTimeCarryOver) {
   cursor.reset();
   EXPECT_EQ(-1, cursor.context().tid);
   EXPECT_EQ(kTimeMin, cursor.now());
+}
+
+TEST(FlowCursor, MarksOfOneThreadArePassedUpToTheLastThatAdvancesTime) {
+  struct {
+    const char* why;
+    std::vector<Mark> marks;
+    std::vector<Event> events;
+    size_t passed_blocks;
+    uint32_t position;
+  } const kCases[] = {
+      {"nothing follows", {mark_at(0, 10)}, {}, 0, 0},
+      {"two follow", {mark_at(0, 10), mark_at(2, 20), mark_at(5, 30)}, {}, 5, 5},
+      {"the last has the time of the one before", {mark_at(0, 10), mark_at(2, 20), mark_at(5, 20)}, {}, 2, 2},
+      {"an equal time in between", {mark_at(0, 10), mark_at(2, 10), mark_at(5, 20)}, {}, 5, 5},
+      {"time goes back", {mark_at(0, 10), mark_at(2, 20), mark_at(5, 15), mark_at(6, 30)}, {}, 2, 2},
+      {"no blocks in between", {mark_at(0, 10), mark_at(2, 20), mark_at(2, 30)}, {}, 2, 2},
+      {"another thread", {mark_at(0, 10), mark_at(2, 20), mark_at(5, 30, 2)}, {}, 2, 2},
+      {"an event", {mark_at(0, 10), mark_at(2, 20), mark_at(5, 30)}, {event_at(5, 8, 30)}, 2, 2},
+  };
+  for (const auto& each : kCases) {
+    FlowCursor cursor;
+    const Batch batch = batch_of(8, each.marks, each.events, {});
+    cursor.begin(batch);
+    ASSERT_EQ(cursor.next(), FlowItem::mark);
+    EXPECT_EQ(cursor.pass_marks().size(), each.passed_blocks) << each.why;
+    EXPECT_EQ(cursor.position(), each.position) << each.why;
+    EXPECT_EQ(cursor.mark().before_block, each.position) << each.why;
+    EXPECT_EQ(cursor.now(), cursor.mark().about) << each.why;
+    EXPECT_EQ(cursor.next(), each.position == 2 && each.marks.size() > 2 && each.marks[2].before_block == 2 ? FlowItem::mark : FlowItem::blocks)
+        << each.why;
+  }
 }
 
 }  // namespace
