@@ -5,6 +5,8 @@
 
 extern "C" {
 
+using InsnData = const void* (*)(const qemu_plugin_insn*);                      ///< versions 1 and 2
+using CopyInsnData = size_t (*)(const qemu_plugin_insn*, void* to, size_t most);  ///< from version 3 on
 using qemu_plugin_vcpu_simple_cb_t = void (*)(qemu_plugin_id_t, unsigned int);
 using qemu_plugin_vcpu_syscall_cb_t = void (*)(qemu_plugin_id_t, unsigned int, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                                                uint64_t, uint64_t, uint64_t);
@@ -13,6 +15,6 @@ using qemu_plugin_vcpu_syscall_ret_cb_t = void (*)(qemu_plugin_id_t, unsigned in
 void qemu_plugin_register_vcpu_exit_cb(qemu_plugin_id_t, qemu_plugin_vcpu_simple_cb_t);
 void qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t, qemu_plugin_vcpu_syscall_cb_t);
 void qemu_plugin_register_vcpu_syscall_ret_cb(qemu_plugin_id_t, qemu_plugin_vcpu_syscall_ret_cb_t);
-const void* qemu_plugin_insn_data(const qemu_plugin_insn*);
-const char* qemu_plugin_path_to_binary(void);  ///< to be freed
+/// To be called as InsnData or CopyInsnData: version 3 of the interface changed it.
+void qemu_plugin_insn_data(void);
 }

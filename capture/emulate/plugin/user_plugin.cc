@@ -6,6 +6,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,8 +30,15 @@
 namespace ptd::emulate {
 namespace {
 
-// Versions of the plugin interface whose declarations are those of qemu_api.h.
-constexpr int kOldestVersion = 1, kNewestVersion = 1;
+// Version 2 of the plugin interface removed functions and version 3 changed qemu_plugin_insn_data() (qemu-plugin.h, "Versioning plugins").
+// QEMU checks qemu_plugin_version before it calls the plugin, so the version is known from the functions that QEMU has.
+constexpr int kFirstVersion = 1, kCopyVersion = 3, kNewestVersion = 4;
+bool g_copies_insns = false;
+
+int version_of_this_qemu() {
+  if (dlsym(RTLD_DEFAULT, "qemu_plugin_read_memory_vaddr") != nullptr) return kNewestVersion;
+  return dlsym(RTLD_DEFAULT, "qemu_plugin_n_vcpus") != nullptr ? kFirstVersion : kFirstVersion + 1;
+}
 
 /// System calls that change what is traced.
 enum Call : uint8_t {
@@ -425,16 +435,12 @@ void ptd_block_entry(unsigned vcpu, void* block) { ptd_block(vcpu, static_cast<p
 #endif
 
 PTD_EXPORT extern int qemu_plugin_version;
-int qemu_plugin_version = ptd::emulate::kNewestVersion;
+int qemu_plugin_version = ptd::emulate::version_of_this_qemu();  // initialized while QEMU loads the plugin
 
 PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv);
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
   using namespace ptd::emulate;
-  if (info->version.cur < kOldestVersion || info->version.cur > kNewestVersion) {
-    (void)std::fprintf(stderr, "ptdecode: this QEMU has version %d of the plugin interface; supported: %d to %d (qemu-user 7.2)\n",
-                       info->version.cur, kOldestVersion, kNewestVersion);
-    return 1;
-  }
+  g_copies_insns = info->version.cur >= kCopyVersion;
   const bool x86 = std::strcmp(info->target_name, "x86_64") == 0, arm = std::strcmp(info->target_name, "aarch64") == 0;
   if (info->system_emulation || (!x86 && !arm)) {
     (void)std::fprintf(stderr, "ptdecode: this plugin is for qemu-x86_64 and qemu-aarch64\n");
@@ -473,12 +479,17 @@ void on_no_code(unsigned vcpu, void* address) {
 }
 
 void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
+  constexpr size_t kMostInsnBytes = 16;
   thread_local std::vector<SeenInsn> insns;
+  thread_local std::vector<std::array<std::byte, kMostInsnBytes>> copies;
   insns.clear();
   const size_t count = qemu_plugin_tb_n_insns(tb);
+  copies.resize(std::max(copies.size(), count));
   for (size_t i = 0; i < count; ++i) {
     const qemu_plugin_insn* insn = qemu_plugin_tb_get_insn(tb, i);
-    insns.push_back({qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn)});
+    const size_t bytes = std::min(qemu_plugin_insn_size(insn), kMostInsnBytes);
+    if (g_copies_insns) (void)reinterpret_cast<CopyInsnData>(&qemu_plugin_insn_data)(insn, copies[i].data(), bytes);
+    insns.push_back({g_copies_insns ? copies[i].data() : reinterpret_cast<InsnData>(&qemu_plugin_insn_data)(insn), bytes});
   }
   if (count == 1 && insns[0].size_bytes == 0) {
     return qemu_plugin_register_vcpu_tb_exec_cb(tb, on_no_code, QEMU_PLUGIN_CB_NO_REGS, reinterpret_cast<void*>(qemu_plugin_tb_vaddr(tb)));

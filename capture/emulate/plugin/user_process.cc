@@ -79,9 +79,15 @@ std::string path_of_map(std::string path) {
   return path;
 }
 
+// From the words that exec_emulated() passed: QEMU 10.0 declares qemu_plugin_path_to_binary(), but does not export it.
 std::string program_path() {
-  const std::unique_ptr<char, decltype(&std::free)> path(const_cast<char*>(qemu_plugin_path_to_binary()), &std::free);
-  return path != nullptr ? path.get() : "";
+  constexpr size_t kAfterPlugin = 3;  // QEMU, -plugin and its value come first
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  std::string word;
+  while (words.size() < kAfterPlugin + 3 && std::getline(file, word, '\0')) words.push_back(word);
+  const size_t at = words.size() > kAfterPlugin && words[kAfterPlugin] == "-0" ? kAfterPlugin + 2 : kAfterPlugin;
+  return at < words.size() ? words[at] : "";
 }
 
 std::vector<std::string> file_maps() {
