@@ -196,6 +196,7 @@ int main(int argc, char** argv) try {
       {"sessions", ptd::cli::add_sessions(app)}, {"snapshot", ptd::cli::add_snapshot(app)}, {"stop", ptd::cli::add_stop(app)},
       {"bundle", ptd::cli::add_bundle(app)},     {"demo", ptd::cli::add_demo(app)},         {"verify", ptd::cli::add_verify(app)},
       {"stash", ptd::cli::add_stash(app)},       {"doctor", ptd::cli::add_doctor(app)},
+      {"emulator", ptd::cli::add_emulator(app)},
   };
   if (argc == 1) return without_command(app);
   std::vector<std::string> words(argv + 1, argv + argc);

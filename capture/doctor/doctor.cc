@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "capture/doctor/facts.h"
+#include "capture/emulators/emulator_query.h"
 
 namespace ptd::doctor {
 namespace {
@@ -320,18 +321,19 @@ void check_disk(const Facts& facts, Checks& checks) {
 }
 
 void check_emulation(const Facts& facts, Diagnosis& diagnosis) {
-  const std::string emulator = facts.machine.arm64 ? "qemu-aarch64" : "qemu-x86_64";
-  const std::string& path = facts.machine.path;
-  for (size_t at = 0; at <= path.size() && !diagnosis.emulation;) {
-    const size_t end = std::min(path.find(':', at), path.size());
-    diagnosis.emulation = ::access((path.substr(at, end - at) + "/" + emulator).c_str(), X_OK) == 0;
-    at = end + 1;
-  }
-  diagnosis.checks.push_back(
-      {"emulation", diagnosis.emulation ? Verdict::good : Verdict::limit,
-       diagnosis.emulation ? emulator + " is installed: record --emulate works" : emulator + " is not installed: record --emulate does "
-                                                                                             "not work",
-       diagnosis.emulation ? "" : facts.sudo() + "apt install qemu-user"});
+  const Machine& machine = facts.machine;
+  emulators::EmulatorSearch search;
+  search.name = machine.arm64 ? "qemu-aarch64" : "qemu-x86_64";
+  search.path = machine.path;
+  search.built = machine.built_emulators;
+  search.most_time = machine.most_query_time;
+  const emulators::Emulator chosen = emulators::choose_emulator(search);
+  diagnosis.emulation = chosen.fitness == emulators::Fitness::works;
+  diagnosis.checks.push_back({"emulation", diagnosis.emulation ? Verdict::good : Verdict::limit,
+                              chosen.found + (diagnosis.emulation ? ": record --emulate works" : ": record --emulate does not work"),
+                              diagnosis.emulation                                     ? ""
+                              : chosen.fitness == emulators::Fitness::missing ? facts.sudo() + "apt install qemu-user (Debian 12); elsewhere: ptdecode emulator build"
+                                                                                      : "ptdecode emulator build"});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Doctor: reports what this machine can record, what limits it, and the command that helps.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -45,6 +46,8 @@ struct Machine {
   std::string proc = "/proc", sys = "/sys";
   std::string stash;  ///< directory of the stash, "" if there is none
   std::string path;   ///< where programs are looked for, as PATH has it
+  std::string built_emulators;  ///< folder of the emulators that this user built, "" if there is none
+  std::chrono::milliseconds most_query_time{5000};  ///< to wait for an emulator's answer
   bool x86 = false, arm64 = false;
   uint64_t page_bytes = 4096;
   uint32_t user = 0;  ///< effective user id

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "capture/doctor/doctor.h"
+#include "capture/emulators/emulator_query.h"
 #include "image/base/environment.h"
 #include "perfio/ring/live_event.h"
 
@@ -75,6 +76,7 @@ Machine this_machine() {
   machine.arm64 = true;
 #endif
   machine.path = environment::search_path();
+  machine.built_emulators = emulators::built_emulators();
   machine.page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   machine.user = ::geteuid();
   machine.cpuid = ask_cpuid;

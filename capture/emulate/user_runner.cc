@@ -30,6 +30,7 @@
 #include "capture/emulate/shared/work_clock.h"
 #include "capture/emulate/user_output.h"
 #include "capture/emulate/work_folder.h"
+#include "capture/emulators/emulator_query.h"
 #include "image/base/environment.h"
 #include "image/base/system_error.h"
 #include "image/base/whole_file.h"
@@ -144,6 +145,22 @@ Result<std::string> find_executable(const std::string& name) {
 std::string find_program(const std::string& name) {
   const auto found = find_executable(name);
   return found ? *found : std::string();
+}
+
+// Errors: bad_option for a given emulator that cannot be used; missing_program names what helps.
+Result<std::string> choose_emulator(const EmulateOptions& options, const std::string& name) {
+  emulators::EmulatorSearch search;
+  search.name = name;
+  search.given = options.qemu;
+  search.path = environment::search_path();
+  search.built = emulators::built_emulators();
+  const emulators::Emulator chosen = emulators::choose_emulator(search);
+  if (chosen.fitness == emulators::Fitness::works) return chosen.path;
+  if (!options.qemu.empty()) return Error{ErrorCode::bad_option, "--emulator: " + chosen.found, 0};
+  const bool installed = chosen.fitness != emulators::Fitness::missing;
+  return Error{ErrorCode::missing_program,
+               chosen.found + (installed ? ": build one that can be used with 'ptdecode emulator build', or name one with --emulator"
+                                         : " (Debian 12: apt install qemu-user; elsewhere: ptdecode emulator build)"), 0};
 }
 
 /// Whether a file could be written there: better known before the program runs than after.
@@ -266,10 +283,9 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   if (!program) return program.error();
   EmulatorCommand command;
   command.machine = program->machine;
-  const std::string emulator = emulator_of(command.machine);
-  command.qemu = find_program(options.qemu.empty() ? emulator : options.qemu);
-  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorCode::bad_option, options.qemu + " is not an executable program", 0};
-  if (command.qemu.empty()) return Error{ErrorCode::missing_program, emulator + " is not installed (Debian: apt install qemu-user)", 0};
+  const Result<std::string> emulator = choose_emulator(options, emulator_of(command.machine));
+  if (!emulator) return emulator.error();
+  command.qemu = *emulator;
   command.plugin = find_plugin(options.plugin);
   if (command.plugin.empty())
     return Error{ErrorCode::missing_program, std::string(kPluginName) + " was not found next to this program: name "

@@ -167,8 +167,9 @@ Command add_record(CLI::App& app) {
   words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data); a file of this name is kept as NAME.old");
   command.add_option("--truth", words->options.truth_folder, "also write the ground truth for 'ptdecode verify': DIR/truth.tidN.ptt");
   add_packet_options(command, *words);
-  command.add_option("--qemu", words->options.qemu, "the emulator (default: qemu-x86_64 or qemu-aarch64 in PATH, depending on the "
-                                                    "program)");
+  command.add_option("--emulator,--qemu", words->options.qemu,
+                     "a qemu-user that loads plugins (default: qemu-x86_64 or qemu-aarch64, depending on the program: the first in PATH that\n"
+                     "does, else one that 'ptdecode emulator build' has built)");
   command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not in its build or installation folder");
   command.add_option("--max-size", words->most, "stop recording when the logs of --emulate need this much disk space: 500M (default: no limit)")
       ->type_name("SIZE");

@@ -7,5 +7,6 @@ namespace ptd::cli {
 
 Command add_stash(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_emulator(CLI::App& app);
 
 }  // namespace ptd::cli

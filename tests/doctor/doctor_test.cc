@@ -275,10 +275,30 @@ TEST_F(Doctor, DiskAndEmulator) {
   EXPECT_THAT(check(d, "disk").found, HasSubstr("1024 MiB free for the stash, /some/where"));
   EXPECT_THAT(check(d, "disk").fix, HasSubstr("stash gc"));
   EXPECT_FALSE(d.emulation);
-  EXPECT_EQ(check(d, "emulation").fix, "sudo apt install qemu-user");
-  put(folder_ + "/bin/qemu-x86_64", "");
-  fs::permissions(folder_ + "/bin/qemu-x86_64", fs::perms::owner_all);
+  EXPECT_THAT(check(d, "emulation").fix, HasSubstr("sudo apt install qemu-user"));
+}
+
+TEST_F(Doctor, AnEmulatorMustLoadPlugins) {
+  const std::string path = folder_ + "/bin/qemu-x86_64", usage = "usage: qemu-x86_64 [options] program [arguments...]\n";
+  const auto emulator = [&](const std::string& file, const std::string& options) {
+    put(file, "#!/bin/sh\ncat << END\n" + usage + options + "END\n");
+    fs::permissions(file, fs::perms::owner_all);
+  };
+  emulator(path, "-h  print this help\n");
+  Diagnosis d = diagnose(machine_);
+  EXPECT_FALSE(d.emulation);
+  EXPECT_EQ(check(d, "emulation").verdict, Verdict::limit);
+  EXPECT_EQ(check(d, "emulation").found, path + " was built without plugins: record --emulate does not work");
+  EXPECT_EQ(check(d, "emulation").fix, "ptdecode emulator build");
+  machine_.built_emulators = folder_ + "/built";
+  emulator(folder_ + "/built/qemu_10/qemu-x86_64", "-plugin  QEMU_PLUGIN  file\n");
   EXPECT_TRUE(diagnose(machine_).emulation);
+  machine_.built_emulators.clear();
+  put(path, "#!/bin/sh\nsleep 1000\n");
+  machine_.most_query_time = std::chrono::milliseconds(200);
+  d = diagnose(machine_);
+  EXPECT_FALSE(d.emulation);
+  EXPECT_THAT(check(d, "emulation").found, HasSubstr("did not end"));
 }
 
 TEST_F(Doctor, ChannelsOfAnnouncements) {

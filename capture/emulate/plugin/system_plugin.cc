@@ -1,5 +1,6 @@
 // The QEMU plugin for whole machines: every vcpu's blocks -> packets and ground truth. Needs plugin interface 4 and
 // `-accel tcg,thread=single -icount shift=N,sleep=off`.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
