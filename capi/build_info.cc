@@ -18,7 +18,7 @@ namespace {
 
 using Text = std::array<char, 1024>;
 
-/// Lines "name value". Without allocation, so that it cannot fail. Capstone tells two numbers; nlohmann-json has headers only; libiberty has no version.
+/// Lines "name value". Without allocation, so that it cannot fail. Capstone tells two numbers; libiberty has no version.
 Text build_info() {
   int capstone_major = 0, capstone_minor = 0;
   cs_version(&capstone_major, &capstone_minor);
@@ -26,8 +26,10 @@ Text build_info() {
   Text text{};
   std::snprintf(text.data(), text.size(),
                 "ptdecode %s\ncommit %s\nelfutils %s\nOpenSSL %s\nzstd %s\nZydis %u.%u.%u\nCapstone %d.%d\nOpenCSD %s\nnlohmann-json %d.%d.%d\n", ptd_version(),
-                ptd::capi::kCommit, dwfl_version(nullptr), OpenSSL_version(OPENSSL_VERSION_STRING), ZSTD_versionString(), unsigned{ZYDIS_VERSION_MAJOR(zydis)},
-                unsigned{ZYDIS_VERSION_MINOR(zydis)}, unsigned{ZYDIS_VERSION_PATCH(zydis)}, capstone_major, capstone_minor, ocsd_get_version_str(),
+                ptd::capi::kCommit, dwfl_version(nullptr), OpenSSL_version(OPENSSL_VERSION_STRING), ZSTD_versionString(),
+                static_cast<unsigned>(ZYDIS_VERSION_MAJOR(zydis)),
+                static_cast<unsigned>(ZYDIS_VERSION_MINOR(zydis)), static_cast<unsigned>(ZYDIS_VERSION_PATCH(zydis)), capstone_major, capstone_minor,
+                ocsd_get_version_str(),
                 NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH);
   return text;
 }

@@ -1,6 +1,7 @@
 // Jitdump reader: records according to the specification; damage does not affect earlier records.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 

@@ -1,6 +1,7 @@
 // The classifier and the disassembler on bytes of any content and length.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <memory>

@@ -1,4 +1,5 @@
 // Small files with large claims: memory and time follow the size of the file, not its claims.
+#include <algorithm>
 #include <chrono>
 
 #include "perfio/format/record_encode.h"

@@ -1,4 +1,6 @@
 // The sort buffer: FINISHED_ROUND, stability, the bound.
+#include <algorithm>
+
 #include "perfio/ordering.h"
 
 #include "util.h"
