@@ -63,7 +63,11 @@ int main(int argc, char** argv) {
     auto module = make_module(*context, round);
     auto tracker = jit->getMainJITDylib().createResourceTracker();
     check(jit->addIRModule(tracker, orc::ThreadSafeModule(std::move(module), std::move(context))));
+#if LLVM_VERSION_MAJOR < 15
     const auto f = reinterpret_cast<int (*)(int)>(check(jit->lookup("f")).getAddress());
+#else
+    const auto f = check(jit->lookup("f")).toPtr<int (*)(int)>();
+#endif
     for (int x = -3; x < 60; ++x) sum += static_cast<unsigned>(f(x));
     check(tracker->remove());  // frees the code, whose memory is used again
   }

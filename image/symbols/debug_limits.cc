@@ -1,6 +1,8 @@
 // DebugLimits: see debug_limits.h.
 #include "image/symbols/debug_limits.h"
 
+#include <algorithm>
+
 namespace ptd {
 namespace {
 

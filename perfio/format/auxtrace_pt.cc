@@ -1,6 +1,7 @@
 // Decodes the Intel PT form of AUXTRACE_INFO (layout: tools/perf util/intel-pt.h, INTEL_PT_PMU_TYPE ff.).
 #include "perfio/format/auxtrace_pt.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "perfio/format/wire.h"

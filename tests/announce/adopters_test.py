@@ -34,7 +34,7 @@ def luajit(folder):
 
 
 def llvm(folder):
-    config = shutil.which("llvm-config") or shutil.which("llvm-config-14")
+    config = shutil.which("llvm-config") or shutil.which("llvm-config-14") or shutil.which("llvm-config-19")
     if not config:
         return print("skipped: LLVM's headers are not installed (apt install llvm-dev)")
     words = lambda *options: subprocess.run([config, *options], capture_output=True, text=True, check=True).stdout.split()

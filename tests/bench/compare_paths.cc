@@ -2,6 +2,7 @@
 //
 // usage: compare_paths RECORDING [SYMFS] [--drop-nth-poke N[,SEED]] [--fast-only | --time THREADS]
 // Prints the processor time of each, in seconds. Exits with status 1 at the first difference.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -15,8 +15,8 @@ import unittest
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "tests"
 CC = os.environ.get("CC", "cc")
-CLANG = shutil.which("clang") or shutil.which("clang-14")
-HAS_ARM = bool(CLANG and (shutil.which("ld.lld") or shutil.which("ld.lld-14")) and shutil.which("qemu-aarch64"))
+CLANG = shutil.which("clang") or shutil.which("clang-14") or shutil.which("clang-19")
+HAS_ARM = bool(CLANG and (shutil.which("ld.lld") or shutil.which("ld.lld-14") or shutil.which("ld.lld-19")) and shutil.which("qemu-aarch64"))
 NOBODY = 65534
 
 

@@ -30,6 +30,8 @@ int main(int count, char** words) {
   return print(words[0]) < 0;
 }
 """
+# A clang that has its lld.
+CLANG = next((f"clang++-{n}" for n in (14, 19) if shutil.which(f"clang++-{n}") and shutil.which(f"ld.lld-{n}")), None)
 BUILDS = {
     "lazy": ["-Wl,-z,lazy"],
     "now": ["-Wl,-z,now"],
@@ -64,11 +66,11 @@ class PltNames(unittest.TestCase):
     def test_every_stub_has_the_disassemblers_name(self):
         (self.folder / "program.cc").write_text(PROGRAM)
         for build, flags in BUILDS.items():
-            if build == "lld" and not shutil.which("ld.lld") and not shutil.which("ld.lld-14"):
+            if build == "lld" and not CLANG:
                 continue
             with self.subTest(build=build):
                 program, recording = self.folder / build, self.folder / f"{build}.data"
-                compiler = ["clang++-14"] if build == "lld" else ["g++"]
+                compiler = [CLANG] if build == "lld" else ["g++"]
                 run(*compiler, "-O1", "-fno-builtin", "-o", program, self.folder / "program.cc", *flags)
                 run(PTDECODE, "record", "--emulate", "-q", "-o", recording, "--", program)
                 expected = plt_stubs.stubs(program)
@@ -80,7 +82,7 @@ class PltNames(unittest.TestCase):
                 self.compare(expected, shown)
 
     def test_aarch64(self):
-        capture, tool = CORPUS / "cs-ricsec-fib/capture1", shutil.which("llvm-objdump-14") or shutil.which("llvm-objdump")
+        capture, tool = CORPUS / "cs-ricsec-fib/capture1", shutil.which("llvm-objdump-14") or shutil.which("llvm-objdump-19") or shutil.which("llvm-objdump")
         if not capture.exists() or not tool:
             self.skipTest("needs the corpus and llvm-objdump")
         listing = run(PTDECODE, "image", "-q", "-i", capture)

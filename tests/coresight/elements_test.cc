@@ -1,5 +1,7 @@
 // Elements that occur in no capture of the corpus, in traces written by hand from their patterns: flow and events match the specification,
 // and the packaged OpenCSD gives the same flow if it can read the packets at all.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "decoder/arm/decoder.h"

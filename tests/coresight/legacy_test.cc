@@ -1,6 +1,7 @@
 // ETMv3, PTM, STM and ITM packets: those of OpenCSD's listings, and hand-written ITM packets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 

@@ -1,4 +1,6 @@
 // cs_etm recordings built record by record: which bytes belong to which CPU and thread, and the versions of their metadata.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "perfio/format/auxtrace_etm.h"

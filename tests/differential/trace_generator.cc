@@ -1,6 +1,8 @@
 // Runs a random program with random outcomes and writes the Intel PT packets that a processor would write.
 #include "tests/differential/trace_generator.h"
 
+#include <algorithm>
+
 namespace ptd::test {
 namespace {
 

@@ -17,8 +17,8 @@ PTDECODE = os.environ["PTDECODE"]
 PLUGIN = os.environ["PTDECODE_PLUGIN"]
 HERE = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate")
 FLAGS = "--target=aarch64-linux-gnu -O1 -static -nostdlib -ffreestanding -fno-stack-protector -fuse-ld=lld".split()
-CLANG = shutil.which("clang") or shutil.which("clang-14")
-LINKER = shutil.which("ld.lld") or shutil.which("ld.lld-14")
+CLANG = shutil.which("clang") or shutil.which("clang-14") or shutil.which("clang-19")
+LINKER = shutil.which("ld.lld") or shutil.which("ld.lld-14") or shutil.which("ld.lld-19")
 failures = []
 
 

@@ -60,7 +60,8 @@ def dispositions(folder):
 
 # The expected number is that of the program's signals: each leaves it alive.
 def on_arm(folder):
-    clang, linker = shutil.which("clang") or shutil.which("clang-14"), shutil.which("ld.lld") or shutil.which("ld.lld-14")
+    clang = shutil.which("clang") or shutil.which("clang-14") or shutil.which("clang-19")
+    linker = shutil.which("ld.lld") or shutil.which("ld.lld-14") or shutil.which("ld.lld-19")
     program = os.path.join(folder, "arm_ignored")
     flags = "--target=aarch64-linux-gnu -O1 -static -nostdlib -ffreestanding -fno-stack-protector -fuse-ld=lld".split()
     if None in (clang, linker, shutil.which("qemu-aarch64")):

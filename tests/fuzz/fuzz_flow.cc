@@ -1,6 +1,7 @@
 // Any code and any trace: the decoder ends, and every index and size in its output is in bounds.
 //
 // Input: u8 number of sections; each: u64 address, u16 size, that many bytes; the rest is the trace.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>

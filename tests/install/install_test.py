@@ -134,7 +134,7 @@ class Install(unittest.TestCase):
         headers = sorted((PREFIX / "include").rglob("*.h"))
         self.assertTrue(headers)
         self.assertEqual([], [header for header in headers if header.relative_to(PREFIX / "include").parts[0] != "ptdecode"])
-        compilers = [CXX] + [other for other in ("clang++", "clang++-14") if shutil.which(other) and other != CXX][:1]
+        compilers = [CXX] + [other for other in ("clang++", "clang++-14", "clang++-19") if shutil.which(other) and other != CXX][:1]
         for compiler in compilers:
             for header in headers:
                 done = run(compiler, "-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", "-x", "c++", "-I", PREFIX / "include", "-",

@@ -1,6 +1,7 @@
 // `libipt_kernel RECORDING [--symfs DIR] [--after DIR] [--per-segment]` decodes a kernel's trace with libipt, whose image has no time. The
 // image is the text of the kernel copy or, with --per-segment, the text at the middle of each segment between two PSBs. Prints the
 // instructions, the errors, and the number of segments equal to ptdecode's. `ptdecode verify` compares those with the ground truth.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>

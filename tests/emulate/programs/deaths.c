@@ -1,4 +1,5 @@
 // deaths WAY [FILE]: dies in that way. FILE is mapped and counts what loops did: 8 bytes a thread. deaths work N: calls and returns. The same code runs natively and emulated.
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
