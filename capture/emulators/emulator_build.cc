@@ -101,11 +101,12 @@ class Build {
   [[nodiscard]] Status compile();
   [[nodiscard]] Result<BuiltEmulator> put_in_place();
   void follow(std::string_view text);
+  void see_line();
 
   const BuildOptions& options_;
   const std::string work_;
   std::ofstream log_;
-  std::string line_, version_;
+  std::string line_, complaint_, version_;
 };
 
 void Build::follow(std::string_view text) {
@@ -116,10 +117,15 @@ void Build::follow(std::string_view text) {
       if (line_.size() < kMostLine) line_ += c;
       continue;
     }
-    uint64_t done = 0, all = 0;
-    if (options_.on_progress && parse_progress(line_, done, all)) options_.on_progress(done, all);
+    see_line();
     line_.clear();
   }
+}
+
+void Build::see_line() {
+  uint64_t done = 0, all = 0;
+  if (options_.on_progress && parse_progress(line_, done, all)) options_.on_progress(done, all);
+  if (is_complaint(line_)) complaint_ = line_;
 }
 
 Status Build::run_step(const std::string& what, const Words& words, const std::string& folder) {
@@ -127,29 +133,45 @@ Status Build::run_step(const std::string& what, const Words& words, const std::s
   log_ << "== " << what << ":";
   for (const std::string& word : words) log_ << ' ' << word;
   log_ << std::endl;
+  complaint_.clear();
   CommandOptions options;
   options.folder = folder;
   options.see = [this](std::string_view text) { follow(text); };
+  options.stop = options_.stop;
   const CommandOutcome outcome = run_command(words, options);
+  if (outcome.stopped) return Error{ErrorCode::cancelled, what + ": stopped", 0};
   if (outcome.status == 0) return {};
   return Error{ErrorCode::start_failed,
-               what + ": " + words.front() + " failed (exit status " + std::to_string(outcome.status) + "); its output is in " +
-                   options_.folder + "/build.log", 0};
+               what + ": " + words.front() + " failed (exit status " + std::to_string(outcome.status) + ")" +
+                   (complaint_.empty() ? "" : ": " + complaint_) + "; its output is in " + options_.folder + "/build.log", 0};
 }
 
-// apt's options: our lists and cache, the system's settings otherwise (proxies, keys), and only signed repositories.
+// apt's options: our lists and cache, the system's settings otherwise (proxies), only signed repositories, and no list may be missing.
 Words apt(const std::string& work, const Words& more) {
   Words words = {"apt-get", "-q", "-y"};
   for (const std::string& option :
        {"Dir::State=" + work + "/state", std::string("Dir::State::status=/var/lib/dpkg/status"), "Dir::Cache=" + work + "/cache",
         "Dir::Etc::SourceList=" + work + "/sources.list", std::string("Dir::Etc::SourceParts=/dev/null"),
         std::string("APT::Sandbox::User="), std::string("APT::Get::AllowUnauthenticated=false"), std::string("Acquire::AllowInsecureRepositories=false"),
-        std::string("Acquire::AllowWeakRepositories=false"), std::string("APT::Update::Post-Invoke-Success::="), std::string("Acquire::Languages=none")}) {
+        std::string("Acquire::AllowWeakRepositories=false"), std::string("APT::Update::Error-Mode=any"), std::string("APT::Update::Post-Invoke-Success::="), std::string("Acquire::Languages=none")}) {
     words.push_back("-o");
     words.push_back(option);
   }
   words.insert(words.end(), more.begin(), more.end());
   return words;
+}
+
+// The line of sources.list for a line "ORIGIN|REPOSITORY RELEASE COMPONENT" of apt; empty for one that is not of the installed release.
+// Restricts the repository to the distribution's own key where its file exists; apt checks with all keys that it trusts elsewhere.
+std::string source_line(const std::string& line) {
+  const size_t bar = line.find('|');
+  const std::string origin = line.substr(0, bar);
+  if (bar == std::string::npos || (origin != "Debian" && origin != "Ubuntu")) return {};
+  for (const char* other : {"-backports", "-proposed", "experimental"}) {
+    if (line.find(other, line.find(' ', bar)) != std::string::npos) return {};
+  }
+  const std::string key = origin == "Debian" ? "/usr/share/keyrings/debian-archive-keyring.gpg" : "/usr/share/keyrings/ubuntu-archive-keyring.gpg";
+  return "deb-src " + (::access(key.c_str(), R_OK) == 0 ? "[signed-by=" + key + "] " : "") + line.substr(bar + 1);
 }
 
 // The source repositories that belong to the distribution's binary ones, whether or not apt is configured for sources.
@@ -162,13 +184,11 @@ Status Build::list_sources() {
   CommandOptions plenty;
   plenty.most_bytes = 1U << 20;
   const CommandOutcome listed =
-      run_command({"apt-get", "indextargets", "--format", "$(ORIGIN)|deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"}, plenty);
+      run_command({"apt-get", "indextargets", "--format", "$(ORIGIN)|$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"}, plenty);
   std::set<std::string> lines;
   std::istringstream text(listed.text);
   for (std::string line; std::getline(text, line);) {
-    const size_t bar = line.find('|');
-    const std::string origin = line.substr(0, bar);
-    if (bar != std::string::npos && (origin == "Debian" || origin == "Ubuntu")) lines.insert(line.substr(bar + 1));
+    if (const std::string source = source_line(line); !source.empty()) lines.insert(source);
   }
   if (lines.empty())
     return Error{ErrorCode::not_found, "apt knows no repository of Debian or Ubuntu: see 'apt-get indextargets'; run apt-get update", 0};
@@ -229,6 +249,7 @@ Result<BuiltEmulator> Build::put_in_place() {
 }
 
 Result<BuiltEmulator> Build::run() {
+  if (!log_) return system_error("cannot write to " + options_.folder + "/build.log", ErrorCode::write_failed);
   if (Status status = download(); !status) return status.error();
   if (Status status = compile(); !status) return status.error();
   return put_in_place();
@@ -263,6 +284,10 @@ bool parse_progress(std::string_view line, uint64_t& done, uint64_t& all) {
   return number(1, slash, done) && number(slash + 1, end, all) && all != 0 && done <= all;
 }
 
+bool is_complaint(std::string_view line) {
+  return line.starts_with("E: ") || line.find("error: ") != std::string_view::npos || line.find("ERROR: ") != std::string_view::npos;
+}
+
 Result<BuiltEmulator> build_emulator(const BuildOptions& options) {
   if (Status status = check_tools(); !status) return status.error();
   if (Status status = make_folder(options.folder); !status) return status.error();
@@ -272,6 +297,11 @@ Result<BuiltEmulator> build_emulator(const BuildOptions& options) {
   const std::string work = options.folder + "/" + kWork;
   fs::remove_all(work, error);
   if (!fs::create_directory(work, error)) return system_error("cannot create " + work, ErrorCode::write_failed, error.value());
+  if (const fs::space_info space = fs::space(work, error); !error && space.available < options.needed_bytes) {
+    fs::remove_all(work, error);
+    return Error{ErrorCode::no_space, options.folder + ": the build needs " + std::to_string(options.needed_bytes >> 20) + " MiB of free disk space, and " +
+                                          std::to_string(space.available >> 20) + " MiB are free", 0};
+  }
   return Build(options, work).run();
 }
 

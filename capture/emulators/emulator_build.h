@@ -1,6 +1,7 @@
 // Builds qemu-user with plugins from the distribution's source package, into the user's cache.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -12,8 +13,10 @@ namespace ptd::emulators {
 struct BuildOptions {
   std::string folder;                                     ///< of all builds: built_emulators()
   unsigned jobs = 0;                                      ///< compilers at once; 0: one per cpu
+  uint64_t needed_bytes = uint64_t{2} << 30;              ///< of free disk space: for the source package, its files, objects and programs
   std::function<void(const std::string& text)> on_step;  ///< a step begins
   std::function<void(uint64_t done, uint64_t all)> on_progress;  ///< of the compilation
+  std::function<bool()> stop;                             ///< once it returns true, the build ends with `cancelled` and leaves no files
 };
 
 struct BuiltEmulator {
@@ -21,16 +24,19 @@ struct BuiltEmulator {
   std::string version;  ///< of the source package
 };
 
-/// Downloads the source package `qemu` from the repositories of apt's configuration, checks it, and builds it. apt accepts only a source that
-/// the signed list of the repository names with its checksum, and dpkg-source the files that the .dsc names. Needs no root rights and changes
+/// Downloads the source package `qemu` of the installed release from the repositories of apt's configuration, checks it, and builds it. apt accepts only
+/// a source that the signed list of the repository names with its checksum, and dpkg-source the files that the .dsc names. Needs no root rights and changes
 /// nothing outside `folder`. Takes minutes and 2 GB while it runs. An unfinished build leaves only `folder`/build.log, and a finished
 /// one of the same version is replaced. Errors: missing_program names the packages to install; busy while another build runs;
-/// start_failed names the step that failed and the log.
+/// no_space before anything is downloaded; cancelled; start_failed names the step that failed, its last complaint, and the log.
 [[nodiscard]] Result<BuiltEmulator> build_emulator(const BuildOptions& options);
 
 /// Removes one build (the name of its folder), or all if `name` is empty, and what interrupted builds left. Returns the number of removed builds.
 /// Errors: not_found; busy while a build runs; of the file system.
 [[nodiscard]] Result<size_t> remove_built(const std::string& folder, const std::string& name);
+
+/// Whether a line of output states an error, as apt, dpkg-source, meson and compilers write it.
+[[nodiscard]] bool is_complaint(std::string_view line);
 
 /// Of a build's output: sets `done` and `all` to the numbers in "[3/120] ", as ninja prints them. Returns whether the line has them.
 [[nodiscard]] bool parse_progress(std::string_view line, uint64_t& done, uint64_t& all);

@@ -19,8 +19,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int kNotStarted = 127, kSignalled = 128;
 
 // In the child, between fork() and exec(): only calls that are safe there.
-[[noreturn]] void become(char* const* words, const std::string& folder, int output, bool own_group) {
+[[noreturn]] void become(char* const* words, const std::string& folder, int output, pid_t parent, bool own_group) {
   (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(kNotStarted);  // it ended before the call above
   if (own_group) (void)setpgid(0, 0);
   (void)std::signal(SIGPIPE, SIG_DFL);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -29,47 +30,58 @@ constexpr int kNotStarted = 127, kSignalled = 128;
   _exit(kNotStarted);
 }
 
-// Milliseconds for poll(); -1 without a limit.
-int time_left(Clock::time_point end, bool limited) {
-  if (!limited) return -1;
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 1000));
-}
+// Decides when a command must end before it has ended by itself.
+class EndWatch {
+ public:
+  explicit EndWatch(const CommandOptions& options) : options_(options), end_(Clock::now() + options.most_time) {}
 
-// Reads until the command closes its output, or the time is up. Returns whether the time was up.
-bool read_output(int fd, const CommandOptions& options, std::string& text) {
-  const bool limited = options.most_time.count() > 0;
-  const Clock::time_point end = Clock::now() + options.most_time;
+  [[nodiscard]] bool active() const { return options_.most_time.count() > 0 || options_.stop; }
+  /// Whether to end it now; sets the reason.
+  [[nodiscard]] bool is_due(CommandOutcome& outcome) const {
+    outcome.timed_out = options_.most_time.count() > 0 && Clock::now() >= end_;
+    outcome.stopped = !outcome.timed_out && options_.stop && options_.stop();
+    return outcome.timed_out || outcome.stopped;
+  }
+
+ private:
+  const CommandOptions& options_;
+  const Clock::time_point end_;
+};
+
+// Reads until the command closes its output, or must end. Returns whether it must end.
+bool read_output(int fd, const CommandOptions& options, const EndWatch& watch, CommandOutcome& outcome) {
+  constexpr int kInterval = 100;  // milliseconds
   std::array<char, 4096> buffer{};
-  while (!limited || Clock::now() < end) {
+  while (!watch.active() || !watch.is_due(outcome)) {
     pollfd waiting{fd, POLLIN, 0};
-    const int ready = poll(&waiting, 1, time_left(end, limited));
+    const int ready = poll(&waiting, 1, watch.active() ? kInterval : -1);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
     const ssize_t got = read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     const std::string_view part(buffer.data(), static_cast<size_t>(got));
+    std::string& text = outcome.text;
     text.append(part.substr(0, std::min(part.size(), options.most_bytes - std::min(options.most_bytes, text.size()))));
     if (options.see) options.see(part);
   }
   return true;
 }
 
-// Waits for the child. With a limit, a child that closed its output but runs on is killed at the end of the time.
-int wait_for(pid_t child, const CommandOptions& options, bool& timed_out) {
-  const Clock::time_point end = Clock::now() + options.most_time;
+// Waits for the child. One that has closed its output and runs on is killed when it must end.
+int wait_for(pid_t child, const EndWatch& watch, bool killed, CommandOutcome& outcome) {
+  constexpr int kInterval = 5;  // milliseconds
   int status = 0;
   for (;;) {
-    const bool limited = options.most_time.count() > 0 && !timed_out;
-    const pid_t done = waitpid(child, &status, limited ? WNOHANG : 0);
+    const bool watched = watch.active() && !killed;
+    const pid_t done = waitpid(child, &status, watched ? WNOHANG : 0);
     if (done == child) return WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status);
     if (done < 0 && errno != EINTR) return -1;
-    if (!limited) continue;
-    if (Clock::now() >= end) {
-      timed_out = true;
+    if (!watched) continue;
+    if (watch.is_due(outcome)) {
+      killed = true;
       (void)kill(-child, SIGKILL);
     } else {
-      (void)poll(nullptr, 0, 5);
+      (void)poll(nullptr, 0, kInterval);
     }
   }
 }
@@ -84,15 +96,15 @@ CommandOutcome run_command(const std::vector<std::string>& words, const CommandO
   std::vector<char*> arguments;
   for (std::string& word : copies) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const bool own_group = options.most_time.count() > 0;
-  const pid_t child = fork();
-  if (child == 0) become(arguments.data(), options.folder, ends[1], own_group);
+  const EndWatch watch(options);
+  const pid_t parent = getpid(), child = fork();
+  if (child == 0) become(arguments.data(), options.folder, ends[1], parent, watch.active());
   close(ends[1]);
   if (child > 0) {
-    if (own_group) (void)setpgid(child, child);
-    outcome.timed_out = read_output(ends[0], options, outcome.text);
-    if (outcome.timed_out) (void)kill(-child, SIGKILL);
-    outcome.status = wait_for(child, options, outcome.timed_out);
+    if (watch.active()) (void)setpgid(child, child);
+    const bool killed = read_output(ends[0], options, watch, outcome);
+    if (killed) (void)kill(-child, SIGKILL);
+    outcome.status = wait_for(child, watch, killed, outcome);
   }
   close(ends[0]);
   return outcome;

@@ -78,8 +78,14 @@ int build(const Words& words) {
   options.jobs = words.jobs;
   options.on_step = [&](const std::string& text) { progress.begin(text); };
   options.on_progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };
+  stop_on_interrupt();
+  options.stop = interrupted;
   const Result<emulators::BuiltEmulator> built = emulators::build_emulator(options);
   progress.end_line();
+  if (!built && interrupted()) {
+    say_on_error("ptdecode: interrupted; no files are left\n");
+    return kExitInterrupted;
+  }
   if (!built) return report_error(built.error());
   standard_output().write(fmt::format("{}: qemu-x86_64 and qemu-aarch64 with plugins; record --emulate finds them\n", shown(built->folder)));
   return kExitOk;

@@ -8,6 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "capture/emulators/emulator_build.h"
 #include "capture/emulators/emulator_query.h"
@@ -155,6 +158,143 @@ TEST_F(Emulators, RemovalIsLimitedToBuilds) {
   EXPECT_FALSE(fs::exists(search_.built));
   EXPECT_EQ(*remove_built(search_.built, ""), 0U);
   EXPECT_TRUE(fs::exists(folder_ + "/other/file"));
+}
+
+/// A build whose programs are scripts: what it runs, refuses and leaves.
+class EmulatorBuilds : public Emulators {
+ protected:
+  EmulatorBuilds() {
+    options_.folder = folder_ + "/cache/built";
+    options_.needed_bytes = 0;
+    options_.jobs = 3;
+    put("bin/apt-get", "echo \"apt-get $*\" >> " + folder_ + "/calls\n" + R"(case "$*" in
+      indextargets*)
+        printf '%s\n' 'Debian|http://mirror/debian/ trixie main' 'Debian|http://mirror/debian/ trixie main' 'Vendor|http://vendor/ stable main' \
+          'Debian|http://mirror/debian/ trixie-backports main' 'no line of it' ;;
+      *" source "*) echo package > qemu_9.dsc ;;
+    esac
+    )");
+    put("bin/dpkg-source", "echo \"dpkg-source $*\" >> " + folder_ + "/calls\nmkdir qemu && cp " + folder_ + "/bin/configure qemu/\n");
+    put("bin/configure", "[ \"$1\" != --help ] || exec echo '  --disable-download  x'\necho \"configure $*\" >> " + folder_ + "/calls\n");
+    for (const char* name : {"cc", "meson", "pkg-config", "python3", "make"}) put(std::string("bin/") + name, "");
+    ninja(help("x86_64", true), help("aarch64", true));
+    ::setenv("PATH", (folder_ + "/bin:/usr/bin:/bin").c_str(), 1);
+  }
+  ~EmulatorBuilds() override { ::setenv("PATH", before_.c_str(), 1); }
+
+  /// A compiler of two emulators, which are these scripts.
+  void ninja(const std::string& x86, const std::string& arm) const {
+    put("made/qemu-x86_64", x86);
+    put("made/qemu-aarch64", arm);
+    put("bin/ninja", "echo \"ninja $*\" >> " + folder_ + "/calls\necho '[1/2] compiling'\ncp " + folder_ + "/made/* .\n");
+  }
+  [[nodiscard]] std::string calls() const { return text_of(folder_ + "/calls"); }
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  /// Builds, which must fail with this code and leave no files but the log and the lock.
+  std::string message_of_failure(ErrorCode code) {
+    const Result<BuiltEmulator> built = build_emulator(options_);
+    if (built) return "it did not fail";
+    EXPECT_EQ(built.error().code, code) << built.error().message;
+    for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder)) {
+      EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("build.log", "lock"));
+    }
+    return built.error().message;
+  }
+
+  BuildOptions options_;
+  const std::string before_ = std::getenv("PATH");
+};
+
+TEST_F(EmulatorBuilds, ChecksTheSourceAndBuildsIt) {
+  std::vector<std::pair<uint64_t, uint64_t>> progress;
+  options_.on_progress = [&](uint64_t done, uint64_t all) { progress.emplace_back(done, all); };
+  const std::string list = folder_ + "/list";
+  put("bin/apt-get", text_of(folder_ + "/bin/apt-get") + "case \"$*\" in *update) cp sources.list " + list + ";; esac\n");
+  const Result<BuiltEmulator> built = build_emulator(options_);
+  ASSERT_TRUE(built) << built.error().message;
+  EXPECT_EQ(built->folder, options_.folder + "/qemu_9");
+  search_.path.clear();
+  search_.built = options_.folder;
+  EXPECT_EQ(choose_emulator(search_).path, built->folder + "/qemu-x86_64");
+  EXPECT_THAT(progress, testing::ElementsAre(std::pair<uint64_t, uint64_t>{1, 2}));
+  EXPECT_FALSE(fs::exists(options_.folder + "/.work"));
+  for (const char* option : {"APT::Get::AllowUnauthenticated=false", "Acquire::AllowInsecureRepositories=false", "Acquire::AllowWeakRepositories=false",
+                             "APT::Update::Error-Mode=any", "Dir::Etc::SourceParts=/dev/null"})
+    EXPECT_THAT(calls(), HasSubstr(option));
+  EXPECT_THAT(calls(), HasSubstr("dpkg-source --require-strong-checksums --extract qemu_9.dsc qemu\n"));
+  EXPECT_THAT(calls(), HasSubstr("--enable-plugins"));
+  EXPECT_THAT(calls(), HasSubstr(" --disable-download\n"));  // but no option that this configure does not know
+  EXPECT_THAT(calls(), HasSubstr("ninja -j 3 qemu-x86_64 qemu-aarch64\n"));
+  const std::string lines = text_of(list);  // of the release only, each once, with the distribution's key if it is installed
+  EXPECT_THAT(lines, testing::MatchesRegex("deb-src (.signed-by=/usr/share/keyrings/debian-archive-keyring.gpg. )?http://mirror/debian/ trixie main\n"));
+}
+
+TEST_F(EmulatorBuilds, AFailedStepIsNamedWithItsComplaint) {
+  put("bin/ninja", "echo 'x.c:1: error: no such thing'\necho 'ninja: build stopped'\nexit 1\n");
+  EXPECT_EQ(message_of_failure(ErrorCode::start_failed),
+            "compiling: ninja failed (exit status 1): x.c:1: error: no such thing; its output is in " + options_.folder + "/build.log");
+  EXPECT_THAT(text_of(options_.folder + "/build.log"), HasSubstr("ninja: build stopped"));
+  put("bin/dpkg-source", "echo 'dpkg-source: error: file qemu_9.tar.xz has checksum 1 instead of 2'\nexit 25\n");
+  EXPECT_THAT(message_of_failure(ErrorCode::start_failed), testing::StartsWith("checking and unpacking qemu_9: dpkg-source failed (exit status 25): dpkg-source: "
+                                                                               "error: file qemu_9.tar.xz has checksum 1 instead of 2; "));
+  EXPECT_EQ(calls().find("configure"), calls().find("configure --target"));
+  put("bin/apt-get", "case \"$*\" in indextargets*) echo 'Debian|http://mirror/debian/ trixie main';; *) echo 'E: Failed to fetch'; exit 100;; esac\n");
+  EXPECT_THAT(message_of_failure(ErrorCode::start_failed), HasSubstr("reading the list of source packages: apt-get failed (exit status 100): E: Failed to fetch; "));
+  put("bin/apt-get", "case \"$*\" in indextargets*) echo 'Vendor|http://vendor/ stable main';; esac\n");
+  EXPECT_THAT(message_of_failure(ErrorCode::not_found), HasSubstr("run apt-get update"));
+  put("bin/apt-get", "case \"$*\" in indextargets*) echo 'Debian|http://mirror/debian/ trixie main';; esac\n");
+  EXPECT_THAT(message_of_failure(ErrorCode::not_found), HasSubstr("no .dsc of qemu"));
+}
+
+TEST_F(EmulatorBuilds, AnUnusableResultIsNotKept) {
+  ninja(help("x86_64", true), help("aarch64", false));
+  EXPECT_THAT(message_of_failure(ErrorCode::start_failed), HasSubstr("qemu-aarch64 was built without plugins"));
+}
+
+TEST_F(EmulatorBuilds, MissingProgramsAndSpaceAreNamedBeforeTheDownload) {
+  options_.needed_bytes = UINT64_MAX;
+  EXPECT_THAT(message_of_failure(ErrorCode::no_space), HasSubstr("of free disk space"));
+  EXPECT_EQ(calls(), "");
+  ::setenv("PATH", (folder_ + "/bin").c_str(), 1);
+  fs::remove(folder_ + "/bin/meson");
+  fs::remove(folder_ + "/bin/dpkg-source");
+  EXPECT_THAT(message_of_failure(ErrorCode::missing_program), testing::EndsWith(": apt install dpkg-dev meson"));
+  fs::remove(folder_ + "/bin/apt-get");
+  EXPECT_THAT(message_of_failure(ErrorCode::missing_program), HasSubstr("apt-get is not installed"));
+}
+
+TEST_F(EmulatorBuilds, StopsOnRequestWithItsChildren) {
+  const std::string mark = folder_ + "/survived";
+  put("bin/ninja", "(sleep 2; touch " + mark + ") &\necho '[1/2] compiling'\nsleep 1000\n");
+  bool begun = false;
+  options_.on_progress = [&](uint64_t, uint64_t) { begun = true; };
+  options_.stop = [&] { return begun; };
+  const auto start = steady_clock::now();
+  EXPECT_EQ(message_of_failure(ErrorCode::cancelled), "compiling: stopped");
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(60));
+  ::sleep(3);
+  EXPECT_FALSE(fs::exists(mark));
+}
+
+TEST_F(EmulatorBuilds, OneAtATimeInAFolderOfTheUser) {
+  options_.on_step = [&, done = false](const std::string&) mutable {
+    if (std::exchange(done, true)) return;
+    EXPECT_EQ(build_emulator(options_).error().code, ErrorCode::busy);
+    EXPECT_EQ(remove_built(options_.folder, "").error().code, ErrorCode::busy);
+  };
+  ASSERT_TRUE(build_emulator(options_).ok());
+  fs::permissions(options_.folder, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_EQ(build_emulator(options_).error().code, ErrorCode::untrusted_file);
+  options_.folder.clear();
+  EXPECT_EQ(build_emulator(options_).error().code, ErrorCode::not_found);
+}
+
+TEST(EmulatorBuild, Complaints) {
+  for (const char* line : {"E: Unable to locate", "../meson.build:3:0: ERROR: x", "a.c:1:2: error: x", "dpkg-source: error: x"}) EXPECT_TRUE(is_complaint(line));
+  for (const char* line : {"", "ninja: build stopped", "checking error handling", "W: x"}) EXPECT_FALSE(is_complaint(line)) << line;
 }
 
 TEST(EmulatorBuild, Progress) {
