@@ -155,8 +155,8 @@ def missing_library(folder):
 def unknown_emulators(folder):
     """An interface version, a target or a kind of emulation that the plugin does not support is refused with a message."""
     host = build("host", folder)
-    for target, version, system, said in (("x86_64", 0, 0, "version 0"), ("x86_64", 2, 0, "version 2"), ("riscv64", 1, 0, "qemu-aarch64"),
-                                          ("x86_64", 1, 1, "qemu-aarch64"), ("x86_64", 1, 0, "record --emulate")):
+    for target, version, system, said in (("x86_64", 0, 0, "versions 0 to 0"), ("x86_64", 5, 0, "versions 5 to 5"), ("riscv64", 1, 0, "qemu-aarch64"),
+                                          ("x86_64", 1, 1, "qemu-aarch64"), ("x86_64", 1, 0, "record --emulate"), ("x86_64", 4, 0, "record --emulate")):
         done = subprocess.run([host, PLUGIN, target, str(version), str(system)], capture_output=True, text=True)
         check(f"{target}, version {version}, system {system}: refused", done.stdout == "1\n" and said in done.stderr, done.stdout + done.stderr)
 

@@ -440,6 +440,11 @@ int qemu_plugin_version = ptd::emulate::version_of_this_qemu();  // initialized 
 PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv);
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
   using namespace ptd::emulate;
+  if (info->version.cur < kFirstVersion || info->version.min > kNewestVersion) {
+    (void)std::fprintf(stderr, "ptdecode: this QEMU has versions %d to %d of the plugin interface; supported: %d to %d (qemu-user 7.2 to 10.0)\n",
+                       info->version.min, info->version.cur, kFirstVersion, kNewestVersion);
+    return 1;
+  }
   g_copies_insns = info->version.cur >= kCopyVersion;
   const bool x86 = std::strcmp(info->target_name, "x86_64") == 0, arm = std::strcmp(info->target_name, "aarch64") == 0;
   if (info->system_emulation || (!x86 && !arm)) {

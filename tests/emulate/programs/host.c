@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   if (plugin == NULL) return printf("%s\n", dlerror()), 2;
   int (*install)(unsigned long, const struct Info*, int, char**) =
       (int (*)(unsigned long, const struct Info*, int, char**))dlsym(plugin, "qemu_plugin_install");
-  const struct Info info = {argv[2], {0, atoi(argv[3])}, atoi(argv[4]), {1, 1}};
+  const struct Info info = {argv[2], {atoi(argv[3]), atoi(argv[3])}, atoi(argv[4]), {1, 1}};
   printf("%d\n", install(1, &info, 0, NULL));
   return 0;
 }
