@@ -125,7 +125,7 @@ void Build::follow(std::string_view text) {
 void Build::see_line() {
   uint64_t done = 0, all = 0;
   if (options_.on_progress && parse_progress(line_, done, all)) options_.on_progress(done, all);
-  if (is_complaint(line_)) complaint_ = line_;
+  if (complaint_.empty() && is_complaint(line_)) complaint_ = line_;
 }
 
 Status Build::run_step(const std::string& what, const Words& words, const std::string& folder) {

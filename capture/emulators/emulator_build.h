@@ -28,7 +28,7 @@ struct BuiltEmulator {
 /// a source that the signed list of the repository names with its checksum, and dpkg-source the files that the .dsc names. Needs no root rights and changes
 /// nothing outside `folder`. Takes minutes and 2 GB while it runs. An unfinished build leaves only `folder`/build.log, and a finished
 /// one of the same version is replaced. Errors: missing_program names the packages to install; busy while another build runs;
-/// no_space before anything is downloaded; cancelled; start_failed names the step that failed, its last complaint, and the log.
+/// no_space before anything is downloaded; cancelled; start_failed names the step that failed, its first complaint, and the log.
 [[nodiscard]] Result<BuiltEmulator> build_emulator(const BuildOptions& options);
 
 /// Removes one build (the name of its folder), or all if `name` is empty, and what interrupted builds left. Returns the number of removed builds.

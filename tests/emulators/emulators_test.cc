@@ -233,7 +233,7 @@ TEST_F(EmulatorBuilds, ChecksTheSourceAndBuildsIt) {
 }
 
 TEST_F(EmulatorBuilds, AFailedStepIsNamedWithItsComplaint) {
-  put("bin/ninja", "echo 'x.c:1: error: no such thing'\necho 'ninja: build stopped'\nexit 1\n");
+  put("bin/ninja", "echo 'x.c:1: error: no such thing'\necho 'y.c:1: error: another'\necho 'ninja: build stopped'\nexit 1\n");
   EXPECT_EQ(message_of_failure(ErrorCode::start_failed),
             "compiling: ninja failed (exit status 1): x.c:1: error: no such thing; its output is in " + options_.folder + "/build.log");
   EXPECT_THAT(text_of(options_.folder + "/build.log"), HasSubstr("ninja: build stopped"));
