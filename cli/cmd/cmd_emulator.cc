@@ -83,7 +83,7 @@ int build(const Words& words) {
   const Result<emulators::BuiltEmulator> built = emulators::build_emulator(options);
   progress.end_line();
   if (!built && interrupted()) {
-    say_on_error("ptdecode: interrupted; no files are left\n");
+    say_on_error("ptdecode: interrupted; the unfinished build is removed\n");
     return kExitInterrupted;
   }
   if (!built) return report_error(built.error());
