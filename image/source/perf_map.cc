@@ -61,20 +61,15 @@ Result<std::string> read_own_perf_map(const std::string& path) {
   return text;
 }
 
-uint64_t read_perf_map(std::string_view text, const std::function<void(const PerfMapLine&)>& on_line) {
-  uint64_t good = 0, others = 0;
+void read_perf_map(std::string_view text, const std::function<bool(const PerfMapLine&)>& on_line) {
   while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    const size_t before = text.rfind('\n');  // the line before, or npos
+    const size_t begin = before == std::string_view::npos ? 0 : before + 1;
     PerfMapLine line;
-    if (good < kMostPerfMapLines && parse_line(text.substr(0, end), line)) {
-      on_line(line);
-      ++good;
-    } else {
-      ++others;
-    }
-    text.remove_prefix(std::min(end + 1, text.size()));
+    if (parse_line(text.substr(begin), line) && !on_line(line)) return;
+    text = text.substr(0, begin);
   }
-  return others;
 }
 
 }  // namespace ptd

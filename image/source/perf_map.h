@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "ptdecode/error.h"
 
@@ -20,11 +21,9 @@ struct PerfMapLine {
 /// Reads a perf map on this machine. /tmp is world-writable, so, like perf, it reads only a regular file of this user or of root and
 /// follows no link. Errors: file_open (absent, another user's, not a regular file, too large).
 [[nodiscard]] Result<std::string> read_own_perf_map(const std::string& path);
-/// Calls `on_line` for each valid line, "START SIZE NAME" in hex, in file order; at most kMostPerfMapLines. Returns the number of other
-/// lines.
-uint64_t read_perf_map(std::string_view text, const std::function<void(const PerfMapLine&)>& on_line);
+/// Calls `on_line` for each valid line, "START SIZE NAME" in hex, the last line first, until it returns false.
+void read_perf_map(std::string_view text, const std::function<bool(const PerfMapLine&)>& on_line);
 
-inline constexpr uint64_t kMostPerfMapLines = 1U << 21;
 inline constexpr uint64_t kMostPerfMapBytes = 256U << 20;
 
 }  // namespace ptd

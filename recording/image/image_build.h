@@ -48,7 +48,17 @@ class ImageBuild {
     builder.note_origin({path, build_id}, {file, why});
   }
   /// Adds a section with bytes.
-  void add_section(Section section) { builder.add_section(std::move(section)); }
+  void add_section(Section section) {
+    given_.push_back({section.space, section.ip, section.size_bytes});
+    builder.add_section(std::move(section));
+  }
+  struct Extent {
+    SpaceId space;
+    Ip ip;
+    uint64_t size_bytes = 0;
+  };
+  /// Returns the places of the sections that add_section() has added.
+  [[nodiscard]] const std::vector<Extent>& given() const { return given_; }
   void add_range(NamedRange range) { ranges_.push_back(std::move(range)); }
   /// Sets this file and its separate debug file as the source of symbols for sections with this path and build id.
   void add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
@@ -63,6 +73,7 @@ class ImageBuild {
     std::string section_path, file_path, build_id;
   };
   std::vector<NamedRange> ranges_;
+  std::vector<Extent> given_;
   std::vector<SymbolFile> symbol_files_;
   std::vector<std::string> module_folders_;
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason

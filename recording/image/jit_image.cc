@@ -2,6 +2,7 @@
 #include "recording/image/jit_image.h"
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 
 #include "image/base/interrupt.h"
@@ -228,13 +229,42 @@ uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const Jit
   return names.add_to(image);
 }
 
-uint64_t add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files) {
-  JitNames names;
-  (void)read_perf_map(text, [&](const PerfMapLine& line) {
-    if (is_kernel_half(Ip{line.address}) || files.overlap(line.address, line.size_bytes)) return;
-    names.open({space, Ip{line.address}, line.size_bytes, {}, std::string(line.name), module}, kTimeMin);
+namespace {
+
+/// Collects the lines that are their addresses' last: no later line overlaps them. Returns false if there are more than the limit.
+bool collect_names(std::string_view text, const std::function<bool(const PerfMapLine&)>& wanted, std::vector<PerfMapLine>& names) {
+  constexpr uint64_t kBetweenChecks = 4096;
+  AddressRanges later;  // not more than names: the last line of each of its ranges is one
+  uint64_t lines = 0;
+  bool whole = true;
+  read_perf_map(text, [&](const PerfMapLine& line) {
+    if (++lines % kBetweenChecks == 0) check_interrupt();
+    if (!wanted(line)) return true;
+    if (!later.overlap(line.address, line.size_bytes)) {
+      whole = names.size() < kMostPerfMapNames;
+      if (whole) names.push_back(line);
+    }
+    later.add(line.address, line.size_bytes);
+    return whole;
   });
-  return names.add_to(image);
+  return whole;
+}
+
+}  // namespace
+
+PerfMapNames add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files,
+                          const AddressRanges& code) {
+  std::vector<PerfMapLine> names;
+  const auto is_free = [&](const PerfMapLine& line) { return !is_kernel_half(Ip{line.address}) && !files.overlap(line.address, line.size_bytes); };
+  bool whole = collect_names(text, is_free, names);
+  if (!whole) {  // names of memory that is known to hold code have priority
+    std::vector<PerfMapLine> chosen;
+    whole = collect_names(text, [&](const PerfMapLine& line) { return is_free(line) && code.overlap(line.address, line.size_bytes); }, chosen);
+    if (!chosen.empty()) names = std::move(chosen);
+  }
+  for (auto line = names.rbegin(); line != names.rend(); ++line)
+    image.add_range({space, Ip{line->address}, line->size_bytes, {}, std::string(line->name), module});
+  return {names.size(), whole};
 }
 
 }  // namespace ptd

@@ -46,8 +46,14 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
 uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
                      std::vector<std::string>& warnings);
 
+inline constexpr size_t kMostPerfMapNames = 1U << 20;
+struct PerfMapNames {
+  uint64_t count = 0;
+  bool whole = true;  ///< false: there are more than kMostPerfMapNames
+};
 /// Adds the names of a perf map. It has no times: the last line for an address is valid at all times. Code of files has its own names, so
-/// lines that overlap `files` are ignored. Returns the number of names.
-uint64_t add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files);
+/// lines that overlap `files` are ignored. If there are too many, only names within `code` are added, the last ones.
+PerfMapNames add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files,
+                          const AddressRanges& code);
 
 }  // namespace ptd

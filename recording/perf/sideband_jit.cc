@@ -74,11 +74,12 @@ std::string SidebandFold::perf_map_of(int32_t pid) {
 
 /// Names of code without a file, of processes whose jitdumps name none.
 void SidebandFold::fold_perf_maps() {
-  std::map<int32_t, AddressRanges> files;
+  std::map<int32_t, AddressRanges> files, code;
   std::set<int32_t> candidates;
   for (const UserMapping& mapping : mappings_) {
     if (is_anonymous(mapping.path)) {
       candidates.insert(mapping.pid);
+      code[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
     } else {
       files[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
     }
@@ -91,7 +92,15 @@ void SidebandFold::fold_perf_maps() {
     if (jit_named_.contains(space)) continue;
     const std::string text = perf_map_of(pid);
     const std::string module = "perf-" + std::to_string(pid) + ".map";
-    if (text.empty() || add_perf_map(image_, space, text, module, files[pid]) == 0) continue;
+    for (const ImageBuild::Extent& code_of_jitdump : image_.given()) {
+      if (code_of_jitdump.space == space && !text.empty()) code[pid].add(code_of_jitdump.ip.value, code_of_jitdump.size_bytes);
+    }
+    const PerfMapNames added = text.empty() ? PerfMapNames() : add_perf_map(image_, space, text, module, files[pid], code[pid]);
+    if (!added.whole) {
+      data_.warnings.push_back(perf_map_path(pid) + ": has more than " + std::to_string(kMostPerfMapNames) +
+                               " names: only the last ones are used");
+    }
+    if (added.count == 0) continue;
     if (++count == 1) used = perf_map_path(pid);
   }
   if (count == 0) return;
