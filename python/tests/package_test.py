@@ -173,6 +173,8 @@ class Package(unittest.TestCase):
         self.assertTrue(all(0 <= done <= total for done, total in seen))
 
     def test_control_c_stops(self):
+        # A shell starts jobs in the background with SIGINT ignored, and Python then installs no handler.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         with ptdecode.open(KERNEL) as recording:
             for read in (lambda: list(recording.functions()), lambda: recording.blocks().to_arrow()):
                 timer = threading.Timer(0.15, lambda: os.kill(os.getpid(), signal.SIGINT))
