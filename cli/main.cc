@@ -195,8 +195,8 @@ int main(int argc, char** argv) try {
       {"image", ptd::cli::add_image(app)},       {"packets", ptd::cli::add_packets(app)},   {"record", ptd::cli::add_record(app)},
       {"sessions", ptd::cli::add_sessions(app)}, {"snapshot", ptd::cli::add_snapshot(app)}, {"stop", ptd::cli::add_stop(app)},
       {"bundle", ptd::cli::add_bundle(app)},     {"demo", ptd::cli::add_demo(app)},         {"verify", ptd::cli::add_verify(app)},
-      {"stash", ptd::cli::add_stash(app)},       {"doctor", ptd::cli::add_doctor(app)},
-      {"emulator", ptd::cli::add_emulator(app)},
+      {"stash", ptd::cli::add_stash(app)},       {"doctor", ptd::cli::add_doctor(app)},     {"emulator", ptd::cli::add_emulator(app)},
+      {"replay", ptd::cli::add_replay(app)},
   };
   if (argc == 1) return without_command(app);
   std::vector<std::string> words(argv + 1, argv + argc);

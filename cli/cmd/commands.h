@@ -27,5 +27,6 @@ Command add_sessions(CLI::App& app);
 Command add_snapshot(CLI::App& app);
 Command add_stop(CLI::App& app);
 Command add_bundle(CLI::App& app);
+Command add_replay(CLI::App& app);
 
 }  // namespace ptd::cli

@@ -338,9 +338,11 @@ bool ElfFile::parse() {
   is_relocatable_ = header.e_type == ET_REL;
   machine_ = header.e_machine;
   entry_ = header.e_entry;
+  is_64bit_ = gelf_getclass(elf.get()) == ELFCLASS64;
   size_t program_headers = 0;
   if (elf_getphdrnum(elf.get(), &program_headers) != 0) program_headers = 0;
   program_headers = std::min(program_headers, kMaxProgramHeaders);
+  header_table_ = {header.e_phoff, header.e_phentsize, program_headers};
   for (size_t i = 0; i < program_headers; ++i) {
     GElf_Phdr program;
     if (gelf_getphdr(elf.get(), static_cast<int>(i), &program) == nullptr) break;
@@ -348,7 +350,10 @@ bool ElfFile::parse() {
       const uint64_t in_file = clamp(bytes, program.p_offset, program.p_filesz).size();
       if (program.p_filesz != 0)
         segments_end_bytes_ = std::max(segments_end_bytes_, program.p_offset + std::min(program.p_filesz, ~program.p_offset));
-      segments_.push_back({program.p_vaddr, program.p_offset, in_file, program.p_memsz, (program.p_flags & PF_X) != 0});
+      segments_.push_back({program.p_vaddr, program.p_offset, in_file, program.p_memsz, (program.p_flags & PF_X) != 0,
+                           (program.p_flags & PF_W) != 0});
+    } else if (program.p_type == PT_DYNAMIC) {
+      dynamic_address_ = program.p_vaddr;
     } else if (program.p_type == PT_NOTE && build_id_.empty()) {
       build_id_ = build_id_in_notes(clamp(bytes, program.p_offset, std::min<uint64_t>(program.p_filesz, kMaxNoteBytes)));
     }

@@ -22,6 +22,13 @@ struct ElfSegment {
   uint64_t file_size_bytes = 0;    ///< p_filesz, cut at the end of the file
   uint64_t memory_size_bytes = 0;  ///< p_memsz
   bool executable = false;
+  bool writable = false;
+};
+
+/// The place of the program headers in a file.
+struct ElfHeaderTable {
+  uint64_t file_offset_bytes = 0;  ///< e_phoff
+  uint64_t entry_bytes = 0, entries = 0;
 };
 
 /// A function or other named address of .symtab or .dynsym.
@@ -68,6 +75,9 @@ class ElfFile {
   [[nodiscard]] bool is_relocatable() const { return is_relocatable_; }
   [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
   [[nodiscard]] uint64_t entry() const { return entry_; }
+  [[nodiscard]] bool is_64bit() const { return is_64bit_; }
+  [[nodiscard]] const ElfHeaderTable& header_table() const { return header_table_; }
+  [[nodiscard]] uint64_t dynamic_address() const { return dynamic_address_; }  ///< p_vaddr of PT_DYNAMIC, 0 if there is none
 
   /// Returns the file offsets [first, end) of the pages that executable segments map, sorted and disjoint.
   [[nodiscard]] std::vector<std::pair<uint64_t, uint64_t>> executable_pages() const;
@@ -102,7 +112,9 @@ class ElfFile {
   uint64_t segments_end_bytes_ = 0;
   bool is_core_ = false, is_relocatable_ = false, has_symtab_ = false, has_lines_ = false;
   uint16_t machine_ = 0;
-  uint64_t entry_ = 0;
+  uint64_t entry_ = 0, dynamic_address_ = 0;
+  bool is_64bit_ = false;
+  ElfHeaderTable header_table_;
 };
 
 /// Returns the build id in a blob of ELF notes ("GNU", type 3), as in /sys/kernel/notes; "" if there is none.

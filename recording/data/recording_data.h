@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "decoder/arm/options.h"
+#include "image/source/elf_file.h"
 #include "ptdecode/context_track.h"
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/recording.h"
@@ -46,6 +47,8 @@ struct RecordingData {
   std::vector<std::vector<pt::SyncPoint>> anchors;  ///< one a stream, or empty
   std::map<int32_t, std::string> thread_names;
   std::map<int32_t, std::vector<std::pair<TimeNs, std::string>>> comms;  ///< tid -> names in order of time
+  /// The ELF files that provide the bytes of sections, by path and build id of the section.
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const ElfFile>> elf_files;
   std::vector<MissingImage> missing;
   LostRecords lost;
   std::vector<std::string> warnings;

@@ -102,6 +102,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     if (found.doubted) doubted_.insert(mapping.path);
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_files(section, wanted, found);
+    if (found.elf) elf_files_[{section.path, section.build_id}] = found.elf;
     if (found.place == FoundAt::kept && !is_still_there(source.options(), wanted, section.code.bytes)) kept_used_.insert(mapping.path);
     note_origin(section.path, section.build_id, found.file_path, found.proof);
     if (found.is_copy) {
@@ -270,6 +271,7 @@ void ImageBuild::finish(RecordingData& data) {
   ranges_.clear();
   for (std::string& folder : module_folders_) data.symbolizer->add_module_folder(std::move(folder));
   for (const SymbolFile& file : symbol_files_) data.symbolizer->add_debug_file(file.section_path, file.file_path, file.build_id);
+  data.elf_files = std::move(elf_files_);
   tell_of_kept(data);
   for (const auto& [key, reason] : missing_) data.missing.push_back({key.first, key.second, reason, 0});
 }

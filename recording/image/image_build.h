@@ -75,6 +75,7 @@ class ImageBuild {
   std::vector<NamedRange> ranges_;
   std::vector<Extent> given_;
   std::vector<SymbolFile> symbol_files_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const ElfFile>> elf_files_;  // of sections, by (path, build id)
   std::vector<std::string> module_folders_;
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
   [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const;

@@ -1,0 +1,156 @@
+// `ptdecode replay`: a recording in a debugger.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/calls/call_input.h"
+#include "cli/cmd/commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/thread_filters.h"
+#include "cli/report/no_trace.h"
+#include "cli/text/output.h"
+#include "image/base/fd.h"
+#include "image/base/write_all.h"
+#include "replay/gdb/gdb_server.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  InputOptions input;
+  std::string cpus, pids, tids, time, symbols;
+  bool gdb = false;
+  int port = -1;
+};
+
+/// A folder for symbol files: the user's, or one that is removed at the end.
+class SymbolFolder {
+ public:
+  explicit SymbolFolder(const std::string& chosen) : path_(chosen) {
+    if (!path_.empty()) return;
+    std::error_code ignored;
+    std::string name = (std::filesystem::temp_directory_path(ignored) / "ptdecode-replay-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) return;
+    path_ = name;
+    temporary_ = true;
+  }
+  ~SymbolFolder() {
+    std::error_code ignored;
+    if (temporary_) std::filesystem::remove_all(path_, ignored);
+  }
+  SymbolFolder(const SymbolFolder&) = delete;
+  SymbolFolder& operator=(const SymbolFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool temporary_ = false;
+};
+
+Error system_failure(const std::string& what) { return Error{ErrorCode::read_failed, what + ": " + std::strerror(errno), 0}; }
+
+/// Waits on the loopback interface for one peer.
+Result<Fd> accept_one(int port) {
+  Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof address;
+  const int reuse = 1;
+  if (!listener.ok()) return system_failure("--port");
+  (void)setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(listener.get(), 1) != 0)
+    return system_failure(fmt::format("--port {}", port));
+  if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return system_failure("--port");
+  say_on_error(fmt::format("ptdecode: waiting for a debugger: target remote 127.0.0.1:{}\n", ntohs(address.sin_port)));
+  while (true) {
+    Fd peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (peer.ok()) return peer;
+    if (errno != EINTR && errno != ECONNABORTED) return system_failure("--port");
+  }
+}
+
+/// Exchanges bytes until the peer ends the session or goes away.
+void serve(replay::GdbServer& server, int in, int out) {
+  char buffer[1 << 16];
+  while (!server.done()) {
+    pollfd wanted{in, POLLIN, 0};
+    const int ready = poll(&wanted, 1, server.running() ? 0 : -1);
+    if (ready < 0 && errno != EINTR) return;
+    if (ready > 0) {
+      const ssize_t size = read(in, buffer, sizeof buffer);
+      if (size == 0 || (size < 0 && errno != EINTR && errno != EAGAIN)) return;
+      if (size > 0) server.receive({buffer, static_cast<size_t>(size)});
+    }
+    do {
+      server.work();
+      if (const std::string text = server.take_output(); !text.empty() && !write_all(out, text.data(), text.size())) return;
+    } while (server.has_input() && !server.done());
+  }
+}
+
+int run(const Words& words) {
+  ScriptOptions options;
+  if (const Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, options); !status) return report_error(status.error());
+  if (const Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return report_error(status.error());
+  if (!words.gdb) return report_error({ErrorCode::bad_option, "replay: name the protocol: --gdb", 0});
+  if (!words.symbols.empty() && !std::filesystem::is_directory(words.symbols))
+    return report_error({ErrorCode::bad_option, "--symbol-dir " + words.symbols + ": no such folder", 0});
+  Result<std::unique_ptr<Recording>> recording = open_traced(words.input);
+  if (!recording) return report_error(recording.error());
+  replay::ReplayFilter filter{{}, options.cpus, options.pids, options.tids};
+  if (!words.time.empty()) {
+    const Result<Interval> range = read_time(words.time, **recording, words.input);
+    if (!range) return report_error(range.error());
+    filter.time = *range;
+  }
+  const SymbolFolder folder(words.symbols);
+  replay::GdbServer server(**recording, filter, folder.path());
+  if (server.session().current() == replay::kNoThread)
+    return report_error({ErrorCode::no_such_thread, "replay: these threads have no flow at these times", 0});
+  if (words.port < 0) {
+    std::signal(SIGINT, SIG_IGN);  // NOLINT: Ctrl-C is for the debugger, which runs this program in its terminal and sends a packet
+    serve(server, 0, 1);
+    return kExitOk;
+  }
+  const Result<Fd> peer = accept_one(words.port);
+  if (!peer) return report_error(peer.error());
+  serve(server, peer->get(), peer->get());
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_replay(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("replay", "Step through a recording in a debugger, forward and backward");
+  add_input_options(command, words->input);
+  command.add_flag("--gdb", words->gdb, "serve GDB's remote protocol, on standard input and output unless --port is given");
+  command.add_option("--port", words->port, "wait for one client on this port of 127.0.0.1 (0: any free port)")->check(CLI::Range(0, 65535));
+  command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
+  command.add_option("--pid", words->pids, "these processes only");
+  command.add_option("--tid", words->tids, "these threads only");
+  command.add_option("--time", words->time, "from A to B: A,B; see 'ptdecode script --help'");
+  command.add_option("--symbol-dir", words->symbols, "the folder for the files of 'monitor symbols' (default: a temporary one)");
+  command.footer(
+      "The recording holds the flow of instructions and the code, not data: the pc is known, all other registers are unavailable, and so is\n"
+      "memory other than code and the read-only data of the recorded files. 'monitor help' in GDB lists the commands of the replay.\n"
+      "Any user of this machine can connect to a port of 127.0.0.1.\n"
+      "Examples:\n"
+      "  gdb -ex 'target remote | ptdecode replay --gdb -i perf.data --tid 1234'\n"
+      "  ptdecode replay --gdb --port 2345 --time 24.1,24.3");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

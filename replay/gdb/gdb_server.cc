@@ -1,0 +1,322 @@
+// GdbServer: see gdb_server.h. This file: packets in general, threads, registers, memory, breakpoints, and runs.
+#include "replay/gdb/gdb_server.h"
+
+#include <algorithm>
+
+#include "replay/text.h"
+
+namespace ptd::replay {
+
+namespace {
+
+constexpr const char* kError = "E01";
+constexpr const char* kOk = "OK";
+
+TargetDescription description_of(ReplaySession& session) {
+  if (const auto place = session.place_of(session.current())) return TargetDescription(machine_of(place->block->mode));
+  return TargetDescription(session.recording().arm_config(0) != nullptr ? Machine::aarch64 : Machine::amd64);
+}
+
+}  // namespace
+
+GdbServer::GdbServer(const Recording& recording, const ReplayFilter& filter, const std::string& symbol_folder)
+    : session_(recording, filter),
+      target_(description_of(session_)),
+      monitor_(session_, symbol_folder, target_.elf_machine(), target_.word_bytes() == 8) {}
+
+void GdbServer::send(std::string_view text) {
+  last_reply_ = packet_of(text);
+  output_ += last_reply_;
+}
+
+void GdbServer::work() {
+  constexpr int kMostPackets = 64;
+  if (running_ && reader_.take_interrupt()) {
+    running_ = false;
+    send(stop_reply("02", ""));
+  }
+  for (int i = 0; i < kMostPackets && !running_ && !done_ && !reader_.empty(); ++i) {
+    const PacketReader::Item item = reader_.next();
+    switch (item.kind) {
+      case PacketReader::Kind::packet:
+        if (acknowledges_) output_ += '+';
+        handle(item.text);
+        break;
+      case PacketReader::Kind::bad:
+        if (acknowledges_) output_ += '-';
+        break;
+      case PacketReader::Kind::repeat:
+        if (acknowledges_) output_ += last_reply_;
+        break;
+      default:
+        break;  // an interrupt while nothing runs
+    }
+  }
+  if (running_) continue_run();
+}
+
+void GdbServer::handle(std::string_view packet) {
+  if (packet == "QStartNoAckMode") {
+    send(kOk);
+    acknowledges_ = false;
+    reader_.set_checked(false);
+    return;
+  }
+  if (const auto reply = answer(packet)) send(*reply);
+}
+
+std::optional<std::string> GdbServer::answer(std::string_view packet) {
+  if (packet == "?") return stop_reply("05", "");
+  if (packet == "bs") return resume(true, chosen(continued_));
+  if (packet == "bc") return resume(true, kNoThread);
+  if (packet == "vCont?") return "vCont;c;C;s;S;r";
+  if (take(packet, "vCont;")) return resume_all(packet);
+  if (packet.starts_with("vKill") || packet == "k") {
+    done_ = true;
+    return packet == "k" ? std::nullopt : std::optional<std::string>(kOk);
+  }
+  if (packet.starts_with("v") || packet.empty()) return "";
+  if (packet.starts_with("q")) return query(packet.substr(1));
+  if (packet.starts_with("Q")) return set(packet.substr(1));
+  return answer_letter(packet);
+}
+
+std::optional<std::string> GdbServer::answer_letter(std::string_view packet) {
+  const char letter = packet.front();
+  std::string_view rest = packet.substr(1);
+  switch (letter) {
+    case 'g':
+      return registers();
+    case 'p':
+      return one_register(rest);
+    case 'G':
+    case 'P':
+    case 'M':
+    case 'X':
+      return kError;  // the past does not change
+    case 'm':
+      return memory(rest);
+    case 'H':
+      return select(rest);
+    case 'T': {
+      const auto id = take_thread(rest);
+      return id && rest.empty() && session_.threads().contains(*id) ? kOk : kError;
+    }
+    case 'Z':
+    case 'z':
+      return breakpoint(rest, letter == 'Z');
+    case 's':
+      return rest.empty() ? resume(false, chosen(continued_)) : kError;  // an address would be a jump
+    case 'c':
+      return rest.empty() ? resume(false, kNoThread) : kError;
+    case 'S':
+      return rest.find(';') == std::string_view::npos ? resume(false, chosen(continued_)) : kError;
+    case 'C':
+      return rest.find(';') == std::string_view::npos ? resume(false, kNoThread) : kError;
+    case 'D':
+      done_ = true;
+      return kOk;
+    default:
+      return "";
+  }
+}
+
+// Threads
+
+std::optional<int64_t> GdbServer::take_thread(std::string_view& text) const {
+  if (take(text, "-1")) return -1;
+  const auto id = take_hex(text);
+  if (!id || *id > INT64_MAX) return std::nullopt;
+  return static_cast<int64_t>(*id);
+}
+
+ThreadKey GdbServer::chosen(int64_t id) const { return id > 0 ? id : session_.current(); }
+
+std::string GdbServer::select(std::string_view text) {
+  if (text.empty()) return kError;
+  const char what = text.front();
+  text.remove_prefix(1);
+  const auto id = take_thread(text);
+  if (!id || !text.empty() || (*id > 0 && !session_.threads().contains(*id))) return kError;
+  if (what == 'g') {
+    general_ = *id;
+  } else if (what == 'c') {
+    continued_ = *id;
+  } else {
+    return kError;
+  }
+  return kOk;
+}
+
+std::string GdbServer::threads(bool first) {
+  constexpr size_t kOnce = 256;
+  if (first) listed_ = 0;
+  const auto& all = session_.threads().all();
+  if (listed_ >= all.size()) return "l";
+  std::string text = "m";
+  auto at = std::next(all.begin(), static_cast<std::ptrdiff_t>(listed_));
+  for (size_t i = 0; i < kOnce && at != all.end(); ++i, ++at, ++listed_) text += (i == 0 ? "" : ",") + hex(static_cast<uint64_t>(at->first)).substr(2);
+  return text;
+}
+
+std::string GdbServer::thread_info(std::string_view id) {
+  const auto thread = take_thread(id);
+  if (!thread || !session_.threads().contains(*thread)) return kError;
+  return to_hex(session_.threads().name(*thread, session_.cursor().time()));
+}
+
+// Registers, memory, breakpoints
+
+std::string GdbServer::registers() {
+  const auto place = session_.place_of(chosen(general_));
+  return target_.all_registers(place ? &place->ip.value : nullptr);
+}
+
+std::string GdbServer::one_register(std::string_view text) {
+  const auto number = take_hex(text);
+  if (!number || !text.empty()) return kError;
+  const auto place = session_.place_of(chosen(general_));
+  const std::string value = target_.one_register(*number, place ? &place->ip.value : nullptr);
+  return value.empty() ? kError : value;
+}
+
+std::string GdbServer::memory(std::string_view text) {
+  const auto address = take_hex(text);
+  if (!address || !take(text, ",")) return kError;
+  const auto size = take_hex(text);
+  if (!size || !text.empty()) return kError;
+  std::string bytes(std::min<uint64_t>(*size, kMostMemoryBytes), '\0');
+  const size_t known = session_.read(chosen(general_), Ip{*address}, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()});
+  if (known == 0 && *size != 0) return kError;
+  return to_hex(std::string_view(bytes).substr(0, known));
+}
+
+std::string GdbServer::breakpoint(std::string_view text, bool insert) {
+  if (text.size() < 2 || (text.front() != '0' && text.front() != '1')) return "";  // no watchpoints: a trace has no data
+  const char type = text.front();
+  text.remove_prefix(1);
+  if (!take(text, ",")) return kError;
+  const auto address = take_hex(text);
+  if (!address || !text.starts_with(",") || text.find(';') != std::string_view::npos) return kError;
+  if (insert) {
+    if (breakpoints_.size() >= kMostBreakpoints) return kError;
+    breakpoints_.emplace(type, *address);
+    session_.run().breaks().add(Ip{*address});
+    return kOk;
+  }
+  breakpoints_.erase({type, *address});
+  if (!breakpoints_.contains({type == '0' ? '1' : '0', *address})) session_.run().breaks().remove(Ip{*address});
+  return kOk;
+}
+
+// Runs
+
+std::optional<std::string> GdbServer::resume_all(std::string_view actions) {
+  // The whole recording moves, so the first action that steps decides; without one, all continue.
+  while (!actions.empty()) {
+    const size_t end = std::min(actions.find(';'), actions.size());
+    std::string_view action = actions.substr(0, end);
+    actions.remove_prefix(std::min(end + 1, actions.size()));
+    if (action.empty()) return kError;
+    const char letter = action.front();
+    action.remove_prefix(1);
+    std::optional<Range> range;
+    if (letter == 'S' || letter == 'C') {
+      if (!take_hex(action)) return kError;
+    } else if (letter == 'r') {
+      const auto first = take_hex(action);
+      if (!first || !take(action, ",")) return kError;
+      const auto last = take_hex(action);
+      if (!last) return kError;
+      range = Range{*first, *last};
+    } else if (letter != 's' && letter != 'c') {
+      return kError;
+    }
+    int64_t id = -1;
+    if (take(action, ":")) {
+      const auto thread = take_thread(action);
+      if (!thread) return kError;
+      id = *thread;
+    }
+    if (!action.empty()) return kError;
+    if (letter != 'c' && letter != 'C') return resume(false, chosen(id), range);
+  }
+  return resume(false, kNoThread);
+}
+
+std::optional<std::string> GdbServer::resume(bool backward, ThreadKey step, std::optional<Range> range) {
+  if (session_.current() == kNoThread) return stop_reply("05", backward ? "replaylog:begin;" : "replaylog:end;");
+  backward_ = backward;
+  stepped_ = step;
+  range_ = range;
+  RunRequest request;
+  request.backward = backward;
+  request.step = step;
+  request.resumed = step != kNoThread ? step : session_.current();
+  request.times = monitor_.stops();
+  session_.run().begin(request);
+  running_ = true;
+  return std::nullopt;
+}
+
+void GdbServer::continue_run() {
+  constexpr int kMostSteps = 1024;
+  for (int i = 0; i < kMostSteps; ++i) {
+    const RunResult result = session_.run().go_on();
+    session_.moved();
+    if (result.reason == StopReason::budget) return;
+    if (result.reason != StopReason::stepped || !range_) return stop(result);
+    const auto place = session_.place_of(stepped_);
+    if (!place || place->ip.value < range_->first || place->ip.value >= range_->end || session_.run().breaks().contains(place->ip)) return stop(result);
+    RunRequest request;
+    request.step = request.resumed = stepped_;
+    request.times = monitor_.stops();
+    request.keeps_notes = true;
+    session_.run().begin(request);
+  }
+}
+
+void GdbServer::stop(const RunResult& result) {
+  running_ = false;
+  range_.reset();
+  session_.moved();
+  if (result.thread != kNoThread) session_.set_current(result.thread);
+  general_ = continued_ = kNoThread;
+  const auto say = [&](const std::string& line) { send("O" + to_hex(line + "\n")); };
+  for (const ReplayNote& note : session_.run().notes()) say("[" + seconds(note.time) + " s, thread " + std::to_string(note.thread) + "] " + note.text);
+  if (const uint64_t more = session_.run().more_notes(); more != 0)
+    say("and " + std::to_string(more) + " more gaps and asynchronous branches; 'monitor events' lists the nearest");
+  std::string reason;
+  const char* signal = "05";
+  if (result.reason == StopReason::breakpoint && tells_breakpoints_) {
+    const auto place = session_.place_of(session_.current());
+    const bool hardware = place && breakpoints_.contains({'1', place->ip.value}) && !breakpoints_.contains({'0', place->ip.value});
+    reason = hardware ? "hwbreak:;" : "swbreak:;";
+  } else if (result.reason == StopReason::edge) {
+    reason = backward_ ? "replaylog:begin;" : "replaylog:end;";
+  } else if (result.reason == StopReason::gap) {
+    signal = "00";  // stops a step of a source line, too
+  } else if (result.reason == StopReason::time) {
+    signal = "00";
+    const TimeNs now = session_.cursor().time();
+    say("stopped at " + seconds(now) + " s; a stop-at time holds once");
+    auto& stops = monitor_.stops();
+    const auto nearest = std::min_element(stops.begin(), stops.end(), [&](TimeNs a, TimeNs b) {
+      const auto far = [&](TimeNs time) { return std::max(time, now).value - std::min(time, now).value; };
+      return far(a) < far(b);
+    });
+    if (nearest != stops.end()) stops.erase(nearest);
+  }
+  send(stop_reply(signal, reason));
+}
+
+std::string GdbServer::stop_reply(const char* signal, const std::string& reason) {
+  const ThreadKey thread = session_.current();
+  if (thread == kNoThread) return std::string("S") + signal;
+  std::string text = std::string("T") + signal;
+  if (const auto place = session_.place_of(thread))
+    text += hex(target_.pc_register()).substr(2) + ":" + target_.one_register(target_.pc_register(), &place->ip.value) + ";";
+  return text + "thread:" + hex(static_cast<uint64_t>(thread)).substr(2) + ";" + reason;
+}
+
+}  // namespace ptd::replay

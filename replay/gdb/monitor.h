@@ -1,0 +1,46 @@
+// Monitor: the commands that GDB passes through with `monitor`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "replay/replay_session.h"
+
+namespace ptd::replay {
+
+/// Executes commands and returns what they print. Not thread-safe. The session must outlive it.
+class Monitor {
+ public:
+  /// `folder`: in which `symbols` writes its files, "" for none. The words of a peer never choose it.
+  Monitor(ReplaySession& session, std::string folder, uint16_t elf_machine, bool is_64bit)
+      : session_(&session), folder_(std::move(folder)), elf_machine_(elf_machine), is_64bit_(is_64bit) {}
+
+  /// `thread`: the one that the debugger has selected.
+  std::string execute(std::string_view command, ThreadKey thread);
+  /// Times at which a run stops; see RunRequest::times.
+  [[nodiscard]] std::vector<TimeNs>& stops() { return stops_; }
+  /// Returns whether the last command moved the position.
+  [[nodiscard]] bool moved() const { return moved_; }
+
+ private:
+  std::string time(ThreadKey thread);
+  std::string seek(std::string_view word);
+  std::string percent(std::string_view word);
+  std::string stop_at(std::string_view word);
+  std::string list(FlowItem kind);
+  std::string marks(ThreadKey thread);
+  std::string versions(std::string_view word, ThreadKey thread);
+  std::string symbols(ThreadKey thread);
+  std::string item_text(const ReplayCursor& cursor) const;
+  std::string after_move();
+
+  ReplaySession* session_;
+  std::string folder_;
+  uint16_t elf_machine_;
+  bool is_64bit_;
+  bool moved_ = false;
+  std::vector<TimeNs> stops_;
+};
+
+}  // namespace ptd::replay

@@ -1,0 +1,139 @@
+// ReplayMemory: see replay_memory.h.
+#include "replay/replay_memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "recording/data/recording_data.h"
+
+namespace ptd::replay {
+
+namespace {
+
+constexpr size_t kMostElfSections = 1U << 16;
+
+/// Returns the part of a file's segment from `address` (p_vaddr) on. Bytes of a page outside of the segment's file range are not part of it.
+Bytes segment_bytes(const ElfFile& elf, uint64_t address) {
+  for (const ElfSegment& segment : elf.segments()) {
+    if (segment.writable || address < segment.address || address - segment.address >= segment.file_size_bytes) continue;
+    const uint64_t into = address - segment.address;
+    const Bytes file = elf.file()->bytes();
+    if (segment.file_offset_bytes > file.size() || segment.file_size_bytes > file.size() - segment.file_offset_bytes) continue;
+    return file.subspan(segment.file_offset_bytes + into, segment.file_size_bytes - into);
+  }
+  return {};
+}
+
+/// Finds the segment from which a section was mapped: a mapping begins at the page of its segment's first byte.
+bool find_bias(const Section& section, const ElfFile& elf, uint64_t& bias) {
+  constexpr uint64_t kPage = 65536;  // the largest page of these machines
+  for (const ElfSegment& segment : elf.segments()) {
+    const uint64_t first = segment.file_offset_bytes - segment.file_offset_bytes % kPage;
+    if (!segment.executable || section.file_offset_bytes < first) continue;
+    if (section.file_offset_bytes >= segment.file_offset_bytes + segment.file_size_bytes) continue;
+    bias = section.ip.value - section.file_offset_bytes - (segment.address - segment.file_offset_bytes);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ReplayMemory::ReplayMemory(const Recording& recording) : recording_(&recording), view_(recording.timeline()) {
+  const auto& files = data_of(recording).elf_files;
+  const Timeline& timeline = recording.timeline();
+  for (SectionId id = 0; id < timeline.section_count() && elves_.size() < kMostElfSections; ++id) {
+    const Section& section = timeline.section(id);
+    const auto file = section.space == kKernelSpace ? files.end() : files.find({section.path, section.build_id});
+    if (file == files.end() || file->second->is_relocatable()) continue;
+    MappedElf mapped{&section, file->second.get(), 0};
+    if (find_bias(section, *file->second, mapped.bias)) elves_.push_back(mapped);
+  }
+}
+
+std::vector<MappedElf> ReplayMemory::files(SpaceId space, TimeNs when) {
+  std::vector<MappedElf> live;
+  const Timeline& timeline = recording_->timeline();
+  for (const MappedElf& mapped : elves_) {
+    const SectionId id = timeline.section_at(space, mapped.section->ip, when);
+    if (id == kNoSection || &timeline.section(id) != mapped.section) continue;
+    const bool known = std::any_of(live.begin(), live.end(), [&](const MappedElf& other) { return other.elf == mapped.elf && other.bias == mapped.bias; });
+    if (!known) live.push_back(mapped);
+  }
+  std::stable_sort(live.begin(), live.end(), [](const MappedElf& a, const MappedElf& b) { return a.section->live.first < b.section->live.first; });
+  return live;
+}
+
+std::vector<const Section*> ReplayMemory::sections(SpaceId space, TimeNs when) {
+  std::vector<const Section*> live;
+  const Timeline& timeline = recording_->timeline();
+  for (SectionId id = 0; id < timeline.section_count() && live.size() < kMostSections; ++id) {
+    const Section& section = timeline.section(id);
+    if ((section.space == kKernelSpace) != (space == kKernelSpace)) continue;
+    const SectionId here = timeline.section_at(space, section.ip, when);
+    if (here == id) live.push_back(&section);
+  }
+  std::sort(live.begin(), live.end(), [](const Section* a, const Section* b) { return a->ip < b->ip; });
+  return live;
+}
+
+size_t ReplayMemory::read_code(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out) {
+  const Interval moment{when, when};
+  size_t done = 0;
+  while (done < out.size()) {
+    const Ip at = ip + done;
+    const std::span<std::byte> rest = out.subspan(done);
+    Bytes known = view_.plain(space, at, moment).bytes;
+    if (known.empty()) {
+      constexpr unsigned kSpan = 64, kMost = 8;
+      CodeCandidate candidates[kMost];
+      const unsigned wanted = static_cast<unsigned>(std::min<size_t>(rest.size(), kSpan));
+      const FetchResult result = view_.fetch(space, at, moment, {}, candidates, wanted);
+      if (result.status != FetchStatus::ok || result.count == 0) break;
+      known = candidates[result.count - 1].bytes;
+      if (known.size() > wanted) known = known.first(wanted);  // further bytes have versions that were not asked for
+    }
+    if (known.empty()) break;
+    const size_t size = std::min(known.size(), rest.size());
+    std::memcpy(rest.data(), known.data(), size);
+    done += size;
+  }
+  return done;
+}
+
+size_t ReplayMemory::read_file(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out) {
+  const Timeline& timeline = recording_->timeline();
+  for (const MappedElf& mapped : elves_) {
+    const Bytes bytes = segment_bytes(*mapped.elf, ip.value - mapped.bias);
+    if (bytes.empty()) continue;
+    const SectionId id = timeline.section_at(space, mapped.section->ip, when);
+    if (id == kNoSection || &timeline.section(id) != mapped.section) continue;
+    const size_t size = std::min(bytes.size(), out.size());
+    std::memcpy(out.data(), bytes.data(), size);
+    return size;
+  }
+  return 0;
+}
+
+size_t ReplayMemory::read(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out) {
+  const SpaceId of = is_kernel_half(ip) ? kKernelSpace : space;
+  if (of == kNoSpace) return 0;
+  size_t done = 0;
+  while (done < out.size() && ip.value + done >= ip.value) {
+    const std::span<std::byte> rest = out.subspan(done);
+    size_t size = read_code(of, ip + done, when, rest);
+    if (size == 0 && of != kKernelSpace) {
+      // Up to where code begins: memory that is mapped as code never comes from read_file().
+      size = recording_->timeline().section_at(of, ip + done, when) == kNoSection ? read_file(of, ip + done, when, rest) : 0;
+      for (const MappedElf& mapped : elves_) {
+        const uint64_t until = mapped.section->ip - (ip + done);
+        if (until != 0 && until < size && recording_->timeline().section_at(of, mapped.section->ip, when) != kNoSection) size = until;
+      }
+    }
+    if (size == 0) break;
+    done += size;
+  }
+  return done;
+}
+
+}  // namespace ptd::replay

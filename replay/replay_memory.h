@@ -1,0 +1,48 @@
+// ReplayMemory: what a recording knows of a process's memory at a time: the live code, and the read-only data of its files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "image/source/elf_file.h"
+#include "ptdecode/code_view.h"
+#include "ptdecode/recording.h"
+
+namespace ptd::replay {
+
+/// A mapped ELF file: a section of the timeline, its file, and the difference between addresses in memory and in the file.
+struct MappedElf {
+  const Section* section = nullptr;
+  const ElfFile* elf = nullptr;
+  uint64_t bias = 0;
+};
+
+/// Not thread-safe. The recording must outlive it.
+class ReplayMemory {
+ public:
+  explicit ReplayMemory(const Recording& recording);
+
+  /// Reads memory from `ip` on, and returns the number of bytes known there without a hole, at most out.size().
+  ///  - Code: the version that was live at `when`; at the moment of a change, the newer one.
+  ///  - Segments of the mapped ELF files that are not writable. Nothing else is known.
+  size_t read(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
+
+  /// Returns the ELF files mapped in a process at a time, by the time of their mapping.
+  std::vector<MappedElf> files(SpaceId space, TimeNs when);
+  /// Returns the sections that a process has at a time, with the kernel's for kKernelSpace, by address. At most kMostSections.
+  static constexpr size_t kMostSections = 1U << 16;
+  std::vector<const Section*> sections(SpaceId space, TimeNs when);
+
+ private:
+  size_t read_code(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
+  size_t read_file(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
+
+  const Recording* recording_;
+  CodeView view_;
+  std::vector<MappedElf> elves_;  // of all sections from ELF files
+};
+
+}  // namespace ptd::replay

@@ -1,0 +1,254 @@
+// ReplayRun: see replay_run.h.
+#include "replay/replay_run.h"
+
+#include <algorithm>
+
+#include "replay/text.h"
+
+namespace ptd::replay {
+
+void BreakSet::add(Ip ip) {
+  const auto at = std::lower_bound(ips_.begin(), ips_.end(), ip);
+  if (at != ips_.end() && *at == ip) return;
+  ips_.insert(at, ip);
+  touched_.clear();
+}
+
+void BreakSet::remove(Ip ip) {
+  const auto at = std::lower_bound(ips_.begin(), ips_.end(), ip);
+  if (at == ips_.end() || *at != ip) return;
+  ips_.erase(at);
+  touched_.clear();
+}
+
+bool BreakSet::contains(Ip ip) const { return std::binary_search(ips_.begin(), ips_.end(), ip); }
+
+bool BreakSet::touches(uint32_t stream, NodeId node, const BlockInfo& info) {
+  if (ips_.empty()) return false;
+  if (stream >= touched_.size()) touched_.resize(stream + 1);
+  std::vector<uint8_t>& known = touched_[stream];
+  if (node >= known.size()) known.resize(node + node / 2 + 1024);
+  if (known[node] == 0) {
+    const auto first = std::lower_bound(ips_.begin(), ips_.end(), info.ip);
+    known[node] = first != ips_.end() && *first - info.ip < info.size_bytes ? 2 : 1;
+  }
+  return known[node] == 2;
+}
+
+void ReplayRun::begin(const RunRequest& request) {
+  request_ = request;
+  first_ = true;
+  gap_behind_ = false;
+  if (!request.keeps_notes) {
+    notes_.clear();
+    more_notes_ = 0;
+  }
+  before_ = cursor_->time();
+}
+
+RunResult ReplayRun::go_on() { return request_.backward ? backward() : forward(); }
+
+void ReplayRun::note(ThreadKey thread, TimeNs time, std::string text) {
+  if (notes_.size() < kMostNotes) {
+    notes_.push_back({time, thread, std::move(text)});
+  } else {
+    ++more_notes_;
+  }
+}
+
+void ReplayRun::note_gap() {
+  const Gap& gap = cursor_->gap();
+  std::string text = std::string("gap: ") + sentence(gap.reason);
+  if (gap.ip.value != 0) text += ", at " + hex(gap.ip);
+  if (gap.lost_bytes != 0) text += ", " + std::to_string(gap.lost_bytes) + " bytes of trace skipped";
+  note(cursor_->thread(), cursor_->item().time, std::move(text));
+}
+
+void ReplayRun::note_event() {
+  const Event& event = cursor_->event();
+  const auto from = (event.flags & kEventHasFrom) != 0 ? hex(event.from) : std::string("?");
+  const auto to = (event.flags & kEventHasTo) != 0 ? hex(event.to) : std::string("?");
+  const ThreadKey thread = cursor_->thread();
+  const TimeNs time = cursor_->item().time;
+  if ((event.flags & kEventStatus) != 0) return;
+  if (event.kind == EventKind::async_branch) {
+    const char* what = (event.flags & kEventBreakpoint) != 0 ? "breakpoint instruction hit at " : "asynchronous branch (interrupt, fault or trap) at ";
+    note(thread, time, what + from + " to " + to);
+  } else if (event.kind == EventKind::overflow) {
+    note(thread, time, "overflow: the processor lost packets");
+  } else if (event.kind == EventKind::tsx_abort) {
+    note(thread, time, "transaction aborted at " + from);
+  } else if (event.kind == EventKind::enabled && (event.flags & kEventResumed) == 0) {
+    const Event* left = cursor_->event_before();
+    if (left == nullptr || (left->kind != EventKind::async_disabled && left->kind != EventKind::disabled)) return;
+    const bool async = left->kind == EventKind::async_disabled;
+    if (async && left->from == event.to) return;
+    if (!async && (left->aux == 0 || left->aux == event.to.value)) return;
+    note(thread, time, std::string(async ? "asynchronous" : "tracing stopped at") + (async ? " branch at " : " ") + hex(left->from) +
+                           ": the traced code continues at " + to + " (signal or other transfer by the kernel)");
+  }
+}
+
+bool ReplayRun::passes_time() {
+  const TimeNs now = cursor_->item().time;
+  const TimeNs low = std::min(before_, now), high = std::max(before_, now);
+  const bool passes = std::any_of(request_.times.begin(), request_.times.end(), [&](TimeNs time) { return low < time && time <= high; });
+  before_ = now;
+  return passes;
+}
+
+// Moving back one instruction leaves the position before the last one, whose address is known.
+RunResult ReplayRun::at_end() {
+  const auto last = cursor_->previous_place();
+  while (cursor_->enter_previous()) {
+    if (cursor_->item().kind == FlowItem::blocks) {
+      const uint32_t block = cursor_->insn_index() != 0 ? cursor_->block_index() : cursor_->block_index() - 1;
+      const uint32_t insn = cursor_->insn_index() != 0 ? cursor_->insn_index() - 1 : cursor_->info(block).instructions - 1U;
+      cursor_->set_backward(block, insn);
+      break;
+    }
+    cursor_->leave_backward();
+  }
+  return {StopReason::edge, last ? last->thread : kNoThread};
+}
+
+// A gap before the thread's next instruction belongs to the step: its reason is why that instruction is not the successor.
+RunResult ReplayRun::after_step(ThreadKey thread) {
+  ReplayCursor ahead(*cursor_);
+  while (ahead.enter_next() && ahead.thread() == thread && ahead.item().kind != FlowItem::blocks) {
+    if (ahead.item().kind == FlowItem::gap) {
+      *cursor_ = ahead;
+      note_gap();
+      cursor_->leave_forward();
+      return {StopReason::gap, thread};
+    }
+    ahead.leave_forward();
+  }
+  return {StopReason::stepped, thread};
+}
+
+std::optional<RunResult> ReplayRun::forward_blocks(uint64_t& budget) {
+  ReplayCursor& at = *cursor_;
+  const ThreadKey thread = at.thread();
+  const bool steps = request_.step != kNoThread && request_.step == thread;
+  const uint32_t count = at.item().count;
+  uint32_t block = at.block_index(), insn = at.insn_index();
+  for (; block < count; ++block, insn = 0) {
+    if (budget == 0) {
+      at.set_forward(block, insn);
+      return RunResult{StopReason::budget, thread};
+    }
+    --budget;
+    const Block& of = at.block(block);
+    const BlockInfo& info = at.info(block);
+    if (breaks_.touches(at.stream(), of.node, info)) {
+      const std::span<const uint32_t> offsets = at.insn_offsets(info);
+      for (uint32_t i = insn; i < offsets.size(); ++i) {
+        const bool told = first_ && request_.resumed == thread;
+        if (!told && breaks_.contains(info.ip + offsets[i])) {
+          at.set_forward(block, i);
+          return RunResult{StopReason::breakpoint, thread};
+        }
+        first_ = false;
+        if (!steps) continue;
+        at.set_forward(block, i + 1);
+        return after_step(thread);
+      }
+    }
+    first_ = false;
+    if (!steps) continue;
+    at.set_forward(block, insn + 1);
+    return after_step(thread);
+  }
+  at.set_forward(count, 0);
+  return std::nullopt;
+}
+
+RunResult ReplayRun::forward() {
+  uint64_t budget = kBudgetBlocks;
+  while (cursor_->enter_next()) {
+    const ThreadKey thread = cursor_->thread();
+    if (!request_.times.empty() && passes_time()) return {StopReason::time, thread};
+    switch (cursor_->item().kind) {
+      case FlowItem::blocks:
+        if (const auto stop = forward_blocks(budget)) return *stop;
+        break;
+      case FlowItem::gap:
+        note_gap();
+        cursor_->leave_forward();
+        return {StopReason::gap, thread};
+      default:
+        note_event();
+        cursor_->leave_forward();
+        if (budget != 0) --budget;
+    }
+    if (budget == 0) return {StopReason::budget, thread};
+  }
+  return at_end();
+}
+
+std::optional<RunResult> ReplayRun::backward_blocks(uint64_t& budget) {
+  ReplayCursor& at = *cursor_;
+  const ThreadKey thread = at.thread();
+  const bool steps = request_.step != kNoThread && request_.step == thread;
+  uint32_t block = at.block_index(), insn = at.insn_index();
+  while (block != 0 || insn != 0) {
+    if (budget == 0) {
+      at.set_backward(block, insn);
+      return RunResult{StopReason::budget, thread};
+    }
+    --budget;
+    if (insn == 0) insn = at.info(--block).instructions;
+    const BlockInfo& info = at.info(block);
+    if (steps || gap_behind_) {
+      at.set_backward(block, insn - 1);
+      return RunResult{gap_behind_ ? StopReason::gap : StopReason::stepped, thread};
+    }
+    if (breaks_.touches(at.stream(), at.block(block).node, info)) {
+      const std::span<const uint32_t> offsets = at.insn_offsets(info);
+      while (insn-- > 0) {
+        if (!breaks_.contains(info.ip + offsets[insn])) continue;
+        at.set_backward(block, insn);
+        return RunResult{StopReason::breakpoint, thread};
+      }
+    }
+    insn = 0;
+  }
+  at.set_backward(0, 0);
+  return std::nullopt;
+}
+
+RunResult ReplayRun::backward() {
+  uint64_t budget = kBudgetBlocks;
+  while (cursor_->enter_previous()) {
+    const ThreadKey thread = cursor_->thread();
+    if (!request_.times.empty() && passes_time()) {
+      // Not before the item but where the position was.
+      if (cursor_->item().kind == FlowItem::blocks) {
+        cursor_->set_forward(cursor_->item().count, 0);
+      } else {
+        cursor_->leave_forward();
+      }
+      return {StopReason::time, thread};
+    }
+    switch (cursor_->item().kind) {
+      case FlowItem::blocks:
+        if (const auto stop = backward_blocks(budget)) return *stop;
+        break;
+      case FlowItem::gap:
+        note_gap();
+        gap_behind_ = true;
+        cursor_->leave_backward();
+        break;
+      default:
+        note_event();
+        cursor_->leave_backward();
+        if (budget != 0) --budget;
+    }
+    if (budget == 0) return {StopReason::budget, thread};
+  }
+  const auto next = cursor_->next_place();
+  return {StopReason::edge, next ? next->thread : kNoThread};
+}
+
+}  // namespace ptd::replay
