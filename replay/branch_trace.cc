@@ -89,7 +89,7 @@ std::vector<BranchBlock> branch_trace(const ReplayCursor& cursor, ThreadKey thre
 }
 
 std::string btrace_document(const std::vector<BranchBlock>& blocks) {
-  std::string text = "<!DOCTYPE btrace SYSTEM \"http://sourceware.org/gdb/gdb-btrace.dtd\">\n<btrace version=\"1.0\">\n";
+  std::string text = "<!DOCTYPE btrace SYSTEM \"btrace.dtd\">\n<btrace version=\"1.0\">\n";
   for (const BranchBlock& block : blocks) text += "<block begin=\"" + hex(block.begin) + "\" end=\"" + hex(block.end) + "\"/>\n";
   return text + "</btrace>\n";
 }

@@ -18,7 +18,7 @@ struct BranchBlock {
 /// is not executed yet. At most `most_blocks`. The trace begins after the last gap, after the last change of the address space, and
 /// where the executed code still is what the debugger reads in memory now: it disassembles the blocks.
 [[nodiscard]] std::vector<BranchBlock> branch_trace(const ReplayCursor& cursor, ThreadKey thread, size_t most_blocks, ReplayMemory& memory);
-/// Returns the blocks as a document of gdb-btrace.dtd.
+/// Returns the blocks as a document of GDB's btrace.dtd.
 [[nodiscard]] std::string btrace_document(const std::vector<BranchBlock>& blocks);
 
 }  // namespace ptd::replay

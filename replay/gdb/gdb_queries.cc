@@ -116,7 +116,7 @@ std::optional<std::string> GdbServer::document(std::string_view object, std::str
   if (object == "libraries-svr4") return session_.image_of(thread).library_list();
   if (object == "btrace-conf") {
     if (!traces_branches_) return std::nullopt;
-    return "<!DOCTYPE btrace-conf SYSTEM \"http://sourceware.org/gdb/gdb-btrace-conf.dtd\">\n<btrace-conf version=\"1.0\">\n<bts size=\"" +
+    return "<!DOCTYPE btrace-conf SYSTEM \"btrace-conf.dtd\">\n<btrace-conf version=\"1.0\">\n<bts size=\"" +
            hex(branch_bytes_) + "\"/>\n</btrace-conf>\n";
   }
   if (object == "btrace") {
