@@ -124,13 +124,13 @@ RunResult ReplayRun::after_step(ThreadKey thread) {
     }
     ahead.leave_forward();
   }
-  return {StopReason::stepped, thread};
+  return cursor_->next_place() ? RunResult{StopReason::stepped, thread} : at_end();
 }
 
 std::optional<RunResult> ReplayRun::forward_blocks(uint64_t& budget) {
   ReplayCursor& at = *cursor_;
   const ThreadKey thread = at.thread();
-  const bool steps = request_.step != kNoThread && request_.step == thread;
+  const bool steps = request_.step == thread || request_.step == kAnyThread;
   const uint32_t count = at.item().count;
   uint32_t block = at.block_index(), insn = at.insn_index();
   for (; block < count; ++block, insn = 0) {
@@ -190,7 +190,7 @@ RunResult ReplayRun::forward() {
 std::optional<RunResult> ReplayRun::backward_blocks(uint64_t& budget) {
   ReplayCursor& at = *cursor_;
   const ThreadKey thread = at.thread();
-  const bool steps = request_.step != kNoThread && request_.step == thread;
+  const bool steps = request_.step == thread || request_.step == kAnyThread;
   uint32_t block = at.block_index(), insn = at.insn_index();
   while (block != 0 || insn != 0) {
     if (budget == 0) {

@@ -26,6 +26,9 @@ class BreakSet {
   std::vector<std::vector<uint8_t>> touched_;  // stream, node -> 0: not known, 1: no, 2: yes
 };
 
+/// Every thread, as a request names it.
+inline constexpr ThreadKey kAnyThread = -1;
+
 enum class StopReason : uint8_t {
   budget,      ///< enough blocks were passed; continue with another call
   stepped,     ///< an instruction of the thread was passed
@@ -44,7 +47,7 @@ struct ReplayNote {
 
 struct RunRequest {
   bool backward = false;
-  ThreadKey step = kNoThread;     ///< stop after an instruction of this thread
+  ThreadKey step = kNoThread;     ///< stop after an instruction of this thread, or of any (kAnyThread)
   ThreadKey resumed = kNoThread;  ///< a breakpoint at the next instruction of this thread has been reported already
   std::vector<TimeNs> times;      ///< stop where one of these is passed
   bool keeps_notes = false;       ///< of the run before: it is part of the same movement

@@ -67,7 +67,7 @@ void GdbServer::handle(std::string_view packet) {
 
 std::optional<std::string> GdbServer::answer(std::string_view packet) {
   if (packet == "?") return stop_reply("05", "");
-  if (packet == "bs") return resume(true, chosen(continued_));
+  if (packet == "bs") return resume(true, stepping(continued_));
   if (packet == "bc") return resume(true, kNoThread);
   if (packet == "vCont?") return "vCont;c;C;s;S;r";
   if (take(packet, "vCont;")) return resume_all(packet);
@@ -106,11 +106,11 @@ std::optional<std::string> GdbServer::answer_letter(std::string_view packet) {
     case 'z':
       return breakpoint(rest, letter == 'Z');
     case 's':
-      return rest.empty() ? resume(false, chosen(continued_)) : kError;  // an address would be a jump
+      return rest.empty() ? resume(false, stepping(continued_)) : kError;  // an address would be a jump
     case 'c':
       return rest.empty() ? resume(false, kNoThread) : kError;
     case 'S':
-      return rest.find(';') == std::string_view::npos ? resume(false, chosen(continued_)) : kError;
+      return rest.find(';') == std::string_view::npos ? resume(false, stepping(continued_)) : kError;
     case 'C':
       return rest.find(';') == std::string_view::npos ? resume(false, kNoThread) : kError;
     case 'D':
@@ -131,6 +131,9 @@ std::optional<int64_t> GdbServer::take_thread(std::string_view& text) const {
 }
 
 ThreadKey GdbServer::chosen(int64_t id) const { return id > 0 ? id : session_.current(); }
+
+// Without a thread, the next instruction of any thread is a step.
+ThreadKey GdbServer::stepping(int64_t id) const { return id == -1 ? kAnyThread : chosen(id); }
 
 std::string GdbServer::select(std::string_view text) {
   if (text.empty()) return kError;
@@ -239,7 +242,7 @@ std::optional<std::string> GdbServer::resume_all(std::string_view actions) {
       id = *thread;
     }
     if (!action.empty()) return kError;
-    if (letter != 'c' && letter != 'C') return resume(false, chosen(id), range);
+    if (letter != 'c' && letter != 'C') return resume(false, stepping(id), range);
   }
   return resume(false, kNoThread);
 }
@@ -252,7 +255,7 @@ std::optional<std::string> GdbServer::resume(bool backward, ThreadKey step, std:
   RunRequest request;
   request.backward = backward;
   request.step = step;
-  request.resumed = step != kNoThread ? step : session_.current();
+  request.resumed = step > kNoThread ? step : session_.current();
   request.times = monitor_.stops();
   session_.run().begin(request);
   running_ = true;
@@ -265,7 +268,7 @@ void GdbServer::continue_run() {
     const RunResult result = session_.run().go_on();
     session_.moved();
     if (result.reason == StopReason::budget) return;
-    if (result.reason != StopReason::stepped || !range_) return stop(result);
+    if (result.reason != StopReason::stepped || !range_ || stepped_ == kAnyThread) return stop(result);
     const auto place = session_.place_of(stepped_);
     if (!place || place->ip.value < range_->first || place->ip.value >= range_->end || session_.run().breaks().contains(place->ip)) return stop(result);
     RunRequest request;
@@ -280,7 +283,8 @@ void GdbServer::stop(const RunResult& result) {
   running_ = false;
   range_.reset();
   session_.moved();
-  if (result.thread != kNoThread) session_.set_current(result.thread);
+  const auto next = stepped_ == kAnyThread && result.reason == StopReason::stepped ? session_.cursor().next_place() : std::nullopt;
+  if (next || result.thread != kNoThread) session_.set_current(next ? next->thread : result.thread);
   general_ = continued_ = kNoThread;
   const auto say = [&](const std::string& line) { send("O" + to_hex(line + "\n")); };
   for (const ReplayNote& note : session_.run().notes()) say("[" + seconds(note.time) + " s, thread " + std::to_string(note.thread) + "] " + note.text);

@@ -72,6 +72,7 @@ class GdbServer {
   void stop(const RunResult& result);
   std::string stop_reply(const char* signal, const std::string& reason);
   [[nodiscard]] ThreadKey chosen(int64_t id) const;
+  [[nodiscard]] ThreadKey stepping(int64_t id) const;
   [[nodiscard]] std::optional<int64_t> take_thread(std::string_view& text) const;
 
   ReplaySession session_;
