@@ -24,17 +24,18 @@ Bytes segment_bytes(const ElfFile& elf, uint64_t address) {
   return {};
 }
 
-/// Finds the segment from which a section was mapped: a mapping begins at the page of its segment's first byte.
-bool find_bias(const Section& section, const ElfFile& elf, uint64_t& bias) {
-  constexpr uint64_t kPage = 65536;  // the largest page of these machines
-  for (const ElfSegment& segment : elf.segments()) {
-    const uint64_t first = segment.file_offset_bytes - segment.file_offset_bytes % kPage;
-    if (!segment.executable || section.file_offset_bytes < first) continue;
-    if (section.file_offset_bytes >= segment.file_offset_bytes + segment.file_size_bytes) continue;
-    bias = section.ip.value - section.file_offset_bytes - (segment.address - segment.file_offset_bytes);
-    return true;
+/// Returns the segment from which a section was mapped: a mapping begins at the page of its segment's first byte. Null if there is none.
+const ElfSegment* segment_of(const Section& section, const ElfFile& elf) {
+  for (const uint64_t page : {uint64_t{4096}, uint64_t{65536}}) {  // the smallest and the largest of these machines
+    for (const bool executable : {true, false}) {
+      for (const ElfSegment& segment : elf.segments()) {
+        const uint64_t first = segment.file_offset_bytes - segment.file_offset_bytes % page;
+        if (segment.executable != executable || section.file_offset_bytes < first) continue;
+        if (section.file_offset_bytes < segment.file_offset_bytes + segment.file_size_bytes) return &segment;
+      }
+    }
   }
-  return false;
+  return nullptr;
 }
 
 }  // namespace
@@ -46,8 +47,13 @@ ReplayMemory::ReplayMemory(const Recording& recording) : recording_(&recording),
     const Section& section = timeline.section(id);
     const auto file = section.space == kKernelSpace ? files.end() : files.find({section.path, section.build_id});
     if (file == files.end() || file->second->is_relocatable()) continue;
-    MappedElf mapped{&section, file->second.get(), 0};
-    if (find_bias(section, *file->second, mapped.bias)) elves_.push_back(mapped);
+    const ElfSegment* segment = segment_of(section, *file->second);
+    if (segment == nullptr) continue;
+    if (segment->executable) {
+      elves_.push_back({&section, file->second.get(), section.ip.value - section.file_offset_bytes - (segment->address - segment->file_offset_bytes)});
+    } else if (segment->writable) {
+      data_.insert(id);
+    }
   }
 }
 
@@ -93,8 +99,13 @@ size_t ReplayMemory::read_code(SpaceId space, Ip ip, TimeNs when, std::span<std:
       known = candidates[result.count - 1].bytes;
       if (known.size() > wanted) known = known.first(wanted);  // further bytes have versions that were not asked for
     }
-    if (known.empty()) break;
-    const size_t size = std::min(known.size(), rest.size());
+    const SectionId section = recording_->timeline().section_at(space, at, when);
+    if (known.empty() || data_.contains(section)) break;
+    size_t size = std::min(known.size(), rest.size());
+    if (section != kNoSection) {  // another section may be data
+      const Section& mapped = recording_->timeline().section(section);
+      size = std::min<uint64_t>(size, std::max<uint64_t>(mapped.ip.value + mapped.size_bytes - at.value, 1));
+    }
     std::memcpy(rest.data(), known.data(), size);
     done += size;
   }

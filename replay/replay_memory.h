@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,7 +42,8 @@ class ReplayMemory {
 
   const Recording* recording_;
   CodeView view_;
-  std::vector<MappedElf> elves_;  // of all sections from ELF files
+  std::vector<MappedElf> elves_;  // of all sections of code from ELF files
+  std::set<SectionId> data_;      // writable data that the recording declares as code: the file does not have its content
 };
 
 }  // namespace ptd::replay

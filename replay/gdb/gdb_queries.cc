@@ -68,7 +68,7 @@ std::string GdbServer::monitor(std::string_view text) {
   const auto command = from_hex(text);
   if (!command) return kError;
   const std::string printed = monitor_.execute(*command, chosen(general_));
-  if (monitor_.moved()) general_ = continued_ = kNoThread;
+  if (monitor_.moved()) general_ = kNoThread;
   constexpr size_t kOnce = 4096;
   for (size_t at = 0; at < printed.size(); at += kOnce) send("O" + to_hex(std::string_view(printed).substr(at, kOnce)));
   return "OK";

@@ -285,7 +285,7 @@ void GdbServer::stop(const RunResult& result) {
   session_.moved();
   const auto next = stepped_ == kAnyThread && result.reason == StopReason::stepped ? session_.cursor().next_place() : std::nullopt;
   if (next || result.thread != kNoThread) session_.set_current(next ? next->thread : result.thread);
-  general_ = continued_ = kNoThread;
+  general_ = kNoThread;  // GDB selects the thread of a stop
   const auto say = [&](const std::string& line) { send("O" + to_hex(line + "\n")); };
   for (const ReplayNote& note : session_.run().notes()) say("[" + seconds(note.time) + " s, thread " + std::to_string(note.thread) + "] " + note.text);
   if (const uint64_t more = session_.run().more_notes(); more != 0)

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""`ptdecode replay --gdb` through its protocol, against the ground truth of what the emulator executed.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
+"""
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from gdb_client import Client, framed, stop_of
+from recorded import DATA, PTDECODE, SOURCE, Recorded, tid_of, truth_insns
+
+PROGRAMS = SOURCE / "tests" / "replay" / "programs"
+STEPS = int(os.environ.get("PTDECODE_REPLAY_STEPS", "100000"))
+
+
+def client(*words):
+    return Client(*words, ptdecode=PTDECODE)
+
+
+def moves(peer, packet, count):
+    """Returns the stops after `count` equal packets."""
+    stops = []
+    while count > 0:
+        some = min(count, 400)
+        stops += [stop_of(reply) for reply in peer.ask_all([packet] * some)]
+        count -= some
+    return stops
+
+
+def continues(peer, packet):
+    """Returns the stops of `packet` up to the end of the recording, without it."""
+    stops = []
+    while True:
+        stop = stop_of(peer.ask(packet))
+        if "replaylog" in stop[3]:
+            return stops
+        stops.append(stop)
+        assert len(stops) < 1_000_000
+
+
+class Truth(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.holder.cleanup)
+        build = lambda name, *flags: Recorded(cls.holder.name, PROGRAMS / (name + ".c"), *flags, name=name)
+        cls.static = build("loops", "-static", "-no-pie")
+        cls.pie = build("threads", "-pie", "-fPIE", "-pthread")
+        cls.jit = Recorded(cls.holder.name, SOURCE / "tests" / "emulate" / "programs" / "jit.c", name="jit")
+
+    def check_flow(self, words, truth, steps=STEPS, code=False):
+        """The pcs of a thread, forward and backward, are those of the truth. `code`: so are the bytes in memory at each pc."""
+        with client(*words) as peer:
+            start = stop_of(peer.ask("?"))
+            self.assertEqual(start[1], truth[0][0])
+            count = min(steps, len(truth) - 1)
+            forward = [start[1]] + [stop[1] for stop in moves(peer, "s", count)]
+            self.assertEqual(forward, [ip for ip, _ in truth[:count + 1]])
+            if count == len(truth) - 1:
+                end = stop_of(peer.ask("s"))
+                self.assertEqual((end[1], end[3].get("replaylog")), (truth[-1][0], "end"))
+            if code:
+                self.check_code(peer, truth[:count + 1])
+                return
+            backward = [stop[1] for stop in moves(peer, "bs", count)]
+            self.assertEqual(backward, forward[-2::-1])
+            begin = stop_of(peer.ask("bs"))
+            self.assertEqual((begin[1], begin[3].get("replaylog")), (truth[0][0], "begin"))
+
+    def check_code(self, peer, truth):
+        """Backward, with the bytes of the instruction at each pc."""
+        for at in range(len(truth) - 1, 0, -1):
+            ip, code = truth[at]
+            read, stop = peer.ask_all([f"m{ip:x},{len(code):x}", "bs"])
+            self.assertEqual((read, stop_of(stop)[1]), (code.hex(), truth[at - 1][0]), (at, hex(ip)))
+
+    def test_static_program(self):
+        (tid, path), = self.static.truths.items()
+        self.check_flow(["-i", self.static.path, "--tid", tid], truth_insns(path))
+
+    def test_threads(self):
+        self.assertEqual(len(self.pie.truths), 3)
+        for tid, path in self.pie.truths.items():
+            self.check_flow(["-i", self.pie.path, "--tid", tid], truth_insns(path))
+
+    def test_generated_code_and_its_bytes(self):
+        (tid, path), = self.jit.truths.items()
+        truth = truth_insns(path)
+        self.check_flow(["-i", self.jit.path], truth)
+        self.check_flow(["-i", self.jit.path], truth, code=True, steps=20000)
+
+    def test_recordings_of_the_repository(self):
+        """data/user has code that is patched while it runs; data/arm is AArch64."""
+        for path in sorted((DATA / "user").glob("*.ptt")):
+            recording = path.parent / (path.name.split(".")[0] + ".bundle")
+            self.check_flow(["-i", recording, "--tid", tid_of(path)], truth_insns(path), code=True)
+        for path in sorted((DATA / "arm").glob("*.ptt")):
+            recording = path.parent / (path.name.split(".")[0] + ".bundle")
+            with self.subTest(path.name):
+                self.check_flow(["-i", recording, "-C", tid_of(path)], truth_insns(path), steps=5000)
+
+    def test_kernel(self):
+        """The first 100,000 instructions of each cpu have the hash of the ground truth (FNV-1a of the addresses)."""
+        for cpu in (0, 1):
+            line = (DATA / "kernel" / f"truth.cpu{cpu}.txt").read_text().split("\n")[1].split()
+            self.assertEqual(line[0], "100000")
+            with client("-i", DATA / "kernel" / "kernel.bundle", "-C", cpu) as peer:
+                forward = [stop_of(peer.ask("?"))[1]] + [stop[1] for stop in moves(peer, "vCont;s", 99999)]
+                value = 0xcbf29ce484222325
+                for ip in forward:
+                    for byte in ip.to_bytes(8, "little"):
+                        value = (value ^ byte) * 0x100000001b3 & (1 << 64) - 1
+                self.assertEqual((f"{value:016x}", f"{forward[-1]:016x}"), (line[1], line[3]))
+                self.assertEqual(peer.ask("Hc-1"), "OK")
+                self.assertEqual([stop[1] for stop in moves(peer, "bs", 99999)], forward[-2::-1])
+
+    def test_breakpoints_hit_as_often_as_the_truth_says(self):
+        executed = {tid: [ip for ip, _ in truth_insns(path)] for tid, path in self.pie.truths.items()}
+        offset, size = self.pie.symbol("leaf")
+        entries = {ip for ips in executed.values() for ip in ips if ip & 0xfff == offset & 0xfff}
+        counts = {ip: {tid: ips.count(ip) for tid, ips in executed.items()} for ip in entries}
+        ip, count = next((ip, count) for ip, count in counts.items() if sum(count.values()) == 3 * (2 * 40 + 2))
+        with client("-i", self.pie.path) as peer:
+            self.assertEqual(peer.ask(f"Z0,{ip:x},1"), "OK")
+            there = continues(peer, "vCont;c")
+            back = continues(peer, "bc")
+            for stops in (there, back):
+                self.assertEqual({stop[1] for stop in stops}, {ip})
+                self.assertTrue(all("swbreak" in stop[3] for stop in stops))
+                self.assertEqual({tid: sum(stop[2] == tid for stop in stops) for tid in executed}, count)
+            self.assertEqual([stop[2] for stop in back], [stop[2] for stop in there][::-1])
+            self.assertEqual(peer.ask(f"z0,{ip:x},1"), "OK")
+            self.assertEqual(continues(peer, "vCont;c"), [])
+
+    def test_calls_of_the_kernel(self):
+        """A breakpoint at a function is hit as often as `functions` counts calls of it."""
+        kernel = DATA / "kernel" / "kernel.bundle"
+        listed = subprocess.run([PTDECODE, "functions", "-q", "-i", kernel, "--limit", "0"], capture_output=True, text=True, check=True).stdout
+        calls = int(re.search(r"^ *(\d+) .* ftrace_replace_code \(", listed, re.M)[1])
+        branches = subprocess.run([PTDECODE, "script", "-q", "-i", kernel, "--itrace=c", "-F", "ip,sym,addr", "-S", "ftrace_replace_code"],
+                                  capture_output=True, text=True).stdout
+        address = re.search(r"([0-9a-f]{16}) ftrace_replace_code\b(?!\+0x[1-9a-f])", branches)
+        self.assertIsNotNone(address, branches[:300])
+        with client("-i", kernel) as peer:
+            self.assertEqual(peer.ask(f"Z0,{address[1]},1"), "OK")
+            self.assertEqual(len(continues(peer, "c")), calls)
+            self.assertEqual(len(continues(peer, "bc")), calls)
+
+    def test_nothing_is_invented(self):
+        (tid, path), = self.static.truths.items()
+        with client("-i", self.static.path) as peer:
+            registers = peer.ask("g")
+            pc = truth_insns(path)[0][0].to_bytes(8, "little").hex()
+            self.assertEqual(registers[16 * 16:17 * 16], pc)
+            self.assertEqual(set(registers[:16 * 16] + registers[17 * 16:]), {"x"})
+            self.assertEqual(peer.ask("p0"), "x" * 16)
+            self.assertEqual(peer.ask("p10"), pc)
+            for packet in ("G00", "P0=00", "M400000,1:cc", "X400000,1:c", "Z2,400000,4", "m7ffc00000000,8"):
+                self.assertIn(peer.ask(packet), ("", "E01"), packet)
+
+    def test_read_only_data(self):
+        """Memory of the file's segments that are not writable, and of no others."""
+        with client("-i", self.static.path) as peer:
+            content = self.static.program.read_bytes()
+            checked = 0
+            for line in subprocess.run(["readelf", "-lW", self.static.program], capture_output=True, text=True, check=True).stdout.split("\n"):
+                row = re.match(r"  LOAD +0x(\w+) 0x(\w+) 0x\w+ 0x(\w+) 0x\w+ (...)", line)
+                if not row:
+                    continue
+                offset, address, size = (int(row[i], 16) for i in (1, 2, 3))
+                if "W" in row[4]:
+                    self.assertEqual(peer.ask(f"m{address + size - 8:x},8"), "E01", line)
+                    continue
+                want = content[offset + size // 2:offset + size // 2 + 64]
+                self.assertEqual(peer.ask(f"m{address + size // 2:x},{len(want):x}"), want.hex(), line)
+                checked += 1
+            self.assertGreaterEqual(checked, 3)
+
+    def test_branch_trace_is_the_executed_code(self):
+        """The blocks, oldest first, are the instructions of the truth up to the current one."""
+        tid, path = max(self.pie.truths.items(), key=lambda each: each[1].stat().st_size)
+        truth = truth_insns(path)
+        with client("-i", self.pie.path, "--tid", tid) as peer:
+            self.assertEqual(peer.ask("Qbtrace:bts"), "OK")
+            moves(peer, "s", 5000)
+            blocks = [(int(a, 16), int(b, 16)) for a, b in re.findall(r'begin="0x(\w+)" end="0x(\w+)"', peer.document("btrace", "all"))]
+            sizes = {ip: len(code) for ip, code in truth}
+            walked = []
+            for begin, end in reversed(blocks):
+                ip = begin
+                while ip < end:
+                    walked.append(ip)
+                    ip += sizes[ip]
+                self.assertEqual(ip, end)
+                walked.append(ip)
+            self.assertGreater(len(walked), 1000)
+            self.assertEqual(walked, [ip for ip, _ in truth[5001 - len(walked):5001]])
+            self.assertEqual(peer.ask("Qbtrace:off"), "OK")
+            self.assertEqual(peer.ask("qXfer:btrace:read:all:0,1000")[0], "E")
+
+    def test_a_gap_stops_and_says_why(self):
+        """Damaged trace: the flow before the gap is the truth's, the run stops at the gap in both directions."""
+        (tid, path), = self.static.truths.items()
+        content = bytearray(self.static.path.read_bytes())
+        start = content.index(b"\x02\x82" * 8)
+        middle = start + 2000  # of 4,800 bytes
+        content[middle:middle + 16] = b"\x02\x0f" * 8  # no packet
+        damaged = self.static.folder / "damaged.data"
+        damaged.write_bytes(content)
+        truth = [ip for ip, _ in truth_insns(path)]
+        with client("-i", damaged) as peer:
+            stop = stop_of(peer.ask("c"))
+            self.assertEqual(stop[0], 0)
+            self.assertIn("] gap: ", peer.console)
+            self.assertIn("> ", peer.monitor("gaps"))
+            after = [stop[1]] + [each[1] for each in moves(peer, "s", 50)]
+            before = [each[1] for each in moves(peer, "bs", 2050)][50:]
+            peer.console = ""
+            moves(peer, "s", 2000)
+            self.assertIn("] gap: ", peer.console)
+            tail = before[::-1]
+            starts = [i for i in range(len(truth) - len(tail)) if truth[i:i + len(tail)] == tail]
+            self.assertTrue(starts)
+            self.assertTrue(any(truth[i:i + len(after)] == after for i in range(starts[0] + len(tail), len(truth))))
+            continues(peer, "c")
+            stop = stop_of(peer.ask("bc"))
+            self.assertEqual((stop[0], stop[1]), (0, before[0]))
+
+    def test_signals_are_reported(self):
+        with client("-i", self.pie.path) as peer:
+            continues(peer, "c")
+            self.assertRegex(peer.console, r"the traced code continues at 0x\w+ \(signal")
+
+    def test_time(self):
+        with client("-i", DATA / "kernel" / "kernel.bundle") as peer:
+            self.assertIn("now at 24.5000", peer.monitor("seek 24.5"))
+            forward = [stop_of(peer.ask("?"))[1]] + [stop[1] for stop in moves(peer, "vCont;s", 300)]
+            peer.ask("Hc-1")
+            self.assertEqual([stop[1] for stop in moves(peer, "bs", 300)], forward[-2::-1])
+            self.assertIn("now at ", peer.monitor("percent 40"))
+            self.assertIn(" 40.", peer.monitor("time"))
+            peer.monitor("stop-at 24.6")
+            stop = stop_of(peer.ask("c"))
+            self.assertEqual(stop[0], 0)
+            self.assertRegex(peer.monitor("time"), r"^24\.6000")
+            peer.monitor("stop-at 24.55")
+            self.assertEqual(stop_of(peer.ask("bc"))[0], 0)
+            self.assertRegex(peer.monitor("time"), r"^24\.55")
+            for command in ("help", "gaps", "events", "marks", "versions", "nonsense", "seek x", "percent 101", "versions zz"):
+                self.assertTrue(peer.monitor(command), command)
+
+    def test_speed(self):
+        """Bounds of the time that a user waits, far from the usual times: see docs/EVIDENCE.md."""
+        began = time.monotonic()
+        with client("-i", DATA / "kernel" / "kernel.bundle") as peer:
+            peer.ask("?")
+            self.assertLess(time.monotonic() - began, 5)
+            began = time.monotonic()
+            peer.ask("c")
+            peer.ask("bc")
+            self.assertLess(time.monotonic() - began, 60)  # 72 M instructions
+
+    def test_interrupt(self):
+        with client("-i", DATA / "kernel" / "kernel.bundle") as peer:
+            peer.process.stdin.write(framed("c") + b"\x03")
+            peer.process.stdin.flush()
+            self.assertIn(stop_of(peer.reply())[0], (2, 5))
+            self.assertTrue(peer.ask("qfThreadInfo").startswith("m"))
+
+    def test_port_takes_one_client_on_loopback(self):
+        server = subprocess.Popen([PTDECODE, "replay", "--gdb", "--port", "0", "-q", "-i", self.static.path], stderr=subprocess.PIPE, text=True)
+        port = int(re.search(r"127\.0\.0\.1:(\d+)", server.stderr.readline())[1])
+        with open("/proc/net/tcp") as table:
+            rows = [line.split()[1] for line in table if f":{port:04X} " in line]
+        self.assertEqual(rows[:1], [f"0100007F:{port:04X}"])
+        with socket.create_connection(("127.0.0.1", port)) as first:
+            first.sendall(framed("?"))
+            self.assertEqual(first.recv(1), b"+")
+            with self.assertRaises(OSError):
+                socket.create_connection(("127.0.0.1", port), timeout=5)
+        self.assertEqual(server.wait(timeout=60), 0)
+        server.stderr.close()
+
+    def test_hostile_client(self):
+        """Random bytes, damaged packets, and packets with absurd numbers."""
+        rng = random.Random(23)
+        packets = ["m0,ffffffffffffffff", "mffffffffffffffff,10", "m,", "m400000", "Z0,", "Z0,fffffffffffffffff,1", "Z9,0,0", "H", "Hg", "Hgffffffffffffffff",
+                   "T", "Tzz", "p", "pffffffff", "vCont;", "vCont;;", "vCont;r", "vCont;r1,", "vCont;sX", "vCont;C", "qXfer:features:read:target.xml:0,",
+                   "qXfer:features:read:target.xml:ffffffffffffffff,ffffffffffffffff", "qXfer::::", "qXfer:btrace:read:all:0,1", "qRcmd,6", "qRcmd,zz",
+                   "qRcmd," + b"seek 99999999999999999999".hex(), "qRcmd," + b"versions ffffffffffffffff".hex(), "qRcmd," + b"percent 1e9".hex(),
+                   "qThreadExtraInfo,", "Qbtrace-conf:bts:size=ffffffffffffffff", "Qbtrace:bts", "QNonStop:1", "s1234", "c1234", "", "$", "vFile:open:00"]
+        with client("-i", self.static.path) as peer:
+            for packet in packets:
+                if packet == "$":
+                    continue
+                self.assertIsInstance(peer.ask(packet), str, packet)
+            peer.process.stdin.write(b"$" + b"m" * (1 << 20) + b"#00")
+            self.assertLessEqual(len(peer.ask("m400000,ffffff")), 1 << 16)
+        for _ in range(20):
+            server = subprocess.Popen([PTDECODE, "replay", "--gdb", "-q", "-i", self.static.path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            junk = b"".join(rng.choice([framed(rng.choice(packets)), bytes(rng.randrange(256) for _ in range(rng.randrange(64)))]) for _ in range(200))
+            server.communicate(junk, timeout=60)
+            self.assertEqual(server.returncode, 0)
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("skipped: no qemu-x86_64")
+        sys.exit(77)
+    unittest.main(verbosity=2)
