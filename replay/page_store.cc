@@ -50,7 +50,8 @@ void PageStore::Decode::add(Page& page) {
   for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
     if (item == FlowItem::mark) continue;
     const Mark& context = cursor.context();
-    Stretch stretch{item, 0, 1, std::clamp(cursor.now(), segment.time.first, latest), context.pid, context.tid, context.space};
+    const int32_t tid = context.tid == -1 ? segment.tid : context.tid;
+    Stretch stretch{item, 0, 1, std::clamp(cursor.now(), segment.time.first, latest), context.pid, tid, context.space};
     if (item == FlowItem::blocks) {
       const std::span<const Block> blocks = cursor.blocks();
       stretch.first = static_cast<uint32_t>(page.blocks.size());

@@ -24,15 +24,13 @@ Bytes segment_bytes(const ElfFile& elf, uint64_t address) {
   return {};
 }
 
-/// Returns the segment from which a section was mapped: a mapping begins at the page of its segment's first byte. Null if there is none.
+/// Returns the segment of code that a section maps, or another one if it maps none; null if it maps no segment.
 const ElfSegment* segment_of(const Section& section, const ElfFile& elf) {
-  for (const uint64_t page : {uint64_t{4096}, uint64_t{65536}}) {  // the smallest and the largest of these machines
-    for (const bool executable : {true, false}) {
-      for (const ElfSegment& segment : elf.segments()) {
-        const uint64_t first = segment.file_offset_bytes - segment.file_offset_bytes % page;
-        if (segment.executable != executable || section.file_offset_bytes < first) continue;
-        if (section.file_offset_bytes < segment.file_offset_bytes + segment.file_size_bytes) return &segment;
-      }
+  const uint64_t first = section.file_offset_bytes, end = first + std::min(section.size_bytes, ~first);
+  for (const bool executable : {true, false}) {
+    for (const ElfSegment& segment : elf.segments()) {
+      const bool overlaps = segment.file_offset_bytes < end && first < segment.file_offset_bytes + segment.file_size_bytes;
+      if (segment.executable == executable && overlaps) return &segment;
     }
   }
   return nullptr;
@@ -49,12 +47,29 @@ ReplayMemory::ReplayMemory(const Recording& recording) : recording_(&recording),
     if (file == files.end() || file->second->is_relocatable()) continue;
     const ElfSegment* segment = segment_of(section, *file->second);
     if (segment == nullptr) continue;
-    if (segment->executable) {
-      elves_.push_back({&section, file->second.get(), section.ip.value - section.file_offset_bytes - (segment->address - segment->file_offset_bytes)});
-    } else if (segment->writable) {
-      data_.insert(id);
+    const uint64_t bias = section.ip.value - section.file_offset_bytes - (segment->address - segment->file_offset_bytes);
+    if (segment->executable) elves_.push_back({&section, file->second.get(), bias});
+    for (const ElfSegment& other : file->second->segments()) {
+      constexpr uint64_t kPage = 4096;
+      const uint64_t first = (bias + other.address) / kPage * kPage, end = bias + other.address + other.memory_size_bytes;
+      if (!other.writable || other.executable || end <= section.ip.value || first >= section.ip.value + section.size_bytes) continue;
+      data_[id].push_back({first, (end + kPage - 1) / kPage * kPage});
     }
   }
+}
+
+uint64_t ReplayMemory::code_bytes_at(SpaceId space, Ip ip, TimeNs when, uint64_t size) const {
+  const SectionId id = recording_->timeline().section_at(space, ip, when);
+  if (id == kNoSection) return size;
+  const Section& section = recording_->timeline().section(id);
+  size = std::min(size, std::max<uint64_t>(section.ip.value + section.size_bytes - ip.value, 1));  // the next section may be data
+  const auto data = data_.find(id);
+  if (data == data_.end()) return size;
+  for (const DataRange& range : data->second) {
+    if (range.first <= ip.value && ip.value < range.end) return 0;
+    if (ip.value < range.first) size = std::min(size, range.first - ip.value);
+  }
+  return size;
 }
 
 std::vector<MappedElf> ReplayMemory::files(SpaceId space, TimeNs when) {
@@ -99,13 +114,8 @@ size_t ReplayMemory::read_code(SpaceId space, Ip ip, TimeNs when, std::span<std:
       known = candidates[result.count - 1].bytes;
       if (known.size() > wanted) known = known.first(wanted);  // further bytes have versions that were not asked for
     }
-    const SectionId section = recording_->timeline().section_at(space, at, when);
-    if (known.empty() || data_.contains(section)) break;
-    size_t size = std::min(known.size(), rest.size());
-    if (section != kNoSection) {  // another section may be data
-      const Section& mapped = recording_->timeline().section(section);
-      size = std::min<uint64_t>(size, std::max<uint64_t>(mapped.ip.value + mapped.size_bytes - at.value, 1));
-    }
+    const size_t size = code_bytes_at(space, at, when, std::min(known.size(), rest.size()));
+    if (size == 0) break;
     std::memcpy(rest.data(), known.data(), size);
     done += size;
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,13 +37,19 @@ class ReplayMemory {
   std::vector<const Section*> sections(SpaceId space, TimeNs when);
 
  private:
+  struct DataRange {
+    uint64_t first = 0, end = 0;
+  };
+  /// Returns the part of `size` bytes at `ip` that is in one section and is not data.
+  [[nodiscard]] uint64_t code_bytes_at(SpaceId space, Ip ip, TimeNs when, uint64_t size) const;
   size_t read_code(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
   size_t read_file(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
 
   const Recording* recording_;
   CodeView view_;
   std::vector<MappedElf> elves_;  // of all sections of code from ELF files
-  std::set<SectionId> data_;      // writable data that the recording declares as code: the file does not have its content
+  /// Writable data in sections that the recording declares as code: the file does not have its content.
+  std::map<SectionId, std::vector<DataRange>> data_;
 };
 
 }  // namespace ptd::replay

@@ -115,7 +115,9 @@ RunResult ReplayRun::at_end() {
 // A gap before the thread's next instruction belongs to the step: its reason is why that instruction is not the successor.
 RunResult ReplayRun::after_step(ThreadKey thread) {
   ReplayCursor ahead(*cursor_);
-  while (ahead.enter_next() && ahead.thread() == thread && ahead.item().kind != FlowItem::blocks) {
+  const uint32_t stream = cursor_->stream();
+  while (ahead.enter_next() && ahead.item().kind != FlowItem::blocks) {
+    if (ahead.thread() != thread && ahead.stream() != stream) break;
     if (ahead.item().kind == FlowItem::gap) {
       *cursor_ = ahead;
       note_gap();

@@ -23,11 +23,11 @@ def gdb(recording, *commands, words=()):
               "-ex", f"target remote | {server}"]
     for i, command in enumerate(commands):
         script += ["-ex", f"echo \\n--{i}--\\n", "-ex", command]
-    done = subprocess.run(["gdb", "-nx", "-batch", *script], capture_output=True, text=True, timeout=300,
+    done = subprocess.run(["gdb", "-nx", "-batch", *script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100,
                           env=dict(os.environ, DEBUGINFOD_URLS="", PTDECODE_STASH="off"), stdin=subprocess.DEVNULL)
     parts = re.split(r"^--\d+--\n", done.stdout, flags=re.M)
-    assert len(parts) == len(commands) + 1, done.stdout + done.stderr
-    return parts[1:], done.stderr
+    assert len(parts) == len(commands) + 1, done.stdout
+    return parts[1:], done.stdout
 
 
 class Gdb(unittest.TestCase):
@@ -63,22 +63,17 @@ class Gdb(unittest.TestCase):
 
     def test_steps_of_generated_code(self):
         (tid, path), = self.jit.truths.items()
-        truth = truth_insns(path)
-        generated = next(i for i, (ip, _) in enumerate(truth) if i > 100 and ip == max(at for at, _ in truth[-3000:] if truth.count((at, _)) > 0) or False) if False else 0
-        self.check_steps(self.jit.path, truth[generated:], 1500)
+        self.check_steps(self.jit.path, truth_insns(path), 1500)
 
     def test_breakpoints_in_threads(self):
-        """leaf() is called 3 * (2 * 40 + 2) times; each worker calls it 120 times."""
-        loop = self.pie.folder / "count.gdb"
-        loop.write_text("python\nimport gdb\nhits = {}\nfor direction in ('continue', 'reverse-continue'):\n  while True:\n"
-                        "    text = gdb.execute(direction, to_string=True)\n    if 'No more' in text: break\n"
-                        "    key = (direction, gdb.selected_thread().ptid[1] or gdb.selected_thread().ptid[0])\n"
-                        "    hits[key] = hits.get(key, 0) + 1\nprint(sorted(hits.items()))\nend\n")
-        parts, errors = gdb(self.pie.path, "break leaf", f"source {loop}", "info breakpoints")
-        counts = sorted(int(count) for count in re.findall(r"\), (\d+)\)", parts[1]))
-        if "Python scripting is not supported" not in errors:
-            self.assertEqual(counts, [6, 6, 120, 120, 120, 120], parts[1] + errors)
-            self.assertIn(f"already hit {2 * 3 * (2 * 40 + 2)} times", parts[2])
+        """leaf() is called 3 * (2 * 40 + 2) times, in each direction."""
+        calls = 3 * (2 * 40 + 2)
+        parts, errors = gdb(self.pie.path, "break leaf", "ignore 1 100000", "continue", "info breakpoints", "reverse-continue", "info breakpoints", "delete",
+                            "break leaf thread 2", "continue", "info threads")
+        self.assertIn("No more reverse-execution history", parts[2], errors)
+        self.assertIn(f"already hit {calls} times", parts[3])
+        self.assertIn(f"already hit {2 * calls} times", parts[5])
+        self.assertRegex(parts[9], r"\* 2 .* leaf ")
 
     def test_symbols_of_a_position_independent_program(self):
         parts, errors = gdb(self.pie.path, "break mid", "continue", "info registers rip rax", "list", "x/s kText", "print caught", "info threads",
@@ -89,24 +84,22 @@ class Gdb(unittest.TestCase):
         self.assertIn("read-only data of the program", parts[4])
         self.assertNotRegex(parts[5], r"= \d")
         self.assertEqual(len(re.findall(r"Thread \d+ \(threads \(pid \d+\)\)", parts[6])), 3)
-        self.assertIn("ld-linux-x86-64", parts[7] + parts[1] + errors)
+        self.assertEqual(len(re.findall(r"^0x\w+ +0x\w+ +Yes ", parts[7], re.M)), 2, parts[7])  # the loader and the C library
 
     def test_branch_trace(self):
         """`record function-call-history` is the tree of calls, which follows from the program's source."""
-        parts, errors = gdb(self.static.path, "tbreak outer", "continue", "continue 1", "tbreak main", "reverse-continue", "tbreak outer", "continue",
-                            "tbreak *main+0", "delete", "break outer", "ignore 4 9", "continue", "record btrace bts", "set record function-call-history-size 62",
+        parts, errors = gdb(self.static.path, "break outer", "ignore 1 9", "continue", "record btrace bts", "set record function-call-history-size 12",
                             "record function-call-history /c", "record instruction-history", "reverse-stepi", "backtrace", "info record")
-        lines = [line.split() for line in parts[14].split("\n") if line]
-        names = [line[1] for line in lines if len(line) > 1 and line[0].isdigit()]
-        # The position is before the call of outer() that the breakpoint stops at; before it, outer() was called at least 9 times.
-        self.assertEqual(names[-1], "outer", parts[14] + errors)
-        tail = names[-1 - 10:-1]
-        self.assertEqual(tail, ["main"] * 0 + ["outer", "inner", "outer", "inner", "outer", "inner", "outer", "inner", "outer", "main"], names)
-        depth = {name: len(re.search(rf"^\d+\t( *){name}$", parts[14], re.M)[1]) for name in ("main", "outer", "inner")}
-        self.assertEqual((depth["outer"] - depth["main"], depth["inner"] - depth["outer"]), (2, 2))
-        self.assertRegex(parts[15], r"<outer\+0>|<main\+\d+>")
-        self.assertIn("main", parts[17])
-        self.assertIn("Branch Trace Store", parts[18])
+        rows = re.findall(r"^\d+\t( *)(\S+)$", parts[5], re.M)
+        names = [name for _, name in rows]
+        self.assertEqual(names[-11:], ["main", "outer", "inner", "outer", "inner", "outer", "inner", "outer", "inner", "outer", "main"], parts[5] + errors)
+        depths = {name: {len(spaces) for spaces, each in rows if each == name} for name in ("main", "outer", "inner")}
+        (main,), (outer,), (inner,) = depths.values()
+        self.assertEqual((outer - main, inner - outer), (2, 2))
+        self.assertRegex(parts[6], r"<main\+\d+>:\tcall")
+        self.assertIn("#0  ", parts[8])
+        self.assertIn("main", parts[8])
+        self.assertIn("Branch Trace Store", parts[9])
 
     def test_reverse_finish_in_the_branch_trace(self):
         parts, errors = gdb(self.static.path, "break inner", "ignore 1 20", "continue", "record btrace bts", "reverse-stepi", "reverse-step", "reverse-finish",
