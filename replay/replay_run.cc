@@ -112,6 +112,25 @@ RunResult ReplayRun::at_end() {
   return {StopReason::edge, last ? last->thread : kNoThread};
 }
 
+// Gaps without an instruction between them are one stop.
+void ReplayRun::pass_gap() {
+  constexpr int kMostItems = 4096;
+  const uint32_t stream = cursor_->stream();
+  note_gap();
+  cursor_->leave_forward();
+  for (int i = 0; i < kMostItems; ++i) {
+    ReplayCursor ahead(*cursor_);
+    if (!ahead.enter_next() || ahead.stream() != stream || ahead.item().kind == FlowItem::blocks) return;
+    *cursor_ = ahead;
+    if (cursor_->item().kind == FlowItem::gap) {
+      note_gap();
+    } else {
+      note_event();
+    }
+    cursor_->leave_forward();
+  }
+}
+
 // A gap before the thread's next instruction belongs to the step: its reason is why that instruction is not the successor.
 RunResult ReplayRun::after_step(ThreadKey thread) {
   ReplayCursor ahead(*cursor_);
@@ -120,8 +139,7 @@ RunResult ReplayRun::after_step(ThreadKey thread) {
     if (ahead.thread() != thread && ahead.stream() != stream) break;
     if (ahead.item().kind == FlowItem::gap) {
       *cursor_ = ahead;
-      note_gap();
-      cursor_->leave_forward();
+      pass_gap();
       return {StopReason::gap, thread};
     }
     ahead.leave_forward();
@@ -176,8 +194,7 @@ RunResult ReplayRun::forward() {
         if (const auto stop = forward_blocks(budget)) return *stop;
         break;
       case FlowItem::gap:
-        note_gap();
-        cursor_->leave_forward();
+        pass_gap();
         return {StopReason::gap, thread};
       default:
         note_event();

@@ -81,6 +81,7 @@ class ReplayRun {
   std::optional<RunResult> backward_blocks(uint64_t& budget);
   RunResult at_end();
   RunResult after_step(ThreadKey thread);
+  void pass_gap();
   bool passes_time();
   void note(ThreadKey thread, TimeNs time, std::string text);
   void note_event();

@@ -38,7 +38,7 @@ class Recorded:
         self.environment = dict(os.environ, PTDECODE_STASH="off")
         truth = self.folder / (name + ".truth")
         done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.path, "--truth", truth,
-                               "--", self.program], capture_output=True, text=True, env=self.environment, cwd=folder)
+                               "--work-clock", "--", self.program], capture_output=True, text=True, env=self.environment, cwd=folder)
         assert done.returncode == 0, done.stderr
         self.truths = {tid_of(path): path for path in truth.glob("*.ptt")}
 

@@ -212,7 +212,7 @@ class Truth(unittest.TestCase):
         content = bytearray(self.static.path.read_bytes())
         start = content.index(b"\x02\x82" * 8)
         middle = start + 2000  # of 4,800 bytes
-        content[middle:middle + 16] = b"\x02\x0f" * 8  # no packet
+        content[middle:middle + 256] = bytes(256)
         damaged = self.static.folder / "damaged.data"
         damaged.write_bytes(content)
         truth = [ip for ip, _ in truth_insns(path)]
@@ -222,11 +222,11 @@ class Truth(unittest.TestCase):
             self.assertIn("] gap: ", peer.console)
             self.assertIn("> ", peer.monitor("gaps"))
             after = [stop[1]] + [each[1] for each in moves(peer, "s", 50)]
-            before = [each[1] for each in moves(peer, "bs", 2050)][50:]
+            before = [each[1] for each in moves(peer, "bs", 450)][50:]
             peer.console = ""
-            moves(peer, "s", 2000)
+            moves(peer, "s", 400)
             self.assertIn("] gap: ", peer.console)
-            tail = before[::-1]
+            tail = before[100:][::-1]  # the packet that the damage cut may be misread
             starts = [i for i in range(len(truth) - len(tail)) if truth[i:i + len(tail)] == tail]
             self.assertTrue(starts)
             self.assertTrue(any(truth[i:i + len(after)] == after for i in range(starts[0] + len(tail), len(truth))))
