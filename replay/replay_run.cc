@@ -131,6 +131,12 @@ void ReplayRun::pass_gap() {
   }
 }
 
+// After a gap that nothing follows there is no position before an instruction: the recording ends there, and the note says why.
+RunResult ReplayRun::after_gap(ThreadKey thread) {
+  pass_gap();
+  return cursor_->next_place() ? RunResult{StopReason::gap, thread} : at_end();
+}
+
 // A gap before the thread's next instruction belongs to the step: its reason is why that instruction is not the successor.
 RunResult ReplayRun::after_step(ThreadKey thread) {
   ReplayCursor ahead(*cursor_);
@@ -139,8 +145,7 @@ RunResult ReplayRun::after_step(ThreadKey thread) {
     if (ahead.thread() != thread && ahead.stream() != stream) break;
     if (ahead.item().kind == FlowItem::gap) {
       *cursor_ = ahead;
-      pass_gap();
-      return {StopReason::gap, thread};
+      return after_gap(thread);
     }
     ahead.leave_forward();
   }
@@ -194,8 +199,7 @@ RunResult ReplayRun::forward() {
         if (const auto stop = forward_blocks(budget)) return *stop;
         break;
       case FlowItem::gap:
-        pass_gap();
-        return {StopReason::gap, thread};
+        return after_gap(thread);
       default:
         note_event();
         cursor_->leave_forward();

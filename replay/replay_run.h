@@ -80,6 +80,7 @@ class ReplayRun {
   std::optional<RunResult> forward_blocks(uint64_t& budget);
   std::optional<RunResult> backward_blocks(uint64_t& budget);
   RunResult at_end();
+  RunResult after_gap(ThreadKey thread);
   RunResult after_step(ThreadKey thread);
   void pass_gap();
   bool passes_time();

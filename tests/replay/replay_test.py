@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,30 @@ from recorded import DATA, PTDECODE, SOURCE, Recorded, tid_of, truth_insns
 
 PROGRAMS = SOURCE / "tests" / "replay" / "programs"
 STEPS = int(os.environ.get("PTDECODE_REPLAY_STEPS", "100000"))
+
+
+PSB = b"\x02\x82" * 8
+TEXT_POKE = 20  # PERF_RECORD_TEXT_POKE
+
+
+def text_pokes(path):
+    """Returns (time in ns, address, old bytes, new bytes) of each TEXT_POKE record of a perf.data file."""
+    content = path.read_bytes()
+    attr_size, attrs_at = struct.unpack_from("<QQ", content, 16)
+    data_at, data_size = struct.unpack_from("<QQ", content, 40)
+    sample_type, = struct.unpack_from("<Q", content, attrs_at + 24)
+    assert attr_size >= 64 and sample_type & 4, hex(sample_type)  # PERF_SAMPLE_TIME
+    # Fields of sample_id that follow the time: ID, STREAM_ID, CPU, IDENTIFIER.
+    time_at = 8 + sum(8 for bit in (6, 9, 7, 16) if sample_type >> bit & 1)
+    pokes, at = [], data_at
+    while at < data_at + data_size:
+        kind, _, size = struct.unpack_from("<IHH", content, at)
+        if kind == TEXT_POKE:
+            ip, old, new = struct.unpack_from("<QHH", content, at + 8)
+            code = content[at + 20:at + 20 + old + new]
+            pokes.append((struct.unpack_from("<Q", content, at + size - time_at)[0], ip, code[:old], code[old:]))
+        at += size + (struct.unpack_from("<Q", content, at + 8)[0] if kind == 71 else 0)  # PERF_RECORD_AUXTRACE is followed by its data
+    return pokes
 
 
 def client(*words):
@@ -206,24 +231,83 @@ class Truth(unittest.TestCase):
             self.assertEqual(peer.ask("Qbtrace:off"), "OK")
             self.assertEqual(peer.ask("qXfer:btrace:read:all:0,1000")[0], "E")
 
-    def test_a_gap_stops_and_says_why(self):
-        """Damaged trace: the flow before the gap is the truth's, the run stops at the gap in both directions."""
-        (tid, path), = self.static.truths.items()
-        content = bytearray(self.static.path.read_bytes())
-        start = content.index(b"\x02\x82" * 8)
-        middle = start + 2000  # of 4,800 bytes
+    def damaged(self, recorded, at):
+        """Returns a copy of a recording with 256 zero bytes in the trace, `at` bytes after its first PSB."""
+        content = bytearray(recorded.path.read_bytes())
+        middle = content.index(PSB) + at
         content[middle:middle + 256] = bytes(256)
-        damaged = self.static.folder / "damaged.data"
-        damaged.write_bytes(content)
+        path = recorded.folder / f"damaged{at}.data"
+        path.write_bytes(content)
+        return path
+
+    def test_a_gap_at_the_end_is_the_end(self):
+        """Trace that is damaged after its only PSB: the end says why, and is the same each time that it is reached."""
+        (tid, path), = self.static.truths.items()
         truth = [ip for ip, _ in truth_insns(path)]
-        with client("-i", damaged) as peer:
-            stop = stop_of(peer.ask("c"))
-            self.assertEqual(stop[0], 0)
-            self.assertIn("] gap: ", peer.console)
+        with client("-i", self.damaged(self.static, 2000)) as peer:  # of 4,800 bytes
+            ends = []
+            for there, back in (("c", "bs"), ("s", "bs"), ("c", "bc"), ("c", "bs")):
+                peer.console = ""
+                stop = stop_of(peer.ask(there))
+                self.assertEqual(stop[3].get("replaylog"), "end")
+                self.assertIn("] gap: ", peer.console)
+                ends.append(stop[1])
+                peer.console = ""
+                stop = stop_of(peer.ask(back))
+                self.assertEqual(stop[3].get("replaylog"), "begin" if back == "bc" else None)
+                self.assertNotIn("] gap: ", peer.console)
+                if back == "bs" and there == "c":
+                    self.assertEqual(stop_of(peer.ask("s"))[1], ends[0])
+            self.assertEqual(len(set(ends)), 1)
             self.assertIn("> ", peer.monitor("gaps"))
             before = [each[1] for each in moves(peer, "bs", 400)]
             tail = before[100:][::-1]  # the packet that the damage cut may be misread
             self.assertTrue(any(truth[i:i + len(tail)] == tail for i in range(len(truth))))
+
+    def test_a_gap_stops_in_both_directions(self):
+        """Trace that is damaged between two PSBs: the flow before and after the gap is the truth's."""
+        (tid, path), = self.jit.truths.items()
+        truth = [ip for ip, _ in truth_insns(path)]
+        self.assertGreater(self.jit.path.read_bytes().count(PSB), 2)
+        with client("-i", self.damaged(self.jit, 1000)) as peer:
+            stops = continues(peer, "c")
+            self.assertEqual([stop[0] for stop in stops], [0] * len(stops))
+            self.assertIn("] gap: ", peer.console)
+            back = continues(peer, "bc")
+            self.assertEqual(len(back), len(stops))
+            for stop, earlier in zip(stops, back[::-1]):
+                self.assertEqual(peer.ask("bc")[:1], "T")
+                while stop_of(peer.ask("c"))[1] != stop[1]:
+                    pass
+                peer.console = ""
+                self.assertEqual(stop_of(peer.ask("bs"))[1], earlier[1])
+                self.assertIn("] gap: ", peer.console)
+                peer.console = ""
+                self.assertEqual(stop_of(peer.ask("s"))[1], stop[1])
+                self.assertIn("] gap: ", peer.console)
+            after = [stops[-1][1]] + [each[1] for each in moves(peer, "s", 400)]
+            self.assertTrue(any(truth[i:i + len(after)] == after for i in range(len(truth))))
+
+    def test_code_before_and_after_a_text_poke(self):
+        """The bytes at the address of each text poke are those of its record, forward and backward."""
+        pokes = text_pokes(DATA / "demo" / "data")
+        self.assertGreater(len(pokes), 30)
+        checked = 0
+        with client("-i", DATA / "demo") as peer:
+            slots = {ip for _, ip, old, _ in pokes if not old}  # memory that the kernel allocates, fills and frees
+            for ip in sorted({poke[1] for poke in pokes} - slots):
+                here = sorted(poke for poke in pokes if poke[1] == ip)
+                wanted = []  # (time, bytes)
+                for (time_ns, _, old, new), following in zip(here, here[1:] + [None]):
+                    until = following[0] if following else time_ns + 2_000_000
+                    if until - time_ns >= 10_000:
+                        wanted.append(((time_ns + until) // 2, new))
+                for way in (wanted, wanted[::-1]):
+                    for time_ns, code in way:
+                        peer.monitor(f"seek {time_ns // 10**9}.{time_ns % 10**9:09}")
+                        self.assertEqual(peer.ask(f"m{ip:x},{len(code):x}"), code.hex(), (hex(ip), time_ns))
+                        checked += 1
+        self.assertGreater(checked, 40)
 
     def test_signals_are_reported(self):
         with client("-i", self.pie.path) as peer:
