@@ -16,15 +16,15 @@ from recorded import DATA, PTDECODE, SOURCE, Recorded, tid_of, truth_insns
 PROGRAMS = SOURCE / "tests" / "replay" / "programs"
 
 
-def gdb(recording, *commands, words=()):
-    """Returns what each command printed."""
+def gdb(recording, *commands, words=(), folder=None):
+    """Returns what each command printed, run in `folder`."""
     server = " ".join(map(str, (PTDECODE, "replay", "--gdb", "-q", "-i", recording, *words)))
     script = ["-ex", "set pagination off", "-ex", "set confirm off", "-ex", "set width 0", "-ex", "set debuginfod enabled off",
               "-ex", f"target remote | {server}"]
     for i, command in enumerate(commands):
         script += ["-ex", f"echo \\n--{i}--\\n", "-ex", command]
     done = subprocess.run(["gdb", "-nx", "-batch", *script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100,
-                          env=dict(os.environ, DEBUGINFOD_URLS="", PTDECODE_STASH="off"), stdin=subprocess.DEVNULL)
+                          env=dict(os.environ, DEBUGINFOD_URLS="", PTDECODE_STASH="off"), stdin=subprocess.DEVNULL, cwd=folder)
     parts = re.split(r"^--\d+--\n", done.stdout, flags=re.M)
     assert len(parts) == len(commands) + 1, done.stdout
     return parts[1:], done.stdout
@@ -116,6 +116,18 @@ class Gdb(unittest.TestCase):
             self.assertIn("ftrace_replace_code in section", parts[4])
             self.assertIn("now at 24.5000", parts[5])
             self.assertIn("ftrace_replace_code", parts[7])
+
+    def test_page_of_the_documentation(self):
+        """Each command of the session in docs/REPLAY.md prints the lines that the page shows."""
+        text = (SOURCE / "docs" / "REPLAY.md").read_text(encoding="utf-8")
+        session = re.search(r"^```\n\$ gdb -nx\n(.*?)^```$", text, re.M | re.S)[1]
+        steps = [step.split("\n") for step in session.split("(gdb) ")[1:]]
+        self.assertTrue(steps[0][0].startswith("target remote | ptdecode replay --gdb -q -i data/kernel/kernel.bundle --symbol-dir ."))
+        with tempfile.TemporaryDirectory() as folder:
+            parts, errors = gdb(DATA / "kernel" / "kernel.bundle", *(lines[0] for lines in steps[1:]), words=["--symbol-dir", "."], folder=folder)
+        for (command, *lines), printed in zip(steps[1:], parts):
+            for line in lines:
+                self.assertIn(line if line != "..." else "", printed.split("\n") + [""], (command, errors))
 
     def test_bundle_without_the_binaries(self):
         bundle = self.static.folder / "only.bundle"
