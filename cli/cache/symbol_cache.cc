@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/names/name_match.h"
+#include "image/placed_name.h"
 #include "image/likeliest_section.h"
 
 namespace ptd::cli {
@@ -19,12 +20,12 @@ std::string_view short_path(std::string_view path) {
 SymbolCache::Entry* SymbolCache::entry_of(SpaceId space, Ip ip, TimeNs when) {
   const uint64_t hash = (ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL;
   Entry& entry = entries_.at(hash);
-  if (entry.ip == ip && entry.space == space && entry.valid.contains(when)) return &entry;
-  const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when);
-  if (!symbol) return nullptr;
+  if (entry.ip == ip && entry.space == space && entry.valid.contains(when)) return entry.name.name.empty() ? nullptr : &entry;
+  Interval valid;
+  const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when, &valid);
   Entry& fresh = entries_.replace(hash);
-  fresh = Entry{ip, space, symbol->valid, Name{symbol->name, symbol->module, {}, symbol->offset_bytes}};
-  return &fresh;
+  fresh = Entry{ip, space, valid, symbol ? Name{symbol->name, symbol->module, {}, symbol->offset_bytes} : Name{}};
+  return symbol ? &fresh : nullptr;
 }
 
 SymbolCache::Name SymbolCache::unnamed(SpaceId space, Ip ip, TimeNs when) const {
@@ -38,6 +39,12 @@ SymbolCache::Name SymbolCache::find(SpaceId space, Ip ip, TimeNs when) {
   if (is_kernel_half(ip)) space = kKernelSpace;
   const Entry* entry = entry_of(space, ip, when);
   return entry != nullptr ? entry->name : unnamed(space, ip, when);
+}
+
+uint64_t SymbolCache::function_at(SpaceId space, Ip ip, TimeNs when) {
+  const Entry* entry = entry_of(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  const bool whole = entry != nullptr && whole_function(entry->name.name).size() == entry->name.name.size();
+  return whole ? ip.value - entry->name.offset_bytes : 0;
 }
 
 bool SymbolCache::wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns) {

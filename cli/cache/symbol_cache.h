@@ -25,6 +25,8 @@ class SymbolCache {
   Name find(SpaceId space, Ip ip, TimeNs when);
   /// The same, with the path.
   Name find_with_path(SpaceId space, Ip ip, TimeNs when);
+  /// The first address of the function at an address; 0 if it is not known, or only of a part that a compiler split off ("f.cold").
+  uint64_t function_at(SpaceId space, Ip ip, TimeNs when);
   /// Whether a pattern (matches_name()) matches a name of the function at the address; an empty list matches all. All calls give the same list.
   bool wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns);
 

@@ -42,6 +42,8 @@ class LineWriter {
   [[nodiscard]] bool wanted() const { return wanted_; }
   /// Whether --symbols lets this address pass.
   bool symbol_wanted(Ip ip);
+  /// As SymbolCache::function_at().
+  uint64_t function_at(Ip ip) { return symbols_.function_at(mark_.space, ip, mark_.time.first); }
 
   void instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedInsn& cached, uint16_t block_flags, uint64_t period);
   void branch(TextBuffer& out, const BranchLine& line);

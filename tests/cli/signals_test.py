@@ -115,6 +115,21 @@ class Signals(unittest.TestCase):
         self.assertEqual(depth["helper"], {work + 1})
         self.assertIn(work + 1, depth["handler"])
 
+    def test_indentation_survives_skipped_returns(self):
+        """longjmp, exceptions and siglongjmp end calls that never return: what main calls next is as deep as before."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, data = pathlib.Path(folder, "unwind"), pathlib.Path(folder, "data")
+            for words in (["-static"], ["-shared-libgcc"]):
+                subprocess.run([os.environ.get("CXX", "c++"), "-O1", "-g", "-fno-inline", *words, SOURCE / "tests/cli/programs/unwind.cc", "-o", program],
+                               check=True)
+                run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", data, "--", program)
+                for listing in ("--call-trace", "--call-ret-trace"):
+                    lines = run("script", listing, "-q", "-i", data).splitlines()
+                    for name in ("plain(int)", "middle_jump(int)", "middle_throw(int)", "raise_it()"):
+                        columns = collections.Counter(line.index(name) for line in lines if name in line and "<-" not in line)
+                        self.assertEqual(len(columns), 1, (words, listing, name, columns))
+                        self.assertGreaterEqual(sum(columns.values()), 180 if name == "plain(int)" else 60)
+
 
 if __name__ == "__main__":
     if shutil.which("qemu-x86_64") is None:
