@@ -219,6 +219,7 @@ Status Build::compile() {
   fs::create_directory(place, error);
   CommandOptions plenty;
   plenty.most_bytes = 1U << 20;
+  plenty.folder = place;  // configure writes a log where it runs, even for its help
   const std::string known = run_command({source + "/configure", "--help"}, plenty).text;
   Words words = {source + "/configure", "--target-list=x86_64-linux-user,aarch64-linux-user", "--without-default-features", "--enable-linux-user",
                  "--enable-plugins", "--disable-system", "--disable-tools", "--disable-docs"};

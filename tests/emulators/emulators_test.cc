@@ -175,7 +175,7 @@ class EmulatorBuilds : public Emulators {
     esac
     )");
     put("bin/dpkg-source", "echo \"dpkg-source $*\" >> " + folder_ + "/calls\nmkdir qemu && cp " + folder_ + "/bin/configure qemu/\n");
-    put("bin/configure", "[ \"$1\" != --help ] || exec echo '  --disable-download  x'\necho \"configure $*\" >> " + folder_ + "/calls\n");
+    put("bin/configure", "echo log > config.log\n[ \"$1\" != --help ] || exec echo '  --disable-download  x'\necho \"configure $*\" >> " + folder_ + "/calls\n");
     for (const char* name : {"cc", "meson", "pkg-config", "python3", "make"}) put(std::string("bin/") + name, "");
     ninja(help("x86_64", true), help("aarch64", true));
     ::setenv("PATH", (folder_ + "/bin:/usr/bin:/bin").c_str(), 1);
@@ -221,6 +221,7 @@ TEST_F(EmulatorBuilds, ChecksTheSourceAndBuildsIt) {
   EXPECT_EQ(choose_emulator(search_).path, built->folder + "/qemu-x86_64");
   EXPECT_THAT(progress, testing::ElementsAre(std::pair<uint64_t, uint64_t>{1, 2}));
   EXPECT_FALSE(fs::exists(options_.folder + "/.work"));
+  EXPECT_FALSE(fs::exists("config.log"));  // configure's, in the user's working directory
   for (const char* option : {"APT::Get::AllowUnauthenticated=false", "Acquire::AllowInsecureRepositories=false", "Acquire::AllowWeakRepositories=false",
                              "APT::Update::Error-Mode=any", "Dir::Etc::SourceParts=/dev/null"})
     EXPECT_THAT(calls(), HasSubstr(option));
