@@ -136,7 +136,6 @@ PagePtr PageStore::page(uint32_t stream, uint64_t offset, uint32_t number) {
     ++decoded_;
     keep(made);
     if (made->is_last || made->number == number) return made;
-    if (goes_on_ && !goes_on_()) return made;
   }
   return nullptr;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -58,8 +57,6 @@ class PageStore {
   [[nodiscard]] const Recording& recording() const { return *recording_; }
   /// Returns the number of pages decoded so far; for tests of the cache.
   [[nodiscard]] uint64_t decoded_pages() const { return decoded_; }
-  /// Sets a function that long searches ask whether to go on. It may be empty.
-  void set_check(std::function<bool()> goes_on) { goes_on_ = std::move(goes_on); }
 
  private:
   struct Decode;  // one stream's decoder and where it is
@@ -81,7 +78,6 @@ class PageStore {
   std::list<Key> uses_;  // most recent first
   size_t kept_bytes_ = 0;
   uint64_t decoded_ = 0;
-  std::function<bool()> goes_on_;
 };
 
 }  // namespace ptd::replay

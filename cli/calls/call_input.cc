@@ -33,9 +33,7 @@ std::vector<std::string> split_names(const std::string& text) {
 
 void add_call_options(CLI::App& command, CallWords& words) {
   add_input_options(command, words.input);
-  command.add_option("-C,--cpu", words.cpus, "these cpus only: 0,2-3");
-  command.add_option("--pid", words.pids, "these processes only");
-  command.add_option("--tid", words.tids, "these threads only");
+  add_thread_filters(command, words.cpus, words.pids, words.tids);
   command.add_option("--comm,--comms", words.comms, "these command names only");
   command.add_option("--time", words.time, "from A to B: A,B; see 'ptdecode script --help'");
 }

@@ -16,6 +16,7 @@
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/thread_filters.h"
+#include "cli/report/missing_report.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/output.h"
 #include "image/base/fd.h"
@@ -100,6 +101,21 @@ void serve(replay::GdbServer& server, int in, int out) {
   }
 }
 
+/// Says why there is nothing to replay: the gaps, and the files to supply.
+int report_no_flow(const Recording& recording, replay::ReplayCursor cursor, bool filtered) {
+  constexpr uint64_t kMostItems = 1U << 20;
+  GapTally gaps;
+  for (uint64_t i = 0; i < kMostItems && cursor.enter_next(); ++i) {
+    if (cursor.item().kind == FlowItem::gap) gaps.add(cursor.gap());
+    cursor.leave_forward();
+  }
+  uint64_t total_bytes = 0;
+  for (const StreamInfo& stream : recording.streams()) total_bytes += stream.size_bytes;
+  const int status = report_error({ErrorCode::no_such_thread, filtered ? "replay: these threads have no flow at these times" : "replay: no instruction is known", 0});
+  say_on_error(gap_summary(gaps, recording, total_bytes));
+  return status;
+}
+
 int run(const Words& words) {
   ScriptOptions options;
   if (const Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, options); !status) return report_error(status.error());
@@ -118,7 +134,7 @@ int run(const Words& words) {
   const SymbolFolder folder(words.symbols);
   replay::GdbServer server(**recording, filter, folder.path());
   if (server.session().current() == replay::kNoThread)
-    return report_error({ErrorCode::no_such_thread, "replay: these threads have no flow at these times", 0});
+    return report_no_flow(**recording, replay::ReplayCursor(server.session().cursor()), !(words.cpus + words.pids + words.tids + words.time).empty());
   if (words.port < 0) {
     std::signal(SIGINT, SIG_IGN);  // NOLINT: Ctrl-C is for the debugger, which runs this program in its terminal and sends a packet
     serve(server, 0, 1);
@@ -138,9 +154,7 @@ Command add_replay(CLI::App& app) {
   add_input_options(command, words->input);
   command.add_flag("--gdb", words->gdb, "serve GDB's remote protocol, on standard input and output unless --port is given");
   command.add_option("--port", words->port, "wait for one client on this port of 127.0.0.1 (0: any free port)")->check(CLI::Range(0, 65535));
-  command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
-  command.add_option("--pid", words->pids, "these processes only");
-  command.add_option("--tid", words->tids, "these threads only");
+  add_thread_filters(command, words->cpus, words->pids, words->tids);
   command.add_option("--time", words->time, "from A to B: A,B; see 'ptdecode script --help'");
   command.add_option("--symbol-dir", words->symbols, "the folder for the files of 'monitor symbols' (default: a temporary one)");
   command.footer(

@@ -286,9 +286,7 @@ Command add_script(CLI::App& app) {
       command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
   command.add_flag("--call-trace", words->call_trace, "an indented tree of calls");
   command.add_flag("--call-ret-trace", words->call_ret_trace, "the same with returns");
-  command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
-  command.add_option("--pid", words->pids, "these processes only");
-  command.add_option("--tid", words->tids, "these threads only");
+  add_thread_filters(command, words->cpus, words->pids, words->tids);
   command.add_option("--comm,--comms", words->comms, "these command names only");
   command.add_option("-S,--symbols", words->symbols, "only these functions, by any of their names and the first address of a line; wildcards allowed: 'sqlite3*'. "
                                                      "The call tree also shows their callees; JSON lists only the calls themselves");

@@ -10,6 +10,12 @@
 
 namespace ptd::cli {
 
+void add_thread_filters(CLI::App& command, std::string& cpus, std::string& pids, std::string& tids) {
+  command.add_option("-C,--cpu", cpus, "these cpus only: 0,2-3");
+  command.add_option("--pid", pids, "these processes only");
+  command.add_option("--tid", tids, "these threads only");
+}
+
 Status parse_thread_filters(const ThreadFilterWords& words, ScriptOptions& options) {
   struct List {
     std::string_view name;

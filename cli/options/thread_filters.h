@@ -1,6 +1,7 @@
 // The options -C, --pid and --tid.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "cli/options/script_options.h"
@@ -12,6 +13,8 @@ namespace ptd::cli {
 struct ThreadFilterWords {
   const std::string &cpus, &pids, &tids;
 };
+/// Adds the options. The words must outlive the command.
+void add_thread_filters(CLI::App& command, std::string& cpus, std::string& pids, std::string& tids);
 /// Sets the filters of `options` to those that are given. Errors: as parse_number_list().
 [[nodiscard]] Status parse_thread_filters(const ThreadFilterWords& words, ScriptOptions& options);
 

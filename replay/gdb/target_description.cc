@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "replay/gdb/packets.h"
+
 namespace ptd::replay {
 
 /// `count` registers NAME0, NAME1, ..., or one NAME.
@@ -98,13 +100,9 @@ std::string TargetDescription::one_register(uint64_t number, const uint64_t* pc)
   if (number >= bytes_.size()) return {};
   const unsigned size = bytes_[number];
   if (number != pc_ || pc == nullptr) return std::string(size_t{2} * size, 'x');
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) {
-    const auto byte = static_cast<unsigned>(*pc >> (8 * i)) & 0xff;
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
+  std::string bytes;
+  for (unsigned i = 0; i < size; ++i) bytes += static_cast<char>(*pc >> (8 * i));
+  return to_hex(bytes);
 }
 
 std::string TargetDescription::all_registers(const uint64_t* pc) const {

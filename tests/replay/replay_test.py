@@ -309,6 +309,18 @@ class Truth(unittest.TestCase):
                         checked += 1
         self.assertGreater(checked, 40)
 
+    def test_a_missing_program_is_named(self):
+        hidden = self.static.program.with_suffix(".hidden")
+        self.static.program.rename(hidden)
+        try:
+            done = subprocess.run([PTDECODE, "replay", "--gdb", "-i", self.static.path], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  env=self.static.environment)
+        finally:
+            hidden.rename(self.static.program)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn("replay: no instruction is known", done.stderr)
+        self.assertRegex(done.stderr, rf"(?s)missing code.*{re.escape(str(self.static.program))} .*file not found")
+
     def test_signals_are_reported(self):
         with client("-i", self.pie.path) as peer:
             continues(peer, "c")
