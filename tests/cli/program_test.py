@@ -482,18 +482,27 @@ class Interrupt(unittest.TestCase):
 
 
     def test_what_was_found_so_far_is_told(self):
-        """Commands that print at their end. The start of decoding cannot be observed from outside: increasing delays are tried."""
+        """Commands that print at their end. The start of decoding cannot be observed from outside: the delay is searched between too early
+        and too late, both of which vary."""
         kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
         for words, told in ((["functions", "--limit", "3"], rb"function\n.* threads: \d"), (["stat"], rb"all streams: \d+ instructions"),
                             (["flame", "--format", "folded"], rb"\A\S+.* \d+\n")):
-            for wait in (each * 0.02 for each in range(5, 100)):
+            early, late = 0.0, 2.0
+            for _ in range(60):
+                wait = (early + late) / 2
                 with subprocess.Popen([PTDECODE, *words, "-i", str(kernel)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
                     time.sleep(wait)
                     process.send_signal(signal.SIGINT)
                     out, said = process.communicate(timeout=60)
                 share = re.search(rb"interrupted after (\d+\.\d) % of the trace", said)
-                if share and float(share.group(1)) > 0 or process.returncode == 0:
+                if share and float(share.group(1)) > 0:
                     break
+                if process.returncode == 0:
+                    late = max(wait, early + 0.01)
+                    early *= 0.9
+                else:
+                    early = min(wait, late - 0.01)
+                    late *= 1.1
             self.assertEqual(process.returncode, 130, (words, "it was over before it could be interrupted"))
             self.assertRegex(out, re.compile(told, re.S), words)
 
