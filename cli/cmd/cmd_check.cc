@@ -10,12 +10,12 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/options/options.h"
+#include "cli/report/check_json.h"
 #include "cli/report/finding_text.h"
 #include "cli/report/flow_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/report/unverified.h"
 #include "cli/text/output.h"
-#include "cli/verify/truth_compare.h"
 
 namespace ptd::cli {
 
@@ -25,8 +25,6 @@ struct Words {
   InputOptions input;
   std::string format = "text";
 };
-
-constexpr uint64_t kFlowBytes = 64U << 20;
 
 /// How much of the trace was decoded; empty if all.
 std::string part_text(const FlowCheck& flow) {
@@ -40,37 +38,6 @@ std::string uncertain_text(const FlowCheck& flow) {
   if (flow.uncertain == 0) return {};
   return fmt::format("{} of {} instructions are uncertain (ambiguous or suspect): 'ptdecode stat' counts them, 'ptdecode script "
                      "--insn-trace' marks them\n", flow.uncertain, flow.instructions);
-}
-
-/// Whether there is code to compare the trace with.
-bool has_code(const Recording& recording) {
-  const Timeline& timeline = recording.timeline();
-  for (SectionId id = 0; id < timeline.section_count(); ++id) {
-    if (!timeline.section(id).code.bytes.empty()) return true;
-  }
-  return false;
-}
-
-void print_json(const Recording& recording, const FlowCheck& flow) {
-  nlohmann::json json = {{"schema", "ptdecode-check-1"}, {"recording", recording.description()}};
-  json["findings"] = nlohmann::json::array();
-  const TextRecords records = text_records(recording);
-  for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
-  for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
-  for (const WrongTimes& times : flow.wrong_times) json["findings"].push_back(wrong_times_json(times));
-  for (const TraceDamage& damage : flow.damage)
-    json["findings"].push_back(damage_json(damage, stream_name(recording.streams()[damage.stream])));
-  if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes},
-                                           {"blocks", flow.blocks},
-                                           {"instructions", flow.instructions}, {"uncertain_instructions", flow.uncertain}};
-  json["missing_code"] = missing_json(flow.missing);
-  json["missing_images"] = nlohmann::json::array();
-  for (const MissingImage& image : recording.missing_images()) {
-    json["missing_images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"reason", image.reason}});
-  }
-  json["has_code"] = has_code(recording);
-  json["warnings"] = recording.warnings();
-  standard_output().write(json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void print_text(const Recording& recording, const FlowCheck& flow, const std::string& unverified) {
@@ -130,12 +97,16 @@ int run(const Words& words) {
   const Recording& recording = **opened;
   if (recording.streams().empty()) note_absent_trace(words.input, recording);
   Progress progress("decoding", !words.input.quiet);
-  FlowCheck flow = check_flow(recording, kFlowBytes, progress);
+  FlowCheck flow = check_flow(recording, kCheckedFlowBytes, progress);
   progress.finish();
   const Result<Survey> read = words.input.pt_path.empty() ? survey_input(words.input) : Result<Survey>(Survey());
   const Survey files = read.ok() ? *read : Survey();
   for (FlowContradiction& each : flow.contradictions) each.file = unverified_file(files, each.path, each.build_id);
-  words.format == "json" ? print_json(recording, flow) : print_text(recording, flow, unverified_text(files));
+  if (words.format == "json") {
+    standard_output().write(check_json(recording, flow).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
+  } else {
+    print_text(recording, flow, unverified_text(files));
+  }
   const std::vector<Finding> findings = recording.findings();
   const TextRecords records = text_records(recording);
   const bool agrees = std::none_of(findings.begin(), findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });

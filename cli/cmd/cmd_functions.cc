@@ -8,16 +8,14 @@
 #include <span>
 
 #include "cli/text/terminal.h"
-#include "cli/calls/call_input.h"
+#include "cli/calls/function_rows.h"
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/text/clean_text.h"
-#include "analysis/names/function_filter.h"
 #include "analysis/names/name_match.h"
 #include "analysis/names/short_name.h"
 #include "cli/text/size_words.h"
-#include "ptdecode/function_profile.h"
 
 namespace ptd::cli {
 
@@ -39,114 +37,13 @@ struct Words {
   bool full_names = false;
 };
 
-/// One call of the selected function.
-struct SlowCall {
-  CallStep step;
-  int32_t pid = -1, tid = -1;
-  std::string comm;
-};
-
-/// The longest calls seen so far, the longest first; of equals the earliest.
-class SlowCalls {
- public:
-  explicit SlowCalls(size_t limit) : limit_(limit) {}
-  void add(SlowCall call) {
-    const auto shorter = [](const SlowCall& a, const SlowCall& b) {
-      return std::pair(b.step.total_ns(), a.step.start) < std::pair(a.step.total_ns(), b.step.start);
-    };
-    if (calls_.size() == limit_ && !shorter(call, calls_.back())) return;
-    calls_.insert(std::upper_bound(calls_.begin(), calls_.end(), call, shorter), std::move(call));
-    if (calls_.size() > limit_) calls_.pop_back();
-  }
-  [[nodiscard]] const std::vector<SlowCall>& calls() const { return calls_; }
-
- private:
-  size_t limit_;
-  std::vector<SlowCall> calls_;
-};
-
-uint64_t rank_of(const std::string& sort, const FunctionTotals& totals, bool timed) {
-  if (sort == "calls") return totals.calls;
-  if (!timed) return sort == "total" ? totals.instructions : totals.self_instructions;
-  if (sort == "total") return totals.total_ns;
-  return sort == "max" ? totals.durations.max() : totals.self_ns;
-}
-
-struct Row {
-  FunctionId id = kNoFunction;
-  const FunctionTotals* totals = nullptr;
-};
-
-FunctionFilter filter_of(const Words& words, const FunctionTable& functions) {
-  return {functions, words.function.empty() ? std::vector<std::string>() : std::vector{words.function}};
-}
-
-std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool timed, const FunctionTable& functions) {
-  std::vector<Row> rows;
-  // A call that is only open in the time window, below others that are not listed either, has neither time nor instructions there.
-  const auto met = [](const FunctionTotals& totals) {
-    return totals.calls != 0 || (totals.partial() != 0 && (totals.total_ns | totals.self_ns | totals.instructions | totals.self_instructions) != 0);
-  };
-  FunctionFilter filter = filter_of(words, functions);
-  for (FunctionId id = 0; id < profile.functions().size(); ++id) {
-    if (met(profile.functions()[id]) && filter.wanted(id)) rows.push_back({id, &profile.functions()[id]});
-  }
-  if (words.function.empty() && met(profile.untraced())) rows.push_back({kNoFunction, &profile.untraced()});
-  // Numbers of functions depend on which stream met one first.
-  const auto names = [&](const Row& row) {
-    using Names = std::pair<std::string_view, std::string_view>;
-    return row.id == kNoFunction ? Names() : Names(functions.info(row.id).name, functions.info(row.id).module);
-  };
-  std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
-    const uint64_t of_a = rank_of(words.sort, *a.totals, timed), of_b = rank_of(words.sort, *b.totals, timed);
-    return of_a != of_b ? of_a > of_b : names(a) < names(b);
-  });
-  return rows;
-}
-
-void print_json(std::span<const Row> rows, const SlowCalls& slow, bool timed, const FunctionTable& functions) {
+void print_json(std::span<const FunctionRow> rows, const SlowCalls& slow, bool timed, const FunctionTable& functions) {
   const auto dump = [](const nlohmann::json& json) {
     standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   };
   dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}});
-  for (const Row& row : rows) {
-    const FunctionTotals& t = *row.totals;
-    nlohmann::json json = {{"function", function_text(functions, row.id)},
-                           {"module", row.id == kNoFunction ? "" : functions.info(row.id).module},
-                           {"calls", t.calls},
-                           {"partial", t.partial()},
-                           {"no_start", t.no_start},
-                           {"no_end", t.no_end},
-                           {"self_instructions", t.self_instructions},
-                           {"total_instructions", t.instructions}};
-    if (timed) {
-      json.update({{"self_ns", t.self_ns},
-                   {"total_ns", t.total_ns},
-                   {"off_cpu_ns", t.off_cpu_ns},
-                   {"untraced_ns", t.untraced_ns},
-                   {"lost_ns", t.lost_ns},
-                   {"self_cycles", t.self_cycles},
-                   {"total_cycles", t.cycles},
-                   {"p50_ns", t.durations.quantile(0.5)},
-                   {"p99_ns", t.durations.quantile(0.99)},
-                   {"max_ns", t.durations.max()}});
-    }
-    dump(json);
-  }
-  for (const SlowCall& call : slow.calls()) {
-    dump({{"call", function_text(functions, call.step.function)},
-          {"start", moment_text(call.step.start_floor)},
-          {"end", moment_text(call.step.time)},
-          {"start_ns", call.step.start.value},
-          {"end_ns", call.step.time.value},
-          {"pid", call.pid},
-          {"tid", call.tid},
-          {"comm", call.comm},
-          {"off_cpu_ns", call.step.off_cpu_ns},
-          {"untraced_ns", call.step.untraced_ns},
-          {"instructions", call.step.instructions},
-          {"end_seen", (call.step.flags & kCallCut) == 0}});
-  }
+  for (const FunctionRow& row : rows) dump(function_json(row, timed, functions));
+  for (const SlowCall& call : slow.calls()) dump(slow_call_json(call, functions));
 }
 
 /// Instructions per cycle of the function itself; none without instructions or without cycles.
@@ -177,7 +74,7 @@ std::string partial_text(const FunctionTotals& totals) {
   return " [" + text + "]";
 }
 
-std::string line_of(const Row& row, const Columns& columns, const FunctionTable& functions, size_t width) {
+std::string line_of(const FunctionRow& row, const Columns& columns, const FunctionTable& functions, size_t width) {
   const FunctionTotals& t = *row.totals;
   const auto part = [](uint64_t some, uint64_t all) { return all == 0 ? 0.0 : 100 * static_cast<double>(some) / static_cast<double>(all); };
   std::string line = fmt::format("{:>10} ", t.calls);
@@ -197,9 +94,9 @@ std::string line_of(const Row& row, const Columns& columns, const FunctionTable&
          partial_text(t) + "\n";
 }
 
-void print_table(const Words& words, const std::vector<Row>& rows, bool timed, const FunctionTable& functions) {
+void print_table(const Words& words, const std::vector<FunctionRow>& rows, bool timed, const FunctionTable& functions) {
   Columns columns{0, timed, false};
-  for (const Row& row : rows) {
+  for (const FunctionRow& row : rows) {
     columns.all_self += timed ? row.totals->self_ns : row.totals->self_instructions;
     columns.cycles = columns.cycles || row.totals->self_cycles != 0;
   }
@@ -308,7 +205,7 @@ int run(const Words& words) {
   FunctionProfile profile;
   SlowCalls slow(words.slowest);
   std::vector<CallThread> threads;
-  FunctionFilter filter = filter_of(words, input.functions());
+  FunctionFilter filter = filter_of(words.function, input.functions());
   const bool by_name = !input.filter().comms.empty();
   NamedTimes named;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
@@ -324,6 +221,7 @@ int run(const Words& words) {
       const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
       if (words.slowest == 0 || step.kind != CallStepKind::leave || !started || step.function == kNoFunction) continue;
       if (!filter.wanted(step.function)) continue;
+      if (!slow.wants(step)) continue;
       const CallThread& thread = tree.threads()[step.thread];
       slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
     }
@@ -335,7 +233,7 @@ int run(const Words& words) {
   }, false);
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (by_name) named.replace(threads);
-  const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
+  const std::vector<FunctionRow> rows = ranked({words.sort, words.function, input.timed()}, profile, input.functions());
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;
     return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input.gaps()), 0});

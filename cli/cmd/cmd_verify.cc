@@ -14,6 +14,7 @@
 #include "cli/verify/checkpoint_check.h"
 #include "cli/verify/reference_compare.h"
 #include "cli/verify/truth.h"
+#include "cli/report/flow_check.h"
 #include "cli/verify/truth_compare.h"
 
 namespace ptd::cli {

@@ -184,6 +184,10 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
   return result;
 }
 
+std::string stream_name(const StreamInfo& stream) {
+  return stream.cpu >= 0 ? fmt::format("cpu {}", stream.cpu) : fmt::format("tid {}", stream.tid);
+}
+
 std::string contradiction_text(const FlowContradiction& contradiction) {
   const uint64_t places = contradiction.places.size() + contradiction.more_places;
   std::string text = fmt::format("flow_contradicts: {}", contradiction.path.empty() ? "code without a name" : contradiction.path);

@@ -55,6 +55,8 @@ struct FlowCheck {
 /// Decodes the beginning of each stream of `recording`: about `budget_bytes` of all streams together, each with its share by size, and at least
 /// its first segment. The result depends on the recording and the budget only.
 [[nodiscard]] FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress& progress);
+/// "cpu 3", or "tid 4711" of a stream of one thread.
+[[nodiscard]] std::string stream_name(const StreamInfo& stream);
 /// For people, without newline.
 [[nodiscard]] std::string contradiction_text(const FlowContradiction& contradiction);
 [[nodiscard]] nlohmann::json contradiction_json(const FlowContradiction& contradiction);

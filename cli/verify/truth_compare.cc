@@ -14,6 +14,7 @@
 
 #include "cli/cache/node_cache.h"
 #include "cli/report/finding_text.h"
+#include "cli/report/flow_check.h"
 #include "cli/verify/flow_align.h"
 #include "cli/verify/marked.h"
 #include "ptdecode/flow_cursor.h"
@@ -462,10 +463,6 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
                  0};
   }
   return counts;
-}
-
-std::string stream_name(const StreamInfo& stream) {
-  return stream.cpu >= 0 ? fmt::format("cpu {}", stream.cpu) : fmt::format("tid {}", stream.tid);
 }
 
 std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {

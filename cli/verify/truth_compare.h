@@ -48,8 +48,6 @@ struct TruthCounts {
 [[nodiscard]] Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
                                                      const std::vector<std::string>& patterns,
                                                      const std::function<void(uint64_t bytes)>& on_progress);
-/// "cpu 3", or "tid 4711" of a stream of one thread.
-[[nodiscard]] std::string stream_name(const StreamInfo& stream);
 /// One line, one more for the first difference, and one for each pattern.
 [[nodiscard]] std::string truth_report(const StreamInfo& stream, const TruthCounts& counts);
 
