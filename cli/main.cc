@@ -190,7 +190,8 @@ int main(int argc, char** argv) try {
 
   const std::map<std::string, ptd::cli::Command> commands = {
       {"info", ptd::cli::add_info(app)},         {"script", ptd::cli::add_script(app)},     {"functions", ptd::cli::add_functions(app)},
-      {"timeline", ptd::cli::add_timeline(app)}, {"flame", ptd::cli::add_flame(app)},       {"coverage", ptd::cli::add_coverage(app)},
+      {"timeline", ptd::cli::add_timeline(app)}, {"flame", ptd::cli::add_flame(app)},       {"report", ptd::cli::add_report(app)},
+      {"coverage", ptd::cli::add_coverage(app)},
       {"profile", ptd::cli::add_profile(app)},   {"stat", ptd::cli::add_stat(app)},         {"check", ptd::cli::add_check(app)},
       {"image", ptd::cli::add_image(app)},       {"packets", ptd::cli::add_packets(app)},   {"record", ptd::cli::add_record(app)},
       {"sessions", ptd::cli::add_sessions(app)}, {"snapshot", ptd::cli::add_snapshot(app)}, {"stop", ptd::cli::add_stop(app)},

@@ -48,7 +48,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   if (Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, filter); !status) return status.error();
   filter.comms = split_names(words.comms);
   if (Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return status.error();
-  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
+  Result<std::unique_ptr<Recording>> opened = words.trace_optional ? open_recording(words.input) : open_traced(words.input);
   if (!opened) return opened.error();
   made->recording_ = std::move(*opened);
   const Recording& recording = *made->recording_;
@@ -66,7 +66,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     made->streams_.push_back(i);
     made->total_bytes_ += stream.size_bytes;
   }
-  if (made->streams_.empty()) return Error{ErrorCode::no_such_stream, "no trace stream of these cpus or threads", 0};
+  if (made->streams_.empty() && !words.trace_optional) return Error{ErrorCode::no_such_stream, "no trace stream of these cpus or threads", 0};
   return made;
 }
 

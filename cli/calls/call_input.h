@@ -22,6 +22,7 @@ struct CallWords {
   InputOptions input;
   std::string cpus, pids, tids, comms, time;
   unsigned threads = 0;  ///< that decode; 0: one for each core
+  bool trace_optional = false;  ///< a recording without trace is no error: it has no calls
 };
 /// Adds the input options, -C, --pid, --tid, --comm and --time.
 void add_call_options(CLI::App& command, CallWords& words);

@@ -79,7 +79,11 @@ std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax) {
   return text;
 }
 
-std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
+namespace {
+
+/// One line for each instruction: `line(ip, code, bytes, text)`, or `line` of a place without bytes.
+template <typename Line, typename Absent>
+std::string code_lines(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax, const Line& line, const Absent& absent) {
   const ExecMode mode = mode_of(recording);
   CodeView view(recording.timeline());
   const Disassembler disassembler(syntax(att_syntax));
@@ -90,17 +94,33 @@ std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t
     if (fetched.count == 0) {
       const char* why =
           fetched.status == FetchStatus::not_mapped ? "nothing is mapped here at that time" : "mapped, but its bytes were not found";
-      return text + fmt::format("{:16x}  ({})\n", ip.value, why);
+      return text + absent(ip, why);
     }
     const CodeCandidate& code = candidates[fetched.count - 1];
     const Insn insn = classify(code.bytes, mode);
     const Bytes bytes = code.bytes.first(insn.length_bytes == 0 ? 1 : insn.length_bytes);
-    text += fmt::format("{:16x} {:<40} {:<32} {}{}{}\n", ip.value, symbol_text(recording, spot.space, ip, spot.when), hex_text(bytes),
-                        insn.length_bytes == 0 ? "(no instruction)" : disassembler.text(bytes, ip, mode), flag_text(code.flags),
-                        code.site == kNoSite ? "" : fmt::format("  ; version {}", code.version));
+    text += line(ip, code, bytes, insn.length_bytes == 0 ? "(no instruction)" : disassembler.text(bytes, ip, mode));
     ip = ip + bytes.size();
   }
   return text;
+}
+
+}  // namespace
+
+std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
+  const auto line = [&](Ip ip, const CodeCandidate& code, Bytes bytes, const std::string& text) {
+    return fmt::format("{:16x} {:<40} {:<32} {}{}{}\n", ip.value, symbol_text(recording, spot.space, ip, spot.when), hex_text(bytes), text,
+                       flag_text(code.flags), code.site == kNoSite ? "" : fmt::format("  ; version {}", code.version));
+  };
+  const auto absent = [](Ip ip, const char* why) { return fmt::format("{:16x}  ({})\n", ip.value, why); };
+  return code_lines(recording, spot, size_bytes, att_syntax, line, absent);
+}
+
+std::string instructions_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
+  const auto line = [](Ip, const CodeCandidate& code, Bytes bytes, const std::string& text) {
+    return fmt::format("{}  {}{}\n", hex_text(bytes), text, flag_text(code.flags));
+  };
+  return code_lines(recording, spot, size_bytes, att_syntax, line, [](Ip, const char* why) { return fmt::format("({})\n", why); });
 }
 
 std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot) {

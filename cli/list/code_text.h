@@ -17,6 +17,8 @@ struct CodeSpot {
 
 /// Lines "ip symbol: bytes  text", about `size_bytes` of them; says where bytes are missing.
 [[nodiscard]] std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax);
+/// The same without ip, symbol and version: "bytes  text".
+[[nodiscard]] std::string instructions_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax);
 /// Returns the address of the instruction within which an address lies: the instructions are read from the start of the symbol. Nothing if
 /// an instruction begins there, no symbol contains it, or bytes before it are unknown or no instruction.
 [[nodiscard]] std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot);

@@ -9,7 +9,6 @@ struct Word {
   std::string_view perf, here;
 };
 constexpr Word kWords[] = {
-    {"report", "'ptdecode functions', or 'ptdecode flame'"},
     {"annotate", "'ptdecode coverage' for lines of source, 'ptdecode script --insn-trace=disasm' for instructions"},
     {"inject", "none needed; jitdump files and build ids are read directly; 'ptdecode bundle' puts everything into one file"},
     {"archive", "'ptdecode bundle -o FILE.ptb'"},

@@ -23,7 +23,7 @@ SYMBOLS = {b"hot_keys": b"\x1b[7m\xffeys", b"hot_traced": b"hot\x07tr\x08ced"}
 
 VIEWS = [("info",), ("script",), ("script", "--itrace=b", "-F", "+comm,+sym,+symoff,+dso"), ("script", "--call-trace"), ("script", "--insn-trace"),
          ("functions", "--full-names"), ("stat",), ("check",), ("image",), ("image", "--diff", "0,40"), ("flame", "--format", "folded"), ("flame",),
-         ("flame", "--format", "folded", "-o", "-"), ("flame", "--format", "folded", "-o", "/dev/stdout"), ("flame", "-o", "/dev/stdout"),
+         ("flame", "--format", "folded", "-o", "-"), ("flame", "--format", "folded", "-o", "/dev/stdout"), ("flame", "-o", "/dev/stdout"), ("report", "-o", "/dev/stdout"),
          ("script", "--comm", "no-such-thread"), ("functions", "--func", "no-such-function"), ("packets",), ("coverage",), ("verify", "no-such-truth")]
 JSON = [("info", "--json"), ("script", "--format", "json"), ("script", "--itrace=b", "--format", "json"), ("functions", "--format", "json"),
         ("stat", "--format", "json"), ("check", "--format", "json")]

@@ -1,0 +1,239 @@
+// The image over time: see image_history.h.
+#include "cli/html/image_history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "cli/html/density.h"
+#include "cli/list/code_text.h"
+#include "cli/text/size_words.h"
+#include "image/source/jitdump.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr uint64_t kRegionGap = 512U << 10;  // more unused addresses than this separate two regions
+constexpr size_t kRegionRows = 24, kRegionMappings = 64;
+constexpr uint64_t kShownBytes = 24;
+enum class ChangeKind : uint8_t { mapped, created, patched, removed, unmapped };
+constexpr const char* kKindNames[] = {"mapped", "created", "patched", "removed", "unmapped"};
+
+struct Change {
+  TimeNs time;
+  ChangeKind kind = ChangeKind::mapped;
+  SpaceId space;
+  Ip ip;
+  uint64_t size_bytes = 0;
+  uint32_t id = 0;      ///< of the section, or of the site
+  uint32_t version = 0;  ///< of the site, after the change
+};
+
+struct Region {
+  SpaceId space;
+  uint64_t first = 0, last = 0;  ///< addresses
+  std::vector<SectionId> sections;
+  std::vector<const Change*> changes;
+  uint64_t mapped_bytes = 0;
+};
+
+bool is_site(const Change& change) { return change.kind != ChangeKind::mapped && change.kind != ChangeKind::unmapped; }
+
+/// When a version is certain to be live, as far as that is known.
+Interval live(const Timeline::VersionInfo& version) { return version.certain.empty() ? version.possible : version.certain; }
+
+std::vector<Change> changes_of(const Timeline& timeline) {
+  std::vector<Change> changes;
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (section.live.first != kTimeMin) changes.push_back({section.live.first, ChangeKind::mapped, section.space, section.ip, section.size_bytes, id, 0});
+    if (section.live.last != kTimeMax) changes.push_back({section.live.last, ChangeKind::unmapped, section.space, section.ip, section.size_bytes, id, 0});
+  }
+  for (SiteId id = 0; id < timeline.site_count(); ++id) {
+    const Timeline::SiteInfo site = timeline.site(id);
+    for (uint32_t number = 1; number < site.versions; ++number) {
+      const Timeline::VersionInfo before = timeline.version(id, number - 1), after = timeline.version(id, number);
+      const ChangeKind kind = !after.known ? ChangeKind::removed : before.known ? ChangeKind::patched : ChangeKind::created;
+      if (!before.known && !after.known) continue;
+      changes.push_back({live(after).first, kind, site.space, site.ip, site.size_bytes, id, number});
+    }
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const Change& a, const Change& b) { return std::tuple(a.time, a.space, a.ip) < std::tuple(b.time, b.space, b.ip); });
+  return changes;
+}
+
+std::vector<Region> regions_of(const Timeline& timeline, const std::vector<Change>& changes) {
+  struct Piece {
+    SpaceId space;
+    uint64_t first, last;
+    SectionId section;
+  };
+  std::vector<Piece> pieces;
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (section.size_bytes != 0) pieces.push_back({section.space, section.ip.value, section.ip.value + (section.size_bytes - 1), id});
+  }
+  for (SiteId id = 0; id < timeline.site_count(); ++id) {
+    const Timeline::SiteInfo site = timeline.site(id);
+    if (site.size_bytes != 0) pieces.push_back({site.space, site.ip.value, site.ip.value + (site.size_bytes - 1), kNoSection});
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return std::tuple(a.space, a.first, a.last) < std::tuple(b.space, b.first, b.last); });
+  std::vector<Region> regions;
+  for (const Piece& piece : pieces) {
+    if (piece.last < piece.first) continue;  // beyond the end of the address space
+    const bool joins = !regions.empty() && regions.back().space == piece.space &&
+                       (piece.first <= regions.back().last || piece.first - regions.back().last <= kRegionGap);
+    if (!joins) regions.push_back({piece.space, piece.first, piece.last, {}, {}, 0});
+    Region& region = regions.back();
+    region.last = std::max(region.last, piece.last);
+    if (piece.section == kNoSection) continue;
+    region.sections.push_back(piece.section);
+    region.mapped_bytes += std::min<uint64_t>(timeline.section(piece.section).size_bytes, uint64_t{1} << 46);
+  }
+  for (const Change& change : changes) {
+    const auto after = std::upper_bound(regions.begin(), regions.end(), change, [](const Change& one, const Region& region) {
+      return std::pair(one.space, one.ip.value) < std::pair(region.space, region.first);
+    });
+    if (after != regions.begin()) std::prev(after)->changes.push_back(&change);
+  }
+  return regions;
+}
+
+std::string space_name(SpaceId space) { return space == kKernelSpace ? "kernel" : fmt::format("mm{}", space.value); }
+
+/// A moment as a share of the span, 0 to 1; moments outside are at its ends.
+double share_of(TimeNs time, Interval span) {
+  if (span.last <= span.first || time <= span.first) return 0;
+  if (time >= span.last) return 1;
+  return static_cast<double>(time.value - span.first.value) / static_cast<double>(span.last.value - span.first.value);
+}
+
+nlohmann::json region_json(const Timeline& timeline, const Region& region, Interval span) {
+  const double size = static_cast<double>(region.last - region.first) + 1;
+  const auto height = [&](uint64_t address) { return static_cast<double>(address - region.first) / size; };
+  std::vector<SectionId> sections = region.sections;
+  std::stable_sort(sections.begin(), sections.end(),
+                   [&](SectionId a, SectionId b) { return timeline.section(a).size_bytes > timeline.section(b).size_bytes; });
+  nlohmann::json mappings = nlohmann::json::array();
+  for (size_t i = 0; i < sections.size() && i < kRegionMappings; ++i) {
+    const Section& section = timeline.section(sections[i]);
+    const uint64_t end = section.ip.value + (section.size_bytes - 1);
+    mappings.push_back({{"name", section.path.empty() ? "(unnamed)" : section.path}, {"first", fmt::format("{:x}", section.ip.value)},
+                        {"size", section.size_bytes}, {"known", section.code.bytes.size()}, {"bottom", height(section.ip.value)}, {"top", height(end)},
+                        {"from", share_of(section.live.first, span)}, {"to", share_of(section.live.last, span)},
+                        {"appears", section.live.first == kTimeMin ? "" : moment_text(section.live.first)}, {"ends", section.live.last == kTimeMax ? "" : moment_text(section.live.last)}});
+  }
+  std::map<std::tuple<size_t, size_t, bool>, uint64_t> cells;  // row, bin, a patch
+  for (const Change* change : region.changes) {
+    const size_t bin = bin_of(change->time, span);
+    if (bin == kTimeBins) continue;
+    const auto row = std::min(kRegionRows - 1, static_cast<size_t>(height(change->ip.value) * kRegionRows));
+    ++cells[{row, bin, change->kind == ChangeKind::patched}];
+  }
+  nlohmann::json grid = nlohmann::json::array();
+  for (const auto& [place, count] : cells) grid.push_back({std::get<0>(place), std::get<1>(place), std::get<2>(place) ? 1 : 0, count});
+  return {{"space", space_name(region.space)}, {"first", fmt::format("{:x}", region.first)}, {"last", fmt::format("{:x}", region.last)},
+          {"rows", kRegionRows}, {"sections", region.sections.size()}, {"changes", region.changes.size()}, {"mappings", std::move(mappings)},
+          {"cells", std::move(grid)}};
+}
+
+std::string code_text(const Recording& recording, const Change& change, TimeNs when) {
+  const uint64_t size = std::clamp<uint64_t>(change.size_bytes, 1, kShownBytes);
+  return instructions_text(recording, {change.space, change.ip, when}, size, true);
+}
+
+/// Returns whether a user mapping is code that the program made, and no file of code.
+bool is_generated(const std::string& path) { return path.empty() || path.starts_with("//anon") || is_jitdump_path(path); }
+
+/// What is mapped at the place of a change at a moment.
+std::string mapping_text(const Timeline& timeline, const Change& change, TimeNs when) {
+  const SectionId id = timeline.section_at(change.space, change.ip, when);
+  if (id == kNoSection) return "(nothing is mapped)";
+  const Section& section = timeline.section(id);
+  return fmt::format("({} of {} from offset {:#x})", size_text(section.size_bytes), section.path.empty() ? "an unnamed mapping" : section.path,
+                     section.file_offset_bytes);
+}
+
+nlohmann::json change_json(const Recording& recording, const Change& change, Interval span) {
+  const Timeline& timeline = recording.timeline();
+  std::string name, before = "(no code)", after = "(no code)";
+  if (is_site(change)) {
+    const Timeline::VersionInfo old = timeline.version(change.id, change.version - 1), now = timeline.version(change.id, change.version);
+    name = site_symbol_text(recording, change.id);
+    if (old.known) before = code_text(recording, change, live(old).last);
+    if (now.known) after = code_text(recording, change, live(now).first);
+  } else {
+    const Section& section = timeline.section(change.id);
+    name = section.path.empty() ? "(unnamed)" : section.path;
+    const bool mapped = change.kind == ChangeKind::mapped;
+    const TimeNs last{change.time.value - (mapped ? 1 : 0)}, next{change.time.value + (mapped ? 0 : 1)};
+    const bool is_code = change.space == kKernelSpace || is_generated(section.path);  // a file begins with headers
+    before = is_code ? code_text(recording, change, last) : mapping_text(timeline, change, last);
+    after = is_code ? code_text(recording, change, next) : mapping_text(timeline, change, next);
+  }
+  return {{"time", moment_text(change.time)}, {"at", share_of(change.time, span)}, {"kind", kKindNames[static_cast<size_t>(change.kind)]},
+          {"space", space_name(change.space)}, {"ip", fmt::format("{:x}", change.ip.value)}, {"size", change.size_bytes}, {"name", name},
+          {"before", before}, {"after", after}};
+}
+
+/// Evenly spaced ones of each kind, in order of time; rare kinds are complete.
+std::vector<const Change*> chosen(const std::vector<Change>& changes, size_t most) {
+  std::map<ChangeKind, std::vector<const Change*>> kinds;
+  for (const Change& change : changes) kinds[change.kind].push_back(&change);
+  std::vector<std::pair<size_t, ChangeKind>> sizes;
+  for (const auto& [kind, list] : kinds) sizes.emplace_back(list.size(), kind);
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<const Change*> taken;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const std::vector<const Change*>& list = kinds[sizes[i].second];
+    const size_t count = std::min(list.size(), (most - taken.size()) / (sizes.size() - i));
+    for (size_t k = 0; k < count; ++k) taken.push_back(list[k * list.size() / count]);
+  }
+  std::sort(taken.begin(), taken.end());  // they are in one list, which is in order of time
+  return taken;
+}
+
+/// How many changes of what are in each part of the time.
+nlohmann::json marks_json(const Timeline& timeline, const std::vector<Change>& changes, Interval span) {
+  std::map<std::string, std::pair<TimeBins, uint64_t>> marks;
+  for (const Change& change : changes) {
+    std::string what = change.kind == ChangeKind::patched ? "text pokes and patches" : "code created or removed";
+    if (!is_site(change)) {
+      const std::string& path = timeline.section(change.id).path;
+      what = path.starts_with("bpf_")            ? "BPF programs loaded or freed"
+             : change.space == kKernelSpace      ? "modules loaded or removed"
+             : is_generated(path)                ? "generated code"
+                                                 : "files mapped or unmapped";
+    }
+    auto& [bins, all] = marks[what];
+    ++all;
+    if (const size_t bin = bin_of(change.time, span); bin < kTimeBins) ++bins[bin];
+  }
+  nlohmann::json json = nlohmann::json::array();
+  for (const auto& [name, counts] : marks) json.push_back({{"name", name}, {"all", counts.second}, {"bins", counts.first}});
+  return json;
+}
+
+}  // namespace
+
+nlohmann::json image_history_json(const Recording& recording, Interval span, const PageLimits& limits) {
+  const Timeline& timeline = recording.timeline();
+  const std::vector<Change> changes = changes_of(timeline);
+  std::vector<Region> regions = regions_of(timeline, changes);
+  std::stable_sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) {
+    return std::pair(a.changes.size(), a.mapped_bytes) > std::pair(b.changes.size(), b.mapped_bytes);
+  });
+  nlohmann::json json = {{"sections", timeline.section_count()}, {"places", timeline.site_count()}, {"all_changes", changes.size()},
+                         {"all_regions", regions.size()}, {"marks", marks_json(timeline, changes, span)},
+                         {"regions", nlohmann::json::array()}, {"changes", nlohmann::json::array()}};
+  for (size_t i = 0; i < regions.size() && i < limits.regions; ++i) json["regions"].push_back(region_json(timeline, regions[i], span));
+  for (const Change* change : chosen(changes, limits.changes)) json["changes"].push_back(change_json(recording, *change, span));
+  return json;
+}
+
+}  // namespace ptd::cli
