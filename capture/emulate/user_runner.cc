@@ -142,11 +142,6 @@ Result<std::string> find_executable(const std::string& name) {
   return refused;
 }
 
-std::string find_program(const std::string& name) {
-  const auto found = find_executable(name);
-  return found ? *found : std::string();
-}
-
 // Errors: bad_option for a given emulator that cannot be used; missing_program names what helps.
 Result<std::string> choose_emulator(const EmulateOptions& options, const std::string& name) {
   emulators::EmulatorSearch search;
@@ -166,8 +161,7 @@ Result<std::string> choose_emulator(const EmulateOptions& options, const std::st
 /// Whether a file could be written there: better known before the program runs than after.
 Status try_output(const std::string& path, const std::string& program = {}) {
   std::error_code error;
-  if (fs::equivalent(path, program, error))
-    return Error{ErrorCode::bad_output, path + " is the program to run: -o names the output file", 0};
+  if (Status status = check_not_program(path, program); !status) return status;
   if (path == "-" || (fs::exists(path, error) && !fs::is_regular_file(path, error)))
     return Error{ErrorCode::bad_output, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path), 0};
   const auto file = WholeFile::open(path, kRecordingOutput);  // removed again, as it is not finished
@@ -255,10 +249,7 @@ bool is_plain_script(const std::string& path) {
 
 }  // namespace
 
-Status check_program(const std::string& name) {
-  const Result<std::string> found = find_executable(name);
-  return found ? Status() : Status(found.error());
-}
+Result<std::string> find_program(const std::string& name) { return find_executable(name); }
 
 Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words) {
   if (words.empty()) return Error{ErrorCode::bad_option, "no program is given", 0};
@@ -290,7 +281,8 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   if (command.plugin.empty())
     return Error{ErrorCode::missing_program, std::string(kPluginName) + " was not found next to this program: name "
                                                                                               "it with --plugin", 0};
-  if (Status status = try_output(options.output, find_program(options.command.front())); !status) return status.error();
+  const Result<std::string> file = find_executable(options.command.front());
+  if (Status status = try_output(options.output, file ? *file : std::string()); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
   const Result<WorkFolder> folder = WorkFolder::create(options.output, options.work_parent);
   if (!folder) return folder.error();

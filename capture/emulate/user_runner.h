@@ -37,8 +37,8 @@ struct ProgramToRun {
   uint16_t machine = 0;  ///< of its ELF file, or of its interpreter's
 };
 
-/// Looks a program up as a shell does. Errors: not_found if it does not exist; others if it exists and cannot be run.
-Status check_program(const std::string& name);
+/// Returns the file of a program as a shell finds it. Errors: not_found if it does not exist; others if it exists and cannot be run.
+Result<std::string> find_program(const std::string& name);
 
 /// Looks a command up as a shell does. Errors: not_found if the program or its interpreter does not exist; others if it exists and cannot be
 /// run.

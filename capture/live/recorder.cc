@@ -50,10 +50,10 @@ uint64_t aux_reference() {
 Result<bool> move_old(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) return false;
+  if (!fs::exists(fs::symlink_status(path, error))) return false;
   if (Status allowed = check_output(path, kRecordingOutput); !allowed) return allowed.error();
-  const bool recording =
-      fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error) : fs::is_regular_file(status);
+  const bool recording = fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error)
+                                                  : !fs::exists(status) || fs::is_regular_file(status);  // a link to nothing is renamed, too
   if (!recording && !fs::is_directory(status)) return false;  // a device, a pipe: written as it is
   if (!recording) return Error{ErrorCode::bad_output, path + " is a directory but not a recording", 0};
   const std::string old = path + ".old";

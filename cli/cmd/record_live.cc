@@ -19,6 +19,7 @@
 #include "cli/options/options.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
+#include "image/base/whole_file.h"
 
 namespace ptd::cli {
 
@@ -238,12 +239,10 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   asked.snapshot = words.snapshot || (!words.detach.empty() && !words.event.empty());
   Result<RecordChoice> choice = choose(asked);
   if (!choice) return report_error(choice.error());
-  if (Status status = choice->command.empty() ? Status() : emulate::check_program(choice->command.front()); !status)
-    return refuse_program(status.error());
+  Result<std::string> program = choice->command.empty() ? std::string() : emulate::find_program(choice->command.front());
+  if (!program) return refuse_program(program.error());
   if (!words.detach.empty()) return start_detached(words, *choice);
-  std::error_code other;
-  if (!choice->command.empty() && std::filesystem::equivalent(words.output, choice->command.front(), other))
-    return report_error({ErrorCode::bad_output, words.output + " is the program to run: -o names the output file", 0});
+  if (Status status = check_not_program(words.output, *program); !status) return report_error(status.error());
   const std::shared_ptr<CodeSaverThread> saver = begin_saving(words.output, stash);
   if (saver) choice->saver = hooks_of(saver);
   standard_output().flush();

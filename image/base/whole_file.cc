@@ -67,12 +67,15 @@ void end_by_signal(int number) {
 
 constexpr int kTries = 16;  // temporary names may be left over from a killed process with the same id
 
-/// The end of a chain of links.
+/// What is at an output's path. Links are followed only to learn whether they end in something that is written directly.
 struct Place {
-  std::string path;
-  bool of_procfs = false;  ///< a procfs link, which the kernel resolves without a path
+  bool there = false;      ///< a link at the path leads to something, or it is no link and exists
+  mode_t mode = 0;         ///< of what it leads to
+  bool of_procfs = false;  ///< ends in a procfs link, which the kernel resolves without a path
   int descriptor = -1;     ///< descriptor of this process
   bool foreign = false;    ///< a link that another user created in a world-writable folder: not followed
+
+  [[nodiscard]] bool direct() const { return there && (descriptor >= 0 || of_procfs || !S_ISREG(mode)); }
 };
 
 std::string folder_of(const std::string& path) {
@@ -93,32 +96,42 @@ int number_of(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? number : -1;
 }
 
-Place follow(const std::string& path) {
-  Place place{path, false, -1, false};
+void follow(std::string path, Place& place) {
   for (int links = 0; links < kMaxLinks; ++links) {
     struct stat info {};
-    if (::lstat(place.path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) break;
-    const std::string folder = folder_of(place.path);
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) break;
+    const std::string folder = folder_of(path);
     struct statfs system {};
     std::error_code error;
     if (::statfs(folder.c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC) {
       const std::string real = fs::canonical(folder, error).string(), own = "/proc/" + std::to_string(::getpid());
       place.of_procfs = real.size() > kProc.size() && real.starts_with(kProc) && real[kProc.size()] >= '0' && real[kProc.size()] <= '9';
       if (real == own + "/fd" || real == own + "/task/" + std::to_string(::gettid()) + "/fd")
-        place.descriptor = number_of(place.path.substr(place.path.rfind('/') + 1));
+        place.descriptor = number_of(path.substr(path.rfind('/') + 1));
       if (place.of_procfs) break;
     }
     place.foreign = is_foreign(info, folder);
     if (place.foreign) break;
-    const fs::path to = fs::read_symlink(place.path, error);
+    const fs::path to = fs::read_symlink(path, error);
     if (error) break;
-    place.path = to.is_absolute() ? to.string() : folder + "/" + to.string();
+    path = to.is_absolute() ? to.string() : folder + "/" + to.string();
   }
-  return place;
 }
 
 Error open_error(const std::string& path, int number) {
   return system_error(path + ": cannot write", ErrorCode::write_failed, number);
+}
+
+/// Errors: file_open, also for a link of another user that the kernel or is_foreign() refuses to follow.
+Result<Place> look_at(const std::string& path) {
+  Place place;
+  struct stat info {};
+  place.there = ::stat(path.c_str(), &info) == 0;
+  place.mode = info.st_mode;
+  if (!place.there && errno != ENOENT && errno != ELOOP) return open_error(path, errno);
+  follow(path, place);
+  if (place.foreign) return open_error(path, EACCES);
+  return place;
 }
 
 Error refusal(const std::string& path, std::string_view what) {
@@ -156,6 +169,14 @@ Status check_output(const std::string& path, const OutputRules& rules) {
   return was_read(path) ? Status(refusal(path, "a file that is read as input")) : Status();
 }
 
+Status check_not_program(const std::string& path, const std::string& program) {
+  std::error_code ignored;
+  for (const std::string& lost : {path, path + ".old"}) {
+    if (fs::exists(path, ignored) && fs::equivalent(lost, program, ignored)) return refusal(lost, "the program to run");
+  }
+  return {};
+}
+
 Status keep_as_old(const std::string& path) {
   const std::string old = path + ".old";
   if (::rename(path.c_str(), old.c_str()) == 0) return {};
@@ -169,25 +190,20 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, cons
   };
   if (path == "-") return straight(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   if (Status status = check_output(path, rules); !status) return status.error();
-  struct stat info {};
-  const bool there = ::stat(path.c_str(), &info) == 0;
-  // This includes a link of another user in a world-writable folder, if the kernel refuses to follow it.
-  if (!there && errno != ENOENT) return open_error(path, errno);
-  const Place place = follow(path);
-  if (place.foreign) return open_error(path, EACCES);
-  if (there && place.descriptor >= 0) return straight(::fcntl(place.descriptor, F_DUPFD_CLOEXEC, 3));
-  if (there && (place.of_procfs || !S_ISREG(info.st_mode)))
-    return straight(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (S_ISREG(info.st_mode) ? O_TRUNC : 0)));
-  const std::string target = there && rules.keep_old ? path : place.path;
-  if (target.empty() || target.ends_with('/')) return open_error(path, target.empty() ? ENOENT : EISDIR);
+  const Result<Place> place = look_at(path);
+  if (!place) return place.error();
+  if (place->there && place->descriptor >= 0) return straight(::fcntl(place->descriptor, F_DUPFD_CLOEXEC, 3));
+  if (place->direct()) return straight(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (S_ISREG(place->mode) ? O_TRUNC : 0)));
+  if (path.empty() || path.ends_with('/')) return open_error(path, path.empty() ? ENOENT : EISDIR);
+  struct stat replaced {};
+  const bool kept_mode = !rules.keep_old && ::lstat(path.c_str(), &replaced) == 0 && S_ISREG(replaced.st_mode);
   for (int i = 0; i < kTries; ++i) {
-    const std::string temporary = target + ".part" + std::to_string(::getpid()) + (i == 0 ? "" : "." + std::to_string(i));
+    const std::string temporary = path + ".part" + std::to_string(::getpid()) + (i == 0 ? "" : "." + std::to_string(i));
     const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rules.mode);
     if (fd < 0 && errno == EEXIST) continue;
     if (fd < 0) return open_error(path, errno);
-    if (there && !rules.keep_old) (void)::fchmod(fd, info.st_mode & rules.mode);
+    if (kept_mode) (void)::fchmod(fd, replaced.st_mode & rules.mode);
     std::unique_ptr<WholeFile> file(new WholeFile(fd, path, rules));
-    file->target_ = target;
     file->temporary_ = temporary;
     add_temporary(temporary);
     return file;
@@ -196,16 +212,12 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, cons
 }
 
 Result<Fd> create_private(const std::string& path) {
-  struct stat info {};
-  const bool there = ::stat(path.c_str(), &info) == 0;
-  if (!there && errno != ENOENT) return open_error(path, errno);
-  const Place place = follow(path);
-  if (place.foreign) return open_error(path, EACCES);
-  const bool straight = there && (place.of_procfs || !S_ISREG(info.st_mode));
-  // An existing file may be open elsewhere or have other names, so it is unlinked and not reused.
-  if (there && !straight && ::unlink(place.path.c_str()) != 0) return open_error(path, errno);
-  Fd fd(straight ? ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY)
-                 : ::open(place.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const Result<Place> place = look_at(path);
+  if (!place) return place.error();
+  // An existing file may be open elsewhere or have other names, so it is unlinked and not reused. Of a link, only the link is removed.
+  if (!place->direct() && ::unlink(path.c_str()) != 0 && errno != ENOENT) return open_error(path, errno);
+  Fd fd(place->direct() ? ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY)
+                 : ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.ok()) return open_error(path, errno);
   return fd;
 }
@@ -251,12 +263,12 @@ bool WholeFile::flush() {
 }
 
 bool WholeFile::replace() {
-  const std::string old = target_ + ".old";
-  const bool kept = rules_.keep_old && ::rename(target_.c_str(), old.c_str()) == 0;
+  const std::string old = path_ + ".old";
+  const bool kept = rules_.keep_old && ::rename(path_.c_str(), old.c_str()) == 0;
   if (rules_.keep_old && !kept && errno != ENOENT) return false;
-  if (::rename(temporary_.c_str(), target_.c_str()) == 0) return true;
+  if (::rename(temporary_.c_str(), path_.c_str()) == 0) return true;
   const int number = errno;
-  if (kept) (void)::rename(old.c_str(), target_.c_str());
+  if (kept) (void)::rename(old.c_str(), path_.c_str());
   errno = number;
   return false;
 }
@@ -264,7 +276,7 @@ bool WholeFile::replace() {
 Status WholeFile::finish() {
   (void)flush();
   if (::close(std::exchange(fd_, -1)) != 0 && error_ == 0) error_ = errno;
-  const Status allowed = error_ != 0 || temporary_.empty() ? Status() : check_output(target_, rules_);
+  const Status allowed = error_ != 0 || temporary_.empty() ? Status() : check_output(path_, rules_);
   if (!allowed) return allowed;  // the destructor removes the temporary file
   if (error_ == 0 && !temporary_.empty() && !replace()) error_ = errno;
   if (error_ != 0) return failed();

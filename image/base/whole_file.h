@@ -31,7 +31,7 @@ enum class FileKind : uint8_t {
 struct OutputRules {
   unsigned mode = 0666;             ///< the maximum permissions of a regular file, before the umask
   FileKind kind = FileKind::other;  ///< what is written: files of this kind may be replaced
-  bool keep_old = false;            ///< the file at the path is renamed to PATH.old, as perf does, and a link at the path is not followed
+  bool keep_old = false;            ///< the file at the path is renamed to PATH.old, as perf does
 };
 
 /// Of recordings.
@@ -42,16 +42,21 @@ inline constexpr OutputRules kRecordingOutput{0600, FileKind::recording, true};
 /// Errors: bad_output.
 [[nodiscard]] Status check_output(const std::string& path, const OutputRules& rules = {});
 
+/// Refuses the path of a recording if the program to be recorded is there, or at PATH.old and would be replaced by the file at `path`. A script
+/// has no kind that check_output() knows. Errors: bad_output.
+[[nodiscard]] Status check_not_program(const std::string& path, const std::string& program);
+
 /// Renames `path` to PATH.old. Errors: write_failed, permission_denied.
 [[nodiscard]] Status keep_as_old(const std::string& path);
 
 /// An output file at a path that a user named. What exists at the path decides how it is written:
 ///   - nothing, or a regular file: written to a temporary file next to it (named with the process id, never through a link), which
-///     finish() renames. A symbolic link stays; its target is replaced or created. A replaced file keeps its permissions. A link that
+///     finish() renames. A replaced file keeps its permissions;
+///   - a symbolic link to a regular file or to nothing: the link itself is replaced, and the file it names is never written. A link that
 ///     another user created in a world-writable folder is refused;
 ///   - a descriptor of this process (/dev/stdout, /dev/fd/63, process substitution) and "-", standard output: written directly to the
 ///     descriptor, so that `>> file` appends;
-///   - a device, a FIFO, another procfs link: opened and written directly, never replaced.
+///   - a device, a FIFO, another procfs link, or a symbolic link to one: opened and written directly, never replaced.
 /// Not thread-safe.
 class WholeFile {
  public:
@@ -81,14 +86,14 @@ class WholeFile {
   int fd_;
   std::string path_;                // as the user gave it
   OutputRules rules_;
-  std::string target_, temporary_;  // path of a regular file, and its path until finish(); "": written directly
+  std::string temporary_;  // its path until finish(); "": written directly
   std::string pending_;
   int error_ = 0;
   bool closed_ = false;  // the reader closed the pipe
 };
 
 /// Creates a file that only this user may read (mode 0600) and that is written in place, so that the data of a killed process remains.
-/// Follows and refuses links like WholeFile. An existing regular file is removed; a device or FIFO is opened. Errors: file_open.
+/// Replaces and refuses links like WholeFile. An existing regular file is removed; a device or FIFO is opened. Errors: file_open.
 [[nodiscard]] Result<Fd> create_private(const std::string& path);
 
 /// Removes the temporary files of this process's WholeFiles that are not finished (of 16 at most). Async-signal-safe: for a handler that ends

@@ -161,6 +161,31 @@ class Inputs(unittest.TestCase):
             output.unlink()
 
 
+    def test_links_are_not_followed(self):
+        precious = self.folder / "precious"
+        for writer in WRITERS:
+            for target in ("precious", "nothing", "t.c" if writer != ["coverage"] else "precious"):
+                with self.subTest(writer=writer[0], target=target):
+                    precious.write_text("precious")
+                    link = self.folder / "a link"
+                    link.symlink_to(target)
+                    before = {path: digest for path, digest in contents(self.folder).items() if path != str(link)}
+                    done = run(*writer, "-q", "-i", "r.data", "-o", link, cwd=self.folder)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertFalse(link.is_symlink())
+                    self.assertGreater(link.stat().st_size, 50)
+                    link.unlink()
+                    self.assertEqual(contents(self.folder), before)
+        precious.unlink()
+
+    def test_links_to_inputs_are_refused(self):
+        for name, target in (("to recording", "r.data"), ("to program", "t")):
+            (self.folder / name).symlink_to(target)
+            self.check(["-i", "r.data"], [name])
+            self.assertTrue((self.folder / name).is_symlink())
+            (self.folder / name).unlink()
+
+
 class Recordings(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -187,6 +212,36 @@ class Recordings(unittest.TestCase):
         (self.folder / "p.data").write_text("older")
         shutil.copy("/bin/true", self.folder / "p.data.old")
         self.refuses("p.data", "./t")
+        shutil.copy(self.folder / "script", self.folder / "p.data.old")  # would be lost
+        self.refuses("p.data", "./p.data.old")
+
+    def links(self, record):
+        """A link at the output's path becomes NAME.old, and nothing is written through it."""
+        (self.folder / "precious").write_text("precious")
+        for target in ("precious", "nothing"):
+            link = self.folder / "link"
+            link.symlink_to(target)
+            done = run(*record, "-o", link, "--", "./t", cwd=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertFalse(link.is_symlink())
+            self.assertEqual(os.readlink(self.folder / "link.old"), target)
+            self.assertFalse((self.folder / "nothing").exists())
+            shutil.rmtree(link) if link.is_dir() else link.unlink()
+            (self.folder / "link.old").unlink()
+        self.assertEqual((self.folder / "precious").read_text(), "precious")
+
+    def test_record_writes_through_no_link(self):
+        self.links(RECORD)
+        truth = self.folder / "truth"
+        self.assertEqual(run(*RECORD, "--truth", truth, "-o", "p.data", "--", "./t", cwd=self.folder).returncode, 0)
+        victim = self.folder / "victim"
+        victim.write_text("precious")
+        names = sorted(path.name for path in truth.iterdir())
+        for name in names:
+            (truth / name).unlink()
+            (truth / name).symlink_to(victim)
+        self.assertEqual(run(*RECORD, "--truth", truth, "-o", "p.data", "--", "./t", cwd=self.folder).returncode, 0)
+        self.assertEqual(victim.read_text(), "precious")
 
     def test_of_this_machine(self):
         sideband = ["record", "-q", "--no-stash", "--sideband"]
@@ -194,6 +249,7 @@ class Recordings(unittest.TestCase):
             self.skipTest("perf_event_open() does not work here")
         for output, program in (("t", "./t"), ("t", "/bin/true"), ("script", "./script"), ("b.ptb", "./t")):
             self.refuses(output, program, record=sideband)
+        self.links(sideband)
 
     def test_a_recording_becomes_old(self):
         os.symlink("target", self.folder / "link")

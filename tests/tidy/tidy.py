@@ -53,6 +53,11 @@ VERSIONS_HOME = "capi/build_info.cc"
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\benviron\b")
 ENVIRONMENT_HOME = "image/base/environment.cc"
 
+# Files are created in one place, so that no output is written through a link or replaces an input. The others create files in folders of their own.
+CREATES = re.compile(r'\bO_CREAT\b|\bstd::ofstream\b|\bfopen\(.*, *"[wa]|\bcreat\(')
+CREATES_HOMES = ("image/base/whole_file.cc", "image/stash/stash_dir.cc", "announce/ptd_announce.c", "capture/emulate/", "capture/emulators/",
+                 "docs/", "tests/")
+
 # Split in two so that this file is not a finding.
 WORDS = re.compile("TO" + r"DO|FIX" + r"ME|\bX" + r"XX\b|not impl" + r"emented|unimpl" + r"emented")
 MACHINE_PATHS = re.compile(r"(?:^|[^\w.$}/-])/(?:wor" + r"k|far" + r"m)/")
@@ -216,6 +221,8 @@ def check_text(modules, path, text):
             check_includes(modules, path, number, line)
         if code and path != ENVIRONMENT_HOME and not path.startswith("tests/") and ENVIRONMENT.search(line):
             finding(path, number, f"reads the environment, which only {ENVIRONMENT_HOME} may do")
+        if code and not path.startswith(CREATES_HOMES) and CREATES.search(line):
+            finding(path, number, f"creates a file, which only {CREATES_HOMES[0]} may do")
         if WORDS.search(line):
             finding(path, number, "speaks of unfinished work")
         if MACHINE_PATHS.search(line):

@@ -28,6 +28,9 @@ OFFENCES = {  # path: (content, words of the finding)
     "cli/e1.cc": (HEAD + 'const char* home = std::getenv("HOME");\n', "reads the environment"),
     "perfio/e2.cc": (HEAD + 'const char* home = secure_getenv("HOME");\n', "reads the environment"),
     "recording/e3.cc": (HEAD + "extern char** environ;\n", "reads the environment"),
+    "cli/w1.cc": (HEAD + "std::ofstream out(path);\n", "creates a file"),
+    "perfio/w2.cc": (HEAD + 'FILE* out = std::fopen(path.c_str(), "wb");\n', "creates a file"),
+    "recording/w3.cc": (HEAD + "open(path, O_WRONLY | O_CREAT, 0600);\n", "creates a file"),
     "cli/k.cc": ("int no_comment;\n", "begins with one comment"),
     "cli/l.cc": (HEAD + 'const char* p = "/wor' + 'k/x";\n', "path of one machine"),
     "docs/m.md": ("[gone](missing.md)\n", "dead link"),
@@ -42,6 +45,7 @@ OFFENCES["docs/EVIDENCE.md"] = ("| a | 5 | 2x | 10 |\n| b | 5 | 2x | 10 |\n| c |
 OFFENCES["docs/evidence/lone.md"] = ("| f | 3 |\n", "has no link to it")
 FINE = {
     "image/base/environment.cc": HEAD + 'const char* home = std::getenv("HOME");\n', "tests/e.cc": HEAD + 'const char* home = getenv("HOME");\n',
+    "image/base/whole_file.cc": HEAD + "open(path, O_WRONLY | O_CREAT, 0600);\n", "cli/read.cc": HEAD + 'FILE* in = fopen(path, "rb");\n',
     "image/base/c2.h": HEAD + '#pragma once\n#include "image/base/c1.h"\n', "image/base/x.h": HEAD + "#pragma once\n",
     "cli/high/g.h": HEAD + "#pragma once\n", "cli/high/ok.cc": HEAD + '#include "cli/low/ok.h"\n#include "ptdecode/timeline.h"\n',
     "cli/low/ok.h": HEAD + "#pragma once\ninline int short_one(int a) {\n" + "  a++;\n" * 68 + "}\n",

@@ -71,20 +71,30 @@ TEST_F(WholeFileTest, WithoutAnEndTheOldOneStaysAndNothingIsLeft) {
   EXPECT_EQ(files(), 1U);
 }
 
-TEST_F(WholeFileTest, ALinkStaysAndItsTargetIsReplaced) {
+TEST_F(WholeFileTest, ALinkIsReplacedAndItsTargetStays) {
   fs::create_directory(at("far"));
-  put(at("far/target"), "old");
-  ASSERT_EQ(::chmod(at("far/target").c_str(), 0600), 0);
-  fs::create_symlink("far/target", at("one"));
-  fs::create_symlink("one", at("two"));
-  ASSERT_TRUE(write(at("two"), "new").ok());
-  EXPECT_TRUE(fs::is_symlink(at("two")) && fs::is_symlink(at("one")));
-  EXPECT_EQ(text_of(at("far/target")), "new");
-  EXPECT_EQ(fs::status(at("far/target")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
-  fs::create_symlink("far/nothing", at("dangling"));
-  ASSERT_TRUE(write(at("dangling"), "made").ok());
-  EXPECT_TRUE(fs::is_symlink(at("dangling")));
-  EXPECT_EQ(text_of(at("far/nothing")), "made");
+  put(at("far/target"), "precious");
+  ASSERT_EQ(::chmod(at("far/target").c_str(), 0604), 0);
+  for (const bool keep_old : {false, true}) {
+    for (const char* target : {"far/target", "chain", "far/nothing", "loop"}) {
+      SCOPED_TRACE(target);
+      fs::create_symlink("far/target", at("chain"));
+      fs::create_symlink(target, at("loop"));
+      const OutputRules rules = {0600, FileKind::other, keep_old};
+      auto file = WholeFile::open(at("loop"), rules);
+      ASSERT_TRUE(file.ok()) << file.error().message;
+      (*file)->write("new");
+      ASSERT_TRUE((*file)->finish().ok());
+      EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(at("loop"))));
+      EXPECT_EQ(text_of(at("loop")), "new");
+      EXPECT_EQ(fs::status(at("loop")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+      EXPECT_TRUE(fs::is_symlink(at("chain")));
+      EXPECT_EQ(fs::is_symlink(at("loop.old")), keep_old);
+      for (const char* name : {"chain", "loop", "loop.old"}) fs::remove(at(name));
+    }
+  }
+  EXPECT_EQ(text_of(at("far/target")), "precious");
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("far")), {}), 1);
 }
 
 TEST_F(WholeFileTest, ItsTemporaryNameIsNeverALinkOfSomebody) {
@@ -194,9 +204,14 @@ TEST_F(WholeFileTest, APrivateFileTakesTheNameAndNothingElseOfTheOldOne) {
   EXPECT_EQ(fs::status(at("old")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
   ASSERT_TRUE(create_private(at("new")).ok());
   EXPECT_EQ(fs::status(at("new")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
-  fs::create_symlink("elsewhere", at("own link"));
-  ASSERT_TRUE(create_private(at("own link")).ok());
-  EXPECT_TRUE(fs::is_symlink(at("own link")) && fs::exists(at("elsewhere")));
+  for (const char* target : {"second name", "elsewhere"}) {
+    fs::create_symlink(target, at("link"));
+    ASSERT_TRUE(create_private(at("link")).ok());
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(at("link"))));
+    fs::remove(at("link"));
+  }
+  EXPECT_EQ(text_of(at("second name")), "precious");
+  EXPECT_FALSE(fs::exists(at("elsewhere")));
   EXPECT_TRUE(create_private("/dev/null").ok());
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
 }
