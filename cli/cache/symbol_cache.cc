@@ -16,16 +16,21 @@ std::string_view short_path(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-/// Null: no name.
-SymbolCache::Entry* SymbolCache::entry_of(SpaceId space, Ip ip, TimeNs when) {
+SymbolCache::Entry& SymbolCache::entry_at(SpaceId space, Ip ip, TimeNs when) {
   const uint64_t hash = (ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL;
   Entry& entry = entries_.at(hash);
-  if (entry.ip == ip && entry.space == space && entry.valid.contains(when)) return entry.name.name.empty() ? nullptr : &entry;
+  if (entry.ip == ip && entry.space == space && entry.valid.contains(when)) return entry;
   Interval valid;
   const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when, &valid);
   Entry& fresh = entries_.replace(hash);
   fresh = Entry{ip, space, valid, symbol ? Name{symbol->name, symbol->module, {}, symbol->offset_bytes} : Name{}};
-  return symbol ? &fresh : nullptr;
+  return fresh;
+}
+
+/// Null: no name.
+SymbolCache::Entry* SymbolCache::entry_of(SpaceId space, Ip ip, TimeNs when) {
+  Entry& entry = entry_at(space, ip, when);
+  return entry.name.name.empty() ? nullptr : &entry;
 }
 
 SymbolCache::Name SymbolCache::unnamed(SpaceId space, Ip ip, TimeNs when) const {
@@ -42,9 +47,15 @@ SymbolCache::Name SymbolCache::find(SpaceId space, Ip ip, TimeNs when) {
 }
 
 uint64_t SymbolCache::function_at(SpaceId space, Ip ip, TimeNs when) {
-  const Entry* entry = entry_of(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
-  const bool whole = entry != nullptr && whole_function(entry->name.name).size() == entry->name.name.size();
-  return whole ? ip.value - entry->name.offset_bytes : 0;
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  Entry& entry = entry_at(space, ip, when);
+  const std::string_view name = entry.name.name;
+  if (!name.empty()) return whole_function(name).size() == name.size() ? ip.value - entry.name.offset_bytes : 0;
+  if (!entry.unnamed_start) {
+    const std::optional<FrameSpan> frame = recording_.symbolizer().frame_at(space, ip, when);
+    entry.unnamed_start = frame && frame->is_function ? frame->start : 0;
+  }
+  return *entry.unnamed_start;
 }
 
 bool SymbolCache::wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns) {

@@ -25,7 +25,8 @@ class SymbolCache {
   Name find(SpaceId space, Ip ip, TimeNs when);
   /// The same, with the path.
   Name find_with_path(SpaceId space, Ip ip, TimeNs when);
-  /// The first address of the function at an address; 0 if it is not known, or only of a part that a compiler split off ("f.cold").
+  /// The first address of the function at an address, from symbols or, without one, from .eh_frame; 0 if neither says it, or only of a part that
+  /// a compiler split off ("f.cold").
   uint64_t function_at(SpaceId space, Ip ip, TimeNs when);
   /// Whether a pattern (matches_name()) matches a name of the function at the address; an empty list matches all. All calls give the same list.
   bool wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns);
@@ -33,6 +34,7 @@ class SymbolCache {
  private:
   static constexpr unsigned kMostBits = 15;
   struct Entry;
+  Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
   Entry* entry_of(SpaceId space, Ip ip, TimeNs when);
   [[nodiscard]] Name unnamed(SpaceId space, Ip ip, TimeNs when) const;
   struct Entry {
@@ -42,6 +44,7 @@ class SymbolCache {
     Name name;
     bool has_path = false;
     std::optional<bool> wanted{};
+    std::optional<uint64_t> unnamed_start{};  ///< result of function_at() without a symbol
   };
   const Recording& recording_;
   GrowingCache<Entry> entries_;
