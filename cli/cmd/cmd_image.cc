@@ -19,6 +19,8 @@ namespace ptd::cli {
 
 namespace {
 
+constexpr uint64_t kDefaultBytes = 64;
+
 struct Words {
   InputOptions input;
   std::string place, at, diff, syntax = "att";
@@ -57,31 +59,47 @@ int list_map(const Recording& recording, std::optional<TimeNs> when, SpaceId use
   return kExitOk;
 }
 
-int list_difference(const Recording& recording, Interval range, bool att_syntax) {
+/// What `image --diff` compares.
+struct DiffRange {
+  Interval times;
+  SpaceId space = kNoSpace;  ///< kNoSpace: all
+  Ip first;
+  uint64_t size_bytes = 0;  ///< 0: all
+
+  [[nodiscard]] bool contains(SpaceId in, Ip ip, uint64_t bytes) const {
+    if (size_bytes != 0) return in == space && (ip.value - first.value < size_bytes || first.value - ip.value < std::max<uint64_t>(bytes, 1));
+    return space == kNoSpace || in == space || in == kKernelSpace;
+  }
+};
+
+int list_difference(const Recording& recording, const DiffRange& range, bool att_syntax) {
   const Timeline& timeline = recording.timeline();
+  const Interval times = range.times;
   Output& output = standard_output();
   size_t differences = 0;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (mapped_at(section, range.first) == mapped_at(section, range.last)) continue;
+    if (mapped_at(section, times.first) == mapped_at(section, times.last) || !range.contains(section.space, section.ip, section.size_bytes)) continue;
     ++differences;
-    output.write((mapped_at(section, range.last) ? "+ " : "- ") + section_line(section));
+    output.write((mapped_at(section, times.last) ? "+ " : "- ") + section_line(section));
   }
   for (SiteId id = 0; id < timeline.site_count() && !output.closed(); ++id) {
-    const std::optional<uint32_t> before = version_at(timeline, id, range.first), after = version_at(timeline, id, range.last);
+    const Timeline::SiteInfo site = timeline.site(id);
+    if (!range.contains(site.space, site.ip, site.size_bytes)) continue;
+    const std::optional<uint32_t> before = version_at(timeline, id, times.first), after = version_at(timeline, id, times.last);
     if (!before || !after || *before == *after) continue;
     const Timeline::VersionInfo a = timeline.version(id, *before), b = timeline.version(id, *after);
     const std::string old_bytes = a.known ? hex_text(a.bytes) : "-", new_bytes = b.known ? hex_text(b.bytes) : "-";
     if (old_bytes == new_bytes && a.known == b.known && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end()))
       continue;
     ++differences;
-    const Timeline::SiteInfo site = timeline.site(id);
     output.write(fmt::format("~ {:x} {}\n  - {:<24} {}\n  + {:<24} {}\n", site.ip.value, site_symbol_text(recording, id), old_bytes,
                              a.known ? one_line_text(a.bytes, site.ip, att_syntax) : "", new_bytes,
                              b.known ? one_line_text(b.bytes, site.ip, att_syntax) : ""));
   }
-  output.write(fmt::format("{} between {} and {}\n", counted(differences, "difference"), time_text({range.first, range.first}),
-                           time_text({range.last, range.last})));
+  const std::string where = range.size_bytes == 0 ? std::string() : fmt::format(" in {:x}-{:x}", range.first.value, range.first.value + range.size_bytes);
+  output.write(fmt::format("{}{} between {} and {}\n", counted(differences, "difference"), where, time_text({times.first, times.first}),
+                           time_text({times.last, times.last})));
   return differences == 0 ? kExitOk : kExitFinding;
 }
 
@@ -186,11 +204,39 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
     output.write(fmt::format("{:x} is inside this instruction:\n", spot.ip.value) + disassembly_text(recording, {spot.space, *covering, when}, 1, att) +
                  fmt::format("the bytes from {:x}, read as instructions:\n", spot.ip.value));
   }
-  output.write(disassembly_text(recording, spot, words.size_bytes == 0 ? 64 : words.size_bytes, att));
+  output.write(disassembly_text(recording, spot, words.size_bytes == 0 ? kDefaultBytes : words.size_bytes, att));
   return kExitOk;
 }
 
+/// Finds the place at either time: a function may exist at one of them only. Without --size, it is the function from the place on.
+int show_difference(const Recording& recording, const Words& words, Interval times) {
+  DiffRange range{times, kNoSpace, Ip{}, 0};
+  const auto space_at = [&](TimeNs when) {
+    return words.tid >= 0 ? recording.contexts().at_thread(words.tid, when).space : recording.decoder_options().default_space;
+  };
+  if (words.tid >= 0) range.space = space_at(times.last) != kNoSpace ? space_at(times.last) : space_at(times.first);
+  if (words.tid >= 0 && range.space == kNoSpace) return report_error(no_thread(words.tid));
+  if (!words.place.empty()) {
+    Result<CodeSpot> spot = place_of(recording, words, space_at(times.last), times.last);
+    if (!spot || recording.timeline().section_at(spot->space, spot->ip, times.last) == kNoSection) {
+      Result<CodeSpot> before = place_of(recording, words, space_at(times.first), times.first);
+      if (before) spot = std::move(before);
+    }
+    if (!spot) return report_error(spot.error());
+    const std::optional<Symbol> symbol = recording.symbolizer().find(spot->space, spot->ip, spot->when);
+    const bool whole = symbol && symbol->offset_bytes < symbol->size_bytes;
+    range.space = spot->space;
+    range.first = spot->ip;
+    range.size_bytes = words.size_bytes != 0 ? words.size_bytes : whole ? symbol->size_bytes - symbol->offset_bytes : kDefaultBytes;
+  }
+  return list_difference(recording, range, words.syntax == "att");
+}
+
 int run(const Words& words) {
+  if (!words.diff.empty() && (words.versions || !words.at.empty()))
+    return report_error({ErrorCode::contradictory_options, fmt::format("--diff shows two times: leave out {}", words.versions ? "--versions" : "--at"), 0});
+  if (words.size_bytes != 0 && words.place.empty())
+    return report_error({ErrorCode::contradictory_options, "--size needs a place: ptdecode image SYMBOL --size BYTES", 0});
   if (words.versions && words.place.empty())
     return report_error({ErrorCode::contradictory_options, "--versions needs a place: ptdecode image SYMBOL --versions", 0});
   std::optional<TimeNs> when;
@@ -209,7 +255,7 @@ int run(const Words& words) {
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   if (recording.streams().empty()) note_absent_trace(words.input, recording);
-  if (!words.diff.empty()) return list_difference(recording, range, words.syntax == "att");
+  if (!words.diff.empty()) return show_difference(recording, words, range);
   const TimeNs moment = when.value_or(trace_time(recording).last);
   SpaceId user_space = recording.decoder_options().default_space;
   if (words.tid >= 0) user_space = recording.contexts().at_thread(words.tid, moment).space;
@@ -225,16 +271,17 @@ Command add_image(CLI::App& app) {
   add_input_options(command, words->input);
   command.add_option("place", words->place, "an address in hex, a symbol or symbol+0xOFFSET; without it, list the map");
   command.add_option("--at", words->at, "the time, in seconds (default: the end of the recording)");
-  command.add_option("--size", words->size_bytes, "number of bytes (default 64)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
+  command.add_option("--size", words->size_bytes, "number of bytes (default 64; with --diff, the rest of the function)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   command.add_flag("--versions", words->versions, "every version of the code at the place, with its time");
-  command.add_option("--diff", words->diff, "differences between two times: A,B (exit status 3 if there are any)");
+  command.add_option("--diff", words->diff, "differences between two times, at the place if one is given: A,B (exit status 3 if there are any)");
   command.add_option("--tid,--pid", words->tid, "the thread whose code is shown, where several processes have the address or symbol");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Examples:\n"
       "  ptdecode image schedule --at 17.9          the code of schedule() as it was at 17.9 s\n"
       "  ptdecode image schedule --versions --size 512   how text pokes changed it over time\n"
-      "  ptdecode image --diff 17.9,18.4            everything that changed in between");
+      "  ptdecode image --diff 17.9,18.4            everything that changed in between\n"
+      "  ptdecode image schedule --diff 17.9,18.4   what changed in schedule()");
   return [words] { return run(*words); };
 }
 

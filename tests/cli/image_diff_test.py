@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""`image PLACE --diff A,B` shows the differences at the place only: those of the whole image that overlap it, by their addresses and sizes.
+
+Environment: PTDECODE, PTDECODE_SOURCE.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+BUNDLE = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "kernel" / "kernel.bundle"
+TIMES = "0,99"  # all of the recording
+ENTRY = re.compile(r"^~ ([0-9a-f]+) (\S+)\+0x[0-9a-f]+\n  - (.*)\n  \+ (.*)\n", re.M)
+
+
+def image(*words):
+    done = subprocess.run([PTDECODE, "image", "-q", "-i", BUNDLE, *words], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def entries(text):
+    return [match[0] for match in ENTRY.finditer(text)]
+
+
+def size_of(entry):
+    """Bytes of the longer version."""
+    sizes = []
+    for line in entry.splitlines()[1:]:
+        named = re.search(r"\((\d+) bytes\)", line)
+        sizes.append(int(named[1]) if named else len(re.match(r"  [-+] ((?:[0-9a-f]{2} )*)", line)[1].split()))
+    return max(sizes)
+
+
+class ImageDiff(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        status, text, _ = image("--diff", TIMES)
+        assert status == 3
+        cls.all = {int(re.match("~ ([0-9a-f]+)", entry)[1], 16): entry for entry in entries(text)}
+        assert len(cls.all) >= 9
+
+    def test_of_an_address(self):
+        for address, entry in self.all.items():
+            end = address + size_of(entry)
+            for first, size in ((address, 1), (end - 1, 1), (address - 1, 2), (address - 1, 1), (end, 1)):
+                want = [other for at, other in self.all.items() if at < first + size and first < at + size_of(other)]
+                status, text, _ = image(f"{first:x}", "--size", str(size), "--diff", TIMES)
+                self.assertEqual((entries(text), status), (want, 3 if want else 0), (hex(first), size))
+                self.assertIn(f"in {first:x}-{first + size:x}", text)
+
+    def test_of_a_function(self):
+        for name in {ENTRY.match(entry)[2] for entry in self.all.values()} - {"ftrace_trampoline"}:
+            status, text, _ = image(name, "--diff", TIMES)
+            self.assertEqual(status, 3)
+            self.assertEqual(entries(text), [entry for entry in self.all.values() if ENTRY.match(entry)[2] == name])
+        self.assertEqual(image("schedule", "--diff", TIMES)[0], 0)
+
+    def test_what_cannot_be_meant(self):
+        for words in (["schedule", "--diff", TIMES, "--at", "1"], ["schedule", "--diff", TIMES, "--versions"], ["--diff", TIMES, "--size", "4"],
+                      ["no_such_function", "--diff", TIMES]):
+            status, _, message = image(*words)
+            self.assertEqual(status, 2, (words, message))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
