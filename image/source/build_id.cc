@@ -1,8 +1,10 @@
-// Build ids as text.
+// Build ids as text, and the CRC of debug links.
 #include "image/source/build_id.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstddef>
 
 namespace ptd {
 namespace {
@@ -16,6 +18,25 @@ bool is_hex(std::string_view text) {
 bool all_zero_digits(std::string_view hex) {
   return std::all_of(hex.begin(), hex.end(), [](char c) { return c == '0'; });
 }
+
+constexpr uint32_t kPolynomial = 0xedb88320;  // bits reversed
+constexpr size_t kSlices = 8;
+using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
+
+/// tables[k][b]: the CRC of byte b followed by k zero bytes.
+constexpr Tables make_tables() {
+  Tables tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    tables[0][byte] = crc;
+  }
+  for (size_t k = 1; k < kSlices; ++k) {
+    for (size_t byte = 0; byte < 256; ++byte) tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xff];
+  }
+  return tables;
+}
+constexpr Tables kTables = make_tables();
 
 }  // namespace
 
@@ -62,6 +83,18 @@ std::vector<std::string> cache_paths(const std::string& cache_dir, std::string_v
 std::string debug_path(const std::string& debug_dir, std::string_view build_id_hex) {
   if (debug_dir.empty() || build_id_hex.size() < 4 || !is_hex(build_id_hex)) return {};
   return debug_dir + "/.build-id/" + std::string(build_id_hex.substr(0, 2)) + "/" + std::string(build_id_hex.substr(2)) + ".debug";
+}
+
+uint32_t crc32_of(Bytes bytes, uint32_t before) {
+  uint32_t crc = ~before;
+  const auto at = [&bytes](size_t i) { return static_cast<uint32_t>(bytes[i]); };
+  for (; bytes.size() >= kSlices; bytes = bytes.subspan(kSlices)) {
+    const uint32_t low = crc ^ (at(0) | at(1) << 8 | at(2) << 16 | at(3) << 24);
+    crc = kTables[7][low & 0xff] ^ kTables[6][low >> 8 & 0xff] ^ kTables[5][low >> 16 & 0xff] ^ kTables[4][low >> 24] ^ kTables[3][at(4)] ^
+          kTables[2][at(5)] ^ kTables[1][at(6)] ^ kTables[0][at(7)];
+  }
+  for (const std::byte byte : bytes) crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<uint32_t>(byte)) & 0xff];
+  return ~crc;
 }
 
 }  // namespace ptd

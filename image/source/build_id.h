@@ -1,6 +1,7 @@
-// Build ids as text, and the paths of files in build-id caches.
+// What connects a file with its debug information: build ids, and the paths of files in build-id caches; the CRC of .gnu_debuglink.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,5 +26,9 @@ namespace ptd {
 
 /// Returns the path of a build id's separate debug file below a debug directory: DIR/.build-id/xx/yyyy.debug.
 [[nodiscard]] std::string debug_path(const std::string& debug_dir, std::string_view build_id_hex);
+
+/// Returns the CRC of .gnu_debuglink: CRC-32 of IEEE 802.3, as zlib's crc32() ([GDB] "Separate Debug Files"). `before`: the result for the bytes
+/// before these.
+[[nodiscard]] uint32_t crc32_of(Bytes bytes, uint32_t before = 0);
 
 }  // namespace ptd

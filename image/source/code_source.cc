@@ -335,40 +335,55 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
   return found;
 }
 
-std::string CodeSource::find_debug_file(const std::string& elf_path, const std::string& recorded_path) {
-  const OpenFile& opened = open_file(elf_path);
-  if (!opened.elf || (opened.elf->has_symtab() && opened.elf->has_lines())) return {};
-  const std::string build_id = opened.elf->build_id();
-  const DebugLink link = opened.elf->debug_link();
-  std::vector<std::string> candidates;
+std::vector<std::string> CodeSource::linked_files(const std::string& elf_path, const std::string& recorded_path, const ElfFile& elf,
+                                                  const std::vector<std::string>& dirs) const {
+  const std::string& name = elf.debug_link().name;
+  if (name.empty() || name.find('/') != std::string::npos) return {};
+  std::vector<std::string> folders{dir_name(elf_path)}, files;
+  const bool may_be_here = options_.use_host_files && recorded_path.starts_with('/');
+  if (may_be_here && !elf.build_id().empty()) folders.push_back(dir_name(recorded_path));  // a recording may name any folder
+  for (const std::string& dir : folders) {
+    files.push_back(dir + "/" + name);
+    files.push_back(dir + "/.debug/" + name);
+    for (const std::string& root : dirs) files.push_back(root + (dir.starts_with('/') ? "" : "/") + dir + "/" + name);
+  }
+  return files;
+}
+
+FoundDebugFile CodeSource::find_debug_file(const std::string& elf_path, const std::string& recorded_path) {
+  const std::shared_ptr<const ElfFile> elf = open_file(elf_path).elf;
+  if (!elf || (elf->has_symtab() && elf->has_lines())) return {};
+  const std::string& build_id = elf->build_id();
   std::vector<std::string> dirs;
   for (const std::string& root : options_.symfs) {
     for (const std::string& dir : options_.debug_dirs) dirs.push_back(root + dir);
   }
   dirs.insert(dirs.end(), options_.debug_dirs.begin(), options_.debug_dirs.end());
+  const auto opened = [&](const std::string& path) -> std::shared_ptr<const ElfFile> {
+    if (path.empty() || path == elf_path) return nullptr;
+    const OpenFile& file = open_file(path);
+    return file.elf && (file.elf->has_symtab() || file.elf->has_lines()) ? file.elf : nullptr;
+  };
   if (!build_id.empty()) {
+    std::vector<std::string> candidates;
     for (const std::string& dir : dirs) candidates.push_back(debug_path(dir, build_id));
     for (std::string& place : cache_paths(options_.build_id_cache, build_id, "debug")) candidates.push_back(std::move(place));
-  }
-  if (!link.name.empty() && link.name.find('/') == std::string::npos) {
-    std::vector<std::string> folders{dir_name(elf_path)};
-    const bool may_be_here = options_.use_host_files && recorded_path.starts_with('/');
-    if (may_be_here && !build_id.empty()) folders.push_back(dir_name(recorded_path));  // a recording may name any folder
-    for (const std::string& dir : folders) {
-      candidates.push_back(dir + "/" + link.name);
-      candidates.push_back(dir + "/.debug/" + link.name);
-      for (const std::string& root : dirs) candidates.push_back(root + (dir.starts_with('/') ? "" : "/") + dir + "/" + link.name);
+    for (const std::string& candidate : candidates) {
+      const auto debug = opened(candidate);
+      if (debug && same_build_id(build_id, debug->build_id())) return {candidate, {}};
     }
   }
-  for (const std::string& candidate : candidates) {
-    if (candidate.empty() || candidate == elf_path) continue;
-    const OpenFile& debug = open_file(candidate);
-    if (!debug.elf || (!debug.elf->has_symtab() && !debug.elf->has_lines())) continue;
-    // A debug link is followed by name if a build id is missing on either side; otherwise the ids must match.
-    if (!build_id.empty() && !same_build_id(build_id, debug.elf->build_id())) continue;
-    return candidate;
+  FoundDebugFile found;
+  for (const std::string& candidate : linked_files(elf_path, recorded_path, *elf, dirs)) {
+    const auto debug = opened(candidate);
+    if (!debug) continue;
+    const bool other_id = !build_id.empty() && !debug->build_id().empty() && !same_build_id(build_id, debug->build_id());
+    if (!other_id && crc32_of(debug->file()->bytes()) == elf->debug_link().crc32) return {candidate, std::move(found.refused)};
+    std::string why = other_id ? "it has another build id" : "its CRC is not the one in .gnu_debuglink";
+    found.refused.push_back(candidate + ": not the debug information of " + elf_path + ", because " + std::move(why) +
+                            ": not used. Supply the right file, or install its debug package");
   }
-  return {};
+  return found;
 }
 
 namespace {

@@ -103,6 +103,12 @@ struct FoundCode {
   void report(FindingKind kind, std::string what);
 };
 
+/// A separate debug file.
+struct FoundDebugFile {
+  std::string path;                  ///< "": none
+  std::vector<std::string> refused;  ///< a sentence for each file that .gnu_debuglink names and that belongs to another program
+};
+
 /// Not thread-safe. Files are opened once and shared.
 class CodeSource {
  public:
@@ -119,8 +125,9 @@ class CodeSource {
   /// Returns the bytes of the mapping. With a recorded build id, only a file with that id is used.
   FoundCode find(const MappedPath& wanted);
   /// Returns the separate debug file of an ELF file without .symtab or without lines: by build id below the debug directories and in the
-  /// cache, then by .gnu_debuglink, also next to `recorded_path`. "" if none is found or needed.
-  std::string find_debug_file(const std::string& elf_path, const std::string& recorded_path);
+  /// cache, then by .gnu_debuglink, also next to `recorded_path`. A file that the link names must have the link's CRC, and the build id if both
+  /// have one; a file found by build id needs no CRC.
+  FoundDebugFile find_debug_file(const std::string& elf_path, const std::string& recorded_path);
   /// Returns a saved copy of the file that find() gave for a mapping, if that was written to since it was saved or recorded and its code is
   /// still the same: the copy may have symbols and lines that the file has lost (strip). "" if there is none.
   std::string find_saved_symbols(const MappedPath& wanted, const FoundCode& found);
@@ -135,6 +142,9 @@ class CodeSource {
   [[nodiscard]] const CodeSourceOptions& options() const { return options_; }
 
  private:
+  struct OpenFile;
+  std::vector<std::string> linked_files(const std::string& elf_path, const std::string& recorded_path, const ElfFile& elf,
+                                        const std::vector<std::string>& dirs) const;
   struct OpenFile {
     std::shared_ptr<const MappedFile> file;
     std::shared_ptr<const ElfFile> elf;  ///< null if it is not an ELF file

@@ -225,10 +225,11 @@ void ImageBuild::add_symbol_file(const std::string& section_path, const std::str
 void ImageBuild::append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
   symbol_files_.push_back({section_path, file_path, build_id});
   note_damage(file_path);
-  const std::string debug = source.find_debug_file(file_path, section_path);
-  if (debug.empty()) return;
-  symbol_files_.push_back({section_path, debug, build_id});
-  note_damage(debug);
+  const FoundDebugFile debug = source.find_debug_file(file_path, section_path);
+  damaged_.insert(debug.refused.begin(), debug.refused.end());
+  if (debug.path.empty()) return;
+  symbol_files_.push_back({section_path, debug.path, build_id});
+  note_damage(debug.path);
 }
 
 void ImageBuild::note_damage(const std::string& file) {

@@ -105,6 +105,26 @@ class Recordings(unittest.TestCase):
                     lines = self.run_it("script", "-F", "ip,sym,symoff,srcline", "-i", self.folder / "rec", "-q", "--stash", "off").stdout
                     self.assertTrue(lines != before["branches"])
 
+    def test_a_debug_file_of_another_build_is_refused_by_name(self):
+        """.gnu_debuglink names it, and has the CRC that binutils computed of the right file."""
+        debug = self.folder / "sorter.debug"
+        for build_id in ("sha1", "none"):
+            self.compile("-O2", build_id)
+            subprocess.run(["objcopy", "--only-keep-debug", self.program, debug], check=True)
+            subprocess.run(["strip", self.program], check=True)
+            subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", self.program], check=True)
+            self.record()
+            words = ["functions", "-i", self.folder / "rec", "--stash", "off", "--limit", "0"]
+            right = debug.read_bytes()
+            named = self.run_it(*words)
+            self.assertIn("sort", named.stdout)
+            self.assertNotIn("not the debug information", named.stderr)
+            for content in (right[:-1] + bytes([right[-1] ^ 1]), right + b"\0"):
+                debug.write_bytes(content)
+                refused = self.run_it(*words)
+                self.assertNotIn("sort (", refused.stdout)
+                self.assertIn(f"{debug}: not the debug information of {self.program}, because its CRC is not the one in .gnu_debuglink", refused.stderr)
+
     def code_names(self, *words):
         """Returns what each command that names code prints about the recording."""
         rec = ["-i", self.folder / "rec", "-q", *words]

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <span>
 
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
@@ -484,10 +485,19 @@ TEST(SourceLookup, DebugFileByBuildId) {
   CodeSourceOptions options = only(dir);
   options.debug_dirs = {dir.path() + "/debug"};
   CodeSource source(options);
-  EXPECT_EQ(source.find_debug_file(prog, prog), debug);
+  EXPECT_EQ(source.find_debug_file(prog, prog).path, debug);
   dir.write("debug/.build-id/01/" + kIdA.substr(2) + ".debug", small_elf(0xff).bytes());
   CodeSource wrong(options);
-  EXPECT_EQ(wrong.find_debug_file(prog, prog), "");
+  EXPECT_EQ(wrong.find_debug_file(prog, prog).path, "");
+}
+
+// The check value is of the catalogue of parametrised CRC algorithms (CRC-32/ISO-HDLC).
+TEST(SourceLookup, Crc32) {
+  const std::string text = "123456789";
+  const Bytes bytes = std::as_bytes(std::span(text));
+  EXPECT_EQ(crc32_of(bytes), 0xCBF43926U);
+  for (size_t cut = 0; cut <= bytes.size(); ++cut) EXPECT_EQ(crc32_of(bytes.subspan(cut), crc32_of(bytes.first(cut))), 0xCBF43926U) << cut;
+  EXPECT_EQ(crc32_of({}), 0U);
 }
 
 // Returns the build id of this process's vdso as the dynamic linker sees it.
