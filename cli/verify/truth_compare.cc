@@ -17,6 +17,7 @@
 #include "cli/report/flow_check.h"
 #include "cli/verify/flow_align.h"
 #include "cli/verify/marked.h"
+#include "cli/verify/psb_match.h"
 #include "ptdecode/flow_cursor.h"
 #include "ptdecode/insn.h"
 
@@ -24,6 +25,7 @@ namespace ptd::cli {
 namespace {
 
 constexpr size_t kGoesOn = 8;   // this many equal instructions are no accident
+constexpr size_t kMostTogether = size_t{1} << 22;  // instructions of segments that are compared as one
 constexpr size_t kUntold = 64;  // instructions between the last packet and the first one lost: no packet tells of them
 
 /// The bytes of one instruction, at most 15.
@@ -48,6 +50,11 @@ struct Flow {
     contents.emplace_back(bytes);
     flagged.push_back(uncertain);
   }
+  void append(const Flow& more) {
+    ips.insert(ips.end(), more.ips.begin(), more.ips.end());
+    contents.insert(contents.end(), more.contents.begin(), more.contents.end());
+    flagged.insert(flagged.end(), more.flagged.begin(), more.flagged.end());
+  }
   void clear() {
     ips.clear();
     contents.clear();
@@ -56,14 +63,36 @@ struct Flow {
   [[nodiscard]] size_t size() const { return ips.size(); }
 };
 
-/// The true flow between one PSB and the next.
+/// The true flow between one PSB and the next, or a later one.
 struct TruthSegment {
   uint64_t offset_bytes = 0;
+  uint64_t psbs = 0;  ///< number of PSBs up to and including the first
   bool valid = false;
   Flow insns;
   std::vector<std::pair<size_t, size_t>> lost;  ///< [first, end) indices that the recording itself lost
   size_t told_end = 0;                          ///< of what follows no packet could tell
+
+  [[nodiscard]] bool empty() const { return !valid && insns.size() == 0; }
+  /// Appends the segment after this one.
+  void append(TruthSegment& next) {
+    if (empty()) return std::swap(*this, next);
+    const size_t base = insns.size();
+    insns.append(next.insns);
+    for (const auto& [first, end] : next.lost) lost.emplace_back(base + first, base + end);
+    if (next.told_end != 0) told_end = base + next.told_end;
+  }
 };
+
+/// Returns the PSBs of a truth file. Errors: those of TruthFileReader::open(); a damaged file gives those before the damage.
+Result<std::vector<PsbMark>> truth_marks(const std::string& path) {
+  auto reader = emulate::TruthFileReader::open(path);
+  if (!reader) return reader.error();
+  std::vector<PsbMark> marks;
+  for (emulate::TruthRecord record; (*reader)->next(record);) {
+    if (record.tag == emulate::TruthTag::psb) marks.push_back({record.offset_bytes, record.tsc});
+  }
+  return marks;
+}
 
 class TruthWalk {
  public:
@@ -75,6 +104,7 @@ class TruthWalk {
     segment.told_end = 0;
     segment.valid = have_mark_;
     segment.offset_bytes = mark_;
+    segment.psbs = psbs_;
     size_t losing_from = 0;
     emulate::TruthRecord record;
     while (reader_.next(record)) {
@@ -93,9 +123,11 @@ class TruthWalk {
         case emulate::TruthTag::psb:
           mark_ = record.offset_bytes;
           have_mark_ = true;
+          ++psbs_;
           if (segment.valid || segment.insns.size() != 0) return true;
           segment.valid = true;
           segment.offset_bytes = mark_;
+          segment.psbs = psbs_;
           break;
         case emulate::TruthTag::end:
           ended_ = true;
@@ -131,7 +163,7 @@ class TruthWalk {
 
   emulate::TruthFileReader& reader_;
   std::unordered_map<const emulate::TruthBlock*, bool> packet_;
-  uint64_t mark_ = 0;
+  uint64_t mark_ = 0, psbs_ = 0;
   bool have_mark_ = false, ended_ = false;
 };
 
@@ -182,13 +214,20 @@ struct UncountedLoop {
   uint64_t ip = 0;    ///< an instruction of the loop
 };
 
-/// What the decoder gave of one segment.
+/// What the decoder gave of one segment, or several.
 struct DecodedSegment {
   Flow insns;
   std::vector<size_t> gaps;   ///< before which instruction
   std::vector<UncountedLoop> loops;
   bool over = false;  ///< an event after the last instruction ended the tracing
 
+  void append(const DecodedSegment& next) {
+    const size_t base = insns.size();
+    insns.append(next.insns);
+    for (const size_t gap : next.gaps) gaps.push_back(base + gap);
+    for (const UncountedLoop& loop : next.loops) loops.push_back({base + loop.before, loop.ip});
+    over = next.over;
+  }
   void clear() {
     insns.clear();
     gaps.clear();
@@ -375,49 +414,76 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
   }
 }
 
-/// Takes the segments of the decode one after the other and finds their truth.
+/// Takes the segments of the decode one after the other and finds their truth. The PSBs that both have divide the two flows into parts, which are
+/// compared. A PSB that only one of them has is inside a part.
 class StreamCompare {
  public:
-  StreamCompare(emulate::TruthFileReader& reader, NameCounter& names, TruthCounts& counts) : walk_(reader), names_(names), counts_(counts) {
+  StreamCompare(emulate::TruthFileReader& reader, std::vector<PsbMark> marks, NameCounter& names, TruthCounts& counts)
+      : walk_(reader), matcher_(std::move(marks)), names_(names), counts_(counts) {
     more_ = walk_.next(truth_);
   }
 
-  void segment(uint64_t offset_bytes, TimeNs when, const DecodedSegment& decoded, bool last) {
-    while (more_ && truth_.valid && truth_.offset_bytes < offset_bytes) skip();
-    TruthSegment here;
-    if (more_ && truth_.valid && truth_.offset_bytes == offset_bytes) {
+  /// `decoded` is of unspecified content afterwards.
+  void segment(const PsbMark& mark, TimeNs when, DecodedSegment& decoded) {
+    if (const std::optional<size_t> index = matcher_.find(mark)) {
+      compare_until(*index);
+      std::swap(decoded_, decoded);
       found_ = true;
-      std::swap(here, truth_);
-      more_ = walk_.next(truth_);
+    } else {
+      if (decoded_.insns.size() >= kMostTogether) compare_equally_long(false);
+      decoded_.append(decoded);
     }
-    compare(here, when, decoded, last && !more_, walk_.ended());
+    when_ = when;
   }
+  /// Compares the last segment. The truth after it is beyond the end of the recorded trace: lost.
   void finish() {
+    compare_equally_long(true);
     while (more_) skip();
   }
-  /// Whether a decoded segment began where the truth has one.
+  /// Whether a PSB of the decode is one of the truth.
   [[nodiscard]] bool found() const { return found_; }
   [[nodiscard]] bool ended() const { return walk_.ended(); }
 
  private:
-  // A PSB that the decoder did not find.
-  void skip() {
-    DecodedSegment lost;
-    lost.gaps = {0};
-    compare(truth_, last_time_, lost, false, true);
+  // Compares with the truth before its PSB number `index`. The recording may begin after the first PSBs of the truth.
+  void compare_until(size_t index) {
+    if (!found_) decoded_.gaps = {0, decoded_.insns.size()};
+    TruthSegment ran;
+    while (more_ && truth_.psbs <= index && ran.insns.size() < kMostTogether) take(ran);
+    compare(ran, false);
+    while (more_ && truth_.psbs <= index) skip();
+  }
+  // Compares with as much truth as was decoded, or more by less than a segment.
+  void compare_equally_long(bool last) {
+    TruthSegment ran;
+    if (more_) take(ran);
+    while (more_ && ran.insns.size() < decoded_.insns.size()) take(ran);
+    compare(ran, last && !more_);
+  }
+  void take(TruthSegment& ran) {
+    ran.append(truth_);
     more_ = walk_.next(truth_);
   }
-  void compare(const TruthSegment& truth, TimeNs when, const DecodedSegment& decoded, bool last, bool ended) {
-    last_time_ = when;
-    SegmentCompare segment(truth, decoded, counts_);
-    segment.run(last, ended, decoded.over);
-    if (names_.wanted()) names_.count(truth.insns, segment.fates(), when);
+  void skip() {
+    decoded_.clear();
+    decoded_.gaps = {0};
+    TruthSegment ran;
+    take(ran);
+    compare(ran, false);
+  }
+  void compare(const TruthSegment& truth, bool last) {
+    SegmentCompare segment(truth, decoded_, counts_);
+    segment.run(last, walk_.ended(), decoded_.over);
+    if (names_.wanted()) names_.count(truth.insns, segment.fates(), when_);
+    decoded_.clear();
   }
   TruthWalk walk_;
+  PsbMatcher matcher_;
   NameCounter& names_;
-  TimeNs last_time_;
+  TimeNs when_;
   TruthCounts& counts_;
-  TruthSegment truth_;
+  TruthSegment truth_;      // the next
+  DecodedSegment decoded_;  // from the last PSB that both have
   bool more_ = false, found_ = false;
 };
 
@@ -427,11 +493,15 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
                                        const std::vector<std::string>& patterns, const std::function<void(uint64_t bytes)>& on_progress) {
   auto reader = emulate::TruthFileReader::open(truth_path);
   if (!reader) return reader.error();
+  Result<std::vector<PsbMark>> marks = truth_marks(truth_path);
+  if (!marks) return marks.error();
   TruthCounts counts;
   for (const std::string& pattern : patterns) counts.named.push_back({pattern, 0, 0, 0, 0, 0, 0});
   NameCounter names(recording, counts.named);
-  StreamCompare compare(**reader, names, counts);
+  StreamCompare compare(**reader, std::move(*marks), names, counts);
   TimeNs when;
+  PsbMark mark;
+  const bool is_pt = recording.streams()[stream].protocol == arm::Protocol::none;
   DecodedSegment decoded;
   NodeCache nodes;
   uint64_t offset = 0;
@@ -440,10 +510,11 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
       recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
         if (any && segment.stream_offset_bytes != offset) {
           if (begins_after_loss(batch, segment)) decoded.gaps.push_back(decoded.insns.size());
-          compare.segment(offset, when, decoded, false);
+          compare.segment(mark, when, decoded);
           on_progress(segment.stream_offset_bytes - offset);
           decoded.clear();
         }
+        if (!any || segment.stream_offset_bytes != offset) mark = is_pt ? psb_mark(segment) : PsbMark{segment.stream_offset_bytes, {}};
         any = true;
         offset = segment.stream_offset_bytes;
         when = segment.time.first;
@@ -453,7 +524,7 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
         return true;
       });
   if (!status) return status.error();
-  if (any) compare.segment(offset, when, decoded, true);
+  if (any) compare.segment(mark, when, decoded);
   compare.finish();
   if (!(*reader)->error().empty()) return Error{ErrorCode::bad_format, truth_path + ": " + (*reader)->error(), 0};
   counts.has_end = compare.ended();

@@ -42,8 +42,8 @@ struct TruthCounts {
   }
 };
 
-/// Decodes a stream and compares. A PSB of the trace is found in the truth by its offset, so that a difference ends with its segment at
-/// the latest; inside one the two are aligned by address (flow_align.h). Errors: file_format for a damaged truth; usage for one of another
+/// Decodes a stream and compares. A PSB of the trace is found in the truth by its time or offset (psb_match.h), so that a difference ends with
+/// its segment, or the next one whose PSB both have; inside one the two are aligned by address (flow_align.h). Errors: file_format for a damaged truth; usage for one of another
 /// recording or thread.
 [[nodiscard]] Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
                                                      const std::vector<std::string>& patterns,
