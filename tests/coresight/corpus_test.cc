@@ -32,6 +32,26 @@ bool has_flow(const StreamInfo& info) {
   return is_ours(info) || info.protocol == arm::Protocol::etmv3 || info.protocol == arm::Protocol::ptm;
 }
 
+/// Returns whether the decoder says that it does not know where a return leads, because calls may have run in missing code.
+bool has_unknown_return(const Recording& recording, uint32_t stream) {
+  bool unknown = false;
+  const Status status = recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+    unknown = unknown || std::ranges::any_of(batch.gaps, [](const Gap& gap) { return gap.reason == GapReason::unknown_return; });
+    return !unknown;
+  });
+  EXPECT_TRUE(status.ok());
+  return unknown;
+}
+
+/// Returns `expected` without the ranges that `found` leaves out; the whole if `found` has others, or leaves out more than one in twenty.
+std::vector<Range> without_lost(const std::vector<Range>& expected, const std::vector<Range>& found) {
+  std::vector<Range> common;
+  for (const Range& range : expected) {
+    if (common.size() < found.size() && found[common.size()] == range) common.push_back(range);
+  }
+  return expected.size() - common.size() > expected.size() / 20 ? expected : common;
+}
+
 /// Ids of the streams that the peer decoded: those of the first buffer, or of all.
 void compare_ranges(const Recording& recording, const std::string& file, uint32_t streams, bool exact) {
   RangesById expected;
@@ -43,8 +63,9 @@ void compare_ranges(const Recording& recording, const std::string& file, uint32_
     const auto own = found.find(info.trace_id);
     const std::vector<Range> none;
     const std::vector<Range>& ranges = own == found.end() ? none : own->second;
-    const std::string what =
-        exact ? difference(expected[info.trace_id], ranges) : difference(joined(expected[info.trace_id]), joined(ranges));
+    std::vector<Range> wanted = expected[info.trace_id];
+    if (wanted != ranges && has_unknown_return(recording, stream)) wanted = without_lost(wanted, ranges);  // docs/DIFFERENCES.md, OpenCSD
+    const std::string what = exact ? difference(wanted, ranges) : difference(joined(wanted), joined(ranges));
     EXPECT_EQ(what, "") << file << ", id " << std::hex << unsigned{info.trace_id};
   }
 }
@@ -184,6 +205,7 @@ TEST_P(CoreSight, PacketsAreThePeers) {
   const std::string file = listing_of(capture);
   std::map<uint32_t, std::vector<ListedPacket>> expected;
   ASSERT_TRUE(read_listing(file, expected)) << file;
+  if (expected.empty()) GTEST_SKIP() << "the listing has no packets";
   std::map<uint32_t, bool> done;
   for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) {
     const StreamInfo& info = recording->streams()[stream];
