@@ -75,8 +75,14 @@ void add_unit(const Words& words, const SourceUnit& unit, const FileUse& use, Co
     return at->second;
   };
   std::vector<uint64_t> executed(unit.functions.size());  // of each function, its most executed statement
+  const SourceStatement* before = nullptr;
+  uint64_t began = 0;  // how often the statement `before` ran: what continues a statement that did not run is other code
   for (const SourceStatement& statement : unit.statements) {
-    const uint64_t times = use.counts.highest(statement.first, statement.end);
+    const bool both = before != nullptr && before->first == statement.first && before->line == statement.line && before->scope == statement.scope &&
+                      before->file == statement.file && before->end < statement.end;
+    const uint64_t times = both && began == 0 ? 0 : use.counts.highest(statement.first, statement.end);
+    before = &statement;
+    began = times;
     if (statement.scope < executed.size()) executed[statement.scope] = std::max(executed[statement.scope], times);
     const std::string& path = path_of(statement.file);
     if (!wanted_source(words, path)) continue;
@@ -225,7 +231,8 @@ Command add_coverage(CLI::App& app) {
   command.footer(
       "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed statement\n"
       "(is_stmt of the line table), added up over the functions that contain statements of the line: instances of a template and inlined\n"
-      "copies count separately. Other code with its number, which compilers move and insert, does not count, as with gcov.\n"
+      "copies count separately. Other code with its number, which compilers move and insert, does not count, as with gcov. clang marks only\n"
+      "the first part of a line as a statement: what directly follows with the same line counts, too, if the statement ran.\n"
       "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov counts\n"
       "the same without optimization. Limitation: the optimizer can merge parts of an inlined copy with other code, and its count is then\n"
       "too low, but not 0 if a statement of the copy ran. If functions of a source file share a name (lambdas: operator()), the line is\n"

@@ -103,6 +103,7 @@ struct SourceLines::Unit {
   bool loaded = false;
   bool counted = false;     // its cost is deducted from the file's limits
   bool has_lines = false;   // its line table can be read; valid once `counted`
+  bool is_llvm = false;     // compiled by clang or another compiler that uses LLVM
   std::vector<Row> rows;
   std::vector<Scope> scopes;
   std::vector<Extent> extents;
@@ -324,6 +325,15 @@ bool names_another_file(Dwarf_Die& unit) {
   return dwarf_hasattr(&unit, DW_AT_dwo_name) != 0 || dwarf_hasattr(&unit, DW_AT_GNU_dwo_name) != 0;
 }
 
+bool is_of_llvm(Dwarf_Die& unit) {
+  Dwarf_Attribute attribute;
+  const char* producer = dwarf_attr(&unit, DW_AT_producer, &attribute) == nullptr ? nullptr : dwarf_formstring(&attribute);
+  if (producer == nullptr) return false;
+  constexpr size_t kMostBytes = 256;  // a hostile file may have a long one
+  const std::string_view text(producer, ::strnlen(producer, kMostBytes));
+  return text.find("clang") != std::string_view::npos || text.find("LLVM") != std::string_view::npos;
+}
+
 // The folder that relative paths of a unit are relative to; null if it names none.
 const char* folder_of(Dwarf_Die& unit) {
   Dwarf_Attribute attribute;
@@ -350,6 +360,7 @@ void SourceLines::load(Unit& unit) {
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
   if (names_another_file(die))
     warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known");
+  unit.is_llvm = is_of_llvm(die);
   const bool counted = std::exchange(unit.counted, true);
   if (!counted) unit.has_lines = has_lines(unit);
   Dwarf_Lines* lines = nullptr;
@@ -466,16 +477,39 @@ std::vector<SourceFunction> functions_of(const std::vector<Scope>& scopes, const
 
 }  // namespace
 
+/// Returns the index of the first row after `at` with another address. Rows at one address are several statements of one instruction.
+size_t SourceLines::next_address(const Unit& unit, size_t at) {
+  size_t next = at + 1;
+  while (next < unit.rows.size() && unit.rows[next].address == unit.rows[at].address) ++next;
+  return next;
+}
+
+/// Returns the index of the first row from `next` on that does not continue the statement of row `at`: of another line or scope, or a statement
+/// itself. LLVM leaves is_stmt out of a row whose line is that of the row before it, also of a loop's condition. GCC leaves it out of code that it
+/// moved or inserted.
+size_t SourceLines::statement_end(const Unit& unit, size_t at, size_t next) {
+  const Row& row = unit.rows[at];
+  const auto continues = [&](const Row& other) { return !other.end && !other.statement && other.line == row.line && other.file == row.file; };
+  while (unit.is_llvm && next < unit.rows.size()) {
+    const size_t group_end = next_address(unit, next);
+    const auto first = unit.rows.begin() + static_cast<std::ptrdiff_t>(next), last = unit.rows.begin() + static_cast<std::ptrdiff_t>(group_end);
+    if (!std::all_of(first, last, continues) || scope_at(unit, first->address) != scope_at(unit, row.address)) break;
+    next = group_end;
+  }
+  return next;
+}
+
 SourceUnit SourceLines::statements(const Unit& unit) const {
   SourceUnit result;
   for (size_t i = 0; i < unit.rows.size(); ++i) {
     const Row& row = unit.rows[i];
     if (row.end || !row.statement || row.line == 0 || reach_of(row.address) == nullptr) continue;
-    // Rows at one address are several statements of one instruction, so each ends at the next address of the table.
-    size_t next = i + 1;
-    while (next < unit.rows.size() && unit.rows[next].address == row.address) ++next;
-    const uint64_t end = next < unit.rows.size() ? unit.rows[next].address : row.address + 1;
-    result.statements.push_back({row.address, end, row.file, row.line, scope_at(unit, row.address)});
+    const size_t next = next_address(unit, i), last = statement_end(unit, i, next);
+    const auto end_at = [&](size_t index) { return index < unit.rows.size() ? unit.rows[index].address : row.address + 1; };
+    result.statements.push_back({row.address, end_at(next), row.file, row.line, scope_at(unit, row.address)});
+    if (last == next) continue;
+    result.statements.push_back(result.statements.back());
+    result.statements.back().end = end_at(last);
   }
   result.functions = functions_of(unit.scopes, unit.rows, result.statements);
   return result;

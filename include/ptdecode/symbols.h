@@ -91,7 +91,7 @@ struct SourcePlace {
   Interval valid;                   ///< an interval in which the answer is the same
 };
 
-/// Code of one statement: [first, end) in the file's own address space (p_vaddr).
+/// Code of one statement: [first, end), by p_vaddr. A second entry with the same `first` adds code of the line that directly continues it.
 struct SourceStatement {
   uint64_t first = 0, end = 0;
   std::string_view file;

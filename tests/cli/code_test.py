@@ -121,6 +121,27 @@ class Code(unittest.TestCase):
         self.assertIn("FNDA:0,never\n", record)
         self.assertIn(f"FNDA:{want[next(i for i, text in enumerate(source, 1) if text.startswith('int classify'))]},classify\n", record)
 
+    def test_lines_without_optimization_are_gcovs(self):
+        """Also of clang, which marks a loop's condition as no statement of its own."""
+        cc, clang = os.environ.get("CC", "cc"), shutil.which("clang") or shutil.which("clang-14")
+        for name in ("covered", "sorter", "shopdb"):
+            source, place = PROGRAMS / (name + ".c"), self.folder / ("lines " + name)
+            place.mkdir()
+            subprocess.run([cc, "-O0", "-g", "--coverage", "-o", "counted", source], cwd=place, check=True)
+            subprocess.run(["./counted"], cwd=place, check=True, stdout=subprocess.DEVNULL)
+            out = subprocess.run([shutil.which("gcov") or "gcov", "--json-format", "--stdout", next(place.glob("*.gcno"))], cwd=place, capture_output=True,
+                                 check=True).stdout
+            want = {line["line_number"]: line["count"] for file in json.loads(out)["files"] for line in file["lines"]}
+            for compiler in filter(None, (cc, clang)):
+                subprocess.run([compiler, "-O0", "-g", "-o", "plain", source], cwd=place, check=True)
+                done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", place / "data", "--", place / "plain")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                text = run("coverage", "-q", "-i", place / "data", "--format", "lcov", "--source", source.resolve()).stdout
+                got = {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", text, re.M)}
+                both = set(want) & set(got)
+                self.assertGreater(len(both), 12)
+                self.assertEqual({line: got[line] for line in both}, {line: want[line] for line in both}, (name, compiler))
+
     def test_a_lines_count_is_that_of_its_most_executed_statement(self):
         """Against the ground truth and readelf's line table."""
         counts = collections.Counter()
