@@ -97,6 +97,11 @@ bool ReplayRun::passes_time() {
   return passes;
 }
 
+bool ReplayRun::leaves_space() const {
+  const Stretch& item = cursor_->item();
+  return request_.space != kNoSpace && item.kind == FlowItem::blocks && item.space != request_.space && item.space != kKernelSpace && item.space != kNoSpace;
+}
+
 // Moving back one instruction leaves the position before the last one, whose address is known.
 RunResult ReplayRun::at_end() {
   const auto last = cursor_->previous_place();
@@ -194,6 +199,7 @@ RunResult ReplayRun::forward() {
   while (cursor_->enter_next()) {
     const ThreadKey thread = cursor_->thread();
     if (!request_.times.empty() && passes_time()) return {StopReason::time, thread};
+    if (leaves_space()) return {StopReason::space, thread};
     switch (cursor_->item().kind) {
       case FlowItem::blocks:
         if (const auto stop = forward_blocks(budget)) return *stop;
@@ -254,6 +260,7 @@ RunResult ReplayRun::backward() {
       }
       return {StopReason::time, thread};
     }
+    if (leaves_space()) return {StopReason::space, thread};
     switch (cursor_->item().kind) {
       case FlowItem::blocks:
         if (const auto stop = backward_blocks(budget)) return *stop;

@@ -35,6 +35,7 @@ enum class StopReason : uint8_t {
   breakpoint,  ///< before the instruction at a breakpoint
   gap,         ///< the flow was lost here
   time,        ///< a chosen time was passed
+  space,       ///< before flow of another user space: the process has executed a program, or, backward, has not yet
   edge,        ///< the end of the recording, or its beginning
 };
 
@@ -50,6 +51,7 @@ struct RunRequest {
   ThreadKey step = kNoThread;     ///< stop after an instruction of this thread, or of any (kAnyThread)
   ThreadKey resumed = kNoThread;  ///< a breakpoint at the next instruction of this thread has been reported already
   std::vector<TimeNs> times;      ///< stop where one of these is passed
+  SpaceId space = kNoSpace;       ///< stop at user code of another space; kNoSpace: do not
   bool keeps_notes = false;       ///< of the run before: it is part of the same movement
 };
 
@@ -84,6 +86,7 @@ class ReplayRun {
   RunResult after_step(ThreadKey thread);
   void pass_gap();
   bool passes_time();
+  [[nodiscard]] bool leaves_space() const;
   void note(ThreadKey thread, TimeNs time, std::string text);
   void note_event();
   void note_gap();

@@ -86,8 +86,10 @@ size_t ReplaySession::read(ThreadKey thread, Ip ip, std::span<std::byte> out) {
 ProcessImage ReplaySession::image_of(ThreadKey thread) {
   const auto place = place_of(thread);
   if (!place) return {memory_, kNoSpace, cursor_.time(), {}};
-  return {memory_, place->space, place->time, recording_->comm_at(place->pid, place->time)};
+  return image_at(*place);
 }
+
+ProcessImage ReplaySession::image_at(const ReplayPlace& place) { return {memory_, place.space, place.time, recording_->comm_at(place.pid, place.time)}; }
 
 Interval ReplaySession::span() const {
   Interval all{kTimeMax, kTimeMin};

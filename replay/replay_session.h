@@ -43,6 +43,8 @@ class ReplaySession {
   size_t read(ThreadKey thread, Ip ip, std::span<std::byte> out);
   /// Returns the files of a thread's process.
   ProcessImage image_of(ThreadKey thread);
+  /// Returns the files of the process that executes an instruction.
+  ProcessImage image_at(const ReplayPlace& place);
   /// Returns the times of the recording, within the filter. Empty if they are not known.
   [[nodiscard]] Interval span() const;
 

@@ -146,8 +146,8 @@ bool is_safe(std::string_view path) {
   return !path.empty() && path.find_first_not_of(kSafe) == std::string_view::npos && !path.starts_with('-');
 }
 
-Status write_file(const std::string& path, const std::string& text) {
-  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(path);
+Status write_file(const std::string& path, const std::string& text, FileKind kind) {
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(path, {0666, kind});  // of an earlier call
   if (!file) return file.error();
   (void)(*file)->write(text);  // finish() says what failed
   return (*file)->finish();
@@ -159,6 +159,7 @@ constexpr std::string_view kCommands =
     "  monitor seek $arg0\n"
     "  maintenance flush register-cache\n"
     "  maintenance flush dcache\n"
+    "  sharedlibrary\n"
     "  frame\n"
     "end\n"
     "# Moves to a share of the recording: replay-percent 40\n"
@@ -166,6 +167,7 @@ constexpr std::string_view kCommands =
     "  monitor percent $arg0\n"
     "  maintenance flush register-cache\n"
     "  maintenance flush dcache\n"
+    "  sharedlibrary\n"
     "  frame\n"
     "end\n";
 
@@ -195,10 +197,11 @@ Result<SymbolFiles> write_symbol_files(const Recording& recording, ReplayMemory&
   const std::string file = request.folder + "/recorded.sym";
   if (made.names != 0) {
     if (!is_safe(file)) return Error{ErrorCode::bad_option, plain(file) + ": the folder's name has characters that a GDB script cannot hold", 0};
+    if (made.files == 0) script += "# Those of an earlier script are of another moment\nsymbol-file\n";
     script += "# Names of code that has no file: of the kernel, of generated code, of a bundle\nadd-symbol-file " + file + "\n";
-    if (const Status written = write_file(file, SymbolElf(request, names).bytes()); !written) return written.error();
+    if (const Status written = write_file(file, SymbolElf(request, names).bytes(), FileKind::program); !written) return written.error();
   }
-  if (const Status written = write_file(made.script, script + std::string(kCommands)); !written) return written.error();
+  if (const Status written = write_file(made.script, script + std::string(kCommands), FileKind::other); !written) return written.error();
   return made;
 }
 

@@ -1,6 +1,8 @@
 // ThreadList: see thread_list.h.
 #include "replay/thread_list.h"
 
+#include <set>
+
 #include "replay/text.h"
 
 namespace ptd::replay {
@@ -32,6 +34,12 @@ void ThreadList::add(const Context& context, int32_t cpu, uint32_t stream, const
 
 void ThreadList::see(const ReplayPlace& place) {
   if (threads_.size() < kMostThreads) threads_.try_emplace(place.thread, Thread{place.pid, place.tid, place.stream});
+}
+
+std::vector<int32_t> ThreadList::pids() const {
+  std::set<int32_t> pids;
+  for (const auto& [key, thread] : threads_) pids.insert(thread.pid);
+  return {pids.begin(), pids.end()};
 }
 
 std::string ThreadList::name(ThreadKey key, TimeNs when) const {

@@ -24,6 +24,8 @@ class ThreadList {
   [[nodiscard]] const std::map<ThreadKey, Thread>& all() const { return threads_; }
   [[nodiscard]] bool contains(ThreadKey key) const { return threads_.contains(key); }
   void see(const ReplayPlace& place);
+  /// Returns the processes of the threads, in order.
+  [[nodiscard]] std::vector<int32_t> pids() const;
   /// Returns a name for people, at a time: "init (pid 1)".
   [[nodiscard]] std::string name(ThreadKey key, TimeNs when) const;
 

@@ -18,6 +18,7 @@
 #include "cli/options/thread_filters.h"
 #include "cli/report/missing_report.h"
 #include "cli/report/no_trace.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "image/base/fd.h"
 #include "image/base/write_all.h"
@@ -116,6 +117,24 @@ int report_no_flow(const Recording& recording, replay::ReplayCursor cursor, bool
   return status;
 }
 
+/// Of user programs a debugger has one at a time, so one process is replayed: the first, unless filters choose. With a kernel's flow, all.
+void choose_process(const Recording& recording, replay::ReplayFilter& filter) {
+  if (!filter.cpus.empty() || !filter.pids.empty() || !filter.tids.empty()) return;
+  replay::ReplaySession session(recording, filter);
+  const std::vector<int32_t> pids = session.threads().pids();
+  const auto first = session.place_of(session.current());
+  if (pids.size() < 2 || !first || !session.memory().sections(kKernelSpace, first->time).empty()) return;
+  filter.pids = {first->pid};
+  std::string others;
+  constexpr size_t kMostListed = 20;
+  for (size_t i = 0, listed = 0; i < pids.size() && listed <= kMostListed; ++i) {
+    if (pids[i] == first->pid) continue;
+    others += ++listed > kMostListed ? " ..." : fmt::format("{}{}", others.empty() ? " " : ", ", pids[i]);
+  }
+  say_on_error(fmt::format("ptdecode: replays process {} ({}); --pid chooses another of this recording:{}\n", first->pid,
+                           shown(recording.comm_at(first->tid, first->time)), others));
+}
+
 int run(const Words& words) {
   ScriptOptions options;
   if (const Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, options); !status) return report_error(status.error());
@@ -131,6 +150,7 @@ int run(const Words& words) {
     if (!range) return report_error(range.error());
     filter.time = *range;
   }
+  choose_process(**recording, filter);
   const SymbolFolder folder(words.symbols);
   replay::GdbServer server(**recording, filter, folder.path());
   if (server.session().current() == replay::kNoThread)

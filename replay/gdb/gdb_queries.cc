@@ -37,8 +37,9 @@ std::string GdbServer::set(std::string_view packet) {
 
 std::string GdbServer::supported(std::string_view features) {
   tells_breakpoints_ = features.find("swbreak+") != std::string_view::npos;
+  follows_programs_ = one_process_ && features.find("exec-events+") != std::string_view::npos;
   return "PacketSize=" + hex(2 * kMostMemoryBytes).substr(2) +
-         ";QStartNoAckMode+;ReverseStep+;ReverseContinue+;swbreak+;hwbreak+;vContSupported+;qXfer:features:read+;qXfer:exec-file:read+;"
+         "" + (follows_programs_ ? ";exec-events+" : "") + ";QStartNoAckMode+;ReverseStep+;ReverseContinue+;swbreak+;hwbreak+;vContSupported+;qXfer:features:read+;qXfer:exec-file:read+;"
          "qXfer:auxv:read+;qXfer:libraries-svr4:read+;Qbtrace:bts+;Qbtrace:off+;Qbtrace-conf:bts:size+;qXfer:btrace:read+;"
          "qXfer:btrace-conf:read+";
 }
@@ -68,9 +69,13 @@ std::string GdbServer::monitor(std::string_view text) {
   const auto command = from_hex(text);
   if (!command) return kError;
   const std::string printed = monitor_.execute(*command, chosen(general_));
-  if (monitor_.moved()) general_ = kNoThread;
+  if (monitor_.moved()) {
+    general_ = kNoThread;
+    held_.reset();
+  }
   constexpr size_t kOnce = 4096;
   for (size_t at = 0; at < printed.size(); at += kOnce) send("O" + to_hex(std::string_view(printed).substr(at, kOnce)));
+  if (monitor_.moved()) warn_of_program();
   return "OK";
 }
 
@@ -107,6 +112,8 @@ std::optional<std::string> GdbServer::document(std::string_view object, std::str
   if (object == "features" && annex == "target.xml") return target_.xml();
   if (object == "exec-file") {
     std::string path = session_.image_of(thread).program();
+    if (const auto place = session_.place_of(thread)) program_space_ = place->space;
+    program_ = path;
     return path.empty() ? std::nullopt : std::optional(std::move(path));
   }
   if (object == "auxv") {

@@ -22,7 +22,10 @@ TargetDescription description_of(ReplaySession& session) {
 GdbServer::GdbServer(const Recording& recording, const ReplayFilter& filter, const std::string& symbol_folder)
     : session_(recording, filter),
       target_(description_of(session_)),
-      monitor_(session_, symbol_folder, target_.elf_machine(), target_.word_bytes() == 8) {}
+      monitor_(session_, symbol_folder, target_.elf_machine(), target_.word_bytes() == 8),
+      one_process_(session_.threads().pids().size() == 1) {
+  if (const auto place = session_.place_of(session_.current())) program_space_ = place->space;
+}
 
 void GdbServer::send(std::string_view text) {
   last_reply_ = packet_of(text);
@@ -249,6 +252,10 @@ std::optional<std::string> GdbServer::resume_all(std::string_view actions) {
 
 std::optional<std::string> GdbServer::resume(bool backward, ThreadKey step, std::optional<Range> range) {
   if (session_.current() == kNoThread) return stop_reply("05", backward ? "replaylog:begin;" : "replaylog:end;");
+  if (const auto held = std::exchange(held_, std::nullopt); held && backward == backward_) {
+    report(*held);
+    return std::nullopt;
+  }
   backward_ = backward;
   stepped_ = step;
   range_ = range;
@@ -257,6 +264,7 @@ std::optional<std::string> GdbServer::resume(bool backward, ThreadKey step, std:
   request.step = step;
   request.resumed = step > kNoThread ? step : session_.current();
   request.times = monitor_.stops();
+  if (follows_programs_) request.space = program_space_;
   session_.run().begin(request);
   running_ = true;
   return std::nullopt;
@@ -274,6 +282,7 @@ void GdbServer::continue_run() {
     RunRequest request;
     request.step = request.resumed = stepped_;
     request.times = monitor_.stops();
+    if (follows_programs_) request.space = program_space_;
     request.keeps_notes = true;
     session_.run().begin(request);
   }
@@ -286,6 +295,45 @@ void GdbServer::stop(const RunResult& result) {
   const auto next = stepped_ == kAnyThread && result.reason == StopReason::stepped ? session_.cursor().next_place() : std::nullopt;
   if (next || result.thread != kNoThread) session_.set_current(next ? next->thread : result.thread);
   general_ = kNoThread;  // GDB selects the thread of a stop
+  if (!follow_program(result)) report(result);
+}
+
+// An exec event makes GDB read the symbols of the process's program, and resume. Returns whether it, or a run that goes on, replaces the stop.
+bool GdbServer::follow_program(const RunResult& result) {
+  const bool passed = result.reason != StopReason::space;
+  const auto place = passed ? session_.place_of(session_.current()) : backward_ ? session_.cursor().previous_place() : session_.cursor().next_place();
+  if (!follows_programs_ || !place || place->space == program_space_ || place->space == kKernelSpace || place->space == kNoSpace) return false;
+  program_space_ = place->space;
+  program_ = session_.image_at(*place).program();
+  if (passed) held_ = result;
+  // Without a file GDB keeps the names that it has; the run went no further than this.
+  if (program_.empty()) {
+    const std::string line = "thread " + std::to_string(place->thread) + " executes another program, whose file is not at hand: load its names with 'monitor symbols'\n";
+    send("O" + to_hex(line));
+    held_.reset();
+    if (passed) return false;
+    return resume(backward_, stepped_, range_), true;
+  }
+  send(stop_reply("05", "exec:" + to_hex(program_) + ";"));
+  return true;
+}
+
+// Of several processes GDB has the symbols of one.
+void GdbServer::warn_of_program() {
+  const auto place = session_.place_of(session_.current());
+  if (!place || place->space == program_space_ || place->space == kKernelSpace || place->space == kNoSpace) return;
+  const std::string program = session_.image_at(*place).program(), thread = "thread " + std::to_string(place->thread);
+  if (!program_.empty() && program != program_) {
+    const std::string end = one_process_ ? " up to the next stop\n" : ": 'ptdecode replay --pid " + std::to_string(place->pid) + "' has the right ones\n";
+    send("O" + to_hex(thread + " executes " + plain(program.empty() ? "another program" : program) + ", and the names of user code are those of " +
+                      plain(program_) + end));
+  } else if (program_.empty() && monitor_.symbol_space() != kNoSpace && monitor_.symbol_space() != place->space) {
+    send("O" + to_hex(thread + " is of another process than the names of user code: 'monitor symbols' writes its names\n"));
+  }
+}
+
+void GdbServer::report(const RunResult& result) {
+  if (!one_process_) warn_of_program();
   const auto say = [&](const std::string& line) { send("O" + to_hex(line + "\n")); };
   for (const ReplayNote& note : session_.run().notes()) say("[" + seconds(note.time) + " s, thread " + std::to_string(note.thread) + "] " + note.text);
   if (const uint64_t more = session_.run().more_notes(); more != 0)

@@ -70,6 +70,9 @@ class GdbServer {
   std::optional<std::string> resume(bool backward, ThreadKey step, std::optional<Range> range = std::nullopt);
   void continue_run();
   void stop(const RunResult& result);
+  void report(const RunResult& result);
+  bool follow_program(const RunResult& result);
+  void warn_of_program();
   std::string stop_reply(const char* signal, const std::string& reason);
   [[nodiscard]] ThreadKey chosen(int64_t id) const;
   [[nodiscard]] ThreadKey stepping(int64_t id) const;
@@ -86,6 +89,11 @@ class GdbServer {
   uint64_t branch_bytes_ = uint64_t{64} << 10;  // size of the branch trace buffer
   ThreadKey general_ = kNoThread, continued_ = kNoThread, stepped_ = kNoThread;
   std::optional<Range> range_;
+  // The program whose symbols the peer has. Of one process, an exec event tells it of another one; of several, a message does.
+  SpaceId program_space_ = kNoSpace;
+  std::string program_;
+  bool follows_programs_ = false, one_process_ = false;
+  std::optional<RunResult> held_;  // a stop that is reported after the exec event
   std::set<std::pair<char, uint64_t>> breakpoints_;  // type '0' or '1', address
   size_t listed_ = 0;                                // threads sent so far
   std::string document_name_, document_;             // the last one transferred

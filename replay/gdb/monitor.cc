@@ -257,6 +257,7 @@ std::string Monitor::symbols(ThreadKey thread) {
   request.folder = folder_;
   const Result<SymbolFiles> made = write_symbol_files(session_->recording(), session_->memory(), request);
   if (!made) return plain(made.error().message) + "\n";
+  symbol_space_ = request.space;
   return "wrote " + made->script + ": " + std::to_string(made->files) + " files of the process, " + std::to_string(made->names) +
          " names of other code\nsource " + made->script + "\n";
 }

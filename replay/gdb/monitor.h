@@ -22,6 +22,8 @@ class Monitor {
   [[nodiscard]] std::vector<TimeNs>& stops() { return stops_; }
   /// Returns whether the last command moved the position.
   [[nodiscard]] bool moved() const { return moved_; }
+  /// Returns the process that `symbols` last wrote a script for; kNoSpace: none.
+  [[nodiscard]] SpaceId symbol_space() const { return symbol_space_; }
 
  private:
   std::string time(ThreadKey thread);
@@ -39,6 +41,7 @@ class Monitor {
   std::string folder_;
   uint16_t elf_machine_;
   bool is_64bit_;
+  SpaceId symbol_space_ = kNoSpace;
   bool moved_ = false;
   std::vector<TimeNs> stops_;
 };

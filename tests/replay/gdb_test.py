@@ -4,6 +4,7 @@
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without gdb or qemu-x86_64.
 """
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -35,6 +36,7 @@ class Gdb(unittest.TestCase):
     def setUpClass(cls):
         holder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name)
         cls.static = Recorded(holder.name, PROGRAMS / "loops.c", "-static", "-no-pie", name="loops")
         cls.pie = Recorded(holder.name, PROGRAMS / "threads.c", "-pie", "-fPIE", "-pthread", name="threads")
         cls.jit = Recorded(holder.name, SOURCE / "tests" / "emulate" / "programs" / "jit.c", name="jit")
@@ -85,6 +87,29 @@ class Gdb(unittest.TestCase):
         self.assertNotRegex(parts[5], r"= \d")
         self.assertEqual(len(re.findall(r"Thread \d+ \(threads \(pid \d+\)\)", parts[6])), 3)
         self.assertEqual(len(re.findall(r"^0x\w+ +0x\w+ +Yes ", parts[7], re.M)), 2, parts[7])  # the loader and the C library
+
+    def test_programs_that_a_process_executes(self):
+        """The calls of each program are those of its source, by the names of its own file, forward and backward, in each process."""
+        second = self.folder / "second"
+        subprocess.run([os.environ.get("CC", "cc"), "-g", "-O1", "-fcf-protection=none", PROGRAMS / "second.c", "-o", second], check=True)
+        first = Recorded(self.folder, PROGRAMS / "first.c", f'-DSECOND="{second}"', name="first")
+        parent, child = sorted(first.truths)
+        counts = lambda printed: dict(re.findall(r"in (\w+) at .*\n\tbreakpoint already hit (\d+) times?$", printed, re.M))
+        parts, errors = gdb(first.path, "info threads", "break before", "break parent_only", "ignore 1 100", "ignore 2 100", "continue", "info breakpoints")
+        self.assertIn(f"replays process {parent} (first); --pid chooses another of this recording: {child}", errors)
+        self.assertEqual(counts(parts[6]), {"before": "5", "parent_only": "3"}, errors)
+        parts, errors = gdb(first.path, "set breakpoint pending on", "break after", "ignore 1 100", "continue", "info breakpoints", "reverse-continue",
+                            "info breakpoints", "info symbol main", "stepi 100000000", "info symbol main", words=["--pid", child])
+        self.assertIn(f"executing new program: {second}", parts[3], errors)
+        self.assertEqual(counts(parts[4]), {"after": "7"}, errors)
+        self.assertIn(f"executing new program: {first.program}", parts[5], errors)
+        self.assertIn(f"main in section .text of {first.program}", parts[7], errors)
+        self.assertIn(f"main in section .text of {second}", parts[9], errors)
+
+    def test_scripts_with_symbols_are_written_again(self):
+        parts, errors = gdb(DATA / "kernel" / "kernel.bundle", "monitor symbols", "monitor symbols", words=["--symbol-dir", self.folder])
+        for part in parts:
+            self.assertIn("1872 names of other code", part, errors)
 
     def test_branch_trace(self):
         """`record function-call-history` is the tree of calls, which follows from the program's source."""
