@@ -31,6 +31,13 @@ struct Words {
 
 bool mapped_at(const Section& section, TimeNs when) { return section.live.contains(when); }
 
+/// Whether a mapping is there, and none over it: later mappings of parts of it do not end its time.
+bool shows_at(const Timeline& timeline, SectionId id, TimeNs when) {
+  const Section& section = timeline.section(id);
+  if (!mapped_at(section, when) || section.size_bytes == 0) return false;
+  return timeline.section_at(section.space, section.ip, when) == id || timeline.section_at(section.space, section.ip + (section.size_bytes - 1), when) == id;
+}
+
 std::string section_line(const Section& section) {
   const char* bytes = section.code.bytes.empty() ? "no bytes" : section.code.bytes.size() < section.size_bytes ? "part" : "bytes";
   return fmt::format(
@@ -79,9 +86,9 @@ int list_difference(const Recording& recording, const DiffRange& range, bool att
   size_t differences = 0;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (mapped_at(section, times.first) == mapped_at(section, times.last) || !range.contains(section.space, section.ip, section.size_bytes)) continue;
+    if (shows_at(timeline, id, times.first) == shows_at(timeline, id, times.last) || !range.contains(section.space, section.ip, section.size_bytes)) continue;
     ++differences;
-    output.write((mapped_at(section, times.last) ? "+ " : "- ") + section_line(section));
+    output.write((shows_at(timeline, id, times.last) ? "+ " : "- ") + section_line(section));
   }
   for (SiteId id = 0; id < timeline.site_count() && !output.closed(); ++id) {
     const Timeline::SiteInfo site = timeline.site(id);
@@ -183,6 +190,13 @@ Result<CodeSpot> place_of(const Recording& recording, const Words& words, SpaceI
   return spot;
 }
 
+/// The bytes that --size names; without it, the function from the place on.
+uint64_t size_of(const Recording& recording, const Words& words, const CodeSpot& spot) {
+  const std::optional<Symbol> symbol = recording.symbolizer().find(spot.space, spot.ip, spot.when);
+  const bool whole = symbol && symbol->offset_bytes < symbol->size_bytes;
+  return words.size_bytes != 0 ? words.size_bytes : whole ? symbol->size_bytes - symbol->offset_bytes : kDefaultBytes;
+}
+
 int show_place(const Recording& recording, const Words& words, TimeNs when, SpaceId user_space) {
   const Result<CodeSpot> found = place_of(recording, words, user_space, when);
   if (!found) return report_error(found.error());
@@ -190,11 +204,9 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
   const bool att = words.syntax == "att";
   Output& output = standard_output();
   if (words.versions) {
-    const uint64_t size = words.size_bytes == 0 ? 1 : words.size_bytes;
+    const uint64_t size = size_of(recording, words, spot);
     const std::string text = versions_text(recording, spot.space, spot.ip, size, att);
-    output.write(text.empty() ? fmt::format("{:x}, {}: one version at all times{}\n", spot.ip.value, counted(size, "byte"),
-                                            words.size_bytes == 0 ? "; --size chooses more bytes" : "")
-                              : text);
+    output.write(text.empty() ? fmt::format("{:x}, {}: one version at all times\n", spot.ip.value, counted(size, "byte")) : text);
     return kExitOk;
   }
   const SectionId section = recording.timeline().section_at(spot.space, spot.ip, when);
@@ -223,11 +235,9 @@ int show_difference(const Recording& recording, const Words& words, Interval tim
       if (before) spot = std::move(before);
     }
     if (!spot) return report_error(spot.error());
-    const std::optional<Symbol> symbol = recording.symbolizer().find(spot->space, spot->ip, spot->when);
-    const bool whole = symbol && symbol->offset_bytes < symbol->size_bytes;
     range.space = spot->space;
     range.first = spot->ip;
-    range.size_bytes = words.size_bytes != 0 ? words.size_bytes : whole ? symbol->size_bytes - symbol->offset_bytes : kDefaultBytes;
+    range.size_bytes = size_of(recording, words, *spot);
   }
   return list_difference(recording, range, words.syntax == "att");
 }
@@ -271,7 +281,7 @@ Command add_image(CLI::App& app) {
   add_input_options(command, words->input);
   command.add_option("place", words->place, "an address in hex, a symbol or symbol+0xOFFSET; without it, list the map");
   command.add_option("--at", words->at, "the time, in seconds (default: the end of the recording)");
-  command.add_option("--size", words->size_bytes, "number of bytes (default 64; with --diff, the rest of the function)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
+  command.add_option("--size", words->size_bytes, "number of bytes (default 64; with --versions and --diff, the rest of the function)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   command.add_flag("--versions", words->versions, "every version of the code at the place, with its time");
   command.add_option("--diff", words->diff, "differences between two times, at the place if one is given: A,B (exit status 3 if there are any)");
   command.add_option("--tid,--pid", words->tid, "the thread whose code is shown, where several processes have the address or symbol");

@@ -142,8 +142,31 @@ std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot
 
 namespace {
 
+/// A moment of an interval that is not one of its bounds, if it has another.
+TimeNs moment_in(Interval when) {
+  if (when.first == kTimeMin) return when.last == kTimeMax ? when.first : TimeNs{when.last.value - 1};
+  if (when.last == kTimeMax) return TimeNs{when.first.value + 1};
+  return TimeNs{when.first.value + (when.last.value - when.first.value) / 2};
+}
+
+/// The instructions at a place, and the one within which it lies, joined by "; ".
+std::string line_at(const Recording& recording, CodeSpot spot, bool att_syntax) {
+  constexpr size_t kLineBytes = 24;
+  spot.ip = covering_instruction(recording, spot).value_or(spot.ip);
+  CodeView view(recording.timeline());
+  std::array<CodeCandidate, 4> candidates;
+  std::vector<std::byte> code;
+  while (code.size() < kLineBytes) {
+    const FetchResult fetched = view.fetch(spot.space, spot.ip + code.size(), {spot.when, spot.when}, {}, candidates);
+    if (fetched.count == 0) break;
+    const Bytes bytes = candidates[fetched.count - 1].bytes;
+    code.insert(code.end(), bytes.begin(), bytes.end());
+  }
+  return one_line_text(code, spot.ip, att_syntax);
+}
+
 // The mappings `ids` that followed each other at an address, in order of time; empty if there was only one.
-std::string mappings_text(const Recording& recording, std::vector<SectionId> ids, Ip ip, uint64_t size_bytes, bool att_syntax) {
+std::string mappings_text(const Recording& recording, std::vector<SectionId> ids, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
   const Timeline& timeline = recording.timeline();
   if (ids.size() < 2) return {};
   std::stable_sort(ids.begin(), ids.end(),
@@ -159,7 +182,7 @@ std::string mappings_text(const Recording& recording, std::vector<SectionId> ids
     text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(live), bytes.empty() ? "(bytes unknown)" : hex_text(bytes),
                         section.assumed ? " {assumed}" : "");
     text += fmt::format("        {:<46} {}\n", section.path.empty() ? "(unnamed)" : shown(section.path),
-                        bytes.empty() ? "" : one_line_text(known.first(std::min<size_t>(known.size(), 15)), ip, att_syntax));
+                        bytes.empty() ? "" : line_at(recording, {space, ip, moment_in(live)}, att_syntax));
   }
   if (ids.size() > kListedVersions) text += fmt::format("        and {} more\n", ids.size() - kListedVersions);
   return text;
@@ -190,7 +213,7 @@ std::string range_mappings_text(const Recording& recording, SpaceId space, Ip ip
   for (size_t i = 0; i < std::min<size_t>(places.size(), kListedVersions); ++i) {
     std::vector<SectionId> ids = recording.timeline().sections_at(space, Ip{places[i]});
     const uint64_t end = i + 1 < places.size() ? places[i + 1] : ip.value + size_bytes;
-    if (i == 0 || ids != before) text += mappings_text(recording, ids, Ip{places[i]}, end - places[i], att_syntax);
+    if (i == 0 || ids != before) text += mappings_text(recording, ids, space, Ip{places[i]}, end - places[i], att_syntax);
     before = std::move(ids);
   }
   if (places.size() > kListedVersions) text += fmt::format("and {} more addresses at which mappings begin or end\n", places.size() - kListedVersions);

@@ -227,7 +227,7 @@ std::string Monitor::versions(std::string_view word, ThreadKey thread) {
   const std::vector<SectionId> sections = timeline.sections_at(space, ip);
   for (size_t i = 0; i < std::min(sections.size(), kMostVersions); ++i) {
     const Section& section = timeline.section(sections[i]);
-    text += (section.live.contains(now) ? "* " : "  ") + interval_text(section.live) + " mapped: " + (section.path.empty() ? "code" : plain(section.path)) +
+    text += (timeline.section_at(space, ip, now) == sections[i] ? "* " : "  ") + interval_text(section.live) + " mapped: " + (section.path.empty() ? "code" : plain(section.path)) +
             "\n";
   }
   for (const SiteId site : timeline.sites_in(space, ip, 1)) {

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """`image PLACE --diff A,B` shows the differences at the place only: those of the whole image that overlap it, by their addresses and sizes.
+Versions and differences of code that a program changes are those that its source writes.
 
-Environment: PTDECODE, PTDECODE_SOURCE.
+Environment: PTDECODE, PTDECODE_SOURCE; PTDECODE_PLUGIN and CC for the program, which needs qemu-x86_64.
 """
 import os
 import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 import unittest
 
 PTDECODE = os.environ["PTDECODE"]
@@ -62,6 +65,40 @@ class ImageDiff(unittest.TestCase):
                       ["no_such_function", "--diff", TIMES]):
             status, _, message = image(*words)
             self.assertEqual(status, 2, (words, message))
+
+
+@unittest.skipUnless(shutil.which("qemu-x86_64") and "PTDECODE_PLUGIN" in os.environ, "no qemu-x86_64")
+class PatchedProgram(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        folder = pathlib.Path(holder.name)
+        program, cls.recording = folder / "patched", folder / "patched.data"
+        source = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "tests" / "cli" / "programs" / "patched.c"
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-fcf-protection=none", source, "-o", program], check=True)
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", cls.recording, "--", program], check=True,
+                       env=dict(os.environ, PTDECODE_STASH="off"))
+
+    def image(self, *words):
+        return subprocess.run([PTDECODE, "image", "-q", "--stash", "off", "-i", self.recording, *words], capture_output=True, text=True, check=False).stdout
+
+    def versions(self):
+        """Returns (time from which, instruction) of each content of the patched byte."""
+        text = self.image("target", "--versions").partition("\n400")[2]
+        return [(float(row[1]), row[2]) for row in re.finditer(r"^ +\d+  ([\d.]+)\.\..*\n.*? (lea .*?%eax); ret", text, re.M)]
+
+    def test_versions(self):
+        """Each is shown as the whole instruction, though one byte of it changes."""
+        want = ["lea (%rdi), %eax"] + [f"lea {i:#04x}(%rdi), %eax" for i in range(1, 12)]
+        self.assertEqual([text for _, text in self.versions()][-12:], want, self.image("target", "--versions"))
+
+    def test_differences(self):
+        """What was written over in between is none."""
+        times = [time for time, _ in self.versions()][-12:]
+        text = self.image("target", "--diff", f"{times[3] + 1e-6:.9f},{times[9] + 1e-6:.9f}")
+        self.assertIn("\n2 differences in ", text)
+        self.assertEqual(re.findall(r"^[-+]", text, re.M), ["-", "+"])
 
 
 if __name__ == "__main__":
