@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "capture/emulate/announce_log.h"
@@ -381,24 +382,31 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
 
 // What the kernel says of each piece of a trace.
 void put_aux_records(const std::vector<Stream>& streams, bool aarch64, std::vector<TimedRecord>& records) {
-  for (size_t index = 0; index < streams.size(); ++index) {
-    const Stream& stream = streams[index];
+  for (const Stream& stream : streams) {
     for (const Stream::Piece& piece : stream.pieces) {
-      const uint32_t cpu = aarch64 ? static_cast<uint32_t>(index) : 0;
       perfio::AuxRecord aux;
       aux.aux_offset_bytes = piece.base_bytes;
       aux.aux_size_bytes = piece.packets.bytes.size();
       if (aarch64) aux.flags = perfio::kAuxFormatRaw;
       if (piece.broken) aux.flags |= kAuxTruncated;
       if (aux.aux_size_bytes != 0 || piece.broken)
-        records.push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid,
-                                      stream.tid, aux, cpu});
+        records.push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid, stream.tid, aux, 0});
       if (piece.tail.empty()) continue;
       aux.aux_offset_bytes += aux.aux_size_bytes;
       aux.aux_size_bytes = piece.tail.size();
       aux.flags &= ~kAuxTruncated;
-      records.push_back({piece.end_tsc(), stream.pid, stream.tid, aux, cpu});
+      records.push_back({piece.end_tsc(), stream.pid, stream.tid, aux, 0});
     }
+  }
+}
+
+// Each thread has a cpu of its own, on which the kernel writes its records.
+void put_cpus(const std::vector<Stream>& streams, std::vector<TimedRecord>& records) {
+  std::map<int32_t, uint32_t> cpu_of;
+  for (size_t index = 0; index < streams.size(); ++index) cpu_of.emplace(streams[index].tid, static_cast<uint32_t>(index));
+  for (TimedRecord& record : records) {
+    const auto cpu = cpu_of.find(record.tid);
+    if (cpu != cpu_of.end()) record.cpu = cpu->second;
   }
 }
 
@@ -424,6 +432,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   put_aux_records(streams, options.aarch64, sideband.records());
   const Announcements announcements = announcements_of(options, images);
   for (const TimedRecord& record : announcements.records) sideband.records().push_back(record);
+  if (options.aarch64) put_cpus(streams, sideband.records());
   std::stable_sort(sideband.records().begin(), sideband.records().end(), [](const auto& a, const auto& b) { return a.tsc < b.tsc; });
 
   perfio::WriterOptions writer_options;
