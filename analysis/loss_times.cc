@@ -61,10 +61,11 @@ void LossTimes::put(std::span<const FlowDates::Date> dates) {
 }
 
 void LossTimes::change(State state, bool resumes) {
+  const bool was_lost = last_.state == State::lost;
   last_.state = state;
   last_.unproved = state == State::flowing && !proved_;
   held_.push_back(last_);
-  dates_.add(resumes);
+  dates_.add(resumes, resumes && was_lost);
   dates_.set_flowing(state == State::flowing);
   if (held_.size() >= kMaxHeld) put(dates_.anchor_untold(false));
 }
