@@ -287,18 +287,26 @@ void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<St
   }
 }
 
+void write_not_recorded(perfio::PerfWriter& writer, Writer& out, int32_t pid, std::string why) {
+  perfio::AuxtraceErrorRecord error;
+  error.type = perfio::kAuxtraceErrorItrace;
+  error.code = perfio::kNotRecordedCode;
+  error.pid = error.tid = pid;
+  error.message = "process " + std::to_string(pid) + " " + std::move(why);
+  out.check(writer.add_auxtrace_error(error));
+}
+
 // A record for each process that was not recorded at all, or of which threads or programs were not.
-void write_missing(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, const std::vector<UserImage>& images) {
+void write_missing(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, const std::vector<UserImage>& images,
+                   const std::vector<UserSideband::Escape>& escapes) {
   const std::vector<uint64_t> pids = SharedCount::details(options.work_folder + "/" + kMissingFile);
   for (const uint64_t pid : std::set<uint64_t>(pids.begin(), pids.end())) {
-    perfio::AuxtraceErrorRecord error;
-    error.type = perfio::kAuxtraceErrorItrace;
-    error.code = perfio::kNotRecordedCode;
-    error.pid = error.tid = static_cast<int32_t>(pid);
-    const bool seen = std::any_of(images.begin(), images.end(), [&](const UserImage& image) { return image.pid == error.pid; });
-    error.message = "process " + std::to_string(pid) + (seen ? " is not recorded to its end" : " is not recorded");
-    out.check(writer.add_auxtrace_error(error));
+    const bool seen = std::any_of(images.begin(), images.end(), [&](const UserImage& image) { return image.pid == static_cast<int32_t>(pid); });
+    write_not_recorded(writer, out, static_cast<int32_t>(pid), seen ? "is not recorded to its end" : "is not recorded");
   }
+  // The program's name comes last: the record has room for 63 letters.
+  for (const UserSideband::Escape& escape : escapes)
+    write_not_recorded(writer, out, escape.pid, "left the emulator for " + escape.path.substr(escape.path.rfind('/') + 1));
 }
 
 /// What the programs announced, as samples; they view `samples`.
@@ -447,7 +455,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   write_head(**created, out, options, streams.size());
   for (const TimedRecord& record : sideband.records()) out.put(record);
   write_packets(**created, out, streams, options.aarch64);
-  write_missing(**created, out, options, images);
+  write_missing(**created, out, options, images, sideband.escapes());
   out.check((*created)->add_finished_round());
   (*created)->set_features(features_of(options, sideband));
   if (!announcements.records.empty()) (*created)->set_feature_bytes(perfio::kFeatureTracingData, perfio::announce_tracing_data());
