@@ -145,9 +145,9 @@ void CallFlow::resolve_ahead() {
 }
 
 // The last of out_ is new.
-[[gnu::always_inline]] inline void CallFlow::hold(bool resumes, bool slept) {
+[[gnu::always_inline]] inline void CallFlow::hold(bool resumes, bool silent) {
   fill(out_.back());
-  dates_.add(resumes, slept);
+  dates_.add(resumes, silent);
   if (held_count() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
 }
 
@@ -422,7 +422,9 @@ void CallFlow::take_gap(const Gap& gap) {
   step.kind = FlowKind::gap;
   step.gap = gap.reason;
   const bool comparable = timed_ || dates_.position() == 0;  // with the times that came before
-  if (comparable && gap.time.first != kTimeMin && gap.time.last != kTimeMax) put_out(dates_.anchor(gap.time.first));
+  const bool known = gap.time.first != kTimeMin && gap.time.last != kTimeMax;
+  // An earlier or equal time says nothing new: the steps since the last packet ran after it, and share the time up to the next one.
+  if (comparable && known && (!dates_.timed() || dates_.now() < gap.time.first)) put_out(dates_.anchor(gap.time.first));
   if (!unproved_.empty()) {
     const FlowStep first = unproved_.front();
     drop_unproved();
@@ -446,7 +448,7 @@ void CallFlow::take_gap(const Gap& gap) {
 void CallFlow::push(const FlowStep& step, bool resumes) {
   if (!proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt)) held_unproved_.push_back(held_count());
   out_.push_back(step);
-  hold(resumes, step.kind == FlowKind::begin && (step.flags & kFlowHalted) != 0);
+  hold(resumes, step.kind == FlowKind::begin && (lost_ || (step.flags & kFlowHalted) != 0));
 }
 
 // An instruction was decoded.

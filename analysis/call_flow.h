@@ -175,7 +175,7 @@ class CallFlow {
   void resolve_unseen(Ip to);
   void fill(FlowStep& step);
   void push(const FlowStep& step, bool resumes = false);
-  void hold(bool resumes, bool slept);
+  void hold(bool resumes, bool silent);
   void told(TimeNs time, uint64_t cycles);
   void put_out(std::span<const FlowDates::Date> dates);
   void prove();

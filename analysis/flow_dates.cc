@@ -83,7 +83,7 @@ FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const
   }
   running = std::min(running, limit);
   uint64_t wait = (limit - running) / pauses;
-  if (!open && !off && !slept_ && clock_.tick_ns != 0 && wait > clock_.tick_ns) {
+  if (!open && !off && !silent_ && clock_.tick_ns != 0 && wait > clock_.tick_ns) {
     wait = clock_.tick_ns;
     running = passed - wait * pauses;
   }
@@ -119,7 +119,7 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
   cycles_left_ += cycles - cycles_before;
   point_count_ = 0;
   resumes_ = 0;
-  slept_ = false;
+  silent_ = false;
   now_ = time;
   anchor_position_ = position_;
   return std::span<const Date>(dates_).first(points.size());

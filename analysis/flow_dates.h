@@ -32,7 +32,7 @@ struct FlowClock {
 ///  - If tracing is off at the stretch's end, all its code ran before the next MTC packet was due (none came), and before the switch record
 ///    with which the thread left the cpu. The pause that is still open gets all time after that.
 ///  - The rest is divided evenly among the pauses. No finished pause is longer than an MTC period, because no packet came in it, unless
-///    switch records show it or the core slept. A single pause covers the time in which the thread was on no cpu.
+///    switch records show it, the core slept, or the flow was lost. A single pause covers the time in which the thread was on no cpu.
 ///
 /// Dates depend on few earlier segments, so a walk that begins in the middle of a stream gives the same ones.
 /// So time in which no instruction is known to have run is waiting time. Not thread-safe.
@@ -52,10 +52,11 @@ class FlowDates {
   /// `first`: a lower bound of its times (kTimeMin: none), which serves until the first anchor.
   void begin_segment(TimeNs first = kTimeMin);
   void ran(uint64_t instructions) { position_ += instructions; }
-  /// Adds a point. `resumes`: the flow was stopped before it, and waiting ends here. `slept`: the core slept, so no packet was due.
-  void add(bool resumes, bool slept = false) {
+  /// Adds a point. `resumes`: the flow was stopped before it, and waiting ends here. `silent`: packets may be missing from the
+  /// pause, because the core slept or the flow was lost.
+  void add(bool resumes, bool silent = false) {
     resumes_ += resumes ? 1 : 0;
-    slept_ = slept_ || slept;
+    silent_ = silent_ || silent;
     if (point_count_ == points_.size()) [[unlikely]] grow();
     points_[point_count_++] = {position_, resumes};
   }
@@ -111,7 +112,7 @@ class FlowDates {
     learn(passed, instructions);
     cycles_left_ += cycles_.take(instructions, false, counted_cycles);
     if (counted_cycles) last_count_ = counted_cycles;
-    slept_ = false;
+    silent_ = false;
     now_ = time;
     anchor_position_ = position_;
   }
@@ -124,7 +125,7 @@ class FlowDates {
   size_t point_count_ = 0;
   std::vector<Date> dates_;    ///< of the last points; it never shrinks
   uint64_t resumes_ = 0;                          ///< points that resume
-  bool slept_ = false;                            ///< one of them from sleep
+  bool silent_ = false;                           ///< one of them from a pause without packets
   std::array<Rate, kRateSegments> rates_;         ///< of the last segments
   size_t segment_ = 0;                            ///< the newest of them
   CycleShare cycles_;

@@ -12,13 +12,7 @@ LossTimes::LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Int
     : contexts_(contexts), cpu_(cpu), stream_tid_(tid), span_(span), dates_(clock) {
   last_.tid = now_.tid = cpu >= 0 ? -1 : tid;
   if (cpu >= 0) return;
-  for (const int32_t each : contexts.cpus()) {
-    const std::vector<ContextTrack::Switch>& switches = contexts.switches(each);
-    for (size_t i = 0; i < switches.size(); ++i) {
-      if (switches[i].to.tid == tid) runs_.push_back({switches[i].time, i + 1 < switches.size() ? switches[i + 1].time : kTimeMax});
-    }
-  }
-  std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.first < b.first; });
+  runs_ = clock.schedule != nullptr ? clock.schedule->runs(tid) : ThreadSchedule(contexts).runs(tid);
 }
 
 void LossTimes::add_to_bins(TimeNs first, TimeNs last, uint64_t Bin::*what) {
@@ -67,10 +61,11 @@ void LossTimes::put(std::span<const FlowDates::Date> dates) {
 }
 
 void LossTimes::change(State state, bool resumes) {
+  const bool was_lost = last_.state == State::lost;
   last_.state = state;
   last_.unproved = state == State::flowing && !proved_;
   held_.push_back(last_);
-  dates_.add(resumes);
+  dates_.add(resumes, resumes && was_lost);
   dates_.set_flowing(state == State::flowing);
   if (held_.size() >= kMaxHeld) put(dates_.anchor_untold(false));
 }
@@ -107,7 +102,7 @@ void LossTimes::add_lost(TimeNs first, TimeNs last, const Change& whose) {
 void LossTimes::share_loss(TimeNs first, TimeNs last) {
   if (cpu_ < 0) {
     if (runs_.empty()) return add_lost(first, last, now_);
-    for (const Run& run : runs_) add_lost(std::max(run.first, first), std::min(run.last, last), now_);
+    for (const ThreadSchedule::OnCpu& run : runs_) add_lost(std::max(run.first, first), std::min(run.last, last), now_);
     return;
   }
   const std::vector<ContextTrack::Switch>& switches = contexts_.switches(cpu_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/flow_dates.h"
+#include "analysis/thread_schedule.h"
 #include "ptdecode/context_track.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/flow_cursor.h"
@@ -46,9 +47,6 @@ class LossTimes {
  private:
   static constexpr size_t kMaxHeld = 1U << 16;
   enum class State : uint8_t { unknown, flowing, off, lost };
-  struct Run {
-    TimeNs first, last;
-  };
   /// The state of the flow, and its thread, from one point on.
   struct Change {
     State state = State::unknown;
@@ -81,7 +79,7 @@ class LossTimes {
   const ContextTrack& contexts_;
   const int32_t cpu_, stream_tid_;
   const Interval span_;
-  std::vector<Run> runs_;  ///< of the thread of a thread's stream
+  std::vector<ThreadSchedule::OnCpu> runs_;  ///< of the thread of a thread's stream
   FlowCursor cursor_;
   FlowDates dates_;
   std::vector<Change> held_;  ///< each has a point of dates_

@@ -2,10 +2,32 @@
 #include "analysis/thread_schedule.h"
 
 #include <algorithm>
+#include <set>
 
 namespace ptd {
 
+namespace {
+
+// A recording without switches has the starts of its threads' traces (ITRACE_START): a cpu's track then has each thread once, never the idle
+// task, and says nothing about when a thread left the cpu.
+bool has_switches(const ContextTrack& contexts) {
+  std::set<int32_t> met;
+  for (const int32_t cpu : contexts.cpus()) {
+    met.clear();
+    int32_t last = -1;
+    for (const ContextTrack::Switch& each : contexts.switches(cpu)) {
+      if (each.to.tid <= 0) return true;
+      if (each.to.tid != last && !met.insert(each.to.tid).second) return true;
+      last = each.to.tid;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 ThreadSchedule::ThreadSchedule(const ContextTrack& contexts) {
+  if (!has_switches(contexts)) return;
   for (const int32_t cpu : contexts.cpus()) {
     const std::vector<ContextTrack::Switch>& switches = contexts.switches(cpu);
     for (size_t i = 0; i < switches.size(); ++i) {
@@ -37,6 +59,12 @@ uint64_t ThreadSchedule::off_ns(int32_t tid, TimeNs first, TimeNs last) const {
   uint64_t off = 0;
   for_each_off(tid, first, last, [&off](TimeNs from, TimeNs to) { off += to.value - from.value; });
   return off;
+}
+
+const std::vector<ThreadSchedule::OnCpu>& ThreadSchedule::runs(int32_t tid) const {
+  static const std::vector<OnCpu> none;
+  const auto found = on_cpu_.find(tid);
+  return found == on_cpu_.end() ? none : found->second;
 }
 
 bool ThreadSchedule::runs_after(int32_t tid, TimeNs t) const {

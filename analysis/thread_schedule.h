@@ -10,7 +10,8 @@
 
 namespace ptd {
 
-/// Immutable after construction; any number of threads may read. Does not refer to the contexts that it was made from.
+/// Immutable after construction; any number of threads may read. Does not refer to the contexts that it was made from. Knows nothing of any
+/// thread if the recording has no context switches: then only the start of each thread's trace is recorded.
 class ThreadSchedule {
  public:
   struct OnCpu {
@@ -24,6 +25,8 @@ class ThreadSchedule {
   /// Returns the first and last time in [first, last] at which the thread was on no cpu; none if it was on a cpu all the time.
   [[nodiscard]] std::optional<Interval> off_span(int32_t tid, TimeNs first, TimeNs last) const;
 
+  /// Returns when the thread was on a cpu, in order of time; empty if that is not known.
+  [[nodiscard]] const std::vector<OnCpu>& runs(int32_t tid) const;
   /// Returns whether the thread runs on a cpu again after `t`.
   [[nodiscard]] bool runs_after(int32_t tid, TimeNs t) const;
 

@@ -81,7 +81,8 @@ int without_command(const CLI::App& app) {
   const int status = after_check_of_files(ptd::cli::show_info({}, false));
   ptd::cli::standard_output().write(kNext);
   ptd::cli::standard_output().flush();
-  return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
+  const bool done = status == ptd::cli::kExitOk || status == ptd::cli::kExitFinding;
+  return done && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
 }
 
 /// What to say when memory, or what a thread needs of it, is not to be had.

@@ -6,11 +6,13 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
 #include "image/base/mapped_file.h"
 #include "image/source/build_id.h"
+#include "image/source/jitdump.h"
 #include "perfio/announce/announce_event.h"
 #include "perfio/emulated.h"
 #include "perfio/format/auxtrace_etm.h"
@@ -243,7 +245,10 @@ void Collector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool 
   for (const auto& [key, mapped] : mapped_) {
     SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}, false};
     if (const auto known = build_ids.find(line.path); line.build_id.empty() && known != build_ids.end()) line.build_id = known->second;
-    const FoundCode code = image.source.find({line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes, nullptr, mapped.pid,
+    // The mapping of a jitdump only marks it: its offset and size need not be within the file.
+    const bool is_dump = is_jitdump_path(line.path);
+    const uint64_t offset = is_dump ? 0 : mapped.file_offset_bytes, size = is_dump ? 1 : mapped.size_bytes;
+    const FoundCode code = image.source.find({line.path, line.build_id, offset, size, nullptr, mapped.pid,
                                               mapped.address, mapped.time_ns, mapped.file_id, mapped.shared});
     line.found = code.status == CodeStatus::found;
     line.reason = line.found ? "" : sentence(code.status);
@@ -336,6 +341,23 @@ Result<Survey> survey_perf(const OpenRequest& options) {
 
 }  // namespace
 
+namespace {
+
+// The process of each thread, from the last record that names both.
+std::map<int32_t, int32_t> pids_of(const ContextTrack& contexts) {
+  std::map<int32_t, int32_t> pids;
+  const auto take = [&pids](const std::vector<ContextTrack::Switch>& track) {
+    for (const ContextTrack::Switch& each : track) {
+      if (each.to.pid >= 0 && each.to.tid >= 0) pids[each.to.tid] = each.to.pid;
+    }
+  };
+  for (const int32_t cpu : contexts.cpus()) take(contexts.switches(cpu));
+  for (const int32_t tid : contexts.threads()) take(contexts.thread_changes(tid));
+  return pids;
+}
+
+}  // namespace
+
 Survey survey_of(const Recording& recording) {
   Survey survey;
   bool timed = false;
@@ -351,7 +373,11 @@ Survey survey_of(const Recording& recording) {
     if (stream.time.first != kTimeMin) widen(survey.time, timed, stream.time.first);
     if (stream.time.last != kTimeMax) widen(survey.time, timed, stream.time.last);
   }
-  for (const auto& [tid, name] : recording.thread_names()) survey.threads.push_back({-1, tid, name});
+  const std::map<int32_t, int32_t> pids = pids_of(recording.contexts());
+  for (const auto& [tid, name] : recording.thread_names()) {
+    const auto pid = pids.find(tid);
+    survey.threads.push_back({pid == pids.end() ? -1 : pid->second, tid, name});
+  }
   const pt::Config& config = recording.decoder_options().config;
   for (const auto& [on, name] : {std::pair(config.has_tsc, "TSC"), std::pair(config.has_mtc, "MTC"), std::pair(config.has_cyc, "CYC")}) {
     if (on && sources.empty()) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);

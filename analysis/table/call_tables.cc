@@ -277,6 +277,7 @@ class ThreadsTable : public RowTable<ThreadRow> {
     number("instructions", &CallThread::instructions);
     number("cycles", &CallThread::cycles);
     number("gaps", &CallThread::gaps);
+    number("calls_too_deep", &CallThread::folded);
     return choose(columns, request, "threads");
   }
 
@@ -308,14 +309,15 @@ class ThreadsTable : public RowTable<ThreadRow> {
   static void add(const CallThread& thread, std::vector<ThreadRow>& rows, const Wanted& wanted) {
     if (!wanted(thread.pid, thread.tid)) return;
     auto at = std::find_if(rows.begin(), rows.end(), [&](const ThreadRow& row) {
-      return row.info.tid == thread.tid && (row.info.pid == thread.pid || thread.pid == -1);
+      return row.info.tid == thread.tid && (row.info.pid == thread.pid || thread.pid == -1 || row.info.pid == -1);
     });
     if (at == rows.end()) at = rows.insert(rows.end(), ThreadRow{{thread.pid, thread.tid, {}}, {}});
+    if (at->info.pid == -1) at->info.pid = thread.pid;
     CallThread& sum = at->times;
     sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
     sum.last = std::max(sum.last, thread.last);
     for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
-                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps})
+                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps, &CallThread::folded})
       sum.*member += thread.*member;
   }
 

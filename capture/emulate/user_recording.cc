@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "capture/emulate/announce_log.h"
@@ -286,18 +287,26 @@ void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<St
   }
 }
 
+void write_not_recorded(perfio::PerfWriter& writer, Writer& out, int32_t pid, std::string why) {
+  perfio::AuxtraceErrorRecord error;
+  error.type = perfio::kAuxtraceErrorItrace;
+  error.code = perfio::kNotRecordedCode;
+  error.pid = error.tid = pid;
+  error.message = "process " + std::to_string(pid) + " " + std::move(why);
+  out.check(writer.add_auxtrace_error(error));
+}
+
 // A record for each process that was not recorded at all, or of which threads or programs were not.
-void write_missing(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, const std::vector<UserImage>& images) {
+void write_missing(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, const std::vector<UserImage>& images,
+                   const std::vector<UserSideband::Escape>& escapes) {
   const std::vector<uint64_t> pids = SharedCount::details(options.work_folder + "/" + kMissingFile);
   for (const uint64_t pid : std::set<uint64_t>(pids.begin(), pids.end())) {
-    perfio::AuxtraceErrorRecord error;
-    error.type = perfio::kAuxtraceErrorItrace;
-    error.code = perfio::kNotRecordedCode;
-    error.pid = error.tid = static_cast<int32_t>(pid);
-    const bool seen = std::any_of(images.begin(), images.end(), [&](const UserImage& image) { return image.pid == error.pid; });
-    error.message = "process " + std::to_string(pid) + (seen ? " is not recorded to its end" : " is not recorded");
-    out.check(writer.add_auxtrace_error(error));
+    const bool seen = std::any_of(images.begin(), images.end(), [&](const UserImage& image) { return image.pid == static_cast<int32_t>(pid); });
+    write_not_recorded(writer, out, static_cast<int32_t>(pid), seen ? "is not recorded to its end" : "is not recorded");
   }
+  // The program's name comes last: the record has room for 63 letters.
+  for (const UserSideband::Escape& escape : escapes)
+    write_not_recorded(writer, out, escape.pid, "left the emulator for " + escape.path.substr(escape.path.rfind('/') + 1));
 }
 
 /// What the programs announced, as samples; they view `samples`.
@@ -381,24 +390,31 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
 
 // What the kernel says of each piece of a trace.
 void put_aux_records(const std::vector<Stream>& streams, bool aarch64, std::vector<TimedRecord>& records) {
-  for (size_t index = 0; index < streams.size(); ++index) {
-    const Stream& stream = streams[index];
+  for (const Stream& stream : streams) {
     for (const Stream::Piece& piece : stream.pieces) {
-      const uint32_t cpu = aarch64 ? static_cast<uint32_t>(index) : 0;
       perfio::AuxRecord aux;
       aux.aux_offset_bytes = piece.base_bytes;
       aux.aux_size_bytes = piece.packets.bytes.size();
       if (aarch64) aux.flags = perfio::kAuxFormatRaw;
       if (piece.broken) aux.flags |= kAuxTruncated;
       if (aux.aux_size_bytes != 0 || piece.broken)
-        records.push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid,
-                                      stream.tid, aux, cpu});
+        records.push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid, stream.tid, aux, 0});
       if (piece.tail.empty()) continue;
       aux.aux_offset_bytes += aux.aux_size_bytes;
       aux.aux_size_bytes = piece.tail.size();
       aux.flags &= ~kAuxTruncated;
-      records.push_back({piece.end_tsc(), stream.pid, stream.tid, aux, cpu});
+      records.push_back({piece.end_tsc(), stream.pid, stream.tid, aux, 0});
     }
+  }
+}
+
+// Each thread has a cpu of its own, on which the kernel writes its records.
+void put_cpus(const std::vector<Stream>& streams, std::vector<TimedRecord>& records) {
+  std::map<int32_t, uint32_t> cpu_of;
+  for (size_t index = 0; index < streams.size(); ++index) cpu_of.emplace(streams[index].tid, static_cast<uint32_t>(index));
+  for (TimedRecord& record : records) {
+    const auto cpu = cpu_of.find(record.tid);
+    if (cpu != cpu_of.end()) record.cpu = cpu->second;
   }
 }
 
@@ -424,6 +440,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   put_aux_records(streams, options.aarch64, sideband.records());
   const Announcements announcements = announcements_of(options, images);
   for (const TimedRecord& record : announcements.records) sideband.records().push_back(record);
+  if (options.aarch64) put_cpus(streams, sideband.records());
   std::stable_sort(sideband.records().begin(), sideband.records().end(), [](const auto& a, const auto& b) { return a.tsc < b.tsc; });
 
   perfio::WriterOptions writer_options;
@@ -438,7 +455,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   write_head(**created, out, options, streams.size());
   for (const TimedRecord& record : sideband.records()) out.put(record);
   write_packets(**created, out, streams, options.aarch64);
-  write_missing(**created, out, options, images);
+  write_missing(**created, out, options, images, sideband.escapes());
   out.check((*created)->add_finished_round());
   (*created)->set_features(features_of(options, sideband));
   if (!announcements.records.empty()) (*created)->set_feature_bytes(perfio::kFeatureTracingData, perfio::announce_tracing_data());

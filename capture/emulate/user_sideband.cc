@@ -302,6 +302,7 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
   } else if (event.kind == "exec_failed") {
     next_comm_.erase(image.pid);
   } else if (event.kind == "escaped") {
+    escapes_.push_back({image.pid, event.text(0)});
     warnings_.push_back(event.text(0) + ": not a program for the emulated architecture; it ran outside the emulator and is not in the "
                                         "recording");
   } else if (event.kind == "clone_refused") {

@@ -39,6 +39,12 @@ class UserSideband {
   [[nodiscard]] uint64_t code_loads() const { return code_loads_; }
   [[nodiscard]] uint64_t programs() const { return programs_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  /// A process and the program of another kind that it executed, outside the emulator.
+  struct Escape {
+    int32_t pid = -1;
+    std::string path;
+  };
+  [[nodiscard]] const std::vector<Escape>& escapes() const { return escapes_; }
   /// Build ids of the files that were mapped, raw, by path: each that a file of this path had when it was mapped, "" of one without.
   [[nodiscard]] std::vector<std::string> paths() const;
   [[nodiscard]] const BuildIds& build_ids() const { return build_ids_; }
@@ -75,6 +81,7 @@ class UserSideband {
   std::map<std::string, std::string> copies_;  ///< paths, by name in the working folder
   std::set<std::string> lost_files_;
   std::vector<std::string> warnings_;
+  std::vector<Escape> escapes_;
   std::string first_comm_;
   uint64_t code_loads_ = 0, programs_ = 0;
 };

@@ -38,7 +38,8 @@ class PerfettoWriter {
   uint64_t slices_ = 0;
 };
 
-/// Self time (without times: self instructions) of every stack of calls. A call is below the name that its thread had when it began.
+/// Self time (without times: self instructions) of every stack of calls. A call is below the name that its thread had when it began. With --comm,
+/// calls around a wanted call keep their place in its stack, and their own time does not count.
 class StackTotals {
  public:
   explicit StackTotals(CallInput& input) : input_(input) {}
@@ -54,6 +55,8 @@ class StackTotals {
   };
   /// Node 0 is the root of all; its children are command names.
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
+  /// Whether any call was counted.
+  [[nodiscard]] bool any() const { return any_; }
   /// "comm;outer;inner 1234\n" for every stack with self time; a blank or ';' in a name becomes '_' or ':'. Stacks of more than 512 frames
   /// end in "[deeper calls]".
   [[nodiscard]] std::string folded() const;
@@ -81,6 +84,7 @@ class StackTotals {
   size_t& answer(uint64_t key);
   const std::string& name_of(FunctionId function);
   CallInput& input_;
+  bool any_ = false;
   std::vector<Node> nodes_{Node{"all", 0, 0, 0, {}, kNoFunction, 0}};
   std::vector<Answer> answers_;                  ///< see answer()
   size_t answered_ = 0;                          ///< slots in use

@@ -11,30 +11,17 @@
 #include "cli/options/time_words.h"
 #include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
+#include "cli/text/size_words.h"
 #include "analysis/names/short_name.h"
 #include "ptdecode/survey.h"
 #include "recording/data/part_of_trace.h"
 
 namespace ptd::cli {
 
-namespace {
-
-std::vector<std::string> split_names(const std::string& text) {
-  std::vector<std::string> names;
-  for (size_t start = 0; start < text.size();) {
-    const size_t comma = std::min(text.find(',', start), text.size());
-    names.push_back(text.substr(start, comma - start));
-    start = comma + 1;
-  }
-  return names;
-}
-
-}  // namespace
-
 void add_call_options(CLI::App& command, CallWords& words) {
   add_input_options(command, words.input);
   add_thread_filters(command, words.cpus, words.pids, words.tids);
-  command.add_option("--comm,--comms", words.comms, "these command names only");
+  command.add_option("--comm,--comms", words.comms, "these command names only; '\\,' is a comma in a name");
   command.add_option("--time", words.time, "from A to B: A,B; see 'ptdecode script --help'");
 }
 
@@ -126,7 +113,11 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, bool enters) {
   options.stopped = interrupted;
   options.threads = words.threads;
   options.enters = enters;
-  const Status status = walk_calls(*recording_, options, functions_, sink, &timed_);
+  const CallSink counting = [&](std::span<const CallStep> steps, const CallTree& tree) {
+    for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) folded_ += know(i, tree).passes ? tree.threads()[i].folded : 0;
+    return sink(steps, tree);
+  };
+  const Status status = walk_calls(*recording_, options, functions_, counting, &timed_);
   progress.finish();
   if (!status) return report_error(status.error());
   return ended(progress);
@@ -167,9 +158,15 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
   const int status = why.empty() ? kExitOk : kExitUsage;
   if (words.input.quiet) return status;
   say_on_error(symbol_warnings(*recording_));
+  if (folded_ != 0) say_on_error("ptdecode: " + folded_text(folded_) + "\n");
   if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
   say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
   return status;
+}
+
+std::string folded_text(uint64_t folded) {
+  return fmt::format("{} deeper than the limit of {} open calls: not counted; their time is that of the deepest call counted",
+                     counted(folded, "call was", "calls were"), CallTree::kMaxFrames);
 }
 
 Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {

@@ -45,6 +45,8 @@ class CallInput {
   bool wanted(const CallStep& step, const CallTree& tree) {
     return (filter_.comms.empty() && matched(step.thread)) || decide(step, tree);  // without --comm, a thread's steps pass together
   }
+  /// Whether the step's thread passes --pid and --tid.
+  bool passes(const CallStep& step, const CallTree& tree) { return know(step.thread, tree).passes; }
   /// The same of a sample of another event, and whether it passes --cpu.
   [[nodiscard]] bool wanted(const OtherEvent& sample) const;
   [[nodiscard]] std::string comm(const OtherEvent& sample) const { return name_at(sample.tid, sample.time); }
@@ -67,6 +69,8 @@ class CallInput {
   /// Prints on standard error what was lost, or that nothing matched the filters. Returns the exit status: kExitUsage if nothing matched.
   [[nodiscard]] int say_summary(const CallWords& words, bool any) const;
   [[nodiscard]] const GapTally& gaps() const { return gaps_; }
+  /// After the walk: the calls of the chosen threads that were too deep to be counted (CallThread::folded).
+  [[nodiscard]] uint64_t folded() const { return folded_; }
 
  private:
   struct Known {
@@ -85,12 +89,14 @@ class CallInput {
   FunctionTable functions_;
   std::vector<Known> threads_;
   std::vector<uint32_t> streams_;
-  uint64_t total_bytes_ = 0;
+  uint64_t total_bytes_ = 0, folded_ = 0;
   GapTally gaps_;
   bool timed_ = false, has_time_ = false;
   std::optional<double> interrupted_at_;  ///< share of the trace that was decoded when Ctrl-C came
 };
 
+/// A sentence on calls that were too deep to be counted.
+[[nodiscard]] std::string folded_text(uint64_t folded);
 /// Reads one --time against the recording. Errors: usage.
 [[nodiscard]] Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input);
 /// What of one --time is wrong whatever the recording: found before it is opened.

@@ -63,6 +63,7 @@ nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionT
                          {"self_instructions", t.self_instructions},
                          {"total_instructions", t.instructions}};
   if (timed) {
+    const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? nlohmann::json() : nlohmann::json(ns); };
     json.update({{"self_ns", t.self_ns},
                  {"total_ns", t.total_ns},
                  {"off_cpu_ns", t.off_cpu_ns},
@@ -70,9 +71,9 @@ nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionT
                  {"lost_ns", t.lost_ns},
                  {"self_cycles", t.self_cycles},
                  {"total_cycles", t.cycles},
-                 {"p50_ns", t.durations.quantile(0.5)},
-                 {"p99_ns", t.durations.quantile(0.99)},
-                 {"max_ns", t.durations.max()}});
+                 {"p50_ns", of_calls(t.durations.quantile(0.5))},
+                 {"p99_ns", of_calls(t.durations.quantile(0.99))},
+                 {"max_ns", of_calls(t.durations.max())}});
   }
   return json;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/calls/call_export.h"
+#include "cli/text/clean_text.h"
 
 namespace ptd::cli {
 
@@ -57,7 +58,7 @@ void PerfettoWriter::describe(uint32_t index, const CallTree& tree, std::string&
   if (pid > 0 && processes_.insert(pid).second) {
     std::string process, descriptor, packet;
     put(process, kProcessPid, static_cast<uint64_t>(pid));
-    put(process, kProcessName, input_.comm(index, tree));
+    put(process, kProcessName, shown(input_.comm(index, tree)));
     put(descriptor, kDescriptorUuid, kProcessTracks + static_cast<uint64_t>(pid));
     put(descriptor, kDescriptorProcess, process);
     put(packet, kPacketTrackDescriptor, descriptor);
@@ -69,7 +70,7 @@ void PerfettoWriter::describe(uint32_t index, const CallTree& tree, std::string&
     std::string member;
     put(member, kThreadPid, static_cast<uint64_t>(pid));
     put(member, kThreadTid, static_cast<uint64_t>(thread.tid));
-    put(member, kThreadName, input_.comm(index, tree));
+    put(member, kThreadName, shown(input_.comm(index, tree)));
     put(descriptor, kDescriptorThread, member);
     put(descriptor, kDescriptorParent, kProcessTracks + static_cast<uint64_t>(pid));
   } else {
@@ -84,7 +85,7 @@ uint64_t PerfettoWriter::name_id(const std::string& name, std::string& interned)
   if (is_new) {
     std::string entry;
     put(entry, kEventNameId, place->second);
-    put(entry, kEventName, name);
+    put(entry, kEventName, shown(name));
     put(interned, kInternedEventNames, entry);
   }
   return place->second;

@@ -167,7 +167,8 @@ size_t& StackTotals::answer(uint64_t key) {
 
 void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
   for (const CallStep& step : steps) {
-    if (!input_.wanted(step, tree)) continue;
+    const bool wanted = input_.wanted(step, tree);
+    if (!wanted && !input_.passes(step, tree)) continue;
     if (step.thread >= paths_.size()) paths_.resize(tree.threads().size());
     std::vector<Open>& path = paths_[step.thread].open;
     if (step.kind == CallStepKind::enter) {
@@ -177,9 +178,11 @@ void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
       path.push_back({called(outer, step), process});
     } else if (step.kind == CallStepKind::leave && !path.empty()) {
       Node& node = nodes_[path.back().node];
+      path.pop_back();
+      if (!wanted) continue;
+      any_ = true;
       node.self += input_.has_time() ? step.self_ns : step.self_instructions;
       node.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
-      path.pop_back();
     }
   }
 }

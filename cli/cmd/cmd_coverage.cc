@@ -185,6 +185,7 @@ int run(const Words& words) {
   if (status != kExitOk && status != kExitInterrupted) return status;
   Coverage coverage;
   std::string without;
+  bool any_told = false;
   for (const FileCounts& file : counts.files) {
     if (!wanted_dso(words, file.path)) continue;
     const FileUse use(file);
@@ -192,6 +193,7 @@ int run(const Words& words) {
       add_unit(words, unit, use, coverage);
       return true;
     });
+    any_told = any_told || told;
     if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet) say_on_error(unproven_text(file.path));
     if (!told) without += (without.empty() ? "" : ", ") + file.path;
   }
@@ -199,9 +201,11 @@ int run(const Words& words) {
   if (coverage.empty()) {
     if (!words.calls.input.quiet) say_on_error(symbol_warnings(input.recording()));
     if (looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("coverage"));
+    if (any_told && !words.sources.empty())
+      return report_error({ErrorCode::not_recorded, "coverage: no source file of the code that ran matches --source; 'ptdecode coverage --source /' lists them", 0});
     const std::string why = counts.files.empty() ? "no code of a file ran"
-                            : without.empty()    ? "no line of source matches --source or --dso"
-                                                 : "no debug information in " + without;
+                            : without.empty()    ? "no code that ran matches --dso"
+                                                 : "no debug information in " + shown(without);
     return report_error({ErrorCode::not_recorded, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
   }
   for (const auto& [path, file] : coverage) note_read_file(path);  // the sources are needed to read the result

@@ -37,11 +37,12 @@ struct Words {
   bool full_names = false;
 };
 
-void print_json(std::span<const FunctionRow> rows, const SlowCalls& slow, bool timed, const FunctionTable& functions) {
+void print_json(std::span<const FunctionRow> rows, const SlowCalls& slow, const CallInput& input, const FunctionTable& functions) {
+  const bool timed = input.timed();
   const auto dump = [](const nlohmann::json& json) {
     standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   };
-  dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}});
+  dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}, {"calls_too_deep", input.folded()}});
   for (const FunctionRow& row : rows) dump(function_json(row, timed, functions));
   for (const SlowCall& call : slow.calls()) dump(slow_call_json(call, functions));
 }
@@ -130,12 +131,12 @@ void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& 
   }
 }
 
-/// What of the threads' times counts for the names of --comm: the time of the calls that began under them.
+/// What of the threads' times counts for the names of --comm: the time of the calls that began under them, and the waits that did.
 class NamedTimes {
  public:
   void add(const CallStep& step) {
-    all_.running_ns += step.self_ns;
-    if (step.depth != 0) return;
+    if (step.kind == CallStepKind::leave) all_.running_ns += step.self_ns;
+    if (step.kind != CallStepKind::on) return;  // a wait has the name under which it began, as the call that waits
     all_.off_cpu_ns += step.off_cpu_ns;
     all_.untraced_ns += step.untraced_ns;
     all_.lost_ns += step.lost_ns;
@@ -145,7 +146,6 @@ class NamedTimes {
     CallThread all = all_;
     for (CallThread& thread : threads) {
       all.uncertain += thread.uncertain;
-      all.folded += thread.folded;
       thread = {};
     }
     if (!threads.empty()) threads.front() = all;
@@ -156,7 +156,7 @@ class NamedTimes {
 };
 
 void print_threads(const std::vector<CallThread>& threads) {
-  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0, folded = 0, uncertain = 0;
+  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0, uncertain = 0;
   for (const CallThread& thread : threads) {
     running += thread.running_ns;
     off_cpu += thread.off_cpu_ns;
@@ -164,7 +164,6 @@ void print_threads(const std::vector<CallThread>& threads) {
     lost += thread.lost_ns;
     gaps += thread.gaps;
     forgotten += thread.forgotten;
-    folded += thread.folded;
     uncertain += thread.uncertain;
   }
   std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", counted(threads.size(), "thread"),
@@ -176,9 +175,6 @@ void print_threads(const std::vector<CallThread>& threads) {
   if (uncertain != 0)
     text += fmt::format("{} on uncertain flow, which may not have run: 'ptdecode stat' counts ambiguous and suspect code\n",
                         counted(uncertain, "call rests", "calls rest"));
-  if (folded != 0)
-    text += fmt::format("{} deeper than the limit of {} open calls: not counted; their time is that of the deepest call counted\n",
-                        counted(folded, "call was", "calls were"), CallTree::kMaxFrames);
   standard_output().write(text);
 }
 
@@ -217,7 +213,7 @@ int run(const Words& words) {
         first = i + 1;
         continue;
       }
-      if (by_name && step.kind == CallStepKind::leave) named.add(step);
+      if (by_name) named.add(step);
       const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
       if (words.slowest == 0 || step.kind != CallStepKind::leave || !started || step.function == kNoFunction) continue;
       if (!filter.wanted(step.function)) continue;
@@ -239,7 +235,7 @@ int run(const Words& words) {
     return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input.gaps()), 0});
   }
   if (words.format == "json") {
-    print_json(std::span(rows).first(words.rows(rows.size())), slow, input.timed(), input.functions());
+    print_json(std::span(rows).first(words.rows(rows.size())), slow, input, input.functions());
   } else {
     print_table(words, rows, input.timed(), input.functions());
     if (words.slowest != 0) print_slow(words, slow, input.functions());

@@ -88,7 +88,7 @@ std::string what_text(const Survey& survey) {
   if (survey.has_wall_clock && bounded(survey.time)) {
     add(text, "clock", survey.clock + "; recorded from " + date_text(survey));
   } else if (!survey.clock.empty()) {
-    add(text, "clock", survey.clock + "; the time of day is not recorded (perf record -k monotonic records it)");
+    add(text, "clock", survey.clock + "; the time of day is not recorded" + (survey.clock == "monotonic" ? "" : " (perf record -k monotonic records it)"));
   }
   return text;
 }
@@ -201,7 +201,7 @@ int show_info(const InputOptions& input, bool json) {
   }
   const std::string path = input.pt_path.empty() ? input.path : input.pt_path;
   standard_output().write(
-      fmt::format("{:<11} {}: {}{}\n", "recording", path, facts->form, facts->file_bytes == 0 ? "" : ", " + bytes_text(facts->file_bytes)));
+      fmt::format("{:<11} {}: {}{}\n", "recording", shown(path), facts->form, facts->file_bytes == 0 ? "" : ", " + bytes_text(facts->file_bytes)));
   standard_output().write(what_text(*facts) + streams_text(*facts) + threads_text(*facts) + images_text(*facts) + rest_text(*facts));
   return kExitOk;
 }

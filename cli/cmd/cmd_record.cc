@@ -26,7 +26,28 @@ struct Words {
   StashWords stash;
   std::string recover, most;
   const CLI::Option* output = nullptr;
+  std::vector<const CLI::Option*> live_options, emulate_options;  ///< that only make sense without or with --emulate
 };
+
+/// Returns those that were typed: "-e, --kcore"; empty if none was.
+std::string given_names(const std::vector<const CLI::Option*>& options) {
+  std::string names;
+  for (const CLI::Option* option : options) {
+    if (option->count() == 0) continue;
+    const std::vector<std::string>& letters = option->get_snames();
+    names += (names.empty() ? "" : ", ") + (letters.empty() ? "--" + option->get_lnames().front() : "-" + letters.front());
+  }
+  return names;
+}
+
+/// Returns the options that `add` adds.
+template <typename Add>
+std::vector<const CLI::Option*> added_options(CLI::App& command, const Add& add) {
+  const size_t before = command.get_options().size();
+  add();
+  const std::vector<const CLI::Option*> all = std::as_const(command).get_options();
+  return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
+}
 
 // Without --emulate: what there is instead.
 int explain() {
@@ -84,6 +105,8 @@ int run(Words& words) {
   emulate::EmulateOptions& options = words.options;
   if (!words.recover.empty()) return recover(words);
   if (!words.emulate && (words.live.sideband || !words.live.event.empty())) {
+    if (const std::string given = given_names(words.emulate_options); !given.empty())
+      return report_error({ErrorCode::contradictory_options, "record: without --emulate, these options have no effect: " + given, 0});
     words.live.output = options.output;
     words.live.command = options.command;
     words.live.quiet = words.quiet;
@@ -91,15 +114,8 @@ int run(Words& words) {
     return record_live(words.live, words.stash);
   }
   if (!words.emulate) return explain();
-  const LiveWords& live = words.live;
-  if (live.sideband || live.everything || live.tree || live.snapshot || live.directory || live.kcore || !live.event.empty() ||
-      !live.pids.empty() || !live.tids.empty() || !live.cpus.empty() || !live.filter.empty() || !live.detach.empty()) {
-    return report_error({ErrorCode::contradictory_options,
-                         "record: --emulate starts the program itself and cannot be combined with -e, -p, -t, -a, -C, --filter, --tree, "
-                         "--snapshot, "
-                         "--detach, --dir, --kcore or --sideband",
-                         0});
-  }
+  if (const std::string given = given_names(words.live_options); !given.empty())
+    return report_error({ErrorCode::contradictory_options, "record: --emulate cannot be combined with options of the kernel's events: " + given, 0});
   if (options.command.empty())
     return report_error({ErrorCode::contradictory_options, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
   if (const auto program = emulate::find_program_to_run(options.command); !program.ok())
@@ -140,7 +156,9 @@ void add_packet_options(CLI::App& command, Words& words) {
   command.add_option("--mtc-period", words.mtc_period, "an MTC every 2^N ticks of the crystal clock, of 256 TSC ticks each (default 9)")
       ->check(CLI::Range(0U, kMost));
   command.add_flag("--cyc", words.cyc, "write CYC packets: cycles at each packet of branches. One packet has up to 47 branches; with --short-tnt up to 6");
-  command.add_option("--cyc-thresh", words.cyc_threshold, "at least 2^(N-1) cycles between two CYC packets")->check(CLI::Range(0U, kMost));
+  command.add_option("--cyc-thresh", words.cyc_threshold, "with --cyc: at least 2^(N-1) cycles between two CYC packets")
+      ->needs("--cyc")
+      ->check(CLI::Range(0U, kMost));
   command.add_flag("--no-retcomp", words.no_retcomp, "no return compression");
   command.add_flag("--short-tnt", words.short_tnt, "at most 6 branches per packet, like older processors (default: up to 47)");
   command.add_flag("--no-mtc", words.no_mtc, "no MTC packets: time at PSB only");
@@ -156,23 +174,27 @@ void add_packet_options(CLI::App& command, Words& words) {
                    "wrongly, without a mark");
 }
 
+void add_emulate_options(CLI::App& command, Words& words) {
+  command.add_option("--truth", words.options.truth_folder, "also write the ground truth for 'ptdecode verify': DIR/truth.tidN.ptt");
+  add_packet_options(command, words);
+  command.add_option("--emulator,--qemu", words.options.qemu,
+                     "a qemu-user that loads plugins (default: qemu-x86_64 or qemu-aarch64, depending on the program: the first in PATH that\n"
+                     "does, else one that 'ptdecode emulator build' has built)");
+  command.add_option("--plugin", words.options.plugin, "ptdecode-emulate.so, if it is not in its build or installation folder");
+  command.add_option("--max-size", words.most, "stop recording when the logs of --emulate need this much disk space: 500M (default: no limit)")
+      ->type_name("SIZE");
+}
+
 }  // namespace
 
 Command add_record(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("record", "Record a trace on this machine, or in an emulator if it cannot trace");
-  add_live_options(command, words->live);
+  words->live_options = added_options(command, [&] { add_live_options(command, words->live); });
   command.add_flag("--no-announce", words->no_announce, "do not listen to what run-times announce of their code (libptd-announce)");
   command.add_flag("--emulate", words->emulate, "run the program in qemu-user and write the trace that a processor would write");
   words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data); a file of this name is kept as NAME.old");
-  command.add_option("--truth", words->options.truth_folder, "also write the ground truth for 'ptdecode verify': DIR/truth.tidN.ptt");
-  add_packet_options(command, *words);
-  command.add_option("--emulator,--qemu", words->options.qemu,
-                     "a qemu-user that loads plugins (default: qemu-x86_64 or qemu-aarch64, depending on the program: the first in PATH that\n"
-                     "does, else one that 'ptdecode emulator build' has built)");
-  command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not in its build or installation folder");
-  command.add_option("--max-size", words->most, "stop recording when the logs of --emulate need this much disk space: 500M (default: no limit)")
-      ->type_name("SIZE");
+  words->emulate_options = added_options(command, [&] { add_emulate_options(command, *words); });
   command.add_option("--recover", words->recover,
                      "complete a recording of --emulate whose processes were all killed, from the folder OUTPUT.work-XXXXXX that they "
                      "left");

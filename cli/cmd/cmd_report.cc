@@ -84,6 +84,7 @@ nlohmann::json page_json(const Words& words, const Facts& facts, CallInput& inpu
   note(flame["frames"], flame["all"], "frames of the flame graph", "ptdecode flame --format folded");
   note(image["regions"], image["all_regions"], "regions of addresses", "ptdecode image");
   note(image["changes"], image["all_changes"], "changes of code", "ptdecode image --diff A,B");
+  if (input.folded() != 0) cuts.push_back(folded_text(input.folded()));
   const std::string& path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const bool dated = facts.span.first != kTimeMin && facts.span.last != kTimeMax;
   nlohmann::json json = {{"schema", "ptdecode-report-1"}, {"recording", path}, {"input", "-i " + shell_word(path)}, {"version", ptd_version()},
@@ -150,18 +151,24 @@ int run(const Words& words) {
   const Result<Facts> facts = count(words, input, gaps);
   if (!facts) return report_error(facts.error());
   CallFacts calls(input);
-  if (!interrupted() && !input.recording().streams().empty()) {
+  bool ended_early = interrupted();
+  if (!ended_early && !input.recording().streams().empty()) {
     const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
       calls.take(steps, tree);
       return true;
     });
-    if (status != kExitOk) return status;
+    if (status != kExitOk && status != kExitInterrupted) return status;
+    ended_early = status == kExitInterrupted;
   }
-  if (interrupted()) return kExitInterrupted;
+  if (ended_early) {
+    say_on_error(fmt::format("ptdecode: report: interrupted; {} was not written\n", shown(words.output)));
+    return kExitInterrupted;
+  }
   const std::string page = fitting_page(words, *facts, input, calls);
   if (const int written = write_result(words.output, page); written != kExitOk) return written;
   if (!words.calls.input.quiet) {
     say_on_error(symbol_warnings(input.recording()));
+    if (input.folded() != 0) say_on_error("ptdecode: " + folded_text(input.folded()) + "\n");
     say_on_error(fmt::format("ptdecode: {}: {}; open it in a browser\n", shown(words.output), size_text(page.size())));
   }
   return strict_status(words.calls.input.strict, gaps, input.recording());

@@ -38,17 +38,6 @@ struct Words {
   std::string syntax = "att", format = "text";
 };
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> words;
-  size_t start = 0;
-  while (start <= text.size() && !text.empty()) {
-    const size_t comma = std::min(text.find(',', start), text.size());
-    words.push_back(text.substr(start, comma - start));
-    start = comma + 1;
-  }
-  return words;
-}
-
 /// The shortcuts --call-trace, --call-ret-trace and --insn-trace[=disasm], which set other options as in perf.
 Status take_shortcuts(const Words& words, ScriptOptions& options) {
   if (words.call_trace || words.call_ret_trace) {
@@ -94,8 +83,8 @@ Result<ScriptOptions> script_options(const Words& words) {
   for (const std::string& text : words.times) {
     if (Status status = check_time_words(text); !status) return status.error();
   }
-  options.comms = split(words.comms);
-  options.symbols = split(words.symbols);
+  options.comms = split_names(words.comms);
+  options.symbols = split_names(words.symbols);
   options.att_syntax = words.syntax == "att";
   const bool tree = words.call_trace || words.call_ret_trace, stacks = options.fields.has(Field::brstack);
   if (options.json && (tree || stacks))
@@ -172,9 +161,9 @@ int run_calls(const Words& words) {
   const bool cpus = input.recording().streams().front().cpu >= 0;
   std::optional<int64_t> wall_offset;
   if (Status status = words.tod ? find_time_of_day(words, wall_offset) : Status{}; !status) return report_error(status.error());
-  input.set_symbols(split(words.symbols));
-  CallScript script(input, split(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns(), wall_offset);
-  CallJson json(input, split(words.symbols));
+  input.set_symbols(split_names(words.symbols));
+  CallScript script(input, split_names(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns(), wall_offset);
+  CallJson json(input, split_names(words.symbols));
   const bool as_json = words.format == "json";
   const OtherEvents samples = read_samples(words.input, input.filter().times);
   SampleMerge merge(samples, as_json ? nullptr : &script, as_json ? &json : nullptr);
@@ -287,8 +276,8 @@ Command add_script(CLI::App& app) {
   command.add_flag("--call-trace", words->call_trace, "an indented tree of calls");
   command.add_flag("--call-ret-trace", words->call_ret_trace, "the same with returns");
   add_thread_filters(command, words->cpus, words->pids, words->tids);
-  command.add_option("--comm,--comms", words->comms, "these command names only");
-  command.add_option("-S,--symbols", words->symbols, "only these functions, by any of their names and the first address of a line; wildcards allowed: 'sqlite3*'. "
+  command.add_option("--comm,--comms", words->comms, "these command names only; '\\,' is a comma in a name");
+  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in these functions, given by any of their names; wildcards allowed: 'sqlite3*'. "
                                                      "The call tree also shows their callees; JSON lists only the calls themselves");
   command
       .add_option("--time", words->times,

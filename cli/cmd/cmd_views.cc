@@ -35,11 +35,12 @@ int run_timeline(const Words& words) {
   out.clear();
   writer.add_pokes(out);
   (*file)->write(out);
-  if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   const int matched = input.say_summary(words.calls, writer.slices() != 0);
+  if (matched != kExitOk) return matched;  // a file that is there stays as it is
+  if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet)
     say_on_error(fmt::format("ptdecode: {}: {}; open it in ui.perfetto.dev\n", words.output, counted(writer.slices(), "slice")));
-  return status != kExitOk ? status : matched;
+  return status;
 }
 
 int run_flame(const Words& words) {
@@ -55,11 +56,12 @@ int run_flame(const Words& words) {
     return true;
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
+  const int matched = input.say_summary(words.calls, totals.any());
+  if (matched != kExitOk) return matched;  // a file that is there stays as it is
   const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
-  const int matched = input.say_summary(words.calls, totals.nodes().size() > 1);
-  return status != kExitOk ? status : matched;
+  return status;
 }
 
 }  // namespace

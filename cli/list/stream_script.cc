@@ -181,6 +181,13 @@ bool StreamScript::shown(const Event& event) const {
   }
 }
 
+// With -S, an event is listed if it is known to have happened in one of the functions, or else to lead there.
+bool StreamScript::place_wanted(const BranchLine& line) {
+  if (options_.symbols.empty()) return true;
+  const std::optional<Ip>& place = line.from ? line.from : line.to;
+  return place && writer_.symbol_wanted(*place);
+}
+
 void StreamScript::take_event(const Event& event, TextBuffer& out) {
   const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
   BranchLine line;
@@ -204,7 +211,7 @@ void StreamScript::take_event(const Event& event, TextBuffer& out) {
       flowing_ = false;
       return;
     default:
-      if (!shown(event) || !writer_.wanted()) return;
+      if (!shown(event) || !writer_.wanted() || !place_wanted(line)) return;
       if (pending_ && deferred_.size() < kMaxDeferred) {
         deferred_.push_back(event);
       } else {

@@ -42,6 +42,7 @@ class StreamScript {
   void resolve_ahead(FlowItem item, TextBuffer& out);
   void resolve(std::optional<Ip> to, bool ends_trace, TextBuffer& out);
   void take_mark(const Mark& told, Chunk& chunk);
+  bool place_wanted(const BranchLine& line);
   void take_event(const Event& event, TextBuffer& out);
   void take_gap(const Gap& gap, TextBuffer& out);
   bool take_blocks(std::span<const Block> blocks, Chunk& chunk, ChunkSink& sink);

@@ -32,4 +32,18 @@ Status parse_thread_filters(const ThreadFilterWords& words, ScriptOptions& optio
   return {};
 }
 
+std::vector<std::string> split_names(std::string_view text) {
+  std::vector<std::string> names;
+  if (!text.empty()) names.emplace_back();
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ',') {
+      names.emplace_back();
+    } else {
+      if (text.substr(i, 2) == "\\,") ++i;
+      names.back() += text[i];
+    }
+  }
+  return names;
+}
+
 }  // namespace ptd::cli

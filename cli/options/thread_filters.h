@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/options/script_options.h"
 #include "ptdecode/error.h"
@@ -17,5 +19,8 @@ struct ThreadFilterWords {
 void add_thread_filters(CLI::App& command, std::string& cpus, std::string& pids, std::string& tids);
 /// Sets the filters of `options` to those that are given. Errors: as parse_number_list().
 [[nodiscard]] Status parse_thread_filters(const ThreadFilterWords& words, ScriptOptions& options);
+
+/// Splits a list of names at its commas. A comma after a backslash is part of a name.
+[[nodiscard]] std::vector<std::string> split_names(std::string_view text);
 
 }  // namespace ptd::cli

@@ -23,21 +23,26 @@ int64_t created_ns(const MappedFile& file) {
   return same ? info.stx_btime.tv_sec * 1'000'000'000 + info.stx_btime.tv_nsec : 0;
 }
 
-/// Returns whether two files have the same executable bytes in a mapping. `copy` says which these are; without executable segments there, all.
+/// Returns whether two files have the same executable bytes in a mapping. `copy` says which these are; without executable segments there, those
+/// of all segments; without segments, all bytes. What a page has beside its segments is not loaded, and strip changes it.
 bool same_code(const MappedPath& wanted, const FoundCode& copy, const FoundCode& other) {
   constexpr uint64_t kElfHeaderBytes = 64;  // its table of sections may have been stripped
   const Bytes ours = copy.code.bytes, theirs = other.code.bytes;
-  bool any = false;
-  for (const ElfSegment& segment : copy.elf ? copy.elf->segments() : std::vector<ElfSegment>()) {
-    if (!segment.executable) continue;
-    const uint64_t begin = std::max({segment.file_offset_bytes, wanted.file_offset_bytes, kElfHeaderBytes}) - wanted.file_offset_bytes;
-    const uint64_t end = segment.file_offset_bytes + segment.file_size_bytes;  // within the file
-    if (begin >= ours.size() || end <= wanted.file_offset_bytes + begin) continue;
-    any = true;
-    const uint64_t size = std::min<uint64_t>(end - wanted.file_offset_bytes, ours.size()) - begin;
-    if (theirs.size() < begin + size || std::memcmp(ours.data() + begin, theirs.data() + begin, size) != 0) return false;
+  const std::vector<ElfSegment> segments = copy.elf ? copy.elf->segments() : std::vector<ElfSegment>();
+  for (const bool only_code : {true, false}) {
+    bool any = false;
+    for (const ElfSegment& segment : segments) {
+      if (only_code && !segment.executable) continue;
+      const uint64_t begin = std::max({segment.file_offset_bytes, wanted.file_offset_bytes, kElfHeaderBytes}) - wanted.file_offset_bytes;
+      const uint64_t end = segment.file_offset_bytes + segment.file_size_bytes;  // within the file
+      if (begin >= ours.size() || end <= wanted.file_offset_bytes + begin) continue;
+      any = true;
+      const uint64_t size = std::min<uint64_t>(end - wanted.file_offset_bytes, ours.size()) - begin;
+      if (theirs.size() < begin + size || std::memcmp(ours.data() + begin, theirs.data() + begin, size) != 0) return false;
+    }
+    if (any) return true;
   }
-  return any || std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+  return std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end());
 }
 
 /// Returns whether both files have the same executable segments, so that an address means the same in both.

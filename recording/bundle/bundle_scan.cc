@@ -88,15 +88,20 @@ SegmentSpan spans_of(const Recording& recording, uint32_t stream, Interval time)
   size_t first = 0, end = starts.size();
   if (time.first != kTimeMin) {
     first = static_cast<size_t>(std::lower_bound(starts.begin(), starts.end(), recording.segment_at(stream, time.first)) - starts.begin());
+    if (first == starts.size()) return {Recording::kStreamEnd, Recording::kStreamEnd, 0, starts.size()};  // it ended before
     if (first > 0) --first;
   }
   if (time.last != kTimeMax) {
     std::vector<std::byte> scratch;
     AuxSegment segment;
-    for (end = first; end < starts.size(); ++end) {
+    bool is_later = false;
+    for (end = first; end < starts.size() && !is_later; ++end) {
       uint64_t at = starts[end];
-      if (!recording.next_segment(stream, at, segment, scratch) || time.last < segment.time.first) break;
+      if (!recording.next_segment(stream, at, segment, scratch)) break;
+      is_later = time.last < segment.time.first;
     }
+    end -= is_later ? 1 : 0;
+    if (is_later && end == first) return {Recording::kStreamEnd, Recording::kStreamEnd, 0, starts.size()};  // it began after
     end = std::min(end + 1, starts.size());
   }
   const auto offset_of = [&](size_t i) { return i < starts.size() ? starts[i] : Recording::kStreamEnd; };

@@ -71,6 +71,22 @@ def trace_of(recording):
     return trace[:used]
 
 
+def cpus_of_starts(recording):
+    """Returns the cpu of each ITRACE_START record (type 12); a record ends with cpu, reserved (u32 each) and identifier (u64)."""
+    with open(recording, "rb") as file:
+        data = file.read()
+    at, size = struct.unpack_from("<QQ", data, 40)
+    end, cpus = at + size, []
+    while at + 8 <= end:
+        kind, _, length = struct.unpack_from("<IHH", data, at)
+        if kind == 12:
+            cpus.append(struct.unpack_from("<I", data, at + length - 16)[0])
+        if kind == 71:
+            at += struct.unpack_from("<Q", data, at + 8)[0]
+        at += length
+    return cpus
+
+
 def opencsd_flow(folder, recording, program):
     """Returns the executed addresses reported by OpenCSD's lister, from a snapshot made of the same bytes."""
     snapshot = os.path.join(folder, "snapshot")
@@ -136,6 +152,9 @@ def run(folder):
     # Threads: each with its own trace unit and truth.
     out, text, streams = record(folder, build("programs/arm_threads.c", folder, "-mno-outline-atomics"), 50000)
     check("threads add up", (streams, text) == (5, f"{sum(fibonacci(10 + (i + t) % 8) for i in range(20) for t in range(4))}\n"), f"{streams} {text}")
+    check("each thread is recorded on a cpu of its own", sorted(cpus_of_starts(out)) == list(range(5)), str(cpus_of_starts(out)))
+    waits = [row["off_cpu_ns"] for row in rows_of(out)]
+    check("a recording without context switches gives no time off the cpu", len(waits) > 4 and set(waits) == {0}, str(waits))
     # Signals, faults, modified code, fork and exec.
     out, text, streams = record(folder, build("programs/arm.c", folder, "-Wl,-e,begin"), 200000)
     check("fork and exec stay in the emulator", (streams, text) == (2, "30800\n55\n30800\n"), f"{streams} {text}")
@@ -144,11 +163,14 @@ def run(folder):
     return 1 if failures else 0
 
 
+def rows_of(recording):
+    done = subprocess.run([PTDECODE, "functions", "-q", "-i", recording, "--json"], capture_output=True, text=True)
+    return [row for row in map(json.loads, done.stdout.splitlines()) if "function" in row]
+
+
 def total_times(recording):
     """Total time of each function, in ns."""
-    done = subprocess.run([PTDECODE, "functions", "-q", "-i", recording, "--json"], capture_output=True, text=True)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    return {row["function"]: row["total_ns"] for row in rows if "function" in row}
+    return {row["function"]: row["total_ns"] for row in rows_of(recording)}
 
 
 def check_times(folder, program):

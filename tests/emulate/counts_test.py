@@ -93,11 +93,19 @@ class Counts(unittest.TestCase):
             self.record(program, str(depth), preexec_fn=unlimited_stack)
             count, cut, listed = self.calls("down")
             self.assertIsNone(cut)
-            deeper = int(re.search(r"(\d+) calls were deeper than the limit of 65536 open calls", listed)[1])
+            said = [self.run_it(*command, "-i", "rec.data").stderr for command in (
+                ["functions"], ["functions", "--func", "down", "--slowest", "1"], ["functions", "--comm", "deep"], ["timeline", "-o", "rec.pftrace"],
+                ["flame", "--format", "folded"], ["report", "-o", "rec.html"])]
+            deeper = int(re.search(r"(\d+) calls were deeper than the limit of 65536 open calls", said[0])[1])
+            for each in said:
+                self.assertIn(f"{deeper} calls were deeper", each)
+            with open(self.folder + "/rec.html") as page:
+                self.assertIn(f"{deeper} calls were deeper", page.read())
+            head = json.loads(self.run_it("functions", "-i", "rec.data", "--json").stdout.splitlines()[0])
+            self.assertEqual(head["calls_too_deep"], deeper)
             self.assertEqual(count + deeper, 2 * (depth + 1))
             self.assertEqual(self.calls("main")[:2], (1, None))
             self.assertNotIn("abandoned", listed)
-            self.assertIn(f"{deeper} calls were deeper", self.run_it("functions", "-i", "rec.data", "--comm", "deep").stdout)
 
     def test_split_debug_information_is_named(self):
         self.record(self.build("first_faults", "-gsplit-dwarf"))

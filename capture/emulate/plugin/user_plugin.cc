@@ -67,7 +67,7 @@ constexpr CallNumber kCallsX86_64[] = {{9, kMmap},  {10, kMprotect}, {11, kMunma
 constexpr CallNumber kCallsAarch64[] = {{222, kMmap},  {226, kMprotect}, {215, kMunmap}, {134, kRtSigaction}, {216, kMremap},
                                         {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat},
                                         {94, kExitGroup}};
-constexpr uint64_t kMapAnonymous = 0x20, kProtExec = 4, kPrSetName = 15;
+constexpr uint64_t kMapAnonymous = 0x20, kPrSetName = 15;
 constexpr size_t kCommBytes = 16;
 
 /// Where a signal handler finds its arguments: guest registers at the start of QEMU's CPU state, in words (target/i386 "CPUX86State":
@@ -231,8 +231,9 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
          << file.inode << ' ' << (a[2] & 7) << ' ' << hex_of(file.path) << ' ' << hex_of(read_build_id(fd)) << ' '
          << hex_of(keep_unnamed(g_command.folder, file, {"/proc/self/fd/" + std::to_string(fd)}));
     thread.event(now, "map", text.str());
-    if ((a[2] & kProtExec) != 0) g_process.show_file(address, a[1]);
-    return;
+    if ((a[2] & kProtExec) == 0) return;
+    g_process.note_file(address, a[1], (a[2] & kProtWrite) != 0);
+    return g_process.show_file(address, a[1]);
   }
 }
 
@@ -245,12 +246,13 @@ void after_call(UserThread& thread, Call call, int64_t result) {
   }
   if (result < 0 && result > -4096) return;
   const uint64_t now = read_clock();
-  constexpr uint64_t kWriteAndExec = 6;
+  constexpr uint64_t kWriteAndExec = kProtWrite | kProtExec;
   if ((call == kMmap || call == kMprotect) && (a[2] & kWriteAndExec) == kWriteAndExec) g_process.note_writable_code();
   switch (call) {
     case kMmap:
       return describe_map(thread, now, static_cast<uint64_t>(result));
     case kMprotect:
+      if ((a[2] & kProtWrite) != 0) g_process.note_writable(a[0], a[1]);
       if ((a[2] & kProtExec) == 0) return;
       thread.event(now, "exec_prot", std::to_string(a[0]) + ' ' + std::to_string(a[1]));
       return g_process.show_file(a[0], a[1]);

@@ -237,7 +237,11 @@ void UserProcess::log_start(UserThread& thread) {
   const std::string own = hex_of(folder_);
   for (const std::string& map : file_maps()) {
     if (first_maps_.count(map.substr(0, map.find(' '))) != 0 || map.find(' ' + own) != std::string::npos) continue;
-    thread.event(now, "first_map", map + ' ' + build_id_word(map) + ' ' + hex_of(keep_unnamed(folder_, MappedFileLine(map), {program_path()})));
+    const MappedFileLine file(map);
+    const Range range{file.start, file.start + file.size_bytes};
+    add_range(files_, range);
+    if ((file.prot & kProtWrite) != 0) add_range(written_, range);
+    thread.event(now, "first_map", map + ' ' + build_id_word(map) + ' ' + hex_of(keep_unnamed(folder_, file, {program_path()})));
   }
 }
 
@@ -354,13 +358,35 @@ Block* UserProcess::translated(uint64_t ip, std::span<const SeenInsn> insns) {
   if (added.is_new && handlers_.count(ip) != 0) block.watched = true;
   if (!added.is_new && !seen.fresh && !seen.changed) return &block;
   log_block(block, added.is_new, now);
-  const bool changed = seen.changed || seen.remapped || (seen.fresh && mode_ == ExecMode::a64 && writable_code_);
+  const bool may_be_patched = (mode_ == ExecMode::a64 && writable_code_) || meets(written_, {block.ip, block.end});
+  const bool changed = seen.changed || seen.remapped || (seen.fresh && may_be_patched);
   if (changed && tl_thread != nullptr && config_.date_changes) {
     // Code of a new mapping did not change between two instructions of this thread: all of the block ran after the change.
     if (tl_thread->sync_first == 0) tl_thread->sync_first = seen.remapped ? now + kSyncTicks : now - kSyncTicks;
     tl_thread->sync_last = now + kSyncTicks;
   }
   return &block;
+}
+
+bool UserProcess::meets(const std::vector<Range>& ranges, const Range& range) {
+  return std::any_of(ranges.begin(), ranges.end(), [&](const Range& each) { return each.first < range.end && range.first < each.end; });
+}
+
+void UserProcess::add_range(std::vector<Range>& ranges, const Range& range) {
+  if (std::find(ranges.begin(), ranges.end(), range) == ranges.end()) ranges.push_back(range);
+}
+
+void UserProcess::note_file(uint64_t first, uint64_t size_bytes, bool writable) {
+  const Spin hold(lock_);
+  const Range range{first, first + std::min(size_bytes, ~first)};
+  add_range(files_, range);
+  if (writable) add_range(written_, range);
+}
+
+void UserProcess::note_writable(uint64_t first, uint64_t size_bytes) {
+  const Spin hold(lock_);
+  const Range range{first, first + std::min(size_bytes, ~first)};
+  if (meets(files_, range)) add_range(written_, range);
 }
 
 void UserProcess::show_file(uint64_t first, uint64_t size_bytes) {

@@ -103,6 +103,8 @@ class UserThread {
   bool has_files_ = true;
 };
 
+inline constexpr uint64_t kProtWrite = 2, kProtExec = 4;  // linux "PROT_WRITE"
+
 /// One process image, from exec or fork to exec or exit. Translation calls come under QEMU's lock, system call ones from any thread.
 class UserProcess {
  public:
@@ -144,6 +146,11 @@ class UserProcess {
   void watch_handler(uint64_t handler, uint64_t restorer, bool has_siginfo);
   /// The program may write where it executes: there, code that was not seen yet may be other than its file's.
   void note_writable_code() { writable_code_ = true; }
+  /// A file's code is mapped there; `writable`: as by note_writable().
+  void note_file(uint64_t first, uint64_t size_bytes, bool writable);
+  /// The program may write there from now on. Where that is a file's code, blocks that were not seen yet may be other than the file's, so
+  /// each is dated as a change.
+  void note_writable(uint64_t first, uint64_t size_bytes);
   [[nodiscard]] bool is_handler(uint64_t address) const;
   /// Returns whether the kernel fills in the siginfo of the frames of the handler at `address`.
   [[nodiscard]] bool has_siginfo(uint64_t address) const;
@@ -169,6 +176,12 @@ class UserProcess {
     bool changed = false;   ///< some byte is other than what was known
   };
   Remembered remember(uint64_t ip, Bytes code);
+  struct Range {
+    uint64_t first = 0, end = 0;
+    friend bool operator==(const Range&, const Range&) = default;
+  };
+  static bool meets(const std::vector<Range>& ranges, const Range& range);
+  static void add_range(std::vector<Range>& ranges, const Range& range);
   void find_stale(const Block& fresh);
   void add_to_pages(Block& block);
   void log_block(const Block& block, bool is_new, uint64_t now);
@@ -181,6 +194,8 @@ class UserProcess {
   uint64_t parent_blocks_ = 0;
   bool started_ = false;
   std::atomic<bool> writable_code_{false};
+  std::vector<Range> files_;    ///< addresses of files' code
+  std::vector<Range> written_;  ///< of them, those that the program may have written to
   CutFlag cut_;
   std::atomic<bool> holding_{false};
   SharedCount missing_;

@@ -29,8 +29,8 @@ function showLatency(index, target) {
   } else {
     const calls = detail.latencies.reduce((sum, each) => sum + each[2], 0);
     if (detail.latencies.length) {
-      parts.push(el('p', {text: count(calls) + ' calls seen from start to end; p50 ' + duration(row.p50_ns) + ', p99 ' + duration(row.p99_ns) +
-        ', longest ' + duration(row.max_ns)}), el('div', {class: 'picture'}, latencyPicture(row.function, detail.latencies)),
+      parts.push(el('p', {text: count(calls) + ' calls seen from start to end; p50 ' + duration(row.p50_ns || 0) + ', p99 ' + duration(row.p99_ns || 0) +
+        ', longest ' + duration(row.max_ns || 0)}), el('div', {class: 'picture'}, latencyPicture(row.function, detail.latencies)),
       details('The histogram as a table', table('Durations of ' + row.function, [
         {title: 'from', value: (each) => each[0], text: (each) => duration(each[0]), number: true},
         {title: 'to below', value: (each) => each[1], text: (each) => duration(each[1]), number: true},
@@ -57,7 +57,7 @@ function showFunctions() {
     return;
   }
   const chosen = el('div', {id: 'latency', role: 'region', 'aria-label': 'Latency of the chosen function'});
-  const time = (title, field) => ({title, value: (row) => row[field] || 0, text: (row) => duration(row[field] || 0), number: true});
+  const time = (title, field) => ({title, value: (row) => row[field] || 0, text: (row) => row[field] === null ? '-' : duration(row[field]), number: true});
   const amount = (title, field) => ({title, value: (row) => row[field], text: (row) => count(row[field]), number: true});
   const share = (field) => ({title: '%', value: (row) => row[field], text: (row) => percent(row[field], functions.all_self), number: true});
   const waiting = (row) => row.off_cpu_ns + row.untraced_ns + row.lost_ns;
