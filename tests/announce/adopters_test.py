@@ -102,6 +102,15 @@ def python(folder):
     want = {name: (count, count * pieces) for name, count in want.items()}
     got = {name: calls.get(name) for name in want}
     check("CPython: calls of each function, and instructions of its code", got == want, got)
+    with open(os.path.join(EXAMPLES, "calls.py"), encoding="utf-8") as file:
+        line = 1 + file.read().split("\n").index("def fibonacci(n):")
+    bundle = os.path.join(folder, "calls.ptb")
+    subprocess.run([announce.PTDECODE, "bundle", "-i", out, "-o", bundle], capture_output=True, check=True)
+    for recording in (out, bundle):
+        shown = subprocess.run([announce.PTDECODE, "script", "-i", recording, "-S", "fibonacci", "--itrace=i0ns", "-F", "sym,srcline"],
+                               capture_output=True, text=True).stdout.splitlines()
+        right = sum(text.split()[-1] in (f"calls.py:{line}", f"{EXAMPLES}/calls.py:{line}") for text in shown)
+        check(f"CPython: {os.path.basename(recording)} has the announced source line", right == len(shown) == want["fibonacci"][1], shown[:3])
 
 
 def main():
