@@ -46,9 +46,9 @@ def record(folder, command, *options):
 class Comparison:
     """Of the flow with the ground truth, over all threads."""
 
-    def __init__(self, out, recording=None):
+    def __init__(self, out, recording=None, *options):
         files = sorted(glob.glob(os.path.join(os.path.dirname(out), "truth", "*.ptt")))
-        done = subprocess.run([PTDECODE, "verify", "-i", recording or out, *files], capture_output=True, text=True)
+        done = subprocess.run([PTDECODE, "verify", "-i", recording or out, *options, *files], capture_output=True, text=True)
         self.text = done.stdout + done.stderr
         self.threads = len(files)
         count = lambda what: sum(int(number) for number in re.findall(what, self.text))
@@ -71,9 +71,9 @@ def findings(out):
 
 def exact(folder):
     """Announcements alone give the executed flow, exactly; without them it is not there."""
-    program = build(folder)
+    program, stash = build(folder), os.path.join(folder, "stash")
     for options in ([], ["--cyc"]):
-        out = record(folder, [program, LIVES], *options)
+        out = record(folder, [program, LIVES], "--stash", stash, *options)
         got = Comparison(out)
         check(f"{LIVES} lives {options}: the flow is the ground truth", got.is_exact(), got.text)
         print("      ", got.text.strip())
@@ -84,6 +84,12 @@ def exact(folder):
     check("a bundle carries the announcements", got.is_exact(), got.text)
     image = subprocess.run([PTDECODE, "image", "-i", out], capture_output=True, text=True).stdout
     check("image shows them", image.count("[jit]") > int(LIVES) // 10, image[-500:])
+    os.rename(program, program + ".away")
+    got = Comparison(out, out, "--stash", stash)
+    check("the stash has the program, and the recording its generated code", got.is_exact(), got.text)
+    got = Comparison(out, out, "--stash", "off")
+    check("without the stash the program is missing", not got.is_exact(), got.text)
+    os.rename(program + ".away", program)
     out = record(folder, [program, "500"], "--no-announce")
     got = Comparison(out)
     check("without announcements the code is missing", not got.is_exact() and got.silent == 0, got.text)
