@@ -61,7 +61,14 @@ struct event_registration {
   uint64_t enable_addr, name_args;
   uint32_t write_index;
 } __attribute__((packed));
+struct event_removal {
+  uint32_t size;
+  uint8_t disable_bit, reserved;
+  uint16_t reserved_too;
+  uint64_t disable_addr;
+} __attribute__((packed));
 #define EVENTS_REGISTER _IOWR('*', 0, struct event_registration*)
+#define EVENTS_UNREGISTER _IOW('*', 2, struct event_removal*)
 #define EVENTS_MULTI_FORMAT 2u
 #define EVENT_TEXT                                                                                                                    \
   PTD_ANNOUNCE_EVENT                                                                                                                  \
@@ -234,6 +241,13 @@ static void open_events(void) {
   int fd = EVENTS_OPEN("/sys/kernel/tracing/user_events_data", O_RDWR | O_CLOEXEC);
   if (fd < 0) fd = EVENTS_OPEN("/sys/kernel/debug/tracing/user_events_data", O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
+  /* A forked child has its parent's registration, which would refuse another one of the same word. The kernel clears the bit: in the child's page. */
+  struct event_removal removal;
+  memset(&removal, 0, sizeof removal);
+  removal.size = sizeof removal;
+  removal.disable_bit = 31;
+  removal.disable_addr = (uint64_t)(uintptr_t)&HEADER->word;
+  (void)EVENTS_IOCTL(fd, EVENTS_UNREGISTER, &removal);
   struct event_registration registration;
   memset(&registration, 0, sizeof registration);
   registration.size = sizeof registration;

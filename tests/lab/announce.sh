@@ -3,7 +3,7 @@
 # LAB_KERNEL may also be a folder with boot/vmlinuz-* only, if the drivers of virtio are built in.
 #
 # LAB_WORDS="LAB_USER_EVENTS=1 LAB_LIVES=200": stock perf records the announcements, as samples of user_events:ptd_code, of a kernel that has user_events:
-# tests/announce/user_events_vm.py builds one with all that this needs. Otherwise the recorder reads the ring.
+# tests/announce/user_events_vm.py builds one with all that this needs. Otherwise the recorder reads the ring. LAB_MODE=forks: see lives.c.
 set -eu
 work=$1
 here=$(cd "$(dirname "$0")" && pwd)

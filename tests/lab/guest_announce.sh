@@ -19,9 +19,9 @@ if [ -n "$LAB_USER_EVENTS" ]; then # the event exists while a program has regist
   four_slots 1 wait > /dev/null &
   sleep 1
   perf record -q -a -m 1024 -e user_events:ptd_code -o /out/announced.data -- \
-    ptdecode record --sideband --kcore --no-stash --no-announce -a -o /out/recording -- traced lives "${LAB_LIVES:-200}"
+    ptdecode record --sideband --kcore --no-stash --no-announce -a -o /out/recording -- traced lives "${LAB_LIVES:-200}" $LAB_MODE
 else
-  ptdecode record --sideband --kcore --no-stash -a -o /out/recording -- traced lives "${LAB_LIVES:-200}"
+  ptdecode record --sideband --kcore --no-stash -a -o /out/recording -- traced lives "${LAB_LIVES:-200}" $LAB_MODE
 fi
 echo "announce: status $?"
 cd /out && tar cf /dev/vda .
