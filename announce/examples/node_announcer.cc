@@ -1,4 +1,4 @@
-// An addon for Node.js that announces the machine code of V8, without a change to the program: node -r ./node_announcer.node PROGRAM
+// An addon for Node.js 20 and later that announces the machine code of V8, without a change to the program: node -r ./node_announcer.node PROGRAM
 // c++ -std=c++17 -O2 -shared -fPIC -I/usr/include/node -I.. node_announcer.cc ../ptd_announce.c -o node_announcer.node (README.md)
 #include <algorithm>
 #include <cstdint>
@@ -19,6 +19,10 @@
 #include <v8.h>
 
 #include <ptd_announce.h>
+
+#if NODE_MAJOR_VERSION < 20
+#error "V8 before 11 does not report all of its code: Node.js 20 or later is needed"
+#endif
 
 namespace {
 

@@ -70,6 +70,8 @@ def node(folder):
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
     if not version.startswith(f"v{built}."):
         return print(f"skipped: the headers in {headers} are those of Node.js {built}, and node is {version.strip()}")
+    if int(built) < 20:
+        return print(f"skipped: Node.js {built} does not report all of its code; 20 or later is needed")
     addon = os.path.join(folder, "node_announcer.node")
     subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-O2", "-w", "-shared", "-fPIC", "-I", headers, "-I", os.path.dirname(LIBRARY),
                     os.path.join(EXAMPLES, "node_announcer.cc"), build_object(folder), "-o", addon], check=True)
