@@ -61,7 +61,14 @@ struct event_registration {
   uint64_t enable_addr, name_args;
   uint32_t write_index;
 } __attribute__((packed));
+struct event_removal {
+  uint32_t size;
+  uint8_t disable_bit, reserved;
+  uint16_t reserved_too;
+  uint64_t disable_addr;
+} __attribute__((packed));
 #define EVENTS_REGISTER _IOWR('*', 0, struct event_registration*)
+#define EVENTS_UNREGISTER _IOW('*', 2, struct event_removal*)
 #define EVENTS_MULTI_FORMAT 2u
 #define EVENT_TEXT                                                                                                                    \
   PTD_ANNOUNCE_EVENT                                                                                                                  \
@@ -234,6 +241,13 @@ static void open_events(void) {
   int fd = EVENTS_OPEN("/sys/kernel/tracing/user_events_data", O_RDWR | O_CLOEXEC);
   if (fd < 0) fd = EVENTS_OPEN("/sys/kernel/debug/tracing/user_events_data", O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
+  /* A forked child has its parent's registration, which would refuse another one of the same word. The kernel clears the bit: in the child's page. */
+  struct event_removal removal;
+  memset(&removal, 0, sizeof removal);
+  removal.size = sizeof removal;
+  removal.disable_bit = 31;
+  removal.disable_addr = (uint64_t)(uintptr_t)&HEADER->word;
+  (void)EVENTS_IOCTL(fd, EVENTS_UNREGISTER, &removal);
   struct event_registration registration;
   memset(&registration, 0, sizeof registration);
   registration.size = sizeof registration;
@@ -539,8 +553,8 @@ void ptd_announce_unregister(uint32_t runtime) {
   STORE(runtimes[runtime - 1].used, 0);
 }
 
-/* Jitdump: the header and the marker mapping come before the first record, each record is one write to the file's end, and times are
- * CLOCK_MONOTONIC (perf record -k mono). */
+/* Jitdump: the marker mapping comes first, then the header, whose time shows readers that the clocks agree. Each record is one write to the file's
+ * end, and times are CLOCK_MONOTONIC (perf record -k mono). */
 struct jit_header {
   uint32_t magic, version, total_bytes, machine, pad, pid;
   uint64_t timestamp, flags;
@@ -573,11 +587,10 @@ static int jit_begin(void) {
   (void)unlink(path); /* of an earlier process with this id */
   const int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return -1;
+  /* The mapping stays for the life of the process. */
+  const int marked = mmap(NULL, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) != MAP_FAILED;
   const struct jit_header header = {0x4a695444u, 1, sizeof header, JIT_MACHINE, 0, (uint32_t)self.pid, mono_ns(), 0};
-  void* marker = MAP_FAILED;
-  if (write(fd, &header, sizeof header) == (ssize_t)sizeof header)
-    marker = mmap(NULL, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0); /* stays for the life of the process */
-  if (marker == MAP_FAILED) {
+  if (!marked || write(fd, &header, sizeof header) != (ssize_t)sizeof header) {
     (void)close(fd);
     return -1;
   }
@@ -588,7 +601,9 @@ static int jit_begin(void) {
 }
 
 static void write_jit(const struct ptd_announce_record* record, const struct parts* data) {
-  if (!is_own(self.jit_fd, &self.jit_id) || record->kind != PTD_ANNOUNCE_LOAD || record->phase != PTD_ANNOUNCE_END || record->code_bytes == 0) return;
+  /* Moved code is code at its new address. The format has no other change. */
+  const int is_new = (record->kind == PTD_ANNOUNCE_LOAD || record->kind == PTD_ANNOUNCE_MOVE) && record->phase == PTD_ANNOUNCE_END;
+  if (!is_new || record->code_bytes == 0 || !is_own(self.jit_fd, &self.jit_id)) return;
   struct jit_load load = {0, 0, record->mono_ns, record->pid, record->tid, record->address, record->address, record->code_bytes, 0};
   load.bytes = (uint32_t)(sizeof load + record->name_bytes + 1 + record->code_bytes);
   load.index = ADD(self.jit_index, 1);

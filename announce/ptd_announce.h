@@ -36,7 +36,8 @@ enum ptd_announce_phase { PTD_ANNOUNCE_BEGIN = 1, PTD_ANNOUNCE_END = 2 };
 
 enum ptd_announce_flag {
   PTD_ANNOUNCE_RELISTED = 1, /* from a relist callback: the code is older than this announcement */
-  PTD_ANNOUNCE_NO_RELIST = 2 /* do not call relist callbacks from this announcement, e.g. in a signal handler */
+  PTD_ANNOUNCE_NO_RELIST = 2, /* do not call relist callbacks from this announcement, e.g. in a signal handler */
+  PTD_ANNOUNCE_UNWATCHED = 4  /* with RELISTED: the run-time announced nothing until now, so what the range held before is not certain */
 };
 
 struct ptd_announce_line {

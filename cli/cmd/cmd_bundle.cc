@@ -111,7 +111,7 @@ Command add_bundle(CLI::App& app) {
   command.add_option("--time", words->time, "only the part from A to B: A,B in seconds; also A,+5ms and 10%-20%");
   command.footer(
       "A bundle opens with -i like any recording, and the decoded flow is the same on a machine without the programs. Limitation: it has no\n"
-      "source lines, so coverage, profile and -F srcline need the original recording.\n"
+      "source lines, except announced ones, so coverage, profile and -F srcline need the original recording.\n"
       "It contains only the code that decoding reads: to decode it with --freeze, --no-time or --slack, give these options here too.\n"
       "From files outside the recording it takes only code that ran, and only if the file is proven to be the mapped one: by its build\n"
       "id, by its inode, or because you name it (--symfs, --map). --dry-run lists these files.\n"

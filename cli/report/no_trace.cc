@@ -49,7 +49,7 @@ void note_absent_trace(const InputOptions& input, const Recording& recording) {
 }
 
 Error no_source_lines(const std::string& what) {
-  return {ErrorCode::not_recorded, what + ": a bundle contains code and names but no source lines; use the recording that it was made from", 0};
+  return {ErrorCode::not_recorded, what + ": a bundle contains code and names but no source lines of files; use the recording that it was made from", 0};
 }
 
 }  // namespace ptd::cli

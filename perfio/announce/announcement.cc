@@ -56,6 +56,7 @@ Result<AnnounceRecord> parse_announce_record(Bytes record) {
   if (raw.phase != PTD_ANNOUNCE_BEGIN && raw.phase != PTD_ANNOUNCE_END) return contradicts("its phase is unknown");
   out.begin = raw.phase == PTD_ANNOUNCE_BEGIN;
   out.relisted = (raw.flags & PTD_ANNOUNCE_RELISTED) != 0;
+  out.unwatched = (raw.flags & PTD_ANNOUNCE_UNWATCHED) != 0;
   out.instance = raw.instance;
   out.seq = raw.seq;
   out.mono_ns = raw.mono_ns;
@@ -103,7 +104,7 @@ std::vector<std::vector<std::byte>> encode_announcement(const Announcement& what
   raw.version = PTD_ANNOUNCE_VERSION;
   raw.kind = static_cast<uint8_t>(what.kind);
   raw.phase = what.begin ? PTD_ANNOUNCE_BEGIN : PTD_ANNOUNCE_END;
-  raw.flags = what.relisted ? PTD_ANNOUNCE_RELISTED : 0;
+  raw.flags = static_cast<uint16_t>((what.relisted ? PTD_ANNOUNCE_RELISTED : 0) | (what.unwatched ? PTD_ANNOUNCE_UNWATCHED : 0));
   raw.instance = instance;
   raw.seq = what.seq;
   raw.address = what.address;
@@ -176,6 +177,7 @@ bool AnnounceJoiner::join(std::map<uint64_t, Piece>::iterator& at, AnnounceHisto
   out.kind = head.kind;
   out.begin = head.begin;
   out.relisted = head.relisted;
+  out.unwatched = head.unwatched;
   out.seq = first;
   out.address = head.address;
   out.old_address = head.old_address;

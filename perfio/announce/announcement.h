@@ -16,7 +16,7 @@ enum class AnnounceKind : uint8_t { load = 1, move, unload, patch, relist, attac
 /// One record: an announcement, or a chunk of a longer one. Bounds are checked; everything else is as the process claims.
 struct AnnounceRecord {
   AnnounceKind kind = AnnounceKind::load;
-  bool begin = false, relisted = false;
+  bool begin = false, relisted = false, unwatched = false;
   uint64_t instance = 0, seq = 0, mono_ns = 0, ticks = 0;
   uint64_t address = 0, old_address = 0, size_bytes = 0;
   uint32_t name_bytes = 0, file_bytes = 0, line_bytes = 0, code_bytes = 0;
@@ -40,7 +40,8 @@ struct AnnounceLine {
 struct Announcement {
   AnnounceKind kind = AnnounceKind::load;
   bool begin = false, relisted = false;
-  uint64_t seq = 0;  ///< of its first chunk
+  bool unwatched = false;  ///< of relisted code: what its range held before is not certain
+  uint64_t seq = 0;        ///< of its first chunk
   uint64_t address = 0, old_address = 0, size_bytes = 0;
   uint32_t runtime = 0;
   Interval time;  ///< of its first and last record

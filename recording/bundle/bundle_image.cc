@@ -383,6 +383,43 @@ Status read_range_places(Bytes chunk, SymbolPick& pick) {
   return {};
 }
 
+bool write_range_lines(const SymbolPick& pick, ByteWriter& out) {
+  const auto has_lines = [](const NamedRange& range) { return range.lines != nullptr && !range.lines->lines.empty(); };
+  const auto count = static_cast<uint64_t>(std::count_if(pick.ranges.begin(), pick.ranges.end(), has_lines));
+  out.number(count);
+  for (size_t i = 0; i < pick.ranges.size(); ++i) {
+    if (!has_lines(pick.ranges[i])) continue;
+    out.number(i);
+    out.text(pick.ranges[i].lines->file);
+    out.number(pick.ranges[i].lines->lines.size());
+    uint32_t before = 0;
+    for (const GeneratedLines::Line& line : pick.ranges[i].lines->lines) {
+      out.number(line.offset_bytes - before);
+      out.number(line.line);
+      before = line.offset_bytes;
+    }
+  }
+  return count != 0;
+}
+
+Status read_range_lines(Bytes chunk, SymbolPick& pick) {
+  ByteReader in(chunk);
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const uint64_t range = in.number();
+    auto lines = std::make_shared<GeneratedLines>();
+    lines->file = read_name(in);
+    uint32_t offset = 0;
+    for (uint64_t count = in.count(); count > 0 && in.ok(); --count) {
+      offset += static_cast<uint32_t>(in.number_to(~offset));
+      lines->lines.push_back({offset, static_cast<uint32_t>(in.number_to(~uint32_t{0}))});
+    }
+    if (range >= pick.ranges.size()) return Error{ErrorCode::contradictory_record, "it names a range that does not exist", in.offset()};
+    pick.ranges[range].lines = std::move(lines);
+  }
+  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of lines is inconsistent", in.offset()};
+  return {};
+}
+
 bool write_frames(const SymbolPick& pick, ByteWriter& out) {
   uint64_t count = 0;
   for (const FileSymbolPick& file : pick.files) count += file.frames.size();

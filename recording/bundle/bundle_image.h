@@ -17,9 +17,10 @@ Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& 
 void write_symbols(const SymbolPick& pick, ByteWriter& out);
 /// Writes FixedSymbol::place. Returns false if no symbol has one.
 bool write_places(const SymbolPick& pick, ByteWriter& out);
-/// Same for FixedSymbol::aliases, NamedRange::place and FileSymbolPick::frames.
+/// Same for FixedSymbol::aliases, NamedRange::place, NamedRange::lines and FileSymbolPick::frames.
 bool write_aliases(const SymbolPick& pick, ByteWriter& out);
 bool write_range_places(const SymbolPick& pick, ByteWriter& out);
+bool write_range_lines(const SymbolPick& pick, ByteWriter& out);
 bool write_frames(const SymbolPick& pick, ByteWriter& out);
 /// Errors: file_format.
 Result<SymbolPick> read_symbols(Bytes chunk);
@@ -27,6 +28,7 @@ Result<SymbolPick> read_symbols(Bytes chunk);
 Status read_places(Bytes chunk, SymbolPick& pick);
 Status read_aliases(Bytes chunk, SymbolPick& pick);
 Status read_range_places(Bytes chunk, SymbolPick& pick);
+Status read_range_lines(Bytes chunk, SymbolPick& pick);
 Status read_frames(Bytes chunk, SymbolPick& pick);
 
 }  // namespace ptd

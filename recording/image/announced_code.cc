@@ -378,6 +378,7 @@ void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& cha
     } else if (relists.is_later(what.runtime, what.seq, change.time.first)) {
       change.known_since = change.time.first;
     }
+    if (what.unwatched) change.known_since = change.time.first;
     change.what = std::move(what);
     changes.push_back(std::move(change));
   }

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -29,11 +30,14 @@ struct Registration {
 };
 constexpr uint32_t kWriteIndex = 5;
 constexpr unsigned long kRegister = 0xc0082a00;  // DIAG_IOCSREG: _IOWR('*', 0, struct user_reg*)
-constexpr uint16_t kMultiFormat = 2;             // USER_EVENT_REG_MULTI_FORMAT
+constexpr unsigned long kUnregister = 0x40082a02;  // DIAG_IOCSUNREG: _IOW('*', 2, struct user_unreg*)
+constexpr uint16_t kMultiFormat = 2;               // USER_EVENT_REG_MULTI_FORMAT
+constexpr uint32_t kBit = 1U << 31;
 
 std::vector<Registration> g_registrations;
 std::vector<std::vector<std::byte>> g_written;
-bool g_name_taken = false;
+bool g_name_taken = false, g_listens = false;
+std::set<uint64_t> g_words;  // that are registered; fork() copies them [kernel/trace/trace_events_user.c, user_event_mm_dup()]
 
 }  // namespace
 
@@ -43,8 +47,15 @@ int ptd_announce_test_open(const char* path, int flags) {
   return open("/dev/null", flags);
 }
 int ptd_announce_test_ioctl(int, unsigned long request, void* argument) {
-  if (request != kRegister) return errno = ENOTTY, -1;
   auto* raw = static_cast<char*>(argument);
+  if (request == kUnregister) {  // [uapi/linux/user_events.h] struct user_unreg, packed
+    uint64_t address = 0;
+    std::memcpy(&address, raw + 8, sizeof address);
+    if (raw[0] != 16 || raw[4] != 31 || g_words.erase(address) == 0) return errno = ENOENT, -1;
+    *reinterpret_cast<uint32_t*>(address) &= ~kBit;
+    return 0;
+  }
+  if (request != kRegister) return errno = ENOTTY, -1;
   Registration registration;
   std::memcpy(&registration.size, raw, 4);
   registration.bit = static_cast<uint8_t>(raw[4]);
@@ -54,8 +65,11 @@ int ptd_announce_test_ioctl(int, unsigned long request, void* argument) {
   uint64_t text = 0;
   std::memcpy(&text, raw + 16, 8);
   registration.text = reinterpret_cast<const char*>(text);
+  if (g_words.contains(registration.address)) return errno = EADDRINUSE, -1;
   g_registrations.push_back(registration);
   if (g_name_taken && (registration.flags & kMultiFormat) == 0) return errno = EADDRINUSE, -1;
+  g_words.insert(registration.address);
+  if (g_listens) *reinterpret_cast<uint32_t*>(registration.address) |= kBit;
   std::memcpy(raw + 24, &kWriteIndex, 4);
   return 0;
 }
@@ -87,8 +101,9 @@ ptd_announcement load_of(const std::vector<char>& code, uint32_t runtime) {
 }
 
 void set_bit(bool on) {
+  g_listens = on;
   uint32_t& word = ptd_announce_page.header.word;
-  word = on ? word | 1U << 31 : word & ~(1U << 31);
+  word = on ? word | kBit : word & ~kBit;
 }
 
 // One process goes through all of it: the library is registered once.
@@ -148,13 +163,15 @@ TEST(UserEvents, RegistrationRecordsAndFork) {
   EXPECT_GE(g_relisted, 1);
   const pid_t child = fork();
   if (child == 0) {
+    const size_t written = g_written.size();
     ptd_announce_code(&what);
-    const bool registered = g_registrations.size() == 4;
+    const bool registered = g_registrations.size() == 4 && g_written.size() > written;
     _exit(registered && ptd_announce_page.header.pid == static_cast<uint32_t>(getpid()) ? 0 : 1);
   }
   int status = 1;
   (void)waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+  EXPECT_EQ(ptd_announce_page.header.word & kBit, kBit);  // the child let go of its own word only
 }
 
 // The kernel lays fields out one after the other: that must be the record's layout.

@@ -78,6 +78,9 @@ class Sessions(unittest.TestCase):
         self.assertEqual(got.returncode, 0, got.stderr)
         self.compare_with(snapshot, code)
 
+    def generated(self, recording):
+        return re.findall(r"^.* \[jit\].*$", self.run_it("image", "-i", recording).stdout, re.M)
+
     def compare_with(self, snapshot, code):
         for address, want in code.items():
             recorded, text = self.recorded_code(snapshot, address, len(want))
@@ -104,6 +107,10 @@ class Sessions(unittest.TestCase):
         self.assertTrue(wait_until(self.heard), self.status())
         self.go_on()
         self.compare(self.live_code())
+        bundle = self.dir / "snapshot.ptb"
+        self.assertEqual(self.run_it("bundle", "-i", self.dir / "snapshot", "-o", bundle).returncode, 0)
+        self.assertGreater(len(self.generated(bundle)), 3)
+        self.assertEqual(self.generated(bundle), self.generated(self.dir / "snapshot"), "a bundle has the code of a snapshot")
 
     def heard(self):
         """Whether the session has found the ring: its word is set, which the next announcement of the program shows."""

@@ -4,7 +4,7 @@
 Builds a small kernel with CONFIG_USER_EVENTS in FOLDER, unless it is there (10 minutes on two cores; default source: that of Debian's
 linux-source-6.12), boots it under qemu-system-x86_64, and records two programs with `perf record -e user_events:ptd_code`: one that starts
 while perf listens, and one with code from before. Then every version of the code in the recordings must be what the program wrote, in its
-order. Not a part of the tests. Needs: linux-source-6.12 flex bison bc libelf-dev libssl-dev qemu-system-x86 busybox-static linux-perf cpio.
+order. It also prints what a load of 4 KiB costs on each channel: in an emulator, only the ratios mean something. Not a part of the tests. Needs: linux-source-6.12 flex bison bc libelf-dev libssl-dev qemu-system-x86 busybox-static linux-perf cpio.
 """
 import base64
 import os
@@ -20,7 +20,9 @@ LIBRARY = HERE.parent.parent / "announce"
 ROUNDS, SLOTS, SLOT_BYTES = 40, 4, 64
 OPTIONS = """64BIT SMP PRINTK TTY SERIAL_8250 SERIAL_8250_CONSOLE BINFMT_ELF BINFMT_SCRIPT PROC_FS SYSFS TMPFS DEVTMPFS BLK_DEV_INITRD RD_GZIP FUTEX
 EPOLL SIGNALFD TIMERFD EVENTFD SHMEM MEMFD_CREATE ADVISE_SYSCALLS POSIX_TIMERS MULTIUSER UNIX NET PERF_EVENTS FTRACE TRACEFS_FS USER_EVENTS KPROBES UPROBES
-UPROBE_EVENTS HIGH_RES_TIMERS PCI ACPI KALLSYMS BUG FILE_LOCKING MEMBARRIER RSEQ JUMP_LABEL""".split()
+UPROBE_EVENTS HIGH_RES_TIMERS PCI ACPI KALLSYMS BUG FILE_LOCKING MEMBARRIER RSEQ JUMP_LABEL
+BLOCK BLK_DEV VIRTIO_MENU VIRTIO VIRTIO_PCI VIRTIO_PCI_LEGACY VIRTIO_BLK PROC_KCORE PROC_SYSCTL KALLSYMS_ALL MODULES MODULE_UNLOAD BPF_SYSCALL BPF_JIT
+INOTIFY_USER X86_TSC ELF_CORE""".split()  # the last two lines: for tests/lab/announce.sh
 INIT = f"""#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t devtmpfs d /dev; mount -t proc p /proc; mount -t sysfs s /sys; mount -t tracefs t /sys/kernel/tracing
@@ -31,6 +33,10 @@ perf record -q -a -e user_events:ptd_code -o late.data -- sleep 6
 four_slots 1 wait > /dev/null &
 sleep 1
 perf record -q -e user_events:ptd_code -o started.data -- four_slots {ROUNDS} > started.txt
+channel_cost idle; PTD_ANNOUNCE=ring channel_cost ring; PTD_ANNOUNCE=jitdump channel_cost jitdump
+four_slots 1 wait > /dev/null &
+sleep 1
+perf record -q -m 1024 -e user_events:ptd_code -o cost.data -- channel_cost user_events
 for file in late.txt late.data started.txt started.data; do echo "BEGIN $file"; base64 $file; echo "END $file"; done
 poweroff -f
 """
@@ -64,7 +70,8 @@ def make_initramfs(folder):
     shutil.rmtree(root, ignore_errors=True)
     for name in ("bin", "proc", "sys", "dev", "tmp"):
         (root / name).mkdir(parents=True)
-    run(os.environ.get("CC", "cc"), "-O2", "-static", "-I", LIBRARY, HERE / "programs/four_slots.c", LIBRARY / "ptd_announce.c", "-o", root / "bin/four_slots")
+    for program in ("four_slots", "channel_cost"):
+        run(os.environ.get("CC", "cc"), "-O2", "-static", "-I", LIBRARY, HERE / f"programs/{program}.c", LIBRARY / "ptd_announce.c", "-o", root / "bin" / program)
     for program in ("busybox", "perf"):
         shutil.copy(shutil.which(program), root / "bin" / program)
     for library in libraries_of(root / "bin/perf"):
@@ -80,7 +87,7 @@ def make_initramfs(folder):
 
 def boot(folder, kernel, archive):
     """Returns the files that the guest printed."""
-    text = run("qemu-system-x86_64", "-M", "q35", "-m", "1500", "-nographic", "-no-reboot", "-kernel", kernel, "-initrd", archive,
+    text = run("qemu-system-x86_64", "-M", "q35", "-m", "1500", "-nographic", "-no-reboot", "-nic", "none", "-kernel", kernel, "-initrd", archive,
                "-append", "console=ttyS0 panic=-1 quiet", capture_output=True, text=True, errors="replace", timeout=600).stdout.replace("\r", "")
     (folder / "console.txt").write_text(text, encoding="utf-8")
     files = {}
@@ -118,6 +125,9 @@ def main():
     files = boot(folder, build_kernel(folder, source), make_initramfs(folder))
     if not check("the guest recorded", {"late.data", "started.data"} <= files.keys(), f"see {folder / 'console.txt'}"):
         return 1
+    costs = {name: int(ns) for name, ns in re.findall(r"cost (\w+) (\d+)$", (folder / "console.txt").read_text(encoding="utf-8"), re.M)}
+    print("a load of 4 KiB, in ns of the emulated machine:", costs)
+    print("relative to the ring:", {name: round(ns / costs["ring"], 2) for name, ns in costs.items()})
     good = [check_recording(ptdecode, folder, name, files) for name in ("late", "started")]
     return 0 if all(good) else 1
 

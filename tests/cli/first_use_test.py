@@ -234,7 +234,7 @@ class Unnamed(unittest.TestCase):
         for words in (("coverage", "-o", WORK / "no.info"), ("profile", "-o", WORK / "no.profile")):
             done = run(*words, "-i", bundle)
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn("a bundle contains code and names but no source lines; use the recording that it was made from", done.stderr)
+            self.assertIn("a bundle contains code and names but no source lines of files; use the recording that it was made from", done.stderr)
 
 
 JIT = r"""

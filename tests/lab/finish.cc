@@ -1,4 +1,4 @@
-// `lab_finish GUEST TRACE OUT`: joins what the guest recorded (GUEST/recording) with what the plugin wrote (TRACE/cpuN.pt, cpuN.truth,
+// `lab_finish GUEST TRACE OUT`: joins what the guest recorded (GUEST/recording, and announcements that perf recorded: GUEST/announced.data) with what the plugin wrote (TRACE/cpuN.pt, cpuN.truth,
 // summary) into a recording OUT/recording with AUX data, and makes of the ground truth checkpoints OUT/truth.cpuN.txt and complete files
 // OUT/truth.cpuN.ptt.
 #include <sys/mman.h>
@@ -11,10 +11,12 @@
 #include <map>
 
 #include "capture/emulate/etm/truth_file.h"
+#include "perfio/announce/announce_event.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
 #include "perfio/perf_writer.h"
+#include "perfio/ring/live_event.h"
 #include "tests/lab/truth_stream.h"
 
 namespace ptd::lab {
@@ -103,23 +105,46 @@ int fail(const Error& error) {
   return 1;
 }
 
-/// Copies the guest's records in order of time, with an AUX record at the end of each chunk's time.
+/// Announcements of code that stock perf recorded in the guest, as samples of user_events:ptd_code.
+struct Announced {
+  SampleId when;
+  std::vector<std::byte> raw;
+};
+
+Result<std::vector<Announced>> read_announced(const std::string& path) {
+  Result<std::unique_ptr<PerfReader>> reader = PerfReader::open(path);
+  if (!reader) return reader.error();
+  const std::vector<EventAttr> attrs = (*reader)->attrs();
+  std::vector<Announced> samples;
+  Status status = (*reader)->read([&](const Record& record) {
+    const auto* sample = std::get_if<OtherSample>(&record.payload);
+    if (sample != nullptr && record.sample_id.has_time) samples.push_back({record.sample_id, {sample->raw.begin(), sample->raw.end()}});
+    return true;
+  });
+  if (!status.ok()) return status.error();
+  std::stable_sort(samples.begin(), samples.end(), [](const Announced& a, const Announced& b) { return a.when.time < b.when.time; });
+  return samples;
+}
+
+/// Copies the guest's records in order of time, with an AUX record at the end of each chunk's time, and announcements, whose event is the last one.
 class Joiner {
  public:
-  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<Chunk> chunks)
-      : writer_(writer), attrs_(attrs), chunks_(std::move(chunks)) {
+  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<Chunk> chunks, std::vector<Announced> announced)
+      : writer_(writer), attrs_(attrs), chunks_(std::move(chunks)), announced_(std::move(announced)) {
     std::stable_sort(chunks_.begin(), chunks_.end(), [](const Chunk& a, const Chunk& b) { return a.end_ns < b.end_ns; });
   }
   bool on_record(const Record& record) {
     if (record.type == kRecordFinishedRound || record.type == kRecordFinishedInit) return true;
     if (record.sample_id.has_time) {
       while (next_ < chunks_.size() && chunks_[next_].end_ns < record.sample_id.time) add_aux();
+      while (next_announced_ < announced_.size() && announced_[next_announced_].when.time < record.sample_id.time) add_announced();
     }
     status_ = writer_.add_raw(record.raw);
     return status_.ok();
   }
   void finish() {
     while (next_ < chunks_.size()) add_aux();
+    while (next_announced_ < announced_.size()) add_announced();
   }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] const std::vector<Chunk>& chunks() const { return chunks_; }
@@ -138,10 +163,20 @@ class Joiner {
     context.sample_id.id = attrs_[0].ids[static_cast<size_t>(chunk.cpu)];
     if (status_.ok()) status_ = writer_.add_aux(aux, context);
   }
+  void add_announced() {
+    const Announced& sample = announced_[next_announced_++];
+    RecordContext context;
+    context.attr_index = static_cast<uint32_t>(attrs_.size() - 1);
+    context.misc = kMiscUser;
+    context.sample_id = sample.when;
+    context.sample_id.id = attrs_.back().ids[0];
+    if (status_.ok()) status_ = writer_.add_sample(OtherSample{0, sample.raw}, context);
+  }
   PerfWriter& writer_;
   const std::vector<EventAttr>& attrs_;
   std::vector<Chunk> chunks_;
-  size_t next_ = 0;
+  std::vector<Announced> announced_;
+  size_t next_ = 0, next_announced_ = 0;
   Status status_;
 };
 
@@ -154,6 +189,16 @@ Status write_truth(Bytes log, const std::string& path) {
       !status)
     return status;
   return (*writer)->finish();
+}
+
+// Adds the event of the trace, if the guest's recorder knows nothing of it, before all others.
+void add_trace_event(std::vector<EventAttr>& attrs, size_t cpus) {
+  constexpr uint32_t kTraceType = 8;
+  constexpr uint64_t kTraceConfig = 0xe601, kTraceIds = 1000;  // as SidebandRecorder has them
+  if (!attrs.empty() && attrs[0].type == kTraceType) return;
+  EventAttr trace = trace_attr(kTraceType, kTraceConfig);
+  for (size_t cpu = 0; cpu < cpus; ++cpu) trace.ids.push_back(kTraceIds + cpu);
+  attrs.insert(attrs.begin(), trace);
 }
 
 int run(const fs::path& guest, const fs::path& traced, const fs::path& out) {
@@ -191,11 +236,21 @@ int run(const fs::path& guest, const fs::path& traced, const fs::path& out) {
   if (!reader) return fail(reader.error());
   WriterOptions options;
   options.attrs = (*reader)->attrs();
+  add_trace_event(options.attrs, traces.size());
+  std::vector<Announced> announced;
+  if (const fs::path file = guest / "announced.data"; fs::exists(file)) {
+    auto samples = read_announced(file.string());
+    if (!samples) return fail(samples.error());
+    announced = std::move(*samples);
+    constexpr uint64_t kAnnouncedId = 900;
+    options.attrs.push_back(announce_attr(options.attrs[0], kAnnouncedId));
+    std::printf("%zu announcements recorded by perf\n", announced.size());
+  }
   options.directory = true;
   Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create((out / "recording").string(), options);
   if (!writer) return fail(writer.error());
   if (Status status = (*writer)->add_auxtrace_info(info_of(summary, clock, options.attrs[0].type)); !status) return fail(status.error());
-  Joiner joiner(**writer, options.attrs, std::move(chunks));
+  Joiner joiner(**writer, options.attrs, std::move(chunks), std::move(announced));
   if (Status status = (*reader)->read([&](const Record& record) { return joiner.on_record(record); }); !status) return fail(status.error());
   joiner.finish();
   if (!joiner.status().ok()) return fail(joiner.status().error());

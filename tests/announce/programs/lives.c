@@ -1,7 +1,8 @@
 /* A JIT whose code is loaded, moved, patched and unloaded N times, in few places that are reused at once, and announced.
  * lives N [MODE [PLACES]]: MODE late: nothing is announced before a reader is there; silent: every 97th change is not
  * announced; burst: many changes at once, more than the ring holds; outside: also announces code where it has none; forks: a child does
- * the same, with its parent's code; stops: after each N changes, prints the live code and waits for a line of input. */
+ * the same, with its parent's code; stops: after each N changes, prints the live code and waits for a line of input; names: also writes
+ * /tmp/perf-PID.map, and prints how often each life was called. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@
 enum { kMostPlaces = 4096, kPlaceBytes = 320, kTests = 24 };
 
 static unsigned char* area;
-static struct { int live; unsigned size, patch_at; } places[kMostPlaces];
+static struct { int live; unsigned size, patch_at; long life; } places[kMostPlaces];
+static FILE* perf_map;
+static unsigned* calls; /* of each life */
 static int place_count = 12;
 static unsigned long seed = 1;
 static uint32_t runtime;
@@ -63,8 +66,17 @@ static unsigned generate(unsigned char* at, unsigned* patch_at) {
   return (unsigned)(at - begin);
 }
 
+/* The code at this place has a new name. */
+static void name_it(int i) {
+  places[i].life = changes;
+  if (perf_map == NULL) return;
+  fprintf(perf_map, "%lx %x life_%ld\n", (unsigned long)(uintptr_t)place(i), places[i].size, changes);
+  fflush(perf_map);
+}
+
 static void run(int i) {
   if (!places[i].live) return;
+  if (calls != NULL) ++calls[places[i].life];
   void (*code)(unsigned);
   unsigned char* at = place(i);
   memcpy(&code, &at, sizeof code);
@@ -77,6 +89,7 @@ static void load(int i) {
   announce(PTD_ANNOUNCE_LOAD, PTD_ANNOUNCE_BEGIN, place(i), NULL, places[i].size, NULL, 0);
   memcpy(place(i), code, places[i].size);
   places[i].live = 1;
+  name_it(i);
   announce(PTD_ANNOUNCE_LOAD, PTD_ANNOUNCE_END, place(i), NULL, places[i].size, place(i), 0);
 }
 
@@ -90,6 +103,7 @@ static void move(int from, int to) {
   memcpy(place(to), place(from), places[from].size);
   places[to] = places[from];
   places[from].live = 0;
+  name_it(to);
   announce(PTD_ANNOUNCE_MOVE, PTD_ANNOUNCE_END, place(to), place(from), places[to].size, place(to), 0);
 }
 
@@ -133,7 +147,12 @@ int main(int argc, char** argv) {
   const int burst = argc > 2 && strcmp(argv[2], "burst") == 0, outside = argc > 2 && strcmp(argv[2], "outside") == 0;
   const int forks = argc > 2 && strcmp(argv[2], "forks") == 0;
   const int stops = argc > 2 && strcmp(argv[2], "stops") == 0;
-  char line[16];
+  char line[64];
+  if (argc > 2 && strcmp(argv[2], "names") == 0) {
+    snprintf(line, sizeof line, "/tmp/perf-%d.map", (int)getpid());
+    perf_map = fopen(line, "w");
+    calls = calloc((size_t)rounds + 1, sizeof *calls);
+  }
   silent = argc > 2 && strcmp(argv[2], "silent") == 0;
   if (argc > 3) place_count = atoi(argv[3]);
   area = mmap(NULL, place_count * kPlaceBytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -172,5 +191,7 @@ int main(int argc, char** argv) {
   }
   while (wait(NULL) > 0) {
   }
+  for (long life = 1; calls != NULL && life <= rounds; ++life)
+    if (calls[life] != 0) printf("life_%ld %u\n", life, calls[life]);
   return 0;
 }

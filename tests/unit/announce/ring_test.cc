@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/un.h>
 
 #include <atomic>
 #include <cstring>
@@ -489,6 +491,45 @@ TEST_F(Ring, OtherFilesThroughTheSocket) {
     EXPECT_EQ(refused(sealed, getuid()).code, ErrorCode::bad_header) << bytes;
   }
   EXPECT_EQ(refused(Fd(open("/dev/null", O_RDWR | O_CLOEXEC)), getuid()).code, ErrorCode::untrusted_file);
+}
+
+// Neither the ring of a process nor the recorder's socket can be opened by another user, so he cannot place code there.
+TEST_F(Ring, AnotherUserReachesNothing) {
+  constexpr uid_t kNobody = 65534;
+  if (getuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  const auto socket = AnnounceSocket::create();
+  ASSERT_TRUE(socket.ok());
+  Program program([](const Steps& steps) {
+    (void)ptd_announce_register("test", nullptr, nullptr);
+    steps.wait();
+  });
+  const std::vector<RingPlace> places = find_rings(program.pid());
+  ASSERT_EQ(places.size(), 1U);
+  // Returns how many of the ways to the ring and to the socket are open to this process.
+  const auto reached = [&]() -> int {
+    int count = AnnounceRing::open(program.pid(), places[0]).ok() ? 1 : 0;
+    for (int number = 3; number < 64; ++number) {
+      struct stat info {};
+      const Fd file(::open(("/proc/" + std::to_string(program.pid()) + "/fd/" + std::to_string(number)).c_str(), O_RDWR | O_CLOEXEC));
+      if (file.ok() && fstat(file.get(), &info) == 0 && info.st_ino == places[0].inode) ++count;
+    }
+    const std::string variable = (*socket)->variable();
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    variable.copy(address.sun_path, sizeof address.sun_path - 1, variable.find("socket=") + 7);
+    const Fd end(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (sendto(end.get(), "x", 1, 0, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 1) ++count;
+    return count;
+  };
+  const auto reached_as = [&](uid_t user) {
+    const pid_t child = fork();
+    if (child == 0) _exit(setgid(user) == 0 && setuid(user) == 0 ? reached() : 99);
+    int status = -1;
+    (void)waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(reached_as(0), 3);  // the ring, its descriptor, the socket
+  EXPECT_EQ(reached_as(kNobody), 0);
 }
 
 // The variable's ring starts with the program: a reader that comes later loses nothing.

@@ -255,6 +255,19 @@ TEST_F(Announced, LateAttach) {
   EXPECT_EQ(count(FindingKind::records_lost, "1 announcement of its generated code is lost (number 10)"), 1U);  // at the end
 }
 
+// A run-time that began to announce only after the reader came: its code is certain from then on.
+TEST_F(Announced, UnwatchedCode) {
+  say({.kind = PTD_ANNOUNCE_ATTACH}, 500);
+  say({.flags = PTD_ANNOUNCE_RELISTED | PTD_ANNOUNCE_UNWATCHED, .code = bytes_of({0x11, 0xc3})}, 610);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .address = kJit + 64, .code = bytes_of({0x22, 0xc3})}, 610);
+  finish();
+  EXPECT_EQ(at(kJit, 650).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 650).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 550).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 550).flags, CodeFlag::assumed);
+  EXPECT_EQ(at(kJit + 64, 550).flags, CodeFlag::none);
+}
+
 TEST_F(Announced, OtherVersionsAreRefusedByName) {
   say({.code = bytes_of({0x11, 0xc3}), .version = 9}, 100);
   say({.address = kJit + 64, .code = bytes_of({0x22, 0xc3}), .version = 9}, 110);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,34 @@ TEST(BundleImage, NamesAreCutAsInASymbolTable) {
   for (const std::string& cut : {read->ranges[0].name, read->ranges[0].module, read->files[0].module, read->files[0].symbols[0].name})
     EXPECT_EQ(cut, name.substr(0, 4096));
   EXPECT_EQ(read->files[0].symbols[1].name, "short");
+}
+
+TEST(BundleImage, LinesOfGeneratedCode) {
+  GeneratedLines lines;
+  lines.file = "a.js";
+  lines.lines = {{0, 10}, {4, 8}, {4, 9}, {0xffffffff, 0xffffffff}};
+  SymbolPick pick;
+  for (uint64_t i = 0; i < 3; ++i) pick.ranges.push_back({SpaceId{1}, Ip{0x1000 + i * 16}, 16, {}, "f", "[jit]"});
+  ByteWriter none;
+  EXPECT_FALSE(write_range_lines(pick, none));
+  pick.ranges[1].lines = std::make_shared<GeneratedLines>(lines);
+  ByteWriter out;
+  ASSERT_TRUE(write_range_lines(pick, out));
+  SymbolPick read = pick;
+  read.ranges[1].lines = nullptr;
+  ASSERT_TRUE(read_range_lines(out.bytes(), read).ok());
+  EXPECT_EQ(read.ranges[0].lines, nullptr);
+  EXPECT_EQ(read.ranges[2].lines, nullptr);
+  ASSERT_NE(read.ranges[1].lines, nullptr);
+  EXPECT_EQ(read.ranges[1].lines->file, "a.js");
+  ASSERT_EQ(read.ranges[1].lines->lines.size(), lines.lines.size());
+  for (size_t i = 0; i < lines.lines.size(); ++i) {
+    EXPECT_EQ(read.ranges[1].lines->lines[i].offset_bytes, lines.lines[i].offset_bytes);
+    EXPECT_EQ(read.ranges[1].lines->lines[i].line, lines.lines[i].line);
+  }
+  read.ranges.resize(1);  // no range 1
+  EXPECT_FALSE(read_range_lines(out.bytes(), read).ok());
+  EXPECT_FALSE(read_range_lines(Bytes(out.bytes()).first(out.bytes().size() - 1), pick).ok());
 }
 
 }  // namespace
