@@ -130,7 +130,7 @@ Result<SymbolFiles> write_symbol_files(const Recording& recording, ReplayMemory&
     script += "# Names of code that has no file: of the kernel, of generated code, of a bundle\nadd-symbol-file " + file + "\n";
     if (const Status written = write_file(file, names_file(request, names)); !written) return written.error();
   }
-  if (const Status written = write_file(made.script, script + std::string(kCommands)); !written) return written.error();
+  if (const Status written = write_file(made.script, script + std::string(kCommands) + request.commands); !written) return written.error();
   return made;
 }
 

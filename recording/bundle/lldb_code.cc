@@ -102,23 +102,28 @@ void ProcessCode::finish() {
 
 // Bytes between two pieces that are close together: those that the recording has there, if it has any.
 void ProcessCode::fill(const Page& page, Run& run, size_t count) const {
+  constexpr std::byte kInt3{0xcc};
+  constexpr uint64_t kUnknownBytes = 64;
   const Timeline& timeline = recording_->timeline();
-  for (size_t i = 0; i < count; ++i) {
+  while (count != 0) {
     const Ip ip{run.first + run.bytes.size()};
     const SectionId id = timeline.section_at(page.space, ip, page.when);
-    constexpr std::byte kInt3{0xcc};
-    std::byte value = kInt3;
-    if (id != kNoSection) {
-      const Section& section = timeline.section(id);
-      if (ip - section.ip < section.code.bytes.size()) value = section.code.bytes[ip - section.ip];
+    const Bytes code = id == kNoSection ? Bytes{} : timeline.section(id).code.bytes;
+    const uint64_t into = id == kNoSection ? 0 : ip - timeline.section(id).ip;
+    const bool known = into < code.size();
+    const size_t size = std::min<uint64_t>(count, known ? code.size() - into : kUnknownBytes);
+    if (known) {
+      run.bytes.insert(run.bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(into), code.begin() + static_cast<std::ptrdiff_t>(into + size));
+    } else {
+      run.bytes.insert(run.bytes.end(), size, kInt3);
     }
-    run.bytes.push_back(value);
+    count -= size;
   }
 }
 
 // A name counts only in the section in which its function begins.
 uint64_t ProcessCode::start_of(uint64_t address) const {
-  constexpr uint64_t kMostBytes = 1U << 16;
+  constexpr uint64_t kMostBytes = 4096;
   const auto after = names_.upper_bound(address);
   if (after == names_.begin()) return address;
   const auto& [start, name] = *std::prev(after);
