@@ -45,6 +45,7 @@ class BundleLoader {
     data_.contexts.sort();
     data_.description = "LLDB trace bundle " + options_.path;
     image_.finish(data_);
+    data_.elf_files.merge(elf_files_);
     index_streams(options_, data_);
     return {};
   }
@@ -170,7 +171,9 @@ class BundleLoader {
       image_.builder.add_finding(std::move(finding));
       image_.add_missing(name, wanted_id, sentence(CodeStatus::wrong_build_id));
     }
-    add_segments(**elf, name, wanted_id, *load_address, space, wanted_id.empty() || same_build_id(wanted_id, own_id));
+    const bool is_same = wanted_id.empty() || same_build_id(wanted_id, own_id);
+    if (is_same) elf_files_.try_emplace({name, wanted_id}, *elf);
+    add_segments(**elf, name, wanted_id, *load_address, space, is_same);
   }
 
   void add_segments(const ElfFile& elf, const std::string& name, const std::string& build_id, uint64_t load_address, SpaceId space,
@@ -257,6 +260,7 @@ class BundleLoader {
   std::map<int32_t, SpaceId> spaces_;
   std::set<std::string> traces_;
   std::map<std::pair<std::string, std::string>, Module> modules_;  // by path and wanted build id
+  decltype(RecordingData::elf_files) elf_files_;
   size_t again_ = 0;  // traces named again
 };
 

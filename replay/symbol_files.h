@@ -17,6 +17,7 @@ struct SymbolRequest {
   uint16_t machine = 0;   ///< e_machine of the ELF file
   bool is_64bit = true;
   std::string folder;     ///< which exists
+  std::string commands;   ///< further commands for the script
 };
 
 /// What was written.

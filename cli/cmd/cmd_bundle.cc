@@ -11,6 +11,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "recording/bundle/lldb_write.h"
 #include "recording/bundle/requested_bundle.h"
 
 namespace ptd::cli {
@@ -19,7 +20,7 @@ namespace {
 
 struct Words {
   InputOptions input;
-  std::string recording, output, time;
+  std::string recording, output, time, format = "ptdecode";
   bool dry_run = false;
 };
 
@@ -52,6 +53,36 @@ Result<Interval> time_to_keep(const Words& words) {
   return recording ? read_time(words.time, **recording, words.input) : Result<Interval>(recording.error());
 }
 
+void say_warnings(const InputOptions& input, const std::vector<std::string>& warnings) {
+  if (input.quiet) return;
+  for (const std::string& warning : warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
+}
+
+std::string report_text(const LldbReport& report, const std::string& path) {
+  const std::string traces = report.cpus != 0 ? fmt::format("{} cpus", report.cpus) : fmt::format("{} threads", report.threads);
+  std::string text = fmt::format(
+      "{}: {:.3f} MB of trace of {}, {} files with code, {} instructions\n"
+      "  lldb -o 'trace load {}/trace.json'\n",
+      path, megabytes(report.trace_bytes), traces, report.files, report.instructions, path);
+  if (report.is_kernel) text += "  LLDB shows the kernel as one process, with a thread for each cpu\n";
+  if (report.left_out_instructions != 0)
+    text += fmt::format("  {} instructions of the idle task and of unknown threads belong to no process and are not shown by LLDB\n", report.left_out_instructions);
+  return text;
+}
+
+int run_lldb(const Words& words, Interval time) {
+  if (words.dry_run) return report_error({ErrorCode::contradictory_options, "--dry-run lists a bundle of ptdecode, not one of LLDB", 0});
+  if (!words.input.pt_path.empty())
+    return report_error({ErrorCode::not_recorded, "LLDB's bundle needs the traced thread, and a raw capture (--pt) does not name it", 0});
+  const Result<OpenRequest> asked = open_options(words.input);
+  if (!asked) return report_error(asked.error());
+  const Result<LldbReport> report = write_lldb_bundle(*asked, {words.output, time});
+  if (!report) return report_error(report.error());
+  say_warnings(words.input, report->warnings);
+  if (!words.input.quiet) standard_output().write(report_text(*report, shown(words.output)));
+  return kExitOk;
+}
+
 int run(Words words) {
   if (!words.recording.empty()) words.input.path = words.recording;
   BundleOptions bundle;
@@ -64,6 +95,7 @@ int run(Words words) {
     if (!range) return report_error(range.error());
     bundle.time = *range;
   }
+  if (words.format == "lldb") return run_lldb(words, bundle.time);
   const Result<OpenRequest> asked = open_options(words.input);
   if (!asked) return report_error(asked.error());
   Result<RawOptions> raw = RawOptions{};
@@ -81,9 +113,7 @@ int run(Words words) {
   const std::span also(&*asked, other ? 1 : 0);
   const Result<BundleReport> report = write_requested_bundle(options, bundle, also);
   if (!report) return report_error(report.error());
-  if (!words.input.quiet) {
-    for (const std::string& warning : report->warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
-  }
+  say_warnings(words.input, report->warnings);
   if (report->aux_total_bytes == 0) {
     const Result<std::unique_ptr<Recording>> opened = open_recording(words.input);  // a pipe cannot be read again
     if (opened) note_absent_trace(words.input, **opened);
@@ -105,7 +135,8 @@ Command add_bundle(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("bundle", "Put a recording and the code that its decode needs into one file");
   command.add_option("recording", words->recording, "what to bundle, as with -i");
   add_input_options(command, words->input);
-  command.add_option("-o,--output", words->output, "the file to write")->type_name("FILE");
+  command.add_option("-o,--output", words->output, "the file to write; of LLDB, the folder")->type_name("FILE");
+  command.add_option("--format", words->format, "ptdecode, or lldb: a folder whose trace.json LLDB's 'trace load' reads")->check(CLI::IsMember({"ptdecode", "lldb"}));
   command.add_flag("--dry-run", words->dry_run, "write nothing; list each file that the bundle would contain, how many bytes of it, and "
                                                 "why");
   command.add_option("--time", words->time, "only the part from A to B: A,B in seconds; also A,+5ms and 10%-20%");
@@ -118,6 +149,7 @@ Command add_bundle(CLI::App& app) {
       "Examples:\n"
       "  ptdecode bundle perf.data -o small.ptb                  all of it\n"
       "  ptdecode bundle perf.data -o bug.ptb --time 17.9,18.1   a fifth of a second\n"
+      "  ptdecode bundle perf.data -o folder --format lldb       for LLDB: trace load folder/trace.json\n"
       "  ptdecode script -i bug.ptb --insn-trace=disasm");
   return [words] { return run(*words); };
 }

@@ -53,6 +53,12 @@ void cut_list(nlohmann::json& list, size_t most, std::string_view what, std::str
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(most), list.end());
 }
 
+nlohmann::json gap_sentences() {
+  nlohmann::json sentences = nlohmann::json::object();
+  for (int i = 0; i < kGapReasons; ++i) sentences[name(static_cast<GapReason>(i))] = sentence(static_cast<GapReason>(i));
+  return sentences;
+}
+
 std::vector<std::string> finding_texts(const Recording& recording, const FlowCheck& flow) {
   std::vector<std::string> texts;
   const TextRecords records = text_records(recording);
@@ -92,7 +98,8 @@ nlohmann::json page_json(const Words& words, const Facts& facts, CallInput& inpu
                                    {"length_ns", dated ? facts.span.last.value - facts.span.first.value : 0}}},
                          {"info", std::move(info)}, {"stat", std::move(stat)}, {"check", std::move(check)}, {"findings", std::move(texts)},
                          {"functions", std::move(functions)}, {"flame", std::move(flame)}, {"image", std::move(image)},
-                         {"density", density_json(input.recording(), facts.density, limits.rows)}, {"cuts", std::move(cuts)}};
+                         {"density", density_json(input.recording(), facts.density, limits.rows)}, {"cuts", std::move(cuts)},
+                         {"gap_reasons", gap_sentences()}};
   for (auto& [key, value] : json.items()) {
     const bool sentences = key == "findings" || key == "check" || key == "stat" || key == "info" || key == "cuts";
     make_shown(value, sentences ? 4 * limits.name_bytes : limits.name_bytes);

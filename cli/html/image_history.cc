@@ -18,7 +18,8 @@ namespace ptd::cli {
 namespace {
 
 constexpr uint64_t kRegionGap = 512U << 10;  // more unused addresses than this separate two regions
-constexpr size_t kRegionRows = 24, kRegionMappings = 64;
+constexpr uint64_t kBandGap = 64;            // more than this separates two bands of a region
+constexpr size_t kBandRows = 24, kRegionBands = 24;
 constexpr uint64_t kShownBytes = 24;
 enum class ChangeKind : uint8_t { mapped, created, patched, removed, unmapped };
 constexpr const char* kKindNames[] = {"mapped", "created", "patched", "removed", "unmapped"};
@@ -33,11 +34,19 @@ struct Change {
   uint32_t version = 0;  ///< of the site, after the change
 };
 
-struct Region {
-  SpaceId space;
-  uint64_t first = 0, last = 0;  ///< addresses
+/// Addresses in use, without a hole.
+struct Band {
+  uint64_t first = 0, last = 0;
   std::vector<SectionId> sections;
   std::vector<const Change*> changes;
+};
+
+/// Bands that are close together.
+struct Region {
+  SpaceId space;
+  uint64_t first = 0, last = 0;
+  std::vector<Band> bands;
+  size_t sections = 0, changes = 0;
   uint64_t mapped_bytes = 0;
 };
 
@@ -88,18 +97,28 @@ std::vector<Region> regions_of(const Timeline& timeline, const std::vector<Chang
     if (piece.last < piece.first) continue;  // beyond the end of the address space
     const bool joins = !regions.empty() && regions.back().space == piece.space &&
                        (piece.first <= regions.back().last || piece.first - regions.back().last <= kRegionGap);
-    if (!joins) regions.push_back({piece.space, piece.first, piece.last, {}, {}, 0});
+    if (!joins) regions.push_back({piece.space, piece.first, piece.last, {}, 0, 0, 0});
     Region& region = regions.back();
     region.last = std::max(region.last, piece.last);
+    const bool continues = !region.bands.empty() && (piece.first <= region.bands.back().last || piece.first - region.bands.back().last <= kBandGap);
+    if (!continues) region.bands.push_back({piece.first, piece.last, {}, {}});
+    Band& band = region.bands.back();
+    band.last = std::max(band.last, piece.last);
     if (piece.section == kNoSection) continue;
-    region.sections.push_back(piece.section);
+    band.sections.push_back(piece.section);
+    ++region.sections;
     region.mapped_bytes += std::min<uint64_t>(timeline.section(piece.section).size_bytes, uint64_t{1} << 46);
   }
   for (const Change& change : changes) {
     const auto after = std::upper_bound(regions.begin(), regions.end(), change, [](const Change& one, const Region& region) {
       return std::pair(one.space, one.ip.value) < std::pair(region.space, region.first);
     });
-    if (after != regions.begin()) std::prev(after)->changes.push_back(&change);
+    if (after == regions.begin()) continue;
+    Region& region = *std::prev(after);
+    const auto band = std::upper_bound(region.bands.begin(), region.bands.end(), change.ip.value, [](uint64_t ip, const Band& each) { return ip < each.first; });
+    if (band == region.bands.begin()) continue;
+    std::prev(band)->changes.push_back(&change);
+    ++region.changes;
   }
   return regions;
 }
@@ -113,42 +132,85 @@ double share_of(TimeNs time, Interval span) {
   return static_cast<double>(time.value - span.first.value) / static_cast<double>(span.last.value - span.first.value);
 }
 
-nlohmann::json region_json(const Timeline& timeline, const Region& region, Interval span) {
-  const double size = static_cast<double>(region.last - region.first) + 1;
-  const auto height = [&](uint64_t address) { return static_cast<double>(address - region.first) / size; };
-  std::vector<SectionId> sections = region.sections;
-  std::stable_sort(sections.begin(), sections.end(),
-                   [&](SectionId a, SectionId b) { return timeline.section(a).size_bytes > timeline.section(b).size_bytes; });
-  nlohmann::json mappings = nlohmann::json::array();
-  for (size_t i = 0; i < sections.size() && i < kRegionMappings; ++i) {
-    const Section& section = timeline.section(sections[i]);
-    const uint64_t end = section.ip.value + (section.size_bytes - 1);
-    mappings.push_back({{"name", section.path.empty() ? "(unnamed)" : section.path}, {"first", fmt::format("{:x}", section.ip.value)},
-                        {"size", section.size_bytes}, {"known", section.code.bytes.size()}, {"bottom", height(section.ip.value)}, {"top", height(end)},
-                        {"from", share_of(section.live.first, span)}, {"to", share_of(section.live.last, span)},
-                        {"appears", section.live.first == kTimeMin ? "" : moment_text(section.live.first)}, {"ends", section.live.last == kTimeMax ? "" : moment_text(section.live.last)}});
+/// Returns whether a user mapping is code that the program made, and no file of code.
+bool is_generated(const std::string& path) { return path.empty() || path.starts_with("//anon") || is_jitdump_path(path); }
+
+/// The name of a section: of generated code, that of its function.
+std::string section_name(const Recording& recording, const Section& section) {
+  if (section.space != kKernelSpace && is_generated(section.path)) {
+    const auto symbol = recording.symbolizer().find(section.space, section.ip, section.live.first == kTimeMin ? section.live.last : section.live.first);
+    if (symbol && symbol->start == section.ip) return std::string(symbol->name);
   }
-  std::map<std::tuple<size_t, size_t, bool>, uint64_t> cells;  // row, bin, a patch
-  for (const Change* change : region.changes) {
-    const size_t bin = bin_of(change->time, span);
-    if (bin == kTimeBins) continue;
-    const auto row = std::min(kRegionRows - 1, static_cast<size_t>(height(change->ip.value) * kRegionRows));
-    ++cells[{row, bin, change->kind == ChangeKind::patched}];
+  return section.path.empty() ? "(unnamed)" : section.path;
+}
+
+nlohmann::json mapping_json(const Recording& recording, const Band& band, SectionId id, Interval span) {
+  const Section& section = recording.timeline().section(id);
+  const uint64_t end = section.ip.value + (section.size_bytes - 1);
+  const double size = static_cast<double>(band.last - band.first) + 1;
+  const auto height = [&](uint64_t address) { return static_cast<double>(address - band.first) / size; };
+  return {{"name", section_name(recording, section)}, {"first", fmt::format("{:x}", section.ip.value)}, {"size", section.size_bytes},
+          {"known", section.code.bytes.size()}, {"bottom", height(section.ip.value)}, {"top", height(end) + 1 / size},
+          {"from", share_of(section.live.first, span)}, {"to", share_of(section.live.last, span)},
+          {"appears", section.live.first == kTimeMin ? "" : moment_text(section.live.first)},
+          {"ends", section.live.last == kTimeMax ? "" : moment_text(section.live.last)}};
+}
+
+/// The changes of code that stays mapped, by row of addresses and part of the time: [row, bin, kind, count]; and the rows that have some:
+/// [row, function of the place that changed most often, number of places].
+void add_cells(const Recording& recording, const Band& band, size_t rows, Interval span, nlohmann::json& json) {
+  const double size = static_cast<double>(band.last - band.first) + 1;
+  std::map<std::tuple<size_t, size_t, ChangeKind>, uint64_t> cells;
+  std::map<size_t, std::map<SiteId, uint64_t>> sites;  // row -> site -> changes
+  for (const Change* change : band.changes) {
+    if (!is_site(*change)) continue;
+    const auto row = std::min(rows - 1, static_cast<size_t>(static_cast<double>(change->ip.value - band.first) / size * static_cast<double>(rows)));
+    ++sites[row][change->id];
+    if (const size_t bin = bin_of(change->time, span); bin < kTimeBins) ++cells[{row, bin, change->kind}];
   }
-  nlohmann::json grid = nlohmann::json::array();
-  for (const auto& [place, count] : cells) grid.push_back({std::get<0>(place), std::get<1>(place), std::get<2>(place) ? 1 : 0, count});
-  return {{"space", space_name(region.space)}, {"first", fmt::format("{:x}", region.first)}, {"last", fmt::format("{:x}", region.last)},
-          {"rows", kRegionRows}, {"sections", region.sections.size()}, {"changes", region.changes.size()}, {"mappings", std::move(mappings)},
-          {"cells", std::move(grid)}};
+  json["cells"] = json["labels"] = nlohmann::json::array();
+  for (const auto& [place, count] : cells) json["cells"].push_back({std::get<0>(place), std::get<1>(place), kKindNames[static_cast<size_t>(std::get<2>(place))], count});
+  for (const auto& [row, counts] : sites) {
+    const auto most = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const std::string name = site_symbol_text(recording, most->first);
+    json["labels"].push_back({row, name.substr(0, name.find("+0x")), counts.size()});
+  }
+}
+
+nlohmann::json band_json(const Recording& recording, const Band& band, Interval span, size_t most_mappings) {
+  std::vector<SectionId> sections = band.sections;
+  const Timeline& timeline = recording.timeline();
+  std::stable_sort(sections.begin(), sections.end(), [&](SectionId a, SectionId b) { return timeline.section(a).live.first < timeline.section(b).live.first; });
+  const uint64_t size = band.last - band.first;  // minus 1
+  const auto rows = static_cast<size_t>(std::min<uint64_t>(kBandRows, size / 16 + 1));
+  nlohmann::json json = {{"first", fmt::format("{:x}", band.first)}, {"last", fmt::format("{:x}", band.last)}, {"size", size + (size != ~uint64_t{0} ? 1 : 0)},
+                         {"rows", rows}, {"sections", sections.size()}, {"mappings", nlohmann::json::array()}};
+  const size_t count = std::min(sections.size(), most_mappings);
+  for (size_t i = 0; i < count; ++i) json["mappings"].push_back(mapping_json(recording, band, sections[i * sections.size() / count], span));
+  add_cells(recording, band, rows, span, json);
+  return json;
+}
+
+nlohmann::json region_json(const Recording& recording, const Region& region, Interval span, size_t most_mappings) {
+  std::vector<const Band*> bands;
+  for (const Band& band : region.bands) bands.push_back(&band);
+  if (bands.size() > kRegionBands) {
+    std::stable_sort(bands.begin(), bands.end(), [](const Band* a, const Band* b) {
+      return std::pair(a->changes.size(), a->last - a->first) > std::pair(b->changes.size(), b->last - b->first);
+    });
+    bands.resize(kRegionBands);
+    std::sort(bands.begin(), bands.end(), [](const Band* a, const Band* b) { return a->first < b->first; });
+  }
+  nlohmann::json json = {{"space", space_name(region.space)}, {"first", fmt::format("{:x}", region.first)}, {"last", fmt::format("{:x}", region.last)},
+                         {"sections", region.sections}, {"changes", region.changes}, {"all_bands", region.bands.size()}, {"bands", nlohmann::json::array()}};
+  for (const Band* band : bands) json["bands"].push_back(band_json(recording, *band, span, std::max<size_t>(most_mappings / bands.size(), 4)));
+  return json;
 }
 
 std::string code_text(const Recording& recording, const Change& change, TimeNs when) {
   const uint64_t size = std::clamp<uint64_t>(change.size_bytes, 1, kShownBytes);
   return instructions_text(recording, {change.space, change.ip, when}, size, true);
 }
-
-/// Returns whether a user mapping is code that the program made, and no file of code.
-bool is_generated(const std::string& path) { return path.empty() || path.starts_with("//anon") || is_jitdump_path(path); }
 
 /// What is mapped at the place of a change at a moment.
 std::string mapping_text(const Timeline& timeline, const Change& change, TimeNs when) {
@@ -169,7 +231,7 @@ nlohmann::json change_json(const Recording& recording, const Change& change, Int
     if (now.known) after = code_text(recording, change, live(now).first);
   } else {
     const Section& section = timeline.section(change.id);
-    name = section.path.empty() ? "(unnamed)" : section.path;
+    name = section_name(recording, section);
     const bool mapped = change.kind == ChangeKind::mapped;
     const TimeNs last{change.time.value - (mapped ? 1 : 0)}, next{change.time.value + (mapped ? 0 : 1)};
     const bool is_code = change.space == kKernelSpace || is_generated(section.path);  // a file begins with headers
@@ -226,12 +288,12 @@ nlohmann::json image_history_json(const Recording& recording, Interval span, con
   const std::vector<Change> changes = changes_of(timeline);
   std::vector<Region> regions = regions_of(timeline, changes);
   std::stable_sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) {
-    return std::pair(a.changes.size(), a.mapped_bytes) > std::pair(b.changes.size(), b.mapped_bytes);
+    return std::pair(a.changes, a.mapped_bytes) > std::pair(b.changes, b.mapped_bytes);
   });
   nlohmann::json json = {{"sections", timeline.section_count()}, {"places", timeline.site_count()}, {"all_changes", changes.size()},
                          {"all_regions", regions.size()}, {"marks", marks_json(timeline, changes, span)},
                          {"regions", nlohmann::json::array()}, {"changes", nlohmann::json::array()}};
-  for (size_t i = 0; i < regions.size() && i < limits.regions; ++i) json["regions"].push_back(region_json(timeline, regions[i], span));
+  for (size_t i = 0; i < regions.size() && i < limits.regions; ++i) json["regions"].push_back(region_json(recording, regions[i], span, limits.mappings));
   for (const Change* change : chosen(changes, limits.changes)) json["changes"].push_back(change_json(recording, *change, span));
   return json;
 }

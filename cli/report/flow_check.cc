@@ -185,7 +185,8 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
 }
 
 std::string stream_name(const StreamInfo& stream) {
-  return stream.cpu >= 0 ? fmt::format("cpu {}", stream.cpu) : fmt::format("tid {}", stream.tid);
+  if (stream.cpu >= 0) return fmt::format("cpu {}", stream.cpu);
+  return stream.tid >= 0 || stream.source.empty() ? fmt::format("tid {}", stream.tid) : stream.source;
 }
 
 std::string contradiction_text(const FlowContradiction& contradiction) {

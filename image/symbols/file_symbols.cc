@@ -93,10 +93,10 @@ SourceLines* FileSymbols::source() {
   return source_.get();
 }
 
-std::vector<SourceFrame> FileSymbols::source_at(uint64_t file_offset_bytes) {
+SourcePlace FileSymbols::source_at(uint64_t file_offset_bytes) {
   const auto address = address_of(file_offset_bytes);
   SourceLines* lines = address ? source() : nullptr;
-  return lines == nullptr ? std::vector<SourceFrame>{} : lines->frames(*address);
+  return lines == nullptr ? SourcePlace{} : lines->place(*address);
 }
 
 // Downloads the separate debug information of the file, once. The caller holds the lock.

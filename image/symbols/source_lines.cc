@@ -412,11 +412,12 @@ uint32_t SourceLines::scope_at(const Unit& unit, uint64_t address) {
   return best == nullptr ? kNoScope : best->scope;
 }
 
-std::vector<SourceFrame> SourceLines::frames(uint64_t address) {
+SourcePlace SourceLines::place(uint64_t address) {
   const std::lock_guard lock(mutex_);
+  SourcePlace place;
   const Unit* unit = unit_at(address);
-  if (unit == nullptr) return {};
-  std::vector<SourceFrame> frames;
+  if (unit == nullptr) return place;
+  std::vector<SourceFrame>& frames = place.frames;
   auto at =
       std::upper_bound(unit->rows.begin(), unit->rows.end(), address, [](uint64_t value, const Row& row) { return value < row.address; });
   SourceFrame frame;
@@ -424,16 +425,17 @@ std::vector<SourceFrame> SourceLines::frames(uint64_t address) {
     frame.file = std::prev(at)->file;
     frame.line = std::prev(at)->line;
   }
+  for (auto row = at; row != unit->rows.begin() && std::prev(row)->address == address; --row) place.begins_statement |= std::prev(row)->statement && !std::prev(row)->end;
   for (uint32_t number = scope_at(*unit, address); number != kNoScope && frames.size() < kMaxDepth;) {
     const Scope& scope = unit->scopes[number];
     frame.function = scope.name;
     frames.push_back(frame);
-    if (!scope.inlined) return frames;
+    if (!scope.inlined) return place;
     frame = {{}, scope.call.file, scope.call.line};
     number = scope.parent;
   }
   if (!frame.file.empty()) frames.push_back(frame);
-  return frames;
+  return place;
 }
 
 namespace {

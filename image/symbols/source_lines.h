@@ -34,8 +34,8 @@ class SourceLines {
   SourceLines(const SourceLines&) = delete;
   SourceLines& operator=(const SourceLines&) = delete;
 
-  /// Returns the line at `address` and the call lines of its inlined functions, innermost first; empty if there is none.
-  [[nodiscard]] std::vector<SourceFrame> frames(uint64_t address);
+  /// Returns the line at `address` and the call lines of its inlined functions, at any time.
+  [[nodiscard]] SourcePlace place(uint64_t address);
   /// Visits every statement of the file, unit by unit. Returns false if the file exceeds a limit; not every unit is visited then.
   bool visit(const SourceVisitor& visitor);
 

@@ -105,12 +105,12 @@ struct RangeIndex {
 };
 
 // Returns the line of generated code at an address: that of the last offset which is not after it.
-std::vector<SourceFrame> frames_of(const NamedRange& range, Ip ip) {
+SourcePlace generated_source(const NamedRange& range, Ip ip) {
   const std::vector<GeneratedLines::Line>& lines = range.lines->lines;
   const auto after = std::upper_bound(lines.begin(), lines.end(), ip.value - range.ip.value,
                                       [](uint64_t offset, const GeneratedLines::Line& line) { return offset < line.offset_bytes; });
   if (after == lines.begin()) return {};
-  return {{range.name, range.lines->file, std::prev(after)->line}};
+  return {{{range.name, range.lines->file, std::prev(after)->line}}, {}, std::prev(after)->offset_bytes == ip.value - range.ip.value};
 }
 
 // Returns the names of the ranges that begin where `best` does and are live at the same time.
@@ -256,11 +256,11 @@ struct Symbolizer::State {
     return FilePlace{kernel.path, {}, address, *offset};
   }
   /// Returns the source lines for the same; empty if there are none.
-  std::vector<SourceFrame> kernel_frames(const Section& section, Ip ip) {
+  SourcePlace kernel_source(const Section& section, Ip ip) {
     const auto place = kernel_place(section, ip);
     if (!place) return {};
     SourceLines* lines = place->relocatable ? &module_file(section, ip)->lines() : kernel.file->source();
-    return lines == nullptr ? std::vector<SourceFrame>{} : lines->frames(place->address);
+    return lines == nullptr ? SourcePlace{} : lines->place(place->address);
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
     const auto [id, valid] = likeliest_section(timeline, space, ip, when);
@@ -491,12 +491,16 @@ SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
   Interval named;
   const auto index = state_->spaces.find(is_kernel_half(ip) ? kKernelSpace.value : space.value);
   const NamedRange* range = index == state_->spaces.end() ? nullptr : index->second.find(ip, when, named);
-  if (range != nullptr && range->lines != nullptr) return {frames_of(*range, ip), named};
+  SourcePlace source;
+  if (range != nullptr && range->lines != nullptr) {
+    source = generated_source(*range, ip);
+    source.valid = named;
+    return source;
+  }
   const State::Place place = state_->place_at(space, ip, when);
-  const Interval valid{std::max(place.valid.first, named.first), std::min(place.valid.last, named.last)};
-  if (place.section == nullptr) return {{}, valid};
-  if (place.file == nullptr) return {state_->kernel_frames(*place.section, ip), valid};
-  return {place.file->source_at(place.offset_bytes), valid};
+  if (place.section != nullptr) source = place.file == nullptr ? state_->kernel_source(*place.section, ip) : place.file->source_at(place.offset_bytes);
+  source.valid = {std::max(place.valid.first, named.first), std::min(place.valid.last, named.last)};
+  return source;
 }
 
 bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {

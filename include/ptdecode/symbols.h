@@ -89,6 +89,7 @@ struct SourceFrame {
 struct SourcePlace {
   std::vector<SourceFrame> frames;  ///< innermost first; empty: no debug information
   Interval valid;                   ///< an interval in which the answer is the same
+  bool begins_statement = false;    ///< the line table recommends the address for a breakpoint: a statement begins here
 };
 
 /// Code of one statement: [first, end), by p_vaddr. A second entry with the same `first` adds code of the line that directly continues it.

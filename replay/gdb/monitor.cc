@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "replay/gdb/move_commands.h"
 #include "replay/gdb/packets.h"
 #include "replay/symbol_files.h"
 #include "replay/text.h"
@@ -21,7 +22,8 @@ constexpr std::string_view kHelp =
     "events            the nearest events: interrupts, faults, start and end of tracing\n"
     "marks             how certain the block at the pc is\n"
     "versions [ADDR]   the contents that the code at ADDR (default: pc) had over time\n"
-    "symbols           write a script that loads symbols, and defines replay-seek and replay-percent\n"
+    "symbols           write a script that loads symbols, and defines replay-seek, replay-next and so on\n";
+constexpr std::string_view kHelpEnd =
     "After a move, GDB shows old registers until 'maintenance flush register-cache' ('replay-seek' of the script does both).\n";
 
 constexpr size_t kListed = 10, kMostItems = 1U << 21, kMostPages = 64, kMostVersions = 64, kMostStops = 64;
@@ -81,8 +83,10 @@ std::string Monitor::execute(std::string_view command, ThreadKey thread) {
   if (verb == "marks") return marks(thread);
   if (verb == "versions") return versions(word, thread);
   if (verb == "symbols") return symbols(thread);
-  if (verb.empty() || verb == "help") return std::string(kHelp);
-  return "no such command: " + plain(verb.substr(0, 64)) + "; the commands are:\n" + std::string(kHelp);
+  if (const auto printed = move_command(*session_, moves_, verb, thread, moved_)) return *printed;
+  const std::string help = std::string(kHelp) + std::string(kMoveHelp) + std::string(kHelpEnd);
+  if (verb.empty() || verb == "help") return help;
+  return "no such command: " + plain(verb.substr(0, 64)) + "; the commands are:\n" + help;
 }
 
 std::string Monitor::time(ThreadKey thread) {
@@ -255,6 +259,7 @@ std::string Monitor::symbols(ThreadKey thread) {
   request.machine = elf_machine_;
   request.is_64bit = is_64bit_;
   request.folder = folder_;
+  request.commands = move_script();
   const Result<SymbolFiles> made = write_symbol_files(session_->recording(), session_->memory(), request);
   if (!made) return plain(made.error().message) + "\n";
   symbol_space_ = request.space;

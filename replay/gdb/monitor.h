@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "replay/replay_session.h"
+#include "replay/call_moves.h"
 
 namespace ptd::replay {
 
@@ -14,7 +14,7 @@ class Monitor {
  public:
   /// `folder`: in which `symbols` writes its files, "" for none. The words of a peer never choose it.
   Monitor(ReplaySession& session, std::string folder, uint16_t elf_machine, bool is_64bit)
-      : session_(&session), folder_(std::move(folder)), elf_machine_(elf_machine), is_64bit_(is_64bit) {}
+      : session_(&session), moves_(session), folder_(std::move(folder)), elf_machine_(elf_machine), is_64bit_(is_64bit) {}
 
   /// `thread`: the one that the debugger has selected.
   std::string execute(std::string_view command, ThreadKey thread);
@@ -38,6 +38,7 @@ class Monitor {
   std::string after_move();
 
   ReplaySession* session_;
+  CallMoves moves_;
   std::string folder_;
   uint16_t elf_machine_;
   bool is_64bit_;

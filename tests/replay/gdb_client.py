@@ -85,13 +85,13 @@ class Client:
 
 
 def stop_of(reply):
-    """Returns (signal, pc, thread, the other pairs) of a stop reply with a 64-bit pc."""
+    """Returns (signal, pc, thread, the other pairs) of a stop reply."""
     assert reply[0] == "T", reply
     pairs = [pair.partition(":") for pair in reply[3:].split(";") if pair]
     named = {name: value for name, _, value in pairs}
     thread = int(named.pop("thread"), 16)
     pc = None
-    for number in ("10", "20"):
+    for number in ("10", "20", "8", "f"):  # rip, pc of AArch64, eip, pc of A32
         if number in named:
             pc = int.from_bytes(bytes.fromhex(named.pop(number)), "little")
     return int(reply[1:3], 16), pc, thread, named

@@ -3,7 +3,11 @@
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
+import collections
+import gzip
+import json
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -19,6 +23,7 @@ from gdb_client import Client, framed, stop_of
 from recorded import DATA, PTDECODE, SOURCE, Recorded, tid_of, truth_insns
 
 PROGRAMS = SOURCE / "tests" / "replay" / "programs"
+CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
 STEPS = int(os.environ.get("PTDECODE_REPLAY_STEPS", "100000"))
 
 
@@ -146,6 +151,67 @@ class Truth(unittest.TestCase):
                 self.assertEqual((f"{value:016x}", f"{forward[-1]:016x}"), (line[1], line[3]))
                 self.assertEqual(peer.ask("Hc-1"), "OK")
                 self.assertEqual([stop[1] for stop in moves(peer, "bs", 99999)], forward[-2::-1])
+
+    def test_i386(self):
+        """A trace of 32-bit code, made from the packets that [SDM] defines: 49 is DEC ECX there, and a prefix in 64-bit code."""
+        folder = self.static.folder
+        (folder / "code32").write_bytes(bytes.fromhex("b903000000" "49" "75fd" "c3"))  # mov $3, %ecx; 1: dec %ecx; jnz 1b; ret
+        psb, psb_end, mode_32, pgd = PSB, b"\x02\x23", b"\x99\x02", b"\x01"
+        tip_pge, taken_taken_not = b"\x51" + struct.pack("<I", 0x8048000), b"\x1c"
+        (folder / "trace32").write_bytes(psb + mode_32 + psb_end + tip_pge + taken_taken_not + pgd + psb + psb_end)
+        want = [0x8048000] + [0x8048005, 0x8048006] * 3 + [0x8048008]
+        words = ["--pt", folder / "trace32", "--pt-cpu", "6/94/3", "--image", f"{folder}/code32@0x8048000"]
+        with client(*words) as peer:
+            self.assertIn("<architecture>i386</architecture>", peer.document("features", "target.xml"))
+            registers = peer.ask("g")  # eax, ecx, edx, ebx, esp, ebp, esi, edi, eip: [GDB] "i386 features"
+            self.assertEqual(registers[:72], "x" * 64 + struct.pack("<I", want[0]).hex())
+            self.assertEqual(set(registers[72:]), {"x"})
+            self.assertEqual([stop[1] for stop in moves(peer, "s", 7)], want[1:])
+            self.assertEqual([stop[1] for stop in moves(peer, "bs", 7)], want[-2::-1])
+
+    def test_arm(self):
+        """Real traces of A32 and T32 code: the pcs are those of OpenCSD's lister."""
+        capture = CORPUS / "cs-TC2"
+        if not capture.exists():
+            self.skipTest("needs the corpus")
+        want = []
+        for line in gzip.decompress((capture / "expected/ranges.tsv.gz").read_bytes()).decode().split("\n")[1:]:
+            trace, start, end, count, *_ = (line + "\t\t\t\t").split("\t")
+            if trace == "10":
+                size = (int(end, 16) - int(start, 16)) // int(count)
+                want += [int(start, 16) + size * i for i in range(int(count))]
+        with client("-i", capture / "snapshot", "-C", 0) as peer:
+            self.assertIn("<architecture>arm</architecture>", peer.document("features", "target.xml"))
+            registers = peer.ask("g")  # r0 to r12, sp, lr, pc, cpsr: [GDB] "ARM features"
+            self.assertEqual(registers, "x" * 120 + struct.pack("<I", want[0]).hex() + "x" * 8)
+            count = min(len(want), 2000) - 1
+            self.assertEqual([stop[1] for stop in moves(peer, "s", count)], want[1:count + 1])
+            self.assertEqual([stop[1] for stop in moves(peer, "bs", count)], want[count - 1::-1])
+
+    def test_breakpoints_hit_as_often_as_functions_counts_calls(self):
+        """In a static program and in generated code; the entry of each function is the one where the ground truth enters it."""
+        for recorded in (self.static, self.jit):
+            rows = [json.loads(line) for line in subprocess.run([PTDECODE, "functions", "-q", "--json", "--limit", "0", "-i", recorded.path], capture_output=True,
+                                                                 text=True, check=True, env=recorded.environment).stdout.split("\n") if '"function"' in line]
+            (tid, path), = recorded.truths.items()
+            insns = truth_insns(path)
+            entered = collections.Counter(ip for (_, code), (ip, _) in zip(insns, insns[1:]) if code[:1] == b"\xe8" or code[:2] in (b"\xff\xd0", b"\xff\xd2"))
+            checked = 0
+            with client("-i", recorded.path) as peer:
+                for ip, calls in entered.most_common(12):
+                    at = subprocess.run([PTDECODE, "script", "-q", "-i", recorded.path, "--itrace=i1i", "-F", "ip,sym"], capture_output=True, text=True,
+                                        env=recorded.environment).stdout if checked == 0 else at
+                    name = re.search(rf"^ *{ip:x} (\S+)$", at, re.M)
+                    row = [each for each in rows if name and each["function"] == name[1]]
+                    if len(row) != 1 or row[0]["calls"] != calls:  # entered by jumps as well, or two of one name
+                        continue
+                    self.assertEqual(peer.ask(f"Z1,{ip:x},1"), "OK")
+                    hits = continues(peer, "c")
+                    self.assertEqual((len(hits), {stop[1] for stop in hits}), (calls, {ip}), name[1])
+                    self.assertEqual(len(continues(peer, "bc")), calls, name[1])
+                    self.assertEqual(peer.ask(f"z1,{ip:x},1"), "OK")
+                    checked += 1
+            self.assertGreaterEqual(checked, 2, recorded.path)
 
     def test_breakpoints_hit_as_often_as_the_truth_says(self):
         executed = {tid: [ip for ip, _ in truth_insns(path)] for tid, path in self.pie.truths.items()}

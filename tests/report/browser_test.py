@@ -166,6 +166,32 @@ class BrowserTest(unittest.TestCase):
         self.assertEqual(rows.count(), 6)  # five programs that appear, one that is freed
         self.assertIn("nothing is mapped here", rows.first.inner_text())
 
+    def test_the_image_over_time(self):
+        """A click on a mark lists the changes at that moment, a click on a name those of the function; the slider does so by keyboard."""
+        page = self.open()
+        changes = Page((self.folder / "kernel.html").read_text()).data["image"]["changes"]
+        visible = page.locator("#image .tall tbody tr:visible")
+        cell = page.locator("#image svg .cell.patched").nth(2)
+        moment = int(cell.get_attribute("data-bin"))
+        cell.click()
+        at_moment = [change for change in changes if min(239, int(change["at"] * 240)) == moment]
+        self.assertEqual(visible.count(), len(at_moment))
+        self.assertTrue(page.get_by_label("only the changes at this moment").is_checked())
+        self.assertEqual(visible.first.locator("th").inner_text(), at_moment[0]["time"])
+        slider = page.get_by_label("Moment of the image")
+        slider.focus()
+        page.keyboard.press("End")
+        at_end = [change for change in changes if int(change["at"] * 240) >= 239]
+        self.assertEqual(visible.count(), len(at_end))
+        self.assertEqual(page.get_by_label("Moment", exact=True).input_value(), "239")  # both move
+        name = page.locator("#image svg .label.row[data-name=ftrace_call]").first
+        name.click()
+        self.assertEqual(visible.count(), sum("ftrace_call" in " ".join(map(str, change.values())) for change in changes))
+        # Each patched place of the list is marked in a picture, in its row and its part of the time.
+        marked = {(int(mark.get_attribute("data-bin"))) for mark in page.locator("#image svg .cell").all()}
+        listed = {min(239, int(change["at"] * 240)) for change in changes if change["kind"] in ("patched", "created", "removed")}
+        self.assertEqual(marked, listed)
+
     def test_what_a_screen_reader_gets(self):
         page = self.open()
         nameless = page.evaluate("""() => [...document.querySelectorAll('button, input, a, [role=button], svg[role], [role=region], table')].filter((e) =>

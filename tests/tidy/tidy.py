@@ -33,7 +33,7 @@ VENDORS = [
     (r"Zydis/", ("decoder/insn/disassembler.cc", "tests/")),
     (r"opencsd/", ("decoder/arm/packet/legacy_packets.cc", "tests/")),
     (r"capstone/", ("decoder/insn/arm_disassembler.cc", "tests/")),
-    (r"(libelf|gelf|elf|link)\.h|elfutils/|dwarf\.h", ("image/source/", "image/symbols/", "capture/live/", "capture/emulate/plugin/emulator_hooks", "announce/examples/", "tests/")),
+    (r"(libelf|gelf|elf|link)\.h|elfutils/|dwarf\.h", ("image/source/", "image/symbols/", "capture/live/", "capture/emulate/plugin/emulator_hooks", "recording/data/elf_writer", "announce/examples/", "tests/")),
     (r"openssl/", ("image/stash/content_hash.cc", "tests/")),
     (r"libiberty/", ("image/symbols/rust_name.cc", "tests/")),
     (r"zstd\.h", ("perfio/", "tests/")),

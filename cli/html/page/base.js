@@ -68,7 +68,8 @@ function facts(pairs) {
   }
   return list;
 }
-// Columns: {title, value(row), text(row), node(row), number}. Sorting is offered if `sorts`; the order of the data is the first one.
+// Columns: {title, value(row), text(row), node(row), number, short, wide, place}. Sorting is offered if `sorts`; `sorted`: the column by which the data
+// is sorted already, downwards.
 function table(caption, columns, rows, options) {
   options = options || {};
   const body = el('tbody'), heads = [];
@@ -76,14 +77,14 @@ function table(caption, columns, rows, options) {
     const line = el('tr', {'data-row': index});
     columns.forEach((column, at) => {
       const text = column.text ? column.text(row, index) : String(column.value(row, index));
-      const cell = el(at === (options.header || 0) ? 'th' : 'td', {class: column.number ? 'number' : column.short ? 'short' : false});
+      const cell = el(at === (options.header || 0) ? 'th' : 'td', {class: column.number ? 'number' : column.short ? 'short' : column.wide ? 'wide' : column.place ? 'place' : false});
       if (at === (options.header || 0)) cell.setAttribute('scope', 'row');
       cell.append(column.node ? column.node(row, index) : text);
       line.append(cell);
     });
     return {line, row, index};
   });
-  let sorted = -1, down = true;
+  let sorted = options.sorted === undefined ? -1 : options.sorted, down = true;
   function sort(at) {
     const column = columns[at];
     down = sorted === at ? !down : Boolean(column.number);
@@ -100,7 +101,7 @@ function table(caption, columns, rows, options) {
   columns.forEach((column, at) => {
     const head = el('th', {scope: 'col', class: column.number ? 'number' : false});
     if (options.sorts) {
-      head.setAttribute('aria-sort', 'none');
+      head.setAttribute('aria-sort', at === sorted ? 'descending' : 'none');
       head.append(el('button', {type: 'button', class: 'sort', text: column.title, onclick: () => sort(at)}));
     } else {
       head.append(column.title);
@@ -111,19 +112,20 @@ function table(caption, columns, rows, options) {
   const made = el('table', {}, el('caption', {text: caption}), el('thead', {}, el('tr', {}, ...heads)), body);
   return {element: el('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption}, made), lines};
 }
-// A search field that hides the lines of a table without the words.
-function search(label, made, textOf) {
+// A search field that hides the lines of a table without the words. `also`: a further condition on a row, for apply() after it changed.
+function search(label, made, textOf, also) {
   const result = el('output', {text: ''});
-  const field = el('input', {type: 'search', autocomplete: 'off', spellcheck: 'false', oninput: () => {
+  const apply = () => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     let left = 0;
     for (const {line, row} of made.lines) {
-      const text = textOf(row).toLowerCase(), hit = words.every((word) => text.includes(word));
+      const text = textOf(row).toLowerCase(), hit = words.every((word) => text.includes(word)) && (!also || also(row));
       line.hidden = !hit;
       left += hit;
     }
-    result.textContent = words.length ? left + ' of ' + made.lines.length : '';
-  }});
-  return el('p', {class: 'controls'}, el('label', {}, label + ' ', field), ' ', result);
+    result.textContent = words.length || left < made.lines.length ? left + ' of ' + made.lines.length : '';
+  };
+  const field = el('input', {type: 'search', autocomplete: 'off', spellcheck: 'false', oninput: apply});
+  return {element: el('p', {class: 'controls'}, el('label', {}, label + ' ', field), ' ', result), field, apply};
 }
 const details = (title, ...children) => el('details', {}, el('summary', {text: title}), ...children);

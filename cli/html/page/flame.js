@@ -126,6 +126,6 @@ function showFlame() {
     'Click a frame to zoom in. With the keyboard: arrows, Enter, Escape.'}),
   el('p', {class: 'controls'}, el('label', {}, 'Search the graph ', field), ' ',
     el('button', {type: 'button', text: 'Zoom out', onclick: () => zoom(0, false)})),
-  info, el('div', {class: 'picture'}, picture), details('Callees of the zoomed frame as a table', callees));
+  info, el('div', {class: 'picture', tabindex: '0', role: 'group', 'aria-label': 'Picture of the flame graph'}, picture), details('Callees of the zoomed frame as a table', callees));
   redraw(false);
 }

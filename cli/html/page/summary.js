@@ -6,13 +6,13 @@ const gapCount = (stream) => Object.values(stream.gaps).reduce((sum, gap) => sum
 
 function showRecording() {
   const info = data.info;
-  document.getElementById('title').textContent = data.recording;
+  document.getElementById('title').textContent = data.recording.replace(/\/+$/, '').split('/').pop() || data.recording;
   document.getElementById('subtitle').textContent = [info.form, info.trace, data.span.dated ? duration(data.span.length_ns) + ' of trace' : '',
     'ptdecode ' + data.version].filter(Boolean).join(' · ');
   const traced = [info.traces_user ? 'user' : '', info.traces_kernel ? 'kernel' : ''].filter(Boolean).join(' and ');
   const found = info.images.filter((image) => image.found).length;
   const part = section('recording', 'The recording', facts([
-    ['made by', (info.command || []).join(' ')], ['host', info.hostname], ['kernel', info.kernel], ['cpu', info.cpu || info.cpuid],
+    ['file', data.recording], [info.form === 'bundle' ? 'made from' : info.form.includes('perf') ? 'made by' : 'description', (info.command || []).join(' ')], ['host', info.hostname], ['kernel', info.kernel], ['cpu', info.cpu || info.cpuid],
     ['perf', info.perf_version], ['traced', info.streams.length ? traced + (info.filter ? ', filter ' + info.filter : '') : 'no trace'],
     ['timing packets', info.timing],
     ['time', data.span.dated ? data.span.first + ' to ' + data.span.last + ' s' : 'the trace contains no time'], ['clock', info.clock],
@@ -44,7 +44,8 @@ function showTotals() {
     {title: 'instructions', value: (row) => row.instructions, text: (row) => count(row.instructions), number: true},
     {title: 'blocks', value: (row) => row.blocks, text: (row) => count(row.blocks), number: true},
     {title: 'uncertain', value: (row) => row.uncertain_instructions, text: (row) => count(row.uncertain_instructions), number: true},
-    {title: 'gaps', value: gapCount, text: (row) => count(gapCount(row)), number: true}], streams, {sorts: true}).element);
+    {title: 'gaps', value: gapCount, text: (row) => count(gapCount(row)), number: true}],
+  [...streams].sort((a, b) => a.cpu >= 0 && b.cpu >= 0 ? a.cpu - b.cpu : 0), {sorts: true}).element);
   const reasons = {};
   for (const stream of streams) {
     for (const [reason, gap] of Object.entries(stream.gaps)) {
@@ -54,7 +55,7 @@ function showTotals() {
     }
   }
   if (Object.keys(reasons).length) {
-    part.append(table('Gaps by reason', [{title: 'reason', value: (row) => row.reason},
+    part.append(table('Gaps by reason', [{title: 'reason', value: (row) => row.reason}, {title: 'meaning', value: (row) => data.gap_reasons[row.reason] || ''},
       {title: 'gaps', value: (row) => row.count, text: (row) => count(row.count), number: true},
       {title: 'trace bytes skipped', value: (row) => row.lost, text: (row) => count(row.lost), number: true}],
     Object.values(reasons).sort((a, b) => b.count - a.count), {sorts: true}).element);
@@ -71,7 +72,7 @@ function showMissing() {
   part.append(el('p', {text: 'The flow came to code whose bytes were not found. The last column says how to supply them.'}),
     table('Missing code, largest loss first', [
       {title: 'file', value: (row) => row.path}, {title: 'gaps', value: (row) => row.gaps, text: (row) => count(row.gaps), number: true},
-      {title: 'share of trace', value: (row) => row.share, text: (row) => (100 * row.share).toFixed(1) + ' %', number: true},
+      {title: 'share of trace', value: (row) => row.share, text: (row) => row.share === 0 ? '-' : row.share < 0.001 ? '< 0.1 %' : (100 * row.share).toFixed(1) + ' %', number: true},
       {title: 'why', value: (row) => row.reason}, {title: 'what to do', value: (row) => row.supply}], list).element);
 }
 

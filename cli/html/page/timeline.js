@@ -5,6 +5,15 @@ function chooseBin(bin) {
   chosenBin = Math.max(0, Math.min(data.density.bins - 1, bin));
   for (const move of cursors) move(chosenBin);
 }
+// A slider for the moment that all pictures mark.
+function momentSlider(label) {
+  const slider = el('input', {type: 'range', min: 0, max: data.density.bins - 1, value: 0, oninput: () => chooseBin(Number(slider.value))});
+  cursors.push((bin) => {
+    slider.value = bin;
+    slider.setAttribute('aria-valuetext', binTime(bin) + ' s');
+  });
+  return el('label', {}, label + ' ', slider);
+}
 function peak(bins) {
   let at = 0;
   bins.forEach((value, i) => { if (value > bins[at]) at = i; });
@@ -27,8 +36,9 @@ function showTimeline() {
       value: (row) => row.instructions, text: (row) => count(row.instructions), number: true}], data.density.rows, {sorts: true}).element);
     return;
   }
-  const rows = [];
-  for (const row of data.density.rows) rows.push({name: row.name, bins: row.bins, all: row.instructions, what: 'instructions', colour: row.kind});
+  const rows = [], number = (row) => Number((row.name.match(/^cpu (\d+)$/) || [0, Infinity])[1]);
+  const ordered = [...data.density.rows].sort((a, b) => a.kind === 'stream' && b.kind === 'stream' && number(a) !== number(b) ? number(a) - number(b) : 0);
+  for (const row of ordered) rows.push({name: row.name, bins: row.bins, all: row.instructions, what: 'instructions', colour: row.kind});
   const streams = data.density.rows.filter((row) => row.kind === 'stream');
   const total = (field) => Array.from({length: data.density.bins}, (_, i) => streams.reduce((sum, row) => sum + row[field][i], 0));
   const sums = [['gaps', 'gap_bins', 'gap'], ['interrupts', 'interrupt_bins', 'interrupt']];
@@ -37,8 +47,10 @@ function showTimeline() {
   const left = 230, width = 960, height = 20, top = 26;
   const picture = svg('svg', {viewBox: '0 0 ' + (left + width + 10) + ' ' + (top + rows.length * height + 10), class: 'timeline', role: 'img',
     'aria-label': 'Timeline of ' + rows.length + ' rows; the table below has the same data, and the slider above reads out one moment'});
-  [0, 0.25, 0.5, 0.75, 1].forEach((share) => picture.append(svg('text', {x: left + share * width, y: 16, class: 'axis',
-    'text-anchor': share === 0 ? 'start' : share === 1 ? 'end' : 'middle', text: '+' + duration(share * data.span.length_ns)})));
+  const end = top + rows.length * height;
+  [0, 0.25, 0.5, 0.75, 1].forEach((share) => picture.append(svg('line', {x1: left + share * width, x2: left + share * width, y1: 20, y2: end, class: 'grid'}),
+    svg('text', {x: left + share * width, y: 16, class: 'axis', 'text-anchor': share === 0 ? 'start' : share === 1 ? 'end' : 'middle',
+      text: '+' + duration(share * data.span.length_ns)})));
   rows.forEach((row, i) => {
     const y = top + i * height;
     const name = row.name.length > 30 ? row.name.slice(0, 29) + '…' : row.name;
@@ -52,10 +64,9 @@ function showTimeline() {
     const box = picture.getBoundingClientRect(), x = (event.clientX - box.left) / box.width * (left + width + 10);
     chooseBin(Math.floor((x - left) / width * data.density.bins));
   });
-  const slider = el('input', {type: 'range', min: 0, max: data.density.bins - 1, value: 0, id: 'moment', oninput: () => chooseBin(Number(slider.value))});
+  const control = momentSlider('Moment'), slider = control.querySelector('input');
   const what = el('p', {class: 'moment', 'aria-live': 'polite', id: 'moment-text'}), next = el('p', {id: 'moment-command'});
   cursors.push((bin) => {
-    slider.value = bin;
     const x = left + (bin + 0.5) / data.density.bins * width;
     line.setAttribute('x1', x);
     line.setAttribute('x2', x);
@@ -66,8 +77,10 @@ function showTimeline() {
     what.textContent = text;
     next.replaceChildren('Look closer: ', command('script --call-trace --time ' + binTime(bin) + ',' + binTime(bin + 1)));
   });
-  part.append(el('p', {class: 'controls'}, el('label', {}, 'Moment ', slider)), what, next, el('div', {class: 'picture'}, picture),
-    el('p', {class: 'note', text: 'Each part is ' + duration(data.span.length_ns / data.density.bins) + ' wide; the darker, the more (on a scale of its own in each row). Flow after ' +
+  part.append(el('p', {class: 'controls'}, control), what, next,
+    el('p', {class: 'legend'}, ...[['stream', 'traces'], ['thread', 'threads'], ['gap', 'gaps'], ['interrupt', 'interrupts'], ['change', 'changes of code']].flatMap(
+      ([kind, text]) => [el('span', {class: 'key ' + kind, text}), ' '])),
+    el('div', {class: 'picture', tabindex: '0', role: 'group', 'aria-label': 'Picture of the timeline'}, picture), el('p', {class: 'note', text: 'Each part is ' + duration(data.span.length_ns / data.density.bins) + ' wide; the darker, the more (on a scale of its own in each row). Flow after ' +
       'the last sync point of the trace counts in the last part.'}),
     details('The timeline as a table', table('Timeline', [
       {title: 'row', value: (row) => row.name}, {title: 'what', value: (row) => row.what},

@@ -1,0 +1,292 @@
+// CallMoves: see call_moves.h.
+#include "replay/call_moves.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace ptd::replay {
+
+// Lines
+
+const CallMoves::Line& CallMoves::line_of(SpaceId space, Ip ip, TimeNs when) {
+  constexpr size_t kMostLines = 1U << 20;
+  if (lines_.size() >= kMostLines) lines_.clear();
+  const auto [known, is_new] = lines_.try_emplace(ip.value);
+  KnownLine& entry = known->second;
+  if (!is_new && entry.space == space && entry.valid.contains(when)) return entry.line;
+  const SourcePlace place = session_->recording().symbolizer().source_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  entry = {space, place.valid, place.frames.empty() ? Line{} : Line{place.frames.front().file, place.frames.front().line, place.begins_statement}};
+  return entry.line;
+}
+
+// The part of the flow before the position
+
+CallMoves::Window CallMoves::window_of(ThreadKey thread) const {
+  Window window{session_->cursor(), 0, false};
+  const auto next = session_->cursor().next_place(thread);
+  ReplayCursor& back = window.start;
+  for (uint64_t budget = kWindowBlocks; budget != 0; --budget) {
+    if (!back.enter_previous()) {
+      window.is_whole = true;
+      break;
+    }
+    const bool own = back.thread() == thread;
+    const bool is_gap = back.item().kind == FlowItem::gap;
+    if (own && (is_gap || (next && back.item().space != next->space))) {
+      if (is_gap) back.leave_forward();
+      else back.set_forward(back.item().count, 0);
+      break;
+    }
+    if (back.item().kind != FlowItem::blocks) {
+      back.leave_backward();
+      continue;
+    }
+    if (own) {
+      for (uint32_t block = 0; block < back.block_index(); ++block) window.instructions += back.info(block).instructions;
+      window.instructions += back.insn_index();
+      budget -= std::min<uint64_t>(budget - 1, back.block_index());
+    }
+    back.set_backward(0, 0);
+  }
+  return window;
+}
+
+void CallMoves::note_piece(ThreadWalk& walk, Past& past) {
+  const ReplayPlace place = walk.place();
+  const uint32_t count = static_cast<uint32_t>(std::min<uint64_t>(walk.left(), past.window.instructions - walk.passed()));
+  const size_t depth = walk.stack().depth();
+  const uint64_t frame = frame_of(walk.stack());
+  if (past.pieces.size() == kMostPieces) past.pieces.pop_front();
+  past.pieces.push_back({walk.passed(), depth, frame, place.block, walk.cursor().insn_index(), count, place.space, place.time});
+  if (past.last.size() <= depth) past.last.resize(depth + 1);
+  past.last[depth] = {frame, walk.passed() + count - 1};
+  BreakSet& breaks = session_->run().breaks();
+  if (!breaks.empty() && breaks.touches(place.stream, walk.cursor().block(walk.cursor().block_index()).node, *place.block)) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (breaks.contains(walk.ip(i))) past.breakpoint = walk.passed() + i;
+    }
+  }
+  walk.pass(count);
+}
+
+CallMoves::Past CallMoves::past_of(ThreadKey thread) {
+  Past past{window_of(thread), session_->cursor(), {}, {}, {}, {}};
+  ThreadWalk walk(past.window.start, thread);
+  uint64_t budget = ~uint64_t{0};  // the window is bounded
+  while (walk.passed() < past.window.instructions && walk.enter(budget) == ThreadWalk::Item::piece) note_piece(walk, past);
+  // The branch before the position leads to the thread's next instruction, if that is near.
+  ThreadWalk ahead(walk);
+  uint64_t near = kNearBlocks;
+  const ThreadWalk& there = ahead.enter(near) == ThreadWalk::Item::budget ? walk : ahead;
+  past.stack = there.stack();
+  past.position = there.cursor();
+  return past;
+}
+
+Backtrace CallMoves::backtrace(ThreadKey thread) {
+  Backtrace trace;
+  const auto next = session_->cursor().next_place(thread);
+  if (!next) return trace;
+  const Past past = past_of(thread);
+  trace.is_whole = past.window.is_whole;
+  CallFrame frame{next->ip, {}, false};
+  const std::vector<OpenCall>& calls = past.stack.calls();
+  for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+    frame.entry = call->entry;
+    trace.frames.push_back(frame);
+    frame = {call->back, {}, call->is_interrupt};
+  }
+  trace.frames.push_back(frame);
+  return trace;
+}
+
+// Moves
+
+void CallMoves::take(const ReplayCursor& cursor, ThreadKey thread) {
+  session_->cursor() = cursor;
+  session_->moved();
+  session_->set_current(thread);
+}
+
+// At the end of the recording the position is before its last instruction.
+MoveResult CallMoves::to_end(ThreadKey thread) {
+  session_->run().begin({});
+  RunResult result = session_->run().go_on();
+  while (result.reason == StopReason::budget) result = session_->run().go_on();
+  session_->moved();
+  session_->set_current(result.thread == kNoThread ? thread : result.thread);
+  return {MoveResult::Why::edge};
+}
+
+template <typename Decide>
+MoveResult CallMoves::forward(ThreadKey thread, const Decide& decide) {
+  using Why = MoveResult::Why;
+  const Past past = past_of(thread);
+  ThreadWalk walk(past.position, thread, past.stack);
+  BreakSet& breaks = session_->run().breaks();
+  uint64_t budget = kMostBlocks;
+  for (bool is_first = true;; is_first = false) {
+    const ThreadWalk::Item item = walk.enter(budget);
+    if (item == ThreadWalk::Item::gap) walk.leave_gap();
+    if (item != ThreadWalk::Item::piece) {
+      const bool ends = item == ThreadWalk::Item::end || !walk.cursor().next_place(thread);
+      take(walk.cursor(), thread);
+      if (ends) return to_end(thread);
+      return {item == ThreadWalk::Item::gap ? Why::gap : Why::budget};
+    }
+    const ReplayPlace place = walk.place();
+    const Decision decision = decide(walk, place, is_first);
+    const bool breaks_here = !is_first && breaks.contains(place.ip);
+    if (decision == Decision::stop || breaks_here) {
+      take(walk.cursor(), thread);
+      return {breaks_here ? Why::breakpoint : Why::done};
+    }
+    uint32_t count = decision == Decision::pass_one ? 1 : walk.left();
+    if (count > 1 && breaks.touches(place.stream, walk.cursor().block(walk.cursor().block_index()).node, *place.block)) {
+      for (uint32_t i = 1; i < count; ++i) {
+        if (breaks.contains(walk.ip(i))) count = i;
+      }
+    }
+    walk.pass(count);
+    budget -= std::min<uint64_t>(budget, 1);
+  }
+}
+
+namespace {
+
+// Whether an x86 function begins here with the set-up of a frame pointer. GDB then stops at the line after it.
+bool sets_up_frame(const ReplayPlace& place) {
+  const Bytes block{place.block->first_byte, place.block->size_bytes};
+  Bytes code = block.subspan(std::min<uint64_t>(place.ip - place.block->ip, block.size()));
+  const auto take = [&code](std::initializer_list<unsigned> bytes) {
+    const bool fits = code.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), code.begin(), [](unsigned a, std::byte b) { return std::byte(a) == b; });
+    if (fits) code = code.subspan(bytes.size());
+    return fits;
+  };
+  if (place.block->mode != ExecMode::bits64 && place.block->mode != ExecMode::bits32) return false;
+  (void)(take({0xf3, 0x0f, 0x1e, 0xfa}) || take({0xf3, 0x0f, 0x1e, 0xfb}));                              // endbr64, endbr32
+  return take({0x55}) && (take({0x48, 0x89, 0xe5}) || take({0x48, 0x8b, 0xec}) || take({0x89, 0xe5}));  // push rbp; mov rsp, rbp
+}
+
+}  // namespace
+
+MoveResult CallMoves::next(ThreadKey thread, MoveUnit unit, bool into) {
+  size_t depth = 0;
+  Line line;
+  bool skips_set_up = false;  // stops at the next statement, whatever its line
+  return forward(thread, [&](ThreadWalk& walk, const ReplayPlace& place, bool is_first) {
+    const size_t now = walk.stack().depth();
+    const bool returned = walk.take_return_below() || now < depth;
+    if (is_first || returned) {
+      depth = now;
+      skips_set_up = false;
+      line = unit == MoveUnit::line ? line_of(place.space, place.ip, place.time) : Line{};
+      return !is_first && (unit == MoveUnit::instruction || line.line == 0) ? Decision::stop : Decision::pass_one;
+    }
+    const bool enters = into && now == depth + 1 && !walk.stack().calls().back().is_interrupt;
+    if (now > depth && !enters) return Decision::pass_block;
+    if (unit == MoveUnit::instruction) return Decision::stop;
+    const Line& here = line_of(place.space, place.ip, place.time);
+    if (enters && here.line != 0 && sets_up_frame(place)) {
+      depth = now;
+      skips_set_up = true;
+      return Decision::pass_one;
+    }
+    return here.line != 0 && (enters || (here.begins && (skips_set_up || !here.is_same(line)))) ? Decision::stop : Decision::pass_one;
+  });
+}
+
+MoveResult CallMoves::until(ThreadKey thread, MoveUnit unit) {
+  size_t depth = 0;
+  Line line;
+  Ip start;
+  return forward(thread, [&](ThreadWalk& walk, const ReplayPlace& place, bool is_first) {
+    const size_t now = walk.stack().depth();
+    const bool returned = walk.take_return_below() || now < depth;
+    if (is_first) {
+      depth = now;
+      start = place.ip;
+      line = unit == MoveUnit::line ? line_of(place.space, place.ip, place.time) : Line{};
+      return Decision::pass_one;
+    }
+    if (returned) return Decision::stop;
+    if (now > depth) return Decision::pass_block;
+    if (place.ip <= start) return Decision::pass_one;
+    if (unit == MoveUnit::instruction) return Decision::stop;
+    const Line& here = line_of(place.space, place.ip, place.time);
+    return here.begins && !here.is_same(line) ? Decision::stop : Decision::pass_one;
+  });
+}
+
+MoveResult CallMoves::finish(ThreadKey thread) {
+  size_t depth = 0;
+  return forward(thread, [&](ThreadWalk& walk, const ReplayPlace&, bool is_first) {
+    const size_t now = walk.stack().depth();
+    const bool returned = walk.take_return_below() || now < depth;
+    if (is_first) depth = now;
+    return !is_first && returned ? Decision::stop : Decision::pass_block;
+  });
+}
+
+MoveResult CallMoves::go_to(const Past& past, ThreadKey thread, uint64_t instructions) {
+  using Why = MoveResult::Why;
+  const bool breaks = past.breakpoint && *past.breakpoint >= instructions;
+  if (breaks) instructions = *past.breakpoint;
+  ThreadWalk walk(past.window.start, thread);
+  uint64_t budget = ~uint64_t{0};
+  while (walk.enter(budget) == ThreadWalk::Item::piece && walk.passed() < instructions)
+    walk.pass(static_cast<uint32_t>(std::min<uint64_t>(walk.left(), instructions - walk.passed())));
+  take(walk.cursor(), thread);
+  return {breaks ? Why::breakpoint : Why::done};
+}
+
+// The instructions passed before the first one of the previous line.
+std::optional<uint64_t> CallMoves::line_start(const Past& past, bool into) {
+  uint64_t frame = frame_of(past.stack);
+  size_t depth = past.stack.depth();
+  std::optional<uint64_t> start;
+  Line line;
+  ReplayCursor offsets(past.window.start);
+  for (auto piece = past.pieces.rbegin(); piece != past.pieces.rend(); ++piece) {
+    if (start || !into) {
+      if (piece->depth > depth) continue;
+      if (piece->depth < depth || piece->frame != frame) {
+        if (start || into) break;
+        frame = piece->frame;  // from the first instruction of a function to its caller's line
+        depth = piece->depth;
+      }
+    }
+    const std::span<const uint32_t> at = offsets.insn_offsets(*piece->block);
+    for (uint32_t i = piece->count; i-- > 0;) {
+      const Line& here = line_of(piece->space, piece->block->ip + at[piece->first + i], piece->time);
+      if (!here.begins) continue;
+      if (start && !here.is_same(line)) return start;
+      line = here;
+      start = piece->at + i;
+      frame = piece->frame;
+      depth = piece->depth;
+    }
+  }
+  return start;
+}
+
+MoveResult CallMoves::reverse_next(ThreadKey thread, MoveUnit unit, bool into) {
+  const Past past = past_of(thread);
+  if (past.window.instructions == 0) return {past.window.is_whole ? MoveResult::Why::edge : MoveResult::Why::gap};
+  if (unit == MoveUnit::line) {
+    if (const auto start = line_start(past, into)) return go_to(past, thread, *start);
+  }
+  const size_t depth = past.stack.depth();
+  if (into) return go_to(past, thread, past.window.instructions - 1);
+  if (depth < past.last.size() && past.last[depth].frame == frame_of(past.stack)) return go_to(past, thread, past.last[depth].at);
+  if (depth == 0 || past.stack.calls().back().at == 0) return {MoveResult::Why::unknown};
+  return go_to(past, thread, past.stack.calls().back().at - 1);
+}
+
+MoveResult CallMoves::reverse_finish(ThreadKey thread) {
+  const Past past = past_of(thread);
+  if (past.stack.depth() == 0 || past.stack.calls().back().at == 0) return {MoveResult::Why::unknown};
+  return go_to(past, thread, past.stack.calls().back().at - 1);
+}
+
+}  // namespace ptd::replay

@@ -1,0 +1,130 @@
+// ThreadWalk: see thread_walk.h.
+#include "replay/thread_walk.h"
+
+#include <algorithm>
+
+#include "ptdecode/arm_insn.h"
+#include "ptdecode/insn.h"
+
+namespace ptd::replay {
+
+void CallStack::open(const OpenCall& call) {
+  if (calls_.size() < kMostCalls) calls_.push_back(call);
+}
+
+bool CallStack::close(Ip to) {
+  const auto found = std::find_if(calls_.rbegin(), calls_.rend(), [to](const OpenCall& call) { return call.back == to; });
+  if (found == calls_.rend()) return false;
+  calls_.erase(std::prev(found.base()), calls_.end());
+  return true;
+}
+
+// What the last instruction of a block does if it is a branch.
+ThreadWalk::Effect ThreadWalk::effect_of(const BlockInfo& info) {
+  const auto [known, is_new] = effects_.try_emplace(&info, Effect::none);
+  if (!is_new) return known->second;
+  const Bytes last = Bytes{info.first_byte, info.size_bytes}.subspan(std::min(cursor_.insn_offsets(info).back(), info.size_bytes));
+  if (is_arm(info.mode)) {
+    const ArmInsn insn = classify_arm(last, info.mode);
+    const bool traps = insn.detail == ArmDetail::svc || insn.detail == ArmDetail::hvc || insn.detail == ArmDetail::smc;
+    if (insn.link || traps) known->second = Effect::call;
+    else if (insn.cls == ArmClass::indirect) known->second = Effect::returns;  // A32 and T32 return with any of them
+  } else {
+    const InsnClass cls = classify(last, info.mode).cls;
+    if (cls == InsnClass::call_direct || cls == InsnClass::call_indirect || cls == InsnClass::far_call) known->second = Effect::call;
+    else if (cls == InsnClass::ret || cls == InsnClass::far_ret) known->second = Effect::returns;
+  }
+  return known->second;
+}
+
+// Applies the branch before the instruction at `to`.
+void ThreadWalk::reach(Ip to, TimeNs time) {
+  if (!branch_) return;
+  const Branch branch = *std::exchange(branch_, std::nullopt);
+  if (branch.effect == Effect::call && to != branch.end) {
+    stack_.open({branch.from, branch.end, to, passed_, time, false});
+  } else if (branch.effect == Effect::returns && !stack_.close(to)) {
+    // A retpoline overwrites the return address of its own call: the call is a jump.
+    constexpr uint64_t kRetpoline = 4;  // instructions
+    const bool is_jump = stack_.depth() != 0 && !stack_.calls().back().is_interrupt && passed_ - stack_.calls().back().at <= kRetpoline;
+    below_ = below_ || stack_.depth() == 0;
+    if (is_jump) stack_.drop();
+  }
+}
+
+void ThreadWalk::pass_event() {
+  const Event& event = cursor_.event();
+  if ((event.flags & kEventStatus) != 0) return;
+  const TimeNs time = cursor_.item().time;
+  switch (event.kind) {
+    case EventKind::async_branch:
+      reach(event.from, time);
+      stack_.open({event.from, event.from, event.to, passed_, time, true});
+      break;
+    case EventKind::disabled:  // a system call, or a call of code that is not traced
+      away_ = event.aux != 0 ? std::optional(Ip{event.aux}) : branch_ ? std::optional(branch_->end) : std::nullopt;
+      branch_.reset();
+      break;
+    case EventKind::async_disabled:
+      reach(event.from, time);
+      away_ = event.from;
+      break;
+    case EventKind::enabled: {
+      branch_.reset();
+      const std::optional<Ip> expected = std::exchange(away_, std::nullopt);
+      if (expected == event.to || (event.flags & kEventResumed) != 0 || stack_.close(event.to)) break;
+      if (expected) stack_.open({*expected, *expected, event.to, passed_, time, true});  // a signal
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+ThreadWalk::Item ThreadWalk::enter(uint64_t& budget) {
+  if (entered_) return Item::piece;
+  for (; budget != 0; --budget) {
+    if (!cursor_.enter_next()) return Item::end;
+    const bool own = cursor_.thread() == thread_;
+    if (own && cursor_.item().kind == FlowItem::blocks) {
+      const ReplayPlace next = place();
+      reach(next.ip, next.time);
+      entered_ = true;
+      return Item::piece;
+    }
+    if (own && cursor_.item().kind == FlowItem::gap) return Item::gap;
+    if (cursor_.item().kind == FlowItem::blocks) {
+      cursor_.set_forward(cursor_.item().count, 0);
+      continue;
+    }
+    if (own) pass_event();
+    cursor_.leave_forward();
+  }
+  return Item::budget;
+}
+
+Ip ThreadWalk::ip(uint32_t index) {
+  const BlockInfo& info = cursor_.info(cursor_.block_index());
+  return info.ip + cursor_.insn_offsets(info)[cursor_.insn_index() + index];
+}
+
+void ThreadWalk::pass(uint32_t count) {
+  const uint32_t block = cursor_.block_index(), insn = cursor_.insn_index() + count;
+  const BlockInfo& info = cursor_.info(block);
+  passed_ += count;
+  entered_ = false;
+  if (insn == info.instructions && has(cursor_.block(block).flags, BlockFlag::ends_in_branch)) {
+    const std::span<const uint32_t> offsets = cursor_.insn_offsets(info);
+    branch_ = Branch{effect_of(info), info.ip + offsets.back(), info.ip + info.size_bytes};
+  }
+  cursor_.set_forward(block, insn);
+}
+
+void ThreadWalk::leave_gap() {
+  stack_.clear();
+  branch_.reset();
+  away_.reset();
+  cursor_.leave_forward();
+}
+
+}  // namespace ptd::replay

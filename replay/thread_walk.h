@@ -1,0 +1,90 @@
+// ThreadWalk: follows one thread forward, with the stack of its calls. A trace has no stack pointer: calls and returns are matched by address.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "replay/replay_cursor.h"
+
+namespace ptd::replay {
+
+/// A call, an interrupt or a signal whose end the walk has not reached.
+struct OpenCall {
+  Ip from;          ///< the instruction that called or was interrupted
+  Ip back;          ///< where it goes on
+  Ip entry;         ///< the first instruction of the callee or handler
+  uint64_t at = 0;  ///< instructions of the thread that the walk passed before the entry
+  TimeNs time;
+  bool is_interrupt = false;  ///< also a signal's handler
+};
+
+/// The calls that are open at a point of the flow, outermost first. A return to an address that no open call has is no return (a
+/// retpoline); one that returns from several calls closes them all.
+class CallStack {
+ public:
+  static constexpr size_t kMostCalls = 1U << 16;
+
+  void open(const OpenCall& call);
+  /// Closes the innermost call that goes on at `to`, with all calls in it. Returns false if there is none.
+  bool close(Ip to);
+  void drop() { calls_.pop_back(); }
+  void clear() { calls_.clear(); }
+  [[nodiscard]] const std::vector<OpenCall>& calls() const { return calls_; }
+  [[nodiscard]] size_t depth() const { return calls_.size(); }
+
+ private:
+  std::vector<OpenCall> calls_;
+};
+
+/// Not thread-safe. What the cursor refers to must outlive it.
+class ThreadWalk {
+ public:
+  /// `stack`: the calls that are open at the start, as far as they are known; their `at` keeps its meaning.
+  ThreadWalk(const ReplayCursor& start, ThreadKey thread, CallStack stack = {}) : cursor_(start), thread_(thread), stack_(std::move(stack)) {}
+
+  enum class Item : uint8_t { piece, gap, end, budget };
+  /// Moves to the thread's next instruction, with whatever comes before it, and applies it to the stack. Looks at most at `budget` blocks
+  /// and items of other threads, which it counts down; with `budget`, the position is not before an instruction of the thread.
+  Item enter(uint64_t& budget);
+  /// The rest of the block that begins with the next instruction. Valid after enter() returned `piece`.
+  [[nodiscard]] ReplayPlace place() { return cursor_.place(cursor_.block_index(), cursor_.insn_index()); }
+  [[nodiscard]] uint32_t left() { return cursor_.info(cursor_.block_index()).instructions - cursor_.insn_index(); }
+  /// Returns the address of the instruction `index` after the next one.
+  [[nodiscard]] Ip ip(uint32_t index);
+  /// Passes the next `count` instructions, at most left().
+  void pass(uint32_t count);
+  /// Leaves a gap after it; the stack is then empty.
+  void leave_gap();
+
+  [[nodiscard]] const CallStack& stack() const { return stack_; }
+  /// Returns whether a return led out of the outermost call that the walk knows, and forgets it.
+  [[nodiscard]] bool take_return_below() { return std::exchange(below_, false); }
+  /// Instructions of the thread passed so far.
+  [[nodiscard]] uint64_t passed() const { return passed_; }
+  [[nodiscard]] ReplayCursor& cursor() { return cursor_; }
+  [[nodiscard]] const ReplayCursor& cursor() const { return cursor_; }
+
+ private:
+  enum class Effect : uint8_t { none, call, returns };
+  struct Branch {  ///< a branch that was passed, whose target is the next instruction
+    Effect effect = Effect::none;
+    Ip from, end;
+  };
+  void reach(Ip to, TimeNs time);
+  void pass_event();
+  Effect effect_of(const BlockInfo& info);
+
+  ReplayCursor cursor_;
+  ThreadKey thread_;
+  CallStack stack_;
+  std::optional<Branch> branch_;
+  std::optional<Ip> away_;  // tracing is off: where the code goes on
+  std::unordered_map<const BlockInfo*, Effect> effects_;
+  uint64_t passed_ = 0;
+  bool below_ = false, entered_ = false;
+};
+
+}  // namespace ptd::replay
