@@ -110,7 +110,8 @@ void RunnerCode::clear() {
   valid_slots_.assign(1U << 10, 0);
   memos_.clear();
   targets_.assign(kTargets, Target{});
-  check_ids_.assign(1, 0);
+  versions_.assign(1, Version{});
+  begin_epoch();
   checks_.assign(1, Checks{});
   changing_.clear();
 }
@@ -123,7 +124,7 @@ bool RunnerCode::overgrown() const {
 size_t RunnerCode::memory_bytes() const {
   return runs_.capacity() * sizeof(BlockRun) + slots_.capacity() * sizeof(Slot) + blocks_.capacity() * sizeof(Block) +
          calls_.capacity() * sizeof(RunId) + intervals_.capacity() * sizeof(Interval) + changing_.capacity() * sizeof(Changing) +
-         checks_.capacity() * sizeof(Checks) + check_ids_.capacity() * sizeof(uint32_t) + memos_.memory_bytes();
+         checks_.capacity() * sizeof(Checks) + versions_.capacity() * sizeof(Version) + memos_.memory_bytes();
 }
 
 RunId RunnerCode::at(uint32_t place, uint64_t ip) {
@@ -145,7 +146,7 @@ RunId RunnerCode::at(uint32_t place, uint64_t ip) {
 
 RunId RunnerCode::append(const BlockRun& run) {
   runs_.push_back(run);
-  check_ids_.push_back(0);
+  versions_.emplace_back();
   memos_.grow_to(runs_.size());
   return static_cast<RunId>(runs_.size() - 1);
 }
@@ -332,10 +333,9 @@ RunId RunnerCode::place_for(RunId id) {
   BlockRun copy;
   copy.ip = runs_[id].ip;
   copy.place = runs_[id].place;
-  copy.first = first_version(id);
-  copy.sibling = runs_[copy.first].sibling;
-  const RunId added = append(copy);
-  runs_[copy.first].sibling = added;
+  const RunId added = append(copy), first = first_version(id);
+  versions_[added] = {first, versions_[first].sibling, 0};
+  versions_[first].sibling = added;
   return added;
 }
 
@@ -393,9 +393,9 @@ void RunnerCode::read(RunId id, Interval now) {
 
 // Stores what compare() needs to recognise the run.
 void RunnerCode::keep_checks(RunId id, const Reading& reading) {
-  check_ids_[id] = 0;
+  versions_[id].checks = 0;
   if (reading.changing.empty() || reading.changing.size() > kMostChecks) return;
-  check_ids_[id] = static_cast<uint32_t>(checks_.size());
+  versions_[id].checks = static_cast<uint32_t>(checks_.size());
   checks_.push_back({reading.others, static_cast<uint32_t>(changing_.size()), static_cast<uint32_t>(reading.changing.size())});
   changing_.insert(changing_.end(), reading.changing.begin(), reading.changing.end());
 }
@@ -423,7 +423,7 @@ const RunnerCode::Looked& RunnerCode::look(uint32_t place, const Changing& wante
 
 // Compares the run with the current code. If it is the same throughout `now`, updates the interval of the run.
 RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
-  const Checks& checks = checks_[check_ids_[id]];
+  const Checks& checks = checks_[versions_[id].checks];
   if (checks.count == 0 || !checks.others.contains(now)) return Compared::differs;
   Interval valid = checks.others;
   for (uint32_t i = checks.first; i < checks.first + checks.count; ++i) {
@@ -441,8 +441,8 @@ RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
 // kNoRun if there is none.
 RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
   looked_.clear();
-  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
-    if (check_ids_[one] == 0) continue;
+  for (RunId one = first; one != kNoRun; one = versions_[one].sibling) {
+    if (versions_[one].checks == 0) continue;
     compared = compare(one, now);
     if (compared != Compared::differs) return one;
   }
@@ -451,7 +451,7 @@ RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
 
 // Reuses a version with the same blocks, for sites that alternate between contents. Returns false if there is none.
 bool RunnerCode::read_known(RunId id, const Reading& reading) {
-  for (RunId other = first_version(id); other != kNoRun; other = runs_[other].sibling) {
+  for (RunId other = first_version(id); other != kNoRun; other = versions_[other].sibling) {
     BlockRun& known = runs_[other];
     if (known.end != reading.end || known.blocks != reading.blocks.size() || known.calls != reading.calls.size()) continue;
     const bool same = std::equal(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + known.blocks_first,
@@ -463,12 +463,28 @@ bool RunnerCode::read_known(RunId id, const Reading& reading) {
   return false;
 }
 
+void RunnerCode::begin_epoch() {
+  epoch_time_ = {};
+  if (++epoch_ != 0) return;
+  for (BlockRun& run : runs_) run.epoch = 0;
+  epoch_ = 1;
+}
+
+RunId RunnerCode::check_valid(RunId id, Interval now) {
+  const RunId found = version_at(id, now);
+  BlockRun& run = runs_[found];
+  if (found == kNoRun || run.end <= RunEnd::stuck) return kNoRun;
+  run.epoch = epoch_;
+  epoch_time_ = intersect(epoch_time_, intervals_[run.valid]);
+  return found;
+}
+
 // Finds or reads the version of `id` at `now` if it is not `id` itself.
 RunId RunnerCode::other_version(RunId id, Interval now) {
   const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
   const RunId first = first_version(id);
   RunId free = kNoRun;
-  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+  for (RunId one = first; one != kNoRun; one = versions_[one].sibling) {
     if (fits(one)) return one;
     if (runs_[one].end == RunEnd::unread || runs_[one].end == RunEnd::stuck) free = one;
   }
@@ -484,7 +500,7 @@ RunId RunnerCode::other_version(RunId id, Interval now) {
     return stuck;
   }
   read(at, now);
-  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+  for (RunId one = first; one != kNoRun; one = versions_[one].sibling) {
     if (fits(one)) return one;
   }
   return free;
