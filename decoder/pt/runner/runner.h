@@ -92,7 +92,11 @@ class Runner {
     void center() {
       if (height_ - base_ - kLowest > kRuns - kLowest - kMostAtOnce) move_to_middle();
     }
-    void forget() { runs_.fill(kNoRun); }
+    /// Makes the runs at all return addresses unknown, and forgets all runs.
+    void forget() {
+      for (uint64_t i = 0; i < open; ++i) at(height_ - i) = kNoRun;
+    }
+    void forget_all() { runs_.fill(kNoRun); }
 
    private:
     static constexpr uint64_t kLowest = kMostAtOnce + ReturnStack::kDepth, kRuns = 4 * kLowest;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "decoder/pt/flow/plain_packets.h"
 #include "decoder/pt/runner/runner.h"
@@ -16,6 +17,15 @@ namespace {
 
 constexpr uint32_t kBitsForMemos = 6;  // fewer bits are taken one by one
 constexpr uint8_t kMetForMemos = 16;   // runs with fewer visits have no memos, so looking one up would only miss the cache
+
+/// Makes an element of a vector where it will be: a copy would wait for its fields to be written.
+template <typename Make>
+struct InPlace {
+  Make make;
+  operator decltype(std::declval<Make>()())() const { return make(); }
+};
+template <typename Make>
+InPlace(Make) -> InPlace<Make>;
 
 }  // namespace
 
@@ -73,16 +83,17 @@ struct Runner::Timed {
   if (!t.marked) return first_mark(t);
   t.added_mark = true;
   const Mark& context = flow_->mark;
-  Mark& mark = flow_->out->marks.emplace_back();
-  mark.before_block = static_cast<uint32_t>(t.out - flow_->out->blocks.data());
-  mark.time = t.now();
-  mark.pid = context.pid;
-  mark.tid = context.tid;
-  mark.space = context.space;
-  mark.mode = context.mode;
-  mark.time_known = t.first > kTimeMin && t.last < kTimeMax;
-  mark.about = t.cursor.left.about;
-  mark.cycles = t.cycles;
+  flow_->out->marks.emplace_back(InPlace{[&] {
+    return Mark{.before_block = static_cast<uint32_t>(t.out - flow_->out->blocks.data()),
+                .time = t.now(),
+                .pid = context.pid,
+                .tid = context.tid,
+                .space = context.space,
+                .mode = context.mode,
+                .time_known = t.first > kTimeMin && t.last < kTimeMax,
+                .about = t.cursor.left.about,
+                .cycles = t.cycles};
+  }});
 }
 
 // Outputs the first mark of the loop, unless it is the same as the last one.
