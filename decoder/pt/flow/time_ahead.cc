@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kDropAtOnce = 512;
 constexpr size_t kPointsAtOnce = 64;        // maximum number of points per scan
 constexpr uint64_t kBytesAtOnce = 512;      // maximum number of bytes per scan
-constexpr unsigned kPacketsBetween = 16;    // after so many packets without a time there are probably many TNTs
+constexpr unsigned kPacketsBetween = 8;     // after so many packets without a time there are probably many TNTs
 constexpr uint64_t kOutsideNs = 1'000'000;  // tolerance for a TSC outside its segment's bounds
 constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 constexpr std::byte kMtc{0x59};
@@ -52,23 +52,26 @@ uint64_t other_bytes(uint64_t word) {
 
 uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
   const std::byte* data = bytes.data();
+  // Where timing packets are dense, there are few packets between two.
+  for (unsigned packets = 0; packets < kPacketsBetween && at < end; ++packets) {
+    const uint64_t size = kPlainSizes[static_cast<unsigned>(data[at])];
+    if (size == 0) break;
+    if (end - at < size) return at;
+    at += size;
+  }
   while (at < end) {
-    // Where timing packets are dense, there are few packets between two.
-    uint64_t size = 0;
-    for (unsigned packets = 0; packets < kPacketsBetween && at < end; ++packets, at += size) {
-      size = kPlainSizes[static_cast<unsigned>(data[at])];
-      if (size != 0) continue;
+    uint64_t size = kPlainSizes[static_cast<unsigned>(data[at])];
+    if (size == 1 && end - at >= 8 && kPlainSizes[static_cast<unsigned>(data[at + 1])] == 1) {  // probably many TNTs
+      uint64_t word;
+      std::memcpy(&word, data + at, 8);
+      const uint64_t other = other_bytes(word);
+      size = other == 0 ? 8 : std::max<uint64_t>(static_cast<uint64_t>(std::countr_zero(other)) / 8, 1);
+    } else if (size == 0) {
       if (data[at] != std::byte{0x02} || end - at < kLongTntBytes || long_tnt(data + at) == 0) return at;
       size = kLongTntBytes;
     }
-    if (at > end) return at - size;
-    for (uint64_t word; end - at >= sizeof word; at += sizeof word) {
-      std::memcpy(&word, data + at, sizeof word);
-      const uint64_t other = other_bytes(word);
-      if (other == 0) continue;
-      at += static_cast<uint64_t>(std::countr_zero(other)) / 8;
-      break;
-    }
+    if (end - at < size) return at;
+    at += size;
   }
   return at;
 }
@@ -134,7 +137,7 @@ inline TimePoint& TimeAhead::append(uint64_t offset, uint64_t end, bool bounds) 
   return point;
 }
 
-void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
+inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
   if (bounds) {
     bounds_ = bounds_at(clock_, bounds_);
     window_ = end;
@@ -142,23 +145,22 @@ void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
   append(offset, end, bounds);
 }
 
-// Reads the expected MTCs between plain packets. Returns the offset of the first other packet, or one after `enough`. MTCs that directly
-// follow each other, as while the processor waits, make one point: the first gives its upper bound and the last its lower bound.
+// Reads the expected MTCs from the one at `at` on, and the plain packets between them. Returns the offset of the first other packet, or one
+// after `enough`; `at` if it is not an expected MTC. MTCs that directly follow each other, as while the processor waits, make one point: the
+// first gives its upper bound and the last its lower bound.
 uint64_t TimeAhead::scan_mtcs(uint64_t at, uint64_t end, uint64_t enough) {
+  if (!clock_.expects_mtcs()) return at;
   const std::byte* data = segment_.bytes.data();
   if (points_.size() < count_ + kPointsAtOnce) points_.resize(count_ + kDropAtOnce);
   TimePoint* const first_point = points_.data() + count_;
   TimePoint* point = first_point;
   PtClock clock = clock_;
   Bounds bounds = bounds_;
-  const bool expects_mtcs = clock.expects_mtcs();
   const uint64_t cycles = clock.cycles();
   const auto is_mtc = [&] {
-    return end - at >= 2 && data[at] == kMtc && expects_mtcs && !clock.ends_cyc(at) && clock.step_due_mtc(static_cast<uint8_t>(data[at + 1]));
+    return end - at >= 2 && data[at] == kMtc && !clock.ends_cyc(at) && clock.step_due_mtc(static_cast<uint8_t>(data[at + 1]));
   };
-  for (; at < enough && point != first_point + kPointsAtOnce; ++point) {
-    at = skip_plain(segment_.bytes, at, end);
-    if (!is_mtc()) break;
+  while (is_mtc()) {
     point->offset_bytes = at;
     at += 2;
     bounds = bounds_at(clock, bounds);
@@ -168,6 +170,9 @@ uint64_t TimeAhead::scan_mtcs(uint64_t at, uint64_t end, uint64_t enough) {
     point->first = bounds.first;
     point->moment = {bounds.about, cycles};
     point->bounds = true;
+    ++point;
+    if (at >= enough || point == first_point + kPointsAtOnce) break;
+    at = skip_plain(segment_.bytes, at, end);
   }
   if (point == first_point) return at;
   count_ += static_cast<size_t>(point - first_point);
@@ -213,9 +218,15 @@ void TimeAhead::scan_plain() {
   const size_t most = count_ + kPointsAtOnce;
   uint64_t at = reader_.offset();
   do {
-    at = scan_mtcs(at, end, enough);
-    if (end - at < 2 || at >= enough) break;
+    at = skip_plain(segment_.bytes, at, end);
+    if (end - at < 2) break;
     const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
+    if (data[at] == kMtc) {
+      const uint64_t from = at;
+      at = scan_mtcs(at, end, enough);
+      if (at == from) break;
+      continue;
+    }
     if ((byte & kCycMask) != kCycMask || ((byte & kCycMore) != 0 && ((second & 1) != 0 || config_.errata.skd007))) break;
     Packet packet;
     packet.kind = PacketKind::cyc;
