@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "decoder/pt/runner/runner_memo.h"
+#include "decoder/pt/runner/zeroed_array.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/insn.h"
@@ -163,15 +164,17 @@ class RunnerCode {
   BlockTable* table_;
   Ip switch_entry_;
   bool returns_compressed_;
-  std::vector<BlockRun> runs_;
-  std::vector<Slot> slots_;  ///< open addressing by (place, ip)
+  ZeroedArray<BlockRun> runs_;
+  ZeroedArray<Slot> slots_;  ///< open addressing by (place, ip)
   size_t used_slots_ = 0;
-  std::vector<Block> blocks_;
+  ZeroedArray<Block> blocks_;
   std::vector<RunId> calls_;
   std::vector<Interval> intervals_;
   std::vector<ValidId> valid_slots_;
+  ValidId last_valid_ = 0;  ///< the last result of valid_id()
+  bool cleared_ = false;    ///< code may be read a second time, so its blocks must be found
   MemoTable memos_;
-  std::vector<Version> versions_;  ///< by run
+  ZeroedArray<Version> versions_;  ///< by run
   std::vector<Checks> checks_;
   std::vector<Changing> changing_;
   std::vector<Looked> looked_;  ///< scratch of known_version()
