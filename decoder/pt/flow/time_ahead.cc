@@ -165,7 +165,9 @@ uint64_t TimeAhead::scan_mtcs(uint64_t at, uint64_t end, uint64_t enough) {
     at += 2;
     bounds = bounds_at(clock, bounds);
     point->last = bounds.last;
-    for (; is_mtc(); at += 2) bounds = bounds_at(clock, bounds);
+    const uint64_t first_end = at;
+    while (is_mtc()) at += 2;
+    if (at != first_end) bounds = bounds_at(clock, bounds);
     point->end_bytes = at;
     point->first = bounds.first;
     point->moment = {bounds.about, cycles};
