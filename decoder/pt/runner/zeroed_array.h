@@ -12,8 +12,9 @@
 
 namespace ptd::pt {
 
-/// Like a vector of elements whose initial value is all zero bytes. It grows by moving its pages to another address, so elements are neither
-/// copied nor initialised, and pages that nothing was written to take no memory. Throws std::bad_alloc. Not thread-safe.
+/// Like a vector of elements whose initial value is all zero bytes. A large one grows by moving its pages to another address, so elements are
+/// neither copied nor initialised, and pages that nothing was written to take no memory. A small one is on the heap, whose pages the next
+/// decoder finds in place. Throws std::bad_alloc. Not thread-safe.
 template <typename T>
 class ZeroedArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
@@ -49,27 +50,44 @@ class ZeroedArray {
     data_[size_ - 1] = value;
   }
   void clear() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
+    if (is_mapped()) {
+      ::munmap(data_, bytes_);
+    } else {
+      ::operator delete(data_, kAlign);
+    }
     data_ = nullptr;
     size_ = bytes_ = 0;
   }
 
  private:
-  static constexpr size_t kFirstBytes = 1U << 16;
+  static constexpr size_t kFirstBytes = 1U << 14, kMappedBytes = 1U << 23;
+  static constexpr std::align_val_t kAlign{64};
+  static_assert(alignof(T) <= static_cast<size_t>(kAlign));
 
+  [[nodiscard]] bool is_mapped() const { return bytes_ >= kMappedBytes; }
   void reserve(size_t size) {
     size_t bytes = std::max(kFirstBytes, bytes_);
     while (bytes / sizeof(T) < size) bytes *= 2;
-    void* made = data_ == nullptr ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                                  : ::mremap(data_, bytes_, bytes, MREMAP_MAYMOVE);
-    if (made == MAP_FAILED) throw std::bad_alloc();
-    data_ = static_cast<T*>(made);
+    if (is_mapped()) {
+      void* moved = ::mremap(data_, bytes_, bytes, MREMAP_MAYMOVE);
+      if (moved == MAP_FAILED) throw std::bad_alloc();
+      data_ = static_cast<T*>(moved);
+    } else {
+      void* made = bytes < kMappedBytes ? ::operator new(bytes, kAlign)
+                                        : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (made == MAP_FAILED) throw std::bad_alloc();
+      const size_t used = size_ * sizeof(T);
+      if (used != 0) std::memcpy(made, data_, used);
+      if (bytes < kMappedBytes) std::memset(static_cast<std::byte*>(made) + used, 0, bytes - used);
+      ::operator delete(data_, kAlign);
+      data_ = static_cast<T*>(made);
+    }
     bytes_ = bytes;
   }
 
   T* data_ = nullptr;
   size_t size_ = 0;
-  size_t bytes_ = 0;  ///< of the mapping
+  size_t bytes_ = 0;  ///< allocated
 };
 
 }  // namespace ptd::pt
