@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "decoder/insn/opcode_table.h"
+#include "decoder/insn/quick_length.h"
 #include "ptdecode/arm_insn.h"
 
 namespace ptd {
@@ -519,6 +520,13 @@ Insn from_arm(const ArmInsn& arm) {
 Insn classify(Bytes bytes, ExecMode mode) {
   if (is_arm(mode)) return from_arm(classify_arm(bytes, mode));
   Insn insn;
+  if (mode == ExecMode::bits64 && bytes.size() >= kMaxInsnBytes) {
+    if (const uint32_t length = quick_length(reinterpret_cast<const uint8_t*>(bytes.data())); length != 0) {
+      insn.cls = InsnClass::other;
+      insn.length_bytes = static_cast<uint8_t>(length);
+      return insn;
+    }
+  }
   Scanner scanner(bytes, mode);
   if (scanner.scan(insn) != Status::ok) return Insn{};
   return insn;

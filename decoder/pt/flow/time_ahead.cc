@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kDropAtOnce = 512;
 constexpr size_t kPointsAtOnce = 64;        // maximum number of points per scan
 constexpr uint64_t kBytesAtOnce = 512;      // maximum number of bytes per scan
+constexpr unsigned kPacketsBetween = 8;     // after so many packets without a time there are probably many TNTs
 constexpr uint64_t kOutsideNs = 1'000'000;  // tolerance for a TSC outside its segment's bounds
 constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 constexpr std::byte kMtc{0x59};
@@ -51,6 +52,13 @@ uint64_t other_bytes(uint64_t word) {
 
 uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
   const std::byte* data = bytes.data();
+  // Where timing packets are dense, there are few packets between two.
+  for (unsigned packets = 0; packets < kPacketsBetween && at < end; ++packets) {
+    const uint64_t size = kPlainSizes[static_cast<unsigned>(data[at])];
+    if (size == 0) break;
+    if (end - at < size) return at;
+    at += size;
+  }
   while (at < end) {
     uint64_t size = kPlainSizes[static_cast<unsigned>(data[at])];
     if (size == 1 && end - at >= 8 && kPlainSizes[static_cast<unsigned>(data[at + 1])] == 1) {  // probably many TNTs
@@ -96,50 +104,88 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
   zeros_ = find_zero_run(segment.bytes, 0, own_bytes_);
   window_ = 0;
-  first_ = about_ = segment.time.first;
-  last_ = end_ = segment.time.last;
-  points_.clear();
-  head_ = bound_ = 0;
+  bounds_ = {segment.time.first, segment.time.last, segment.time.first};
+  end_ = segment.time.last;
+  head_ = bound_ = count_ = 0;
   dropped_ = 0;
   kept_ = ~uint64_t{0};
   in_start_ = true;
   done_ = false;
 }
 
-// Updates the bounds from the clock, for a timing packet that ends at `end`.
-inline void TimeAhead::set_bounds(uint64_t end) {
-  const Interval told = ns_of(clock_.earliest(), clock_.latest());
-  first_ = later(first_, minus(told.first, slack_ns_));  // first_ is initially the segment's lower bound
-  last_ = later(earlier(plus(told.last, slack_ns_), segment_.time.last), first_);
+// Returns the bounds from a clock that has processed a timing packet.
+[[gnu::always_inline]] inline TimeAhead::Bounds TimeAhead::bounds_at(const PtClock& clock, const Bounds& before) const {
+  const Interval told = ns_of(clock.earliest(), clock.latest());
+  Bounds bounds;
+  bounds.first = later(before.first, minus(told.first, slack_ns_));  // it is initially the segment's lower bound
+  bounds.last = later(earlier(plus(told.last, slack_ns_), segment_.time.last), bounds.first);
   // Without CYC the bounds are a tick or two apart.
-  const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
-  about_ = earlier(later(about, later(about_, first_)), last_);
-  window_ = end;
+  const TimeNs about = clock.cycles() == 0 ? bounds.first : ns_of(clock.now(), clock.now()).first;
+  bounds.about = earlier(later(about, later(before.about, bounds.first)), bounds.last);
+  return bounds;
+}
+
+inline TimePoint& TimeAhead::append(uint64_t offset, uint64_t end, bool bounds) {
+  if (count_ == points_.size()) points_.resize(count_ + kDropAtOnce);
+  TimePoint& point = points_[count_++];
+  point.offset_bytes = offset;
+  point.end_bytes = end;
+  point.first = bounds_.first;
+  point.last = bounds_.last;
+  point.moment = {bounds_.about, clock_.cycles()};
+  point.bounds = bounds;
+  return point;
 }
 
 inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
-  if (bounds) set_bounds(end);
-  points_.push_back({offset, end, first_, last_, {about_, clock_.cycles()}, bounds});
+  if (bounds) {
+    bounds_ = bounds_at(clock_, bounds_);
+    window_ = end;
+  }
+  append(offset, end, bounds);
 }
 
-// Adds the MTC at `offset`, which the clock has processed, and those directly after it, as while the processor waits. They make one point:
-// the first gives its upper bound and the last its lower bound. Returns the offset after them.
-inline uint64_t TimeAhead::add_mtcs(uint64_t offset, uint64_t end) {
+// Reads the expected MTCs from the one at `at` on, and the plain packets between them. Returns the offset of the first other packet, or one
+// after `enough`; `at` if it is not an expected MTC. MTCs that directly follow each other, as while the processor waits, make one point: the
+// first gives its upper bound and the last its lower bound.
+uint64_t TimeAhead::scan_mtcs(uint64_t at, uint64_t end, uint64_t enough) {
+  if (!clock_.expects_mtcs()) return at;
   const std::byte* data = segment_.bytes.data();
-  uint64_t at = offset + 2;
-  add(offset, at, true);
-  while (end - at >= 2 && data[at] == kMtc && clock_.on_due_mtc(static_cast<uint8_t>(data[at + 1]), at)) at += 2;
-  if (at == offset + 2) return at;
-  set_bounds(at);
-  TimePoint& point = points_.back();
-  point.end_bytes = at;
-  point.first = first_;
-  point.moment = {about_, clock_.cycles()};
+  if (points_.size() < count_ + kPointsAtOnce) points_.resize(count_ + kDropAtOnce);
+  TimePoint* const first_point = points_.data() + count_;
+  TimePoint* point = first_point;
+  PtClock clock = clock_;
+  Bounds bounds = bounds_;
+  const uint64_t cycles = clock.cycles();
+  const auto is_mtc = [&] {
+    return end - at >= 2 && data[at] == kMtc && !clock.ends_cyc(at) && clock.step_due_mtc(static_cast<uint8_t>(data[at + 1]));
+  };
+  while (is_mtc()) {
+    point->offset_bytes = at;
+    at += 2;
+    bounds = bounds_at(clock, bounds);
+    point->last = bounds.last;
+    const uint64_t first_end = at;
+    while (is_mtc()) at += 2;
+    if (at != first_end) bounds = bounds_at(clock, bounds);
+    point->end_bytes = at;
+    point->first = bounds.first;
+    point->moment = {bounds.about, cycles};
+    point->bounds = true;
+    ++point;
+    if (at >= enough || point == first_point + kPointsAtOnce) break;
+    at = skip_plain(segment_.bytes, at, end);
+  }
+  if (point == first_point) return at;
+  count_ += static_cast<size_t>(point - first_point);
+  clock_ = clock;
+  bounds_ = bounds;
+  window_ = point[-1].end_bytes;
   return at;
 }
 
 // Same as TimeConversion::to_interval(). Two times that are close together, as nearly all are, share one multiplication of the large part.
-inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
+[[gnu::always_inline]] inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
   const TimeConversion& time = config_.time;
   const unsigned shift = time.time_shift;
   if (!splits_time_ || last == kTscMax || first.value >> shift != last.value >> shift) return time.to_interval(first, last);
@@ -154,44 +200,44 @@ inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
 // Scans up to the next point. Returns false if there is none.
 bool TimeAhead::scan() {
   if (head_ >= kDropAtOnce) drop_passed();
-  const size_t before = points_.size();
-  while (!done_ && points_.size() == before) {
+  const size_t before = count_;
+  while (!done_ && count_ == before) {
     if (reader_.block_items() == 0 && !in_start_) scan_plain();
-    if (points_.size() != before) break;
+    if (count_ != before) break;
     if (!scan_packet()) done_ = true;
     if (reader_.offset() - window_ >= kMaxAheadBytes) {
       window_ = reader_.offset();
-      points_.push_back({window_, window_, first_, std::max(end_, first_), {about_, clock_.cycles()}, true});
+      append(window_, window_, true).last = std::max(end_, bounds_.first);
     }
   }
-  return points_.size() != before;
+  return count_ != before;
 }
 
 // Skips packets without a time and reads the most frequent timing packets. Stops before any other packet.
 void TimeAhead::scan_plain() {
   const std::byte* data = segment_.bytes.data();
   const uint64_t end = std::max(std::min(own_bytes_, zeros_.first), reader_.offset()), enough = reader_.offset() + kBytesAtOnce;
-  const size_t most = points_.size() + kPointsAtOnce;
+  const size_t most = count_ + kPointsAtOnce;
   uint64_t at = reader_.offset();
   do {
     at = skip_plain(segment_.bytes, at, end);
     if (end - at < 2) break;
     const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
     if (data[at] == kMtc) {
-      if (!clock_.on_due_mtc(static_cast<uint8_t>(second), at)) break;
-      at = add_mtcs(at, end);
-    } else if ((byte & kCycMask) == kCycMask && ((byte & kCycMore) == 0 || ((second & 1) == 0 && !config_.errata.skd007))) {
-      Packet packet;
-      packet.kind = PacketKind::cyc;
-      packet.size_bytes = (byte & kCycMore) == 0 ? 1 : 2;
-      packet.value = byte >> 3 | ((byte & kCycMore) == 0 ? 0 : second >> 1 << 5);
-      const bool told = clock_.on_packet(packet, at) && clock_.known();
-      add(at, at + packet.size_bytes, told);
-      at += packet.size_bytes;
-    } else {
-      break;
+      const uint64_t from = at;
+      at = scan_mtcs(at, end, enough);
+      if (at == from) break;
+      continue;
     }
-  } while (at < enough && points_.size() < most);
+    if ((byte & kCycMask) != kCycMask || ((byte & kCycMore) != 0 && ((second & 1) != 0 || config_.errata.skd007))) break;
+    Packet packet;
+    packet.kind = PacketKind::cyc;
+    packet.size_bytes = (byte & kCycMore) == 0 ? 1 : 2;
+    packet.value = byte >> 3 | ((byte & kCycMore) == 0 ? 0 : second >> 1 << 5);
+    const bool told = clock_.on_packet(packet, at) && clock_.known();
+    add(at, at + packet.size_bytes, told);
+    at += packet.size_bytes;
+  } while (at < enough && count_ < most);
   reader_.seek(at);
 }
 
@@ -271,7 +317,8 @@ void TimeAhead::scan_tail() {
 void TimeAhead::drop_passed() {
   const size_t drop = static_cast<size_t>(std::min<uint64_t>(dropped_ + head_, std::max(kept_, dropped_)) - dropped_);
   if (drop < kDropAtOnce) return;
-  points_.erase(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(drop));
+  std::move(points_.begin() + static_cast<std::ptrdiff_t>(drop), points_.begin() + static_cast<std::ptrdiff_t>(count_), points_.begin());
+  count_ -= drop;
   head_ -= drop;
   bound_ -= std::min(bound_, drop);
   dropped_ += drop;

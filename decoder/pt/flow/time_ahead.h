@@ -20,7 +20,7 @@ struct Moment {
 };
 
 /// The times from a timing packet, or from several that directly follow each other.
-struct TimePoint {
+struct alignas(64) TimePoint {
   uint64_t offset_bytes = 0;  ///< of the first packet, in the segment
   uint64_t end_bytes = 0;     ///< end of the last packet
   TimeNs first;               ///< lower bound for what follows; it never goes back
@@ -37,14 +37,15 @@ class TimeAhead {
 
   /// Returns the first point not yet passed; null at the segment's end.
   [[nodiscard]] const TimePoint* next() {
-    if (head_ == points_.size() && !scan()) return nullptr;
+    if (head_ == count_ && !scan()) return nullptr;
     return &points_[head_];
   }
   /// Returns the upper bound of the first point with bounds that was not passed.
   [[nodiscard]] TimeNs next_last() {
+    if (head_ < count_ && points_[head_].bounds) return points_[head_].last;
     if (bound_ < head_) bound_ = head_;
     for (;; ++bound_) {
-      if (bound_ == points_.size() && !scan()) return end_;
+      if (bound_ == count_ && !scan()) return end_;
       if (points_[bound_].bounds) return points_[bound_].last;
     }
   }
@@ -73,9 +74,14 @@ class TimeAhead {
   void pass_zeros();
   void scan_plain();
   void scan_tail();
-  void set_bounds(uint64_t end);
+  /// The bounds after a timing packet, and the likeliest time.
+  struct Bounds {
+    TimeNs first, last, about;
+  };
+  [[nodiscard]] Bounds bounds_at(const PtClock& clock, const Bounds& before) const;
+  TimePoint& append(uint64_t offset, uint64_t end, bool bounds);
   void add(uint64_t offset, uint64_t end, bool bounds);
-  uint64_t add_mtcs(uint64_t offset, uint64_t end);
+  uint64_t scan_mtcs(uint64_t at, uint64_t end, uint64_t enough);
   [[nodiscard]] Interval ns_of(Tsc first, Tsc last) const;
   void drop_passed();
 
@@ -88,9 +94,10 @@ class TimeAhead {
   uint64_t own_bytes_ = 0;
   ZeroRun zeros_;        ///< the next run of zeros
   uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted
-  TimeNs first_, last_, end_, about_;
-  std::vector<TimePoint> points_;
-  size_t head_ = 0, bound_ = 0;
+  Bounds bounds_;  ///< after the last timing packet
+  TimeNs end_;
+  std::vector<TimePoint> points_;  ///< the first count_ are in use
+  size_t head_ = 0, bound_ = 0, count_ = 0;
   uint64_t dropped_ = 0, kept_ = ~uint64_t{0};
   bool in_start_ = false, done_ = true;
 };

@@ -60,7 +60,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
   if (code_.overgrown()) {
     code_.clear();
-    calls_.forget();
+    calls_.forget_all();
   }
   flow_ = &flow;
   state_ = &state;

@@ -40,9 +40,42 @@ class Runner {
   /// valid up to height `low`.
   class Calls {
    public:
-    static constexpr uint32_t kMostAtOnce = 512;  ///< pushes, or pops, between two calls of center()
-    uint64_t low = 0;                             ///< minimum height since borrow_calls()
-    uint32_t open = 0;                            ///< number of entries
+    static constexpr uint32_t kMostAtOnce = 1024;  ///< pushes, or pops, between two calls of center()
+    uint64_t low = 0;                              ///< minimum height since borrow_calls()
+    uint32_t open = 0;                             ///< number of entries
+
+    /// The top of the stack, as a loop holds it.
+    struct Top {
+      RunId* at = nullptr;
+      RunId* lowest = nullptr;  ///< the lowest position of `at`
+      uint32_t open = 0;
+      void push(RunId run) {
+        *++at = run;
+        open += open < ReturnStack::kDepth ? 1 : 0;
+      }
+      RunId pop() {
+        const RunId run = *at--;
+        lowest = std::min(lowest, at);
+        --open;
+        return run;
+      }
+    };
+    [[nodiscard]] Top top() {
+      RunId* at = &this->at(height_);
+      return {at, at, open};
+    }
+    void set_top(const Top& top) {
+      const RunId* was = &at(height_);
+      low = std::min(low, height_ - static_cast<uint64_t>(was - top.lowest));
+      height_ += static_cast<uint64_t>(top.at - was);
+      open = top.open;
+      center();
+    }
+    [[nodiscard]] uint64_t height_of(const Top& top) const { return base_ + static_cast<uint64_t>(top.at - runs_.data()); }
+    /// Returns whether kMostAtOnce entries can be pushed or popped at `top`.
+    [[nodiscard]] bool is_central(const Top& top) const {
+      return static_cast<uint64_t>(top.at - runs_.data()) - kLowest <= kRuns - kLowest - kMostAtOnce;
+    }
 
     /// Returns the entry at height `h`; kNoRun: not looked up yet. Valid for kMostAtOnce above and below the height at the last center().
     [[nodiscard]] RunId& at(uint64_t h) { return runs_[h - base_]; }
@@ -59,7 +92,11 @@ class Runner {
     void center() {
       if (height_ - base_ - kLowest > kRuns - kLowest - kMostAtOnce) move_to_middle();
     }
-    void forget() { runs_.fill(kNoRun); }
+    /// Makes the runs at all return addresses unknown, and forgets all runs.
+    void forget() {
+      for (uint64_t i = 0; i < open; ++i) at(height_ - i) = kNoRun;
+    }
+    void forget_all() { runs_.fill(kNoRun); }
 
    private:
     static constexpr uint64_t kLowest = kMostAtOnce + ReturnStack::kDepth, kRuns = 4 * kLowest;
@@ -75,11 +112,13 @@ class Runner {
   [[nodiscard]] bool is_bulk(uint64_t offset, uint64_t stop) const;
   struct Timed;
   bool take_timed();
-  void load(Timed& t) const;
+  void load(Timed& t);
   void store(const Timed& t);
-  void set_moment(Timed& t, TimeNs lo) const;
-  bool is_valid(Timed& t, ValidId valid) const;
+  void set_moment(Timed& t, TimeNs lo);
+  void leave_packet(Timed& t);
   void mark(Timed& t);
+  void first_mark(Timed& t);
+  void pop_call(Timed& t);
   void emit(Timed& t, const BlockRun& run);
   bool pass_point(Timed& t);
   BlockRun* run_now(Timed& t);

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMaxRuns = 1U << 19;  // some 100 MB with all dependent data; then everything is cleared
 constexpr size_t kMaxBlocks = 1U << 22;
+constexpr size_t kFirstSlots = 1U << 12;
 constexpr size_t kMaxIntervals = 1U << 18;
 constexpr size_t kMaxCallSites = 1U << 20;
 constexpr uint32_t kMaxRunCalls = 16;
@@ -51,7 +52,8 @@ struct RunnerCode::Reading {
   Interval valid;
   Insn insn;
   const std::byte* bytes = nullptr;  ///< bytes of the instruction
-  bool wide = false;                 ///< kWide bytes may be read
+  bool lasts = false;                ///< they are in memory that outlives the table of blocks; kWide of them may be read if `wide`
+  bool wide = false;
   bool is_plain = false;             ///< `bytes` are in `plain`
   uint16_t flags = 0;
   PlainCode plain;  ///< code around the last instruction, from plain_ip on
@@ -60,6 +62,8 @@ struct RunnerCode::Reading {
   uint64_t next_ip = 0;   ///< if has_next: address of `insn`, which read_straight() has read but not taken
   bool has_next = false;
   std::array<std::byte, kFetchSpanBytes> fetched{};
+  bool adopts = false;  ///< no other run shares its blocks, as far as it is known
+  const std::byte* block_lasting = nullptr;  ///< the block's bytes, unless they are in block_bytes
   std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes{};
   size_t block_size = 0;
   Ip block_ip;
@@ -87,6 +91,19 @@ struct RunnerCode::Reading {
     end = RunEnd::unread;
     next[0] = next[1] = kNoRun;
   }
+
+  /// Appends `size` bytes of instructions to the block. Bytes that last are not copied while they follow each other.
+  void add(const std::byte* from, size_t size) {
+    if (block_instructions == 0) block_lasting = lasts ? from : nullptr;
+    if (block_lasting != nullptr && from == block_lasting + block_size) {
+      block_size += size;
+      return;
+    }
+    if (block_lasting != nullptr) std::memcpy(block_bytes.data(), block_lasting, block_size);
+    block_lasting = nullptr;
+    std::memcpy(block_bytes.data() + block_size, from, wide && size < kWide ? kWide : size);
+    block_size += size;
+  }
 };
 
 RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, bool returns_compressed)
@@ -101,16 +118,23 @@ RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_en
 RunnerCode::~RunnerCode() = default;
 
 void RunnerCode::clear() {
-  runs_.assign(1, BlockRun{});
-  slots_.assign(1U << 12, Slot{});
+  cleared_ = runs_.size() != 0;
+  last_valid_ = 0;
+  runs_.clear();
+  runs_.grow_to(1);
+  slots_.clear();
+  slots_.grow_to(kFirstSlots);
   used_slots_ = 0;
-  blocks_.assign(kCopySlack, Block{});
+  blocks_.clear();
+  blocks_.grow_to(kCopySlack);
   calls_.clear();
   intervals_.assign(1, Interval{});
   valid_slots_.assign(1U << 10, 0);
   memos_.clear();
   targets_.assign(kTargets, Target{});
-  check_ids_.assign(1, 0);
+  versions_.clear();
+  versions_.grow_to(1);
+  begin_epoch();
   checks_.assign(1, Checks{});
   changing_.clear();
 }
@@ -121,9 +145,9 @@ bool RunnerCode::overgrown() const {
 }
 
 size_t RunnerCode::memory_bytes() const {
-  return runs_.capacity() * sizeof(BlockRun) + slots_.capacity() * sizeof(Slot) + blocks_.capacity() * sizeof(Block) +
+  return runs_.memory_bytes() + slots_.memory_bytes() + blocks_.memory_bytes() + versions_.memory_bytes() +
          calls_.capacity() * sizeof(RunId) + intervals_.capacity() * sizeof(Interval) + changing_.capacity() * sizeof(Changing) +
-         checks_.capacity() * sizeof(Checks) + check_ids_.capacity() * sizeof(uint32_t) + memos_.memory_bytes();
+         checks_.capacity() * sizeof(Checks) + memos_.memory_bytes();
 }
 
 RunId RunnerCode::at(uint32_t place, uint64_t ip) {
@@ -145,14 +169,14 @@ RunId RunnerCode::at(uint32_t place, uint64_t ip) {
 
 RunId RunnerCode::append(const BlockRun& run) {
   runs_.push_back(run);
-  check_ids_.push_back(0);
+  versions_.grow_to(runs_.size());
   memos_.grow_to(runs_.size());
   return static_cast<RunId>(runs_.size() - 1);
 }
 
 void RunnerCode::grow() {
-  std::vector<Slot> old(slots_.size() * 4);
-  old.swap(slots_);
+  ZeroedArray<Slot> old = std::exchange(slots_, {});
+  slots_.grow_to(old.size() * 2);
   const size_t mask = slots_.size() - 1;
   for (const Slot& one : old) {
     if (one.run == kNoRun) continue;
@@ -163,6 +187,7 @@ void RunnerCode::grow() {
 }
 
 ValidId RunnerCode::valid_id(Interval valid) {
+  if (valid == intervals_[last_valid_]) return last_valid_;
   if (valid == Interval{}) return 0;
   if (4 * intervals_.size() > valid_slots_.size()) {
     valid_slots_.assign(valid_slots_.size() * 4, 0);
@@ -174,11 +199,11 @@ ValidId RunnerCode::valid_id(Interval valid) {
   }
   for (size_t at = mix(valid.last.value, valid.first.value);; ++at) {
     ValidId& slot = valid_slots_[at & (valid_slots_.size() - 1)];
-    if (slot != 0 && intervals_[slot] == valid) return slot;
+    if (slot != 0 && intervals_[slot] == valid) return last_valid_ = slot;
     if (slot != 0) continue;
     slot = static_cast<ValidId>(intervals_.size());
     intervals_.push_back(valid);
-    return slot;
+    return last_valid_ = slot;
   }
 }
 
@@ -199,6 +224,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
   if (!is_read) reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
   if (reading.insn.cls == InsnClass::bad) return false;  // not an instruction, or it extends past these bytes
   reading.bytes = bytes.data();
+  reading.lasts = true;
   reading.wide = bytes.size() >= kWide;
   reading.flags = block_flags_of(reading.plain.flags);
   reading.valid = intersect(reading.valid, reading.plain.certain);
@@ -224,7 +250,7 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   if (!only.certain.contains(now) || any(only.flags, CodeFlag::suspect)) return false;
   std::copy_n(only.bytes.begin(), reading.insn.length_bytes, reading.fetched.begin());
   reading.bytes = reading.fetched.data();
-  reading.wide = false;
+  reading.lasts = reading.wide = false;
   reading.flags = block_flags_of(only.flags);
   reading.valid = intersect(reading.valid, only.certain);
   if (only.certain != Interval{}) reading.changing.push_back({ip, reading.fetched, reading.insn.length_bytes, reading.flags});
@@ -247,8 +273,8 @@ void RunnerCode::read_straight(Reading& r, uint64_t& ip) {
     if (r.has_next) break;
     size += r.insn.length_bytes;
   }
-  std::memcpy(r.block_bytes.data() + r.block_size, bytes.data(), size);
-  r.block_size += size;
+  r.wide = false;
+  if (size != 0) r.add(bytes.data(), size);
   r.block_instructions = static_cast<uint16_t>(r.block_instructions + count);
   r.instructions += count;
   ip += size;
@@ -258,8 +284,12 @@ void RunnerCode::read_straight(Reading& r, uint64_t& ip) {
 void RunnerCode::finish_block(Reading& reading, uint16_t flags) {
   if (reading.block_instructions == 0) return;
   Block block;
-  block.node = table_->intern(reading.space, reading.block_ip, reading.mode, reading.block_instructions,
-                              Bytes(reading.block_bytes).first(reading.block_size));
+  const std::byte* bytes = reading.block_lasting != nullptr ? reading.block_lasting : reading.block_bytes.data();
+  const uint16_t count = reading.block_instructions;
+  const auto size = static_cast<uint32_t>(reading.block_size);
+  block.node = reading.adopts && reading.block_lasting != nullptr
+                   ? table_->adopt({reading.block_ip, reading.space, reading.mode, count, size, bytes})
+                   : table_->intern(reading.space, reading.block_ip, reading.mode, count, {bytes, size});
   block.instructions = reading.block_instructions;
   block.flags = static_cast<uint16_t>(reading.block_flags | flags);
   reading.blocks.push_back(block);
@@ -276,8 +306,7 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
     r.block_ip = Ip{ip};
     r.block_flags = r.flags;
   }
-  std::memcpy(r.block_bytes.data() + r.block_size, r.bytes, r.wide ? kWide : insn.length_bytes);
-  r.block_size += insn.length_bytes;
+  r.add(r.bytes, insn.length_bytes);
   ++r.block_instructions;
   ++r.instructions;
   const Ip fall = next_sequential(insn, Ip{ip}, r.mode);
@@ -332,10 +361,9 @@ RunId RunnerCode::place_for(RunId id) {
   BlockRun copy;
   copy.ip = runs_[id].ip;
   copy.place = runs_[id].place;
-  copy.first = first_version(id);
-  copy.sibling = runs_[copy.first].sibling;
-  const RunId added = append(copy);
-  runs_[copy.first].sibling = added;
+  const RunId added = append(copy), first = first_version(id);
+  versions_[added] = {first, versions_[first].sibling, 0};
+  versions_[first].sibling = added;
   return added;
 }
 
@@ -343,6 +371,8 @@ RunId RunnerCode::place_for(RunId id) {
 void RunnerCode::read(RunId id, Interval now) {
   Reading& reading = *reading_;
   reading.begin(runs_[id].place);
+  const bool has_versions = versions_[id].first != kNoRun || versions_[id].sibling != kNoRun || runs_[id].end != RunEnd::unread;
+  reading.adopts = !has_versions && !cleared_;
   uint64_t ip = runs_[id].ip;
   uint64_t branch_ip = ip;
   for (;;) {
@@ -363,7 +393,7 @@ void RunnerCode::read(RunId id, Interval now) {
     if (!step(reading, id, ip)) break;
   }
   const bool certain = reading.end != RunEnd::stuck;
-  if (certain && read_known(id, reading)) return;
+  if (certain && has_versions && read_known(id, reading)) return;
   const RunId target = place_for(id);
   BlockRun& run = runs_[target];
   run.end = reading.end;
@@ -380,7 +410,7 @@ void RunnerCode::read(RunId id, Interval now) {
   }
   keep_checks(target, reading);
   run.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
-  blocks_.resize(blocks_.size() + reading.blocks.size());
+  blocks_.grow_to(blocks_.size() + reading.blocks.size());
   std::copy(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + run.blocks_first);
   std::copy_n(reading.blocks.begin(), std::min<size_t>(reading.blocks.size(), BlockRun::kHead), run.head.begin());
   run.calls_first = static_cast<uint32_t>(calls_.size());
@@ -393,9 +423,9 @@ void RunnerCode::read(RunId id, Interval now) {
 
 // Stores what compare() needs to recognise the run.
 void RunnerCode::keep_checks(RunId id, const Reading& reading) {
-  check_ids_[id] = 0;
+  versions_[id].checks = 0;
   if (reading.changing.empty() || reading.changing.size() > kMostChecks) return;
-  check_ids_[id] = static_cast<uint32_t>(checks_.size());
+  versions_[id].checks = static_cast<uint32_t>(checks_.size());
   checks_.push_back({reading.others, static_cast<uint32_t>(changing_.size()), static_cast<uint32_t>(reading.changing.size())});
   changing_.insert(changing_.end(), reading.changing.begin(), reading.changing.end());
 }
@@ -423,7 +453,7 @@ const RunnerCode::Looked& RunnerCode::look(uint32_t place, const Changing& wante
 
 // Compares the run with the current code. If it is the same throughout `now`, updates the interval of the run.
 RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
-  const Checks& checks = checks_[check_ids_[id]];
+  const Checks& checks = checks_[versions_[id].checks];
   if (checks.count == 0 || !checks.others.contains(now)) return Compared::differs;
   Interval valid = checks.others;
   for (uint32_t i = checks.first; i < checks.first + checks.count; ++i) {
@@ -441,8 +471,8 @@ RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
 // kNoRun if there is none.
 RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
   looked_.clear();
-  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
-    if (check_ids_[one] == 0) continue;
+  for (RunId one = first; one != kNoRun; one = versions_[one].sibling) {
+    if (versions_[one].checks == 0) continue;
     compared = compare(one, now);
     if (compared != Compared::differs) return one;
   }
@@ -451,7 +481,7 @@ RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
 
 // Reuses a version with the same blocks, for sites that alternate between contents. Returns false if there is none.
 bool RunnerCode::read_known(RunId id, const Reading& reading) {
-  for (RunId other = first_version(id); other != kNoRun; other = runs_[other].sibling) {
+  for (RunId other = first_version(id); other != kNoRun; other = versions_[other].sibling) {
     BlockRun& known = runs_[other];
     if (known.end != reading.end || known.blocks != reading.blocks.size() || known.calls != reading.calls.size()) continue;
     const bool same = std::equal(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + known.blocks_first,
@@ -463,12 +493,32 @@ bool RunnerCode::read_known(RunId id, const Reading& reading) {
   return false;
 }
 
+void RunnerCode::begin_epoch() {
+  epoch_time_ = {};
+  if (++epoch_ != 0) return;
+  for (BlockRun& run : runs_) run.epoch = 0;
+  epoch_ = 1;
+}
+
+RunId RunnerCode::check_valid(RunId id, Interval now) {
+  const RunId found = version_at(id, now);
+  BlockRun& run = runs_[found];
+  if (found == kNoRun || run.end <= RunEnd::stuck) return kNoRun;
+  run.epoch = epoch_;
+  epoch_time_ = intersect(epoch_time_, intervals_[run.valid]);
+  return found;
+}
+
 // Finds or reads the version of `id` at `now` if it is not `id` itself.
 RunId RunnerCode::other_version(RunId id, Interval now) {
   const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
+  if (runs_[id].end == RunEnd::unread && versions_[id].first == kNoRun && versions_[id].sibling == kNoRun) {
+    read(id, now);
+    return id;
+  }
   const RunId first = first_version(id);
   RunId free = kNoRun;
-  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+  for (RunId one = first; one != kNoRun; one = versions_[one].sibling) {
     if (fits(one)) return one;
     if (runs_[one].end == RunEnd::unread || runs_[one].end == RunEnd::stuck) free = one;
   }
@@ -484,7 +534,7 @@ RunId RunnerCode::other_version(RunId id, Interval now) {
     return stuck;
   }
   read(at, now);
-  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+  for (RunId one = first; one != kNoRun; one = versions_[one].sibling) {
     if (fits(one)) return one;
   }
   return free;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "decoder/pt/runner/runner_memo.h"
+#include "decoder/pt/runner/zeroed_array.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/insn.h"
@@ -34,10 +35,9 @@ struct alignas(64) BlockRun {
   RunId next[2] = {};             ///< jcc: not taken, taken. indirect: the last target; of a call: the run after it
   uint32_t place = 0;             ///< space and mode, see RunnerCode::place_of
   uint32_t blocks_first = 0;      ///< RunnerCode::blocks(), without `taken` at a jcc
-  RunId first = kNoRun;           ///< first version of the same place; kNoRun: this one
-  RunId sibling = kNoRun;         ///< the next version
+  uint32_t calls_first = 0;       ///< see RunnerCode::calls(); for a single call: the run itself
   ValidId valid = 0;
-  uint32_t calls_first = 0;  ///< see RunnerCode::calls(); for a single call: the run itself
+  uint32_t epoch = 0;  ///< the last epoch in which it was found valid, see RunnerCode::is_valid()
   uint16_t instructions = 0;
   uint8_t blocks = 0;
   uint8_t calls = 0;  ///< number of return addresses that it pushes
@@ -64,14 +64,6 @@ class RunnerCode {
     if (target.ip != ip || target.place != place || target.run == kNoRun) target = {ip, place, at(place, ip)};
     return target.run;
   }
-  [[nodiscard]] bool is_at(RunId id, uint32_t place, uint64_t ip) const { return runs_[id].ip == ip && runs_[id].place == place; }
-  /// Same as target_at() for the branch at the end of `from`, which nearly always has the same target as the last time.
-  RunId target_of(RunId from, uint32_t place, uint64_t ip) {
-    const RunId last = runs_[from].next[0];
-    if (is_at(last, place, ip)) return last;
-    const RunId target = target_at(place, ip);
-    return runs_[from].next[0] = target;
-  }
   /// Returns the address after the indirect call that ends the run, which cannot be its target; 0 if the run ends otherwise.
   [[nodiscard]] uint64_t after_call(const BlockRun& run) const { return run.end == RunEnd::indirect ? runs_[run.next[1]].ip : 0; }
   /// Returns a version of `id` that is valid throughout `now`; reads it if needed. Its end may be `stuck`.
@@ -79,6 +71,15 @@ class RunnerCode {
     const BlockRun& run = runs_[id];
     return run.end != RunEnd::unread && holds(run.valid, now) ? id : other_version(id, now);
   }
+  /// Begins a new epoch unless the current one contains `now`. The time of an epoch is within the validity of all runs that were checked in
+  /// it, so each run is checked once in it.
+  void set_time(Interval now) {
+    if (!epoch_time_.contains(now)) begin_epoch();
+  }
+  /// Returns whether the run is readable and valid in the current epoch, if that is known. Else check_valid() must find out.
+  [[nodiscard]] bool is_valid(const BlockRun& run) const { return run.epoch == epoch_; }
+  /// Returns a version of `id` that can be followed throughout `now`, which the current epoch contains; kNoRun if there is none.
+  RunId check_valid(RunId id, Interval now);
   [[nodiscard]] const BlockRun& run(RunId id) const { return runs_[id]; }
   [[nodiscard]] BlockRun& run(RunId id) { return runs_[id]; }
   [[nodiscard]] bool holds(ValidId valid, Interval now) const { return valid == 0 || intervals_[valid].contains(now); }
@@ -142,7 +143,14 @@ class RunnerCode {
   bool read_known(RunId id, const Reading& reading);
   bool fetch(Reading& reading, uint64_t ip, Interval now);
   bool fetch_plain(Reading& reading, uint64_t ip, Interval now);
-  [[nodiscard]] RunId first_version(RunId id) const { return runs_[id].first != kNoRun ? runs_[id].first : id; }
+  /// How a run is related to the other versions of its place.
+  struct Version {
+    RunId first = kNoRun;    ///< the first version; kNoRun: this one
+    RunId sibling = kNoRun;  ///< the next version
+    uint32_t checks = 0;     ///< index in checks_; 0: none
+  };
+  [[nodiscard]] RunId first_version(RunId id) const { return versions_[id].first != kNoRun ? versions_[id].first : id; }
+  void begin_epoch();
   void read_straight(Reading& reading, uint64_t& ip);
   void finish_block(Reading& reading, uint16_t flags);
   bool step(Reading& reading, RunId id, uint64_t& ip);
@@ -150,19 +158,23 @@ class RunnerCode {
   RunId append(const BlockRun& run);
   void grow();
 
+  uint32_t epoch_ = 1;
+  Interval epoch_time_;
   CodeView view_;
   BlockTable* table_;
   Ip switch_entry_;
   bool returns_compressed_;
-  std::vector<BlockRun> runs_;
-  std::vector<Slot> slots_;  ///< open addressing by (place, ip)
+  ZeroedArray<BlockRun> runs_;
+  ZeroedArray<Slot> slots_;  ///< open addressing by (place, ip)
   size_t used_slots_ = 0;
-  std::vector<Block> blocks_;
+  ZeroedArray<Block> blocks_;
   std::vector<RunId> calls_;
   std::vector<Interval> intervals_;
   std::vector<ValidId> valid_slots_;
+  ValidId last_valid_ = 0;  ///< the last result of valid_id()
+  bool cleared_ = false;    ///< code may be read a second time, so its blocks must be found
   MemoTable memos_;
-  std::vector<uint32_t> check_ids_;  ///< by run: index in checks_; 0: none
+  ZeroedArray<Version> versions_;  ///< by run
   std::vector<Checks> checks_;
   std::vector<Changing> changing_;
   std::vector<Looked> looked_;  ///< scratch of known_version()

@@ -16,7 +16,8 @@ size_t bodies_of(size_t blocks) { return MemoTable::kMaxCalls / 4 + (blocks + 1)
 void MemoTable::clear() {
   tables_.clear();
   memos_.clear();
-  bodies_.assign(kSlackBodies, Body{});
+  bodies_.clear();
+  bodies_.grow_to(kSlackBodies);
   grow_to(1);
 }
 
@@ -29,7 +30,7 @@ void MemoTable::grow_to(size_t count) {
 
 void MemoTable::add_table(RunId run, uint32_t level) {
   const size_t first = memos_.size() + 1;
-  memos_.resize(first + (size_t{1} << kWidths[level]));
+  memos_.grow_to(first + (size_t{1} << kWidths[level]));
   tables_[run] = static_cast<TableRef>(first << 6 | (64U - kWidths[level]));
   Memo& header = memos_[first - 1];
   header.body = run;
@@ -68,7 +69,7 @@ void MemoTable::put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, s
   const bool reuse = old.bits == memo.bits && bodies_of(old.blocks) == bodies_of(blocks.size());
   memo.body = reuse ? old.body : static_cast<uint32_t>(bodies_.size() - kSlackBodies);
   memo.blocks = static_cast<uint8_t>(blocks.size());
-  if (!reuse) bodies_.resize(bodies_.size() + bodies_of(blocks.size()));
+  if (!reuse) bodies_.grow_to(bodies_.size() + bodies_of(blocks.size()));
   Block* to = bodies_[memo.body].blocks.data();
   std::memcpy(static_cast<void*>(to), calls.data(), calls.size_bytes());
   std::copy(blocks.begin(), blocks.end(), to + kMaxCalls / 2);

@@ -9,8 +9,8 @@
 #include <memory>
 #include <new>
 #include <span>
-#include <vector>
 
+#include "decoder/pt/runner/zeroed_array.h"
 #include "ptdecode/flow.h"
 
 namespace ptd::pt {
@@ -95,7 +95,7 @@ class MemoTable {
 
   [[nodiscard]] bool overgrown() const { return memos_.size() > kMostMemos || bodies_.size() > kMostBodies; }
   [[nodiscard]] size_t memory_bytes() const {
-    return tables_.capacity() * sizeof(TableRef) + memos_.capacity() * sizeof(Memo) + bodies_.capacity() * sizeof(Body);
+    return tables_.memory_bytes() + memos_.memory_bytes() + bodies_.memory_bytes();
   }
 
  private:
@@ -105,9 +105,9 @@ class MemoTable {
   void add_table(RunId run, uint32_t level);
   void lift(RunId run);
 
-  std::vector<TableRef> tables_;
-  std::vector<Memo> memos_;
-  std::vector<Body> bodies_;
+  ZeroedArray<TableRef> tables_;
+  ZeroedArray<Memo> memos_;
+  ZeroedArray<Body> bodies_;
 };
 
 }  // namespace ptd::pt

@@ -67,10 +67,7 @@ inline void Runner::spend_memos(Spending& s) {
   uint32_t count = s.count;
   TableRef table = memos.tables[s.at];
   Block* out = s.out;
-  RunId* const bottom = &calls_.at(calls_.height());
-  RunId* top = bottom;
-  RunId* lowest = bottom;
-  uint32_t open = calls_.open;
+  auto [top, lowest, open] = calls_.top();
   // One random round counts as a visit to its run.
   s.drawn = s.drawn * 5 + 1;
   const uint32_t drawn = s.drawn & 63;
@@ -103,10 +100,7 @@ inline void Runner::spend_memos(Spending& s) {
   s.count = count;
   s.at = memos.run_of(table);
   s.out = out;
-  calls_.low = std::min(calls_.low, calls_.height() - static_cast<uint64_t>(bottom - lowest));
-  calls_.set_height(calls_.height() + static_cast<uint64_t>(top - bottom));
-  calls_.open = open;
-  calls_.center();
+  calls_.set_top({top, lowest, open});
   if (last == nullptr) return;
   if (table != memos.tables[s.at]) code_.memos().renew(*last, s.at);
   code_.memos().visit(memos.run_of(visited));

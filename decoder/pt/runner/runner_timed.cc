@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "decoder/pt/flow/plain_packets.h"
 #include "decoder/pt/runner/runner.h"
@@ -17,32 +18,44 @@ namespace {
 constexpr uint32_t kBitsForMemos = 6;  // fewer bits are taken one by one
 constexpr uint8_t kMetForMemos = 16;   // runs with fewer visits have no memos, so looking one up would only miss the cache
 
+/// Makes an element of a vector where it will be: a copy would wait for its fields to be written.
+template <typename Make>
+struct InPlace {
+  Make make;
+  operator decltype(std::declval<Make>()())() const { return make(); }
+};
+template <typename Make>
+InPlace(Make) -> InPlace<Make>;
+
 }  // namespace
 
-/// State of the loop.
+/// State of the loop: what it reads and writes is here, since each copied block could otherwise have changed a member.
 struct Runner::Timed {
   ItemCursor cursor;
   Block* out = nullptr;
+  Block* out_end = nullptr;
+  BlockRun* runs = nullptr;  ///< RunnerCode::run(0)
   RunId at = kNoRun;
-  ValidId valid = 0;  ///< an interval that is valid now; 0 always is
+  Calls::Top calls;
   TimeNs first, not_before, last;  ///< the time is `first` to `last`. They are apart so that no load spans two stores that are not done.
   TimeNs hi;
   TimeNs lo;  ///< if `dated`: the time is that of a packet with this lower bound
-  uint64_t position = 0;
-  uint64_t stop = 0;    ///< offset of the next timing packet, the next sync point or the end
-  uint64_t cycles = 0;  ///< of the last mark
+  uint64_t position = 0, until = 0;
+  uint64_t stop = 0;     ///< offset of the next timing packet, the next sync point or the end
+  uint64_t ip_stop = 0;  ///< offset up to which nine bytes can be read
+  uint64_t cycles = 0;   ///< of the last mark
   bool dated = false;
   bool mark_due = false;
-  bool marked = false;  ///< the last mark has the flow's context
-  bool settled = false;
+  bool added_mark = false;
+  bool marked = false;  ///< the last mark is from this loop: it has the flow's context and the time `first` to `last`
 
   [[nodiscard]] Interval now() const { return {first, last}; }
+  /// Returns whether the last packet and the next have the same bounds of time, if the cursor is steady.
+  [[nodiscard]] bool settled() const { return dated && lo == cursor.now_first; }
 };
 
 // Sets the time bounds for the next instructions, given their lower bound.
-[[gnu::always_inline]] inline void Runner::set_moment(Timed& t, TimeNs lo) const {
-  t.settled = lo == t.cursor.now_first;
-  t.mark_due |= t.cursor.left.cycles != t.cycles;
+[[gnu::always_inline]] inline void Runner::set_moment(Timed& t, TimeNs lo) {
   if (t.dated && lo == t.lo) return;
   t.dated = true;
   t.lo = lo;
@@ -53,22 +66,38 @@ struct Runner::Timed {
   if (now_first == t.first && now_last == t.last) return;
   t.first = now_first;
   t.last = now_last;
-  t.valid = 0;
   t.mark_due = true;
+  code_.set_time(t.now());
 }
 
-[[gnu::always_inline]] inline bool Runner::is_valid(Timed& t, ValidId valid) const {
-  if (valid == t.valid || valid == 0) return true;
-  if (!code_.holds(valid, t.now())) return false;
-  t.valid = valid;
-  return true;
+// Records that the last packet of the flow was written when it was generated. The next one gets a mark if the cycles have changed.
+[[gnu::always_inline]] inline void Runner::leave_packet(Timed& t) {
+  t.cursor.leave();
+  t.mark_due |= t.cursor.left.cycles != t.cycles;
 }
 
 [[gnu::always_inline]] inline void Runner::mark(Timed& t) {
   if (!t.mark_due) return;
   t.mark_due = false;
   t.cycles = t.cursor.left.cycles;
-  if (t.marked) return flow_->put_time(t.now(), t.cursor.left, static_cast<size_t>(t.out - flow_->out->blocks.data()));
+  if (!t.marked) return first_mark(t);
+  t.added_mark = true;
+  const Mark& context = flow_->mark;
+  flow_->out->marks.emplace_back(InPlace{[&] {
+    return Mark{.before_block = static_cast<uint32_t>(t.out - flow_->out->blocks.data()),
+                .time = t.now(),
+                .pid = context.pid,
+                .tid = context.tid,
+                .space = context.space,
+                .mode = context.mode,
+                .time_known = t.first > kTimeMin && t.last < kTimeMax,
+                .about = t.cursor.left.about,
+                .cycles = t.cycles};
+  }});
+}
+
+// Outputs the first mark of the loop, unless it is the same as the last one.
+[[gnu::always_inline]] inline void Runner::first_mark(Timed& t) {
   t.marked = true;
   state_->now = t.now();
   left_ = t.cursor.left;
@@ -83,8 +112,8 @@ struct Runner::Timed {
   t.out += run.blocks;
   if (run.calls == 0) return;
   const RunId* calls = code_.calls(run);
-  for (uint32_t i = 0; i < run.calls; ++i) calls_.push(calls[i]);
-  calls_.center();
+  t.calls.push(calls[0]);
+  for (uint32_t i = 1; i < run.calls; ++i) t.calls.push(calls[i]);
 }
 
 // Processes a timing packet at the cursor. Returns false at the end of the segment or at a sync point.
@@ -97,7 +126,6 @@ struct Runner::Timed {
     t.cursor.now = point->moment;
     if (point->bounds) t.cursor.now_first = point->first;
     ahead.pass_one();
-    t.settled = false;
     point = ahead.next();
   }
   t.stop = std::min(point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_, sync_limit_);
@@ -108,38 +136,47 @@ struct Runner::Timed {
 
 // Returns the run at the flow's position, as its code is now; null if the walker must continue.
 [[gnu::always_inline]] inline BlockRun* Runner::run_now(Timed& t) {
-  BlockRun* run = &code_.run(t.at);
-  if (run->end > RunEnd::stuck && is_valid(t, run->valid)) return run;
-  const RunId id = code_.version_at(t.at, t.now());
-  run = &code_.run(id);
-  if (id == kNoRun || run->end <= RunEnd::stuck) return nullptr;
+  BlockRun* run = &t.runs[t.at];
+  if (code_.is_valid(*run)) return run;
+  const RunId id = code_.check_valid(t.at, t.now());
+  t.runs = &code_.run(0);
+  if (id == kNoRun) return nullptr;
   t.at = id;
-  return run;
+  return &t.runs[id];
+}
+
+// Goes to the return address on top of the stack.
+[[gnu::always_inline]] inline void Runner::pop_call(Timed& t) {
+  t.at = t.calls.pop();
+  if (t.at != kNoRun) return;
+  t.at = return_run(calls_.height_of(t.calls) + 1);
+  t.runs = &code_.run(0);
 }
 
 // Takes bits through a memo. Returns their number, 0 if none.
 [[gnu::always_inline]] inline uint32_t Runner::take_timed_memo(Timed& t, uint64_t window, uint32_t count) {
   const Memo* memo = &code_.memos().find(t.at, window);
   if (memo->bits == 0) {
-    if (!make_timed_memo(t.at, window, count, t.now())) return 0;
+    const bool made = make_timed_memo(t.at, window, count, t.now());
+    t.runs = &code_.run(0);
+    if (!made) return 0;
     memo = &code_.memos().find(t.at, window);
   }
   const uint32_t bits = memo->bits;
   const int rise = memo->rise;
-  if (bits - 1U >= count || static_cast<int>(calls_.open) + rise < 0 || !is_valid(t, memo->valid)) return 0;
+  if (bits - 1U >= count || static_cast<int>(t.calls.open) + rise < 0 || !code_.holds(memo->valid, t.now())) return 0;
   mark(t);
   MemoTable& memos = code_.memos();
   t.out += copy_memo(t.out, *memo);
-  calls_.open = std::min(calls_.open, uint32_t{memo->depth_left});
+  t.calls.open = std::min(t.calls.open, uint32_t{memo->depth_left});
   const RunId from = t.at;
   if (rise < 0) {
-    t.at = pop_call();
+    pop_call(t);
   } else {
     RunId calls[MemoTable::kMaxCalls];
     std::memcpy(calls, memos.view().calls(*memo), sizeof calls);
     t.at = memos.view().run_of(memo->next);
-    for (int i = 0; i < rise; ++i) calls_.push(calls[i]);
-    calls_.center();
+    for (int i = 0; i < rise; ++i) t.calls.push(calls[i]);
   }
   if (count >= MemoTable::kMostBits || memos.width(from) < kBitsForMemos) memos.visit(from);
   return bits;
@@ -158,21 +195,20 @@ struct Runner::Timed {
   const uint64_t bit = window >> 63;
   if (run.end == RunEnd::jcc) {
     emit(t, run);
-    const Block& last = run.blocks <= BlockRun::kHead ? run.head[run.blocks - 1U] : t.out[-1];
-    t.out[-1].flags = static_cast<uint16_t>(last.flags | (bit != 0 ? static_cast<unsigned>(BlockFlag::taken) : 0U));
+    static_assert(static_cast<uint16_t>(BlockFlag::taken) == 1);
+    t.out[-1].flags = static_cast<uint16_t>(t.out[-1].flags | bit);
     t.at = run.next[bit];
     return true;
   }
-  if (run.end != RunEnd::ret || !returns_compressed_ || bit == 0 || calls_.open + run.calls == 0) return false;
+  if (run.end != RunEnd::ret || !returns_compressed_ || bit == 0 || t.calls.open + run.calls == 0) return false;
   emit(t, run);
-  t.at = pop_call();
+  pop_call(t);
   return true;
 }
 
 // Takes the TNT at the cursor. Returns false if nothing, or only a part of it, was taken.
 [[gnu::always_inline]] inline bool Runner::take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size) {
-  const TimeNs lo = t.cursor.emitted;
-  set_moment(t, lo);
+  set_moment(t, t.cursor.emitted);
   uint64_t window = payload << (64 - bits);
   uint32_t count = bits;
   do {
@@ -185,19 +221,26 @@ struct Runner::Timed {
         count -= taken;
         continue;
       }
+      run = &t.runs[t.at];
     }
     if (!take_timed_bit(t, *run, window)) break;
     window <<= 1;
     --count;
-  } while (count != 0 && t.out < out_end_);
-  if (count == bits) return false;
+  } while (count != 0 && t.out < t.out_end);
   t.position += bits - count;
-  if (count != 0) keep_rest(t, payload, bits, count);
+  if (count != 0) {
+    if (count == bits) return false;
+    keep_rest(t, payload, bits, count);
+  }
   t.cursor.begin_group();
   if (bits == kLongTntBits) t.cursor.prompt();
-  t.cursor.leave_tnt(bits);
   t.cursor.offset_bytes += size;
-  return count == 0;
+  if (count != 0) {  // the rest has the same time
+    t.cursor.leave_tnt(bits);
+    return false;
+  }
+  if (ItemCursor::is_full(bits)) leave_packet(t);
+  return true;
 }
 
 // Stores the last `count` bits of the TNT at the cursor in tnt_.
@@ -219,51 +262,63 @@ struct Runner::Timed {
 [[gnu::always_inline]] inline bool Runner::take_timed_tip(Timed& t, unsigned byte) {
   const uint64_t offset = t.cursor.offset_bytes;
   const uint64_t size = kIpSize[byte >> 5];
-  if (size == 0 || offset + kWidestIp > std::min(own_bytes_, segment_bytes_)) return false;
+  if (size == 0 || offset >= t.ip_stop) return false;
   set_moment(t, t.cursor.late ? t.cursor.group_lo : t.cursor.emitted);
   const BlockRun* run = run_now(t);
   if (run == nullptr || (run->end != RunEnd::indirect && run->end != RunEnd::ret)) return false;
   const uint64_t ip = ip_of_tip(data_ + offset, t.cursor.last_ip);
-  if (ip == code_.after_call(*run)) return false;          // the TIP of the call itself is missing
-  if (run->ends_in_kernel && ip >> 63 == 0) return false;  // entering user code from the kernel: the context may change
+  const bool to_kernel = (ip >> 63) != 0;
+  if (!to_kernel && run->ends_in_kernel) return false;  // the context may change
+  const uint32_t place = to_kernel ? kernel_place_ : user_place_;
+  const RunId guess = run->end == RunEnd::ret ? *t.calls.at : run->next[0];
+  const bool guessed = t.runs[guess].ip == ip && t.runs[guess].place == place;
+  if (!guessed && ip == code_.after_call(*run)) return false;  // the TIP of the call itself is missing
   emit(t, *run);
-  const uint32_t place = (ip >> 63) != 0 ? kernel_place_ : user_place_;
-  if (run->end == RunEnd::ret) {
-    const RunId caller = calls_.at(calls_.height());
-    if (calls_.open != 0) calls_.drop();
-    t.at = code_.is_at(caller, place, ip) ? caller : code_.target_at(place, ip);
+  if (run->end == RunEnd::ret && t.calls.open != 0) t.calls.pop();
+  if (guessed) {
+    t.at = guess;
   } else {
-    t.at = code_.target_of(t.at, place, ip);
+    const RunId from = t.at;
+    t.at = code_.target_at(place, ip);
+    t.runs = &code_.run(0);
+    if (t.runs[from].end == RunEnd::indirect) t.runs[from].next[0] = t.at;
   }
   t.cursor.take_tip();
-  t.cursor.leave();
+  leave_packet(t);
   t.cursor.last_ip = ip;
   t.cursor.offset_bytes += size + 1;
   ++t.position;
   return true;
 }
 
-[[gnu::always_inline]] inline void Runner::load(Timed& t) const {
+[[gnu::always_inline]] inline void Runner::load(Timed& t) {
   t.cursor = cursor_;
   t.out = out_;
+  t.out_end = out_end_;
+  t.runs = &code_.run(0);
   t.at = at_;
-  t.valid = 0;
+  t.calls = calls_.top();
   t.first = state_->now.first;
   t.last = state_->now.last;
   t.not_before = state_->not_before;
   t.hi = hi_;
+  t.lo = cursor_.now_first;
   t.stop = std::min(stop_, sync_limit_);
+  t.ip_stop = std::max(std::min(own_bytes_, segment_bytes_), kWidestIp - 1) - (kWidestIp - 1);
   t.position = state_->position;
+  t.until = until_;
   t.cycles = flow_->mark.cycles;
-  t.dated = t.marked = false;
-  t.mark_due = mark_due_;
-  t.settled = settled_;
+  t.dated = settled_;
+  t.mark_due = mark_due_ || cursor_.left.cycles != t.cycles;
+  t.marked = t.added_mark = false;
+  code_.set_time(t.now());
 }
 
 [[gnu::always_inline]] inline void Runner::store(const Timed& t) {
   cursor_ = t.cursor;
   out_ = t.out;
   at_ = t.at;
+  calls_.set_top(t.calls);
   state_->now = t.now();
   if (state_->position != t.position) {
     moved_ = true;
@@ -273,8 +328,9 @@ struct Runner::Timed {
   stop_ = t.stop;
   hi_ = t.hi;
   mark_due_ = t.mark_due;
-  settled_ = t.settled;
+  settled_ = t.settled();
   left_ = t.cursor.left;
+  if (t.added_mark) flow_->mark = flow_->out->marks.back();
 }
 
 // Takes packets from the cursor on, up to one that spend() or other functions process. Returns false if bits of a TNT are left in tnt_ and
@@ -283,11 +339,15 @@ bool Runner::take_timed() {
   Timed t;
   load(t);
   tnt_.count = 0;
-  while (t.out < out_end_ && t.position + 64 <= until_) {
+  while (t.out < t.out_end && t.position + 64 <= t.until) {
     const uint64_t offset = t.cursor.offset_bytes;
     if (offset >= t.stop) {
       if (!pass_point(t)) break;
       continue;
+    }
+    if (!calls_.is_central(t.calls)) {
+      calls_.set_top(t.calls);
+      t.calls = calls_.top();
     }
     const auto byte = static_cast<unsigned>(data_[offset]);
     if ((byte & 1) == 0) {
@@ -295,7 +355,7 @@ bool Runner::take_timed() {
         ++t.cursor.offset_bytes;
         continue;
       }
-      if (t.settled && !t.mark_due && is_bulk(offset, t.stop) && t.cursor.steady()) break;
+      if (t.settled() && !t.mark_due && is_bulk(offset, t.stop) && t.cursor.steady()) break;
       uint64_t payload = byte >> 1, size = 1;
       if (byte == 0x02) {
         payload = own_bytes_ - offset >= kLongTntBytes ? long_tnt(data_ + offset) : 0;

@@ -42,16 +42,21 @@ class PTD_API PtClock {
   bool on_packet(const Packet& packet, uint64_t offset_bytes = kNoOffset);
   /// Fast form of on_packet() for the simple MTC: the expected edge, after a TMA, with no CYC next to it. Returns false if it is
   /// not simple; nothing has changed then and on_packet() must be called.
-  bool on_due_mtc(uint8_t mtc, uint64_t offset_bytes) {
+  bool on_due_mtc(uint8_t mtc, uint64_t offset_bytes) { return expects_mtcs() && !ends_cyc(offset_bytes) && step_due_mtc(mtc); }
+  /// The parts of on_due_mtc(). Only other packets than simple MTCs change the result of expects_mtcs().
+  [[nodiscard]] bool expects_mtcs() const {
+    return anchor_ == Anchor::exact && !first_mtc_ && !lost_ && known_ && has_mtc_ && anchor_tsc_ < kShortAnchor && ratio_d_ != 0;
+  }
+  [[nodiscard]] bool ends_cyc(uint64_t offset_bytes) const { return cyc_end_ == offset_bytes; }
+  bool step_due_mtc(uint8_t mtc) {
     const unsigned step = (mtc - unsigned{last_mtc_}) & 0xff;
-    if (anchor_ != Anchor::exact || first_mtc_ || lost_ || !known_ || step - 1U >= kPlausibleSteps || !has_mtc_) return false;
     const int64_t elapsed = elapsed_ + static_cast<int64_t>(period() * step);
-    if (elapsed < 0 || elapsed > kShortTicks || anchor_tsc_ >= kShortAnchor || ratio_d_ == 0 || cyc_end_ == offset_bytes) return false;
+    if (step - 1U >= kPlausibleSteps || elapsed < 0 || elapsed > kShortTicks) return false;
     const uint64_t moment = anchor_tsc_ + static_cast<uint64_t>(elapsed) * ratio_n_ / ratio_d_;
     if (moment < earliest_ || moment < tsc_ || moment == 0) return false;
     elapsed_ = elapsed;
     last_mtc_ = mtc;
-    if (step > 1) ++holes_;
+    holes_ += step > 1 ? 1 : 0;
     tsc_ = moment;
     earliest_ = earliest_ > moment - 1 ? earliest_ : moment - 1;
     latest_ = moment + 2;
