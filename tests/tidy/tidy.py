@@ -41,6 +41,7 @@ VENDORS = [
     (r"nlohmann/", ("recording/", "cli/", "tests/")),
     (r"fmt/", ("cli/", "tests/")),
     (r"CLI/", ("cli/", "tests/")),
+    (r"sqlite3\.h", ("cli/export/database.cc", "tests/")),
     (r"zlib\.h", ("tests/",)),
     (r"gtest/|gmock/", ("tests/",)),
     (r"benchmark/", ("tests/",)),

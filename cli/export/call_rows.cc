@@ -1,0 +1,176 @@
+// CallRows: see call_rows.h.
+#include "cli/export/call_rows.h"
+
+#include <algorithm>
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr uint32_t kRoot = 1;  // perf's number of the path that all others are below
+constexpr size_t kRowsAtOnce = size_t{1} << 16;
+constexpr const char* kCallColumns =
+    "id,thread_id,comm_id,call_path_id,call_time,return_time,parent_call_path_id,flags,parent_id,insn_count,cyc_count,call_cpu,kind,depth,self_ns,"
+    "off_cpu_ns,untraced_ns,lost_ns,self_instructions,self_cycles,start_seen,end_seen,call_symbol_id";
+
+/// perf's: 1: no call was seen, 2: no return, 6: entered by a jump.
+int64_t flags_of(const CallStep& step) {
+  if (step.frame == FrameKind::tail) return 6;
+  const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (step.flags & kCallCut) == 0;
+  return (started ? 0 : 1) | (ended ? 0 : 2);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CallRows>> CallRows::create(Database& database, ExportNames& names, CallInput& input, bool with_calls) {
+  std::unique_ptr<CallRows> made(new CallRows(database, names, input));
+  if (!with_calls) return made;
+  auto calls = Inserter::create(database, "calls", kCallColumns);
+  if (!calls) return calls.error();
+  made->calls_ = std::move(*calls);
+  return made;
+}
+
+CallRows::Thread& CallRows::thread_of(const CallStep& step, const CallTree& tree) {
+  if (step.thread >= threads_.size()) threads_.resize(tree.threads().size());
+  Thread& thread = threads_[step.thread];
+  if (thread.id == 0) thread.id = names_.thread(tree.threads()[step.thread].pid, tree.threads()[step.thread].tid);
+  return thread;
+}
+
+uint32_t CallRows::path_below(uint32_t parent, size_t depth, FunctionId function) {
+  if (depth >= kMostDepth) return ++without_path_, parent;
+  const uint64_t key = uint64_t{parent} << 32 | function;
+  if (const auto known = path_ids_.find(key); known != path_ids_.end()) return known->second;
+  if (paths_.size() >= kMostPaths) return ++without_path_, parent;
+  paths_.push_back({parent, function});
+  const auto id = static_cast<uint32_t>(paths_.size()) + kRoot;
+  path_ids_.emplace(key, id);
+  return id;
+}
+
+void CallRows::enter(const CallStep& step, const CallTree& tree) {
+  std::vector<Open>& open = thread_of(step, tree).open;
+  if (step.depth < open.size()) open.resize(step.depth);
+  open.push_back({++last_call_, path_below(open.empty() ? kRoot : open.back().path, open.size(), step.function)});
+}
+
+void CallRows::leave(const CallStep& step, const CallTree& tree) {
+  Thread& thread = thread_of(step, tree);
+  if (thread.open.size() <= step.depth) return;
+  thread.open.resize(step.depth + 1);
+  const Open call = thread.open.back();
+  thread.open.pop_back();
+  const Open parent = thread.open.empty() ? Open{0, kRoot} : thread.open.back();
+  if (!thread.named.contains(step.start)) {
+    const std::string& name = input_.comm(step, tree);
+    thread.named = input_.named(step);
+    thread.comm = names_.comm(name, tree.threads()[step.thread].pid, thread.id, step.start);
+    names_.add_calls_of(thread.comm);
+  }
+  rows_.push_back({step, call.call, parent.call, thread.id, thread.comm, call.path, parent.path});
+}
+
+Status CallRows::take(std::span<const CallStep> steps, const CallTree& tree) {
+  size_t first = 0;  // of those that are wanted and not in the profile yet
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const CallStep& step = steps[i];
+    if (!input_.wanted(step, tree)) {
+      profile_.add(steps.subspan(first, i - first));
+      first = i + 1;
+    } else if (calls_ == nullptr) {
+      continue;
+    } else if (step.kind == CallStepKind::enter) {
+      enter(step, tree);
+    } else if (step.kind == CallStepKind::leave) {
+      leave(step, tree);
+    }
+  }
+  profile_.add(steps.subspan(first));
+  return rows_.size() < kRowsAtOnce ? Status{} : write();
+}
+
+Status CallRows::write() {
+  std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.call < b.call; });
+  for (const Row& row : rows_) {
+    const CallStep& step = row.step;
+    const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (step.flags & kCallCut) == 0;
+    const auto number = [](uint64_t value) { return static_cast<int64_t>(value); };
+    const int64_t values[] = {row.call, row.thread, row.comm, row.path, number(step.start.value), number(step.time.value), row.parent_path, flags_of(step), row.parent,
+                              number(step.instructions), number(step.cycles), step.cpu, static_cast<int64_t>(step.frame), step.depth,
+                              number(step.self_ns), number(step.off_cpu_ns), number(step.untraced_ns), number(step.lost_ns),
+                              number(step.self_instructions), number(step.self_cycles), started ? 1 : 0, ended ? 1 : 0, symbol_of(step.function)};
+    size_t column = 0;
+    for (const int64_t value : values) calls_->set(column++, value);
+    if (const Status status = calls_->insert(); !status) return status;
+  }
+  rows_.clear();
+  return {};
+}
+
+int64_t CallRows::symbol_of(FunctionId function) {
+  const size_t index = function == kNoFunction ? 0 : size_t{function} + 1;
+  if (index >= symbols_.size()) symbols_.resize(std::max(index + 1, symbols_.size() * 2));
+  int64_t& symbol = symbols_[index];
+  if (symbol != 0) return symbol;
+  if (function == kNoFunction) return symbol = names_.symbol(function_text(input_.functions(), function), "");
+  const FunctionInfo& info = input_.functions().info(function);
+  return symbol = names_.symbol(info.name, info.module);
+}
+
+Status CallRows::write_paths() {
+  if (calls_ == nullptr) return {};
+  auto paths = Inserter::create(database_, "call_paths", "id,parent_id,symbol_id,ip");
+  if (!paths) return paths.error();
+  Status status = database_.run("INSERT INTO call_paths VALUES (0,0,0,0),(1,0,0,0)");
+  for (size_t i = 0; i < paths_.size() && status; ++i) {
+    (*paths)->set(0, static_cast<int64_t>(i) + 1 + kRoot);
+    (*paths)->set(1, paths_[i].parent);
+    (*paths)->set(2, symbol_of(paths_[i].function));
+    (*paths)->set(3, int64_t{0});
+    status = (*paths)->insert();
+  }
+  return status;
+}
+
+Status CallRows::write_functions() {
+  auto functions = Inserter::create(database_, "ptd_functions",
+                                    "function,module,calls,partial,self_instructions,total_instructions,self_ns,total_ns,off_cpu_ns,untraced_ns,lost_ns,"
+                                    "self_cycles,total_cycles,p50_ns,p99_ns,max_ns,no_start,no_end");
+  if (!functions) return functions.error();
+  Status status;
+  const auto put = [&](FunctionId id, const FunctionTotals& t) {
+    if (!status || t.all_calls() == 0) return;
+    const std::string name = function_text(input_.functions(), id);
+    const std::string module = id == kNoFunction ? "" : input_.functions().info(id).module;
+    Inserter& row = **functions;
+    row.set(0, name);
+    row.set(1, module);
+    const uint64_t values[] = {t.calls,    t.partial(),    t.self_instructions, t.instructions, t.self_ns, t.total_ns, t.off_cpu_ns,
+                               t.untraced_ns, t.lost_ns, t.self_cycles,       t.cycles};
+    size_t column = 2;
+    for (const uint64_t value : values) row.set(column++, static_cast<int64_t>(value));
+    const uint64_t durations[] = {t.durations.quantile(0.5), t.durations.quantile(0.99), t.durations.max()};
+    for (const uint64_t value : durations) {
+      if (t.durations.count() != 0) {
+        row.set(column++, static_cast<int64_t>(value));
+      } else {
+        row.set_null(column++);
+      }
+    }
+    row.set(column++, static_cast<int64_t>(t.no_start));
+    row.set(column, static_cast<int64_t>(t.no_end));
+    status = row.insert();
+  };
+  for (FunctionId id = 0; id < profile_.functions().size(); ++id) put(id, profile_.functions()[id]);
+  put(kNoFunction, profile_.untraced());
+  return status;
+}
+
+Status CallRows::finish() {
+  if (const Status status = write(); !status) return status;
+  if (const Status status = write_paths(); !status) return status;
+  return write_functions();
+}
+
+}  // namespace ptd::cli
