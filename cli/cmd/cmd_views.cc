@@ -1,8 +1,9 @@
-// `ptdecode timeline` and `ptdecode flame`: the calls for viewers.
+// `ptdecode timeline`, `flame` and `export`: the calls for viewers.
 #include <fmt/format.h>
 
 #include "cli/calls/call_export.h"
 #include "cli/cmd/commands.h"
+#include "cli/export/exporter.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
 #include "cli/text/size_words.h"
@@ -95,6 +96,25 @@ Command add_flame(CLI::App& app) {
       "  ptdecode flame -o run.svg --comm postgres\n"
       "  ptdecode flame --format folded | flamegraph.pl > run.svg");
   return [words] { return run_flame(*words); };
+}
+
+Command add_export(CLI::App& app) {
+  auto words = std::make_shared<ExportWords>();
+  CLI::App& command = *app.add_subcommand("export", "Write calls, branches, functions, gaps and more to an SQLite database, for SQL and perf's viewer");
+  add_call_options(command, words->calls);
+  add_thread_option(command, words->calls.threads);
+  command.add_option("-o,--output", words->output, "the database to write")->required();
+  command.add_option("--tables", words->tables, "the tables of docs/TABLES.md to write, by comma; blocks only if named");
+  command.footer(
+      "The tables of docs/TABLES.md are named ptd_calls, ptd_branches and so on. The tables and views of perf's export-to-sqlite.py are there\n"
+      "too, under perf's names, so that perf's exported-sql-viewer.py opens the database.\n"
+      "Addresses are signed, as in perf's databases: printf('%x', ip) shows them.\n"
+      "Examples:\n"
+      "  ptdecode export -o run.db\n"
+      "  sqlite3 run.db \"SELECT call, count(*), max(end_ns - start_ns) FROM ptd_calls GROUP BY call ORDER BY 3 DESC LIMIT 10\"\n"
+      "  ptdecode export -o calls.db --tables calls,functions --comm postgres   smaller\n"
+      "  python3 /usr/lib/perf-core/scripts/python/exported-sql-viewer.py run.db");
+  return [words] { return write_database(*words); };
 }
 
 }  // namespace ptd::cli

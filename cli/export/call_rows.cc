@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cli/calls/function_rows.h"
+
 namespace ptd::cli {
 
 namespace {
@@ -138,33 +140,29 @@ Status CallRows::write_functions() {
                                     "function,module,calls,partial,self_instructions,total_instructions,self_ns,total_ns,off_cpu_ns,untraced_ns,lost_ns,"
                                     "self_cycles,total_cycles,p50_ns,p99_ns,max_ns,no_start,no_end");
   if (!functions) return functions.error();
-  Status status;
-  const auto put = [&](FunctionId id, const FunctionTotals& t) {
-    if (!status || t.all_calls() == 0) return;
-    const std::string name = function_text(input_.functions(), id);
-    const std::string module = id == kNoFunction ? "" : input_.functions().info(id).module;
-    Inserter& row = **functions;
-    row.set(0, name);
-    row.set(1, module);
-    const uint64_t values[] = {t.calls,    t.partial(),    t.self_instructions, t.instructions, t.self_ns, t.total_ns, t.off_cpu_ns,
-                               t.untraced_ns, t.lost_ns, t.self_cycles,       t.cycles};
+  Inserter& out = **functions;
+  for (const FunctionRow& function : ranked({"self", "", input_.timed()}, profile_, input_.functions())) {
+    const FunctionTotals& t = *function.totals;
+    const std::string name = function_text(input_.functions(), function.id);
+    const std::string module = function.id == kNoFunction ? "" : input_.functions().info(function.id).module;
+    out.set(0, name);
+    out.set(1, module);
+    const uint64_t values[] = {t.calls,       t.partial(), t.self_instructions, t.instructions, t.self_ns, t.total_ns, t.off_cpu_ns,
+                               t.untraced_ns, t.lost_ns,   t.self_cycles,       t.cycles};
     size_t column = 2;
-    for (const uint64_t value : values) row.set(column++, static_cast<int64_t>(value));
-    const uint64_t durations[] = {t.durations.quantile(0.5), t.durations.quantile(0.99), t.durations.max()};
-    for (const uint64_t value : durations) {
+    for (const uint64_t value : values) out.set(column++, static_cast<int64_t>(value));
+    for (const uint64_t value : {t.durations.quantile(0.5), t.durations.quantile(0.99), t.durations.max()}) {
       if (t.durations.count() != 0) {
-        row.set(column++, static_cast<int64_t>(value));
+        out.set(column++, static_cast<int64_t>(value));
       } else {
-        row.set_null(column++);
+        out.set_null(column++);
       }
     }
-    row.set(column++, static_cast<int64_t>(t.no_start));
-    row.set(column, static_cast<int64_t>(t.no_end));
-    status = row.insert();
-  };
-  for (FunctionId id = 0; id < profile_.functions().size(); ++id) put(id, profile_.functions()[id]);
-  put(kNoFunction, profile_.untraced());
-  return status;
+    out.set(column++, static_cast<int64_t>(t.no_start));
+    out.set(column, static_cast<int64_t>(t.no_end));
+    if (const Status status = out.insert(); !status) return status;
+  }
+  return {};
 }
 
 Status CallRows::finish() {

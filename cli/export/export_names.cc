@@ -61,7 +61,7 @@ void ExportNames::set_start(int64_t symbol, Ip start, SpaceId space, TimeNs when
   const std::optional<Symbol> found = recording_.symbolizer().find(of, start, when);
   row.size_bytes = found && found->offset_bytes == 0 ? found->size_bytes : 0;
   const std::optional<FilePlace> place = is_kernel_half(start) ? std::nullopt : recording_.symbolizer().file_place(of, start, when);
-  row.start = place ? place->address : start.value;
+  row.start = place ? place->file_offset_bytes : start.value;
 }
 
 Status ExportNames::write(Database& database) const {

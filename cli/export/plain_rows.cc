@@ -70,7 +70,7 @@ Status write_plain_table(Database& database, CallInput& input, std::string_view 
     listed += fmt::format("{}\"{}\"", listed.empty() ? "" : ",", column.name);
   }
   const std::string table = fmt::format("ptd_{}", name);
-  if (const Status made = database.run(fmt::format("CREATE TABLE {} ({})", table, declared)); !made) return made;
+  if (const Status made = database.run(fmt::format("CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY, {})", table, declared)); !made) return made;
   auto out = Inserter::create(database, table, listed);
   if (!out) return out.error();
   const WhoFilter filter(input.filter(), columns);
@@ -87,9 +87,9 @@ Status write_plain_table(Database& database, CallInput& input, std::string_view 
 
 Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads) {
   // The idle task and unknown threads have one CallThread for each cpu; their row has the sum.
-  std::map<std::pair<int32_t, int32_t>, CallThread> sums;
+  std::map<std::pair<int32_t, int32_t>, CallThread> sums;  // by tid and pid
   for (const CallThread& thread : threads) {
-    const auto [place, is_new] = sums.emplace(std::pair(thread.pid, thread.tid), thread);
+    const auto [place, is_new] = sums.emplace(std::pair(thread.tid, thread.pid), thread);
     if (is_new) continue;
     CallThread& sum = place->second;
     sum.first = std::min(sum.first, thread.first);
@@ -131,14 +131,19 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
     if (!more) return more.error();
     if (!more.value()) break;
     const auto pid = static_cast<int32_t>(rows.number(0, -1)), tid = static_cast<int32_t>(rows.number(1, -1));
-    const auto times = sums.find({pid, tid});
+    auto times = sums.find({tid, pid});
+    // A process that ran before the recording began may have a name, but no record of its number.
+    if (times == sums.end() && pid < 0) {
+      times = sums.lower_bound({tid, INT32_MIN});
+      if (times != sums.end() && times->first.first != tid) times = sums.end();
+    }
     if (filter.wanted(rows)) {
-      if (const Status status = insert(pid, tid, std::string(rows.text(2)), times == sums.end() ? nullptr : &times->second); !status) return status;
+      if (const Status status = insert(times == sums.end() ? pid : times->second.pid, tid, std::string(rows.text(2)), times == sums.end() ? nullptr : &times->second); !status) return status;
     }
     if (times != sums.end()) sums.erase(times);
   }
   for (const auto& [who, thread] : sums) {
-    if (const Status status = insert(who.first, who.second, "", &thread); !status) return status;
+    if (const Status status = insert(who.second, who.first, "", &thread); !status) return status;
   }
   return {};
 }

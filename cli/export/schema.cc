@@ -8,9 +8,10 @@ namespace ptd::cli {
 namespace {
 
 // [linux] tools/perf/scripts/python/export-to-sqlite.py names these tables and columns; its viewer (exported-sql-viewer.py) reads them. Ours are
-// the columns after perf's last one: their names must not be those of columns in other tables, because perf's queries do not qualify names.
+// the columns after perf's last one: their names must not be those of columns in other tables, because perf's queries do not qualify names. Every table and view
+// has a column `id`: the viewer reads a table in the order of it.
 constexpr const char* kTables = R"sql(
-CREATE TABLE ptd_info (key TEXT NOT NULL PRIMARY KEY, value TEXT);
+CREATE TABLE ptd_info (id INTEGER NOT NULL PRIMARY KEY, key TEXT, value TEXT);
 CREATE TABLE selected_events (id INTEGER NOT NULL PRIMARY KEY, name TEXT);
 CREATE TABLE machines (id INTEGER NOT NULL PRIMARY KEY, pid INTEGER, root_dir TEXT);
 CREATE TABLE threads (id INTEGER NOT NULL PRIMARY KEY, machine_id INTEGER, process_id INTEGER, pid INTEGER, tid INTEGER);
@@ -38,10 +39,10 @@ CREATE TABLE exstop (id INTEGER NOT NULL PRIMARY KEY, exact_ip INTEGER);
 CREATE TABLE pwrx (id INTEGER NOT NULL PRIMARY KEY, deepest_cstate INTEGER, last_cstate INTEGER, wake_reason INTEGER);
 CREATE TABLE context_switches (id INTEGER NOT NULL PRIMARY KEY, machine_id INTEGER DEFAULT 1, time INTEGER, cpu INTEGER, thread_out_id INTEGER,
   comm_out_id INTEGER, thread_in_id INTEGER, comm_in_id INTEGER, flags INTEGER);
-CREATE TABLE ptd_functions (function TEXT, module TEXT, calls INTEGER, partial INTEGER, self_instructions INTEGER, total_instructions INTEGER,
+CREATE TABLE ptd_functions (id INTEGER NOT NULL PRIMARY KEY, function TEXT, module TEXT, calls INTEGER, partial INTEGER, self_instructions INTEGER, total_instructions INTEGER,
   self_ns INTEGER, total_ns INTEGER, off_cpu_ns INTEGER, untraced_ns INTEGER, lost_ns INTEGER, self_cycles INTEGER, total_cycles INTEGER,
   p50_ns INTEGER, p99_ns INTEGER, max_ns INTEGER, no_start INTEGER, no_end INTEGER);
-CREATE TABLE ptd_threads (pid INTEGER, tid INTEGER, comm TEXT, first_ns INTEGER, last_ns INTEGER, running_ns INTEGER, off_cpu_ns INTEGER,
+CREATE TABLE ptd_threads (id INTEGER NOT NULL PRIMARY KEY, pid INTEGER, tid INTEGER, comm TEXT, first_ns INTEGER, last_ns INTEGER, running_ns INTEGER, off_cpu_ns INTEGER,
   untraced_ns INTEGER, lost_ns INTEGER, instructions INTEGER, cycles INTEGER, gaps INTEGER);
 )sql";
 
@@ -107,13 +108,13 @@ CREATE VIEW ptd_branches AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) A
   (SELECT comm FROM comms WHERE id = comm_id) AS comm, sym_offset AS "offset", (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module,
   to_sym_offset AS to_offset, (SELECT short_name FROM dsos WHERE id = NULLIF(to_dso_id, 0)) AS to_module, id
   FROM samples WHERE evsel_id = (SELECT id FROM selected_events WHERE name = 'branches');
-CREATE VIEW ptd_edges AS SELECT COUNT(*) AS count, flags, pid, ip, symbol, "to", to_symbol, MIN(time_ns) AS first_ns
+CREATE VIEW ptd_edges AS SELECT COUNT(*) AS count, flags, pid, ip, symbol, "to", to_symbol, MIN(time_ns) AS first_ns, MIN(id) AS id
   FROM ptd_branches WHERE ip IS NOT NULL AND "to" IS NOT NULL GROUP BY flags, pid, ip, "to" ORDER BY COUNT(*) DESC;
 CREATE VIEW ptd_samples AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) AS cpu,
   (SELECT NULLIF(pid, -1) FROM threads WHERE id = thread_id) AS pid, (SELECT NULLIF(tid, -1) FROM threads WHERE id = thread_id) AS tid,
   (SELECT name FROM selected_events WHERE id = evsel_id) AS event, period, NULLIF(ip, 0) AS ip,
   (SELECT name FROM symbols WHERE id = NULLIF(symbol_id, 0)) AS symbol, fields, (SELECT comm FROM comms WHERE id = comm_id) AS comm,
-  (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module FROM samples
+  (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module, id FROM samples
   WHERE evsel_id NOT IN (SELECT id FROM selected_events WHERE name IN ('branches', 'ptwrite', 'cbr', 'mwait', 'pwre', 'exstop', 'pwrx'));
 )sql";
 

@@ -1,10 +1,11 @@
-// `ptdecode export`: a recording as an SQLite database.
+// write_database(): see exporter.h.
+#include "cli/export/exporter.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "cli/cmd/commands.h"
 #include "cli/export/call_rows.h"
 #include "cli/export/plain_rows.h"
 #include "cli/export/sample_rows.h"
@@ -19,18 +20,10 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr std::string_view kDefaultTables = "calls,functions,threads,branches,edges,events,samples,gaps,findings,sections,versions";
-
-struct Words {
-  CallWords calls;
-  std::string output;
-  std::string tables{kDefaultTables};
-};
-
 /// Writes the tables that are wanted, one after the other.
 class Export {
  public:
-  Export(const Words& words, CallInput& input, Database& database, std::set<std::string> tables)
+  Export(const ExportWords& words, CallInput& input, Database& database, std::set<std::string> tables)
       : words_(words), input_(input), database_(database), names_(input.recording()), tables_(std::move(tables)) {
     for (uint32_t i = 0; i < input.recording().streams().size(); ++i) {
       if (among(input.filter().cpus, input.recording().streams()[i].cpu)) request_.streams.push_back(i);
@@ -139,7 +132,7 @@ class Export {
     return database_.finish();
   }
 
-  const Words& words_;
+  const ExportWords& words_;
   CallInput& input_;
   Database& database_;
   ExportNames names_;
@@ -163,7 +156,9 @@ Result<std::set<std::string>> tables_of(const std::string& words) {
   return tables;
 }
 
-int run(const Words& words) {
+}  // namespace
+
+int write_database(const ExportWords& words) {
   Result<std::set<std::string>> tables = tables_of(words.tables);
   if (!tables) return report_error(tables.error());
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
@@ -186,27 +181,6 @@ int run(const Words& words) {
                                counted(all.without_path(), "call was", "calls were"), CallRows::kMostDepth, CallRows::kMostPaths));
   }
   return status != kExitOk ? status : matched;
-}
-
-}  // namespace
-
-Command add_export(CLI::App& app) {
-  auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("export", "Write calls, branches, functions, gaps and more to an SQLite database, for SQL and perf's viewer");
-  add_call_options(command, words->calls);
-  add_thread_option(command, words->calls.threads);
-  command.add_option("-o,--output", words->output, "the database to write")->required();
-  command.add_option("--tables", words->tables, "the tables of docs/TABLES.md to write, by comma; blocks only if named");
-  command.footer(
-      "The tables of docs/TABLES.md are named ptd_calls, ptd_branches and so on. The tables and views of perf's export-to-sqlite.py are there\n"
-      "too, under perf's names, so that perf's exported-sql-viewer.py opens the database.\n"
-      "Addresses are signed, as in perf's databases: printf('%x', ip) shows them.\n"
-      "Examples:\n"
-      "  ptdecode export -o run.db\n"
-      "  sqlite3 run.db \"SELECT call, count(*), max(end_ns - start_ns) FROM ptd_calls GROUP BY call ORDER BY 3 DESC LIMIT 10\"\n"
-      "  ptdecode export -o calls.db --tables calls,functions --comm postgres   smaller\n"
-      "  python3 /usr/lib/perf-core/scripts/python/exported-sql-viewer.py run.db");
-  return [words] { return run(*words); };
 }
 
 }  // namespace ptd::cli
