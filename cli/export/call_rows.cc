@@ -9,7 +9,7 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr uint32_t kRoot = 1;  // perf's number of the path that all others are below
+constexpr int64_t kFirstPath = 1;  // perf's number of the path that all others are below: CallPaths::kRoot
 constexpr size_t kRowsAtOnce = size_t{1} << 16;
 constexpr const char* kCallColumns =
     "id,thread_id,comm_id,call_path_id,call_time,return_time,parent_call_path_id,flags,parent_id,insn_count,cyc_count,call_cpu,kind,depth,self_ns,"
@@ -40,37 +40,17 @@ CallRows::Thread& CallRows::thread_of(const CallStep& step, const CallTree& tree
   return thread;
 }
 
-uint32_t CallRows::path_below(uint32_t parent, size_t depth, FunctionId function) {
-  if (depth >= kMostDepth) return ++without_path_, parent;
-  const uint64_t key = uint64_t{parent} << 32 | function;
-  if (const auto known = path_ids_.find(key); known != path_ids_.end()) return known->second;
-  if (paths_.size() >= kMostPaths) return ++without_path_, parent;
-  paths_.push_back({parent, function});
-  const auto id = static_cast<uint32_t>(paths_.size()) + kRoot;
-  path_ids_.emplace(key, id);
-  return id;
-}
-
-void CallRows::enter(const CallStep& step, const CallTree& tree) {
-  std::vector<Open>& open = thread_of(step, tree).open;
-  if (step.depth < open.size()) open.resize(step.depth);
-  open.push_back({++last_call_, path_below(open.empty() ? kRoot : open.back().path, open.size(), step.function)});
-}
-
 void CallRows::leave(const CallStep& step, const CallTree& tree) {
+  const std::optional<OpenCalls::Ended> ended = open_.leave(step);
+  if (!ended) return;
   Thread& thread = thread_of(step, tree);
-  if (thread.open.size() <= step.depth) return;
-  thread.open.resize(step.depth + 1);
-  const Open call = thread.open.back();
-  thread.open.pop_back();
-  const Open parent = thread.open.empty() ? Open{0, kRoot} : thread.open.back();
   if (!thread.named.contains(step.start)) {
     const std::string& name = input_.comm(step, tree);
     thread.named = input_.named(step);
     thread.comm = names_.comm(name, tree.threads()[step.thread].pid, thread.id, step.start);
     names_.add_calls_of(thread.comm);
   }
-  rows_.push_back({step, call.call, parent.call, thread.id, thread.comm, call.path, parent.path});
+  rows_.push_back({step, *ended, thread.id, thread.comm});
 }
 
 Status CallRows::take(std::span<const CallStep> steps, const CallTree& tree) {
@@ -83,7 +63,7 @@ Status CallRows::take(std::span<const CallStep> steps, const CallTree& tree) {
     } else if (calls_ == nullptr) {
       continue;
     } else if (step.kind == CallStepKind::enter) {
-      enter(step, tree);
+      open_.enter(step);
     } else if (step.kind == CallStepKind::leave) {
       leave(step, tree);
     }
@@ -93,12 +73,12 @@ Status CallRows::take(std::span<const CallStep> steps, const CallTree& tree) {
 }
 
 Status CallRows::write() {
-  std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.call < b.call; });
+  std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.of.call.number < b.of.call.number; });
   for (const Row& row : rows_) {
     const CallStep& step = row.step;
     const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (step.flags & kCallCut) == 0;
     const auto number = [](uint64_t value) { return static_cast<int64_t>(value); };
-    const int64_t values[] = {row.call, row.thread, row.comm, row.path, number(step.start.value), number(step.time.value), row.parent_path, flags_of(step), row.parent,
+    const int64_t values[] = {row.of.call.number, row.thread, row.comm, row.of.call.path + kFirstPath, number(step.start.value), number(step.time.value), row.of.caller.path + kFirstPath, flags_of(step), row.of.caller.number,
                               number(step.instructions), number(step.cycles), step.cpu, static_cast<int64_t>(step.frame), step.depth,
                               number(step.self_ns), number(step.off_cpu_ns), number(step.untraced_ns), number(step.lost_ns),
                               number(step.self_instructions), number(step.self_cycles), started ? 1 : 0, ended ? 1 : 0, symbol_of(step.function)};
@@ -125,10 +105,11 @@ Status CallRows::write_paths() {
   auto paths = Inserter::create(database_, "call_paths", "id,parent_id,symbol_id,ip");
   if (!paths) return paths.error();
   Status status = database_.run("INSERT INTO call_paths VALUES (0,0,0,0),(1,0,0,0)");
-  for (size_t i = 0; i < paths_.size() && status; ++i) {
-    (*paths)->set(0, static_cast<int64_t>(i) + 1 + kRoot);
-    (*paths)->set(1, paths_[i].parent);
-    (*paths)->set(2, symbol_of(paths_[i].function));
+  const std::vector<CallPaths::Path>& known = open_.paths().paths();
+  for (size_t i = CallPaths::kRoot + 1; i < known.size() && status; ++i) {
+    (*paths)->set(0, static_cast<int64_t>(i) + kFirstPath);
+    (*paths)->set(1, known[i].parent + kFirstPath);
+    (*paths)->set(2, symbol_of(known[i].function));
     (*paths)->set(3, int64_t{0});
     status = (*paths)->insert();
   }

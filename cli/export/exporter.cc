@@ -178,7 +178,7 @@ int write_database(const ExportWords& words) {
     say_on_error(fmt::format("ptdecode: {}: {}\n", words.output, all.summary()));
     if (all.without_path() != 0)
       say_on_error(fmt::format("ptdecode: {} deeper than {} calls, or of more than {} ways to call something: in the path of the caller\n",
-                               counted(all.without_path(), "call was", "calls were"), CallRows::kMostDepth, CallRows::kMostPaths));
+                               counted(all.without_path(), "call was", "calls were"), CallPaths::kMostDepth, CallPaths::kMostPaths));
   }
   return status != kExitOk ? status : matched;
 }
