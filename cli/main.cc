@@ -26,6 +26,7 @@
 #include "cli/options/usage_text.h"
 #include "analysis/names/nearest_word.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/gzip.h"
 #include "cli/text/output.h"
 #include "image/base/inherited_signals.h"
 #include "image/base/read_files.h"
@@ -52,8 +53,8 @@ constexpr const char* kExits =
 
 /// That of the library, and the libraries that only the command line uses. These have headers only, or no function that returns their version.
 std::string build_info() {
-  return fmt::format("{}CLI11 {}\nfmt {}.{}.{}\nSQLite {}", ptd_build_info(), CLI11_VERSION, FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
-                     FMT_VERSION % 100, ptd::cli::sqlite_version());
+  return fmt::format("{}CLI11 {}\nfmt {}.{}.{}\nSQLite {}\nzlib {}", ptd_build_info(), CLI11_VERSION, FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
+                     FMT_VERSION % 100, ptd::cli::sqlite_version(), ptd::cli::version_of_zlib());
 }
 
 int output_lost() {

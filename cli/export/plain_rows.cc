@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "cli/export/row_reader.h"
+#include "analysis/table/row_reader.h"
 
 namespace ptd::cli {
 

@@ -14,7 +14,7 @@
 #include "cli/calls/call_input.h"
 #include "cli/export/database.h"
 #include "cli/export/export_names.h"
-#include "cli/export/row_reader.h"
+#include "analysis/table/row_reader.h"
 
 namespace ptd::cli {
 

@@ -42,7 +42,7 @@ VENDORS = [
     (r"fmt/", ("cli/", "tests/")),
     (r"CLI/", ("cli/", "tests/")),
     (r"sqlite3\.h", ("cli/export/database.cc", "tests/")),
-    (r"zlib\.h", ("tests/",)),
+    (r"zlib\.h", ("cli/text/gzip.cc", "tests/")),
     (r"gtest/|gmock/", ("tests/",)),
     (r"benchmark/", ("tests/",)),
 ]

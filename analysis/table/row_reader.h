@@ -11,7 +11,7 @@
 
 #include "analysis/table/table.h"
 
-namespace ptd::cli {
+namespace ptd {
 
 /// Begins before the first row. Columns are numbered as the request names them. Not thread-safe.
 class RowReader {
@@ -74,4 +74,4 @@ class RowReader {
   size_t row_ = 0;
 };
 
-}  // namespace ptd::cli
+}  // namespace ptd
