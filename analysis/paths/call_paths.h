@@ -48,6 +48,8 @@ class OpenCalls {
   /// Returns the call that ends; nothing if its start was not passed to enter().
   [[nodiscard]] std::optional<Ended> leave(const CallStep& step);
   [[nodiscard]] const CallPaths& paths() const { return paths_; }
+  /// The innermost open call of a thread that enter() was called for.
+  [[nodiscard]] const Call& current(uint32_t thread) const { return threads_[thread].back(); }
 
  private:
   std::vector<Call>& open(uint32_t thread) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`ptdecode functions --diff`: two versions of a small server, of which one has a planted regression, against the ground truth of both runs.
+"""`ptdecode functions --diff` and `script --diff`: two versions of a small server, of which one has a planted regression, against the ground truth of both runs.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
@@ -122,6 +122,69 @@ class Diff(unittest.TestCase):
             done = run("functions", "--diff", self.a, self.b, *words)
             self.assertEqual((done.returncode, done.stdout), (status, ""), words)
         self.assertEqual(run("functions", "--diff", self.a, self.folder / "none").returncode, 1)
+
+
+class Divergence(Diff):
+    """`script --diff`."""
+
+    test_the_planted_regression_comes_first = test_by_time = test_what_only_one_has = test_text = test_a_recording_and_itself = test_options = None
+
+    def diff(self, a, b, *words):
+        done = run("script", "-q", "--diff", a, b, *words)
+        self.assertEqual(done.stderr, "")
+        return done.returncode, done.stdout
+
+    def test_a_run_and_itself(self):
+        status, text = self.diff(self.a, self.a)
+        self.assertEqual(status, 0)
+        self.assertIn("1 pair of threads: 1 the same, 0 not\n", text)
+        kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
+        status, text = self.diff(kernel, kernel, "--time", "24.46,24.47")
+        self.assertEqual(status, 0, text)
+
+    def test_another_number_of_requests(self):
+        """More than a piece of calls is the same; then one run ends its loop."""
+        name = "more.data"
+        done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", name, "--", "./server-1",
+                               str(REQUESTS + 7)], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        status, text = self.diff(self.a, self.folder / name)
+        self.assertEqual(status, 3)
+        calls = text.split("first call that differs\n")[1].splitlines()
+        ends = [line for line in calls if re.match("    [AB] ", line)]
+        self.assertRegex(ends[0], "^    A [0-9.]+ calls .* > main > handle_old$")
+        self.assertRegex(ends[1], "^    B [0-9.]+ calls .* > main > handle_a$")
+        self.assertRegex(calls[calls.index(ends[0]) - 1], r"ends  .* > main > handle_b ")
+        # The commands show these calls.
+        for line, function in zip([line for line in calls if "ptdecode script" in line], ("handle_old", "handle_a")):
+            shown = run(*line.split()[1:], "-q", "--ns").stdout
+            self.assertIn(function, [part for row in shown.splitlines() for part in row.split()])
+            first = next(row for row in shown.splitlines() if re.search("handle_", row))
+            self.assertIn(function, first)
+        # All requests before were the same: the call is the 1 + 2 * REQUESTS-th of main's.
+        starts = [json.loads(line) for line in run("script", "-q", "-i", self.a, "--format", "json").stdout.splitlines()]
+        handled = sorted(line["start_ns"] for line in starts if line.get("call", "").startswith("handle_") and line["call"] in ("handle_a", "handle_b"))
+        self.assertEqual(len(handled), 2 * REQUESTS)
+        self.assertLess(handled[-1], float(ends[0].split()[1]) * 1e9)
+
+    def test_two_versions(self):
+        """Programs with other names; the first request of kind b executes the planted regression."""
+        status, text = self.diff(self.a, self.b)
+        self.assertEqual(status, 3)
+        other = text.split("first call that executes other instructions\n")[1].splitlines()
+        per_call = self.truth[0]["checksum"] // (2 * REQUESTS)
+        regressed = (self.truth[1]["checksum"] - REQUESTS * per_call) // REQUESTS
+        self.assertRegex(other[0], rf"^    A [0-9.]+ ends  .* > main > handle_b > checksum  \({per_call} instructions\)$")
+        self.assertRegex(other[2], rf"^    B [0-9.]+ ends  .* > main > handle_b > checksum  \({regressed} instructions\)$")
+        calls = text.split("first call that differs\n")[1]
+        self.assertRegex(calls, r"\n    A \S+ calls .* > handle_old\n")
+        self.assertRegex(calls, r"\n    B \S+ calls .* > handle_c\n")
+
+    def test_diff_options(self):
+        for words in (("--itrace=b",), ("--format", "json"), ("-S", "main"), ("-i", self.a)):
+            done = run("script", "--diff", self.a, self.b, *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+        self.assertEqual(run("script", "--diff", self.a, self.folder / "none").returncode, 1)
 
 
 if __name__ == "__main__":
