@@ -180,6 +180,18 @@ class Divergence(Diff):
         self.assertRegex(calls, r"\n    A \S+ calls .* > handle_old\n")
         self.assertRegex(calls, r"\n    B \S+ calls .* > handle_c\n")
 
+    def test_signals_are_no_difference(self):
+        """A timer interrupts each run at other moments."""
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", SOURCE / "tests" / "cli" / "programs" / "ticking.c", "-o", "ticking"], cwd=self.folder, check=True)
+        for name in ("tick-1", "tick-2"):
+            done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", name, "--", "./ticking",
+                                   "on"], cwd=self.folder, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            listed = run("functions", "-q", "-i", self.folder / name, "--func", "tick_count", "--json").stdout
+            self.assertGreater(json.loads(listed.splitlines()[1])["calls"], 3)
+        status, text = self.diff(self.folder / "tick-1", self.folder / "tick-2")
+        self.assertEqual(status, 0, text)
+
     def test_diff_options(self):
         for words in (("--itrace=b",), ("--format", "json"), ("-S", "main"), ("-i", self.a)):
             done = run("script", "--diff", self.a, self.b, *words)
