@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/table/column.h"
 #include "cli/calls/function_rows.h"
 
 namespace ptd::cli {
@@ -124,8 +125,8 @@ Status CallRows::write_functions() {
   Inserter& out = **functions;
   for (const FunctionRow& function : ranked({"self", "", input_.timed()}, profile_, input_.functions())) {
     const FunctionTotals& t = *function.totals;
-    const std::string name = function_text(input_.functions(), function.id);
-    const std::string module = function.id == kNoFunction ? "" : input_.functions().info(function.id).module;
+    const std::string name = valid_utf8(function_text(input_.functions(), function.id));
+    const std::string module = function.id == kNoFunction ? "" : valid_utf8(input_.functions().info(function.id).module);
     out.set(0, name);
     out.set(1, module);
     const uint64_t values[] = {t.calls,       t.partial(), t.self_instructions, t.instructions, t.self_ns, t.total_ns, t.off_cpu_ns,

@@ -52,7 +52,7 @@ class Inserter {
 
   /// The columns are numbered from 0. Addresses of the upper half become negative: SQLite's integers are signed.
   void set(size_t column, int64_t value);
-  void set(size_t column, std::string_view text);
+  void set(size_t column, std::string_view text);  ///< UTF-8
   void set(size_t column, std::span<const std::byte> bytes);
   void set_null(size_t column);
   [[nodiscard]] Status insert();

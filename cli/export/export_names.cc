@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "analysis/table/column.h"
+
 namespace ptd::cli {
 
 namespace {
@@ -23,7 +25,7 @@ int64_t ExportNames::thread(int32_t pid, int32_t tid) {
 
 int64_t ExportNames::comm(std::string_view comm, int32_t pid, int64_t thread, TimeNs when) {
   const auto [place, is_new] = comm_ids_.emplace(std::to_string(pid) + ' ' + std::string(comm), comms_.size() + 1);
-  if (is_new) comms_.push_back({std::string(comm), pid, thread, when, false, {}});
+  if (is_new) comms_.push_back({valid_utf8(comm), pid, thread, when, false, {}});
   Comm& known = comms_[static_cast<size_t>(place->second) - 1];
   known.first = std::min(known.first, when);
   if (std::find(known.threads.begin(), known.threads.end(), thread) == known.threads.end()) known.threads.push_back(thread);
@@ -34,12 +36,12 @@ int64_t ExportNames::file(std::string_view module) {
   if (module.empty()) return 0;
   const auto [place, is_new] = file_ids_.emplace(std::string(module), files_.size() + 1);
   if (!is_new) return place->second;
-  File made{std::string(module), std::string(module), {}};
+  File made{valid_utf8(module), valid_utf8(module), {}};
   const Timeline& timeline = recording_.timeline();
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
     if (section.path.find('/') == std::string::npos || base_name(section.path) != module) continue;
-    made.path = section.path;
+    made.path = valid_utf8(section.path);
     made.build_id = section.build_id;
     break;
   }
@@ -51,7 +53,7 @@ int64_t ExportNames::symbol(std::string_view name, std::string_view module) {
   if (name.empty()) return 0;
   const int64_t file_id = file(module);
   const auto [place, is_new] = symbol_ids_.emplace(std::to_string(file_id) + ' ' + std::string(name), symbols_.size() + 1);
-  if (is_new) symbols_.push_back({std::string(name), file_id});
+  if (is_new) symbols_.push_back({valid_utf8(name), file_id});
   return place->second;
 }
 

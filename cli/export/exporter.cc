@@ -123,7 +123,8 @@ class Export {
                                                               {"description", input_.recording().description()}};
     for (const auto& [key, value] : facts) {
       (*info)->set(0, key);
-      (*info)->set(1, value);
+      const std::string text = valid_utf8(value);
+      (*info)->set(1, text);
       if (const Status written = (*info)->insert(); !written) return written;
     }
     info->reset();
