@@ -20,11 +20,13 @@
 #include "cli/cmd/commands.h"
 #include "cli/cmd/info.h"
 #include "cli/cmd/machine_commands.h"
+#include "cli/export/database.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/perf_words.h"
 #include "cli/options/usage_text.h"
 #include "analysis/names/nearest_word.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/gzip.h"
 #include "cli/text/output.h"
 #include "image/base/inherited_signals.h"
 #include "image/base/read_files.h"
@@ -51,7 +53,8 @@ constexpr const char* kExits =
 
 /// That of the library, and the libraries that only the command line uses. These have headers only, or no function that returns their version.
 std::string build_info() {
-  return fmt::format("{}CLI11 {}\nfmt {}.{}.{}", ptd_build_info(), CLI11_VERSION, FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
+  return fmt::format("{}CLI11 {}\nfmt {}.{}.{}\nSQLite {}\nzlib {}", ptd_build_info(), CLI11_VERSION, FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
+                     FMT_VERSION % 100, ptd::cli::sqlite_version(), ptd::cli::version_of_zlib());
 }
 
 int output_lost() {
@@ -191,7 +194,7 @@ int main(int argc, char** argv) try {
 
   const std::map<std::string, ptd::cli::Command> commands = {
       {"info", ptd::cli::add_info(app)},         {"script", ptd::cli::add_script(app)},     {"functions", ptd::cli::add_functions(app)},
-      {"timeline", ptd::cli::add_timeline(app)}, {"flame", ptd::cli::add_flame(app)},       {"report", ptd::cli::add_report(app)},
+      {"timeline", ptd::cli::add_timeline(app)}, {"flame", ptd::cli::add_flame(app)},       {"export", ptd::cli::add_export(app)},     {"report", ptd::cli::add_report(app)},
       {"coverage", ptd::cli::add_coverage(app)},
       {"profile", ptd::cli::add_profile(app)},   {"stat", ptd::cli::add_stat(app)},         {"check", ptd::cli::add_check(app)},
       {"image", ptd::cli::add_image(app)},       {"packets", ptd::cli::add_packets(app)},   {"record", ptd::cli::add_record(app)},

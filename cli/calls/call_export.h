@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -12,30 +13,55 @@
 namespace ptd::cli {
 
 /// Writes a trace that ui.perfetto.dev opens (protozero, "perfetto/protos/perfetto/trace/trace.proto"): a track for each thread with its
-/// calls as slices, what was not traced, off the cpu or lost as slices between them, and a track with the changes of code as instants.
-/// Not thread-safe.
+/// calls as slices, what was not traced, off the cpu or lost as slices between them, and tracks of their own for changes of code, modules and
+/// BPF programs, gaps, and what packets report as numbers. Not thread-safe.
 class PerfettoWriter {
  public:
-  PerfettoWriter(CallInput& input, bool gaps_as_slices = true) : input_(input), gaps_as_slices_(gaps_as_slices) {}
+  /// Calls and waits that are shorter than `min_ns` have no slice; the one that they are part of tells how many calls it has of them.
+  explicit PerfettoWriter(CallInput& input, uint64_t min_ns = 0) : input_(input), min_ns_(min_ns) {}
   void take(std::span<const CallStep> steps, const CallTree& tree, std::string& out);
   /// Instants of edits of code: when each was made, and where.
   void add_pokes(std::string& out);
+  /// Instants of modules and BPF programs that appear and disappear while the recording is made.
+  void add_modules(std::string& out);
+  /// Reads the trace again: gaps as instants; PTWRITE, frequency ratio and C-state as counters. `write` takes each piece. Errors: those of
+  /// Table::next().
+  [[nodiscard]] Status add_events(const std::function<bool(std::string&)>& write);
   [[nodiscard]] uint64_t slices() const { return slices_; }
+  /// Calls without a slice.
+  [[nodiscard]] uint64_t folded() const { return folded_; }
 
  private:
+  struct Call {
+    FunctionId function = kNoFunction;
+    TimeNs begin;
+    uint64_t folded = 0;  ///< calls in it without a slice
+    bool begun = false;   ///< its slice was
+  };
+  struct Thread {
+    TimeNs last;  ///< of its last event: slices of one track must not go back
+    std::vector<Call> open;
+    size_t begun = 0;  ///< of `open`: how many
+  };
   void begin_sequence(std::string& out);
   void describe(uint32_t thread, const CallTree& tree, std::string& out);
+  void describe_track(uint64_t track, const std::string& name, bool counter, std::string& out);
   uint64_t name_id(const std::string& name, std::string& interned);
-  void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out);
+  void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, uint64_t folded = 0);
+  void count(uint64_t track, TimeNs when, uint64_t value, std::string& out);
+  void begin_open(uint64_t track, Thread& thread, std::string& out);
+  void leave(uint64_t track, Thread& thread, const CallStep& step, TimeNs when, std::string& out);
+  void go_on(uint64_t track, Thread& thread, const CallStep& step, TimeNs when, std::string& out);
+  uint64_t track_of(const std::string& name, bool counter, std::string& out);
 
   CallInput& input_;
-  const bool gaps_as_slices_;
+  const uint64_t min_ns_;
   bool begun_ = false;
   std::set<uint32_t> described_;
   std::set<int32_t> processes_;
-  std::map<std::string, uint64_t> names_;
-  std::map<uint32_t, TimeNs> last_;  ///< thread -> time of its last event: slices of one track must not go back
-  uint64_t slices_ = 0;
+  std::map<std::string, uint64_t> names_, tracks_;
+  std::vector<Thread> threads_;
+  uint64_t slices_ = 0, folded_ = 0;
 };
 
 /// Self time (without times: self instructions) of every stack of calls. A call is below the name that its thread had when it began. With --comm,

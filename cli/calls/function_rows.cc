@@ -11,6 +11,7 @@ namespace {
 
 uint64_t rank_of(const std::string& sort, const FunctionTotals& totals, bool timed) {
   if (sort == "calls") return totals.calls;
+  if (sort == "instructions") return totals.self_instructions;
   if (!timed) return sort == "total" ? totals.instructions : totals.self_instructions;
   if (sort == "total") return totals.total_ns;
   return sort == "max" ? totals.durations.max() : totals.self_ns;

@@ -42,7 +42,7 @@ struct FunctionRow {
 
 /// What is listed, and in which order.
 struct FunctionOrder {
-  std::string sort = "self";  ///< self, total, calls or max
+  std::string sort = "self";  ///< self, total, calls, max or instructions
   std::string function;       ///< only those of this name; empty: all
   bool timed = true;
 };

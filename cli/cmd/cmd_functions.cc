@@ -8,6 +8,7 @@
 #include <span>
 
 #include "cli/text/terminal.h"
+#include "cli/calls/function_diff.h"
 #include "cli/calls/function_rows.h"
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
@@ -35,6 +36,7 @@ struct Words {
     return most == 0 ? all : std::min(most, all);
   }
   bool full_names = false;
+  std::vector<std::string> diff;  ///< two recordings, or empty
 };
 
 void print_json(std::span<const FunctionRow> rows, const SlowCalls& slow, const CallInput& input, const FunctionTable& functions) {
@@ -194,7 +196,16 @@ std::string not_called(const std::string& name, const FunctionTable& functions, 
   return fmt::format("--func: '{}' was not called{}; 'ptdecode functions --limit 0' lists what was", name, others);
 }
 
+int run_diff(const Words& words) {
+  if (words.slowest != 0 || words.sort == "max")
+    return report_error({ErrorCode::contradictory_options, "functions: --diff has no --slowest and no --sort max: it compares sums", 0});
+  FunctionDiffWords diff{{words.calls, words.calls}, words.function, words.sort, words.format == "json", words.limit};
+  for (size_t side = 0; side < 2; ++side) diff.calls[side].input.path = words.diff[side];
+  return diff_functions(diff);
+}
+
 int run(const Words& words) {
+  if (!words.diff.empty()) return run_diff(words);
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -259,7 +270,12 @@ Command add_functions(CLI::App& app) {
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with their --tid and --time options")
       ->needs("--func")
       ->check(CLI::Range(int64_t{0}, kMostListed));
-  command.add_option("--sort", words->sort, "self, total, calls or max")->check(CLI::IsMember({"self", "total", "calls", "max"}));
+  command.add_option("--sort", words->sort, "self, total, calls, max or instructions")
+      ->check(CLI::IsMember({"self", "total", "calls", "max", "instructions"}));
+  command.add_option("--diff", words->diff, "compare two recordings A and B: what got slower or faster, by function and by call path")
+      ->expected(2)
+      ->type_name("A B")
+      ->excludes("--input");
   command.add_option("--limit", words->limit, "number of functions to list (default 40, with --format json all; 0: all)")
       ->check(CLI::Range(int64_t{0}, kMostListed));
   add_format_option(command, words->format, "text, or json: one object per line");
@@ -283,8 +299,11 @@ Command add_functions(CLI::App& app) {
       "Kernel functions of one name in one module are named by address (0xffffffff81234560:f).\n"
       "Limitation: each resumption of a C++20 coroutine is a call of its resume function (f [clone .actor]) and counts as one.\n"
       "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
+      "--diff: the largest change of --sort comes first: of time in the function itself, or of instructions, which vary less between two runs.\n"
+      "per call: change for each call. Functions are matched by name and module, else by name: a module may be another version of a program.\n"
       "Examples:\n"
       "  ptdecode functions --comm postgres                       where time was spent\n"
+      "  ptdecode functions --diff before.data after.data         what got slower\n"
       "  ptdecode functions --func exec_simple_query --slowest 20 which calls were slow, and when");
   return [words] { return run(*words); };
 }

@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 
 #include "cli/text/terminal.h"
 #include "cli/calls/call_json.h"
 #include "cli/calls/call_script.h"
+#include "cli/calls/divergence.h"
 #include "cli/calls/other_lines.h"
 #include "cli/cmd/commands.h"
 #include "cli/list/stream_script.h"
@@ -33,7 +35,7 @@ namespace {
 struct Words {
   InputOptions input;
   std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
-  std::vector<std::string> times;
+  std::vector<std::string> times, diff;
   bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false;
   std::string syntax = "att", format = "text";
 };
@@ -191,7 +193,17 @@ int run_calls(const Words& words) {
   return strict_status(words.input.strict, input.gaps(), input.recording());
 }
 
+int run_diff(const Words& words) {
+  if (words.times.size() > 1 || !lists_calls(words) || words.format == "json" || !words.symbols.empty())
+    return report_error({ErrorCode::contradictory_options, "script: --diff compares calls: it takes one --time, and -C, --pid, --tid and --comm", 0});
+  CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
+  std::array<CallWords, 2> both{call_words, call_words};
+  for (size_t side = 0; side < both.size(); ++side) both[side].input.path = words.diff[side];
+  return show_divergence(both);
+}
+
 int run(const Words& words) {
+  if (!words.diff.empty()) return run_diff(words);
   Result<ScriptOptions> options = script_options(words);
   if (!options) return report_error(options.error());
   if (lists_calls(words)) return run_calls(words);
@@ -283,6 +295,10 @@ Command add_script(CLI::App& app) {
       .add_option("--time", words->times,
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
+  command.add_option("--diff", words->diff, "where two runs of the same work, A and B, begin to differ: threads are matched by name, functions by name")
+      ->expected(2)
+      ->type_name("A B")
+      ->excludes("--input");
   command.add_flag("--tod", words->tod,
                    "show times as time of day, if the recording has it (perf record -k monotonic); -F +tod does the same");
   command.add_flag("--ns", words->ns, "show times with nine digits");
@@ -294,12 +310,15 @@ Command add_script(CLI::App& app) {
       "that was not traced and lost flow are in brackets.\n"
       "Branches and instructions have perf script's columns; DIFFERENCES.md lists the differences (in share/doc/ptdecode where ptdecode is\n"
       "installed, docs/ in the sources). Marks at the end of a line show uncertain code.\n"
+      "--diff shows, for each thread, the first call that differs, and the first before it whose function executes another number of\n"
+      "instructions. Interrupts are left out. Exit status 3: a difference. Limitation: calls after lost flow are not compared.\n"
       "Examples:\n"
       "  ptdecode script --comm postgres | less                   the tree of calls\n"
       "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"
       "  ptdecode script -S 'sqlite3*,*_hash'                      calls of the matching functions\n"
       "  ptdecode script --itrace=b --format json -F comm,time,ip,addr,sym  branches, as JSON\n"
       "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  calls, as JSON\n"
+      "  ptdecode script --diff good.data bad.data                the first call that only one of two runs makes\n"
       "  ptdecode script --call-trace --comm postgres | less      callers and callees, thread by thread\n"
       "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1\n"
       "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");

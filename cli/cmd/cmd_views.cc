@@ -1,10 +1,14 @@
-// `ptdecode timeline` and `ptdecode flame`: the calls for viewers.
+// `ptdecode timeline`, `flame` and `export`: the calls for viewers.
 #include <fmt/format.h>
+
+#include <functional>
 
 #include "cli/calls/call_export.h"
 #include "cli/cmd/commands.h"
+#include "cli/export/exporter.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
+#include "cli/text/gzip.h"
 #include "cli/text/size_words.h"
 
 namespace ptd::cli {
@@ -13,10 +17,16 @@ namespace {
 
 struct Words {
   CallWords calls;
-  std::string output, format = "svg";
+  std::string output, format = "svg", min;
 };
 
 int run_timeline(const Words& words) {
+  uint64_t min_ns = 0;
+  if (!words.min.empty()) {
+    const Result<uint64_t> parsed = parse_duration_ns(words.min);
+    if (!parsed) return report_error({parsed.error().code, "--min: " + parsed.error().message, 0});
+    min_ns = parsed.value();
+  }
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -24,22 +34,38 @@ int run_timeline(const Words& words) {
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
   if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: what it writes is no text: -o names a file", 0});
-  PerfettoWriter writer(input);
-  std::string out;
+  PerfettoWriter writer(input, min_ns);
+  std::unique_ptr<Gzip> gzip = words.output.ends_with(".gz") ? std::make_unique<Gzip>() : nullptr;
+  std::string out, packed;
+  const auto write = [&](std::string& text) {
+    if (gzip == nullptr) return (*file)->write(text);
+    packed.clear();
+    gzip->add(text, packed);
+    return packed.empty() || (*file)->write(packed);
+  };
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     out.clear();
     writer.take(steps, tree, out);
-    return (*file)->write(out);
+    return write(out);
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   out.clear();
   writer.add_pokes(out);
-  (*file)->write(out);
+  writer.add_modules(out);
+  write(out);
+  if (status == kExitOk) {
+    if (const Status added = writer.add_events(write); !added && !interrupted()) return report_error(added.error());
+  }
+  packed.clear();
+  if (gzip != nullptr) gzip->finish(packed);
+  (*file)->write(packed);
   const int matched = input.say_summary(words.calls, writer.slices() != 0);
   if (matched != kExitOk) return matched;  // a file that is there stays as it is
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
-  if (!words.calls.input.quiet)
-    say_on_error(fmt::format("ptdecode: {}: {}; open it in ui.perfetto.dev\n", words.output, counted(writer.slices(), "slice")));
+  if (!words.calls.input.quiet) {
+    const std::string folded = writer.folded() == 0 ? "" : fmt::format(", {} in them", counted(writer.folded(), "shorter call"));
+    say_on_error(fmt::format("ptdecode: {}: {}{}; open it in ui.perfetto.dev\n", words.output, counted(writer.slices(), "slice"), folded));
+  }
   return status;
 }
 
@@ -73,10 +99,13 @@ Command add_timeline(CLI::App& app) {
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
+  command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; the call around them says how many calls");
   command.footer(
-      "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code are instants on a separate track.\n"
+      "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"
+      "are instants on separate tracks; PTWRITE, the frequency ratio (CBR) and the C-state are counters. A name that ends in .gz is compressed.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
+      "  ptdecode timeline -o run.pftrace.gz --min 1us              a long run\n"
       "  ptdecode timeline -o slow.pftrace --tid 812 --time 17.9,+5ms");
   return [words] { return run_timeline(*words); };
 }
@@ -97,6 +126,25 @@ Command add_flame(CLI::App& app) {
       "  ptdecode flame -o run.svg --comm postgres\n"
       "  ptdecode flame --format folded | flamegraph.pl > run.svg");
   return [words] { return run_flame(*words); };
+}
+
+Command add_export(CLI::App& app) {
+  auto words = std::make_shared<ExportWords>();
+  CLI::App& command = *app.add_subcommand("export", "Write calls, branches, functions, gaps and more to an SQLite database, for SQL and perf's viewer");
+  add_call_options(command, words->calls);
+  add_thread_option(command, words->calls.threads);
+  command.add_option("-o,--output", words->output, "the database to write")->required();
+  command.add_option("--tables", words->tables, "the tables of docs/TABLES.md to write, by comma; blocks only if named");
+  command.footer(
+      "The tables of docs/TABLES.md are named ptd_calls, ptd_branches and so on. The tables and views of perf's export-to-sqlite.py are there\n"
+      "too, under perf's names, so that perf's exported-sql-viewer.py opens the database.\n"
+      "Addresses are signed, as in perf's databases: printf('%x', ip) shows them.\n"
+      "Examples:\n"
+      "  ptdecode export -o run.db\n"
+      "  sqlite3 run.db \"SELECT call, count(*), max(end_ns - start_ns) FROM ptd_calls GROUP BY call ORDER BY 3 DESC LIMIT 10\"\n"
+      "  ptdecode export -o calls.db --tables calls,functions --comm postgres   smaller\n"
+      "  python3 /usr/lib/perf-core/scripts/python/exported-sql-viewer.py run.db");
+  return [words] { return write_database(*words); };
 }
 
 }  // namespace ptd::cli

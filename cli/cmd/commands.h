@@ -13,6 +13,7 @@ Command add_info(CLI::App& app);
 Command add_functions(CLI::App& app);
 Command add_timeline(CLI::App& app);
 Command add_flame(CLI::App& app);
+Command add_export(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_coverage(CLI::App& app);
 Command add_profile(CLI::App& app);

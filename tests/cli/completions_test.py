@@ -9,7 +9,7 @@ import unittest
 
 PTDECODE = pathlib.Path(os.environ["PTDECODE"])
 FOLDER = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "cli" / "completions"
-COMMANDS = ("info", "script", "functions", "timeline", "flame", "report", "coverage", "profile", "stat", "check", "image", "packets", "record", "sessions", "snapshot", "stop", "bundle", "demo", "verify", "stash", "doctor")
+COMMANDS = ("info", "script", "functions", "timeline", "flame", "export", "report", "coverage", "profile", "stat", "check", "image", "packets", "record", "sessions", "snapshot", "stop", "bundle", "demo", "verify", "stash", "doctor")
 
 
 def shell(*words):

@@ -4,11 +4,13 @@ them.
 
 Environment: PTDECODE, PTDECODE_SOURCE.
 """
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import unittest
@@ -66,6 +68,25 @@ class HostileText(unittest.TestCase):
         for shown in (r"\x1b[2Ja\x0ab\xff", r"\xc2\x9b2J\x09cd\x7f", r"\x1b]0;window title\x07", r"6.1\x0a\x1b[0mme", r"\x1b[8mtrampol\xe2\x80\xae\xe2\x82\x0d",
                       r"\x1b[7m\xffeys", r"hot\x07tr\x08ced"):
             self.assertIn(shown, said)
+
+    def test_comparisons_do_not_either(self):
+        for words in (("functions", "--diff"), ("script", "--diff")):
+            for other in (self.recording, SOURCE / "data" / "demo"):
+                done = self.run_it(*words, self.recording, other, "--limit", 0) if words[0] == "functions" else self.run_it(*words, self.recording, other)
+                self.assertIn(done.returncode, (0, 3), done.stderr)
+                self.harmless(done.stdout, words), self.harmless(done.stderr, words)
+        done = self.run_it("functions", "--json", "--diff", self.recording, SOURCE / "data" / "demo")
+        self.assertGreater(len([json.loads(line) for line in done.stdout.splitlines()]), 2)
+
+    def test_a_database_is_utf8(self):
+        path = pathlib.Path(self.temporary.name) / "odd.db"
+        done = self.run_it("export", "-q", "-i", self.recording, "-o", path, "--tables", "blocks,calls,functions,threads,branches,events,sections,versions")
+        self.assertEqual((done.returncode, done.stdout), (0, b""), done.stderr)
+        with contextlib.closing(sqlite3.connect(path)) as database:  # raises where a text is not UTF-8
+            for table, in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall():
+                database.execute(f"SELECT * FROM {table}").fetchall()
+            names = [name for name, in database.execute("SELECT name FROM symbols")]
+            self.assertIn("\x1b[7m\ufffdeys", names)
 
     def test_a_line_stays_one(self):
         for words in (("script",), ("script", "--itrace=b"), ("functions",), ("stat",), ("check",), ("flame", "--format", "folded"), ("image",)):

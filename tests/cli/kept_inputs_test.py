@@ -19,7 +19,7 @@ import unittest
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus"))
-WRITERS = (["bundle"], ["flame"], ["report"], ["timeline"], ["coverage"], ["profile"])
+WRITERS = (["bundle"], ["flame"], ["export"], ["report"], ["timeline"], ["coverage"], ["profile"])
 TIMELESS = [writer for writer in WRITERS if writer[0] != "timeline"]  # for traces without times, which timeline refuses for that reason
 RECORD = ["record", "-q", "--no-stash", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"]]
 REFUSAL = "-o names the output file"

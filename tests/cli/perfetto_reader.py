@@ -28,7 +28,13 @@ def one(data, field, default=None):
 
 def read(data):
     """Returns (tracks: uuid -> {...}, slices: [(track, depth, name, begin, end)], instants: [(track, name, time)])."""
+    return read_all(data)[:3]
+
+
+def read_all(data):
+    """Returns what read() does, counters: [(track, value, time)], and notes: [(track, name of the note, value)]."""
     tracks, names, events, cleared = {}, {}, [], False
+    note_names, counters, notes = {}, [], []
     for field, packet in fields(data):
         if field != 1:
             raise ValueError(f"field {field} is no packet")
@@ -44,6 +50,8 @@ def read(data):
             raise ValueError("needs state that was never cleared")
         for interned in content[12]:
             for kind, entry in fields(interned):
+                if kind == 3:
+                    note_names[one(entry, 1)] = one(entry, 2).decode()
                 if kind == 2:
                     names[one(entry, 1)] = one(entry, 2).decode()
         for descriptor in content[60]:
@@ -52,12 +60,21 @@ def read(data):
             if parent is not None and parent not in tracks:
                 raise ValueError("a track before its parent")
             thread = dict(fields(found[4])) if 4 in found else {}
-            tracks[found[1]] = {"name": found.get(2, b"").decode(), "tid": thread.get(2), "pid": thread.get(1), "thread": thread.get(5, b"").decode(), "parent": parent}
+            tracks[found[1]] = {"name": found.get(2, b"").decode(), "tid": thread.get(2), "pid": thread.get(1), "thread": thread.get(5, b"").decode(), "parent": parent,
+                                "counter": 8 in found}
         for event in content[11]:
             found = dict(fields(event))
             if found[11] not in tracks:
                 raise ValueError("an event of an unknown track")
             kind = found[9]
+            if (kind == 4) != tracks[found[11]]["counter"]:
+                raise ValueError("a counter on a track of events, or an event on one of counters")
+            if kind == 4:
+                counters.append((found[11], found[30], content[8][0]))
+                continue
+            if 4 in found:
+                note = dict(fields(found[4]))
+                notes.append((found[11], note_names[note[1]], note[3]))
             if kind != 2 and found[10] not in names:
                 raise ValueError("a name that was never given")
             events.append((content[8][0], len(events), kind, found[11], names.get(found.get(10))))
@@ -74,4 +91,4 @@ def read(data):
             instants.append((track, name, time))
     if any(stacks.values()):
         raise ValueError("slices without an end")
-    return tracks, slices, instants
+    return tracks, slices, instants, counters, notes

@@ -71,7 +71,7 @@ class Usage(unittest.TestCase):
     def test_help_teaches(self):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
-        for command in ("info", "functions", "timeline", "flame", "report", "packets", "script", "stat", "image", "check", "demo", "verify", "record", "bundle", "sessions", "snapshot", "stop"):
+        for command in ("info", "functions", "timeline", "flame", "export", "report", "packets", "script", "stat", "image", "check", "demo", "verify", "record", "bundle", "sessions", "snapshot", "stop"):
             self.assertIn(command.encode(), done.stdout)
             text = run(command, "--help")
             self.assertEqual(text.returncode, 0)

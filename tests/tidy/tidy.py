@@ -41,7 +41,8 @@ VENDORS = [
     (r"nlohmann/", ("recording/", "cli/", "tests/")),
     (r"fmt/", ("cli/", "tests/")),
     (r"CLI/", ("cli/", "tests/")),
-    (r"zlib\.h", ("tests/",)),
+    (r"sqlite3\.h", ("cli/export/database.cc", "tests/")),
+    (r"zlib\.h", ("cli/text/gzip.cc", "tests/")),
     (r"gtest/|gmock/", ("tests/",)),
     (r"benchmark/", ("tests/",)),
 ]

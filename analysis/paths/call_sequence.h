@@ -1,0 +1,85 @@
+// CallSequences: what each thread called, in order, as hashes that two recordings can be compared by.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "analysis/paths/call_paths.h"
+#include "ptdecode/function_table.h"
+
+namespace ptd {
+
+/// The start or end of a call.
+struct CallMoment {
+  bool enters = false;
+  bool counted = false;  ///< an end, and the call was seen from its start
+  FunctionId function = kNoFunction;
+  uint32_t path = CallPaths::kRoot;  ///< of the call
+  TimeNs start, time;                ///< an end: of the call
+  uint64_t instructions = 0;         ///< an end: of the function itself
+};
+
+/// The moments of one thread without those in interrupts, which come when they come.
+struct CallSequence {
+  std::string comm;  ///< the thread's name at its first moment
+  int32_t tid = -1;
+  uint64_t moments = 0;
+  std::vector<uint64_t> calls, instructions;  ///< hash of all moments up to the end of each piece, without and with numbers of instructions
+  std::optional<TimeNs> lost;                 ///< where flow was lost first: later calls are not compared
+};
+
+/// Follows the steps of one recording. Memory: 16 bytes for kPiece moments, and the moments that are asked for. Not thread-safe.
+class CallSequences {
+ public:
+  static constexpr uint64_t kPiece = 1024;
+  /// Of which moments of a thread to keep all: from the first on, this many.
+  struct Range {
+    uint64_t first = 0, count = 0;
+  };
+
+  /// `kept`: by the index of the thread in threads(). `functions` must outlive it.
+  explicit CallSequences(const FunctionTable& functions, std::map<size_t, Range> kept = {}) : functions_(functions), wanted_(std::move(kept)) {
+    for (const auto& [thread, range] : wanted_) kept_[thread];
+  }
+  /// `comm`: the name of the step's thread.
+  void take(const CallStep& step, std::string_view comm, int32_t tid);
+  void finish();
+  /// In the order in which they began.
+  [[nodiscard]] const std::vector<CallSequence>& threads() const { return threads_; }
+  [[nodiscard]] const std::vector<CallMoment>& kept(size_t thread) const { return kept_.at(thread); }
+  [[nodiscard]] const CallPaths& paths() const { return open_.paths(); }
+
+ private:
+  struct State {
+    size_t thread = ~size_t{0};  ///< index in threads_
+    uint64_t calls = 0, instructions = 0;  ///< hashes so far
+    std::optional<uint32_t> interrupt;     ///< depth of the handler that runs
+    std::optional<uint32_t> ended;         ///< of the one that the last step ended
+  };
+  [[nodiscard]] bool in_interrupt(State& state, const CallStep& step);
+  [[nodiscard]] uint64_t hash_of(FunctionId function);
+  void add(State& state, const CallMoment& moment);
+
+  const FunctionTable& functions_;
+  const std::map<size_t, Range> wanted_;
+  OpenCalls open_;
+  std::vector<State> states_;  ///< by CallStep::thread
+  std::vector<CallSequence> threads_;
+  std::map<size_t, std::vector<CallMoment>> kept_;
+  std::vector<uint64_t> hashes_;  ///< of names, by FunctionId + 1; 0: not met
+};
+
+/// Threads of two recordings with one name: the first of it in each, the second, and so on; or the only one that is left in each.
+struct ThreadPair {
+  size_t a = 0, b = 0;
+};
+[[nodiscard]] std::vector<ThreadPair> match_threads(const std::vector<CallSequence>& a, const std::vector<CallSequence>& b);
+/// The first piece in which the hashes differ, or in which one ends; nothing if all moments are the same.
+[[nodiscard]] std::optional<uint64_t> first_difference(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b);
+
+}  // namespace ptd

@@ -1,0 +1,74 @@
+// PathProfile: calls and time by call path. ProfileDiff: the profiles of two recordings, side by side.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/paths/call_paths.h"
+#include "ptdecode/function_profile.h"
+#include "ptdecode/function_table.h"
+
+namespace ptd {
+
+/// Calls and what they took. Of a path: without its callees' share, except in `total`.
+struct CallSums {
+  uint64_t calls = 0;
+  uint64_t self_ns = 0, total_ns = 0;
+  uint64_t self_instructions = 0, total_instructions = 0;
+  CallSums& operator+=(const CallSums& other);
+};
+
+/// Adds up the calls of one recording, by function and by path. Not thread-safe.
+class PathProfile {
+ public:
+  void take(const CallStep& step);
+  /// The sums by CallPaths number.
+  [[nodiscard]] const std::vector<CallSums>& sums() const { return sums_; }
+  [[nodiscard]] const CallPaths& paths() const { return open_.paths(); }
+  [[nodiscard]] const FunctionProfile& functions() const { return functions_; }
+
+ private:
+  OpenCalls open_;
+  std::vector<CallSums> sums_;
+  FunctionProfile functions_;
+};
+
+/// One of the two recordings of a comparison. Both must outlive the ProfileDiff only while it is made.
+struct DiffSide {
+  const PathProfile& profile;
+  const FunctionTable& functions;
+};
+
+/// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each: another
+/// version of a program may have another file name. Untraced code is a function without a name. Immutable.
+class ProfileDiff {
+ public:
+  static constexpr size_t kSides = 2;
+  using Sums = std::array<CallSums, kSides>;
+  struct Function {
+    std::array<FunctionInfo, kSides> info;  ///< of a side that has not the function: that of the other
+    Sums sums;
+  };
+  struct Path {
+    uint32_t parent = CallPaths::kRoot;
+    size_t function = 0;  ///< index into functions()
+    Sums sums;
+  };
+
+  ProfileDiff(const DiffSide& a, const DiffSide& b);
+  [[nodiscard]] const std::vector<Function>& functions() const { return functions_; }
+  /// All paths, callers first; the first one is CallPaths::kRoot, of no function.
+  [[nodiscard]] const std::vector<Path>& paths() const { return paths_; }
+
+ private:
+  using Matches = std::array<std::vector<size_t>, kSides>;  ///< by FunctionId + 1: the index in functions_
+  void match_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);
+  void match_paths(const std::array<DiffSide, kSides>& sides, const Matches& matches);
+
+  std::vector<Function> functions_;
+  std::vector<Path> paths_;
+};
+
+}  // namespace ptd

@@ -1,0 +1,192 @@
+// show_divergence(): see divergence.h.
+#include "cli/calls/divergence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "analysis/paths/call_sequence.h"
+#include "cli/options/exit_status.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/size_words.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr uint64_t kContext = 4;  // moments shown before the first that differs
+
+using Kept = std::map<size_t, CallSequences::Range>;
+
+/// One of the two recordings.
+struct Side {
+  const CallWords* words = nullptr;
+  std::unique_ptr<CallInput> input;
+  std::unique_ptr<CallSequences> sequences;
+  [[nodiscard]] const CallSequence& thread(size_t index) const { return sequences->threads()[index]; }
+  [[nodiscard]] const std::string& path() const { return words->input.path; }
+};
+
+/// Follows all calls; keeps those moments of threads that `kept` names. Returns the exit status.
+int follow(Side& side, const Kept& kept) {
+  side.sequences = std::make_unique<CallSequences>(side.input->functions(), kept);
+  const int status = side.input->walk(*side.words, [&side](std::span<const CallStep> steps, const CallTree& tree) {
+    for (const CallStep& step : steps) {
+      if (side.input->wanted(step, tree)) side.sequences->take(step, side.input->comm(step, tree), tree.threads()[step.thread].tid);
+    }
+    return true;
+  });
+  side.sequences->finish();
+  return status;
+}
+
+/// What of two threads differs first, by piece.
+struct Difference {
+  ThreadPair threads;
+  std::optional<uint64_t> calls, instructions;
+  /// The moments of a piece, and some before it.
+  [[nodiscard]] CallSequences::Range range(uint64_t piece) const {
+    const uint64_t first = piece * CallSequences::kPiece;
+    return {first - std::min(first, kContext), CallSequences::kPiece + kContext};
+  }
+};
+
+/// Describes the differences of two recordings.
+class DivergenceText {
+ public:
+  explicit DivergenceText(const std::array<Side, 2>& sides) : sides_(sides) {}
+
+  /// Compares the moments that both sides have kept of two threads; "" if the first that differs is of the other kind.
+  [[nodiscard]] std::string text(const Difference& difference, bool calls) const {
+    const std::vector<CallMoment>&a = sides_[0].sequences->kept(difference.threads.a), &b = sides_[1].sequences->kept(difference.threads.b);
+    const auto [at_a, at_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), [&](const CallMoment& one, const CallMoment& other) {
+      return same(one, other, calls);
+    });
+    const auto at = static_cast<size_t>(at_a - a.begin());
+    if (at == a.size() && at == b.size()) return {};
+    if (!calls && (at >= a.size() || at >= b.size() || a[at].enters || b[at].enters)) return {};
+    std::string out = calls ? "  first call that differs\n" : "  first call that executes other instructions\n";
+    for (size_t i = at - std::min<size_t>(at, kContext); calls && i < at; ++i) out += moment_line(' ', 0, a[i]);
+    return out + end_text('A', 0, a, at, difference.threads.a, calls) + end_text('B', 1, b, at, difference.threads.b, calls);
+  }
+
+ private:
+  [[nodiscard]] bool same(const CallMoment& a, const CallMoment& b, bool calls) const {
+    if (a.enters != b.enters) return false;
+    if (a.enters) return name(0, a.function) == name(1, b.function);
+    return calls || !a.counted || !b.counted || a.instructions == b.instructions;
+  }
+  [[nodiscard]] std::string name(size_t side, FunctionId function) const {
+    const std::string text = function_text(sides_[side].input->functions(), function);
+    return text.starts_with("[anon ") ? "[anon" : text;
+  }
+  /// "main > handle > parse"
+  [[nodiscard]] std::string path_text(size_t side, uint32_t path) const {
+    std::string text;
+    const std::vector<CallPaths::Path>& paths = sides_[side].sequences->paths().paths();
+    for (; path != CallPaths::kRoot; path = paths[path].parent) {
+      const std::string one = shown(function_text(sides_[side].input->functions(), paths[path].function));
+      text = text.empty() ? one : one + " > " + text;
+    }
+    return text;
+  }
+  [[nodiscard]] std::string moment_line(char letter, size_t side, const CallMoment& moment) const {
+    const std::string what = moment.enters ? "calls" : "ends";
+    const std::string counted = moment.enters || !moment.counted ? "" : fmt::format("  ({} instructions)", moment.instructions);
+    return fmt::format("    {} {} {:<5} {}{}\n", letter, moment_text(moment.time), what, path_text(side, moment.path), counted);
+  }
+  [[nodiscard]] std::string end_text(char letter, size_t side, const std::vector<CallMoment>& moments, size_t at, size_t thread, bool calls) const {
+    if (at >= moments.size()) return fmt::format("    {} its trace ends here\n", letter);
+    const CallMoment& moment = moments[at];
+    const std::string time = moment_text(calls ? moment.time : moment.start) + "," + (calls ? "+1ms" : moment_text(moment.time));
+    return moment_line(letter, side, moment) + fmt::format("      ptdecode script -i {} --tid {} --time {}\n", shown(sides_[side].path()),
+                                                           sides_[side].thread(thread).tid, time);
+  }
+
+  const std::array<Side, 2>& sides_;
+};
+
+/// Compares the hashes of all threads that have a partner.
+std::vector<Difference> differences_of(const std::array<Side, 2>& sides, const std::vector<ThreadPair>& pairs) {
+  std::vector<Difference> differences;
+  for (const ThreadPair& pair : pairs) {
+    const CallSequence &a = sides[0].thread(pair.a), &b = sides[1].thread(pair.b);
+    Difference difference{pair, first_difference(a.calls, b.calls), first_difference(a.instructions, b.instructions)};
+    if (difference.instructions && difference.calls && *difference.instructions > *difference.calls) difference.instructions.reset();
+    if (difference.calls || difference.instructions) differences.push_back(difference);
+  }
+  return differences;
+}
+
+void print_heading(const std::array<Side, 2>& sides, const std::vector<ThreadPair>& pairs, size_t different) {
+  Output& out = standard_output();
+  out.write(fmt::format("A: {}\nB: {}\n{}: {} the same, {} not\n", shown(sides[0].path()), shown(sides[1].path()),
+                        counted(pairs.size(), "pair of threads", "pairs of threads"), pairs.size() - different, different));
+  for (size_t side = 0; side < sides.size(); ++side) {
+    std::vector<bool> has_partner(sides[side].sequences->threads().size());
+    for (const ThreadPair& pair : pairs) has_partner[side == 0 ? pair.a : pair.b] = true;
+    for (size_t i = 0; i < has_partner.size(); ++i) {
+      if (has_partner[i]) continue;
+      const CallSequence& thread = sides[side].thread(i);
+      out.write(fmt::format("only in {}: {} (tid {})\n", side == 0 ? 'A' : 'B', shown(thread.comm), thread.tid));
+    }
+  }
+}
+
+/// Decodes both sides again for one kind of difference and returns which moments are needed.
+int follow_again(std::array<Side, 2>& sides, const std::vector<Difference>& differences, std::optional<uint64_t> Difference::* piece) {
+  std::array<Kept, 2> kept;
+  for (const Difference& difference : differences) {
+    if (!(difference.*piece)) continue;
+    kept[0][difference.threads.a] = kept[1][difference.threads.b] = difference.range(*(difference.*piece));
+  }
+  if (kept[0].empty()) return kExitOk;
+  for (size_t side = 0; side < sides.size(); ++side) {
+    if (const int status = follow(sides[side], kept[side]); status != kExitOk) return status;
+  }
+  return kExitOk;
+}
+
+void print_thread(const std::array<Side, 2>& sides, const Difference& difference) {
+  const CallSequence &a = sides[0].thread(difference.threads.a), &b = sides[1].thread(difference.threads.b);
+  standard_output().write(fmt::format("\n{} (A: tid {}, B: tid {})\n", shown(a.comm), a.tid, b.tid));
+  for (const auto& [letter, thread] : {std::pair('A', &a), std::pair('B', &b)}) {
+    if (thread->lost)
+      standard_output().write(fmt::format("  flow of {} is lost at {}; calls after it are not compared\n", letter, moment_text(*thread->lost)));
+  }
+}
+
+}  // namespace
+
+int show_divergence(const std::array<CallWords, 2>& words) {
+  std::array<Side, 2> sides;
+  for (size_t i = 0; i < sides.size(); ++i) {
+    sides[i].words = &words[i];
+    Result<std::unique_ptr<CallInput>> opened = CallInput::open(words[i]);
+    if (!opened) return report_error(opened.error());
+    sides[i].input = std::move(*opened);
+    if (const int status = follow(sides[i], {}); status != kExitOk) return status;
+    if (const int matched = sides[i].input->say_summary(words[i], !sides[i].sequences->threads().empty()); matched != kExitOk) return matched;
+  }
+  const std::vector<ThreadPair> pairs = match_threads(sides[0].sequences->threads(), sides[1].sequences->threads());
+  const std::vector<Difference> differences = differences_of(sides, pairs);
+  print_heading(sides, pairs, differences.size());
+  for (const auto& [piece, calls] : {std::pair(&Difference::instructions, false), std::pair(&Difference::calls, true)}) {
+    if (const int status = follow_again(sides, differences, piece); status != kExitOk) return status;
+    const DivergenceText describe(sides);
+    for (const Difference& difference : differences) {
+      if (!(difference.*piece)) continue;
+      const std::string text = describe.text(difference, calls);
+      if (!text.empty()) print_thread(sides, difference), standard_output().write(text);
+    }
+  }
+  standard_output().flush();
+  const bool unpaired = pairs.size() != sides[0].sequences->threads().size() || pairs.size() != sides[1].sequences->threads().size();
+  return differences.empty() && !unpaired ? kExitOk : kExitFinding;
+}
+
+}  // namespace ptd::cli

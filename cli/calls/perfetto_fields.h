@@ -1,0 +1,47 @@
+// Fields of Perfetto's trace format, and how they are written (protobuf's wire format). For PerfettoWriter.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ptd::cli {
+
+// Field numbers: perfetto/protos/perfetto/trace/{trace,trace_packet,interned_data}.proto, track_event/*.proto.
+inline constexpr unsigned kTracePacket = 1;
+inline constexpr unsigned kPacketTimestamp = 8, kPacketSequence = 10, kPacketTrackEvent = 11, kPacketInterned = 12, kPacketSequenceFlags = 13,
+                   kPacketTrackDescriptor = 60;
+inline constexpr unsigned kInternedEventNames = 2, kInternedAnnotationNames = 3, kEventNameId = 1, kEventName = 2;
+inline constexpr unsigned kTrackEventType = 9, kTrackEventNameId = 10, kTrackEventTrack = 11, kTrackEventAnnotation = 4,
+                   kTrackEventCounter = 30;
+inline constexpr unsigned kDescriptorUuid = 1, kDescriptorName = 2, kDescriptorProcess = 3, kDescriptorThread = 4, kDescriptorParent = 5, kDescriptorCounter = 8;
+inline constexpr unsigned kProcessPid = 1, kProcessName = 6, kThreadPid = 1, kThreadTid = 2, kThreadName = 5;
+inline constexpr unsigned kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4;
+inline constexpr unsigned kAnnotationNameId = 1, kAnnotationUint = 3;
+inline constexpr uint64_t kFoldedNameId = 1;
+inline constexpr uint64_t kStateCleared = 1, kNeedsState = 2;
+inline constexpr uint64_t kSequence = 1, kOtherTracks = 1, kProcessTracks = 1ULL << 40, kThreadTracks = 1ULL << 41;
+
+inline void put_number(std::string& out, uint64_t value) {
+  for (; value >= 128; value >>= 7) out.push_back(static_cast<char>(value | 128));
+  out.push_back(static_cast<char>(value));
+}
+
+inline void put(std::string& out, unsigned field, uint64_t value) {
+  put_number(out, uint64_t{field} << 3);
+  put_number(out, value);
+}
+
+inline void put(std::string& out, unsigned field, std::string_view bytes) {
+  put_number(out, uint64_t{field} << 3 | 2);
+  put_number(out, bytes.size());
+  out.append(bytes);
+}
+
+inline void put_packet(std::string& out, std::string packet, uint64_t flags) {
+  put(packet, kPacketSequence, kSequence);
+  put(packet, kPacketSequenceFlags, flags);
+  put(out, kTracePacket, packet);
+}
+
+}  // namespace ptd::cli

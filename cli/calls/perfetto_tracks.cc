@@ -1,0 +1,106 @@
+// PerfettoWriter: the tracks beside those of threads. See call_export.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/table/row_reader.h"
+#include "cli/calls/call_export.h"
+#include "cli/calls/perfetto_fields.h"
+#include "cli/options/thread_filters.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr size_t kPieceBytes = size_t{1} << 20;
+enum : size_t { kTime, kCpu, kPid, kTid, kName, kPayload };
+
+std::string where(const RowReader& row) {
+  return row.has(kCpu) ? fmt::format("cpu {}", row.number(kCpu, 0)) : fmt::format("tid {}", row.number(kTid, 0));
+}
+
+}  // namespace
+
+uint64_t PerfettoWriter::track_of(const std::string& name, bool counter, std::string& out) {
+  const auto [place, is_new] = tracks_.emplace(name, kOtherTracks + tracks_.size());
+  if (!is_new) return place->second;
+  std::string descriptor, packet;
+  put(descriptor, kDescriptorUuid, place->second);
+  put(descriptor, kDescriptorName, name);
+  if (counter) put(descriptor, kDescriptorCounter, std::string_view());
+  put(packet, kPacketTrackDescriptor, descriptor);
+  put_packet(out, packet, kNeedsState);
+  return place->second;
+}
+
+void PerfettoWriter::add_pokes(std::string& out) {
+  begin_sequence(out);
+  const Timeline& timeline = input_.recording().timeline();
+  for (SiteId site = 0; site < timeline.site_count(); ++site) {
+    const Timeline::SiteInfo info = timeline.site(site);
+    for (uint32_t version = 1; version < info.versions; ++version) {
+      const Interval possible = timeline.version(site, version).possible;
+      if (possible.first == kTimeMin) continue;
+      const auto symbol = input_.recording().symbolizer().find(info.space, info.ip, possible.first);
+      event(track_of("changes of code", false, out), kInstant, possible.first,
+            symbol ? fmt::format("{}+{:#x}", symbol->name, symbol->offset_bytes) : fmt::format("{:#x}", info.ip.value), out);
+    }
+  }
+}
+
+void PerfettoWriter::add_modules(std::string& out) {
+  begin_sequence(out);
+  const Timeline& timeline = input_.recording().timeline();
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (section.space != kKernelSpace || section.path.empty()) continue;
+    const auto add = [&](TimeNs when, const char* what) {
+      if (when != kTimeMin && when != kTimeMax) event(track_of("modules and BPF programs", false, out), kInstant, when, fmt::format("{} {}", what, section.path), out);
+    };
+    add(section.live.first, "load");
+    add(section.live.last, "unload");
+  }
+}
+
+Status PerfettoWriter::add_events(const std::function<bool(std::string&)>& write) {
+  std::string out;
+  begin_sequence(out);
+  const ScriptOptions& filter = input_.filter();
+  for (const char* table : {"gaps", "events"}) {
+    const bool gaps = std::string_view(table) == "gaps";
+    TableRequest request;
+    request.columns = {"time_ns", "cpu", "pid", "tid", gaps ? "reason" : "event"};
+    if (!gaps) request.columns.emplace_back("payload");
+    if (!filter.times.empty()) request.time = filter.times.front();
+    request.cancelled = interrupted;
+    Result<std::unique_ptr<Table>> opened = open_table(input_.recording(), table, request);
+    if (!opened) return opened.error();
+    RowReader row(std::move(*opened));
+    for (;;) {
+      const Result<bool> more = row.next();
+      if (!more) return more.error();
+      if (!more.value()) break;
+      const auto passes = [&row](const auto& wanted, size_t column) { return among(wanted, static_cast<int32_t>(row.number(column, -1))); };
+      if (!row.has(kTime) || !passes(filter.cpus, kCpu) || !passes(filter.pids, kPid) || !passes(filter.tids, kTid)) continue;
+      const TimeNs when{static_cast<uint64_t>(row.number(kTime, 0))};
+      const std::string_view name = row.text(kName);
+      const auto payload = gaps ? 0 : static_cast<uint64_t>(row.number(kPayload, 0));
+      if (gaps) {
+        event(track_of("gaps", false, out), kInstant, when, fmt::format("{}, {}", name, where(row)), out);
+      } else if (name == "ptwrite") {
+        count(track_of(fmt::format("PTWRITE, tid {}", row.number(kTid, 0)), true, out), when, payload, out);
+      } else if (name == "cbr") {
+        count(track_of("frequency ratio, " + where(row), true, out), when, payload & 0xff, out);
+      } else if (name == "pwre" || name == "pwrx") {  // [SDM] "PWRE Packet": the state that is resolved; after PWRX, C0
+        count(track_of("C-state, " + where(row), true, out), when, name == "pwre" ? payload >> 12 & 0xf : 0, out);
+      }
+      if (out.size() < kPieceBytes) continue;
+      if (!write(out)) return {};
+      out.clear();
+    }
+  }
+  write(out);
+  return {};
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,57 @@
+// CallRows: the tables of an exported database that come from calls.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "analysis/paths/call_paths.h"
+#include "cli/calls/call_input.h"
+#include "cli/export/database.h"
+#include "cli/export/export_names.h"
+#include "ptdecode/function_profile.h"
+
+namespace ptd::cli {
+
+/// Writes ptd_functions and, `with_calls`, calls and call_paths. A call's number is that of its start among all calls, so a caller's is less than those of the
+/// calls that it makes. Calls beyond the limits of CallPaths have the path of their caller. Not thread-safe.
+class CallRows {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<CallRows>> create(Database& database, ExportNames& names, CallInput& input, bool with_calls);
+  [[nodiscard]] Status take(std::span<const CallStep> steps, const CallTree& tree);
+  [[nodiscard]] Status finish();
+  [[nodiscard]] uint64_t calls() const { return calls_ == nullptr ? 0 : calls_->rows(); }
+  /// Calls that have the path of their caller.
+  [[nodiscard]] uint64_t without_path() const { return open_.paths().left_out(); }
+
+ private:
+  struct Thread {
+    int64_t id = 0;
+    Interval named{kTimeMax, kTimeMin};  ///< when it has the name `comm`
+    int64_t comm = 0;
+  };
+  struct Row {
+    CallStep step;
+    OpenCalls::Ended of;
+    int64_t thread = 0, comm = 0;
+  };
+  CallRows(Database& database, ExportNames& names, CallInput& input) : database_(database), names_(names), input_(input) {}
+  Thread& thread_of(const CallStep& step, const CallTree& tree);
+  void leave(const CallStep& step, const CallTree& tree);
+  [[nodiscard]] Status write();
+  [[nodiscard]] Status write_paths();
+  [[nodiscard]] Status write_functions();
+  [[nodiscard]] int64_t symbol_of(FunctionId function);
+
+  Database& database_;
+  ExportNames& names_;
+  CallInput& input_;
+  std::unique_ptr<Inserter> calls_;  ///< null: not wanted
+  std::vector<Thread> threads_;
+  std::vector<Row> rows_;    ///< written together, in the order of their numbers: a file grows faster at its end
+  OpenCalls open_;
+  std::vector<int64_t> symbols_;  ///< of each function's number; 0: not met
+  FunctionProfile profile_;
+};
+
+}  // namespace ptd::cli

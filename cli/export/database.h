@@ -1,0 +1,69 @@
+// Database: an SQLite file that is written once, and its insert statements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ptdecode/error.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace ptd::cli {
+
+/// A new database in one transaction, without a journal: if a write fails, the file is useless and must be removed. Errors of every function:
+/// write_failed. Not thread-safe.
+class Database {
+ public:
+  /// Opens an empty file. `file` is its path, which may be a link to it.
+  [[nodiscard]] static Result<std::unique_ptr<Database>> create(const std::string& file);
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  /// Runs statements that return no rows, separated by semicolons.
+  [[nodiscard]] Status run(const std::string& sql);
+  /// Writes what is not written yet. Nothing may be written afterwards.
+  [[nodiscard]] Status finish();
+  [[nodiscard]] Error failed(std::string_view what) const;
+
+ private:
+  friend class Inserter;
+  explicit Database(sqlite3* handle) : handle_(handle) {}
+  sqlite3* handle_;
+};
+
+/// Returns the version of SQLite that is loaded.
+[[nodiscard]] const char* sqlite_version();
+
+/// Inserts rows into one table. Set every value, then call insert(). Values keep what they were for the next row, except texts, which must
+/// live until insert(). Must not outlive the database. Not thread-safe.
+class Inserter {
+ public:
+  /// `columns`: those that are set, by comma; the others get their default.
+  [[nodiscard]] static Result<std::unique_ptr<Inserter>> create(Database& database, std::string_view table, std::string_view columns);
+  ~Inserter();
+  Inserter(const Inserter&) = delete;
+  Inserter& operator=(const Inserter&) = delete;
+
+  /// The columns are numbered from 0. Addresses of the upper half become negative: SQLite's integers are signed.
+  void set(size_t column, int64_t value);
+  void set(size_t column, std::string_view text);  ///< UTF-8
+  void set(size_t column, std::span<const std::byte> bytes);
+  void set_null(size_t column);
+  [[nodiscard]] Status insert();
+  [[nodiscard]] uint64_t rows() const { return rows_; }
+
+ private:
+  Inserter(Database& database, sqlite3_stmt* statement, std::string table) : database_(database), statement_(statement), table_(std::move(table)) {}
+  Database& database_;
+  sqlite3_stmt* statement_;
+  std::string table_;
+  uint64_t rows_ = 0;
+};
+
+}  // namespace ptd::cli

@@ -1,0 +1,143 @@
+// ExportNames: see export_names.h.
+#include "cli/export/export_names.h"
+
+#include <algorithm>
+
+#include "analysis/table/column.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr int64_t kHost = 1;  // perf's number of this machine
+
+uint64_t key_of(int32_t pid, int32_t tid) { return static_cast<uint64_t>(static_cast<uint32_t>(pid)) << 32 | static_cast<uint32_t>(tid); }
+
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+int64_t ExportNames::thread(int32_t pid, int32_t tid) {
+  const auto [place, is_new] = thread_ids_.emplace(key_of(pid, tid), threads_.size() + 1);
+  if (is_new) threads_.push_back({pid, tid});
+  return place->second;
+}
+
+int64_t ExportNames::comm(std::string_view comm, int32_t pid, int64_t thread, TimeNs when) {
+  const auto [place, is_new] = comm_ids_.emplace(std::to_string(pid) + ' ' + std::string(comm), comms_.size() + 1);
+  if (is_new) comms_.push_back({valid_utf8(comm), pid, thread, when, false, {}});
+  Comm& known = comms_[static_cast<size_t>(place->second) - 1];
+  known.first = std::min(known.first, when);
+  if (std::find(known.threads.begin(), known.threads.end(), thread) == known.threads.end()) known.threads.push_back(thread);
+  return place->second;
+}
+
+int64_t ExportNames::file(std::string_view module) {
+  if (module.empty()) return 0;
+  const auto [place, is_new] = file_ids_.emplace(std::string(module), files_.size() + 1);
+  if (!is_new) return place->second;
+  File made{valid_utf8(module), valid_utf8(module), {}};
+  const Timeline& timeline = recording_.timeline();
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (section.path.find('/') == std::string::npos || base_name(section.path) != module) continue;
+    made.path = valid_utf8(section.path);
+    made.build_id = section.build_id;
+    break;
+  }
+  files_.push_back(std::move(made));
+  return place->second;
+}
+
+int64_t ExportNames::symbol(std::string_view name, std::string_view module) {
+  if (name.empty()) return 0;
+  const int64_t file_id = file(module);
+  const auto [place, is_new] = symbol_ids_.emplace(std::to_string(file_id) + ' ' + std::string(name), symbols_.size() + 1);
+  if (is_new) symbols_.push_back({valid_utf8(name), file_id});
+  return place->second;
+}
+
+void ExportNames::set_start(int64_t symbol, Ip start, SpaceId space, TimeNs when) {
+  SymbolRow& row = symbols_[static_cast<size_t>(symbol) - 1];
+  const SpaceId of = is_kernel_half(start) ? kKernelSpace : space;
+  const std::optional<Symbol> found = recording_.symbolizer().find(of, start, when);
+  row.size_bytes = found && found->offset_bytes == 0 ? found->size_bytes : 0;
+  const std::optional<FilePlace> place = is_kernel_half(start) ? std::nullopt : recording_.symbolizer().file_place(of, start, when);
+  row.start = place ? place->file_offset_bytes : start.value;
+}
+
+Status ExportNames::write(Database& database) const {
+  if (const Status status = database.run("INSERT INTO machines VALUES (0,0,'unknown'),(1,-1,'')"); !status) return status;
+  if (const Status status = write_threads(database); !status) return status;
+  return write_symbols(database);
+}
+
+Status ExportNames::write_threads(Database& database) const {
+  auto threads = Inserter::create(database, "threads", "id,machine_id,process_id,pid,tid");
+  if (!threads) return threads.error();
+  const auto put = [&](int64_t id, int64_t machine, int64_t process, int32_t pid, int32_t tid) {
+    const int64_t values[] = {id, machine, process, pid, tid};
+    for (size_t i = 0; i < 5; ++i) (*threads)->set(i, values[i]);
+    return (*threads)->insert();
+  };
+  Status status = put(0, 0, 0, -1, -1);
+  for (size_t i = 0; i < threads_.size() && status; ++i) {
+    const Thread& thread = threads_[i];
+    const auto leader = thread_ids_.find(key_of(thread.pid, thread.pid));
+    const auto id = static_cast<int64_t>(i) + 1;
+    status = put(id, kHost, leader == thread_ids_.end() ? id : leader->second, thread.pid, thread.tid);
+  }
+  if (!status) return status;
+  auto comms = Inserter::create(database, "comms", "id,comm,c_thread_id,c_time,exec_flag,has_calls");
+  auto pairs = Inserter::create(database, "comm_threads", "comm_id,thread_id");
+  if (!comms || !pairs) return comms ? pairs.error() : comms.error();
+  status = database.run("INSERT INTO comms VALUES (0,'unknown',0,0,0,NULL)");
+  for (size_t i = 0; i < comms_.size() && status; ++i) {
+    const Comm& comm = comms_[i];
+    const auto id = static_cast<int64_t>(i) + 1;
+    (*comms)->set(0, id);
+    (*comms)->set(1, comm.comm);
+    (*comms)->set(2, comm.thread);
+    (*comms)->set(3, comm.first.value);
+    (*comms)->set(4, int64_t{0});
+    if (comm.has_calls) {
+      (*comms)->set(5, int64_t{1});
+    } else {
+      (*comms)->set_null(5);
+    }
+    status = (*comms)->insert();
+    for (size_t j = 0; j < comm.threads.size() && status; ++j) {
+      (*pairs)->set(0, id);
+      (*pairs)->set(1, comm.threads[j]);
+      status = (*pairs)->insert();
+    }
+  }
+  return status;
+}
+
+Status ExportNames::write_symbols(Database& database) const {
+  auto files = Inserter::create(database, "dsos", "id,machine_id,short_name,long_name,build_id");
+  auto symbols = Inserter::create(database, "symbols", "id,dso_id,sym_start,sym_end,name");
+  if (!files || !symbols) return files ? symbols.error() : files.error();
+  Status status = database.run("INSERT INTO dsos VALUES (0,0,'unknown','unknown',''); INSERT INTO symbols VALUES (0,0,0,0,0,'unknown')");
+  for (size_t i = 0; i < files_.size() && status; ++i) {
+    (*files)->set(0, static_cast<int64_t>(i) + 1);
+    (*files)->set(1, kHost);
+    (*files)->set(2, files_[i].name);
+    (*files)->set(3, files_[i].path);
+    (*files)->set(4, files_[i].build_id);
+    status = (*files)->insert();
+  }
+  for (size_t i = 0; i < symbols_.size() && status; ++i) {
+    const SymbolRow& row = symbols_[i];
+    (*symbols)->set(0, static_cast<int64_t>(i) + 1);
+    (*symbols)->set(1, row.file);
+    (*symbols)->set(2, static_cast<int64_t>(row.start));
+    (*symbols)->set(3, static_cast<int64_t>(row.start + row.size_bytes));
+    (*symbols)->set(4, row.name);
+    status = (*symbols)->insert();
+  }
+  return status;
+}
+
+}  // namespace ptd::cli

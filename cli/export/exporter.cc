@@ -1,0 +1,187 @@
+// write_database(): see exporter.h.
+#include "cli/export/exporter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cli/export/call_rows.h"
+#include "cli/export/plain_rows.h"
+#include "cli/export/sample_rows.h"
+#include "cli/export/schema.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/progress.h"
+#include "cli/options/whole_file.h"
+#include "cli/text/size_words.h"
+#include "ptdecode/ptdecode.h"
+
+namespace ptd::cli {
+
+namespace {
+
+/// Writes the tables that are wanted, one after the other.
+class Export {
+ public:
+  Export(const ExportWords& words, CallInput& input, Database& database, std::set<std::string> tables)
+      : words_(words), input_(input), database_(database), names_(input.recording()), tables_(std::move(tables)) {
+    for (uint32_t i = 0; i < input.recording().streams().size(); ++i) {
+      if (among(input.filter().cpus, input.recording().streams()[i].cpu)) request_.streams.push_back(i);
+    }
+    if (!input.filter().times.empty()) request_.time = input.filter().times.front();
+    request_.path = words.calls.input.path;
+    request_.threads = words.calls.threads;
+  }
+  /// Returns the exit status.
+  int run() {
+    if (const Status made = database_.run(schema_tables()); !made) return report_error(made.error());
+    int status = write_calls();
+    if (status != kExitOk && status != kExitInterrupted) return status;
+    for (const auto& write : {&Export::write_samples, &Export::write_plain, &Export::complete}) {
+      if (const Status done = (this->*write)(); !done) return report_error(done.error());
+    }
+    return status;
+  }
+  [[nodiscard]] std::string summary() const {
+    std::string text;
+    if (calls_ != 0) text += counted(calls_, "call");
+    if (branches_ != 0) text += (text.empty() ? "" : ", ") + counted(branches_, "branch", "branches");
+    return text.empty() ? "no calls or branches" : text;
+  }
+  [[nodiscard]] bool any() const { return calls_ + branches_ != 0; }
+  [[nodiscard]] uint64_t without_path() const { return without_path_; }
+
+ private:
+  [[nodiscard]] bool wants(const char* table) const { return tables_.contains(table); }
+
+  int write_calls() {
+    const bool followed = wants("calls") || wants("functions") || wants("threads");
+    if (!followed) return empty_.insert("calls"), kExitOk;
+    auto rows = CallRows::create(database_, names_, input_, wants("calls"));
+    if (!rows) return report_error(rows.error());
+    Status written;
+    std::vector<CallThread> threads;
+    const int status = input_.walk(words_.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+      written = (*rows)->take(steps, tree);
+      for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
+        if (input_.matched(i)) threads.push_back(tree.threads()[i]);
+      }
+      return written.ok();
+    });
+    if (status != kExitOk && status != kExitInterrupted) return status;
+    if (written) written = (*rows)->finish();
+    if (written && wants("threads")) written = write_threads(database_, input_, threads);
+    if (!written) return report_error(written.error());
+    calls_ = (*rows)->calls();
+    without_path_ = (*rows)->without_path();
+    if (calls_ == 0) empty_.insert("calls");
+    return status;
+  }
+
+  Status write_samples() {
+    auto rows = SampleRows::create(database_, names_, input_);
+    if (!rows) return rows.error();
+    Progress progress("writing branches", !words_.calls.input.quiet && !is_terminal(1));
+    TableRequest request = request_;
+    request.progress = [&progress](uint64_t done, uint64_t total) {
+      progress.set_total(total);
+      progress.set(done);
+    };
+    for (const char* table : {"branches", "events"}) {
+      if (!wants(table)) continue;
+      if (const Status added = (*rows)->add(table, request); !added) return added;
+      request.progress = {};
+    }
+    if (wants("samples") && input_.recording().from_perf()) {
+      if (const Status added = (*rows)->add("samples", request_); !added) return added;
+    }
+    const Status written = (*rows)->write(interrupted);
+    progress.finish();
+    if (!written) return written;
+    branches_ = (*rows)->branches();
+    empty_.merge((*rows)->empty_tables());
+    return {};
+  }
+
+  Status write_plain() {
+    for (const char* table : {"blocks", "events", "gaps", "findings", "sections", "versions"}) {
+      if (!wants(table)) continue;
+      if (const Status written = write_plain_table(database_, input_, table, request_, interrupted); !written) return written;
+    }
+    const Result<uint64_t> switches = write_switches(database_, names_, input_);
+    if (!switches) return switches.error();
+    if (switches.value() == 0) empty_.insert("context_switches");
+    return {};
+  }
+
+  Status complete() {
+    auto info = Inserter::create(database_, "ptd_info", "key,value");
+    if (!info) return info.error();
+    const std::pair<std::string_view, std::string> facts[] = {{"tables_version", "1"},
+                                                              {"ptdecode", ptd_version()},
+                                                              {"recording", words_.calls.input.path},
+                                                              {"description", input_.recording().description()}};
+    for (const auto& [key, value] : facts) {
+      (*info)->set(0, key);
+      const std::string text = valid_utf8(value);
+      (*info)->set(1, text);
+      if (const Status written = (*info)->insert(); !written) return written;
+    }
+    info->reset();
+    if (const Status written = names_.write(database_); !written) return written;
+    if (const Status written = database_.run(schema_views(empty_)); !written) return written;
+    return database_.finish();
+  }
+
+  const ExportWords& words_;
+  CallInput& input_;
+  Database& database_;
+  ExportNames names_;
+  const std::set<std::string> tables_;
+  TableRequest request_;
+  std::set<std::string> empty_;  ///< tables without rows
+  uint64_t calls_ = 0, branches_ = 0, without_path_ = 0;
+};
+
+Result<std::set<std::string>> tables_of(const std::string& words) {
+  std::set<std::string> tables;
+  for (size_t start = 0; start <= words.size();) {
+    const size_t comma = std::min(words.find(',', start), words.size());
+    const std::string name = words.substr(start, comma - start);
+    const auto known = table_names();
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      return Error{ErrorCode::invalid_argument, fmt::format("--tables: there is no table '{}'; the tables are blocks,{}", name, kDefaultTables), 0};
+    tables.insert(name);
+    start = comma + 1;
+  }
+  return tables;
+}
+
+}  // namespace
+
+int write_database(const ExportWords& words) {
+  Result<std::set<std::string>> tables = tables_of(words.tables);
+  if (!tables) return report_error(tables.error());
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
+  if (!file) return report_error(file.error());
+  if ((*file)->straight()) return report_error({ErrorCode::bad_output, "export: a database is no stream of bytes: -o names a file", 0});
+  auto database = Database::create(fmt::format("/proc/self/fd/{}", (*file)->fd()));
+  if (!database) return report_error(database.error());
+  Export all(words, **opened, **database, std::move(*tables));
+  const int status = all.run();
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  database->reset();
+  if (const Status written = (*file)->finish(); !written) return report_error(written.error());
+  const int matched = (*opened)->say_summary(words.calls, all.any());
+  if (!words.calls.input.quiet) {
+    say_on_error(fmt::format("ptdecode: {}: {}\n", words.output, all.summary()));
+    if (all.without_path() != 0)
+      say_on_error(fmt::format("ptdecode: {} deeper than {} calls, or of more than {} ways to call something: in the path of the caller\n",
+                               counted(all.without_path(), "call was", "calls were"), CallPaths::kMostDepth, CallPaths::kMostPaths));
+  }
+  return status != kExitOk ? status : matched;
+}
+
+}  // namespace ptd::cli

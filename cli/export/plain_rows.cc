@@ -1,0 +1,195 @@
+// Tables of docs/TABLES.md and switches: see plain_rows.h.
+#include "cli/export/plain_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "analysis/table/row_reader.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr uint64_t kRowsPerCheck = 4096;
+
+const char* sql_type(ColumnType type) {
+  if (type == ColumnType::text || type == ColumnType::name) return "TEXT";
+  return type == ColumnType::binary ? "BLOB" : "INTEGER";
+}
+
+bool is_text(ColumnType type) { return type == ColumnType::text || type == ColumnType::name; }
+
+/// The columns that the filters of threads look at.
+class WhoFilter {
+ public:
+  WhoFilter(const ScriptOptions& filter, const std::vector<ColumnInfo>& columns) : filter_(filter) {
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i].name == "pid") pid_ = i;
+      if (columns[i].name == "tid") tid_ = i;
+      if (columns[i].name == "comm") comm_ = i;
+    }
+  }
+  [[nodiscard]] bool wanted(const RowReader& row) const {
+    if (pid_ && !among(filter_.pids, static_cast<int32_t>(row.number(*pid_, -1)))) return false;
+    if (tid_ && !among(filter_.tids, static_cast<int32_t>(row.number(*tid_, -1)))) return false;
+    return filter_.comms.empty() || !comm_ || among(filter_.comms, std::string(row.text(*comm_)));
+  }
+
+ private:
+  const ScriptOptions& filter_;
+  std::optional<size_t> pid_, tid_, comm_;
+};
+
+void put(Inserter& out, size_t column, const RowReader& row, ColumnType type) {
+  if (!row.has(column)) {
+    out.set_null(column);
+  } else if (is_text(type)) {
+    out.set(column, row.text(column));
+  } else if (type == ColumnType::binary) {
+    out.set(column, std::as_bytes(std::span(row.text(column))));
+  } else {
+    out.set(column, row.number(column, 0));
+  }
+}
+
+}  // namespace
+
+Status write_plain_table(Database& database, CallInput& input, std::string_view name, const TableRequest& request,
+                         const std::function<bool()>& stopped) {
+  Result<std::unique_ptr<Table>> opened = open_table(input.recording(), name, request);
+  if (!opened) return opened.error();
+  RowReader rows(std::move(*opened));
+  const std::vector<ColumnInfo> columns = rows.columns();
+  std::string declared, listed;
+  for (const ColumnInfo& column : columns) {
+    declared += fmt::format("{}\"{}\" {}", declared.empty() ? "" : ", ", column.name, sql_type(column.type));
+    listed += fmt::format("{}\"{}\"", listed.empty() ? "" : ",", column.name);
+  }
+  const std::string table = fmt::format("ptd_{}", name);
+  if (const Status made = database.run(fmt::format("CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY, {})", table, declared)); !made) return made;
+  auto out = Inserter::create(database, table, listed);
+  if (!out) return out.error();
+  const WhoFilter filter(input.filter(), columns);
+  for (uint64_t count = 1; count % kRowsPerCheck != 0 || !stopped(); ++count) {
+    const Result<bool> more = rows.next();
+    if (!more) return more.error();
+    if (!more.value()) break;
+    if (!filter.wanted(rows)) continue;
+    for (size_t i = 0; i < columns.size(); ++i) put(**out, i, rows, columns[i].type);
+    if (const Status status = (*out)->insert(); !status) return status;
+  }
+  return {};
+}
+
+Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads) {
+  // The idle task and unknown threads have one CallThread for each cpu; their row has the sum.
+  std::map<std::pair<int32_t, int32_t>, CallThread> sums;  // by tid and pid
+  for (const CallThread& thread : threads) {
+    const auto [place, is_new] = sums.emplace(std::pair(thread.tid, thread.pid), thread);
+    if (is_new) continue;
+    CallThread& sum = place->second;
+    sum.first = std::min(sum.first, thread.first);
+    sum.last = std::max(sum.last, thread.last);
+    for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
+                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps})
+      sum.*member += thread.*member;
+  }
+  auto out = Inserter::create(database, "ptd_threads",
+                              "pid,tid,comm,first_ns,last_ns,running_ns,off_cpu_ns,untraced_ns,lost_ns,instructions,cycles,gaps");
+  if (!out) return out.error();
+  const auto insert = [&](int32_t pid, int32_t tid, const std::string& comm, const CallThread* times) {
+    Inserter& row = **out;
+    const auto number = [&row](size_t column, int64_t value, bool known) {
+      if (known) {
+        row.set(column, value);
+      } else {
+        row.set_null(column);
+      }
+    };
+    number(0, pid, pid >= 0);
+    number(1, tid, tid >= 0);
+    row.set(2, comm);
+    const CallThread none;
+    const CallThread& t = times == nullptr ? none : *times;
+    const uint64_t values[] = {static_cast<uint64_t>(t.first.value), static_cast<uint64_t>(t.last.value), t.running_ns, t.off_cpu_ns, t.untraced_ns,
+                               t.lost_ns, t.instructions, t.cycles, t.gaps};
+    size_t column = 3;
+    for (const uint64_t value : values) number(column++, static_cast<int64_t>(value), times != nullptr);
+    return row.insert();
+  };
+  TableRequest request;
+  Result<std::unique_ptr<Table>> opened = open_table(input.recording(), "threads", request);
+  if (!opened) return opened.error();
+  RowReader rows(std::move(*opened));
+  const WhoFilter filter(input.filter(), rows.columns());
+  for (;;) {
+    const Result<bool> more = rows.next();
+    if (!more) return more.error();
+    if (!more.value()) break;
+    const auto pid = static_cast<int32_t>(rows.number(0, -1)), tid = static_cast<int32_t>(rows.number(1, -1));
+    auto times = sums.find({tid, pid});
+    // A process that ran before the recording began may have a name, but no record of its number.
+    if (times == sums.end() && pid < 0) {
+      times = sums.lower_bound({tid, INT32_MIN});
+      if (times != sums.end() && times->first.first != tid) times = sums.end();
+    }
+    if (filter.wanted(rows)) {
+      if (const Status status = insert(times == sums.end() ? pid : times->second.pid, tid, std::string(rows.text(2)), times == sums.end() ? nullptr : &times->second); !status) return status;
+    }
+    if (times != sums.end()) sums.erase(times);
+  }
+  for (const auto& [who, thread] : sums) {
+    if (const Status status = insert(who.second, who.first, "", &thread); !status) return status;
+  }
+  return {};
+}
+
+Result<uint64_t> write_switches(Database& database, ExportNames& names, CallInput& input) {
+  const ContextTrack& contexts = input.recording().contexts();
+  struct Next {
+    const std::vector<ContextTrack::Switch>* switches;
+    int32_t cpu;
+  };
+  // By the time of the next switch of each cpu. The first one of a cpu only says who ran.
+  std::multimap<std::pair<TimeNs, int32_t>, std::pair<Next, size_t>> order;
+  for (const int32_t cpu : contexts.cpus()) {
+    const auto& switches = contexts.switches(cpu);
+    if (among(input.filter().cpus, cpu) && switches.size() > 1) order.emplace(std::pair(switches[1].time, cpu), std::pair(Next{&switches, cpu}, 1));
+  }
+  auto out = Inserter::create(database, "context_switches", "time,cpu,thread_out_id,comm_out_id,thread_in_id,comm_in_id,flags");
+  if (!out) return out.error();
+  const auto put_thread = [&](const Context& context, TimeNs when, size_t column) {
+    const int64_t thread = names.thread(context.pid, context.tid);
+    const std::string comm = context.tid == 0 ? "idle" : input.recording().comm_at(context.tid, when);
+    (*out)->set(column, thread);
+    (*out)->set(column + 1, names.comm(comm, context.pid, thread, when));
+  };
+  const Interval time = input.filter().times.empty() ? Interval{} : input.filter().times.front();
+  while (!order.empty()) {
+    auto node = order.extract(order.begin());
+    auto& [next, at] = node.mapped();
+    const ContextTrack::Switch &to = (*next.switches)[at], &from = (*next.switches)[at - 1];
+    const bool wanted = time.contains(to.time) && !(to.to == from.to) &&
+                        ((among(input.filter().pids, to.to.pid) && among(input.filter().tids, to.to.tid)) ||
+                         (among(input.filter().pids, from.to.pid) && among(input.filter().tids, from.to.tid)));
+    for (const int64_t out_flag : {1, 0}) {
+      if (!wanted) break;
+      (*out)->set(0, to.time.value);
+      (*out)->set(1, next.cpu);
+      put_thread(from.to, to.time, 2);
+      put_thread(to.to, to.time, 4);
+      (*out)->set(6, out_flag);
+      if (const Status status = (*out)->insert(); !status) return status.error();
+    }
+    if (++at == next.switches->size()) continue;
+    node.key() = {(*next.switches)[at].time, next.cpu};
+    order.insert(std::move(node));
+  }
+  return (*out)->rows();
+}
+
+}  // namespace ptd::cli

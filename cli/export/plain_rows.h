@@ -1,0 +1,23 @@
+// The tables of an exported database that are written as docs/TABLES.md describes them, and the switches of threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "cli/calls/call_input.h"
+#include "cli/export/database.h"
+#include "cli/export/export_names.h"
+#include "analysis/table/table.h"
+
+namespace ptd::cli {
+
+/// Creates the table ptd_NAME with the columns of the request and writes its rows, of the threads that are wanted. `stopped` ends it early.
+[[nodiscard]] Status write_plain_table(Database& database, CallInput& input, std::string_view name, const TableRequest& request,
+                                       const std::function<bool()>& stopped);
+/// Writes ptd_threads: the threads that the recording names, with the times in `threads` of those whose calls were followed.
+[[nodiscard]] Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads);
+/// Writes context_switches, in the order of time: two rows for each, as perf records them. Returns their number.
+[[nodiscard]] Result<uint64_t> write_switches(Database& database, ExportNames& names, CallInput& input);
+
+}  // namespace ptd::cli

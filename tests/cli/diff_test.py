@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""`ptdecode functions --diff` and `script --diff`: two versions of a small server, of which one has a planted regression, against the ground truth of both runs.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import call_replay  # noqa: E402
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+REQUESTS = 200
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+def executed(truth, program):
+    """Instructions that ran in each function, by nm's names and sizes."""
+    ranges = {}
+    for line in subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True).stdout.splitlines():
+        words = line.split()
+        if len(words) == 4 and words[2] in "tT" and re.fullmatch("checksum|reply|handle_(a|b|c|old)|main", words[3]):
+            ranges[words[3]] = range(int(words[0], 16), int(words[0], 16) + int(words[1], 16))
+    counts = dict.fromkeys(ranges, 0)
+    for what, insns in call_replay.truth_blocks(next(truth.glob("*.ptt"))):
+        for ip, _ in insns if what == "run" else ():
+            for name, span in ranges.items():
+                counts[name] += ip in span
+    return counts
+
+
+class Diff(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        source = SOURCE / "tests" / "cli" / "programs" / "diffed.c"
+        for name, flags in (("server-1", ()), ("server-2", ("-DREGRESSED",))):
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", *flags, source, "-o", name], cwd=cls.folder, check=True)
+            done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--cyc", "--work-clock", "--plugin", os.environ["PTDECODE_PLUGIN"], "--truth", name + ".truth",
+                                   "-o", name + ".data", "--", "./" + name, str(REQUESTS)], cwd=cls.folder, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+        cls.a, cls.b = cls.folder / "server-1.data", cls.folder / "server-2.data"
+        cls.truth = [executed(cls.folder / (name + ".truth"), cls.folder / name) for name in ("server-1", "server-2")]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def rows(self, *words):
+        done = run("functions", "-q", "--json", "--diff", self.a, self.b, *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(lines[0]["schema"], "ptdecode-functions-diff-1")
+        return [line for line in lines if "function" in line], [line for line in lines if "path" in line]
+
+    def test_the_planted_regression_comes_first(self):
+        functions, paths = self.rows("--sort", "instructions")
+        self.assertEqual(functions[0]["function"], "checksum")
+        self.assertEqual((functions[0]["module_a"], functions[0]["module_b"]), ("server-1", "server-2"))
+        self.assertEqual((functions[0]["calls_a"], functions[0]["calls_b"]), (2 * REQUESTS, 2 * REQUESTS))
+        before, after = (truth["checksum"] for truth in self.truth)
+        self.assertGreater(after, 2 * before)
+        self.assertEqual((functions[0]["self_instructions_a"], functions[0]["self_instructions_b"]), (before, after))
+        # Only handle_b() is slower; the whole change is on its path.
+        self.assertEqual(paths[0]["path"][-3:], ["main", "handle_b", "checksum"])
+        self.assertEqual(paths[0]["self_instructions_b"] - paths[0]["self_instructions_a"], after - before)
+        self.assertEqual([path for path in paths if path["path"][-2:] == ["handle_a", "checksum"]], [])
+        both = {row["function"]: row for row in functions}
+        for side, end in enumerate(("_a", "_b")):
+            for name, count in self.truth[side].items():
+                self.assertEqual(both[name]["self_instructions" + end], count, name)
+
+    def test_by_time(self):
+        """The work clock advances with the instructions."""
+        functions, paths = self.rows()
+        self.assertEqual(functions[0]["function"], "checksum")
+        self.assertEqual(paths[0]["path"][-2:], ["handle_b", "checksum"])
+        ratio = functions[0]["self_ns_b"] / functions[0]["self_ns_a"]
+        self.assertAlmostEqual(ratio, self.truth[1]["checksum"] / self.truth[0]["checksum"], delta=0.25)
+
+    def test_what_only_one_has(self):
+        functions, paths = self.rows("--sort", "calls")
+        changed = {row["function"]: (row["calls_a"], row["calls_b"]) for row in functions if row["calls_a"] != row["calls_b"]}
+        self.assertEqual(changed, {"handle_c": (0, 1), "handle_old": (1, 0)})
+        self.assertEqual(sorted(path["path"][-1] for path in paths), ["handle_c", "handle_old"])
+
+    def test_text(self):
+        done = run("functions", "-q", "--diff", self.a, self.b, "--sort", "instructions")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first = done.stdout.split("function\n", 1)[1].splitlines()[0]
+        before, after = (truth["checksum"] for truth in self.truth)
+        share = 100 * (after / before - 1)
+        self.assertEqual(first.split(), [str(2 * REQUESTS), str(2 * REQUESTS), str(before), str(after), f"+{after - before}", f"{share:+.1f}", "%",
+                                         "checksum", "(server-1", "->", "server-2)"])
+        self.assertRegex(done.stdout, r"\n +\+4? *\S* *new")
+        self.assertIn("main > handle_b > checksum\n", done.stdout)
+
+    def test_a_recording_and_itself(self):
+        done = run("functions", "-q", "--diff", self.a, self.a)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(re.findall("^by call path", done.stdout, re.M), [])
+        listed = [line for line in run("functions", "-q", "-i", self.a, "--json").stdout.splitlines() if '"function"' in line]
+        self.assertIn(f"\n{len(listed)} other functions did not change\n", done.stdout)
+
+    def test_options(self):
+        functions, paths = self.rows("--func", "reply", "--sort", "total")
+        self.assertEqual([row["function"] for row in functions], ["reply"])
+        self.assertEqual({path["path"][-1] for path in paths}, {"reply"})
+        for words, status in ((("--func", "nothing"), 2), (("--sort", "max"), 2), (("--func", "reply", "--slowest", "1"), 2), (("-i", self.a), 2)):
+            done = run("functions", "--diff", self.a, self.b, *words)
+            self.assertEqual((done.returncode, done.stdout), (status, ""), words)
+        self.assertEqual(run("functions", "--diff", self.a, self.folder / "none").returncode, 1)
+
+
+class Divergence(Diff):
+    """`script --diff`."""
+
+    test_the_planted_regression_comes_first = test_by_time = test_what_only_one_has = test_text = test_a_recording_and_itself = test_options = None
+
+    def diff(self, a, b, *words):
+        done = run("script", "-q", "--diff", a, b, *words)
+        self.assertEqual(done.stderr, "")
+        return done.returncode, done.stdout
+
+    def test_a_run_and_itself(self):
+        status, text = self.diff(self.a, self.a)
+        self.assertEqual(status, 0)
+        self.assertIn("1 pair of threads: 1 the same, 0 not\n", text)
+        kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
+        status, text = self.diff(kernel, kernel, "--time", "24.46,24.47")
+        self.assertEqual(status, 0, text)
+
+    def test_another_number_of_requests(self):
+        """More than a piece of calls is the same; then one run ends its loop."""
+        name = "more.data"
+        done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", name, "--", "./server-1",
+                               str(REQUESTS + 7)], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        status, text = self.diff(self.a, self.folder / name)
+        self.assertEqual(status, 3)
+        calls = text.split("first call that differs\n")[1].splitlines()
+        ends = [line for line in calls if re.match("    [AB] ", line)]
+        self.assertRegex(ends[0], "^    A [0-9.]+ calls .* > main > handle_old$")
+        self.assertRegex(ends[1], "^    B [0-9.]+ calls .* > main > handle_a$")
+        self.assertRegex(calls[calls.index(ends[0]) - 1], r"ends  .* > main > handle_b ")
+        # The commands show these calls.
+        for line, function in zip([line for line in calls if "ptdecode script" in line], ("handle_old", "handle_a")):
+            shown = run(*line.split()[1:], "-q", "--ns").stdout
+            self.assertIn(function, [part for row in shown.splitlines() for part in row.split()])
+            first = next(row for row in shown.splitlines() if re.search("handle_", row))
+            self.assertIn(function, first)
+        # All requests before were the same: the call is the 1 + 2 * REQUESTS-th of main's.
+        starts = [json.loads(line) for line in run("script", "-q", "-i", self.a, "--format", "json").stdout.splitlines()]
+        handled = sorted(line["start_ns"] for line in starts if line.get("call", "").startswith("handle_") and line["call"] in ("handle_a", "handle_b"))
+        self.assertEqual(len(handled), 2 * REQUESTS)
+        self.assertLess(handled[-1], float(ends[0].split()[1]) * 1e9)
+
+    def test_two_versions(self):
+        """Programs with other names; the first request of kind b executes the planted regression."""
+        status, text = self.diff(self.a, self.b)
+        self.assertEqual(status, 3)
+        other = text.split("first call that executes other instructions\n")[1].splitlines()
+        per_call = self.truth[0]["checksum"] // (2 * REQUESTS)
+        regressed = (self.truth[1]["checksum"] - REQUESTS * per_call) // REQUESTS
+        self.assertRegex(other[0], rf"^    A [0-9.]+ ends  .* > main > handle_b > checksum  \({per_call} instructions\)$")
+        self.assertRegex(other[2], rf"^    B [0-9.]+ ends  .* > main > handle_b > checksum  \({regressed} instructions\)$")
+        calls = text.split("first call that differs\n")[1]
+        self.assertRegex(calls, r"\n    A \S+ calls .* > handle_old\n")
+        self.assertRegex(calls, r"\n    B \S+ calls .* > handle_c\n")
+
+    def test_signals_are_no_difference(self):
+        """A timer interrupts each run at other moments."""
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", SOURCE / "tests" / "cli" / "programs" / "ticking.c", "-o", "ticking"], cwd=self.folder, check=True)
+        for name in ("tick-1", "tick-2"):
+            done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", name, "--", "./ticking",
+                                   "on"], cwd=self.folder, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            listed = run("functions", "-q", "-i", self.folder / name, "--func", "tick_count", "--json").stdout
+            self.assertGreater(json.loads(listed.splitlines()[1])["calls"], 3)
+        status, text = self.diff(self.folder / "tick-1", self.folder / "tick-2")
+        self.assertEqual(status, 0, text)
+
+    def test_diff_options(self):
+        for words in (("--itrace=b",), ("--format", "json"), ("-S", "main"), ("-i", self.a)):
+            done = run("script", "--diff", self.a, self.b, *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+        self.assertEqual(run("script", "--diff", self.a, self.folder / "none").returncode, 1)
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("SKIPPED: qemu-x86_64 is not installed")
+        sys.exit(77)
+    unittest.main(verbosity=2)

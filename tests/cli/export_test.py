@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""`ptdecode export`: the rows of an SQLite database against the source of a small program, `perf script`, perf's own export and the other commands;
+and perf's viewer over it, if Qt for Python is installed.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_SCREENSHOT: where to store a picture of the viewer. Exit status 77 without
+qemu-x86_64.
+"""
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
+WINDOW = "24.4699,24.4719"
+SCRIPTS = pathlib.Path("/usr/lib/perf-core/scripts/python")
+VIEWER = SOURCE / "tests" / "cli" / "perf_viewer.py"
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+def functions(*words):
+    done = run("functions", "-q", *words, "--format", "json")
+    return [row for row in map(json.loads, done.stdout.splitlines()) if "function" in row]
+
+
+def has_qt():
+    return subprocess.run(["/usr/bin/python3", "-c", "import PySide2.QtSql, PySide2.QtWidgets"], capture_output=True).returncode == 0
+
+
+class Database(unittest.TestCase):
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.stack = stack
+
+    def ask(self, path, sql):
+        return self.stack.enter_context(contextlib.closing(sqlite3.connect(path))).execute(sql).fetchall()
+
+    def number(self, path, sql):
+        return self.ask(path, sql)[0][0]
+
+
+class Program(Database):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-g", "-no-pie", SOURCE / "tests" / "cli" / "programs" / "exported.c", "-o", "exported", "-pthread"],
+                       cwd=cls.folder, check=True)
+        done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", "run.data", "--",
+                               "./exported"], cwd=cls.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        cls.data, cls.path = cls.folder / "run.data", cls.folder / "run.db"
+        done = run("export", "-i", cls.data, "-o", cls.path)
+        assert done.returncode == 0, done.stderr
+        cls.said = done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def test_calls_are_those_of_the_source(self):
+        calls = dict(self.ask(self.path, "SELECT call, count(*) FROM ptd_calls WHERE call IN ('leaf', 'fib', 'work') GROUP BY call"))
+        fib = [0, 1]
+        while len(fib) < 12:
+            fib.append(fib[-1] + fib[-2])
+        self.assertEqual(calls, {"leaf": 150, "work": 2, "fib": 2 * fib[11] - 1 + 2 * fib[9] - 1})
+        tids = [tid for tid, in self.ask(self.path, "SELECT DISTINCT tid FROM ptd_calls WHERE call = 'leaf' ORDER BY 1")]
+        self.assertEqual(len(tids), 2)
+        self.assertEqual(dict(self.ask(self.path, "SELECT tid, count(*) FROM ptd_calls WHERE call = 'leaf' GROUP BY 1")), {tids[0]: 50, tids[1]: 100})
+        # Each is below its caller, in the table of calls and in that of paths, inside of its time.
+        self.assertEqual(self.number(self.path, "SELECT count(*) FROM ptd_calls c JOIN ptd_calls p ON p.id = c.parent_id"
+                                                " WHERE c.call = 'leaf' AND p.call = 'work' AND c.start_ns >= p.start_ns AND c.end_ns <= p.end_ns"), 150)
+        self.assertEqual(self.number(self.path, "SELECT count(*) FROM calls c JOIN calls_view v ON v.id = c.id JOIN call_paths p ON p.id = c.call_path_id"
+                                                " JOIN call_paths_view w ON w.id = p.id WHERE v.symbol = 'leaf' AND w.parent_symbol = 'work'"
+                                                " AND p.parent_id = c.parent_call_path_id"), 150)
+        self.assertEqual(self.number(self.path, "SELECT count(*) FROM calls WHERE parent_id >= id"), 0)
+        # The depth of fib(10) is that of its nine inner calls.
+        self.assertEqual(self.number(self.path, f"SELECT max(depth) - min(depth) FROM ptd_calls WHERE call = 'fib' AND tid = {tids[1]}"), 9)
+
+    def test_functions_are_those_of_the_command(self):
+        listed = functions("-i", self.data)
+        columns = list(listed[0])
+        rows = self.ask(self.path, f"SELECT {','.join(f'coalesce({name}, 0)' for name in columns)} FROM ptd_functions ORDER BY id")
+        self.assertEqual([[row[name] for name in columns] for row in listed], [list(row) for row in rows])
+        calls = dict(self.ask(self.path, "SELECT call || coalesce(module, ''), sum(start_seen) FROM ptd_calls GROUP BY 1"))
+        self.assertEqual({row["function"] + row["module"]: row["calls"] for row in listed}, calls)
+        spent = self.number(self.path, "SELECT sum(self_ns) FROM ptd_calls")
+        self.assertEqual(spent, sum(row["self_ns"] for row in listed))
+
+    def test_branches_are_those_of_perf_script(self):
+        done = subprocess.run(["perf", "script", "-i", self.data, "--itrace=b", "-F", "tid,ip,addr"], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest("perf is not installed")
+        perf = collections.Counter(tuple(int(word, base) for word, base in zip(re.sub(r"=>", " ", line).split(), (10, 16, 16))) for line in done.stdout.splitlines())
+        ours = collections.Counter(self.ask(self.path, 'SELECT tid, coalesce(ip, 0), coalesce("to", 0) FROM ptd_branches'))
+        self.assertEqual(perf, ours)
+        self.assertGreater(sum(ours.values()), 10000)
+        self.assertEqual(self.number(self.path, "SELECT sum(count) FROM ptd_edges"), sum(1 for _, ip, to in ours.elements() if ip and to))
+
+    def test_rows_are_those_of_perfs_export(self):
+        script = SCRIPTS / "export-to-sqlite.py"
+        if not script.exists() or not has_qt():
+            self.skipTest("perf's export script or PySide2 is not installed")
+        other = self.folder / "perf.db"
+        subprocess.run(["perf", "script", "-i", self.data, "--itrace=b", "-s", script, other, "all", "calls"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "PERF_EXEC_PATH": "/usr/lib/perf-core", "PATH": "/usr/bin:/bin"})  # the interpreter that perf is linked to
+        # Symbols that have several names are left out: perf may choose another one.
+        sql = ("SELECT t.pid, t.tid, s.ip, s.to_ip, s.branch_type, b.name, s.sym_offset, s.to_sym_offset FROM samples s JOIN threads t ON t.id = s.thread_id"
+               " JOIN branch_types b ON b.id = s.branch_type WHERE s.evsel_id IN (SELECT id FROM selected_events WHERE name LIKE 'branches%')")
+        perf, ours = (collections.Counter(self.ask(path, sql)) for path in (other, self.path))
+        self.assertEqual(sum(perf.values()), sum(ours.values()))
+        offsets = sum((perf - ours).values())
+        self.assertLess(offsets, sum(perf.values()) / 100)  # padding between functions
+        cut = [collections.Counter(row[:6] for row in rows.elements()) for rows in (perf, ours)]
+        self.assertEqual(*cut)
+        names = "('leaf', 'fib', 'work', 'main', 'run')"
+        calls = (f"SELECT s.name, t.tid, p.name, count(*) FROM calls c JOIN call_paths cp ON cp.id = c.call_path_id JOIN symbols s ON s.id = cp.symbol_id"
+                 f" JOIN call_paths pp ON pp.id = cp.parent_id JOIN symbols p ON p.id = pp.symbol_id JOIN threads t ON t.id = c.thread_id"
+                 f" WHERE s.name IN {names} AND p.name IN {names} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
+        self.assertEqual(self.ask(other, calls), self.ask(self.path, calls))
+        starts = f"SELECT name, sym_start FROM symbols WHERE name IN {names} ORDER BY 1"
+        self.assertEqual(self.ask(other, starts), self.ask(self.path, starts))
+        # Whatever perf's database has, ours has under the same name, except what depends on events that did not occur.
+        schema = "SELECT m.name, p.name FROM sqlite_master m, pragma_table_info(m.name) p WHERE m.type IN ('table', 'view')"
+        ours = set(self.ask(self.path, schema))
+        missing = {entry for entry in self.ask(other, schema) if entry not in ours}
+        self.assertEqual({table for table, _ in missing} - {"cbr", "cbr_view"}, set())
+
+    def test_options(self):
+        path = self.folder / "part.db"
+        tid = self.number(self.path, "SELECT max(tid) FROM threads")
+        done = run("export", "-q", "-i", self.data, "-o", path, "--tid", tid, "--tables", "calls,gaps,blocks")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.ask(path, "SELECT DISTINCT tid FROM ptd_calls"), [(tid,)])
+        self.assertEqual(self.ask(path, "SELECT DISTINCT tid FROM ptd_blocks"), [(tid,)])
+        executed = [row["total_instructions"] for row in functions("-i", self.data, "--tid", tid)]
+        self.assertEqual(self.number(path, "SELECT sum(instructions) FROM ptd_blocks"), max(executed))
+        self.assertEqual(self.ask(path, "SELECT name FROM sqlite_master WHERE name IN ('ptd_branches', 'samples', 'ptd_findings')"), [])
+        self.assertEqual(self.number(path, "PRAGMA integrity_check"), "ok")
+        for words, status in ((("--tables", "calls,nothing"), 2), (("--tid", "1"), 2)):
+            self.assertEqual(run("export", "-q", "-i", self.data, "-o", self.folder / "none.db", *words).returncode, status, words)
+        done = subprocess.run([PTDECODE, "export", "-i", self.data, "-o", "-"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("-o names a file", done.stderr)
+        before = self.data.read_bytes()
+        self.assertEqual(run("export", "-i", self.data, "-o", self.data).returncode, 2)
+        self.assertEqual(self.data.read_bytes(), before)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_a_full_disk_leaves_the_earlier_file(self):
+        path = self.folder / "kept.db"
+        path.write_text("earlier")
+        done = subprocess.run(["bash", "-c", 'ulimit -f 512; trap "" XFSZ; exec "$0" export -i "$1" -o "$2"', PTDECODE, self.data, path], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("cannot write", done.stderr)
+        self.assertEqual(path.read_text(), "earlier")
+        self.assertEqual([name for name in os.listdir(self.folder) if "kept.db." in name], [])
+
+    def test_perfs_viewer_opens_it(self):
+        if not (SCRIPTS / "exported-sql-viewer.py").exists() or not has_qt():
+            self.skipTest("perf's viewer or PySide2 is not installed")
+        picture = os.environ.get("PTDECODE_SCREENSHOT", str(self.folder / "viewer.png"))
+        done = subprocess.run(["/usr/bin/python3", VIEWER, self.path, picture], capture_output=True, text=True, timeout=200,
+                              env={**os.environ, "QT_QPA_PLATFORM": os.environ.get("QT_QPA_PLATFORM", "offscreen")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = json.loads(done.stdout.splitlines()[-1])
+        listed = functions("-i", self.data)
+        self.assertEqual(shown["errors"], [])
+        # Counts of the call graph, added up over all paths.
+        for name, count in (("leaf", 150), ("work", 2), ("main", 1)):
+            self.assertEqual(shown["graph"][name], count)
+            self.assertEqual(shown["tree"][name], count)
+            self.assertEqual([row["calls"] for row in listed if row["function"] == name], [count])
+        self.assertEqual(shown["branches"], self.number(self.path, "SELECT count(*) FROM ptd_branches"))
+        self.assertEqual(shown["tables"]["ptd_functions"], len(listed))
+
+
+class Kernel(Database):
+    """The bundled kernel patches itself, switches threads and takes interrupts."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.temporary.name) / "kernel.db"
+        done = run("export", "-q", "-i", KERNEL, "-o", cls.path, "--time", WINDOW)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def test_rows_are_those_of_the_other_commands(self):
+        words = ("-q", "-i", KERNEL, "--time", WINDOW)
+        listed = functions(*words)
+        self.assertEqual([(row["function"], row["calls"], row["self_ns"], row["max_ns"]) for row in listed],
+                         self.ask(self.path, "SELECT function, calls, self_ns, coalesce(max_ns, 0) FROM ptd_functions ORDER BY id"))
+        lines = collections.Counter(" ".join(line.split()) for line in run("script", *words, "--itrace=b", "-F", "ip,addr").stdout.splitlines())
+        self.assertEqual(lines, collections.Counter(text for text, in self.ask(
+            self.path, """SELECT ip_hex || ' => ' || to_ip_hex FROM samples_view WHERE event = 'branches'""")))
+        self.assertEqual(self.number(self.path, "SELECT count(*) FROM ptd_findings"), 0)
+
+    def test_times_rise(self):
+        self.assertEqual(self.number(self.path, "SELECT count(*) FROM context_switches a JOIN context_switches b ON b.id = a.id + 1 WHERE b.time < a.time"), 0)
+        self.assertGreater(self.number(self.path, "SELECT count(*) FROM context_switches"), 0)
+        inner = self.number(self.path, "SELECT count(*) FROM calls c JOIN calls p ON p.id = c.parent_id WHERE c.call_time < p.call_time OR c.return_time > p.return_time")
+        self.assertEqual(inner, 0)
+        first, last = (float(text) * 1e9 for text in WINDOW.split(","))
+        self.assertEqual(self.number(self.path, f"SELECT count(*) FROM ptd_branches WHERE time_ns NOT BETWEEN {first} AND {last}"), 0)
+
+    def test_addresses_of_the_upper_half(self):
+        self.assertRegex(self.number(self.path, "SELECT ip_hex FROM samples_view WHERE symbol = 'ftrace_lookup_ip' LIMIT 1"), "^ffffffff[0-9a-f]{8}$")
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("SKIPPED: qemu-x86_64 is not installed")
+        sys.exit(77)
+    unittest.main(verbosity=2)
