@@ -1,0 +1,235 @@
+// StepFile: see step_file.h.
+#include "analysis/step_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "perfio/zstd_stream.h"
+#include "recording/bundle/bundle_wire.h"
+
+namespace ptd {
+namespace {
+
+constexpr std::string_view kMagic = "PTDSTEPS";
+constexpr uint32_t kVersion = 1;
+constexpr size_t kBlockBytes = 1U << 20, kMostBlockBytes = 64U << 20;
+constexpr size_t kHeaderBytes = 12, kBlockHeaderBytes = 24;
+constexpr int kLevel = 1;
+enum BlockKind : uint64_t { kHead, kSteps, kEnd };
+enum Mask : uint64_t { kContext = 1, kCycles = 2, kFloor = 4, kMaskBits = 3 };
+
+uint64_t hash_of(Bytes bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
+void put(std::byte* at, uint64_t value, size_t size) {
+  for (size_t i = 0; i < size; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+uint64_t get(Bytes bytes, size_t at, size_t size) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < size; ++i) value |= static_cast<uint64_t>(bytes[at + i]) << (8 * i);
+  return value;
+}
+
+std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+void append(std::vector<std::byte>& out, const ByteWriter& in) { out.insert(out.end(), in.bytes().begin(), in.bytes().end()); }
+
+}  // namespace
+
+Result<std::unique_ptr<StepFileWriter>> StepFileWriter::create(const std::string& path, const StepFileHead& head) {
+  std::unique_ptr<StepFileWriter> writer(new StepFileWriter());
+  auto file = WholeFile::open(path);
+  if (!file) return file.error();
+  writer->file_ = std::move(*file);
+  std::array<std::byte, kHeaderBytes> header{};
+  std::memcpy(header.data(), kMagic.data(), kMagic.size());
+  put(header.data() + kMagic.size(), kVersion, 4);
+  (void)writer->file_->write(text_of(header));
+  ByteWriter content;
+  content.number(head.plan);
+  content.number(head.unit);
+  writer->put_block(kHead, content.bytes());
+  return writer;
+}
+
+void StepFileWriter::put_block(uint64_t kind, Bytes content) {
+  const std::vector<std::byte> stored = perfio::zstd_compress(content, kLevel);
+  std::array<std::byte, kBlockHeaderBytes> header{};
+  put(header.data(), kind, 8);
+  put(header.data() + 8, stored.size(), 4);
+  put(header.data() + 12, content.size(), 4);
+  put(header.data() + 16, hash_of(stored), 8);
+  (void)file_->write(text_of(header));  // finish() reports the failure
+  (void)file_->write(text_of(stored));
+}
+
+uint64_t StepFileWriter::number_of(FunctionId id, const FunctionTable& functions) {
+  if (id == kNoFunction) return 0;
+  if (id >= numbers_.size()) numbers_.resize(std::max<size_t>(id + 1, 2 * numbers_.size()));
+  if (numbers_[id] != 0) return numbers_[id];
+  ByteWriter out;
+  out.text(functions.info(id).name);
+  out.text(functions.info(id).module);
+  const std::vector<std::string> names = functions.names(id);
+  out.number(names.size());
+  for (const std::string& name : names) out.text(name);
+  append(names_, out);
+  ++new_names_;
+  return numbers_[id] = ++functions_;
+}
+
+void StepFileWriter::add(const FlowStep& step, const FunctionTable& functions) {
+  const bool context = all_steps_ == 0 || step.pid != last_.pid || step.tid != last_.tid || step.cpu != last_.cpu || step.space != last_.space;
+  const uint64_t mask = (context ? kContext : 0) | (step.cycles != 0 ? kCycles : 0) | (step.floor != step.time ? kFloor : 0);
+  ByteWriter out;
+  out.number(static_cast<uint64_t>(step.kind) << kMaskBits | mask);
+  out.number(step.flags);
+  if (step.kind == FlowKind::gap) out.number(static_cast<uint64_t>(step.gap));
+  if (context) {
+    for (const int32_t id : {step.pid, step.tid, step.cpu}) out.signed_number(id);
+    out.number(uint64_t{step.space.value} + 1);
+  }
+  out.number(number_of(step.function, functions));
+  out.number(number_of(step.from, functions));
+  out.number(step.instructions);
+  if (step.cycles != 0) out.number(step.cycles);
+  out.signed_number(static_cast<int64_t>(step.to.value - last_.to.value));
+  out.signed_number(static_cast<int64_t>(step.return_to.value - step.to.value));
+  out.signed_number(static_cast<int64_t>(step.time.value - last_.time.value));
+  if (step.floor != step.time) out.signed_number(static_cast<int64_t>(step.time.value - step.floor.value));
+  append(steps_, out);
+  last_ = step;
+  ++new_steps_;
+  ++all_steps_;
+  if (steps_.size() + names_.size() >= kBlockBytes) put_steps();
+}
+
+void StepFileWriter::put_steps() {
+  if (new_steps_ == 0) return;
+  ByteWriter out;
+  out.number(new_names_);
+  out.raw(names_);
+  out.number(new_steps_);
+  out.raw(steps_);
+  put_block(kSteps, out.bytes());
+  names_.clear();
+  steps_.clear();
+  new_names_ = new_steps_ = 0;
+}
+
+Status StepFileWriter::finish(uint64_t tail, bool timed) {
+  put_steps();
+  ByteWriter out;
+  out.number(all_steps_);
+  out.number(tail);
+  out.flag(timed);
+  put_block(kEnd, out.bytes());
+  return file_->finish();
+}
+
+Error StepFileReader::damaged(ErrorCode code, const char* what) const { return Error{code, file_->path() + ": " + what, at_}; }
+
+Result<std::unique_ptr<StepFileReader>> StepFileReader::open(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file.ok()) return file.error();
+  std::unique_ptr<StepFileReader> reader(new StepFileReader());
+  reader->file_ = std::move(*file);
+  const Bytes bytes = reader->file_->bytes();
+  if (bytes.size() < kHeaderBytes) return reader->damaged(ErrorCode::truncated, "the file of steps ends inside its header");
+  if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) return reader->damaged(ErrorCode::bad_magic, "not a file of steps");
+  if (get(bytes, kMagic.size(), 4) != kVersion) return reader->damaged(ErrorCode::unsupported_version, "a file of steps of another version; decode the unit again");
+  reader->at_ = kHeaderBytes;
+  uint64_t kind = 0;
+  const auto content = reader->block(kind);
+  if (!content) return content.error();
+  ByteReader in(*content);
+  reader->head_.plan = in.number();
+  reader->head_.unit = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+  if (kind != kHead || !in.done()) return reader->damaged(ErrorCode::bad_format, "the head of the file of steps is inconsistent");
+  return reader;
+}
+
+Result<std::vector<std::byte>> StepFileReader::block(uint64_t& kind) {
+  const Bytes bytes = file_->bytes();
+  if (bytes.size() - at_ < kBlockHeaderBytes) return damaged(ErrorCode::truncated, "the file of steps is truncated");
+  kind = get(bytes, at_, 8);
+  const uint64_t stored = get(bytes, at_ + 8, 4), raw = get(bytes, at_ + 12, 4), hash = get(bytes, at_ + 16, 8);
+  if (stored > bytes.size() - at_ - kBlockHeaderBytes) return damaged(ErrorCode::truncated, "the file of steps is truncated");
+  if (raw > kMostBlockBytes) return damaged(ErrorCode::bad_format, "a part of the file of steps is too large");
+  const Bytes content = bytes.subspan(at_ + kBlockHeaderBytes, stored);
+  if (hash_of(content) != hash) return damaged(ErrorCode::bad_checksum, "a part of the file of steps does not have its checksum");
+  at_ += kBlockHeaderBytes + stored;
+  return perfio::zstd_decompress(content, raw);
+}
+
+namespace {
+
+/// Reads a step, after `last`. `ids`: functions by number.
+FlowStep read_step(ByteReader& in, const FlowStep& last, const std::vector<FunctionId>& ids) {
+  FlowStep step;
+  const uint64_t word = in.number_to((static_cast<uint64_t>(FlowKind::switch_out) + 1) << kMaskBits);
+  step.kind = static_cast<FlowKind>(std::min<uint64_t>(word >> kMaskBits, static_cast<uint64_t>(FlowKind::switch_out)));
+  step.flags = static_cast<uint8_t>(in.number_to(UINT8_MAX));
+  if (step.kind == FlowKind::gap) step.gap = static_cast<GapReason>(in.number_to(kGapReasons - 1));
+  step.pid = last.pid;
+  step.tid = last.tid;
+  step.cpu = last.cpu;
+  step.space = last.space;
+  if ((word & kContext) != 0) {
+    for (int32_t* id : {&step.pid, &step.tid, &step.cpu}) *id = in.id();
+    step.space = SpaceId{static_cast<uint32_t>(in.number_to(uint64_t{1} << 32) - 1)};
+  }
+  const auto function = [&] {
+    const uint64_t number = in.number_to(ids.size());
+    return number == 0 ? kNoFunction : ids[number - 1];
+  };
+  step.function = function();
+  step.from = function();
+  step.instructions = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+  if ((word & kCycles) != 0) step.cycles = in.number();
+  step.to.value = last.to.value + static_cast<uint64_t>(in.signed_number());
+  step.return_to.value = step.to.value + static_cast<uint64_t>(in.signed_number());
+  step.time.value = last.time.value + static_cast<uint64_t>(in.signed_number());
+  step.floor = step.time;
+  if ((word & kFloor) != 0) step.floor.value = step.time.value - static_cast<uint64_t>(in.signed_number());
+  return step;
+}
+
+}  // namespace
+
+Result<bool> StepFileReader::next(std::vector<FlowStep>& steps, FunctionTable& functions) {
+  uint64_t kind = 0;
+  const auto content = block(kind);
+  if (!content) return content.error();
+  ByteReader in(*content);
+  if (kind == kEnd) {
+    const uint64_t all = in.number();
+    tail_ = in.number();
+    timed_ = in.flag();
+    if (!in.done() || all != count_) return damaged(ErrorCode::bad_format, "the end of the file of steps is inconsistent");
+    return false;
+  }
+  if (kind != kSteps) return damaged(ErrorCode::bad_format, "unknown part of the file of steps");
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const std::string name = in.text(), module = in.text();
+    std::vector<std::string> names;
+    for (uint64_t each = in.count(); each > 0 && in.ok(); --each) names.push_back(in.text());
+    const FunctionId id = functions.intern(name, module);
+    if (names.size() > 1) functions.add_names(id, names);
+    ids_.push_back(id);
+  }
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    last_ = read_step(in, last_, ids_);
+    if (in.ok()) steps.push_back(last_);
+    ++count_;
+  }
+  if (!in.done()) return damaged(ErrorCode::bad_format, "the steps are inconsistent");
+  return true;
+}
+
+}  // namespace ptd
