@@ -33,13 +33,13 @@ def add_up(store: Store, table: str, files: "list[str]", output: str) -> int:
         local = [store.fetch(name, copies) for name in files]
         result = os.path.join(folder, "part.parquet")
         with duckdb.connect() as connection:
-            connection.execute("set preserve_insertion_order = false")
+            connection.execute("set preserve_insertion_order = false").fetchall()
             inner = f"select {keys}, sum(\"count\") as \"count\", sum(uncertain) as uncertain, min(first_ns) as first_ns, {first} as named " \
                     f"from read_parquet({local!r}, filename = true, hive_partitioning = false) group by {keys}"
             order = "order by \"count\" desc, " + keys
             columns = columns.replace('sum("count")', '"count"').replace("sum(uncertain)", "uncertain").replace("min(first_ns)", "first_ns")
-            connection.execute(f"copy (select {columns} from ({inner}) {order}) to '{result}' (format parquet, compression zstd)")
-            rows = connection.execute(f"select count(*) from read_parquet('{result}')").fetchone()[0]
+            connection.execute(f"copy (select {columns} from ({inner}) {order}) to '{result}' (format parquet, compression zstd)").fetchall()
+            rows = connection.execute(f"select count(*) from read_parquet('{result}')").fetchall()[0][0]
         store.put(result, output)
     return rows
 

@@ -49,10 +49,10 @@ def connect(root: str) -> Any:
         connection.register_filesystem(system)
     for view, folder in TABLES.items():
         pattern = f"{str(root).rstrip('/')}/{folder}/**/*.parquet"
-        files = connection.execute("select count(*) from glob(?)", [pattern]).fetchone()[0]
+        files = connection.execute("select count(*) from glob(?)", [pattern]).fetchall()[0][0]
         if files:
             connection.execute(f"create view {view} as select * from read_parquet('{pattern}', hive_partitioning = true, hive_types_autocast = false, "
-                               "union_by_name = true)")
+                               "union_by_name = true)").fetchall()
     return connection
 
 

@@ -1,6 +1,7 @@
 """Plans, and the decode of one unit: what every engine calls."""
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import hashlib
@@ -160,6 +161,9 @@ def has_samples(recording: Recording) -> bool:
 def _opened(path: str, size: int, modified: int) -> Plan:
     """Plans stay open: a worker decodes many units of one."""
     return Plan(path)
+
+
+atexit.register(_opened.cache_clear)
 
 
 @contextlib.contextmanager
