@@ -18,8 +18,7 @@ std::string hash_text(Bytes bytes) {
 
 std::string text_of(const Section& section) {
   if (!section.build_id.empty()) return section.build_id;
-  if (section.path.starts_with('/') || section.code.bytes.empty()) return section.path;
-  return hash_text(section.code.bytes);
+  return section.code.bytes.empty() ? section.path : hash_text(section.code.bytes);
 }
 
 }  // namespace
@@ -36,7 +35,7 @@ CodeKeys::Found CodeKeys::find(SpaceId space, Ip ip, TimeNs when) {
   const Section& section = timeline_.section(id);
   if (code_of_.empty()) code_of_.assign(timeline_.section_count(), kUnknown);
   if (code_of_[id] == kUnknown) code_of_[id] = codes.index_of(text_of(section));
-  return {{code_of_[id], section.file_offset_bytes + (ip - section.ip)}, valid};
+  return {{code_of_[id], (section.build_id.empty() ? 0 : section.file_offset_bytes) + (ip - section.ip)}, valid};
 }
 
 }  // namespace ptd

@@ -17,7 +17,7 @@ class CodeKeys {
  public:
   struct Key {
     int32_t code = -1;          ///< index into codes; -1: nothing is mapped there
-    uint64_t offset_bytes = 0;  ///< in the file, or in the mapping of code from no file
+    uint64_t offset_bytes = 0;  ///< in the file, or in the mapping
     auto operator<=>(const Key&) const = default;
   };
   struct Found {
@@ -26,7 +26,8 @@ class CodeKeys {
   };
   explicit CodeKeys(const Recording& recording) : timeline_(recording.timeline()) {}
 
-  /// The build id and file offset of an address; without a build id the path of the file. For code from no file, a hash of its mapping's bytes.
+  /// The build id of the code at an address, and the offset in its file. Without a build id, as of generated code, a hash of the bytes of its
+  /// mapping, and the offset in that.
   [[nodiscard]] Found find(SpaceId space, Ip ip, TimeNs when);
   NameList codes;
 

@@ -6,6 +6,7 @@
 #include "cli/options/options.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "ptdecode/survey.h"
 #include "recording/bundle/plan.h"
 
 namespace ptd::cli {
@@ -44,6 +45,8 @@ int run(Words words) {
     raw = raw_options(words.input);
     if (!raw) return report_error(raw.error());
     plan.raw = &*raw;
+  } else if (int64_t offset = 0; wall_clock_offset(words.input.path, offset)) {
+    plan.wall_offset_ns = offset;
   }
   const Result<PlanReport> report = write_plan(*asked, plan);
   if (!report) return report_error(explain_absent(words.input, report.error()));

@@ -15,7 +15,7 @@
 #include <mutex>
 #include <thread>
 
-#include "ptdecode/ptdecode.h"
+#include "ptdecode/ptdecode_plan.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -86,7 +86,7 @@ def compare(path, unit_bytes, folder, **options):
 class RangeServer:
     """Serves a folder over HTTP with byte ranges, as an object store does. `cut`: of this path, so many bytes of each range are left out."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, address=("127.0.0.1", 0)):
         self.cut, self.requested = {}, collections.Counter()
         server = self
 
@@ -125,7 +125,7 @@ class RangeServer:
                 if with_body:
                     self.wfile.write(body)
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
+        self.server = http.server.ThreadingHTTPServer(address, functools.partial(Handler, directory=str(folder)))
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

@@ -5,7 +5,6 @@
 #include "image/base/read_files.h"
 #include "image/code_limits.h"
 #include "ptdecode/bundle.h"
-#include "ptdecode/survey.h"
 #include "recording/bundle/requested_bundle.h"
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
@@ -514,7 +513,7 @@ Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wan
   make_plan(options, by_count != 0 ? by_count : wanted.unit_bytes != 0 ? wanted.unit_bytes : kUnitBytes, data, plan);
   plan.findings = (*recording)->findings();
   plan.findings.erase(plan.findings.begin(), plan.findings.begin() + static_cast<std::ptrdiff_t>(data.timeline.findings().size()));
-  if (int64_t offset = 0; wanted.raw == nullptr && wall_clock_offset(options.path, offset)) plan.wall_offset_ns = offset;
+  plan.wall_offset_ns = wanted.wall_offset_ns;
   auto file = BundleFileWriter::create(wanted.output_path);
   if (!file.ok()) return file.error();
   (*file)->set_fast();

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Plans and units against the whole recording, through the C API: every table, row for row. Usage: units_test.py LIBRARY SOURCE [RECORDING...]
+"""Plans and units against the whole recording, through the C API: every table, row for row. Usage: units_test.py LIBRARY SOURCE COMMAND
 
-The second source is the decode of the recording itself, in one piece. With RECORDINGs, only these are compared, also as long runs.
+The second source is the decode of the recording itself, in one piece.
 """
 import collections
 import ctypes
 import json
-import os
 import pathlib
 import random
+import subprocess
 import sys
 import tempfile
 import unittest
 
-LIBRARY, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+LIBRARY, SOURCE, COMMAND = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 sys.path.insert(0, str(SOURCE / "tests" / "tables"))
 from arrow_reader import ArrowArrayStream, Library, c_char_p, c_void_p  # noqa: E402
 
@@ -157,3 +157,123 @@ def compare(library, recording, unit_bytes, folder, seed=1, trace=None):
     library.close(whole)
     library.close(merged)
     return found, len(units)
+
+
+class Units(unittest.TestCase):
+    def setUp(self):
+        self.library = Plans(LIBRARY)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="units-")))
+
+    def test_equal(self):
+        """Intel PT of a program that patches itself, of generated code and of a kernel; ETMv4 with changes of code."""
+        for name, unit_bytes in (("user/patch.bundle", 2000), ("user/plain.bundle", 1000), ("user/jit.bundle", 9000), ("demo/data", 20000),
+                                 ("arm/changes.bundle", 4000)):
+            with self.subTest(recording=name):
+                found, units = compare(self.library, SOURCE / "data" / name, unit_bytes, self.folder)
+                self.assertEqual(found, {})
+                self.assertGreater(units, 1)
+
+    def test_whole_plan(self):
+        """A plan opens like the recording that it was made from."""
+        recording = SOURCE / "data/user/patch.bundle"
+        self.library.plan(recording, self.folder / "run.plan", 3000)
+        for table in ("branches", "functions", "versions", "findings"):
+            whole, plan = self.library.open(recording), self.library.open(self.folder / "run.plan")
+            self.assertEqual(difference(self.library.rows(whole, table), self.library.rows(plan, table)), "", table)
+            self.library.close(whole)
+            self.library.close(plan)
+
+    def test_misuse(self):
+        """What cannot be decoded is named."""
+        recording = SOURCE / "data/demo/data"
+        self.library.plan(recording, self.folder / "run.plan", 20000)
+        plan = self.library.open_plan(self.folder / "run.plan")
+        units = len(self.library.describe(plan)["units"])
+        for unit in range(units - 1):
+            self.library.steps(plan, unit, self.folder / f"{unit}.steps")
+        files = [self.folder / f"{unit}.steps" for unit in range(units - 1)]
+        with self.assertRaisesRegex(self.library.Failed, f"1 of {units} units are missing: {units - 1}"):
+            self.library.rows(plan, "calls", steps=files)
+        with self.assertRaisesRegex(self.library.Failed, "no such unit"):
+            self.library.steps(plan, units, self.folder / "no.steps")
+        with self.assertRaisesRegex(self.library.Failed, "not a plan"):
+            self.library.rows(self.library.open(recording), "calls", unit=0)
+        self.library.plan(recording, self.folder / "other.plan", 9000)
+        with self.assertRaisesRegex(self.library.Failed, "of another plan"):
+            self.library.rows(self.library.open_plan(self.folder / "other.plan"), "calls", steps=files)
+        with self.assertRaisesRegex(self.library.Failed, "recording itself"):
+            self.library.plan(self.folder / "run.plan", self.folder / "run.plan", 0)
+        empty = self.folder / "empty"
+        empty.write_bytes(b"")
+        with self.assertRaisesRegex(self.library.Failed, "has 0 bytes, and had"):
+            self.library.open_plan(self.folder / "run.plan", [empty])
+        other = self.folder / "zeros"
+        other.write_bytes(bytes(recording.stat().st_size))
+        with self.assertRaisesRegex(self.library.Failed, "is not the one that was planned"):
+            self.library.steps(self.library.open_plan(self.folder / "run.plan", [other]), 0, self.folder / "no.steps")
+
+    def test_damaged(self):
+        """Damaged plans and files of steps give an error or rows, and no crash."""
+        recording = SOURCE / "data/user/plain.bundle"
+        self.library.plan(recording, self.folder / "run.plan", 1000)
+        plan = self.library.open_plan(self.folder / "run.plan")
+        steps = [self.folder / f"{unit['unit']}.steps" for unit in self.library.describe(plan)["units"]]
+        for unit, path in enumerate(steps):
+            self.library.steps(plan, unit, path)
+        chance, failed = random.Random(7), 0
+        for path, read in ((steps[0], lambda: self.library.rows(plan, "calls", steps=steps)), (self.folder / "run.plan", self.read_plan)):
+            good = path.read_bytes()
+            for _ in range(150):
+                bad = bytearray(good)
+                for _ in range(chance.choice((1, 1, 3))):
+                    bad[chance.randrange(len(bad))] = chance.randrange(256)
+                path.write_bytes(bad[:chance.randrange(len(bad))] if chance.random() < 0.3 else bad)
+                try:
+                    read()
+                except self.library.Failed:
+                    failed += 1
+            path.write_bytes(good)
+        self.assertGreater(failed, 200)  # all parts have checksums
+
+    def read_plan(self):
+        plan = self.library.open_plan(self.folder / "run.plan")
+        try:
+            for unit in self.library.describe(plan)["units"]:
+                self.library.rows(plan, "edges", unit=unit["unit"])
+        finally:
+            self.library.close(plan)
+
+    def test_commands(self):
+        """The command line gives the rows of the C API."""
+        recording, plan, results, merged = SOURCE / "data/user/patch.bundle", self.folder / "run.plan", self.folder / "results", self.folder / "all"
+        self.command("plan", recording, "-o", plan, "--units", 4, "--quiet")
+        units = [json.loads(line) for line in self.command("unit", plan, "--json").splitlines()]
+        self.assertGreater(len(units), 3)
+        for unit in reversed(units):
+            self.command("unit", plan, unit["unit"], "-o", results)
+        before = {path.name: path.read_bytes() for path in results.iterdir()}
+        self.command("unit", plan, 1, "-o", results)
+        self.assertEqual({path.name: path.read_bytes() for path in results.iterdir()}, before)
+        self.command("merge", plan, results, "-o", merged)
+        whole = self.library.open(recording)
+        for table in ("edges", "block_counts", "gaps", "events", "calls", "functions", "findings"):
+            columns = TABLES.get(table)
+            rows = [json.loads(line) for line in (merged / f"{table}.jsonl").read_text().splitlines()]
+            got = [tuple(row[name] for name in columns or row) for row in rows] if table not in ("gaps", "events") else [
+                tuple(row[name] for name in row) for row in rows]
+            if table in ("gaps", "events"):
+                columns = list(rows[0]) if rows else columns
+            self.assertEqual(difference(self.library.rows(whole, table, columns=columns), got), "", table)
+        (results / "unit-00002.steps").unlink()
+        failed = subprocess.run([COMMAND, "merge", plan, results, "-o", merged], capture_output=True, text=True, check=False)
+        self.assertEqual(failed.returncode, 1, failed.stderr)
+        self.assertIn("1 of 5 units are missing there: 2", failed.stderr)
+
+    def command(self, *words):
+        done = subprocess.run([COMMAND, *(str(word) for word in words)], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
