@@ -8,14 +8,11 @@ import pathlib
 import random
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-
-import distributed
 
 import fleet_test
 import ptdecode
@@ -47,26 +44,47 @@ def report(**facts):
     return 1 if facts.get("different") or facts.get("lost") else 0
 
 
+def supervise(over, command):
+    """Starts a command again whenever it ends, as a service manager does."""
+    processes = []
+
+    def loop():
+        while not over.is_set():
+            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))  # pylint: disable=consider-using-with
+            while processes[-1].poll() is None and not over.wait(0.5):
+                pass
+        processes[-1].kill()
+        processes[-1].wait()
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    return thread, processes
+
+
 def kills(folder):
-    """Worker processes are killed at random moments."""
-    paths, root, killed = copies(folder, 8), f"{folder}/out", 0
-    with distributed.LocalCluster(n_workers=3, threads_per_worker=1) as cluster:
-        over = threading.Event()
+    """Worker processes are killed at random moments; a service manager starts them again."""
+    paths, root, killed, over = copies(folder, 8), f"{folder}/out", 0, threading.Event()
+    address = "tcp://127.0.0.1:18787"
+    running = [supervise(over, ["dask", "scheduler", "--host", "127.0.0.1", "--port", "18787", "--dashboard-address", ":0"])]
+    running += [supervise(over, ["dask", "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]) for _ in range(3)]
 
-        def killer():
-            nonlocal killed
-            chance = random.Random(3)
-            while not over.wait(chance.uniform(1, 3)):
-                process = chance.choice(list(cluster.workers.values())).process
-                if process is not None and process.pid:
-                    os.kill(process.pid, signal.SIGKILL)
-                    killed += 1
+    def killer():
+        nonlocal killed
+        chance = random.Random(3)
+        while not over.wait(chance.uniform(2, 6)):
+            processes = chance.choice(running[1:])[1]
+            if processes and Store(root).list("_done", ".json"):
+                processes[-1].kill()
+                killed += 1
 
-        thread = threading.Thread(target=killer)
-        thread.start()
-        board = fleet.run(root, paths, cluster.scheduler_address, unit_bytes=UNIT)
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        board = fleet.run(root, paths, address, unit_bytes=UNIT)
+    finally:
         over.set()
-        thread.join()
+        for each in (thread, *(supervisor for supervisor, _ in running)):
+            each.join()
     return report(check="kills", killed=killed, units=board.counts["units"], failed=board.failures, different=check(root, paths))
 
 
@@ -85,23 +103,6 @@ def disk(folder):
                       different=check(root, paths))
     finally:
         subprocess.run(["umount", "-l", out], check=False)
-
-
-def supervise(over, command):
-    """Starts a command again whenever it ends, as a service manager does."""
-    processes = []
-
-    def loop():
-        while not over.is_set():
-            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))  # pylint: disable=consider-using-with
-            while processes[-1].poll() is None and not over.wait(0.5):
-                pass
-        processes[-1].kill()
-        processes[-1].wait()
-
-    thread = threading.Thread(target=loop)
-    thread.start()
-    return thread, processes
 
 
 def restart(folder):

@@ -17,6 +17,9 @@ namespace ptd {
 
 namespace {
 
+/// The earlier of two moments: whatever the order of streams, the first of several. Unknown moments come last.
+TimeNs earlier(TimeNs a, TimeNs b) { return a == kTimeMin || (b != kTimeMin && b < a) ? b : a; }
+
 /// Rows of the flow. `Row` has a member `at`, its RowContext.
 template <typename Row>
 class FlowTable : public RowTable<Row> {
@@ -191,6 +194,7 @@ class BlockCountsTable : public FlowTable<BlockCountRow> {
       Known& known = nodes[block.node];
       if (known.row == nullptr || known.row->instructions != block.instructions || !known.valid.contains(time)) known = row_of(table, block);
       ++known.row->count;
+      known.row->at.time = earlier(known.row->at.time, time);
       if ((block.flags & kUncertainFlags) != 0) ++known.row->uncertain;
     }
   }
@@ -321,6 +325,7 @@ class EdgesTable : public FlowTable<EdgeRow> {
     Known& known = known_[Key{space.value, kind, ends.from.value, ends.to.value}];
     if (known.edge == nullptr || !known.valid.contains(at.time)) [[unlikely]] look_up(known, at, ends, kind, space);
     ++known.edge->count;
+    known.edge->at.time = earlier(known.edge->at.time, at.time);
     known.edge->uncertain += uncertain ? 1 : 0;
   }
   // Sets the edge that branches with these ends count for at this time: there is one for each code that was there.

@@ -44,12 +44,12 @@ def add_up(store: Store, table: str, files: "list[str]", output: str) -> int:
     return rows
 
 
-def follow_calls(store: Store, name: str) -> "dict[str, int]":
-    """Writes calls and functions of a recording, from the steps of all its units."""
+def follow_calls(store: Store, name: str, tables: "tuple[str, ...]" = CALL_TABLES) -> "dict[str, int]":
+    """Writes calls or functions of a recording, or both, from the steps of all its units."""
     with tempfile.TemporaryDirectory(prefix="ptdecode-") as folder:
         plan = Plan(store.fetch(f"_plans/{name}.plan", folder), without_trace=True)
         steps = [store.fetch(step, folder) for step in store.list(f"_steps/{name}", ".steps")]
-        return {table: write_table(plan.table(table, steps=steps), store, f"{table}/recording={name}/part.parquet") for table in CALL_TABLES}
+        return {table: write_table(plan.table(table, steps=steps), store, f"{table}/recording={name}/part.parquet") for table in tables}
 
 
 def unit_files(store: Store, table: str, name: str, units: int) -> "list[str]":

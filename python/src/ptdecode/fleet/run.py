@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, Optional
 
 from .merge import SUMMED, add_up, follow_calls, groups, tree_outputs, unit_files
 from .store import Store
-from .units import decode_unit, recording_id, write_plan
+from .units import CALL_TABLES, decode_unit, recording_id, write_plan
 
 ATTEMPTS = 3       # of a task that fails
 LOST_WORKERS = 20  # workers that may die under one task before that counts as an attempt
@@ -34,8 +34,8 @@ def _add_up(root: str, table: str, files: "list[str]", output: str) -> int:
     return add_up(Store(root), table, files, output)
 
 
-def _calls(root: str, name: str) -> "dict[str, int]":
-    return follow_calls(Store(root), name)
+def _calls(root: str, name: str, table: str) -> "dict[str, int]":
+    return follow_calls(Store(root), name, (table,))
 
 
 class Board:
@@ -92,9 +92,10 @@ class Board:
             level[table] = (unit_files(self.store, table, name, level["units"]), 0)
             if level["units"] > 0:
                 self._sum_level(name, table)
-        task = Task(f"calls/{name}", _calls, (self.store.root, name))
-        waits.add(task.key)
-        self.ready.append(task)
+        for table in CALL_TABLES:
+            task = Task(f"calls/{name}/{table}", _calls, (self.store.root, name, table))
+            waits.add(task.key)
+            self.ready.append(task)
 
     def _sum_level(self, name: str, table: str) -> None:
         files, level = self._level[name][table]
