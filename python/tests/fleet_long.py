@@ -187,6 +187,39 @@ def hosts(folder):
         subprocess.run(["ip", "link", "del", "ptdbridge"], check=False)
 
 
+def slurm(folder):
+    """packaging/slurm/ptdecode-array on a Slurm of this machine (Debian's slurm-wlm), which is started for it."""
+    host, path = os.uname().nodename.split(".")[0], copies(folder, 1)[0]
+    conf = pathlib.Path(folder, "slurm.conf")
+    conf.write_text(f"ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nAuthType=auth/munge\nStateSaveLocation={folder}/state\n"
+                    f"SlurmdSpoolDir={folder}/spool\nSlurmctldPidFile={folder}/ctld.pid\nSlurmdPidFile={folder}/d.pid\nProctrackType=proctrack/pgid\n"
+                    "TaskPlugin=task/none\nReturnToService=2\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nMpiDefault=none\n"
+                    f"SlurmctldLogFile={folder}/ctld.log\nSlurmdLogFile={folder}/d.log\n"
+                    f"NodeName={host} NodeAddr=127.0.0.1 CPUs={os.cpu_count()} State=UNKNOWN\nPartitionName=all Nodes={host} Default=YES State=UP\n",
+                    encoding="utf-8")
+    os.chmod(folder, 0o755)
+    for name in ("state", "spool"):
+        pathlib.Path(folder, name).mkdir()
+    pathlib.Path("/run/munge").mkdir(exist_ok=True)
+    shutil.chown("/run/munge", "munge")
+    environment = {**os.environ, "SLURM_CONF": str(conf), "PTDECODE_PYTHON": sys.executable}
+    daemons = []
+    try:
+        for command in (["runuser", "-u", "munge", "--", "/usr/sbin/munged", "--foreground"], ["slurmctld", "-D", "-f", conf], ["slurmd", "-D", "-f", conf]):
+            daemons.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))  # pylint: disable=consider-using-with
+            time.sleep(2)
+        script = pathlib.Path(sys.argv[1], "packaging/slurm/ptdecode-array")
+        said = subprocess.run([script, path, f"{folder}/out", str(UNIT / 2**20)], env=environment, check=True, capture_output=True, text=True).stdout.strip()
+        store, deadline = Store(f"{folder}/out"), time.monotonic() + 240
+        while not store.list("_merged", ".json") and time.monotonic() < deadline:
+            time.sleep(1)
+        return report(check="slurm", said=said, units=len(store.list("_done", ".json")), different=check(store.root, [path]))
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            daemon.wait()
+
+
 def many(folder, count):
     """Many small recordings."""
     paths, root = copies(folder, count), f"{folder}/out"
@@ -245,6 +278,6 @@ def scaling(folder, path, symfs=None):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="fleet-long-") as work:
         name, arguments = sys.argv[2], sys.argv[3:]
-        checks = {"kills": kills, "disk": disk, "restart": restart, "hosts": hosts, "many": lambda folder: many(folder, int(arguments[0])),
+        checks = {"kills": kills, "disk": disk, "restart": restart, "hosts": hosts, "slurm": slurm, "many": lambda folder: many(folder, int(arguments[0])),
                   "scaling": lambda folder: scaling(folder, *arguments)}
         sys.exit(checks[name](work))
