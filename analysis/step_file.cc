@@ -9,7 +9,6 @@
 #include "analysis/flow_clock.h"
 #include "analysis/thread_schedule.h"
 #include "perfio/zstd_stream.h"
-#include "recording/bundle/bundle_wire.h"
 #include "recording/bundle/plan.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
@@ -42,8 +41,6 @@ uint64_t get(Bytes bytes, size_t at, size_t size) {
 }
 
 std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
-void append(std::vector<std::byte>& out, const ByteWriter& in) { out.insert(out.end(), in.bytes().begin(), in.bytes().end()); }
 
 }  // namespace
 
@@ -78,13 +75,11 @@ uint64_t StepFileWriter::number_of(FunctionId id, const FunctionTable& functions
   if (id == kNoFunction) return 0;
   if (id >= numbers_.size()) numbers_.resize(std::max<size_t>(id + 1, 2 * numbers_.size()));
   if (numbers_[id] != 0) return numbers_[id];
-  ByteWriter out;
-  out.text(functions.info(id).name);
-  out.text(functions.info(id).module);
+  names_.text(functions.info(id).name);
+  names_.text(functions.info(id).module);
   const std::vector<std::string> names = functions.names(id);
-  out.number(names.size());
-  for (const std::string& name : names) out.text(name);
-  append(names_, out);
+  names_.number(names.size());
+  for (const std::string& name : names) names_.text(name);
   ++new_names_;
   return numbers_[id] = ++functions_;
 }
@@ -92,7 +87,7 @@ uint64_t StepFileWriter::number_of(FunctionId id, const FunctionTable& functions
 void StepFileWriter::add(const FlowStep& step, const FunctionTable& functions) {
   const bool context = all_steps_ == 0 || step.pid != last_.pid || step.tid != last_.tid || step.cpu != last_.cpu || step.space != last_.space;
   const uint64_t mask = (context ? kContext : 0) | (step.cycles != 0 ? kCycles : 0) | (step.floor != step.time ? kFloor : 0);
-  ByteWriter out;
+  ByteWriter& out = steps_;
   out.number(static_cast<uint64_t>(step.kind) << kMaskBits | mask);
   out.number(step.flags);
   if (step.kind == FlowKind::gap) out.number(static_cast<uint64_t>(step.gap));
@@ -108,20 +103,19 @@ void StepFileWriter::add(const FlowStep& step, const FunctionTable& functions) {
   out.signed_number(static_cast<int64_t>(step.return_to.value - step.to.value));
   out.signed_number(static_cast<int64_t>(step.time.value - last_.time.value));
   if (step.floor != step.time) out.signed_number(static_cast<int64_t>(step.time.value - step.floor.value));
-  append(steps_, out);
   last_ = step;
   ++new_steps_;
   ++all_steps_;
-  if (steps_.size() + names_.size() >= kBlockBytes) put_steps();
+  if (steps_.bytes().size() + names_.bytes().size() >= kBlockBytes) put_steps();
 }
 
 void StepFileWriter::put_steps() {
   if (new_steps_ == 0) return;
   ByteWriter out;
   out.number(new_names_);
-  out.raw(names_);
+  out.raw(names_.bytes());
   out.number(new_steps_);
-  out.raw(steps_);
+  out.raw(steps_.bytes());
   put_block(kSteps, out.bytes());
   names_.clear();
   steps_.clear();

@@ -12,6 +12,7 @@
 #include "image/base/whole_file.h"
 #include "ptdecode/error.h"
 #include "ptdecode/function_table.h"
+#include "recording/bundle/bundle_wire.h"
 
 namespace ptd {
 
@@ -37,7 +38,7 @@ class StepFileWriter {
   void put_block(uint64_t kind, Bytes content);
   void put_steps();
   std::unique_ptr<WholeFile> file_;
-  std::vector<std::byte> names_, steps_;  // of the next block
+  ByteWriter names_, steps_;  // of the next block
   uint64_t new_names_ = 0, new_steps_ = 0, all_steps_ = 0;
   std::vector<uint64_t> numbers_;  // by id: 1 + number in the file; 0: not yet
   uint64_t functions_ = 0;

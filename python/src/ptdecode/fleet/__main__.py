@@ -49,7 +49,7 @@ def _run(words: argparse.Namespace) -> int:
     from . import run
 
     board = run.run(words.out, words.recordings, words.scheduler, words.workers, int(words.unit_mb * 2**20), _options(words),
-                    None if words.quiet else run.print_line)
+                    None if words.quiet else run.print_line, call_tables=("functions",) if words.no_calls else run.CALL_TABLES)
     if not words.quiet and sys.stderr.isatty():
         sys.stderr.write("\n")
     for task, reason in board.failures.items():
@@ -110,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("recordings", nargs="+", help="paths or URLs")
         command.add_argument("--scheduler", default="local", help="address of a Dask scheduler, or 'local', or 'slurm' (default local)")
         command.add_argument("--workers", type=int, help="number of workers of a scheduler that is started here")
+        command.add_argument("--no-calls", action="store_true", help="leave out the table calls, which has a row for each call")
         command.add_argument("--quiet", action="store_true", help="no progress")
         _add_recording_options(command)
     add("status", _status, "list what is planned, done and failed").add_argument("--json", action="store_true")

@@ -41,8 +41,9 @@ def _calls(root: str, name: str, table: str) -> "dict[str, int]":
 class Board:
     """What is left to do of all recordings. It knows nothing of Dask: `take` gives tasks, `done` and `failed` report them."""
 
-    def __init__(self, store: Store, sources: "Iterable[str]", unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None) -> None:
-        self.store, self.unit_bytes, self.options = store, unit_bytes, options or {}
+    def __init__(self, store: Store, sources: "Iterable[str]", unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None,
+                 call_tables: "tuple[str, ...]" = CALL_TABLES) -> None:
+        self.store, self.unit_bytes, self.options, self.call_tables = store, unit_bytes, options or {}, call_tables
         self.ready: "list[Task]" = []
         self.failures: "dict[str, str]" = {}
         self.counts = {"units": 0, "units_done": 0, "bytes": 0, "bytes_done": 0}
@@ -92,7 +93,7 @@ class Board:
             level[table] = (unit_files(self.store, table, name, level["units"]), 0)
             if level["units"] > 0:
                 self._sum_level(name, table)
-        for table in CALL_TABLES:
+        for table in self.call_tables:
             task = Task(f"calls/{name}/{table}", _calls, (self.store.root, name, table))
             waits.add(task.key)
             self.ready.append(task)
@@ -186,12 +187,13 @@ def cluster(scheduler: str, workers: Optional[int]) -> "tuple[Any, Any]":
 
 
 def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: Optional[int] = None, unit_bytes: int = 0,
-        options: "Optional[dict[str, Any]]" = None, progress: Optional[Callable[[str], None]] = None, patience: float = 600) -> Board:
+        options: "Optional[dict[str, Any]]" = None, progress: Optional[Callable[[str], None]] = None, patience: float = 600,
+        call_tables: "tuple[str, ...]" = CALL_TABLES) -> Board:
     """Decodes recordings into the store at `root`. Returns the board: its failures are what could not be done.
 
     patience: for so many seconds a scheduler that went away is waited for.
     """
-    board = Board(Store(root), sources, unit_bytes, options)
+    board = Board(Store(root), sources, unit_bytes, options, call_tables)
     started, lost_since = time.monotonic(), None
     client = closing = None
     try:
