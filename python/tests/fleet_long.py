@@ -1,6 +1,6 @@
 """The fleet under faults: each check decodes copies of a recording of the repository and compares the merged tables with those of one machine.
 
-usage: fleet_long.py SOURCE kills|disk|restart|hosts|slurm|many COUNT|scaling RECORDING [SYMFS]
+usage: fleet_long.py SOURCE kills|disk|restart|hosts|slurm|many COUNT|profile RECORDING|scaling RECORDING [SYMFS]
 """
 import json
 import os
@@ -16,6 +16,7 @@ import time
 
 import fleet_test
 import ptdecode
+from ptdecode.fleet import query as queries
 from ptdecode.fleet import run as fleet
 from ptdecode.fleet.merge import merge
 from ptdecode.fleet.store import Store
@@ -234,6 +235,23 @@ def many(folder, count):
                   plan_seconds_median=round(sorted(plans)[len(plans) // 2], 3), different=check(root, paths, 5))
 
 
+def profile(folder, path):
+    """The branches of the saved query `profile` against those of `ptdecode profile --format autofdo`, for the file that ran most."""
+    store, wanted = Store(f"{folder}/out"), {}
+    facts = write_plan(path, store, 100_000)
+    for unit in range(facts["units"]):
+        decode_unit(store, facts["recording"], unit)
+    merge(store, facts["recording"])
+    subprocess.run([ptdecode.program(), "profile", "-i", path, "--format", "autofdo", "-o", f"{folder}/profile.txt"], check=True, stderr=subprocess.DEVNULL)
+    for line in pathlib.Path(folder, "profile.txt").read_text(encoding="utf-8").splitlines():
+        if "->" in line:
+            way, count = line.split(":")
+            wanted[tuple(int(end, 16) for end in way.split("->"))] = int(count)
+    builds = [row[0] for row in queries.run(store.root, "builds")[1]]
+    found = [{(row[0], row[1]): row[2] for row in queries.run(store.root, "profile", build_id=build)[1]} for build in builds]
+    return report(check="profile", branches=len(wanted), different=min(len(set(wanted.items()) ^ set(each.items())) for each in found))
+
+
 def spent():
     return sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
 
@@ -278,6 +296,6 @@ def scaling(folder, path, symfs=None):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="fleet-long-") as work:
         name, arguments = sys.argv[2], sys.argv[3:]
-        checks = {"kills": kills, "disk": disk, "restart": restart, "hosts": hosts, "slurm": slurm, "many": lambda folder: many(folder, int(arguments[0])),
+        checks = {"kills": kills, "disk": disk, "restart": restart, "hosts": hosts, "slurm": slurm, "profile": lambda folder: profile(folder, *arguments), "many": lambda folder: many(folder, int(arguments[0])),
                   "scaling": lambda folder: scaling(folder, *arguments)}
         sys.exit(checks[name](work))
