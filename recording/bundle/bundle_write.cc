@@ -498,8 +498,7 @@ Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wan
   const std::string& input = wanted.raw != nullptr ? wanted.raw->pt_path : options.path;
   if (is_of_recording(input, wanted.output_path))
     return Error{ErrorCode::bad_output, wanted.output_path + " is the recording itself, or part of it: name another file for the plan", 0};
-  const auto log = std::make_shared<ImageLog>();
-  log->share = true;
+  const auto log = std::make_shared<ImageLog>();  // not for others: it has what a decode on this machine would read
   OpenRequest opening = options;
   opening.image_log = log;
   auto recording = wanted.raw != nullptr ? open_raw_recording(*wanted.raw, opening) : open_recording(opening);

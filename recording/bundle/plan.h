@@ -30,7 +30,7 @@ struct PlanReport {
 };
 
 /// Opens the recording that `options` names, reads its whole trace once without decoding it, and writes its plan. The plan contains the code
-/// of all files that were mapped, under the rules of bundles. The output is replaced only on success. Errors: those of write_bundle().
+/// of all files that were mapped and that a decode on this machine would read; a bundle is stricter. The output is replaced only on success. Errors: those of write_bundle().
 [[nodiscard]] Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& plan);
 
 /// Returns whether the recording is a plan.
