@@ -135,6 +135,7 @@ void CallFlow::resolve_ahead() {
 
 // Sets what the stream says of each step.
 [[gnu::always_inline]] inline void CallFlow::fill(FlowStep& step) {
+  step.part = part_;
   step.pid = pid_;
   step.tid = tid_;
   step.cpu = cpu_;

@@ -38,11 +38,15 @@ inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it is out
 inline constexpr uint8_t kFlowUncertain = 64;  ///< the branch, or what it led to, is in flow that is ambiguous or suspect
 inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
 
+/// Where the flow that makes a step is, of a part of a stream that is followed on its own.
+enum class FlowPart : uint8_t { before, own, after };
+
 /// One transfer. Times never go back within a stream.
 struct FlowStep {
   FlowKind kind = FlowKind::call;
   uint8_t flags = 0;  ///< kFlow* bits
   GapReason gap = GapReason::bad_packet;
+  FlowPart part = FlowPart::before;
   int32_t pid = -1, tid = -1;
   int32_t cpu = -1;
   SpaceId space = kNoSpace;
@@ -75,6 +79,10 @@ class CallFlow {
   void finish(TimeNs end = kTimeMin);
   /// Replaces `steps` by the steps whose time is known and that were not given before.
   void give(std::vector<FlowStep>& steps);
+  /// Sets FlowStep::part of the steps that the flow makes from here on.
+  void set_part(FlowPart part) { part_ = part; }
+  /// Returns how many instructions the flow has executed so far.
+  [[nodiscard]] uint64_t position() const { return dates_.position(); }
   /// Returns false until the first packet with a time.
   [[nodiscard]] bool timed() const { return timed_; }
 
@@ -211,6 +219,7 @@ class CallFlow {
   FlowCursor cursor_;
   FlowDates dates_;
   uint64_t last_position_ = 0;
+  FlowPart part_ = FlowPart::before;
   std::vector<FlowStep> out_;          ///< those with a time, then those that wait for one: each of them has a point of dates_
   size_t dated_ = 0;                   ///< the number of the former
   std::vector<size_t> held_unproved_;  ///< which of the latter, from 0, no instruction proves yet

@@ -11,6 +11,7 @@
 #include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
 #include "analysis/flow_dates.h"
+#include "analysis/step_file.h"
 #include "recording/parallel.h"
 
 namespace ptd {
@@ -20,6 +21,38 @@ constexpr size_t kGivenSteps = 2048;
 constexpr unsigned kWarmUpSegments = 8;
 static_assert(kWarmUpSegments > FlowDates::kRateSegments);
 constexpr size_t kFirstSteps = 64;  // the first ones are output early, for a short time to the first line
+
+/// The steps of one stream that units left in files.
+class RecordedSteps {
+ public:
+  explicit RecordedSteps(const std::vector<std::string>& paths) : paths_(paths) {}
+  /// Appends the next steps. False: there are no more, or it failed.
+  Result<bool> next(std::vector<FlowStep>& steps, FunctionTable& functions) {
+    for (;;) {
+      if (!reader_) {
+        if (at_ >= paths_.size()) return false;
+        auto opened = StepFileReader::open(paths_[at_++]);
+        if (!opened) return opened.error();
+        reader_ = std::move(*opened);
+      }
+      const Result<bool> more = reader_->next(steps, functions);
+      if (!more) return more;
+      if (!steps.empty()) steps.front().instructions = static_cast<uint32_t>(std::min<uint64_t>(steps.front().instructions + std::exchange(left_, 0), UINT32_MAX));
+      if (more.value()) return true;
+      left_ += reader_->tail();
+      timed_ = timed_ || reader_->timed();
+      reader_.reset();
+    }
+  }
+  [[nodiscard]] bool timed() const { return timed_; }
+
+ private:
+  const std::vector<std::string>& paths_;
+  size_t at_ = 0;
+  std::unique_ptr<StepFileReader> reader_;
+  uint64_t left_ = 0;  ///< instructions since the last step
+  bool timed_ = false;
+};
 
 /// The steps of one stream.
 class StreamWalk {
@@ -34,14 +67,20 @@ class StreamWalk {
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
-  [[nodiscard]] bool started() const { return flow_.has_value(); }
+  [[nodiscard]] bool started() const { return flow_.has_value() || recorded_.has_value(); }
   /// Returns the time of the next step.
   [[nodiscard]] TimeNs time() const { return started() ? steps_[at_].time : recording_.streams()[stream_].time.first; }
   [[nodiscard]] const Status& status() const { return status_; }
-  [[nodiscard]] bool timed() const { return flow_ && flow_->timed(); }
+  [[nodiscard]] bool timed() const { return recorded_ ? recorded_->timed() : flow_ && flow_->timed(); }
 
   /// Starts decoding and continues to the first step; false if there is none.
   bool start() {
+    if (options_.steps) {
+      const auto files = options_.steps->by_stream.find(stream_);
+      static const std::vector<std::string> kNone;
+      recorded_.emplace(files == options_.steps->by_stream.end() ? kNone : files->second);
+      return fetch();
+    }
     const StreamInfo& info = recording_.streams()[stream_];
     flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_));
     auto decode = start_decode(recording_, {stream_, first_segment(), Recording::kStreamEnd, threads_});
@@ -91,6 +130,7 @@ class StreamWalk {
   bool fetch() {
     at_ = 0;
     steps_.clear();
+    if (recorded_) return fetch_recorded();
     while (steps_.empty() && !ended_) {
       ended_ = !take_batch();
       if (ended_) flow_->finish(options_.time.last == kTimeMax && !stopped() ? recording_.streams()[stream_].time.last : kTimeMin);
@@ -98,6 +138,14 @@ class StreamWalk {
     }
     if (ended_) decode_.reset();
     return !steps_.empty();
+  }
+  bool fetch_recorded() {
+    while (steps_.empty()) {
+      const Result<bool> more = recorded_->next(steps_, functions_);
+      if (!more) status_ = more.error();
+      if (!more || !more.value()) break;
+    }
+    return !steps_.empty() && status_.ok();
   }
   // False: it was the last that is wanted.
   bool take_batch() {
@@ -118,6 +166,7 @@ class StreamWalk {
   const ThreadSchedule& schedule_;
   std::unique_ptr<ParallelDecode> decode_;
   std::optional<CallFlow> flow_;
+  std::optional<RecordedSteps> recorded_;  ///< in place of both
   uint64_t segment_ = ~uint64_t{0};  ///< where the last batch's began
   uint64_t offset_ = 0;              ///< of the trace, that progress was told of
   bool ended_ = false;               ///< nothing more is decoded
@@ -240,7 +289,11 @@ bool CallCursor::State::next(std::span<const CallStep>& given) {
     order_.pop();
     StreamWalk& walk = *walks_[index];
     if (!walk.started()) {
-      if (walk.start()) order_.emplace(walk.time(), index);
+      if (walk.start()) {
+        order_.emplace(walk.time(), index);
+      } else if (status && !walk.status()) {
+        status = walk.status();
+      }
       continue;
     }
     const bool more = walk.give(order_.empty() ? kTimeMax : order_.top().first, [this](const FlowStep& step) { return take(step); });

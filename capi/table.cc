@@ -9,6 +9,7 @@
 #include "capi/handle.h"
 #include "capi/items.h"
 #include "capi/message.h"
+#include "capi/table_request.h"
 
 using namespace ptd;
 
@@ -35,22 +36,28 @@ TableRequest request_of(const ptd_table_options& options, const std::shared_ptr<
 
 }  // namespace
 
+ptd_code capi::read_table_options(const ptd_table_options* options, const OpenedRecording& opened, const std::shared_ptr<Control>& control,
+                                  TableRequest& request, char** message) {
+  ptd_table_options given = PTD_TABLE_OPTIONS_INIT;
+  if (options != nullptr && !read_struct(options, given)) return wrong_size(message, "ptd_table_options has a size that no version had");
+  if (!control->set(given.control)) return wrong_size(message, "ptd_control has a size that no version had");
+  control->set_owner(control->number());
+  request = request_of(given, control);
+  request.path = opened.options.path;
+  if (!read_range(given.first_ns, given.last_ns, request.time))
+    return bad_argument(message, "ptd_table_options: first_ns is after last_ns, or one of them is negative");
+  return PTD_OK;
+}
+
 ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_table_options* options, ArrowArrayStream* out,
                    char** message) {
   return capi::guarded(message, [&]() -> ptd_code {
     if (table == nullptr || out == nullptr) return capi::null_argument(message, "ptd_table: table or out is NULL");
     auto opened = capi::find(recording);
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
-    ptd_table_options given = PTD_TABLE_OPTIONS_INIT;
-    if (options != nullptr && !capi::read_struct(options, given))
-      return capi::wrong_size(message, "ptd_table_options has a size that no version had");
     const auto control = std::make_shared<capi::Control>();
-    if (!control->set(given.control)) return capi::wrong_size(message, "ptd_control has a size that no version had");
-    control->set_owner(control->number());
-    TableRequest request = request_of(given, control);
-    request.path = opened->options.path;
-    if (!capi::read_range(given.first_ns, given.last_ns, request.time))
-      return capi::bad_argument(message, "ptd_table_options: first_ns is after last_ns, or one of them is negative");
+    TableRequest request;
+    if (const ptd_code code = capi::read_table_options(options, *opened, control, request, message); code != PTD_OK) return code;
     auto opened_table = open_table(*opened->recording, table, request);
     if (!opened_table) return capi::fail(message, opened_table.error());
     capi::export_stream(std::move(opened), std::move(opened_table.value()), control, *out);

@@ -21,6 +21,7 @@
 #include "cli/cmd/info.h"
 #include "cli/cmd/machine_commands.h"
 #include "cli/export/database.h"
+#include "cli/fleet/fleet_commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/perf_words.h"
 #include "cli/options/usage_text.h"
@@ -201,7 +202,8 @@ int main(int argc, char** argv) try {
       {"sessions", ptd::cli::add_sessions(app)}, {"snapshot", ptd::cli::add_snapshot(app)}, {"stop", ptd::cli::add_stop(app)},
       {"bundle", ptd::cli::add_bundle(app)},     {"demo", ptd::cli::add_demo(app)},         {"verify", ptd::cli::add_verify(app)},
       {"stash", ptd::cli::add_stash(app)},       {"doctor", ptd::cli::add_doctor(app)},     {"emulator", ptd::cli::add_emulator(app)},
-      {"replay", ptd::cli::add_replay(app)},
+      {"replay", ptd::cli::add_replay(app)},     {"plan", ptd::cli::add_plan(app)},         {"unit", ptd::cli::add_unit(app)},
+      {"merge", ptd::cli::add_merge(app)},
   };
   if (argc == 1) return without_command(app);
   std::vector<std::string> words(argv + 1, argv + argc);

@@ -22,6 +22,14 @@ class CodeLimits {
       ranges.push_back({first, last});
     }
   }
+  /// Calls use(space, first, last) for each range.
+  template <typename Use>
+  void for_each(const Use& use) const {
+    for (uint32_t space = 0; space < spaces_.size(); ++space) {
+      for (const Range& range : spaces_[space]) use(SpaceId{space}, range.first, range.last);
+    }
+  }
+  [[nodiscard]] bool empty() const { return spaces_.empty(); }
   /// Returns how many bytes are available from `ip` on, at most `limit`.
   [[nodiscard]] uint64_t at_hand(SpaceId space, uint64_t ip, uint64_t limit) const {
     if (space.value >= spaces_.size()) return 0;

@@ -233,6 +233,10 @@ const std::vector<MissingImage>& Recording::missing_images() const { return stat
 std::vector<Finding> Recording::findings() const {
   std::vector<Finding> findings = timeline().findings();
   const RecordingData& data = state_->data;
+  if (data.plan) {
+    findings.insert(findings.end(), data.plan->findings.begin(), data.plan->findings.end());
+    return findings;
+  }
   for (const AuxStream& stream : data.streams) {
     for (Finding& finding : lost_trace_findings(stream, perfio::is_emulated(data.description))) findings.push_back(std::move(finding));
   }

@@ -20,6 +20,10 @@ void RecordingCursor::set_check(const std::function<bool()>& goes_on) {
   for (Head& head : heads_.sources()) head.cursor.set_check(goes_on);
 }
 
+void RecordingCursor::set_range(uint64_t first_offset, uint64_t last_offset) {
+  for (Head& head : heads_.sources()) head.cursor.set_range(first_offset, last_offset);
+}
+
 uint64_t RecordingCursor::decoded_bytes() const {
   uint64_t bytes = 0;
   for (const Head& head : heads_.sources()) bytes += head.cursor.decoded_bytes();

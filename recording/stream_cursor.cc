@@ -1,6 +1,7 @@
 // StreamCursor: see ptdecode/stream_cursor.h.
 #include "ptdecode/stream_cursor.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct StreamCursor::State {
   uint32_t stream = 0;
   Interval time;
   uint64_t at = 0;  ///< stream offset of the next segment
+  uint64_t last_offset = Recording::kStreamEnd;  ///< segments that begin there or later are not wanted
   std::unique_ptr<FlowDecoder> decoder;
   AuxSegment segment;
   std::vector<std::byte> scratch;
@@ -30,7 +32,8 @@ struct StreamCursor::State {
 bool StreamCursor::State::fill() {
   if (!decoder || (goes_on && !goes_on())) return false;
   if (!in_segment) {
-    if (!recording->next_segment(stream, at, segment, scratch) || time.last < segment.time.first) return false;
+    if (at >= last_offset || !recording->next_segment(stream, at, segment, scratch)) return false;
+    if (time.last < segment.time.first || segment.stream_offset_bytes >= last_offset) return false;
     decoder->begin(segment);
   }
   batch.clear();
@@ -54,6 +57,13 @@ StreamCursor::StreamCursor(StreamCursor&&) noexcept = default;
 StreamCursor& StreamCursor::operator=(StreamCursor&&) noexcept = default;
 
 void StreamCursor::set_check(std::function<bool()> goes_on) { state_->goes_on = std::move(goes_on); }
+
+void StreamCursor::set_range(uint64_t first_offset, uint64_t last_offset) {
+  state_->at = std::max(state_->at, first_offset);
+  state_->last_offset = last_offset;
+}
+
+uint64_t StreamCursor::segment_offset() const { return state_->segment.stream_offset_bytes; }
 
 FlowItem StreamCursor::next() {
   FlowItem item = state_->cursor.next();

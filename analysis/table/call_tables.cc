@@ -57,6 +57,7 @@ class CallSource {
     options.streams = request.streams;
     options.time = request.time;
     options.threads = request.threads;
+    options.steps = request.steps;
     options.enters = false;  // a call's row is made where it ends
     if (request.cancelled) options.stopped = [this] { return stopped(); };
     if (request.progress) {

@@ -10,7 +10,7 @@ namespace ptd {
 
 namespace {
 
-constexpr std::array<std::string_view, 12> kNames = {"blocks", "branches", "calls",    "functions", "edges",    "events",
+constexpr std::array<std::string_view, 13> kNames = {"blocks", "branches", "calls",    "functions", "edges",    "block_counts", "events",
                                                      "gaps",   "samples",  "findings", "sections",  "versions", "threads"};
 
 }  // namespace

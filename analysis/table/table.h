@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,15 +13,21 @@
 #include "analysis/table/column.h"
 #include "ptdecode/error.h"
 #include "ptdecode/recording.h"
+#include "recording/data/plan_data.h"
 
 namespace ptd {
+
+struct StepFiles;
 
 /// Which rows and columns of a table are wanted.
 struct TableRequest {
   std::vector<std::string> columns;    ///< in this order; empty: the default columns
   std::vector<std::string> functions;  ///< names or globs: only rows of these functions; empty: all
   std::vector<uint32_t> streams;       ///< empty: all
+  /// Only what this unit of a plan owns: its stream is the only one of `streams`.
+  std::optional<PlanUnit> unit;
   std::string path;                    ///< of the recording: `samples` are read from the file
+  std::shared_ptr<const StepFiles> steps;  ///< as CallWalkOptions::steps, for `calls`, `functions` and `threads`
   int32_t cpu = -1, pid = -1, tid = -1;  ///< -1: all
   Interval time;                         ///< only rows of this time
   size_t batch_rows = 1U << 16;

@@ -161,6 +161,15 @@ void unwatch_mapping(Bytes mapping) {
   all.free.push_back(slot);
 }
 
+std::optional<MappedPlace> mapped_place(Bytes part) {
+  const std::lock_guard lock(registry().mutex);
+  const auto first = reinterpret_cast<uintptr_t>(part.data());
+  const Slot* slot = part.empty() ? nullptr : slot_of(first);
+  if (slot == nullptr || slot->end.load() - first < part.size()) return std::nullopt;
+  const uintptr_t begin = slot->begin.load();
+  return MappedPlace{slot->path, first - begin, slot->end.load() - begin};
+}
+
 uint64_t shrunk_file_count() { return g_shrunk.load(std::memory_order_acquire); }
 
 std::vector<std::string> shrunk_files(uint64_t known) {

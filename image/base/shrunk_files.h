@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,5 +21,13 @@ void unwatch_mapping(Bytes mapping);
 [[nodiscard]] uint64_t shrunk_file_count();
 /// Returns the paths of these files after `known` (a former count), after a look at the sizes of all that are mapped now.
 [[nodiscard]] std::vector<std::string> shrunk_files(uint64_t known = 0);
+
+/// A part of a mapped file.
+struct MappedPlace {
+  std::string path;  ///< as it was opened
+  uint64_t file_offset_bytes = 0, file_bytes = 0;
+};
+/// Returns where `part` lies in a file that is mapped now and watched; nothing for other memory. Any thread.
+[[nodiscard]] std::optional<MappedPlace> mapped_place(Bytes part);
 
 }  // namespace ptd

@@ -222,6 +222,53 @@ std::optional<FixedSymbol> FileSymbols::pick(uint64_t file_offset_bytes) {
                      std::string(readable(place->index)), symbols_[place->index].place};
 }
 
+// How far locate() finds the symbols [first, end), which have one address: a symbol without a size reaches over smaller ones that follow it.
+uint64_t FileSymbols::reach_of(size_t first, size_t end) const {
+  const uint64_t address = symbols_[first].address;
+  uint64_t reach = 0;
+  for (size_t i = first; i < end; ++i) {
+    uint64_t size = symbols_[i].size_bytes;
+    if (size == 0) {
+      size = kMaxGuessedBytes;
+      if (const auto section_end = mapped_->code_section_end(address)) size = std::min(size, *section_end - address);
+    }
+    reach = std::max(reach, size);
+  }
+  for (const ElfSegment& segment : mapped_->segments()) {
+    if (address >= segment.address && address - segment.address < segment.file_size_bytes)
+      return std::min(reach, segment.file_size_bytes - (address - segment.address));
+  }
+  return 0;
+}
+
+void FileSymbols::pick_all(FileSymbolPick& out) {
+  const std::lock_guard lock(mutex_);
+  load();
+  if (is_fixed_) {
+    out.symbols.insert(out.symbols.end(), fixed_.begin(), fixed_.end());
+    out.frames.insert(out.frames.end(), frames_->all().begin(), frames_->all().end());
+    return;
+  }
+  if (!mapped_) return;
+  for (size_t first = 0, end = 0; first < outer_count_; first = end) {
+    for (end = first + 1; end < outer_count_ && symbols_[end].address == symbols_[first].address;) ++end;
+    const auto offset = offset_of_address(symbols_[first].address);
+    const uint64_t reach = offset ? reach_of(first, end) : 0;
+    if (reach == 0) continue;
+    FixedSymbol& symbol = out.symbols.emplace_back(
+        FixedSymbol{*offset, reach, symbols_[first].size_bytes, std::string(readable(first)), std::string(symbols_[first].place), {}});
+    std::vector<std::string> names = names_from(first);
+    if (names.size() > 1) symbol.aliases.assign(std::make_move_iterator(names.begin() + 1), std::make_move_iterator(names.end()));
+  }
+  if (!frames_) frames_.emplace(*mapped_);
+  for (FrameSpan frame : frames_->all()) {
+    const auto offset = offset_of_address(frame.start);
+    if (!offset) continue;
+    frame.start = *offset;
+    out.frames.push_back(frame);
+  }
+}
+
 // The names of the symbols at the address of `first`, which is the best of them.
 std::vector<std::string> FileSymbols::names_from(size_t first) {
   std::vector<std::string> names;

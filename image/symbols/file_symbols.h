@@ -44,6 +44,8 @@ class FileSymbols {
   std::optional<FileSymbol> find(uint64_t file_offset_bytes, uint64_t& offset_bytes);
   /// Same for storing, without aliases; nothing if no symbol contains the offset.
   std::optional<FixedSymbol> pick(uint64_t file_offset_bytes);
+  /// Adds what pick() and frame_at() return for any offset, and the aliases of the symbols.
+  void pick_all(FileSymbolPick& out);
   /// Same as Symbolizer::frame_at(), with the file offset of the start.
   std::optional<FrameSpan> frame_at(uint64_t file_offset_bytes);
   /// Same as Symbolizer::names_at().
@@ -79,6 +81,7 @@ class FileSymbols {
   [[nodiscard]] static NameIs compare_names(std::string_view own, std::string_view name);
   [[nodiscard]] NameIs compare(size_t index, std::string_view name);
   [[nodiscard]] std::optional<uint64_t> offset_of_address(uint64_t address) const;
+  [[nodiscard]] uint64_t reach_of(size_t first, size_t end) const;
 
   std::mutex mutex_;
   bool loaded_ = false, is_fixed_ = false, source_sought_ = false;

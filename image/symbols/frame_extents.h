@@ -21,6 +21,7 @@ class FrameExtents {
   explicit FrameExtents(std::vector<FrameSpan> spans);
   /// Returns what contains an address; of several, the one that begins last.
   [[nodiscard]] std::optional<FrameSpan> find(uint64_t address) const;
+  [[nodiscard]] const std::vector<FrameSpan>& all() const { return extents_; }
 
  private:
   void sort();

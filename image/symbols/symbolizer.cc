@@ -440,6 +440,23 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
   return picked;
 }
 
+SymbolPick Symbolizer::pick_all() const {
+  State& state = *state_;
+  state.sort();
+  SymbolPick picked;
+  for (const auto& [space, index] : state.spaces) picked.ranges.insert(picked.ranges.end(), index.ranges.begin(), index.ranges.end());
+  std::set<std::pair<std::string, std::string>> known;
+  for (SectionId id = 0; id < state.timeline.section_count(); ++id) {
+    const Section& section = state.timeline.section(id);
+    FileSymbols* file = state.file_of(section);
+    if (file == nullptr || !known.emplace(section.path, section.build_id).second) continue;
+    FileSymbolPick all{section.path, section.build_id, file->module(), {}, {}};
+    file->pick_all(all);
+    if (!all.symbols.empty() || !all.frames.empty()) picked.files.push_back(std::move(all));
+  }
+  return picked;
+}
+
 std::vector<std::string> Symbolizer::warnings() const { return state_->warnings->texts(); }
 
 size_t Symbolizer::range_count() const { return state_->range_count; }

@@ -13,6 +13,8 @@
 
 namespace ptd {
 
+struct StepFiles;
+
 struct CallWalkOptions {
   std::vector<uint32_t> streams;                 ///< empty: all
   Interval time;                                 ///< only this range: earlier calls have no start, calls that end later are cut
@@ -20,6 +22,7 @@ struct CallWalkOptions {
   bool enters = true;                            ///< false: leaves out steps of kind enter
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
   std::function<void(const Gap&)> on_gap;        ///< each gap
+  std::shared_ptr<const StepFiles> steps;        ///< of the units of a plan, which were decoded before; null: decode
   /// Called regularly. Returning true ends the walk: open calls are left, with kCallCut. Empty: never.
   std::function<bool()> stopped;
 };

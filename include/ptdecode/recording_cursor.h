@@ -24,6 +24,9 @@ class PTD_API RecordingCursor {
   /// Same as StreamCursor::set_check(), for each stream.
   void set_check(const std::function<bool()>& goes_on);
 
+  /// Same as StreamCursor::set_range(), for each stream.
+  void set_range(uint64_t first_offset, uint64_t last_offset);
+
   /// Moves to the next item. FlowItem::end: all streams have ended.
   FlowItem next();
 

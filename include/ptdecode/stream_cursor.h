@@ -33,6 +33,11 @@ class PTD_API StreamCursor {
   /// Sets a function that is called before each batch is decoded. If it returns false, FlowItem::end follows.
   void set_check(std::function<bool()> goes_on);
 
+  /// Limits the walk to segments that begin in [first_offset, last_offset). Call before next().
+  void set_range(uint64_t first_offset, uint64_t last_offset);
+  /// Returns the stream offset of the segment that the item of the last next() is from.
+  [[nodiscard]] uint64_t segment_offset() const;
+
   /// Moves to the next item. FlowItem::end: the end of the stream or of `time`.
   FlowItem next();
 

@@ -176,6 +176,8 @@ class PTD_API Symbolizer {
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
   /// Returns everything that find() may return for one of `ips` (by space value) at any time.
   [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;
+  /// Returns everything that find() may return for any address at any time.
+  [[nodiscard]] SymbolPick pick_all() const;
   /// Sets the symbols of sections with this path and build id. Their file is not read.
   void add_fixed_file(FileSymbolPick file);
   /// Returns a sentence for each file whose source lines or names are not all used because they exceed a limit; of the look-ups so far.

@@ -15,7 +15,7 @@
 #include <mutex>
 #include <thread>
 
-#include "ptdecode/ptdecode.h"
+#include "ptdecode/ptdecode_plan.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -343,16 +343,35 @@ class Recording {
     return out;
   }
 
+  std::string plan_json() const {
+    char* text = nullptr;
+    check([&](char** message) { return ptd_plan_json(handle_, &text, message); });
+    std::string out = text;
+    ptd_free(text);
+    return out;
+  }
+  void unit_steps(uint32_t unit, const std::string& output) const {
+    Control control{nb::none()};
+    char* message = nullptr;
+    ptd_code code = PTD_OK;
+    const bool good = run(control, [&] { code = ptd_unit_steps(handle_, unit, output.c_str(), &control.control, &message); });
+    if (!good) {
+      ptd_free(message);
+      throw nb::python_error();
+    }
+    if (code != PTD_OK) raise(code, message);
+  }
+
   struct TableArguments {
-    Strings columns, functions;
-    std::optional<uint32_t> stream;
+    Strings columns, functions, steps;
+    std::optional<uint32_t> stream, unit;
     int32_t cpu = -1, pid = -1, tid = -1;
     int64_t first_ns = 0, last_ns = 0;
     uint32_t batch_rows = 0, threads = 0;
   };
   std::unique_ptr<Stream> table(const std::string& name, const TableArguments& arguments, nb::object progress) const {
     auto stream = std::make_unique<Stream>(std::move(progress));
-    const StringList columns(arguments.columns), functions(arguments.functions);
+    const StringList columns(arguments.columns), functions(arguments.functions), steps(arguments.steps);
     ptd_table_options options = PTD_TABLE_OPTIONS_INIT;
     options.columns = columns.get();
     options.functions = functions.get();
@@ -365,7 +384,12 @@ class Recording {
     options.batch_rows = arguments.batch_rows;
     options.threads = arguments.threads;
     options.control = &stream->control().control;
-    check([&](char** message) { return ptd_table(handle_, name.c_str(), &options, stream->raw(), message); });
+    if (arguments.unit || arguments.steps) {
+      const uint32_t unit = arguments.unit.value_or(PTD_NONE);
+      check([&](char** message) { return ptd_plan_table(handle_, name.c_str(), unit, steps.get(), &options, stream->raw(), message); });
+    } else {
+      check([&](char** message) { return ptd_table(handle_, name.c_str(), &options, stream->raw(), message); });
+    }
     return stream;
   }
 
@@ -511,7 +535,9 @@ NB_MODULE(_native, module) {
       .def(nb::init<>())
       .def_rw("columns", &Arguments::columns, nb::arg().none())
       .def_rw("functions", &Arguments::functions, nb::arg().none())
+      .def_rw("steps", &Arguments::steps, nb::arg().none())
       .def_rw("stream", &Arguments::stream, nb::arg().none())
+      .def_rw("unit", &Arguments::unit, nb::arg().none())
       .def_rw("cpu", &Arguments::cpu)
       .def_rw("pid", &Arguments::pid)
       .def_rw("tid", &Arguments::tid)
@@ -527,6 +553,8 @@ NB_MODULE(_native, module) {
       .def("table", [](const Recording& self, const std::string& name, const Arguments& arguments, nb::object progress) {
         return self.table(name, arguments, std::move(progress)).release();
       }, nb::rv_policy::take_ownership, "name"_a, "arguments"_a, "progress"_a.none())
+      .def("plan_json", &Recording::plan_json)
+      .def("unit_steps", &Recording::unit_steps, "unit"_a, "output"_a)
       .def("space_of", &Recording::space_of)
       .def("code_at", &Recording::code_at)
       .def("disassemble", &Recording::disassemble)
@@ -536,6 +564,23 @@ NB_MODULE(_native, module) {
              return ptd_open(path.c_str(), &options, out, message);
            }).release();
   }, nb::rv_policy::take_ownership, "path"_a, "arguments"_a, "progress"_a.none());
+  module.def("plan_write", [](const std::string& path, const std::string& output, const OpenArguments& arguments, uint64_t unit_bytes, uint32_t units,
+                              nb::object progress) {
+    const auto write = [&](const ptd_open_options& open, ptd_recording**, char** message) {
+      ptd_plan_options options = PTD_INIT(ptd_plan_options);
+      options.unit_bytes = unit_bytes;
+      options.units = units;
+      options.open = &open;
+      return ptd_plan_write(path.c_str(), output.c_str(), &options, message);
+    };
+    (void)open_with(arguments, std::move(progress), write);
+  }, "path"_a, "output"_a, "arguments"_a, "unit_bytes"_a, "units"_a, "progress"_a.none());
+  module.def("plan_open", [](const std::string& path, const Strings& traces, bool without_trace) {
+    const StringList list(traces);
+    ptd_recording* handle = nullptr;
+    check([&](char** message) { return ptd_plan_open(path.c_str(), list.get(), without_trace ? PTD_PLAN_WITHOUT_TRACE : 0, &handle, message); });
+    return std::make_unique<Recording>(handle).release();
+  }, nb::rv_policy::take_ownership, "path"_a, "traces"_a.none(), "without_trace"_a);
   nb::class_<Builder>(module, "Builder")
       .def(nb::init<>())
       .def("add_attr", &Builder::add_attr)

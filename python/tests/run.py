@@ -12,7 +12,7 @@ import sys
 SOURCE, BUILD = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 LIBDIR = sys.argv[3]
 NEEDED = ["scikit-build-core>=0.10", "nanobind>=2.4", "pyarrow", "polars", "pandas", "duckdb", "tqdm",
-          "matplotlib", "nbclient", "nbconvert", "ipykernel"]
+          "matplotlib", "nbclient", "nbconvert", "ipykernel", "distributed", "fsspec", "aiohttp"]
 
 
 def environment(venv: pathlib.Path) -> "pathlib.Path | None":
@@ -50,7 +50,7 @@ def main() -> int:
     env.pop("LD_LIBRARY_PATH", None)
     tests = SOURCE / "python" / "tests"
     return max(subprocess.run([python, tests / name, SOURCE], check=False, env=env, cwd=work).returncode
-               for name in ("package_test.py", "equality.py", "notebook.py", "leak_test.py"))
+               for name in ("package_test.py", "equality.py", "notebook.py", "leak_test.py", "fleet_test.py"))
 
 
 if __name__ == "__main__":

@@ -14,26 +14,13 @@ namespace {
 
 constexpr uint64_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
 constexpr uint32_t kStored = 0, kZstd = 1;
-constexpr int kBestLevel = 19, kFastLevel = 9;
+constexpr int kBestLevel = 19, kFastLevel = 9, kFastestLevel = 1;
 constexpr uint64_t kSmallBytes = 8ULL << 20;  // what the best level does in a few seconds
 /// The limit of a chunk's expansion. Content that compresses better is stored uncompressed, so that no small file needs much memory.
 constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
 
 uint64_t expansion_limit(uint64_t stored_bytes) {
   return stored_bytes > (~uint64_t{0} - kFreeBytes) / kMaxRatio ? ~uint64_t{0} : kFreeBytes + stored_bytes * kMaxRatio;
-}
-
-// FNV-1a of 64 bits.
-uint64_t checksum(Bytes bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  while (!bytes.empty()) {
-    constexpr size_t kPieceBytes = 4U << 20;
-    check_interrupt();
-    const Bytes piece = bytes.first(std::min(bytes.size(), kPieceBytes));
-    for (const std::byte byte : piece) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
-    bytes = bytes.subspan(piece.size());
-  }
-  return hash;
 }
 
 template <class T>
@@ -77,12 +64,13 @@ ChunkHeader decode(Bytes bytes) {
 bool is_known(std::string_view type) {
   constexpr std::array kKnown = {chunk::kInfo,  chunk::kConfig, chunk::kStreams, chunk::kAux,    chunk::kContexts,   chunk::kNotes,
                                  chunk::kImage, chunk::kCode,   chunk::kLines,   chunk::kSymbols, chunk::kPokes,     chunk::kSpans,
-                                 chunk::kArm,   chunk::kEvents, chunk::kEventNames, chunk::kSymbolPlaces, chunk::kAliases, chunk::kRangePlaces, chunk::kRangeLines, chunk::kFrames, chunk::kEnd};
+                                 chunk::kArm,   chunk::kEvents, chunk::kEventNames, chunk::kSymbolPlaces, chunk::kAliases, chunk::kRangePlaces, chunk::kRangeLines, chunk::kFrames,
+                                 chunk::kPlan,  chunk::kIndex,  chunk::kEnd};
   return std::find(kKnown.begin(), kKnown.end(), type) != kKnown.end();
 }
 
 Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes stored) {
-  if (checksum(stored) != header.checksum) return Error{ErrorCode::bad_checksum, "its bytes do not match their checksum", 0};
+  if (hash_of_chunk(stored) != header.checksum) return Error{ErrorCode::bad_checksum, "its bytes do not match their checksum", 0};
   if (header.method == kStored) {
     if (header.raw_bytes != header.stored_bytes) return Error{ErrorCode::contradictory_record, "its sizes contradict each other", 0};
     return std::vector<std::byte>(stored.begin(), stored.end());
@@ -94,6 +82,19 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
 }
 
 }  // namespace
+
+// FNV-1a of 64 bits.
+uint64_t hash_of_chunk(Bytes bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  while (!bytes.empty()) {
+    constexpr size_t kPieceBytes = 4U << 20;
+    check_interrupt();
+    const Bytes piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+    for (const std::byte byte : piece) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+    bytes = bytes.subspan(piece.size());
+  }
+  return hash;
+}
 
 Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::measure() {
   std::unique_ptr<BundleFileWriter> writer(new BundleFileWriter());
@@ -129,12 +130,12 @@ Status BundleFileWriter::add(std::string_view type, Bytes content) {
   ChunkHeader header;
   header.type = type;
   header.raw_bytes = content.size();
-  const std::vector<std::byte> small = perfio::zstd_compress(content, content.size() <= kSmallBytes ? kBestLevel : kFastLevel);
+  const std::vector<std::byte> small = perfio::zstd_compress(content, fast_ ? kFastestLevel : content.size() <= kSmallBytes ? kBestLevel : kFastLevel);
   const bool compressed = !small.empty() && small.size() < content.size() && content.size() <= expansion_limit(small.size());
   const Bytes stored = compressed ? Bytes(small) : content;
   header.method = compressed ? kZstd : kStored;
   header.stored_bytes = stored.size();
-  header.checksum = checksum(stored);
+  header.checksum = hash_of_chunk(stored);
   ++chunks_;
   raw_bytes_ += content.size();
   if (Status status = append(encode(header)); !status.ok()) return status;

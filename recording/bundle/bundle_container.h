@@ -22,7 +22,7 @@ namespace chunk {
 inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "STRM", kAux = "AUX ", kContexts = "CTXT", kNotes = "NOTE",
                                   kImage = "IMAG", kCode = "CODE", kLines = "LINE", kSymbols = "SYMS", kPokes = "POKE", kSpans = "SPAN",
                                   kArm = "ARMS", kEvents = "evnt", kEventNames = "enam", kSymbolPlaces = "splc", kAliases = "sals",
-                                  kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kEnd = "END ";
+                                  kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kPlan = "PLAN", kIndex = "INDX", kEnd = "END ";
 }  // namespace chunk
 
 /// Writes chunks sequentially to a temporary file next to `path`, which finish() renames.
@@ -36,6 +36,8 @@ class BundleFileWriter {
   BundleFileWriter(const BundleFileWriter&) = delete;
   BundleFileWriter& operator=(const BundleFileWriter&) = delete;
   [[nodiscard]] Status add(std::string_view type, Bytes content);
+  /// Compresses quickly from here on: for files that are read a few times.
+  void set_fast() { fast_ = true; }
   /// Writes the end mark, closes and renames.
   [[nodiscard]] Status finish();
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
@@ -48,10 +50,14 @@ class BundleFileWriter {
   std::unique_ptr<perfio::OutputFile> file_;  // null: only measured
   uint64_t size_bytes_ = 0, raw_bytes_ = 0;
   uint32_t chunks_ = 0;
+  bool fast_ = false;
 };
 
 /// The chunks of a bundle, decompressed, by type.
 using BundleChunks = std::map<std::string, std::vector<std::byte>, std::less<>>;
+
+/// The hash that chunks are checked with.
+[[nodiscard]] uint64_t hash_of_chunk(Bytes bytes);
 
 /// Errors: file_format (not a bundle, damaged, a chunk twice), file_cut, unsupported (newer version, unknown chunk).
 Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path);

@@ -117,13 +117,7 @@ class OpWriter {
   }
   void operator()(const Finding& finding) {
     out_.number(kFinding);
-    out_.number(number_of(kFindings, finding.kind));
-    out_.number(finding.space.value);
-    out_.number(finding.ip.value);
-    out_.interval(finding.time);
-    out_.blob(finding.expected);
-    out_.blob(finding.found);
-    out_.text(finding.what);
+    write_finding(finding, out_);
   }
 
  private:
@@ -233,14 +227,7 @@ class OpReader {
     return in_.ok() && space.value < spaces_;
   }
   bool finding() {
-    Finding finding;
-    finding.kind = kFindings[in_.number_to(kFindings.size() - 1)];
-    finding.space = read_space(in_);
-    finding.ip = Ip{in_.number()};
-    finding.time = in_.interval();
-    finding.expected = own(in_.blob());
-    finding.found = own(in_.blob());
-    finding.what = in_.text();
+    Finding finding = read_finding(in_);
     if (!in_.ok()) return false;
     image_.builder.add_finding(std::move(finding));
     return true;
@@ -254,6 +241,28 @@ class OpReader {
 };
 
 }  // namespace
+
+void write_finding(const Finding& finding, ByteWriter& out) {
+  out.number(number_of(kFindings, finding.kind));
+  out.number(finding.space.value);
+  out.number(finding.ip.value);
+  out.interval(finding.time);
+  out.blob(finding.expected);
+  out.blob(finding.found);
+  out.text(finding.what);
+}
+
+Finding read_finding(ByteReader& in) {
+  Finding finding;
+  finding.kind = kFindings[in.number_to(kFindings.size() - 1)];
+  finding.space = read_space(in);
+  finding.ip = Ip{in.number()};
+  finding.time = in.interval();
+  finding.expected = own(in.blob());
+  finding.found = own(in.blob());
+  finding.what = in.text();
+  return finding;
+}
 
 void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& out) {
   out.number(log.ops.size());

@@ -14,6 +14,10 @@ void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& 
 /// Errors: file_format.
 Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
 
+void write_finding(const Finding& finding, ByteWriter& out);
+/// in.ok() is false if it does not fit.
+[[nodiscard]] Finding read_finding(ByteReader& in);
+
 void write_symbols(const SymbolPick& pick, ByteWriter& out);
 /// Writes FixedSymbol::place. Returns false if no symbol has one.
 bool write_places(const SymbolPick& pick, ByteWriter& out);

@@ -1,6 +1,9 @@
 // Opens a bundle: restores the state of the original recording, as far as decoding needs it.
+#include <sys/mman.h>
+
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include "image/base/mapped_file.h"
 #include "image/timeline_access.h"
@@ -8,6 +11,7 @@
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_image.h"
+#include "recording/bundle/plan_wire.h"
 #include "recording/data/part_of_trace.h"
 #include "recording/data/recording_data.h"
 
@@ -15,6 +19,15 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMaxOffset = ~uint64_t{0} / 4;  // of a stream
+
+/// Address space in place of a file: pages of zeros that take no memory.
+Bytes absent_bytes(uint64_t size_bytes, std::vector<std::shared_ptr<const void>>& owners) {
+  if (size_bytes == 0) return {};
+  void* memory = ::mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  owners.emplace_back(memory, [size_bytes](const void* at) { ::munmap(const_cast<void*>(at), size_bytes); });
+  return {static_cast<const std::byte*>(memory), size_bytes};
+}
 
 /// Fills a RecordingData from chunks. Every read_* is false where a chunk does not fit.
 class Loader {
@@ -36,6 +49,10 @@ class Loader {
   bool read_config(ByteReader in);
   bool read_streams(ByteReader in);
   bool read_stream(ByteReader& in, Bytes& aux);
+  /// The bytes of piece `index` of the stream that is being read; nothing if its place is wrong.
+  bool read_piece(size_t index, uint64_t size, Bytes& aux, Bytes& bytes) const;
+  Status open_trace();
+  Status load_streams();
   bool read_contexts(ByteReader in);
   bool read_notes(ByteReader in);
   bool read_pokes(ByteReader in);
@@ -49,6 +66,8 @@ class Loader {
   std::vector<std::string> warnings_;
   std::vector<MissingImage> missing_;
   std::vector<std::vector<pt::SyncPoint>> spans_;
+  std::shared_ptr<PlanData> plan_;   // null: a bundle with its trace
+  std::vector<Bytes> trace_files_;  // of the plan
 };
 
 bool Loader::read_info(ByteReader in) {
@@ -104,9 +123,7 @@ bool Loader::read_stream(ByteReader& in, Bytes& aux) {
     AuxChunk chunk;
     chunk.offset_bytes = in.number_to(kMaxOffset);
     const uint64_t size = in.number();
-    if (chunk.offset_bytes < at || size > aux.size()) return false;
-    chunk.bytes = aux.first(size);
-    aux = aux.subspan(size);
+    if (chunk.offset_bytes < at || !read_piece(chunks.size(), size, aux, chunk.bytes)) return false;
     at = chunk.end();
     chunks.push_back(chunk);
   }
@@ -126,6 +143,47 @@ bool Loader::read_stream(ByteReader& in, Bytes& aux) {
   stream.restore(std::move(chunks), std::move(seams), std::move(written));
   data_.streams.push_back(std::move(stream));
   return in.ok();
+}
+
+bool Loader::read_piece(size_t index, uint64_t size, Bytes& aux, Bytes& bytes) const {
+  const size_t stream = data_.streams.size();
+  if (plan_) {
+    if (stream >= plan_->pieces.size() || index >= plan_->pieces[stream].size()) return false;
+    const auto& [file, offset] = plan_->pieces[stream][index];
+    if (file != 0) {
+      const Bytes whole = trace_files_[file - 1];
+      if (offset > whole.size() || size > whole.size() - offset) return false;
+      bytes = whole.subspan(offset, size);
+      return true;
+    }
+  }
+  if (size > aux.size()) return false;
+  bytes = aux.first(size);
+  aux = aux.subspan(size);
+  return true;
+}
+
+// Maps the trace files of a plan: those that the options name, or at their recorded paths.
+Status Loader::open_trace() {
+  for (size_t i = 0; i < plan_->files.size(); ++i) {
+    const TraceFile& wanted = plan_->files[i];
+    if (options_.without_trace) {
+      trace_files_.push_back(absent_bytes(wanted.size_bytes, data_.owners));
+      continue;
+    }
+    const bool given = i < options_.trace_files.size() && !options_.trace_files[i].empty();
+    const std::string& path = given ? options_.trace_files[i] : wanted.path;
+    auto file = MappedFile::open(path);
+    if (!file.ok()) return Error{file.error().code, options_.path + ": the trace file of the plan: " + file.error().message + (given ? "" : "; name it with --trace"), 0};
+    if ((*file)->bytes().size() != wanted.size_bytes)
+      return Error{(*file)->bytes().size() < wanted.size_bytes ? ErrorCode::truncated : ErrorCode::wrong_recording,
+                   path + ": the trace file has " + std::to_string((*file)->bytes().size()) + " bytes, and had " +
+                       std::to_string(wanted.size_bytes) + " when it was planned", 0};
+    data_.owners.push_back(*file);
+    data_.pages.add_mapping((*file)->bytes());
+    trace_files_.push_back((*file)->bytes());
+  }
+  return {};
 }
 
 bool Loader::read_streams(ByteReader in) {
@@ -235,7 +293,20 @@ Status Loader::load_image() {
   for (NamedRange& range : symbols->ranges) image.add_range(std::move(range));
   image.finish(data_);
   for (FileSymbolPick& file : symbols->files) data_.symbolizer->add_fixed_file(std::move(file));
-  TimelineAccess::limit_code(data_.timeline, *limits);
+  if (!plan_ || !(*limits)->empty()) TimelineAccess::limit_code(data_.timeline, *limits);  // a plan has all code, but that of a bundle
+  return {};
+}
+
+Status Loader::load_streams() {
+  if (chunks_.find(chunk::kPlan) != chunks_.end()) {
+    plan_ = std::make_shared<PlanData>();
+    if (chunks_.find(chunk::kIndex) == chunks_.end() || !read_plan_part(ByteReader(chunk_of(chunk::kPlan)), *plan_)) return damaged(chunk::kPlan);
+    plan_->id = hash_of_chunk(chunk_of(chunk::kPlan));
+    if (Status status = open_trace(); !status.ok()) return status;
+  }
+  if (!read_streams(ByteReader(chunk_of(chunk::kStreams)))) return damaged(chunk::kStreams);
+  if (plan_ && plan_->pieces.size() != data_.streams.size()) return damaged(chunk::kPlan);
+  data_.plan = plan_;
   return {};
 }
 
@@ -246,7 +317,7 @@ Status Loader::load() {
   }
   if (!read_info(ByteReader(chunk_of(chunk::kInfo)))) return damaged(chunk::kInfo);
   if (!read_config(ByteReader(chunk_of(chunk::kConfig)))) return damaged(chunk::kConfig);
-  if (!read_streams(ByteReader(chunk_of(chunk::kStreams)))) return damaged(chunk::kStreams);
+  if (Status status = load_streams(); !status.ok()) return status;
   if (!read_contexts(ByteReader(chunk_of(chunk::kContexts)))) return damaged(chunk::kContexts);
   if (!read_notes(ByteReader(chunk_of(chunk::kNotes)))) return damaged(chunk::kNotes);
   if (!read_pokes(ByteReader(chunk_of(chunk::kPokes)))) return damaged(chunk::kPokes);
@@ -262,11 +333,15 @@ Status Loader::load() {
   const bool perf = data_.kind == RecordingKind::perf;
   if (perf) indexing.use_time = options_.use_time && data_.decoder.config.time.valid();
   if (perf && has_arm) indexing.use_time = data_.arm_follow.use_time;
-  index_streams(indexing, data_);
+  if (!plan_) {
+    index_streams(indexing, data_);
+  } else if (!read_index_part(ByteReader(chunk_of(chunk::kIndex)), indexing, data_)) {
+    return damaged(chunk::kIndex);
+  }
   data_.warnings = std::move(warnings_);
   if (!options_.kcore_after.empty()) data_.warnings.push_back("a bundle is complete: --kcore-after has no effect");
   if (perf && !has_arm) find_kernel_places(data_);
-  if (perf && !has_arm && !has_spans) add_anchors(indexing, data_);
+  if (perf && !has_arm && !has_spans && !plan_) add_anchors(indexing, data_);
   if (has_spans && options_.anchors && !options_.freeze) data_.anchors = std::move(spans_);
   return {};
 }

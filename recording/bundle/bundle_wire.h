@@ -31,6 +31,7 @@ class ByteWriter {
     time(interval.last);
   }
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
+  void clear() { bytes_.clear(); }
 
  private:
   std::vector<std::byte> bytes_;

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "image/base/read_files.h"
+#include "image/code_limits.h"
 #include "ptdecode/bundle.h"
 #include "recording/bundle/requested_bundle.h"
 #include "recording/bundle/bundle_arm.h"
@@ -11,6 +12,8 @@
 #include "recording/bundle/bundle_image.h"
 #include "recording/bundle/bundle_scan.h"
 #include "recording/bundle/kept_lines.h"
+#include "recording/bundle/plan.h"
+#include "recording/bundle/plan_wire.h"
 #include "recording/data/recording_data.h"
 
 namespace ptd {
@@ -29,6 +32,8 @@ class Writer {
   Writer(const Recording& recording, const ImageLog& log, BundleReport& report)
       : data_(data_of(recording)), recording_(recording), log_(log), report_(report) {}
 
+  /// Writes a plan: all code and names, and of the trace only what is in no file.
+  void set_plan(const PlanData& plan) { plan_ = &plan; }
   void cut(Interval time);
   /// Whether something was traced at the time that is kept. (One segment of each stream before and after it is kept too.)
   [[nodiscard]] bool has_trace() const;
@@ -51,11 +56,13 @@ class Writer {
   Status write_pokes(BundleFileWriter& file) const;
   Status write_spans(BundleFileWriter& file) const;
   Status write_arm(BundleFileWriter& file) const;
+  Status write_plan_parts(BundleFileWriter& file) const;
 
   const RecordingData& data_;
   const Recording& recording_;
   const ImageLog& log_;
   BundleReport& report_;
+  const PlanData* plan_ = nullptr;  // null: a bundle
   Interval time_;
   std::vector<SegmentSpan> spans_;
   std::vector<StreamCut> cuts_;
@@ -169,7 +176,7 @@ Status Writer::write_streams(BundleFileWriter& file) const {
     std::vector<StreamCut> chunks;
     for (const AuxChunk& chunk : stream.chunks()) {
       const StreamCut part{std::max(chunk.offset_bytes, cut.first), std::min(chunk.end(), cut.end)};
-      if (part.first < part.end) chunks.push_back(part);
+      if (part.first < part.end || plan_ != nullptr) chunks.push_back(part);
     }
     out.number(chunks.size());
     for (const StreamCut& chunk : chunks) {
@@ -197,7 +204,10 @@ Status Writer::write_streams(BundleFileWriter& file) const {
 Status Writer::write_aux(BundleFileWriter& file) {
   ByteWriter out;
   for (size_t s = 0; s < data_.streams.size(); ++s) {
-    for (const AuxChunk& chunk : data_.streams[s].chunks()) {
+    const std::vector<AuxChunk>& chunks = data_.streams[s].chunks();
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      const AuxChunk& chunk = chunks[i];
+      if (plan_ != nullptr && plan_->pieces[s][i].first != 0) continue;
       const uint64_t first = std::max(chunk.offset_bytes, cuts_[s].first), end = std::min(chunk.end(), cuts_[s].end);
       if (first < end) out.raw(chunk.bytes.subspan(first - chunk.offset_bytes, end - first));
     }
@@ -258,8 +268,18 @@ Status Writer::write_notes(BundleFileWriter& file) const {
 }
 
 Status Writer::write_code(BundleFileWriter& file) {
-  collect_lines();
-  (void)keep_lines(log_.ops, lines_, code_);
+  const CodeLimits* limits = data_.timeline.code_limits();
+  if (plan_ == nullptr) collect_lines();
+  if (plan_ != nullptr && limits != nullptr) {  // of a bundle: what it has
+    limits->for_each([this](SpaceId space, uint64_t first, uint64_t last) {
+      for (uint64_t line = first >> kCodeLineBits; line <= last >> kCodeLineBits; ++line) lines_[space.value].insert(line);
+    });
+  }
+  if (plan_ == nullptr || limits != nullptr) {
+    (void)keep_lines(log_.ops, lines_, code_);
+  } else {
+    keep_all(log_.ops, code_);
+  }
   ByteWriter code, image, lines;
   code_.write(code);
   report_.code_bytes = code_.kept_bytes();
@@ -272,9 +292,9 @@ Status Writer::write_code(BundleFileWriter& file) {
 }
 
 Status Writer::write_names(BundleFileWriter& file) {
-  name_special_places();
+  if (plan_ == nullptr) name_special_places();
   ByteWriter out;
-  const SymbolPick pick = data_.symbolizer->pick(scan_.named);
+  const SymbolPick pick = plan_ == nullptr ? data_.symbolizer->pick(scan_.named) : data_.symbolizer->pick_all();
   write_symbols(pick, out);
   report_.symbols = pick.ranges.size();
   for (const FileSymbolPick& symbols : pick.files) {
@@ -304,7 +324,7 @@ Status Writer::write_pokes(BundleFileWriter& file) const {
 
 // The order of pokes is found by counting over whole traces; a part of them cannot be counted again.
 Status Writer::write_spans(BundleFileWriter& file) const {
-  if (time_ == Interval{}) return {};
+  if (plan_ == nullptr ? time_ == Interval{} : data_.anchors.empty()) return {};
   ByteWriter out;
   out.number(data_.anchors.size());
   for (size_t s = 0; s < data_.anchors.size(); ++s) {
@@ -341,7 +361,16 @@ Status Writer::write(BundleFileWriter& file) {
   if (status.ok()) status = write_pokes(file);
   if (status.ok()) status = write_spans(file);
   if (status.ok()) status = write_arm(file);
+  if (status.ok() && plan_ != nullptr) status = write_plan_parts(file);
   return status;
+}
+
+Status Writer::write_plan_parts(BundleFileWriter& file) const {
+  ByteWriter plan, index;
+  write_plan_part(data_, *plan_, plan);
+  write_index_part(data_, index);
+  if (Status status = file.add(chunk::kPlan, plan.bytes()); !status.ok()) return status;
+  return file.add(chunk::kIndex, index.bytes());
 }
 
 void Writer::list_parts(const std::string& input, const BundleFileWriter& file) {
@@ -462,6 +491,45 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   if (Status status = (*file)->finish(); !status.ok()) return status.error();
   report.file_bytes = (*file)->size_bytes();
   writer.list_parts(input, **file);
+  return report;
+}
+
+Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wanted) {
+  const ReadFilesScope noted;
+  const std::string& input = wanted.raw != nullptr ? wanted.raw->pt_path : options.path;
+  if (is_of_recording(input, wanted.output_path))
+    return Error{ErrorCode::bad_output, wanted.output_path + " is the recording itself, or part of it: name another file for the plan", 0};
+  const auto log = std::make_shared<ImageLog>();  // not for others: it has what a decode on this machine would read
+  OpenRequest opening = options;
+  opening.image_log = log;
+  auto recording = wanted.raw != nullptr ? open_raw_recording(*wanted.raw, opening) : open_recording(opening);
+  if (!recording.ok()) return recording.error();
+  if (Status status = check_output(wanted.output_path, {0600, FileKind::bundle}); !status) return status.error();
+  const RecordingData& data = data_of(**recording);
+  PlanReport report;
+  for (const AuxStream& stream : data.streams) report.trace_bytes += stream.size_bytes();
+  const uint64_t by_count = wanted.units == 0 ? 0 : std::max<uint64_t>(1, (report.trace_bytes + wanted.units - 1) / wanted.units);
+  PlanData plan;
+  make_plan(options, by_count != 0 ? by_count : wanted.unit_bytes != 0 ? wanted.unit_bytes : kUnitBytes, data, plan);
+  plan.findings = (*recording)->findings();
+  plan.findings.erase(plan.findings.begin(), plan.findings.begin() + static_cast<std::ptrdiff_t>(data.timeline.findings().size()));
+  plan.wall_offset_ns = wanted.wall_offset_ns;
+  auto file = BundleFileWriter::create(wanted.output_path);
+  if (!file.ok()) return file.error();
+  (*file)->set_fast();
+  BundleReport parts;
+  Writer writer(**recording, *log, parts);
+  writer.set_plan(plan);
+  writer.cut({});
+  if (Status status = writer.write(**file); !status.ok()) return status.error();
+  if (Status status = write_event_names(event_names(**recording), **file); !status.ok()) return status.error();
+  if (Status status = (*file)->finish(); !status.ok()) return status.error();
+  report.file_bytes = (*file)->size_bytes();
+  report.embedded_bytes = parts.aux_bytes;
+  report.segments = parts.segments_total;
+  report.units = static_cast<uint32_t>(plan.units.size());
+  report.files = plan.files;
+  report.warnings = data.warnings;
   return report;
 }
 

@@ -84,15 +84,28 @@ class Spaces {
   uint64_t steps_ = 0;
 };
 
+template <typename Use>
+void for_each_code(const std::vector<ImageOp>& ops, const Use& use) {
+  for (const ImageOp& op : ops) {
+    if (const auto* section = std::get_if<Section>(&op)) use(section->code.bytes);
+    if (const auto* copy = std::get_if<DatedCopy>(&op)) use(copy->code.bytes);
+  }
+}
+
 }  // namespace
 
 uint64_t keep_lines(const std::vector<ImageOp>& ops, const CodeLines& lines, BundleCodeWriter& code) {
-  for (const ImageOp& op : ops) {
-    if (const auto* section = std::get_if<Section>(&op)) code.add_source(section->code.bytes);
-    if (const auto* copy = std::get_if<DatedCopy>(&op)) code.add_source(copy->code.bytes);
-  }
+  for_each_code(ops, [&code](Bytes bytes) { code.add_source(bytes); });
   code.merge_sources();
   return Spaces(ops).keep(lines, code);
+}
+
+void keep_all(const std::vector<ImageOp>& ops, BundleCodeWriter& code) {
+  for_each_code(ops, [&code](Bytes bytes) { code.add_source(bytes); });
+  code.merge_sources();
+  for_each_code(ops, [&code](Bytes bytes) {
+    if (!bytes.empty()) code.keep(bytes);
+  });
 }
 
 }  // namespace ptd

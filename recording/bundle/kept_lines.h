@@ -13,4 +13,7 @@ namespace ptd {
 /// that it was forked from, mapped. Returns the number of steps, for tests of the cost.
 uint64_t keep_lines(const std::vector<ImageOp>& ops, const CodeLines& lines, BundleCodeWriter& code);
 
+/// Keeps all code of all sections and copies.
+void keep_all(const std::vector<ImageOp>& ops, BundleCodeWriter& code);
+
 }  // namespace ptd

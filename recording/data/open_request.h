@@ -37,6 +37,8 @@ struct OpenRequest : OpenOptions {
   uint32_t drop_nth_poke = 0;           ///< tests: leaves out every n-th TEXT_POKE record, as if it had been lost (0: none)
   uint32_t drop_poke_seed = 0;          ///< tests: which of the n residues, or a shuffled choice if >= n
   std::shared_ptr<ImageLog> image_log;  ///< records what the image is made of, for a bundle; may be null
+  std::vector<std::string> trace_files;  ///< of a plan: where its trace files are, in its order; empty, or an empty one: at the recorded path
+  bool without_trace = false;  ///< of a plan: its trace files are not opened, and their bytes read as zero
   std::vector<GivenCode> given_code;
   std::vector<LostInput> lost_input;
   std::function<void()> check;  ///< called now and then while opening; may throw to end it. May be empty

@@ -17,6 +17,7 @@
 #include "recording/data/arm_sources.h"
 #include "recording/data/event_names.h"
 #include "recording/data/open_request.h"
+#include "recording/data/plan_data.h"
 #include "recording/trace/anchors.h"
 #include "recording/trace/page_release.h"
 #include "recording/trace/segments.h"
@@ -57,6 +58,7 @@ struct RecordingData {
   EventNames event_names;
   std::vector<std::shared_ptr<const void>> owners;  ///< keep mapped payloads alive
   PageRelease pages;
+  std::shared_ptr<const PlanData> plan;  ///< null: the recording holds its trace
 };
 
 Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData& data);

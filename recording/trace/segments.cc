@@ -147,6 +147,23 @@ SegmentIndex::SegmentIndex(const AuxStream& stream, const arm::TraceConfig& conf
   keep(entries);
 }
 
+SegmentIndex::SegmentIndex(const AuxStream& stream, const std::vector<PsbEntry>& entries, StreamClock clock, bool is_arm)
+    : stream_(&stream), clock_(std::move(clock)) {
+  divide();
+  timeless_ = is_arm && std::none_of(entries.begin(), entries.end(), [](const PsbEntry& entry) { return entry.has_tsc; });
+  keep(entries);
+}
+
+std::vector<PsbEntry> SegmentIndex::all_entries(const Passed& passed) const {
+  std::vector<PsbEntry> entries;
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    const Entries& here = entries_of(i);
+    entries.insert(entries.end(), here.begin(), here.end());
+    if (passed) passed(starts_[i], stretch_end(i));
+  }
+  return entries;
+}
+
 // Stretches are of bytes that are there: a hole of any size makes one more at most.
 void SegmentIndex::divide() {
   uint64_t filled = kStretchBytes, end = 0;

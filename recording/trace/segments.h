@@ -45,6 +45,11 @@ class SegmentIndex {
   /// protocols have one segment.
   SegmentIndex(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed);
 
+  /// An index whose entries are known, as all_entries() returned them for the same stream, and its clock, which judged them.
+  SegmentIndex(const AuxStream& stream, const std::vector<PsbEntry>& entries, StreamClock clock, bool is_arm);
+  /// Returns all entries. Scans the whole stream.
+  [[nodiscard]] std::vector<PsbEntry> all_entries(const Passed& passed) const;
+
   /// Sets the clock that checks the PSBs found so far and later. Returns how many of those found so far are contradicted. Not thread-safe.
   size_t set_clock(StreamClock clock);
   [[nodiscard]] const StreamClock& clock() const { return clock_; }

@@ -26,7 +26,8 @@ class Versions(unittest.TestCase):
 
     def test_each_c_function_is_in_the_symbols_file(self):
         """The first version that has a function is the one that programs which use it depend on."""
-        declared = set(re.findall(r"^PTD_C_API [^;(]*?(ptd_\w+)\(", (SOURCE / "include/ptdecode/ptdecode.h").read_text(), re.MULTILINE))
+        headers = "".join((SOURCE / "include/ptdecode" / name).read_text() for name in ("ptdecode.h", "ptdecode_plan.h"))
+        declared = set(re.findall(r"^PTD_C_API [^;(]*?(ptd_\w+)\(", headers, re.MULTILINE))
         listed = set(re.findall(r"^ (PTDECODE_0|ptd_\w+)@PTDECODE_0 \d+\.\d+\.\d+$", (SOURCE / "debian/libptdecode0.symbols").read_text(), re.MULTILINE))
         self.assertTrue(declared)
         declared.add("PTDECODE_0")  # the version itself, which dpkg-gensymbols would add with Debian's revision

@@ -65,7 +65,7 @@ BranchRun& BranchFlow::run() {
   if (in_run()) return runs_.back();
   new_context_ = false;
   order_ = std::max(order_, time_);
-  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, blocks_.size(), 0, specials_.size(), 0, instructions_});
+  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, blocks_.size(), 0, specials_.size(), 0, instructions_, segment_});
 }
 
 /// The last branch has these ends.
@@ -93,6 +93,7 @@ void BranchFlow::close(std::optional<Ip> to, bool ends_trace) {
 
 void BranchFlow::take(FlowItem item, const StreamCursor& cursor) {
   drop_given();
+  if (item != FlowItem::end && std::exchange(segment_, cursor.segment_offset()) != cursor.segment_offset()) new_context_ = true;
   switch (item) {
     case FlowItem::end:
       return finish();
@@ -172,7 +173,7 @@ void BranchFlow::take_gap(const Gap& gap) {
   flowing_ = false;
   instructions_ = 0;
   order_ = std::max(order_, time_);
-  runs_.push_back({context_, time_, order_, gap, blocks_.size(), 0, specials_.size(), 0, 0});
+  runs_.push_back({context_, time_, order_, gap, blocks_.size(), 0, specials_.size(), 0, 0, segment_});
 }
 
 }  // namespace ptd

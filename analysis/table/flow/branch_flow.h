@@ -45,6 +45,7 @@ struct BranchRun {
   size_t first = 0, count = 0;                  ///< see BranchFlow::blocks()
   size_t first_special = 0, special_count = 0;  ///< see BranchFlow::specials()
   uint32_t instructions = 0;                    ///< since the last branch before the run
+  uint64_t segment = 0;                         ///< stream offset of the segment in which it begins, which it does not leave
 };
 
 /// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs come later than the items. Runs hold
@@ -126,6 +127,7 @@ class BranchFlow {
   size_t given_ = 0;        // runs that next() returned
   bool open_ = false;       // the last branch's target is not known yet
   bool new_context_ = true; // since the last run
+  uint64_t segment_ = ~uint64_t{0};  // of the last item
   Mark context_;
   TimeNs time_{}, order_{};
   uint32_t instructions_ = 0;  // since the last branch

@@ -21,7 +21,7 @@ class BranchWalk {
     while (!over_ || stream_ < flows_.size()) {
       if (stream_ < flows_.size()) {
         while ((run_ = flows_[stream_].next()) != nullptr) {
-          if (run_->count == 0) continue;
+          if (run_->count == 0 || !walk_.owns(run_->segment)) continue;
           context_ = walk_.context_of(stream_, run_->context, run_->time);
           if (walk_.wants(context_)) return true;
         }

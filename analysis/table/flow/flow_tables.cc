@@ -1,9 +1,13 @@
 // The tables of the flow but `branches`: blocks, edges, events, gaps.
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
+#include "analysis/table/code_keys.h"
 #include "analysis/table/flow/branch_walk.h"
 #include "analysis/table/flow/flow_walk.h"
 #include "analysis/table/place_names.h"
@@ -13,11 +17,14 @@ namespace ptd {
 
 namespace {
 
+/// The earlier of two moments: whatever the order of streams, the first of several. Unknown moments come last.
+TimeNs earlier(TimeNs a, TimeNs b) { return a == kTimeMin || (b != kTimeMin && b < a) ? b : a; }
+
 /// Rows of the flow. `Row` has a member `at`, its RowContext.
 template <typename Row>
 class FlowTable : public RowTable<Row> {
  public:
-  FlowTable(const Recording& recording, const TableRequest& request) : names_(recording), walk_(recording, request) {}
+  FlowTable(const Recording& recording, const TableRequest& request) : names_(recording), codes_(recording), walk_(recording, request) {}
 
  protected:
   using Columns = std::vector<RowColumn<Row>>;
@@ -54,6 +61,17 @@ class FlowTable : public RowTable<Row> {
   void add_address(Columns& columns, std::string_view title, const Get& get, const Has& has) {
     columns.push_back(optional_column<Row, uint64_t>(title, ColumnType::uint64, [get](const Row& row) { return get(row).value; }, has));
   }
+  /// The code that get(row) returns, on request.
+  template <typename Get>
+  void add_code(Columns& columns, std::array<std::string_view, 2> titles, const Get& get) {
+    columns.push_back(name_column<Row>(titles[0], codes_.codes, [get](const Row& row) { return get(row).code; }, false));
+    columns.push_back(optional_column<Row, uint64_t>(titles[1], ColumnType::uint64, [get](const Row& row) { return get(row).offset_bytes; },
+                                                     [get](const Row& row) { return get(row).code >= 0; }, false));
+  }
+  /// Whether a column of code is wanted: rows of one address with different code are then apart.
+  static bool asks_for_code(const TableRequest& request) {
+    return std::any_of(request.columns.begin(), request.columns.end(), [](const std::string& name) { return name.find("code") != std::string::npos; });
+  }
   /// "ambiguous suspect": what is uncertain about the code; null: nothing.
   template <typename Flags>
   RowColumn<Row> marks_column(const Flags& flags_of) {
@@ -61,6 +79,7 @@ class FlowTable : public RowTable<Row> {
   }
 
   PlaceNames names_;
+  CodeKeys codes_;
   FlowWalk walk_;
   MarkNames marks_;
 };
@@ -108,6 +127,97 @@ class BlocksTable : public FlowTable<BlockRow> {
   }
 };
 
+/// The blocks of one place and content.
+struct BlockCountRow {
+  RowContext at;  ///< of the first time
+  Ip ip;
+  uint32_t size_bytes = 0, instructions = 0;
+  uint64_t hash = 0;  ///< of its bytes
+  CodeKeys::Key code;
+  uint64_t count = 0, uncertain = 0;
+};
+
+class BlockCountsTable : public FlowTable<BlockCountRow> {
+ public:
+  BlockCountsTable(const Recording& recording, const TableRequest& request) : FlowTable(recording, request), nodes_(recording.streams().size()) {}
+  Status init(const TableRequest& request) {
+    using Row = BlockCountRow;
+    const auto always = [](const Row&) { return true; };
+    const auto ip = [](const Row& row) { return row.ip; };
+    with_code_ = asks_for_code(request);
+    Columns columns;
+    columns.push_back(value_column<Row, uint64_t>("count", ColumnType::uint64, [](const Row& row) { return row.count; }));
+    columns.push_back(value_column<Row, uint64_t>("uncertain", ColumnType::uint64, [](const Row& row) { return row.uncertain; }));
+    columns.push_back(value_column<Row, uint32_t>("space", ColumnType::uint32, [](const Row& row) { return row.at.space.value; }));
+    columns.push_back(value_column<Row, uint64_t>("ip", ColumnType::uint64, [](const Row& row) { return row.ip.value; }));
+    add_names(columns, {"symbol", "offset", "module"}, ip, always, true);
+    columns.push_back(value_column<Row, uint32_t>("instructions", ColumnType::uint32, [](const Row& row) { return row.instructions; }));
+    columns.push_back(value_column<Row, uint32_t>("size_bytes", ColumnType::uint32, [](const Row& row) { return row.size_bytes; }));
+    columns.push_back(value_column<Row, uint64_t>("hash", ColumnType::uint64, [](const Row& row) { return row.hash; }));
+    columns.push_back(optional_column<Row, int64_t>("first_ns", ColumnType::int64, [](const Row& row) { return row.at.time.value; },
+                                                    [](const Row& row) { return row.at.time != kTimeMin; }));
+    add_code(columns, {"code", "code_offset"}, [](const Row& row) { return row.code; });
+    return choose(columns, request, "block_counts");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<BlockCountRow>& rows) override {
+    for (;;) {
+      const Result<FlowItem> item = walk_.next();
+      if (!item) return item.error();
+      if (item.value() == FlowItem::end) break;
+      if (item.value() == FlowItem::blocks && walk_.wanted()) count();
+    }
+    for (auto& [key, row] : counts_) rows.push_back(row);
+    counts_.clear();
+    const auto order = [](const BlockCountRow& a, const BlockCountRow& b) {
+      return std::tie(b.count, a.at.space, a.ip, a.size_bytes, a.instructions, a.hash, a.at.time) <
+             std::tie(a.count, b.at.space, b.ip, b.size_bytes, b.instructions, b.hash, b.at.time);
+    };
+    std::sort(rows.begin(), rows.end(), order);
+    return false;
+  }
+
+ private:
+  using Key = std::tuple<uint32_t, uint64_t, uint32_t, uint32_t, uint64_t, CodeKeys::Key>;  ///< space, ip, instructions, size, hash, code
+  /// The row that a node counts for, at these times.
+  struct Known {
+    BlockCountRow* row = nullptr;
+    Interval valid;
+  };
+  void count() {
+    const BlockTable& table = walk_.item().table();
+    std::vector<Known>& nodes = nodes_[walk_.stream()];
+    if (nodes.size() < table.size()) nodes.resize(table.size());
+    const TimeNs time = walk_.context().time;
+    for (const Block& block : walk_.item().blocks()) {
+      Known& known = nodes[block.node];
+      if (known.row == nullptr || known.row->instructions != block.instructions || !known.valid.contains(time)) known = row_of(table, block);
+      ++known.row->count;
+      known.row->at.time = earlier(known.row->at.time, time);
+      if ((block.flags & kUncertainFlags) != 0) ++known.row->uncertain;
+    }
+  }
+  Known row_of(const BlockTable& table, const Block& block) {
+    const BlockInfo& info = table.info(block.node);
+    const Bytes bytes = table.bytes(block.node);
+    const SpaceId space = is_kernel_half(info.ip) ? kKernelSpace : info.space;
+    const auto size = static_cast<uint32_t>(bytes.size());
+    const uint64_t hash = hash_of_code(bytes);
+    const CodeKeys::Found code = with_code_ ? codes_.find(space, info.ip, walk_.context().time) : CodeKeys::Found{};
+    const auto [at, is_new] = counts_.try_emplace(Key(space.value, info.ip.value, block.instructions, size, hash, code.key));
+    if (is_new) {
+      at->second = {walk_.context(), info.ip, size, block.instructions, hash, code.key, 0, 0};
+      at->second.at.space = space;
+    }
+    return {&at->second, code.valid};
+  }
+
+  bool with_code_ = false;
+  std::vector<std::vector<Known>> nodes_;  ///< one a stream, by node
+  std::map<Key, BlockCountRow> counts_;
+};
+
 /// Kinds of branches as indexes into a list of names. The names are static, so that one is known by its address.
 class KindNames {
  public:
@@ -133,7 +243,8 @@ struct EdgeRow {
   RowContext at;  ///< of its first time
   Ip from, to;
   int32_t kind = -1;
-  uint64_t count = 0;
+  CodeKeys::Key code, to_code;
+  uint64_t count = 0, uncertain = 0;
 };
 
 class EdgesTable : public FlowTable<EdgeRow> {
@@ -154,6 +265,10 @@ class EdgesTable : public FlowTable<EdgeRow> {
     add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, always, true);
     columns.push_back(optional_column<EdgeRow, int64_t>("first_ns", ColumnType::int64, [](const EdgeRow& row) { return row.at.time.value; },
                                                         [](const EdgeRow& row) { return row.at.time != kTimeMin; }));
+    columns.push_back(value_column<EdgeRow, uint64_t>("uncertain", ColumnType::uint64, [](const EdgeRow& row) { return row.uncertain; }, false));
+    add_code(columns, {"code", "code_offset"}, [](const EdgeRow& row) { return row.code; });
+    add_code(columns, {"to_code", "to_code_offset"}, [](const EdgeRow& row) { return row.to_code; });
+    with_code_ = asks_for_code(request);
     return choose(columns, request, "edges");
   }
 
@@ -163,11 +278,12 @@ class EdgesTable : public FlowTable<EdgeRow> {
       if (Status status = count(); !status) return status.error();
       counted_ = true;
     }
-    for (auto& [key, row] : edges_) rows.push_back(row);
+    for (EdgeRow& row : edges_) rows.push_back(row);
     edges_.clear();
+    known_.clear();
     const auto order = [](const EdgeRow& a, const EdgeRow& b) {
       if (a.count != b.count) return a.count > b.count;
-      return std::tie(a.at.space, a.from, a.to, a.kind) < std::tie(b.at.space, b.from, b.to, b.kind);
+      return std::tie(a.at.space, a.from, a.to, a.kind, a.at.time) < std::tie(b.at.space, b.from, b.to, b.kind, b.at.time);
     };
     std::sort(rows.begin(), rows.end(), order);
     return false;
@@ -187,29 +303,52 @@ class EdgesTable : public FlowTable<EdgeRow> {
       return static_cast<size_t>(hash ^ (hash >> 32));
     }
   };
+  struct Known {
+    EdgeRow* edge = nullptr;  ///< at these times
+    Interval valid;
+    std::vector<EdgeRow*> edges;
+  };
   Status count() {
     for (;;) {
       const Result<bool> more = branches_.next();
       if (!more) return more.error();
       if (!more.value()) return {};
       BranchFlow& flow = branches_.flow();
-      flow.each(branches_.run(), [&](const FlowBranch&, const BranchEnds& ends) {
-        if (ends.has_from && ends.has_to) add(branches_.context(), ends, kinds_.index_of(flow.kind(ends.kind)));
+      flow.each(branches_.run(), [&](const FlowBranch& branch, const BranchEnds& ends) {
+        const bool uncertain = (branch.block.flags & kUncertainFlags) != 0;
+        if (ends.has_from && ends.has_to) add(branches_.context(), ends, kinds_.index_of(flow.kind(ends.kind)), uncertain);
       });
     }
   }
-  void add(const RowContext& at, const BranchEnds& ends, int32_t kind) {
+  void add(const RowContext& at, const BranchEnds& ends, int32_t kind, bool uncertain) {
     const SpaceId space = is_kernel_half(ends.from) ? kKernelSpace : at.space;
-    EdgeRow& edge = edges_[Key{space.value, kind, ends.from.value, ends.to.value}];
-    if (edge.count++ != 0) return;
-    edge = EdgeRow{at, ends.from, ends.to, kind, 1};
-    edge.at.space = space;
+    Known& known = known_[Key{space.value, kind, ends.from.value, ends.to.value}];
+    if (known.edge == nullptr || !known.valid.contains(at.time)) [[unlikely]] look_up(known, at, ends, kind, space);
+    ++known.edge->count;
+    known.edge->at.time = earlier(known.edge->at.time, at.time);
+    known.edge->uncertain += uncertain ? 1 : 0;
+  }
+  // Sets the edge that branches with these ends count for at this time: there is one for each code that was there.
+  void look_up(Known& known, const RowContext& at, const BranchEnds& ends, int32_t kind, SpaceId space) {
+    CodeKeys::Found code, to_code;
+    if (with_code_) {
+      code = codes_.find(at.space, ends.from, at.time);
+      to_code = codes_.find(at.space, ends.to, at.time);
+    }
+    known.valid = intersect(code.valid, to_code.valid);
+    for (EdgeRow* edge : known.edges) {
+      known.edge = edge;
+      if (edge->code == code.key && edge->to_code == to_code.key) return;
+    }
+    known.edge = known.edges.emplace_back(&edges_.emplace_back(EdgeRow{at, ends.from, ends.to, kind, code.key, to_code.key, 0, 0}));
+    known.edge->at.space = space;
   }
 
   BranchWalk branches_;
   KindNames kinds_;
-  std::unordered_map<Key, EdgeRow, Hash> edges_;
-  bool counted_ = false;
+  std::unordered_map<Key, Known, Hash> known_;
+  std::deque<EdgeRow> edges_;
+  bool counted_ = false, with_code_ = false;
 };
 
 struct EventRow {
@@ -295,6 +434,7 @@ class GapsTable : public FlowTable<GapRow> {
 
 Result<std::unique_ptr<Table>> open_flow_table(const Recording& recording, std::string_view name, const TableRequest& request) {
   if (name == "blocks") return make_table<BlocksTable>(request, recording, request);
+  if (name == "block_counts") return make_table<BlockCountsTable>(request, recording, request);
   if (name == "edges") return make_table<EdgesTable>(request, recording, request);
   if (name == "events") return make_table<EventsTable>(request, recording, request);
   if (name == "gaps") return make_table<GapsTable>(request, recording, request);

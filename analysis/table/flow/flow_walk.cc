@@ -15,6 +15,7 @@ constexpr uint32_t kItemsPerCheck = 4096;  // between two looks at `cancelled`
 
 FlowWalk::FlowWalk(const Recording& recording, const TableRequest& request)
     : recording_(recording), request_(request), cursor_(recording, request.streams, request.time), contexts_(recording.streams().size()) {
+  if (request.unit) cursor_.set_range(request.unit->from_offset, request.unit->to_offset);
   for (uint32_t i = 0; i < contexts_.size(); ++i) {
     contexts_[i].row.stream = i;
     contexts_[i].row.cpu = recording.streams()[i].cpu;

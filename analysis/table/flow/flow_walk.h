@@ -31,7 +31,9 @@ class FlowWalk {
   /// The context of the item: that of the last mark of its stream.
   [[nodiscard]] const RowContext& context() const { return contexts_[stream()].row; }
   /// Whether rows with this context are wanted.
-  [[nodiscard]] bool wanted() const { return contexts_[stream()].wanted; }
+  [[nodiscard]] bool wanted() const { return contexts_[stream()].wanted && owns(item().segment_offset()); }
+  /// Whether what begins in the segment at `offset` is of the request's unit.
+  [[nodiscard]] bool owns(uint64_t offset) const { return !request_.unit || request_.unit->owns(offset); }
   [[nodiscard]] bool wants(const RowContext& row) const;
   /// The context of a row of `stream`.
   [[nodiscard]] RowContext context_of(uint32_t stream, const Mark& mark, TimeNs time) const;

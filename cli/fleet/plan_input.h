@@ -1,0 +1,18 @@
+// Opening plans and naming the files of their units.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ptdecode/recording.h"
+#include "recording/data/open_request.h"
+
+namespace ptd::cli {
+
+/// Opens a plan. `traces`: OpenRequest::trace_files; without_trace as there. Errors: those of opening a bundle; invalid_argument if it is a recording and no plan.
+[[nodiscard]] Result<std::unique_ptr<Recording>> open_plan(const std::string& path, const std::vector<std::string>& traces, bool without_trace = false);
+/// "FOLDER/unit-00012.NAME"
+[[nodiscard]] std::string unit_file(const std::string& folder, uint32_t unit, std::string_view name);
+
+}  // namespace ptd::cli

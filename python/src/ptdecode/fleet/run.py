@@ -1,0 +1,303 @@
+"""Runs plans, units and merges as tasks of Dask. Everything that is done is on the store, so a run can be ended and resumed at any moment."""
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from typing import Any, Callable, Iterable, Optional
+
+from .merge import SUMMED, add_up, follow_calls, groups, tree_outputs, unit_files
+from .store import Store
+from .units import CALL_TABLES, decode_unit, recording_id, write_plan
+
+ATTEMPTS = 3       # of a task that fails
+LOST_WORKERS = 20  # workers that may die under one task before that counts as an attempt
+
+
+class Task:
+    """Something to do, which has a marker on the store when it is done."""
+
+    def __init__(self, key: str, work: Callable[..., Any], arguments: tuple, weight: int = 0) -> None:
+        self.key, self.work, self.arguments, self.weight = key, work, arguments, weight
+        self.attempts = 0
+
+
+def _plan(root: str, source: str, unit_bytes: int, options: "dict[str, Any]") -> "dict[str, Any]":
+    return write_plan(source, Store(root), unit_bytes, options)
+
+
+def _unit(root: str, name: str, unit: int, traces: Any) -> "dict[str, Any]":
+    return decode_unit(Store(root), name, unit, traces)
+
+
+def _add_up(root: str, table: str, files: "list[str]", output: str) -> int:
+    return add_up(Store(root), table, files, output)
+
+
+def _calls(root: str, name: str, table: str) -> "dict[str, int]":
+    return follow_calls(Store(root), name, (table,))
+
+
+class Board:
+    """What is left to do of all recordings. It knows nothing of Dask: `take` gives tasks, `done` and `failed` report them."""
+
+    def __init__(self, store: Store, sources: "Iterable[str]", unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None,
+                 call_tables: "tuple[str, ...]" = CALL_TABLES) -> None:
+        self.store, self.unit_bytes, self.options, self.call_tables = store, unit_bytes, options or {}, call_tables
+        self.ready: "list[Task]" = []
+        self.failures: "dict[str, str]" = {}
+        self.counts = {"units": 0, "units_done": 0, "bytes": 0, "bytes_done": 0}
+        self._left: "dict[str, set[str]]" = {}  # by recording: keys of what the next step waits for
+        self._level: "dict[str, dict[str, Any]]" = {}
+        done = set(store.list("_done", ".json"))
+        merged = {name.split("/")[-1][:-len(".json")] for name in store.list("_merged", ".json")}
+        planned = {name.split("/")[-1][:-len(".json")] for name in store.list("_plans", ".json")}
+        for old in store.list("_failed", ".json"):
+            store.remove(old)
+        for source in sources:
+            try:
+                name = recording_id(source)
+            except OSError as error:
+                self._give_up(f"plan {source}", f"{type(error).__name__}: {error}")
+                continue
+            if name in merged or name in self._left:
+                continue
+            self._left[name] = set()
+            if name in planned:
+                self._units(name, store.get_json(f"_plans/{name}.json"), done)
+            else:
+                self.ready.append(Task(f"plan/{name}", _plan, (store.root, str(source), unit_bytes, self.options)))
+
+    def _units(self, name: str, facts: "dict[str, Any]", done: "set[str]") -> None:
+        waits = set()
+        for unit, size in enumerate(facts["unit_bytes"]):
+            self.counts["units"] += 1
+            self.counts["bytes"] += size
+            if f"_done/{name}/unit-{unit:05}.json" in done:
+                self.counts["units_done"] += 1
+                self.counts["bytes_done"] += size
+                continue
+            task = Task(f"unit/{name}/{unit:05}", _unit, (self.store.root, name, unit, None), size)
+            waits.add(task.key)
+            self.ready.append(task)
+        self._left[name] = waits
+        self._level[name] = {"units": facts["units"]}
+        if not waits:
+            self._merge(name)
+
+    def _merge(self, name: str) -> None:
+        """All units are done."""
+        level = self._level[name]
+        waits = self._left[name]
+        for table in SUMMED:
+            level[table] = (unit_files(self.store, table, name, level["units"]), 0)
+            if level["units"] > 0:
+                self._sum_level(name, table)
+        for table in self.call_tables:
+            task = Task(f"calls/{name}/{table}", _calls, (self.store.root, name, table))
+            waits.add(task.key)
+            self.ready.append(task)
+
+    def _sum_level(self, name: str, table: str) -> None:
+        files, level = self._level[name][table]
+        outputs = tree_outputs(table, name, len(files), level)
+        for part, output in zip(groups(files), outputs):
+            task = Task(f"sum/{name}/{output}", _add_up, (self.store.root, table, part, output))
+            self._left[name].add(task.key)
+            self.ready.append(task)
+        self._level[name][table] = (outputs, level + 1)
+
+    def take(self) -> "list[Task]":
+        tasks, self.ready = self.ready, []
+        return tasks
+
+    def done(self, task: Task, result: Any) -> None:
+        kind, name = task.key.split("/", 2)[:2]
+        if kind == "plan":
+            self._units(name, result, set())
+            return
+        left = self._left[name]
+        left.discard(task.key)
+        if kind == "unit":
+            self.counts["units_done"] += 1
+            self.counts["bytes_done"] += task.weight
+            if not left:
+                self._merge(name)
+            return
+        if kind == "sum":
+            table = task.arguments[1]
+            files, _ = self._level[name][table]
+            if len(files) > 1 and not any(key.startswith(f"sum/{name}/") and f"/{table}-" in key for key in left):
+                self._sum_level(name, table)
+        if not left:
+            self.store.put_json({"recording": name}, f"_merged/{name}.json")
+
+    def failed(self, task: Task, reason: str) -> bool:
+        """Returns whether the task is tried again."""
+        task.attempts += 1
+        if task.attempts < ATTEMPTS:
+            self.ready.append(task)
+            return True
+        self._give_up(task.key, reason)
+        return False
+
+    def check_complete(self) -> None:
+        """Names recordings that are not merged although no task of them failed: that would be a bug here."""
+        for name, waits in self._left.items():
+            failed = any(name in key for key in self.failures)
+            if waits and not failed:
+                self._give_up(f"recording/{name}", f"not complete, {len(waits)} tasks are left; run it again")
+
+    def _give_up(self, key: str, reason: str) -> None:
+        self.failures[key] = reason
+        try:
+            self.store.put_json({"task": key, "reason": reason, "attempts": ATTEMPTS}, f"_failed/{key.replace('/', '.')}.json")
+        except OSError:  # the store may be what fails
+            pass
+
+
+def reason_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def bar(counts: "dict[str, int]", failures: int, started: float) -> str:
+    share = counts["bytes_done"] / counts["bytes"] if counts["bytes"] else 0.0
+    width = 30
+    full = int(share * width)
+    return (f"[{'#' * full}{'.' * (width - full)}] {counts['units_done']}/{counts['units']} units, {counts['bytes_done'] / 1e6:.1f} of "
+            f"{counts['bytes'] / 1e6:.1f} MB, {failures} failed, {time.monotonic() - started:.0f} s")
+
+
+def cluster(scheduler: str, workers: Optional[int]) -> "tuple[Any, Any]":
+    """A client, and what must be closed after it."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    dask.config.set({"distributed.scheduler.allowed-failures": LOST_WORKERS})
+    if scheduler == "local":
+        local = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True)
+        return Client(local), local
+    if scheduler == "slurm":
+        from dask_jobqueue import SLURMCluster
+
+        jobs = SLURMCluster(cores=1, processes=1, memory="4GB")
+        jobs.scale(workers or 4)
+        return Client(jobs), jobs
+    return Client(scheduler), None
+
+
+def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: Optional[int] = None, unit_bytes: int = 0,
+        options: "Optional[dict[str, Any]]" = None, progress: Optional[Callable[[str], None]] = None, patience: float = 600,
+        call_tables: "tuple[str, ...]" = CALL_TABLES) -> Board:
+    """Decodes recordings into the store at `root`. Returns the board: its failures are what could not be done.
+
+    patience: for so many seconds a scheduler that went away is waited for.
+    """
+    board = Board(Store(root), sources, unit_bytes, options, call_tables)
+    started, lost_since = time.monotonic(), None
+    client = closing = None
+    try:
+        while True:
+            try:
+                if client is None:
+                    client, closing = cluster(scheduler, workers)
+                    if progress:
+                        progress(f"dashboard: {client.dashboard_link}")
+                lost_since = None
+                drive(client, board, progress, started)
+                board.check_complete()
+                return board
+            except (OSError, LostScheduler) as error:
+                # What was under way is given again: units that were written meanwhile are written again, with the same content.
+                lost_since = lost_since or time.monotonic()
+                if scheduler in ("local", "slurm") or time.monotonic() - lost_since > patience:
+                    raise
+                if progress:
+                    progress(f"the scheduler {scheduler} is gone ({reason_of(error)}): trying again")
+                close(client, closing)
+                client = closing = None
+                time.sleep(2)
+    finally:
+        close(client, closing)
+
+
+class LostScheduler(Exception):
+    """The connection to the scheduler broke."""
+
+
+def close(*things: Any) -> None:
+    for thing in things:
+        try:
+            if thing is not None:
+                thing.close()
+        except Exception:  # pylint: disable=broad-except # it is gone already
+            pass
+
+
+def drive(client: Any, board: Board, progress: Optional[Callable[[str], None]], started: float) -> None:
+    """Gives all tasks of the board to Dask until none is left. On an error of the connection, tasks under way are on the board again."""
+    from concurrent.futures import CancelledError
+
+    from distributed import as_completed
+    from distributed.scheduler import KilledWorker
+
+    under_way: "dict[str, Task]" = {}
+    results = as_completed()
+    serial = 0
+
+    def submit() -> None:
+        nonlocal serial
+        for task in board.take():
+            serial += 1
+            key = f"{task.key}#{serial}"
+            under_way[key] = task
+            # Large units first: the last ones to end are then short.
+            future = client.submit(task.work, *task.arguments, key=key, pure=False, priority=task.weight / 2**20)
+            results.add(future)
+
+    try:
+        submit()
+        while under_way:
+            future = next(results)
+            task = under_way.get(future.key)
+            if task is None:
+                continue
+            if future.status == "finished":
+                board.done(task, future.result())
+            elif future.status == "error":
+                error = future.exception()
+                if isinstance(error, KilledWorker):
+                    error = RuntimeError(f"{LOST_WORKERS} workers in turn died while they did it: it may need more memory than they have")
+                board.failed(task, reason_of(error))
+            else:
+                raise LostScheduler("tasks were cancelled")
+            del under_way[future.key]  # not before its result is here: on the way it can be lost
+            future.release()
+            submit()
+            if progress:
+                progress(bar(board.counts, len(board.failures), started))
+    except (CancelledError, StopIteration, LostScheduler, OSError) as error:
+        board.ready = list(under_way.values()) + board.ready
+        raise LostScheduler(reason_of(error)) from error
+
+
+def status(root: str) -> "dict[str, Any]":
+    """What is planned, done, merged and failed on a store."""
+    store = Store(root)
+    done: "dict[str, int]" = {}
+    for name in store.list("_done", ".json"):
+        done[name.split("/")[1]] = done.get(name.split("/")[1], 0) + 1
+    merged = {name.split("/")[-1][:-len(".json")] for name in store.list("_merged", ".json")}
+    recordings = []
+    for name in store.list("_plans", ".json"):
+        facts = store.get_json(name)
+        recordings.append({"recording": facts["recording"], "source": facts["source"], "units": facts["units"], "done": done.get(facts["recording"], 0),
+                           "merged": facts["recording"] in merged})
+    return {"recordings": recordings, "failed": [store.get_json(name) for name in store.list("_failed", ".json")]}
+
+
+def print_line(line: str) -> None:
+    """Progress on standard error: the bar in place on a terminal."""
+    terminal = sys.stderr.isatty()
+    sys.stderr.write(f"\r{line}\x1b[K" if terminal and line.startswith("[") else line + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,209 @@
+"""Plans, and the decode of one unit: what every engine calls."""
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+import time
+from typing import Any, Iterator, Optional, Sequence
+
+import pyarrow
+import pyarrow.parquet
+
+from .. import Error, Recording, Table, _arguments, _native
+from .store import Store, filesystem, is_url, read_ranges
+
+CODE = ["code", "code_offset"]
+#: The tables that a unit writes, with their columns (docs/TABLES.md).
+UNIT_TABLES = {
+    "edges": ["count", "uncertain", "flags", "space", "ip", "symbol", "to", "to_symbol", "first_ns", *CODE, "to_code", "to_code_offset"],
+    "block_counts": ["count", "uncertain", "space", "ip", "symbol", "instructions", "size_bytes", "hash", "first_ns", *CODE],
+    "gaps": ["time_ns", "stream", "cpu", "pid", "tid", "reason", "ip", "symbol", "offset_bytes", "lost_bytes"],
+    "events": ["time_ns", "stream", "cpu", "pid", "tid", "event", "ip", "to", "payload", "aux", "offset_bytes"],
+}
+#: The tables that are read once, when a recording is planned.
+RECORDING_TABLES = ("samples", "findings", "sections", "versions")
+#: The tables that are made when all units of a recording are decoded.
+CALL_TABLES = ("calls", "functions")
+
+
+def recording_id(path: str) -> str:
+    """Names a recording: the end of its path, and a hash of where it is, its size and its time."""
+    path = str(path)
+    if is_url(path):
+        system, inner = filesystem(path)
+        facts = system.info(inner)
+        key = [path, facts.get("size"), str(facts.get("mtime") or facts.get("LastModified") or facts.get("ETag") or "")]
+    else:
+        path = os.path.abspath(path)
+        status = os.stat(os.path.join(path, "data") if os.path.isdir(path) and os.path.exists(os.path.join(path, "data")) else path)
+        key = [path, status.st_size, status.st_mtime_ns]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]
+    stem = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in pathlib.PurePath(path).name)
+    return f"{stem}-{digest}"
+
+
+def write_table(table: Table, store: Store, name: str, **constants: Any) -> int:
+    """Writes a table as a Parquet file; the number of rows. `constants`: columns that have one value."""
+    with store.scratch() as folder:
+        local = os.path.join(folder, "part.parquet")
+        reader = pyarrow.RecordBatchReader.from_stream(table)
+        schema, rows = reader.schema, 0
+        for key, value in constants.items():
+            schema = schema.append(pyarrow.field(key, pyarrow.scalar(value).type))
+        with pyarrow.parquet.ParquetWriter(local, schema, compression="zstd") as writer:
+            for batch in reader:
+                for key, value in constants.items():
+                    batch = batch.append_column(key, pyarrow.array([value] * batch.num_rows, pyarrow.scalar(value).type))
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        store.put(local, name)
+    return rows
+
+
+@contextlib.contextmanager
+def local_copy(path: str) -> "Iterator[str]":
+    """A local path of a recording: of a URL, a copy that is removed afterwards."""
+    if not is_url(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="ptdecode-") as folder:
+        system, inner = filesystem(path)
+        copy = os.path.join(folder, pathlib.PurePath(inner).name)
+        system.get_file(inner, copy)
+        yield copy
+
+
+class Plan:
+    """An opened plan. `traces`: where its trace files are; None: where they were when it was planned."""
+
+    def __init__(self, path: str, traces: "Optional[Sequence[str]]" = None, without_trace: bool = False) -> None:
+        self._native = _native.plan_open(os.fspath(path), None if traces is None else [os.fspath(trace) for trace in traces], without_trace)
+        self.facts = json.loads(self._native.plan_json())
+        self.recording = Recording(self._native, os.fspath(path))
+
+    @property
+    def units(self) -> "list[dict[str, Any]]":
+        return self.facts["units"]
+
+    def table(self, name: str, *, unit: Optional[int] = None, steps: "Optional[Sequence[str]]" = None,
+              columns: "Optional[Sequence[str]]" = None) -> Table:
+        """A table of one unit, or one that is made from the steps of all units."""
+        arguments = _native.TableArguments()
+        arguments.columns = None if columns is None else list(columns)
+        arguments.unit = unit
+        arguments.steps = None if steps is None else list(steps)
+        arguments.cpu = arguments.pid = arguments.tid = -1
+        arguments.threads = 1
+        return Table(name, lambda: self._native.table(name, arguments, None))
+
+    def write_steps(self, unit: int, output: str) -> None:
+        self._native.unit_steps(unit, output)
+
+
+def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None) -> "dict[str, Any]":
+    """Plans a recording and writes what is read of it only once. Returns the facts of the plan, which are stored beside it."""
+    started = time.monotonic()
+    name = recording_id(path)
+    given = {"symfs": None, "debug_dirs": None, "stashes": None, "kcore_after": None, "build_id_cache": None, "running_kernel": None, "slack_ns": 0,
+             "debuginfod": False, "ignore_time": False, "freeze": False, "allow_outside": False, **(options or {})}
+    forget(store, name)
+    with local_copy(path) as local, store.scratch() as folder:
+        plan = os.path.join(folder, "run.plan")
+        _native.plan_write(local, plan, _arguments(**given), unit_bytes, 0, None)
+        with Recording(_native.open(local, _arguments(**given), None), local) as recording:
+            rows = {table: write_table(recording.table(table, progress=False), store, f"{table}/recording={name}/part.parquet")
+                    for table in RECORDING_TABLES if table != "samples" or has_samples(recording)}
+            info = recording.info()
+        opened = Plan(plan)
+        traces = [file["path"] for file in opened.facts["files"]]
+        facts = {"recording": name, "source": str(path), "id": opened.facts["id"], "utc_offset_ns": opened.facts["utc_offset_ns"], "units": len(opened.units),
+                 "unit_bytes": [unit["end_offset_bytes"] - unit["first_offset_bytes"] for unit in opened.units],
+                 # Of a URL, the trace is the file that was planned.
+                 "traces": [str(path) for _ in traces] if is_url(path) else [os.path.abspath(trace) for trace in traces],
+                 "files": opened.facts["files"], "host": info.get("host"), "kernel": info.get("kernel"), "time_ns": info.get("time_ns"), "rows": rows}
+        store.put(plan, f"_plans/{name}.plan")
+    facts["seconds"] = time.monotonic() - started
+    table = pyarrow.table({"recording": [name], "source": [str(path)], "host": [facts["host"]], "kernel": [facts["kernel"]],
+                           "utc_offset_ns": pyarrow.array([facts["utc_offset_ns"]], pyarrow.int64()),
+                           "first_ns": pyarrow.array([(facts["time_ns"] or [None])[0]], pyarrow.int64()), "units": [facts["units"]]})
+    with store.scratch() as folder:
+        local_table = os.path.join(folder, "part.parquet")
+        pyarrow.parquet.write_table(table, local_table)
+        store.put(local_table, f"recordings/recording={name}/part.parquet")
+    store.put_json(facts, f"_plans/{name}.json")
+    return facts
+
+
+def forget(store: Store, name: str) -> None:
+    """Removes the results of an earlier plan of a recording: its units may be others."""
+    for marker in (f"_merged/{name}.json", f"_plans/{name}.json"):
+        store.remove(marker)
+    for folder in (f"_done/{name}", f"_steps/{name}", f"_tree/{name}", *(f"{table}/recording={name}" for table in UNIT_TABLES)):
+        for file in store.list(folder):
+            store.remove(file)
+
+
+def has_samples(recording: Recording) -> bool:
+    try:
+        next(iter(recording.table("samples", progress=False).batches()), None)
+    except Error:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(path: str, size: int, modified: int) -> Plan:
+    """Plans stay open: a worker decodes many units of one."""
+    return Plan(path)
+
+
+atexit.register(_opened.cache_clear)
+
+
+@contextlib.contextmanager
+def plan_of(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]") -> "Iterator[Plan]":
+    """The plan with the bytes of one unit. Ranges of URLs are copied to sparse files, which are removed afterwards."""
+    facts = store.get_json(f"_plans/{name}.json")
+    where = list(traces or facts["traces"])
+    with tempfile.TemporaryDirectory(prefix="ptdecode-") as folder:
+        local = store.fetch(f"_plans/{name}.plan", folder)
+        if not any(is_url(trace) for trace in where):
+            same = not traces and local == store.path(f"_plans/{name}.plan")
+            status = os.stat(local)
+            yield _opened(local, status.st_size, status.st_mtime_ns) if same else Plan(local, where or None)
+            return
+        ranges = Plan(local, without_trace=True).units[unit]["ranges"]
+        copies = []
+        for index, (trace, file) in enumerate(zip(where, facts["files"])):
+            copies.append(os.path.join(folder, f"trace-{index}"))
+            wanted = [(offset, size) for number, offset, size in ranges if number == index]
+            with open(copies[-1], "wb") as out:
+                out.truncate(file["size_bytes"])
+                for (offset, _), data in zip(wanted, read_ranges(trace, wanted)):
+                    out.seek(offset)
+                    out.write(data)
+        yield Plan(local, copies)
+
+
+def decode_unit(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]" = None) -> "dict[str, Any]":
+    """Decodes a unit and writes its tables and steps. Its marker in `_done` comes last. Decoding it again gives the same files."""
+    started = time.monotonic()
+    facts: "dict[str, Any]" = {"recording": name, "unit": unit}
+    with plan_of(store, name, unit, traces) as plan:
+        facts["bytes"] = plan.units[unit]["end_offset_bytes"] - plan.units[unit]["first_offset_bytes"]
+        facts["rows"] = {table: write_table(plan.table(table, unit=unit, columns=columns), store, f"{table}/recording={name}/unit={unit:05}/part.parquet")
+                         for table, columns in UNIT_TABLES.items()}
+        with store.scratch() as folder:
+            steps = os.path.join(folder, "unit.steps")
+            plan.write_steps(unit, steps)
+            facts["steps_bytes"] = os.path.getsize(steps)
+            store.put(steps, f"_steps/{name}/unit-{unit:05}.steps")
+    facts["seconds"] = time.monotonic() - started
+    store.put_json(facts, f"_done/{name}/unit-{unit:05}.json")
+    return facts

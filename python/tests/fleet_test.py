@@ -1,0 +1,250 @@
+"""The fleet against one machine: merged tables equal those of the whole recording, whatever fails on the way.
+
+usage: fleet_test.py SOURCE [compare RECORDING UNIT_MB [SYMFS]]
+"""
+import collections
+import contextlib
+import functools
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import duckdb
+import pyarrow
+
+import ptdecode
+from ptdecode.fleet import Plan, decode_unit, write_plan
+from ptdecode.fleet import query as queries
+from ptdecode.fleet.merge import merge
+from ptdecode.fleet.run import Board, run, status
+from ptdecode.fleet.store import Store
+from ptdecode.fleet.units import UNIT_TABLES, recording_id
+
+SOURCE = pathlib.Path(sys.argv[1]).resolve()
+DEMO = SOURCE / "data" / "demo" / "data"
+MERGED = {"edges": "merged/edges", "block_counts": "merged/block_counts", "gaps": "gaps", "events": "events", "calls": "calls", "functions": "functions",
+          "findings": "findings"}
+
+
+def fingerprint(connection, source, columns):
+    """The number of rows, and a sum of their hashes, which does not depend on their order."""
+    row = ", ".join(f'"{name}"' for name in columns)
+    return connection.execute(f"select count(*), sum(hash({row})::hugeint), sum(hash({row}, 1)::hugeint) from {source}").fetchall()[0]
+
+
+def differences(store, name, recording):
+    """Tables of which the merged rows are not those of the recording, in any order: the order of streams is not that of one machine."""
+    found = {}
+    with duckdb.connect() as connection:
+        for table, folder in MERGED.items():
+            reader = pyarrow.RecordBatchReader.from_stream(recording.table(table, columns=UNIT_TABLES.get(table), progress=False))
+            columns = reader.schema.names
+            connection.register("whole", reader)  # read once, batch by batch
+            want = fingerprint(connection, "whole", columns)
+            files = [store.path(file) for file in store.list(f"{folder}/recording={name}", ".parquet")]
+            got = fingerprint(connection, f"read_parquet({files!r}, hive_partitioning = false)", columns) if files else (0, None, None)
+            if want != got:
+                found[table] = f"{got[0]} rows, {want[0]} on one machine" if want[0] != got[0] else f"some of {want[0]} rows differ"
+    return found
+
+
+def compare(path, unit_bytes, folder, **options):
+    """Plans, decodes and merges a recording on this machine; what differs, and some figures."""
+    store = Store(str(folder))
+    started = time.monotonic()
+    facts = write_plan(str(path), store, unit_bytes, options)
+    planned = time.monotonic()
+    seconds = [decode_unit(store, facts["recording"], unit)["seconds"] for unit in range(facts["units"])]
+    decoded = time.monotonic()
+    merge(store, facts["recording"])
+    merged = time.monotonic()
+    with ptdecode.open(path, **options) as recording:
+        found = differences(store, facts["recording"], recording)
+    figures = {"units": facts["units"], "plan_s": round(planned - started, 2), "units_s": round(sum(seconds), 2), "merge_s": round(merged - decoded, 2)}
+    return found, figures
+
+
+class RangeServer:
+    """Serves a folder over HTTP with byte ranges, as an object store does. `cut`: of this path, so many bytes of each range are left out."""
+
+    def __init__(self, folder, address=("127.0.0.1", 0)):
+        self.cut, self.requested = {}, collections.Counter()
+        server = self
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *unused):  # pylint: disable=arguments-differ
+                pass
+
+            def do_HEAD(self):
+                self.answer(False)
+
+            def do_GET(self):
+                self.answer(True)
+
+            def answer(self, with_body):
+                path = pathlib.Path(self.translate_path(self.path))
+                if not path.is_file():
+                    self.send_error(404)
+                    return
+                size = path.stat().st_size
+                wanted = self.headers.get("Range")
+                first, last = 0, size - 1
+                if wanted:
+                    low, high = wanted.split("=")[1].split("-")
+                    first, last = int(low), min(int(high or size - 1), size - 1)
+                    last -= server.cut.get(path.name, 0)
+                body = path.read_bytes()[first:last + 1]
+                server.requested[path.name] += len(body) if with_body else 0
+                self.send_response(206 if wanted else 200)
+                self.send_header("Accept-Ranges", "bytes")
+                self.send_header("Content-Length", str(len(body)))
+                if wanted:
+                    self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
+                self.end_headers()
+                if with_body:
+                    self.wfile.write(body)
+
+        self.server = http.server.ThreadingHTTPServer(address, functools.partial(Handler, directory=str(folder)))
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Fleet(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="fleet-")))
+        self.store = Store(str(self.folder / "out"))
+
+    def test_equal(self):
+        """Small units, each decoded twice and in reverse order."""
+        for path, size in ((DEMO, 9000), (SOURCE / "data/user/patch.bundle", 2000), (SOURCE / "data/arm/changes.bundle", 3000)):
+            with self.subTest(path=path.name), ptdecode.open(path) as recording:
+                facts = write_plan(str(path), self.store, size)
+                name = facts["recording"]
+                self.assertGreater(facts["units"], 3)
+                for unit in [*reversed(range(facts["units"])), 0, 1]:
+                    decode_unit(self.store, name, unit)
+                merge(self.store, name)
+                self.assertEqual(differences(self.store, name, recording), {})
+
+    def test_same_files(self):
+        """Decoding a unit again gives the same bytes."""
+        name = write_plan(str(DEMO), self.store, 9000)["recording"]
+        kinds = [f"{table}/recording={name}/unit=00001/part.parquet" for table in UNIT_TABLES] + [f"_steps/{name}/unit-00001.steps"]
+        contents = []
+        for _ in range(2):
+            decode_unit(self.store, name, 1)
+            contents.append([self.store.read(kind) for kind in kinds])
+        self.assertEqual(contents[0], contents[1])
+
+    def test_ranges(self):
+        """Over HTTP, a unit reads its own ranges; a server that gives less is named."""
+        server = RangeServer(DEMO.parent)
+        self.addCleanup(server.close)
+        facts = write_plan(f"{server.url}/{DEMO.name}", self.store, 9000)
+        name = facts["recording"]
+        server.requested.clear()
+        for unit in range(facts["units"]):
+            decode_unit(self.store, name, unit)
+        ranges = [Plan(self.store.path(f"_plans/{name}.plan"), without_trace=True).units[unit]["ranges"] for unit in range(facts["units"])]
+        self.assertEqual(server.requested[DEMO.name], sum(size for unit in ranges for _, _, size in unit))
+        merge(self.store, name)
+        with ptdecode.open(DEMO) as recording:
+            self.assertEqual(differences(self.store, name, recording) | {"findings": ""}, {"findings": ""})
+        server.cut[DEMO.name] = 10
+        with self.assertRaisesRegex(OSError, "bytes at offset .* were received"):
+            decode_unit(self.store, name, 1)
+
+    def test_other_trace(self):
+        """A trace that is shorter, or is another one, is not decoded."""
+        copy = self.folder / "data"
+        shutil.copy(DEMO, copy)
+        name = write_plan(str(copy), self.store, 9000)["recording"]
+        original = copy.read_bytes()
+        copy.write_bytes(original[:-1000])
+        with self.assertRaisesRegex(ptdecode.Error, "has .* bytes, and had"):
+            decode_unit(self.store, name, 1)
+        copy.write_bytes(bytes(len(original)))
+        with self.assertRaisesRegex(ptdecode.Error, "is not the one that was planned"):
+            decode_unit(self.store, name, 1)
+        copy.write_bytes(original)
+        decode_unit(self.store, name, 1)
+
+    def test_run(self):
+        """A recording that is truncated after its plan fails by name, the others complete; after a repair the run resumes."""
+        good, bad = self.folder / "good.data", self.folder / "bad.data"
+        for path in (good, bad):
+            shutil.copy(DEMO, path)
+            if path is bad:
+                write_plan(str(path), self.store, 9000)
+        original, stamp = bad.read_bytes(), bad.stat()
+        # Same name, size and time: the plan is used, and the units find other bytes.
+        bad.write_bytes(bytes(len(original)))
+        os.utime(bad, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        board = run(self.store.root, [str(good), str(bad)], "local", 2, 9000)
+        self.assertTrue(board.failures)
+        self.assertTrue(all(key.startswith(f"unit/{recording_id(str(bad))}/") and "is not the one that was planned" in reason
+                            for key, reason in board.failures.items()), board.failures)
+        facts = {each["source"]: each for each in status(self.store.root)["recordings"]}
+        self.assertTrue(facts[str(good)]["merged"])
+        self.assertFalse(facts[str(bad)]["merged"])
+        self.assertEqual(len(status(self.store.root)["failed"]), len(board.failures))
+        bad.write_bytes(original)
+        os.utime(bad, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        board = run(self.store.root, [str(good), str(bad)], "local", 2, 9000)
+        self.assertEqual(board.failures, {})
+        self.assertEqual(status(self.store.root)["failed"], [])
+        with ptdecode.open(DEMO) as recording:
+            for path in (good, bad):
+                self.assertEqual(differences(self.store, recording_id(str(path)), recording), {})
+
+    def test_queries(self):
+        """The saved queries against the tables of one machine."""
+        path = SOURCE / "data/user/patch.bundle"
+        facts = write_plan(str(path), self.store, 2000)
+        for unit in range(facts["units"]):
+            decode_unit(self.store, facts["recording"], unit)
+        merge(self.store, facts["recording"])
+        with ptdecode.open(path) as recording:
+            _, rows = queries.run(self.store.root, "hottest", limit=1000)
+            want = sorted((row.function, row.module, row.calls, row.self_ns, row.total_ns, row.self_instructions) for row in recording.functions())
+            self.assertEqual(sorted(row[:6] for row in rows), want)
+            _, rows = queries.run(self.store.root, "builds")
+            counted = collections.Counter()
+            near = collections.Counter()
+            for row in recording.edges(columns=["count", "flags", "code", "code_offset", "to_code", "to_code_offset"]):
+                counted[row.code] += row.count
+                if row.code == row.to_code and row.flags in ("call", "return", "jcc", "jmp"):
+                    near[(row.code, row.code_offset, row.to_code_offset)] += row.count
+            self.assertEqual({row[0]: row[1] for row in rows}, dict(counted))
+            build = counted.most_common(1)[0][0]
+            _, rows = queries.run(self.store.root, "profile", build_id=build)
+            self.assertEqual({(build, *row[:2]): row[2] for row in rows}, {key: count for key, count in near.items() if key[0] == build})
+            function = max(recording.functions(), key=lambda row: row.calls)
+            _, rows = queries.run(self.store.root, "latency", function=function.function)
+            self.assertEqual([row[2] for row in rows], [function.calls])
+            self.assertEqual(rows[0][5], function.max_ns)
+            for saved in queries.SAVED:
+                queries.run(self.store.root, saved, function="it's")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2 and sys.argv[2] == "compare":
+        with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
+            options = {"symfs": sys.argv[5]} if len(sys.argv) > 5 else {}
+            found, figures = compare(sys.argv[3], int(float(sys.argv[4]) * 2**20), folder, **options)
+        print(json.dumps({"recording": sys.argv[3], "differences": found, **figures}))
+        sys.exit(1 if found else 0)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
