@@ -129,7 +129,7 @@ int run(Words& words) {
     return record_live(words.live, words.stash);
   }
   if (words.emulate != "system" && words.system.typed(*words.command))
-    return report_error({ErrorCode::contradictory_options, "record: --kernel, --cpus, --memory and --events are for --emulate=system", 0});
+    return report_error({ErrorCode::contradictory_options, "record: --kernel, --cpus, --memory, --events and --boot are for --emulate=system", 0});
   if (words.emulate.empty()) return explain();
   const LiveWords& live = words.live;
   if (live.sideband || live.everything || live.tree || live.snapshot || live.directory || live.kcore || !live.event.empty() ||

@@ -34,7 +34,7 @@ std::string summary_text(const SystemWords& words, const emulate::SystemResult& 
 }  // namespace
 
 bool SystemWords::typed(const CLI::App& command) const {
-  for (const char* name : {"--kernel", "--cpus", "--memory", "--events"}) {
+  for (const char* name : {"--kernel", "--cpus", "--memory", "--events", "--boot"}) {
     if (command.get_option(name)->count() != 0) return true;
   }
   return false;
@@ -46,6 +46,7 @@ void add_system_options(CLI::App& command, SystemWords& words) {
                      "what 'ptdecode emulator fetch' has downloaded)");
   command.add_option("--cpus", words.options.cpus, "--emulate=system: processors of the machine (default 2)")->check(CLI::Range(1U, emulate::kMostGuestCpus));
   command.add_option("--memory", words.memory, "--emulate=system: memory of the machine (default 1G)")->type_name("SIZE");
+  command.add_flag("--boot", words.options.boot, "--emulate=system: trace the machine from the kernel's first instruction on, not from the program's exec on");
   command.add_option("--events", words.events,
                      "--emulate=system: what the kernel does while the program runs, separated by commas. It changes its own code in the ways of\n"
                      "keys, tracepoints, ftrace, kprobes, bpf, fentry and modules, or switches a tracepoint SYSTEM:EVENT; load adds processes. NAME=N\n"

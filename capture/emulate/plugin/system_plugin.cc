@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capture/emulate/shared/system_control.h"
+#include "capture/emulate/plugin/code_log.h"
 #include "capture/emulate/plugin/system_glue.h"
 #include "capture/emulate/unit/block_tracer.h"
 
@@ -27,6 +28,7 @@ constexpr unsigned kVectors = 256, kGateBytes = 16;
 struct Config {
   std::string folder = ".";
   bool trace_user = true, with_truth = true;
+  bool boot = false;  // from the kernel's first instruction on
   uint64_t ns_per_insn = 8;  // -icount shift=3
   PtEncoderOptions encoder;
 };
@@ -78,6 +80,8 @@ struct Machine {
   std::unique_ptr<Vcpu> vcpus[kMaxVcpus];
   std::unordered_map<uint64_t, unsigned> handlers;  // entry -> vector
   bool tracing = false, ended = false;
+  bool kernel_runs = false;  // boot: what ran before it (the firmware, the decompressor) is not traced
+  CodeLog code;              // boot
   uint64_t settled = 0, since_settled = 0;  // virtual time and the instructions since, in ns
   Vcpu* running = nullptr;                  // who entered a block last
   Counts counts;
@@ -143,6 +147,32 @@ AsyncEvent event_of(unsigned vector) {
   return event;
 }
 
+/// Whether the flow goes on at `next` after `last` by itself, as far as the block says.
+bool follows(const Block& last, uint64_t next) {
+  if (last.kind == BlockEnd::jcc) return next == last.target || next == last.end;
+  if (last.kind == BlockEnd::plain) return next == last.end;
+  if (last.kind == BlockEnd::jump || last.kind == BlockEnd::call || last.kind == BlockEnd::call_next) return next == last.target;
+  return true;
+}
+
+/// While the machine boots, its descriptor tables are not known: an event is recognised by the frame that it pushed, which says where it came
+/// and in which code segment. False if there is none, or the flow needs none.
+bool guess_event(const Block& last, const Block& next, AsyncEvent& event) {
+  constexpr uint64_t kKernelCode = 0x10, kUserCode = 0x33;
+  if (!next.kernel || (follows(last, next.ip) && last.kind != BlockEnd::far)) return false;
+  const uint64_t stack = g_machine.glue.read(GuestRegister::rsp);
+  for (const uint64_t code_bytes : {0, 8}) {  // of the error code
+    const uint64_t ip = g_machine.glue.peek(stack + code_bytes).value_or(0), segment = g_machine.glue.peek(stack + code_bytes + 8).value_or(0);
+    if (segment != kKernelCode && segment != kUserCode) continue;
+    const bool inside = last.index_of(ip) >= 0;
+    if (!inside && !follows(last, ip)) continue;
+    event.ip = ip;
+    event.inside = inside && (code_bytes != 0 || !follows(last, ip));
+    return true;
+  }
+  return false;
+}
+
 /// Reads the interrupt descriptor table: from here on its entries are known as the targets of events.
 void read_descriptors(uint64_t table) {
   for (unsigned vector = 0; vector < kVectors; ++vector) {
@@ -193,6 +223,7 @@ void write_summary() {
 
 void end_trace() {
   if (g_machine.ended || !g_machine.tracing) return;
+  g_machine.counts.failed_writes += g_machine.code.failures();
   g_machine.tracing = false;
   g_machine.ended = true;
   for (const auto& vcpu : g_machine.vcpus) {
@@ -214,8 +245,10 @@ void translate_again() { qemu_plugin_reset(g_machine.id, attach); }
 
 void on_command(unsigned, void* data) {
   const auto command = static_cast<SystemCommand>(reinterpret_cast<uintptr_t>(data));
-  if (command == SystemCommand::start && !g_machine.tracing && !g_machine.ended) {
-    read_descriptors(g_machine.glue.read(GuestRegister::rax));
+  if (command == SystemCommand::start && !g_machine.ended) {
+    if (g_machine.handlers.empty()) read_descriptors(g_machine.glue.read(GuestRegister::rax));
+    g_machine.code.close();  // from here on the kernel's own records say what changes
+    if (g_machine.tracing) return;
     g_machine.tracing = true;
     translate_again();
   } else if (command == SystemCommand::stop && g_machine.tracing) {
@@ -328,6 +361,8 @@ void on_block(unsigned told, void* data) {
   if (block.watched) {
     event = event_of(m.handlers.find(block.ip)->second);
     told_event = &event;
+  } else if (m.config.boot && m.handlers.empty() && vcpu.tracer.current() != nullptr && guess_event(*vcpu.tracer.current(), block, event)) {
+    told_event = &event;
   }
   const uint64_t now = advance_clock(vcpu, block.ip, told_event);
   const uint64_t retired = vcpu.tracer.counts().insns;
@@ -377,10 +412,20 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
     }
   }
   if (!m.tracing) return;
+  const uint64_t ip = qemu_plugin_tb_vaddr(tb);
+  if (m.config.boot) {
+    constexpr uint64_t kRealModeEnd = 1U << 20;  // other processors begin there, in real mode
+    if (!m.kernel_runs && is_kernel_half(Ip{ip})) {
+      m.kernel_runs = true;
+      translate_again();  // some of the kernel's code ran at its physical address, untraced, and would not be translated again
+    }
+    if (!m.kernel_runs || ip < kRealModeEnd) return;
+  }
   const BlockStore::Added added = m.store.add(qemu_plugin_tb_vaddr(tb), ExecMode::bits64, seen);
   if (added.block == nullptr) return;
   if (added.is_new && added.block->mismatch) ++m.counts.mismatched_lengths;
   if (m.handlers.count(added.block->ip) != 0) added.block->watched = true;
+  if (added.block->kernel) m.code.see(m.settled + m.since_settled, ip, added.block->code());
   const std::byte* last = static_cast<const std::byte*>(seen.back().data);
   m.translations.push_back({added.block, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes), added.block, {}});
   qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, &m.translations.back());
@@ -400,6 +445,8 @@ bool take_argument(const std::string& argument, Config& config) {
   const auto number = [&] { return std::strtoull(value.c_str(), nullptr, 0); };
   if (name == "out")
     config.folder = value;
+  else if (name == "boot")
+    config.boot = on;
   else if (name == "truth")
     config.with_truth = on;
   else if (name == "long_tnt")
@@ -451,6 +498,11 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
     return 1;
   }
   g_machine.id = id;
+  g_machine.tracing = config.boot;
+  if (config.boot && !g_machine.code.open(config.folder + "/code")) {
+    (void)std::fprintf(stderr, "ptdecode system plugin: cannot write to %s\n", config.folder.c_str());
+    return 1;
+  }
   attach(id);
   return 0;
 }

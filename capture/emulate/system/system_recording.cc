@@ -15,6 +15,7 @@
 
 #include "capture/emulate/etm/truth_file.h"
 #include "capture/emulate/shared/pt_config.h"
+#include "capture/emulate/system/boot_code.h"
 #include "image/base/mapped_file.h"
 #include "perfio/emulated.h"
 #include "perfio/format/auxtrace_pt.h"
@@ -127,13 +128,14 @@ class HostFiles {
 /// Copies the guest's records in order of time, with an AUX record at the end of each chunk's time.
 class Joiner {
  public:
-  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<Chunk> chunks, const HostFiles& files)
-      : writer_(writer), attrs_(attrs), chunks_(std::move(chunks)), files_(files) {
+  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<Chunk> chunks, const HostFiles& files, BootCode& boot)
+      : writer_(writer), attrs_(attrs), chunks_(std::move(chunks)), files_(files), boot_(boot) {
     std::stable_sort(chunks_.begin(), chunks_.end(), [](const Chunk& a, const Chunk& b) { return a.end_ns < b.end_ns; });
   }
   bool on_record(const Record& record) {
     if (record.type == kRecordFinishedRound || record.type == kRecordFinishedInit) return true;
     if (record.sample_id.has_time) {
+      add_boot_code(record.sample_id.time);
       while (next_ < chunks_.size() && chunks_[next_].end_ns < record.sample_id.time) add_aux();
     }
     if (!status_.ok()) return false;
@@ -141,6 +143,7 @@ class Joiner {
     return status_.ok();
   }
   void finish() {
+    add_boot_code(UINT64_MAX);
     while (next_ < chunks_.size()) add_aux();
   }
   [[nodiscard]] const Status& status() const { return status_; }
@@ -151,7 +154,10 @@ class Joiner {
  private:
   Status add(const Record& record) {
     if (const auto* lost = std::get_if<LostRecord>(&record.payload)) lost_ += lost->count;
-    if (record.type == kRecordTextPoke) ++pokes_;
+    if (const auto* poke = std::get_if<TextPokeRecord>(&record.payload)) {
+      ++pokes_;
+      boot_.on_poke(*poke);
+    }
     const auto* map = std::get_if<MmapRecord>(&record.payload);
     if (map == nullptr || map->kernel || record.type != kRecordMmap2 || !map->build_id.empty()) return writer_.add_raw(record.raw);
     MmapRecord translated = *map;
@@ -161,6 +167,20 @@ class Joiner {
     context.misc = record.misc;
     context.sample_id = record.sample_id;
     return writer_.add_mmap2(translated, context);
+  }
+  void add_boot_code(uint64_t time_ns) {
+    if (!status_.ok()) return;
+    status_ = boot_.up_to(time_ns, [this](const TextPokeRecord& poke, uint64_t when) {
+      RecordContext context;
+      context.attr_index = kDummyAttr;
+      context.misc = kMiscKernel;
+      context.sample_id.pid = context.sample_id.tid = context.sample_id.cpu = 0;
+      context.sample_id.time = when;
+      context.sample_id.has_time = true;
+      context.sample_id.id = attrs_[kDummyAttr].ids.front();
+      ++pokes_;
+      return writer_.add_text_poke(poke, context);
+    });
   }
   void add_aux() {
     const Chunk& chunk = chunks_[next_++];
@@ -179,6 +199,7 @@ class Joiner {
   const std::vector<EventAttr>& attrs_;
   std::vector<Chunk> chunks_;
   const HostFiles& files_;
+  BootCode& boot_;
   size_t next_ = 0;
   uint64_t lost_ = 0, pokes_ = 0;
   Status status_;
@@ -261,7 +282,9 @@ class SystemRecording {
     if (!writer) return writer.error();
     if (Status status = (*writer)->add_auxtrace_info(info_of(values_, clock_, options.attrs[kTraceAttr].type)); !status) return status;
     const HostFiles files(guest_ + "/changed_files");
-    Joiner joiner(**writer, options.attrs, chunks_, files);
+    Result<BootCode> boot = BootCode::open(options_.work + "/code", guest_ + "/recording/kcore_dir/kcore", [this](uint64_t tsc) { return to_ns(clock_, tsc); });
+    if (!boot) return boot.error();
+    Joiner joiner(**writer, options.attrs, chunks_, files, *boot);
     if (Status status = (*reader)->read([&](const Record& record) { return joiner.on_record(record); }); !status) return status;
     joiner.finish();
     if (!joiner.status().ok()) return joiner.status();

@@ -50,7 +50,7 @@ std::string quoted(const std::string& text) {
 
 std::string plugin_option(const SystemOptions& options, const SystemParts& parts, const std::string& work) {
   const PtEncoderOptions& pt = options.pt;
-  return quoted(parts.plugin) + ",out=" + quoted(work) + ",truth=" + on_off(!options.truth_folder.empty()) + ",retcomp=" + on_off(pt.return_compression) +
+  return quoted(parts.plugin) + ",out=" + quoted(work) + ",boot=" + on_off(options.boot) + ",truth=" + on_off(!options.truth_folder.empty()) + ",retcomp=" + on_off(pt.return_compression) +
          ",long_tnt=" + on_off(pt.long_tnt) + ",mtc=" + on_off(pt.mtc) + ",mtc_period=" + std::to_string(pt.mtc_period) + ",cyc=" + on_off(pt.cyc) +
          ",cyc_threshold=" + std::to_string(pt.cyc_threshold) + ",psb_bytes=" + std::to_string(pt.psb_period_bytes);
 }
