@@ -5,8 +5,53 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "image/base/system_error.h"
 
 namespace ptd::emulate {
+
+bool BootCode::in_copy(uint64_t address, uint64_t& offset_bytes) const {
+  for (const ElfSegment& segment : core_->segments()) {
+    if (address < segment.address || address - segment.address >= segment.file_size_bytes) continue;
+    offset_bytes = segment.file_offset_bytes + (address - segment.address);
+    return true;
+  }
+  return false;
+}
+
+std::vector<BootCode::Piece> BootCode::sort_log(Bytes log) {
+  std::unordered_map<uint64_t, std::unique_ptr<Page>> ran;
+  std::vector<Piece> first, early;
+  std::array<uint64_t, 3> head{};  // time, address, size
+  uint64_t begin = 0;
+  const auto add = [](std::vector<Piece>& pieces, uint64_t time, uint64_t address, std::byte byte) {
+    const bool joins = !pieces.empty() && pieces.back().time == time && pieces.back().address + pieces.back().bytes.size() == address &&
+                       pieces.back().bytes.size() < kPageBytes;
+    if (!joins) pieces.push_back({time, address, {}});
+    pieces.back().bytes.push_back(byte);
+  };
+  while (log.size() >= sizeof(head)) {
+    std::memcpy(head.data(), log.data(), sizeof(head));
+    if (begin == 0) begin = head[0];
+    log = log.subspan(sizeof(head));
+    const Bytes code = log.first(std::min<uint64_t>(head[2], log.size()));
+    log = log.subspan(code.size());
+    for (size_t i = 0; i < code.size(); ++i) {
+      const uint64_t address = head[1] + i, at = address % kPageBytes;
+      std::unique_ptr<Page>& page = ran[address / kPageBytes];
+      if (page == nullptr) page = std::make_unique<Page>();
+      uint64_t offset_bytes = 0;
+      if (page->known[at] && page->bytes[at] != code[i]) add(changes_, head[0], address, code[i]);
+      if (!page->known[at]) add(in_copy(address, offset_bytes) ? first : early, begin, address, code[i]);
+      page->known[at] = true;
+      page->bytes[at] = code[i];
+    }
+  }
+  changes_.insert(changes_.begin(), std::make_move_iterator(early.begin()), std::make_move_iterator(early.end()));
+  return first;
+}
 
 Result<BootCode> BootCode::open(const std::string& log, const std::string& core, std::function<uint64_t(uint64_t)> to_ns) {
   BootCode code;
@@ -17,7 +62,18 @@ Result<BootCode> BootCode::open(const std::string& log, const std::string& core,
   if (!file) return file.error();
   Result<std::shared_ptr<const ElfFile>> copy = ElfFile::open(core);
   if (!copy) return copy.error();
-  code.log_ = *file;
+  code.core_ = *copy;
+  std::fstream out(core, std::ios::in | std::ios::out | std::ios::binary);
+  for (const Piece& piece : code.sort_log((*file)->bytes())) {
+    for (size_t i = 0; i < piece.bytes.size(); ++i) {  // segments may end inside a piece
+      uint64_t offset_bytes = 0;
+      if (!code.in_copy(piece.address + i, offset_bytes)) continue;
+      out.seekp(static_cast<std::streamoff>(offset_bytes)).put(static_cast<char>(piece.bytes[i]));
+    }
+  }
+  if (!out.flush()) return system_error("cannot write to " + core, ErrorCode::write_failed);
+  copy = ElfFile::open(core);
+  if (!copy) return copy.error();
   code.core_ = *copy;
   return code;
 }
@@ -53,18 +109,14 @@ bool BootCode::apply(uint64_t address, Bytes code, std::vector<std::byte>* old) 
 }
 
 Status BootCode::up_to(uint64_t time_ns, const Sink& sink) {
-  const Bytes log = log_ == nullptr ? Bytes() : log_->bytes();
-  std::array<uint64_t, 3> head{};  // time, address, size
-  while (log.size() - at_ >= sizeof(head)) {
-    std::memcpy(head.data(), log.data() + at_, sizeof(head));
-    const uint64_t when = to_ns_(head[0]);
-    if (when >= time_ns || head[2] > log.size() - at_ - sizeof(head) || head[2] > UINT16_MAX) return {};
+  for (; at_ < changes_.size(); ++at_) {
+    const Piece& piece = changes_[at_];
+    const uint64_t when = to_ns_(piece.time);
+    if (when >= time_ns) return {};
     perfio::TextPokeRecord poke;
-    poke.addr = head[1];
-    const Bytes code = log.subspan(at_ + sizeof(head), head[2]);
-    at_ += sizeof(head) + head[2];
-    if (!apply(poke.addr, code, &poke.old_bytes)) continue;
-    poke.new_bytes.assign(code.begin(), code.end());
+    poke.addr = piece.address;
+    if (!apply(piece.address, piece.bytes, &poke.old_bytes)) continue;
+    poke.new_bytes = piece.bytes;
     if (Status status = sink(poke, when); !status) return status;
   }
   return {};

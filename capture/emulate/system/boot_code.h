@@ -15,12 +15,14 @@
 
 namespace ptd::emulate {
 
-/// Keeps the image that a decoder has: the copy of the kernel's code, then each change in order of time. A change of the log that leaves it as it is
-/// gives no record. Not thread-safe.
+/// The copy of the kernel's code is from after the boot. What ran at an address first is written to the copy, so that it becomes the code at the
+/// start; what the copy has no place for (init code, which the kernel frees) gives records at the start. Each later change of the log gives a record
+/// at its time. Not thread-safe.
 class BootCode {
  public:
   using Sink = std::function<Status(const perfio::TextPokeRecord& poke, uint64_t time_ns)>;
-  /// `to_ns` converts the log's times to those of records. A log that does not exist is empty. Errors: of the copy.
+  /// Changes the copy `core`. `to_ns` converts the log's times to those of records. A log that does not exist is empty, and the copy stays as it is
+  /// then. Errors: of the file system; of the copy.
   static Result<BootCode> open(const std::string& log, const std::string& core, std::function<uint64_t(uint64_t)> to_ns);
 
   /// Passes the changes before `time_ns`, as TEXT_POKE records. Errors: of the sink.
@@ -34,11 +36,18 @@ class BootCode {
     std::byte bytes[kPageBytes];
     bool known[kPageBytes] = {};
   };
+  struct Piece {
+    uint64_t time = 0, address = 0;
+    std::vector<std::byte> bytes;
+  };
+  /// Sorts the log into what ran first and what changed later; returns what belongs into the copy.
+  std::vector<Piece> sort_log(Bytes log);
+  [[nodiscard]] bool in_copy(uint64_t address, uint64_t& offset_bytes) const;
   Page& page_at(uint64_t address);
   /// Writes to the image; returns whether it changed. `old`, if not null, gets the bytes before if all are known, else nothing.
   bool apply(uint64_t address, Bytes code, std::vector<std::byte>* old);
 
-  std::shared_ptr<const MappedFile> log_;
+  std::vector<Piece> changes_;  ///< in order of time
   std::shared_ptr<const ElfFile> core_;
   std::function<uint64_t(uint64_t)> to_ns_;
   size_t at_ = 0;
