@@ -82,6 +82,7 @@ struct Machine {
   bool tracing = false, ended = false;
   bool kernel_runs = false;  // boot: what ran before it (the firmware, the decompressor) is not traced
   CodeLog code;              // boot
+  uint64_t last_entered = 0; // when a block was entered last: code that is translated now is at least as old as the end of that block
   uint64_t settled = 0, since_settled = 0;  // virtual time and the instructions since, in ns
   Vcpu* running = nullptr;                  // who entered a block last
   Counts counts;
@@ -365,6 +366,7 @@ void on_block(unsigned told, void* data) {
     told_event = &event;
   }
   const uint64_t now = advance_clock(vcpu, block.ip, told_event);
+  m.last_entered = now;
   const uint64_t retired = vcpu.tracer.counts().insns;
   enter_block(vcpu, block, told_event, now);
   if (vcpu.last != nullptr && vcpu.last_block->kernel) vcpu.kernel_insns += vcpu.tracer.counts().insns - retired;
@@ -425,7 +427,7 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   if (added.block == nullptr) return;
   if (added.is_new && added.block->mismatch) ++m.counts.mismatched_lengths;
   if (m.handlers.count(added.block->ip) != 0) added.block->watched = true;
-  if (added.block->kernel) m.code.see(m.settled + m.since_settled, ip, added.block->code());
+  if (added.block->kernel) m.code.see(m.last_entered == 0 ? 0 : m.last_entered - 1, ip, added.block->code());
   const std::byte* last = static_cast<const std::byte*>(seen.back().data);
   m.translations.push_back({added.block, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes), added.block, {}});
   qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, &m.translations.back());

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "image/base/system_error.h"
 
@@ -35,22 +36,45 @@ std::vector<BootCode::Piece> BootCode::sort_log(Bytes log) {
   while (log.size() >= sizeof(head)) {
     std::memcpy(head.data(), log.data(), sizeof(head));
     if (begin == 0) begin = head[0];
+    end_ = head[0];
     log = log.subspan(sizeof(head));
     const Bytes code = log.first(std::min<uint64_t>(head[2], log.size()));
     log = log.subspan(code.size());
+    size_t changed = code.size(), past = 0;  // from the first to the last byte that changed: one record
     for (size_t i = 0; i < code.size(); ++i) {
       const uint64_t address = head[1] + i, at = address % kPageBytes;
       std::unique_ptr<Page>& page = ran[address / kPageBytes];
       if (page == nullptr) page = std::make_unique<Page>();
       uint64_t offset_bytes = 0;
-      if (page->known[at] && page->bytes[at] != code[i]) add(changes_, head[0], address, code[i]);
+      if (page->known[at] && page->bytes[at] != code[i]) {
+        changed = std::min(changed, i);
+        past = i + 1;
+      }
       if (!page->known[at]) add(in_copy(address, offset_bytes) ? first : early, begin, address, code[i]);
       page->known[at] = true;
       page->bytes[at] = code[i];
     }
+    if (changed < past) changes_.push_back({head[0], head[1] + changed, {code.begin() + static_cast<std::ptrdiff_t>(changed), code.begin() + static_cast<std::ptrdiff_t>(past)}});
   }
   changes_.insert(changes_.begin(), std::make_move_iterator(early.begin()), std::make_move_iterator(early.end()));
   return first;
+}
+
+// What was changed and did not run since: the copy has it.
+void BootCode::end_at_copy(const std::vector<Piece>& first) {
+  std::map<uint64_t, std::vector<std::byte>> originals;  // of all that was written to the copy or changed in it
+  const auto keep = [&](const Piece& piece) {
+    std::vector<std::byte> bytes;
+    for (size_t i = 0; i < piece.bytes.size(); ++i) {
+      uint64_t offset_bytes = 0;
+      if (!in_copy(piece.address + i, offset_bytes)) break;
+      bytes.push_back(core_->file()->bytes()[offset_bytes]);
+    }
+    if (!bytes.empty() && originals[piece.address].size() < bytes.size()) originals[piece.address] = std::move(bytes);
+  };
+  for (const Piece& piece : first) keep(piece);
+  for (const Piece& piece : changes_) keep(piece);
+  for (auto& [address, bytes] : originals) changes_.push_back({end_, address, std::move(bytes)});
 }
 
 Result<BootCode> BootCode::open(const std::string& log, const std::string& core, std::function<uint64_t(uint64_t)> to_ns) {
@@ -63,8 +87,10 @@ Result<BootCode> BootCode::open(const std::string& log, const std::string& core,
   Result<std::shared_ptr<const ElfFile>> copy = ElfFile::open(core);
   if (!copy) return copy.error();
   code.core_ = *copy;
+  const std::vector<Piece> first = code.sort_log((*file)->bytes());
+  code.end_at_copy(first);
   std::fstream out(core, std::ios::in | std::ios::out | std::ios::binary);
-  for (const Piece& piece : code.sort_log((*file)->bytes())) {
+  for (const Piece& piece : first) {
     for (size_t i = 0; i < piece.bytes.size(); ++i) {  // segments may end inside a piece
       uint64_t offset_bytes = 0;
       if (!code.in_copy(piece.address + i, offset_bytes)) continue;
@@ -117,6 +143,12 @@ Status BootCode::up_to(uint64_t time_ns, const Sink& sink) {
     poke.addr = piece.address;
     if (!apply(piece.address, piece.bytes, &poke.old_bytes)) continue;
     poke.new_bytes = piece.bytes;
+    while (!poke.old_bytes.empty() && poke.old_bytes.back() == poke.new_bytes.back()) poke.old_bytes.pop_back(), poke.new_bytes.pop_back();
+    size_t same = 0;
+    while (same < poke.old_bytes.size() && poke.old_bytes[same] == poke.new_bytes[same]) ++same;
+    poke.old_bytes.erase(poke.old_bytes.begin(), poke.old_bytes.begin() + static_cast<std::ptrdiff_t>(same));
+    poke.new_bytes.erase(poke.new_bytes.begin(), poke.new_bytes.begin() + static_cast<std::ptrdiff_t>(same));
+    poke.addr += same;
     if (Status status = sink(poke, when); !status) return status;
   }
   return {};

@@ -42,12 +42,15 @@ class BootCode {
   };
   /// Sorts the log into what ran first and what changed later; returns what belongs into the copy.
   std::vector<Piece> sort_log(Bytes log);
+  /// Adds changes at the end of the log, after which the image is the copy as it was. `first`: what sort_log() returned.
+  void end_at_copy(const std::vector<Piece>& first);
   [[nodiscard]] bool in_copy(uint64_t address, uint64_t& offset_bytes) const;
   Page& page_at(uint64_t address);
   /// Writes to the image; returns whether it changed. `old`, if not null, gets the bytes before if all are known, else nothing.
   bool apply(uint64_t address, Bytes code, std::vector<std::byte>* old);
 
   std::vector<Piece> changes_;  ///< in order of time
+  uint64_t end_ = 0;            ///< the log's last time
   std::shared_ptr<const ElfFile> core_;
   std::function<uint64_t(uint64_t)> to_ns_;
   size_t at_ = 0;
