@@ -334,6 +334,13 @@ void check_emulation(const Facts& facts, Diagnosis& diagnosis) {
                               diagnosis.emulation                                     ? ""
                               : chosen.fitness == emulators::Fitness::missing ? facts.sudo() + "apt install qemu-user (Debian 12); elsewhere: ptdecode emulator build"
                                                                                       : "ptdecode emulator build"});
+  if (machine.arm64) return;
+  search.name = "qemu-system-x86_64";
+  const emulators::Emulator system = emulators::choose_emulator(search);
+  diagnosis.system_emulation = system.fitness == emulators::Fitness::works;
+  diagnosis.checks.push_back({"machines", diagnosis.system_emulation ? Verdict::good : Verdict::limit,
+                              system.found + (diagnosis.system_emulation ? ": record --emulate=system works, given a kernel" : ": record --emulate=system does not work"),
+                              diagnosis.system_emulation ? "" : "ptdecode emulator fetch"});
 }
 
 }  // namespace

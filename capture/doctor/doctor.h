@@ -32,6 +32,7 @@ struct Diagnosis {
   bool sideband = false;      ///< mappings, processes and switches of this user's programs, without a trace
   bool system_sideband = false;
   bool emulation = false;  ///< record --emulate
+  bool system_emulation = false;  ///< record --emulate=system
   std::string trace_unit;  ///< "intel_pt", "cs_etm"; "" if there is none
   std::vector<Check> checks;
 };

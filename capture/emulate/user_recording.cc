@@ -14,6 +14,7 @@
 #include "capture/emulate/announce_log.h"
 #include "capture/emulate/lost_privileges.h"
 #include "capture/emulate/shared/mapped_log.h"
+#include "capture/emulate/shared/pt_config.h"
 #include "capture/emulate/etm/etm_records.h"
 #include "capture/emulate/etm/etm_stream.h"
 #include "capture/emulate/user_sideband.h"
@@ -33,10 +34,6 @@ namespace {
 constexpr uint32_t kPtType = 8, kSoftwareType = 1;
 constexpr uint64_t kDummyConfig = 9;
 constexpr uint32_t kPtAttr = 0, kDummyAttr = 1, kAnnounceAttr = 2;
-// Masks of perf_event_attr.config (the kernel's sysfs format files of intel_pt).
-constexpr uint64_t kConfigPt = 1, kConfigCyc = 2, kConfigMtc = 0x200, kConfigTsc = 0x400, kConfigNoRetcomp = 0x800, kConfigBranch = 0x2000;
-constexpr uint64_t kMtcFreqBits = 0x3c000;
-constexpr unsigned kMtcFreqShift = 14, kCycThreshShift = 19, kPsbFreqShift = 24;
 // Of perf_event_attr: disabled, mmap, comm, task, mmap2, comm_exec.
 constexpr uint64_t kDummyFlags = 1ULL << 0 | 1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 24;
 constexpr uint64_t kPtId = 1, kDummyId = 2, kAnnounceId = 3;
@@ -62,18 +59,11 @@ struct Stream {
   uint64_t size_bytes = 0;
 };
 
-uint64_t pt_config(const RecordingOptions& options) {
-  const PtEncoderOptions& pt = options.config.pt;
-  return kConfigPt | kConfigBranch | (pt.tsc ? kConfigTsc : 0) | (pt.mtc && pt.tsc ? kConfigMtc : 0) | (pt.cyc ? kConfigCyc : 0) |
-         (pt.return_compression ? 0 : kConfigNoRetcomp) | uint64_t{pt.mtc_period} << kMtcFreqShift |
-         uint64_t{pt.cyc_threshold} << kCycThreshShift | uint64_t{options.psb_period} << kPsbFreqShift;
-}
-
 perfio::EventAttr attr_of(uint32_t index, const RecordingOptions& options) {
   perfio::EventAttr attr;
   const bool pt = index == kPtAttr;
   attr.type = pt ? kPtType : kSoftwareType;
-  attr.config = pt ? pt_config(options) : kDummyConfig;
+  attr.config = pt ? pt_config(options.config.pt, options.psb_period) : kDummyConfig;
   attr.flags = pt ? 1 : kDummyFlags;
   attr.name = pt ? "intel_pt//u" : "dummy:u";
   if (pt && options.aarch64) attr = etm_attr();

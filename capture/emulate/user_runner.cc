@@ -26,6 +26,7 @@
 #include "capture/emulate/program_holder.h"
 #include "capture/emulate/recording_plan.h"
 #include "capture/emulate/shared/mapped_log.h"
+#include "capture/emulate/shared/plugin_place.h"
 #include "capture/emulate/shared/user_exec.h"
 #include "capture/emulate/shared/work_clock.h"
 #include "capture/emulate/user_output.h"
@@ -42,16 +43,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPluginName = "ptdecode-emulate.so";
 constexpr uint64_t kNsPerSecond = 1'000'000'000, kBusHz = 100'000'000;
-
-std::string find_plugin(const std::string& given) {
-  if (!given.empty()) return given;
-  std::error_code error;
-  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& place : {here / kPluginName, here / "../capture/emulate" / kPluginName, here / PTD_PLUGIN_FOLDER / kPluginName}) {
-    if (fs::is_regular_file(place, error)) return fs::canonical(place, error).string();
-  }
-  return {};
-}
 
 volatile sig_atomic_t g_program = 0;  // gets the signals that ask this process to end
 
@@ -277,7 +268,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   const Result<std::string> emulator = choose_emulator(options, emulator_of(command.machine));
   if (!emulator) return emulator.error();
   command.qemu = *emulator;
-  command.plugin = find_plugin(options.plugin);
+  command.plugin = find_plugin_file(options.plugin, kPluginName);
   if (command.plugin.empty())
     return Error{ErrorCode::missing_program, std::string(kPluginName) + " was not found next to this program: name "
                                                                                               "it with --plugin", 0};

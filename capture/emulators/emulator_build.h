@@ -2,21 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <string_view>
 
+#include "capture/emulators/step_runner.h"
 #include "ptdecode/error.h"
 
 namespace ptd::emulators {
 
-struct BuildOptions {
+/// The build ends with `cancelled` and leaves no files if `stop` requests it.
+struct BuildOptions : StepWatch {
   std::string folder;                                     ///< of all builds: built_emulators()
   unsigned jobs = 0;                                      ///< compilers at once; 0: one per cpu
   uint64_t needed_bytes = uint64_t{2} << 30;              ///< of free disk space: for the source package, its files, objects and programs
-  std::function<void(const std::string& text)> on_step;  ///< a step begins
-  std::function<void(uint64_t done, uint64_t all)> on_progress;  ///< of the compilation
-  std::function<bool()> stop;                             ///< once it returns true, the build ends with `cancelled` and leaves no files
 };
 
 struct BuiltEmulator {
@@ -34,11 +31,5 @@ struct BuiltEmulator {
 /// Removes one build (the name of its folder), or all if `name` is empty, and what interrupted builds left. Returns the number of removed builds.
 /// Errors: not_found; busy while a build runs; of the file system.
 [[nodiscard]] Result<size_t> remove_built(const std::string& folder, const std::string& name);
-
-/// Whether a line of output states an error, as apt, dpkg-source, meson and compilers write it.
-[[nodiscard]] bool is_complaint(std::string_view line);
-
-/// Of a build's output: sets `done` and `all` to the numbers in "[3/120] ", as ninja prints them. Returns whether the line has them.
-[[nodiscard]] bool parse_progress(std::string_view line, uint64_t& done, uint64_t& all);
 
 }  // namespace ptd::emulators

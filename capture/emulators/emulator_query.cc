@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "capture/emulators/run_command.h"
@@ -51,6 +53,15 @@ std::vector<std::string> candidates(const EmulatorSearch& search) {
   return paths;
 }
 
+// The version of QEMU in its help: 10.0 as 1000; 0 if it names none.
+unsigned version_of_help(const std::string& help) {
+  constexpr std::string_view kBefore = "QEMU emulator version ";
+  const size_t at = help.find(kBefore);
+  unsigned major = 0, minor = 0;
+  if (at == std::string::npos || std::sscanf(help.c_str() + at + kBefore.size(), "%3u.%2u", &major, &minor) != 2) return 0;
+  return major * 100 + minor;
+}
+
 bool is_own(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && (info.st_uid == geteuid() || info.st_uid == 0) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -68,7 +79,13 @@ Emulator query_emulator(const std::string& path, const std::string& name, std::c
   if (machine.empty()) return {path, Fitness::no_answer, path + " does not print qemu-user's help for -h"};
   if ("qemu-" + machine != name) return {path, Fitness::other_machine, path + " emulates " + machine + ", not " + name.substr(name.find('-') + 1)};
   if (outcome.text.find("\n-plugin ") == std::string::npos) return {path, Fitness::no_plugins, path + " was built without plugins"};
-  return {path, Fitness::works, path + " loads plugins"};
+  if (!name.starts_with("qemu-system-")) return {path, Fitness::works, path + " loads plugins"};
+  constexpr unsigned kOldestSystem = 902;  // version 4 of the plugin interface
+  const unsigned version = version_of_help(outcome.text);
+  const std::string number = std::to_string(version / 100) + "." + std::to_string(version % 100);
+  if (version < kOldestSystem) return {path, Fitness::too_old, path + " is QEMU " + number + ", whose plugins cannot read registers (9.2 or later can)"};
+  if (outcome.text.find("\n-fsdev ") == std::string::npos) return {path, Fitness::no_plugins, path + " was built without 9p (virtfs)"};
+  return {path, Fitness::works, path + " (" + number + ") loads plugins"};
 }
 
 std::vector<Emulator> find_emulators(const EmulatorSearch& search, bool all) {
@@ -95,16 +112,24 @@ std::string built_emulators() {
   return home.empty() ? "" : home + "/.cache/ptdecode-emulators";
 }
 
-std::vector<std::string> list_built(const std::string& folder) {
+namespace {
+
+std::vector<std::string> list_folders(const std::string& folder, const char* first_word) {
   std::vector<std::string> builds;
   std::error_code error;
   if (folder.empty() || !is_own(folder)) return builds;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with("qemu") && is_own(at->path().string())) builds.push_back(at->path().string());
+    if (name.starts_with(first_word) && is_own(at->path().string())) builds.push_back(at->path().string());
   }
-  std::sort(builds.rbegin(), builds.rend());
+  std::sort(builds.begin(), builds.end(), [](const std::string& a, const std::string& b) { return strverscmp(a.c_str(), b.c_str()) > 0; });
   return builds;
 }
+
+}  // namespace
+
+std::vector<std::string> list_built(const std::string& folder) { return list_folders(folder, "qemu"); }
+
+std::vector<std::string> list_fetched_kernels(const std::string& folder) { return list_folders(folder, "linux-image"); }
 
 }  // namespace ptd::emulators

@@ -1,4 +1,4 @@
-// Finds an emulator that `record --emulate` can use: a qemu-user of the right machine that loads plugins.
+// Finds an emulator that `record --emulate` can use: a qemu of the right machine that loads plugins.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@ enum class Fitness : uint8_t {
   no_answer,      ///< it did not print its help: it hangs, crashes or is another program
   other_machine,  ///< it emulates another machine
   no_plugins,     ///< it was built without plugins, as static builds are
+  too_old,        ///< its plugins cannot read registers: a qemu-system before 9.2
 };
 
 struct Emulator {
@@ -24,7 +25,7 @@ struct Emulator {
 
 /// What is looked for and where.
 struct EmulatorSearch {
-  std::string name;       ///< "qemu-x86_64": also the machine that its help must name
+  std::string name;       ///< "qemu-x86_64", "qemu-system-x86_64": also the machine that its help must name
   std::string given;      ///< a path, or a name in PATH; "": search PATH, then `built`
   std::string path;       ///< folders with colons between them, as PATH has them
   std::string built;      ///< the folder of built emulators; "": none
@@ -43,7 +44,10 @@ struct EmulatorSearch {
 /// The folder of this user's built emulators: ptdecode-emulators in $XDG_CACHE_HOME or ~/.cache; "" if neither is known.
 [[nodiscard]] std::string built_emulators();
 
-/// The folders of finished builds in it, by name. Ignores those that other users can change.
+/// The folders of fetched kernels in it, the newest first: each has boot/ and lib/modules/. Ignores those that other users can change.
+[[nodiscard]] std::vector<std::string> list_fetched_kernels(const std::string& folder);
+
+/// The folders of finished builds and fetched emulators in it, by name. Ignores those that other users can change.
 [[nodiscard]] std::vector<std::string> list_built(const std::string& folder);
 
 }  // namespace ptd::emulators

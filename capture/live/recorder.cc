@@ -46,22 +46,6 @@ uint64_t aux_reference() {
 #endif
 }
 
-/// Renames what is at an output's path, as perf does; false if nothing is, or a device. Errors: bad_output, write_failed.
-Result<bool> move_old(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(fs::symlink_status(path, error))) return false;
-  if (Status allowed = check_output(path, kRecordingOutput); !allowed) return allowed.error();
-  const bool recording = fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error)
-                                                  : !fs::exists(status) || fs::is_regular_file(status);  // a link to nothing is renamed, too
-  if (!recording && !fs::is_directory(status)) return false;  // a device, a pipe: written as it is
-  if (!recording) return Error{ErrorCode::bad_output, path + " is a directory but not a recording", 0};
-  const std::string old = path + ".old";
-  if (fs::is_directory(old, error) && (fs::exists(old + "/data", error) || fs::is_empty(old, error))) fs::remove_all(old, error);
-  if (Status kept = keep_as_old(path); !kept) return kept.error();
-  return true;
-}
-
 /// Recordings hold kernel addresses and the flow of programs: only their owner may read them.
 class PrivateFiles {
  public:
@@ -192,7 +176,7 @@ Status Recorder::open_file() {
   options.directory = !options.pipe && (choice_.directory || choice_.kcore);
   options.compression_level = choice_.compression_level;
   if (!options.pipe) {
-    const Result<bool> moved = move_old(choice_.output);
+    const Result<bool> moved = keep_old_recording(choice_.output);
     if (!moved) return moved.error();
     output_begun_ = true;
     output_moved_ = *moved;

@@ -25,7 +25,7 @@ std::string list_text(const std::vector<std::pair<bool, const char*>>& abilities
 std::vector<std::pair<bool, const char*>> abilities_of(const doctor::Diagnosis& d) {
   return {{d.user_trace, "trace of your own programs"},          {d.kernel_trace, "trace of the kernel"},
           {d.system_trace, "trace of all processes"},       {d.sideband, "sideband of your own programs"},
-          {d.system_sideband, "sideband of all processes"}, {d.emulation, "programs in the emulator"}};
+          {d.system_sideband, "sideband of all processes"}, {d.emulation, "programs in the emulator"}, {d.system_emulation, "whole emulated machines"}};
 }
 
 void print_json(const doctor::Diagnosis& diagnosis) {
@@ -37,7 +37,8 @@ void print_json(const doctor::Diagnosis& diagnosis) {
                            {"system_trace", diagnosis.system_trace},
                            {"sideband", diagnosis.sideband},
                            {"system_sideband", diagnosis.system_sideband},
-                           {"emulation", diagnosis.emulation}}}};
+                           {"emulation", diagnosis.emulation},
+                           {"system_emulation", diagnosis.system_emulation}}}};
   json["checks"] = nlohmann::json::array();
   for (const doctor::Check& check : diagnosis.checks)
     json["checks"].push_back({{"id", check.id}, {"verdict", name(check.verdict)}, {"found", check.found}, {"fix", check.fix}});

@@ -1,10 +1,12 @@
-// `ptdecode emulator`: the qemu-user programs that record --emulate can use.
+// `ptdecode emulator`: the emulators and kernels that record --emulate can use.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "capture/emulate/system/kernel_image.h"
 #include "capture/emulators/emulator_build.h"
+#include "capture/emulators/emulator_fetch.h"
 #include "capture/emulators/emulator_query.h"
 #include "cli/cmd/machine_commands.h"
 #include "cli/options/exit_status.h"
@@ -24,7 +26,7 @@ struct Words {
 
 int list() {
   bool works = false;
-  for (const char* name : {"qemu-x86_64", "qemu-aarch64"}) {
+  for (const char* name : {"qemu-x86_64", "qemu-aarch64", "qemu-system-x86_64"}) {
     emulators::EmulatorSearch search;
     search.name = name;
     search.path = environment::search_path();
@@ -39,6 +41,9 @@ int list() {
     }
     works = works || used;
   }
+  const Result<emulate::KernelImage> kernel = emulate::find_kernel(emulate::default_kernel_search({}));
+  standard_output().write(kernel ? fmt::format("{:<8} {} (Linux {}), for --emulate=system\n", "used", shown(kernel->path), shown(kernel->release))
+                                 : fmt::format("{:<8} {}\n", "missing", shown(kernel.error().message)));
   return works ? kExitOk : kExitFinding;
 }
 
@@ -71,23 +76,53 @@ class BuildProgress {
   uint64_t tenth_ = 0;
 };
 
-int build(const Words& words) {
+// Runs `work`, whose steps are shown, until it ends or Ctrl-C ends it.
+template <class Options, class Work>
+auto with_progress(Options& options, Work&& work) {
   BuildProgress progress;
-  emulators::BuildOptions options;
   options.folder = emulators::built_emulators();
-  options.jobs = words.jobs;
   options.on_step = [&](const std::string& text) { progress.begin(text); };
   options.on_progress = [&](uint64_t done, uint64_t all) { progress.show(done, all); };
   stop_on_interrupt();
   options.stop = interrupted;
-  const Result<emulators::BuiltEmulator> built = emulators::build_emulator(options);
+  auto made = work(options);
   progress.end_line();
-  if (!built && interrupted()) {
-    say_on_error("ptdecode: interrupted; the unfinished build is removed\n");
-    return kExitInterrupted;
-  }
-  if (!built) return report_error(built.error());
+  return made;
+}
+
+int report_failure(const Error& error) {
+  if (!interrupted()) return report_error(error);
+  say_on_error("ptdecode: interrupted; what was unfinished is removed\n");
+  return kExitInterrupted;
+}
+
+int build(const Words& words) {
+  emulators::BuildOptions options;
+  options.jobs = words.jobs;
+  const auto built = with_progress(options, emulators::build_emulator);
+  if (!built) return report_failure(built.error());
   standard_output().write(fmt::format("{}: qemu-x86_64 and qemu-aarch64 with plugins; record --emulate finds them\n", shown(built->folder)));
+  return kExitOk;
+}
+
+// What record --emulate=system lacks; with a name that part in any case.
+int fetch(const Words& words) {
+  emulators::FetchOptions options;
+  if (!words.name.empty() && words.name != "kernel" && words.name != "qemu-system")
+    return report_error({ErrorCode::bad_option, "emulator fetch: '" + words.name + "' is neither kernel nor qemu-system", 0});
+  emulators::EmulatorSearch search;
+  search.name = "qemu-system-x86_64";
+  search.path = environment::search_path();
+  search.built = emulators::built_emulators();
+  options.kernel = words.name == "kernel" || (words.name.empty() && !emulate::find_kernel(emulate::default_kernel_search({})));
+  options.emulator = words.name == "qemu-system" || (words.name.empty() && emulators::choose_emulator(search).fitness != emulators::Fitness::works);
+  if (!options.kernel && !options.emulator) {
+    standard_output().write("nothing is missing: 'ptdecode emulator list' shows what record --emulate=system uses\n");
+    return kExitOk;
+  }
+  const auto fetched = with_progress(options, emulators::fetch_for_system);
+  if (!fetched) return report_failure(fetched.error());
+  for (const std::string& folder : *fetched) standard_output().write(fmt::format("{}: record --emulate=system finds it\n", shown(folder)));
   return kExitOk;
 }
 
@@ -99,9 +134,10 @@ int remove(const Words& words) {
 }
 
 int run(const Words& words) {
-  if (words.action != "remove" && !words.name.empty())
-    return report_error({ErrorCode::contradictory_options, "emulator: only remove takes the name of a build", 0});
+  if (words.action != "remove" && words.action != "fetch" && !words.name.empty())
+    return report_error({ErrorCode::contradictory_options, "emulator: only remove and fetch take a name", 0});
   if (words.action == "build") return build(words);
+  if (words.action == "fetch") return fetch(words);
   return words.action == "remove" ? remove(words) : list();
 }
 
@@ -109,20 +145,23 @@ int run(const Words& words) {
 
 Command add_emulator(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("emulator", "Manage the emulators of record --emulate: list, build, remove");
+  CLI::App& command = *app.add_subcommand("emulator", "Manage the emulators of record --emulate: list, build, fetch, remove");
   command
       .add_option("action", words->action,
                   "list: the ones in PATH and the built ones; build: qemu-user with plugins from the distribution's source package;\n"
-                  "remove: what was built")
-      ->check(CLI::IsMember({"list", "build", "remove"}));
-  command.add_option("name", words->name, "remove: one build, as list shows its folder (default: all)");
+                  "fetch: what --emulate=system needs, from the distribution's packages; remove: what was built or fetched")
+      ->check(CLI::IsMember({"list", "build", "fetch", "remove"}));
+  command.add_option("name", words->name,
+                     "remove: one build, as list shows its folder (default: all); fetch: kernel or qemu-system (default: what is missing)");
   command.add_option("-j,--jobs", words->jobs, "build: compilers at once (default: one per cpu)");
   command.footer(
       "Some distributions build qemu-user without plugins (Debian 13). build downloads the source package of the installed release with apt,\n"
       "which checks its signature, compiles the user-mode emulators into ptdecode-emulators in $XDG_CACHE_HOME or ~/.cache, and needs no root\n"
-      "rights. The exit status of list is 3 if no emulator can be used.\n"
+      "rights. fetch downloads and unpacks the release's kernel image (about 400 MB) and qemu-system-x86_64 of version 9.2 or later to the same\n"
+      "folder, also without root rights: Debian 12 has that QEMU in its backports. The exit status of list is 3 if no emulator can be used.\n"
       "Examples:\n"
       "  ptdecode emulator build && ptdecode record --emulate -- ls\n"
+      "  ptdecode emulator fetch && ptdecode record --emulate=system -- ls\n"
       "  ptdecode emulator list\n"
       "  ptdecode emulator remove");
   return [words] { return run(*words); };

@@ -5,7 +5,8 @@
 
 #include "capture/emulate/user_runner.h"
 #include "cli/cmd/commands.h"
-#include "cli/cmd/record_live.h"
+#include "cli/record/record_live.h"
+#include "cli/record/record_system.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 #include "cli/report/stash_words.h"
@@ -21,10 +22,13 @@ constexpr unsigned kPsbShift = 11;  // PSBFreq n: 2^(n + 11) bytes
 struct Words {
   emulate::EmulateOptions options;
   LiveWords live;
+  SystemWords system;
   unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
-  bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, no_announce = false, no_ran_code = false, quiet = false;
+  std::string emulate;  // "": not; "user", "system"
+  bool no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, no_announce = false, no_ran_code = false, quiet = false;
   StashWords stash;
   std::string recover, most;
+  const CLI::App* command = nullptr;
   const CLI::Option* output = nullptr;
   std::vector<const CLI::Option*> live_options, emulate_options;  ///< that only make sense without or with --emulate
 };
@@ -101,25 +105,8 @@ int recover(Words& words) {
   return kExitOk;
 }
 
-int run(Words& words) {
+void set_packets(Words& words) {
   emulate::EmulateOptions& options = words.options;
-  if (!words.recover.empty()) return recover(words);
-  if (!words.emulate && (words.live.sideband || !words.live.event.empty())) {
-    if (const std::string given = given_names(words.emulate_options); !given.empty())
-      return report_error({ErrorCode::contradictory_options, "record: without --emulate, these options have no effect: " + given, 0});
-    words.live.output = options.output;
-    words.live.command = options.command;
-    words.live.quiet = words.quiet;
-    words.live.no_announce = words.no_announce;
-    return record_live(words.live, words.stash);
-  }
-  if (!words.emulate) return explain();
-  if (const std::string given = given_names(words.live_options); !given.empty())
-    return report_error({ErrorCode::contradictory_options, "record: --emulate cannot be combined with options of the kernel's events: " + given, 0});
-  if (options.command.empty())
-    return report_error({ErrorCode::contradictory_options, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
-  if (const auto program = emulate::find_program_to_run(options.command); !program.ok())
-    return refuse_program(program.error());
   emulate::PtEncoderOptions& pt = options.config.pt;
   options.psb_period = static_cast<uint8_t>(words.psb_period);
   pt.psb_period_bytes = 1U << (words.psb_period + kPsbShift);
@@ -130,9 +117,54 @@ int run(Words& words) {
   pt.tsc = !words.no_tsc;
   pt.mtc = !words.no_mtc && !words.no_tsc;
   pt.cyc = words.cyc;
+}
+
+// The whole machine. Its time is the number of executed instructions, and its code is that of files and of the kernel.
+int run_system(Words& words) {
+  for (const char* name : {"--work-clock", "--ovf", "--no-ran-code", "--no-date-code", "--max-size", "--no-tsc", "--no-announce"}) {
+    if (words.command->get_option(name)->count() != 0)
+      return report_error({ErrorCode::contradictory_options, std::string("record: ") + name + " is not for --emulate=system", 0});
+  }
+  constexpr uint8_t kMtcPeriod = 3;  // 320 ns: the kernel's changes of its code are dated by MTC packets
+  emulate::SystemOptions& system = words.system.options;
+  const emulate::EmulateOptions& options = words.options;
+  system.pt = options.config.pt;
+  if (words.command->get_option("--mtc-period")->count() == 0) system.pt.mtc_period = kMtcPeriod;
+  system.psb_period = options.psb_period;
+  system.output = options.output;
+  system.truth_folder = options.truth_folder;
+  system.emulator = options.qemu;
+  system.plugin = options.plugin;
+  system.command = options.command;
+  return record_system(words.system, words.stash, words.quiet);
+}
+
+int run(Words& words) {
+  emulate::EmulateOptions& options = words.options;
+  if (!words.recover.empty()) return recover(words);
+  if (words.emulate.empty() && (words.live.sideband || !words.live.event.empty())) {
+    if (const std::string given = given_names(words.emulate_options); !given.empty())
+      return report_error({ErrorCode::contradictory_options, "record: without --emulate, these options have no effect: " + given, 0});
+    words.live.output = options.output;
+    words.live.command = options.command;
+    words.live.quiet = words.quiet;
+    words.live.no_announce = words.no_announce;
+    return record_live(words.live, words.stash);
+  }
+  if (words.emulate != "system" && words.system.typed(*words.command))
+    return report_error({ErrorCode::contradictory_options, "record: --kernel, --cpus, --memory, --events and --boot are for --emulate=system", 0});
+  if (words.emulate.empty()) return explain();
+  if (const std::string given = given_names(words.live_options); !given.empty())
+    return report_error({ErrorCode::contradictory_options, "record: --emulate cannot be combined with options of the kernel's events: " + given, 0});
+  set_packets(words);
+  if (words.emulate == "system") return run_system(words);
+  if (options.command.empty())
+    return report_error({ErrorCode::contradictory_options, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
+  if (const auto program = emulate::find_program_to_run(options.command); !program.ok())
+    return refuse_program(program.error());
   options.config.announce = !words.no_announce && !options.config.work_clock;  // announcements have the processor's clock
   options.config.ran_code = !words.no_ran_code;
-  options.config.date_changes = !words.no_dates && pt.tsc;
+  options.config.date_changes = !words.no_dates && options.config.pt.tsc;
   options.on_stopped = [](const std::string& folder) {
     say_on_error("recording stopped: the disk of the working folder " + folder +
                  " is nearly full, the folder is out of reach, or a limit is reached (--max-size, ulimit -f). The program runs on and is not recorded.\n");
@@ -192,7 +224,12 @@ Command add_record(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("record", "Record a trace on this machine, or in an emulator if it cannot trace");
   words->live_options = added_options(command, [&] { add_live_options(command, words->live); });
   command.add_flag("--no-announce", words->no_announce, "do not listen to what run-times announce of their code (libptd-announce)");
-  command.add_flag("--emulate", words->emulate, "run the program in qemu-user and write the trace that a processor would write");
+  words->command = &command;
+  command.add_flag("--emulate{user}", words->emulate,
+                   "run the program in qemu-user and write the trace that a processor would write. --emulate=system: in a machine of its own,\n"
+                   "with a kernel, whose code is recorded too")
+      ->check(CLI::IsMember({"user", "system"}));
+  add_system_options(command, words->system);
   words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data); a file of this name is kept as NAME.old");
   words->emulate_options = added_options(command, [&] { add_emulate_options(command, *words); });
   command.add_option("--recover", words->recover,

@@ -183,6 +183,21 @@ Status keep_as_old(const std::string& path) {
   return system_error("cannot rename " + path + " to " + old, ErrorCode::write_failed);
 }
 
+Result<bool> keep_old_recording(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(fs::symlink_status(path, error))) return false;
+  if (Status allowed = check_output(path, kRecordingOutput); !allowed) return allowed.error();
+  const bool recording = fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error)
+                                                  : !fs::exists(status) || fs::is_regular_file(status);  // a link to nothing is renamed, too
+  if (!recording && !fs::is_directory(status)) return false;  // a device, a pipe: written as it is
+  if (!recording) return Error{ErrorCode::bad_output, path + " is a directory but not a recording", 0};
+  const std::string old = path + ".old";
+  if (fs::is_directory(old, error) && (fs::exists(old + "/data", error) || fs::is_empty(old, error))) fs::remove_all(old, error);
+  if (Status kept = keep_as_old(path); !kept) return kept.error();
+  return true;
+}
+
 Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, const OutputRules& rules) {
   const auto straight = [&](int fd) -> Result<std::unique_ptr<WholeFile>> {
     if (fd < 0) return open_error(path, errno);

@@ -48,6 +48,9 @@ inline constexpr OutputRules kRecordingOutput{0600, FileKind::recording, true};
 
 /// Renames `path` to PATH.old. Errors: write_failed, permission_denied.
 [[nodiscard]] Status keep_as_old(const std::string& path);
+/// The same for the place of a recording, a file or perf's directory form; an earlier PATH.old is lost. Returns false if nothing is there, or a
+/// device. Errors: also bad_output, for a directory that is no recording.
+[[nodiscard]] Result<bool> keep_old_recording(const std::string& path);
 
 /// An output file at a path that a user named. What exists at the path decides how it is written:
 ///   - nothing, or a regular file: written to a temporary file next to it (named with the process id, never through a link), which

@@ -36,7 +36,7 @@ perf_event_attr event_attr(uint32_t type, uint64_t config) {
 perf_event_attr kernel_attr() {
   perf_event_attr attr = event_attr(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY);
   attr.exclude_kernel = attr.exclude_hv = 1;  // of the event's own samples, of which there are none
-  attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
+  attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = attr.build_id = 1;
   attr.context_switch = attr.ksymbol = attr.bpf_event = attr.text_poke = 1;
   return attr;
 }

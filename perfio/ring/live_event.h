@@ -46,7 +46,7 @@ class LiveEvent {
   static Result<LiveEvent> open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without,
                                               int* number = nullptr);
   /// Opens a software event on one cpu that counts nothing and whose ring gets MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT
-  /// and TEXT_POKE records of what happens there; it is on from the start, and counts losses where the kernel does. Needs CAP_PERFMON or
+  /// and TEXT_POKE records of what happens there; it is on from the start, and counts losses where the kernel does. Needs Linux 5.12 and CAP_PERFMON or
   /// root. Errors: file_open.
   static Result<LiveEvent> open_sideband(int32_t cpu);
   /// Opens a tracepoint on one cpu: its samples hold time (8 bytes) and raw data (4 bytes of size, then so many); each wakes

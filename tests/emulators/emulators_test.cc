@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "capture/emulators/apt_client.h"
 #include "capture/emulators/emulator_build.h"
+#include "capture/emulators/emulator_fetch.h"
 #include "capture/emulators/emulator_query.h"
 #include "capture/emulators/run_command.h"
 
@@ -291,6 +293,61 @@ TEST_F(EmulatorBuilds, OneAtATimeInAFolderOfTheUser) {
   EXPECT_EQ(build_emulator(options_).error().code, ErrorCode::untrusted_file);
   options_.folder.clear();
   EXPECT_EQ(build_emulator(options_).error().code, ErrorCode::not_found);
+}
+
+// The help of qemu-system: softmmu/vl.c.
+std::string system_help(const std::string& version, bool plugins, bool shares) {
+  return "cat << END\nQEMU emulator version " + version + " (Debian 1:" + version + ")\nusage: qemu-system-x86_64 [options] [disk_image]\n" +
+         (shares ? "-fsdev local,id=id,path=path\n" : "") + (plugins ? "-plugin [file=]<file>[,<argname>=<argvalue>]\n" : "") + "END\n";
+}
+
+TEST_F(Emulators, MachinesNeedPluginsThatReadRegistersAndShares) {
+  search_.name = "qemu-system-x86_64";
+  const auto fitness = [&](const std::string& version, bool plugins, bool shares) {
+    put("first/qemu-system-x86_64", system_help(version, plugins, shares));
+    return choose_emulator(search_).fitness;
+  };
+  EXPECT_EQ(fitness("10.0.2", true, true), Fitness::works);
+  EXPECT_EQ(fitness("9.2.0", true, true), Fitness::works);
+  EXPECT_EQ(fitness("9.1.3", true, true), Fitness::too_old);
+  EXPECT_EQ(fitness("7.2.18", true, true), Fitness::too_old);
+  EXPECT_THAT(choose_emulator(search_).found, HasSubstr("is QEMU 7.2, whose plugins cannot read registers (9.2 or later can)"));
+  EXPECT_EQ(fitness("10.0.2", false, true), Fitness::no_plugins);
+  EXPECT_EQ(fitness("10.0.2", true, false), Fitness::no_plugins);
+}
+
+TEST_F(Emulators, FetchedOnesAreFoundAndKernelsToo) {
+  search_.name = "qemu-system-x86_64";
+  put("built/qemu-system-9.2/qemu-system-x86_64", system_help("9.2.0", true, true));
+  const std::string newest = put("built/qemu-system-10.0/qemu-system-x86_64", system_help("10.0.2", true, true));
+  EXPECT_EQ(choose_emulator(search_).path, newest);
+  for (const char* release : {"6.1.0-9-amd64", "6.1.0-44-amd64"}) put(std::string("built/linux-image-") + release + "/boot/vmlinuz", "");
+  EXPECT_THAT(list_fetched_kernels(folder_ + "/built"),
+              testing::ElementsAre(folder_ + "/built/linux-image-6.1.0-44-amd64", folder_ + "/built/linux-image-6.1.0-9-amd64"));
+  const auto removed = remove_built(folder_ + "/built", "");
+  ASSERT_TRUE(removed);
+  EXPECT_EQ(*removed, 4U);
+}
+
+TEST(EmulatorFetch, PackagesThatAptLists) {
+  const auto packages = packages_in(
+      "Reading package lists...\n"
+      "'http://deb/pool/q/qemu/qemu-system-x86_10.0.2+ds-2_amd64.deb' qemu-system-x86_1%3a10.0.2+ds-2_amd64.deb 10176912 SHA256:00\n"
+      "'http://deb/pool/x' broken\n'\n'http://deb/x' a_b\n"
+      "'http://deb/seabios.deb' seabios_1.16.3-2~bpo12+1_all.deb 164452 SHA256:00\n");
+  ASSERT_EQ(packages.size(), 2U);
+  EXPECT_EQ(packages[0].name, "qemu-system-x86");
+  EXPECT_EQ(packages[0].version, "1:10.0.2+ds-2");
+  EXPECT_EQ(packages[1].version, "1.16.3-2~bpo12+1");
+}
+
+TEST(EmulatorFetch, BackportsOfTheReleaseItself) {
+  const auto lines = [](const char* line) { return source_line(line, PackageKind::binary_with_backports); };
+  EXPECT_THAT(lines("Debian|http://mirror/debian bookworm main"),
+              testing::MatchesRegex("deb .*http://mirror/debian bookworm main\ndeb .*http://mirror/debian bookworm-backports main"));
+  EXPECT_THAT(lines("Debian|http://mirror/debian bookworm-updates main"), testing::MatchesRegex("deb .*http://mirror/debian bookworm-updates main"));
+  EXPECT_THAT(lines("Ubuntu|http://mirror/ubuntu noble main"), testing::MatchesRegex("deb .*http://mirror/ubuntu noble main"));
+  EXPECT_EQ(lines("Vendor|http://vendor stable main"), "");
 }
 
 TEST(EmulatorBuild, Complaints) {

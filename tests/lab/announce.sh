@@ -1,5 +1,5 @@
 #!/bin/sh
-# A JIT that announces its code, traced with its kernel: announce.sh WORK. Its flow, and the kernel's, must equal the ground truth. Paths: as for lab.sh;
+# A JIT that announces its code, traced with its kernel: announce.sh WORK. Its flow, and the kernel's, must equal the ground truth. LAB_BUILD, LAB_QEMU, LAB_KERNEL, LAB_BUSYBOX: as in README.md;
 # LAB_KERNEL may also be a folder with boot/vmlinuz-* only, if the drivers of virtio are built in.
 #
 # LAB_WORDS="LAB_USER_EVENTS=1 LAB_LIVES=200": stock perf records the announcements, as samples of user_events:ptd_code, of a kernel that has user_events:

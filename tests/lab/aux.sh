@@ -1,6 +1,6 @@
 #!/bin/sh
 # Real AUX rings without trace hardware: boots the lab's kernel on two emulated cpus with the test PMU (aux_module) and reads it with the
-# ring layer. aux.sh WORK; the exit status reports whether every byte was correct. Paths: LAB_BUILD, LAB_QEMU, LAB_KERNEL as for lab.sh, and
+# ring layer. aux.sh WORK; the exit status reports whether every byte was correct. Paths: LAB_BUILD (configured with -DPTDECODE_LAB=ON), LAB_QEMU, LAB_KERNEL and
 # LAB_HEADERS (unpacked linux-headers-*-amd64, linux-headers-*-common, linux-kbuild of the same kernel).
 set -eu
 work=$1

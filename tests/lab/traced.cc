@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "capture/emulate/plugin/system_control.h"
+#include "capture/emulate/shared/system_control.h"
 
 namespace {
 

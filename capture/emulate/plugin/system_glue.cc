@@ -42,7 +42,7 @@ uint64_t SystemGlue::settled_time() {
 }
 
 bool SystemGlue::find_registers() {
-  constexpr const char* kNames[] = {"rax", "rdx", "rsp", "cr3"};
+  constexpr const char* kNames[] = {"rax", "rdx", "rsp", "cr3", "rip"};
   const GArray* all = qemu_plugin_get_registers();
   if (all == nullptr) return false;
   for (unsigned i = 0; i < all->len; ++i) {

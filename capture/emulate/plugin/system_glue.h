@@ -10,7 +10,7 @@
 
 namespace ptd::emulate {
 
-enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3 };
+enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3, rip };
 
 /// All calls come from QEMU's one thread that runs every vcpu (-accel tcg,thread=single), inside callbacks.
 class SystemGlue {
@@ -39,7 +39,7 @@ class SystemGlue {
   int64_t (*icount_get_)() = nullptr;
   void* last_cpu_ = nullptr;
   unsigned last_index_ = 0;
-  std::array<qemu_plugin_register*, 4> registers_{};
+  std::array<qemu_plugin_register*, 5> registers_{};
   GByteArray* buffer_ = nullptr;
 };
 

@@ -10,7 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "capture/emulate/plugin/system_control.h"
+#include "capture/emulate/shared/system_control.h"
+#include "capture/emulate/plugin/code_log.h"
 #include "capture/emulate/plugin/system_glue.h"
 #include "capture/emulate/unit/block_tracer.h"
 
@@ -26,41 +27,52 @@ constexpr unsigned kVectors = 256, kGateBytes = 16;
 
 struct Config {
   std::string folder = ".";
-  bool trace_user = true;
+  bool trace_user = true, with_truth = true;
+  bool boot = false;  // from the kernel's first instruction on
   uint64_t ns_per_insn = 8;  // -icount shift=3
   PtEncoderOptions encoder;
 };
 
-/// A block as QEMU translated it, and what else of it matters here.
+/// A block as QEMU translated it, and what else of it matters here. QEMU runs one translation at every address where its page is mapped: each
+/// process has its own address of a library.
 struct Translated {
-  Block* block = nullptr;
+  Block* block = nullptr;  ///< where it was translated
   bool ends_with_mov_cr3 = false, ends_with_rdtsc = false;
+  mutable Block* current = nullptr;  ///< where it ran last
+  mutable std::unordered_map<uint64_t, Block*> elsewhere;
 };
 
 struct Vcpu {
   explicit Vcpu(unsigned index, const Config& config);
   void define(const Block& block);
   void commit();
+  void close();
 
   unsigned number;
   std::vector<std::byte> packets, truth_bytes;
+  std::vector<uint64_t> psbs;  // offset and time of each
   PtEncoder encoder;
   TruthLog truth;
   BlockTracer tracer;
-  const Translated* last = nullptr;  // the block that it entered last
+  const Translated* last = nullptr;   // the block that it entered last
+  const Block* last_block = nullptr;  // the same, where it ran
   uint64_t last_ended = 0;           // when it was left, for whatever
+  uint64_t known_psbs = 0;
+  uint64_t kernel_insns = 0;         // of those that retired
   std::vector<bool> defined;
   FILE* packet_file = nullptr;
   FILE* truth_file = nullptr;
+  FILE* psb_file = nullptr;
 };
 
 struct Counts {
   uint64_t tsc_reads = 0, tsc_reads_wrong = 0, tsc_error_max_ns = 0;  // RDTSCs of the guest, and how far the trace's clock was off
   uint64_t settled = 0, settled_wrong = 0;  // times settled by QEMU, and those that are not the instructions seen since the last one
-  uint64_t foreign_index = 0, mismatched_lengths = 0;
+  uint64_t foreign_index = 0, mismatched_lengths = 0, failed_writes = 0;
 };
 
 struct Machine {
+  qemu_plugin_id_t id = 0;
   Config config;
   SystemGlue glue;
   BlockStore store;
@@ -68,6 +80,9 @@ struct Machine {
   std::unique_ptr<Vcpu> vcpus[kMaxVcpus];
   std::unordered_map<uint64_t, unsigned> handlers;  // entry -> vector
   bool tracing = false, ended = false;
+  bool kernel_runs = false;  // boot: what ran before it (the firmware, the decompressor) is not traced
+  CodeLog code;              // boot
+  uint64_t last_entered = 0; // when a block was entered last: code that is translated now is at least as old as the end of that block
   uint64_t settled = 0, since_settled = 0;  // virtual time and the instructions since, in ns
   Vcpu* running = nullptr;                  // who entered a block last
   Counts counts;
@@ -76,14 +91,15 @@ struct Machine {
 Machine g_machine;
 
 Vcpu::Vcpu(unsigned index, const Config& config)
-    : number(index), encoder(config.encoder, packets), truth(truth_bytes), tracer(encoder, &truth, true) {
+    : number(index), encoder(config.encoder, packets), truth(truth_bytes), tracer(encoder, config.with_truth ? &truth : nullptr, true) {
   const std::string name = config.folder + "/cpu" + std::to_string(index);
   packet_file = std::fopen((name + ".pt").c_str(), "wb");
-  truth_file = std::fopen((name + ".truth").c_str(), "wb");
+  psb_file = std::fopen((name + ".psb").c_str(), "wb");
+  if (config.with_truth) truth_file = std::fopen((name + ".truth").c_str(), "wb");
 }
 
 void Vcpu::define(const Block& block) {
-  if (block.number < defined.size() && defined[block.number]) return;
+  if (!g_machine.config.with_truth || (block.number < defined.size() && defined[block.number])) return;
   if (block.number >= defined.size()) defined.resize(block.number + 1024);
   defined[block.number] = true;
   truth.put(static_cast<uint64_t>(TruthTag::define));
@@ -92,12 +108,25 @@ void Vcpu::define(const Block& block) {
   truth_bytes.insert(truth_bytes.end(), block.bytes, block.bytes + block.size_bytes);
 }
 
+template <class T>
+void write_out(std::vector<T>& items, FILE* file, uint64_t& failures) {
+  if (!items.empty() && (file == nullptr || std::fwrite(items.data(), sizeof(T), items.size(), file) != items.size())) ++failures;
+  items.clear();
+}
+
 void Vcpu::commit() {
   encoder.taken(packets.size());
-  if (packet_file != nullptr) (void)std::fwrite(packets.data(), 1, packets.size(), packet_file);
-  if (truth_file != nullptr) (void)std::fwrite(truth_bytes.data(), 1, truth_bytes.size(), truth_file);
-  packets.clear();
-  truth_bytes.clear();
+  uint64_t& failures = g_machine.counts.failed_writes;
+  write_out(packets, packet_file, failures);
+  write_out(psbs, psb_file, failures);
+  write_out(truth_bytes, truth_file, failures);
+}
+
+void Vcpu::close() {
+  for (FILE** file : {&packet_file, &psb_file, &truth_file}) {
+    if (*file != nullptr && std::fclose(*file) != 0) ++g_machine.counts.failed_writes;
+    *file = nullptr;
+  }
 }
 
 bool has_error_code(unsigned vector) {
@@ -117,6 +146,32 @@ AsyncEvent event_of(unsigned vector) {
   event.inside = vector < kExceptions && vector != kDebug && vector != kNmi && vector != kBreakpoint && vector != kOverflow;
   if (vector == kPageFault && (g_machine.glue.peek(stack).value_or(0) & kInstructionFetch) != 0) event.inside = false;
   return event;
+}
+
+/// Whether the flow goes on at `next` after `last` by itself, as far as the block says.
+bool follows(const Block& last, uint64_t next) {
+  if (last.kind == BlockEnd::jcc) return next == last.target || next == last.end;
+  if (last.kind == BlockEnd::plain) return next == last.end;
+  if (last.kind == BlockEnd::jump || last.kind == BlockEnd::call || last.kind == BlockEnd::call_next) return next == last.target;
+  return true;
+}
+
+/// While the machine boots, its descriptor tables are not known: an event is recognised by the frame that it pushed, which says where it came
+/// and in which code segment. False if there is none, or the flow needs none.
+bool guess_event(const Block& last, const Block& next, AsyncEvent& event) {
+  constexpr uint64_t kKernelCode = 0x10, kUserCode = 0x33;
+  if (!next.kernel || (follows(last, next.ip) && last.kind != BlockEnd::far)) return false;
+  const uint64_t stack = g_machine.glue.read(GuestRegister::rsp);
+  for (const uint64_t code_bytes : {0, 8}) {  // of the error code
+    const uint64_t ip = g_machine.glue.peek(stack + code_bytes).value_or(0), segment = g_machine.glue.peek(stack + code_bytes + 8).value_or(0);
+    if (segment != kKernelCode && segment != kUserCode) continue;
+    const bool inside = last.index_of(ip) >= 0;
+    if (!inside && !follows(last, ip)) continue;
+    event.ip = ip;
+    event.inside = inside && (code_bytes != 0 || !follows(last, ip));
+    return true;
+  }
+  return false;
 }
 
 /// Reads the interrupt descriptor table: from here on its entries are known as the targets of events.
@@ -153,10 +208,12 @@ void write_summary() {
   line("settled_wrong", counts.settled_wrong);
   line("foreign_index", counts.foreign_index);
   line("mismatched_lengths", counts.mismatched_lengths);
+  line("failed_writes", counts.failed_writes);
   for (const auto& vcpu : g_machine.vcpus) {
     if (vcpu == nullptr) continue;
     const std::string name = "cpu" + std::to_string(vcpu->number) + "_";
     line(name + "insns", vcpu->tracer.counts().insns);
+    line(name + "kernel_insns", vcpu->kernel_insns);
     line(name + "events", vcpu->tracer.counts().events);
     line(name + "irregular", vcpu->tracer.counts().irregular);
     line(name + "stops_inside", vcpu->tracer.counts().stops_inside);
@@ -167,6 +224,7 @@ void write_summary() {
 
 void end_trace() {
   if (g_machine.ended || !g_machine.tracing) return;
+  g_machine.counts.failed_writes += g_machine.code.failures();
   g_machine.tracing = false;
   g_machine.ended = true;
   for (const auto& vcpu : g_machine.vcpus) {
@@ -175,26 +233,34 @@ void end_trace() {
     if (vcpu->tracer.current() != nullptr) vcpu->encoder.disable_async(vcpu->tracer.current()->ip);
     vcpu->tracer.stop();
     vcpu->commit();
-    if (vcpu->packet_file != nullptr) (void)std::fclose(vcpu->packet_file);
-    if (vcpu->truth_file != nullptr) (void)std::fclose(vcpu->truth_file);
-    vcpu->packet_file = vcpu->truth_file = nullptr;
+    vcpu->close();
   }
   write_summary();
 }
 
+void attach(qemu_plugin_id_t id);
+
+// Has QEMU translate all code again: with calls of on_block() while the machine is traced, without them before and after, where they would
+// only cost time. QEMU does so once the running block has ended.
+void translate_again() { qemu_plugin_reset(g_machine.id, attach); }
+
 void on_command(unsigned, void* data) {
   const auto command = static_cast<SystemCommand>(reinterpret_cast<uintptr_t>(data));
-  if (command == SystemCommand::start && !g_machine.tracing && !g_machine.ended) {
-    read_descriptors(g_machine.glue.read(GuestRegister::rax));
+  if (command == SystemCommand::start && !g_machine.ended) {
+    if (g_machine.handlers.empty()) read_descriptors(g_machine.glue.read(GuestRegister::rax));
+    g_machine.code.close();  // from here on the kernel's own records say what changes
+    if (g_machine.tracing) return;
     g_machine.tracing = true;
-  } else if (command == SystemCommand::stop) {
+    translate_again();
+  } else if (command == SystemCommand::stop && g_machine.tracing) {
     end_trace();
+    translate_again();
   }
 }
 
 /// Instructions of the block that `vcpu` entered last which QEMU counted, now that it goes on at `next`.
 unsigned counted(const Vcpu& vcpu, uint64_t next, const AsyncEvent* event) {
-  const Block& block = *vcpu.last->block;
+  const Block& block = *vcpu.last_block;
   if (event != nullptr && !event->inside) next = event->ip;
   const int inside = event != nullptr && event->inside ? block.index_of(event->ip) : block.index_of(next);
   if (event != nullptr && event->inside && inside >= 0) return static_cast<unsigned>(inside);
@@ -210,8 +276,8 @@ uint64_t advance_clock(const Vcpu& vcpu, uint64_t next, const AsyncEvent* event)
   if (m.running != nullptr && m.running->last != nullptr) {
     Vcpu& before = *m.running;
     // Another vcpu runs after a slice's end only: the whole block ran, and the time is settled.
-    m.since_settled += (&before == &vcpu ? counted(before, next, event) : before.last->block->insns) * m.config.ns_per_insn;
-    halted = before.last->block->detail == InsnDetail::hlt;
+    m.since_settled += (&before == &vcpu ? counted(before, next, event) : before.last_block->insns) * m.config.ns_per_insn;
+    halted = before.last_block->detail == InsnDetail::hlt;
   }
   const uint64_t settled = m.glue.settled_time();
   const uint64_t counted_up_to = m.settled + m.since_settled;
@@ -243,7 +309,7 @@ void enter_block(Vcpu& vcpu, const Block& block, const AsyncEvent* event, uint64
   BlockTracer& tracer = vcpu.tracer;
   const Translated* last = tracer.current() != nullptr ? vcpu.last : nullptr;
   const uint64_t goes_on = event != nullptr ? event->ip : block.ip;
-  const bool whole = last != nullptr && goes_on == last->block->end;
+  const bool whole = last != nullptr && goes_on == vcpu.last_block->end;
   if (whole && last->ends_with_rdtsc && event == nullptr) check_clock(vcpu);
   if (whole && last->ends_with_mov_cr3) {
     tracer.cr3_written(g_machine.glue.read(GuestRegister::cr3), vcpu.last_ended);
@@ -263,6 +329,24 @@ void enter_block(Vcpu& vcpu, const Block& block, const AsyncEvent* event, uint64
   }
 }
 
+/// The block that runs now. The kernel's code is mapped once, a program's at any address.
+const Block& running_block(const Translated& translated) {
+  if (translated.block->kernel) return *translated.block;
+  const uint64_t ip = g_machine.glue.read(GuestRegister::rip);
+  if (translated.current->ip == ip) return *translated.current;
+  Block*& known = translated.elsewhere[ip];
+  if (known == nullptr) {
+    const Block& same = *translated.block;
+    static std::vector<SeenInsn> seen;
+    seen.clear();
+    size_t at = 0;
+    for (unsigned i = 0; i < same.insns; at += same.lengths[i++]) seen.push_back({same.bytes + at, same.lengths[i]});
+    known = g_machine.store.add(ip, same.mode, seen).block;
+  }
+  translated.current = known;
+  return *known;
+}
+
 void on_block(unsigned told, void* data) {
   Machine& m = g_machine;
   if (!m.tracing) return;
@@ -274,13 +358,24 @@ void on_block(unsigned told, void* data) {
   Vcpu& vcpu = *m.vcpus[index];
   AsyncEvent event;
   const AsyncEvent* told_event = nullptr;
-  if (next.block->watched) {
-    event = event_of(m.handlers.find(next.block->ip)->second);
+  const Block& block = running_block(next);
+  if (block.watched) {
+    event = event_of(m.handlers.find(block.ip)->second);
+    told_event = &event;
+  } else if (m.config.boot && m.handlers.empty() && vcpu.tracer.current() != nullptr && guess_event(*vcpu.tracer.current(), block, event)) {
     told_event = &event;
   }
-  const uint64_t now = advance_clock(vcpu, next.block->ip, told_event);
-  enter_block(vcpu, *next.block, told_event, now);
+  const uint64_t now = advance_clock(vcpu, block.ip, told_event);
+  m.last_entered = now;
+  const uint64_t retired = vcpu.tracer.counts().insns;
+  enter_block(vcpu, block, told_event, now);
+  if (vcpu.last != nullptr && vcpu.last_block->kernel) vcpu.kernel_insns += vcpu.tracer.counts().insns - retired;
   vcpu.last = &next;
+  vcpu.last_block = &block;
+  if (vcpu.encoder.counts().psb != vcpu.known_psbs) {
+    vcpu.known_psbs = vcpu.encoder.counts().psb;
+    vcpu.psbs.insert(vcpu.psbs.end(), {vcpu.encoder.last_psb_offset(), vcpu.encoder.time()});
+  }
   if (vcpu.packets.size() + vcpu.truth_bytes.size() >= kCommitBytes) vcpu.commit();
   m.running = &vcpu;
 }
@@ -318,13 +413,30 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
       qemu_plugin_register_vcpu_insn_exec_cb(insn, on_command, QEMU_PLUGIN_CB_R_REGS, reinterpret_cast<void*>(uintptr_t{command}));
     }
   }
+  if (!m.tracing) return;
+  const uint64_t ip = qemu_plugin_tb_vaddr(tb);
+  if (m.config.boot) {
+    constexpr uint64_t kRealModeEnd = 1U << 20;  // other processors begin there, in real mode
+    if (!m.kernel_runs && is_kernel_half(Ip{ip})) {
+      m.kernel_runs = true;
+      translate_again();  // some of the kernel's code ran at its physical address, untraced, and would not be translated again
+    }
+    if (!m.kernel_runs || ip < kRealModeEnd) return;
+  }
   const BlockStore::Added added = m.store.add(qemu_plugin_tb_vaddr(tb), ExecMode::bits64, seen);
   if (added.block == nullptr) return;
-  if (m.tracing && added.is_new && added.block->mismatch) ++m.counts.mismatched_lengths;
+  if (added.is_new && added.block->mismatch) ++m.counts.mismatched_lengths;
   if (m.handlers.count(added.block->ip) != 0) added.block->watched = true;
+  if (added.block->kernel) m.code.see(m.last_entered == 0 ? 0 : m.last_entered - 1, ip, added.block->code());
   const std::byte* last = static_cast<const std::byte*>(seen.back().data);
-  m.translations.push_back({added.block, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes)});
+  m.translations.push_back({added.block, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes), added.block, {}});
   qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, &m.translations.back());
+}
+
+void attach(qemu_plugin_id_t id) {
+  qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+  qemu_plugin_register_atexit_cb(
+      id, [](qemu_plugin_id_t, void*) { end_trace(); }, nullptr);
 }
 
 /// "name=value"; false if it is not known.
@@ -335,6 +447,14 @@ bool take_argument(const std::string& argument, Config& config) {
   const auto number = [&] { return std::strtoull(value.c_str(), nullptr, 0); };
   if (name == "out")
     config.folder = value;
+  else if (name == "boot")
+    config.boot = on;
+  else if (name == "truth")
+    config.with_truth = on;
+  else if (name == "long_tnt")
+    config.encoder.long_tnt = on;
+  else if (name == "cyc_threshold")
+    config.encoder.cyc_threshold = static_cast<uint8_t>(number());
   else if (name == "user")
     config.trace_user = on;
   else if (name == "retcomp")
@@ -379,9 +499,13 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
     (void)std::fprintf(stderr, "ptdecode system plugin: %s\n", why.c_str());
     return 1;
   }
-  qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
-  qemu_plugin_register_atexit_cb(
-      id, [](qemu_plugin_id_t, void*) { end_trace(); }, nullptr);
+  g_machine.id = id;
+  g_machine.tracing = config.boot;
+  if (config.boot && !g_machine.code.open(config.folder + "/code")) {
+    (void)std::fprintf(stderr, "ptdecode system plugin: cannot write to %s\n", config.folder.c_str());
+    return 1;
+  }
+  attach(id);
   return 0;
 }
 

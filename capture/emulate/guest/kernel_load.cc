@@ -11,9 +11,10 @@
 
 #include <cstring>
 
-#include "tests/lab/guest.h"
+#include "capture/emulate/guest/guest_files.h"
+#include "capture/emulate/guest/kernel_changes.h"
 
-namespace ptd::lab {
+namespace ptd::emulate::guest {
 namespace {
 
 void touch_files() {
@@ -24,7 +25,7 @@ void touch_files() {
     (void)!read(fd, buffer, sizeof(buffer));
     close(fd);
   }
-  const int fd = open("/tmp/scratch", O_RDWR | O_CREAT, 0600);
+  const int fd = open("/dev/shm/scratch", O_RDWR | O_CREAT, 0600);
   (void)!write(fd, buffer, sizeof(buffer));
   close(fd);
 }
@@ -89,4 +90,4 @@ void start_load(uint32_t processes, uint32_t pause_ms) {
   }
 }
 
-}  // namespace ptd::lab
+}  // namespace ptd::emulate::guest

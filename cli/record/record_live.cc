@@ -1,5 +1,5 @@
 // What `record` does with the kernel's events: see record_live.h.
-#include "cli/cmd/record_live.h"
+#include "cli/record/record_live.h"
 
 #include <fmt/format.h>
 #include <signal.h>

@@ -1,4 +1,6 @@
 // BPF programs, instruction by instruction: on raw tracepoints, with sub-programs, on fentry trampolines.
+#include "capture/emulate/guest/bpf_programs.h"
+
 #include <linux/bpf.h>
 #include <linux/btf.h>
 #include <sys/syscall.h>
@@ -7,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tests/lab/guest.h"
+#include "capture/emulate/guest/guest_files.h"
 
-namespace ptd::lab {
+namespace ptd::emulate::guest {
 namespace {
 
 long call_bpf(int command, bpf_attr& attr) { return syscall(SYS_bpf, command, &attr, sizeof(attr)); }
@@ -64,7 +66,7 @@ int load(uint32_t type, const std::vector<bpf_insn>& code, uint32_t btf_id) {
   attr.insns = reinterpret_cast<uint64_t>(code.data());
   attr.insn_cnt = static_cast<uint32_t>(code.size());
   attr.license = reinterpret_cast<uint64_t>("GPL");
-  std::strcpy(attr.prog_name, "lab");
+  std::strcpy(attr.prog_name, "ptdecode");
   if (btf_id != 0) {
     attr.expected_attach_type = BPF_TRACE_FENTRY;
     attr.attach_btf_id = btf_id;
@@ -169,4 +171,4 @@ void BpfPrograms::detach_all() {
   fds_.clear();
 }
 
-}  // namespace ptd::lab
+}  // namespace ptd::emulate::guest

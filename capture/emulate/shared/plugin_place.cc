@@ -1,0 +1,20 @@
+// Where the files that this program loads into emulators are.
+#include "capture/emulate/shared/plugin_place.h"
+
+#include <filesystem>
+
+namespace ptd::emulate {
+
+namespace fs = std::filesystem;
+
+std::string find_plugin_file(const std::string& given, const std::string& name) {
+  if (!given.empty()) return given;
+  std::error_code error;
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& place : {here / name, here / "../capture/emulate" / name, here / PTD_PLUGIN_FOLDER / name}) {
+    if (fs::is_regular_file(place, error)) return fs::canonical(place, error).string();
+  }
+  return {};
+}
+
+}  // namespace ptd::emulate

@@ -1,0 +1,131 @@
+// KernelImage: finds kernels and modules.
+#include "capture/emulate/system/kernel_image.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "capture/emulators/emulator_query.h"
+#include "image/base/system_error.h"
+
+namespace ptd::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAdvice = "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
+
+struct EarlyModule {
+  const char* name;
+  bool needed;
+};
+// In the order of loading. Those that are not needed do not exist in every release, or only make the machine better.
+constexpr EarlyModule kEarlyModules[] = {{"virtio_ring", true},  {"virtio", true},            {"virtio_pci_legacy_dev", false}, {"virtio_pci_modern_dev", false},
+                                         {"virtio_pci", true},   {"virtio_console", true}, {"netfs", false},                 {"fscache", false},
+                                         {"9pnet", true},        {"9pnet_virtio", true},   {"9p", true},                     {"overlay", false}};
+
+/// Folders where the modules of an image may be: as installed, or next to an unpacked package's boot/.
+std::string modules_of(const std::string& image, const std::string& release) {
+  const fs::path root = fs::path(image).parent_path().parent_path();
+  std::error_code error;
+  for (const fs::path& folder : {root / "lib/modules" / release, root / "usr/lib/modules" / release, fs::path("/lib/modules") / release}) {
+    if (fs::is_directory(folder / "kernel", error)) return fs::canonical(folder, error).string();
+  }
+  return {};
+}
+
+std::vector<std::string> images_in(const std::string& folder) {
+  std::vector<std::string> images;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().filename().string().starts_with("vmlinuz-")) images.push_back(at->path().string());
+  }
+  std::sort(images.begin(), images.end(), [](const std::string& a, const std::string& b) { return strverscmp(a.c_str(), b.c_str()) > 0; });
+  return images;
+}
+
+std::string module_name(const fs::path& file) {
+  std::string name = file.filename().string();
+  const size_t end = name.find(".ko");
+  if (end == std::string::npos) return {};
+  name.resize(end);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+}  // namespace
+
+std::string release_of_image(const std::string& path) {
+  constexpr std::streamoff kMagicAt = 0x202, kVersionAt = 0x20e, kHeaderBase = 0x200;
+  std::ifstream file(path, std::ios::binary);
+  char magic[4] = "", offset[2] = "";
+  file.seekg(kMagicAt).read(magic, sizeof(magic));
+  file.seekg(kVersionAt).read(offset, sizeof(offset));
+  if (!file || std::memcmp(magic, "HdrS", 4) != 0) return {};
+  const unsigned at = static_cast<uint8_t>(offset[0]) | unsigned{static_cast<uint8_t>(offset[1])} << 8;
+  char text[128] = "";
+  file.seekg(kHeaderBase + static_cast<std::streamoff>(at)).read(text, sizeof(text) - 1);
+  const std::string release(text, std::find_if(text, text + sizeof(text) - 1, [](char c) { return c == ' ' || c == '\0'; }));
+  const bool plain = std::all_of(release.begin(), release.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr(".-_+~", c) != nullptr; });
+  return plain ? release : std::string();
+}
+
+KernelSearch default_kernel_search(const std::string& given) {
+  utsname system{};
+  (void)uname(&system);
+  KernelSearch search{given, system.release, {"/boot"}};
+  for (const std::string& fetched : emulators::list_fetched_kernels(emulators::built_emulators())) search.folders.push_back(fetched + "/boot");
+  return search;
+}
+
+Result<KernelImage> find_kernel(const KernelSearch& search) {
+  if (!search.given.empty()) {
+    if (access(search.given.c_str(), R_OK) != 0) {
+      const int number = errno;
+      return system_error("--kernel: cannot read " + search.given, ErrorCode::permission_denied, number);
+    }
+    KernelImage kernel{search.given, release_of_image(search.given), {}};
+    if (kernel.release.empty()) return Error{ErrorCode::bad_option, "--kernel: " + search.given + " is not a bzImage of Linux for x86", 0};
+    kernel.modules = modules_of(kernel.path, kernel.release);
+    if (!kernel.modules.empty()) return kernel;
+    return Error{ErrorCode::missing_part,
+                 "--kernel: the modules of " + search.given + " are missing: lib/modules/" + kernel.release + " next to its folder, or in /", 0};
+  }
+  std::string unusable;
+  for (const std::string& folder : search.folders) {
+    std::vector<std::string> images = images_in(folder);
+    std::stable_partition(images.begin(), images.end(), [&](const std::string& image) { return image.ends_with("/vmlinuz-" + search.running); });
+    for (const std::string& image : images) {
+      const std::string release = release_of_image(image), modules = release.empty() ? "" : modules_of(image, release);
+      if (!modules.empty()) return KernelImage{image, release, modules};
+      if (unusable.empty()) unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable" : release.empty() ? " is not a bzImage" : " has no modules");
+    }
+  }
+  return Error{ErrorCode::missing_program, (unusable.empty() ? std::string("no kernel to boot was found in /boot") : unusable) + ": " + kAdvice + "; or name one with --kernel", 0};
+}
+
+Result<std::vector<std::string>> early_modules(const KernelImage& kernel) {
+  std::map<std::string, std::string> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(kernel.modules + "/kernel", error), end; !error && at != end; at.increment(error)) {
+    if (const std::string name = module_name(at->path()); !name.empty()) files.emplace(name, at->path().string());
+  }
+  std::ifstream builtin(kernel.modules + "/modules.builtin");
+  for (std::string line; std::getline(builtin, line);) files.emplace(module_name(line), "");
+  std::vector<std::string> found;
+  for (const EarlyModule& module : kEarlyModules) {
+    const auto file = files.find(module.name);
+    if (file == files.end() && module.needed)
+      return Error{ErrorCode::unsupported, kernel.path + ": the kernel has no module " + module.name + ", by which the emulated machine reads the host's files; " + kAdvice, 0};
+    if (file != files.end() && !file->second.empty()) found.push_back(file->second);
+  }
+  return found;
+}
+
+}  // namespace ptd::emulate

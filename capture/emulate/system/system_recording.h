@@ -1,0 +1,29 @@
+// Joins what an emulated machine left: the records of its kernel, the packets and the ground truth of its cpus.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ptdecode/error.h"
+
+namespace ptd::emulate {
+
+struct SystemRecordingOptions {
+  std::string work;          ///< the working folder: cpuN.pt and so on of the plugin, and guest/ with the records
+  std::string output;        ///< of the recording, perf's directory form
+  std::string truth_folder;  ///< "": no ground truth
+  std::vector<std::string> command_line;
+};
+
+struct SystemSummary {
+  uint64_t instructions = 0, kernel_instructions = 0, packet_bytes = 0, cpus = 0, irregular = 0, lost_records = 0, text_pokes = 0;
+  uint64_t clock_reads = 0, clock_reads_wrong = 0;  ///< times that the machine read its clock, and those at which the trace had another time
+};
+
+/// Writes the recording: the kernel's records in order of time, an AUX record at the end of each stretch of trace, the trace, and the copies of
+/// the kernel's code from before (kcore_dir) and after (kcore_dir_after). Errors: missing_part if the machine left no records or had no stable
+/// clock; no_space if the plugin could not write its files; of the file system.
+[[nodiscard]] Result<SystemSummary> write_system_recording(const SystemRecordingOptions& options);
+
+}  // namespace ptd::emulate

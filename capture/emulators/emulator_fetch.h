@@ -1,0 +1,32 @@
+// Downloads what `record --emulate=system` needs, without root rights, into the user's cache.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capture/emulators/step_runner.h"
+#include "ptdecode/error.h"
+
+namespace ptd::emulators {
+
+/// The download ends with `cancelled` and leaves no files if `stop` requests it.
+struct FetchOptions : StepWatch {
+  std::string folder;     ///< of all emulators: built_emulators()
+  bool kernel = true;     ///< the kernel of the installed release
+  bool emulator = true;   ///< qemu-system-x86_64, with the libraries that this machine does not have
+  uint64_t needed_bytes = uint64_t{1200} << 20;  ///< of free disk space: for the packages and their files
+};
+
+/// Returns the folders that were made: linux-image-RELEASE with boot/ and lib/modules/, qemu-system-VERSION with a script qemu-system-x86_64
+/// that runs the unpacked program. Packages come from the repositories of apt's configuration, and from Debian's backports if the
+/// release's own QEMU is older than 9.2; apt accepts only those whose checksum is in a signed list. Errors: missing_program, busy, no_space,
+/// cancelled, start_failed as build_emulator(); unsupported if no repository has a QEMU that can be used.
+[[nodiscard]] Result<std::vector<std::string>> fetch_for_system(const FetchOptions& options);
+
+/// Of `apt-get install --print-uris`: the names of the packages to download.
+struct ListedPackage {
+  std::string name, version;
+};
+[[nodiscard]] std::vector<ListedPackage> packages_in(const std::string& text);
+
+}  // namespace ptd::emulators
