@@ -11,7 +11,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
-#include "recording/bundle/lldb_write.h"
+#include "recording/lldb/lldb_write.h"
 #include "recording/bundle/requested_bundle.h"
 
 namespace ptd::cli {

@@ -1,5 +1,5 @@
 // Writes a trace bundle of LLDB: see lldb_write.h.
-#include "recording/bundle/lldb_write.h"
+#include "recording/lldb/lldb_write.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 #include "image/base/whole_file.h"
 #include "ptdecode/flow_cursor.h"
 #include "recording/bundle/bundle_scan.h"
-#include "recording/bundle/lldb_code.h"
+#include "recording/lldb/lldb_code.h"
 #include "recording/data/image_log.h"
 #include "recording/data/json_text.h"
 #include "recording/data/recording_data.h"

@@ -1,5 +1,5 @@
 // ProcessCode: see lldb_code.h.
-#include "recording/bundle/lldb_code.h"
+#include "recording/lldb/lldb_code.h"
 
 #include <algorithm>
 
