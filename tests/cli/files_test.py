@@ -210,13 +210,12 @@ class Files(unittest.TestCase):
         other = self.decode("--symfs", f"{self.pid + 1}={root}", environment={"DEBUGINFOD_URLS": ""})
         self.assertNotEqual(other.stdout, self.whole)
 
-    def test_results_go_through_links_and_devices(self):
+    def test_results_replace_links_and_go_to_devices(self):
         place = self.folder / "results"
         place.mkdir()
         shutil.copy(self.kept, self.program)
         self.addCleanup(self.program.unlink)
         (place / "target").write_text("old")
-        (place / "link").symlink_to("target")
         (place / "null").symlink_to("/dev/null")
         os.mkfifo(place / "fifo")
         for words in (("flame", "--format", "folded"), ("timeline",), ("coverage",), ("profile", "--format", "bolt", "--dso", "sorter")):
@@ -224,6 +223,8 @@ class Files(unittest.TestCase):
             self.assertEqual(made.returncode, 0, made.stderr)
             whole = (place / "plain").read_bytes()
             self.assertTrue(whole)
+            (place / "link").unlink(missing_ok=True)
+            (place / "link").symlink_to("target")
             for name in ("link", "null", "fifo", "/dev/stdout"):
                 got = []
                 reader = threading.Thread(target=lambda: got.append((place / "fifo").read_bytes()))  # noqa: B023
@@ -235,8 +236,9 @@ class Files(unittest.TestCase):
                     reader.join(60)
                     self.assertEqual(got, [whole])
                 self.assertEqual(done.stdout, whole if name == "/dev/stdout" else b"")
-            self.assertEqual((place / "target").read_bytes(), whole)
-            self.assertTrue((place / "link").is_symlink() and (place / "null").is_symlink() and (place / "null").is_char_device())
+            self.assertEqual((place / "target").read_text(), "old")
+            self.assertEqual((place / "link").read_bytes(), whole)
+            self.assertTrue(not (place / "link").is_symlink() and (place / "null").is_symlink() and (place / "null").is_char_device())
             self.assertEqual(sorted(os.listdir(place)), ["fifo", "link", "null", "plain", "target"])
 
     def test_a_mapping_can_be_given(self):

@@ -460,13 +460,14 @@ class OutputFiles(unittest.TestCase):
                 self.assertIn(b"is " + kind + b": -o names the output file", done.stderr, words)
             self.assertEqual(needed.read_bytes(), before)
 
-    def test_a_link_stays_and_standard_output_will_do(self):
+    def test_a_link_is_replaced_and_standard_output_will_do(self):
         target, link = self.folder / "target.svg", self.folder / "link.svg"
         target.write_text("old")
         link.symlink_to(target)
         self.assertEqual(self.write(["flame"], link).returncode, 0)
-        self.assertTrue(link.is_symlink())
-        self.assertEqual(target.read_bytes(), self.write(["flame"], "-").stdout)
+        self.assertFalse(link.is_symlink())
+        self.assertEqual(target.read_text(), "old")
+        self.assertEqual(link.read_bytes(), self.write(["flame"], "-").stdout)
 
 
 class Interrupt(unittest.TestCase):
