@@ -75,6 +75,13 @@ int after_check_of_files(int status) {
   return files.empty() || status == ptd::cli::kExitInterrupted ? status : ptd::cli::kExitFile;
 }
 
+/// Returns the exit status once all output is written: a result that is lost is an error.
+int after_output(int status) {
+  ptd::cli::standard_output().flush();
+  const bool done = status == ptd::cli::kExitOk || status == ptd::cli::kExitFinding;
+  return done && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
+}
+
 // `ptdecode` alone: lists the recordings in this folder and suggests commands.
 int without_command(const CLI::App& app) {
   std::error_code ignored;
@@ -84,9 +91,7 @@ int without_command(const CLI::App& app) {
   }
   const int status = after_check_of_files(ptd::cli::show_info({}, false));
   ptd::cli::standard_output().write(kNext);
-  ptd::cli::standard_output().flush();
-  const bool done = status == ptd::cli::kExitOk || status == ptd::cli::kExitFinding;
-  return done && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
+  return after_output(status);
 }
 
 /// What to say when memory, or what a thread needs of it, is not to be had.
@@ -226,8 +231,7 @@ int main(int argc, char** argv) try {
   constexpr std::array<std::string_view, 5> kRecorders = {"record", "sessions", "snapshot", "stop", "demo"};  // signals end the recording
   if (std::find(kRecorders.begin(), kRecorders.end(), command) == kRecorders.end()) ptd::cli::exit_on_interrupt(ptd::cli::kExitInterrupted);
   const int status = after_check_of_files(commands.at(command)());
-  ptd::cli::standard_output().flush();
-  return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
+  return after_output(status);
 } catch (const std::exception& error) {
   const bool shortage = is_shortage(std::current_exception());
   ptd::cli::say_on_error(shortage ? memory_text() : std::string("ptdecode: ") + error.what() + "\n");

@@ -107,6 +107,52 @@ class Counts(unittest.TestCase):
             self.assertEqual(self.calls("main")[:2], (1, None))
             self.assertNotIn("abandoned", listed)
 
+    def test_code_that_is_patched_before_its_first_run(self):
+        self.record(self.build("own_text"))
+        truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
+        verified = self.run_it("verify", "-i", "rec.data", *truth)
+        self.assertEqual(verified.returncode, 0, verified.stdout)
+        self.assertIn("wrong but flagged 0; silently wrong 0", verified.stdout)
+
+    def test_durations_where_the_program_is_missing(self):
+        """Calls of a library from code that is missing: their durations are those of the whole decode, not 0 or the time up to a packet."""
+        program = self.build("libc_calls")
+        self.record(program, clock=["--work-clock", "--no-stash"])
+
+        def row():
+            lines = map(json.loads, self.run_it("functions", "-i", "rec.data", "--stash", "off", "--func", "random_r", "--json").stdout.splitlines())
+            return [line for line in lines if "function" in line][0]
+        whole = row()
+        os.rename(f"{self.folder}/libc_calls", f"{self.folder}/gone")
+        part = row()
+        self.assertEqual((whole["calls"], part["calls"]), (1000, 1000))
+        for field in ("p50_ns", "self_ns"):
+            self.assertGreater(part[field], 0.3 * whole[field], field)
+            self.assertLess(part[field], 3 * whole[field], field)
+        self.assertLess(part["max_ns"], 20 * whole["p99_ns"])
+
+    def test_names_of_a_renamed_thread(self):
+        self.record(self.build("renamed"))
+        name = "x\\,y"  # a comma of the name
+        line = [line for line in self.run_it("functions", "-i", "rec.data", "--comm", name).stdout.splitlines() if line.startswith("1 thread:")][0]
+        waits = re.search(r"running, 0 ns off cpu, (\d+\.?\d*) ms not traced", line)
+        self.assertIsNotNone(waits, line)
+        self.assertGreaterEqual(float(waits[1]), 20)
+        stacks = self.run_it("flame", "-i", "rec.data", "--format", "folded", "--comm", name).stdout
+        self.assertRegex(stacks, r"(?m)^x,y;.*main;outer;rest;")
+        for command in ("flame", "timeline"):
+            with open(f"{self.folder}/kept", "w") as file:
+                file.write("as it was")
+            self.assertEqual(self.run_it(command, "-i", "rec.data", "--comm", "nobody", "-o", "kept").returncode, 2)
+            with open(f"{self.folder}/kept") as file:
+                self.assertEqual(file.read(), "as it was")
+
+    def test_options_without_effect_are_refused(self):
+        done = self.run_it("record", "--emulate", "--no-inherit", "-m", "4", "--", "true")
+        self.assertEqual((done.returncode, ": --no-inherit, -m\n" in done.stderr), (2, True), done.stderr)
+        done = self.run_it("record", "--sideband", "--truth", "t", "--ovf", "5", "--", "true")
+        self.assertEqual((done.returncode, ": --truth, --ovf\n" in done.stderr), (2, True), done.stderr)
+
     def test_split_debug_information_is_named(self):
         self.record(self.build("first_faults", "-gsplit-dwarf"))
         report = self.run_it("coverage", "-i", "rec.data", "--source", PROGRAMS)

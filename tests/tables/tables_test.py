@@ -144,9 +144,9 @@ class Rows:
             ours = self.library.rows(recording, "functions")
             self.assertEqual(len(ours), len(theirs))
             for mine, other in zip(ours, theirs):
-                # The JSON omits times if there are none, and has 0 if no call is complete.
+                # The JSON omits times if there are none, and has null where the table leaves a value out.
                 mine = {name: value for name, value in mine.items() if name in other}
-                other = {name: value for name, value in other.items() if name in mine or value != 0}
+                other = {name: value for name, value in other.items() if name in mine or value not in (0, None)}
                 if mine != other:
                     self.assertEqual(mine, other)
         self.each(check)

@@ -6,6 +6,7 @@
 
 #include "ptdecode/code_view.h"
 #include "ptdecode/recording.h"
+#include "ptdecode/survey.h"
 #include "recording/perf/perf_cpuid.h"
 #include "tests/unit/image/source_support.h"
 
@@ -41,6 +42,17 @@ int byte_at(const Recording& recording, SpaceId space, uint64_t ip) {
   std::array<CodeCandidate, 4> out;
   const FetchResult result = view.fetch(space, Ip{ip}, {}, {}, out);
   return result.status == FetchStatus::ok ? std::to_integer<int>(out[0].bytes[0]) : -1;
+}
+
+// user/pair: process 28571 with thread 28573, as the names of its ground truth files say; the first thread of arm/threads is the process.
+TEST(OpenSurvey, NamesTheProcessOfEachThread) {
+  for (const auto& [path, threads] : {std::pair("user/pair.bundle", 2U), std::pair("arm/threads.bundle", 5U)}) {
+    const auto opened = Recording::open(open_options(std::string(PTD_SOURCE_DIR "/data/") + path));
+    ASSERT_TRUE(opened.ok()) << path;
+    const Survey found = survey_of(**opened);
+    ASSERT_EQ(found.threads.size(), threads) << path;
+    for (const ThreadInfo& thread : found.threads) EXPECT_EQ(thread.pid, found.threads.front().tid) << path << ", thread " << thread.tid;
+  }
 }
 
 TEST(OpenCpuid, BothForms) {
