@@ -134,9 +134,9 @@ Command add_export(CLI::App& app) {
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the database to write")->required();
-  command.add_option("--tables", words->tables, "the tables of docs/TABLES.md to write, by comma; blocks only if named");
+  command.add_option("--tables", words->tables, "the tables of TABLES.md to write, by comma; blocks only if named");
   command.footer(
-      "The tables of docs/TABLES.md are named ptd_calls, ptd_branches and so on. The tables and views of perf's export-to-sqlite.py are there\n"
+      "The tables of TABLES.md are named ptd_calls, ptd_branches and so on. The tables and views of perf's export-to-sqlite.py are there\n"
       "too, under perf's names, so that perf's exported-sql-viewer.py opens the database.\n"
       "Addresses are signed, as in perf's databases: printf('%x', ip) shows them.\n"
       "Examples:\n"

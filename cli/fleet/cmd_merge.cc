@@ -72,7 +72,7 @@ Command add_merge(CLI::App& app) {
   command.add_option("results", words->results, "the folder with the results of 'ptdecode unit'")->required();
   command.add_option("-o,--output", words->output, "the folder for the tables")->type_name("DIR")->required();
   command.footer(
-      "Writes edges, block_counts, gaps, events, calls, functions and findings, one object per line (docs/TABLES.md): the same rows as the tables\n"
+      "Writes edges, block_counts, gaps, events, calls, functions and findings, one object per line (TABLES.md): the same rows as the tables\n"
       "of the whole recording, decoded on one machine. Calls that begin in one unit and end in another are one row. The trace is not read.");
   return [words] { return run(*words); };
 }

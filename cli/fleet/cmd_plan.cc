@@ -68,7 +68,7 @@ Command add_plan(CLI::App& app) {
   command.add_option("--unit-size", words->unit_mb, "about so many MiB of trace in a unit (default 128)")->type_name("MIB")->check(CLI::Range(1, 65536))->excludes(units);
   command.footer(
       "The plan contains the code of all mapped files, names, threads and the places of all sync points, and names the byte ranges of the\n"
-      "trace. A unit is decoded from the plan and its ranges alone: without the programs, and without perf. docs/FLEET.md explains the rest.\n"
+      "trace. A unit is decoded from the plan and its ranges alone: without the programs, and without perf. FLEET.md explains the rest.\n"
       "A plan opens with -i like any recording while its trace files are in their place.\n"
       "Examples:\n"
       "  ptdecode plan perf.data -o run.plan\n"

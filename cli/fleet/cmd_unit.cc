@@ -96,7 +96,7 @@ Command add_unit(CLI::App& app) {
   command.add_option("--trace", words->traces, "where a trace file of the plan is; for several files repeat it, in the order of the plan")->type_name("FILE");
   add_format_option(command, words->format, "of the list of units: text, or json with the byte ranges of each");
   command.footer(
-      "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (docs/TABLES.md), and at last unit-NUMBER.steps, from\n"
+      "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (TABLES.md), and at last unit-NUMBER.steps, from\n"
       "which 'ptdecode merge' follows calls across units. Each file appears when it is complete. Running it again gives the same files.\n"
       "The trace file may be sparse: only the ranges of the unit are read (--json lists them).");
   return [words] { return run(*words); };
