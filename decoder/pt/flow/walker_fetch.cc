@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "decoder/block_rules.h"
 #include "decoder/pt/flow/walker.h"
@@ -278,7 +279,12 @@ const std::vector<Candidate>& Walker::ever(const FlowState& state, SpaceId space
   std::vector<Candidate>& list = place->second;
   if (!is_new) return list;
   const uint64_t work_before = fetch_work_, asked_before = asked_, steps_before = fetch_steps().taken;
+  // The list outlives the segment, so its limits are not those of the work that is left.
+  const bool counting = std::exchange(counting_, false);
+  const uint64_t most_steps = std::exchange(most_steps_, kMostFetchSteps);
   const FetchResult found = fetch_contents(space, ip, {kTimeMin, kTimeMax}, {});
+  counting_ = counting;
+  most_steps_ = most_steps;
   fetch_work_ = work_before;
   asked_ = asked_before;
   fetch_steps().taken = steps_before;

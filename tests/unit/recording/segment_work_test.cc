@@ -146,6 +146,48 @@ TEST_P(SegmentWork, IsSpentAtTheSamePlaceOnAnyNumberOfThreads) {
   EXPECT_EQ(one.instructions, eight.instructions);
 }
 
+/// Returns a digest of what a decoder gives for one segment.
+uint64_t digest_of(FlowDecoder& decoder, const AuxSegment& segment) {
+  uint64_t digest = 0;
+  const auto mix = [&](uint64_t value) { digest = (digest ^ value) * 0x100000001b3ULL; };
+  decoder.begin(segment);
+  Batch batch;
+  for (bool more = true; more;) {
+    more = decoder.next(batch);
+    for (const Block& block : batch.blocks) mix(decoder.blocks().info(block.node).ip.value ^ (uint64_t{block.flags} << 48));
+    for (const Gap& gap : batch.gaps) mix(gap.stream_offset_bytes ^ gap.ip.value);
+  }
+  return digest;
+}
+
+// A thread's decoder has decoded any segments before, so what it keeps of them must not matter.
+TEST(SegmentWorkOf, ASegmentDoesNotDependOnSegmentsDecodedBefore) {
+  constexpr size_t kPokes = 50;
+  const ContradictingPokes pokes(kPokes, 8, 4);
+  ASSERT_TRUE(pokes.written());
+  OpenOptions options;
+  options.path = pokes.path();
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok());
+  std::mt19937_64 random(kPokes);
+  for (uint32_t stream = 0; stream < (*opened)->streams().size(); ++stream) {
+    std::vector<AuxSegment> segments;
+    std::vector<std::vector<std::byte>> scratch(1000);
+    AuxSegment segment;
+    uint64_t at = 0;
+    while (segments.size() < scratch.size() && (*opened)->next_segment(stream, at, segment, scratch[segments.size()])) segments.push_back(segment);
+    std::vector<uint64_t> want;
+    for (const AuxSegment& each : segments) want.push_back(digest_of(*(*opened)->make_decoder(stream), each));
+    std::vector<size_t> order(segments.size());
+    for (int round = 0; round < 20; ++round) {
+      for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+      std::shuffle(order.begin(), order.end(), random);
+      const auto decoder = (*opened)->make_decoder(stream);
+      for (const size_t i : order) EXPECT_EQ(digest_of(*decoder, segments[i]), want[i]) << "stream " << stream << ", segment " << i;
+    }
+  }
+}
+
 TEST_P(SegmentWork, IsSpentAtTheSamePlaceByTheFastPathAndTheExactWalker) {
   for (const uint64_t seed : {1, 2, 3, 4}) {
     const ContradictingPokes pokes(GetParam(), seed == 3 ? 64 : 8, seed);
