@@ -53,4 +53,18 @@ Status make_cache_folder(const std::string& folder) {
   return {};
 }
 
+std::string work_folder(const std::string& folder) { return folder + "/.work"; }
+
+Result<std::string> make_work_folder(const std::string& folder, uint64_t needed_bytes) {
+  std::error_code error;
+  std::string work = work_folder(folder);
+  fs::remove_all(work, error);
+  if (!fs::create_directory(work, error)) return system_error("cannot create " + work, ErrorCode::write_failed, error.value());
+  const fs::space_info space = fs::space(work, error);
+  if (error || space.available >= needed_bytes) return work;
+  fs::remove_all(work, error);
+  return Error{ErrorCode::no_space, folder + ": this needs " + std::to_string(needed_bytes >> 20) + " MiB of free disk space, and " +
+                                        std::to_string(space.available >> 20) + " MiB are free", 0};
+}
+
 }  // namespace ptd::emulators

@@ -1,6 +1,7 @@
 // The folder of this user's emulators: created with safe permissions, and changed by one process at a time.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ptdecode/error.h"
@@ -9,6 +10,11 @@ namespace ptd::emulators {
 
 /// Creates the folder, or checks the existing one. Errors: untrusted_file if another user can change it; not_found for ""; write_failed.
 [[nodiscard]] Status make_cache_folder(const std::string& folder);
+
+/// Returns the folder within it in which a build or a download works.
+[[nodiscard]] std::string work_folder(const std::string& folder);
+/// Creates work_folder() anew; whoever calls holds the lock. Errors: write_failed; no_space if less than `needed_bytes` of disk space are free.
+[[nodiscard]] Result<std::string> make_work_folder(const std::string& folder, uint64_t needed_bytes);
 
 /// Holds the folder for one process at a time.
 class FolderLock {

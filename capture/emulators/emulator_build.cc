@@ -29,7 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-constexpr const char* kWork = ".work";
 constexpr const char* kNames[] = {"qemu-x86_64", "qemu-aarch64"};
 
 Status check_tools() {
@@ -140,16 +139,9 @@ Result<BuiltEmulator> build_emulator(const BuildOptions& options) {
   if (Status status = make_cache_folder(options.folder); !status) return status.error();
   const FolderLock lock(options.folder);
   if (Status status = lock.status(options.folder); !status) return status.error();
-  std::error_code error;
-  const std::string work = options.folder + "/" + kWork;
-  fs::remove_all(work, error);
-  if (!fs::create_directory(work, error)) return system_error("cannot create " + work, ErrorCode::write_failed, error.value());
-  if (const fs::space_info space = fs::space(work, error); !error && space.available < options.needed_bytes) {
-    fs::remove_all(work, error);
-    return Error{ErrorCode::no_space, options.folder + ": the build needs " + std::to_string(options.needed_bytes >> 20) + " MiB of free disk space, and " +
-                                          std::to_string(space.available >> 20) + " MiB are free", 0};
-  }
-  return Build(options, work).run();
+  const Result<std::string> work = make_work_folder(options.folder, options.needed_bytes);
+  if (!work) return work.error();
+  return Build(options, *work).run();
 }
 
 Result<size_t> remove_built(const std::string& folder, const std::string& name) {
@@ -171,7 +163,7 @@ Result<size_t> remove_built(const std::string& folder, const std::string& name) 
     ++removed;
   }
   if (!name.empty() && removed == 0) return Error{ErrorCode::not_found, "no built emulator " + name + " in " + folder, 0};
-  fs::remove_all(folder + "/" + kWork, error);
+  fs::remove_all(work_folder(folder), error);
   if (name.empty()) fs::remove_all(folder, error);
   return removed;
 }

@@ -22,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-constexpr const char* kWork = ".work";
 constexpr const char* kProgram = "qemu-system-x86_64";
 
 bool is_recent(const std::string& version) {
@@ -194,16 +193,9 @@ Result<Words> fetch_for_system(const FetchOptions& options) {
   if (Status status = make_cache_folder(options.folder); !status) return status.error();
   const FolderLock lock(options.folder);
   if (Status status = lock.status(options.folder); !status) return status.error();
-  std::error_code error;
-  const std::string work = options.folder + "/" + kWork;
-  fs::remove_all(work, error);
-  if (!fs::create_directory(work, error)) return system_error("cannot create " + work, ErrorCode::write_failed, error.value());
-  if (const fs::space_info space = fs::space(work, error); !error && space.available < options.needed_bytes) {
-    fs::remove_all(work, error);
-    return Error{ErrorCode::no_space, options.folder + ": the download needs " + std::to_string(options.needed_bytes >> 20) + " MiB of free disk space, and " +
-                                          std::to_string(space.available >> 20) + " MiB are free", 0};
-  }
-  return Fetch(options, work).run();
+  const Result<std::string> work = make_work_folder(options.folder, options.needed_bytes);
+  if (!work) return work.error();
+  return Fetch(options, *work).run();
 }
 
 }  // namespace ptd::emulators
