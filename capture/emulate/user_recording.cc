@@ -294,7 +294,7 @@ void write_missing(perfio::PerfWriter& writer, Writer& out, const RecordingOptio
     const bool seen = std::any_of(images.begin(), images.end(), [&](const UserImage& image) { return image.pid == static_cast<int32_t>(pid); });
     write_not_recorded(writer, out, static_cast<int32_t>(pid), seen ? "is not recorded to its end" : "is not recorded");
   }
-  // The program's name comes last: the record has room for 63 letters.
+  // The program's name is at the end, because the record holds 63 letters.
   for (const UserSideband::Escape& escape : escapes)
     write_not_recorded(writer, out, escape.pid, "left the emulator for " + escape.path.substr(escape.path.rfind('/') + 1));
 }

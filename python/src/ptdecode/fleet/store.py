@@ -1,4 +1,4 @@
-"""Files of results: on a file system, or behind a URL with fsspec. A file appears when it is complete."""
+"""Files of results: on a file system, or at a URL of fsspec. A file appears when it is complete."""
 from __future__ import annotations
 
 import errno
