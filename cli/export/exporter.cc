@@ -98,7 +98,7 @@ class Export {
     const Status written = (*rows)->write(interrupted);
     progress.finish();
     if (!written) return written;
-    branches_ = (*rows)->branches();
+    branches_ = (*rows)->branch_count();
     empty_.merge((*rows)->empty_tables());
     return {};
   }

@@ -27,7 +27,7 @@ class SampleRows {
   [[nodiscard]] Status add(std::string_view table, const TableRequest& request);
   /// Writes all rows of the added tables. `stopped` ends it early.
   [[nodiscard]] Status write(const std::function<bool()>& stopped);
-  [[nodiscard]] uint64_t branches() const { return branches_; }
+  [[nodiscard]] uint64_t branch_count() const { return branches_; }
   /// The names of the tables without rows.
   [[nodiscard]] std::set<std::string> empty_tables() const;
 
