@@ -140,7 +140,7 @@ class Counts(unittest.TestCase):
         self.assertRegex(listed, r"(?m)^ +1000 +~\S+ \S+ .* ~\S+ .* random_r \(")
         self.assertIn("~: the times of some calls are estimates", listed)
         tree = self.run_it("script", "-q", "-i", "rec.data", "--stash", "off", "-S", "random_r").stdout
-        self.assertEqual(len(re.findall(r"~[\d.]+ [nu]s +random_r", tree)), 1000, tree[:2000])
+        self.assertEqual(len(re.findall(r"~[\d.]+ [num]s +random_r", tree)), 1000, tree[:2000])
         calls = map(json.loads, self.run_it("script", "-q", "-i", "rec.data", "--stash", "off", "-S", "random_r", "--json").stdout.splitlines()[1:])
         self.assertEqual({call["estimated"] for call in calls}, {True})
         self.run_it("timeline", "-q", "-i", "rec.data", "--stash", "off", "-o", "rec.pftrace")
