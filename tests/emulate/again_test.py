@@ -26,8 +26,8 @@ class Again(unittest.TestCase):
         self.folder = holder.name
         self.env = dict(os.environ, PTDECODE_STASH="off")
 
-    def build(self, name, *flags):
-        subprocess.run([os.environ.get("CC", "cc"), "-O1", *flags, f"{PROGRAMS}/{name}.c", "-o", name], cwd=self.folder, check=True)
+    def build(self, name, *flags, output=None):
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", *flags, f"{PROGRAMS}/{name}.c", "-o", output or name], cwd=self.folder, check=True)
 
     def record(self, truth, *command, before=()):
         subprocess.run([*before, PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", "rec.data", "--truth", truth, "--", *command],
@@ -38,7 +38,7 @@ class Again(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("wrong but flagged 0; silently wrong 0", done.stdout)
         checked = subprocess.run([PTDECODE, "check", "-i", recording], cwd=self.folder, env=self.env, capture_output=True, text=True)
-        self.assertNotRegex(checked.stdout, "file_changed|missing|suspect|assumed")
+        self.assertIn("no findings", checked.stdout)
 
     def test_generated_code_of_a_process_with_the_same_pid(self):
         if subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode != 0:
@@ -53,10 +53,10 @@ class Again(unittest.TestCase):
         self.assert_right("rec.data", "truth-2")
 
     def test_copies_of_files_without_a_path(self):
-        self.build("unnamed")
-        self.record("truth-1", "./unnamed")
-        self.build("unnamed", "-DOTHER", "-O0")
-        self.record("truth-2", "./unnamed")
+        self.build("unnamed", output="one")
+        self.build("unnamed", "-O0", output="two")
+        self.record("truth-1", "./one")
+        self.record("truth-2", "./two")
         self.assert_right("rec.data.old", "truth-1")
         self.assert_right("rec.data", "truth-2")
 
