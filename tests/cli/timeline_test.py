@@ -105,6 +105,15 @@ class Timeline(unittest.TestCase):
         loads = [text for at, text, _ in instants if at == track and text.startswith("load ")]
         self.assertEqual(loads, [])  # the program patches code of its own file
 
+    def test_changes_of_the_kernel_within_a_time(self):
+        def changes(*words):
+            tracks, _, instants = perfetto_reader.read(self.write("k.pftrace", "-i", KERNEL, "--min", "1ms", *words)[0])
+            return sorted((time, name) for track, name, time in instants if tracks[track]["name"] == "changes of code")
+        first, last = (int(float(text) * 1e6) * 1000 for text in WINDOW.split(","))
+        whole = changes()
+        self.assertGreater(len(whole), 100)
+        self.assertEqual(changes("--time", WINDOW), [change for change in whole if first <= change[0] <= last])
+
     def test_counters_and_gaps(self):
         code = b"\xff\xe0"  # 0x1000: jmp *%rax
         tsc = lambda value: b"\x19" + struct.pack("<Q", value)[:7]
