@@ -17,6 +17,8 @@ constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces
 
 bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
 
+uint8_t estimated(const FlowStep& step) { return (step.flags & kFlowEstimated) != 0 ? kCallEstimated : 0; }
+
 // Index + 1 of the innermost frame that fits, 0 if none does.
 template <typename Frames, typename Fits>
 size_t innermost(const Frames& frames, Fits fits) {
@@ -139,6 +141,7 @@ void CallTree::State::go_on(Now& now) {
   step.off_cpu_ns = whole ? passed : schedule == nullptr ? 0 : schedule->off_ns(now.thread.tid, step.start, step.time);
   (why == Off::lost ? step.lost_ns : step.untraced_ns) = passed - step.off_cpu_ns;
   if (why == Off::paused && stack.kernel) step.flags |= kCallKernel;
+  if (why == Off::lost) step.flags |= estimated(now.step);
   now.thread.off_cpu_ns += step.off_cpu_ns;
   now.thread.untraced_ns += step.untraced_ns;
   now.thread.lost_ns += step.lost_ns;
@@ -155,6 +158,7 @@ inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, 
   frame.function = function;
   frame.kind = kind;
   frame.by_jump = by_jump;
+  flags |= estimated(by);
   frame.flags = flags;
   frame.return_to = return_to;
   frame.start = by.time;
@@ -188,7 +192,7 @@ inline void CallTree::State::leave(Now& now, uint8_t flags) {
   CallStep& step = now.out.back();
   step.kind = CallStepKind::leave;
   step.frame = frame.by_jump ? FrameKind::tail : frame.kind;
-  step.flags = frame.flags | flags;
+  step.flags = frame.flags | flags | estimated(now.step);
   step.thread = now.index;
   step.cpu = now.step.cpu;
   step.depth = static_cast<uint32_t>(now.stack.frames.size() - 1);
@@ -513,7 +517,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     step.cpu = thread.cpu;
     Now now{step, index, stack, thread, out};
     for (const Frame& frame : frames) {
-      const uint8_t flags = (frame.flags & ~kCallInner) | kCallNoStart;
+      const uint8_t flags = (frame.flags & ~(kCallInner | kCallEstimated)) | kCallNoStart;
       enter(now, frame.kind, frame.function, frame.return_to, flags, frame.by_jump).role = frame.role;
     }
   }

@@ -102,7 +102,8 @@ Command add_timeline(CLI::App& app) {
   command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; the call around them says how many calls");
   command.footer(
       "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"
-      "are instants on separate tracks; PTWRITE, the frequency ratio (CBR) and the C-state are counters. A name that ends in .gz is compressed.\n"
+      "are instants on separate tracks; PTWRITE, the frequency ratio (CBR) and the C-state are counters. A call beside lost flow, whose times are\n"
+      "estimates, has the note 'estimated times'. A name that ends in .gz is compressed.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
       "  ptdecode timeline -o run.pftrace.gz --min 1us              a long run\n"
