@@ -15,6 +15,16 @@
 #include "perfio/scattered_read.h"
 
 namespace ptd::perfio {
+
+std::string ReadDamage::unknown_text() const {
+  if (unknown_records == 0) return {};
+  std::string types;
+  for (const uint32_t type : unknown_types) types += (types.empty() ? "" : ", ") + std::to_string(type);
+  return std::to_string(unknown_records) + (unknown_records == 1 ? " record of an" : " records of") + " unknown type" +
+         (unknown_types.size() == 1 ? " (" : "s (") + types + ") " + (unknown_records == 1 ? "is" : "are") +
+         " skipped: a newer kernel or perf wrote the recording";
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -200,6 +210,11 @@ void ReaderImpl::apply(const RawRecord& raw) {
 }
 
 bool ReaderImpl::deliver(const RawRecord& raw) {
+  constexpr size_t kMostTypes = 16;
+  if (is_unknown_type(raw.header.type)) {
+    ++damage_.unknown_records;
+    if (damage_.unknown_types.size() < kMostTypes) damage_.unknown_types.insert(raw.header.type);
+  }
   Record record;
   if (!builder_.build(raw, record)) {
     add_bad_record(damage_, raw.file_offset_bytes, "a record of type " + std::to_string(raw.header.type) + " contradicts itself");

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct ReadDamage {
   uint64_t bad_records = 0;           ///< skipped one by one
   uint64_t late_records = 0;          ///< delivered after a record of a later time, because the recording or the buffer's bound forced it
   std::vector<std::string> messages;  ///< one sentence each, with offset; at most 32
+  uint64_t unknown_records = 0;       ///< of types that a newer kernel or perf writes: skipped, and no damage
+  std::set<uint32_t> unknown_types;   ///< at most 16
+
+  /// Returns a sentence on the records of unknown types; empty if there are none.
+  [[nodiscard]] std::string unknown_text() const;
 };
 
 /// Limits of the sort buffer. The defaults fit every recording from perf.

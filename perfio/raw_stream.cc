@@ -17,14 +17,42 @@ constexpr unsigned kChain = 4;        // valid headers in a row show that record
 constexpr unsigned kChainBehind = 2;  // the same after a record of unknown type
 constexpr size_t kMostHoles = 64;     // in a file; what follows the last of them is lost
 
-// Whether a record may begin with `header`, with `left` bytes up to the end of the section (tools/perf
-// Documentation/perf.data-file-format.txt, perf_event.h). The kernel's records are multiples of eight bytes.
-bool is_plausible(const RecordHeader& header, uint64_t left) {
+constexpr uint64_t kHeader2Bytes = kRecordHeaderBytes + 8;  // COMPRESSED2: header and data_size
+constexpr uint64_t kMostData2Bytes = 256U << 20;            // of a COMPRESSED2 record: perf compresses one ring at a time
+
+/// A record's header and true size.
+struct Extent {
+  RecordHeader header;
+  uint64_t size_bytes = 0;
+  bool overflowed = false;  // the size in the header is the low 16 bits of another
+};
+
+// perf 6.16 and later write COMPRESSED2 records whose size does not fit the header's 16 bits (tools/perf builtin-record.c,
+// record__pushfn()): size is then the aligned size modulo 2^16, data_size is right, and the padding is missing.
+Extent extent_of(Bytes rest) {
+  Extent extent{read_record_header(rest), 0, false};
+  extent.size_bytes = extent.header.size_bytes;
+  if (extent.header.type != kRecordCompressed2 || rest.size() < kHeader2Bytes) return extent;
+  const uint64_t data_bytes = Cursor(rest.subspan(kRecordHeaderBytes)).u64();
+  if (data_bytes > kMostData2Bytes) return extent;
+  const uint64_t aligned = (kHeader2Bytes + data_bytes + 7) / 8 * 8;
+  extent.overflowed = aligned > extent.header.size_bytes && static_cast<uint16_t>(aligned) == extent.header.size_bytes;
+  if (extent.overflowed) extent.size_bytes = kHeader2Bytes + data_bytes;
+  return extent;
+}
+
+// Whether a record may begin with `extent`, with `left` bytes up to the end of the section (tools/perf
+// Documentation/perf.data-file-format.txt, perf_event.h). The kernel's records are multiples of eight bytes. perf leaves `misc` of compressed
+// records as it finds it. `newer`: its type may be one that is not known.
+bool is_plausible(const Extent& extent, uint64_t left, bool newer) {
   constexpr uint16_t kReservedMisc = 0x0ff8;
-  const bool of_kernel = header.type >= kRecordMmap && header.type <= kRecordAuxOutputHwId;
-  const bool of_tool = header.type >= kRecordUserStart && header.type <= kRecordBpfMetadata;
-  if ((!of_kernel && !of_tool) || (header.misc & kReservedMisc) != 0) return false;
-  if (header.size_bytes < kRecordHeaderBytes || header.size_bytes > left || (of_kernel && header.size_bytes % 8 != 0)) return false;
+  constexpr uint32_t kMostTypes = 256;
+  const RecordHeader& header = extent.header;
+  const bool compressed = header.type == kRecordCompressed || header.type == kRecordCompressed2;
+  if (is_unknown_type(header.type) && (!newer || header.type == 0 || header.type >= kMostTypes)) return false;
+  if (!compressed && (header.misc & kReservedMisc) != 0) return false;
+  const bool aligned = header.type < kRecordUserStart || is_unknown_type(header.type);
+  if (extent.size_bytes < kRecordHeaderBytes || extent.size_bytes > left || (aligned && extent.size_bytes % 8 != 0)) return false;
   switch (header.type) {
     case kRecordFinishedRound:
     case kRecordFinishedInit:
@@ -34,31 +62,53 @@ bool is_plausible(const RecordHeader& header, uint64_t left) {
     case kRecordAux:
       return header.size_bytes >= 32;
     default:
-      return header.size_bytes > kRecordHeaderBytes || header.type == kRecordSwitch;
+      return extent.size_bytes > kRecordHeaderBytes || header.type == kRecordSwitch;
   }
 }
 
 // Bytes of the record at the front of `rest` and of what follows it.
-uint64_t whole_size(Bytes rest, const RecordHeader& header) {
-  Cursor body(rest.first(header.size_bytes).subspan(kRecordHeaderBytes));
+uint64_t whole_size(Bytes rest, const Extent& extent) {
+  Cursor body(rest.first(static_cast<size_t>(extent.size_bytes)).subspan(kRecordHeaderBytes));
   uint64_t payload_bytes = 0;
-  if (header.type == kRecordAuxtrace) payload_bytes = body.u64();
-  if (header.type == kRecordHeaderTracingData) payload_bytes = body.u32();
-  return header.size_bytes + std::min<uint64_t>(payload_bytes, rest.size());
+  if (extent.header.type == kRecordAuxtrace) payload_bytes = body.u64();
+  if (extent.header.type == kRecordHeaderTracingData) payload_bytes = body.u32();
+  return extent.size_bytes + std::min<uint64_t>(payload_bytes, rest.size());
 }
 
-// Whether `rest` begins with `count` records, or is nothing but records.
-bool is_chain(Bytes rest, unsigned count) {
+// Whether `rest` begins with `count` records, or is nothing but records. `newer`: of any type.
+bool is_chain(Bytes rest, unsigned count, bool newer) {
   for (unsigned i = 0; i < count; ++i) {
     if (rest.empty() && i != 0) return true;
     if (rest.size() < kRecordHeaderBytes) return false;
-    const RecordHeader header = read_record_header(rest);
-    if (!is_plausible(header, rest.size())) return false;
-    const uint64_t size = whole_size(rest, header);
+    const Extent extent = extent_of(rest);
+    if (!is_plausible(extent, rest.size(), newer)) return false;
+    const uint64_t size = whole_size(rest, extent);
     if (size > rest.size()) return false;
     rest = rest.subspan(static_cast<size_t>(size));
   }
   return true;
+}
+
+// The data of an overflowed COMPRESSED2 record. perf compresses into records of at most kMostPartBytes of data and then writes the sizes of all
+// over those of the first one; the others have a header with their own size, and an undefined data_size.
+std::vector<std::byte> data_of_parts(Bytes data) {
+  constexpr uint64_t kMostPartBytes = 65519;
+  if (data.size() <= kMostPartBytes) return {data.begin(), data.end()};
+  for (uint64_t first = kMostPartBytes; first > 0; --first) {
+    std::vector<Bytes> parts{data.first(static_cast<size_t>(first))};
+    uint64_t at = first;
+    while (at + kHeader2Bytes <= data.size()) {
+      const RecordHeader header = read_record_header(data.subspan(static_cast<size_t>(at)));
+      if (header.type != kRecordCompressed2 || header.size_bytes < kHeader2Bytes || header.size_bytes > data.size() - at) break;
+      parts.push_back(data.subspan(static_cast<size_t>(at + kHeader2Bytes), header.size_bytes - kHeader2Bytes));
+      at += header.size_bytes;
+    }
+    if (at != data.size()) continue;
+    std::vector<std::byte> joined;
+    for (const Bytes part : parts) joined.insert(joined.end(), part.begin(), part.end());
+    return joined;
+  }
+  return {};
 }
 
 }  // namespace
@@ -93,23 +143,26 @@ bool RawStream::next_plain(RawRecord& out) {
     position_ = end_;
     return false;
   }
+  const Extent extent = extent_of(rest);
   out = RawRecord{};
-  out.header = read_record_header(rest);
+  out.header = extent.header;
   out.file_offset_bytes = position_;
-  if (is_damaged(out.header, left)) return skip_damage() && next_plain(out);
+  if (is_damaged(rest)) return skip_damage() && next_plain(out);
   last_record_ = position_;
-  out.bytes = rest.first(out.header.size_bytes);
-  position_ += out.header.size_bytes;
+  out.bytes = rest.first(static_cast<size_t>(extent.size_bytes));
+  out.overflowed = extent.overflowed;
+  position_ += extent.size_bytes;
   attach_payload(out);
   return true;
 }
 
 // A record of unknown type is one of a newer perf if records follow it.
-bool RawStream::is_damaged(const RecordHeader& header, uint64_t left) const {
-  if (is_plausible(header, left)) return false;
-  if (header.size_bytes < kRecordHeaderBytes || header.size_bytes > left) return true;
-  const Bytes after = file_.subspan(static_cast<size_t>(position_ + header.size_bytes), static_cast<size_t>(left - header.size_bytes));
-  return !after.empty() && !is_chain(after, kChainBehind);
+bool RawStream::is_damaged(Bytes rest) {
+  const Extent extent = extent_of(rest);
+  if (is_plausible(extent, rest.size(), false)) return false;
+  if (extent.size_bytes < kRecordHeaderBytes || extent.size_bytes > rest.size()) return true;
+  const Bytes after = rest.subspan(static_cast<size_t>(extent.size_bytes));
+  return !after.empty() && !is_chain(after, kChainBehind, true);
 }
 
 // The record at position_ is damaged, or the size of the one before it is wrong. Moves on to the next chain of records. False if there is
@@ -118,7 +171,7 @@ bool RawStream::skip_damage() {
   const uint64_t from = position_, first = last_record_ < from ? last_record_ + kRecordHeaderBytes : from + 1;
   const Bytes rest = file_.subspan(0, static_cast<size_t>(end_));
   uint64_t at = damage_->holes.size() < kMostHoles ? first : end_;
-  while (at + kRecordHeaderBytes <= end_ && !is_chain(rest.subspan(static_cast<size_t>(at)), kChain)) ++at;
+  while (at + kRecordHeaderBytes <= end_ && !is_chain(rest.subspan(static_cast<size_t>(at)), kChain, false)) ++at;
   const RecordHeader header = read_record_header(rest.subspan(static_cast<size_t>(from)));
   if (at + kRecordHeaderBytes > end_) {
     if (header.size_bytes > end_ - from) {
@@ -165,6 +218,14 @@ void RawStream::begin_compressed(const RawRecord& record) {
   if (record.header.type == kRecordCompressed2) {  // u64 data_size, then that much; the rest is padding
     Cursor in(input_);
     const uint64_t data_bytes = in.u64();
+    if (record.overflowed) {
+      joined_ = data_of_parts(in.rest());
+      input_ = joined_;
+      compressed_bytes_ += input_.size();
+      more_output_ = true;
+      if (input_.empty()) fail_compressed("a compressed record longer than 64 KiB has no parts of a known size");
+      return;
+    }
     if (!in.ok() || data_bytes > in.remaining()) {
       input_ = {};
       add_bad_record(*damage_, record.file_offset_bytes, "a compressed record is shorter than its header says");

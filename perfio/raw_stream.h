@@ -15,6 +15,7 @@ struct RawRecord {
   Bytes bytes;                     ///< header included
   Bytes payload;                   ///< AUXTRACE, HEADER_TRACING_DATA: what follows the record; views the mapping
   uint64_t file_offset_bytes = 0;  ///< of the record, or of the COMPRESSED record that its first byte came from
+  bool overflowed = false;         ///< COMPRESSED2, and longer than its header can say: `bytes` has the true size
   bool transient = false;          ///< decompressed: `bytes` is valid until the next call of next() only
 };
 
@@ -31,7 +32,7 @@ class RawStream {
 
  private:
   bool next_plain(RawRecord& out);
-  [[nodiscard]] bool is_damaged(const RecordHeader& header, uint64_t left) const;
+  [[nodiscard]] static bool is_damaged(Bytes rest);
   bool skip_damage();
   bool next_decompressed(RawRecord& out);
   bool refill();
@@ -46,6 +47,7 @@ class RawStream {
   uint64_t window_end_ = 0;  ///< end of the range that the system was advised to read
   ReadDamage* damage_;
   ZstdDecompressor zstd_;
+  std::vector<std::byte> joined_;    ///< what input_ views if the record has parts
   Bytes input_;                      ///< of the COMPRESSED record in hand, not yet decompressed
   uint64_t input_offset_bytes_ = 0;  ///< of that record
   uint64_t chunk_offset_bytes_ = 0;  ///< of the record that the front of chunk_ came from

@@ -127,7 +127,7 @@ bool RecordBuilder::build_sample(const RawRecord& raw, Record& out) const {
     change.next_tid = Cursor(fields.raw.subspan(sched_switch_.next_pid_offset_bytes)).i32();
     out.payload = change;
   } else {
-    out.payload = OtherSample{fields.ip, fields.raw};
+    out.payload = OtherSample{fields.ip, fields.raw, fields.aux, raw.transient};
   }
   return true;
 }

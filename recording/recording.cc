@@ -15,6 +15,7 @@
 #include "ptdecode/pt/packet_reader.h"
 #include "perfio/emulated.h"
 #include "recording/data/json_form.h"
+#include "recording/data/aux_windows.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
 #include "recording/trace/clock_survey.h"
@@ -216,6 +217,24 @@ Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, con
 const RecordingData& data_of(const Recording& recording) { return recording.state_->data; }
 
 const std::vector<StreamInfo>& Recording::streams() const { return state_->data.infos; }
+std::vector<AuxWindow> aux_windows(const Recording& recording, uint32_t stream) {
+  std::vector<AuxWindow> windows;
+  const RecordingData& data = data_of(recording);
+  if (stream >= data.streams.size()) return windows;
+  const std::vector<std::string>& names = data.sample_names;
+  for (const AuxSample& sample : data.streams[stream].samples()) {
+    AuxWindow& window = windows.emplace_back();
+    window.first_bytes = sample.first_bytes;
+    window.last_bytes = sample.last_bytes;
+    if (sample.event < names.size()) window.event = names[sample.event];
+    window.time = sample.time;
+    window.ip = sample.ip;
+    window.pid = sample.pid;
+    window.tid = sample.tid;
+    window.cpu = sample.cpu;
+  }
+  return windows;
+}
 const Timeline& Recording::timeline() const { return state_->data.timeline; }
 const ContextTrack& Recording::contexts() const { return state_->data.contexts; }
 const Symbolizer& Recording::symbolizer() const { return *state_->data.symbolizer; }

@@ -27,12 +27,13 @@
 #include "recording/image/stashed_code.h"
 #include "recording/perf/arm_perf.h"
 #include "recording/perf/perf_time.h"
+#include "recording/perf/ring_index.h"
 #include "recording/trace/segments.h"
 
 namespace ptd {
 namespace {
 
-constexpr uint32_t kRecordSample = 9, kRecordSwitch = 14, kRecordSwitchCpuWide = 15;
+constexpr uint32_t kRecordSample = 9, kRecordSwitch = 14, kRecordSwitchCpuWide = 15, kRecordIdIndex = 69;
 constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
 
 const char* clock_name(int32_t id) {
@@ -92,6 +93,7 @@ class Collector {
     }
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
     if (record.type == kRecordSample) note_sample(record);
+    if (record.type == kRecordIdIndex) rings_.add(record.raw);
     survey_.switches += record.type == kRecordSwitch || record.type == kRecordSwitchCpuWide ? 1 : 0;
   }
   void finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host);
@@ -115,6 +117,22 @@ class Collector {
     streams_[key].size_bytes += aux.payload.size();
     survey_.trace_bytes += aux.payload.size();
     traces_[key].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, info_.snapshot_mode, aux.idx);
+  }
+  // Windows may repeat bytes, so the index of the whole stream is not that of their payloads: the first one has the first PSB.
+  void on(const perfio::Record& record, const perfio::OtherSample& sample) {
+    const auto& attrs = reader_.attrs();
+    if (record.attr_index >= attrs.size() || !attrs[record.attr_index].holds_trace()) return;
+    SurveyWindows& windows = survey_.windows[name_of(attrs[record.attr_index])];
+    ++windows.samples;
+    if (sample.aux.empty()) ++windows.without_trace;
+    const StreamKey key = rings_.stream_of(record.sample_id, info_.per_cpu_mmaps);
+    if (sample.aux.empty() || (key.first < 0 && key.second < 0)) return;
+    windows.trace_bytes += sample.aux.size();
+    SurveyStream& stream = streams_[key];
+    if (stream.size_bytes == 0 && !sample.transient) traces_[key].add_payload(0, sample.aux.size(), sample.aux, false);
+    stream.size_bytes += sample.aux.size();
+    survey_.trace_bytes += sample.aux.size();
+    if (record.sample_id.has_time) aux_times_.push_back({key.first, key.second, TimeNs{record.sample_id.time}, sample.aux.size()});
   }
   void on(const perfio::Record&, const perfio::TimeConvRecord& record) { time_conversion_ = record; }
   void on(const perfio::Record& record, const perfio::AuxRecord& aux) {
@@ -160,11 +178,14 @@ class Collector {
     const auto& attrs = reader_.attrs();
     if (record.attr_index >= attrs.size()) return;
     const perfio::EventAttr& attr = attrs[record.attr_index];
-    if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload) || perfio::is_announcement(attr)) return;
-    ++survey_.other_events[attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name];
+    if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload) || perfio::is_announcement(attr) || attr.holds_trace()) return;
+    ++survey_.other_events[name_of(attr)];
+  }
+  static std::string name_of(const perfio::EventAttr& attr) {
+    return attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name;
   }
 
-  using StreamKey = std::pair<int32_t, int32_t>;
+  using StreamKey = RingIndex::StreamKey;
   void widen_by_trace(std::set<StreamKey>& dated);
 
   struct Mapped {
@@ -187,6 +208,7 @@ class Collector {
   perfio::EtmInfo etm_;
   perfio::TimeConvRecord time_conversion_;
   uint32_t other_trace_ = 0;
+  RingIndex rings_;
   std::map<StreamKey, SurveyStream> streams_;
   std::map<StreamKey, AuxStream> traces_;
   std::vector<AuxTime> aux_times_;
@@ -334,6 +356,7 @@ Result<Survey> survey_perf(const OpenRequest& options) {
                                                            : "the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   collector.finish(options, written_at_ns(options.path), recorded_here(features.hostname));
   for (const std::string& message : reader.damage().messages) survey.warnings.push_back(message);
+  if (std::string unknown = reader.damage().unknown_text(); !unknown.empty()) survey.warnings.push_back(std::move(unknown));
   if (reader.damage().cut && reader.damage().messages.empty())
     survey.warnings.push_back("the file is truncated at byte " + std::to_string(reader.damage().cut_offset_bytes));
   return survey;

@@ -70,6 +70,15 @@ std::string survey_json(const Survey& survey) {
   json.pair("traces_user", survey.traces_user);
   if (survey.has_wall_clock) json.pair("wall_offset_ns", survey.wall_offset_ns);
   json.pair("warnings", survey.warnings);
+  json.key("windows").open('{');
+  for (const auto& [name, windows] : survey.windows) {
+    json.key(name).open('{');
+    json.pair("bytes", windows.trace_bytes);
+    json.pair("samples", windows.samples);
+    json.pair("without_trace", windows.without_trace);
+    json.close('}');
+  }
+  json.close('}');
   json.close('}');
   return json.take();
 }

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "capture/emulate/announce_log.h"
+#include "capture/emulate/aux_samples.h"
 #include "capture/emulate/lost_privileges.h"
 #include "capture/emulate/shared/mapped_log.h"
 #include "capture/emulate/shared/pt_config.h"
@@ -33,11 +34,11 @@ namespace {
 
 constexpr uint32_t kPtType = 8, kSoftwareType = 1;
 constexpr uint64_t kDummyConfig = 9;
-constexpr uint32_t kPtAttr = 0, kDummyAttr = 1, kAnnounceAttr = 2;
+constexpr uint32_t kPtAttr = 0, kDummyAttr = 1;
 // Of perf_event_attr: disabled, mmap, comm, task, mmap2, comm_exec.
 constexpr uint64_t kDummyFlags = 1ULL << 0 | 1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 24;
-constexpr uint64_t kPtId = 1, kDummyId = 2, kAnnounceId = 3;
-constexpr uint64_t kAuxTruncated = 1;                   // PERF_AUX_FLAG_TRUNCATED
+constexpr uint64_t kPtId = 1, kDummyId = 2, kAnnounceId = 3, kFirstSampleId = 4;  // one for each thread
+constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2;  // PERF_AUX_FLAG_*
 constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;  // at least; a piece ends before a PSB
 
 /// All packets of one thread id: of one program after the other.
@@ -76,6 +77,20 @@ perfio::EventAttr attr_of(uint32_t index, const RecordingOptions& options) {
   attr.ids = {pt ? kPtId : kDummyId};
   attr.use_clockid = !options.config.work_clock;  // the records' times are CLOCK_MONOTONIC's, as those of jitdumps
   attr.clockid = attr.use_clockid ? CLOCK_MONOTONIC : 0;
+  return attr;
+}
+
+// The event whose samples hold trace.
+perfio::EventAttr sample_attr(const RecordingOptions& options, size_t streams) {
+  constexpr uint64_t kCpuClock = 0;
+  perfio::EventAttr attr = attr_of(kDummyAttr, options);
+  attr.config = kCpuClock;
+  attr.name = "cpu-clock:u";
+  attr.flags = 1;
+  attr.sample_type |= perfio::kSampleAux;
+  attr.aux_sample_bytes = static_cast<uint32_t>(options.config.aux_sample_bytes);
+  attr.ids.clear();
+  for (size_t i = 0; i < streams; ++i) attr.ids.push_back(kFirstSampleId + i);
   return attr;
 }
 
@@ -199,22 +214,29 @@ Status write_truth(const RecordingOptions& options, const std::vector<UserImage>
   return (*writer)->finish();
 }
 
+/// Indices of events in the recording's list, and ids of those that differ by thread.
+struct EventPlaces {
+  uint32_t announce_attr = 0, sample_attr = 0;
+  std::map<int32_t, uint64_t> sample_ids;  ///< by thread
+};
+
 /// Writes records in order and keeps the first error.
 class Writer {
  public:
-  Writer(perfio::PerfWriter& writer, const TimeConversion& time) : writer_(writer), time_(time) {}
+  Writer(perfio::PerfWriter& writer, const TimeConversion& time, const EventPlaces& places) : writer_(writer), time_(time), places_(places) {}
   void put(const TimedRecord& record) {
     perfio::RecordContext context;
     const bool pt =
         std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxRecord>(record.payload);
-    const bool announced = std::holds_alternative<perfio::OtherSample>(record.payload);
-    context.attr_index = pt ? kPtAttr : announced ? kAnnounceAttr : kDummyAttr;
+    const auto* sample = std::get_if<perfio::OtherSample>(&record.payload);
+    const bool announced = sample != nullptr && sample->aux.empty();
+    context.attr_index = pt ? kPtAttr : announced ? places_.announce_attr : sample != nullptr ? places_.sample_attr : kDummyAttr;
     context.misc = perfio::kMiscUser;
     context.sample_id.pid = record.pid;
     context.sample_id.tid = record.tid;
     context.sample_id.time = time_.to_ns(Tsc{record.tsc}).value;
     context.sample_id.has_time = true;
-    context.sample_id.id = pt ? kPtId : announced ? kAnnounceId : kDummyId;
+    context.sample_id.id = pt ? kPtId : announced ? kAnnounceId : sample != nullptr ? places_.sample_ids.at(record.tid) : kDummyId;
     context.sample_id.cpu = record.cpu;
     perfio::Payload payload = record.payload;
     if (auto* task = std::get_if<perfio::TaskRecord>(&payload)) task->time = context.sample_id.time;
@@ -228,12 +250,16 @@ class Writer {
  private:
   perfio::PerfWriter& writer_;
   const TimeConversion& time_;
+  const EventPlaces& places_;
   Status status_;
 };
 
-void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, size_t streams) {
-  out.check(writer.add_id_index({{kPtId, 0, -1, -1}, {kDummyId, 0, -1, -1}}));
-  out.check(writer.add_auxtrace_info(options.aarch64 ? etm_auxtrace_info(static_cast<uint32_t>(streams)) : auxtrace_info(options)));
+void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, const std::vector<Stream>& streams,
+                const EventPlaces& places) {
+  std::vector<perfio::IdIndexEntry> ids{{kPtId, 0, -1, -1}, {kDummyId, 0, -1, -1}};
+  for (const auto& [tid, id] : places.sample_ids) ids.push_back({id, id - kFirstSampleId, -1, tid});
+  out.check(writer.add_id_index(ids));
+  out.check(writer.add_auxtrace_info(options.aarch64 ? etm_auxtrace_info(static_cast<uint32_t>(streams.size())) : auxtrace_info(options)));
   perfio::TimeConvRecord conversion;
   conversion.time_shift = options.time.time_shift;
   conversion.time_mult = options.time.time_mult;
@@ -379,13 +405,15 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
 }
 
 // What the kernel says of each piece of a trace.
-void put_aux_records(const std::vector<Stream>& streams, bool aarch64, std::vector<TimedRecord>& records) {
+void put_aux_records(const std::vector<Stream>& streams, const RecordingOptions& options, std::vector<TimedRecord>& records) {
+  const bool aarch64 = options.aarch64, sampled = options.config.aux_sample_bytes != 0;
   for (const Stream& stream : streams) {
     for (const Stream::Piece& piece : stream.pieces) {
       perfio::AuxRecord aux;
       aux.aux_offset_bytes = piece.base_bytes;
       aux.aux_size_bytes = piece.packets.bytes.size();
       if (aarch64) aux.flags = perfio::kAuxFormatRaw;
+      if (sampled) aux.flags |= kAuxOverwrite;
       if (piece.broken) aux.flags |= kAuxTruncated;
       if (aux.aux_size_bytes != 0 || piece.broken)
         records.push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid, stream.tid, aux, 0});
@@ -395,6 +423,19 @@ void put_aux_records(const std::vector<Stream>& streams, bool aarch64, std::vect
       aux.flags &= ~kAuxTruncated;
       records.push_back({piece.end_tsc(), stream.pid, stream.tid, aux, 0});
     }
+  }
+}
+
+// The trace as samples; the records view `samplers`.
+void put_samples(const std::vector<Stream>& streams, const RecordingOptions& options, std::deque<AuxSampler>& samplers, std::vector<TimedRecord>& records) {
+  for (const Stream& stream : streams) {
+    AuxSampler& sampler = samplers.emplace_back(options.config);
+    for (const Stream::Piece& piece : stream.pieces) {
+      sampler.add(piece.packets.bytes, piece.thread->first_tsc, piece.end_tsc());
+      release_pages(piece.packets.bytes);
+    }
+    for (const TakenSample& sample : sampler.samples())
+      records.push_back({sample.tsc, stream.pid, stream.tid, perfio::OtherSample{sample.ip, {}, sample.window}, 0});
   }
 }
 
@@ -427,7 +468,10 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
   UserSideband sideband(images, {options.work_folder, options.config.ran_code, options.output + ".jit"}, program.substr(program.rfind('/') + 1).substr(0, 15));
   if (Status status = sideband.run(); !status) return status.error();
-  put_aux_records(streams, options.aarch64, sideband.records());
+  put_aux_records(streams, options, sideband.records());
+  const bool sampled = options.config.aux_sample_bytes != 0;
+  std::deque<AuxSampler> samplers;
+  if (sampled) put_samples(streams, options, samplers, sideband.records());
   const Announcements announcements = announcements_of(options, images);
   for (const TimedRecord& record : announcements.records) sideband.records().push_back(record);
   if (options.aarch64) put_cpus(streams, sideband.records());
@@ -435,16 +479,23 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
 
   perfio::WriterOptions writer_options;
   writer_options.attrs = {attr_of(kPtAttr, options), attr_of(kDummyAttr, options)};
-  if (!announcements.records.empty()) writer_options.attrs.push_back(perfio::announce_attr(writer_options.attrs[kDummyAttr], kAnnounceId));
+  EventPlaces places;
+  const auto add_event = [&](perfio::EventAttr attr) {
+    writer_options.attrs.push_back(std::move(attr));
+    return static_cast<uint32_t>(writer_options.attrs.size() - 1);
+  };
+  if (!announcements.records.empty()) places.announce_attr = add_event(perfio::announce_attr(writer_options.attrs[kDummyAttr], kAnnounceId));
+  if (sampled) places.sample_attr = add_event(sample_attr(options, streams.size()));
+  for (size_t i = 0; sampled && i < streams.size(); ++i) places.sample_ids[streams[i].tid] = kFirstSampleId + i;
   auto output = WholeFile::open(options.output, kRecordingOutput);
   if (!output) return output.error();
   writer_options.fd = (*output)->fd();
   auto created = perfio::PerfWriter::create(options.output, writer_options);
   if (!created) return created.error();
-  Writer out(**created, options.time);
-  write_head(**created, out, options, streams.size());
+  Writer out(**created, options.time, places);
+  write_head(**created, out, options, streams, places);
   for (const TimedRecord& record : sideband.records()) out.put(record);
-  write_packets(**created, out, streams, options.aarch64);
+  if (!sampled) write_packets(**created, out, streams, options.aarch64);
   write_missing(**created, out, options, images, sideband.escapes());
   out.check((*created)->add_finished_round());
   (*created)->set_features(features_of(options, sideband));

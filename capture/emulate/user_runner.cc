@@ -189,6 +189,8 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   recording.work_folder = command.folder;
   recording.config = options.config;
   recording.aarch64 = command.machine == kMachineAarch64;
+  if (recording.aarch64 && recording.config.aux_sample_bytes != 0)
+    return Error{ErrorCode::contradictory_options, "record: --aux-sample is for Intel PT, and " + options.command.front() + " is a program for aarch64", 0};
   recording.config.truth = recording.aarch64 || !options.truth_folder.empty();  // of which the packets of aarch64 are made
   recording.output = fs::absolute(options.output, error).string();
   if (!options.truth_folder.empty()) recording.truth_folder = fs::absolute(options.truth_folder, error).string();

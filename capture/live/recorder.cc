@@ -208,7 +208,7 @@ Status Recorder::write_start() {
   std::vector<IdIndexEntry> index;
   for (size_t i = 0; i < events_->rings().size(); ++i) {
     const EventRings& rings = events_->rings()[i];
-    for (const LiveEvent& event : rings.events) index.push_back({event.id(), i, rings.cpu, rings.tid});
+    for (const uint64_t id : rings.ids()) index.push_back({id, i, rings.cpu, rings.tid});
   }
   if (Status status = writer_->add_id_index(index); !status) return status;
   if (clock) {
@@ -337,6 +337,7 @@ void Recorder::tell_lost(const EventRings& rings) const {
 }
 
 void Recorder::note_time(const EventRings& rings, Bytes record) {
+  if (read_record_header(record).type == kRecordSample) return;  // no trailer
   SampleId id;
   const uint64_t trailer = trailer_bytes(attr_of(rings.role));
   if (record.size() >= kRecordHeaderBytes + trailer) parse_trailer(attr_of(rings.role), record.last(trailer), id);
@@ -357,6 +358,7 @@ void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
 
 /// The AUX bytes of a ring. Records of 8 bytes' multiples need no padding in the middle of a stream; the rest waits for the next round.
 Status Recorder::take_aux(EventRings& rings, size_t index, bool all) {
+  if (choice_.trace->sampled) return {};  // the samples hold it
   RingPart part = rings.aux->mode() == AuxMode::full ? rings.aux->pending() : all ? rings.aux->snapshot() : RingPart{};
   if (rings.aux->mode() == AuxMode::full && !all) part.end -= part.size_bytes() % 8;
   if (part.size_bytes() == 0) return {};

@@ -29,6 +29,7 @@ void count_stream(const Recording& recording, uint32_t stream, const StatRequest
     }
     if (request.packets_only) progress.add(piece.bytes.size());
   }
+  stat.add_windows(recording, stream);
   if (request.packets_only) return;
   uint64_t offset = 0;
   const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {

@@ -81,6 +81,7 @@ std::string what_text(const Survey& survey) {
   const auto more = [&traced](const char* separator, const std::string& what) { traced += (traced.empty() ? "" : separator) + what; };
   if (!survey.filter.empty()) more(", ", "filter " + survey.filter);
   if (survey.snapshot) more(", ", "snapshots");
+  if (!survey.windows.empty()) more(", ", "AUX samples");
   if (survey.trace.starts_with("CoreSight")) more("; ", survey.trace);
   if (!survey.timing.empty()) more("; ", "time from " + survey.timing);
   if (has_trace) add(text, "traced", traced);
@@ -173,6 +174,10 @@ std::string rest_text(const Survey& survey) {
     add(text, "lost",
         fmt::format("{} in {}; trace cut {}, partial {}, collisions {}", counted(lost.count, "record"), counted(lost.records, "place"),
                     counted(lost.aux_truncated, "time"), lost.aux_partial, lost.aux_collision));
+  for (const auto& [name, windows] : survey.windows) {
+    const std::string without = windows.without_trace == 0 ? "" : fmt::format(", {} of them without trace", windows.without_trace);
+    add(text, "AUX samples", fmt::format("{} of {}, {}{}", windows.samples, name, bytes_text(windows.trace_bytes), without));
+  }
   for (const auto& [name, count] : survey.other_events) add(text, "ignored", fmt::format("{} of {}", counted(count, "sample"), name));
   for (const std::string& warning : survey.warnings) add(text, "warning", warning);
   return text;

@@ -17,6 +17,7 @@
 #include "cli/text/size_words.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/pt_clock.h"
+#include "recording/data/aux_windows.h"
 
 namespace ptd::cli {
 
@@ -33,10 +34,12 @@ struct Words {
 /// Lists one stream's segments in order.
 class PacketLister {
  public:
-  PacketLister(const Recording& recording, const Words& words, Interval range)
-      : config_(recording.decoder_options().config), words_(words), range_(range), clock_(config_) {}
+  PacketLister(const Recording& recording, uint32_t stream, const Words& words, Interval range)
+      : config_(recording.decoder_options().config), words_(words), range_(range), clock_(config_), windows_(aux_windows(recording, stream)) {}
 
   void segment(const AuxSegment& segment, TextBuffer& out);
+  /// Lists the samples whose trace ends at or before stream offset `end`.
+  void samples(uint64_t end, TextBuffer& out);
   [[nodiscard]] uint64_t bad() const { return bad_; }
 
  private:
@@ -48,10 +51,28 @@ class PacketLister {
   const Words& words_;
   const Interval range_;
   pt::PtClock clock_;
+  std::vector<AuxWindow> windows_;
+  size_t next_window_ = 0;
   uint64_t last_ip_ = 0, bad_ = 0;
 };
 
+void PacketLister::samples(uint64_t end, TextBuffer& out) {
+  for (; next_window_ < windows_.size() && windows_[next_window_].last_bytes <= end; ++next_window_) {
+    const AuxWindow& window = windows_[next_window_];
+    if (words_.plain || (window.time != kTimeMin && !range_.contains(window.time))) continue;
+    out.hex_padded(window.last_bytes, 16, '0');
+    out.text(fmt::format("  sample     of {}: {} bytes of trace up to here, tid {}, ip {:#x}", shown(window.event), window.last_bytes - window.first_bytes,
+                         window.tid, window.ip.value));
+    if (window.time != kTimeMin) {
+      out.text(", time ");
+      append_time(out, window.time, true);
+    }
+    out.ch('\n');
+  }
+}
+
 void PacketLister::segment(const AuxSegment& segment, TextBuffer& out) {
+  samples(segment.stream_offset_bytes, out);
   if (segment.break_before != AuxBreak::none) clock_.reset();
   const Bytes bytes = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
   pt::PacketReader reader(segment.bytes);
@@ -60,6 +81,7 @@ void PacketLister::segment(const AuxSegment& segment, TextBuffer& out) {
   while (reader.offset() < bytes.size()) {
     const uint64_t at = reader.offset();
     const uint64_t offset = segment.stream_offset_bytes + at;
+    samples(offset, out);
     if (reader.next(packet) != pt::PacketReader::Status::ok) {
       const uint64_t next = std::min<uint64_t>(pt::find_psb(segment.bytes, at + 1), bytes.size());
       bad_line(offset, next - at, out);
@@ -164,7 +186,7 @@ int run(const Words& words) {
       const std::string who = info.cpu >= 0 ? fmt::format("cpu {}", info.cpu) : info.tid >= 0 ? fmt::format("tid {}", info.tid) : "no cpu";
       output.write(fmt::format("# stream {}: {}{}, {} bytes\n", stream, source, who, info.size_bytes));
     }
-    PacketLister lister(recording, words, range);
+    PacketLister lister(recording, stream, words, range);
     uint64_t at = range.first == kTimeMin ? 0 : recording.segment_at(stream, range.first);
     AuxSegment segment;
     while (!output.closed() && recording.next_segment(stream, at, segment, scratch)) {
@@ -178,6 +200,9 @@ int run(const Words& words) {
       output.write(out.view());
       progress.add(segment.bytes.size());
     }
+    out.clear();
+    lister.samples(Recording::kStreamEnd, out);
+    output.write(out.view());
     bad += lister.bad();
   }
   progress.finish();

@@ -27,7 +27,7 @@ struct Words {
   std::string emulate;  // "": not; "user", "system"
   bool no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, no_announce = false, no_ran_code = false, quiet = false;
   StashWords stash;
-  std::string recover, most;
+  std::string recover, most, aux_sample, aux_sample_every;
   const CLI::App* command = nullptr;
   const CLI::Option* output = nullptr;
   std::vector<const CLI::Option*> live_options, emulate_options;  ///< that only make sense without or with --emulate
@@ -119,9 +119,31 @@ void set_packets(Words& words) {
   pt.cyc = words.cyc;
 }
 
+// The limit of the logs, and the sizes of AUX samples. A window of the default size has PSBs if they are as frequent as possible.
+Status set_sizes(Words& words) {
+  emulate::UserConfig& config = words.options.config;
+  if (!words.most.empty()) {
+    const Result<uint64_t> most = parse_size("--max-size", words.most);
+    if (!most) return most.error();
+    config.most_log_bytes = *most;
+  }
+  const Result<uint64_t> size = aux_sample_bytes(words.aux_sample);
+  if (!size) return size.error();
+  if (*size == 0 && words.aux_sample_every.empty()) return {};
+  if (*size == 0) return Error{ErrorCode::contradictory_options, "record: --aux-sample-every needs --aux-sample", 0};
+  config.aux_sample_bytes = *size;
+  const Result<uint64_t> every = parse_size("--aux-sample-every", words.aux_sample_every.empty() ? "16K" : words.aux_sample_every);
+  if (!every) return every.error();
+  config.aux_sample_every = *every;
+  if (words.command->get_option("--psb-period")->count() != 0) return {};
+  words.options.psb_period = 0;
+  config.pt.psb_period_bytes = 1U << kPsbShift;
+  return {};
+}
+
 // The whole machine. Its time is the number of executed instructions, and its code is that of files and of the kernel.
 int run_system(Words& words) {
-  for (const char* name : {"--work-clock", "--ovf", "--no-ran-code", "--no-date-code", "--max-size", "--no-tsc", "--no-announce"}) {
+  for (const char* name : {"--aux-sample", "--aux-sample-every", "--work-clock", "--ovf", "--no-ran-code", "--no-date-code", "--max-size", "--no-tsc", "--no-announce"}) {
     if (words.command->get_option(name)->count() != 0)
       return report_error({ErrorCode::contradictory_options, std::string("record: ") + name + " is not for --emulate=system", 0});
   }
@@ -148,6 +170,7 @@ int run(Words& words) {
     words.live.output = options.output;
     words.live.command = options.command;
     words.live.quiet = words.quiet;
+    words.live.aux_sample = words.aux_sample;
     words.live.no_announce = words.no_announce;
     return record_live(words.live, words.stash);
   }
@@ -169,11 +192,7 @@ int run(Words& words) {
     say_on_error("recording stopped: the disk of the working folder " + folder +
                  " is nearly full, the folder is out of reach, or a limit is reached (--max-size, ulimit -f). The program runs on and is not recorded.\n");
   };
-  if (!words.most.empty()) {
-    const Result<uint64_t> most = parse_size("--max-size", words.most);
-    if (!most) return report_error(most.error());
-    options.config.most_log_bytes = *most;
-  }
+  if (Status status = set_sizes(words); !status) return report_error(status.error());
   standard_output().flush();
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
   if (!result) return report_error(result.error());
@@ -213,6 +232,8 @@ void add_emulate_options(CLI::App& command, Words& words) {
                      "a qemu-user that loads plugins (default: qemu-x86_64 or qemu-aarch64, depending on the program: the first in PATH that\n"
                      "does, else one that 'ptdecode emulator build' has built)");
   command.add_option("--plugin", words.options.plugin, "ptdecode-emulate.so, if it is not in its build or installation folder");
+  command.add_option("--aux-sample-every", words.aux_sample_every, "with --aux-sample: a sample after every SIZE bytes of trace (default 16K)")
+      ->type_name("SIZE");
   command.add_option("--max-size", words.most, "stop recording when the logs of --emulate need this much disk space: 500M (default: no limit)")
       ->type_name("SIZE");
 }
@@ -230,6 +251,10 @@ Command add_record(CLI::App& app) {
                    "with a kernel, whose code is recorded too")
       ->check(CLI::IsMember({"user", "system"}));
   add_system_options(command, words->system);
+  command.add_flag("--aux-sample{4K}", words->aux_sample,
+                   "do not record the whole trace, but with each sample of another event the last SIZE bytes of trace before it (default\n"
+                   "4K, at most 60K). --sample-on names that event; --emulate samples a clock")
+      ->type_name("SIZE");
   words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data); a file of this name is kept as NAME.old");
   words->emulate_options = added_options(command, [&] { add_emulate_options(command, *words); });
   command.add_option("--recover", words->recover,

@@ -40,6 +40,9 @@ std::string session_text(const live::SessionStatus& session) {
   if (session.lost_records != 0) text += fmt::format("  {} lost\n", counted(session.lost_records, "record was", "records were"));
   if (session.forgotten != 0)
     text += fmt::format("  {} dropped: the session's log was full\n", counted(session.forgotten, "record was", "records were"));
+  if (session.trigger_hits != 0)
+    text += fmt::format("  its trigger was hit {}; {} written{}\n", counted(session.trigger_hits, "time"), counted(session.triggered, "snapshot was", "snapshots were"),
+                        session.trigger_failures == 0 ? "" : fmt::format(", {} failed", session.trigger_failures));
   if (session.takeovers != 0)
     text += fmt::format("  its keeper was killed {}; another one took over\n", counted(session.takeovers, "time"));
   return text;

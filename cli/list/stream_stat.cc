@@ -12,9 +12,11 @@
 #include "cli/list/arm_packets.h"
 #include "cli/list/packet_text.h"
 #include "cli/report/finding_text.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "decoder/pt/packet/packet_table.h"
 #include "ptdecode/pt/packet_reader.h"
+#include "recording/data/aux_windows.h"
 
 namespace ptd::cli {
 
@@ -172,6 +174,32 @@ void StreamStat::add(const Batch& batch) {
   for (const Gap& gap : batch.gaps) gaps.add(gap);
 }
 
+void StreamStat::add_windows(const Recording& recording, uint32_t stream) {
+  const std::vector<AuxWindow> all = aux_windows(recording, stream);
+  if (all.empty()) return;
+  const std::vector<uint64_t> starts = recording.segment_starts(stream);
+  for (const AuxWindow& window : all) {
+    ++windows[std::string(window.event)];
+    window_bytes += window.last_bytes - window.first_bytes;
+    const auto psb = std::lower_bound(starts.begin(), starts.end(), window.first_bytes);
+    if (psb == starts.end() || *psb >= window.last_bytes) ++undecoded_windows;
+  }
+}
+
+namespace {
+
+std::string windows_text(const StreamStat& stat) {
+  std::string text;
+  for (const auto& [event, count] : stat.windows) text += fmt::format("  {}, one for each sample of {}\n", counted(count, "window"), shown(event));
+  if (!text.empty() && stat.window_bytes != stat.info.size_bytes)
+    text += fmt::format("    {} bytes, of which later windows repeat {}\n", stat.window_bytes, stat.window_bytes - stat.info.size_bytes);
+  if (stat.undecoded_windows != 0)
+    text += fmt::format("    {} without a PSB, so nothing of them is decoded; record with a lower psb_period, or larger windows\n", stat.undecoded_windows);
+  return text;
+}
+
+}  // namespace
+
 std::string stat_text(const StreamStat& stat) {
   const bool is_core = !stat.info.core.empty();
   const std::string_view protocol = arm::name(stat.info.protocol);
@@ -182,6 +210,7 @@ std::string stat_text(const StreamStat& stat) {
   text += fmt::format("{} {}: {} bytes of trace, {}, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
                       stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, counted(stat.segments, "segment"),
                       time_text(stat.info.time));
+  text += windows_text(stat);
   text += fmt::format("  instructions {:>15}\n  blocks       {:>15}\n", stat.instructions, stat.blocks);
   text += "  packets\n";
   for (size_t i = 0; i < stat.packets.size(); ++i) {
@@ -239,6 +268,8 @@ nlohmann::json stat_json(const StreamStat& stat) {
     const size_t bit = bit_of(shown.flag);
     json["code"][shown.name] = {{"blocks", stat.flagged_blocks[bit]}, {"instructions", stat.flagged_instructions[bit]}};
   }
+  if (!stat.windows.empty())
+    json["windows"] = {{"samples", stat.windows}, {"bytes", stat.window_bytes}, {"undecoded", stat.undecoded_windows}};
   json["gaps"] = nlohmann::json::object();
   for (int i = 0; i < kGapReasons; ++i) {
     const GapTally::Count& count = stat.gaps.by_reason()[static_cast<size_t>(i)];

@@ -86,12 +86,65 @@ Result<live::TargetChoice> parse_target(const LiveWords& words) {
   return target;
 }
 
+}  // namespace
+
+Result<uint64_t> aux_sample_bytes(const std::string& text) {
+  constexpr uint64_t kMostBytes = 60U << 10, kAlign = 8;  // as perf: a record has less than 64 KiB; the kernel aligns to words
+  if (text.empty()) return uint64_t{0};
+  const Result<uint64_t> bytes = parse_size("--aux-sample", text);
+  if (!bytes) return bytes.error();
+  if (*bytes == 0 || *bytes > kMostBytes) return Error{ErrorCode::bad_option, "record: --aux-sample: a sample holds 1 byte to 60K of trace, not " + text, 0};
+  return (*bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+namespace {
+
+/// The events that sample, pause and resume the trace.
+Status choose_companions(const LiveWords& words, live::TraceChoice& trace) {
+  const auto add = [&trace](const std::string& option, const std::string& text, uint32_t aux_bytes, uint32_t action) {
+    Result<live::CounterEvent> event = live::parse_counter_event(option, text);
+    if (!event) return Status(event.error());
+    event->spec.aux_sample_bytes = aux_bytes;
+    event->spec.aux_action = action;
+    trace.companions.push_back(std::move(*event));
+    return Status();
+  };
+  const Result<uint64_t> bytes = aux_sample_bytes(words.aux_sample);
+  if (!bytes) return bytes.error();
+  if (*bytes != 0) {
+    trace.sampled = true;
+    trace.mode = perfio::AuxMode::overwrite;
+    const perfio::EventSpec& levels = trace.event;
+    const std::string usual = levels.exclude_kernel ? "cpu-clock:u" : levels.exclude_user ? "cpu-clock:k" : "cpu-clock";
+    const std::string event = words.sample_on.empty() ? usual : words.sample_on;
+    if (Status status = add("--sample-on", event, static_cast<uint32_t>(*bytes), 0); !status) return status;
+  }
+  for (const std::string& event : words.pause_on) {
+    if (Status status = add("--pause-on", event, 0, perfio::kAuxPause); !status) return status;
+  }
+  for (const std::string& event : words.resume_on) {
+    if (Status status = add("--resume-on", event, 0, perfio::kAuxResume); !status) return status;
+  }
+  if (!words.resume_on.empty()) trace.event.aux_action = perfio::kAuxStartPaused;
+  return {};
+}
+
+Status refuse_vain_options(const LiveWords& words) {
+  const bool needs_trace = !words.filter.empty() || words.snapshot || !words.aux_sample.empty() || !words.pause_on.empty() || !words.resume_on.empty();
+  if (words.event.empty() && needs_trace)
+    return Error{ErrorCode::contradictory_options, "record: --filter, --snapshot, --aux-sample, --pause-on and --resume-on need a trace: -e intel_pt//", 0};
+  if (!words.trigger.empty() && words.detach.empty())
+    return Error{ErrorCode::contradictory_options, "record: --trigger needs a detached recording: --detach NAME", 0};
+  if (!words.sample_on.empty() && words.aux_sample.empty())
+    return Error{ErrorCode::contradictory_options, "record: --sample-on needs --aux-sample", 0};
+  if (!words.aux_sample.empty() && words.snapshot)
+    return Error{ErrorCode::contradictory_options, "record: --aux-sample cannot be combined with --snapshot and --detach, which record the buffer itself", 0};
+  return {};
+}
+
 /// The trace's event, its filter and its header.
 Status choose_trace(const LiveWords& words, RecordChoice& choice) {
-  if (words.event.empty()) {
-    const bool vain = !words.filter.empty() || words.snapshot;
-    return vain ? Status(Error{ErrorCode::contradictory_options, "record: --filter and --snapshot need a trace: -e intel_pt//", 0}) : Status();
-  }
+  if (Status status = refuse_vain_options(words); !status || words.event.empty()) return status;
   const Result<live::PmuEvent> event = live::parse_pmu_event(words.event);
   if (!event) return event.error();
   live::TraceChoice trace;
@@ -106,6 +159,7 @@ Status choose_trace(const LiveWords& words, RecordChoice& choice) {
     if (!filter) return filter.error();
     trace.filter = *filter;
   }
+  if (Status status = choose_companions(words, trace); !status) return status;
   live::TraceSetup setup;
   setup.snapshot = words.snapshot;
   setup.per_cpu = !choice.target.per_thread;
@@ -177,7 +231,17 @@ void add_live_options(CLI::App& command, LiveWords& words) {
   command.add_option("--filter", words.filter, "trace only some code: 'filter main @ /bin/ls', 'start F1,stop F2'");
   command.add_flag("--snapshot", words.snapshot, "let the trace overwrite the oldest part of its buffer; the recording contains the last "
                                                  "part");
+  command.add_option("--sample-on", words.sample_on, "with --aux-sample: the event that is sampled, EVENT[@PERIOD], as branch-misses:u@1000 or sched:sched_switch\n"
+                                                     "(default cpu-clock: a sample each ms)")
+      ->type_name("EVENT");
+  command.add_option("--pause-on", words.pause_on, "the trace pauses when EVENT happens (Linux 6.13); may be repeated")->type_name("EVENT");
+  command.add_option("--resume-on", words.resume_on, "the trace starts paused, and goes on when EVENT happens (Linux 6.13); may be repeated")->type_name("EVENT");
   command.add_option("--detach", words.detach, "return at once; the session continues until ptdecode stop NAME")->type_name("NAME");
+  command.add_option("--trigger", words.trigger, "with --detach: write a snapshot to OUTPUT when a function is called, uprobe:FILE:FUNCTION, or when a call\n"
+                                                 "of it was slow, uprobe:FILE:FUNCTION,duration>5ms")
+      ->type_name("PROBE");
+  command.add_option("--trigger-most", words.trigger_most, "with --trigger: so many snapshots, OUTPUT, OUTPUT.2, ... (default 1), at most one each second")
+      ->type_name("N");
   command.add_flag("--directory", words.directory, "write perf's directory form");
   command.add_flag("--kcore", words.kcore, "also copy the kernel's code, before and after (directory form)");
   command.add_flag("-z,--compress", words.compress, "compress the kernel's records (zstd)");
@@ -186,10 +250,17 @@ void add_live_options(CLI::App& command, LiveWords& words) {
 namespace {
 
 int start_detached(const LiveWords& words, const RecordChoice& choice) {
-  if (words.directory || words.kcore || words.compress || words.output != "perf.data") {
+  if (words.directory || words.kcore || words.compress || (words.output != "perf.data" && words.trigger.empty())) {
     return report_error({ErrorCode::contradictory_options, "record: with --detach, ptdecode snapshot writes the file", 0});
   }
   live::SessionChoice session;
+  if (!words.trigger.empty()) {
+    Result<live::TriggerChoice> trigger = live::parse_trigger(words.trigger);
+    if (!trigger) return report_error(trigger.error());
+    std::error_code error;
+    session.self_snapshots = live::SelfSnapshots{std::move(*trigger), std::filesystem::absolute(words.output, error).string(), words.trigger_most};
+    if (error) return report_error({ErrorCode::bad_output, "record: -o " + words.output + ": " + error.message(), 0});
+  }
   session.name = words.detach;
   session.target = choice.target;
   session.trace = choice.trace;

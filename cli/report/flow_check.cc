@@ -126,7 +126,7 @@ bool is_damage(const Gap& gap, const AuxSegment& segment) {
   if (gap.reason == GapReason::bad_packet) return true;
   if (gap.reason != GapReason::aux_lost) return false;
   const bool at_begin = segment.break_before != AuxBreak::none && gap.stream_offset_bytes == segment.stream_offset_bytes;
-  const bool at_end = segment.lost_after != AuxBreak::none && gap.stream_offset_bytes == segment.stream_offset_bytes + segment.bytes.size();
+  const bool at_end = segment.lost_after != AuxBreak::none && segment.lost_after != AuxBreak::snapshot && gap.stream_offset_bytes == segment.stream_offset_bytes + segment.bytes.size();
   return !at_begin && !at_end;
 }
 

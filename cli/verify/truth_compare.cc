@@ -20,6 +20,7 @@
 #include "cli/verify/psb_match.h"
 #include "ptdecode/flow_cursor.h"
 #include "ptdecode/insn.h"
+#include "recording/data/aux_windows.h"
 
 namespace ptd::cli {
 namespace {
@@ -388,8 +389,10 @@ bool ends_tracing(const Batch& batch) {
   return kind == EventKind::disabled || kind == EventKind::async_disabled;
 }
 
-/// Whether `batch`, the first of `segment`, says that trace before the segment is lost. The flow of the segment before it then ends in that gap.
+/// Whether `batch`, the first of `segment`, says that trace before the segment is lost, or tracing paused there (between the windows of AUX
+/// samples). The flow of the segment before it then ends in that gap.
 bool begins_after_loss(const Batch& batch, const AuxSegment& segment) {
+  if (segment.break_before == AuxBreak::snapshot) return true;
   return segment.break_before != AuxBreak::none && !batch.gaps.empty() && batch.gaps.front().reason == GapReason::aux_lost &&
          batch.gaps.front().before_block == 0;
 }
@@ -524,6 +527,8 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
         return true;
       });
   if (!status) return status.error();
+  counts.windows = !aux_windows(recording, stream).empty();
+  if (counts.windows) decoded.gaps.push_back(decoded.insns.size());  // what ran after the last one
   if (any) compare.segment(mark, when, decoded);
   compare.finish();
   if (!(*reader)->error().empty()) return Error{ErrorCode::bad_format, truth_path + ": " + (*reader)->error(), 0};
@@ -545,6 +550,7 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
       c.lost_as_asked, c.gaps);
   if (c.extra + c.extra_flagged != 0)
     text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
+  if (c.windows) text += "; what ran between the windows of AUX samples counts as lost";
   if (c.behind_end != 0) text += fmt::format("; {} after the end of the trace", c.behind_end);
   if (c.untold != 0) text += fmt::format("; {} not counted by the trace: iterations of loops without packets", c.untold);
   text += '\n';

@@ -27,6 +27,7 @@ struct TruthCounts {
   uint64_t extra_flagged = 0;  ///< the same, in such blocks
   uint64_t lost = 0;           ///< of the truth, in the decoder's gaps
   uint64_t lost_as_asked = 0;  ///< of them where the recording itself lost packets (OVF)
+  bool windows = false;        ///< the trace is of AUX samples: what ran between their windows is not traced, and counts as lost
   uint64_t behind_end =
       0;  ///< of the truth, after the trace's end: no packet covers it, or the thread was killed with packets unwritten
   uint64_t untold = 0;  ///< of the truth, rounds of loops without packets that the trace does not count, as it says or as it ends there
@@ -38,7 +39,7 @@ struct TruthCounts {
   std::pair<std::string, std::string> first_bytes;  ///< of both, in hex, if the addresses are equal
   std::vector<NamedCounts> named;  ///< an instruction counts for the first pattern that fits
   [[nodiscard]] bool equal() const {
-    return wrong == 0 && wrong_flagged == 0 && extra == 0 && extra_flagged == 0 && untold == 0 && lost == lost_as_asked;
+    return wrong == 0 && wrong_flagged == 0 && extra == 0 && extra_flagged == 0 && untold == 0 && (windows || lost == lost_as_asked);
   }
 };
 

@@ -136,6 +136,7 @@ struct Decoder::State {
   void spread_doubt(Batch& batch);
   Gap gap_of(const Loss& loss, const Flow& flow) const;
   void tell_lost_after(Batch& batch) const;
+  void tell_pause(Batch& batch) const;
 };
 
 Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
@@ -233,15 +234,29 @@ Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
   return gap;
 }
 
-// Outputs a gap if the trace after the last segment is missing.
+// Outputs a gap if the trace after the last segment is missing, and the end of tracing if another snapshot or window follows.
 void Decoder::State::tell_lost_after(Batch& batch) const {
-  if (walker.segment().lost_after == AuxBreak::none) return;
+  const AuxBreak why = walker.segment().lost_after;
+  if (why == AuxBreak::snapshot) return tell_pause(batch);
+  if (why == AuxBreak::none) return;
   Loss loss;
   loss.reason = GapReason::aux_lost;
   loss.offset_bytes = walker.segment().bytes.size();
   Gap gap = gap_of(loss, *flows[0]);
   gap.before_block = static_cast<uint32_t>(batch.blocks.size());
   batch.gaps.push_back(gap);
+}
+
+void Decoder::State::tell_pause(Batch& batch) const {
+  const FlowState& state = flows[0]->state;
+  if (!state.enabled || state.lost) return;
+  Event event;
+  event.kind = EventKind::disabled;
+  event.before_block = static_cast<uint32_t>(batch.blocks.size());
+  event.stream_offset_bytes = walker.segment().stream_offset_bytes + walker.segment().bytes.size();
+  event.time = state.now;
+  event.about = state.now.first;
+  batch.events.push_back(event);
 }
 
 uint64_t Decoder::State::work_done() const { return work + (walker.fetch_work() - fetch_work_before); }

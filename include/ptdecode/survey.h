@@ -19,6 +19,12 @@ struct SurveyStream {
   Interval time;  ///< from its first PSB, or the first AUX record, to its last; unbounded if none has a time
 };
 
+/// Samples of one event that hold trace (PERF_SAMPLE_AUX).
+struct SurveyWindows {
+  uint64_t samples = 0, without_trace = 0;  ///< without_trace: of these, those whose part of the trace is empty
+  uint64_t trace_bytes = 0;                 ///< of all samples, with bytes that several repeat
+};
+
 /// A file whose code was mapped, under one build id.
 struct SurveyImage {
   std::string path, build_id;  ///< build_id: hex, "" if not recorded
@@ -50,7 +56,8 @@ struct Survey {
   std::vector<SurveyImage> images;  ///< missing ones first, then by size
   bool kernel_copy = false;         ///< the recording contains a copy of the kernel's text (--kcore)
   uint64_t text_pokes = 0, switches = 0;
-  std::map<std::string, uint64_t> other_events;  ///< samples of other events than the trace, by name
+  std::map<std::string, uint64_t> other_events;   ///< samples of other events than the trace, by name
+  std::map<std::string, SurveyWindows> windows;    ///< samples of events whose samples hold trace, by name
   LostRecords lost;
   std::vector<std::string> warnings;
 };

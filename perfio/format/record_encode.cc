@@ -24,8 +24,21 @@ void put_trailer(const EventAttr& attr, const SampleId& id, ByteWriter& out) {
   if ((type & kSampleIdentifier) != 0) out.u64(id.id);
 }
 
+/// Appends the fields after RAW: those that are no AUX are 0 or empty.
+void put_tail(const EventAttr& attr, Bytes aux, ByteWriter& out) {
+  const uint64_t type = attr.sample_type;
+  if ((type & kSampleBranchStack) != 0) out.zeros((attr.branch_sample_type & kBranchHardwareIndex) != 0 ? 16 : 8);
+  for (const uint64_t bit : {kSampleRegsUser, kSampleStackUser, kSampleWeight | kSampleWeightStruct, kSampleDataSource, kSampleTransaction,
+                             kSampleRegsIntr, kSamplePhysAddr, kSampleCgroup, kSampleDataPageSize, kSampleCodePageSize}) {
+    if ((type & bit) != 0) out.u64(0);
+  }
+  if ((type & kSampleAux) == 0) return;
+  out.u64((aux.size() + 7) / 8 * 8).bytes(aux);  // PT: padded with PAD packets
+  out.align(8);
+}
+
 /// Appends the body of a SAMPLE. Fields that a SampleId does not hold are 0; READ and CALLCHAIN are empty.
-void put_sample(const EventAttr& attr, const SampleId& id, uint64_t ip, Bytes raw, ByteWriter& out) {
+void put_sample(const EventAttr& attr, const SampleId& id, uint64_t ip, Bytes raw, Bytes aux, ByteWriter& out) {
   const uint64_t type = attr.sample_type;
   if ((type & kSampleIdentifier) != 0) out.u64(id.id);
   if ((type & kSampleIp) != 0) out.u64(ip);
@@ -49,6 +62,7 @@ void put_sample(const EventAttr& attr, const SampleId& id, uint64_t ip, Bytes ra
     out.u32(static_cast<uint32_t>(raw.size())).bytes(raw);
     out.align(8);
   }
+  put_tail(attr, aux, out);
 }
 
 /// Writes one body and says which type and misc bits it implies. A type of 0 means that it cannot be written.
@@ -98,11 +112,11 @@ struct BodyEncoder {
     std::vector<std::byte> raw(68);  // common fields, prev_comm, prev_pid, prev_prio, prev_state, next_comm, next_pid, next_prio, pad
     std::memcpy(raw.data() + 24, &r.prev_tid, 4);
     std::memcpy(raw.data() + 56, &r.next_tid, 4);
-    put_sample(attr, context.sample_id, 0, raw, out);
+    put_sample(attr, context.sample_id, 0, raw, {}, out);
     return kRecordSample;
   }
   uint32_t operator()(const OtherSample& r) {
-    put_sample(attr, context.sample_id, r.ip, r.raw, out);
+    put_sample(attr, context.sample_id, r.ip, r.raw, r.aux, out);
     return kRecordSample;
   }
   uint32_t operator()(const KsymbolRecord& r) {
@@ -197,7 +211,8 @@ std::vector<std::byte> encode_attr(const EventAttr& attr, size_t size_bytes) {
     if (attr.use_clockid) flags |= kAttrUseClockid;
     ByteWriter out(bytes);
     out.u32(attr.type).u32(0).u64(attr.config).u64(attr.sample_period).u64(attr.sample_type).u64(attr.read_format).u64(flags);
-    out.u64(0).u64(attr.config1).u64(attr.config2).zeros(8 + 8 + 4).i32(attr.clockid);
+    out.u64(0).u64(attr.config1).u64(attr.config2).u64(attr.branch_sample_type).u64(attr.sample_regs_user).u32(0).i32(attr.clockid);
+    out.u64(attr.sample_regs_intr).u64(0).u32(attr.aux_sample_bytes).u32(attr.aux_action);
   }
   bytes.resize(std::max(bytes.size(), size_bytes));
   const auto stated = static_cast<uint32_t>(bytes.size());

@@ -296,6 +296,7 @@ uint64_t fixed_body_bytes(uint32_t type) {
     case kRecordNamespaces:
     case kRecordKsymbol:
     case kRecordBpfEvent:
+    case kRecordCallchainDeferred:
       return 16;
     case kRecordTextPoke:
       return 12;

@@ -42,6 +42,36 @@ void skip_read(const EventAttr& attr, Cursor& in) {
   }
 }
 
+void skip_branch_stack(const EventAttr& attr, Cursor& in) {
+  constexpr uint64_t kEntryBytes = 24;
+  const uint64_t count = in.u64();
+  if ((attr.branch_sample_type & kBranchHardwareIndex) != 0) in.skip(8);
+  const uint64_t each = kEntryBytes + ((attr.branch_sample_type & kBranchCounters) != 0 ? 8 : 0);
+  in.skip(count > in.remaining() / each ? in.remaining() + 1 : count * each);
+}
+
+void skip_registers(uint64_t mask, Cursor& in) {
+  const bool any = in.u64() != 0;  // their ABI, 0: none
+  if (any) in.skip(8ULL * static_cast<uint64_t>(std::popcount(mask)));
+}
+
+/// The fields after RAW, in the order of perf_event.h.
+void parse_tail(const EventAttr& attr, Cursor& in, SampleFields& out) {
+  const uint64_t type = attr.sample_type;
+  if ((type & kSampleBranchStack) != 0) skip_branch_stack(attr, in);
+  if ((type & kSampleRegsUser) != 0) skip_registers(attr.sample_regs_user, in);
+  if ((type & kSampleStackUser) != 0) {
+    const uint64_t size_bytes = in.u64();
+    in.skip(size_bytes);
+    if (size_bytes != 0) in.skip(8);  // how much of it was filled
+  }
+  constexpr uint64_t kWords = kSampleDataSource | kSampleTransaction;
+  in.skip(8ULL * static_cast<uint64_t>(std::popcount(type & kWords) + ((type & (kSampleWeight | kSampleWeightStruct)) != 0 ? 1 : 0)));
+  if ((type & kSampleRegsIntr) != 0) skip_registers(attr.sample_regs_intr, in);
+  in.skip(8ULL * static_cast<uint64_t>(std::popcount(type & (kSamplePhysAddr | kSampleCgroup | kSampleDataPageSize | kSampleCodePageSize))));
+  out.aux = in.take(in.u64());
+}
+
 }  // namespace
 
 void AttrFinder::set(const std::vector<EventAttr>& attrs) {
@@ -127,6 +157,10 @@ bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out) {
     in.skip(count > in.remaining() / 8 ? in.remaining() + 1 : count * 8);
   }
   if ((type & kSampleRaw) != 0) out.raw = in.take(in.u32());
+  if ((type & kSampleAux) != 0) {
+    in.skip((8 - in.position() % 8) % 8);
+    parse_tail(attr, in, out);
+  }
   return in.ok();
 }
 
@@ -144,8 +178,16 @@ bool parse_attr(Bytes raw, EventAttr& out) {
   out.config1 = in.u64();
   if (in.remaining() >= 8) out.config2 = in.u64();
   if (in.remaining() >= 24) {
-    in.skip(8 + 8 + 4);  // branch_sample_type, sample_regs_user, sample_stack_user
+    out.branch_sample_type = in.u64();
+    out.sample_regs_user = in.u64();
+    in.skip(4);  // sample_stack_user
     out.clockid = in.i32();
+  }
+  if (in.remaining() >= 8) out.sample_regs_intr = in.u64();
+  if (in.remaining() >= 16) {
+    in.skip(8);  // aux_watermark, sample_max_stack
+    out.aux_sample_bytes = in.u32();
+    out.aux_action = in.u32();
   }
   out.sample_id_all = (out.flags & kAttrSampleIdAll) != 0;
   out.exclude_kernel = (out.flags & kAttrExcludeKernel) != 0;

@@ -36,11 +36,12 @@ class AttrFinder {
 /// Reads a trailer of exactly trailer_bytes(attr).
 void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out);
 
-/// The fields of a SAMPLE up to and including RAW.
+/// The fields of a SAMPLE up to and including RAW, and AUX.
 struct SampleFields {
   SampleId id;
   uint64_t ip = 0, addr = 0, period = 0;
   Bytes raw;  ///< PERF_SAMPLE_RAW data
+  Bytes aux;  ///< PERF_SAMPLE_AUX data
 };
 /// Returns false if the body is shorter than its sample_type requires.
 [[nodiscard]] bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out);

@@ -34,6 +34,7 @@ enum RecordType : uint32_t {
   kRecordCgroup = 19,
   kRecordTextPoke = 20,
   kRecordAuxOutputHwId = 21,
+  kRecordCallchainDeferred = 22,
   kRecordUserStart = 64,
   kRecordHeaderAttr = 64,
   kRecordHeaderEventType = 65,
@@ -56,6 +57,8 @@ enum RecordType : uint32_t {
   kRecordFinishedInit = 82,
   kRecordCompressed2 = 83,
   kRecordBpfMetadata = 84,
+  kRecordSchedstatCpu = 85,
+  kRecordSchedstatDomain = 86,
 };
 
 /// perf_event_header.misc.
@@ -83,7 +86,24 @@ inline constexpr uint64_t kSampleCpu = 1U << 7;
 inline constexpr uint64_t kSamplePeriod = 1U << 8;
 inline constexpr uint64_t kSampleStreamId = 1U << 9;
 inline constexpr uint64_t kSampleRaw = 1U << 10;
+inline constexpr uint64_t kSampleBranchStack = 1U << 11;
+inline constexpr uint64_t kSampleRegsUser = 1U << 12;
+inline constexpr uint64_t kSampleStackUser = 1U << 13;
+inline constexpr uint64_t kSampleWeight = 1U << 14;
+inline constexpr uint64_t kSampleDataSource = 1U << 15;
 inline constexpr uint64_t kSampleIdentifier = 1U << 16;
+inline constexpr uint64_t kSampleTransaction = 1U << 17;
+inline constexpr uint64_t kSampleRegsIntr = 1U << 18;
+inline constexpr uint64_t kSamplePhysAddr = 1U << 19;
+inline constexpr uint64_t kSampleAux = 1U << 20;
+inline constexpr uint64_t kSampleCgroup = 1U << 21;
+inline constexpr uint64_t kSampleDataPageSize = 1U << 22;
+inline constexpr uint64_t kSampleCodePageSize = 1U << 23;
+inline constexpr uint64_t kSampleWeightStruct = 1U << 24;
+
+/// perf_event_attr.branch_sample_type: what a branch stack holds besides its entries.
+inline constexpr uint64_t kBranchHardwareIndex = 1U << 17;
+inline constexpr uint64_t kBranchCounters = 1U << 19;
 
 /// perf_event_attr.read_format.
 inline constexpr uint64_t kFormatTimeEnabled = 1U << 0;
@@ -210,6 +230,11 @@ inline RecordHeader read_record_header(Bytes bytes) {
   header.misc = in.u16();
   header.size_bytes = in.u16();
   return header;
+}
+
+/// Returns whether no record of this type is known: a newer kernel or perf wrote it.
+constexpr bool is_unknown_type(uint32_t type) {
+  return type < kRecordMmap || (type > kRecordCallchainDeferred && type < kRecordUserStart) || type > kRecordSchedstatDomain;
 }
 
 constexpr bool is_guest(uint16_t misc) {

@@ -45,6 +45,9 @@ perf_event_attr kernel_attr(const EventSpec& spec) {
   perf_event_attr attr = event_attr(spec.type, spec.config);
   attr.config1 = spec.config1;
   attr.config2 = spec.config2;
+  attr.sample_period = spec.period;
+  if (spec.aux_sample_bytes != 0) attr.sample_type |= kSampleAux;
+  attr.aux_sample_size = spec.aux_sample_bytes;
   if (spec.losses) attr.read_format |= kFormatLost;
   const auto bit = [](bool on) -> uint8_t { return on ? 1 : 0; };
   attr.exclude_user = bit(spec.exclude_user) & 1;
@@ -65,18 +68,19 @@ perf_event_attr kernel_attr(const EventSpec& spec) {
     attr.wakeup_watermark = spec.wake_bytes;
   }
   attr.aux_watermark = spec.aux_wake_bytes;
-  // config3 is newer than the headers of some systems; it follows the fields that they define.
+  // aux_action and config3 are newer than the headers of some systems; kernel_bytes() adds them.
   return attr;
 }
 
-/// The attr followed by config3 (PERF_ATTR_SIZE_VER8).
+/// The attr with aux_action, and followed by config3 (PERF_ATTR_SIZE_VER8).
 std::vector<std::byte> kernel_bytes(const EventSpec& spec) {
   perf_event_attr attr = kernel_attr(spec);
-  constexpr size_t kVersion7Bytes = 128, kVersion8Bytes = 136;
+  constexpr size_t kVersion7Bytes = 128, kVersion8Bytes = 136, kAuxActionAt = 116;
   const size_t size = spec.config3 == 0 ? kVersion7Bytes : kVersion8Bytes;
   attr.size = static_cast<uint32_t>(size);
   std::vector<std::byte> bytes(size);
   std::memcpy(bytes.data(), &attr, std::min(size, sizeof(attr)));
+  std::memcpy(bytes.data() + kAuxActionAt, &spec.aux_action, sizeof(spec.aux_action));
   if (spec.config3 != 0) std::memcpy(bytes.data() + kVersion7Bytes, &spec.config3, sizeof(spec.config3));
   return bytes;
 }
@@ -108,7 +112,7 @@ EventAttr file_attr_of(const perf_event_attr& attr, std::string name) {
 }  // namespace
 
 Result<LiveEvent> LiveEvent::open(const void* attr, const EventTarget& target, int* number) {
-  LiveEvent event(static_cast<int>(syscall(SYS_perf_event_open, attr, target.tid, target.cpu, -1, PERF_FLAG_FD_CLOEXEC)));
+  LiveEvent event(static_cast<int>(syscall(SYS_perf_event_open, attr, target.tid, target.cpu, target.group_fd, PERF_FLAG_FD_CLOEXEC)));
   if (event.fd_ >= 0 && ioctl(event.fd_, PERF_EVENT_IOC_ID, &event.id_) == 0) return event;
   const int why = errno;
   if (number != nullptr) *number = why;

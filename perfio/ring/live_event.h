@@ -17,12 +17,16 @@ namespace ptd::perfio {
 struct EventTarget {
   int32_t tid = -1;  ///< -1: all
   int32_t cpu = -1;  ///< -1: any; then a thread is named
+  int group_fd = -1;  ///< the event that leads its group
 };
 
 /// What an event counts and which sideband its ring gets: the fields of perf_event_attr that a trace recorder sets.
 struct EventSpec {
   uint32_t type = 1;                                           ///< PERF_TYPE_SOFTWARE
   uint64_t config = 9, config1 = 0, config2 = 0, config3 = 0;  ///< PERF_COUNT_SW_DUMMY
+  uint64_t period = 1;            ///< of its samples
+  uint32_t aux_sample_bytes = 0;  ///< of the group leader's trace in each sample (PERF_SAMPLE_AUX); 0: none
+  uint32_t aux_action = 0;        ///< kAuxStartPaused of a trace; kAuxPause, kAuxResume of an event in its group
   bool exclude_user = false, exclude_kernel = false, exclude_hv = false;
   bool inherit = false;         ///< threads and processes that the target starts get it too
   bool disabled = false;        ///< until enable()

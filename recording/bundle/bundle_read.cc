@@ -11,6 +11,7 @@
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_image.h"
+#include "recording/bundle/bundle_windows.h"
 #include "recording/bundle/plan_wire.h"
 #include "recording/data/part_of_trace.h"
 #include "recording/data/recording_data.h"
@@ -327,6 +328,8 @@ Status Loader::load() {
   if (has_arm && !read_arm_sources(ByteReader(chunk_of(chunk::kArm)), options_, data_)) return damaged(chunk::kArm);
   const auto names = chunks_.find(chunk::kEventNames);
   if (names != chunks_.end() && !read_event_names(ByteReader(names->second))) return damaged(chunk::kEventNames);
+  const auto windows = chunks_.find(chunk::kWindows);
+  if (windows != chunks_.end() && !read_windows(ByteReader(windows->second), data_)) return damaged(chunk::kWindows);
   if (Status status = load_image(); !status.ok()) return status;
   data_.missing = std::move(missing_);
   OpenRequest indexing = options_;

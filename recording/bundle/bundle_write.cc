@@ -11,6 +11,7 @@
 #include "recording/bundle/bundle_events.h"
 #include "recording/bundle/bundle_image.h"
 #include "recording/bundle/bundle_scan.h"
+#include "recording/bundle/bundle_windows.h"
 #include "recording/bundle/kept_lines.h"
 #include "recording/bundle/plan.h"
 #include "recording/bundle/plan_wire.h"
@@ -48,6 +49,7 @@ class Writer {
   Status write_info(BundleFileWriter& file) const;
   Status write_config(BundleFileWriter& file) const;
   Status write_streams(BundleFileWriter& file) const;
+  Status write_samples(BundleFileWriter& file) const;
   Status write_aux(BundleFileWriter& file);
   Status write_contexts(BundleFileWriter& file) const;
   Status write_notes(BundleFileWriter& file) const;
@@ -199,6 +201,16 @@ Status Writer::write_streams(BundleFileWriter& file) const {
     }
   }
   return file.add(chunk::kStreams, out.bytes());
+}
+
+Status Writer::write_samples(BundleFileWriter& file) const {
+  if (data_.sample_names.empty()) return {};
+  const auto is_kept = [this](size_t stream, const AuxSample& sample) {
+    return sample.last_bytes > cuts_[stream].first && sample.first_bytes < cuts_[stream].end;
+  };
+  ByteWriter out;
+  write_windows(data_, is_kept, out);
+  return file.add(chunk::kWindows, out.bytes());
 }
 
 Status Writer::write_aux(BundleFileWriter& file) {
@@ -353,6 +365,7 @@ Status Writer::write(BundleFileWriter& file) {
   Status status = write_info(file);
   if (status.ok()) status = write_config(file);
   if (status.ok()) status = write_streams(file);
+  if (status.ok()) status = write_samples(file);
   if (status.ok()) status = write_aux(file);
   if (status.ok()) status = write_contexts(file);
   if (status.ok()) status = write_notes(file);

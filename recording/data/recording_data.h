@@ -40,6 +40,7 @@ struct RecordingData {
   pt::DecoderOptions decoder;
   SegmentTiming timing;
   std::vector<AuxStream> streams;
+  std::vector<std::string> sample_names;            ///< of events whose samples hold trace, by AuxSample::event
   std::vector<SegmentIndex> indexes;                ///< one a stream
   std::vector<StreamInfo> infos;                    ///< one a stream
   std::vector<ArmSource> arm;                       ///< one a stream of CoreSight trace; empty: Intel PT

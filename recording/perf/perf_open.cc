@@ -116,6 +116,7 @@ void add_bad_records(const perfio::ReadDamage& damage, ImageBuild& image) {
 void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, ImageBuild& image, RecordingData& data) {
   add_bad_records(damage, image);
   for (const std::string& message : damage.messages) data.warnings.push_back(message);
+  if (std::string unknown = damage.unknown_text(); !unknown.empty()) data.warnings.push_back(std::move(unknown));
   if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is truncated at byte "
                                                                      "" + std::to_string(damage.cut_offset_bytes));
   if (fold.guest_records() != 0) {
@@ -133,6 +134,12 @@ KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenRe
   copies.after_dirs.insert(copies.after_dirs.end(), options.kcore_after.begin(), options.kcore_after.end());
   if (from_this_host(reader.features())) copies.running = options.running_kernel;
   return copies;
+}
+
+void note_rings(const perfio::IntelPtInfo& info, const perfio::EtmInfo& etm, SidebandFold& fold) {
+  fold.set_snapshot_mode(info.snapshot_mode || etm.snapshot_mode);
+  fold.set_per_cpu(!info.valid || info.per_cpu_mmaps);
+  fold.set_arm(etm.valid);
 }
 
 }  // namespace
@@ -163,7 +170,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
         other_trace = announced->type;
         etm = perfio::parse_etm_info(*announced);
       }
-      fold.set_snapshot_mode(info.snapshot_mode || etm.snapshot_mode);
+      note_rings(info, etm, fold);
     }
     if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;
     fold.on_record(record);

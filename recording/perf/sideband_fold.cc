@@ -57,7 +57,7 @@ void SidebandFold::on_record(const perfio::Record& record) {
   if (lost != nullptr) on_lost(record, *lost);
   if (record.sample_id.has_time) note_time(record);
   undated_.on_record(record);
-  if (record.type == kRecordIdIndex) on_id_index(record.raw);
+  if (record.type == kRecordIdIndex) rings_.add(record.raw);
   const auto handle = [&](const auto& payload) {
     using T = std::decay_t<decltype(payload)>;
     if constexpr (std::is_same_v<T, perfio::MmapRecord>) on_mmap(record, payload);
@@ -71,7 +71,10 @@ void SidebandFold::on_record(const perfio::Record& record) {
     if constexpr (std::is_same_v<T, perfio::BpfRecord>) kernel_.on_bpf(payload, record.sample_id.cpu);
     if constexpr (std::is_same_v<T, perfio::AuxRecord>) on_aux(record, payload);
     if constexpr (std::is_same_v<T, perfio::AuxtraceRecord>) on_auxtrace(payload);
-    if constexpr (std::is_same_v<T, perfio::OtherSample>) on_sample(record, payload);
+    if constexpr (std::is_same_v<T, perfio::OtherSample>) {
+      on_sample(record, payload);
+      on_aux_sample(record, payload);
+    }
     if constexpr (std::is_same_v<T, perfio::AuxtraceErrorRecord>) note_not_recorded(payload, image_.builder);
   };
   std::visit(handle, record.payload);
@@ -117,29 +120,14 @@ void SidebandFold::note_time(const perfio::Record& record) {
   if (record.sample_id.has_time) times_.add(record.sample_id.time);
   TimeNs& cpu = cpu_times_[record.sample_id.cpu];
   cpu = std::max(cpu, now);
-  const auto ring = ring_of_.find(record.sample_id.id);
-  if (ring == ring_of_.end()) return;
-  TimeNs& latest = ring_times_[ring->second];
-  if (const auto open = open_losses_.find(ring->second); open != open_losses_.end() && now > open->second.first) {
+  const RingIndex::Ring* ring = rings_.find(record.sample_id.id);
+  if (ring == nullptr) return;
+  TimeNs& latest = ring_times_[ring->number];
+  if (const auto open = open_losses_.find(ring->number); open != open_losses_.end() && now > open->second.first) {
     add_lost({open->second.first, now}, open->second.count, open->second.cpu);
     open_losses_.erase(open);
   }
   latest = std::max(latest, now);
-}
-
-// struct perf_record_id_index: nr, then id, idx, cpu and tid of each event, u64 each; idx is the number of the ring. One may be split over
-// several records. More may follow after the `nr` entries (machine_pid and vcpu of each).
-void SidebandFold::on_id_index(Bytes record) {
-  constexpr size_t kMostEvents = 1U << 20, kCountAt = 8, kFirstAt = 16, kEntryBytes = 32;
-  if (record.size() < kFirstAt) return;
-  uint64_t count = 0;
-  std::memcpy(&count, record.data() + kCountAt, sizeof count);
-  count = std::min<uint64_t>(count, (record.size() - kFirstAt) / kEntryBytes);
-  for (size_t at = kFirstAt; count > 0 && ring_of_.size() < kMostEvents; at += kEntryBytes, --count) {
-    std::array<uint64_t, 2> id_and_ring{};
-    std::memcpy(id_and_ring.data(), record.data() + at, sizeof id_and_ring);
-    if (id_and_ring[0] != 0) ring_of_[id_and_ring[0]] = id_and_ring[1];
-  }
 }
 
 SpaceId SidebandFold::space_of(int32_t pid) {
@@ -264,17 +252,17 @@ void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecor
   data_.lost.count += lost.count;
   if (lost.samples) return;  // samples only: nothing that the image is made of
   const int32_t cpu = record.sample_id.cpu;
-  const auto ring = ring_of_.find(record.sample_id.id != 0 ? record.sample_id.id : lost.id);
-  if (ring == ring_of_.end()) {
+  const RingIndex::Ring* ring = rings_.find(record.sample_id.id != 0 ? record.sample_id.id : lost.id);
+  if (ring == nullptr) {
     const auto latest = cpu_times_.find(cpu);
     return add_lost({latest == cpu_times_.end() ? kTimeMin : latest->second, record.sample_id.has_time ? time_of(record) : kTimeMax},
                     lost.count, cpu);
   }
-  const auto latest = ring_times_.find(ring->second);
+  const auto latest = ring_times_.find(ring->number);
   const TimeNs first = latest == ring_times_.end() ? kTimeMin : latest->second;
   if (record.sample_id.has_time && time_of(record) > first) return add_lost({first, time_of(record)}, lost.count, cpu);
   // All that are open begin at the ring's latest record: they are one.
-  OpenLoss& open = open_losses_.try_emplace(ring->second, OpenLoss{first, 0, cpu}).first->second;
+  OpenLoss& open = open_losses_.try_emplace(ring->number, OpenLoss{first, 0, cpu}).first->second;
   open.count += std::min(lost.count, ~open.count);
   if (open.cpu != cpu) open.cpu = -1;
 }
@@ -313,18 +301,25 @@ void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord&
                        is_stored ? aux.aux_size_bytes : 0});
 }
 
-void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
-  const bool per_cpu = aux.cpu >= 0;
-  const std::pair<int32_t, int32_t> key = per_cpu ? std::pair(aux.cpu, -1) : std::pair(-1, aux.tid);
+AuxStream& SidebandFold::stream_at(RingIndex::StreamKey key, uint32_t idx) {
   const auto [place, is_new] = stream_of_.emplace(key, data_.streams.size());
   if (is_new) {
     AuxStream stream;
     stream.cpu = key.first;
     stream.tid = key.second;
-    stream.idx = aux.idx;
+    stream.idx = idx;
     data_.streams.push_back(std::move(stream));
   }
-  data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_, aux.idx);
+  return data_.streams[place->second];
+}
+
+void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
+  AuxStream& stream = stream_at(aux.cpu >= 0 ? std::pair(aux.cpu, -1) : std::pair(-1, aux.tid), aux.idx);
+  if (!stream.samples().empty()) {
+    ++windows_.left_out;
+    return;
+  }
+  stream.add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_, aux.idx);
 }
 
 /// The file system that a process had: its own, or that of who started it.
@@ -461,7 +456,7 @@ void SidebandFold::report_absent_streams() {
   std::map<std::pair<int32_t, int32_t>, Absent> all;
   const bool per_thread = std::any_of(data_.streams.begin(), data_.streams.end(), [](const AuxStream& stream) { return stream.cpu < 0; });
   for (const AuxEnd& end : aux_ends_) {
-    if (snapshot_ || end.size_bytes == 0 || stream_of_.contains({end.cpu, -1}) || stream_of_.contains({-1, end.tid})) continue;
+    if (snapshot_ || windows_.samples != 0 || end.size_bytes == 0 || stream_of_.contains({end.cpu, -1}) || stream_of_.contains({-1, end.tid})) continue;
     if (end.cpu < 0 && end.tid < 0) continue;
     const bool by_thread = per_thread || end.cpu < 0;
     const auto [known, is_new] = all.try_emplace(by_thread ? std::pair(-1, end.tid) : std::pair(end.cpu, -1));
@@ -512,6 +507,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
     for (Finding& finding : placement_findings(stream)) image_.builder.add_finding(std::move(finding));
   }
   report_absent_streams();
+  report_windows();
   data_.contexts.sort();
   add_given();
 }

@@ -17,6 +17,7 @@
 #include "recording/image/jit_image.h"
 #include "recording/image/kernel_image.h"
 #include "recording/perf/anonymous_ranges.h"
+#include "recording/perf/ring_index.h"
 #include "recording/perf/undated_records.h"
 
 namespace ptd {
@@ -34,6 +35,10 @@ class SidebandFold {
   }
   /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
   void set_snapshot_mode(bool on) { snapshot_ = on; }
+  /// Declares that the trace is recorded in rings of cpus, not of threads: known once AUXTRACE_INFO was seen.
+  void set_per_cpu(bool on) { per_cpu_ = on; }
+  /// Declares that the trace is of CoreSight.
+  void set_arm(bool on) { arm_ = on; }
   /// Returns the recording's address filter, from AUXTRACE_INFO.
   void set_filter(const std::string& text) { filter_ = text; }
   /// Declares that the file ends early: records after the last ones of its rings are lost.
@@ -76,11 +81,14 @@ class SidebandFold {
   void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
   void on_lost(const perfio::Record& record, const perfio::LostRecord& lost);
   void add_lost(Interval window, uint64_t count, int32_t cpu);
-  void on_id_index(Bytes record);
   void note_time(const perfio::Record& record);
   void note_holes(const perfio::Record& record);
   void on_aux(const perfio::Record& record, const perfio::AuxRecord& aux);
   void on_auxtrace(const perfio::AuxtraceRecord& aux);
+  void on_aux_sample(const perfio::Record& record, const perfio::OtherSample& sample);
+  AuxStream& stream_at(RingIndex::StreamKey key, uint32_t idx);
+  uint32_t sample_name(uint32_t attr_index, const perfio::EventAttr& attr);
+  void report_windows();
   void report_absent_streams();
   SpaceId space_of(int32_t pid);
   Context context_of(int32_t pid, int32_t tid);
@@ -96,8 +104,7 @@ class SidebandFold {
   std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
   std::map<int32_t, TimeNs> cpu_times_;           // cpu -> time of its latest record
-  // A cpu has several rings if several events were opened on it: which one is an event's says ID_INDEX.
-  std::unordered_map<uint64_t, uint64_t> ring_of_;   // event id -> ring
+  RingIndex rings_;
   std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record
   struct OpenLoss {
     TimeNs first;
@@ -140,7 +147,12 @@ class SidebandFold {
   RecordTimes times_;
   uint64_t guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
   std::string filter_;
-  bool snapshot_ = false;
+  std::map<uint32_t, uint32_t> sample_names_;  // attr -> index in data_.sample_names
+  struct Windows {
+    uint64_t samples = 0, without_trace = 0, left_out = 0, copied_bytes = 0;
+  };
+  Windows windows_;
+  bool snapshot_ = false, per_cpu_ = true, arm_ = false;
 };
 
 }  // namespace ptd

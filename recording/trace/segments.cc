@@ -319,6 +319,10 @@ Interval SegmentIndex::time_of(const PsbEntry& entry, const SegmentTiming& timin
   } else if (timing.time.valid()) {
     time.last = std::max(time.first, stream_->written_by(end));
   }
+  // The end of a sample's window is the sample's time, which may be long before the next window.
+  const Seam* seam = stream_->seam_after(entry.offset_bytes);
+  if (last && timing.time.valid() && seam != nullptr && seam->why == AuxBreak::snapshot && seam->offset_bytes <= end)
+    time.last = std::max(time.first, std::min(time.last, stream_->written_by(seam->offset_bytes)));
   return widen(time, timing.slack_ns);
 }
 
@@ -334,7 +338,7 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   const uint64_t own_size = own_end - entry.offset_bytes;
   segment.tail_bytes = segment.bytes.size() > own_size ? segment.bytes.size() - own_size : 0;
   segment.break_after = !behind || cut_by_seam || segment.bytes.size() < own_size;
-  if (!behind && cut_by_seam && seam->why != AuxBreak::snapshot) segment.lost_after = seam->why;
+  if (cut_by_seam && (!behind || seam->why == AuxBreak::snapshot)) segment.lost_after = seam->why;
   segment.stream_offset_bytes = entry.offset_bytes;
   segment.cpu = stream_->cpu;
   segment.tid = stream_->tid;

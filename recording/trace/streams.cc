@@ -16,6 +16,7 @@ constexpr uint64_t kMaxCopyBytes = 256ULL << 20;  // of one segment that straddl
 constexpr uint64_t kPsbBytes = 16;
 constexpr uint64_t kQuickCompareBytes = 256;
 constexpr int kMaxLongCompares = 32;
+constexpr uint64_t kHandlerNs = 1'000'000;  // more than the handler of a sample's interrupt takes
 
 }  // namespace
 
@@ -43,24 +44,40 @@ void AuxStream::add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes pa
   size_bytes_ += payload.size();
 }
 
+void AuxStream::add_sample(const AuxSample& sample, Bytes window) {
+  samples_.push_back(sample);
+  add_payload(0, window.size(), window, true);
+}
+
 void AuxStream::join_snapshots() {
   std::map<std::pair<uint32_t, uint64_t>, Bytes> latest;  // by ring and offset
-  for (const AuxPayload& payload : payloads_) {
-    Bytes bytes = payload.bytes;
+  Bytes previous;                                         // the last payload that was no copy, with what it repeats itself
+  for (size_t i = 0; i < payloads_.size(); ++i) {
+    const AuxPayload& payload = payloads_[i];
+    const Bytes bytes = payload.bytes;
     Bytes& before = latest[{payload.ring, payload.offset_bytes}];
     const bool is_copy = !bytes.empty() && std::equal(bytes.begin(), bytes.end(), before.begin(), before.end());
     before = bytes;
+    const uint64_t at = chunks_.empty() ? 0 : chunks_.back().end();
     if (chunks_.empty()) {
       seams_.push_back({0, AuxBreak::stream_start});
       chunks_.push_back({0, bytes});
-      continue;
+    } else if (!is_copy) {
+      const uint64_t shared = overlap_bytes(previous, bytes);
+      if (shared == 0) seams_.push_back({at, AuxBreak::snapshot});
+      if (shared != bytes.size()) chunks_.push_back({at, bytes.subspan(shared)});
     }
-    if (is_copy) continue;
-    const uint64_t at = chunks_.back().end(), shared = overlap_bytes(chunks_.back().bytes, bytes);
-    if (shared == 0) seams_.push_back({at, AuxBreak::snapshot});
-    bytes = bytes.subspan(shared);
-    if (!bytes.empty()) chunks_.push_back({at, bytes});
+    if (!is_copy) previous = bytes;
+    if (i < samples_.size()) place_sample(samples_[i], bytes.size());
   }
+}
+
+// The newest byte of a window is the newest one of the stream. The window was written before the sample's time, but for the handler of the
+// sample's own interrupt.
+void AuxStream::place_sample(AuxSample& sample, uint64_t size_bytes) {
+  sample.last_bytes = chunks_.back().end();
+  sample.first_bytes = sample.last_bytes - std::min(size_bytes, sample.last_bytes);
+  if (sample.time != kTimeMin) sample_ends_.push_back({sample.last_bytes, TimeNs{sample.time.value + kHandlerNs}});
 }
 
 void AuxStream::place() {
@@ -102,7 +119,7 @@ void AuxStream::finish() {
   payloads_ = {};
   size_bytes_ = 0;
   for (const AuxChunk& chunk : chunks_) size_bytes_ += chunk.bytes.size();
-  if (snapshot_) written_.clear();
+  if (snapshot_) written_ = std::exchange(sample_ends_, {});
   std::stable_sort(written_.begin(), written_.end(),
                    [](const Written& a, const Written& b) { return a.end_offset_bytes < b.end_offset_bytes; });
   for (const AuxLoss& loss : losses_) {

@@ -25,6 +25,15 @@ struct AuxLoss {
   AuxBreak why = AuxBreak::none;
 };
 
+/// A sample that holds trace (PERF_SAMPLE_AUX), and where its bytes are in the stream.
+struct AuxSample {
+  uint64_t first_bytes = 0, last_bytes = 0;  ///< stream offsets [first, last), set by finish()
+  uint32_t event = 0;                        ///< index of its name
+  TimeNs time = kTimeMin;                    ///< kTimeMin: not recorded
+  Ip ip;
+  int32_t pid = -1, tid = -1, cpu = -1;
+};
+
 /// One stream. Chunks are sorted and disjoint; chunk i+1 continues chunk i if their offsets are adjacent and there is no seam.
 class AuxStream {
  public:
@@ -36,6 +45,10 @@ class AuxStream {
   /// Full-trace mode: finish() places payloads by offset; see place_payloads().
   /// Snapshot mode: offsets do not order payloads; bytes that repeat the previous payload are found by content and dropped.
   void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot, uint32_t ring = 0);
+  /// Adds the trace of a sample, in order of time. Like snapshots, consecutive windows may repeat bytes, which are found by content and kept
+  /// once. Payloads of other kinds must not be added to the same stream.
+  void add_sample(const AuxSample& sample, Bytes window);
+  [[nodiscard]] bool may_hold_samples() const { return samples_.size() == payloads_.size(); }
   void add_loss(AuxLoss loss) { losses_.push_back(loss); }
   /// Adds an AUX record: everything before `end_offset_bytes` was written before `time`.
   void add_written(uint64_t end_offset_bytes, TimeNs time) { written_.push_back({end_offset_bytes, time}); }
@@ -52,7 +65,9 @@ class AuxStream {
   };
   /// A stream as it was when finish() was called on another one: chunks sorted and disjoint, seams and records sorted.
   void restore(std::vector<AuxChunk> chunks, std::vector<Seam> seams, std::vector<Written> written);
+  void restore_samples(std::vector<AuxSample> samples) { samples_ = std::move(samples); }
   [[nodiscard]] const std::vector<Written>& written() const { return written_; }
+  [[nodiscard]] const std::vector<AuxSample>& samples() const { return samples_; }
 
   [[nodiscard]] const std::vector<AuxChunk>& chunks() const { return chunks_; }
   [[nodiscard]] const std::vector<Seam>& seams() const { return seams_; }
@@ -76,14 +91,17 @@ class AuxStream {
 
  private:
   void join_snapshots();
+  void place_sample(AuxSample& sample, uint64_t size_bytes);
   void place();
 
   std::vector<AuxPayload> payloads_;  // in file order, until finish()
+  std::vector<AuxSample> samples_;    // of payloads_, if it holds samples
   PlacedPayloads placed_;
   std::vector<AuxChunk> chunks_;
   std::vector<Seam> seams_;
   std::vector<AuxLoss> losses_;
-  std::vector<Written> written_;  // sorted by end
+  std::vector<Written> written_;      // sorted by end
+  std::vector<Written> sample_ends_;  // the same of samples
   uint64_t size_bytes_ = 0;
   uint64_t announced_end_ = 0;
   bool snapshot_ = false, finished_ = false;

@@ -121,6 +121,27 @@ def perf_data():
     put("perf_data", "cut", whole[: len(whole) - 60])
     pipe = b"PERFILE2" + struct.pack("<Q", 16) + record(64, 0, attr + ids) + data
     put("perf_data", "pipe", pipe)
+    put("perf_data", "aux_samples", aux_samples(info, trace))
+
+
+def aux_samples(info, trace):
+    """Returns a pipe with trace in samples (PERF_SAMPLE_AUX): two windows that overlap, one apart, one without trace, one of an impossible size, and a record
+    of an unknown type."""
+    sample_type, flags, aux_size = 0x110087, 1 << 18, 4096  # AUX, IP, TID, TIME, CPU, IDENTIFIER
+
+    def attr_of(kind, config, bits, size):
+        head = struct.pack("<IIQQQQQ", kind, 120, config, 1, bits, 4, flags)
+        return head + b"\0" * (112 - len(head)) + struct.pack("<II", size, 0)
+
+    def sample(time, window, stated=None):
+        body = struct.pack("<QQIIQII", 2, 0x401000, 10, 10, time, 0, 0)
+        return record(9, 2, body + struct.pack("<Q", len(window) if stated is None else stated) + window)
+
+    data = record(64, 0, attr_of(8, 0x300E601, 0x10087, 0) + struct.pack("<Q", 1)) + record(64, 0, attr_of(1, 0, sample_type, aux_size) + struct.pack("<Q", 2))
+    data += record(70, 0, info) + record(69, 0, struct.pack("<Q8Q", 2, 1, 0, 0, 2**64 - 1, 2, 0, 0, 2**64 - 1))
+    data += sample(1000, trace) + sample(2000, trace[8:] + trace) + sample(3000, b"") + sample(4000, trace[::-1] + trace)
+    data += record(200, 0, b"\1" * 16) + sample(5000, trace, 2**63) + record(68, 0, b"")
+    return b"PERFILE2" + struct.pack("<Q", 16) + data
 
 
 packets()

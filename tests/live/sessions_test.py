@@ -294,6 +294,70 @@ class Sessions(unittest.TestCase):
         for name in ("gone", "memfd:code"):
             self.assertRegex(info, f"{name} \\(deleted\\) \\((anonymous memory|file was deleted)")
 
+    def triggered(self):
+        """The hits, snapshots and failures of the only session's trigger."""
+        found = re.search(r"trigger was hit (\d+) times?; (\d+) snapshots? (?:was|were) written(?:, (\d+) failed)?", self.run_it("sessions").stdout.decode())
+        return tuple(int(number or 0) for number in found.groups()) if found else (0, 0, 0)
+
+    def test_a_trigger_writes_a_snapshot_when_its_function_is_called_or_slow(self):
+        """The program calls step(MS) for each number that it reads; it says when it returns. Time is its own."""
+        if not os.path.exists("/sys/bus/event_source/devices/uprobe/type") or os.geteuid() != 0:
+            self.skipTest("needs uprobe events and root")
+        source, program = self.dir / "steps.c", self.dir / "steps"
+        source.write_text("#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) void step(int ms) { usleep(ms * 1000); }\n"
+                          "int main(void) { int ms; while (scanf(\"%d\", &ms) == 1) { step(ms); printf(\"%d\\n\", ms); fflush(stdout); } return 0; }\n")
+        subprocess.run(["cc", "-O1", source, "-o", program], check=True)
+        process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        other = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.started += [process, other]
+
+        def step(ms, whose=process):
+            whose.stdin.write(f"{ms}\n")
+            whose.stdin.flush()
+            self.assertEqual(whose.stdout.readline(), f"{ms}\n")
+
+        calls, slow = self.dir / "calls.data", self.dir / "slow.data"
+        self.detach("calls", "-p", str(process.pid), "--trigger", f"uprobe:{program}:step", "-o", calls)
+        step(0, other)  # another process's call
+        self.assertFalse(calls.exists())
+        step(0)
+        self.assertTrue(wait_until(calls.exists), self.run_it("sessions").stdout)
+        self.assertTrue(wait_until(lambda: self.triggered() == (1, 1, 0)), self.triggered())
+        data = PerfData(calls)
+        self.assertTrue(data.finished and not data.cut)
+        self.run_it("stop", "calls")
+        self.detach("slow", "-p", str(process.pid), "--trigger", f"uprobe:{program}:step,duration>200ms", "-o", slow, "--trigger-most", "2")
+        for _ in range(50):
+            step(0)
+        self.assertFalse(slow.exists())
+        step(300)
+        self.assertTrue(wait_until(slow.exists), self.run_it("sessions").stdout)
+        time.sleep(1.2)  # at most one each second
+        step(300)
+        second = pathlib.Path(f"{slow}.2")
+        self.assertTrue(wait_until(second.exists), self.run_it("sessions").stdout)
+        step(300)
+        self.assertTrue(wait_until(lambda: self.triggered() == (3, 2, 0)), self.triggered())
+        self.assertFalse(pathlib.Path(f"{slow}.3").exists())
+        keeper = int(re.search(r"keeper (\d+)", self.run_it("sessions").stdout.decode()).group(1))
+        os.kill(keeper, signal.SIGKILL)
+        self.assertTrue(wait_until(lambda: f"keeper {keeper}," not in self.run_it("sessions").stdout.decode()))
+        step(300)
+        self.assertTrue(wait_until(lambda: self.triggered() == (4, 2, 0)), f"the other process goes on: {self.triggered()}")
+        process.stdin.close()
+        other.stdin.close()
+
+    def test_triggers_that_cannot_be(self):
+        for trigger, why in (("uprobe:/bin/true", "uprobe:FILE:FUNCTION"), ("kprobe:x:y", "uprobe:FILE:FUNCTION"), ("uprobe:/nonexistent:f", "nonexistent"),
+                             (f"uprobe:{PTDECODE}:no_such_function_there", "no function no_such_function_there"),
+                             (f"uprobe:{PTDECODE}:main,duration>5", "duration>5ms"), (f"uprobe:{PTDECODE}:0x1", "executed")):
+            got = self.run_it("record", "--sideband", "--detach", "x", "-p", str(os.getpid()), "--trigger", trigger)
+            self.assertNotEqual(got.returncode, 0, trigger)
+            self.assertIn(why, got.stderr.decode(), trigger)
+        got = self.run_it("record", "--sideband", "-p", str(os.getpid()), "--trigger", "uprobe:/bin/true:main")
+        self.assertIn("--detach", got.stderr.decode())
+        self.assertEqual(self.files(), [])
+
     def test_what_is_lost_behind_the_last_record_is_told_once(self):
         target = subprocess.Popen([sys.executable, pathlib.Path(__file__).parent / "live_target.py", "maps"], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, text=True)

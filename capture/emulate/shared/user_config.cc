@@ -29,6 +29,8 @@ void each_field(Config& config, F&& f) {
   f("announce", config.announce);
   f("ran_code", config.ran_code);
   f("overflow_bytes", config.overflow_bytes);
+  f("aux_sample_bytes", config.aux_sample_bytes);
+  f("aux_sample_every", config.aux_sample_every);
   f("most_log_bytes", config.most_log_bytes);
   f("overflow_blocks", config.overflow_blocks);
 }

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -36,6 +37,11 @@ EventSpec target_spec(const TargetChoice& target, const RingSizes& sizes) {
   return spec;
 }
 
+std::string kernel_release() {
+  utsname system{};
+  return uname(&system) == 0 ? system.release : "";
+}
+
 EventSpec kernel_spec() {
   EventSpec spec;
   spec.exclude_kernel = spec.exclude_hv = true;
@@ -56,12 +62,25 @@ bool says_trace_was_cut(Bytes record) {
 
 std::optional<uint64_t> EventRings::lost_total() const {
   uint64_t total = 0;
-  for (const LiveEvent& event : events) {
+  const auto add = [&total](const LiveEvent& event) {
     const std::optional<uint64_t> lost = event.lost();
-    if (!lost) return std::nullopt;
-    total += *lost;
+    total += lost.value_or(0);
+    return lost.has_value();
+  };
+  for (const LiveEvent& event : events) {
+    if (!add(event)) return std::nullopt;
+  }
+  for (const auto& [event, choice] : companions) {
+    if (!add(event)) return std::nullopt;
   }
   return total;
+}
+
+std::vector<uint64_t> EventRings::ids() const {
+  std::vector<uint64_t> ids;
+  for (const LiveEvent& event : events) ids.push_back(event.id());
+  for (const auto& [event, choice] : companions) ids.push_back(event.id());
+  return ids;
 }
 
 Result<EventSet> EventSet::open(const EventChoice& choice) {
@@ -115,12 +134,30 @@ Status EventSet::map_again() {
   return {};
 }
 
+/// Opens the events of a trace's group.
+Status EventSet::add_companions(const LiveEvent& leader, const EventTarget& target, EventRings& rings) {
+  for (size_t i = 0; i < choice_.trace->companions.size(); ++i) {
+    const CounterEvent& wanted = choice_.trace->companions[i];
+    EventSpec spec = wanted.spec;
+    spec.inherit = specs_[index_of(RingRole::trace)].inherit;
+    spec.losses = specs_[index_of(RingRole::trace)].losses;
+    int number = 0;
+    Result<LiveEvent> event = LiveEvent::open(spec, {target.tid, target.cpu, leader.fd()}, &number);
+    if (!event) return Error{event.error().code, "record: " + why_refused(wanted, choice_.trace->name, number, kernel_release()), 0};
+    if (Status status = event->send_to(rings.events.front()); !status) return status;
+    rings.companions.emplace_back(std::move(*event), i);
+  }
+  return {};
+}
+
 /// Opens an event; it gets its own ring, or shares that of its role and cpu.
 Status EventSet::add_event(RingRole role, const EventTarget& target) {
   EventSpec& spec = specs_[index_of(role)];
   refused_ = 0;
   Result<LiveEvent> event =
       known_[index_of(role)] ? LiveEvent::open(spec, target, &refused_) : LiveEvent::open_what_is_known(spec, target, without_, &refused_);
+  if (!event && spec.aux_action != 0)
+    return Error{event.error().code, "record: " + why_refused({spec, choice_.trace->name}, choice_.trace->name, refused_, kernel_release()), 0};
   if (!event) return event.error();
   known_[index_of(role)] = true;
   if (role == RingRole::trace && !choice_.trace->filter.empty()) {
@@ -132,7 +169,7 @@ Status EventSet::add_event(RingRole role, const EventTarget& target) {
       if (Status status = event->send_to(rings.events.front()); !status) return status;
       rings.events.push_back(std::move(*event));
       rings.ended.push_back(false);
-      return {};
+      return role == RingRole::trace ? add_companions(rings.events.back(), target, rings) : Status();
     }
   }
   EventRings rings;
@@ -142,6 +179,9 @@ Status EventSet::add_event(RingRole role, const EventTarget& target) {
   rings.events.push_back(std::move(*event));
   rings.ended.push_back(false);
   if (Status status = map_ring(rings); !status) return status;
+  if (role == RingRole::trace) {
+    if (Status status = add_companions(rings.events.front(), target, rings); !status) return status;
+  }
   rings_.push_back(std::move(rings));
   return {};
 }
@@ -247,6 +287,15 @@ void EventSet::collect_attrs() {
     }
     if (attr.ids.empty()) continue;
     attr_index_[index_of(role)] = static_cast<int32_t>(attrs_.size());
+    attrs_.push_back(std::move(attr));
+  }
+  for (size_t i = 0; choice_.trace && i < choice_.trace->companions.size(); ++i) {
+    EventAttr attr = file_attr(choice_.trace->companions[i].spec, choice_.trace->companions[i].name);
+    for (const EventRings& rings : rings_) {
+      for (const auto& [event, number] : rings.companions) {
+        if (number == i) attr.ids.push_back(event.id());
+      }
+    }
     attrs_.push_back(std::move(attr));
   }
 }

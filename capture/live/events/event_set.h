@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "capture/live/events/counter_event.h"
 #include "capture/live/events/ring_losses.h"
 #include "capture/live/events/ring_sizes.h"
 #include "perfio/ring/aux_ring.h"
@@ -33,6 +35,8 @@ struct TraceChoice {
   std::string name;         ///< as typed: intel_pt//u
   perfio::AuxMode mode = perfio::AuxMode::full;
   std::string filter;  ///< in the kernel's words; empty: none
+  std::vector<CounterEvent> companions;  ///< events in a group with the trace: they sample it, pause it and resume it
+  bool sampled = false;                  ///< the trace is recorded in samples only
 };
 
 struct EventChoice {
@@ -51,11 +55,15 @@ struct EventRings {
   int32_t cpu = -1, tid = -1;             ///< one of them; tid -1: all that the events are of
   std::vector<perfio::LiveEvent> events;  ///< the first one owns the ring, the others send there
   std::vector<bool> ended;                ///< of each event: its threads have ended
+  /// Events in a group with those of a trace, and the numbers of their choices. They are on while the trace's event is, and send there.
+  std::vector<std::pair<perfio::LiveEvent, size_t>> companions;
   std::unique_ptr<perfio::EventRing> ring;
   std::unique_ptr<perfio::AuxRing> aux;  ///< of a trace
   RingLosses losses;
   bool nearly_full = false;  ///< when it was read last and there was something
 
+  /// Returns the ids of all events whose records are in the ring.
+  [[nodiscard]] std::vector<uint64_t> ids() const;
   /// Returns the number of lost records according to its events; nothing if this kernel does not count them.
   [[nodiscard]] std::optional<uint64_t> lost_total() const;
 };
@@ -102,6 +110,7 @@ class EventSet {
   [[nodiscard]] std::vector<int32_t> wanted_threads() const;
   [[nodiscard]] std::vector<int32_t> told_threads();
   Status add_event(RingRole role, const perfio::EventTarget& target);
+  Status add_companions(const perfio::LiveEvent& leader, const perfio::EventTarget& target, EventRings& rings);
   Status map_ring(EventRings& rings) const;
   void collect_attrs();
 

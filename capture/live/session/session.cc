@@ -19,8 +19,8 @@
 #include "capture/live/session/session_dir.h"
 #include "capture/live/session/session_keeper.h"
 #include "capture/live/session/session_wire.h"
+#include "capture/live/session/snapshot_file.h"
 #include "image/base/system_error.h"
-#include "image/base/whole_file.h"
 
 namespace ptd::live {
 namespace {
@@ -174,32 +174,6 @@ Result<SessionReply> command(const std::string& name, SessionRequest request, in
   return ask(*dir, name, request, kSnapshotPatience, passed_fd, connection);
 }
 
-Status copy_all(int from, int to, const std::string& name) {
-  std::vector<char> buffer(1U << 20);
-  for (off_t at = 0;;) {
-    const ssize_t got = pread(from, buffer.data(), buffer.size(), at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error("the snapshot", ErrorCode::read_failed);
-    if (got == 0) return {};
-    for (ssize_t done = 0; done < got;) {
-      const ssize_t put = write(to, buffer.data() + done, static_cast<size_t>(got - done));
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return system_error("cannot write " + name, ErrorCode::write_failed);
-      done += put;
-    }
-    at += got;
-  }
-}
-
-/// Whole or not at all: under another name first.
-Status save(int memory, const std::string& output) {
-  if (output == "-") return copy_all(memory, 1, "standard output");
-  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(output, kRecordingOutput);
-  if (!file) return file.error();
-  if (Status status = copy_all(memory, (*file)->fd(), output); !status) return status;
-  return (*file)->finish();
-}
-
 }  // namespace
 
 Result<std::vector<std::string>> start_session(const SessionChoice& asked) {
@@ -263,7 +237,7 @@ Result<SessionStatus> take_snapshot(const std::string& name, const std::string& 
   int memory = -1, connection = -1;
   const Result<SessionReply> reply = command(name, SessionRequest::snapshot, memory, connection);
   Status status = reply.ok() ? Status() : Status(reply.error());
-  if (reply.ok()) status = memory >= 0 ? save(memory, output) : Status(Error{ErrorCode::read_failed, "the session gave no snapshot", 0});
+  if (reply.ok()) status = memory >= 0 ? save_snapshot(memory, output) : Status(Error{ErrorCode::read_failed, "the session gave no snapshot", 0});
   if (memory >= 0) close(memory);
   if (connection >= 0) close(connection);
   if (!status.ok()) return status.error();

@@ -74,6 +74,7 @@ Result<std::unique_ptr<SessionKeeper>> SessionKeeper::prepare(const SessionChoic
   if (!counters) return counters.error();
   keeper->counters_ = std::move(*counters);
   keeper->count(kStarted, static_cast<uint64_t>(time(nullptr)));
+  if (Status status = keeper->open_trigger(); !status) return status.error();
   if (Status status = keeper->note_start(); !status) return status.error();
   if (Status status = keeper->open_socket(); !status) return status.error();
   return keeper;
@@ -84,6 +85,28 @@ SessionKeeper::~SessionKeeper() {
   for (const int fd : {listen_fd_, folder_fd_, signal_fd_}) {
     if (fd >= 0) close(fd);
   }
+}
+
+Status SessionKeeper::open_trigger() {
+  if (!choice_.self_snapshots) return {};
+  const TargetChoice& target = choice_.target;
+  std::vector<int32_t> tids = target.tids;
+  if (target.waiting_command >= 0) tids.push_back(target.waiting_command);
+  for (const int32_t pid : recorded_processes()) {
+    const std::vector<int32_t> threads = list_threads(pid);
+    if (pid != target.waiting_command && target.tids.empty()) tids.insert(tids.end(), threads.begin(), threads.end());
+  }
+  if (target.everything) tids.clear();
+  Result<std::unique_ptr<TriggerWatch>> watch = TriggerWatch::open(choice_.self_snapshots->trigger, tids);
+  if (!watch) return watch.error();
+  trigger_ = std::move(*watch);
+  return {};
+}
+
+/// In a child of fork(), which has none of the mappings.
+Status SessionKeeper::map_rings() {
+  if (Status status = events_->map_again(); !status || trigger_ == nullptr) return status;
+  return trigger_->map();
 }
 
 Status SessionKeeper::open_socket() {
@@ -230,7 +253,7 @@ Status SessionKeeper::settle() {
   keep_little_memory();
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTSTP}) (void)signal(number, SIG_IGN);
   watch_signals();
-  if (Status status = events_->map_again(); !status) return status;
+  if (Status status = map_rings(); !status) return status;
   watch_folder();
   make_capture(true);
   if (choice_.announcements) make_tap(false);
@@ -245,7 +268,7 @@ Status SessionKeeper::start_backup() {
     if (tap_ != nullptr) tap_->abandon();
     if (offers_ != nullptr) offers_->forget();
     capture_.reset();  // its mappings did not come along; their places are free for the rings
-    return events_->map_again();
+    return map_rings();
   };
   duties.take_over = [this] { take_over(); };
   Result<BackupProcess> backup = BackupProcess::start(duties);
@@ -267,6 +290,7 @@ void SessionKeeper::take_over() {
     const std::vector<uint64_t> numbers = counters_->read().positions;
     rings.losses = {numbers[kCounters + 2 * i], numbers[kCounters + 2 * i + 1]};
   }
+  if (trigger_ != nullptr) trigger_->take_over();
   make_capture(false);
   if (choice_.announcements) make_tap(true);
   if (counters_->read().positions[kStopped] != 0) {  // it was killed while the trace was stopped for a snapshot
@@ -295,7 +319,7 @@ void SessionKeeper::on_record(size_t ring, Bytes record) {
     record = news_of_lost(events_->rings()[ring], record);
     if (record.empty()) return;
   }
-  if (!clock_.is_exact()) {
+  if (!clock_.is_exact() && read_record_header(record).type != kRecordSample) {
     const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
     SampleId id;
     const uint64_t trailer = trailer_bytes(attr);
@@ -391,6 +415,7 @@ void SessionKeeper::serve() {
     for (const Client& client : clients_) more.push_back(client.fd);
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
     if (offers_ != nullptr) more.push_back(offers_->fd());
+    for (const int fd : trigger_ == nullptr ? std::vector<int>() : trigger_->fds()) more.push_back(fd);
     int pause_ms = folder_fd_ >= 0 ? -1 : kLookMs;
     if (tap_ != nullptr) {
       const int look_ms = tap_->pause_ms(tap_->look_ms());
@@ -400,6 +425,7 @@ void SessionKeeper::serve() {
     const bool capture_woke =
         std::find(ready.begin() + static_cast<std::ptrdiff_t>(kClients + clients_.size()), ready.end(), true) != ready.end();
     if (woken || capture_woke || tap_ != nullptr) drain();
+    if (trigger_ != nullptr) look_at_trigger();
     if ((ready[kFolder] || folder_fd_ < 0) && file_is_gone()) break;
     if (ready[kSignal]) break;
     if (ready[kHolder]) {

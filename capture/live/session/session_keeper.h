@@ -16,6 +16,7 @@
 #include "capture/live/session/session_dir.h"
 #include "capture/live/session/session_log.h"
 #include "capture/live/session/session_wire.h"
+#include "capture/live/session/trigger_watch.h"
 #include "perfio/perf_writer.h"
 
 namespace ptd::live {
@@ -46,10 +47,12 @@ class SessionKeeper {
     int fd = -1;
     bool has_snapshot = false;  // it may still be reading it
   };
-  enum Counter : size_t { kSnapshots, kRecords, kLost, kTakeovers, kStopNs, kStarted, kStopped, kCounters };
+  enum Counter : size_t { kSnapshots, kRecords, kLost, kTakeovers, kStopNs, kStarted, kStopped, kHits, kTriggered, kFailures, kCounters };
 
   SessionKeeper(SessionChoice choice, SessionDir dir) : choice_(std::move(choice)), dir_(std::move(dir)) {}
   Status open_socket();
+  Status open_trigger();
+  Status map_rings();
   Status note_start();
   Status start_backup();
   void take_over();
@@ -69,6 +72,8 @@ class SessionKeeper {
   [[nodiscard]] bool file_is_gone();
   [[nodiscard]] SessionStatus status() const;
   Status write_snapshot(int fd);
+  void look_at_trigger();
+  Status take_own_snapshot(const std::string& output);
   Status write_header(perfio::PerfWriter& writer);
   Status write_trace(perfio::PerfWriter& writer);
   Status write_log(perfio::PerfWriter& writer, perfio::Features& features) const;
@@ -84,6 +89,8 @@ class SessionKeeper {
   std::unique_ptr<KernelCapture> capture_;
   std::unique_ptr<announce::AnnounceSocket> offers_;
   std::unique_ptr<AnnounceTap> tap_;
+  std::unique_ptr<TriggerWatch> trigger_;
+  uint64_t triggered_at_ns_ = 0;
   std::optional<BackupProcess> backup_;
   std::vector<Client> clients_;
   std::vector<perfio::MmapRecord> kernel_maps_;

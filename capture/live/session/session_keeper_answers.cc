@@ -9,6 +9,8 @@
 
 #include "capture/live/kernel/start_scan.h"
 #include "capture/live/session/session_keeper.h"
+#include "capture/live/session/snapshot_file.h"
+#include "image/base/system_error.h"
 #include "perfio/announce/announce_event.h"
 #include "perfio/format/features.h"
 #include "perfio/format/wire.h"
@@ -84,6 +86,9 @@ SessionStatus SessionKeeper::status() const {
   status.lost_records = numbers[kLost];
   status.takeovers = numbers[kTakeovers];
   status.trace_stop_ns = numbers[kStopNs];
+  status.trigger_hits = numbers[kHits];
+  status.triggered = numbers[kTriggered];
+  status.trigger_failures = numbers[kFailures];
   status.log_used_bytes = log_->used_bytes();
   status.log_folds = log_->folds();
   status.forgotten = log_->forgotten();
@@ -147,7 +152,7 @@ Status SessionKeeper::write_header(PerfWriter& writer) {
   std::vector<IdIndexEntry> index;
   for (size_t i = 0; i < events_->rings().size(); ++i) {
     const EventRings& rings = events_->rings()[i];
-    for (const LiveEvent& event : rings.events) index.push_back({event.id(), i, rings.cpu, rings.tid});
+    for (const uint64_t id : rings.ids()) index.push_back({id, i, rings.cpu, rings.tid});
   }
   if (Status status = writer.add_id_index(index); !status) return status;
   if (clock) {
@@ -229,6 +234,30 @@ Status SessionKeeper::write_snapshot(int fd) {
   if (Status status = (*writer)->finish(); !status) return status;
   count(kSnapshots, 1);
   return {};
+}
+
+/// One at a time, and not all of the time: a function that is hit again and again must not keep the session from its work.
+void SessionKeeper::look_at_trigger() {
+  constexpr uint64_t kPauseNs = 1'000'000'000;
+  const uint64_t hits = trigger_->drain();
+  if (hits == 0) return;
+  count(kHits, hits);
+  const uint64_t taken = counters_->read().positions[kTriggered], now = now_ns();
+  if (taken >= choice_.self_snapshots->most || (triggered_at_ns_ != 0 && now - triggered_at_ns_ < kPauseNs)) return;
+  triggered_at_ns_ = now;
+  drain();
+  const std::string& output = choice_.self_snapshots->output;
+  const Status status = take_own_snapshot(taken == 0 ? output : output + "." + std::to_string(taken + 1));
+  count(status.ok() ? kTriggered : kFailures, 1);
+}
+
+Status SessionKeeper::take_own_snapshot(const std::string& output) {
+  const int memory = memfd_create("ptdecode-snapshot", MFD_CLOEXEC);
+  if (memory < 0) return system_error("the snapshot", ErrorCode::write_failed);
+  Status status = write_snapshot(memory);
+  if (status.ok()) status = save_snapshot(memory, output);
+  close(memory);
+  return status;
 }
 
 }  // namespace ptd::live

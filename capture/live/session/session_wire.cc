@@ -26,6 +26,9 @@ void each_number(Status& status, Visit visit) {
   visit(status.aux_bytes);
   visit(status.takeovers);
   visit(status.trace_stop_ns);
+  visit(status.trigger_hits);
+  visit(status.triggered);
+  visit(status.trigger_failures);
 }
 
 std::string take_text(perfio::Cursor& in) {

@@ -101,6 +101,48 @@ TEST(SampleId, ReadAndCallchainBeforeRaw) {
   }
 }
 
+// The order of perf_event.h, "PERF_RECORD_SAMPLE".
+TEST(SampleId, AuxComesAfterAllOtherFields) {
+  EventAttr attr = attr_with(kSampleIdentifier | kSampleRaw | kSampleBranchStack | kSampleRegsUser | kSampleStackUser | kSampleWeightStruct |
+                             kSampleDataSource | kSampleTransaction | kSampleRegsIntr | kSamplePhysAddr | kSampleCgroup |
+                             kSampleDataPageSize | kSampleCodePageSize | kSampleAux);
+  attr.branch_sample_type = kBranchHardwareIndex | kBranchCounters;
+  attr.sample_regs_user = 0b101;
+  attr.sample_regs_intr = 0b1;
+  const std::string words = "1111111111111111 2222222222222222 3333333333333333 4444444444444444";
+  const std::string before = "0900000000000000"
+                             "0c000000 aabbccdd aabbccdd aabbccdd"
+                             "0100000000000000 ffffffffffffffff" + words +                                      // one branch, its counters
+                             "0200000000000000 1111111111111111 2222222222222222"                                // registers of user code
+                             "1000000000000000 01010101010101010101010101010101 0800000000000000"               // 16 bytes of stack
+                             "1111111111111111 2222222222222222 3333333333333333"                                // weight, source, transaction
+                             "0000000000000000"                                                                  // no registers
+                             + words;                                                                            // addresses, cgroup, sizes
+  SampleFields got;
+  const auto body = hex(before + "0800000000000000 0102030405060708");
+  ASSERT_TRUE(parse_sample(attr, body, got));
+  EXPECT_EQ(got.id.id, 9U);
+  EXPECT_EQ(std::vector<std::byte>(got.aux.begin(), got.aux.end()), hex("0102030405060708"));
+  for (const char* size : {"0900000000000000", "ffffffffffffffff", "0000000000000080"})
+    EXPECT_FALSE(parse_sample(attr, hex(before + size + "0102030405060708"), got)) << size;
+  EXPECT_FALSE(parse_sample(attr, hex(before), got));
+}
+
+TEST(SampleId, AttrsTellTheSizeOfAuxSamples) {
+  std::vector<std::byte> raw(120);
+  raw[112] = std::byte{0x10};  // aux_sample_size
+  raw[116] = std::byte{kAuxPause};
+  raw[88 + 8] = std::byte{3};  // sample_regs_intr
+  EventAttr attr;
+  ASSERT_TRUE(parse_attr(raw, attr));
+  EXPECT_EQ(attr.aux_sample_bytes, 0x10U);
+  EXPECT_EQ(attr.aux_action, kAuxPause);
+  EXPECT_EQ(attr.sample_regs_intr, 3U);
+  EventAttr old;
+  ASSERT_TRUE(parse_attr(Bytes(raw).first(112), old));
+  EXPECT_EQ(old.aux_sample_bytes, 0U);
+}
+
 TEST(SampleId, CountsBeyondTheRecordAreRefused) {
   SampleFields got;
   EXPECT_FALSE(parse_sample(attr_with(kSampleCallchain), hex("ffffffffffffffff 0000000000000000"), got));

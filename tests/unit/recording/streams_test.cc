@@ -132,6 +132,65 @@ TEST(Streams, OverlappingSnapshotsAreTrimmedByContent) {
   EXPECT_EQ(apart.size_bytes(), starts[3] + trace.size() - starts[5]);
 }
 
+AuxSample sample_at(uint64_t time) {
+  AuxSample sample;
+  sample.time = TimeNs{time};
+  return sample;
+}
+
+TEST(Streams, WindowsThatRepeatMostOfTheOneBeforeAreStoredOnce) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(20, starts);
+  const Bytes all(trace);
+  AuxStream stream;
+  std::vector<uint64_t> ends;
+  const uint64_t size = starts[8];  // each window advances by one PSB and some bytes: it repeats all but that
+  for (size_t i = 8; i < 20; ++i) {
+    ends.push_back(starts[i] + 5);
+    stream.add_sample(sample_at(i * 1'000'000'000), all.subspan(ends.back() - size, size));
+    stream.add_sample(sample_at(i * 1'000'000'000 + 1), all.subspan(ends.back() - size, size));  // nothing was traced since
+  }
+  stream.finish();
+  const uint64_t first = ends.front() - size;
+  EXPECT_EQ(stream.size_bytes(), ends.back() - first);
+  EXPECT_EQ(stream.seams().size(), 1U);
+  std::vector<std::byte> scratch;
+  EXPECT_EQ(copy_of(stream.read(0, ~uint64_t{0} / 2, scratch)), copy_of(all.subspan(first, ends.back() - first)));
+  ASSERT_EQ(stream.samples().size(), 24U);
+  for (size_t i = 0; i < stream.samples().size(); ++i) {
+    EXPECT_EQ(stream.samples()[i].last_bytes, ends[i / 2] - first) << i;
+    EXPECT_EQ(stream.samples()[i].first_bytes, ends[i / 2] - first - size) << i;
+  }
+}
+
+TEST(Streams, AWindowEndsWithItsSample) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(6, starts);
+  const Bytes all(trace);
+  Indexed one;
+  one.stream.add_sample(sample_at(2'600'000'000), all.first(starts[2]));
+  one.stream.add_sample(sample_at(9'000'000'000), all.subspan(starts[4]));
+  build(one);
+  ASSERT_EQ(one.entries.size(), 4U);
+  ASSERT_EQ(one.stream.seams().size(), 2U);
+  EXPECT_EQ(one.stream.seams()[1].why, AuxBreak::snapshot);
+  TimeConversion ticks;
+  ticks.time_mult = 1'000'000;  // ns a tick
+  const SegmentTiming timing{ticks, 0, true};
+  std::vector<std::byte> scratch;
+  const AuxSegment inside = one.index->segment(one.entries[0], timing, scratch);
+  EXPECT_EQ(inside.lost_after, AuxBreak::none);
+  EXPECT_FALSE(inside.break_after);
+  const AuxSegment last = one.index->segment(one.entries[1], timing, scratch);
+  EXPECT_EQ(last.lost_after, AuxBreak::snapshot);
+  EXPECT_TRUE(last.break_after);
+  EXPECT_EQ(last.time.first.value, 2'000'000'000U);
+  EXPECT_EQ(last.time.last.value, 2'601'000'000U);  // the next PSB is of another window
+  const AuxSegment next = one.index->segment(one.entries[2], timing, scratch);
+  EXPECT_EQ(next.break_before, AuxBreak::snapshot);
+  EXPECT_EQ(one.index->segment(one.entries[3], timing, scratch).time.last.value, 9'001'000'000U);
+}
+
 TEST(Segments, FromPsbToPsbWithTheNextPsbPlus) {
   std::vector<uint64_t> starts;
   const std::vector<std::byte> trace = make_trace(4, starts);

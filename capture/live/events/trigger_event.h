@@ -1,0 +1,27 @@
+// Parses triggers: "uprobe:FILE:FUNCTION[,duration>5ms]", on which a detached recording takes a snapshot of itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ptdecode/error.h"
+
+namespace ptd::live {
+
+/// A function of a file. Hit when it is called, or with `duration_ns` when a call of it returns that took at least so long.
+struct TriggerChoice {
+  std::string text;  ///< as typed
+  std::string path, function;
+  uint64_t offset_bytes = 0;  ///< of the function, in the file
+  uint64_t duration_ns = 0;
+  uint32_t type = 0;       ///< of the PMU
+  uint64_t return_bit = 0;  ///< of its config: the probe is hit on return
+
+  [[nodiscard]] bool on_return() const { return duration_ns != 0; }
+};
+
+/// Durations have a unit: ns, us, ms, s. A function is a symbol of the file's, or an address in it (0x...). Errors: bad_option; no_hardware
+/// if the kernel has no uprobe PMU; those of the file.
+[[nodiscard]] Result<TriggerChoice> parse_trigger(const std::string& text, const std::string& sysfs = "/sys");
+
+}  // namespace ptd::live

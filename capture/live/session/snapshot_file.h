@@ -1,0 +1,14 @@
+// Writes snapshots of sessions to files.
+#pragma once
+
+#include <string>
+
+#include "ptdecode/error.h"
+
+namespace ptd::live {
+
+/// Copies the content of the memory file `memory` to `output` ("-": standard output), whole or not at all: under another name first. Errors:
+/// of the file system.
+[[nodiscard]] Status save_snapshot(int memory, const std::string& output);
+
+}  // namespace ptd::live

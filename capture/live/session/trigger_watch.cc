@@ -1,0 +1,114 @@
+// TriggerWatch: see trigger_watch.h.
+#include "capture/live/session/trigger_watch.h"
+
+#include <algorithm>
+
+#include "capture/live/kernel/start_scan.h"
+#include "perfio/format/sample_id.h"
+#include "perfio/format/wire.h"
+
+namespace ptd::live {
+namespace {
+
+using namespace perfio;
+
+constexpr uint32_t kRingPages = 4;
+constexpr size_t kMostDepth = 1024, kMostThreads = 65536;
+
+}  // namespace
+
+uint64_t CallTimer::count() {
+  std::stable_sort(hits_.begin(), hits_.end(), [](const Hit& a, const Hit& b) { return a.time_ns < b.time_ns; });
+  uint64_t met = 0;
+  std::vector<Hit> later;
+  for (const Hit& hit : hits_) {
+    if (!hit.returns) {
+      met += duration_ns_ == 0 ? 1 : 0;
+      if (duration_ns_ == 0 || (calls_.size() >= kMostThreads && !calls_.contains(hit.tid))) continue;
+      std::vector<uint64_t>& open = calls_[hit.tid];
+      if (open.size() < kMostDepth) open.push_back(hit.time_ns);
+      continue;
+    }
+    const auto open = calls_.find(hit.tid);
+    if (open == calls_.end()) {
+      if (!hit.waited && later.size() < kMostThreads) later.push_back({hit.time_ns, hit.tid, true, true});
+      continue;  // one that waited before began before the probe
+    }
+    met += hit.time_ns - open->second.back() >= duration_ns_ ? 1 : 0;
+    open->second.pop_back();
+    if (open->second.empty()) calls_.erase(open);
+  }
+  hits_ = std::move(later);
+  return met;
+}
+
+Result<std::unique_ptr<TriggerWatch>> TriggerWatch::open(const TriggerChoice& choice, const std::vector<int32_t>& tids) {
+  std::unique_ptr<TriggerWatch> watch(new TriggerWatch(choice));
+  for (const int32_t cpu : online_cpus()) {
+    watch->rings_.emplace_back();
+    for (const int32_t tid : tids.empty() ? std::vector<int32_t>{-1} : tids) {
+      Status status = watch->add(false, {tid, cpu});
+      if (status.ok() && choice.on_return()) status = watch->add(true, {tid, cpu});
+      if (!status.ok()) return Error{status.error().code, "record: --trigger: " + choice.text + ": " + status.error().message, 0};
+    }
+  }
+  return watch;
+}
+
+Status TriggerWatch::add(bool returns, const EventTarget& target) {
+  EventSpec spec;
+  spec.type = choice_.type;
+  spec.config = returns ? choice_.return_bit : 0;
+  spec.config1 = reinterpret_cast<uintptr_t>(choice_.path.c_str());  // [perf_event_open(2)] uprobe_path
+  spec.config2 = choice_.offset_bytes;
+  spec.inherit = target.tid >= 0;
+  spec.wake_bytes = 1;
+  Result<LiveEvent> event = LiveEvent::open(spec, target);
+  if (!event) return event.error();
+  if (attr_.raw.empty()) attr_ = file_attr(spec, "uprobe");
+  std::vector<std::pair<LiveEvent, bool>>& events = rings_.back().events;
+  if (!events.empty()) {
+    if (Status status = event->send_to(events.front().first); !status) return status;
+  }
+  events.emplace_back(std::move(*event), returns);
+  return events.size() == 1 ? map_ring(rings_.back()) : Status();  // only to a mapped ring can others send
+}
+
+Status TriggerWatch::map_ring(Ring& to) {
+  Result<std::unique_ptr<EventRing>> ring = EventRing::map(to.events.front().first.fd(), kRingPages);
+  if (!ring) return ring.error();
+  to.ring = std::move(*ring);
+  return {};
+}
+
+Status TriggerWatch::map() {
+  for (Ring& each : rings_) each.ring.reset();
+  for (Ring& each : rings_) {
+    if (Status status = map_ring(each); !status) return status;
+  }
+  return {};
+}
+
+void TriggerWatch::take_over() {
+  for (const Ring& each : rings_) each.ring->seek(0);  // to what was released last
+}
+
+std::vector<int> TriggerWatch::fds() const {
+  std::vector<int> fds;
+  for (const Ring& each : rings_) fds.push_back(each.events.front().first.fd());
+  return fds;
+}
+
+uint64_t TriggerWatch::drain() {
+  for (Ring& each : rings_) {
+    (void)each.ring->drain([&](Bytes record) {
+      SampleFields sample;
+      if (read_record_header(record).type != kRecordSample || !parse_sample(attr_, record.subspan(kRecordHeaderBytes), sample)) return;
+      const auto of = std::find_if(each.events.begin(), each.events.end(), [&](const auto& event) { return event.first.id() == sample.id.id; });
+      if (of != each.events.end()) timer_.add({sample.id.time, sample.id.tid, of->second});
+    });
+  }
+  return timer_.count();
+}
+
+}  // namespace ptd::live

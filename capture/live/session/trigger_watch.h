@@ -1,0 +1,64 @@
+// TriggerWatch: the probe of a session's trigger, on all cpus: says when the function was hit, or when a call of it was slow.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "capture/live/events/trigger_event.h"
+#include "perfio/ring/event_ring.h"
+#include "perfio/ring/live_event.h"
+
+namespace ptd::live {
+
+/// Counts the calls that a trigger waits for, from the hits of its probes. A call can begin on one cpu and return on another, and the rings
+/// of cpus are read one after the other: a return without its call waits for one more round. Plain state.
+class CallTimer {
+ public:
+  struct Hit {
+    uint64_t time_ns = 0;
+    int32_t tid = -1;
+    bool returns = false;
+    bool waited = false;  ///< its call was not there in the round before
+  };
+  explicit CallTimer(uint64_t duration_ns) : duration_ns_(duration_ns) {}
+  void add(const Hit& hit) { hits_.push_back(hit); }
+  /// Ends a round. Returns how many calls took at least the duration; without a duration, how many began.
+  uint64_t count();
+
+ private:
+  uint64_t duration_ns_;
+  std::vector<Hit> hits_;                           // of this round, and returns that wait
+  std::map<int32_t, std::vector<uint64_t>> calls_;  // tid -> starts of calls that have not returned
+};
+
+/// Not thread-safe.
+class TriggerWatch {
+ public:
+  /// `tids`: whose calls count, and of what they start; empty: of all threads. Errors: of the kernel.
+  static Result<std::unique_ptr<TriggerWatch>> open(const TriggerChoice& choice, const std::vector<int32_t>& tids);
+  /// After fork(), in the child: maps the rings again.
+  Status map();
+  /// In a process that takes over: continues where the former holder of the rings stopped.
+  void take_over();
+  /// Readable when the function was hit.
+  [[nodiscard]] std::vector<int> fds() const;
+  /// Reads all rings. Returns how often the trigger's condition was met since the last call.
+  uint64_t drain();
+
+ private:
+  explicit TriggerWatch(const TriggerChoice& choice) : choice_(choice), timer_(choice.duration_ns) {}
+  struct Ring {
+    std::vector<std::pair<perfio::LiveEvent, bool>> events;  // and whether it is hit on return; the first one owns the ring
+    std::unique_ptr<perfio::EventRing> ring;
+  };
+  Status add(bool returns, const perfio::EventTarget& target);
+  static Status map_ring(Ring& to);
+  TriggerChoice choice_;
+  CallTimer timer_;
+  perfio::EventAttr attr_;
+  std::vector<Ring> rings_;
+};
+
+}  // namespace ptd::live

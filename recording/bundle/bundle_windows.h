@@ -1,0 +1,17 @@
+// Encodes the AUX samples of streams, which say which part of the trace is of which sample. Private to recording.
+#pragma once
+
+#include <functional>
+
+#include "recording/bundle/bundle_wire.h"
+#include "recording/data/recording_data.h"
+
+namespace ptd {
+
+/// Appends the samples of all streams that `is_kept` chooses, in order of the streams. Stream offsets stay those of the recording, also in a
+/// bundle of a part of it.
+void write_windows(const RecordingData& data, const std::function<bool(size_t stream, const AuxSample&)>& is_kept, ByteWriter& out);
+/// Reads them into the streams, which were read before. Returns false if they are damaged.
+[[nodiscard]] bool read_windows(ByteReader in, RecordingData& data);
+
+}  // namespace ptd

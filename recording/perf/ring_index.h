@@ -1,0 +1,34 @@
+// RingIndex: which ring an event's records and trace are of, from ID_INDEX records. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+
+#include "perfio/format/records.h"
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+/// A cpu has several rings if several events were opened on it.
+class RingIndex {
+ public:
+  struct Ring {
+    uint64_t number = 0;
+    int32_t cpu = -1;  ///< -1: of a thread
+  };
+  /// The cpu of a stream, or its thread; the other one is -1.
+  using StreamKey = std::pair<int32_t, int32_t>;
+
+  /// Adds an ID_INDEX record, header included.
+  void add(Bytes record);
+  /// Returns the ring of the event with this id; null if no record names it.
+  [[nodiscard]] const Ring* find(uint64_t id) const;
+  /// Returns the stream whose trace a sample holds. `per_cpu`: rings are of cpus, where no record names the sample's. Both -1: unknown.
+  [[nodiscard]] StreamKey stream_of(const perfio::SampleId& sample, bool per_cpu) const;
+
+ private:
+  std::unordered_map<uint64_t, Ring> rings_;  // by id of the event
+};
+
+}  // namespace ptd

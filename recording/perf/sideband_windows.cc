@@ -1,0 +1,73 @@
+// SidebandFold: trace in samples (PERF_SAMPLE_AUX). See sideband_fold.h.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "recording/perf/sideband_fold.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kMostCopiedBytes = 1ULL << 30;  // of trace in compressed records, which no mapping holds
+
+std::string name_of(const perfio::EventAttr& attr) {
+  return attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name;
+}
+
+}  // namespace
+
+// Samples come in order of time, and so do the windows of each ring.
+void SidebandFold::on_aux_sample(const perfio::Record& record, const perfio::OtherSample& sample) {
+  if (attrs_ == nullptr || record.attr_index >= attrs_->size()) return;
+  const perfio::EventAttr& attr = (*attrs_)[record.attr_index];
+  if (!attr.holds_trace()) return;
+  ++windows_.samples;
+  const auto key = rings_.stream_of(record.sample_id, per_cpu_);
+  if (sample.aux.empty()) {
+    ++windows_.without_trace;
+    return;
+  }
+  const bool is_known = key.first >= 0 || key.second >= 0;
+  if (!is_known || arm_ || (sample.transient && sample.aux.size() > kMostCopiedBytes - windows_.copied_bytes)) {
+    ++windows_.left_out;
+    return;
+  }
+  AuxStream& stream = stream_at(key, static_cast<uint32_t>(data_.streams.size()));
+  if (!stream.may_hold_samples()) {
+    ++windows_.left_out;
+    return;
+  }
+  Bytes window = sample.aux;
+  if (sample.transient) {
+    const auto copy = std::make_shared<const std::vector<std::byte>>(window.begin(), window.end());
+    windows_.copied_bytes += copy->size();
+    data_.owners.push_back(copy);
+    window = *copy;
+  }
+  stream.add_sample({0, 0, sample_name(record.attr_index, attr), record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin,
+                     Ip{sample.ip}, record.sample_id.pid, record.sample_id.tid, record.sample_id.cpu},
+                    window);
+}
+
+uint32_t SidebandFold::sample_name(uint32_t attr_index, const perfio::EventAttr& attr) {
+  const auto [known, is_new] = sample_names_.emplace(attr_index, static_cast<uint32_t>(data_.sample_names.size()));
+  if (is_new) data_.sample_names.push_back(name_of(attr));
+  return known->second;
+}
+
+void SidebandFold::report_windows() {
+  if (windows_.without_trace != 0)
+    data_.warnings.push_back(std::to_string(windows_.without_trace) + " of " + std::to_string(windows_.samples) +
+                             " AUX samples hold no trace: tracing was off, or the sample interrupted another one");
+  if (windows_.left_out == 0) return;
+  Finding finding;
+  finding.kind = FindingKind::trace_lost;
+  finding.time = {kTimeMin, kTimeMax};
+  finding.what = "the trace in " + std::to_string(windows_.left_out) + " records is not decoded: " +
+                 (arm_ ? "AUX samples are decoded of Intel PT only"
+                       : "AUX samples name neither a cpu nor a thread, a buffer has both AUX samples and AUXTRACE records, or compressed "
+                         "records hold more than 1 GiB of trace");
+  image_.builder.add_finding(std::move(finding));
+}
+
+}  // namespace ptd
