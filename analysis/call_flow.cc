@@ -199,7 +199,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
 }
 
 // Whether the flow goes on from this block, for which Key::may_end() holds, in a way that matters.
-inline bool CallFlow::ends(const Block* at) {
+bool CallFlow::ends(const Block* at) {
   if (!nodes_->keys[at->node].is_known()) refresh(at->node);
   const Key key = nodes_->keys[at->node];
   if (!key.is_jump()) return key.may_end(*at);
@@ -211,13 +211,13 @@ inline bool CallFlow::ends(const Block* at) {
 // Passes blocks whose branches call nothing, return from nothing and stay in one function. Returns the first other one, or the last.
 [[gnu::always_inline]] inline const Block* CallFlow::pass(const Block* at, const Block* last) {
   const Key* const keys = nodes_->keys.data();
-  uint64_t ran = last->instructions;
-  for (; at != last; ++at) {
-    if (keys[at->node].may_end(*at) && ends(at)) {
-      ran = ran - last->instructions + at->instructions;
-      break;
-    }
+  uint64_t ran = 0;
+  for (;; ++at) {
     ran += at->instructions;
+    if (at == last) break;
+    const Key key = keys[at->node];
+    if (!key.may_end(*at) || key.jumps_inside(keys[at[1].node])) continue;
+    if (key.surely_ends() || ends(at)) break;
   }
   dates_.ran(ran);
   return at;

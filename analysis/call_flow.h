@@ -123,13 +123,17 @@ class CallFlow {
     explicit Key(const Node& node);
     [[nodiscard]] bool is_known() const { return (word_ & unknown) != unknown; }
     [[nodiscard]] bool is_jump() const { return (word_ & kKindMask) == jumps; }
+    /// Returns whether may_end() is the answer, whatever comes after the block.
+    [[nodiscard]] bool surely_ends() const { return is_known() && !is_jump(); }
+    /// Returns whether this is a jump and `next`, the key of the block after it, is known to be of the same function.
+    [[nodiscard]] bool jumps_inside(Key next) const { return is_jump() && (word_ ^ next.word_) <= kKindMask; }
     /// Returns whether the flow may go on from `block` in a way that matters.
     [[nodiscard]] bool may_end(const Block& block) const { return (word_ & ((block.flags & 1U) | 2U)) != 0; }
     [[nodiscard]] bool same_function(Key other) const { return ((word_ ^ other.word_) & ~kKindMask) == 0; }
 
    private:
     static constexpr uint32_t kKindBits = 4, kKindMask = (1U << kKindBits) - 1;
-    uint32_t word_ = unknown;
+    uint32_t word_ = ~kKindMask | unknown;  ///< an unknown one is of another function than any jump
   };
   struct Nodes {
     std::vector<Node> nodes;

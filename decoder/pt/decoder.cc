@@ -555,6 +555,10 @@ bool Decoder::State::run_single(Batch& batch) {
     if (checkpoint_due) set_checkpoint(batch);
     const WalkStop stop =
         exact ? walker.run(flow, newer.flow.state.position + kCheckpointEvery) : runner.run(flow, flow.state.position + kFastStretch);
+    if (!exact && runner.strayed()) {
+      replay_due = true;
+      return true;
+    }
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
     if (unproven) mark_ambiguous(batch, before);

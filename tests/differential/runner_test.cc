@@ -238,5 +238,60 @@ TEST(RunnerBounds, NoOtherWayFromBeforeWhatWasGiven) {
   }
 }
 
+// The clock goes past the time at which the next segment is said to begin, and then past a change of the code that runs. The fast path takes
+// the segment's end as the latest time of what it follows.
+TEST(RunnerBounds, ClockGoesPastTheEndOfTheSegment) {
+  constexpr uint64_t kAt = 0x1000, kTicks = 1000;
+  const std::vector<std::byte> code = {std::byte{0xb8}, std::byte{1}, std::byte{0}, std::byte{0}, std::byte{0},  // mov eax, 1
+                                       std::byte{0x74}, std::byte{0xf9}};                                        // jz 1000
+  for (uint64_t change = 3'500; change < 20'000; change += 1'500) {
+    test::Machine machine;
+    TimelineBuilder builder;
+    Section section;
+    section.space = builder.add_space();
+    section.ip = Ip{kAt};
+    section.size_bytes = code.size();
+    auto owner = std::make_shared<std::vector<std::byte>>(code);
+    section.code = {owner, Bytes(*owner)};
+    machine.contexts.add_switch(0, kTimeMin, {1, 1, section.space});
+    machine.contexts.sort();
+    Edit edit;
+    edit.space = section.space;
+    edit.ip = Ip{kAt + 1};
+    edit.old_bytes = {std::byte{1}};
+    edit.new_bytes = {std::byte{2}};
+    edit.time = {TimeNs{change}, TimeNs{change}};
+    builder.add_section(std::move(section));
+    builder.add_edit(std::move(edit));
+    machine.timeline = builder.build();
+
+    std::vector<std::byte> trace;
+    pt::PacketWriter writer(trace);
+    begin_timed(writer, kAt);
+    for (int i = 1; i < 20; ++i) {
+      writer.tnt(0b111, 3);
+      writer.tnt(0b1, 1);
+      writer.mtc(static_cast<uint8_t>(i));
+    }
+    pt::Config config;
+    config.tsc_ctc_ratio_n = kTicks;
+    config.tsc_ctc_ratio_d = 1;
+    config.has_mtc = true;
+    pt::DecoderOptions options = options_of(config);
+    pt::Decoder fast(machine.timeline, machine.contexts, options);
+    options.exact_only = true;
+    pt::Decoder exact(machine.timeline, machine.contexts, options);
+    for (int round = 0; round < kRounds; ++round) {
+      for (const uint64_t end : {2'000, 5'500, 9'000, 30'000}) {
+        for (AuxSegment segment : test::cut_segments(trace)) {
+          segment.time.last = TimeNs{end};
+          EXPECT_EQ(test::compare_decoders(fast, exact, segment, 4096), "") << "changes at " << change << ", ends at " << end;
+        }
+      }
+    }
+    EXPECT_GT(exact.stats().blocks, 4U * kRounds * 70);
+  }
+}
+
 }  // namespace
 }  // namespace ptd

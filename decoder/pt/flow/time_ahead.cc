@@ -11,9 +11,6 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kDropAtOnce = 512;
-constexpr size_t kPointsAtOnce = 64;        // maximum number of points per scan
-constexpr uint64_t kBytesAtOnce = 512;      // maximum number of bytes per scan
 constexpr unsigned kPacketsBetween = 8;     // after so many packets without a time there are probably many TNTs
 constexpr uint64_t kOutsideNs = 1'000'000;  // tolerance for a TSC outside its segment's bounds
 constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
@@ -107,8 +104,6 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   bounds_ = {segment.time.first, segment.time.last, segment.time.first};
   end_ = segment.time.last;
   head_ = bound_ = count_ = 0;
-  dropped_ = 0;
-  kept_ = ~uint64_t{0};
   in_start_ = true;
   done_ = false;
 }
@@ -125,63 +120,58 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   return bounds;
 }
 
-inline TimePoint& TimeAhead::append(uint64_t offset, uint64_t end, bool bounds) {
-  if (count_ == points_.size()) points_.resize(count_ + kDropAtOnce);
-  TimePoint& point = points_[count_++];
+// Sets the point of a packet that the clock has processed.
+inline void TimeAhead::date(TimePoint& point, uint64_t offset, uint64_t end, bool bounds) {
+  if (bounds) {
+    bounds_ = bounds_at(clock_, bounds_);
+    window_ = end;
+  }
   point.offset_bytes = offset;
   point.end_bytes = end;
   point.first = bounds_.first;
   point.last = bounds_.last;
   point.moment = {bounds_.about, clock_.cycles()};
   point.bounds = bounds;
-  return point;
 }
 
-inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
-  if (bounds) {
-    bounds_ = bounds_at(clock_, bounds_);
-    window_ = end;
-  }
-  append(offset, end, bounds);
-}
-
-// Reads the expected MTCs from the one at `at` on, and the plain packets between them. Returns the offset of the first other packet, or one
-// after `enough`; `at` if it is not an expected MTC. MTCs that directly follow each other, as while the processor waits, make one point: the
-// first gives its upper bound and the last its lower bound.
-uint64_t TimeAhead::scan_mtcs(uint64_t at, uint64_t end, uint64_t enough) {
-  if (!clock_.expects_mtcs()) return at;
+// Reads the expected MTC at `at`. MTCs that directly follow each other, as while the processor waits, make one point: the first gives its
+// upper bound and the last its lower bound. Returns false if there is no expected MTC.
+inline bool TimeAhead::read_mtcs(uint64_t at, uint64_t end, TimePoint& point) {
   const std::byte* data = segment_.bytes.data();
-  if (points_.size() < count_ + kPointsAtOnce) points_.resize(count_ + kDropAtOnce);
-  TimePoint* const first_point = points_.data() + count_;
-  TimePoint* point = first_point;
-  PtClock clock = clock_;
-  Bounds bounds = bounds_;
-  const uint64_t cycles = clock.cycles();
-  const auto is_mtc = [&] {
-    return end - at >= 2 && data[at] == kMtc && !clock.ends_cyc(at) && clock.step_due_mtc(static_cast<uint8_t>(data[at + 1]));
-  };
-  while (is_mtc()) {
-    point->offset_bytes = at;
-    at += 2;
-    bounds = bounds_at(clock, bounds);
-    point->last = bounds.last;
-    const uint64_t first_end = at;
-    while (is_mtc()) at += 2;
-    if (at != first_end) bounds = bounds_at(clock, bounds);
-    point->end_bytes = at;
-    point->first = bounds.first;
-    point->moment = {bounds.about, cycles};
-    point->bounds = true;
-    ++point;
-    if (at >= enough || point == first_point + kPointsAtOnce) break;
-    at = skip_plain(segment_.bytes, at, end);
-  }
-  if (point == first_point) return at;
-  count_ += static_cast<size_t>(point - first_point);
-  clock_ = clock;
-  bounds_ = bounds;
-  window_ = point[-1].end_bytes;
-  return at;
+  if (end - at < 2 || data[at] != kMtc || !clock_.expects_mtcs() || clock_.ends_cyc(at)) return false;
+  if (!clock_.step_due_mtc(static_cast<uint8_t>(data[at + 1]))) return false;
+  const uint64_t offset = at;
+  at += 2;
+  date(point, offset, at, true);
+  if (end - at < 2 || data[at] != kMtc) return true;
+  const uint64_t after = clock_.step_due_mtcs(segment_.bytes, at, end);
+  if (after == at) return true;
+  const TimeNs last = point.last;
+  date(point, offset, after, true);
+  point.last = last;
+  return true;
+}
+
+// Reads a CYC of one or two bytes at `at`. Returns false if there is none.
+inline bool TimeAhead::read_cyc(uint64_t at, uint64_t end, TimePoint& point) {
+  const std::byte* data = segment_.bytes.data();
+  if (end - at < 2) return false;
+  const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
+  if ((byte & kCycMask) != kCycMask || ((byte & kCycMore) != 0 && ((second & 1) != 0 || config_.errata.skd007))) return false;
+  Packet packet;
+  packet.kind = PacketKind::cyc;
+  packet.size_bytes = (byte & kCycMore) == 0 ? 1 : 2;
+  packet.value = byte >> 3 | ((byte & kCycMore) == 0 ? 0 : second >> 1 << 5);
+  const bool told = clock_.on_packet(packet, at) && clock_.known();
+  date(point, at, at + packet.size_bytes, told);
+  return true;
+}
+
+const TimePoint* TimeAhead::read_at(uint64_t offset) {
+  const uint64_t end = plain_end();
+  if (!read_mtcs(offset, end, here_) && !read_cyc(offset, end, here_)) return nullptr;
+  reader_.seek(here_.end_bytes);
+  return &here_;
 }
 
 // Same as TimeConversion::to_interval(). Two times that are close together, as nearly all are, share one multiplication of the large part.
@@ -197,47 +187,36 @@ uint64_t TimeAhead::scan_mtcs(uint64_t at, uint64_t end, uint64_t enough) {
   return told;
 }
 
-// Scans up to the next point. Returns false if there is none.
+// Scans up to the next point. Returns false if there is none. The points are the same from wherever skip_to() begins a scan.
 bool TimeAhead::scan() {
-  if (head_ >= kDropAtOnce) drop_passed();
+  if (head_ == count_) head_ = bound_ = count_ = 0;
   const size_t before = count_;
   while (!done_ && count_ == before) {
     if (reader_.block_items() == 0 && !in_start_) scan_plain();
     if (count_ != before) break;
-    if (!scan_packet()) done_ = true;
-    if (reader_.offset() - window_ >= kMaxAheadBytes) {
+    if (reader_.offset() < skip_limit() && !scan_packet()) done_ = true;
+    if (reader_.offset() >= skip_limit()) {
       window_ = reader_.offset();
-      append(window_, window_, true).last = std::max(end_, bounds_.first);
+      date(append(), window_, window_, false);
+      points_[count_ - 1].bounds = true;
+      points_[count_ - 1].last = std::max(end_, bounds_.first);
     }
   }
   return count_ != before;
 }
 
-// Skips packets without a time and reads the most frequent timing packets. Stops before any other packet.
+// Skips packets without a time and reads one of the most frequent timing packets. Stops before any other packet.
 void TimeAhead::scan_plain() {
-  const std::byte* data = segment_.bytes.data();
-  const uint64_t end = std::max(std::min(own_bytes_, zeros_.first), reader_.offset()), enough = reader_.offset() + kBytesAtOnce;
-  const size_t most = count_ + kPointsAtOnce;
-  uint64_t at = reader_.offset();
-  do {
-    at = skip_plain(segment_.bytes, at, end);
-    if (end - at < 2) break;
-    const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
-    if (data[at] == kMtc) {
-      const uint64_t from = at;
-      at = scan_mtcs(at, end, enough);
-      if (at == from) break;
-      continue;
+  const uint64_t end = plain_end();
+  uint64_t at = skip_plain(segment_.bytes, reader_.offset(), std::max(std::min(end, skip_limit()), reader_.offset()));
+  if (at < skip_limit() && end - at >= 2) {
+    TimePoint& point = append();
+    if (read_mtcs(at, end, point) || read_cyc(at, end, point)) {
+      at = point.end_bytes;
+    } else {
+      --count_;
     }
-    if ((byte & kCycMask) != kCycMask || ((byte & kCycMore) != 0 && ((second & 1) != 0 || config_.errata.skd007))) break;
-    Packet packet;
-    packet.kind = PacketKind::cyc;
-    packet.size_bytes = (byte & kCycMore) == 0 ? 1 : 2;
-    packet.value = byte >> 3 | ((byte & kCycMore) == 0 ? 0 : second >> 1 << 5);
-    const bool told = clock_.on_packet(packet, at) && clock_.known();
-    add(at, at + packet.size_bytes, told);
-    at += packet.size_bytes;
-  } while (at < enough && count_ < most);
+  }
   reader_.seek(at);
 }
 
@@ -312,16 +291,6 @@ void TimeAhead::scan_tail() {
     if (packet.kind != PacketKind::tsc || !correct_tsc(packet, segment_.tail_tsc)) continue;
     if (clock_.on_packet(packet, offset) && clock_.known()) add(offset, reader_.offset(), true);
   }
-}
-
-void TimeAhead::drop_passed() {
-  const size_t drop = static_cast<size_t>(std::min<uint64_t>(dropped_ + head_, std::max(kept_, dropped_)) - dropped_);
-  if (drop < kDropAtOnce) return;
-  std::move(points_.begin() + static_cast<std::ptrdiff_t>(drop), points_.begin() + static_cast<std::ptrdiff_t>(count_), points_.begin());
-  count_ -= drop;
-  head_ -= drop;
-  bound_ -= std::min(bound_, drop);
-  dropped_ += drop;
 }
 
 }  // namespace ptd::pt

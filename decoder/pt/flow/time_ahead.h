@@ -1,6 +1,7 @@
 // TimeAhead: pre-reads a segment's timing packets, so that each item is created with the time after it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -30,9 +31,12 @@ struct alignas(64) TimePoint {
 };
 
 /// One per segment's ItemReader. The ItemReader reports which points it has passed; the scan pre-reads up to the next point with bounds, at
-/// most kMaxAheadBytes. Beyond that, the end of the segment is the upper bound. Points that are close together are read in batches.
+/// most kMaxAheadBytes. Beyond that, the end of the segment is the upper bound.
+///
+/// A flow that needs no upper bound for now reads timing packets where it meets them: see may_read_at().
 class TimeAhead {
  public:
+  static constexpr uint64_t kMaxAheadBytes = 1U << 20;
   void begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns);
 
   /// Returns the first point not yet passed; null at the segment's end.
@@ -59,16 +63,22 @@ class TimeAhead {
   }
   /// Passes the point that next() returned.
   void pass_one() { ++head_; }
-  /// Returns the position of pass(); rewind() returns to it. Only the last kKeptPoints points can be rewound.
-  [[nodiscard]] uint64_t place() const { return dropped_ + head_; }
-  void keep_from(uint64_t place) { kept_ = place; }
-  void rewind(uint64_t place) {
-    head_ = static_cast<size_t>(place - dropped_);
-    bound_ = head_;
+
+  /// Returns the upper bound of all times in the segment that the segment's end gives. The clock may contradict it.
+  [[nodiscard]] TimeNs end() const { return end_; }
+  /// Returns whether all points read were passed, so that read_at() may read the next one. Packets that come before it and have no time
+  /// need not be told, except to skip_to().
+  [[nodiscard]] bool may_read_at() const { return head_ == count_ && !done_ && !in_start_ && reader_.block_items() == 0; }
+  /// Returns the offset up to which packets without a time may be passed by before skip_to().
+  [[nodiscard]] uint64_t skip_limit() const { return window_ + kMaxAheadBytes; }
+  /// Reads the timing packet at `offset` and passes it. Returns null, and changes nothing, if only the scan can read it.
+  const TimePoint* read_at(uint64_t offset);
+  /// Declares that the packets before `offset` have no time.
+  void skip_to(uint64_t offset) {
+    if (offset > reader_.offset()) reader_.seek(offset);
   }
 
  private:
-  static constexpr uint64_t kMaxAheadBytes = 1U << 20;
   bool scan();
   bool scan_packet();
   void pass_zeros();
@@ -79,11 +89,16 @@ class TimeAhead {
     TimeNs first, last, about;
   };
   [[nodiscard]] Bounds bounds_at(const PtClock& clock, const Bounds& before) const;
-  TimePoint& append(uint64_t offset, uint64_t end, bool bounds);
-  void add(uint64_t offset, uint64_t end, bool bounds);
-  uint64_t scan_mtcs(uint64_t at, uint64_t end, uint64_t enough);
+  TimePoint& append() {
+    if (count_ == points_.size()) points_.resize(2 * count_ + 1);
+    return points_[count_++];
+  }
+  void date(TimePoint& point, uint64_t offset, uint64_t end, bool bounds);
+  void add(uint64_t offset, uint64_t end, bool bounds) { date(append(), offset, end, bounds); }
+  bool read_mtcs(uint64_t at, uint64_t end, TimePoint& point);
+  bool read_cyc(uint64_t at, uint64_t end, TimePoint& point);
+  [[nodiscard]] uint64_t plain_end() const { return std::max(std::min(own_bytes_, zeros_.first), reader_.offset()); }
   [[nodiscard]] Interval ns_of(Tsc first, Tsc last) const;
-  void drop_passed();
 
   AuxSegment segment_;
   Config config_;
@@ -98,7 +113,7 @@ class TimeAhead {
   TimeNs end_;
   std::vector<TimePoint> points_;  ///< the first count_ are in use
   size_t head_ = 0, bound_ = 0, count_ = 0;
-  uint64_t dropped_ = 0, kept_ = ~uint64_t{0};
+  TimePoint here_;  ///< the result of read_at()
   bool in_start_ = false, done_ = true;
 };
 

@@ -17,25 +17,25 @@ constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop witho
 constexpr size_t kMostOpenWays = 32;             // addresses in such a loop that are not yet followed
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks searched ahead for an execution of the switch function
 
-// Returns where the flow goes after `insn` unless a branch packet determines it.
-std::optional<Ip> next_without_branch_packet(const Insn& insn, Ip ip, ExecMode mode) {
-  switch (insn.cls) {
+// Returns where the flow goes after `step` unless a branch packet determines it.
+std::optional<Ip> next_without_branch_packet(const Step& step) {
+  switch (step.cls) {
     case InsnClass::jump_direct:
     case InsnClass::call_direct:
-      return direct_target(insn, ip, mode);
+      return step.target;
     case InsnClass::other:
     case InsnClass::mov_cr3:
     case InsnClass::ptwrite:
-      return next_sequential(insn, ip, mode);
+      return step.next;
     default:
       return std::nullopt;
   }
 }
 
-// Returns whether each execution of `insn`, which is not a branch, produces a packet. A HLT ends with an interrupt.
-bool generates_packet(const Insn& insn) {
-  return insn.cls == InsnClass::mov_cr3 || insn.cls == InsnClass::ptwrite || insn.detail == InsnDetail::vmptrld ||
-         insn.detail == InsnDetail::xbegin || insn.detail == InsnDetail::hlt;
+// Returns whether each execution of `step`, which is not a branch, produces a packet. A HLT ends with an interrupt.
+bool generates_packet(const Step& step) {
+  return step.cls == InsnClass::mov_cr3 || step.cls == InsnClass::ptwrite || step.detail == InsnDetail::vmptrld ||
+         step.detail == InsnDetail::xbegin || step.detail == InsnDetail::hlt;
 }
 
 }  // namespace
@@ -303,7 +303,7 @@ bool Walker::reaches(Flow& flow, Ip ip) {
     const bool found = steps < kMostStepsToAbort && read_candidates(flow, space_of(state, state.ip));
     leads_on = found || (steps < kMostStepsToAbort && loss_.reason == GapReason::limit);
     if (!found || candidates_.size() > 1) break;
-    const std::optional<Ip> next = next_without_branch_packet(candidates_[0].insn, state.ip, state.mode);
+    const std::optional<Ip> next = next_without_branch_packet(step_of(candidates_[0].insn, state.ip, state.mode));
     leads_on = next.has_value();
     state.ip = next.value_or(state.ip);
   }
@@ -322,16 +322,24 @@ bool Walker::comes_back(Flow& flow) {
   std::array<Ip, kMostOpenWays> open{start};
   size_t open_count = 1;
   bool back = false;
+  const auto follow = [&](const Step& step) {
+    const std::optional<Ip> next = next_without_branch_packet(step);
+    if (!next || generates_packet(step)) return;
+    back = back || *next == start;
+    if (open_count < open.size()) open[open_count++] = *next;
+  };
   for (uint32_t steps = 0; open_count != 0 && !back && steps < kMostStepsOfLoop; ++steps) {
     state.ip = open[--open_count];
     if (fetch_steps().taken - fetched_before > kMostFetchedAhead) break;
-    if (!read_candidates(flow, space_of(state, state.ip))) continue;
-    for (const Candidate& candidate : candidates_) {
-      if (generates_packet(candidate.insn)) continue;
-      const std::optional<Ip> next = next_without_branch_packet(candidate.insn, state.ip, state.mode);
-      if (!next) continue;
-      back = back || *next == start;
-      if (open_count < open.size()) open[open_count++] = *next;
+    const SpaceId space = space_of(state, state.ip);
+    const StraightCode* code = read_plain(state, space);
+    if (code != nullptr) {
+      const uint64_t offset = start.value - state.ip.value;
+      back = back || (offset != 0 && offset <= code->last_at && code->index_at(offset) != code->count);
+      steps += code->count - 1U;
+      follow(code->last());
+    } else if (read_candidates(flow, space)) {
+      for (const Candidate& candidate : candidates_) follow(step_of(candidate.insn, state.ip, state.mode));
     }
   }
   state.ip = start;

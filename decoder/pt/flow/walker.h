@@ -189,6 +189,11 @@ class Walker {
   [[nodiscard]] const Candidate* pinned(const Flow& flow, SpaceId space) const;
   [[nodiscard]] StraightCode* known_code(const FlowState& state, SpaceId space);
   StraightCode* read_straight(const FlowState& state, SpaceId space);
+  /// Returns the code at the flow's ip if nothing changes it near this time, else null.
+  const StraightCode* read_plain(const FlowState& state, SpaceId space) {
+    const StraightCode* code = known_code(state, space);
+    return code != nullptr && code->plain ? code : read_straight(state, space);
+  }
   StraightCode* read_single(Flow& flow, SpaceId space, WalkStop& stop);
   uint32_t sole_count(const Flow& flow, StraightCode& code);
   [[nodiscard]] uint32_t count_due(const Flow& flow, SpaceId space, StraightCode& code);

@@ -215,9 +215,15 @@ bool PtClock::on_cyc(uint64_t cycles) {
   cal_cycles_ = add(cal_cycles_, cycles);
   if (!known_) return false;
   const bool edges = anchor_ != Anchor::none && has_mtc_ && !lost_;
-  const auto ticks = static_cast<int64_t>(period());
+  if (edges && (due_elapsed_ != elapsed_ || due_anchor_ != anchor_tsc_)) {
+    const auto ticks = static_cast<int64_t>(period());
+    due_elapsed_ = elapsed_;
+    due_anchor_ = anchor_tsc_;
+    due_ = edge(elapsed_ + ticks);
+    overdue_ = add(edge(elapsed_ + ticks * static_cast<int64_t>(kPlausibleSteps)), 2);
+  }
   if (ratio_ == 0) {
-    latest_ = edges ? std::max(latest_, add(edge(elapsed_ + ticks * static_cast<int64_t>(kPlausibleSteps)), 2)) : kTscMax.value;
+    latest_ = edges ? std::max(latest_, overdue_) : kTscMax.value;
     ref_tsc_ = tsc_;
     ref_lo_ = earliest_;
     ref_hi_ = latest_;
@@ -229,11 +235,9 @@ bool PtClock::on_cyc(uint64_t cycles) {
   ref_lo_ = add(ref_lo_, sub(passed, blur));
   ref_hi_ = add(ref_hi_, add(passed, blur));
   if (edges) {  // no MTC came since the last one
-    const uint64_t next = edge(elapsed_ + ticks);
-    const uint64_t far = add(edge(elapsed_ + ticks * static_cast<int64_t>(kPlausibleSteps)), 2);
-    ref_tsc_ = std::min(ref_tsc_, next);
-    ref_lo_ = std::min(ref_lo_, next);
-    ref_hi_ = std::min(ref_hi_, far);
+    ref_tsc_ = std::min(ref_tsc_, due_);
+    ref_lo_ = std::min(ref_lo_, due_);
+    ref_hi_ = std::min(ref_hi_, overdue_);
   } else {
     ref_hi_ = kTscMax.value;
   }

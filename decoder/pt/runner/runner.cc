@@ -28,9 +28,11 @@ WalkStop Runner::run(Flow& flow, uint64_t until_position) {
   uint64_t exact_steps = 1;
   for (;;) {
     FlowState& state = flow.state;
+    strayed_ = false;
     const bool full = flow.out->blocks.size() >= flow.most_blocks;
     if (!full && state.position < until_position)
       exact_steps = fast(flow, until_position) ? 1 : std::min<uint64_t>(2 * exact_steps, kMaxExactSteps);
+    if (strayed_) return WalkStop::position;
     const uint64_t before = state.position;
     const WalkStop stop = walker_.run(flow, std::min(until_position, state.position + exact_steps));
     walked_ += state.position - before;
@@ -134,7 +136,12 @@ bool Runner::take_queue() {
 // Returns whether spend() is worth its set-up cost at `offset`, with the next timing packet at `stop`: for more than one TNT, or for many
 // bytes. Otherwise take_timed() is faster.
 bool Runner::is_bulk(uint64_t offset, uint64_t stop) const {
-  if (stop - offset >= kBulkBytes || data_[offset] == std::byte{0x02}) return true;
+  return stop - offset >= kBulkBytes || begins_bulk(offset, stop);
+}
+
+// Returns whether there may be a reason to call spend() at `offset`, with the next timing packet after it.
+bool Runner::begins_bulk(uint64_t offset, uint64_t stop) const {
+  if (data_[offset] == std::byte{0x02}) return true;
   return offset + 1 < stop && is_short_tnt(static_cast<unsigned>(data_[offset + 1])) && is_short_tnt(static_cast<unsigned>(data_[offset]));
 }
 

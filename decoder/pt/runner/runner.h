@@ -22,6 +22,10 @@ class Runner {
   /// Same as Walker::run.
   WalkStop run(Flow& flow, uint64_t until_position);
 
+  /// Returns whether the output since the last call of run() may be wrong, because the clock contradicts the segment's end. The segment must
+  /// then be walked exactly.
+  [[nodiscard]] bool strayed() const { return strayed_; }
+
   /// Returns the number of steps that were left to the walker.
   [[nodiscard]] uint64_t walked() const { return walked_; }
 
@@ -109,23 +113,30 @@ class Runner {
   bool take_queue();
   void take_direct();
   bool pass_point();
+  [[nodiscard]] bool begins_bulk(uint64_t offset, uint64_t stop) const;
   [[nodiscard]] bool is_bulk(uint64_t offset, uint64_t stop) const;
   struct Timed;
   bool take_timed();
   void load(Timed& t);
   void store(const Timed& t);
+  [[nodiscard]] Interval moment(TimeNs not_before, TimeNs lo, TimeNs hi) const;
   void set_moment(Timed& t, TimeNs lo);
+  void open(Timed& t);
+  void close(Timed& t);
+  TimeNs look_ahead(uint64_t offset, uint64_t& stop);
+  void finish_marks(TimeNs hi, TimeNs not_before);
   void leave_packet(Timed& t);
   void mark(Timed& t);
   void first_mark(Timed& t);
   void pop_call(Timed& t);
   void emit(Timed& t, const BlockRun& run);
   bool pass_point(Timed& t);
+  bool pass_here(Timed& t);
   BlockRun* run_now(Timed& t);
   bool take_timed_bit(Timed& t, const BlockRun& run, uint64_t window);
   void keep_rest(const Timed& t, uint64_t payload, uint32_t bits, uint32_t count);
   uint32_t take_timed_memo(Timed& t, uint64_t window, uint32_t count);
-  bool make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now);
+  bool is_memo_due(RunId at, uint64_t window, uint32_t count);
   bool take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size);
   bool take_timed_tip(Timed& t, unsigned byte);
   bool read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full);
@@ -184,6 +195,14 @@ class Runner {
   uint64_t first_position_ = 0;  ///< position of the flow at the start
   bool settled_ = false;         ///< the last item and the next have the same bounds of time, if cursor_ is steady
   bool mark_due_ = false;
+  bool strayed_ = false;
+  /// The last mark with an upper bound, whether a mark was given, and the number of marks with one. Only of take_timed().
+  struct {
+    Interval time;
+    uint64_t cycles = 0;
+  } marked_;
+  bool added_mark_ = false;
+  size_t open_marks_ = 0;
   Moment left_;                                 ///< `left` of the head item
   uint32_t kernel_place_ = 0, user_place_ = 0;  ///< the places of the runs in calls_
   RunId at_ = kNoRun;

@@ -512,7 +512,7 @@ RunId RunnerCode::check_valid(RunId id, Interval now) {
 // Finds or reads the version of `id` at `now` if it is not `id` itself.
 RunId RunnerCode::other_version(RunId id, Interval now) {
   const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
-  if (runs_[id].end == RunEnd::unread && versions_[id].first == kNoRun && versions_[id].sibling == kNoRun) {
+  if (is_unread(id)) {
     read(id, now);
     return id;
   }

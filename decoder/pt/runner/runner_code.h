@@ -76,10 +76,22 @@ class RunnerCode {
   void set_time(Interval now) {
     if (!epoch_time_.contains(now)) begin_epoch();
   }
+  [[nodiscard]] bool is_in_epoch(Interval now) const { return epoch_time_.contains(now); }
   /// Returns whether the run is readable and valid in the current epoch, if that is known. Else check_valid() must find out.
   [[nodiscard]] bool is_valid(const BlockRun& run) const { return run.epoch == epoch_; }
   /// Returns a version of `id` that can be followed throughout `now`, which the current epoch contains; kNoRun if there is none.
   RunId check_valid(RunId id, Interval now);
+  /// Same, but kNoRun also if check_valid() may find a version for a part of `now`.
+  RunId check_lasting(RunId id, Interval now) {
+    if (is_unread(id)) {
+      read(id, now);
+      if (runs_[id].end == RunEnd::stuck) runs_[id].end = RunEnd::unread;
+    }
+    for (RunId one = first_version(id); one != kNoRun; one = versions_[one].sibling) {
+      if (runs_[one].end > RunEnd::stuck && holds(runs_[one].valid, now)) return check_valid(one, now);
+    }
+    return kNoRun;
+  }
   [[nodiscard]] const BlockRun& run(RunId id) const { return runs_[id]; }
   [[nodiscard]] BlockRun& run(RunId id) { return runs_[id]; }
   [[nodiscard]] bool holds(ValidId valid, Interval now) const { return valid == 0 || intervals_[valid].contains(now); }
@@ -150,6 +162,9 @@ class RunnerCode {
     uint32_t checks = 0;     ///< index in checks_; 0: none
   };
   [[nodiscard]] RunId first_version(RunId id) const { return versions_[id].first != kNoRun ? versions_[id].first : id; }
+  [[nodiscard]] bool is_unread(RunId id) const {
+    return runs_[id].end == RunEnd::unread && versions_[id].first == kNoRun && versions_[id].sibling == kNoRun;
+  }
   void begin_epoch();
   void read_straight(Reading& reading, uint64_t& ip);
   void finish_block(Reading& reading, uint16_t flags);

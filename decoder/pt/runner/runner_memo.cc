@@ -9,6 +9,9 @@ namespace {
 
 constexpr size_t kSlackBodies = MemoTable::kCopySlack / 2 + MemoTable::kMaxCalls / 4;
 
+constexpr uint32_t kColdAtOnce = 256;  // runs of the lowest level whose headers are allocated together
+constexpr uint32_t kUnused = 2;        // entries after them, so that each header is followed by as many entries as its table has
+
 size_t bodies_of(size_t blocks) { return MemoTable::kMaxCalls / 4 + (blocks + 1) / 2; }
 
 }  // namespace
@@ -18,19 +21,36 @@ void MemoTable::clear() {
   memos_.clear();
   bodies_.clear();
   bodies_.grow_to(kSlackBodies);
+  cold_left_ = 0;
   grow_to(1);
 }
 
 void MemoTable::grow_to(size_t count) {
   while (tables_.size() < count) {
     tables_.push_back(0);
-    add_table(static_cast<RunId>(tables_.size() - 1), 0);
+    add_cold(static_cast<RunId>(tables_.size() - 1));
   }
+}
+
+// The lowest level has no memos, so the entries of its tables are the headers after it, whose `bits` is 0 too.
+void MemoTable::add_cold(RunId run) {
+  static_assert(kUnused == 1U << kWidths[0]);
+  if (cold_left_ == 0) {
+    next_cold_ = memos_.size();
+    cold_left_ = kColdAtOnce;
+    memos_.grow_to(memos_.size() + kColdAtOnce + kUnused);
+  }
+  --cold_left_;
+  set_table(run, 0, ++next_cold_);
 }
 
 void MemoTable::add_table(RunId run, uint32_t level) {
   const size_t first = memos_.size() + 1;
   memos_.grow_to(first + (size_t{1} << kWidths[level]));
+  set_table(run, level, first);
+}
+
+void MemoTable::set_table(RunId run, uint32_t level, size_t first) {
   tables_[run] = static_cast<TableRef>(first << 6 | (64U - kWidths[level]));
   Memo& header = memos_[first - 1];
   header.body = run;
@@ -41,7 +61,7 @@ void MemoTable::add_table(RunId run, uint32_t level) {
 void MemoTable::lift(RunId run) {
   const Memo old = header(run);
   if (old.blocks >= kVisits.size()) return;
-  std::fill_n(memos_.begin() + (tables_[run] >> 6), size_t{1} << kWidths[old.blocks], Memo{});
+  if (old.blocks != 0) std::fill_n(memos_.begin() + (tables_[run] >> 6), size_t{1} << kWidths[old.blocks], Memo{});
   add_table(run, old.blocks + 1U);
 }
 

@@ -102,9 +102,13 @@ class MemoTable {
   static constexpr size_t kMostMemos = 1U << 22, kMostBodies = 1U << 21;
   /// body: the run. valid: remaining visits to the next level. blocks: the level.
   Memo& header(RunId run) { return memos_[(tables_[run] >> 6) - 1]; }
+  void add_cold(RunId run);
   void add_table(RunId run, uint32_t level);
+  void set_table(RunId run, uint32_t level, size_t first);
   void lift(RunId run);
 
+  size_t next_cold_ = 0;    ///< the next header of a table of the lowest level, of which
+  uint32_t cold_left_ = 0;  ///< so many are allocated
   ZeroedArray<TableRef> tables_;
   ZeroedArray<Memo> memos_;
   ZeroedArray<Body> bodies_;

@@ -38,36 +38,106 @@ struct Runner::Timed {
   RunId at = kNoRun;
   Calls::Top calls;
   TimeNs first, not_before, last;  ///< the time is `first` to `last`. They are apart so that no load spans two stores that are not done.
-  TimeNs hi;
-  TimeNs lo;  ///< if `dated`: the time is that of a packet with this lower bound
+  TimeNs hi;                       ///< upper bound of the time, unless `open`
+  TimeNs lo;                       ///< if `dated`: the time is that of a packet with this lower bound
   uint64_t position = 0, until = 0;
-  uint64_t stop = 0;     ///< offset of the next timing packet, the next sync point or the end
+  uint64_t stop = 0;     ///< offset of the next timing packet (unless `open`), the next sync point or the end
   uint64_t ip_stop = 0;  ///< offset up to which nine bytes can be read
   uint64_t cycles = 0;   ///< of the last mark
   bool dated = false;
   bool mark_due = false;
-  bool added_mark = false;
+  bool open = false;  ///< the next timing packet is not read yet: the time is `lo` to at most `end`, see Runner::open()
+  TimeNs end;
   bool marked = false;  ///< the last mark is from this loop: it has the flow's context and the time `first` to `last`
 
   [[nodiscard]] Interval now() const { return {first, last}; }
+  /// Returns an interval that contains the time.
+  [[nodiscard]] Interval widest() const {
+    const TimeNs least = std::max(lo, not_before);
+    return {least, std::max(end, least)};
+  }
   /// Returns whether the last packet and the next have the same bounds of time, if the cursor is steady.
   [[nodiscard]] bool settled() const { return dated && lo == cursor.now_first; }
 };
+
+// Returns the time bounds of instructions with this lower bound, before a timing packet with this upper bound.
+[[gnu::always_inline]] inline Interval Runner::moment(TimeNs not_before, TimeNs lo, TimeNs hi) const {
+  const uint64_t first = std::max(lo.value, not_before.value), last = std::max({hi.value, lo.value, first});
+  const uint64_t inner_first = std::max(first, span_.first.value), inner_last = std::min(last, span_.last.value);
+  const bool inside = inner_first <= inner_last;
+  return {TimeNs{inside ? inner_first : first}, TimeNs{inside ? inner_last : last}};
+}
 
 // Sets the time bounds for the next instructions, given their lower bound.
 [[gnu::always_inline]] inline void Runner::set_moment(Timed& t, TimeNs lo) {
   if (t.dated && lo == t.lo) return;
   t.dated = true;
   t.lo = lo;
-  const uint64_t first = std::max(lo.value, t.not_before.value), last = std::max({t.hi.value, lo.value, first});
-  const uint64_t inner_first = std::max(first, span_.first.value), inner_last = std::min(last, span_.last.value);
-  const bool inside = inner_first <= inner_last;
-  const TimeNs now_first{inside ? inner_first : first}, now_last{inside ? inner_last : last};
-  if (now_first == t.first && now_last == t.last) return;
-  t.first = now_first;
-  t.last = now_last;
+  if (t.open) {
+    t.mark_due = true;
+    if (!code_.is_in_epoch(t.widest())) close(t);
+    return;
+  }
+  const Interval now = moment(t.not_before, lo, t.hi);
+  if (now == t.now()) return;
+  t.first = now.first;
+  t.last = now.last;
   t.mark_due = true;
-  code_.set_time(t.now());
+  code_.set_time(now);
+}
+
+// Stops to read the next timing packet ahead, so that it is read where the flow meets it. Until then marks have no upper bound, and the code
+// must be valid up to the segment's end. The first mark of the loop must have been given.
+[[gnu::always_inline]] inline void Runner::open(Timed& t) {
+  t.open = true;
+  t.dated = false;
+  t.stop = std::min({own_bytes_, sync_limit_, walker_.items_.ahead().skip_limit()});
+  open_marks_ = flow_->out->marks.size();
+}
+
+// Reads the next timing packet ahead: the exact time is needed.
+[[gnu::always_inline]] inline void Runner::close(Timed& t) {
+  t.open = false;
+  t.hi = look_ahead(t.cursor.offset_bytes, t.stop);
+  finish_marks(t.hi, t.not_before);
+  if (t.dated) {
+    const Interval now = moment(t.not_before, t.lo, t.hi);
+    t.first = now.first;
+    t.last = now.last;
+    code_.set_time(now);
+  }
+  t.mark_due = t.now() != marked_.time || t.cursor.left.cycles != marked_.cycles;
+}
+
+// Returns the upper bound of the time at `offset`, and sets `stop` to the offset of the next timing packet.
+[[gnu::noinline]] TimeNs Runner::look_ahead(uint64_t offset, uint64_t& stop) {
+  TimeAhead& ahead = walker_.items_.ahead();
+  ahead.skip_to(offset);
+  const TimePoint* point = ahead.next();
+  stop = std::min(point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_, sync_limit_);
+  return ahead.next_last();
+}
+
+// Gives the marks without an upper bound theirs. Removes those that repeat the mark before them.
+[[gnu::noinline]] void Runner::finish_marks(TimeNs hi, TimeNs not_before) {
+  std::vector<Mark>& marks = flow_->out->marks;
+  Mark* kept = marks.data() + open_marks_;
+  Mark* const end = marks.data() + marks.size();
+  for (Mark* mark = kept; mark != end; ++mark) {
+    const Interval time = moment(not_before, mark->time.first, hi);
+    const uint64_t cycles = mark->cycles;
+    if (time == marked_.time && cycles == marked_.cycles) continue;
+    if (kept != mark) *kept = *mark;
+    kept->time = time;
+    kept->time_known = time.first > kTimeMin && time.last < kTimeMax;
+    ++kept;
+    marked_ = {time, cycles};
+    added_mark_ = true;
+  }
+  if (kept != end) marks.erase(marks.end() - (end - kept), marks.end());
+  open_marks_ = marks.size();
+  // The clock contradicts the segment's end. If code that changes was taken as valid up to there, the segment is decoded again.
+  if (hi > walker_.items_.ahead().end() && !code_.is_in_epoch({hi, hi})) strayed_ = true;
 }
 
 // Records that the last packet of the flow was written when it was generated. The next one gets a mark if the cycles have changed.
@@ -81,16 +151,20 @@ struct Runner::Timed {
   t.mark_due = false;
   t.cycles = t.cursor.left.cycles;
   if (!t.marked) return first_mark(t);
-  t.added_mark = true;
+  const Interval time = t.open ? Interval{t.lo, t.lo} : t.now();
+  if (!t.open) {
+    marked_ = {time, t.cycles};
+    added_mark_ = true;
+  }
   const Mark& context = flow_->mark;
   flow_->out->marks.emplace_back(InPlace{[&] {
     return Mark{.before_block = static_cast<uint32_t>(t.out - flow_->out->blocks.data()),
-                .time = t.now(),
+                .time = time,
                 .pid = context.pid,
                 .tid = context.tid,
                 .space = context.space,
                 .mode = context.mode,
-                .time_known = t.first > kTimeMin && t.last < kTimeMax,
+                .time_known = time.first > kTimeMin && time.last < kTimeMax,
                 .about = t.cursor.left.about,
                 .cycles = t.cycles};
   }});
@@ -103,6 +177,7 @@ struct Runner::Timed {
   left_ = t.cursor.left;
   out_ = t.out;
   give_mark();
+  marked_ = {flow_->mark.time, flow_->mark.cycles};
 }
 
 [[gnu::always_inline]] inline void Runner::emit(Timed& t, const BlockRun& run) {
@@ -126,6 +201,10 @@ struct Runner::Timed {
     t.cursor.now = point->moment;
     if (point->bounds) t.cursor.now_first = point->first;
     ahead.pass_one();
+    if (t.marked && ahead.may_read_at()) {
+      open(t);
+      return true;
+    }
     point = ahead.next();
   }
   t.stop = std::min(point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_, sync_limit_);
@@ -134,11 +213,33 @@ struct Runner::Timed {
   return here || t.cursor.offset_bytes < t.stop;
 }
 
+// Processes a timing packet at the cursor while the next one is not read ahead. Returns false if it must be.
+[[gnu::always_inline]] inline bool Runner::pass_here(Timed& t) {
+  const TimePoint* point = walker_.items_.ahead().read_at(t.cursor.offset_bytes);
+  if (point == nullptr) return false;
+  if (point->bounds) {
+    if (open_marks_ != flow_->out->marks.size() || point->last > t.end) finish_marks(point->last, t.not_before);
+    if (t.dated) {
+      const Interval now = moment(t.not_before, t.lo, point->last);
+      t.first = now.first;
+      t.last = now.last;
+    }
+    t.cursor.now_first = point->first;
+  }
+  t.cursor.now = point->moment;
+  t.cursor.offset_bytes = point->end_bytes;
+  t.stop = std::min({own_bytes_, sync_limit_, walker_.items_.ahead().skip_limit()});
+  t.dated = false;
+  return !strayed_;
+}
+
 // Returns the run at the flow's position, as its code is now; null if the walker must continue.
 [[gnu::always_inline]] inline BlockRun* Runner::run_now(Timed& t) {
   BlockRun* run = &t.runs[t.at];
   if (code_.is_valid(*run)) return run;
-  const RunId id = code_.check_valid(t.at, t.now());
+  RunId id = t.open ? code_.check_lasting(t.at, t.widest()) : kNoRun;
+  if (t.open && id == kNoRun) close(t);
+  if (!t.open) id = code_.check_valid(t.at, t.now());
   t.runs = &code_.run(0);
   if (id == kNoRun) return nullptr;
   t.at = id;
@@ -157,14 +258,17 @@ struct Runner::Timed {
 [[gnu::always_inline]] inline uint32_t Runner::take_timed_memo(Timed& t, uint64_t window, uint32_t count) {
   const Memo* memo = &code_.memos().find(t.at, window);
   if (memo->bits == 0) {
-    const bool made = make_timed_memo(t.at, window, count, t.now());
+    if (!is_memo_due(t.at, window, count)) return 0;
+    if (t.open) close(t);
+    const bool made = code_.make_memo(t.at, window, count, t.now());
     t.runs = &code_.run(0);
     if (!made) return 0;
     memo = &code_.memos().find(t.at, window);
   }
   const uint32_t bits = memo->bits;
   const int rise = memo->rise;
-  if (bits - 1U >= count || static_cast<int>(t.calls.open) + rise < 0 || !code_.holds(memo->valid, t.now())) return 0;
+  if (bits - 1U >= count || static_cast<int>(t.calls.open) + rise < 0) return 0;
+  if (memo->valid != 0 && !code_.holds(memo->valid, t.open ? t.widest() : t.now())) return 0;
   mark(t);
   MemoTable& memos = code_.memos();
   t.out += copy_memo(t.out, *memo);
@@ -182,12 +286,12 @@ struct Runner::Timed {
   return bits;
 }
 
-// Requests a memo that does not exist. Returns true if it was created.
-[[gnu::noinline]] bool Runner::make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now) {
+// Requests a memo that does not exist. Returns true if it is to be created.
+[[gnu::noinline]] bool Runner::is_memo_due(RunId at, uint64_t window, uint32_t count) {
   MemoTable& memos = code_.memos();
   if (memos.width(at) == 0) memos.visit(at);
   const uint32_t width = memos.width(at);
-  return width != 0 && width <= count && memos.ask(at, window) && code_.make_memo(at, window, count, now);
+  return width != 0 && width <= count && memos.ask(at, window);
 }
 
 // Takes the bit on top of `window` at `run`. Returns false if the run does not end in a branch that can take it.
@@ -198,11 +302,13 @@ struct Runner::Timed {
     static_assert(static_cast<uint16_t>(BlockFlag::taken) == 1);
     t.out[-1].flags = static_cast<uint16_t>(t.out[-1].flags | bit);
     t.at = run.next[bit];
+    __builtin_prefetch(&t.runs[t.at]);  // it is read after a branch that is often mispredicted
     return true;
   }
   if (run.end != RunEnd::ret || !returns_compressed_ || bit == 0 || t.calls.open + run.calls == 0) return false;
   emit(t, run);
   pop_call(t);
+  __builtin_prefetch(&t.runs[t.at]);
   return true;
 }
 
@@ -230,6 +336,7 @@ struct Runner::Timed {
   t.position += bits - count;
   if (count != 0) {
     if (count == bits) return false;
+    if (t.open) close(t);
     keep_rest(t, payload, bits, count);
   }
   t.cursor.begin_group();
@@ -283,6 +390,7 @@ struct Runner::Timed {
     t.runs = &code_.run(0);
     if (t.runs[from].end == RunEnd::indirect) t.runs[from].next[0] = t.at;
   }
+  __builtin_prefetch(&t.runs[t.at]);
   t.cursor.take_tip();
   leave_packet(t);
   t.cursor.last_ip = ip;
@@ -310,7 +418,8 @@ struct Runner::Timed {
   t.cycles = flow_->mark.cycles;
   t.dated = settled_;
   t.mark_due = mark_due_ || cursor_.left.cycles != t.cycles;
-  t.marked = t.added_mark = false;
+  t.marked = t.open = added_mark_ = false;
+  t.end = walker_.items_.ahead().end();
   code_.set_time(t.now());
 }
 
@@ -330,7 +439,7 @@ struct Runner::Timed {
   mark_due_ = t.mark_due;
   settled_ = t.settled();
   left_ = t.cursor.left;
-  if (t.added_mark) flow_->mark = flow_->out->marks.back();
+  if (added_mark_) flow_->mark = flow_->out->marks.back();
 }
 
 // Takes packets from the cursor on, up to one that spend() or other functions process. Returns false if bits of a TNT are left in tnt_ and
@@ -342,7 +451,11 @@ bool Runner::take_timed() {
   while (t.out < t.out_end && t.position + 64 <= t.until) {
     const uint64_t offset = t.cursor.offset_bytes;
     if (offset >= t.stop) {
-      if (!pass_point(t)) break;
+      if (t.open) {
+        close(t);
+      } else if (!pass_point(t)) {
+        break;
+      }
       continue;
     }
     if (!calls_.is_central(t.calls)) {
@@ -355,7 +468,11 @@ bool Runner::take_timed() {
         ++t.cursor.offset_bytes;
         continue;
       }
-      if (t.settled() && !t.mark_due && is_bulk(offset, t.stop) && t.cursor.steady()) break;
+      if (t.settled() && !t.mark_due && (t.open ? begins_bulk(offset, t.stop) : is_bulk(offset, t.stop)) && t.cursor.steady()) {
+        if (!t.open) break;
+        close(t);
+        continue;
+      }
       uint64_t payload = byte >> 1, size = 1;
       if (byte == 0x02) {
         payload = own_bytes_ - offset >= kLongTntBytes ? long_tnt(data_ + offset) : 0;
@@ -365,14 +482,21 @@ bool Runner::take_timed() {
       if (take_timed_tnt(t, payload, static_cast<uint32_t>(std::bit_width(payload)) - 1, size)) continue;
     } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
       if (take_timed_tip(t, byte)) continue;
+    } else if (t.open) {
+      if (pass_here(t)) continue;
+      if (strayed_) break;
+      close(t);
+      continue;
     }
     if (tnt_.count == 0) break;
+    if (t.open) close(t);
     store(t);
     if (!take_bits()) return false;
     load(t);
   }
+  if (t.open) close(t);
   store(t);
-  return true;
+  return !strayed_;
 }
 
 }  // namespace ptd::pt

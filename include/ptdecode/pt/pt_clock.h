@@ -62,6 +62,28 @@ class PTD_API PtClock {
     latest_ = moment + 2;
     return true;
   }
+  /// Same as step_due_mtc() for each MTC of those that directly follow each other at `at`, after one for which it returned true. Returns the
+  /// offset after the last one for which it does.
+  uint64_t step_due_mtcs(Bytes bytes, uint64_t at, uint64_t end) {
+    constexpr std::byte kMtc{0x59};
+    int64_t elapsed = elapsed_;
+    const uint64_t from = at;
+    for (; end - at >= 2 && bytes[at] == kMtc; at += 2) {
+      const auto mtc = static_cast<uint8_t>(bytes[at + 1]);
+      const unsigned step = (mtc - unsigned{last_mtc_}) & 0xff;
+      const int64_t next = elapsed + static_cast<int64_t>(period() * step);
+      if (step - 1U >= kPlausibleSteps || next > kShortTicks) break;
+      elapsed = next;
+      last_mtc_ = mtc;
+      holes_ += step > 1 ? 1 : 0;
+    }
+    if (at == from) return at;
+    elapsed_ = elapsed;
+    tsc_ = anchor_tsc_ + static_cast<uint64_t>(elapsed) * ratio_n_ / ratio_d_;  // it never goes back, so only the last one counts
+    earliest_ = earliest_ > tsc_ - 1 ? earliest_ : tsc_ - 1;
+    latest_ = tsc_ + 2;
+    return at;
+  }
   /// Declares that packets are missing at this point, as after an OVF, or that their time is not known.
   void on_loss() { (void)on_overflow(); }
   /// Resets everything but the configuration, the reference and the calibration (loss of flow, PSB of a segment after lost data).
@@ -112,6 +134,9 @@ class PTD_API PtClock {
   uint64_t tsc_ = 0, earliest_ = 0, latest_ = 0, cycles_ = 0;
   uint64_t anchor_tsc_ = 0;                         ///< exact: time of the CTC tick given by TMA. counted: the TSC before the first MTC
   int64_t elapsed_ = 0;                             ///< ticks of the CTC from the anchor to the last MTC's edge
+  uint64_t due_anchor_ = ~uint64_t{0};              ///< `anchor_tsc_` and `elapsed_` for which `due_` and `overdue_` were computed
+  int64_t due_elapsed_ = std::numeric_limits<int64_t>::min();
+  uint64_t due_ = 0, overdue_ = 0;                  ///< time of the next edge, and upper bound for the next MTC
   uint64_t ref_tsc_ = 0, ref_lo_ = 0, ref_hi_ = 0;  ///< time of the last CYC and its bounds
   uint64_t ratio_ = 0;                              ///< TSC ticks per core cycle << 24
   uint64_t cal_tsc_ = 0, cal_cycles_ = 0;           ///< calibration: its start, cycles since
