@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "recording/data/recording_data.h"
 
@@ -24,36 +28,63 @@ Bytes segment_bytes(const ElfFile& elf, uint64_t address) {
   return {};
 }
 
-/// Returns the segment of code that a section maps, or another one if it maps none; null if it maps no segment.
-const ElfSegment* segment_of(const Section& section, const ElfFile& elf) {
+constexpr uint64_t kPage = 4096;
+uint64_t page_of(uint64_t address) { return address / kPage * kPage; }
+
+/// Where the sections of one file begin in one address space: address and offset in the file.
+using Places = std::set<std::pair<uint64_t, uint64_t>>;
+
+uint64_t bias_of(const Section& section, const ElfSegment& segment) {
+  return section.ip.value - section.file_offset_bytes - (segment.address - segment.file_offset_bytes);
+}
+
+/// Returns how many segments have a section where `bias` puts them.
+size_t confirmations(const ElfFile& elf, uint64_t bias, const Places& places) {
+  constexpr size_t kMostSegments = 16;
+  if (elf.segments().size() > kMostSegments) return 0;
+  return static_cast<size_t>(std::count_if(elf.segments().begin(), elf.segments().end(), [&](const ElfSegment& segment) {
+    return places.contains({page_of(bias + segment.address), page_of(segment.file_offset_bytes)});
+  }));
+}
+
+/// Returns the segment that a section maps; null if it maps none. Segments may share a page of the file (as lld lays them out), which is then mapped
+/// once for each: the segment is that whose bias agrees with most sections; of several, an executable one.
+const ElfSegment* segment_of(const Section& section, const ElfFile& elf, const Places& places) {
   const uint64_t first = section.file_offset_bytes, end = first + std::min(section.size_bytes, ~first);
-  for (const bool executable : {true, false}) {
-    for (const ElfSegment& segment : elf.segments()) {
-      const bool overlaps = segment.file_offset_bytes < end && first < segment.file_offset_bytes + segment.file_size_bytes;
-      if (segment.executable == executable && overlaps) return &segment;
-    }
+  const ElfSegment* best = nullptr;
+  std::pair<size_t, bool> best_score;
+  for (const ElfSegment& segment : elf.segments()) {
+    if (segment.file_offset_bytes >= end || first >= segment.file_offset_bytes + segment.file_size_bytes) continue;
+    const std::pair<size_t, bool> score{confirmations(elf, bias_of(section, segment), places), segment.executable};
+    if (best == nullptr || score > best_score) best = &segment, best_score = score;
   }
-  return nullptr;
+  return best;
 }
 
 }  // namespace
 
 ReplayMemory::ReplayMemory(const Recording& recording) : recording_(&recording), view_(recording.timeline()) {
-  const auto& files = data_of(recording).elf_files;
   const Timeline& timeline = recording.timeline();
-  for (SectionId id = 0; id < timeline.section_count() && elves_.size() < kMostElfSections; ++id) {
+  std::map<std::pair<SpaceId, const ElfFile*>, Places> places;
+  std::vector<std::pair<SectionId, const ElfFile*>> mapped;
+  const auto& files = data_of(recording).elf_files;
+  for (SectionId id = 0; id < timeline.section_count() && mapped.size() < kMostElfSections; ++id) {
     const Section& section = timeline.section(id);
     const auto file = section.space == kKernelSpace ? files.end() : files.find({section.path, section.build_id});
     if (file == files.end() || file->second->is_relocatable()) continue;
-    const ElfSegment* segment = segment_of(section, *file->second);
+    mapped.emplace_back(id, file->second.get());
+    places[{section.space, file->second.get()}].emplace(page_of(section.ip.value), page_of(section.file_offset_bytes));
+  }
+  for (const auto& [id, elf] : mapped) {
+    const Section& section = timeline.section(id);
+    const ElfSegment* segment = segment_of(section, *elf, places[{section.space, elf}]);
     if (segment == nullptr) continue;
-    const uint64_t bias = section.ip.value - section.file_offset_bytes - (segment->address - segment->file_offset_bytes);
-    if (segment->executable) elves_.push_back({&section, file->second.get(), bias});
-    for (const ElfSegment& other : file->second->segments()) {
-      constexpr uint64_t kPage = 4096;
-      const uint64_t first = (bias + other.address) / kPage * kPage, end = bias + other.address + other.memory_size_bytes;
-      if (!other.writable || other.executable || end <= section.ip.value || first >= section.ip.value + section.size_bytes) continue;
-      data_[id].push_back({first, (end + kPage - 1) / kPage * kPage});
+    const uint64_t bias = bias_of(section, *segment);
+    if (segment->executable) elves_.push_back({&section, elf, bias});
+    for (const ElfSegment& other : elf->segments()) {
+      const uint64_t start = page_of(bias + other.address), stop = bias + other.address + other.memory_size_bytes;
+      if (!other.writable || other.executable || stop <= section.ip.value || start >= section.ip.value + section.size_bytes) continue;
+      data_[id].push_back({start, page_of(stop + kPage - 1)});
     }
   }
 }

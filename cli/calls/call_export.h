@@ -87,7 +87,7 @@ class StackTotals {
 
   struct Node {
     std::string name;
-    uint64_t self = 0, calls = 0;
+    uint64_t self_ns = 0, self_instructions = 0, calls = 0;
     size_t parent = 0;
     std::map<std::string, size_t> children;
     FunctionId last_function = kNoFunction;  ///< the last one that was looked up below this node
@@ -95,6 +95,8 @@ class StackTotals {
   };
   /// Node 0 is the root of all; its children are command names.
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
+  /// After the walk: the self time of a node, or its instructions if no packet gave a time.
+  [[nodiscard]] uint64_t self_of(const Node& node) const { return input_.timed() ? node.self_ns : node.self_instructions; }
   /// Whether any call was counted.
   [[nodiscard]] bool any() const { return any_; }
   /// "comm;outer;inner 1234\n" for every stack with self time; a blank or ';' in a name becomes '_' or ':'. Stacks of more than 512 frames
@@ -125,7 +127,7 @@ class StackTotals {
   const std::string& name_of(FunctionId function);
   CallInput& input_;
   bool any_ = false;
-  std::vector<Node> nodes_{Node{"all", 0, 0, 0, {}, kNoFunction, 0}};
+  std::vector<Node> nodes_{Node{"all", 0, 0, 0, 0, {}, kNoFunction, 0}};
   std::vector<Answer> answers_;                  ///< see answer()
   size_t answered_ = 0;                          ///< slots in use
   std::vector<Path> paths_;                      ///< by thread

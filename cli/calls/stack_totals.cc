@@ -107,7 +107,7 @@ zoom(frames[0]);
 size_t StackTotals::child(size_t parent, const std::string& name) {
   const auto [place, is_new] = nodes_[parent].children.emplace(name, nodes_.size());
   const size_t index = place->second;
-  if (is_new) nodes_.push_back({name, 0, 0, parent, {}, kNoFunction, 0});
+  if (is_new) nodes_.push_back({name, 0, 0, 0, parent, {}, kNoFunction, 0});
   return index;
 }
 
@@ -181,7 +181,8 @@ void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
       path.pop_back();
       if (!wanted) continue;
       any_ = true;
-      node.self += input_.has_time() ? step.self_ns : step.self_instructions;
+      node.self_ns += step.self_ns;
+      node.self_instructions += step.self_instructions;
       node.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
     }
   }
@@ -197,7 +198,7 @@ std::vector<uint64_t> StackTotals::shown_self(std::vector<size_t>& depths) const
     const size_t parent = nodes_[i].parent;
     depths[i] = depths[parent] + 1;
     counts_for[i] = depths[i] > kMaxDepth + 1 ? counts_for[parent] : i;
-    self[counts_for[i]] += nodes_[i].self;
+    self[counts_for[i]] += self_of(nodes_[i]);
   }
   return self;
 }
@@ -239,7 +240,7 @@ std::string StackTotals::svg(const std::string& title) const {
   static const std::string deeper = kDeeper;
   size_t deepest = 0;
   for (size_t i = nodes_.size(); i-- > 0;) {
-    totals[i] += nodes_[i].self;
+    totals[i] += self_of(nodes_[i]);
     if (i != 0) totals[nodes_[i].parent] += totals[i];  // a child comes after its parent
   }
   const double scale = totals[0] == 0 ? 0 : (kWidth - 2 * kMargin) / static_cast<double>(totals[0]);
@@ -254,7 +255,7 @@ std::string StackTotals::svg(const std::string& title) const {
     const bool is_deeper = depths[i] > kMaxDepth;
     const std::string& name = is_deeper ? deeper : nodes_[i].name;
     deepest = std::max(deepest, depths[i]);
-    const std::string amount = input_.has_time() ? duration_text(totals[i]) : fmt::format("{} instructions", totals[i]);
+    const std::string amount = input_.timed() ? duration_text(totals[i]) : fmt::format("{} instructions", totals[i]);
     const double share = totals[0] == 0 ? 0 : 100 * static_cast<double>(totals[i]) / static_cast<double>(totals[0]);
     frames += fmt::format(
         "<g class=\"f\" data-n=\"{0}\" data-x=\"{1:.3f}\" data-w=\"{2:.3f}\" data-d=\"{3}\" data-v=\"{4}\"><title>{0} ({5}, {6:.2f} %, {7})"

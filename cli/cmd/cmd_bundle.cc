@@ -46,6 +46,15 @@ std::string parts_text(const BundleReport& report) {
   return text + fmt::format("{:>12} {:>8}  in all, compressed\n", report.file_bytes, "");
 }
 
+/// Files whose code ran and that are not in it; empty if there are none.
+std::string lack_text(const BundleReport& report) {
+  std::string text;
+  for (const MissingImage& missing : report.missing) {
+    if (missing.gaps != 0) text += fmt::format("  {} gaps  {} ({})\n", missing.gaps, shown(missing.path), shown(missing.reason));
+  }
+  return text.empty() ? text : "ptdecode: the bundle lacks code that ran; its flow is lost where the recording went through these files:\n" + text;
+}
+
 /// Absolute times need no recording, which may be a pipe; the others are relative to its times.
 Result<Interval> time_to_keep(const Words& words) {
   if (words.time.find_first_of("%+:") == std::string::npos) return parse_time_range(words.time);
@@ -120,11 +129,9 @@ int run(Words words) {
   }
   if (!report->events_trouble.empty())
     say_on_error("ptdecode: warning: the bundle contains no samples of other events: " + report->events_trouble + "\n");
-  if (words.dry_run) {
-    standard_output().write(parts_text(*report));
-    return kExitOk;
-  }
-  if (!words.input.quiet) standard_output().write(report_text(*report, words.output));
+  if (words.dry_run) standard_output().write(parts_text(*report));
+  say_on_error(lack_text(*report));
+  if (!words.dry_run && !words.input.quiet) standard_output().write(report_text(*report, words.output));
   return kExitOk;
 }
 
@@ -145,7 +152,8 @@ Command add_bundle(CLI::App& app) {
       "source lines, except announced ones, so coverage, profile and -F srcline need the original recording.\n"
       "It contains only the code that decoding reads: to decode it with --freeze, --no-time or --slack, give these options here too.\n"
       "From files outside the recording it takes only code that ran, and only if the file is proven to be the mapped one: by its build\n"
-      "id, by its inode, or because you name it (--symfs, --map). --dry-run lists these files.\n"
+      "id, by its inode (programs and libraries only), or because you name it (--symfs, --map). --dry-run lists these files, and a message\n"
+      "names those that ran and are left out.\n"
       "Examples:\n"
       "  ptdecode bundle perf.data -o small.ptb                  all of it\n"
       "  ptdecode bundle perf.data -o bug.ptb --time 17.9,18.1   a fifth of a second\n"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "cli/text/terminal.h"
@@ -185,8 +186,26 @@ void print_threads(const std::vector<CallThread>& threads) {
   standard_output().write(text);
 }
 
+/// Names the files of which functions without a symbol ran; empty if there are none.
+std::string nameless_files(const FunctionTable& functions) {
+  std::set<std::string> files;
+  for (FunctionId id = 0; id < functions.size(); ++id) {
+    const FunctionInfo& info = functions.info(id);
+    if (info.module.starts_with('[')) continue;
+    if (info.name.starts_with(info.module + "+0x") || info.name == "[unnamed code of " + info.module + "]") files.insert(info.module);
+  }
+  constexpr size_t kListed = 3;
+  std::string list;
+  size_t listed = 0;
+  for (const std::string& file : files) {
+    if (listed++ < kListed) list += (list.empty() ? "" : ", ") + file;
+  }
+  if (files.size() > kListed) list += fmt::format(" and {}", counted(files.size() - kListed, "other file"));
+  return list.empty() ? "" : fmt::format("; functions without a symbol, as in {}, are listed as FILE+0xOFFSET", list);
+}
+
 /// The message for a function that was not called, with the nearest name of those that were met.
-std::string not_called(const std::string& name, const FunctionTable& functions, const GapTally& gaps) {
+std::string not_called(const std::string& name, const FunctionTable& functions, const GapTally& gaps, const Recording& recording) {
   std::vector<std::string> names;
   for (FunctionId id = 0; id < functions.size(); ++id) {
     for (std::string& each : functions.names(id)) names.push_back(std::move(each));
@@ -198,7 +217,10 @@ std::string not_called(const std::string& name, const FunctionTable& functions, 
   if (gaps.total() != 0)
     return fmt::format("--func: no call of '{}' is in the flow that could be decoded{}; flow is lost {}, where it may have been called: 'ptdecode check' "
                        "says why", name, others, counted(gaps.total(), "time"));
-  return fmt::format("--func: '{}' was not called{}; 'ptdecode functions --limit 0' lists what was", name, others);
+  const bool is_symbol = is_glob(name) || !recording.symbolizer().addresses_of(name).empty();
+  return fmt::format("--func: {}{}{}; 'ptdecode functions --limit 0' lists what was called",
+                     is_symbol ? fmt::format("'{}' was not called", name) : fmt::format("no function is named '{}'", name), others,
+                     is_symbol && !is_glob(name) ? "" : nameless_files(functions));
 }
 
 int run_diff(const Words& words) {
@@ -248,7 +270,7 @@ int run(const Words& words) {
   const std::vector<FunctionRow> rows = ranked({words.sort, words.function, input.timed()}, profile, input.functions());
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;
-    return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input.gaps()), 0});
+    return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input.gaps(), input.recording()), 0});
   }
   if (words.format == "json") {
     print_json(std::span(rows).first(words.rows(rows.size())), slow, input, input.functions());

@@ -74,7 +74,7 @@ class Export {
     if (!written) return report_error(written.error());
     calls_ = (*rows)->calls();
     without_path_ = (*rows)->without_path();
-    if (calls_ == 0) empty_.insert("calls");
+    if (!wants("calls")) empty_.insert("calls");
     return status;
   }
 
@@ -100,6 +100,7 @@ class Export {
     if (!written) return written;
     branches_ = (*rows)->branch_count();
     empty_.merge((*rows)->empty_tables());
+    if (wants("branches") || wants("samples")) empty_.erase("samples");
     return {};
   }
 
@@ -139,7 +140,7 @@ class Export {
   ExportNames names_;
   const std::set<std::string> tables_;
   TableRequest request_;
-  std::set<std::string> empty_;  ///< tables without rows
+  std::set<std::string> empty_;  ///< tables without rows that perf's viewer does not expect then, and tables that were not named
   uint64_t calls_ = 0, branches_ = 0, without_path_ = 0;
 };
 

@@ -107,14 +107,14 @@ nlohmann::json CallFacts::flame_json(const PageLimits& limits) const {
   const std::vector<StackTotals::Node>& nodes = stacks_.nodes();
   std::vector<uint64_t> totals(nodes.size());
   for (size_t i = nodes.size(); i-- > 0;) {
-    totals[i] += nodes[i].self;
+    totals[i] += stacks_.self_of(nodes[i]);
     if (i != 0) totals[nodes[i].parent] += totals[i];
   }
   const auto used = std::count_if(totals.begin(), totals.end(), [](uint64_t total) { return total != 0; });
   std::vector<uint64_t> largest(totals);
   std::sort(largest.begin(), largest.end(), std::greater<>());
   const uint64_t least = std::max<uint64_t>(1, largest.size() > limits.frames ? largest[limits.frames] + 1 : 0);
-  nlohmann::json json = {{"unit", input_.has_time() ? "ns" : "instructions"}, {"all", used}, {"names", nlohmann::json::array()},
+  nlohmann::json json = {{"unit", input_.timed() ? "ns" : "instructions"}, {"all", used}, {"names", nlohmann::json::array()},
                          {"frames", nlohmann::json::array()}};
   std::unordered_map<std::string, size_t> names;
   std::vector<size_t> places(nodes.size());
@@ -123,7 +123,7 @@ nlohmann::json CallFacts::flame_json(const PageLimits& limits) const {
     const auto [name, is_new] = names.emplace(nodes[i].name, names.size());
     if (is_new) json["names"].push_back(nodes[i].name);
     places[i] = json["frames"].size();
-    json["frames"].push_back({name->second, places[nodes[i].parent], totals[i], nodes[i].self, nodes[i].calls});
+    json["frames"].push_back({name->second, places[nodes[i].parent], totals[i], stacks_.self_of(nodes[i]), nodes[i].calls});
   }
   return json;
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <optional>
 #include <string>
 
 #include "cli/options/options.h"
@@ -53,15 +54,25 @@ Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
   return moment < 0 ? Result<TimeNs>(wrong) : Result<TimeNs>(TimeNs{static_cast<uint64_t>(moment)});
 }
 
-Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
+// The number of "10%".
+std::optional<double> percentage(std::string_view text) {
   double value = 0;
+  if (!text.ends_with('%')) return std::nullopt;
   const std::string_view number = text.substr(0, text.size() - 1);
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (status != std::errc{} || end != number.data() + number.size() || !(value >= 0 && value <= 100))
+  const bool is_number = status == std::errc{} && end == number.data() + number.size();
+  return is_number && value >= 0 && value <= 100 ? std::optional(value) : std::nullopt;
+}
+
+bool is_percentage(std::string_view text, double value) { return percentage(text) == value; }
+
+Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
+  const std::optional<double> value = percentage(text);
+  if (!value)
     return usage(fmt::format("--time: '{}' is not a percentage; for example 10%-20%", text));
   if (!bounded(scale.span)) return usage("--time: the recording has no times to take percentages of");
   const auto length = static_cast<double>(scale.span.last.value - scale.span.first.value);
-  return TimeNs{scale.span.first.value + static_cast<uint64_t>(std::llround(length * value / 100))};
+  return TimeNs{scale.span.first.value + static_cast<uint64_t>(std::llround(length * *value / 100))};
 }
 
 // `after`: what "+5ms" counts from.
@@ -101,6 +112,9 @@ Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale)
     if (!to) return to.error();
     range.last = *to;
   }
+  // All of the recording: flow without a time of its own may be dated before the first timestamp and after the last one.
+  if (is_percentage(first, 0)) range.first = kTimeMin;
+  if (is_percentage(last, 100)) range.last = kTimeMax;
   if (range.empty()) return usage(fmt::format("--time: '{}' ends before it starts", text));
   return range;
 }

@@ -208,7 +208,17 @@ FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std
                    [](const FixedSymbol& a, const FixedSymbol& b) { return a.file_offset_bytes < b.file_offset_bytes; });
 }
 
-std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes) const {
+// How far a symbol without a size reaches: up to the next symbol, or to the function that .eh_frame has next. The latter may have no symbol.
+uint64_t FileSymbols::guessed_size(uint64_t address, std::optional<uint64_t> next_symbol) {
+  uint64_t size = std::min(next_symbol ? *next_symbol - address : kMaxGuessedBytes, kMaxGuessedBytes);
+  // _init without a size does not reach into the procedure linkage table, which is a section of its own, nor do labels of data.
+  if (const auto end = mapped_->code_section_end(address)) size = std::min(size, *end - address);
+  if (!frames_) frames_.emplace(*mapped_);
+  if (const auto function = frames_->next_function(address)) size = std::min(size, *function - address);
+  return size;
+}
+
+std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes) {
   uint64_t address = 0;
   if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
   const auto end_of_outer = symbols_.begin() + static_cast<ptrdiff_t>(outer_count_);
@@ -219,10 +229,8 @@ std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes
     --at;
     uint64_t size = at->size_bytes;
     if (size == 0) {
-      const uint64_t up_to_next = next == end_of_outer ? kMaxGuessedBytes : next->address - at->address;
-      size = std::min(up_to_next, kMaxGuessedBytes);
-      // _init without a size does not reach into the procedure linkage table, which is a section of its own, nor do labels of data.
-      if (const auto end = mapped_->code_section_end(at->address)) size = std::min(size, *end - at->address);
+      const auto later = std::upper_bound(at, next, at->address, [](uint64_t value, const ElfSymbol& symbol) { return value < symbol.address; });
+      size = guessed_size(at->address, later == end_of_outer ? std::nullopt : std::optional(later->address));
     }
     if (address - at->address >= size) continue;
     // Move to the best name at this address.
@@ -271,17 +279,13 @@ std::optional<FixedSymbol> FileSymbols::pick(uint64_t file_offset_bytes) {
                      std::string(readable(place->index)), symbols_[place->index].place};
 }
 
-// How far locate() finds the symbols [first, end), which have one address: a symbol without a size reaches over smaller ones that follow it.
-uint64_t FileSymbols::reach_of(size_t first, size_t end) const {
+// How far locate() finds the symbols [first, end), which have one address.
+uint64_t FileSymbols::reach_of(size_t first, size_t end) {
   const uint64_t address = symbols_[first].address;
   uint64_t reach = 0;
   for (size_t i = first; i < end; ++i) {
-    uint64_t size = symbols_[i].size_bytes;
-    if (size == 0) {
-      size = kMaxGuessedBytes;
-      if (const auto section_end = mapped_->code_section_end(address)) size = std::min(size, *section_end - address);
-    }
-    reach = std::max(reach, size);
+    const uint64_t size = symbols_[i].size_bytes;
+    reach = std::max(reach, size != 0 ? size : guessed_size(address, end == outer_count_ ? std::nullopt : std::optional(symbols_[end].address)));
   }
   for (const ElfSegment& segment : mapped_->segments()) {
     if (address >= segment.address && address - segment.address < segment.file_size_bytes)

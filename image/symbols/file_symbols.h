@@ -75,14 +75,15 @@ class FileSymbols {
   void set_places();
   void fetch_debug_file();
   void note_damage(const ElfFile& elf);
-  [[nodiscard]] std::optional<Place> locate(uint64_t file_offset_bytes) const;
+  [[nodiscard]] std::optional<Place> locate(uint64_t file_offset_bytes);
   [[nodiscard]] const FixedSymbol* find_fixed(uint64_t file_offset_bytes) const;
   std::string_view readable(size_t index);
   [[nodiscard]] std::vector<std::string> names_from(size_t first);
   [[nodiscard]] static NameIs compare_names(std::string_view own, std::string_view name);
   [[nodiscard]] NameIs compare(size_t index, std::string_view name);
   [[nodiscard]] std::optional<uint64_t> offset_of_address(uint64_t address) const;
-  [[nodiscard]] uint64_t reach_of(size_t first, size_t end) const;
+  [[nodiscard]] uint64_t guessed_size(uint64_t address, std::optional<uint64_t> next_symbol);
+  [[nodiscard]] uint64_t reach_of(size_t first, size_t end);
 
   std::mutex mutex_;
   bool loaded_ = false, is_fixed_ = false, source_sought_ = false;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMaxExtents = 4U << 20;
 constexpr size_t kMaxStepsBack = 64;  // over extents that overlap
+constexpr size_t kMaxPartsAhead = 4096;
 constexpr uint64_t kMaxExtentBytes = 1ULL << 32;
 
 /// Reads values of fixed size; failed() after one past the end.
@@ -178,6 +179,14 @@ std::optional<FrameSpan> FrameExtents::find(uint64_t address) const {
   for (size_t steps = 0; at != extents_.begin() && steps < kMaxStepsBack; ++steps) {
     --at;
     if (address - at->start < at->size_bytes) return *at;
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> FrameExtents::next_function(uint64_t address) const {
+  auto at = std::upper_bound(extents_.begin(), extents_.end(), address, [](uint64_t value, const FrameSpan& extent) { return value < extent.start; });
+  for (size_t steps = 0; at != extents_.end() && steps < kMaxPartsAhead; ++at, ++steps) {
+    if (at->is_function) return at->start;
   }
   return std::nullopt;
 }

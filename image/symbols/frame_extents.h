@@ -21,6 +21,8 @@ class FrameExtents {
   explicit FrameExtents(std::vector<FrameSpan> spans);
   /// Returns what contains an address; of several, the one that begins last.
   [[nodiscard]] std::optional<FrameSpan> find(uint64_t address) const;
+  /// Returns the start of the first function that begins after an address; nothing if more than 4,096 parts come first.
+  [[nodiscard]] std::optional<uint64_t> next_function(uint64_t address) const;
   [[nodiscard]] const std::vector<FrameSpan>& all() const { return extents_; }
 
  private:

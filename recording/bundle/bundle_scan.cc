@@ -23,6 +23,7 @@ class StreamScan {
       for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) {
         name(batch.gaps[gap].space, batch.gaps[gap].ip);
         name(space_, batch.gaps[gap].ip);
+        if (batch.gaps[gap].reason == GapReason::no_image && batch.gaps[gap].section != kNoSection) ++result_.gaps[batch.gaps[gap].section];
       }
       if (i < batch.blocks.size()) take_block(batch.blocks[i], blocks, before);
     }

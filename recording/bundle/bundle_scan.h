@@ -25,6 +25,7 @@ using AddressSets = std::map<uint32_t, std::set<uint64_t>>;
 struct ScanResult {
   AddressSets named;
   uint64_t instructions = 0;
+  std::map<SectionId, uint64_t> gaps;  ///< in which flow was lost because code of a section is missing
 };
 
 /// Decodes the spans (one per stream). Fetches are logged in the recording's FetchLog, if it has one.

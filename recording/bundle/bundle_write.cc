@@ -415,7 +415,10 @@ void Writer::list_parts(const std::string& input, const BundleFileWriter& file) 
   }
   std::stable_sort(report_.parts.begin() + 1, report_.parts.end(),
                    [](const BundlePart& a, const BundlePart& b) { return a.bytes > b.bytes; });
+  std::map<SectionName, uint64_t> gaps;
+  for (const auto& [id, count] : scan_.gaps) gaps[{data_.timeline.section(id).path, data_.timeline.section(id).build_id}] += count;
   report_.missing = data_.missing;
+  for (MissingImage& missing : report_.missing) missing.gaps = std::exchange(gaps[{missing.path, missing.build_id}], 0);
   report_.warnings = data_.warnings;
 }
 

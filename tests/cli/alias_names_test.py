@@ -197,7 +197,7 @@ class KernelAliases(unittest.TestCase):
                     with self.subTest(name=name):
                         self.assertEqual(self.rows("--func", name), {best: calls[best]})
         for name in ("other", "other.cold", "worker.part.1"):
-            self.assertIn("was not called", run("functions", "-q", "-i", self.recording, "--func", name, status=2))
+            self.assertRegex(run("functions", "-q", "-i", self.recording, "--func", name, status=2), "was not called|no function is named")
         self.assertEqual(run("image", "-q", "-i", self.recording, "__se_sys_x"), run("image", "-q", "-i", self.recording, "__x64_sys_x"))
 
     def test_kernel_functions_of_one_name_have_rows_of_their_own(self):

@@ -589,7 +589,7 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
     def test_a_function_that_never_ran_is_named(self):
         done = run("functions", "-i", self.data("sorter"), "--func", "nobody")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("'nobody' was not called", done.stderr)
+        self.assertIn("no function is named 'nobody'", done.stderr)
 
 
 if __name__ == "__main__":

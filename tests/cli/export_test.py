@@ -159,6 +159,16 @@ class Program(Database):
         self.assertEqual(run("export", "-i", self.data, "-o", self.data).returncode, 2)
         self.assertEqual(self.data.read_bytes(), before)
 
+    def test_a_recording_without_calls_has_all_tables(self):
+        """Tracing starts at code that is not there: PSB, PSBEND, TIP.PGE."""
+        trace, path = self.folder / "trace.pt", self.folder / "empty.db"
+        trace.write_bytes(b"\x02\x82" * 8 + b"\x02\x23" + b"\x71" + (0x401000).to_bytes(6, "little"))
+        self.assertEqual(run("export", "-q", "--pt", trace, "-o", path).returncode, 0)
+        names = re.findall(r"^## (\w+)$", (SOURCE / "docs" / "TABLES.md").read_text(), re.M)
+        self.assertGreater(len(names), 10)
+        for name in set(names) - {"blocks", "block_counts"}:
+            self.assertLessEqual(self.number(path, f"SELECT count(*) FROM ptd_{name}"), 1, name)
+
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_a_full_disk_leaves_the_earlier_file(self):
         path = self.folder / "kept.db"

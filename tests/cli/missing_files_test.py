@@ -137,6 +137,35 @@ class MissingFiles(unittest.TestCase):
                 self.assertIn(f"Its bytes come from {copy}, which has the recorded build id but may have been changed", checked.stdout)
 
     @unittest.skipUnless(HAS_ARM, "no qemu-aarch64, clang or lld")
+    @unittest.skipUnless(shutil.which("qemu-x86_64"), "no qemu-x86_64")
+    def test_a_bundle_names_code_that_ran_and_that_it_leaves_out(self):
+        """A file that is no program has no build id, and its inode is no proof for others: /etc/shadow has one, too."""
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        image, program = pathlib.Path(holder.name).resolve() / "core.image", self.folder / "maps"
+        image.write_bytes(b"\xb8\x01\x00\x00\x00\xc3")  # mov $1, %eax; ret
+        subprocess.run([CC, "-x", "c", "-", "-o", program], text=True, check=True, input="""
+            #include <fcntl.h>
+            #include <sys/mman.h>
+            int main(int count, char** words) {
+              int sum = 0, file = open(words[count - 1], O_RDONLY);
+              int (*one)(void) = (int (*)(void))mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+              for (int i = 0; i < 9; ++i) sum += one();
+              return sum != 9;
+            }""")
+        done = self.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.recording, "--", program, image)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        bundle = self.folder / "small.ptb"
+        named = "ptdecode: the bundle lacks code that ran; its flow is lost where the recording went through these files:\n  (\\d+) gaps  " + \
+                re.escape(f"{image} (no proof that this file is the one that was mapped (--allow-outside reads it))\n")
+        for words in (["--dry-run"], ["-o", bundle]):
+            said = re.fullmatch(named, self.run_it("bundle", "-q", "-i", self.recording, *words).stderr)
+            self.assertTrue(said)
+        self.assertIn(f", {said[1]} gaps\n", self.run_it("stat", "-q", "-i", bundle).stdout)
+        done = self.run_it("bundle", "-q", "-i", self.recording, "-o", bundle, "--allow-outside")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(", 0 gaps\n", self.run_it("stat", "-q", "-i", bundle).stdout)
+
     def test_aarch64(self):
         program = self.folder / "program"
         flags = "--target=aarch64-linux-gnu -O1 -static -nostdlib -ffreestanding -fno-stack-protector -fuse-ld=lld -Wl,-e,begin,--build-id".split()

@@ -110,6 +110,38 @@ EMPTY = r"""
   done __x86_return_thunk
 """
 
+# A library whose functions `hidden` and `unnamed` lose their names: .eh_frame has the first, nothing has the second. `bare` has no size.
+STRIPPED = r"""
+  .macro export name
+  .p2align 4
+  .globl \name
+  .protected \name
+  .type \name, @function
+\name:
+  .endm
+  export bare
+  ret
+  .p2align 4
+hidden:
+  .cfi_startproc
+  ret
+  .cfi_endproc
+  export sized
+  ret
+  .size sized, . - sized
+  .p2align 4
+unnamed:
+  ret
+  export entry
+  call bare
+  call hidden
+  call hidden
+  call sized
+  call unnamed
+  ret
+  .size entry, . - entry
+"""
+
 
 def run(*words):
     done = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
@@ -157,6 +189,21 @@ class Names(unittest.TestCase):
         self.assertEqual([frame for frame in frames if "+0x" in frame or "unnamed" in frame], [])
         branches = run("script", "-q", "-i", data, "--itrace=b")
         self.assertEqual(set(re.findall(r" ([a-z_]+)\+0x", branches)), {"_start", "outer", "thunk", "sized", "leaf"})
+
+    def test_a_symbol_without_a_size_does_not_name_the_functions_after_it(self):
+        library, program = self.folder / "libbare.so", self.folder / "bare"
+        subprocess.run([CC, "-shared", "-nostdlib", "-x", "assembler", "-", "-o", library], input=STRIPPED, text=True, check=True)
+        subprocess.run([CC, "-x", "c", "-", "-o", program, "-L", self.folder, "-lbare", f"-Wl,-rpath,{self.folder}"], text=True, check=True,
+                       input="void entry(void); int main(void) { for (int i = 0; i < 10; ++i) entry(); return 0; }")
+        hidden = int(re.search(r"^(\w+) t hidden$", subprocess.run(["nm", library], capture_output=True, text=True, check=True).stdout, re.M)[1], 16)
+        subprocess.run(["strip", "-s", library], check=True)
+        data, bundle = self.recorded(program), self.folder / "bare.ptb"
+        run("bundle", "-q", "-i", data, "-o", bundle)
+        want = {"bare": 10, "sized": 10, "entry": 60, f"libbare.so+{hidden:#x}": 20}
+        for source in (data, bundle):
+            own = {name: row["self_instructions"] for name, row in self.rows(source).items() if row["module"] == "libbare.so"}
+            self.assertEqual({name: own.get(name) for name in want}, want)
+            self.assertEqual(sum(own.values()), 110)
 
     SOURCES = {  # `helper` is in two files and once global, `twin` in two files of one name
         "a.c": "void b(void), one(void), two(void);\nstatic int helper(int x) { __asm__ volatile(\"\"); return x + 1; }\n"

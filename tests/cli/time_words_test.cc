@@ -26,6 +26,9 @@ TEST(TimeWords, OfTheRecording) {
   EXPECT_EQ(*parse_time_words("10%-20%", scale), at(110 * kSecond, 120 * kSecond));
   EXPECT_EQ(*parse_time_words("10%,20%", scale), at(110 * kSecond, 120 * kSecond));
   EXPECT_EQ(*parse_time_words("99.5%,", scale), (Interval{TimeNs{199'500'000'000}, kTimeMax}));
+  EXPECT_EQ(*parse_time_words("0%-100%", scale), (Interval{kTimeMin, kTimeMax}));
+  EXPECT_EQ(*parse_time_words("0%,+5ms", scale), (Interval{kTimeMin, TimeNs{100'005'000'000}}));
+  EXPECT_EQ(*parse_time_words("50%-100.0%", scale), (Interval{TimeNs{150 * kSecond}, kTimeMax}));
   EXPECT_EQ(*parse_time_words("+5ms,+1ms", scale), at(100'005'000'000, 100'006'000'000));
   EXPECT_EQ(*parse_time_words("150,+2s", scale), at(150 * kSecond, 152 * kSecond));
   EXPECT_EQ(*parse_time_words(",+2s", scale), (Interval{kTimeMin, TimeNs{102 * kSecond}}));

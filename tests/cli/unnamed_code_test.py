@@ -85,6 +85,14 @@ class Stripped(Base):
             named[symbols.get(offset[1], name) if offset else name.split("(")[0]] = figures
         return named
 
+    def test_a_name_that_the_program_has_lost_is_not_called_uncalled(self):
+        """`jumper` ran, and is listed by its offset. `getenv_` does not exist. The C library has `wcscoll`, which was not called."""
+        self.built("-O1", True)
+        ask = lambda name: run("functions", "-q", "-i", self.folder / "recording.data", "--func", name, status=2)
+        for name in ("jumper", "getenv_"):
+            self.assertRegex(ask(name), rf"no function is named '{name}'.*; functions without a symbol, as in .*jumps.*, are listed as FILE\+0xOFFSET")
+        self.assertIn("'wcscoll' was not called", ask("wcscoll"))
+
     def test_all_code_of_a_function_has_one_row(self):
         """Landing pads and returns of setjmp() are not functions: a stripped program has the rows of one that is not stripped."""
         want, found = self.built("-O1", False), self.built("-O1", True)

@@ -172,6 +172,25 @@ class NothingDecoded(unittest.TestCase):
         self.assertAlmostEqual(lost, told, delta=told * 0.01)
 
 
+class OneUnit(unittest.TestCase):
+    def test_flame_and_functions_add_up_the_same(self):
+        """A snapshot without records: only packets give times, so the file does not tell beforehand whether the trace has any."""
+        found = [path for name in ("cs-TC2", "cs-Snowball", "ete_mem") if (path := CORPUS / name / "snapshot").exists()]
+        if not found:
+            self.skipTest("no corpus")
+        for path in found:
+            with self.subTest(path=path):
+                first, *rows = json_lines(run("functions", "-q", "-i", path, "--limit", "0", "--format", "json"))
+                key, unit = ("self_ns", "ns") if first["timed"] else ("self_instructions", "instructions")
+                own = sum(row[key] for row in rows)
+                self.assertGreater(own, 0)
+                self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in run("flame", "-q", "-i", path, "--format", "folded").splitlines()), own)
+                with tempfile.TemporaryDirectory() as folder:
+                    page = pathlib.Path(folder) / "page.html"
+                    run("report", "-q", "-i", path, "-o", page)
+                    self.assertIn(f'"unit":"{unit}"', page.read_text())
+
+
 if __name__ == "__main__":
     if shutil.which("qemu-x86_64") is None:
         print("qemu-x86_64 is not installed")

@@ -105,6 +105,17 @@ def build_ids(folder):
         check(f"build id {what}: all code is from files", done.returncode == 0 and "1 process" in done.stderr and "from no file" not in done.stderr, done.stderr)
 
 
+def small_words(folder):
+    """A 32-bit program is named as one."""
+    program = os.path.join(folder, "small")
+    with open(program, "wb") as file:
+        file.write(b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack("<HHI", 2, 3, 1) + bytes(28))
+    os.chmod(program, 0o755)
+    done = subprocess.run([emulate.PTDECODE, "record", "--emulate", "--plugin", emulate.PLUGIN, "-o", os.path.join(folder, "small.data"), "--", program],
+                          capture_output=True, text=True)
+    check("a 32-bit program is refused as one", done.returncode == 126 and f"{program}: a 32-bit program; " in done.stderr, f"{done.returncode} {done.stderr}")
+
+
 def main():
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
@@ -115,6 +126,7 @@ def main():
         small_limits(folder)
         unnamed_files(folder)
         build_ids(folder)
+        small_words(folder)
     return 1 if emulate.failures else 0
 
 

@@ -88,6 +88,23 @@ class Gdb(unittest.TestCase):
         self.assertEqual(len(re.findall(r"Thread \d+ \(threads \(pid \d+\)\)", parts[6])), 3)
         self.assertEqual(len(re.findall(r"^0x\w+ +0x\w+ +Yes ", parts[7], re.M)), 2, parts[7])  # the loader and the C library
 
+    def test_segments_that_share_a_page_of_the_file(self):
+        """lld gives each segment its own distance of address and offset (Rust programs): GDB loads the program once, at the right address."""
+        linker = next((found for name in ("ld.lld", "ld.lld-14", "ld.lld-19") if (found := shutil.which(name))), None)
+        if linker is None:
+            self.skipTest("no lld")
+        (self.folder / "ld.lld").symlink_to(linker)
+        shared = Recorded(self.folder, PROGRAMS / "threads.c", "-pie", "-fPIE", "-pthread", f"-B{self.folder}", "-fuse-ld=lld", name="shared")
+        loads = re.findall(r"LOAD +0x(\w+) 0x(\w+)", subprocess.run(["readelf", "-lW", shared.program], capture_output=True, text=True, check=True).stdout)
+        self.assertGreater(len({int(address, 16) - int(offset, 16) for offset, address in loads}), 1)
+        parts, errors = gdb(shared.path, "break leaf", "ignore 1 100000", "continue", "info breakpoints", "reverse-continue", "info symbol leaf",
+                            "x/s kText", "info sharedlibrary", "break mid", "reverse-continue", "continue", "info symbol $pc")
+        self.assertRegex(parts[0], r"Breakpoint 1 at 0x\w+: file .*threads\.c, line \d+\.\n$")
+        self.assertIn(f"already hit {3 * (2 * 40 + 2)} times", parts[3], errors)
+        self.assertIn("read-only data of the program", parts[6])
+        self.assertNotIn(str(shared.program), parts[7])
+        self.assertRegex(parts[11], r"^mid in section \.text")
+
     def test_programs_that_a_process_executes(self):
         """The calls of each program are those of its source, by the names of its own file, forward and backward, in each process."""
         second = self.folder / "second"

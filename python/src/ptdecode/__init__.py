@@ -300,8 +300,9 @@ class Recording:
             if not 0 <= parts[0] <= parts[1] <= 100:
                 raise ValueError(f"time: {time!r} is not a part of 0%-100%")
             begin, end = self._span()
-            # Rounded as the command line does. 0 means no bound.
-            return tuple(max(begin + math.floor((end - begin) * part / 100 + 0.5), 1) for part in parts)  # type: ignore[return-value]
+            # Rounded as the command line does. 0 means no bound, and so do 0% and 100%.
+            first, last = (max(begin + math.floor((end - begin) * part / 100 + 0.5), 1) for part in parts)
+            return 0 if parts[0] == 0 else first, 0 if parts[1] == 100 else last
         seconds = re.fullmatch(r"\s*(\d+(?:\.\d{1,9})?)?\s*,\s*(\d+(?:\.\d{1,9})?)?\s*", time)
         if not seconds:
             raise ValueError(f"time: {time!r} is neither '10%-20%' nor 'SECONDS,SECONDS'")
