@@ -326,7 +326,7 @@ Command add_functions(CLI::App& app) {
       "Static functions of one name in one program or library have rows of their own, named by source file (a.c:f), or by address in the\n"
       "file if the symbol table does not tell the source files apart (0x1234:f). --func f selects all of them, --func a.c:f one.\n"
       "Kernel functions of one name in one module are named by address (0xffffffff81234560:f). So are functions that only their mangled names\n"
-      "tell apart: instances of a generic function of Rust, destructors of a C++ class. --diff adds these up.\n"
+      "tell apart: instances of a generic function of Rust, the deleting destructor of a C++ class. --diff adds these up.\n"
       "Limitation: each resumption of a C++20 coroutine is a call of its resume function (f [clone .actor]) and counts as one.\n"
       "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "--diff: the largest change of --sort comes first: of time in the function itself, or of instructions, which vary less between two runs.\n"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -38,6 +37,20 @@ size_t itanium_key(std::string_view name) {
     if (!is_kind) key += c;
   }
   return std::hash<std::string>()(key);
+}
+
+// Returns the address of the complete constructor or destructor of a class, which keeps the plain name: the deleting destructor, or the base
+// object's where that has other code, is the one that is told apart. `named`: mangled names of one readable name. Nothing for other functions.
+std::optional<uint64_t> complete_object(const std::map<std::string_view, uint64_t>& named) {
+  const std::string_view first = named.begin()->first, last = named.rbegin()->first;
+  const auto at = static_cast<size_t>(std::mismatch(first.begin(), first.end(), last.begin(), last.end()).first - first.begin());
+  if (at == 0 || at >= first.size() || (first[at - 1] != 'C' && first[at - 1] != 'D')) return std::nullopt;
+  for (const char kind : {'1', '2'}) {
+    for (const auto& [name, address] : named) {
+      if (at < name.size() && name[at] == kind) return address;
+    }
+  }
+  return std::nullopt;
 }
 
 // Moves labels to the end: symbols without a size that lie within one with a size, after its start. Such a label does not end the symbol that
@@ -174,20 +187,22 @@ void FileSymbols::set_places() {
   for (size_t first = 0, end = 0; first < keys.size(); first = end) {
     for (end = first + 1; end < keys.size() && keys[end].first == keys[first].first;) ++end;
     if (end - first == 1) continue;
-    std::map<std::string_view, std::set<uint64_t>> functions;     // addresses by readable name
-    std::unordered_map<std::string_view, uint64_t> by_own_name;  // by mangled name
+    std::map<std::string_view, std::map<std::string_view, uint64_t>> functions;  // addresses by readable, then by mangled name
     for (size_t i = first; i < end; ++i) {
       const ElfSymbol& symbol = symbols_[keys[i].second];
-      if (whole_function(symbol.name).size() != symbol.name.size()) continue;
-      functions[readable(keys[i].second)].insert(symbol.address);
-      by_own_name.try_emplace(symbol.name, symbol.address);
+      if (whole_function(symbol.name).size() == symbol.name.size()) functions[readable(keys[i].second)].try_emplace(symbol.name, symbol.address);
     }
-    for (size_t i = first; i < end; ++i) {
+    std::erase_if(functions, [](const auto& each) {
+      const auto other = [&](const auto& name) { return name.second != each.second.begin()->second; };
+      return std::none_of(each.second.begin(), each.second.end(), other);
+    });
+    for (size_t i = first; i < end && !functions.empty(); ++i) {
       ElfSymbol& symbol = symbols_[keys[i].second];
       const auto named = functions.find(whole_function(readable(keys[i].second)));
-      if (!symbol.place.empty() || named == functions.end() || named->second.size() == 1) continue;
-      const auto owner = by_own_name.find(whole_function(symbol.name));
-      symbol.place = hex_text(owner == by_own_name.end() ? symbol.address : owner->second);
+      if (!symbol.place.empty() || named == functions.end()) continue;
+      const auto owner = named->second.find(whole_function(symbol.name));
+      const uint64_t address = owner == named->second.end() ? symbol.address : owner->second;
+      if (address != complete_object(named->second)) symbol.place = hex_text(address);
     }
   }
 }

@@ -27,7 +27,7 @@ inline constexpr FunctionId kNoFunction = 0xffffffffU;
 ///
 /// Local functions of one name in one file are named with their source file, "a.c:f", or with their address in the file, "0x1234:f", if the
 /// symbol table does not tell the source files apart. Kernel functions of one name in one module are named with their address. So are
-/// functions of which only the mangled names differ: instances of a generic function of Rust, the constructors or destructors of a C++ class.
+/// functions of which only the mangled names differ: instances of a generic function of Rust, a C++ class's destructor that deletes the object.
 struct FunctionInfo {
   std::string name;    ///< demangled; if no symbol names it, as above
   std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty
