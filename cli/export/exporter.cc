@@ -35,8 +35,9 @@ class Export {
   /// Returns the exit status.
   int run() {
     if (const Status made = database_.run(schema_tables()); !made) return report_error(made.error());
-    int status = write_calls();
+    const int status = write_calls();
     if (status != kExitOk && status != kExitInterrupted) return status;
+    ended_ = status == kExitInterrupted;
     for (const auto& write : {&Export::write_samples, &Export::write_plain, &Export::complete}) {
       if (const Status done = (this->*write)(); !done) return report_error(done.error());
     }
@@ -52,7 +53,8 @@ class Export {
   [[nodiscard]] uint64_t without_path() const { return without_path_; }
 
  private:
-  [[nodiscard]] bool wants(const char* table) const { return tables_.contains(table); }
+  /// Whether a table has rows to write; after Ctrl-C there are no more.
+  [[nodiscard]] bool wants(const char* table) const { return !ended_ && tables_.contains(table); }
 
   int write_calls() {
     const bool followed = wants("calls") || wants("functions") || wants("threads");
@@ -109,6 +111,7 @@ class Export {
       if (!wants(table)) continue;
       if (const Status written = write_plain_table(database_, input_, table, request_, interrupted); !written) return written;
     }
+    if (ended_) return {};
     const Result<uint64_t> switches = write_switches(database_, names_, input_);
     if (!switches) return switches.error();
     if (switches.value() == 0) empty_.insert("context_switches");
@@ -142,6 +145,7 @@ class Export {
   TableRequest request_;
   std::set<std::string> empty_;  ///< tables without rows that perf's viewer does not expect then, and tables that were not named
   uint64_t calls_ = 0, branches_ = 0, without_path_ = 0;
+  bool ended_ = false;  ///< by Ctrl-C
 };
 
 Result<std::set<std::string>> tables_of(const std::string& words) {

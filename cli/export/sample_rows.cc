@@ -61,14 +61,15 @@ Status SampleRows::add(std::string_view table, const TableRequest& request) {
 }
 
 // To the next row that is wanted.
-Result<bool> SampleRows::advance(Source& source) {
-  for (;;) {
+Result<bool> SampleRows::advance(Source& source, const std::function<bool()>& stopped) {
+  for (uint64_t count = 1; count % kRowsPerCheck != 0 || !stopped(); ++count) {
     const Result<bool> more = source.rows.next();
     if (!more || !more.value()) return more;
     if (!who(source).wanted || kind_of(source) == kNotHere) continue;
     source.time = source.rows.number(kTime, 0);
     return true;
   }
+  return false;
 }
 
 const SampleRows::Who& SampleRows::who(Source& source) {
@@ -204,7 +205,7 @@ Status SampleRows::put_event(const Source& source, const std::string& event) {
 
 Status SampleRows::write(const std::function<bool()>& stopped) {
   for (size_t i = 0; i < sources_.size();) {
-    const Result<bool> more = advance(*sources_[i]);
+    const Result<bool> more = advance(*sources_[i], stopped);
     if (!more) return more.error();
     if (more.value()) {
       ++i;
@@ -215,7 +216,7 @@ Status SampleRows::write(const std::function<bool()>& stopped) {
   while (!sources_.empty() && (last_id_ % kRowsPerCheck != 0 || !stopped())) {
     const auto next = std::min_element(sources_.begin(), sources_.end(), [](const auto& a, const auto& b) { return a->time < b->time; });
     if (const Status status = put(**next); !status) return status;
-    const Result<bool> more = advance(**next);
+    const Result<bool> more = advance(**next, stopped);
     if (!more) return more.error();
     if (!more.value()) sources_.erase(next);
   }

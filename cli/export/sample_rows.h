@@ -50,7 +50,7 @@ class SampleRows {
     int64_t thread = 0, comm_id = 0;
   };
   SampleRows(Database& database, ExportNames& names, CallInput& input) : database_(database), names_(names), input_(input) {}
-  [[nodiscard]] Result<bool> advance(Source& source);
+  [[nodiscard]] Result<bool> advance(Source& source, const std::function<bool()>& stopped);
   [[nodiscard]] Status put(Source& source);
   void put_who(Source& source);
   const Who& who(Source& source);

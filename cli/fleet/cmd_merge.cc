@@ -7,6 +7,7 @@
 #include "cli/fleet/fleet_commands.h"
 #include "cli/fleet/plan_input.h"
 #include "cli/fleet/table_lines.h"
+#include "cli/fleet/table_sums.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 #include "recording/bundle/plan.h"
@@ -40,6 +41,10 @@ Status merge(const Words& words, const Recording& plan) {
   if (!steps) return steps.error();
   const auto collected = collect_steps(plan, *steps);
   if (!collected) return collected.error();
+  if (const auto sums = files_of(words, plan, "sums.json"); !sums) return sums.error();
+  for (uint32_t unit = 0; unit < units_of(plan).size(); ++unit) {
+    if (Status status = check_table_sums(words.results, plan_id(plan), unit); !status) return status;
+  }
   const auto out = [&words](std::string_view table) { return words.output + "/" + std::string(table) + ".jsonl"; };
   for (const std::string_view table : kUnitTables) {
     const auto files = files_of(words, plan, std::string(table) + ".jsonl");

@@ -9,6 +9,7 @@
 #include "cli/fleet/fleet_commands.h"
 #include "cli/fleet/plan_input.h"
 #include "cli/fleet/table_lines.h"
+#include "cli/fleet/table_sums.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/options/options.h"
@@ -82,7 +83,8 @@ int run(const Words& words) {
   }
   // The last file: where it is, the unit is complete.
   if (const Status status = write_unit_steps(**plan, number, unit_file(words.output, number, "steps"), nullptr); !status) return report_error(status.error());
-  return kExitOk;
+  const Status summed = write_table_sums(words.output, plan_id(**plan), number);
+  return summed ? kExitOk : report_error(summed.error());
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ Command add_unit(CLI::App& app) {
   add_format_option(command, words->format, "of the list of units: text, or json with the byte ranges of each");
   command.footer(
       "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (TABLES.md), and at last unit-NUMBER.steps, from\n"
-      "which 'ptdecode merge' follows calls across units. Each file appears when it is complete. Running it again gives the same files.\n"
+      "which 'ptdecode merge' follows calls across units. unit-NUMBER.sums.json has the sizes and hashes of the tables. Each file appears when it is complete. Running it again gives the same files.\n"
       "The trace file may be sparse: only the ranges of the unit are read (--json lists them).");
   return [words] { return run(*words); };
 }

@@ -95,6 +95,15 @@ class Sums {
   std::map<std::string, Json> rows_;
 };
 
+bool is_count(const Json& row, const char* name) { return row.contains(name) && row[name].is_number_unsigned(); }
+
+/// A row that can be added up. Tables have no nested values, and those of a damaged file could be nested too deeply to be written.
+bool is_row(const Json& row) {
+  if (!row.is_object() || !is_count(row, "count") || !is_count(row, "uncertain") || !row.contains("first_ns")) return false;
+  if (!row["first_ns"].is_null() && !row["first_ns"].is_number_integer()) return false;
+  return std::none_of(row.begin(), row.end(), [](const Json& value) { return value.is_structured(); });
+}
+
 Error bad_line(const std::string& file, uint64_t offset) {
   return Error{ErrorCode::bad_format, file + ": a line is not a row of the table; decode the unit again", offset};
 }
@@ -146,9 +155,7 @@ Status merge_lines(std::string_view table, const std::vector<std::string>& files
     for (uint64_t offset = 0; adds && !text.empty();) {
       const size_t end = text.find('\n');
       Json row = Json::parse(text.substr(0, end), nullptr, false);
-      if (end == std::string_view::npos || !row.is_object() || !row["count"].is_number_unsigned() ||
-          !row["uncertain"].is_number_unsigned() || !(row["first_ns"].is_null() || row["first_ns"].is_number_integer()))
-        return bad_line(file, offset);
+      if (end == std::string_view::npos || !is_row(row)) return bad_line(file, offset);
       sums.add(std::move(row));
       text.remove_prefix(end + 1);
       offset += end + 1;

@@ -111,10 +111,9 @@ void end_program(int) {
 }
 
 /// A shell that starts a program in the background has it ignore Ctrl-C; that stays.
-void on_interrupt(void (*handler)(int), int flags) {
+void on_interrupt(void (*handler)(int)) {
   struct sigaction action {}, before {};
   action.sa_handler = handler;
-  action.sa_flags = flags;
   if (sigaction(SIGINT, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) (void)sigaction(SIGINT, &action, nullptr);
 }
 
@@ -123,12 +122,15 @@ void on_interrupt(void (*handler)(int), int flags) {
 void exit_on_interrupt(int status) {
   g_interrupt_status = status;
   g_error_is_terminal = ::isatty(STDERR_FILENO) == 1;
-  on_interrupt(end_program, 0);
+  on_interrupt(end_program);
 }
 
 void stop_on_interrupt() {
   stop_downloads_when(interrupted);  // the only operation that waits for another machine
-  on_interrupt([](int) { interrupt_seen.store(true, std::memory_order_relaxed); }, static_cast<int>(SA_RESETHAND));
+  on_interrupt([](int) {
+    interrupt_seen.store(true, std::memory_order_relaxed);
+    on_interrupt(end_program);  // of a second one
+  });
 }
 
 bool interrupted() { return interrupt_seen.load(std::memory_order_relaxed); }

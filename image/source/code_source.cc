@@ -27,6 +27,12 @@ std::string dir_name(const std::string& path) {
   return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
 }
 
+/// Returns the name of a recorded path below a root. A kernel records no "..", which would lead out of the root.
+std::string path_below_root(const std::string& path) {
+  const std::string absolute = path.starts_with('/') ? path : "/" + path;
+  return absolute.find("/..") == std::string::npos ? absolute : std::filesystem::path(absolute).lexically_normal().string();
+}
+
 /// Says where to put a file that is missing; empty for what is no file.
 std::string supply_of(const std::string& path) {
   if (path.starts_with('[')) return {};
@@ -122,12 +128,12 @@ const CodeSource::OpenFile& CodeSource::open_file(const std::string& path, Found
 
 std::vector<CodeSource::Place> CodeSource::roots(const MappedPath& wanted) const {
   std::vector<Place> places;
+  const std::string below = path_below_root(wanted.path);
   if (wanted.roots != nullptr) {
-    for (const std::string& root : *wanted.roots)
-      places.push_back({root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path, FoundAt::root});
+    for (const std::string& root : *wanted.roots) places.push_back({root + below, FoundAt::root});
   }
   for (const std::string& root : options_.symfs) {
-    places.push_back({root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path, FoundAt::root});
+    places.push_back({root + below, FoundAt::root});
     if (!wanted.path.starts_with('[') && !wanted.build_id.empty()) places.push_back({root + "/" + base_name(wanted.path), FoundAt::root});
   }
   return places;

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <new>
 
@@ -13,6 +14,8 @@
 #include "recording/bundle/bundle_image.h"
 #include "recording/bundle/bundle_windows.h"
 #include "recording/bundle/plan_wire.h"
+#include "recording/data/image_log.h"
+#include "recording/data/own_files.h"
 #include "recording/data/part_of_trace.h"
 #include "recording/data/recording_data.h"
 
@@ -52,6 +55,7 @@ class Loader {
   bool read_stream(ByteReader& in, Bytes& aux);
   /// The bytes of piece `index` of the stream that is being read; nothing if its place is wrong.
   bool read_piece(size_t index, uint64_t size, Bytes& aux, Bytes& bytes) const;
+  [[nodiscard]] Result<std::shared_ptr<const MappedFile>> open_planned(const std::string& path) const;
   Status open_trace();
   Status load_streams();
   bool read_contexts(ByteReader in);
@@ -164,6 +168,15 @@ bool Loader::read_piece(size_t index, uint64_t size, Bytes& aux, Bytes& bytes) c
   return true;
 }
 
+/// Opens a trace file that the plan names. A bundle contains its bytes, so for one it must be below the plan's folder.
+Result<std::shared_ptr<const MappedFile>> Loader::open_planned(const std::string& path) const {
+  if (!options_.image_log || !options_.image_log->share) return MappedFile::open(path);
+  const OwnFiles own(std::filesystem::path(options_.path).parent_path().string(), options_);
+  OwnFiles::Opened opened = own.open(path);
+  if (!opened.file) return Error{opened.code, path + ": " + opened.why, 0};
+  return std::move(opened.file);
+}
+
 // Maps the trace files of a plan: those that the options name, or at their recorded paths.
 Status Loader::open_trace() {
   for (size_t i = 0; i < plan_->files.size(); ++i) {
@@ -174,7 +187,7 @@ Status Loader::open_trace() {
     }
     const bool given = i < options_.trace_files.size() && !options_.trace_files[i].empty();
     const std::string& path = given ? options_.trace_files[i] : wanted.path;
-    auto file = MappedFile::open(path);
+    auto file = given ? MappedFile::open(path) : open_planned(path);
     if (!file.ok()) return Error{file.error().code, options_.path + ": the trace file of the plan: " + file.error().message + (given ? "" : "; name it with --trace"), 0};
     if ((*file)->bytes().size() != wanted.size_bytes)
       return Error{(*file)->bytes().size() < wanted.size_bytes ? ErrorCode::truncated : ErrorCode::wrong_recording,
@@ -307,6 +320,7 @@ Status Loader::load_streams() {
   }
   if (!read_streams(ByteReader(chunk_of(chunk::kStreams)))) return damaged(chunk::kStreams);
   if (plan_ && plan_->pieces.size() != data_.streams.size()) return damaged(chunk::kPlan);
+  if (plan_ && plan_->pieces.empty() && !plan_->units.empty()) return damaged(chunk::kPlan);
   data_.plan = plan_;
   return {};
 }
@@ -340,6 +354,9 @@ Status Loader::load() {
     index_streams(indexing, data_);
   } else if (!read_index_part(ByteReader(chunk_of(chunk::kIndex)), indexing, data_)) {
     return damaged(chunk::kIndex);
+  }
+  if (plan_ && options_.image_log) {  // all of its trace is copied
+    if (Status status = check_units(data_); !status.ok()) return status;
   }
   data_.warnings = std::move(warnings_);
   if (!options_.kcore_after.empty()) data_.warnings.push_back("a bundle is complete: --kcore-after has no effect");

@@ -37,6 +37,8 @@ struct PlanReport {
 [[nodiscard]] bool is_plan(const Recording& recording);
 /// Returns the units of a recording that is a plan, in order of streams and offsets; none for other recordings.
 [[nodiscard]] const std::vector<PlanUnit>& units_of(const Recording& recording);
+/// Returns the number by which results are known to be of this plan; 0 if the recording is no plan.
+[[nodiscard]] uint64_t plan_id(const Recording& recording);
 /// Returns the files with the trace of a plan.
 [[nodiscard]] const std::vector<TraceFile>& trace_files_of(const Recording& recording);
 /// Returns the bytes that decoding `unit` reads, by file and offset, each once. Not those that the plan contains.

@@ -247,6 +247,8 @@ const std::vector<PlanUnit>& units_of(const Recording& recording) {
   return data_of(recording).plan ? data_of(recording).plan->units : kNone;
 }
 
+uint64_t plan_id(const Recording& recording) { return data_of(recording).plan ? data_of(recording).plan->id : 0; }
+
 const std::vector<TraceFile>& trace_files_of(const Recording& recording) {
   static const std::vector<TraceFile> kNone;
   return data_of(recording).plan ? data_of(recording).plan->files : kNone;
@@ -270,13 +272,25 @@ std::vector<FileRange> ranges_of(const Recording& recording, const PlanUnit& uni
   return ranges;
 }
 
-Status check_unit(const Recording& recording, const PlanUnit& unit) {
-  const RecordingData& data = data_of(recording);
+namespace {
+
+Status check_bytes(const RecordingData& data, const PlanUnit& unit) {
   if (checksum_of(data.streams[unit.stream], unit) == unit.checksum) return {};
   return Error{ErrorCode::wrong_recording,
                "the trace at offset " + std::to_string(unit.from_offset) + " of stream " + std::to_string(unit.stream) +
                    " is not the one that was planned: the trace file was replaced, or its bytes are not there; plan it again, or copy the unit's ranges",
                0};
+}
+
+}  // namespace
+
+Status check_unit(const Recording& recording, const PlanUnit& unit) { return check_bytes(data_of(recording), unit); }
+
+Status check_units(const RecordingData& data) {
+  for (const PlanUnit& unit : data.plan->units) {
+    if (Status status = check_bytes(data, unit); !status.ok()) return status;
+  }
+  return {};
 }
 
 }  // namespace ptd

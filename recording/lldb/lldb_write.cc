@@ -389,10 +389,12 @@ Result<LldbReport> write_lldb_bundle(const OpenRequest& options, const LldbOptio
   LldbReport report;
   Writer writer(**recording, report);
   if (Status status = writer.check(); !status) return status.error();
-  auto folder = NewFolder::create(bundle.folder);  // before the work
-  if (!folder) return folder.error();
+  // Tried before the work, and removed at once: a signal that ends the program during the work leaves no folder.
+  if (auto tried = NewFolder::create(bundle.folder); !tried) return tried.error();
   if (Status status = writer.scan(bundle.time); !status) return status.error();
   if (Status status = writer.check_code(); !status) return status.error();
+  auto folder = NewFolder::create(bundle.folder);
+  if (!folder) return folder.error();
   if (Status status = writer.write(**folder); !status) return status.error();
   if (Status status = (*folder)->finish(); !status) return status.error();
   report.warnings.insert(report.warnings.begin(), (*recording)->warnings().begin(), (*recording)->warnings().end());

@@ -499,6 +499,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
     if (place == stream_of_.end()) continue;
     AuxStream& stream = data_.streams[place->second];
     stream.add_announced(end.end_offset_bytes);
+    if (end.size_bytes != 0) stream.add_stored_from(end.end_offset_bytes - end.size_bytes);
     if (end.why != AuxBreak::none) stream.add_loss({end.end_offset_bytes, end.why});
     if (end.has_time) stream.add_written(end.end_offset_bytes, end.time);
   }

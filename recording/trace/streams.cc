@@ -82,6 +82,9 @@ void AuxStream::place_sample(AuxSample& sample, uint64_t size_bytes) {
 
 void AuxStream::place() {
   const uint64_t first = payloads_.empty() ? 0 : payloads_.front().offset_bytes;
+  for (const AuxPayload& payload : payloads_) {
+    if (payload.size_bytes != 0) add_stored_from(payload.offset_bytes);  // also if its bytes are absent
+  }
   placed_ = place_payloads(std::move(payloads_));
   chunks_ = std::move(placed_.chunks);
   if (chunks_.empty()) chunks_.push_back({first > ~uint64_t{0} / 2 ? 0 : first, {}});
@@ -97,6 +100,7 @@ void AuxStream::place() {
   } else {  // the records are of one ring, and place nothing in the others
     written_.clear();
     announced_end_ = 0;
+    stored_from_ = ~uint64_t{0};
   }
 }
 
@@ -127,6 +131,7 @@ void AuxStream::finish() {
     const uint64_t at = loss.end_offset_bytes;
     if (at > begin_offset() && at <= end_offset()) seams_.push_back({at, loss.why});
   }
+  if (!snapshot_ && stored_from_ < begin_offset() && !seams_.empty()) seams_.front().why = AuxBreak::missing;  // where the stream begins
   if (!snapshot_ && announced_end_ > end_offset()) seams_.push_back({end_offset(), AuxBreak::missing});
   std::stable_sort(seams_.begin(), seams_.end(), [](const Seam& a, const Seam& b) { return a.offset_bytes < b.offset_bytes; });
   // One seam a place; what the hardware said (TRUNCATED) explains a hole better than the hole itself.

@@ -54,6 +54,8 @@ class AuxStream {
   void add_written(uint64_t end_offset_bytes, TimeNs time) { written_.push_back({end_offset_bytes, time}); }
   /// An AUX record, or the header of a payload, says that the ring was written up to `end_offset_bytes`.
   void add_announced(uint64_t end_offset_bytes) { announced_end_ = std::max(announced_end_, end_offset_bytes); }
+  /// An AUX record says that the file holds the ring's bytes from `offset_bytes` on.
+  void add_stored_from(uint64_t offset_bytes) { stored_from_ = std::min(stored_from_, offset_bytes); }
   /// Places payloads and sorts seams; adds a seam at the end if bytes that were announced are missing there. add_* must not be called after
   /// this, chunks and seams not before. A second call has no effect.
   void finish();
@@ -103,7 +105,7 @@ class AuxStream {
   std::vector<Written> written_;      // sorted by end
   std::vector<Written> sample_ends_;  // the same of samples
   uint64_t size_bytes_ = 0;
-  uint64_t announced_end_ = 0;
+  uint64_t announced_end_ = 0, stored_from_ = ~uint64_t{0};
   bool snapshot_ = false, finished_ = false;
 };
 

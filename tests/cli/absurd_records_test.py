@@ -3,6 +3,7 @@
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, PTDECODE_CORPUS (default ../shared/corpus). Skips what needs qemu-x86_64 or the corpus.
 """
+import json
 import os
 import pathlib
 import shutil
@@ -14,7 +15,7 @@ import unittest
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 SNAPSHOT = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared/corpus")) / "ete-001-ack_test/snapshot"
-MMAP2, ANY_BYTES = 10, 2**64 - 1
+MMAP2, AUXTRACE, ANY_BYTES = 10, 71, 2**64 - 1
 
 
 def run(*words):
@@ -120,6 +121,50 @@ class Snapshots(unittest.TestCase):
         got = run("stat", "-i", self.folder)
         self.assertEqual(got.returncode, 1)
         self.assertIn(f"{self.folder} is a directory without a file `snapshot.ini`", got.stderr)
+
+
+class Payloads(unittest.TestCase):
+    """Recordings whose AUX records name trace that is not in the file."""
+
+    def test_an_absent_payload_is_a_gap_at_its_place(self):
+        """Each AUXTRACE record of data/demo is left out, one at a time: also the first and the last of each cpu."""
+        raw = (SOURCE / "data/demo/data").read_bytes()
+        whole = json.loads(run("stat", "--json", "-i", SOURCE / "data/demo").stdout)
+        begin, size = struct.unpack_from("<2Q", raw, 40)
+        payloads, at = [], begin
+        while at < begin + size:
+            kind, _, length = struct.unpack_from("<IHH", raw, at)
+            end = at + length + (struct.unpack_from("<Q", raw, at + 8)[0] if kind == AUXTRACE else 0)
+            if kind == AUXTRACE:
+                payloads.append((at, end))
+            at = end
+        self.assertEqual(len(payloads), 8)
+        sections = bin(int.from_bytes(raw[72:104], "little")).count("1")
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder) / "rec"
+            shutil.copytree(SOURCE / "data/demo", copy, copy_function=shutil.copyfile)
+            for first, last in payloads:
+                cut = bytearray(raw[:first] + raw[last:])
+                struct.pack_into("<Q", cut, 48, size - (last - first))
+                for i in range(sections):
+                    place = begin + size - (last - first) + 16 * i
+                    struct.pack_into("<Q", cut, place, struct.unpack_from("<Q", cut, place)[0] - (last - first))
+                (copy / "data").write_bytes(cut)
+                for input_of in (copy, copy.parent / "b.ptb"):
+                    got = json.loads(run("stat", "--json", "-i", input_of).stdout)
+                    lost = [stream["gaps"].get("aux_lost", {}).get("count") for stream in got["streams"]]
+                    fewer = [a["instructions"] > b["instructions"] for a, b in zip(by_cpu(whole), by_cpu(got))]
+                    self.assertEqual(sorted(fewer), [False, True], first)
+                    self.assertEqual([bool(count) for count in lost].count(True), 1, (first, lost))
+                    checked = run("check", "-i", input_of)
+                    self.assertEqual(checked.returncode, 3, checked.stdout)
+                    self.assertIn("AUX records name bytes that the file does not contain", checked.stdout)
+                    if input_of == copy:
+                        self.assertEqual(run("bundle", "-q", "-i", copy, "-o", copy.parent / "b.ptb").returncode, 0)
+
+
+def by_cpu(report):
+    return sorted(report["streams"], key=lambda stream: stream["cpu"])
 
 
 if __name__ == "__main__":

@@ -12,10 +12,12 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PTDECODE = os.environ["PTDECODE"]
@@ -232,6 +234,48 @@ class Kernel(Database):
 
     def test_addresses_of_the_upper_half(self):
         self.assertRegex(self.number(self.path, "SELECT ip_hex FROM samples_view WHERE symbol = 'ftrace_lookup_ip' LIMIT 1"), "^ffffffff[0-9a-f]{8}$")
+
+
+class Interrupted(unittest.TestCase):
+    """Ctrl-C. When calls are decoded cannot be observed from outside: the delay is searched between too early and too late, both of which vary."""
+
+    def export(self, folder, delay, times):
+        """Returns the exit status, and the numbers of calls and samples in the database, if there is one. Ctrl-C comes `delay` seconds after the output is open."""
+        process = subprocess.Popen([PTDECODE, "export", "-q", "-i", KERNEL, "-o", folder / "x.db"], stderr=subprocess.DEVNULL)
+        while process.poll() is None and not list(folder.iterdir()):
+            time.sleep(0.001)
+        time.sleep(delay)
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        status = process.wait(timeout=300)
+        self.assertLessEqual({path.name for path in folder.iterdir()}, {"x.db"}, "no temporary file is left")
+        if not (folder / "x.db").exists():
+            return status, 0, 0
+        with contextlib.closing(sqlite3.connect(folder / "x.db")) as database:
+            there = {name for name, in database.execute("SELECT name FROM sqlite_master")}  # tables without rows are left out
+            counts = [database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] if table in there else 0 for table in ("calls", "samples")]
+        (folder / "x.db").unlink()
+        return status, *counts
+
+    def test_ctrl_c_ends_the_work(self):
+        with tempfile.TemporaryDirectory() as folder:
+            early, late = 0.0, 1.0
+            for _ in range(40):
+                delay = (early + late) / 2
+                status, calls, samples = self.export(pathlib.Path(folder), delay, 1)
+                if status == 130 and calls and not samples:
+                    break
+                if calls or status == 0:
+                    late = max(delay, early + 0.01)
+                    early *= 0.9
+                else:
+                    early = min(delay, late - 0.01)
+                    late *= 1.1
+            self.assertEqual((status, samples), (130, 0), "branches were written after Ctrl-C")
+            self.assertGreater(calls, 0)
+            for _ in range(3):
+                self.assertEqual(self.export(pathlib.Path(folder), delay, 2)[0], 130)
 
 
 if __name__ == "__main__":

@@ -250,6 +250,22 @@ class MappedFiles(unittest.TestCase):
         os.utime(self.program, (1 << 32, 1 << 32))
         self.assertIn("left out: the file at this path is not the recorded one", self.line(self.dry()))
 
+    def test_a_path_with_dots_does_not_lead_out_of_a_root(self):
+        """The kernel records no "..". A file outside of --symfs ROOT is not read; the path counts from ROOT."""
+        name = "s" * (len(str(self.program)) - len("/../"))
+        evil, root = self.tmp / "evil", self.tmp / "root"
+        evil.write_bytes(self.recording.read_bytes().replace(str(self.program).encode() + b"\0", b"/../" + name.encode() + b"\0"))
+        self.addCleanup(evil.unlink)
+        root.mkdir()
+        (self.tmp / name).write_bytes(self.content)
+        listing = run("bundle", evil, "--stash", "off", "--symfs", root, "--dry-run").stdout
+        self.assertNotIn("below --symfs", listing)
+        counted = json.loads(run("stat", "--json", "-i", evil, "--stash", "off", "--symfs", root).stdout)
+        self.assertEqual([stream["instructions"] for stream in counted["streams"]], [0])
+        (self.tmp / name).rename(root / name)
+        listing = run("bundle", evil, "--stash", "off", "--symfs", root, "--dry-run").stdout
+        self.assertRegex(listing, rf"(?m)^ *[1-9]\d* +\d+ +{root}/{name} \(below --symfs\)$")
+
     def test_what_is_no_code_is_never_bundled(self):
         self.put(b"root:*:1:0:::::\n" * 60000)
         self.addCleanup(self.put, self.content)

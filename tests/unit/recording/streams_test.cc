@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "ptdecode/pt/packet_writer.h"
+#include "recording/trace/lost_trace.h"
 #include "recording/trace/segments.h"
 
 namespace ptd {
@@ -93,6 +94,30 @@ TEST(Streams, ShortAndAbsentPayloadsLeaveASeam) {
   ASSERT_NE(seam, nullptr);
   EXPECT_EQ(seam->why, AuxBreak::missing);
   EXPECT_EQ(stream.size_bytes(), 74U);
+}
+
+TEST(Streams, AMissingBeginningIsASeam) {
+  const std::vector<std::byte> bytes(64);
+  struct Case {
+    const char* what;
+    uint64_t record_from;   // of an AUX record, or none
+    uint64_t payload_from;  // of a payload without bytes, or none
+    AuxBreak want;
+  };
+  constexpr uint64_t kNone = ~uint64_t{0};
+  for (const Case& each : {Case{"no record", kNone, kNone, AuxBreak::stream_start}, Case{"a record of the first byte", 128, kNone, AuxBreak::stream_start},
+                           Case{"a later record", 160, kNone, AuxBreak::stream_start}, Case{"a record of a payload that is absent", 0, kNone, AuxBreak::missing},
+                           Case{"a record that begins one byte earlier", 127, kNone, AuxBreak::missing}, Case{"an empty payload", kNone, 64, AuxBreak::missing}}) {
+    AuxStream stream;
+    if (each.record_from != kNone) stream.add_stored_from(each.record_from);
+    if (each.payload_from != kNone) stream.add_payload(each.payload_from, 64, {}, false);
+    stream.add_payload(128, 64, bytes, false);
+    stream.finish();
+    ASSERT_EQ(stream.seams().size(), 1U) << each.what;
+    EXPECT_EQ(stream.seams()[0].offset_bytes, 128U) << each.what;
+    EXPECT_EQ(stream.seams()[0].why, each.want) << each.what;
+    EXPECT_EQ(lost_trace_findings(stream, false).size(), each.want == AuxBreak::missing ? 1U : 0U) << each.what;
+  }
 }
 
 TEST(Streams, HostileOffsetsNeitherWrapNorJoin) {

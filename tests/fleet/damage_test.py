@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Damaged, mixed and hostile plans and results of units. Usage: damage_test.py COMMAND SOURCE
+
+The second source is the merge of undamaged results, and the content of the planned files.
+"""
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+COMMAND, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def run(*words):
+    return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, check=False, timeout=120)
+
+
+def number(value):
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def fnv(content):
+    value = 0xCBF29CE484222325
+    for byte in content:
+        value = ((value ^ byte) * 0x100000001B3) & (2**64 - 1)
+    return value
+
+
+def chunks_of(plan):
+    """The parts of a plan (FORMAT.md, "File")."""
+    data, at, chunks = plan.read_bytes(), 16, {}
+    while True:
+        kind, method, stored, _, _ = struct.unpack_from("<4sIQQQ", data, at)
+        content = data[at + 32:at + 32 + stored]
+        if method == 1:
+            content = subprocess.run(["zstd", "-dqc"], input=content, capture_output=True, check=True).stdout
+        if kind == b"END ":
+            return chunks
+        chunks[kind] = content
+        at += 32 + stored
+
+
+def write_chunks(path, chunks):
+    out = [b"PTDBUNDL" + struct.pack("<II", 1, 0)]
+    for kind, content in [*chunks.items(), (b"END ", struct.pack("<I", len(chunks)))]:
+        out.append(kind + struct.pack("<IQQQ", 0, len(content), len(content), fnv(content)) + content)
+    path.write_bytes(b"".join(out))
+
+
+class Damage(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="damage-")))
+        shutil.copytree(SOURCE / "data/demo", self.folder / "rec")
+        self.plan = self.folder / "run.plan"
+        self.good(run("plan", self.folder / "rec", "-o", self.plan, "--units", 4, "--quiet"))
+
+    def good(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def planned_trace(self, path, size):
+        """A plan in a folder of its own that says that its trace is the file `path`."""
+        chunks = chunks_of(self.plan)
+        old = str(self.folder / "rec/data").encode()
+        record = number(len(old)) + old + number((self.folder / "rec/data").stat().st_size)
+        self.assertEqual(chunks[b"PLAN"].count(record), 1)
+        name = str(path).encode()
+        chunks[b"PLAN"] = chunks[b"PLAN"].replace(record, number(len(name)) + name + number(size))
+        plan = self.folder / "elsewhere/evil.plan"
+        plan.parent.mkdir(exist_ok=True)
+        write_chunks(plan, chunks)
+        return plan
+
+    def test_results(self):
+        """A merge names tables that are damaged, cut, of another unit, or of another plan, and does not add them up."""
+        units = len(run("unit", self.plan).stdout.splitlines()) - 1
+        results = self.folder / "results"
+        for unit in range(units):
+            self.good(run("unit", self.plan, unit, "-o", results))
+        self.good(run("merge", self.plan, results, "-o", self.folder / "all"))
+        edges, events, sums = (results / f"unit-00001.{name}" for name in ("edges.jsonl", "events.jsonl", "sums.json"))
+        lines = edges.read_text().splitlines(keepends=True)
+        nested = '{"count":1,"uncertain":0,"first_ns":null,"deep":' + "[" * 200000 + "]" * 200000 + "}\n"
+        for path, content in ((edges, "".join(lines[:len(lines) // 2])), (edges, ""), (edges, (results / "unit-00000.edges.jsonl").read_text()),
+                              (edges, "".join(lines) + nested), (events, events.read_text() + "[[["), (sums, "{}"), (sums, "[" * 60000),
+                              (sums, (results / "unit-00000.sums.json").read_text())):
+            before = path.read_text()
+            path.write_text(content)
+            done = run("merge", self.plan, results, "-o", self.folder / "bad")
+            self.assertIn(done.returncode, (1, 2), (path.name, content[:40], done.stderr))
+            self.assertIn(path.name, done.stderr)
+            self.assertIn("decode unit 1 again", done.stderr)
+            path.write_text(before)
+        self.good(run("merge", self.plan, results, "-o", self.folder / "all"))
+        sums.unlink()
+        self.assertIn("1 of 4 units are missing there: 1", run("merge", self.plan, results, "-o", self.folder / "bad").stderr)
+
+    def test_nested_rows(self):
+        """A row whose sums are right, but which is nested too deeply to be written, is refused."""
+        units = len(run("unit", self.plan).stdout.splitlines()) - 1
+        results = self.folder / "results"
+        for unit in range(units):
+            self.good(run("unit", self.plan, unit, "-o", results))
+        edges, sums = results / "unit-00000.edges.jsonl", results / "unit-00000.sums.json"
+        before = edges.read_bytes()
+        content = b'{"count":1,"uncertain":0,"first_ns":null,"deep":' + b"[" * 200000 + b"]" * 200000 + b"}\n"
+        edges.write_bytes(content)
+        text = sums.read_text().replace(f"{fnv(before):016x}", f"{fnv(content):016x}").replace(f'"size_bytes":{len(before)},', f'"size_bytes":{len(content)},')
+        sums.write_text(text)
+        done = run("merge", self.plan, results, "-o", self.folder / "bad")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("a line is not a row of the table", done.stderr)
+
+    def test_leak(self):
+        """A bundle of a plan does not contain a file outside of the plan's folder that the plan names as its trace."""
+        size = (self.folder / "rec/data").stat().st_size
+        secret = self.folder / "secret"
+        secret.write_bytes((b"TOPSECRET " * size)[:size])
+        plan, bundle = self.planned_trace(secret, size), self.folder / "out.ptb"
+        for words in ((), ("--format", "lldb")):
+            done = run("bundle", "-i", plan, "-o", bundle, *words)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(f"{secret}: outside the recording's folder", done.stderr)
+            self.assertFalse(bundle.exists())
+        self.good(run("bundle", "-i", self.plan, "-o", bundle))  # its trace is in its folder
+        self.assertIn(b"AUX ", chunks_of(bundle))
+
+    def test_other_trace(self):
+        """A plan whose trace file is another one of the same size is refused, by all commands."""
+        trace = self.folder / "rec/data"
+        trace.write_bytes(bytes(trace.stat().st_size))
+        for words in (("stat", "-i", self.plan), ("functions", "-i", self.plan), ("unit", self.plan, 0, "-o", self.folder / "out")):
+            done = run(*words)
+            self.assertNotEqual(done.returncode, 0, words)
+            self.assertIn("is not the one that was planned", done.stderr)
+        self.good(run("unit", self.plan))  # the list reads no trace
+
+    def test_units_without_streams(self):
+        """A plan with units of a stream that it does not have is refused."""
+        chunks = chunks_of(self.plan)
+        unit = b"".join(map(number, (0, 0, 0, 1, 1, 1, 0, 1, 1)))  # stream, from, first, last, to, end, hash, interval
+        chunks[b"PLAN"] = number(0) + number(0) + number(1) + unit + number(0) + number(0) + number(0)
+        chunks[b"STRM"], chunks[b"AUX "], chunks[b"INDX"] = number(0), b"", number(0) * 3
+        del chunks[b"SPAN"]  # optional, and of as many streams
+        write_chunks(self.folder / "evil.plan", chunks)
+        for words in (("unit", self.folder / "evil.plan"), ("unit", self.folder / "evil.plan", 0, "-o", self.folder / "out"),
+                      ("stat", "-i", self.folder / "evil.plan")):
+            done = run(*words)
+            self.assertEqual(done.returncode, 1, (words, done.returncode, done.stderr))
+            self.assertIn("part 'PLAN' of the bundle: its content is inconsistent", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
