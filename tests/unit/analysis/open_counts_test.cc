@@ -1,5 +1,5 @@
 // OpenCounts: the same counters as a std::map.
-#include "analysis/open_counts.h"
+#include "analysis/base/open_counts.h"
 
 #include <gtest/gtest.h>
 
