@@ -12,8 +12,6 @@ namespace {
 constexpr size_t kMaxHeld = 1U << 16;
 constexpr uint64_t kMostSkipped = 16;  // bytes between a CALL that does not return to its caller, and its target
 
-constexpr uint8_t kDropped = 128;  // FlowStep::flags of a step that is held and will not be given out
-
 }  // namespace
 
 CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
@@ -483,6 +481,7 @@ void CallFlow::take_gap(const Gap& gap) {
   } else {
     push(step);
   }
+  dates_.set_beside_loss();
   stop();
   proved_ = lost_ = true;
   paused_ = halted_ = synced_ = false;
@@ -492,6 +491,7 @@ void CallFlow::push(const FlowStep& step, bool resumes) {
   if (!proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt)) held_unproved_.push_back(held_count());
   out_.push_back(step);
   chain_ = step.inlined;
+  if (lost_ && step.kind == FlowKind::begin) dates_.set_beside_loss();
   hold(resumes, step.kind == FlowKind::begin && (lost_ || (step.flags & kFlowHalted) != 0));
 }
 
@@ -522,7 +522,7 @@ size_t CallFlow::drop_unproved() {
   const size_t first = held_unproved_.empty() ? held_count() : held_unproved_.front();
   for (const size_t i : held_unproved_) {
     last_position_ -= held(i).instructions;
-    held(i).flags |= kDropped;
+    held(i).kind = FlowKind::dropped;
     held_dropped_ = true;
   }
   held_unproved_.clear();
@@ -542,13 +542,15 @@ void CallFlow::put_out(std::span<const FlowDates::Date> dates) {
   if (!epoch_time_.contains(when())) begin_epoch();
   const bool plain = dropped_cycles_ == 0 && !held_dropped_;
   FlowStep* step = out_.data() + dated_;
+  const uint8_t estimated = dates_.estimated() ? kFlowEstimated : 0;
   for (const FlowDates::Date& date : dates) {
+    step->flags |= estimated;
     step->time = date.time;
     step->floor = date.floor;
     step->cycles = date.cycles;
     if (!plain) {
       dropped_cycles_ += date.cycles;
-      if ((step->flags & kDropped) == 0) step->cycles = std::exchange(dropped_cycles_, 0);
+      if (step->kind != FlowKind::dropped) step->cycles = std::exchange(dropped_cycles_, 0);
     }
     ++step;
   }
@@ -563,7 +565,7 @@ void CallFlow::put_out_dated() {
       const FlowStep step = held(i);
       const bool proved = unproved == held_unproved_.end() || *unproved != i;
       if (!proved) ++unproved;
-      if ((step.flags & kDropped) != 0) continue;
+      if (step.kind == FlowKind::dropped) continue;
       if (proved) {
         out_[kept++] = step;
       } else {

@@ -29,6 +29,7 @@ enum class FlowKind : uint8_t {
   switch_in,   ///< this thread runs from here on
   switch_out,  ///< this thread has run up to here
   inlined,     ///< within `function`, the flow enters or leaves inlined functions; only if these are followed
+  dropped,     ///< of CallFlow only: waits for a time, and will not be given out
 };
 
 inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
@@ -39,6 +40,7 @@ inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
 inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it is outside the traced code
 inline constexpr uint8_t kFlowUncertain = 64;  ///< the branch, or what it led to, is in flow that is ambiguous or suspect
 inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
+inline constexpr uint8_t kFlowEstimated = 128;  ///< between the packets that bound its time, flow is missing: FlowDates::estimated()
 
 /// Where the flow that makes a step is, of a part of a stream that is followed on its own.
 enum class FlowPart : uint8_t { before, own, after };
@@ -244,7 +246,7 @@ class CallFlow {
   std::vector<FlowStep> out_;          ///< those with a time, then those that wait for one: each of them has a point of dates_
   size_t dated_ = 0;                   ///< the number of the former
   std::vector<size_t> held_unproved_;  ///< which of the latter, from 0, no instruction proves yet
-  bool held_dropped_ = false;          ///< some of them have the flag kDropped
+  bool held_dropped_ = false;          ///< some of them are FlowKind::dropped
   /// False from a start or interrupt up to the first instruction after it. Steps that come then are given out with that instruction;
   /// those that are dated before stay in unproved_.
   bool proved_ = true;

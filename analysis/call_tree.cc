@@ -141,6 +141,7 @@ void CallTree::State::go_on(Now& now) {
   step.off_cpu_ns = whole ? passed : schedule == nullptr ? 0 : schedule->off_ns(now.thread.tid, step.start, step.time);
   (why == Off::lost ? step.lost_ns : step.untraced_ns) = passed - step.off_cpu_ns;
   if (why == Off::paused && stack.kernel) step.flags |= kCallKernel;
+  if (why == Off::lost) step.flags |= estimated(now.step);
   now.thread.off_cpu_ns += step.off_cpu_ns;
   now.thread.untraced_ns += step.untraced_ns;
   now.thread.lost_ns += step.lost_ns;
@@ -493,7 +494,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     step.cpu = thread.cpu;
     Now now{step, index, stack, thread, out};
     for (const Frame& frame : frames) {
-      const uint8_t flags = (frame.flags & ~kCallInner) | kCallNoStart;
+      const uint8_t flags = (frame.flags & ~(kCallInner | kCallEstimated)) | kCallNoStart;
       enter(now, frame.kind, frame.function, frame.return_to, flags, frame.by_jump).role = frame.role;
       if (frame.inlined != kNotInlined) enter_inlined(now, frame.inlined, 0, kCallNoStart);
     }

@@ -76,6 +76,8 @@ struct CallTree::State {
     if (step.tid != last_tid || step.cpu != last_cpu || threads.empty()) find_thread(step);
     return last_thread;
   }
+  /// Returns kCallEstimated if the step's time is an estimate.
+  [[nodiscard]] static uint8_t estimated(const FlowStep& step) { return (step.flags & kFlowEstimated) != 0 ? kCallEstimated : 0; }
   void find_thread(const FlowStep& step);
   void spend(Now& now);
   void begin_unseen(Now& now);
@@ -123,6 +125,7 @@ inline void CallTree::State::put_enter(Now& now, Frame& frame, FrameKind kind, u
   const CallThread& thread = now.thread;
   const FlowStep& by = now.step;
   if (now.stack.open[frame.function]++ != 0) frame.flags |= kCallInner;
+  frame.flags |= estimated(by);
   frame.start = by.time;
   frame.floor = by.floor;
   frame.off_cpu_ns = thread.off_cpu_ns;
@@ -153,7 +156,7 @@ inline void CallTree::State::put_leave(Now& now, const Frame& frame, uint8_t fla
   CallStep& step = now.out.back();
   step.kind = CallStepKind::leave;
   step.frame = frame.by_jump ? FrameKind::tail : frame.kind;
-  step.flags = frame.flags | flags;
+  step.flags = frame.flags | flags | estimated(now.step);
   step.thread = now.index;
   step.cpu = now.step.cpu;
   step.depth = depth;

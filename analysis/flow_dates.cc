@@ -120,16 +120,18 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
   point_count_ = 0;
   resumes_ = 0;
   silent_ = false;
+  estimated_ = std::exchange(beside_loss_, false);
   now_ = time;
   anchor_position_ = position_;
   return std::span<const Date>(dates_).first(points.size());
 }
 
 std::span<const FlowDates::Date> FlowDates::anchor_untold(bool ends) {
-  const bool timed = timed_;
+  const bool timed = timed_, beside_loss = beside_loss_ && !ends;
   const bool by_rate = !ends && rate().instructions != 0;
   const auto dates = anchor(TimeNs{now_.value + (by_rate ? usual_ns(position_ - anchor_position_) : 0)});
   timed_ = timed;
+  beside_loss_ = beside_loss;
   return dates;
 }
 

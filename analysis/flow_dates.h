@@ -60,6 +60,10 @@ class FlowDates {
     if (point_count_ == points_.size()) [[unlikely]] grow();
     points_[point_count_++] = {position_, resumes};
   }
+  /// Flow is missing here: until the next packet with a time, dates are estimates.
+  void set_beside_loss() { beside_loss_ = true; }
+  /// Whether flow is missing from the stretch that was dated last: its dates are estimates by the rate of other code.
+  [[nodiscard]] bool estimated() const { return estimated_; }
   /// Sets whether the flow runs from here on; false: it is stopped.
   void set_flowing(bool on) { flowing_ = on; }
   /// A packet gives a time, and perhaps a count of cycles: dates all points. The span is valid until the next call.
@@ -112,7 +116,7 @@ class FlowDates {
     learn(passed, instructions);
     cycles_left_ += cycles_.take(instructions, false, counted_cycles);
     if (counted_cycles) last_count_ = counted_cycles;
-    silent_ = false;
+    silent_ = beside_loss_ = false;
     now_ = time;
     anchor_position_ = position_;
   }
@@ -126,6 +130,7 @@ class FlowDates {
   std::vector<Date> dates_;    ///< of the last points; it never shrinks
   uint64_t resumes_ = 0;                          ///< points that resume
   bool silent_ = false;                           ///< one of them from a pause without packets
+  bool beside_loss_ = false, estimated_ = false;  ///< flow is missing from the stretch; from the one before
   std::array<Rate, kRateSegments> rates_;         ///< of the last segments
   size_t segment_ = 0;                            ///< the newest of them
   CycleShare cycles_;

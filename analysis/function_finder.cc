@@ -21,8 +21,7 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   Interval valid;
   const auto symbol = symbolizer_.find(space, ip, when, &valid);
   if (symbol) {
-    const bool by_address = symbol->place.starts_with("0x");  // which function a cold part belongs to is not known
-    const std::string_view name = by_address ? symbol->name : whole_function(symbol->name);
+    const std::string_view name = owner_of(*symbol);
     const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
     const FunctionId id = symbol->place.empty() ? table_.intern(name, symbol->module) : table_.intern(placed_name(symbol->place, name), symbol->module);
     if (name.size() == symbol->name.size()) add_names(id, *symbol, space, when);
@@ -36,6 +35,16 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   }
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
   return {{id, module_number(place.module), false, false}, intersect(valid, place.valid)};
+}
+
+// Returns the name of the function that a symbol is, or is a part of. Of several functions that are told apart by their addresses, it may not
+// be known which one a cold part belongs to: then it is a function of its own.
+std::string_view FunctionFinder::owner_of(const Symbol& symbol) {
+  const std::string_view whole = whole_function(symbol.name);
+  if (whole.size() == symbol.name.size() || !symbol.place.starts_with("0x")) return whole;
+  const auto [known, is_new] = owners_.try_emplace(placed_name(symbol.place, whole), false);
+  if (is_new) known->second = !symbolizer_.addresses_of(known->first).empty();
+  return known->second ? whole : symbol.name;
 }
 
 // The name of a part that a compiler split off another function is not one of this function.

@@ -56,6 +56,7 @@ class FunctionFinder {
   };
   Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
   FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);
+  std::string_view owner_of(const Symbol& symbol);
   void add_names(FunctionId id, const Symbol& symbol, SpaceId space, TimeNs when);
   struct Place {
     std::string module;  ///< short file name, "[kernel.kallsyms]", "[anon 4711]"
@@ -71,6 +72,7 @@ class FunctionFinder {
   std::vector<Entry> entries_;
   std::map<std::string, uint32_t, std::less<>> modules_;
   std::vector<bool> names_added_;  ///< by function
+  std::map<std::string, bool> owners_;  ///< whether a function has the name
   int32_t pid_ = -1;
 };
 

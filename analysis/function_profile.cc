@@ -69,6 +69,7 @@ void FunctionProfile::add(std::span<const CallStep> steps) {
     totals.calls += started ? 1 : 0;
     totals.no_start += started ? 0 : 1;
     totals.no_end += started && !ended ? 1 : 0;
+    totals.estimated += (step.flags & kCallEstimated) != 0 ? 1 : 0;
     totals.self_ns += step.self_ns;
     totals.self_instructions += step.self_instructions;
     totals.self_cycles += step.self_cycles;

@@ -96,6 +96,7 @@ class CallItems final : public ItemSource {
     call.self_cycles = step.self_cycles;
     call.start_seen = (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
     call.end_seen = (step.flags & kCallCut) == 0 ? 1 : 0;
+    call.estimated = (step.flags & kCallEstimated) != 0 ? 1 : 0;
   }
 
   /// A thread's name, and when it has it.

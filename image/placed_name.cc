@@ -48,6 +48,11 @@ std::string placed_name(std::string_view place, std::string_view name) {
   return place.empty() ? std::string(name) : std::string(place) + ":" + std::string(name);
 }
 
+std::string_view without_address(std::string_view name) {
+  const size_t place = place_length(name);
+  return place != 0 && is_hex(name.substr(0, place - 1)) ? name.substr(place) : name;
+}
+
 size_t place_length(std::string_view name) {
   const size_t colon = name.find(':');
   if (colon == std::string_view::npos || name.substr(colon).starts_with("::")) return 0;

@@ -18,6 +18,8 @@ namespace ptd {
 [[nodiscard]] std::string hex_text(uint64_t value);
 /// Returns the name of a function by `place`: "a.c:f".
 [[nodiscard]] std::string placed_name(std::string_view place, std::string_view name);
+/// Returns the name without a place that is an address, which differs from build to build.
+[[nodiscard]] std::string_view without_address(std::string_view name);
 /// Returns the length of what placed_name() put before the name; 0 if there is nothing.
 [[nodiscard]] size_t place_length(std::string_view name);
 

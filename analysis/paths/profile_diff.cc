@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "image/placed_name.h"
+
 namespace ptd {
 
 namespace {
@@ -58,9 +60,11 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
     for (FunctionId id = 0; id < totals.size() && id < sides[side].functions.size(); ++id) {
       if (totals[id].all_calls() == 0) continue;
       const FunctionInfo& info = sides[side].functions.info(id);
-      const auto [place, is_new] = by_name.emplace(std::pair<std::string_view, std::string_view>(info.name, info.module), functions_.size());
+      const std::string_view name = without_address(info.name);  // those that only their addresses tell apart are one row
+      const auto [place, is_new] = by_name.emplace(std::pair<std::string_view, std::string_view>(name, info.module), functions_.size());
       if (is_new) {
-        functions_.push_back({{info, info}, {}});
+        const FunctionInfo shown{std::string(name), info.module};
+        functions_.push_back({{shown, shown}, {}});
         is_of_both.push_back(false);
       } else if (side == 1) {
         is_of_both[place->second] = true;

@@ -143,6 +143,7 @@ class CallsTable : public RowTable<CallRow> {
     number("self_cycles", &CallStep::self_cycles);
     columns.push_back(bool_column<Row>("start_seen", [](const Row& row) { return (row.step.flags & (kCallNoStart | kCallMiddle)) == 0; }));
     columns.push_back(bool_column<Row>("end_seen", [](const Row& row) { return (row.step.flags & kCallCut) == 0; }));
+    columns.push_back(bool_column<Row>("estimated", [](const Row& row) { return (row.step.flags & kCallEstimated) != 0; }));
     return choose(columns, request, "calls");
   }
 
@@ -205,6 +206,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
                                                      [](const Row& row) { return row.totals->durations.count() != 0; }));
     number("no_start", &FunctionTotals::no_start);
     number("no_end", &FunctionTotals::no_end);
+    number("estimated", &FunctionTotals::estimated);
     return choose(columns, request, "functions");
   }
 

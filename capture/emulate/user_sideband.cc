@@ -105,15 +105,24 @@ void UserSideband::put_mapping(size_t index, uint64_t tsc, const UserMap& map) {
   put(tsc, pid, pid, std::move(record));
 }
 
+// Makes the first folder PREFIX/N that does not exist, from N = `next` on: files of earlier recordings stay as they are. If none can be made,
+// creating a file in it fails.
+std::filesystem::path UserSideband::new_folder(const std::filesystem::path& prefix, size_t& next) {
+  std::error_code error;
+  std::filesystem::create_directories(prefix, error);
+  for (;;) {
+    const std::filesystem::path folder = prefix / std::to_string(next++);
+    if (std::filesystem::create_directory(folder, error) || error) return folder;
+  }
+}
+
 // The reader must not meet the marker of a jitdump before the space that it belongs to.
 Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
   if (!places_.ran_code) return {};
   const UserImage& image = images_[index];
   if (jitdump_ == nullptr) {
-    const std::string folder = places_.jit_prefix + "/" + std::to_string(index);
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    const std::string path = std::filesystem::absolute(folder + "/jit-" + std::to_string(image.pid) + ".dump").string();
+    const std::filesystem::path folder = new_folder(places_.jit_prefix, next_dump_);
+    const std::string path = std::filesystem::absolute(folder / ("jit-" + std::to_string(image.pid) + ".dump")).string();
     auto created = JitdumpWriter::create(path, image.pid, image.first_tsc);
     if (!created) return created.error();
     jitdump_ = std::move(*created);
@@ -243,11 +252,10 @@ Status UserSideband::place_copy(const std::string& name, UserMap& map) {
     std::string file = map.path.substr(map.path.rfind('/') + 1);
     if (file.ends_with(kDeleted)) file.resize(file.size() - kDeleted.size());
     if (file.empty() || file == "." || file == "..") file = "file";  // a memfd may have any name
-    const auto folder = std::filesystem::path(places_.jit_prefix) / "files" / std::to_string(copies_.size() - 1);
+    const std::filesystem::path folder = new_folder(places_.jit_prefix + "/files", next_copy_);
     std::error_code error;
-    std::filesystem::create_directories(folder, error);
     known->second = std::filesystem::absolute(folder / file, error).string();
-    std::filesystem::copy_file(places_.work_folder + "/" + name, known->second, std::filesystem::copy_options::overwrite_existing, error);
+    std::filesystem::copy_file(places_.work_folder + "/" + name, known->second, error);
     if (error) return system_error("cannot write " + known->second, ErrorCode::write_failed, error.value());
   }
   const RegularFile regular = open_regular(known->second);

@@ -1,6 +1,7 @@
 // Sideband records of an emulated run, as the kernel would have written them, and jitdumps for code from no file.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
@@ -59,6 +60,7 @@ class UserSideband {
   void begin_image(size_t index, Space& space);
   Status on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event);
   Status on_map(size_t index, Space& space, const UserEvent& event);
+  static std::filesystem::path new_folder(const std::filesystem::path& prefix, size_t& next);
   Status place_copy(const std::string& name, UserMap& map);
   Status on_protection(size_t index, Space& space, const UserEvent& event);
   struct MemoryRange {
@@ -79,6 +81,7 @@ class UserSideband {
   size_t jitdump_marker_ = 0;               ///< its record in records_
   BuildIds build_ids_;
   std::map<std::string, std::string> copies_;  ///< paths, by name in the working folder
+  size_t next_dump_ = 0, next_copy_ = 0;       ///< numbers of folders: all below exist
   std::set<std::string> lost_files_;
   std::vector<std::string> warnings_;
   std::vector<Escape> escapes_;

@@ -20,7 +20,7 @@ class PerfettoWriter {
   /// Calls and waits that are shorter than `min_ns` have no slice; the one that they are part of tells how many calls it has of them.
   explicit PerfettoWriter(CallInput& input, uint64_t min_ns = 0) : input_(input), min_ns_(min_ns) {}
   void take(std::span<const CallStep> steps, const CallTree& tree, std::string& out);
-  /// Instants of edits of code: when each was made, and where.
+  /// Instants of changes of code, of the kernel and of each process: when each was made, and where. Generated code is also loaded and unloaded.
   void add_pokes(std::string& out);
   /// Instants of modules and BPF programs that appear and disappear while the recording is made.
   void add_modules(std::string& out);
@@ -46,11 +46,24 @@ class PerfettoWriter {
     TimeNs counted_to;  ///< up to this time, and these counts, the instructions per cycle are written
     uint64_t instructions = 0, cycles = 0;
   };
+  struct CodeChange {
+    SpaceId space;
+    Ip ip;
+    TimeNs when, named;  ///< named: when the code has its name
+    std::string what;    ///< before the name: "load "
+  };
+  void change(const CodeChange& at, std::string& out);
   void begin_sequence(std::string& out);
   void describe(uint32_t thread, const CallTree& tree, std::string& out);
   void describe_track(uint64_t track, const std::string& name, bool counter, std::string& out);
   uint64_t name_id(const std::string& name, std::string& interned);
-  void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, uint64_t folded = 0);
+  /// What a slice says beside its name, at its end.
+  struct Notes {
+    uint64_t folded = 0;     ///< number of calls in it without a slice
+    bool estimated = false;  ///< its times are
+  };
+  void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, const Notes& notes);
+  void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out) { event(track, type, when, name, out, Notes()); }
   template <typename Value>
   void count(uint64_t track, TimeNs when, Value value, std::string& out);
   void add_ipc(const CallTree& tree, std::string& out);
@@ -65,6 +78,7 @@ class PerfettoWriter {
   bool begun_ = false;
   std::set<uint32_t> described_;
   std::set<int32_t> processes_;
+  std::map<uint32_t, int32_t> pids_;  ///< of spaces
   std::map<std::string, uint64_t> names_, tracks_;
   std::vector<Thread> threads_;
   uint64_t slices_ = 0, folded_ = 0;

@@ -68,7 +68,8 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
                {"cycles", step.cycles},
                {"self_cycles", step.self_cycles},
                {"start_seen", (step.flags & (kCallNoStart | kCallMiddle)) == 0},
-               {"end_seen", (step.flags & kCallCut) == 0}});
+               {"end_seen", (step.flags & kCallCut) == 0},
+               {"estimated", (step.flags & kCallEstimated) != 0}});
   put(json, out);
 }
 

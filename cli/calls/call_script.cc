@@ -76,7 +76,7 @@ void CallScript::take_step(const CallStep& step, const CallTree& tree, TextBuffe
       thread.pause_flags = 0;
       return;
     case CallStepKind::leave:
-      prefix(step, tree, step.time, input_.has_time() ? duration_text(step.total_ns()) : "-", step.depth, out);
+      prefix(step, tree, step.time, took_text(step), step.depth, out);
       out.text("} ");
       name(step, out);
       if ((step.flags & kCallCut) != 0) out.text("  [end not seen]");
@@ -90,6 +90,11 @@ void CallScript::take_step(const CallStep& step, const CallTree& tree, TextBuffe
     default:
       return pause(step, tree, out);
   }
+}
+
+std::string CallScript::took_text(const CallStep& step) const {
+  if (!input_.has_time()) return "-";
+  return ((step.flags & kCallEstimated) != 0 ? "~" : "") + duration_text(step.total_ns());
 }
 
 // A call that began and called something, or something else came first.
@@ -108,7 +113,7 @@ void CallScript::flush(Thread& thread, const CallTree& tree, TextBuffer& out) {
 
 void CallScript::leaf(Thread& thread, const CallStep& leave, const CallTree& tree, TextBuffer& out) {
   thread.waits = false;
-  prefix(leave, tree, leave.start, input_.has_time() ? duration_text(leave.total_ns()) : "-", leave.depth, out);
+  prefix(leave, tree, leave.start, took_text(leave), leave.depth, out);
   name(leave, out);
   std::string note(kind_note(leave));
   const auto add = [&note](const std::string& more) { note += (note.empty() ? "" : ", ") + more; };

@@ -13,6 +13,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
+#include "image/placed_name.h"
 
 namespace ptd::cli {
 
@@ -82,7 +83,7 @@ class DivergenceText {
   }
   [[nodiscard]] std::string name(size_t side, FunctionId function) const {
     const std::string text = function_text(sides_[side].input->functions(), function);
-    return text.starts_with("[anon ") ? "[anon" : text;
+    return text.starts_with("[anon ") ? "[anon" : std::string(without_address(text));
   }
   /// "main > handle > parse"
   [[nodiscard]] std::string path_text(size_t side, uint32_t path) const {

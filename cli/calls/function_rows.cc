@@ -74,7 +74,8 @@ nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionT
                  {"total_cycles", t.cycles},
                  {"p50_ns", of_calls(t.durations.quantile(0.5))},
                  {"p99_ns", of_calls(t.durations.quantile(0.99))},
-                 {"max_ns", of_calls(t.durations.max())}});
+                 {"max_ns", of_calls(t.durations.max())},
+                 {"estimated", t.estimated}});
   }
   return json;
 }
@@ -91,7 +92,8 @@ nlohmann::json slow_call_json(const SlowCall& call, const FunctionTable& functio
           {"off_cpu_ns", call.step.off_cpu_ns},
           {"untraced_ns", call.step.untraced_ns},
           {"instructions", call.step.instructions},
-          {"end_seen", (call.step.flags & kCallCut) == 0}};
+          {"end_seen", (call.step.flags & kCallCut) == 0},
+          {"estimated", (call.step.flags & kCallEstimated) != 0}};
 }
 
 }  // namespace ptd::cli

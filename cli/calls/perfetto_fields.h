@@ -19,7 +19,7 @@ inline constexpr unsigned kDescriptorUuid = 1, kDescriptorName = 2, kDescriptorP
 inline constexpr unsigned kProcessPid = 1, kProcessName = 6, kThreadPid = 1, kThreadTid = 2, kThreadName = 5;
 inline constexpr unsigned kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4;
 inline constexpr unsigned kAnnotationNameId = 1, kAnnotationUint = 3;
-inline constexpr uint64_t kFoldedNameId = 1;
+inline constexpr uint64_t kFoldedNameId = 1, kEstimatedNameId = 2;
 inline constexpr uint64_t kStateCleared = 1, kNeedsState = 2;
 inline constexpr uint64_t kSequence = 1, kOtherTracks = 1, kProcessTracks = 1ULL << 40, kThreadTracks = 1ULL << 41;
 

@@ -33,18 +33,44 @@ uint64_t PerfettoWriter::track_of(const std::string& name, bool counter, std::st
   return place->second;
 }
 
+void PerfettoWriter::change(const CodeChange& at, std::string& out) {
+  if (at.when == kTimeMin || at.when == kTimeMax) return;
+  const ScriptOptions& filter = input_.filter();
+  if (!filter.times.empty() && !filter.times.front().contains(at.when)) return;
+  const auto pid = pids_.find(at.space.value);
+  if (at.space != kKernelSpace && !among(filter.pids, pid == pids_.end() ? -1 : pid->second)) return;
+  const std::string whose = pid == pids_.end() ? "" : fmt::format(", pid {}", pid->second);
+  const auto symbol = input_.recording().symbolizer().find(at.space, at.ip, at.named);
+  const std::string name = !symbol ? fmt::format("{:#x}", at.ip.value) : fmt::format("{}+{:#x}", symbol->name, symbol->offset_bytes);
+  event(track_of("changes of code" + whose, false, out), kInstant, at.when, at.what + name, out);
+}
+
 void PerfettoWriter::add_pokes(std::string& out) {
   begin_sequence(out);
   const Timeline& timeline = input_.recording().timeline();
+  const ContextTrack& contexts = input_.recording().contexts();
+  const auto know = [this](const std::vector<ContextTrack::Switch>& switches) {
+    for (const ContextTrack::Switch& each : switches) {
+      if (each.to.space != kNoSpace && each.to.space != kKernelSpace && each.to.pid >= 0) pids_.emplace(each.to.space.value, each.to.pid);
+    }
+  };
+  for (const int32_t tid : contexts.threads()) know(contexts.thread_changes(tid));
+  for (const int32_t cpu : contexts.cpus()) know(contexts.switches(cpu));
   for (SiteId site = 0; site < timeline.site_count(); ++site) {
     const Timeline::SiteInfo info = timeline.site(site);
     for (uint32_t version = 1; version < info.versions; ++version) {
-      const Interval possible = timeline.version(site, version).possible;
-      if (possible.first == kTimeMin) continue;
-      const auto symbol = input_.recording().symbolizer().find(info.space, info.ip, possible.first);
-      event(track_of("changes of code", false, out), kInstant, possible.first,
-            symbol ? fmt::format("{}+{:#x}", symbol->name, symbol->offset_bytes) : fmt::format("{:#x}", info.ip.value), out);
+      const TimeNs when = timeline.version(site, version).possible.first;
+      change({info.space, info.ip, when, when, ""}, out);
     }
+  }
+  constexpr uint64_t kPageBytes = 4096;  // what is mapped from files consists of pages; code that a process writes seldom does
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (section.space == kKernelSpace || (section.ip.value | section.size_bytes) % kPageBytes == 0) continue;
+    const TimeNs first = section.live.first, last = section.live.last;
+    const auto is_free = [&](TimeNs when) { return timeline.section_at(section.space, section.ip, when) == kNoSection; };
+    change({section.space, section.ip, first, first, first > kTimeMin && is_free(TimeNs{first.value - 1}) ? "load " : ""}, out);
+    if (last < kTimeMax && is_free(TimeNs{last.value + 1})) change({section.space, section.ip, last, first, "unload "}, out);
   }
 }
 

@@ -12,10 +12,15 @@ namespace ptd::cli {
 
 void PerfettoWriter::begin_sequence(std::string& out) {
   if (std::exchange(begun_, true)) return;
-  std::string packet, interned, entry;
-  put(entry, kEventNameId, kFoldedNameId);
-  put(entry, kEventName, "shorter calls");
-  put(interned, kInternedAnnotationNames, entry);
+  std::string packet, interned;
+  const auto name = [&interned](uint64_t id, std::string_view text) {
+    std::string entry;
+    put(entry, kEventNameId, id);
+    put(entry, kEventName, text);
+    put(interned, kInternedAnnotationNames, entry);
+  };
+  name(kFoldedNameId, "shorter calls");
+  name(kEstimatedNameId, "estimated times");
   put(packet, kPacketInterned, interned);
   put_packet(out, packet, kStateCleared);
 }
@@ -60,17 +65,20 @@ uint64_t PerfettoWriter::name_id(const std::string& name, std::string& interned)
   return place->second;
 }
 
-void PerfettoWriter::event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, uint64_t folded) {
+void PerfettoWriter::event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, const Notes& notes) {
   std::string packet, event, interned;
   put(event, kTrackEventType, type);
   put(event, kTrackEventTrack, track);
   if (type != kSliceEnd) put(event, kTrackEventNameId, name_id(name, interned));
-  if (folded != 0) {
+  const auto annotate = [&event](uint64_t id, uint64_t value) {
+    if (value == 0) return;
     std::string note;
-    put(note, kAnnotationNameId, kFoldedNameId);
-    put(note, kAnnotationUint, folded);
+    put(note, kAnnotationNameId, id);
+    put(note, kAnnotationUint, value);
     put(event, kTrackEventAnnotation, note);
-  }
+  };
+  annotate(kFoldedNameId, notes.folded);
+  annotate(kEstimatedNameId, notes.estimated ? 1 : 0);
   put(packet, kPacketTimestamp, when.value);
   put(packet, kPacketTrackEvent, event);
   if (!interned.empty()) put(packet, kPacketInterned, interned);
@@ -132,7 +140,7 @@ void PerfettoWriter::leave(uint64_t track, Thread& thread, const CallStep& step,
   const bool has_slice = thread.begun == thread.open.size();
   thread.open.pop_back();
   thread.begun = std::min(thread.begun, thread.open.size());
-  if (has_slice) return event(track, kSliceEnd, when, {}, out, call.folded);
+  if (has_slice) return event(track, kSliceEnd, when, {}, out, {call.folded, (step.flags & kCallEstimated) != 0});
   ++folded_;
   if (!thread.open.empty()) thread.open.back().folded += call.folded + 1;
 }
@@ -144,7 +152,7 @@ void PerfettoWriter::go_on(uint64_t track, Thread& thread, const CallStep& step,
   begin_open(track, thread, out);
   const char* what = step.lost_ns != 0 ? "[flow lost]" : step.off_cpu_ns >= step.untraced_ns ? "[off cpu]" : "[not traced]";
   event(track, kSliceBegin, begin, what, out);
-  event(track, kSliceEnd, when, {}, out);
+  event(track, kSliceEnd, when, {}, out, {0, (step.flags & kCallEstimated) != 0});
 }
 
 void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree, std::string& out) {

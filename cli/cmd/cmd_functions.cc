@@ -84,8 +84,9 @@ std::string line_of(const FunctionRow& row, const Columns& columns, const Functi
   if (columns.timed) {
     const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? std::string("-") : duration_text(ns); };
     const uint64_t waits = t.off_cpu_ns + t.untraced_ns + t.lost_ns;
-    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", duration_text(t.self_ns), part(t.self_ns, columns.all_self),
-                        duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
+    const std::string about = t.estimated != 0 ? "~" : "";
+    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", about + duration_text(t.self_ns), part(t.self_ns, columns.all_self),
+                        about + duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
                         of_calls(t.durations.quantile(0.99)), of_calls(t.durations.max()));
     if (columns.cycles) line += fmt::format("{:>5} ", ipc_text(t));
   } else {
@@ -111,6 +112,9 @@ void print_table(const Words& words, const std::vector<FunctionRow>& rows, bool 
   const size_t shown_rows = words.rows(rows.size());
   for (size_t i = 0; i < shown_rows; ++i)
     output.write(line_of(rows[i], columns, functions, width));
+  const auto end = rows.begin() + static_cast<std::ptrdiff_t>(shown_rows);
+  if (timed && std::any_of(rows.begin(), end, [](const FunctionRow& row) { return row.totals->estimated != 0; }))
+    output.write("~: the times of some calls are estimates, because flow is missing beside them; --format json says of how many\n");
   if (rows.size() > shown_rows) output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - shown_rows, "more function")));
 }
 
@@ -126,7 +130,8 @@ void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& 
     const std::string function = function_text(functions, call.step.function);
     const std::string name = (function == words.function ? "" : "  " + shown(function)) +
                              ((call.step.flags & kCallCut) != 0 ? "  [end not seen: took longer]" : "");
-    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}{}\n", duration_text(call.step.total_ns()),
+    const std::string about = (call.step.flags & kCallEstimated) != 0 ? "~" : "";
+    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}{}\n", about + duration_text(call.step.total_ns()),
                              call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
                              call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid,
                              moment_text(call.step.start_floor), moment_text(call.step.time), name));
@@ -293,13 +298,16 @@ Command add_functions(CLI::App& app) {
       "Percentiles include only calls that were seen from start to end.\n"
       "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
       "even with CYC packets, each of which covers up to 47 branches.\n"
+      "~: some of these calls are beside lost flow, where no packet dates their start or end: their times are estimated by the rate of other\n"
+      "code ('estimated' in JSON and tables is their number).\n"
       "A function without a symbol is named by module and file offset (libc.so.6+0x1234): its start by .eh_frame, else the address that is\n"
       "called. Other code without a symbol is in the row [unnamed code of libc.so.6].\n"
       "Of several names of one function, the row has the public one: free, not cfree@GLIBC_2.2.5 or __libc_free. --func and the -S of\n"
       "'script' find it by each. Limitation: of more than 1024 names of one address, only the first are known.\n"
       "Static functions of one name in one program or library have rows of their own, named by source file (a.c:f), or by address in the\n"
       "file if the symbol table does not tell the source files apart (0x1234:f). --func f selects all of them, --func a.c:f one.\n"
-      "Kernel functions of one name in one module are named by address (0xffffffff81234560:f).\n"
+      "Kernel functions of one name in one module are named by address (0xffffffff81234560:f). So are functions that only their mangled names\n"
+      "tell apart: instances of a generic function of Rust, destructors of a C++ class. --diff adds these up.\n"
       "Limitation: each resumption of a C++20 coroutine is a call of its resume function (f [clone .actor]) and counts as one.\n"
       "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "--diff: the largest change of --sort comes first: of time in the function itself, or of instructions, which vary less between two runs.\n"

@@ -14,6 +14,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
+#include "image/placed_name.h"
 
 namespace ptd::cli {
 
@@ -149,6 +150,51 @@ Error no_thread(int32_t tid) {
   return {ErrorCode::no_such_thread, fmt::format("the recording has no code of a thread {} at this time (--tid); ptdecode info lists its threads", tid), 0};
 }
 
+/// A symbol that a user asked for.
+struct SymbolWords {
+  const std::string& name;
+  const std::vector<Ip>& addresses;  ///< in any space, at any time
+  SpaceId user_space = kNoSpace;     ///< kNoSpace: not chosen
+};
+
+Error several_places(const Recording& recording, const std::string& name, const std::vector<CodeSpot>& places) {
+  constexpr size_t kListed = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(places.size(), kListed); ++i) {
+    const auto symbol = recording.symbolizer().find(places[i].space, places[i].ip, places[i].when);
+    text += fmt::format("{}{:x} ({}, {})", i == 0 ? "" : ", ", places[i].ip.value, symbol ? shown(placed_name(symbol->place, symbol->name)) : shown(name),
+                        symbol ? shown(std::string(symbol->module)) : "?");
+  }
+  if (places.size() > kListed) text += fmt::format(" and {} more", places.size() - kListed);
+  return {ErrorCode::contradictory_options, fmt::format("'{}' is at {} places: choose one by its address: {}", shown(name), places.size(), text), 0};
+}
+
+/// Finds the one place of a symbol in the kernel and in one of the spaces.
+Result<CodeSpot> named_place(const Recording& recording, const SymbolWords& symbol, const Spaces& spaces, TimeNs moment) {
+  Spaces found;
+  std::vector<CodeSpot> places, in_kernel;
+  for (const Ip ip : symbol.addresses) {
+    if (is_kernel_half(ip) && is_named(recording, kKernelSpace, ip, moment, symbol.name)) in_kernel.push_back({kKernelSpace, ip, moment});
+  }
+  for (const auto& each : spaces) {
+    const SpaceId space{each.first};
+    for (const Ip ip : symbol.addresses) {
+      if (is_kernel_half(ip) || !is_named(recording, space, ip, moment, symbol.name)) continue;
+      if (found.empty() || found.begin()->first == each.first) places.push_back({space, ip, moment});
+      found.insert(each);
+    }
+  }
+  if (found.size() > 1) return several_spaces(recording, "'" + shown(symbol.name) + "'", found, moment);
+  places.insert(places.end(), in_kernel.begin(), in_kernel.end());
+  if (places.size() > 1) return several_places(recording, symbol.name, places);
+  if (!places.empty()) return places.front();
+  // Not mapped at this time.
+  const auto kernel = std::find_if(symbol.addresses.begin(), symbol.addresses.end(), [](Ip ip) { return is_kernel_half(ip); });
+  if (kernel != symbol.addresses.end()) return CodeSpot{kKernelSpace, *kernel, moment};
+  if (symbol.user_space == kNoSpace) return several_spaces(recording, "'" + shown(symbol.name) + "'", found, moment);
+  return CodeSpot{symbol.user_space, symbol.addresses.front(), moment};
+}
+
 /// Finds the place of a symbol or address. `user_space`: kNoSpace if neither --tid nor the recording chooses one.
 Result<CodeSpot> place_of(const Recording& recording, const Words& words, SpaceId user_space, TimeNs moment) {
   const size_t plus = words.place.find('+');
@@ -171,22 +217,8 @@ Result<CodeSpot> place_of(const Recording& recording, const Words& words, SpaceI
   if (!offset) return offset.error();
   if (words.tid >= 0 && user_space == kNoSpace && !is_kernel_half(named.back())) return no_thread(words.tid);
   if (user_space != kNoSpace) spaces = {{user_space.value, words.tid}};
-  Spaces found;
-  CodeSpot spot{user_space, named.front(), moment};
-  for (const auto& each : spaces) {
-    const SpaceId space{each.first};
-    const auto here = std::find_if(named.begin(), named.end(), [&](Ip ip) { return !is_kernel_half(ip) && is_named(recording, space, ip, moment, name); });
-    if (here == named.end()) continue;
-    if (found.empty()) spot = {space, *here, moment};
-    found.insert(each);
-  }
-  if (found.size() > 1) return several_spaces(recording, "'" + shown(name) + "'", found, moment);
-  if (found.empty()) {  // of the kernel, or not mapped at this time
-    const auto kernel = std::find_if(named.begin(), named.end(), [](Ip ip) { return is_kernel_half(ip); });
-    if (kernel != named.end()) spot = {kKernelSpace, *kernel, moment};
-    if (spot.space == kNoSpace) return several_spaces(recording, "'" + shown(name) + "'", found, moment);
-  }
-  spot.ip = spot.ip + offset->value;
+  Result<CodeSpot> spot = named_place(recording, {name, named, user_space}, spaces, moment);
+  if (spot) spot->ip = spot->ip + offset->value;
   return spot;
 }
 

@@ -174,8 +174,9 @@ Command add_timeline(CLI::App& app) {
   command.add_option("--size", words->size, "leave out what --min does, from the shortest on, so that the file has about this size before it is compressed: 200M");
   command.footer(
       "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"
-      "are instants on separate tracks; PTWRITE, the frequency (CBR), instructions per\n"
-      "cycle (CYC) and the C-state are counters. A name that ends in .gz is compressed. --size decodes the trace twice.\n"
+      "are instants on separate tracks; PTWRITE, the frequency (CBR), instructions per cycle (CYC) and the C-state are counters. A call beside\n"
+      "lost flow, whose times are estimates, has the note 'estimated times'. A name that ends in .gz is compressed. --size decodes the trace\n"
+      "twice.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
       "  ptdecode timeline -o run.pftrace.gz --min 1us              a long run\n"

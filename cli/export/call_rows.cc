@@ -14,7 +14,7 @@ constexpr int64_t kFirstPath = 1;  // perf's number of the path that all others 
 constexpr size_t kRowsAtOnce = size_t{1} << 16;
 constexpr const char* kCallColumns =
     "id,thread_id,comm_id,call_path_id,call_time,return_time,parent_call_path_id,flags,parent_id,insn_count,cyc_count,call_cpu,kind,depth,self_ns,"
-    "off_cpu_ns,untraced_ns,lost_ns,self_instructions,self_cycles,start_seen,end_seen,call_symbol_id";
+    "off_cpu_ns,untraced_ns,lost_ns,self_instructions,self_cycles,start_seen,end_seen,estimated,call_symbol_id";
 
 /// perf's: 1: no call was seen, 2: no return, 6: entered by a jump.
 int64_t flags_of(const CallStep& step) {
@@ -82,7 +82,8 @@ Status CallRows::write() {
     const int64_t values[] = {row.of.call.number, row.thread, row.comm, row.of.call.path + kFirstPath, number(step.start.value), number(step.time.value), row.of.caller.path + kFirstPath, flags_of(step), row.of.caller.number,
                               number(step.instructions), number(step.cycles), step.cpu, static_cast<int64_t>(step.frame), step.depth,
                               number(step.self_ns), number(step.off_cpu_ns), number(step.untraced_ns), number(step.lost_ns),
-                              number(step.self_instructions), number(step.self_cycles), started ? 1 : 0, ended ? 1 : 0, symbol_of(step.function)};
+                              number(step.self_instructions), number(step.self_cycles), started ? 1 : 0, ended ? 1 : 0,
+                              (step.flags & kCallEstimated) != 0 ? 1 : 0, symbol_of(step.function)};
     size_t column = 0;
     for (const int64_t value : values) calls_->set(column++, value);
     if (const Status status = calls_->insert(); !status) return status;
@@ -120,7 +121,7 @@ Status CallRows::write_paths() {
 Status CallRows::write_functions() {
   auto functions = Inserter::create(database_, "ptd_functions",
                                     "function,module,calls,partial,self_instructions,total_instructions,self_ns,total_ns,off_cpu_ns,untraced_ns,lost_ns,"
-                                    "self_cycles,total_cycles,p50_ns,p99_ns,max_ns,no_start,no_end");
+                                    "self_cycles,total_cycles,p50_ns,p99_ns,max_ns,no_start,no_end,estimated");
   if (!functions) return functions.error();
   Inserter& out = **functions;
   for (const FunctionRow& function : ranked({"self", "", input_.timed()}, profile_, input_.functions())) {
@@ -141,7 +142,8 @@ Status CallRows::write_functions() {
       }
     }
     out.set(column++, static_cast<int64_t>(t.no_start));
-    out.set(column, static_cast<int64_t>(t.no_end));
+    out.set(column++, static_cast<int64_t>(t.no_end));
+    out.set(column, static_cast<int64_t>(t.estimated));
     if (const Status status = out.insert(); !status) return status;
   }
   return {};

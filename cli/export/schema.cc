@@ -30,7 +30,7 @@ CREATE TABLE calls (id INTEGER NOT NULL PRIMARY KEY, thread_id INTEGER, comm_id 
   return_time INTEGER, branch_count INTEGER DEFAULT 0, call_id INTEGER DEFAULT 0, return_id INTEGER DEFAULT 0, parent_call_path_id INTEGER,
   flags INTEGER, parent_id INTEGER, insn_count INTEGER, cyc_count INTEGER, call_symbol_id INTEGER, call_cpu INTEGER, kind INTEGER, depth INTEGER,
   self_ns INTEGER, off_cpu_ns INTEGER, untraced_ns INTEGER, lost_ns INTEGER, self_instructions INTEGER, self_cycles INTEGER, start_seen INTEGER,
-  end_seen INTEGER);
+  end_seen INTEGER, estimated INTEGER);
 CREATE TABLE ptwrite (id INTEGER NOT NULL PRIMARY KEY, payload INTEGER, exact_ip INTEGER);
 CREATE TABLE cbr (id INTEGER NOT NULL PRIMARY KEY, cbr INTEGER, mhz INTEGER, percent INTEGER);
 CREATE TABLE mwait (id INTEGER NOT NULL PRIMARY KEY, hints INTEGER, extensions INTEGER);
@@ -41,7 +41,7 @@ CREATE TABLE context_switches (id INTEGER NOT NULL PRIMARY KEY, machine_id INTEG
   comm_out_id INTEGER, thread_in_id INTEGER, comm_in_id INTEGER, flags INTEGER);
 CREATE TABLE ptd_functions (id INTEGER NOT NULL PRIMARY KEY, function TEXT, module TEXT, calls INTEGER, partial INTEGER, self_instructions INTEGER, total_instructions INTEGER,
   self_ns INTEGER, total_ns INTEGER, off_cpu_ns INTEGER, untraced_ns INTEGER, lost_ns INTEGER, self_cycles INTEGER, total_cycles INTEGER,
-  p50_ns INTEGER, p99_ns INTEGER, max_ns INTEGER, no_start INTEGER, no_end INTEGER);
+  p50_ns INTEGER, p99_ns INTEGER, max_ns INTEGER, no_start INTEGER, no_end INTEGER, estimated INTEGER);
 CREATE TABLE ptd_threads (id INTEGER NOT NULL PRIMARY KEY, pid INTEGER, tid INTEGER, comm TEXT, first_ns INTEGER, last_ns INTEGER, running_ns INTEGER, off_cpu_ns INTEGER,
   untraced_ns INTEGER, lost_ns INTEGER, instructions INTEGER, cycles INTEGER, gaps INTEGER);
 )sql";
@@ -87,7 +87,7 @@ CREATE VIEW ptd_calls AS SELECT (SELECT NULLIF(pid, -1) FROM threads WHERE id = 
   (SELECT short_name FROM dsos WHERE id = (SELECT NULLIF(dso_id, 0) FROM symbols WHERE id = call_symbol_id)) AS module,
   CASE kind WHEN 0 THEN 'call' WHEN 1 THEN 'tail' WHEN 2 THEN 'interrupt' WHEN 3 THEN 'syscall' ELSE 'root' END AS kind, depth,
   call_time AS start_ns, return_time AS end_ns, self_ns, off_cpu_ns, untraced_ns, lost_ns, insn_count AS instructions, self_instructions,
-  cyc_count AS cycles, self_cycles, start_seen, end_seen, id, NULLIF(parent_id, 0) AS parent_id FROM calls;
+  cyc_count AS cycles, self_cycles, start_seen, end_seen, estimated, id, NULLIF(parent_id, 0) AS parent_id FROM calls;
 )sql";
 
 constexpr const char* kSampleViews = R"sql(

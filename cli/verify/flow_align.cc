@@ -13,6 +13,8 @@ constexpr uint32_t kMaxDepth = 16;  // of alignments inside alignments
 constexpr uint32_t kMaxRepeats = 64;
 constexpr uint32_t kNearRun = 4;  // equal keys that are enough close by
 constexpr uint32_t kNear = 64;    // keys, where stretches repeat too often to be found
+constexpr size_t kWays = 64;      // to place runs, of which some are left out
+constexpr size_t kMostChoices = size_t{1} << 22;
 constexpr uint64_t kSteps = 64;   // of the search for runs, per key
 
 struct Stretch {
@@ -105,6 +107,19 @@ class Aligner {
           std::span<uint32_t> match)
       : flow_(flow), other_(other), gaps_(gaps), other_first_(other_first), match_(match), steps_left_(kSteps * (flow.size() + other.size())) {}
 
+  // Places the runs between gaps first, as many as are found one after the other, and aligns what is between them.
+  void run_between_gaps(Range d, Range t) {
+    const std::vector<Placed> placed = find_runs(d, t, false);
+    Range left_d{d.first, d.first}, left_t{t.first, t.first};
+    for (const Placed& each : placed) {
+      run({left_d.first, each.run.first}, {left_t.first, each.at}, kMaxDepth);
+      join_run(each);
+      left_d.first = each.run.end;
+      left_t.first = each.at + each.run.size();
+    }
+    run({left_d.first, d.end}, {left_t.first, t.end}, kMaxDepth);
+  }
+
   void run(Range d, Range t, uint32_t depth) {
     const uint32_t first_gap = gap_from(d.first), last_gap = gap_until(d.end);
     for (; d.first < std::min(d.end, first_gap) && t.first < t.end && flow_[d.first] == other_[t.first]; ++d.first, ++t.first)
@@ -141,26 +156,70 @@ class Aligner {
     const auto at = std::lower_bound(gaps_.begin(), gaps_.end(), d.first);
     return at != gaps_.end() && *at <= d.end;
   }
-  // Matches each run between two gaps at the first place at which all of it is found: the first places leave most for those that follow.
-  // What continues a matched flow without a gap is elsewhere only if it is wrong. With `all`, nothing is matched unless every run is.
-  bool place_runs(Range d, Range t, bool all) {
-    if (!has_gap(d)) return false;
-    std::vector<Anchor> places;
-    std::vector<Range> runs;
+  /// A run of `flow` between two gaps, and its place in `other`.
+  struct Placed {
+    Range run;
+    uint32_t at = 0;
+  };
+  // Finds for each run between two gaps the first place at which all of it is found: the first places leave most for those that follow. What
+  // continues a matched flow without a gap is elsewhere only if it is wrong. With `all`, nothing is found unless every run is; else runs are
+  // left out where that leaves more of the others.
+  [[nodiscard]] std::vector<Placed> find_runs(Range d, Range t, bool all) {
+    std::vector<Choice> choices;
+    std::vector<Way> ways{{t.first, 0, kUnmatched}};
     for (Range run{d.first, d.first}; run.first < d.end; run.first = run.end) {
       run.end = std::min(d.end, gap_from(run.first + 1));
       const bool is_free = is_gap(run.first) && (is_gap(run.end) || run.end == flow_.size());
-      const std::optional<uint32_t> at = is_free ? find(run, t) : std::nullopt;
-      if (!at && all) return false;
-      if (!at) continue;
-      runs.push_back(run);
-      places.push_back({run.first, *at});
-      t.first = *at + run.size();
+      if (is_free) extend(ways, run, t.end, choices);
+      if (all && (!is_free || ways.back().length != run.end - d.first)) return {};
+      if (all) ways.erase(ways.begin(), ways.end() - 1);
     }
-    for (size_t i = 0; i < runs.size(); ++i) {
-      for (uint32_t k = 0; k < runs[i].size(); ++k) join(runs[i].first + k, places[i].other + k);
+    std::vector<Placed> placed;
+    for (uint32_t last = ways.back().last; last != kUnmatched; last = choices[last].before) placed.push_back(choices[last].placed);
+    std::reverse(placed.begin(), placed.end());
+    return placed;
+  }
+  /// Places for some of the runs so far: up to where in `other` they reach, and how much of the flow they match.
+  struct Way {
+    uint32_t end = 0, length = 0, last = kUnmatched;  ///< last: the Choice of the last run
+  };
+  struct Choice {
+    Placed placed;
+    uint32_t before = kUnmatched;  ///< the Choice of the run before it
+  };
+  // Adds ways with the run at its first place after each. Of two ways, the one that reaches further matches more.
+  void extend(std::vector<Way>& ways, Range run, uint32_t end, std::vector<Choice>& choices) {
+    std::vector<Way> all = ways;
+    std::optional<uint32_t> at;
+    for (const Way& way : ways) {
+      if (!at || *at < way.end) at = find(run, {way.end, end});
+      if (!at) break;
+      choices.push_back({{run, *at}, way.last});
+      all.push_back({*at + run.size(), way.length + run.size(), static_cast<uint32_t>(choices.size() - 1)});
     }
-    return true;
+    std::sort(all.begin(), all.end(), [](const Way& a, const Way& b) { return a.end != b.end ? a.end < b.end : a.length > b.length; });
+    ways.clear();
+    for (const Way& way : all) {
+      if (ways.empty() || ways.back().length < way.length) ways.push_back(way);
+    }
+    if (choices.size() > kMostChoices) ways.erase(ways.begin(), ways.end() - 1);
+    while (ways.size() > kWays) {  // without the one that gains least over the one before it
+      size_t least = 1;
+      for (size_t i = 1; i + 1 < ways.size(); ++i) {
+        if (ways[i].length - ways[i - 1].length < ways[least].length - ways[least - 1].length) least = i;
+      }
+      ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(least));
+    }
+  }
+  // Matches the runs that find_runs() finds. Returns false if there are none, or with `all` if one is missing.
+  bool place_runs(Range d, Range t, bool all) {
+    if (!has_gap(d)) return false;
+    const std::vector<Placed> placed = find_runs(d, t, all);
+    for (const Placed& each : placed) join_run(each);
+    return !placed.empty();
+  }
+  void join_run(const Placed& each) {
+    for (uint32_t k = 0; k < each.run.size(); ++k) join(each.run.first + k, each.at + k);
   }
   [[nodiscard]] uint32_t gap_from(uint32_t first) const {  // or the end
     const auto at = std::lower_bound(gaps_.begin(), gaps_.end(), first);
@@ -235,6 +294,12 @@ void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other
                  std::span<uint32_t> match) {
   const Range all{0, static_cast<uint32_t>(flow.size())}, all_other{0, static_cast<uint32_t>(other.size())};
   Aligner(flow, other, gaps, other_first, match).run(all, all_other, kMaxDepth);
+  const auto missing = std::count(match.begin(), match.end(), kUnmatched);
+  if (gaps.empty() || missing == 0) return;
+  // Where a run is wrong, stretches of others may have been found in the wrong rounds of a loop.
+  std::vector<uint32_t> by_runs(match.size(), kUnmatched);
+  Aligner(flow, other, gaps, other_first, by_runs).run_between_gaps(all, all_other);
+  if (std::count(by_runs.begin(), by_runs.end(), kUnmatched) < missing) std::copy(by_runs.begin(), by_runs.end(), match.begin());
 }
 
 }  // namespace ptd::cli

@@ -19,7 +19,7 @@ inline constexpr uint32_t kUnmatched = ~uint32_t{0};
 /// index in `other` of flow[i], or kUnmatched; it never goes back. What is equal at both ends is matched first; between, the longest chain
 /// of stretches that occur once in each ("patience"), then what is between those in the same way. The whole need not be the longest
 /// possible: what it misses counts as different. `gaps` are the indices in `flow` before which elements of `other` may be missing, in order:
-/// what is between two of them, however short, is matched where all of it is found. `other_first` is added to the indices. `match` has
+/// what is between two of them, however short, is matched where all of it is found, unless fewer of the others are found then. `other_first` is added to the indices. `match` has
 /// flow.size() elements, all kUnmatched at first. Time n log n; neither may have 2^32 elements.
 void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other, std::span<const uint32_t> gaps, uint32_t other_first,
                  std::span<uint32_t> match);

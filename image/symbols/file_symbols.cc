@@ -2,6 +2,9 @@
 #include "image/symbols/file_symbols.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -21,6 +24,20 @@ constexpr size_t kMaxStepsBack = 64;             // over smaller symbols that st
 
 NameRank rank(const ElfSymbol& symbol) {
   return name_rank({symbol.name, symbol.function, symbol.size_bytes != 0, symbol.global, symbol.weak});
+}
+
+// Returns a key that names of the Itanium scheme have in common if their readable forms are equal: Rust's legacy names differ in their hashes,
+// C++'s in which of several constructors or destructors it is. Others may share a key by chance.
+size_t itanium_key(std::string_view name) {
+  constexpr size_t kHashBytes = 20;  // "17h", 16 digits and 'E'
+  std::string key;
+  const size_t hash = name.rfind("17h");
+  const bool has_hash = hash != std::string_view::npos && name.size() - hash >= kHashBytes && name[hash + kHashBytes - 1] == 'E';
+  for (const char c : has_hash ? name.substr(0, hash) : name) {
+    const bool is_kind = c >= '0' && c <= '5' && !key.empty() && (key.back() == 'C' || key.back() == 'D');
+    if (!is_kind) key += c;
+  }
+  return std::hash<std::string>()(key);
 }
 
 // Moves labels to the end: symbols without a size that lie within one with a size, after its start. Such a label does not end the symbol that
@@ -135,6 +152,38 @@ void FileSymbols::load() {
   }
   outer_count_ = set_labels_apart(symbols_);
   readable_.assign(symbols_.size(), nullptr);
+  set_places();
+}
+
+// Sets the place of functions whose readable name another function has too, although their mangled names differ: the address. A cold part has
+// that of its function.
+void FileSymbols::set_places() {
+  std::vector<std::pair<size_t, size_t>> keys;  // of equal readable names, and index
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    const std::string_view name = symbols_[i].name;
+    if (name.starts_with("_R")) keys.emplace_back(std::hash<std::string_view>()(whole_function(readable(i))), i);  // without crates
+    if (name.starts_with("_Z")) keys.emplace_back(itanium_key(whole_function(name)), i);
+  }
+  std::sort(keys.begin(), keys.end());
+  for (size_t first = 0, end = 0; first < keys.size(); first = end) {
+    for (end = first + 1; end < keys.size() && keys[end].first == keys[first].first;) ++end;
+    if (end - first == 1) continue;
+    std::map<std::string_view, std::set<uint64_t>> functions;     // addresses by readable name
+    std::unordered_map<std::string_view, uint64_t> by_own_name;  // by mangled name
+    for (size_t i = first; i < end; ++i) {
+      const ElfSymbol& symbol = symbols_[keys[i].second];
+      if (whole_function(symbol.name).size() != symbol.name.size()) continue;
+      functions[readable(keys[i].second)].insert(symbol.address);
+      by_own_name.try_emplace(symbol.name, symbol.address);
+    }
+    for (size_t i = first; i < end; ++i) {
+      ElfSymbol& symbol = symbols_[keys[i].second];
+      const auto named = functions.find(whole_function(readable(keys[i].second)));
+      if (!symbol.place.empty() || named == functions.end() || named->second.size() == 1) continue;
+      const auto owner = by_own_name.find(whole_function(symbol.name));
+      symbol.place = hex_text(owner == by_own_name.end() ? symbol.address : owner->second);
+    }
+  }
 }
 
 std::string_view FileSymbols::readable(size_t index) {

@@ -50,6 +50,8 @@ inline constexpr uint8_t kCallMiddle = 8;       ///< not entered at its start: n
 inline constexpr uint8_t kCallUntraced = 16;    ///< its code was not traced
 inline constexpr uint8_t kCallBreakpoint = 32;  ///< interrupt: an INT3 of a text poke or probe
 inline constexpr uint8_t kCallKernel = 64;      ///< on: the kernel was not traced
+/// `time` or `start` is an estimate, by the rate of other code: flow is missing between the packets that bound it. So are the durations.
+inline constexpr uint8_t kCallEstimated = 128;
 
 /// What happened to a thread's calls. Times in units of the timeline's clock. A plain value.
 struct CallStep {

@@ -33,6 +33,7 @@ struct FunctionTotals {
   uint64_t calls = 0;                                     ///< calls whose start was seen
   uint64_t no_start = 0;                                  ///< calls whose start was not seen; not in `calls`
   uint64_t no_end = 0;                                    ///< of `calls`, those whose end was not seen
+  uint64_t estimated = 0;                                 ///< of all_calls(), those whose times are estimates: kCallEstimated
   uint64_t self_ns = 0, total_ns = 0;                     ///< total: including callees, off-cpu and untraced time; recursion counts once
   uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;  ///< parts of total_ns in which it did not run
   uint64_t self_instructions = 0, instructions = 0;

@@ -30,7 +30,8 @@ inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< the end of 
 /// the copy.
 ///
 /// Local functions of one name in one file are named with their source file, "a.c:f", or with their address in the file, "0x1234:f", if the
-/// symbol table does not tell the source files apart. Kernel functions of one name in one module are named with their address.
+/// symbol table does not tell the source files apart. Kernel functions of one name in one module are named with their address. So are
+/// functions of which only the mangled names differ: instances of a generic function of Rust, the constructors or destructors of a C++ class.
 struct FunctionInfo {
   std::string name;    ///< demangled; if no symbol names it, as above
   std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty

@@ -25,7 +25,7 @@ struct Symbol {
   Ip start;                   ///< the symbol's address
   uint64_t size_bytes = 0;    ///< 0 if not recorded
   Interval valid;             ///< times at which the result for this ip is certainly the same; for caches
-  /// Of a file's local function whose name another function of the file has too: its source file ("a.c"), or its address in the file
+  /// Of a file's function whose readable name another function of the file has too: its source file ("a.c"), or its address in the file
   /// ("0x1234") if that is not known.
   std::string_view place = {};
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <unordered_map>
 
 namespace ptd {
 namespace {
@@ -99,18 +100,22 @@ void mark_disorder(ImageBuild& image, std::vector<DatedCode>& codes, const Jitdu
   const std::vector<bool> ordered = in_order(codes);
   std::vector<bool> displaced(codes.size());
   TimeNs before = kTimeMin;  // of the entries in order
+  std::unordered_map<uint32_t, TimeNs> of_thread;  // the same, of each thread: it logs one record after the other
   for (size_t i = 0; i < codes.size(); ++i) {
+    const auto own = of_thread.find(codes[i].code.tid);
     if (ordered[i]) {
-      before = codes[i].time;
+      of_thread[codes[i].code.tid] = before = codes[i].time;
     } else {
-      displaced[i] = is_after(before, codes[i].time);
+      displaced[i] = is_after(before, codes[i].time) || (own != of_thread.end() && codes[i].time < own->second);
     }
   }
+  of_thread.clear();
   TimeNs next = kTimeMax;
   for (size_t i = codes.size(); i-- > 0;) {
+    const auto own = of_thread.find(codes[i].code.tid);
     if (ordered[i]) {
-      next = codes[i].time;
-    } else if (is_after(codes[i].time, next)) {
+      of_thread[codes[i].code.tid] = next = codes[i].time;
+    } else if (is_after(codes[i].time, next) || (own != of_thread.end() && own->second < codes[i].time)) {
       displaced[i] = true;
     }
   }

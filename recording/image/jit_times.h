@@ -23,7 +23,7 @@ void check_clock(ImageBuild& image, std::vector<DatedCode>& codes, const Jitdump
 /// Replaces times that cannot be true, and reports them: no time of the file proves then which code ran when. `codes` are in file order.
 void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock);
 /// Marks code whose times contradict the order of the file, and all other code at its addresses: a compiler logs what replaces code after it,
-/// and other code within a millisecond of its order. `codes` are in file order.
+/// code of one thread in order, and code of others within a millisecond of its order. `codes` are in file order.
 void mark_disorder(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping);
 /// Marks code that overlaps other code of the same time. `codes` are sorted by time.
 void mark_equal_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping);

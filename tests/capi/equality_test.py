@@ -116,7 +116,7 @@ class Equality(unittest.TestCase):
 
     @of_each
     def test_calls(self, path, recording):
-        fields = "call module kind pid tid comm depth start_ns end_ns off_cpu_ns untraced_ns lost_ns self_ns instructions self_instructions cycles self_cycles start_seen end_seen"
+        fields = "call module kind pid tid comm depth start_ns end_ns off_cpu_ns untraced_ns lost_ns self_ns instructions self_instructions cycles self_cycles start_seen end_seen estimated"
         expected = [line for line in lines("script", "--format", "json", "-i", path) if "sample" not in line]
         got = []
         for item in API.items(recording, ptd.CALLS):
@@ -134,7 +134,7 @@ class Equality(unittest.TestCase):
                 row.update(pause=kind, **({"kernel": True} if call.kernel else {}))
             if what == "call":
                 row.update(call=call.function.decode("utf-8", "replace"), module=call.module.decode("utf-8", "replace"), kind=kind,
-                           start_seen=bool(call.start_seen), end_seen=bool(call.end_seen))
+                           start_seen=bool(call.start_seen), end_seen=bool(call.end_seen), estimated=bool(call.estimated))
                 row.update({name: getattr(call, name) for name in fields.split() if name not in row})
             got.append(row)
         SEEN.update('call' for row in expected if 'call' in row)

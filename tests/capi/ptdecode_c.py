@@ -19,7 +19,7 @@ Block = struct("Block", (U64, "ip"), (PTR, "code"), (U32, "code_bytes id"), (U16
 Event = struct("Event", (U8, "kind flags"), (STR, "name"), (U64, "start to payload aux offset_bytes"))
 Gap = struct("Gap", (U8, "reason"), (STR, "name sentence"), (U64, "ip offset_bytes lost_bytes"))
 Branch = struct("Branch", (U64, "start to"), (STR, "kind"), (U32, "instructions"), (U16, "flags reserved"))
-Call = struct("Call", (STR, "what kind function module comm"), (U32, "depth"), (U8, "start_seen end_seen kernel reserved"), (I64, "start_ns end_ns"),
+Call = struct("Call", (STR, "what kind function module comm"), (U32, "depth"), (U8, "start_seen end_seen kernel estimated"), (I64, "start_ns end_ns"),
               (U64, "self_ns off_cpu_ns untraced_ns lost_ns instructions self_instructions cycles self_cycles"))
 Blocks = struct("Blocks", (c.POINTER(Block), "items"), (SIZE, "count"))
 Branches = struct("Branches", (c.POINTER(Branch), "items"), (SIZE, "count"))

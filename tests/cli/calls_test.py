@@ -576,7 +576,7 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
             if kernel in words:
                 pokes = [track for track, facts in tracks.items() if facts["name"] == "changes of code"]
                 self.assertEqual(len(pokes), 1)
-                self.assertLess(100, sum(1 for instant in instants if instant[0] in pokes))
+                self.assertLess(0, sum(1 for instant in instants if instant[0] in pokes))
 
     def test_folded_stacks_add_up_to_the_functions(self):
         for name in NAMES:

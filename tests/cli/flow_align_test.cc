@@ -118,6 +118,31 @@ TEST(FlowAlign, AWrongRunBetweenGapsCostsThatRun) {
   EXPECT_EQ(checked_count(decoded, truth, aligned(decoded, truth, gaps)), decoded.size() - 6);
 }
 
+// Wrong runs between gaps, of code that runs elsewhere too: the right ones around them stay right.
+TEST(FlowAlign, PlausibleWrongRunsBetweenGapsCostThemselves) {
+  for (const size_t longest : {size_t{6}, size_t{60}}) {
+    std::mt19937 random(7);
+    size_t all = 0, found = 0, right = 0;
+    for (int i = 0; i < 40; ++i) {
+      const Keys truth = program_flow(random, 400);
+      Keys decoded;
+      std::vector<uint32_t> gaps;
+      for (size_t at = 0; at < truth.size();) {
+        const size_t end = std::min(at + 1 + random() % longest, truth.size()), first = decoded.size();
+        decoded.insert(decoded.end(), truth.begin() + static_cast<std::ptrdiff_t>(at), truth.begin() + static_cast<std::ptrdiff_t>(end));
+        const bool wrong = random() % 20 == 0;
+        if (wrong) decoded[first + random() % (end - at)] = truth[random() % truth.size()];
+        right += wrong ? 0 : end - at;
+        gaps.push_back(static_cast<uint32_t>(decoded.size()));
+        at = end + 1 + random() % 200;
+      }
+      found += checked_count(decoded, truth, aligned(decoded, truth, gaps));
+      all += decoded.size();
+    }
+    EXPECT_GE(found + all / 50, right) << longest << ": " << all;
+  }
+}
+
 TEST(FlowAlign, ManyWrongStretchesAreNearTheLongestCommonOnes) {
   std::mt19937 random(3);
   size_t best = 0, found = 0;

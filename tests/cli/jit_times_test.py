@@ -188,6 +188,23 @@ class JitTimes(unittest.TestCase):
             records = [(kind, random.randrange(first, last) if at in changed else time, body) for at, (kind, time, body) in enumerate(self.records)]
             silent += self.assert_named(header, records, (trial, changed))[0]
 
+    def test_one_record_of_a_thread_has_a_time_after_the_next(self):
+        """By a microsecond, so that only the order within the thread contradicts it. The code runs once, and its packets fit the version before."""
+        header = list(self.forms())[1]
+        loads = [i for i, (kind, _, _) in enumerate(self.records) if kind == 0][:-1]
+        late = 0
+        for at in loads:
+            _, time, body = self.records[at + 1]
+            if self.records[at + 1][0] != 0 or struct.unpack_from("<I", body, 4) != struct.unpack_from("<I", self.records[at][2], 4):
+                continue
+            records = list(self.records)
+            records[at] = (0, time + 1000, records[at][2])
+            numbers, said, status = self.decoded(header, records)
+            self.assertEqual((numbers["silent"], status), (0, 3), (at, said))
+            self.assertRegex(said, rf"(?m)^(bad_record|times_contradict): {self.dump}: ")
+            late += 1
+        self.assertGreater(late, 15)
+
     def test_a_jitdump_of_the_recorder_that_was_changed(self):
         """Any change is noticed: of times, of code, and in the header."""
         random = Random(16)

@@ -202,6 +202,71 @@ class Names(unittest.TestCase):
         self.assertIn(f"{places['helper']:016x} t helper\n", listing)
         self.assertEqual(places["twin"], twins[1])
 
+    def test_a_symbol_at_several_places_is_asked_for(self):
+        program = self.build_of_files()
+        data = self.recorded(program)
+        listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+        for name, count in (("helper", 3), ("twin", 2)):
+            done = subprocess.run([PTDECODE, "image", "-q", "-i", data, name], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f"'{name}' is at {count} places: choose one by its address: ", done.stderr)
+            places = {int(address, 16) for address in re.findall(rf"([0-9a-f]+) \([\w.:]*{name}, files\)", done.stderr)}
+            self.assertEqual({place & 0xffff for place in places}, {int(at, 16) for at in re.findall(rf"^(\w+) [tT] {name}$", listing, re.M)})
+            for place in places:
+                self.assertRegex(run("image", "-q", "-i", data, f"{place:x}"), rf"\n +{place:x} {name}\+0x0 ")
+
+    # Each instance is called as often as its main loop says. `deleted` runs two destructors, `left` one.
+    GENERIC = {
+        "generic.rs": ("rustc", ["-O", "-C", "debuginfo=0"], r"""
+use std::hint::black_box;
+#[inline(never)] fn twice<T: Copy + std::ops::Add<Output = T>>(x: T) -> T { black_box(x) + black_box(x) }
+fn main() {
+    for i in 0..3u32 { black_box(twice(i)); }
+    for i in 0..5u64 { black_box(twice(i)); }
+    for i in 0..9u8 { black_box(twice(i as f64)); }
+}
+""", "generic::twice", [3, 5, 9]),
+        "generic.cc": ("c++", ["-O1", "-fno-inline"], r"""
+volatile int sink;
+struct Part { virtual ~Part(); };
+Part::~Part() { sink = sink + 1; }
+int main() {
+  for (int i = 0; i < 4; ++i) delete new Part;
+  for (int i = 0; i < 3; ++i) { Part left; }
+}
+""", "Part::~Part()", [4, 4 + 3]),
+    }
+
+    def test_functions_that_only_their_mangled_names_tell_apart(self):
+        for source, (compiler, flags, text, name, counts) in self.GENERIC.items():
+            schemes = [["-Z", "unstable-options", "-C", "symbol-mangling-version=" + version] for version in ("legacy", "v0")] if compiler == "rustc" else [[]]
+            for scheme in schemes:
+                if shutil.which(compiler) is None:
+                    continue
+                (self.folder / source).write_text(text)
+                program = self.folder / "generic"
+                environment = dict(os.environ, RUSTC_BOOTSTRAP="1")  # allows both schemes
+                done = subprocess.run([compiler, *flags, *scheme, source, "-o", program], cwd=self.folder, capture_output=True, text=True, env=environment)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                data = self.recorded(program)
+                bundle = self.folder / "generic.ptdb"
+                run("bundle", "-q", "-i", data, "-o", bundle)
+                for path in (data, bundle):
+                    with self.subTest(source=source, scheme=scheme, path=path.name):
+                        lines = [json.loads(line) for line in run("functions", "-q", "-i", path, "--func", name, "--format", "json").splitlines()[1:]]
+                        self.assertEqual(sorted(line["calls"] for line in lines), counts, lines)
+                        self.assertEqual(len({line["function"] for line in lines}), len(counts))
+                        if not any("<" in line["function"] for line in lines):  # Rust's v0 names have the types
+                            listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+                            named = {line["function"] for line in lines}
+                            places = {f"0x{int(at, 16):x}" for at in re.findall(r"^(\w+) [tTW] _ZN.*(?:5twice|4PartD[02])", listing, re.M)}
+                            self.assertEqual(named, {f"{place}:{name}" for place in places})
+                # Addresses differ from build to build, so a comparison adds them up.
+                (row,) = [json.loads(line) for line in run("functions", "-q", "--json", "--diff", data, data, "--func", name).splitlines() if '"function"' in line][:1]
+                if "<" not in row["function"]:
+                    self.assertEqual((row["function"], row["calls_a"], row["calls_b"]), (name, sum(counts), sum(counts)))
+                bundle.unlink()
+
     def test_saved_symbols_are_told_apart_too(self):
         """The second command takes the symbols that the first one saved in the stash."""
         program = self.build_of_files()

@@ -75,8 +75,7 @@ def read_all(data):
             if kind == 4:
                 counters.append((found[11], found[30] if 30 in found else found[44], content[8][0]))
                 continue
-            if 4 in found:
-                note = dict(fields(found[4]))
+            for note in (dict(fields(value)) for inner, value in fields(event) if inner == 4):
                 notes.append((found[11], note_names[note[1]], note[3]))
             if kind != 2 and found[10] not in names:
                 raise ValueError("a name that was never given")

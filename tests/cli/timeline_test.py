@@ -9,6 +9,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -101,6 +102,29 @@ class Timeline(unittest.TestCase):
             self.assertIn(name.split()[1], listed)
         self.assertEqual([name.split()[0] for _, name in events].count("load"), 5)
         self.assertIn("unload bpf_prog_bbda6f57ad1fdc6d_lab", [name for _, name in events])
+
+    def test_code_that_a_program_generates_and_patches(self):
+        """The instants are the versions of code that `image` lists, each at its time."""
+        for name in ("jit", "patch"):
+            bundle = SOURCE / "data" / "user" / f"{name}.bundle"
+            tracks, _, instants = perfetto_reader.read(self.write(f"{name}.pftrace", "-i", bundle)[0])
+            (pid,) = {facts["pid"] for facts in tracks.values() if facts["pid"]}
+            (track,) = [track for track, facts in tracks.items() if facts["name"] == f"changes of code, pid {pid}"]
+            listed = re.findall(r"^ +mm\d+ (\w+)-\w+ .*\.dump  \[(\d+)\.(\d{9})\.\.", run("image", "-q", "-i", bundle).stdout, re.M)
+            self.assertGreater(len(listed), 50)
+            found = collections.Counter(time for at, _, time in instants if at == track)
+            self.assertEqual(found, collections.Counter(int(seconds + ns) for _, seconds, ns in listed))
+        loads = [text for at, text, _ in instants if at == track and text.startswith("load ")]
+        self.assertEqual(loads, [])  # the program patches code of its own file
+
+    def test_changes_of_the_kernel_within_a_time(self):
+        def changes(*words):
+            tracks, _, instants = perfetto_reader.read(self.write("k.pftrace", "-i", KERNEL, "--min", "1ms", *words)[0])
+            return sorted((time, name) for track, name, time in instants if tracks[track]["name"] == "changes of code")
+        first, last = (int(float(text) * 1e6) * 1000 for text in WINDOW.split(","))
+        whole = changes()
+        self.assertGreater(len(whole), 100)
+        self.assertEqual(changes("--time", WINDOW), [change for change in whole if first <= change[0] <= last])
 
     def test_counters_and_gaps(self):
         code = b"\xff\xe0"  # 0x1000: jmp *%rax

@@ -14,6 +14,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.environ["PTDECODE_SOURCE"], "tests/cli"))
+import perfetto_reader  # noqa: E402
+
 PTDECODE = os.environ["PTDECODE"]
 PLUGIN = os.environ["PTDECODE_PLUGIN"]
 PROGRAMS = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate/programs")
@@ -123,6 +126,7 @@ class Counts(unittest.TestCase):
             lines = map(json.loads, self.run_it("functions", "-i", "rec.data", "--stash", "off", "--func", "random_r", "--json").stdout.splitlines())
             return [line for line in lines if "function" in line][0]
         whole = row()
+        self.assertNotIn("~", self.run_it("functions", "-i", "rec.data", "--stash", "off", "--limit", "0").stdout)
         os.rename(f"{self.folder}/libc_calls", f"{self.folder}/gone")
         part = row()
         self.assertEqual((whole["calls"], part["calls"]), (1000, 1000))
@@ -130,6 +134,19 @@ class Counts(unittest.TestCase):
             self.assertGreater(part[field], 0.3 * whole[field], field)
             self.assertLess(part[field], 3 * whole[field], field)
         self.assertLess(part["max_ns"], 20 * whole["p99_ns"])
+        # Flow is missing before and after each call: the durations are marked as estimates. None is in the whole decode.
+        self.assertEqual((whole["estimated"], part["estimated"]), (0, 1000))
+        listed = self.run_it("functions", "-i", "rec.data", "--stash", "off", "--func", "random_r").stdout
+        self.assertRegex(listed, r"(?m)^ +1000 +~\S+ \S+ .* ~\S+ .* random_r \(")
+        self.assertIn("~: the times of some calls are estimates", listed)
+        tree = self.run_it("script", "-q", "-i", "rec.data", "--stash", "off", "-S", "random_r").stdout
+        self.assertEqual(len(re.findall(r"~[\d.]+ [num]s +random_r", tree)), 1000, tree[:2000])
+        calls = map(json.loads, self.run_it("script", "-q", "-i", "rec.data", "--stash", "off", "-S", "random_r", "--json").stdout.splitlines()[1:])
+        self.assertEqual({call["estimated"] for call in calls}, {True})
+        self.run_it("timeline", "-q", "-i", "rec.data", "--stash", "off", "-o", "rec.pftrace")
+        with open(self.folder + "/rec.pftrace", "rb") as trace:
+            notes = perfetto_reader.read_all(trace.read())[4]
+        self.assertGreaterEqual(sum(name == "estimated times" for _, name, _ in notes), 1000)
 
     def test_names_of_a_renamed_thread(self):
         self.record(self.build("renamed"))

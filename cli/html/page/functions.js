@@ -45,7 +45,7 @@ function showLatency(index, target) {
     }
     parts.push(table('Slowest calls of ' + row.function, [
       {title: 'started', value: (call) => call.start, short: true}, {title: 'took', value: (call) => call.took_ns, number: true,
-        text: (call) => duration(call.took_ns) + (call.end_seen ? '' : ' (end not seen)')},
+        text: (call) => (call.estimated ? '~' : '') + duration(call.took_ns) + (call.end_seen ? '' : ' (end not seen)')},
       {title: 'off cpu', value: (call) => call.off_cpu_ns, text: (call) => duration(call.off_cpu_ns), number: true},
       {title: 'not traced', value: (call) => call.untraced_ns, text: (call) => duration(call.untraced_ns), number: true},
       {title: 'thread', value: (call) => call.comm + ' ' + call.tid},
@@ -64,7 +64,8 @@ function showFunctions() {
     return;
   }
   const chosen = el('div', {id: 'latency', role: 'region', 'aria-label': 'Latency of the chosen function'});
-  const time = (title, field) => ({title, value: (row) => row[field] || 0, text: (row) => row[field] === null ? '-' : duration(row[field]), number: true});
+  const time = (title, field) => ({title, value: (row) => row[field] || 0, number: true,
+    text: (row) => row[field] === null ? '-' : (row.estimated && /^(self|total)_ns$/.test(field) ? '~' : '') + duration(row[field])});
   const amount = (title, field) => ({title, value: (row) => row[field], text: (row) => count(row[field]), number: true});
   const share = (field) => ({title: '%', value: (row) => row[field], text: (row) => percent(row[field], functions.all_self), number: true});
   const waiting = (row) => row.off_cpu_ns + row.untraced_ns + row.lost_ns;

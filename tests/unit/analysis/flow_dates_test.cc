@@ -15,7 +15,10 @@ class Stream {
  public:
   explicit Stream(const FlowClock& clock) : dates_(clock) { at(0); }
   Stream& at(uint64_t time) {
-    for (const FlowDates::Date& date : dates_.anchor(TimeNs{kBase + time})) moments_.push_back(date.time.value - kBase);
+    for (const FlowDates::Date& date : dates_.anchor(TimeNs{kBase + time})) {
+      moments_.push_back(date.time.value - kBase);
+      estimated_.push_back(dates_.estimated());
+    }
     return *this;
   }
   Stream& run(uint64_t instructions) {
@@ -36,7 +39,14 @@ class Stream {
     dates_.set_flowing(false);
     return *this;
   }
+  /// Flow is lost, and resumes before the next time.
+  Stream& lose() {
+    stop();
+    dates_.set_beside_loss();
+    return *this;
+  }
   [[nodiscard]] const std::vector<uint64_t>& moments() const { return moments_; }
+  [[nodiscard]] const std::vector<bool>& estimated() const { return estimated_; }
 
   static constexpr uint64_t kBase = 5000;
 
@@ -44,6 +54,7 @@ class Stream {
   FlowDates dates_;
   bool started_ = false;
   std::vector<uint64_t> moments_;
+  std::vector<bool> estimated_;
 };
 
 // A walk of a time window begins in the middle of the stream: what is older than some segments must not change the dates.
@@ -122,6 +133,15 @@ TEST(FlowDates, WithoutAPauseAllIsRunning) {
   Stream stream({.tick_ns = kTick});
   stream.start().run(1).at(kSecond).run(1).stop().at(kSecond + 10);
   EXPECT_EQ(stream.moments()[1], kSecond + 10);
+}
+
+// A pause does not make its neighbours' dates estimates, missing flow does: up to the packets before and after it.
+TEST(FlowDates, DatesBesideMissingFlowAreEstimates) {
+  Stream stream({.tick_ns = kTick});
+  stream.start().run(100).stop().start().at(kTick);
+  stream.run(100).lose().start().run(100).stop().start().at(2 * kTick);
+  stream.run(100).stop().start().at(3 * kTick);
+  EXPECT_EQ(stream.estimated(), (std::vector<bool>{false, false, false, true, true, true, true, false, false}));
 }
 
 /// Thread 7 leaves its cpu at `out` and comes back at `in`.
