@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "ptdecode/function_table.h"
+
 namespace ptd {
 namespace {
 
