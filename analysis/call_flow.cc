@@ -15,13 +15,15 @@ constexpr uint64_t kMostSkipped = 16;  // bytes between a CALL that does not ret
 }  // namespace
 
 CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
-                   const FlowClock& clock)
+                   const FlowClock& clock, InlineChains* inlined)
     : finder_(symbolizer, timeline, table),
       kernel_(table.intern("[kernel]", "")),
       cpu_(cpu),
       stream_tid_(tid),
       tid_(tid),
-      dates_(clock) {}
+      dates_(clock) {
+  if (inlined != nullptr) inlined_code_.emplace(symbolizer, table, *inlined);
+}
 
 CallFlow::Key::Key(const Node& node) {
   const Kind kind = node.halts ? halts : node.way == Way::none ? inside : node.way == Way::jump ? jumps : calls;
@@ -52,6 +54,7 @@ void CallFlow::refresh(NodeId id) {
     node.thunk = node.bare_return && (!found.named || !found.entry || finder_.is_return_thunk(found.id));
     node.entered = kNoFunction;
     asked = {found.valid, pid_};
+    if (inlined_code_) find_inlined(id);
   }
   epoch_time_ = intersect(epoch_time_, asked.valid);
   nodes_->keys[id] = Key(node);
@@ -93,6 +96,7 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
     nodes_->keys.resize(std::max(blocks.size(), nodes_->keys.size() * 2));
     nodes_->nodes.resize(nodes_->keys.size());
     nodes_->asked.resize(nodes_->keys.size());
+    if (inlined_code_) nodes_->inlined.resize(nodes_->keys.size());
   }
   check_keys();
   cursor_.begin(batch);
@@ -182,7 +186,15 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.to = to.ip;
   step.function = enters ? entered : to.function;
   step.return_to = pending.return_to;
+  step.inlined = chain_ = to.inlined;
+  step.begins = to.begins;
   hold(false, false);
+}
+
+CallFlow::Target CallFlow::target_at(NodeId id) const {
+  const Node& node = nodes_->nodes[id];
+  if (!inlined_code_) return {node.ip, node.function, node.module, node.flags};
+  return {node.ip, node.function, node.module, node.flags, nodes_->inlined[id].chain, nodes_->inlined[id].begins};
 }
 
 // The flow came to this block by a branch that may matter, or it begins here.
@@ -192,7 +204,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (pending_) {
     const Pending open = *pending_;
     pending_.reset();
-    if (!here.thunk || open.way != Way::jump) resolve(open, {here.ip, here.function, here.module, here.flags}, here.entered);
+    if (!here.thunk || open.way != Way::jump) resolve(open, target_at(block.node), here.entered);
   } else if (!flowing_) [[unlikely]] {
     begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
   }
@@ -223,6 +235,36 @@ bool CallFlow::ends(const Block* at) {
   return at;
 }
 
+[[gnu::always_inline]] inline void CallFlow::move_inlined(const Node& node, const InlinedPiece& to) {
+  FlowStep& step = out_.emplace_back();
+  step.kind = FlowKind::inlined;
+  step.function = node.function;
+  step.to = node.ip;
+  step.inlined = chain_ = to.chain;
+  step.begins = to.begins;
+  hold(false, false);
+}
+
+// As pass(), with a step wherever the flow enters or leaves inlined functions.
+const Block* CallFlow::pass_inlined(const Block* at, const Block* last) {
+  for (uint64_t ran = 0;; ++at) {
+    if (!nodes_->keys[at->node].is_known()) refresh(at->node);
+    const InlinedNode inlined = nodes_->inlined[at->node];
+    uint32_t counted = 0;
+    const auto move = [&](const InlinedPiece& to) {
+      dates_.ran(std::exchange(ran, 0) + (to.instruction - counted));
+      counted = to.instruction;
+      move_inlined(nodes_->nodes[at->node], to);
+    };
+    if (inlined.chain != chain_) move({0, inlined.chain, inlined.begins});
+    for (uint32_t i = 0; i < inlined.count && nodes_->pieces[inlined.first + i].instruction < at->instructions; ++i) move(nodes_->pieces[inlined.first + i]);
+    ran += at->instructions - counted;
+    if (at != last && !(nodes_->keys[at->node].may_end(*at) && ends(at))) continue;
+    dates_.ran(ran);
+    return at;
+  }
+}
+
 // The block that pass() returned.
 [[gnu::always_inline]] inline void CallFlow::depart(const Block& block) {
   const Node& here = node(block.node);
@@ -239,7 +281,7 @@ void CallFlow::take_blocks(std::span<const Block> blocks) {
     arrive(*at);
     synced_ = false;
     if (lost_ || !proved_) [[unlikely]] prove();
-    at = pass(at, last);
+    at = inlined_code_ ? pass_inlined(at, last) : pass(at, last);
     depart(*at);
   }
 }
@@ -297,7 +339,7 @@ void CallFlow::take_mark(const Mark& mark) {
   if (synced_) told(likeliest(mark), mark.cycles);
   const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
   if (has_thread_ && tid == tid_ && mark.pid == pid_) {
-    space_ = mark.space;
+    if (std::exchange(space_, mark.space) != mark.space) chain_ = kUnknownInlining;
     return;
   }
   FlowStep step;
@@ -448,6 +490,7 @@ void CallFlow::take_gap(const Gap& gap) {
 void CallFlow::push(const FlowStep& step, bool resumes) {
   if (!proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt)) held_unproved_.push_back(held_count());
   out_.push_back(step);
+  chain_ = step.inlined;
   if (lost_ && step.kind == FlowKind::begin) dates_.set_beside_loss();
   hold(resumes, step.kind == FlowKind::begin && (lost_ || (step.flags & kFlowHalted) != 0));
 }

@@ -11,6 +11,7 @@
 #include "analysis/branch_code.h"
 #include "analysis/flow_dates.h"
 #include "analysis/function_finder.h"
+#include "analysis/inlined_code.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/flow_cursor.h"
 
@@ -27,6 +28,7 @@ enum class FlowKind : uint8_t {
   gap,         ///< flow is lost
   switch_in,   ///< this thread runs from here on
   switch_out,  ///< this thread has run up to here
+  inlined,     ///< within `function`, the flow enters or leaves inlined functions; only if these are followed
   dropped,     ///< of CallFlow only: waits for a time, and will not be given out
 };
 
@@ -55,6 +57,8 @@ struct FlowStep {
   FunctionId function = kNoFunction;  ///< of `to`
   FunctionId from = kNoFunction;      ///< what ran before it. begin: the function if `to` is its first address, in unnamed code
   uint32_t instructions = 0;          ///< that this stream retired since its previous step
+  InlineId inlined = kUnknownInlining;  ///< the functions inlined at `to`, if they are followed
+  uint32_t begins = 0;                  ///< InlinedPiece::begins
   uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};
   Ip return_to{};
@@ -70,9 +74,9 @@ struct FlowStep {
 /// interrupt is taken, and no instruction is decoded before the flow is lost, the loss starts there.
 class CallFlow {
  public:
-  /// `cpu` or `tid` of the stream; -1 for the other.
+  /// `cpu` or `tid` of the stream; -1 for the other. `inlined`: follows inlined functions, if not null; it must outlive the flow.
   CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
-           const FlowClock& clock = {});
+           const FlowClock& clock = {}, InlineChains* inlined = nullptr);
 
   /// Starts another segment of the trace, with AuxSegment::time: later calls of take() belong to it.
   void begin_segment(Interval time);
@@ -135,8 +139,16 @@ class CallFlow {
     static constexpr uint32_t kKindBits = 4, kKindMask = (1U << kKindBits) - 1;
     uint32_t word_ = ~kKindMask | unknown;  ///< an unknown one is of another function than any jump
   };
+  /// The inlined functions of a node: those of its first instruction, and Nodes::pieces of the others.
+  struct InlinedNode {
+    InlineId chain = kNotInlined;
+    uint32_t begins = 0;
+    uint32_t first = 0, count = 0;
+  };
   struct Nodes {
     std::vector<Node> nodes;
+    std::vector<InlinedNode> inlined;  ///< empty if inlined functions are not followed
+    std::vector<InlinedPiece> pieces;
     std::vector<Asked> asked;
     std::vector<Key> keys;
     std::vector<NodeId> named, unnamed;  ///< those with a key; a name in unnamed code is right for one process
@@ -165,6 +177,9 @@ class CallFlow {
   void arrive(const Block& block);
   bool ends(const Block* at);
   const Block* pass(const Block* at, const Block* last);
+  const Block* pass_inlined(const Block* at, const Block* last);
+  void find_inlined(NodeId id);
+  void move_inlined(const Node& node, const InlinedPiece& to);
   void depart(const Block& block);
   static uint8_t flags_of(const FunctionAt& at) { return static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0)); }
   /// Where a branch went.
@@ -173,7 +188,10 @@ class CallFlow {
     FunctionId function = kNoFunction;
     uint32_t module = 0;
     uint8_t flags = 0;
+    InlineId inlined = kUnknownInlining;
+    uint32_t begins = 0;
   };
+  [[nodiscard]] Target target_at(NodeId id) const;
   void take_mark(const Mark& mark);
   void take_event(const Event& event);
   void take_gap(const Gap& gap);
@@ -202,6 +220,9 @@ class CallFlow {
   [[nodiscard]] FunctionId unnamed_entry(Ip to) { return finder_.unnamed_entry(space_, to, when()); }
 
   FunctionFinder finder_;
+  std::optional<InlinedCode> inlined_code_;  ///< none if inlined functions are not followed
+  std::vector<InlinedPiece> found_pieces_;
+  InlineId chain_ = kUnknownInlining;  ///< of the last instruction, as the last step says
   const FunctionId kernel_;  ///< untraced code that a system call enters
   const int32_t cpu_, stream_tid_;
   const BlockTable* blocks_ = nullptr;

@@ -17,8 +17,6 @@ constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces
 
 bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
 
-uint8_t estimated(const FlowStep& step) { return (step.flags & kFlowEstimated) != 0 ? kCallEstimated : 0; }
-
 // Index + 1 of the innermost frame that fits, 0 if none does.
 template <typename Frames, typename Fits>
 size_t innermost(const Frames& frames, Fits fits) {
@@ -60,6 +58,7 @@ void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::funct
 const std::vector<CallThread>& CallTree::threads() const { return state_->threads; }
 bool CallTree::finished() const { return state_->finished; }
 void CallTree::leave_out_enters() { state_->enters = false; }
+void CallTree::follow_inlined(InlineChains& chains) { state_->chains = &chains; }
 
 void CallTree::State::find_thread(const FlowStep& step) {
   const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
@@ -88,7 +87,8 @@ inline void CallTree::State::spend(Now& now) {
     thread.running_ns += ran;
     return;
   }
-  Frame& frame = now.stack.frames.back();
+  Frame& outer = now.stack.frames.back();
+  Frame& frame = outer.inlined == kNotInlined ? outer : now.stack.inner.back();
   frame.self_instructions += step.instructions;
   frame.self_cycles += step.cycles;
   const bool traced = !frame.untraced();
@@ -117,7 +117,7 @@ void CallTree::State::stop(Now& now, Off why) {
   step.kind = CallStepKind::off;
   step.thread = now.index;
   step.cpu = now.step.cpu;
-  step.depth = static_cast<uint32_t>(stack.frames.size());
+  step.depth = stack.depth();
   step.time = now.step.time;
   step.floor = now.step.floor;
   now.out.push_back(step);
@@ -131,7 +131,7 @@ void CallTree::State::go_on(Now& now) {
   step.kind = CallStepKind::on;
   step.thread = now.index;
   step.cpu = now.step.cpu;
-  step.depth = static_cast<uint32_t>(stack.frames.size());
+  step.depth = stack.depth();
   step.time = std::max(now.step.time, stack.off_since);
   step.floor = now.step.floor;
   step.start = stack.off_since;
@@ -150,66 +150,29 @@ void CallTree::State::go_on(Now& now) {
 
 inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
   Stack& stack = now.stack;
-  if (stack.open[function]++ != 0) flags |= kCallInner;
-  const CallThread& thread = now.thread;
-  const FlowStep& by = now.step;
   stack.frames.push_back(new_frame);
   Frame& frame = stack.frames.back();
   frame.function = function;
   frame.kind = kind;
   frame.by_jump = by_jump;
-  flags |= estimated(by);
   frame.flags = flags;
   frame.return_to = return_to;
-  frame.start = by.time;
-  frame.floor = by.floor;
-  frame.off_cpu_ns = thread.off_cpu_ns;
-  frame.untraced_ns = thread.untraced_ns;
-  frame.lost_ns = thread.lost_ns;
-  frame.instructions = thread.instructions;
-  frame.cycles = thread.cycles;
-  if (!enters) {
-    ++left_out;
-    return frame;
-  }
-  now.out.push_back(new_step);
-  CallStep& step = now.out.back();
-  step.kind = CallStepKind::enter;
-  step.frame = by_jump ? FrameKind::tail : kind;
-  step.flags = flags;
-  step.thread = now.index;
-  step.cpu = by.cpu;
-  step.depth = static_cast<uint32_t>(stack.frames.size() - 1);
-  step.function = function;
-  step.time = step.start = by.time;
-  step.floor = step.start_floor = by.floor;
+  put_enter(now, frame, by_jump ? FrameKind::tail : kind, stack.depth() - 1);
   return frame;
 }
 
+// Leaves the inlined functions of the innermost frame that are not in `kept`.
+inline void CallTree::State::leave_inlined(Now& now, InlineId kept, uint8_t flags) {
+  Stack& stack = now.stack;
+  for (InlineId& open = stack.frames.back().inlined; open != kept; open = (*chains)[open].outer) {
+    put_leave(now, stack.inner.back(), flags, stack.depth() - 1);
+    stack.inner.pop_back();
+  }
+}
+
 inline void CallTree::State::leave(Now& now, uint8_t flags) {
-  const Frame& frame = now.stack.frames.back();
-  now.out.push_back(new_step);
-  CallStep& step = now.out.back();
-  step.kind = CallStepKind::leave;
-  step.frame = frame.by_jump ? FrameKind::tail : frame.kind;
-  step.flags = frame.flags | flags | estimated(now.step);
-  step.thread = now.index;
-  step.cpu = now.step.cpu;
-  step.depth = static_cast<uint32_t>(now.stack.frames.size() - 1);
-  step.function = frame.function;
-  step.time = std::max(now.step.time, frame.start);
-  step.floor = now.step.floor;
-  step.start = frame.start;
-  step.start_floor = frame.floor;
-  step.off_cpu_ns = now.thread.off_cpu_ns - frame.off_cpu_ns;
-  step.untraced_ns = now.thread.untraced_ns - frame.untraced_ns;
-  step.lost_ns = now.thread.lost_ns - frame.lost_ns;
-  step.instructions = now.thread.instructions - frame.instructions;
-  step.self_ns = frame.self_ns;
-  step.self_instructions = frame.self_instructions;
-  step.cycles = now.thread.cycles - frame.cycles;
-  step.self_cycles = frame.self_cycles;
-  --now.stack.open[frame.function];
+  if (now.stack.frames.back().inlined != kNotInlined) leave_inlined(now, kNotInlined, flags);
+  put_leave(now, now.stack.frames.back(), flags, now.stack.depth() - 1);
   now.stack.frames.pop_back();
 }
 
@@ -219,7 +182,7 @@ void CallTree::State::leave_to(Now& now, size_t depth) {
 
 void CallTree::State::give_up(Now& now, CallLoss why) {
   Stack& stack = now.stack;
-  const uint32_t depth = static_cast<uint32_t>(stack.frames.size());
+  const uint32_t depth = stack.depth();
   stack.given_up.clear();
   stack.folded.clear();
   if (why == CallLoss::gap || why == CallLoss::strange_return) stack.given_up = stack.frames;
@@ -249,6 +212,7 @@ bool CallTree::State::take_up(Now& now) {
   for (size_t i = 0; i + 1 < found; ++i) {
     const auto untraced = static_cast<uint8_t>(frames[i].flags & kCallUntraced);
     enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart | untraced);
+    if (frames[i].inlined != kNotInlined) enter_inlined(now, frames[i].inlined, 0, kCallNoStart);
   }
   if (now.stack.frames.empty()) root(now);
   return true;
@@ -420,13 +384,25 @@ inline bool CallTree::State::take_plain(Now& now) {
   return true;
 }
 
+// The flow is where the functions of the step's chain are inlined in its function.
+inline void CallTree::State::follow_inlined(Now& now) {
+  Stack& stack = now.stack;
+  if (stack.frames.empty() || !stack.folded.empty()) return;
+  const Frame& host = stack.frames.back();
+  const InlineId wanted = host.function == now.step.function ? now.step.inlined : kNotInlined;
+  if (host.inlined == wanted) return;
+  leave_inlined(now, chains->common(host.inlined, wanted), 0);
+  if (host.inlined != wanted) enter_inlined(now, wanted, now.step.begins, 0);
+}
+
 size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
   left_out = 0;
   const uint32_t index = thread_of(step);
   Now now{step, index, stacks[index], threads[index], out};
   if (now.thread.pid < 0) [[unlikely]] now.thread.pid = step.pid;
   spend(now);
-  if (!take_plain(now)) take_other(now);
+  if (step.kind != FlowKind::inlined && !take_plain(now)) take_other(now);
+  if (step.inlined != kUnknownInlining && chains != nullptr) follow_inlined(now);
   return left_out;
 }
 
@@ -511,6 +487,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     if (stack.off != Off::running) stack.off_since = stack.off_floor = std::max(time, stack.off_since);
     stack.given_up.clear();
     const std::vector<Frame> frames = std::exchange(stack.frames, {});
+    stack.inner.clear();
     stack.open.clear();
     FlowStep step;
     step.time = step.floor = time;
@@ -519,6 +496,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     for (const Frame& frame : frames) {
       const uint8_t flags = (frame.flags & ~(kCallInner | kCallEstimated)) | kCallNoStart;
       enter(now, frame.kind, frame.function, frame.return_to, flags, frame.by_jump).role = frame.role;
+      if (frame.inlined != kNotInlined) enter_inlined(now, frame.inlined, 0, kCallNoStart);
     }
   }
 }

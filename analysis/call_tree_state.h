@@ -1,6 +1,7 @@
 // CallTree::State: the open calls of each thread, and how a step changes them. Private to CallTree.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,7 +10,7 @@
 
 #include "analysis/call_flow.h"
 #include "analysis/folded_calls.h"
-#include "analysis/open_counts.h"
+#include "analysis/base/open_counts.h"
 #include "analysis/thread_schedule.h"
 #include "ptdecode/call_tree.h"
 
@@ -33,6 +34,7 @@ struct CallTree::State {
     bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
     Role role = Role::plain;
     uint8_t flags = 0;
+    InlineId inlined = kNotInlined;  ///< Stack::inner holds a frame for each function of this chain
     Ip return_to;
     TimeNs start, floor;
     uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
@@ -48,6 +50,7 @@ struct CallTree::State {
   enum class Off : uint8_t { running, switched, paused, halted, lost };
   struct Stack {
     std::vector<Frame> frames, given_up;
+    std::vector<Frame> inner;  ///< inlined functions of `frames`, from the outermost frame on
     FoldedCalls folded;  ///< inside of the last frame, which accounts for them
     Off off = Off::lost;  ///< nothing is known before the first step
     bool met = false;
@@ -56,6 +59,7 @@ struct CallTree::State {
     SpaceId space = kNoSpace;
     Ip resume;
     OpenCounts open;
+    [[nodiscard]] uint32_t depth() const { return static_cast<uint32_t>(frames.size() + inner.size()); }
   };
   /// One step being taken.
   struct Now {
@@ -72,6 +76,8 @@ struct CallTree::State {
     if (step.tid != last_tid || step.cpu != last_cpu || threads.empty()) find_thread(step);
     return last_thread;
   }
+  /// Returns kCallEstimated if the step's time is an estimate.
+  [[nodiscard]] static uint8_t estimated(const FlowStep& step) { return (step.flags & kFlowEstimated) != 0 ? kCallEstimated : 0; }
   void find_thread(const FlowStep& step);
   void spend(Now& now);
   void begin_unseen(Now& now);
@@ -79,6 +85,12 @@ struct CallTree::State {
   void go_on(Now& now);
   Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
   void leave(Now& now, uint8_t flags);
+  void put_enter(Now& now, Frame& frame, FrameKind kind, uint32_t depth);
+  void put_leave(Now& now, const Frame& frame, uint8_t flags, uint32_t depth);
+  void follow_inlined(Now& now);
+  void enter_inlined(Now& now, InlineId wanted, uint32_t begins, uint8_t flags);
+  void enter_one(Now& now, InlineId wanted, uint8_t flags);
+  void leave_inlined(Now& now, InlineId kept, uint8_t flags);
   void leave_to(Now& now, size_t depth);
   void give_up(Now& now, CallLoss why);
   bool take_up(Now& now);
@@ -105,6 +117,63 @@ struct CallTree::State {
   std::vector<CallThread> threads;
   std::vector<Stack> stacks;
   const ThreadSchedule* schedule = nullptr;
+  InlineChains* chains = nullptr;  ///< null: inlined functions are not followed
 };
+
+// Completes a frame, which is the last of its list, and outputs that it was entered.
+inline void CallTree::State::put_enter(Now& now, Frame& frame, FrameKind kind, uint32_t depth) {
+  const CallThread& thread = now.thread;
+  const FlowStep& by = now.step;
+  if (now.stack.open[frame.function]++ != 0) frame.flags |= kCallInner;
+  frame.flags |= estimated(by);
+  frame.start = by.time;
+  frame.floor = by.floor;
+  frame.off_cpu_ns = thread.off_cpu_ns;
+  frame.untraced_ns = thread.untraced_ns;
+  frame.lost_ns = thread.lost_ns;
+  frame.instructions = thread.instructions;
+  frame.cycles = thread.cycles;
+  if (!enters) {
+    ++left_out;
+    return;
+  }
+  now.out.push_back(new_step);
+  CallStep& step = now.out.back();
+  step.kind = CallStepKind::enter;
+  step.frame = kind;
+  step.flags = frame.flags;
+  step.thread = now.index;
+  step.cpu = by.cpu;
+  step.depth = depth;
+  step.function = frame.function;
+  step.time = step.start = by.time;
+  step.floor = step.start_floor = by.floor;
+}
+
+// Outputs that a frame, which is the last of its list, is left.
+inline void CallTree::State::put_leave(Now& now, const Frame& frame, uint8_t flags, uint32_t depth) {
+  now.out.push_back(new_step);
+  CallStep& step = now.out.back();
+  step.kind = CallStepKind::leave;
+  step.frame = frame.by_jump ? FrameKind::tail : frame.kind;
+  step.flags = frame.flags | flags | estimated(now.step);
+  step.thread = now.index;
+  step.cpu = now.step.cpu;
+  step.depth = depth;
+  step.function = frame.function;
+  step.time = std::max(now.step.time, frame.start);
+  step.floor = now.step.floor;
+  step.start = frame.start;
+  step.start_floor = frame.floor;
+  step.off_cpu_ns = now.thread.off_cpu_ns - frame.off_cpu_ns;
+  step.untraced_ns = now.thread.untraced_ns - frame.untraced_ns;
+  step.lost_ns = now.thread.lost_ns - frame.lost_ns;
+  step.instructions = now.thread.instructions - frame.instructions;
+  step.self_ns = frame.self_ns;
+  step.self_instructions = frame.self_instructions;
+  step.cycles = now.thread.cycles - frame.cycles;
+  step.self_cycles = frame.self_cycles;
+  --now.stack.open[frame.function];
+}
 
 }  // namespace ptd

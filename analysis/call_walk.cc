@@ -61,9 +61,17 @@ class StreamWalk {
     uint32_t index = 0;
     unsigned threads = 1;
   };
-  StreamWalk(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const Stream& stream,
-             const ThreadSchedule& schedule)
-      : recording_(recording), options_(options), functions_(functions), stream_(stream.index), threads_(stream.threads), schedule_(schedule) {}
+  /// What the streams of a walk share. `inlined`: null if inlined functions are not followed.
+  struct Shared {
+    const Recording& recording;
+    const CallWalkOptions& options;
+    FunctionTable& functions;
+    const ThreadSchedule& schedule;
+    InlineChains* inlined;
+  };
+  StreamWalk(const Shared& shared, const Stream& stream)
+      : recording_(shared.recording), options_(shared.options), functions_(shared.functions), stream_(stream.index), threads_(stream.threads),
+        schedule_(shared.schedule), inlined_(shared.inlined) {}
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
@@ -82,7 +90,7 @@ class StreamWalk {
       return fetch();
     }
     const StreamInfo& info = recording_.streams()[stream_];
-    flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_));
+    flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_), inlined_);
     auto decode = start_decode(recording_, {stream_, first_segment(), Recording::kStreamEnd, threads_});
     if (decode) {
       decode_ = std::move(*decode);
@@ -164,6 +172,7 @@ class StreamWalk {
   const uint32_t stream_;
   const unsigned threads_;
   const ThreadSchedule& schedule_;
+  InlineChains* const inlined_;
   std::unique_ptr<ParallelDecode> decode_;
   std::optional<CallFlow> flow_;
   std::optional<RecordedSteps> recorded_;  ///< in place of both
@@ -222,6 +231,7 @@ struct CallCursor::State {
   const Recording& recording_;
   const CallWalkOptions options_;
   const ThreadSchedule schedule_;
+  InlineChains inlined_;
   std::vector<uint32_t> streams_;
   std::vector<std::unique_ptr<StreamWalk>> walks_;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order_;
@@ -247,9 +257,11 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
       streams_(options_.streams),
       inside_(options_.time.first == kTimeMin) {
   if (!options_.enters) tree.leave_out_enters();
+  if (options_.inlined) tree.follow_inlined(inlined_);
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
+  const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr};
   for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
-    walks_.push_back(std::make_unique<StreamWalk>(recording, options_, functions, stream, schedule_));
+    walks_.push_back(std::make_unique<StreamWalk>(shared, stream));
     order_.emplace(walks_.back()->time(), walks_.size() - 1);
   }
 }

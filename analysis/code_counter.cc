@@ -247,47 +247,57 @@ uint64_t AddressCounts::highest(uint64_t first, uint64_t end) const {
   return highest;
 }
 
-Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions& options) {
+bool counts(const CodeCountOptions& options, const Mark& mark) {
+  const bool all = options.time.first == kTimeMin && options.time.last == kTimeMax;
+  return (all || (mark.time_known && options.time.contains(mark.time.first))) && (!options.wanted || options.wanted(mark));
+}
+
+Status count_stream(const Recording& recording, const CodeCountOptions& options, uint32_t stream, bool& stopped,
+                    const std::function<void(const Batch&, const BlockTable&)>& take) {
+  uint64_t offset = 0;
+  const uint64_t first = options.time.first == kTimeMin ? 0 : recording.segment_at(stream, options.time.first);
+  return recording.decode(stream, first, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+    take(batch, decoder.blocks());
+    for (const Gap& gap : batch.gaps) {
+      if (options.on_gap) options.on_gap(gap);
+    }
+    if (segment.stream_offset_bytes > offset && options.progress) {
+      stopped = stopped || !options.progress(segment.stream_offset_bytes - offset);
+      offset = segment.stream_offset_bytes;
+    }
+    return !stopped && !(options.time.last < segment.time.first);
+  });
+}
+
+std::vector<uint32_t> streams_of(const Recording& recording, const CodeCountOptions& options) {
   std::vector<uint32_t> streams = options.streams;
   for (uint32_t i = 0; options.streams.empty() && i < recording.streams().size(); ++i) streams.push_back(i);
+  return streams;
+}
+
+Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions& options) {
   CodeCounter::FileSums files;
-  CodeCounts counts;
-  const auto wanted = [&options](const Mark& mark) {
-    const bool all = options.time.first == kTimeMin && options.time.last == kTimeMax;
-    return (all || (mark.time_known && options.time.contains(mark.time.first))) && (!options.wanted || options.wanted(mark));
-  };
+  CodeCounts sums;
   bool stopped = false;
-  for (const uint32_t stream : streams) {
-    CodeCounter counter(recording.symbolizer(), wanted);
-    uint64_t offset = 0;
-    const uint64_t first = options.time.first == kTimeMin ? 0 : recording.segment_at(stream, options.time.first);
-    const Status status = recording.decode(stream, first, Recording::kStreamEnd,
-                                           [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
-                                             counter.take(batch, decoder.blocks());
-                                             for (const Gap& gap : batch.gaps) {
-                                               if (options.on_gap) options.on_gap(gap);
-                                             }
-                                             if (segment.stream_offset_bytes > offset && options.progress) {
-                                               stopped = stopped || !options.progress(segment.stream_offset_bytes - offset);
-                                               offset = segment.stream_offset_bytes;
-                                             }
-                                             return !stopped && !(options.time.last < segment.time.first);
-                                           });
+  for (const uint32_t stream : streams_of(recording, options)) {
+    CodeCounter counter(recording.symbolizer(), [&options](const Mark& mark) { return counts(options, mark); });
+    const Status status = count_stream(recording, options, stream, stopped,
+                                       [&counter](const Batch& batch, const BlockTable& blocks) { counter.take(batch, blocks); });
     if (!status) return status.error();
     counter.finish();
     counter.add_to(files);
-    counts.instructions += counter.instructions();
-    counts.fileless += counter.fileless();
+    sums.instructions += counter.instructions();
+    sums.fileless += counter.fileless();
     if (stopped) break;
   }
   for (auto& [name, found] : files) {
-    FileCounts& file = counts.files.emplace_back(FileCounts{name.first, name.second, found.offset_to_address, found.relocatable, {}, {}});
+    FileCounts& file = sums.files.emplace_back(FileCounts{name.first, name.second, found.offset_to_address, found.relocatable, {}, {}});
     for (auto& [place, run] : found.runs) file.runs.push_back(run);
     for (const auto& [way, count] : found.branches) file.branches.push_back({way.first, way.second, count});
   }
-  std::stable_sort(counts.files.begin(), counts.files.end(),
+  std::stable_sort(sums.files.begin(), sums.files.end(),
                    [](const FileCounts& a, const FileCounts& b) { return a.ran_bytes() > b.ran_bytes(); });
-  return counts;
+  return sums;
 }
 
 }  // namespace ptd

@@ -38,6 +38,14 @@ class KeyCounts {
   std::vector<Slot> slots_ = std::vector<Slot>(size_t{1} << (64 - kFirstShift));
 };
 
+/// Returns whether the flow of `mark`, whose time begins with the likeliest moment, counts.
+[[nodiscard]] bool counts(const CodeCountOptions& options, const Mark& mark);
+/// Returns the streams to count.
+[[nodiscard]] std::vector<uint32_t> streams_of(const Recording& recording, const CodeCountOptions& options);
+/// Decodes one of them. Sets `stopped` if options.progress says so. Errors: those of Recording::decode().
+[[nodiscard]] Status count_stream(const Recording& recording, const CodeCountOptions& options, uint32_t stream, bool& stopped,
+                                  const std::function<void(const Batch&, const BlockTable&)>& take);
+
 /// Fed with one stream's batches in order. Not thread-safe.
 class CodeCounter {
  public:

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/cycle_share.h"
+#include "analysis/base/cycle_share.h"
 #include "analysis/thread_schedule.h"
 #include "ptdecode/types.h"
 

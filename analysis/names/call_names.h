@@ -5,7 +5,7 @@
 
 namespace ptd {
 
-/// "call", "tail", "interrupt", "syscall" or "root".
+/// "call", "tail", "interrupt", "syscall", "inlined" or "root".
 [[nodiscard]] constexpr const char* name(FrameKind kind) {
   switch (kind) {
     case FrameKind::call:
@@ -16,6 +16,8 @@ namespace ptd {
       return "interrupt";
     case FrameKind::syscall:
       return "syscall";
+    case FrameKind::inlined:
+      return "inlined";
     case FrameKind::root:
       break;
   }

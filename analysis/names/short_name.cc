@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "image/placed_name.h"
+#include "ptdecode/function_table.h"
 
 namespace ptd {
 
@@ -107,6 +108,8 @@ std::string short_function(std::string_view name) {
 }
 
 std::string fit_function(std::string_view name, size_t width) {
+  if (name.ends_with(kInlinedMark) && width > 2 * kInlinedMark.size())
+    return fit_function(name.substr(0, name.size() - kInlinedMark.size()), width - kInlinedMark.size()) + std::string(kInlinedMark);
   if (width == 0 || name.size() <= width) return std::string(name);
   std::string text = short_function(name);
   if (width <= 8 || text.size() <= width) return text;

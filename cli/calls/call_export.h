@@ -24,7 +24,7 @@ class PerfettoWriter {
   void add_pokes(std::string& out);
   /// Instants of modules and BPF programs that appear and disappear while the recording is made.
   void add_modules(std::string& out);
-  /// Reads the trace again: gaps as instants; PTWRITE, frequency ratio and C-state as counters. `write` takes each piece. Errors: those of
+  /// Reads the trace again: gaps as instants; PTWRITE, frequency and C-state as counters. `write` takes each piece. Errors: those of
   /// Table::next().
   [[nodiscard]] Status add_events(const std::function<bool(std::string&)>& write);
   [[nodiscard]] uint64_t slices() const { return slices_; }
@@ -42,6 +42,9 @@ class PerfettoWriter {
     TimeNs last;  ///< of its last event: slices of one track must not go back
     std::vector<Call> open;
     size_t begun = 0;  ///< of `open`: how many
+    bool ran = false;  ///< in the steps that are taken
+    TimeNs counted_to;  ///< up to this time, and these counts, the instructions per cycle are written
+    uint64_t instructions = 0, cycles = 0;
   };
   struct CodeChange {
     SpaceId space;
@@ -61,7 +64,10 @@ class PerfettoWriter {
   };
   void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, const Notes& notes);
   void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out) { event(track, type, when, name, out, Notes()); }
-  void count(uint64_t track, TimeNs when, uint64_t value, std::string& out);
+  template <typename Value>
+  void count(uint64_t track, TimeNs when, Value value, std::string& out);
+  void add_ipc(const CallTree& tree, std::string& out);
+  [[nodiscard]] double megahertz_per_ratio() const;
   void begin_open(uint64_t track, Thread& thread, std::string& out);
   void leave(uint64_t track, Thread& thread, const CallStep& step, TimeNs when, std::string& out);
   void go_on(uint64_t track, Thread& thread, const CallStep& step, TimeNs when, std::string& out);

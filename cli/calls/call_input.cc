@@ -25,6 +25,12 @@ void add_call_options(CLI::App& command, CallWords& words) {
   command.add_option("--time", words.time, "from A to B: A,B; see 'ptdecode script --help'");
 }
 
+void add_inline_option(CLI::App& command, CallWords& words) {
+  words.inlined = true;
+  command.add_flag("--inline,!--no-inline", words.inlined,
+                   "list functions that are inlined in others as NAME (inlined), if the debug information tells (default); --no-inline: only calls");
+}
+
 void add_thread_option(CLI::App& command, unsigned& threads) {
   command.add_option("--threads", threads, "decode on this many threads (default: one per core)")->check(CLI::Range(1, 256));
 }
@@ -113,6 +119,7 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, bool enters) {
   options.stopped = interrupted;
   options.threads = words.threads;
   options.enters = enters;
+  options.inlined = words.inlined;
   const CallSink counting = [&](std::span<const CallStep> steps, const CallTree& tree) {
     for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) folded_ += know(i, tree).passes ? tree.threads()[i].folded : 0;
     return sink(steps, tree);
@@ -124,6 +131,15 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, bool enters) {
 }
 
 int CallInput::count(const CallWords& words, CodeCounts& counts) {
+  return count(words, [&](const CodeCountOptions& options) {
+    Result<CodeCounts> counted = count_code(*recording_, options);
+    if (!counted) return Status(counted.error());
+    counts = std::move(*counted);
+    return Status{};
+  });
+}
+
+int CallInput::count(const CallWords& words, const std::function<Status(const CodeCountOptions&)>& counting) {
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
   CodeCountOptions options;
   set_up(options, progress);
@@ -137,10 +153,9 @@ int CallInput::count(const CallWords& words, CodeCounts& counts) {
     progress.add(bytes);
     return !interrupted();
   };
-  Result<CodeCounts> counted = count_code(*recording_, options);
+  const Status counted = counting(options);
   progress.finish();
   if (!counted) return report_error(counted.error());
-  counts = std::move(*counted);
   return ended(progress);
 }
 

@@ -1,6 +1,7 @@
 // What the commands that follow calls have in common: which threads and times, how to run, how durations are written.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,10 +23,14 @@ struct CallWords {
   InputOptions input;
   std::string cpus, pids, tids, comms, time;
   unsigned threads = 0;  ///< that decode; 0: one for each core
+  bool inlined = false;  ///< follows inlined functions
   bool trace_optional = false;  ///< a recording without trace is no error: it has no calls
 };
 /// Adds the input options, -C, --pid, --tid, --comm and --time.
 void add_call_options(CLI::App& command, CallWords& words);
+
+/// Adds --inline and --no-inline; inlined functions are followed by default.
+void add_inline_option(CLI::App& command, CallWords& words);
 
 /// Adds --threads.
 void add_thread_option(CLI::App& command, unsigned& threads);
@@ -62,6 +67,8 @@ class CallInput {
   int walk(const CallWords& words, const CallSink& sink, bool enters = true);
   /// Decodes likewise and counts how often which code ran. Returns the exit status.
   int count(const CallWords& words, CodeCounts& counts);
+  /// The same with a function that counts.
+  int count(const CallWords& words, const std::function<Status(const CodeCountOptions&)>& counting);
   /// Whether the recording's trace is dated at all; known before the walk.
   [[nodiscard]] bool has_time() const { return has_time_; }
   /// After the walk: whether a packet gave a time. Otherwise durations mean nothing.

@@ -24,6 +24,7 @@ std::string_view kind_note(const CallStep& step) {
       return (step.flags & kCallBreakpoint) != 0 ? "int3" : "interrupt";
     case FrameKind::syscall:
       return "system call";
+    case FrameKind::inlined:
     case FrameKind::root:
     case FrameKind::call:
       break;

@@ -1,6 +1,7 @@
 // Fields of Perfetto's trace format, and how they are written (protobuf's wire format). For PerfettoWriter.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +14,7 @@ inline constexpr unsigned kPacketTimestamp = 8, kPacketSequence = 10, kPacketTra
                    kPacketTrackDescriptor = 60;
 inline constexpr unsigned kInternedEventNames = 2, kInternedAnnotationNames = 3, kEventNameId = 1, kEventName = 2;
 inline constexpr unsigned kTrackEventType = 9, kTrackEventNameId = 10, kTrackEventTrack = 11, kTrackEventAnnotation = 4,
-                   kTrackEventCounter = 30;
+                   kTrackEventCounter = 30, kTrackEventDouble = 44;
 inline constexpr unsigned kDescriptorUuid = 1, kDescriptorName = 2, kDescriptorProcess = 3, kDescriptorThread = 4, kDescriptorParent = 5, kDescriptorCounter = 8;
 inline constexpr unsigned kProcessPid = 1, kProcessName = 6, kThreadPid = 1, kThreadTid = 2, kThreadName = 5;
 inline constexpr unsigned kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4;
@@ -36,6 +37,11 @@ inline void put(std::string& out, unsigned field, std::string_view bytes) {
   put_number(out, uint64_t{field} << 3 | 2);
   put_number(out, bytes.size());
   out.append(bytes);
+}
+
+inline void put_double(std::string& out, unsigned field, double value) {
+  put_number(out, uint64_t{field} << 3 | 1);
+  for (uint64_t bits = std::bit_cast<uint64_t>(value), i = 0; i < 8; ++i) out.push_back(static_cast<char>(bits >> (8 * i)));
 }
 
 inline void put_packet(std::string& out, std::string packet, uint64_t flags) {

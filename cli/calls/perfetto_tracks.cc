@@ -88,6 +88,15 @@ void PerfettoWriter::add_modules(std::string& out) {
   }
 }
 
+// What a ratio of 1 is in MHz ([SDM] "CBR Packet"): the nominal ratio is that of the TSC. 0: not known.
+double PerfettoWriter::megahertz_per_ratio() const {
+  const pt::Config& config = input_.recording().decoder_options().config;
+  constexpr uint64_t kTicks = 1'000'000'000;
+  if (config.max_nonturbo_ratio == 0 || !config.time.valid()) return 0;
+  const uint64_t ns = config.time.to_ns(Tsc{kTicks}).value - config.time.to_ns(Tsc{0}).value;
+  return ns == 0 ? 0 : 1000.0 * kTicks / static_cast<double>(ns) / config.max_nonturbo_ratio;
+}
+
 Status PerfettoWriter::add_events(const std::function<bool(std::string&)>& write) {
   std::string out;
   begin_sequence(out);
@@ -116,7 +125,12 @@ Status PerfettoWriter::add_events(const std::function<bool(std::string&)>& write
       } else if (name == "ptwrite") {
         count(track_of(fmt::format("PTWRITE, tid {}", row.number(kTid, 0)), true, out), when, payload, out);
       } else if (name == "cbr") {
-        count(track_of("frequency ratio, " + where(row), true, out), when, payload & 0xff, out);
+        const double unit = megahertz_per_ratio();
+        if (unit != 0) {
+          count(track_of("frequency in MHz, " + where(row), true, out), when, static_cast<double>(payload & 0xff) * unit, out);
+        } else {
+          count(track_of("frequency ratio, " + where(row), true, out), when, payload & 0xff, out);
+        }
       } else if (name == "pwre" || name == "pwrx") {  // [SDM] "PWRE Packet": the state that is resolved; after PWRX, C0
         count(track_of("C-state, " + where(row), true, out), when, name == "pwre" ? payload >> 12 & 0xf : 0, out);
       }

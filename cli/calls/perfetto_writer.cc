@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cli/calls/call_export.h"
 #include "cli/calls/perfetto_fields.h"
@@ -85,14 +86,42 @@ void PerfettoWriter::event(uint64_t track, unsigned type, TimeNs when, const std
   slices_ += type == kSliceBegin ? 1 : 0;
 }
 
-void PerfettoWriter::count(uint64_t track, TimeNs when, uint64_t value, std::string& out) {
+template <typename Value>
+void PerfettoWriter::count(uint64_t track, TimeNs when, Value value, std::string& out) {
   std::string packet, event;
   put(event, kTrackEventType, kCounter);
   put(event, kTrackEventTrack, track);
-  put(event, kTrackEventCounter, value);
+  if constexpr (std::is_floating_point_v<Value>) {
+    put_double(event, kTrackEventDouble, value);
+  } else {
+    put(event, kTrackEventCounter, value);
+  }
   put(packet, kPacketTimestamp, when.value);
   put(packet, kPacketTrackEvent, event);
   put_packet(out, packet, kNeedsState);
+}
+
+template void PerfettoWriter::count(uint64_t track, TimeNs when, uint64_t value, std::string& out);
+template void PerfettoWriter::count(uint64_t track, TimeNs when, double value, std::string& out);
+
+// Writes the instructions per cycle of the threads that ran in the steps taken, each for the time since its last value. A value holds up to the
+// next one, and 0 ends the last.
+void PerfettoWriter::add_ipc(const CallTree& tree, std::string& out) {
+  constexpr uint64_t kShortest = 10'000;
+  for (uint32_t index = 0; index < threads_.size(); ++index) {
+    Thread& thread = threads_[index];
+    const CallThread& now = tree.threads()[index];
+    if (!std::exchange(thread.ran, false) && !tree.finished()) continue;
+    const TimeNs since = std::max(thread.counted_to, now.first);
+    const bool due = tree.finished() || (since < now.last && now.last.value - since.value >= std::max(min_ns_, kShortest));
+    if (!due || now.cycles <= thread.cycles || now.instructions < thread.instructions) continue;
+    const uint64_t track = track_of(fmt::format("instructions per cycle, tid {}", now.tid), true, out);
+    count(track, since, static_cast<double>(now.instructions - thread.instructions) / static_cast<double>(now.cycles - thread.cycles), out);
+    if (tree.finished()) count(track, now.last, 0.0, out);
+    thread.counted_to = now.last;
+    thread.instructions = now.instructions;
+    thread.cycles = now.cycles;
+  }
 }
 
 // A call is as long as any call in it, so where one has a slice, all that are open have one. They begin in the order of their depth: viewers nest
@@ -136,6 +165,7 @@ void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree,
     Thread& thread = threads_[step.thread];
     const TimeNs when = std::max(thread.last, step.time);
     thread.last = when;
+    thread.ran = true;
     switch (step.kind) {
       case CallStepKind::enter:
         thread.open.push_back({step.function, when});
@@ -156,6 +186,7 @@ void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree,
         break;
     }
   }
+  add_ipc(tree, out);
 }
 
 }  // namespace ptd::cli

@@ -292,6 +292,7 @@ Command add_functions(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("functions", "Show where time was spent: calls, self and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
+  add_inline_option(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("--func", words->function, "this function only, by any of its names ('nm' lists aliases), with or without parameters and version; wildcards: 'sqlite3*'");
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with their --tid and --time options")
@@ -314,6 +315,8 @@ Command add_functions(CLI::App& app) {
       "jumps to counts in the total of the caller of both.\n"
       "waiting: the part of total in which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops\n"
       "and resumes, the time that the instructions before and after do not account for is waiting.\n"
+      "NAME (inlined): a function inlined in others. Its calls are entries from outside at its first instruction. The compiler mixes its code with\n"
+      "the code around it: entries elsewhere continue a call, and are counted as without start. --no-inline: the function around it gets its time.\n"
       "Percentiles include only calls that were seen from start to end.\n"
       "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
       "even with CYC packets, each of which covers up to 47 branches.\n"

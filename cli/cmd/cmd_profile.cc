@@ -2,14 +2,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
+#include <system_error>
 
+#include "analysis/paths/context_counter.h"
 #include "cli/cache/symbol_cache.h"
 #include "cli/calls/call_input.h"
+#include "cli/calls/pprof_profile.h"
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/gzip.h"
+#include "cli/text/size_words.h"
+#include "cli/text/terminal.h"
 #include "ptdecode/bundle.h"
 
 namespace ptd::cli {
@@ -89,31 +97,160 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
   return nullptr;
 }
 
-std::string next_step(const Words& words, const FileCounts& file) {
-  if (words.format == "bolt") return fmt::format("perf2bolt --pa -p {} -o {}.fdata {}", words.output, words.output, file.path);
-  return fmt::format("create_llvm_prof --binary={} --profile={} --profiler=text --out={}.prof", file.path, words.output, words.output);
+std::string next_step(const Words& words, const FileCounts& file, const std::string& output) {
+  if (words.format == "bolt") return fmt::format("perf2bolt --pa -p {} -o {}.fdata {}", output, output, file.path);
+  return fmt::format("create_llvm_prof --binary={} --profile={} --profiler=text --out={}.prof", file.path, output, output);
+}
+
+/// Returns the file name of a profile: the file's own name and build id, which together are those of one file.
+std::string profile_name(const FileCounts& file, const std::string& format) {
+  std::string name;
+  for (const char c : short_path(file.path)) {
+    if (c != '[' && c != ']') name += c == '/' ? '_' : c;
+  }
+  return fmt::format("{}.{}.{}", name, file.build_id.empty() ? "no-build-id" : file.build_id, format == "bolt" ? "pa" : "txt");
+}
+
+std::string text_of(const Words& words, const FileCounts& file) { return words.format == "bolt" ? bolt_text(file) : autofdo_text(file); }
+
+void say_profile(const Words& words, const FileCounts& file, const CodeCounts& counts, const std::string& output) {
+  uint64_t all = 0;
+  for (const FileCounts& each : counts.files) all += each.ran_bytes();
+  say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight-line ranges\n", shown(file.path),
+                           all == 0 ? 0.0 : 100 * static_cast<double>(file.ran_bytes()) / static_cast<double>(all), file.branches.size(),
+                           file.runs.size()));
+  if (!output.empty()) say_on_error("ptdecode: next: " + shown(next_step(words, file, output)) + "\n");
+}
+
+/// Writes a profile for each file into the folder `words.output`.
+int write_all(const Words& words, const CodeCounts& counts) {
+  std::error_code failed;
+  std::filesystem::create_directories(words.output, failed);
+  if (failed) return report_error({ErrorCode::write_failed, words.output + ": " + failed.message(), 0});
+  std::map<std::string, size_t> names;
+  size_t written = 0;
+  for (const FileCounts& file : counts.files) {
+    if (file.relocatable) {
+      if (!words.calls.input.quiet)
+        say_on_error(fmt::format("ptdecode: {} is a kernel module, without addresses of its own: only --format csspgo and pprof include it\n", shown(file.path)));
+      continue;
+    }
+    std::string name = profile_name(file, words.format);
+    if (const size_t same = names[name]++; same != 0) name.insert(name.rfind('.'), fmt::format(".{}", same + 1));  // of another folder
+    const std::string path = (std::filesystem::path(words.output) / name).string();
+    if (const int status = write_result(path, text_of(words, file)); status != kExitOk) return status;
+    if (!words.calls.input.quiet) say_profile(words, file, counts, path);
+    ++written;
+  }
+  if (written == 0) return report_error({ErrorCode::not_recorded, "profile: no code of a program or library ran", 0});
+  return kExitOk;
+}
+
+bool is_folder(const std::string& output) {
+  std::error_code ignored;
+  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
+}
+
+int write_one(const Words& words, const CodeCounts& counts) {
+  const FileCounts* file = pick(words, counts);
+  if (file == nullptr) return kExitUsage;
+  const int written = write_result(words.output, text_of(words, *file));
+  if (written == kExitOk && !words.calls.input.quiet) say_profile(words, *file, counts, words.output);
+  return written;
+}
+
+/// Counts code by address.
+int run_by_address(const Words& words, CallInput& input) {
+  const bool all = is_folder(words.output);
+  if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, for all files: --dso has no effect", 0});
+  if (const Status fit = all ? Status{} : check_output(words.output); !fit) return report_error(fit.error());  // before the work
+  CodeCounts counts;
+  const int status = input.count(words.calls, counts);
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  const int written = all ? write_all(words, counts) : write_one(words, counts);
+  return written != kExitOk ? written : status;
+}
+
+// [LLVM] "SampleProfReader.h", text format: "[context]:total:head", then a line for each line of the function with its count and what it calls.
+std::string csspgo_text(const ContextProfiles& profiles) {
+  const auto line_text = [](const ContextProfile::Line& line) {
+    return line.second == 0 ? fmt::format(" {}", line.first) : fmt::format(" {}.{}", line.first, line.second);
+  };
+  std::string text;
+  for (const auto& [context, profile] : profiles) {
+    uint64_t total = 0;
+    for (const auto& [line, count] : profile.lines) total += count;
+    text += fmt::format("[{}]:{}:{}\n", context, total, profile.entries);
+    std::map<ContextProfile::Line, std::string> rows;
+    for (const auto& [line, count] : profile.lines) rows[line] = fmt::format("{}: {}", line_text(line), count);
+    for (const auto& [line, callees] : profile.calls) {
+      std::string& row = rows[line];
+      if (row.empty()) row = line_text(line) + ": 0";
+      for (const auto& [callee, count] : callees) row += fmt::format(" {}:{}", callee, count);
+    }
+    for (const auto& [line, row] : rows) text += row + "\n";
+  }
+  return text;
+}
+
+/// Counts lines by the calls that led to them.
+int run_csspgo(const Words& words, CallInput& input) {
+  if (!words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: --format csspgo is for all files: --dso has no effect", 0});
+  if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
+  ContextProfiles profiles;
+  const int status = input.count(words.calls, [&](const CodeCountOptions& options) {
+    Result<ContextProfiles> counted = count_contexts(input.recording(), options);
+    if (!counted) return Status(counted.error());
+    profiles = std::move(*counted);
+    return Status{};
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  if (profiles.empty()) return report_error({ErrorCode::not_recorded, "profile: no code with source lines ran: a program needs debug information (-g)", 0});
+  if (const int written = write_result(words.output, csspgo_text(profiles)); written != kExitOk) return written;
+  if (!words.calls.input.quiet) {
+    say_on_error(fmt::format("ptdecode: {}\n", counted(profiles.size(), "context")));
+    if (!words.output.empty()) say_on_error(fmt::format("ptdecode: next: clang -fprofile-sample-use={}\n", shown(words.output)));
+  }
+  return status;
+}
+
+/// Counts calls and their instructions by stack.
+int run_pprof(const Words& words, CallInput& input) {
+  if (words.output.empty() || !words.dso.empty())
+    return report_error({ErrorCode::contradictory_options,
+                         words.output.empty() ? "profile: -o FILE is missing" : "profile: --format pprof is for all files: --dso has no effect", 0});
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
+  if (!file) return report_error(file.error());
+  if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "profile: what it writes is no text: -o names a file", 0});
+  PprofProfile profile(input);
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    profile.take(steps, tree);
+    return true;
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  std::string text = profile.write();
+  if (words.output.ends_with(".gz")) {
+    std::string packed;
+    Gzip gzip;
+    gzip.add(text, packed);
+    gzip.finish(packed);
+    text = std::move(packed);
+  }
+  (*file)->write(text);
+  if (const Status written = (*file)->finish(); !written) return report_error(written.error());
+  if (!words.calls.input.quiet) {
+    say_on_error(fmt::format("ptdecode: {}: {}; next: go tool pprof -http=: {}\n", shown(words.output), counted(profile.samples(), "stack"), shown(words.output)));
+    if (profile.cut() != 0) say_on_error(fmt::format("ptdecode: {} deeper than {} functions: counted in the last one\n", counted(profile.cut(), "call was", "calls were"), CallPaths::kMostDepth));
+  }
+  return status;
 }
 
 int run(const Words& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
-  if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
-  CodeCounts counts;
-  const int status = input.count(words.calls, counts);
+  const int status = words.format == "pprof" ? run_pprof(words, input) : words.format == "csspgo" ? run_csspgo(words, input) : run_by_address(words, input);
   if (status != kExitOk && status != kExitInterrupted) return status;
-  const FileCounts* file = pick(words, counts);
-  if (file == nullptr) return kExitUsage;
-  const int written = write_result(words.output, words.format == "bolt" ? bolt_text(*file) : autofdo_text(*file));
-  if (written != kExitOk) return written;
-  if (!words.calls.input.quiet) {
-    uint64_t all = 0;
-    for (const FileCounts& each : counts.files) all += each.ran_bytes();
-    say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight-line ranges\n", shown(file->path),
-                             all == 0 ? 0.0 : 100 * static_cast<double>(file->ran_bytes()) / static_cast<double>(all),
-                             file->branches.size(), file->runs.size()));
-    if (!words.output.empty()) say_on_error("ptdecode: next: " + shown(next_step(words, *file)) + "\n");
-  }
   (void)input.say_summary(words.calls, true);
   if (status != kExitOk) return status;
   return strict_status(words.calls.input.strict, input.gaps(), input.recording());
@@ -124,20 +261,28 @@ int run(const Words& words) {
 Command add_profile(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("profile", "Count each branch and each straight-line range of code: a profile for LLVM BOLT or AutoFDO");
+      *app.add_subcommand("profile", "Count each branch and each straight-line range of code, or each stack: for LLVM, BOLT, AutoFDO and pprof");
   add_call_options(command, words->calls);
-  command.add_option("-o,--output", words->output, "the file to write");
+  add_inline_option(command, words->calls);
+  command.add_option("-o,--output", words->output, "the file to write, or a folder (DIR/) for a profile of each program and library");
   command
       .add_option("--format", words->format,
-                  "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof")
-      ->check(CLI::IsMember({"bolt", "autofdo"}));
+                  "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof; csspgo: LLVM's context-sensitive text; pprof: stacks. The last two are of all files")
+      ->check(CLI::IsMember({"bolt", "autofdo", "csspgo", "pprof"}));
   command.add_option("--dso", words->dso, "the program or library (default: the one that ran the most code; the dynamic linker only if nothing else ran)");
   command.footer(
       "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
+      "In a folder, a profile is named by file and build id: db.BUILDID.pa. Kernel modules have no fixed addresses: only csspgo and pprof include them.\n"
+      "csspgo: how often each line ran, by the chain of calls that led to it, of all files with debug information. Names are the linker's.\n"
+      "pprof: calls, self instructions and self time of each stack, of all files, the kernel and its modules, with their build ids. Functions\n"
+      "have no source lines. A name that ends in .gz is compressed.\n"
       "Examples:\n"
       "  ptdecode profile -o db.pa && perf2bolt --pa -p db.pa -o db.fdata /usr/bin/db\n"
       "  ptdecode profile --format autofdo -o db.txt && create_llvm_prof --profiler=text --binary=/usr/bin/db --profile=db.txt "
-      "--out=db.prof");
+      "--out=db.prof\n"
+      "  ptdecode profile -o profiles/                                of each file that ran\n"
+      "  ptdecode profile --format csspgo -o run.prof && clang++ -O2 -fprofile-sample-use=run.prof ...\n"
+      "  ptdecode profile --format pprof -o run.pb.gz && go tool pprof -http=: run.pb.gz");
   return [words] { return run(*words); };
 }
 

@@ -188,6 +188,7 @@ Command add_report(CLI::App& app) {
   words->calls.trace_optional = true;
   CLI::App& command = *app.add_subcommand("report", "Write one HTML file that explains the recording: totals, timeline, functions, code changes, findings");
   add_input_options(command, words->calls.input);
+  add_inline_option(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");
   command.footer(

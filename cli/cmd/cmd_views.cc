@@ -1,7 +1,11 @@
 // `ptdecode timeline`, `flame` and `export`: the calls for viewers.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <functional>
+#include <utility>
 
 #include "cli/calls/call_export.h"
 #include "cli/cmd/commands.h"
@@ -17,16 +21,62 @@ namespace {
 
 struct Words {
   CallWords calls;
-  std::string output, format = "svg", min;
+  std::string output, format = "svg", min, size;
 };
 
-int run_timeline(const Words& words) {
-  uint64_t min_ns = 0;
-  if (!words.min.empty()) {
-    const Result<uint64_t> parsed = parse_duration_ns(words.min);
-    if (!parsed) return report_error({parsed.error().code, "--min: " + parsed.error().message, 0});
-    min_ns = parsed.value();
+/// Counts slices by their duration, to choose which fit into a file.
+class SliceCounts {
+ public:
+  void take(std::span<const CallStep> steps, const CallTree& tree, CallInput& input) {
+    for (const CallStep& step : steps) {
+      const bool slice = step.kind == CallStepKind::leave || (step.kind == CallStepKind::on && step.off_cpu_ns + step.untraced_ns + step.lost_ns != 0);
+      if (slice && input.wanted(step, tree)) ++counts_[class_of(step.total_ns())];
+    }
   }
+  /// Returns the shortest duration of which all slices fit into so many bytes. 0: all do.
+  [[nodiscard]] uint64_t min_ns(uint64_t bytes) const {
+    constexpr uint64_t kSliceBytes = 64;  // two packets
+    uint64_t slices = 0;
+    for (size_t i = counts_.size(); i-- != 0;) {
+      slices += counts_[i];
+      if (slices > bytes / kSliceBytes) return first_of(i + 1);
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr unsigned kBits = 3;  // eight classes for each doubling
+  static size_t class_of(uint64_t ns) {
+    if (ns < (1U << kBits)) return ns;
+    const auto shift = static_cast<unsigned>(std::bit_width(ns)) - kBits - 1;
+    return (size_t{shift} << kBits) + (ns >> shift);
+  }
+  static uint64_t first_of(size_t index) {
+    if (index < (2U << kBits)) return index;
+    const size_t shift = (index >> kBits) - 1;
+    return uint64_t{(index & ((1U << kBits) - 1)) + (1U << kBits)} << shift;
+  }
+  std::array<uint64_t, (64U << kBits)> counts_{};
+};
+
+/// Returns the shortest slice of a timeline of so many bytes; the exit status, if it is not kExitOk.
+std::pair<uint64_t, int> fit_slices(const Words& words, uint64_t size_bytes) {
+  CallWords calls = words.calls;
+  calls.input.quiet = true;  // write_timeline() opens it again
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(calls);
+  if (!opened) return {0, report_error(opened.error())};
+  SliceCounts counts;
+  const int status = (*opened)->walk(calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    counts.take(steps, tree, **opened);
+    return true;
+  }, false);
+  const uint64_t min_ns = counts.min_ns(size_bytes);
+  if (status == kExitOk && min_ns != 0 && !words.calls.input.quiet)
+    say_on_error(fmt::format("ptdecode: calls and waits shorter than {} have no slice, because of --size\n", duration_text(min_ns)));
+  return {min_ns, status};
+}
+
+int write_timeline(const Words& words, uint64_t min_ns) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -69,6 +119,26 @@ int run_timeline(const Words& words) {
   return status;
 }
 
+int run_timeline(const Words& words) {
+  uint64_t min_ns = 0, size = 0;
+  if (!words.min.empty()) {
+    const Result<uint64_t> parsed = parse_duration_ns(words.min);
+    if (!parsed) return report_error({parsed.error().code, "--min: " + parsed.error().message, 0});
+    min_ns = parsed.value();
+  }
+  if (!words.size.empty()) {
+    const Result<uint64_t> parsed = parse_size("--size", words.size);
+    if (!parsed) return report_error(parsed.error());
+    size = parsed.value();
+  }
+  if (size != 0) {
+    const auto [fitting_ns, status] = fit_slices(words, size);
+    if (status != kExitOk) return status;
+    min_ns = std::max(min_ns, fitting_ns);
+  }
+  return write_timeline(words, min_ns);
+}
+
 int run_flame(const Words& words) {
   if (words.format == "svg" && words.output.empty())
     return report_error({ErrorCode::contradictory_options, "flame: -o FILE.svg is missing (with --format folded, standard output will do)", 0});
@@ -97,16 +167,20 @@ Command add_timeline(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("timeline", "Draw the run as a timeline for ui.perfetto.dev: threads, nested calls, interrupts, waits");
   add_call_options(command, words->calls);
+  add_inline_option(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
   command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; the call around them says how many calls");
+  command.add_option("--size", words->size, "leave out what --min does, from the shortest on, so that the file has about this size before it is compressed: 200M");
   command.footer(
       "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"
-      "are instants on separate tracks; PTWRITE, the frequency ratio (CBR) and the C-state are counters. A call beside lost flow, whose times are\n"
-      "estimates, has the note 'estimated times'. A name that ends in .gz is compressed.\n"
+      "are instants on separate tracks; PTWRITE, the frequency (CBR), instructions per cycle (CYC) and the C-state are counters. A call beside\n"
+      "lost flow, whose times are estimates, has the note 'estimated times'. A name that ends in .gz is compressed. --size decodes the trace\n"
+      "twice.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
       "  ptdecode timeline -o run.pftrace.gz --min 1us              a long run\n"
+      "  ptdecode timeline -o run.pftrace --size 200M               a long run, as detailed as the size permits\n"
       "  ptdecode timeline -o slow.pftrace --tid 812 --time 17.9,+5ms");
   return [words] { return run_timeline(*words); };
 }
@@ -115,6 +189,7 @@ Command add_flame(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("flame", "Draw a flame graph: self time by call stack, as an SVG or as folded lines");
   add_call_options(command, words->calls);
+  add_inline_option(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");
   command.add_option("--format", words->format, "svg, or folded: lines of 'comm;outer;inner NANOSECONDS'")

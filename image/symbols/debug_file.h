@@ -9,7 +9,7 @@
 #include <string>
 
 #include "image/base/fd.h"
-#include "image/symbols/debug_limits.h"
+#include "image/symbols/dwarf/debug_limits.h"
 #include "image/symbols/line_table.h"
 
 namespace ptd {

@@ -123,12 +123,6 @@ SourceLines* FileSymbols::source() {
   return source_.get();
 }
 
-SourcePlace FileSymbols::source_at(uint64_t file_offset_bytes) {
-  const auto address = address_of(file_offset_bytes);
-  SourceLines* lines = address ? source() : nullptr;
-  return lines == nullptr ? SourcePlace{} : lines->place(*address);
-}
-
 // Downloads the separate debug information of the file, once. The caller holds the lock.
 void FileSymbols::fetch_debug_file() {
   const std::shared_ptr<Debuginfod> server = std::exchange(debuginfod_, nullptr);

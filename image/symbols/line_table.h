@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "image/symbols/debug_limits.h"
+#include "image/symbols/dwarf/debug_limits.h"
 
 namespace ptd {
 

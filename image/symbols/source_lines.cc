@@ -14,100 +14,34 @@
 
 #include "image/source/elf_damage.h"
 #include "image/symbols/debug_file.h"
+#include "image/symbols/dwarf/scope_reader.h"
 #include "image/symbols/source_warnings.h"
 
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxUnits = 1U << 20, kMaxRows = 1U << 24, kMaxScopes = 1U << 22;
-constexpr unsigned kMaxDepth = 200;
-constexpr uint32_t kNoScope = 0xffffffffU;
+constexpr size_t kMaxUnits = 1U << 20, kMaxRows = 1U << 24;
 
 struct Row {
   uint64_t address = 0;
   std::string_view file;
-  uint32_t line = 0;
+  uint32_t line = 0, discriminator = 0;
   bool statement = false, end = false;  // end: of a sequence; the following addresses have no line
 };
-
-// A place in the source. `line` 0: not known.
-struct Declaration {
-  std::string_view file;
-  uint32_t line = 0;
-};
-
-// A function, or one inlined into the scope `parent`.
-struct Scope {
-  std::string_view name;
-  Declaration declared, call;  // call: the one that was inlined
-  Declaration enclosing;       // without a declared line: the declaration of the function around it
-  uint32_t parent = kNoScope;
-  bool inlined = false;
-  uint64_t entry = 0;
-  Dwarf_Off origin = 0;  // of the function's own DIE: the same for all of its copies
-};
-
-// Address range of a scope. Sorted by start, outer before inner.
-struct Extent {
-  uint64_t first = 0, end = 0;
-  uint32_t scope = 0, depth = 0;
-};
-
-constexpr int kMostReferences = 16;  // from one DIE to the next
-
-// Replaces a DIE by the one that it refers to. Returns false if there is none.
-bool refers(Dwarf_Die& die) {
-  Dwarf_Attribute reference;
-  if (dwarf_attr(&die, DW_AT_abstract_origin, &reference) == nullptr && dwarf_attr(&die, DW_AT_specification, &reference) == nullptr)
-    return false;
-  Dwarf_Die next;
-  if (dwarf_formref_die(&reference, &next) == nullptr) return false;
-  die = next;
-  return true;
-}
-
-// Finds an attribute of the DIE or of the DIEs to which it refers. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file
-// named by a unit, which libdw would open at any path.
-bool find_attribute(Dwarf_Die die, unsigned kind, Dwarf_Attribute& found) {
-  for (int i = 0; i < kMostReferences; ++i) {
-    if (dwarf_attr(&die, kind, &found) != nullptr) return true;
-    if (!refers(die)) return false;
-  }
-  return false;
-}
-
-Dwarf_Off origin_of(Dwarf_Die die) {
-  for (int i = 0; i < kMostReferences && refers(die); ++i) continue;
-  return dwarf_dieoffset(&die);
-}
-
-const char* name_of(Dwarf_Die* die) {
-  Dwarf_Attribute attribute;
-  for (const unsigned kind : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name}) {
-    if (!find_attribute(*die, kind, attribute)) continue;
-    if (const char* text = dwarf_formstring(&attribute); text != nullptr) return text;
-  }
-  return nullptr;
-}
-
-uint64_t number_of(Dwarf_Die* die, unsigned kind) {
-  Dwarf_Attribute attribute;
-  Dwarf_Word value = 0;
-  return find_attribute(*die, kind, attribute) && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
-}
 
 }  // namespace
 
 struct SourceLines::Unit {
   Dwarf_Off offset = 0;  // of the unit's DIE
-  bool loaded = false;
-  bool counted = false;     // its cost is deducted from the file's limits
-  bool has_lines = false;   // its line table can be read; valid once `counted`
+  bool loaded = false;         // all of it
+  bool has_scopes = false;     // `scopes` and `pieces`; without places in the source unless `loaded`
+  bool counted = false;        // the cost of its scopes is deducted from the file's limits
+  bool lines_counted = false;  // and that of its line table
+  bool has_lines = false;      // its line table can be read; valid once `lines_counted`
   bool is_llvm = false;     // compiled by clang or another compiler that uses LLVM
   std::vector<Row> rows;
   std::vector<Scope> scopes;
-  std::vector<Extent> extents;
-  std::vector<uint64_t> reach;  // highest end among extents[0..i]
+  std::vector<ScopePiece> pieces;  // by address
 };
 
 std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings) {
@@ -201,122 +135,13 @@ const SourceLines::Reach* SourceLines::reach_of(uint64_t address) const {
   return at == reaches_.begin() || std::prev(at)->end <= address ? nullptr : &*std::prev(at);
 }
 
-SourceLines::Unit* SourceLines::unit_at(uint64_t address) {
+SourceLines::Unit* SourceLines::unit_at(uint64_t address, bool all) {
   const Reach* reach = reach_of(address);
   if (reach == nullptr) return nullptr;
   const uint32_t number = reach->unit;
-  within_limits([&] { load(units_[number]); });
+  if (all ? !units_[number].loaded : !units_[number].has_scopes) within_limits([&] { all ? load(units_[number]) : load_scopes(units_[number]); });
   return units_.empty() ? nullptr : &units_[number];
 }
-
-namespace {
-
-// Walks the DIEs of a unit and collects its functions and inlined calls.
-class ScopeReader {
- public:
-  /// `names`: returns a readable name; `limits`: null if the unit is counted.
-  ScopeReader(std::vector<Scope>& scopes, std::vector<Extent>& extents, DebugLimits* limits,
-              const std::function<std::string_view(const char*)>& names)
-      : scopes_(scopes), extents_(extents), limits_(limits), names_(names) {}
-  void read(Dwarf_Die* unit, Dwarf_Files* files, size_t file_count, const std::function<std::string_view(const char*)>& paths) {
-    files_ = files;
-    file_count_ = file_count;
-    paths_ = &paths;
-    visit(unit, kNoScope, 0);
-    for (Scope& scope : scopes_) {
-      const auto known = scope.declared.line == 0 ? enclosing_of_.find(scope.origin) : enclosing_of_.end();
-      if (known != enclosing_of_.end()) scope.enclosing = known->second;
-    }
-  }
-
- private:
-  void visit(Dwarf_Die* parent, uint32_t scope, unsigned depth) {
-    Dwarf_Die die;
-    if (depth > kMaxDepth || dwarf_child(parent, &die) != 0) return;
-    do {
-      switch (dwarf_tag(&die)) {
-        case DW_TAG_subprogram:
-        case DW_TAG_inlined_subroutine:
-          take(&die, scope, depth);
-          break;
-        case DW_TAG_lexical_block:
-        case DW_TAG_namespace:
-        case DW_TAG_structure_type:  // member functions that are defined inside
-        case DW_TAG_class_type:
-        case DW_TAG_module:
-          visit(&die, scope, depth + 1);
-          break;
-        default:
-          break;
-      }
-    } while (scopes_.size() < kMaxScopes && (limits_ == nullptr || !limits_->exceeded()) && dwarf_siblingof(&die, &die) == 0);
-  }
-
-  void take(Dwarf_Die* die, uint32_t parent, unsigned depth) {
-    const auto number = static_cast<uint32_t>(scopes_.size());
-    const size_t before = extents_.size();
-    Dwarf_Addr base = 0, first = 0, end = 0;
-    ptrdiff_t at = 0;
-    while ((at = dwarf_ranges(die, at, &base, &first, &end)) > 0) {
-      if (first == 0 || first >= end) continue;
-      if (limits_ != nullptr && !limits_->spend(DebugLimits::Kind::ranges, 1)) return;
-      extents_.push_back({first, end, number, depth});
-    }
-    const Declaration declared = place_of(die, DW_AT_decl_file, DW_AT_decl_line), outer = enclosing_;
-    if (declared.line != 0) {
-      enclosing_ = declared;
-    } else if (outer.line != 0 && enclosing_of_.size() < kMaxEnclosed) {
-      enclosing_of_.emplace(dwarf_dieoffset(die), outer);
-    }
-    if (extents_.size() == before) {  // a declaration, or a function that is only inlined
-      visit(die, parent, depth + 1);
-    } else {
-      add(die, {declared, extents_[before].first}, parent, depth);
-    }
-    enclosing_ = outer;
-  }
-
-  struct Start {
-    Declaration declared;
-    uint64_t first = 0;  // address
-  };
-  void add(Dwarf_Die* die, const Start& start, uint32_t parent, unsigned depth) {
-    const auto number = static_cast<uint32_t>(scopes_.size());
-    Scope scope;
-    scope.name = names_(name_of(die));
-    scope.inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
-    scope.parent = scope.inlined ? parent : kNoScope;
-    scope.origin = origin_of(*die);
-    scope.declared = start.declared;
-    if (scope.inlined) scope.call = place_of(die, DW_AT_call_file, DW_AT_call_line);
-    Dwarf_Addr entry = 0;
-    scope.entry = dwarf_entrypc(die, &entry) == 0 ? entry : start.first;
-    scopes_.push_back(scope);
-    visit(die, number, depth + 1);
-  }
-
-  // A number of a file is of the unit that contains it: link-time optimization gives functions whose declaration is in another unit.
-  Declaration place_of(Dwarf_Die* die, unsigned file_kind, unsigned line_kind) const {
-    Dwarf_Attribute attribute;
-    Dwarf_Word file = 0;
-    if (!find_attribute(*die, file_kind, attribute) || dwarf_formudata(&attribute, &file) != 0) return {};
-    const char* path = attribute.cu != die->cu ? nullptr : file < file_count_ ? dwarf_filesrc(files_, file, nullptr, nullptr) : nullptr;
-    return {(*paths_)(path), static_cast<uint32_t>(number_of(die, line_kind))};
-  }
-
-  std::vector<Scope>& scopes_;
-  std::vector<Extent>& extents_;
-  DebugLimits* limits_;
-  const std::function<std::string_view(const char*)>& names_;
-  const std::function<std::string_view(const char*)>* paths_ = nullptr;
-  Dwarf_Files* files_ = nullptr;
-  size_t file_count_ = 0;
-  static constexpr size_t kMaxEnclosed = 1U << 16;
-  Declaration enclosing_;  // of the DIE that is read
-  std::unordered_map<Dwarf_Off, Declaration> enclosing_of_;
-};
-
-}  // namespace
 
 namespace {
 
@@ -358,11 +183,8 @@ void SourceLines::load(Unit& unit) {
   if (std::exchange(unit.loaded, true)) return;
   Dwarf_Die die;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
-  if (names_another_file(die))
-    warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known");
   unit.is_llvm = is_of_llvm(die);
-  const bool counted = std::exchange(unit.counted, true);
-  if (!counted) unit.has_lines = has_lines(unit);
+  if (!std::exchange(unit.lines_counted, true)) unit.has_lines = has_lines(unit);
   Dwarf_Lines* lines = nullptr;
   Dwarf_Files* files = nullptr;
   size_t count = 0, file_count = 0;
@@ -386,30 +208,44 @@ void SourceLines::load(Unit& unit) {
     if (dwarf_lineaddr(line, &address) != 0 || dwarf_lineno(line, &number) != 0 || dwarf_linebeginstatement(line, &statement) != 0 ||
         dwarf_lineendsequence(line, &end) != 0)
       continue;
+    unsigned discriminator = 0;
+    (void)dwarf_linediscriminator(line, &discriminator);  // 0 if there is none
     const std::string_view path = paths(dwarf_linesrc(line, nullptr, nullptr));
-    unit.rows.push_back({address, path, static_cast<uint32_t>(std::max(number, 0)), statement, end});
+    unit.rows.push_back({address, path, static_cast<uint32_t>(std::max(number, 0)), discriminator, statement, end});
   }
   std::stable_sort(unit.rows.begin(), unit.rows.end(), [](const Row& a, const Row& b) {
     return std::pair(a.address, !a.end) < std::pair(b.address, !b.end);  // the end of one sequence comes before the start of another
   });
+  find_scopes(unit, {files, file_count, paths});
+}
+
+// Reads what inlined() needs.
+void SourceLines::load_scopes(Unit& unit) {
+  if (!unit.has_scopes) find_scopes(unit, {nullptr, 0, {}});
+}
+
+// A second time, the scopes get their places; they stay where they are (InlinedFunction::copy).
+void SourceLines::find_scopes(Unit& unit, const ScopeFiles& files) {
+  Dwarf_Die die;
+  if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
+  if (names_another_file(die))
+    warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known");
   const std::function<std::string_view(const char*)> names = [&](const char* text) { return readable(text); };
-  ScopeReader(unit.scopes, unit.extents, counted ? nullptr : &file_->limits, names).read(&die, files, file_count, paths);
-  std::sort(unit.extents.begin(), unit.extents.end(),
-            [](const Extent& a, const Extent& b) { return std::pair(a.first, a.depth) < std::pair(b.first, b.depth); });
-  uint64_t highest = 0;
-  for (const Extent& extent : unit.extents) unit.reach.push_back(highest = std::max(highest, extent.end));
+  std::vector<Scope> scopes;
+  std::vector<ScopeExtent> extents;
+  read_scopes(die, {files, std::exchange(unit.counted, true) ? nullptr : &file_->limits, names}, scopes, extents);
+  if (std::exchange(unit.has_scopes, true) && scopes.size() == unit.scopes.size()) {
+    std::move(scopes.begin(), scopes.end(), unit.scopes.begin());
+  } else {
+    unit.scopes = std::move(scopes);
+    unit.pieces = pieces_of(std::move(extents));
+  }
 }
 
 // Returns the innermost scope that contains the address.
 uint32_t SourceLines::scope_at(const Unit& unit, uint64_t address) {
-  auto at = std::upper_bound(unit.extents.begin(), unit.extents.end(), address,
-                             [](uint64_t value, const Extent& extent) { return value < extent.first; });
-  const Extent* best = nullptr;
-  while (at != unit.extents.begin() && unit.reach[static_cast<size_t>(at - unit.extents.begin()) - 1] > address) {
-    --at;
-    if (at->end > address && (best == nullptr || best->depth < at->depth)) best = &*at;
-  }
-  return best == nullptr ? kNoScope : best->scope;
+  const auto after = std::upper_bound(unit.pieces.begin(), unit.pieces.end(), address, [](uint64_t value, const ScopePiece& piece) { return value < piece.first; });
+  return after == unit.pieces.begin() ? kNoScope : std::prev(after)->scope;
 }
 
 SourcePlace SourceLines::place(uint64_t address) {
@@ -426,7 +262,7 @@ SourcePlace SourceLines::place(uint64_t address) {
     frame.line = std::prev(at)->line;
   }
   for (auto row = at; row != unit->rows.begin() && std::prev(row)->address == address; --row) place.begins_statement |= std::prev(row)->statement && !std::prev(row)->end;
-  for (uint32_t number = scope_at(*unit, address); number != kNoScope && frames.size() < kMaxDepth;) {
+  for (uint32_t number = scope_at(*unit, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];
     frame.function = scope.name;
     frames.push_back(frame);
@@ -435,6 +271,50 @@ SourcePlace SourceLines::place(uint64_t address) {
     number = scope.parent;
   }
   if (!frame.file.empty()) frames.push_back(frame);
+  return place;
+}
+
+std::vector<ProfileFrame> SourceLines::profile_frames(uint64_t address) {
+  constexpr size_t kMostName = 1U << 16;
+  const std::lock_guard lock(mutex_);
+  const Unit* unit = unit_at(address);
+  if (unit == nullptr) return {};
+  const auto after =
+      std::upper_bound(unit->rows.begin(), unit->rows.end(), address, [](uint64_t value, const Row& row) { return value < row.address; });
+  if (after == unit->rows.begin() || std::prev(after)->end || std::prev(after)->line == 0) return {};
+  uint32_t line = std::prev(after)->line, discriminator = std::prev(after)->discriminator;
+  std::vector<ProfileFrame> frames;
+  for (uint32_t number = scope_at(*unit, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
+    const Scope& scope = unit->scopes[number];
+    if (scope.linkage_name == nullptr || scope.declared.line == 0) return {};
+    frames.push_back({std::string_view(scope.linkage_name, ::strnlen(scope.linkage_name, kMostName)), line - scope.declared.line, discriminator});
+    if (!scope.inlined) return frames;
+    line = scope.call.line;
+    discriminator = scope.call_discriminator;
+    number = scope.parent;
+  }
+  return {};
+}
+
+InlinedPlace SourceLines::inlined(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  InlinedPlace place;
+  const auto next_reach =
+      std::upper_bound(reaches_.begin(), reaches_.end(), address, [](uint64_t value, const Reach& reach) { return value < reach.first; });
+  place.same_bytes = next_reach == reaches_.end() ? ~uint64_t{0} : next_reach->first - address;
+  const Reach* reach = reach_of(address);
+  if (reach == nullptr) return place;
+  place.same_bytes = std::min(place.same_bytes, reach->end - address);
+  const Unit* unit = unit_at(address, false);
+  if (unit == nullptr) return place;
+  const auto after = std::upper_bound(unit->pieces.begin(), unit->pieces.end(), address, [](uint64_t value, const ScopePiece& piece) { return value < piece.first; });
+  if (after != unit->pieces.end()) place.same_bytes = std::min(place.same_bytes, after->first - address);
+  for (uint32_t number = scope_at(*unit, address); number != kNoScope && unit->scopes[number].inlined && place.functions.size() < kMaxScopeDepth;) {
+    const Scope& scope = unit->scopes[number];
+    place.functions.push_back({scope.name, &scope, scope.entry == address});
+    number = scope.parent;
+  }
+  std::reverse(place.functions.begin(), place.functions.end());
   return place;
 }
 
@@ -520,7 +400,7 @@ SourceUnit SourceLines::statements(const Unit& unit) const {
 bool SourceLines::visit(const SourceVisitor& visitor) {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < units_.size(); ++i) {
-    const bool keep = units_[i].loaded;
+    const bool keep = units_[i].loaded || units_[i].has_scopes;
     within_limits([&] { load(units_[i]); });
     if (units_.empty()) break;
     Unit& unit = units_[i];
@@ -529,6 +409,7 @@ bool SourceLines::visit(const SourceVisitor& visitor) {
       Unit unloaded;
       unloaded.offset = unit.offset;
       unloaded.counted = unit.counted;
+      unloaded.lines_counted = unit.lines_counted;
       unloaded.has_lines = unit.has_lines;
       unit = std::move(unloaded);
     }

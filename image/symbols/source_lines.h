@@ -19,6 +19,7 @@ namespace ptd {
 
 struct DebugFile;
 class SourceWarnings;
+struct ScopeFiles;
 
 /// Addresses are the file's own (p_vaddr). Units are read on first use; thread-safe. Names live as long as the object. A file whose debug
 /// information exceeds a limit (debug_limits.h) has no lines from then on, and `warnings` gets a sentence. Names of another file (.gnu_debugaltlink) are empty.
@@ -36,6 +37,10 @@ class SourceLines {
 
   /// Returns the line at `address` and the call lines of its inlined functions, at any time.
   [[nodiscard]] SourcePlace place(uint64_t address);
+  /// Returns the line of `address` as profiles name it, as Symbolizer::profile_frames_at().
+  [[nodiscard]] std::vector<ProfileFrame> profile_frames(uint64_t address);
+  /// Returns the functions inlined at `address`, at any time.
+  [[nodiscard]] InlinedPlace inlined(uint64_t address);
   /// Visits every statement of the file, unit by unit. Returns false if the file exceeds a limit; not every unit is visited then.
   bool visit(const SourceVisitor& visitor);
 
@@ -50,8 +55,10 @@ class SourceLines {
   struct Reach;
   /// Returns the range of code around the address that a unit describes; null if there is none.
   [[nodiscard]] const Reach* reach_of(uint64_t address) const;
-  Unit* unit_at(uint64_t address);
+  Unit* unit_at(uint64_t address, bool all = true);
   void load(Unit& unit);
+  void load_scopes(Unit& unit);
+  void find_scopes(Unit& unit, const ScopeFiles& files);
   std::string_view kept(std::string_view text);
   std::string_view readable(const char* text);
   [[nodiscard]] static uint32_t scope_at(const Unit& unit, uint64_t address);

@@ -255,12 +255,22 @@ struct Symbolizer::State {
     if (!offset) return std::nullopt;
     return FilePlace{kernel.path, {}, address, *offset};
   }
-  /// Returns the source lines for the same; empty if there are none.
-  SourcePlace kernel_source(const Section& section, Ip ip) {
-    const auto place = kernel_place(section, ip);
-    if (!place) return {};
-    SourceLines* lines = place->relocatable ? &module_file(section, ip)->lines() : kernel.file->source();
-    return lines == nullptr ? SourcePlace{} : lines->place(place->address);
+  /// Returns the source lines of the code at `place`, and its address in their file; null if there are none.
+  std::pair<SourceLines*, uint64_t> lines_at(const Place& place, Ip ip) {
+    if (place.section == nullptr) return {};
+    if (place.file != nullptr) {
+      const auto address = place.file->address_of(place.offset_bytes);
+      return address ? std::pair(place.file->source(), *address) : std::pair<SourceLines*, uint64_t>();
+    }
+    const auto in_file = kernel_place(*place.section, ip);
+    if (!in_file) return {};
+    return {in_file->relocatable ? &module_file(*place.section, ip)->lines() : kernel.file->source(), in_file->address};
+  }
+  /// Returns the generated code at an address whose run-time gives its lines, or null. Sets `named` to the times around `when` at which this holds.
+  const NamedRange* generated_at(SpaceId space, Ip ip, TimeNs when, Interval& named) const {
+    const auto index = spaces.find(is_kernel_half(ip) ? kKernelSpace.value : space.value);
+    const NamedRange* range = index == spaces.end() ? nullptr : index->second.find(ip, when, named);
+    return range != nullptr && range->lines != nullptr ? range : nullptr;
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
     const auto [id, valid] = likeliest_section(timeline, space, ip, when);
@@ -506,18 +516,36 @@ std::vector<std::string> Symbolizer::names_at(SpaceId space, Ip ip, TimeNs when)
 SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
   state_->sort();
   Interval named;
-  const auto index = state_->spaces.find(is_kernel_half(ip) ? kKernelSpace.value : space.value);
-  const NamedRange* range = index == state_->spaces.end() ? nullptr : index->second.find(ip, when, named);
-  SourcePlace source;
-  if (range != nullptr && range->lines != nullptr) {
-    source = generated_source(*range, ip);
+  const NamedRange* range = state_->generated_at(space, ip, when, named);
+  if (range != nullptr) {
+    SourcePlace source = generated_source(*range, ip);
     source.valid = named;
     return source;
   }
   const State::Place place = state_->place_at(space, ip, when);
-  if (place.section != nullptr) source = place.file == nullptr ? state_->kernel_source(*place.section, ip) : place.file->source_at(place.offset_bytes);
-  source.valid = {std::max(place.valid.first, named.first), std::min(place.valid.last, named.last)};
+  const auto [lines, address] = state_->lines_at(place, ip);
+  SourcePlace source = lines == nullptr ? SourcePlace{} : lines->place(address);
+  source.valid = intersect(place.valid, named);
   return source;
+}
+
+InlinedPlace Symbolizer::inlined_at(SpaceId space, Ip ip, TimeNs when) const {
+  state_->sort();
+  Interval named;
+  if (state_->generated_at(space, ip, when, named) != nullptr) return {{}, 1, named};
+  const State::Place place = state_->place_at(space, ip, when);
+  const auto [lines, address] = state_->lines_at(place, ip);
+  InlinedPlace found = lines == nullptr ? InlinedPlace{} : lines->inlined(address);
+  if (place.section == nullptr) found.same_bytes = 1;
+  if (place.section != nullptr) found.same_bytes = std::min(found.same_bytes, place.section->size_bytes - (ip - place.section->ip));
+  found.valid = intersect(place.valid, named);
+  return found;
+}
+
+std::vector<ProfileFrame> Symbolizer::profile_frames_at(SpaceId space, Ip ip, TimeNs when) const {
+  state_->sort();
+  const auto [lines, address] = state_->lines_at(state_->place_at(space, ip, when), ip);
+  return lines == nullptr ? std::vector<ProfileFrame>() : lines->profile_frames(address);
 }
 
 bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {

@@ -12,6 +12,7 @@
 
 namespace ptd {
 
+class InlineChains;
 class ThreadSchedule;
 struct FlowStep;
 
@@ -22,6 +23,7 @@ enum class FrameKind : uint8_t {
   interrupt,  ///< an interrupt, fault, trap or signal; it ends when the flow returns to the interrupted address
   syscall,    ///< a system call or software interrupt
   root,       ///< flow began or resumed inside it: its start is not known
+  inlined,    ///< its code is a copy in another function's (CallTree::follow_inlined()); it is open while the flow is in that copy
 };
 
 enum class CallStepKind : uint8_t {
@@ -44,7 +46,7 @@ enum class CallLoss : uint8_t {
 inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root)
 inline constexpr uint8_t kCallCut = 2;          ///< its end was not seen: the flow was lost, or the trace ends
 inline constexpr uint8_t kCallInner = 4;        ///< the same function is open further out: recursion
-inline constexpr uint8_t kCallMiddle = 8;       ///< not entered at its start: not a call of it
+inline constexpr uint8_t kCallMiddle = 8;       ///< not entered at its start: not a call of it. Inlined: part of a call that began before
 inline constexpr uint8_t kCallUntraced = 16;    ///< its code was not traced
 inline constexpr uint8_t kCallBreakpoint = 32;  ///< interrupt: an INT3 of a text poke or probe
 inline constexpr uint8_t kCallKernel = 64;      ///< on: the kernel was not traced
@@ -111,6 +113,8 @@ class PTD_API CallTree {
   CallTree(CallTree&&) noexcept;
   CallTree& operator=(CallTree&&) noexcept;
 
+  /// Has inlined functions entered and left. `chains` must be those of the flow, and outlive the tree.
+  void follow_inlined(InlineChains& chains);
   /// Leaves steps of kind enter out of the output from here on.
   void leave_out_enters();
   /// Processes one step and appends the resulting call steps to `out`. Returns how many of them leave_out_enters() left out.

@@ -20,6 +20,7 @@ struct CallWalkOptions {
   Interval time;                                 ///< only this range: earlier calls have no start, calls that end later are cut
   unsigned threads = 0;                          ///< number of threads, including the caller's; 0: one per core
   bool enters = true;                            ///< false: leaves out steps of kind enter
+  bool inlined = false;                          ///< follows inlined functions, of files with DWARF; without effect with `steps`
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
   std::function<void(const Gap&)> on_gap;        ///< each gap
   std::shared_ptr<const StepFiles> steps;        ///< of the units of a plan, which were decoded before; null: decode

@@ -18,12 +18,16 @@ namespace ptd {
 
 using FunctionId = uint32_t;
 inline constexpr FunctionId kNoFunction = 0xffffffffU;
+inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< the end of FunctionInfo::name of a function that is inlined
 
 /// A function. The same function of the same file has one id, in every process and at every address.
 ///
 /// A function without a symbol is named by its file offset, "libc.so.6+0x1234": where .eh_frame says that it begins, else where a call, or a
 /// jump from another module, enters. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without
 /// a symbol, of which neither is known, is "[unnamed code of libc.so.6]", one per module.
+///
+/// A function and its inlined copies are two functions: "f(int)" and "f(int) (inlined)". The latter is in the module of the code that contains
+/// the copy.
 ///
 /// Local functions of one name in one file are named with their source file, "a.c:f", or with their address in the file, "0x1234:f", if the
 /// symbol table does not tell the source files apart. Kernel functions of one name in one module are named with their address. So are

@@ -92,6 +92,28 @@ struct SourcePlace {
   bool begins_statement = false;    ///< the line table recommends the address for a breakpoint: a statement begins here
 };
 
+/// A function that is inlined at an address.
+struct InlinedFunction {
+  std::string_view name;       ///< demangled; empty if unknown. Valid as long as the Symbolizer
+  const void* copy = nullptr;  ///< identifies this inlined copy among all of the Symbolizer's files; points to nothing of use
+  bool begins = false;         ///< the address is where the copy is entered (DW_AT_entry_pc; without it, the start of its first range)
+};
+
+/// The functions inlined at an address.
+struct InlinedPlace {
+  std::vector<InlinedFunction> functions;  ///< outermost first; empty: none, or no debug information
+  uint64_t same_bytes = ~uint64_t{0};      ///< from the address on, the answer is the same for so many bytes, except for `begins`
+  Interval valid;                          ///< an interval in which the answer is the same
+};
+
+/// A line of a function, as the profiles of compilers name it.
+struct ProfileFrame {
+  std::string_view function;     ///< as the linker knows it; valid as long as the Symbolizer
+  uint32_t line_offset = 0;      ///< from the line of the function's declaration; it may wrap around
+  uint32_t discriminator = 0;    ///< as in the debug information
+  bool operator==(const ProfileFrame&) const = default;
+};
+
 /// Code of one statement: [first, end), by p_vaddr. A second entry with the same `first` adds code of the line that directly continues it.
 struct SourceStatement {
   uint64_t first = 0, end = 0;
@@ -165,6 +187,10 @@ class PTD_API Symbolizer {
   [[nodiscard]] std::vector<std::string> names_at(SpaceId space, Ip ip, TimeNs when) const;
   /// Returns source lines and inlined functions from DWARF. Reads the debug information at the first look-up of a file.
   [[nodiscard]] SourcePlace source_at(SpaceId space, Ip ip, TimeNs when) const;
+  /// Returns the functions inlined at an address, from DWARF, as source_at() reads it.
+  [[nodiscard]] InlinedPlace inlined_at(SpaceId space, Ip ip, TimeNs when) const;
+  /// Returns the line at an address and the call lines of the functions inlined there, innermost first; empty unless all of them are known.
+  [[nodiscard]] std::vector<ProfileFrame> profile_frames_at(SpaceId space, Ip ip, TimeNs when) const;
   /// Visits every statement of the file with this path and build id, unit by unit, until the visitor returns false. Views are valid as long
   /// as the Symbolizer. Returns false if the file has no debug information.
   bool visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const;

@@ -152,6 +152,23 @@ class Programs(unittest.TestCase):
                       flush=True)
                 self.assertRegex(run("functions", "-i", path).stdout, r"^ +calls .* ipc function\n")
 
+    def test_the_timeline_counts_instructions_per_cycle(self):
+        path = self.repeatable("sorter")
+        totals, executed = call_replay.replay(next(path.with_suffix(".truth").glob("*.ptt")), self.symbols["sorter"])
+        ticks = sum(each[3] for each in totals.values())
+        timeline = self.folder / "ipc.pftrace"
+        for words in (("--min", "100s"), ()):  # one value for the whole run, and one for each 10 us
+            self.assertEqual(run("timeline", "-q", "-i", path, "-o", timeline, *words).returncode, 0)
+            tracks, _, _, counters, _ = perfetto_reader.read_all(timeline.read_bytes())
+            values = sorted((when, value) for track, value, when in counters if tracks[track]["name"].startswith("instructions per cycle"))
+            self.assertEqual(values.pop()[1], 0)
+            if words:
+                self.assertEqual(len(values), 1)
+                self.assertAlmostEqual(values[0][1], executed / ticks, delta=0.005 * executed / ticks)
+            else:  # an instruction takes 1 to 8 ticks
+                self.assertGreater(len(values), 20)
+                self.assertTrue(all(1 / 9 < value <= 1.05 for _, value in values), (min(values), max(values)))
+
     def test_cycles_are_where_perf_finds_them(self):
         """perf prints the cycles of a packet at its first instruction: they belong to the instructions from there to the next packet's.
         perf adds those of system calls, which belong to no function here: runs with such are omitted."""

@@ -33,7 +33,7 @@ def run(*words):
 
 
 def functions(*words):
-    done = run("functions", "-q", *words, "--format", "json")
+    done = run("functions", "-q", "--no-inline", *words, "--format", "json")
     return [row for row in map(json.loads, done.stdout.splitlines()) if "function" in row]
 
 

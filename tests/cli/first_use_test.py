@@ -48,8 +48,8 @@ def record(name, *command, words=(), **more):
 
 
 def functions(path, *words):
-    """Returns the rows of `functions`; fails if it does."""
-    done = run("functions", "-q", "-i", path, "--limit", "0", "--format", "json", *words)
+    """Returns the rows of `functions` for calls only, as listings and bundles have them; fails if it does."""
+    done = run("functions", "-q", "--no-inline", "-i", path, "--limit", "0", "--format", "json", *words)
     assert done.returncode == 0, done.stderr
     return [line for line in json_lines(done) if "function" in line]
 

@@ -1,12 +1,13 @@
 """Reads a Perfetto trace as ui.perfetto.dev does, limited to tracks, slices and instants: decodes protobuf's wire format with the field
 numbers of perfetto/protos/perfetto/trace. Raises ValueError on data that its importer would drop."""
 import collections
+import struct
 
 import varints
 
 
 def fields(data):
-    """Yields (field, value): ints for varints, bytes for the rest."""
+    """Yields (field, value): ints for varints, floats, and bytes for the rest."""
     at = 0
     while at < len(data):
         key, at = varints.read(data, at)
@@ -17,6 +18,8 @@ def fields(data):
             if at + size > len(data):
                 raise ValueError("a field runs past its message")
             value, at = data[at:at + size], at + size
+        elif key & 7 == 1:
+            value, at = struct.unpack_from("<d", data, at)[0], at + 8
         else:
             raise ValueError(f"wire type {key & 7}")
         yield key >> 3, value
@@ -70,7 +73,7 @@ def read_all(data):
             if (kind == 4) != tracks[found[11]]["counter"]:
                 raise ValueError("a counter on a track of events, or an event on one of counters")
             if kind == 4:
-                counters.append((found[11], found[30], content[8][0]))
+                counters.append((found[11], found[30] if 30 in found else found[44], content[8][0]))
                 continue
             for note in (dict(fields(value)) for inner, value in fields(event) if inner == 4):
                 notes.append((found[11], note_names[note[1]], note[3]))

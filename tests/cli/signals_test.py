@@ -37,7 +37,7 @@ class Recorded:
         self.data, self.truth = folder / (program.name + ".data"), folder / (program.name + ".truth")
         printed = run("record", "--emulate", "--cyc", "--plugin", os.environ["PTDECODE_PLUGIN"], "--truth", self.truth, "-o", self.data, "--", program)
         self.counted = {name: int(number) for name, number in (line.split() for line in printed.splitlines() if len(line.split()) == 2)}
-        self.rows = {line["function"]: line for line in json_lines("functions", "-q", "-i", self.data, "--limit", "0", "--format", "json")}
+        self.rows = {line["function"]: line for line in json_lines("functions", "-q", "--no-inline", "-i", self.data, "--limit", "0", "--format", "json")}
         self.script = json_lines("script", "-q", "-i", self.data, "--format", "json")
 
 

@@ -61,6 +61,18 @@ class Timeline(unittest.TestCase):
                 self.assertEqual(folded, len(calls) - len(long) - self.outermost(calls, shortest))
                 self.assertIn(f"{len(slices)} slices, {len(calls) - len(long)} shorter calls in them", said)
 
+    def test_a_size_decides_which_slices_are_left_out(self):
+        words = ("-i", KERNEL, "--time", WINDOW)
+        whole = perfetto_reader.read(self.write("whole.pftrace", *words)[0])[1]
+        for size in (200_000, 1_000_000):
+            data, said = self.write("sized.pftrace", *words, "--size", size)
+            slices = perfetto_reader.read(data)[1]
+            self.assertTrue(0.3 * size < len(data) < 1.3 * size, (size, len(data)))
+            shortest = min(end - begin for *_, begin, end in slices)
+            self.assertIn("because of --size", said)
+            self.assertEqual(len(slices), sum(end - begin >= shortest for *_, begin, end in whole))
+        self.assertEqual(len(perfetto_reader.read(self.write("large.pftrace", *words, "--size", "1G")[0])[1]), len(whole))
+
     @staticmethod
     def outermost(calls, shortest):
         """Returns the number of short calls that are in no long one: no slice tells of them. Callers come after their callees."""
@@ -141,10 +153,10 @@ class Timeline(unittest.TestCase):
         self.assertEqual([text.split(",")[0] for track, text, _ in instants if name[track] == "gaps"], ["no_image"])
 
     def test_usage(self):
-        for words in (("--min", "soon"), ("--min", "-1us")):
+        for words in (("--min", "soon"), ("--min", "-1us"), ("--size", "some")):
             done = run("timeline", "-i", KERNEL, "-o", self.folder / "x", *words)
             self.assertEqual(done.returncode, 2)
-            self.assertIn("--min", done.stderr)
+            self.assertIn(words[0], done.stderr)
 
 
 if __name__ == "__main__":

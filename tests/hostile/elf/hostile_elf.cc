@@ -135,7 +135,7 @@ struct Found {
 };
 
 void read_lines(SourceLines& lines, const std::vector<uint64_t>& addresses, Found& found) {
-  for (const uint64_t address : addresses) found.frames += lines.place(address).frames.size();
+  for (const uint64_t address : addresses) found.frames += lines.place(address).frames.size() + lines.inlined(address).functions.size();
   (void)lines.visit([&found](const SourceUnit& unit) {
     found.statements += unit.statements.size();
     return unit.statements.size() < (1U << 22);
@@ -165,7 +165,6 @@ Found read_all(const TempDir& folder, const std::string& name, const Seed& seed)
     (void)names.pick(offset);
     found.extents += names.frame_at(offset) ? 1 : 0;
     (void)names.names_at(offset);
-    found.frames += names.source_at(offset).frames.size();
     if (const auto address = names.address_of(offset)) addresses.push_back(*address);
   }
   (void)names.offsets_of("main");

@@ -1,5 +1,5 @@
 // CycleShare: cycles are assigned once, in any order of counts and times.
-#include "analysis/cycle_share.h"
+#include "analysis/base/cycle_share.h"
 
 #include <gtest/gtest.h>
 

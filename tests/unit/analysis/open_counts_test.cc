@@ -1,10 +1,12 @@
 // OpenCounts: the same counters as a std::map.
-#include "analysis/open_counts.h"
+#include "analysis/base/open_counts.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
+
+#include "ptdecode/function_table.h"
 
 namespace ptd {
 namespace {

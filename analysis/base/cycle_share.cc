@@ -1,5 +1,5 @@
 // CycleShare: see cycle_share.h.
-#include "analysis/cycle_share.h"
+#include "analysis/base/cycle_share.h"
 
 #include <algorithm>
 #include <utility>

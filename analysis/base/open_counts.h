@@ -7,15 +7,14 @@
 #include <memory>
 #include <vector>
 
-#include "ptdecode/function_table.h"
 
 namespace ptd {
 
 /// A counter for each function, in pages that are made where one is used first: memory grows with the functions met. Not thread-safe.
 class OpenCounts {
  public:
-  /// The counter of `function`; valid until clear().
-  uint32_t& operator[](FunctionId function) {
+  /// The counter of `function`, a FunctionId; valid until clear().
+  uint32_t& operator[](uint32_t function) {
     const uint32_t index = function + 1;  // kNoFunction has the first one
     const size_t page = index / kPage;
     if (page >= pages_.size() || pages_[page] == nullptr) [[unlikely]] make(page);

@@ -1,5 +1,5 @@
 // DebugLimits: see debug_limits.h.
-#include "image/symbols/debug_limits.h"
+#include "image/symbols/dwarf/debug_limits.h"
 
 #include <algorithm>
 

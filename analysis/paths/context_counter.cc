@@ -1,0 +1,256 @@
+// Counts of code by context: see context_counter.h.
+#include "analysis/paths/context_counter.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "ptdecode/insn.h"
+#include "ptdecode/likeliest_time.h"
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMaxSearch = 256;     // frames looked at for the one that a return goes back to
+constexpr size_t kMaxFrames = 1U << 16;
+
+uint64_t key(uint32_t context, NodeId node) { return (uint64_t{context} << 32 | node) + 1; }
+
+// [LLVM] "DebugInfoMetadata.h", getBaseDiscriminatorFromDiscriminator(): its part of a discriminator that distinguishes code of one line.
+uint32_t base_discriminator(uint32_t discriminator) {
+  if ((discriminator & 1) != 0) return 0;
+  discriminator >>= 1;
+  return (discriminator & 0x20) != 0 ? ((discriminator >> 1) & 0xfe0) | (discriminator & 0x1f) : discriminator & 0x1f;
+}
+
+ContextProfile::Line line_of(const ProfileFrame& frame) { return {frame.line_offset & 0xffff, base_discriminator(frame.discriminator)}; }
+
+// "main:3.1": a call in a context.
+std::string frame_text(const ProfileFrame& frame) {
+  const auto [offset, discriminator] = line_of(frame);
+  std::string text = std::string(frame.function) + ":" + std::to_string(offset);
+  if (discriminator != 0) text += "." + std::to_string(discriminator);
+  return text + " @ ";
+}
+
+}  // namespace
+
+ContextCounter::ContextCounter(const Recording& recording, const CodeCountOptions& options, FunctionTable& functions)
+    : recording_(recording), options_(options), finder_(recording.symbolizer(), recording.timeline(), functions) {}
+
+uint32_t ContextCounter::intern(const Frames& frames) {
+  const auto is_odd = [](const ProfileFrame& frame) { return frame.function.find_first_of(" :@[]\n") != std::string_view::npos; };
+  if (frames.empty() || std::any_of(frames.begin(), frames.end(), is_odd)) return 0;  // the format has no such names
+  std::vector<std::pair<std::string_view, std::pair<uint32_t, uint32_t>>> id;
+  for (const ProfileFrame& frame : frames) id.emplace_back(frame.function, std::pair(frame.line_offset, frame.discriminator));
+  const auto [known, is_new] = frame_ids_.try_emplace(std::move(id), static_cast<uint32_t>(frames_.size()));
+  if (is_new) frames_.push_back(frames);
+  return known->second;
+}
+
+ContextCounter::Node& ContextCounter::node(NodeId id) {
+  if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
+  Node& node = nodes_[id];
+  if (node.known) return node;
+  const BlockInfo& info = blocks_->info(id);
+  const BranchCode code = branch_code(info, blocks_->bytes(id));
+  const FoundFunction found = finder_.find(info.space, info.ip, cursor_.now());
+  node.known = true;
+  node.ip = info.ip;
+  node.next = code.next;
+  node.way = code.way;
+  node.function = found.id;
+  node.entry = found.entry;
+  node.own = intern(recording_.symbolizer().profile_frames_at(info.space, info.ip, cursor_.now()));
+  find_places(info, node);
+  if ((code.way == Way::call || code.way == Way::call_direct) && node.count != 0) node.site = places_.back().frames;
+  return node;
+}
+
+void ContextCounter::find_places(const BlockInfo& info, Node& node) {
+  const Symbolizer& symbolizer = recording_.symbolizer();
+  const Bytes bytes{info.first_byte, info.size_bytes};
+  node.first = static_cast<uint32_t>(places_.size());
+  for (size_t offset = 0; offset < bytes.size();) {
+    const Ip ip = info.ip + offset;
+    offset += std::max<size_t>(1, classify(bytes.subspan(offset), info.mode).length_bytes);
+    const auto place = symbolizer.file_place(info.space, ip, cursor_.now());
+    if (!place) continue;
+    const uint32_t file = files_.try_emplace({place->path, place->build_id}, static_cast<uint32_t>(files_.size())).first->second;
+    places_.push_back({place->address, file, intern(symbolizer.profile_frames_at(info.space, ip, cursor_.now()))});
+  }
+  node.count = static_cast<uint32_t>(places_.size() - node.first);
+}
+
+// Returns the context of `callee`, entered from `site` in the context `caller`; 0 if the callee has no lines.
+uint32_t ContextCounter::context(uint32_t caller, uint32_t site, const Node& callee) {
+  if (callee.own == 0) return 0;
+  const std::string_view function = frames_[callee.own].back().function;
+  if (caller == 0 || site == 0 || contexts_[caller].depth >= kMostDepth || contexts_.size() >= kMostContexts) caller = site = 0;
+  if (caller != 0 && contexts_[caller].site == site && contexts_[caller].function == function) return caller;  // it calls itself
+  const auto [known, is_new] = context_ids_.try_emplace({caller, site, function}, static_cast<uint32_t>(contexts_.size()));
+  if (is_new) contexts_.push_back({caller, site, contexts_[caller].depth + 1, function, 0});
+  return known->second;
+}
+
+void ContextCounter::take_return(const Node& here) {
+  const size_t least = stack_.size() - std::min(stack_.size(), kMaxSearch);
+  for (size_t i = stack_.size(); i > least; --i) {
+    if (stack_[i - 1].return_to != here.ip) continue;
+    context_ = stack_[i - 1].context;
+    function_ = stack_[i - 1].function;
+    stack_.resize(i - 1);
+    return;
+  }
+  if (here.function != function_) stack_.clear();
+}
+
+// The flow is at the start of a block.
+void ContextCounter::arrive(const Node& here) {
+  if (pending_) {
+    const Pending open = *pending_;
+    pending_.reset();
+    const bool call = open.way == Way::call || open.way == Way::call_direct;
+    if ((call && open.return_to != here.ip) || open.way == Way::far_call) {
+      if (stack_.size() >= kMaxFrames) stack_.erase(stack_.begin(), stack_.begin() + kMaxFrames / 2);
+      stack_.push_back({open.return_to, context_, open.from});
+      context_ = context(call ? context_ : 0, open.site, here);
+      if (here.entry) ++contexts_[context_].entries;
+      function_ = here.function;
+    } else if (open.way == Way::ret || open.way == Way::far_ret) {
+      take_return(here);
+    }
+  }
+  if (function_ == here.function) return;
+  context_ = context(0, 0, here);
+  if (here.entry) ++contexts_[context_].entries;
+  function_ = here.function;
+}
+
+void ContextCounter::lose() {
+  stack_.clear();
+  pending_.reset();
+  function_ = kNoFunction;
+}
+
+void ContextCounter::take_event(const Event& event) {
+  switch (event.kind) {
+    case EventKind::async_branch:
+      if ((event.flags & (kEventHasFrom | kEventHasTo)) != (kEventHasFrom | kEventHasTo)) return;
+      pending_ = Pending{Way::far_call, event.from, function_, 0};
+      return;
+    case EventKind::disabled:
+    case EventKind::async_disabled:
+      pending_.reset();  // tracing resumes in the same function, or elsewhere
+      return;
+    case EventKind::overflow:
+    case EventKind::tsx_abort:
+      return lose();
+    default:
+      return;
+  }
+}
+
+void ContextCounter::take(const Batch& batch, const BlockTable& blocks) {
+  if (blocks_ != &blocks) put_away();
+  blocks_ = &blocks;
+  cursor_.begin(batch);
+  for (FlowItem item = cursor_.next(); item != FlowItem::end; item = cursor_.next()) {
+    if (item == FlowItem::gap) lose();
+    if (item == FlowItem::event && wanted_) take_event(cursor_.event());
+    if (item == FlowItem::mark) {
+      Mark mark = cursor_.mark();
+      mark.time_known = is_dated(mark);
+      if (mark.time_known) mark.time.first = cursor_.now();
+      if (mark.tid != tid_ || mark.space != space_) lose();
+      tid_ = mark.tid;
+      space_ = mark.space;
+      const bool wanted = counts(options_, mark);
+      if (wanted != wanted_) lose();
+      wanted_ = wanted;
+      finder_.set_process(mark.pid);
+    }
+    if (item != FlowItem::blocks || !wanted_) continue;
+    for (const Block& block : cursor_.blocks()) {
+      const Node& here = node(block.node);
+      if (pending_ || function_ != here.function) arrive(here);
+      if (context_ != 0) ++counts_.count(key(context_, block.node));
+      if (has(block.flags, BlockFlag::taken) && here.way != Way::none && here.way != Way::jump) pending_ = Pending{here.way, here.next, here.function, here.site};
+    }
+  }
+}
+
+void ContextCounter::finish() {
+  lose();
+  put_away();
+}
+
+// Adds the counts of blocks to those of their instructions, and forgets the stream's blocks.
+void ContextCounter::put_away() {
+  for (const KeyCounts::Slot& slot : counts_.slots()) {
+    if (slot.key == 0) continue;
+    const auto context = static_cast<uint32_t>((slot.key - 1) >> 32);
+    const Node& node = nodes_[static_cast<NodeId>(slot.key - 1)];
+    for (uint32_t i = node.first; i < node.first + node.count; ++i) {
+      Instruction& instruction = instructions_[{context, places_[i].file, places_[i].address}];
+      instruction.frames = places_[i].frames;
+      instruction.count += slot.count;
+    }
+  }
+  counts_ = KeyCounts();
+  nodes_.clear();
+  places_.clear();
+}
+
+// "main:3 @ outer:1 @ ": what comes before the functions of a context.
+std::string ContextCounter::caller_text(uint32_t context) const {
+  std::string text;
+  for (; contexts_[context].caller != 0; context = contexts_[context].caller) {
+    std::string site;
+    const Frames& frames = frames_[contexts_[context].site];
+    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) site += frame_text(*frame);
+    text.insert(0, site);
+  }
+  return text;
+}
+
+ContextProfiles ContextCounter::profiles() const {
+  ContextProfiles profiles;
+  std::vector<std::string> callers(contexts_.size());
+  for (uint32_t id = 1; id < contexts_.size(); ++id) callers[id] = caller_text(id);
+  for (const auto& [place, instruction] : instructions_) {
+    const Frames& frames = frames_[instruction.frames];
+    if (frames.empty()) continue;
+    std::string context = callers[std::get<0>(place)];
+    for (size_t i = frames.size(); i-- > 1;) context += frame_text(frames[i]);
+    uint64_t& most = profiles[context + std::string(frames.front().function)].lines[line_of(frames.front())];
+    most = std::max(most, instruction.count);
+  }
+  for (uint32_t id = 1; id < contexts_.size(); ++id) {
+    const Context& context = contexts_[id];
+    if (context.entries == 0) continue;
+    profiles[callers[id] + std::string(context.function)].entries += context.entries;
+    if (context.caller == 0) continue;
+    const Frames& site = frames_[context.site];
+    std::string caller = callers[context.caller];
+    for (size_t i = site.size(); i-- > 1;) caller += frame_text(site[i]);
+    profiles[caller + std::string(site.front().function)].calls[line_of(site.front())][std::string(context.function)] += context.entries;
+  }
+  return profiles;
+}
+
+Result<ContextProfiles> count_contexts(const Recording& recording, const CodeCountOptions& options) {
+  FunctionTable functions;
+  ContextCounter counter(recording, options, functions);
+  bool stopped = false;
+  for (const uint32_t stream : streams_of(recording, options)) {
+    const Status status = count_stream(recording, options, stream, stopped,
+                                       [&counter](const Batch& batch, const BlockTable& blocks) { counter.take(batch, blocks); });
+    if (!status) return status.error();
+    counter.finish();
+    if (stopped) break;
+  }
+  return counter.profiles();
+}
+
+}  // namespace ptd

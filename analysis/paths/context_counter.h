@@ -1,0 +1,117 @@
+// count_contexts(): how often each line ran in each context, which is the chain of calls that led to it. For context-sensitive profiles.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "analysis/branch_code.h"
+#include "analysis/code_counter.h"
+#include "analysis/function_finder.h"
+#include "ptdecode/counts.h"
+
+namespace ptd {
+
+/// A function in one context.
+struct ContextProfile {
+  using Line = std::pair<uint32_t, uint32_t>;  ///< offset from the function's line, and discriminator
+  uint64_t entries = 0;                        ///< calls whose start was seen
+  std::map<Line, uint64_t> lines;              ///< how often the most executed instruction of a line ran
+  std::map<Line, std::map<std::string, uint64_t>> calls;  ///< from a line, by the function's name
+};
+
+/// Context profiles by context: "main:3 @ outer:1.2 @ inner": a call on line 3 of main, counted from its declaration, and so on.
+using ContextProfiles = std::map<std::string, ContextProfile>;
+
+/// Counts the code of files with debug information. Inlined functions have contexts of their own, as if they were called.
+///
+/// A context begins where a function is entered otherwise than by a call from code with lines: the start of a program or of the trace, a jump
+/// into another function, an interrupt, a switch of threads on a cpu, and lost flow. A function that calls itself stays in its context.
+/// Limitation: beyond kMostDepth calls, and kMostContexts contexts, contexts are shorter.
+/// Errors: those of Recording::decode().
+[[nodiscard]] Result<ContextProfiles> count_contexts(const Recording& recording, const CodeCountOptions& options);
+
+/// Fed with the batches of one stream after the other. Not thread-safe.
+class ContextCounter {
+ public:
+  static constexpr uint32_t kMostDepth = 128, kMostContexts = 1U << 20;
+  ContextCounter(const Recording& recording, const CodeCountOptions& options, FunctionTable& functions);
+  void take(const Batch& batch, const BlockTable& blocks);
+  /// The stream is over.
+  void finish();
+  [[nodiscard]] ContextProfiles profiles() const;
+
+ private:
+  using Frames = std::vector<ProfileFrame>;  ///< innermost first
+  struct Node {
+    Ip ip, next;
+    Way way = Way::none;
+    FunctionId function = kNoFunction;
+    bool known = false, entry = false;
+    uint32_t first = 0, count = 0;  ///< places_ of its instructions
+    uint32_t own = 0;   ///< the lines of its first instruction: index into frames_
+    uint32_t site = 0;  ///< of its last one
+  };
+  struct Context {
+    uint32_t caller = 0, site = 0, depth = 0;  ///< caller 0: unknown
+    std::string_view function;
+    uint64_t entries = 0;
+  };
+  struct Frame {
+    Ip return_to;
+    uint32_t context = 0;
+    FunctionId function = kNoFunction;
+  };
+  struct Pending {
+    Way way = Way::none;
+    Ip return_to;
+    FunctionId from = kNoFunction;
+    uint32_t site = 0;
+  };
+  struct Place {
+    uint64_t address = 0;
+    uint32_t file = 0, frames = 0;
+  };
+  struct Instruction {
+    uint64_t count = 0;
+    uint32_t frames = 0;
+  };
+  void find_places(const BlockInfo& info, Node& node);
+  Node& node(NodeId id);
+  uint32_t intern(const Frames& frames);
+  uint32_t context(uint32_t caller, uint32_t site, const Node& callee);
+  void arrive(const Node& here);
+  void take_return(const Node& here);
+  void take_event(const Event& event);
+  void lose();
+  void put_away();
+  [[nodiscard]] std::string caller_text(uint32_t context) const;
+
+  const Recording& recording_;
+  const CodeCountOptions& options_;
+  FunctionFinder finder_;
+  const BlockTable* blocks_ = nullptr;
+  std::vector<Node> nodes_;  ///< of the stream
+  std::vector<Place> places_;
+  KeyCounts counts_;  ///< by context and node, of the stream
+  std::vector<Frames> frames_{Frames()};
+  std::map<std::vector<std::pair<std::string_view, std::pair<uint32_t, uint32_t>>>, uint32_t> frame_ids_;
+  std::vector<Context> contexts_{Context{}};
+  std::map<std::tuple<uint32_t, uint32_t, std::string_view>, uint32_t> context_ids_;
+  std::map<std::pair<std::string_view, std::string_view>, uint32_t> files_;          ///< by path and build id
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, Instruction> instructions_;  ///< by context, file and address
+  std::vector<Frame> stack_;
+  std::optional<Pending> pending_;
+  uint32_t context_ = 0;
+  FunctionId function_ = kNoFunction;  ///< of the last block; kNoFunction: the flow begins anew
+  FlowCursor cursor_;
+  int32_t tid_ = -1;
+  SpaceId space_ = kNoSpace;
+  bool wanted_ = true;
+};
+
+}  // namespace ptd

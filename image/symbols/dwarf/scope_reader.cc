@@ -1,0 +1,197 @@
+// read_scopes(): see scope_reader.h.
+#include "image/symbols/dwarf/scope_reader.h"
+
+#include <dwarf.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMaxScopes = 1U << 22;
+constexpr unsigned kGnuDiscriminator = 0x2136;  // DW_AT_GNU_discriminator, which dwarf.h of elfutils lacks
+constexpr int kMostReferences = 16;  // from one DIE to the next
+
+// Replaces a DIE by the one that it refers to. Returns false if there is none.
+bool refers(Dwarf_Die& die) {
+  Dwarf_Attribute reference;
+  if (dwarf_attr(&die, DW_AT_abstract_origin, &reference) == nullptr && dwarf_attr(&die, DW_AT_specification, &reference) == nullptr)
+    return false;
+  Dwarf_Die next;
+  if (dwarf_formref_die(&reference, &next) == nullptr) return false;
+  die = next;
+  return true;
+}
+
+// Finds an attribute of the DIE or of the DIEs to which it refers. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file
+// named by a unit, which libdw would open at any path.
+bool find_attribute(Dwarf_Die die, unsigned kind, Dwarf_Attribute& found) {
+  for (int i = 0; i < kMostReferences; ++i) {
+    if (dwarf_attr(&die, kind, &found) != nullptr) return true;
+    if (!refers(die)) return false;
+  }
+  return false;
+}
+
+Dwarf_Off origin_of(Dwarf_Die die) {
+  for (int i = 0; i < kMostReferences && refers(die); ++i) continue;
+  return dwarf_dieoffset(&die);
+}
+
+const char* name_of(Dwarf_Die* die) {
+  Dwarf_Attribute attribute;
+  for (const unsigned kind : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name}) {
+    if (!find_attribute(*die, kind, attribute)) continue;
+    if (const char* text = dwarf_formstring(&attribute); text != nullptr) return text;
+  }
+  return nullptr;
+}
+
+uint64_t number_of(Dwarf_Die* die, unsigned kind) {
+  Dwarf_Attribute attribute;
+  Dwarf_Word value = 0;
+  return find_attribute(*die, kind, attribute) && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
+}
+
+// Walks the DIEs of a unit and collects its functions and inlined calls.
+class ScopeReader {
+ public:
+  ScopeReader(const ScopeSource& source, std::vector<Scope>& scopes, std::vector<ScopeExtent>& extents)
+      : source_(source), limits_(source.limits), scopes_(scopes), extents_(extents) {}
+  void read(Dwarf_Die* unit) {
+    visit(unit, kNoScope, 0);
+    for (Scope& scope : scopes_) {
+      const auto known = scope.declared.line == 0 ? enclosing_of_.find(scope.origin) : enclosing_of_.end();
+      if (known != enclosing_of_.end()) scope.enclosing = known->second;
+    }
+  }
+
+ private:
+  void visit(Dwarf_Die* parent, uint32_t scope, unsigned depth) {
+    Dwarf_Die die;
+    if (depth > kMaxScopeDepth || dwarf_child(parent, &die) != 0) return;
+    do {
+      switch (dwarf_tag(&die)) {
+        case DW_TAG_subprogram:
+        case DW_TAG_inlined_subroutine:
+          take(&die, scope, depth);
+          break;
+        case DW_TAG_lexical_block:
+        case DW_TAG_namespace:
+        case DW_TAG_structure_type:  // member functions that are defined inside
+        case DW_TAG_class_type:
+        case DW_TAG_module:
+          visit(&die, scope, depth + 1);
+          break;
+        default:
+          break;
+      }
+    } while (scopes_.size() < kMaxScopes && (limits_ == nullptr || !limits_->exceeded()) && dwarf_siblingof(&die, &die) == 0);
+  }
+
+  void take(Dwarf_Die* die, uint32_t parent, unsigned depth) {
+    const auto number = static_cast<uint32_t>(scopes_.size());
+    const size_t before = extents_.size();
+    Dwarf_Addr base = 0, first = 0, end = 0;
+    ptrdiff_t at = 0;
+    while ((at = dwarf_ranges(die, at, &base, &first, &end)) > 0) {
+      if (first == 0 || first >= end) continue;
+      if (limits_ != nullptr && !limits_->spend(DebugLimits::Kind::ranges, 1)) return;
+      extents_.push_back({first, end, number, depth});
+    }
+    const Declaration declared = place_of(die, DW_AT_decl_file, DW_AT_decl_line), outer = enclosing_;
+    if (declared.line != 0) {
+      enclosing_ = declared;
+    } else if (outer.line != 0 && enclosing_of_.size() < kMaxEnclosed) {
+      enclosing_of_.emplace(dwarf_dieoffset(die), outer);
+    }
+    if (extents_.size() == before) {  // a declaration, or a function that is only inlined
+      visit(die, parent, depth + 1);
+    } else {
+      add(die, {declared, extents_[before].first}, parent, depth);
+    }
+    enclosing_ = outer;
+  }
+
+  struct Start {
+    Declaration declared;
+    uint64_t first = 0;  // address
+  };
+  void add(Dwarf_Die* die, const Start& start, uint32_t parent, unsigned depth) {
+    const auto number = static_cast<uint32_t>(scopes_.size());
+    Scope scope;
+    scope.linkage_name = name_of(die);
+    scope.name = source_.names(scope.linkage_name);
+    scope.inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
+    scope.parent = scope.inlined ? parent : kNoScope;
+    scope.origin = origin_of(*die);
+    scope.declared = start.declared;
+    if (scope.inlined) {
+      scope.call = place_of(die, DW_AT_call_file, DW_AT_call_line);
+      scope.call_discriminator = static_cast<uint32_t>(number_of(die, kGnuDiscriminator));
+    }
+    Dwarf_Addr entry = 0;
+    scope.entry = dwarf_entrypc(die, &entry) == 0 ? entry : start.first;
+    scopes_.push_back(scope);
+    visit(die, number, depth + 1);
+  }
+
+  // A number of a file is of the unit that contains it: link-time optimization gives functions whose declaration is in another unit.
+  Declaration place_of(Dwarf_Die* die, unsigned file_kind, unsigned line_kind) const {
+    Dwarf_Attribute attribute;
+    Dwarf_Word file = 0;
+    if (!source_.files.path) return {};
+    if (!find_attribute(*die, file_kind, attribute) || dwarf_formudata(&attribute, &file) != 0) return {};
+    const char* path = attribute.cu != die->cu ? nullptr : file < source_.files.count ? dwarf_filesrc(source_.files.files, file, nullptr, nullptr) : nullptr;
+    return {source_.files.path(path), static_cast<uint32_t>(number_of(die, line_kind))};
+  }
+
+  const ScopeSource& source_;
+  DebugLimits* const limits_;
+  std::vector<Scope>& scopes_;
+  std::vector<ScopeExtent>& extents_;
+  static constexpr size_t kMaxEnclosed = 1U << 16;
+  Declaration enclosing_;  // of the DIE that is read
+  std::unordered_map<Dwarf_Off, Declaration> enclosing_of_;
+};
+
+}  // namespace
+
+void read_scopes(Dwarf_Die unit, const ScopeSource& source, std::vector<Scope>& scopes, std::vector<ScopeExtent>& extents) {
+  ScopeReader(source, scopes, extents).read(&unit);
+}
+
+std::vector<ScopePiece> pieces_of(std::vector<ScopeExtent> extents) {
+  struct Edge {
+    uint64_t at = 0;
+    uint32_t extent = 0;
+    bool begins = false;
+  };
+  std::sort(extents.begin(), extents.end(), [](const ScopeExtent& a, const ScopeExtent& b) { return std::pair(a.first, a.depth) < std::pair(b.first, b.depth); });
+  std::vector<Edge> edges;
+  for (uint32_t i = 0; i < extents.size(); ++i) {
+    edges.push_back({extents[i].first, i, true});
+    edges.push_back({extents[i].end, i, false});
+  }
+  std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.at < b.at; });
+  std::set<std::pair<uint32_t, uint32_t>> open;  // depth and index of the extents around an address
+  std::vector<ScopePiece> pieces;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const std::pair key(extents[edges[i].extent].depth, edges[i].extent);
+    if (edges[i].begins) {
+      open.insert(key);
+    } else {
+      open.erase(key);
+    }
+    if (i + 1 < edges.size() && edges[i + 1].at == edges[i].at) continue;
+    const uint32_t scope = open.empty() ? kNoScope : extents[open.rbegin()->second].scope;
+    if (pieces.empty() || pieces.back().scope != scope) pieces.push_back({edges[i].at, scope});
+  }
+  return pieces;
+}
+
+}  // namespace ptd

@@ -1,0 +1,68 @@
+// read_scopes(): the functions of a DWARF unit and those inlined in them. Private to the module.
+#pragma once
+
+#include <elfutils/libdw.h>
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "image/symbols/dwarf/debug_limits.h"
+
+namespace ptd {
+
+inline constexpr unsigned kMaxScopeDepth = 200;
+inline constexpr uint32_t kNoScope = 0xffffffffU;
+
+// A place in the source. `line` 0: not known.
+struct Declaration {
+  std::string_view file;
+  uint32_t line = 0;
+};
+
+// A function, or one inlined into the scope `parent`.
+struct Scope {
+  std::string_view name;
+  const char* linkage_name = nullptr;  // as the linker knows it; libdw's, null if unknown
+  Declaration declared, call;  // call: the one that was inlined
+  uint32_t call_discriminator = 0;
+  Declaration enclosing;       // without a declared line: the declaration of the function around it
+  uint32_t parent = kNoScope;
+  bool inlined = false;
+  uint64_t entry = 0;
+  Dwarf_Off origin = 0;  // of the function's own DIE: the same for all of its copies
+};
+
+// Address range of a scope.
+struct ScopeExtent {
+  uint64_t first = 0, end = 0;
+  uint32_t scope = 0, depth = 0;
+};
+
+// From `first` up to the next piece, `scope` is the innermost scope.
+struct ScopePiece {
+  uint64_t first = 0;
+  uint32_t scope = kNoScope;
+};
+
+/// The source files of a unit. `path` returns the readable form of libdw's text, which lives long enough; empty: scopes get no places.
+struct ScopeFiles {
+  Dwarf_Files* files = nullptr;
+  size_t count = 0;
+  std::function<std::string_view(const char*)> path;
+};
+/// What reading a unit needs. `names` as ScopeFiles::path.
+struct ScopeSource {
+  const ScopeFiles& files;
+  DebugLimits* limits = nullptr;  // null if the unit is counted
+  const std::function<std::string_view(const char*)>& names;
+};
+
+/// Appends the functions of a unit, and the inlined ones, with their addresses. Ends early where a limit is exceeded.
+void read_scopes(Dwarf_Die unit, const ScopeSource& source, std::vector<Scope>& scopes, std::vector<ScopeExtent>& extents);
+
+/// Returns the innermost scope of each address, as pieces by address.
+[[nodiscard]] std::vector<ScopePiece> pieces_of(std::vector<ScopeExtent> extents);
+
+}  // namespace ptd

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Inlined functions in the tree of calls: the stack at every executed instruction of an optimized C++ program, against the ground truth of the
+emulator and addr2line; the calls of inlined functions against the same program compiled without inlining; the listings of the commands.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, PTDECODE_INLINE_STACKS, CXX. Exit status 77 without qemu-x86_64.
+"""
+import collections
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import call_replay  # noqa: E402
+import perfetto_reader  # noqa: E402
+
+PTDECODE = os.environ["PTDECODE"]
+PROGRAMS = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "tests" / "cli" / "programs"
+MARK = " (inlined)"
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+def json_lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class Chains:
+    """The inlined functions at addresses, outermost first, by addr2line."""
+
+    def __init__(self, program):
+        self.program, self.known = program, {}
+
+    def ask(self, addresses):
+        addresses = sorted(set(addresses) - self.known.keys())
+        out = subprocess.run(["addr2line", "-e", self.program, "-a", "-i", "-f", "-C"], input="\n".join(map(hex, addresses)), capture_output=True,
+                             text=True, check=True).stdout.splitlines()
+        names = None
+        for line in out:
+            if re.fullmatch(r"0x[0-9a-f]{16}", line):
+                names = self.known.setdefault(int(line, 16), [])
+            else:
+                names.append(line)
+        for address in addresses:
+            names = self.known[address][0::2]  # innermost first; the others are places
+            self.known[address] = tuple(name + MARK for name in reversed(names[:-1]))
+
+    def __getitem__(self, address):
+        return self.known[address]
+
+
+class Inlined(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.record("inlined", "-O2")
+        cls.record("plain", "-O2", "-fno-inline")
+
+    @classmethod
+    def record(cls, name, *flags):
+        cxx = os.environ.get("CXX", "c++")
+        subprocess.run([cxx, "-g", *flags, "-static", PROGRAMS / "inlined.cc", "-o", name], cwd=cls.folder, check=True)
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "--truth", name + ".truth", "-o", name + ".data",
+                               "--", "./" + name], cwd=cls.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def executed(self, name):
+        for path in (self.folder / (name + ".truth")).glob("*.ptt"):
+            for what, insns in call_replay.truth_blocks(path):
+                yield from insns if what == "run" else ()
+
+    def test_the_stack_at_each_instruction_is_that_of_addr2line(self):
+        chains = Chains(self.folder / "inlined")
+        insns = list(self.executed("inlined"))
+        chains.ask(ip for ip, _ in insns)
+        stack = [[None, ()]]  # of each open call: where it returns to, and its inlined functions
+        want, following = [], None  # following: the kind of the instruction before, and the address after it
+        for ip, code in insns:
+            if following and following[0] == "call" and ip != following[1]:
+                stack.append([following[1], ()])
+            elif following and following[0] == "ret":
+                depth = next((i for i in range(len(stack), 0, -1) if stack[i - 1][0] == ip), None)
+                if depth is not None:
+                    del stack[depth - 1:]
+            stack[-1][1] = chains[ip]
+            want.append(tuple(frame for call in stack for frame in ("*", *call[1])))
+            following = call_replay.kind_of(code), ip + len(code)
+        got = []
+        done = subprocess.run([os.environ["PTDECODE_INLINE_STACKS"], self.folder / "inlined.data"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line in done.stdout.splitlines():
+            count, *frames = line.split("\t")
+            got.extend([tuple(frames)] * int(count))
+        self.assertEqual(len(got), len(want))
+        for at, (ours, theirs) in enumerate(zip(got, want)):
+            self.assertEqual(ours, theirs, (at, hex(insns[at][0])))
+        self.assertGreater(max(map(len, (chains[ip] for ip, _ in insns))), 3)
+        print(f"{len(want)} instructions, {len(set(want))} stacks: equal", flush=True)
+
+
+    def functions(self, name, *words):
+        done = run("functions", "-q", "-i", self.folder / (name + ".data"), "--limit", 0, "--format", "json", *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return {line["function"]: line for line in json_lines(done) if "function" in line}
+
+    def test_functions(self):
+        rows, plain = self.functions("inlined"), self.functions("inlined", "--no-inline")
+        inlined = {name: row for name, row in rows.items() if name.endswith(MARK)}
+        self.assertGreater(len(inlined), 20)
+        self.assertEqual([name for name in plain if name.endswith(MARK)], [])
+        self.assertEqual(rows.keys() - inlined.keys(), plain.keys())
+        executed = list(self.executed("inlined"))
+        chains = Chains(self.folder / "inlined")
+        chains.ask(ip for ip, _ in executed)
+        own = collections.Counter(chains[ip][-1] for ip, _ in executed if chains[ip])
+        self.assertEqual({name: row["self_instructions"] for name, row in inlined.items() if row["self_instructions"]}, dict(own))
+        for listed in (rows, plain):
+            self.assertEqual(sum(row["self_instructions"] for row in listed.values()), len(executed))
+        for name, row in plain.items():  # calls are the same, with the inlined functions as their callees
+            self.assertEqual((row["calls"], row["total_instructions"]), (rows[name]["calls"], rows[name]["total_instructions"]), name)
+
+    def test_calls_are_those_of_the_program_without_inlining(self):
+        """Where the compiler keeps the code of a function together: the loop of sum() in a copy of its own."""
+        rows, plain = self.functions("inlined"), self.functions("plain")
+        for name in ("shop::Basket::add(shop::Item)", "shop::Basket::Basket()", "shop::Basket::~Basket()"):
+            self.assertEqual(rows[name + MARK]["calls"], plain[name]["calls"], name)
+        self.assertEqual(set(self.functions("inlined", "--func", "shop::Basket::add")), {"shop::Basket::add(shop::Item)" + MARK})
+
+    def test_flame_and_timeline(self):
+        name = "shop::Basket::add(shop::Item)" + MARK
+        folded = run("flame", "-q", "-i", self.folder / "inlined.data", "--format", "folded").stdout
+        self.assertIn(";main;" + name.replace(" ", "_"), folded)
+        self.assertNotIn(MARK.replace(" ", "_"), run("flame", "-q", "-i", self.folder / "inlined.data", "--format", "folded", "--no-inline").stdout)
+        path = self.folder / "inlined.pftrace"
+        self.assertEqual(run("timeline", "-i", self.folder / "inlined.data", "-o", path).returncode, 0)
+        _, slices, _ = perfetto_reader.read(path.read_bytes())
+        main = next((begin, end) for _, _, function, begin, end in slices if function == "main")
+        adds = [(begin, end) for _, _, function, begin, end in slices if function == name]
+        row = self.functions("inlined")[name]
+        self.assertEqual(len(adds), row["calls"] + row["no_start"])
+        self.assertTrue(all(main[0] <= begin <= end <= main[1] for begin, end in adds))
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("skipped: qemu-x86_64 is not installed")
+        sys.exit(77)
+    unittest.main(verbosity=2)

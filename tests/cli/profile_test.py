@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""`ptdecode profile` of all files of a recording, against the ground truth of the emulator: context-sensitive profiles, read by llvm-profdata, with
+the lines of llvm-symbolizer; stacks, read by `go tool pprof`; and a folder of profiles.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, CXX. Exit status 77 without qemu-x86_64.
+"""
+import collections
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import call_replay  # noqa: E402
+
+PTDECODE = os.environ["PTDECODE"]
+PROGRAMS = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "tests" / "cli" / "programs"
+
+
+def tool(*names):
+    """Returns the path of the first of these programs that is installed."""
+    places = [*os.environ["PATH"].split(":"), "/usr/local/go/bin"]
+    return next(filter(None, (shutil.which(name, path=":".join(places)) for name in names)), None)
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+class Profile(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cc, cxx = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
+        cls.build("sorter", cc, "-O2", "-fno-inline", "-w", "-static")
+        cls.build("inlined", cxx, "-O2", "-static")
+
+    @classmethod
+    def build(cls, name, compiler, *flags):
+        source = next(PROGRAMS.glob(name + ".c*"))
+        subprocess.run([compiler, "-g", *flags, source, "-o", name], cwd=cls.folder, check=True)
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "--truth", name + ".truth", "-o", name + ".data",
+                               "--", "./" + name], cwd=cls.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def data(self, name):
+        return self.folder / (name + ".data")
+
+    def truth(self, name):
+        return next((self.folder / (name + ".truth")).glob("*.ptt"))
+
+    def places(self, name, addresses):
+        """Returns for each address its functions and lines, outermost first: (function, offset from its first line, discriminator)."""
+        out = subprocess.run([tool("llvm-symbolizer-14", "llvm-symbolizer"), "--output-style=JSON", "--no-demangle", "-e", self.folder / name],
+                             input="\n".join(map(hex, addresses)), capture_output=True, text=True, check=True).stdout
+        places = {}
+        for address, line in zip(addresses, out.splitlines()):
+            frames = json.loads(line)[0].get("Symbol", []) if line.startswith("[") else json.loads(line).get("Symbol", [])
+            known = frames and all(frame["Line"] and frame["StartLine"] and frame["FunctionName"] for frame in frames)
+            # A constructor or destructor has several names at one address: D1 and D2. The debug information has the second.
+            places[address] = tuple((re.sub(r"([CD])1E", r"\g<1>2E", frame["FunctionName"]), (frame["Line"] - frame["StartLine"]) & 0xffff, self.base(frame["Discriminator"]))
+                                    for frame in reversed(frames)) if known else ()
+        return places
+
+    @staticmethod
+    def base(discriminator):
+        """[LLVM] "DebugInfoMetadata.h": the base discriminator."""
+        if discriminator & 1:
+            return 0
+        rest = discriminator >> 1
+        return (rest >> 1 & 0xfe0) | (rest & 0x1f) if rest & 0x20 else rest & 0x1f
+
+    @staticmethod
+    def named(frames):
+        """Returns "main:3 @ outer:1.2 @ " for call sites."""
+        return "".join(f"{name}:{offset}" + (f".{disc}" if disc else "") + " @ " for name, offset, disc in frames)
+
+    def expected(self, name):
+        """Counts lines by context. A context is the places of the calls that are open, from the innermost call of code without lines on."""
+        blocks = [insns for what, insns in call_replay.truth_blocks(self.truth(name)) if what == "run"]
+        insns = [insn for block in blocks for insn in block]
+        places = self.places(name, sorted({ip for ip, _ in insns}))
+        symbols = call_replay.Symbols(self.folder / name)
+        counts, entries, calls = collections.Counter(), collections.Counter(), collections.Counter()
+        stack, context, function, before = [], (), None, None  # context: places of calls; function: the start of the running one
+        for ip, code in insns:
+            here = symbols.start(ip)
+            if before and before[0] == "call" and ip != before[1]:
+                stack.append((before[1], context, function))
+                site = places[before[2]]
+                itself = site and context[-len(site):] == site and site[0][0] == places[ip][0][0]
+                caller = context if itself else context + site if site else ()
+                context, function = caller, here
+                if ip == here and places[ip]:
+                    entries[self.named(context) + places[ip][0][0]] += 1
+                    if context:
+                        *outer, (leaf, offset, disc) = context
+                        calls[self.named(outer) + leaf, (offset, disc), places[ip][0][0]] += 1
+            elif before and before[0] == "ret":
+                match = next((i for i in range(len(stack) - 1, -1, -1) if stack[i][0] == ip), None)
+                if match is not None:
+                    _, context, function = stack[match]
+                    del stack[match:]
+            if here != function:
+                context, function = (), here
+                if ip == here and places[ip]:
+                    entries[places[ip][0][0]] += 1
+            if places[ip]:
+                counts[context, ip] += 1
+            before = call_replay.kind_of(code), ip + len(code), ip
+        lines = {}
+        for (context, ip), count in counts.items():
+            *outer, (leaf, offset, disc) = places[ip]
+            key = self.named(context) + self.named(outer) + leaf, (offset, disc)
+            lines[key] = max(lines.get(key, 0), count)
+        return lines, entries, calls
+
+    def read(self, path):
+        """Reads what llvm-profdata makes of a profile."""
+        text = subprocess.run([tool("llvm-profdata-14", "llvm-profdata"), "merge", "--sample", "--text", path, "-o", "-"], capture_output=True, text=True,
+                              check=True).stdout
+        lines, entries, calls, context, totals = {}, collections.Counter(), collections.Counter(), None, {}
+        for line in text.splitlines():
+            if head := re.fullmatch(r"\[(.*)\]:(\d+):(\d+)", line):
+                context = head[1]
+                totals[context] = int(head[2])
+                entries[context] += int(head[3])
+                continue
+            offset, disc, count, callees = re.fullmatch(r" (\d+)(?:\.(\d+))?: (\d+)(.*)", line).groups()
+            place = int(offset), int(disc or 0)
+            lines[context, place] = int(count)
+            for callee, times in re.findall(r" (\S+):(\d+)", callees):
+                calls[context, place, callee] += int(times)
+        for context, total in totals.items():
+            self.assertEqual(total, sum(count for (of, _), count in lines.items() if of == context), context)
+        return lines, +entries, calls
+
+    def test_context_sensitive_profiles_equal_the_truth(self):
+        if not tool("llvm-profdata-14", "llvm-profdata") or not tool("llvm-symbolizer-14", "llvm-symbolizer"):
+            self.skipTest("llvm is not installed")
+        for name in ("sorter", "inlined"):
+            path = self.folder / (name + ".prof")
+            done = run("profile", "-q", "-i", self.data(name), "--format", "csspgo", "-o", path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            lines, entries, calls = self.read(path)
+            want_lines, want_entries, want_calls = self.expected(name)
+            different = {key: (lines.get(key), want_lines.get(key)) for key in {*lines, *want_lines} if lines.get(key) != want_lines.get(key)}
+            self.assertEqual(different, {}, name)
+            self.assertEqual(entries, want_entries)
+            self.assertEqual(calls, want_calls)
+            self.assertGreater(sum(" @ " in context for context, _ in lines), 2)
+            print(f"{name}: {len(lines)} lines in {len({context for context, _ in lines})} contexts: equal", flush=True)
+
+    def samples(self, path):
+        """Reads a profile as pprof prints it: the types of values, and (values, frames) of each stack, innermost first."""
+        pprof = self.folder / "pprof"
+        if not pprof.exists():  # Go builds it when it is needed first
+            subprocess.run([tool("go"), "build", "-o", pprof, "cmd/pprof"], cwd=self.folder, check=True)
+        text = subprocess.run([pprof, "-raw", path], capture_output=True, text=True, check=True).stdout
+        samples, locations = text.split("Samples:\n", 1)[1].split("Locations\n", 1)
+        locations, mappings = locations.split("Mappings\n", 1)
+        names = {}
+        for line in locations.splitlines():
+            if start := re.match(r" +(\d+): 0x0 (?:M=\d+ )?(.*) :0:0(?::0)? s=0(?:\(.*\))?$", line):
+                number = int(start[1])
+                names[number] = [start[2]]
+            else:
+                names[number].append(re.match(r" +(.*) :0:0(?::0)? s=0(?:\(.*\))?$", line)[1])
+        types, *rows = samples.splitlines()
+        stacks = []
+        for row in rows:
+            if match := re.match(r" +([\d ]+): ([\d ]+)$", row):
+                stacks.append((list(map(int, match[1].split())), [name for each in match[2].split() for name in names[int(each)]]))
+        return [each.split("/")[0] for each in re.sub(r"\[dflt\]", "", types).split()], stacks, mappings
+
+    def test_stacks_equal_the_truth(self):
+        if not tool("go"):
+            self.skipTest("go is not installed")
+        symbols = call_replay.Symbols(self.folder / "sorter")
+        totals, executed = call_replay.replay(self.truth("sorter"), symbols)
+        for output in ("stacks.pb", "stacks.pb.gz"):
+            done = run("profile", "-i", self.data("sorter"), "--format", "pprof", "-o", self.folder / output)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            types, stacks, mappings = self.samples(self.folder / output)
+            self.assertEqual(types, ["calls", "instructions", "time"])
+            own = collections.defaultdict(lambda: [0, 0])
+            for values, frames in stacks:
+                own[frames[0]] = [own[frames[0]][0] + values[0], own[frames[0]][1] + values[1]]
+            self.assertEqual(sum(each[1] for each in own.values()), executed)
+            want = collections.defaultdict(lambda: [0, 0])
+            for start, (calls, self_insns, *_) in totals.items():
+                known = next(name for name in symbols.names(start) if name in own)
+                want[known] = [want[known][0] + calls, want[known][1] + self_insns]
+            own.pop("[kernel]", None)
+            self.assertEqual({name: each for name, each in own.items()}, dict(want))
+            notes = subprocess.run(["readelf", "-n", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout
+            self.assertRegex(mappings, r"sorter " + re.search(r"Build ID: (\w+)", notes)[1])
+
+    def test_inlined_functions_are_lines_of_locations(self):
+        if not tool("go"):
+            self.skipTest("go is not installed")
+        path = self.folder / "inlined.pb.gz"
+        self.assertEqual(run("profile", "-i", self.data("inlined"), "--format", "pprof", "-o", path).returncode, 0)
+        _, stacks, _ = self.samples(path)
+        ran = collections.Counter(ip for what, insns in call_replay.truth_blocks(self.truth("inlined")) if what == "run" for ip, _ in insns)
+        out = subprocess.run(["addr2line", "-e", self.folder / "inlined", "-a", "-i", "-f", "-C"], input="\n".join(map(hex, ran)), capture_output=True,
+                             text=True, check=True).stdout.splitlines()
+        want, at = collections.Counter(), None
+        for line, following in zip(out, out[1:]):  # the name after an address is that of the innermost function
+            if re.fullmatch(r"0x[0-9a-f]{16}", line):
+                want[following] += ran[int(line, 16)]
+        own = collections.Counter()
+        for values, frames in stacks:
+            own[frames[0]] += values[1]
+        known = {name for name in want if "shop::" in name or "std::" in name and "<shop::" in name}
+        self.assertGreater(len(known), 5)
+        self.assertEqual({name: own[name] for name in known}, {name: want[name] for name in known})
+        self.assertIn(("shop::Item::total() const", "shop::Basket::sum() const", "main"), {tuple(frames[:3]) for _, frames in stacks})
+
+    def test_a_folder_has_a_profile_of_each_file(self):
+        folder = self.folder / "profiles"
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", "shared.data", "--", "/bin/true"],
+                       cwd=self.folder, check=True)
+        for form, ending in (("bolt", "pa"), ("autofdo", "txt")):
+            done = run("profile", "-i", self.folder / "shared.data", "--format", form, "-o", f"{folder}/")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            files = sorted(folder.glob("*." + ending))
+            self.assertGreater(len(files), 2)
+            for path in files:
+                name, build_id = re.fullmatch(rf"(.+)\.([0-9a-f]{{40}}|no-build-id)\.{ending}", path.name).groups()
+                self.assertEqual(path.read_text(), run("profile", "-q", "-i", self.folder / "shared.data", "--format", form, "--dso", name).stdout, name)
+        self.assertEqual(run("profile", "-i", self.folder / "shared.data", "-o", f"{folder}/", "--dso", "true").returncode, 2)
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("skipped: qemu-x86_64 is not installed")
+        sys.exit(77)
+    unittest.main(verbosity=2)
