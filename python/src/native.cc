@@ -393,6 +393,35 @@ class Recording {
     return stream;
   }
 
+  /// Several tables of a unit, from one decode, which writes its steps to `steps` too, if it is given.
+  nb::list unit_tables(uint32_t unit, const std::vector<std::pair<std::string, Strings>>& tables, const std::optional<std::string>& steps) const {
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<StringList> columns;
+    std::vector<ptd_table_options> options(tables.size(), ptd_table_options PTD_TABLE_OPTIONS_INIT);
+    std::vector<const ptd_table_options*> pointers;
+    std::vector<const char*> names;
+    columns.reserve(tables.size());
+    for (size_t i = 0; i < tables.size(); ++i) {
+      streams.push_back(std::make_unique<Stream>(nb::none()));
+      columns.emplace_back(tables[i].second);
+      options[i].columns = columns.back().get();
+      options[i].control = &streams[i]->control().control;
+      pointers.push_back(&options[i]);
+      names.push_back(tables[i].first.c_str());
+    }
+    names.push_back(nullptr);
+    std::vector<ArrowArrayStream> raw(tables.size());
+    check([&](char** message) {
+      return ptd_unit_tables(handle_, unit, names.data(), pointers.data(), steps ? steps->c_str() : nullptr, raw.data(), message);
+    });
+    nb::list out;
+    for (size_t i = 0; i < tables.size(); ++i) {
+      *streams[i]->raw() = raw[i];
+      out.append(nb::cast(streams[i].release(), nb::rv_policy::take_ownership));
+    }
+    return out;
+  }
+
   std::optional<uint32_t> space_of(int32_t pid, int64_t time_ns) const {
     uint32_t space = PTD_NONE;
     check([&](char**) { return ptd_space_of(handle_, pid, time_ns, &space); });
@@ -555,6 +584,7 @@ NB_MODULE(_native, module) {
       }, nb::rv_policy::take_ownership, "name"_a, "arguments"_a, "progress"_a.none())
       .def("plan_json", &Recording::plan_json)
       .def("unit_steps", &Recording::unit_steps, "unit"_a, "output"_a)
+      .def("unit_tables", &Recording::unit_tables, "unit"_a, "tables"_a, "steps"_a.none())
       .def("space_of", &Recording::space_of)
       .def("code_at", &Recording::code_at)
       .def("disassemble", &Recording::disassemble)

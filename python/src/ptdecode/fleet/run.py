@@ -6,9 +6,9 @@ import time
 import traceback
 from typing import Any, Callable, Iterable, Optional
 
-from .merge import SUMMED, add_up, follow_calls, groups, tree_outputs, unit_files
+from .merge import SUMMED, add_up, call_tables, follow_calls, groups, tree_outputs, unit_files
 from .store import Store
-from .units import CALL_TABLES, decode_unit, recording_id, write_plan
+from .units import decode_unit, recording_id, write_plan
 
 ATTEMPTS = 3       # of a task that fails
 LOST_WORKERS = 20  # workers that may die under one task before that counts as an attempt
@@ -22,8 +22,8 @@ class Task:
         self.attempts = 0
 
 
-def _plan(root: str, source: str, unit_bytes: int, options: "dict[str, Any]") -> "dict[str, Any]":
-    return write_plan(source, Store(root), unit_bytes, options)
+def _plan(root: str, source: str, unit_bytes: int, options: "dict[str, Any]", calls: bool) -> "dict[str, Any]":
+    return write_plan(source, Store(root), unit_bytes, options, calls)
 
 
 def _unit(root: str, name: str, unit: int, traces: Any) -> "dict[str, Any]":
@@ -34,16 +34,16 @@ def _add_up(root: str, table: str, files: "list[str]", output: str) -> int:
     return add_up(Store(root), table, files, output)
 
 
-def _calls(root: str, name: str, table: str) -> "dict[str, int]":
-    return follow_calls(Store(root), name, (table,))
+def _calls(root: str, name: str, tables: "tuple[str, ...]") -> "dict[str, int]":
+    return follow_calls(Store(root), name, tables)
 
 
 class Board:
     """What is left to do of all recordings. It knows nothing of Dask: `take` gives tasks, `done` and `failed` report them."""
 
     def __init__(self, store: Store, sources: "Iterable[str]", unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None,
-                 call_tables: "tuple[str, ...]" = CALL_TABLES) -> None:
-        self.store, self.unit_bytes, self.options, self.call_tables = store, unit_bytes, options or {}, call_tables
+                 calls: bool = True) -> None:
+        self.store, self.unit_bytes, self.options = store, unit_bytes, options or {}
         self.ready: "list[Task]" = []
         self.failures: "dict[str, str]" = {}
         self.counts = {"units": 0, "units_done": 0, "bytes": 0, "bytes_done": 0}
@@ -60,13 +60,18 @@ class Board:
             except OSError as error:
                 self._give_up(f"plan {source}", f"{type(error).__name__}: {error}")
                 continue
-            if name in merged or name in self._left:
+            if name in self._left:
+                continue
+            facts = store.get_json(f"_plans/{name}.json") if name in planned else None
+            if facts and calls and not facts.get("calls", True):
+                facts = None  # planned without calls
+            if facts and name in merged:
                 continue
             self._left[name] = set()
-            if name in planned:
-                self._units(name, store.get_json(f"_plans/{name}.json"), done)
+            if facts:
+                self._units(name, facts, done)
             else:
-                self.ready.append(Task(f"plan/{name}", _plan, (store.root, str(source), unit_bytes, self.options)))
+                self.ready.append(Task(f"plan/{name}", _plan, (store.root, str(source), unit_bytes, self.options, calls)))
 
     def _units(self, name: str, facts: "dict[str, Any]", done: "set[str]") -> None:
         waits = set()
@@ -81,7 +86,7 @@ class Board:
             waits.add(task.key)
             self.ready.append(task)
         self._left[name] = waits
-        self._level[name] = {"units": facts["units"]}
+        self._level[name] = {"units": facts["units"], "calls": call_tables(facts)}
         if not waits:
             self._merge(name)
 
@@ -93,8 +98,10 @@ class Board:
             level[table] = (unit_files(self.store, table, name, level["units"]), 0)
             if level["units"] > 0:
                 self._sum_level(name, table)
-        for table in self.call_tables:
-            task = Task(f"calls/{name}/{table}", _calls, (self.store.root, name, table))
+        for tables in (level["calls"][:1], level["calls"][1:]):
+            if not tables:
+                continue
+            task = Task(f"calls/{name}/{tables[0]}", _calls, (self.store.root, name, tables))
             waits.add(task.key)
             self.ready.append(task)
 
@@ -188,12 +195,12 @@ def cluster(scheduler: str, workers: Optional[int]) -> "tuple[Any, Any]":
 
 def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: Optional[int] = None, unit_bytes: int = 0,
         options: "Optional[dict[str, Any]]" = None, progress: Optional[Callable[[str], None]] = None, patience: float = 600,
-        call_tables: "tuple[str, ...]" = CALL_TABLES) -> Board:
+        calls: bool = True) -> Board:
     """Decodes recordings into the store at `root`. Returns the board: its failures are what could not be done.
 
     patience: for so many seconds a scheduler that went away is waited for.
     """
-    board = Board(Store(root), sources, unit_bytes, options, call_tables)
+    board = Board(Store(root), sources, unit_bytes, options, calls)
     started, lost_since = time.monotonic(), None
     client = closing = None
     try:
