@@ -104,7 +104,6 @@ class CallColumns {
     number("self_cycles", &CallStep::self_cycles);
     columns.push_back(bool_column<Row>("start_seen", [](const Row& row) { return (row.step.flags & (kCallNoStart | kCallMiddle)) == 0; }));
     columns.push_back(bool_column<Row>("end_seen", [](const Row& row) { return (row.step.flags & kCallCut) == 0; }));
-    add_code_columns(columns, names_, [](const Row& row) { return row.step.function; });
     return columns;
   }
 

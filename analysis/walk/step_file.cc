@@ -284,7 +284,7 @@ Result<std::unique_ptr<AllStepsReader>> AllStepsReader::open(const std::string& 
   const std::string all = all_steps_path(path);
   StepFileHead own;
   if (Status status = reader->blocks_.open(all, kAllStepsMagic, own.plan, own.unit); !status) {
-    if (status.error().code != ErrorCode::file_open) return status.error();
+    if (status.error().code != ErrorCode::not_found) return status.error();
     return Error{ErrorCode::missing_part, all + " is missing: calls of this unit must be followed step by step; copy it there, or decode the unit again", 0};
   }
   if (own.plan != head.plan || own.unit != head.unit) return Error{ErrorCode::wrong_recording, all + ": the steps are of another plan; decode its units again", 0};

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMostBlockBytes = 64U << 20;
 constexpr size_t kHeaderBytes = 12, kBlockHeaderBytes = 32;
 constexpr int kLevel = 1;
-enum Mask : uint64_t { kContext = 1, kCycles = 2, kFloor = 4, kMaskBits = 3 };
+constexpr uint64_t kContext = 1, kCycles = 2, kFloor = 4, kMaskBits = 3;
 
 uint64_t hash_of(Bytes bytes) {
   uint64_t hash = 0xcbf29ce484222325;

@@ -11,6 +11,7 @@ from .store import Store
 from .units import decode_unit, recording_id, write_plan
 
 ATTEMPTS = 3       # of a task that fails
+LOOK_SECONDS = 2   # between two looks at the workers
 LOST_WORKERS = 20  # workers that may die under one task before that counts as an attempt
 
 
@@ -198,7 +199,8 @@ def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: 
         calls: bool = True) -> Board:
     """Decodes recordings into the store at `root`. Returns the board: its failures are what could not be done.
 
-    patience: for so many seconds a scheduler that went away is waited for.
+    patience: for so many seconds a scheduler that went away is waited for, and workers when there are none (those of Slurm's queue: for ever).
+    Errors: NoWorkers.
     """
     board = Board(Store(root), sources, unit_bytes, options, calls)
     started, lost_since = time.monotonic(), None
@@ -211,9 +213,12 @@ def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: 
                     if progress:
                         progress(f"dashboard: {client.dashboard_link}")
                 lost_since = None
-                drive(client, board, progress, started)
+                watch = Watch(client, board, progress, f"the scheduler {scheduler}", None if scheduler == "slurm" else patience)
+                drive(watch, board, progress, started)
                 board.check_complete()
                 return board
+            except NoWorkers:
+                raise
             except (OSError, LostScheduler) as error:
                 # What was under way is given again: units that were written meanwhile are written again, with the same content.
                 lost_since = lost_since or time.monotonic()
@@ -232,6 +237,49 @@ class LostScheduler(Exception):
     """The connection to the scheduler broke."""
 
 
+class NoWorkers(OSError):
+    """All workers are gone, and none has come back."""
+
+
+class Watch:
+    """Waits for the results of tasks, and says when there is no worker that could make them.
+
+    patience: for so many seconds workers that went away are waited for; None: for ever, as for those of a queue.
+    """
+
+    def __init__(self, client: Any, board: "Board", progress: Optional[Callable[[str], None]], where: str, patience: Optional[float]) -> None:
+        self.client, self.board, self.progress, self.where, self.patience = client, board, progress, where, patience
+        self.without_since: "Optional[float]" = None
+        self.looked = 0.0
+
+    def next(self, results: Any) -> Any:
+        """The next future of `results`. Errors: StopIteration at their end, NoWorkers."""
+        while not results.is_empty() and not results.has_ready():
+            if time.monotonic() - self.looked >= LOOK_SECONDS:
+                self.look()
+            time.sleep(0.01)
+        return next(results)
+
+    def look(self) -> None:
+        self.looked = time.monotonic()
+        if self.client.status not in ("running", "connecting"):
+            raise LostScheduler(f"the client is {self.client.status}")
+        if self.client.scheduler_info()["workers"]:
+            if self.without_since is not None and self.progress:
+                self.progress("workers are back")
+            self.without_since = None
+            return
+        done = f"{self.board.counts['units_done']} of {self.board.counts['units']} units are done"
+        if self.without_since is None:
+            self.without_since = self.looked
+            if self.progress:
+                limit = "" if self.patience is None else f" for {self.patience:.0f} s"
+                self.progress(f"no worker is connected to {self.where}: waiting{limit}; {done}")
+        elif self.patience is not None and self.looked - self.without_since > self.patience:
+            raise NoWorkers(f"no worker has been connected to {self.where} for {self.patience:.0f} s; {done} and stay done. "
+                            "Start workers (dask worker ADDRESS), and continue with 'resume'")
+
+
 def close(*things: Any) -> None:
     for thing in things:
         try:
@@ -241,7 +289,7 @@ def close(*things: Any) -> None:
             pass
 
 
-def drive(client: Any, board: Board, progress: Optional[Callable[[str], None]], started: float) -> None:
+def drive(watch: Watch, board: Board, progress: Optional[Callable[[str], None]], started: float) -> None:
     """Gives all tasks of the board to Dask until none is left. On an error of the connection, tasks under way are on the board again."""
     from concurrent.futures import CancelledError
 
@@ -259,13 +307,13 @@ def drive(client: Any, board: Board, progress: Optional[Callable[[str], None]], 
             key = f"{task.key}#{serial}"
             under_way[key] = task
             # Large units first: the last ones to end are then short.
-            future = client.submit(task.work, *task.arguments, key=key, pure=False, priority=task.weight / 2**20)
+            future = watch.client.submit(task.work, *task.arguments, key=key, pure=False, priority=task.weight / 2**20)
             results.add(future)
 
     try:
         submit()
         while under_way:
-            future = next(results)
+            future = watch.next(results)
             task = under_way.get(future.key)
             if task is None:
                 continue
@@ -283,6 +331,8 @@ def drive(client: Any, board: Board, progress: Optional[Callable[[str], None]], 
             submit()
             if progress:
                 progress(bar(board.counts, len(board.failures), started))
+    except NoWorkers:
+        raise
     except (CancelledError, StopIteration, LostScheduler, OSError) as error:
         board.ready = list(under_way.values()) + board.ready
         raise LostScheduler(reason_of(error)) from error

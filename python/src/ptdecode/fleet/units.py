@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
@@ -28,7 +29,7 @@ UNIT_TABLES = {
     "events": ["time_ns", "stream", "cpu", "pid", "tid", "event", "ip", "to", "payload", "aux", "offset_bytes"],
 }
 _CALLS = ["pid", "tid", "comm", "cpu", "call", "module", "kind", "depth", "start_ns", "end_ns", "self_ns", "off_cpu_ns", "untraced_ns", "lost_ns",
-          "instructions", "self_instructions", "cycles", "self_cycles", "start_seen", "end_seen", *CODE]
+          "instructions", "self_instructions", "cycles", "self_cycles", "start_seen", "end_seen"]
 #: The tables of calls. A unit writes those calls that begin and end in one group of it. The others, and the depth of each group, come from the merge.
 CALL_COLUMNS = {
     "calls": [*_CALLS, "group"],
@@ -132,6 +133,8 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
              "debuginfod": False, "ignore_time": False, "freeze": False, "allow_outside": False, **(options or {})}
     forget(store, name)
     with local_copy(path) as local, store.scratch() as folder:
+        if given["debuginfod"]:
+            fetch_code(local, store, _arguments(**given))
         plan = os.path.join(folder, "run.plan")
         _native.plan_write(local, plan, _arguments(**given), unit_bytes, 0, None)
         with Recording(_native.open(local, _arguments(**given), None), local) as recording:
@@ -157,6 +160,19 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
         store.put(local_table, f"recordings/recording={name}/part.parquet")
     store.put_json(facts, f"_plans/{name}.json")
     return facts
+
+
+def fetch_code(path: str, store: Store, arguments: Any) -> None:
+    """Downloads the missing code of a recording. Workers share what they download, one at a time, so that each file is downloaded once; with results at a
+    URL, each machine downloads for itself."""
+    if store.is_remote:
+        return
+    folder = pathlib.Path(store.path("_code"))
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("DEBUGINFOD_CACHE_PATH", str(folder))
+    with open(folder / ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        Recording(_native.open(path, arguments, None), path).close()
 
 
 def forget(store: Store, name: str) -> None:
