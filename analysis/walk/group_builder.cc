@@ -277,6 +277,7 @@ void GroupBuilder::put_group(const Entry& entry, size_t end_call) {
   for (const CallStep& step : steps_) --open_[step.function];
   group.function_count = items.functions.size() - group.first_function;
   for (const CallGroup::Function& function : items.functions_of(group)) function_at_[function.id] = 0;
+  if (drops_calls_) return;
   calls.insert(calls.end(), pending_.begin() + static_cast<std::ptrdiff_t>(entry.first_call), pending_.begin() + static_cast<std::ptrdiff_t>(end_call));
 }
 

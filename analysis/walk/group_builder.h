@@ -42,6 +42,8 @@ class GroupBuilder {
   [[nodiscard]] const FunctionProfile& totals() const { return totals_; }
   /// For the steps of one group: they begin where a step has been seen, and make one group.
   void expect_group() { in_context_ = one_group_ = true; }
+  /// `calls` stays empty.
+  void drop_calls() { drops_calls_ = true; }
 
  private:
   struct Frame {
@@ -88,7 +90,7 @@ class GroupBuilder {
 
   FlowStep context_;         ///< the last step
   bool in_context_ = false;  ///< a step with this context has stayed
-  bool one_group_ = false;
+  bool one_group_ = false, drops_calls_ = false;
   bool user_ = false;        ///< a step with this context may have gone to a user address
   std::vector<Frame> frames_;
   std::vector<Entry> entries_;

@@ -12,15 +12,16 @@ constexpr uint64_t kStepWords = 1;
 
 }  // namespace
 
-Result<std::unique_ptr<StepFileWriter>> StepFileWriter::create(const std::string& path, const StepFileHead& head) {
+Result<std::unique_ptr<StepFileWriter>> StepFileWriter::create(const std::string& path, const StepFileHead& head, bool all) {
   std::unique_ptr<StepFileWriter> writer(new StepFileWriter());
   auto file = WholeFile::open(path);
   if (!file) return file.error();
-  auto all = WholeFile::open(all_steps_path(path));
-  if (!all) return all.error();
   writer->file_ = std::move(*file);
-  writer->all_file_ = std::move(*all);
   put_step_header(*writer->file_, kStepsMagic, head.plan, head.unit);
+  if (!all) return writer;
+  auto all_file = WholeFile::open(all_steps_path(path));
+  if (!all_file) return all_file.error();
+  writer->all_file_ = std::move(*all_file);
   put_step_header(*writer->all_file_, kAllStepsMagic, head.plan, head.unit);
   return writer;
 }
@@ -43,7 +44,9 @@ uint64_t StepFileWriter::number_of(FunctionId id, const FunctionTable& functions
 }
 
 void StepFileWriter::add(const FlowStep& step, const FunctionTable& functions) {
+  // Functions have the same numbers whether all steps are written or not: the files may be made by different decodes.
   const uint64_t function = number_of(step.function, functions), from = number_of(step.from, functions);
+  if (!all_file_) return;
   all_coder_.write(all_steps_, step, function, from, 0);
   ++steps_;
   if (all_steps_.bytes().size() >= kStepBlockBytes) put_all_steps();
@@ -160,10 +163,12 @@ Status StepFileWriter::finish(uint64_t tail, bool timed, const FunctionProfile& 
   out.number(tail);
   out.flag(timed);
   put_step_block(*file_, StepBlock::end, 0, out.bytes());
-  out.clear();
-  out.number(steps_);
-  put_step_block(*all_file_, StepBlock::end, steps_, out.bytes());
-  if (Status status = all_file_->finish(); !status) return status;
+  if (all_file_) {
+    out.clear();
+    out.number(steps_);
+    put_step_block(*all_file_, StepBlock::end, steps_, out.bytes());
+    if (Status status = all_file_->finish(); !status) return status;
+  }
   return file_->finish();
 }
 
@@ -285,7 +290,7 @@ Result<std::unique_ptr<AllStepsReader>> AllStepsReader::open(const std::string& 
   StepFileHead own;
   if (Status status = reader->blocks_.open(all, kAllStepsMagic, own.plan, own.unit); !status) {
     if (status.error().code != ErrorCode::not_found) return status.error();
-    return Error{ErrorCode::missing_part, all + " is missing: calls of this unit must be followed step by step; copy it there, or decode the unit again", 0};
+    return Error{ErrorCode::missing_part, all + " is missing: calls of this unit must be followed step by step; decode its steps again", 0};
   }
   if (own.plan != head.plan || own.unit != head.unit) return Error{ErrorCode::wrong_recording, all + ": the steps are of another plan; decode its units again", 0};
   return reader;

@@ -22,15 +22,15 @@ struct StepFileHead {
   uint32_t unit = 0;  ///< index into PlanData::units
 };
 
-/// The file with all steps of a unit, beside that with its groups.
+/// The file with all steps of a unit, beside that with its groups. A merge rarely needs it.
 [[nodiscard]] inline std::string all_steps_path(const std::string& path) { return path + ".all"; }
 
-/// Writes both files of a unit, which finish() makes visible. Not thread-safe.
+/// Writes the files of a unit, which finish() makes visible. Not thread-safe.
 class StepFileWriter {
  public:
-  /// Errors: those of WholeFile.
-  static Result<std::unique_ptr<StepFileWriter>> create(const std::string& path, const StepFileHead& head);
-  /// Adds one of all steps. `step.instructions` are those since the step before of the same unit, or since its start.
+  /// `all`: writes all_steps_path() too. Errors: those of WholeFile.
+  static Result<std::unique_ptr<StepFileWriter>> create(const std::string& path, const StepFileHead& head, bool all);
+  /// Adds one of all steps, if these are written. `step.instructions` are those since the step before of the same unit, or since its start.
   void add(const FlowStep& step, const FunctionTable& functions);
   /// Adds what has become of the steps that were added.
   void add(const StepItems& items, const FunctionTable& functions);

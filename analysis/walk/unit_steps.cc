@@ -18,8 +18,8 @@ UnitSteps::UnitSteps(const Recording& plan, uint32_t unit)
       flow_(plan.symbolizer(), plan.timeline(), functions_, plan.streams()[unit_.stream].cpu, plan.streams()[unit_.stream].tid,
             flow_clock(plan, unit_.stream, schedule_)) {}
 
-Status UnitSteps::write_to(const std::string& path) {
-  auto file = StepFileWriter::create(path, {data_of(plan_).plan->id, number_});
+Status UnitSteps::write_to(const std::string& path, bool all) {
+  auto file = StepFileWriter::create(path, {data_of(plan_).plan->id, number_}, all);
   if (!file) return file.error();
   file_ = std::move(*file);
   return {};

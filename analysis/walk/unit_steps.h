@@ -19,8 +19,11 @@ namespace ptd {
 class UnitSteps {
  public:
   UnitSteps(const Recording& plan, uint32_t unit);
-  /// Writes the steps to `path` and all_steps_path(path), which appear with finish(). Call before take(). Errors: those of StepFileWriter.
-  [[nodiscard]] Status write_to(const std::string& path);
+  /// Writes the steps to `path`, and `all` of them to all_steps_path(path). They appear with finish(). Call before take(). Errors: those of
+  /// StepFileWriter.
+  [[nodiscard]] Status write_to(const std::string& path, bool all);
+  /// give_calls() is not called.
+  void drop_calls() { builder_.drop_calls(); }
   void take(const Batch& batch, const BlockTable& blocks, const AuxSegment& segment);
   /// The flow is over. Errors: those of StepFileWriter.
   [[nodiscard]] Status finish();

@@ -65,7 +65,7 @@ int list(const Words& words, const Recording& plan) {
 Status decode(const Words& words, const Recording& plan, uint32_t number) {
   const auto pass = std::make_shared<UnitPass>(plan, number, TableRequest());
   const std::string steps = unit_file(words.output, number, "steps");
-  if (Status status = pass->follow_calls(steps); !status) return status;
+  if (Status status = pass->follow_calls(steps, true); !status) return status;
   std::vector<std::unique_ptr<Table>> tables;
   for (const std::string_view name : kUnitTables) {
     TableRequest request = unit_request(name);

@@ -146,7 +146,7 @@ class Fleet(unittest.TestCase):
     def test_same_files(self):
         """Decoding a unit again gives the same bytes."""
         name = write_plan(str(DEMO), self.store, 9000)["recording"]
-        kinds = [f"{table}/recording={name}/unit=00001/part.parquet" for table in UNIT_TABLES] + [f"_steps/{name}/unit-00001.steps", f"_steps/{name}/unit-00001.steps.all"]
+        kinds = [f"{table}/recording={name}/unit=00001/part.parquet" for table in UNIT_TABLES] + [f"_steps/{name}/unit-00001.steps"]
         kinds.append(f"calls/recording={name}/unit=00001/part.parquet")
         contents = []
         for _ in range(2):

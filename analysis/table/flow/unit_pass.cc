@@ -22,12 +22,12 @@ TableRequest request_of(const Recording& plan, uint32_t unit, const TableRequest
 UnitPass::UnitPass(const Recording& plan, uint32_t unit, const TableRequest& request)
     : plan_(plan), unit_(unit), walk_(plan, request_of(plan, unit, request)) {}
 
-Status UnitPass::follow_calls(const std::string& path) {
+Status UnitPass::follow_calls(const std::string& path, bool all) {
   if (!steps_) {
     steps_ = std::make_unique<UnitSteps>(plan_, unit_);
     walk_.set_on_batch([this](const Batch& batch, const BlockTable& blocks, const AuxSegment& segment) { steps_->take(batch, blocks, segment); });
   }
-  return path.empty() ? Status() : steps_->write_to(path);
+  return path.empty() ? Status() : steps_->write_to(path, all);
 }
 
 Result<bool> UnitPass::step() {
@@ -46,16 +46,13 @@ Result<bool> UnitPass::step() {
 
 Result<bool> UnitPass::pump() {
   if (!failed_) return failed_.error();
+  if (steps_ && !keeps_calls_) steps_->drop_calls();
   for (unsigned i = 0; i < kItemsAtOnce && !over_; ++i) {
     const Result<bool> more = step();
     if (!more) {
       failed_ = more.error();
       return more;
     }
-  }
-  if (steps_ && !keeps_calls_) {
-    steps_->give_calls(dropped_);
-    dropped_.clear();
   }
   return !over_;
 }
@@ -64,7 +61,7 @@ Status write_unit_steps(const Recording& plan, uint32_t unit, const std::string&
   TableRequest request;
   request.cancelled = stopped;
   UnitPass pass(plan, unit, request);
-  if (Status status = pass.follow_calls(path); !status) return status;
+  if (Status status = pass.follow_calls(path, true); !status) return status;
   for (;;) {
     const Result<bool> more = pass.pump();
     if (!more) return more.error();

@@ -32,8 +32,8 @@ class UnitPass {
   UnitPass(const UnitPass&) = delete;
   UnitPass& operator=(const UnitPass&) = delete;
 
-  /// Follows calls; `path`: and writes the steps there, if it is not empty. Errors: those of StepFileWriter.
-  [[nodiscard]] Status follow_calls(const std::string& path);
+  /// Follows calls, and writes their steps as UnitSteps::write_to(), unless `path` is empty. Errors: those of StepFileWriter.
+  [[nodiscard]] Status follow_calls(const std::string& path, bool all = false);
   /// Decodes some more. False: the flow is over, and the steps are written. Errors: `cancelled`, and those of files; they remain.
   [[nodiscard]] Result<bool> pump();
   void add(Consumer& consumer) { consumers_.push_back(&consumer); }
@@ -52,12 +52,11 @@ class UnitPass {
   FlowWalk walk_;
   std::unique_ptr<UnitSteps> steps_;
   std::vector<Consumer*> consumers_;
-  std::vector<FinishedCall> dropped_;
   bool keeps_calls_ = false, over_ = false;
   Status failed_;
 };
 
-/// Decodes unit `unit` of `plan` and writes its steps to `path`. `stopped` is called now and then; true ends with the error `cancelled`.
+/// Decodes unit `unit` of `plan` and writes its steps to `path` and all_steps_path(path). `stopped` is called now and then; true ends with the error `cancelled`.
 /// Errors: those of UnitPass.
 [[nodiscard]] Status write_unit_steps(const Recording& plan, uint32_t unit, const std::string& path, const std::function<bool()>& stopped);
 

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from typing import Any
 
 from .. import Error
 from .store import Store
-from .units import ALL_STEPS, CALL_COLUMNS, CALL_TABLES, UNIT_TABLES, Plan, write_table
+from .units import ALL_STEPS, CALL_COLUMNS, CALL_TABLES, UNIT_TABLES, Plan, decode_steps, write_table
 
 FANOUT = 32  # files that one step of the tree adds up
 SUMMED = ("edges", "block_counts")
@@ -51,16 +52,22 @@ def follow_calls(store: Store, name: str, tables: "tuple[str, ...]" = CALL_TABLE
         plan = Plan(store.fetch(f"_plans/{name}.plan", folder), without_trace=True)
         names = store.list(f"_steps/{name}", ".steps")
         steps = [store.fetch(step, folder) for step in names]
-        made = lambda: {table: write_table(plan.table(table, steps=steps, columns=CALL_COLUMNS[table]), store, f"{table}/recording={name}/part.parquet")
+        tried: "set[str]" = set()
+        while True:
+            try:
+                return {table: write_table(plan.table(table, steps=steps, columns=CALL_COLUMNS[table]), store, f"{table}/recording={name}/part.parquet")
                         for table in tables}
-        try:
-            return made()
-        except (Error, OSError) as error:  # an Arrow stream reports any error as OSError
-            if not store.is_remote or ALL_STEPS not in str(error):
-                raise
-        for step in names:  # rare: clocks of cpus disagree about a thread that moved
-            store.fetch(step + ALL_STEPS, folder)
-        return made()
+            except (Error, OSError) as error:  # an Arrow stream reports any error as OSError
+                missing = re.search(rf"unit-(\d+)\.steps{re.escape(ALL_STEPS)} is missing", str(error))
+                if missing is None or missing[1] in tried:
+                    raise
+            # Rare: clocks of cpus disagree about a thread that moved.
+            tried.add(missing[1])
+            unit = int(missing[1])
+            all_steps = f"_steps/{name}/unit-{unit:05}.steps{ALL_STEPS}"
+            if not store.list(f"_steps/{name}", f"unit-{unit:05}.steps{ALL_STEPS}"):
+                decode_steps(store, name, unit)
+            store.fetch(all_steps, folder)
 
 
 def call_tables(facts: "dict[str, Any]") -> "tuple[str, ...]":

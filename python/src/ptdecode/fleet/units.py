@@ -117,6 +117,10 @@ class Plan:
         arguments.threads = 1
         return Table(name, lambda: self._native.table(name, arguments, None))
 
+    def write_steps(self, unit: int, output: str) -> None:
+        """All steps of a unit, beside the file `output`."""
+        self._native.unit_steps(unit, output)
+
     def unit_tables(self, unit: int, tables: "Sequence[tuple[str, list[str]]]", steps: str) -> "list[Table]":
         """Several tables of one unit, from one decode, each to be read once; `calls` comes first. Its steps are in the file `steps` when one of them has
         been read to its end."""
@@ -226,6 +230,14 @@ def plan_of(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]
         yield Plan(local, copies)
 
 
+def decode_steps(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]" = None) -> None:
+    """Decodes a unit again and writes all its steps, for a merge that cannot use its groups."""
+    with plan_of(store, name, unit, traces) as plan, store.scratch() as folder:
+        steps = os.path.join(folder, "unit.steps")
+        plan.write_steps(unit, steps)
+        store.put(steps + ALL_STEPS, f"_steps/{name}/unit-{unit:05}.steps{ALL_STEPS}")
+
+
 def decode_unit(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]" = None) -> "dict[str, Any]":
     """Decodes a unit and writes its tables and steps. Its marker in `_done` comes last. Decoding it again gives the same files."""
     started = time.monotonic()
@@ -238,7 +250,6 @@ def decode_unit(store: Store, name: str, unit: int, traces: "Optional[Sequence[s
         facts["rows"] = {table.name: write_table(table, store, f"{table.name}/recording={name}/unit={unit:05}/part.parquet")
                          for table in plan.unit_tables(unit, tables, steps)}
         facts["steps_bytes"] = os.path.getsize(steps)
-        store.put(steps + ALL_STEPS, f"_steps/{name}/unit-{unit:05}.steps{ALL_STEPS}")
         store.put(steps, f"_steps/{name}/unit-{unit:05}.steps")
     facts["seconds"] = time.monotonic() - started
     store.put_json(facts, f"_done/{name}/unit-{unit:05}.json")
