@@ -31,11 +31,11 @@ std::vector<FlowStep> made_steps(unsigned seed, size_t count) {
     step.cpu = 0;
     step.space = SpaceId{3};
     step.time = step.floor = TimeNs{time += chance() % 5};
-    step.instructions = chance() % 20;
+    step.instructions = static_cast<uint32_t>(chance() % 20);
     step.flags = kFlowNamed | kFlowEntry;
-    step.function = chance() % 6;
+    step.function = static_cast<FunctionId>(chance() % 6);
     step.to = Ip{0x1000 + step.function * 0x100ULL};
-    const unsigned dice = chance() % 100;
+    const auto dice = static_cast<unsigned>(chance() % 100);
     if (i == 0) {
       step.kind = FlowKind::begin;
     } else if (dice < 45 && open.size() < 40) {

@@ -131,7 +131,7 @@ class Plan:
 def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None, calls: bool = True) -> "dict[str, Any]":
     """Plans a recording and writes what is read of it only once. Returns the facts of the plan, which are stored beside it. `calls`: whether its units
     write the table calls."""
-    started = time.monotonic()
+    started, used = time.monotonic(), time.process_time()
     name = recording_id(path)
     given = {"symfs": None, "debug_dirs": None, "stashes": None, "kcore_after": None, "build_id_cache": None, "running_kernel": None, "slack_ns": 0,
              "debuginfod": False, "ignore_time": False, "freeze": False, "allow_outside": False, **(options or {})}
@@ -154,7 +154,7 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
                  "files": opened.facts["files"], "host": info.get("host"), "kernel": info.get("kernel"), "time_ns": info.get("time_ns"), "rows": rows,
                  "calls": calls}
         store.put(plan, f"_plans/{name}.plan")
-    facts["seconds"] = time.monotonic() - started
+    facts["seconds"], facts["processor_seconds"] = time.monotonic() - started, time.process_time() - used
     table = pyarrow.table({"recording": [name], "source": [str(path)], "host": [facts["host"]], "kernel": [facts["kernel"]],
                            "utc_offset_ns": pyarrow.array([facts["utc_offset_ns"]], pyarrow.int64()),
                            "first_ns": pyarrow.array([(facts["time_ns"] or [None])[0]], pyarrow.int64()), "units": [facts["units"]]})
@@ -240,7 +240,7 @@ def decode_steps(store: Store, name: str, unit: int, traces: "Optional[Sequence[
 
 def decode_unit(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]" = None) -> "dict[str, Any]":
     """Decodes a unit and writes its tables and steps. Its marker in `_done` comes last. Decoding it again gives the same files."""
-    started = time.monotonic()
+    started, used = time.monotonic(), time.process_time()
     facts: "dict[str, Any]" = {"recording": name, "unit": unit}
     calls = store.get_json(f"_plans/{name}.json").get("calls", True)
     tables = [*([("calls", CALL_COLUMNS["calls"])] if calls else []), *UNIT_TABLES.items()]
@@ -251,6 +251,6 @@ def decode_unit(store: Store, name: str, unit: int, traces: "Optional[Sequence[s
                          for table in plan.unit_tables(unit, tables, steps)}
         facts["steps_bytes"] = os.path.getsize(steps)
         store.put(steps, f"_steps/{name}/unit-{unit:05}.steps")
-    facts["seconds"] = time.monotonic() - started
+    facts["seconds"], facts["processor_seconds"] = time.monotonic() - started, time.process_time() - used
     store.put_json(facts, f"_done/{name}/unit-{unit:05}.json")
     return facts
