@@ -66,6 +66,43 @@ struct FlowStep {
   TimeNs floor{};  ///< the last packet's time: what listings print; <= time
 };
 
+/// Consecutive steps of one thread that begin and end calls, and leave the calls that are open around them as they were. "Outer": the innermost of
+/// those.
+struct CallGroup {
+  /// A function of the group. Sums over its calls that are in no other call of it within the group.
+  struct Function {
+    FunctionId id = kNoFunction;
+    uint64_t total_ns = 0, instructions = 0, cycles = 0;
+  };
+  uint32_t number = 0;  ///< in its unit
+  int32_t pid = -1, tid = -1, cpu = -1;
+  SpaceId space = kNoSpace;
+  bool user = false;    ///< a step of it may go to an address of `space`
+  uint32_t depth = 0;   ///< calls of it that are open at once
+  TimeNs first{}, last{};  ///< of its steps
+  uint64_t instructions = 0, cycles = 0;
+  uint64_t outer_ns = 0, outer_instructions = 0, outer_cycles = 0;  ///< outer_ns: after `first`
+  uint64_t first_step = 0, steps = 0;              ///< its steps, among all steps of its unit
+  size_t before = 0;                               ///< it comes before this one of the steps that it is given with
+  size_t first_function = 0, function_count = 0;  ///< likewise of the functions
+};
+
+/// Steps, with groups in the place of some.
+struct StepItems {
+  std::vector<FlowStep> steps;
+  std::vector<CallGroup> groups;
+  std::vector<CallGroup::Function> functions;
+  void clear() {
+    steps.clear();
+    groups.clear();
+    functions.clear();
+  }
+  [[nodiscard]] bool empty() const { return steps.empty() && groups.empty(); }
+  [[nodiscard]] std::span<const CallGroup::Function> functions_of(const CallGroup& group) const {
+    return std::span(functions).subspan(group.first_function, group.function_count);
+  }
+};
+
 /// Fed with one stream's batches in order. Not thread-safe. The symbolizer and the table must outlive it; the
 /// batches need not.
 ///

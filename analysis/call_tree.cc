@@ -51,6 +51,9 @@ CallTree::CallTree(CallTree&&) noexcept = default;
 CallTree& CallTree::operator=(CallTree&&) noexcept = default;
 
 size_t CallTree::take(const FlowStep& step, std::vector<CallStep>& out) { return state_->take(step, out); }
+bool CallTree::accepts(const CallGroup& group) const { return state_->accepts(group); }
+uint32_t CallTree::take(const CallGroup& group) { return state_->take(group); }
+bool CallTree::is_open(FunctionId function) const { return state_->stacks[state_->last_thread].open[function] != 0; }
 void CallTree::restart(TimeNs time, std::vector<CallStep>& out) { state_->restart(time, out); }
 void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
   state_->finish(out, until, goes_on);
@@ -404,6 +407,34 @@ size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
   if (step.kind != FlowKind::inlined && !take_plain(now)) take_other(now);
   if (step.inlined != kUnknownInlining && chains != nullptr) follow_inlined(now);
   return left_out;
+}
+
+// The steps of a group are taken like this only where nothing but the frame around them matters to them, and they to nothing else.
+bool CallTree::State::accepts(const CallGroup& group) const {
+  const auto found = index_of.find({group.tid, group.tid > 0 ? -1 : group.cpu});
+  if (found == index_of.end()) return false;
+  const Stack& stack = stacks[found->second];
+  const CallThread& thread = threads[found->second];
+  if (stack.off != Off::running || stack.frames.empty() || stack.frames.back().untraced()) return false;
+  if (group.user && stack.space != group.space) return false;
+  return thread.pid == group.pid && thread.last <= group.first && stack.frames.size() + group.depth < kMaxFrames;
+}
+
+uint32_t CallTree::State::take(const CallGroup& group) {
+  FlowStep step;
+  step.tid = group.tid;
+  step.cpu = group.cpu;
+  const uint32_t index = thread_of(step);
+  CallThread& thread = threads[index];
+  Frame& outer = stacks[index].frames.back();
+  outer.self_ns += group.first.value - thread.last.value + group.outer_ns;
+  outer.self_instructions += group.outer_instructions;
+  outer.self_cycles += group.outer_cycles;
+  thread.running_ns += group.last.value - thread.last.value;
+  thread.last = group.last;
+  thread.instructions += group.instructions;
+  thread.cycles += group.cycles;
+  return static_cast<uint32_t>(stacks[index].frames.size());
 }
 
 void CallTree::State::take_other(Now& now) {

@@ -20,6 +20,8 @@ namespace ptd {
 struct CallTree::State {
   explicit State(const ThreadSchedule* thread_schedule) : schedule(thread_schedule) {}
   size_t take(const FlowStep& step, std::vector<CallStep>& out);
+  [[nodiscard]] bool accepts(const CallGroup& group) const;
+  uint32_t take(const CallGroup& group);
   void restart(TimeNs time, std::vector<CallStep>& out);
   void finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on);
 

@@ -1,6 +1,7 @@
 // FunctionFinder: see function_finder.h.
 #include "analysis/function_finder.h"
 
+#include "image/code_name.h"
 #include "image/likeliest_section.h"
 #include "image/placed_name.h"
 #include "image/symbols/mapped_kind.h"
@@ -24,13 +25,17 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
     const std::string_view name = owner_of(*symbol);
     const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
     const FunctionId id = symbol->place.empty() ? table_.intern(name, symbol->module) : table_.intern(placed_name(symbol->place, name), symbol->module);
-    if (name.size() == symbol->name.size()) add_names(id, *symbol, space, when);
+    if (name.size() == symbol->name.size()) {
+      add_names(id, *symbol, space, when);
+      add_code(id, space, symbol->start, when);
+    }
     return {{id, module_number(symbol->module), entry, true}, valid};
   }
   const Place place = place_of(space, ip, when);
   const auto frame = symbolizer_.frame_at(space, ip, when);
   if (frame && frame->is_function) {
     const FunctionId id = table_.intern(unnamed_text(space, Ip{frame->start}, when), place.module);
+    add_code(id, space, Ip{frame->start}, when);
     return {{id, module_number(place.module), frame->start == ip.value, true}, intersect(valid, place.valid)};
   }
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
@@ -55,6 +60,18 @@ void FunctionFinder::add_names(FunctionId id, const Symbol& symbol, SpaceId spac
   std::vector<std::string> names = symbolizer_.names_at(space, symbol.start, when);
   std::erase_if(names, [](const std::string& each) { return whole_function(each).size() != each.size(); });
   table_.add_names(id, names);
+}
+
+void FunctionFinder::add_code(FunctionId id, SpaceId space, Ip start, TimeNs when) {
+  if (!table_.with_code()) return;
+  const SectionId found = likeliest_section(timeline_, space, start, when).id;
+  if (found == kNoSection) return;
+  if (id >= code_added_.size()) code_added_.resize(std::max<size_t>(id + 1, 2 * code_added_.size()), {kNoSection, Ip{}});
+  if (std::exchange(code_added_[id], {found, start}) == std::pair(found, start)) return;
+  const Section& section = timeline_.section(found);
+  const auto [name, is_new] = code_names_.try_emplace(found);
+  if (is_new) name->second = code_name(section);
+  table_.add_code(id, {FunctionCode::State::one, name->second, code_offset(section, start)});
 }
 
 uint32_t FunctionFinder::module_number(std::string_view module) {
@@ -85,7 +102,9 @@ FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {
   Entry& entry = entry_at(space, ip, when);
   if (entry.unnamed_entry == kNoFunction) {
     const auto frame = symbolizer_.frame_at(space, ip, when);  // of a split-off part, which may be entered at any place
-    entry.unnamed_entry = table_.intern(unnamed_text(space, frame ? Ip{frame->start} : ip, when), place_of(space, ip, when).module);
+    const Ip start = frame ? Ip{frame->start} : ip;
+    entry.unnamed_entry = table_.intern(unnamed_text(space, start, when), place_of(space, ip, when).module);
+    add_code(entry.unnamed_entry, space, start, when);
   }
   return entry.unnamed_entry;
 }

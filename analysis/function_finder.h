@@ -63,6 +63,7 @@ class FunctionFinder {
     uint64_t offset_bytes = 0;  ///< in the file, else the address
     Interval valid;             ///< moments at which this surely is so
   };
+  void add_code(FunctionId id, SpaceId space, Ip start, TimeNs when);
   [[nodiscard]] Place place_of(SpaceId space, Ip ip, TimeNs when) const;
   [[nodiscard]] std::string unnamed_text(SpaceId space, Ip ip, TimeNs when) const;
   uint32_t module_number(std::string_view module);
@@ -73,6 +74,8 @@ class FunctionFinder {
   std::map<std::string, uint32_t, std::less<>> modules_;
   std::vector<bool> names_added_;  ///< by function
   std::map<std::string, bool> owners_;  ///< whether a function has the name
+  std::vector<std::pair<SectionId, Ip>> code_added_;  ///< by function: the last place
+  std::map<SectionId, std::string> code_names_;
   int32_t pid_ = -1;
 };
 

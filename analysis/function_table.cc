@@ -34,6 +34,21 @@ std::vector<std::string> FunctionTable::names(FunctionId id) const {
   return names;
 }
 
+void FunctionTable::add_code(FunctionId id, const FunctionCode& code) {
+  const std::lock_guard lock(mutex_);
+  if (id >= functions_.size() || code.state == FunctionCode::State::unknown) return;
+  const auto [known, is_new] = codes_.try_emplace(id, code);
+  if (is_new || known->second.state == FunctionCode::State::several) return;
+  if (code.state == FunctionCode::State::several || code.code != known->second.code || code.offset_bytes != known->second.offset_bytes)
+    known->second = {FunctionCode::State::several, {}, 0};
+}
+
+FunctionCode FunctionTable::code(FunctionId id) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = codes_.find(id);
+  return known == codes_.end() ? FunctionCode{} : known->second;
+}
+
 const FunctionInfo& FunctionTable::info(FunctionId id) const {
   static const FunctionInfo kUnknown;
   const std::lock_guard lock(mutex_);

@@ -4,8 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/step_file.h"
+#include "analysis/table/flow/unit_pass.h"
 #include "analysis/table/table.h"
+#include "analysis/walk/recorded_steps.h"
 #include "capi/arrow_stream.h"
 #include "capi/control.h"
 #include "capi/open_recording.h"
@@ -102,6 +103,40 @@ ptd_code ptd_unit_steps(const ptd_recording* plan, uint32_t unit, const char* ou
     if (Status status = check_unit(*opened->recording, units_of(*opened->recording)[unit]); !status) return capi::fail(message, status.error());
     const Status status = write_unit_steps(*opened->recording, unit, output, [&stop] { return stop.cancelled(); });
     return status ? PTD_OK : capi::fail(message, status.error());
+  });
+}
+
+ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* const* tables, const ptd_table_options* const* options, const char* steps,
+                         ArrowArrayStream* out, char** message) {
+  return capi::guarded(message, [&]() -> ptd_code {
+    if (tables == nullptr || tables[0] == nullptr || out == nullptr) return capi::null_argument(message, "ptd_unit_tables: tables or out is NULL");
+    const auto opened = capi::find(plan);
+    if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
+    if (const ptd_code code = check_number(*opened, unit, message); code != PTD_OK) return code;
+    const PlanUnit& own = units_of(*opened->recording)[unit];
+    if (Status status = check_unit(*opened->recording, own); !status) return capi::fail(message, status.error());
+    std::vector<std::pair<std::shared_ptr<capi::Control>, TableRequest>> requests;
+    for (size_t i = 0; tables[i] != nullptr; ++i) {
+      auto& [control, request] = requests.emplace_back(std::make_shared<capi::Control>(), TableRequest());
+      if (const ptd_code code = capi::read_table_options(options == nullptr ? nullptr : options[i], *opened, control, request, message); code != PTD_OK) return code;
+    }
+    const auto pass = std::make_shared<UnitPass>(*opened->recording, unit, requests.front().second);
+    if (steps != nullptr) {
+      if (Status status = pass->follow_calls(steps); !status) return capi::fail(message, status.error());
+    }
+    std::vector<std::unique_ptr<Table>> opened_tables;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      TableRequest request;
+      request.columns = requests[i].second.columns;
+      request.batch_rows = requests[i].second.batch_rows;
+      request.unit = own;
+      request.pass = pass;
+      auto table = open_table(*opened->recording, tables[i], request);
+      if (!table) return capi::fail(message, table.error());
+      opened_tables.push_back(std::move(*table));
+    }
+    for (size_t i = 0; i < requests.size(); ++i) capi::export_stream(opened, std::move(opened_tables[i]), requests[i].first, out[i]);
+    return PTD_OK;
   });
 }
 

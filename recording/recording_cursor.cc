@@ -20,6 +20,10 @@ void RecordingCursor::set_check(const std::function<bool()>& goes_on) {
   for (Head& head : heads_.sources()) head.cursor.set_check(goes_on);
 }
 
+void RecordingCursor::set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch) {
+  for (Head& head : heads_.sources()) head.cursor.set_on_batch(on_batch);
+}
+
 void RecordingCursor::set_range(uint64_t first_offset, uint64_t last_offset) {
   for (Head& head : heads_.sources()) head.cursor.set_range(first_offset, last_offset);
 }

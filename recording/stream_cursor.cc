@@ -21,6 +21,7 @@ struct StreamCursor::State {
   bool in_segment = false;
   uint64_t decoded_bytes = 0;  ///< of segments that are over
   std::function<bool()> goes_on;
+  std::function<void(const Batch&, const BlockTable&, const AuxSegment&)> on_batch;
   Batch batch;
   EventJoin join;
   FlowCursor cursor;
@@ -40,6 +41,7 @@ bool StreamCursor::State::fill() {
   in_segment = decoder->next(batch);
   if (!in_segment) decoded_bytes += segment.bytes.size() - segment.tail_bytes;
   join.apply(batch);
+  if (on_batch) on_batch(batch, decoder->blocks(), segment);
   cursor.begin(batch);
   return true;
 }
@@ -57,6 +59,10 @@ StreamCursor::StreamCursor(StreamCursor&&) noexcept = default;
 StreamCursor& StreamCursor::operator=(StreamCursor&&) noexcept = default;
 
 void StreamCursor::set_check(std::function<bool()> goes_on) { state_->goes_on = std::move(goes_on); }
+
+void StreamCursor::set_on_batch(std::function<void(const Batch&, const BlockTable&, const AuxSegment&)> on_batch) {
+  state_->on_batch = std::move(on_batch);
+}
 
 void StreamCursor::set_range(uint64_t first_offset, uint64_t last_offset) {
   state_->at = std::max(state_->at, first_offset);

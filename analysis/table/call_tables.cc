@@ -2,15 +2,16 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <tuple>
 #include <utility>
 
-#include "analysis/names/call_names.h"
 #include "analysis/names/function_filter.h"
-#include "analysis/table/place_names.h"
+#include "analysis/table/call_columns.h"
 #include "analysis/table/tables.h"
+#include "analysis/walk/recorded_steps.h"
 #include "ptdecode/call_walk.h"
 #include "ptdecode/function_profile.h"
 #include "ptdecode/survey.h"
@@ -22,8 +23,9 @@ namespace {
 /// What every walk over calls takes from the request.
 class CallSource {
  public:
-  CallSource(const Recording& recording, const TableRequest& request)
-      : request_(request), cursor_(recording, options_of(request), functions_) {
+  using OnGroup = std::function<void(uint32_t unit, uint32_t group, uint32_t depth)>;
+  CallSource(const Recording& recording, const TableRequest& request, OnGroup on_group = {})
+      : request_(request), functions_(asks_for_code(request.columns)), cursor_(recording, options_of(request, std::move(on_group)), functions_) {
     for (size_t i = 0; i < recording.streams().size(); ++i) {
       if (request.streams.empty() || std::find(request.streams.begin(), request.streams.end(), i) != request.streams.end())
         total_bytes_ += recording.streams()[i].size_bytes;
@@ -44,20 +46,18 @@ class CallSource {
     return matches(request_.cpu, step.cpu) && matches(request_.pid, thread.pid) && matches(request_.tid, thread.tid);
   }
   [[nodiscard]] bool wanted(FunctionId function) { return filter_.wanted(function); }
-  [[nodiscard]] std::string_view name(FunctionId function) const {
-    return function == kNoFunction ? std::string_view("[not traced]") : std::string_view(functions_.info(function).name);
-  }
-  [[nodiscard]] std::string_view module(FunctionId function) const {
-    return function == kNoFunction ? std::string_view() : std::string_view(functions_.info(function).module);
-  }
+  [[nodiscard]] const FunctionTable& functions() const { return functions_; }
+  /// As CallCursor::add_finished().
+  [[nodiscard]] bool add_finished(FunctionProfile& profile) const { return cursor_.add_finished(profile); }
 
  private:
-  CallWalkOptions options_of(const TableRequest& request) {
+  CallWalkOptions options_of(const TableRequest& request, OnGroup on_group) {
     CallWalkOptions options;
     options.streams = request.streams;
     options.time = request.time;
     options.threads = request.threads;
     options.steps = request.steps;
+    options.on_group = std::move(on_group);
     options.enters = false;  // a call's row is made where it ends
     if (request.cancelled) options.stopped = [this] { return stopped(); };
     if (request.progress) {
@@ -83,69 +83,11 @@ class CallSource {
   CallCursor cursor_;  // its threads use what is above
 };
 
-/// Function ids as indexes into lists of names.
-class FunctionNames {
- public:
-  explicit FunctionNames(const CallSource& source) : source_(source) {}
-  int32_t function(FunctionId id) { return known(id).first; }
-  int32_t module(FunctionId id) { return known(id).second; }
-
-  NameList functions, modules;
-
- private:
-  const std::pair<int32_t, int32_t>& known(FunctionId id) {
-    const size_t index = id == kNoFunction ? 0 : size_t{id} + 1;
-    if (index >= known_.size()) known_.resize(std::max(index + 1, 2 * known_.size()));
-    std::optional<std::pair<int32_t, int32_t>>& entry = known_[index];
-    if (!entry) entry.emplace(functions.index_of(source_.name(id)), modules.index_of(source_.module(id)));
-    return *entry;
-  }
-  const CallSource& source_;
-  std::vector<std::optional<std::pair<int32_t, int32_t>>> known_;
-};
-
-struct CallRow {
-  CallStep step;
-  int32_t pid = -1, tid = -1;
-};
-
+/// Calls of a recording, of a plan from the steps of its units, or (open_calls) those that no unit followed from start to end.
 class CallsTable : public RowTable<CallRow> {
  public:
-  CallsTable(const Recording& recording, const TableRequest& request) : source_(recording, request), names_(source_), comms_(recording) {}
-
-  Status init(const TableRequest& request) {
-    using Row = CallRow;
-    std::vector<RowColumn<Row>> columns;
-    const auto number = [&columns](std::string_view name, uint64_t CallStep::* member) {
-      columns.push_back(value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.step.*member; }));
-    };
-    const auto id = [](auto get) { return get; };
-    columns.push_back(optional_column<Row, int32_t>("pid", ColumnType::int32, id([](const Row& row) { return row.pid; }),
-                                                    [](const Row& row) { return row.pid >= 0; }));
-    columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, id([](const Row& row) { return row.tid; }),
-                                                    [](const Row& row) { return row.tid >= 0; }));
-    columns.push_back(name_column<Row>("comm", comms_.comms, [this](const Row& row) { return comms_.comm(row.tid, row.step.start); }));
-    columns.push_back(optional_column<Row, int32_t>("cpu", ColumnType::int32, id([](const Row& row) { return row.step.cpu; }),
-                                                    [](const Row& row) { return row.step.cpu >= 0; }));
-    columns.push_back(name_column<Row>("call", names_.functions, [this](const Row& row) { return names_.function(row.step.function); }));
-    columns.push_back(name_column<Row>("module", names_.modules, [this](const Row& row) { return names_.module(row.step.function); }));
-    columns.push_back(name_column<Row>("kind", kinds_, [this](const Row& row) { return kinds_.index_of(name(row.step.frame)); }));
-    columns.push_back(value_column<Row, uint32_t>("depth", ColumnType::uint32, [](const Row& row) { return row.step.depth; }));
-    columns.push_back(value_column<Row, int64_t>("start_ns", ColumnType::int64, [](const Row& row) { return row.step.start.value; }));
-    columns.push_back(value_column<Row, int64_t>("end_ns", ColumnType::int64, [](const Row& row) { return row.step.time.value; }));
-    number("self_ns", &CallStep::self_ns);
-    number("off_cpu_ns", &CallStep::off_cpu_ns);
-    number("untraced_ns", &CallStep::untraced_ns);
-    number("lost_ns", &CallStep::lost_ns);
-    number("instructions", &CallStep::instructions);
-    number("self_instructions", &CallStep::self_instructions);
-    number("cycles", &CallStep::cycles);
-    number("self_cycles", &CallStep::self_cycles);
-    columns.push_back(bool_column<Row>("start_seen", [](const Row& row) { return (row.step.flags & (kCallNoStart | kCallMiddle)) == 0; }));
-    columns.push_back(bool_column<Row>("end_seen", [](const Row& row) { return (row.step.flags & kCallCut) == 0; }));
-    columns.push_back(bool_column<Row>("estimated", [](const Row& row) { return (row.step.flags & kCallEstimated) != 0; }));
-    return choose(columns, request, "calls");
-  }
+  CallsTable(const Recording& recording, const TableRequest& request) : source_(recording, request), columns_(recording, source_.functions()) {}
+  Status init(const TableRequest& request) { return choose(columns_.all(), request, "calls"); }
 
  protected:
   Result<bool> produce(std::vector<CallRow>& rows) override {
@@ -155,16 +97,46 @@ class CallsTable : public RowTable<CallRow> {
     for (const CallStep& step : steps) {
       if (step.kind != CallStepKind::leave) continue;
       const CallThread& thread = source_.tree().threads()[step.thread];
-      if (source_.wanted(step, thread) && source_.wanted(step.function)) rows.push_back({step, thread.pid, thread.tid});
+      if (source_.wanted(step, thread) && source_.wanted(step.function)) rows.push_back({step, thread.pid, thread.tid, 0});
     }
     return true;
   }
 
  private:
   CallSource source_;
-  FunctionNames names_;
-  PlaceNames comms_;
-  NameList kinds_;
+  CallColumns columns_;
+};
+
+/// A group of calls that a unit followed from start to end.
+struct CallGroupRow {
+  uint32_t unit = 0, group = 0, depth = 0;
+};
+
+class CallGroupsTable : public RowTable<CallGroupRow> {
+ public:
+  CallGroupsTable(const Recording& recording, const TableRequest& request)
+      : source_(recording, request, [this](uint32_t unit, uint32_t group, uint32_t depth) { found_.push_back({unit, group, depth}); }) {}
+  Status init(const TableRequest& request) {
+    using Row = CallGroupRow;
+    std::vector<RowColumn<Row>> columns;
+    columns.push_back(value_column<Row, uint32_t>("unit", ColumnType::uint32, [](const Row& row) { return row.unit; }));
+    columns.push_back(value_column<Row, uint32_t>("group", ColumnType::uint32, [](const Row& row) { return row.group; }));
+    columns.push_back(value_column<Row, uint32_t>("depth", ColumnType::uint32, [](const Row& row) { return row.depth; }));
+    return choose(columns, request, "call_groups");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<CallGroupRow>& rows) override {
+    std::span<const CallStep> steps;
+    const Result<bool> more = source_.next(steps);
+    rows.insert(rows.end(), found_.begin(), found_.end());
+    found_.clear();
+    return more;
+  }
+
+ private:
+  std::vector<CallGroupRow> found_;
+  CallSource source_;
 };
 
 struct FunctionRow {
@@ -174,7 +146,10 @@ struct FunctionRow {
 
 class FunctionsTable : public RowTable<FunctionRow> {
  public:
-  FunctionsTable(const Recording& recording, const TableRequest& request) : source_(recording, request), names_(source_) {}
+  FunctionsTable(const Recording& recording, const TableRequest& request)
+      : recording_(recording), request_(request), source_(std::make_unique<CallSource>(recording, request)) {
+    names_ = std::make_unique<FunctionNames>(source_->functions());
+  }
 
   Status init(const TableRequest& request) {
     using Row = FunctionRow;
@@ -187,8 +162,8 @@ class FunctionsTable : public RowTable<FunctionRow> {
           name, ColumnType::uint64, [share](const Row& row) { return row.totals->durations.quantile(share); },
           [](const Row& row) { return row.totals->durations.count() != 0; }));
     };
-    columns.push_back(name_column<Row>("function", names_.functions, [this](const Row& row) { return names_.function(row.id); }));
-    columns.push_back(name_column<Row>("module", names_.modules, [this](const Row& row) { return names_.module(row.id); }));
+    columns.push_back(name_column<Row>("function", names_->functions, [this](const Row& row) { return names_->of(row.id).function; }));
+    columns.push_back(name_column<Row>("module", names_->modules, [this](const Row& row) { return names_->of(row.id).module; }));
     number("calls", &FunctionTotals::calls);
     columns.push_back(value_column<Row, uint64_t>("partial", ColumnType::uint64, [](const Row& row) { return row.totals->partial(); }));
     number("self_instructions", &FunctionTotals::self_instructions);
@@ -207,32 +182,33 @@ class FunctionsTable : public RowTable<FunctionRow> {
     number("no_start", &FunctionTotals::no_start);
     number("no_end", &FunctionTotals::no_end);
     number("estimated", &FunctionTotals::estimated);
+    add_code_columns(columns, *names_, [](const Row& row) { return row.id; });
     return choose(columns, request, "functions");
   }
 
  protected:
   Result<bool> produce(std::vector<FunctionRow>& rows) override {
-    std::vector<CallStep> wanted;
-    std::span<const CallStep> steps;
-    Result<bool> more = source_.next(steps);
-    for (; more.ok() && more.value(); more = source_.next(steps)) {
-      wanted.clear();
-      for (const CallStep& step : steps) {
-        if (step.kind == CallStepKind::leave && source_.wanted(step, source_.tree().threads()[step.thread])) wanted.push_back(step);
-      }
-      profile_.add(wanted);
+    Result<bool> exact = read();
+    if (exact.ok() && !exact.value()) {  // rare: every step is followed then
+      const auto all = std::make_shared<StepFiles>(*request_.steps);
+      all->all = true;
+      request_.steps = all;
+      profile_ = {};
+      source_ = std::make_unique<CallSource>(recording_, request_);
+      names_->use(source_->functions());
+      exact = read();
     }
-    if (!more) return more;
+    if (!exact) return exact;
     const auto add = [&](FunctionId id, const FunctionTotals& totals) {
-      if (totals.all_calls() != 0 && source_.wanted(id)) rows.push_back({id, &totals});
+      if (totals.all_calls() != 0 && source_->wanted(id)) rows.push_back({id, &totals});
     };
     for (FunctionId id = 0; id < profile_.functions().size(); ++id) add(id, profile_.functions()[id]);
     add(kNoFunction, profile_.untraced());
     // The order of `ptdecode functions`: own time, or instructions where there are no times, then names, because numbers of functions depend on which stream met one first.
     std::sort(rows.begin(), rows.end(), [this](const FunctionRow& a, const FunctionRow& b) {
       const auto key = [this](const FunctionRow& row) {
-        const uint64_t own = source_.timed() ? row.totals->self_ns : row.totals->self_instructions;
-        return std::tuple(~own, row.id == kNoFunction ? std::string_view() : source_.name(row.id), source_.module(row.id));
+        const uint64_t own = source_->timed() ? row.totals->self_ns : row.totals->self_instructions;
+        return std::tuple(~own, row.id == kNoFunction ? std::string_view() : names_->name(row.id), names_->module(row.id));
       };
       return key(a) < key(b);
     });
@@ -240,8 +216,26 @@ class FunctionsTable : public RowTable<FunctionRow> {
   }
 
  private:
-  CallSource source_;
-  FunctionNames names_;
+  /// Fills profile_. False: its percentiles are not exact enough.
+  Result<bool> read() {
+    std::vector<CallStep> wanted;
+    std::span<const CallStep> steps;
+    Result<bool> more = source_->next(steps);
+    for (; more.ok() && more.value(); more = source_->next(steps)) {
+      wanted.clear();
+      for (const CallStep& step : steps) {
+        if (step.kind == CallStepKind::leave && source_->wanted(step, source_->tree().threads()[step.thread])) wanted.push_back(step);
+      }
+      profile_.add(wanted);
+    }
+    if (!more) return more;
+    return source_->add_finished(profile_) || request_.steps == nullptr || request_.steps->all;
+  }
+
+  const Recording& recording_;
+  TableRequest request_;
+  std::unique_ptr<CallSource> source_;
+  std::unique_ptr<FunctionNames> names_;
   FunctionProfile profile_;
 };
 
@@ -332,10 +326,22 @@ class ThreadsTable : public RowTable<ThreadRow> {
 }  // namespace
 
 Result<std::unique_ptr<Table>> open_call_table(const Recording& recording, std::string_view name, const TableRequest& request) {
-  if (name == "calls") return make_table<CallsTable>(request, recording, request);
-  if (name == "functions") return make_table<FunctionsTable>(request, recording, request);
-  if (name == "threads") return make_table<ThreadsTable>(request, recording, request);
-  return std::unique_ptr<Table>();
+  const bool units = name == "open_calls" || name == "call_groups";
+  if (!units && name != "calls" && name != "functions" && name != "threads") return std::unique_ptr<Table>();
+  if (units && request.steps == nullptr)
+    return Error{ErrorCode::invalid_argument, "the table '" + std::string(name) + "' is made from the steps of the units of a plan", 0};
+  TableRequest own = request;
+  // Filters choose calls, which groups have not.
+  const bool filtered = request.cpu != -1 || request.pid != -1 || request.tid != -1;
+  if (request.steps != nullptr && (name == "calls" || (name == "functions" && filtered))) {
+    const auto all = std::make_shared<StepFiles>(*request.steps);
+    all->all = true;
+    own.steps = all;
+  }
+  if (name == "functions") return make_table<FunctionsTable>(own, recording, own);
+  if (name == "threads") return make_table<ThreadsTable>(own, recording, own);
+  if (name == "call_groups") return make_table<CallGroupsTable>(own, recording, own);
+  return make_table<CallsTable>(own, recording, own);
 }
 
 }  // namespace ptd

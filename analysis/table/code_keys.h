@@ -9,9 +9,6 @@
 
 namespace ptd {
 
-/// FNV-1a of 64 bits.
-[[nodiscard]] uint64_t hash_of_code(Bytes bytes);
-
 /// Not thread-safe. The recording must outlive it.
 class CodeKeys {
  public:

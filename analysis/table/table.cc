@@ -44,9 +44,9 @@ Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::strin
                    "there is no stream " + std::to_string(stream) + "; the recording has " + std::to_string(recording.streams().size()), 0};
     }
   }
-  if (!request.functions.empty() && name != "calls" && name != "functions")
+  if (!request.functions.empty() && name != "calls" && name != "functions" && name != "open_calls")
     return Error{ErrorCode::invalid_argument, "only the tables 'calls' and 'functions' can be limited to functions", 0};
-  for (const auto open : {open_branch_table, open_flow_table, open_call_table, open_image_table, open_record_table}) {
+  for (const auto open : {open_unit_table, open_branch_table, open_flow_table, open_call_table, open_image_table, open_record_table}) {
     Result<std::unique_ptr<Table>> table = open(recording, name, request);
     if (!table || table.value()) return table;
   }

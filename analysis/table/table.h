@@ -18,6 +18,7 @@
 namespace ptd {
 
 struct StepFiles;
+class UnitPass;
 
 /// Which rows and columns of a table are wanted.
 struct TableRequest {
@@ -26,8 +27,10 @@ struct TableRequest {
   std::vector<uint32_t> streams;       ///< empty: all
   /// Only what this unit of a plan owns: its stream is the only one of `streams`.
   std::optional<PlanUnit> unit;
+  /// The decode that the table shares with others, of `unit`: for edges, block_counts, events, gaps and calls.
+  std::shared_ptr<UnitPass> pass;
   std::string path;                    ///< of the recording: `samples` are read from the file
-  std::shared_ptr<const StepFiles> steps;  ///< as CallWalkOptions::steps, for `calls`, `functions` and `threads`
+  std::shared_ptr<const StepFiles> steps;  ///< as CallWalkOptions::steps, for tables of calls
   int32_t cpu = -1, pid = -1, tid = -1;  ///< -1: all
   Interval time;                         ///< only rows of this time
   size_t batch_rows = 1U << 16;

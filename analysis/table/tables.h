@@ -11,6 +11,7 @@
 namespace ptd {
 
 /// Each returns null for a table that it does not make.
+[[nodiscard]] Result<std::unique_ptr<Table>> open_unit_table(const Recording& recording, std::string_view name, const TableRequest& request);
 [[nodiscard]] Result<std::unique_ptr<Table>> open_branch_table(const Recording& recording, std::string_view name, const TableRequest& request);
 [[nodiscard]] Result<std::unique_ptr<Table>> open_flow_table(const Recording& recording, std::string_view name, const TableRequest& request);
 [[nodiscard]] Result<std::unique_ptr<Table>> open_call_table(const Recording& recording, std::string_view name, const TableRequest& request);

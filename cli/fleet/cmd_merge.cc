@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "analysis/step_file.h"
+#include "analysis/walk/recorded_steps.h"
 #include "cli/fleet/fleet_commands.h"
 #include "cli/fleet/plan_input.h"
 #include "cli/fleet/table_lines.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "analysis/step_file.h"
+#include "analysis/table/flow/unit_pass.h"
 #include "cli/fleet/fleet_commands.h"
 #include "cli/fleet/plan_input.h"
 #include "cli/fleet/table_lines.h"
@@ -62,6 +62,27 @@ int list(const Words& words, const Recording& plan) {
   return kExitOk;
 }
 
+/// Decodes the unit once, and writes its tables and steps.
+Status decode(const Words& words, const Recording& plan, uint32_t number) {
+  const auto pass = std::make_shared<UnitPass>(plan, number, TableRequest());
+  const std::string steps = unit_file(words.output, number, "steps");
+  if (Status status = pass->follow_calls(steps, true); !status) return status;
+  std::vector<std::unique_ptr<Table>> tables;
+  for (const std::string_view name : kUnitTables) {
+    TableRequest request = unit_request(name);
+    request.unit = units_of(plan)[number];
+    request.streams = {request.unit->stream};
+    request.pass = pass;
+    auto table = open_table(plan, name, request);
+    if (!table) return table.error();
+    tables.push_back(std::move(*table));
+  }
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (Status status = write_lines(*tables[i], unit_file(words.output, number, std::string(kUnitTables[i]) + ".jsonl")); !status) return status;
+  }
+  return {};
+}
+
 int run(const Words& words) {
   const Result<std::unique_ptr<Recording>> plan = open_plan(words.plan, words.traces);
   if (!plan) return report_error(plan.error());
@@ -74,15 +95,8 @@ int run(const Words& words) {
   if (const Status status = check_unit(**plan, unit); !status) return report_error(status.error());
   std::error_code error;
   std::filesystem::create_directories(words.output, error);
-  for (const std::string_view table : kUnitTables) {
-    TableRequest request = unit_request(table);
-    request.unit = unit;
-    request.streams = {unit.stream};
-    const Status status = write_lines(**plan, table, request, unit_file(words.output, number, std::string(table) + ".jsonl"));
-    if (!status) return report_error(status.error());
-  }
+  if (const Status status = decode(words, **plan, number); !status) return report_error(status.error());
   // The last file: where it is, the unit is complete.
-  if (const Status status = write_unit_steps(**plan, number, unit_file(words.output, number, "steps"), nullptr); !status) return report_error(status.error());
   const Status summed = write_table_sums(words.output, plan_id(**plan), number);
   return summed ? kExitOk : report_error(summed.error());
 }
@@ -98,8 +112,9 @@ Command add_unit(CLI::App& app) {
   command.add_option("--trace", words->traces, "where a trace file of the plan is; for several files repeat it, in the order of the plan")->type_name("FILE");
   add_format_option(command, words->format, "of the list of units: text, or json with the byte ranges of each");
   command.footer(
-      "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (TABLES.md), and at last unit-NUMBER.steps, from\n"
-      "which 'ptdecode merge' follows calls across units. unit-NUMBER.sums.json has the sizes and hashes of the tables. Each file appears when it is complete. Running it again gives the same files.\n"
+      "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (TABLES.md), unit-NUMBER.steps and .steps.all, from\n"
+      "which 'ptdecode merge' follows calls across units, and at last unit-NUMBER.sums.json, the sizes and hashes of the tables. Each file\n"
+      "appears when it is complete. Running it again gives the same files.\n"
       "The trace file may be sparse: only the ranges of the unit are read (--json lists them).");
   return [words] { return run(*words); };
 }

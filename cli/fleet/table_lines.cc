@@ -124,11 +124,15 @@ TableRequest unit_request(std::string_view table) {
 Status write_lines(const Recording& recording, std::string_view table, const TableRequest& request, const std::string& path) {
   auto opened = open_table(recording, table, request);
   if (!opened) return opened.error();
+  return write_lines(**opened, path);
+}
+
+Status write_lines(Table& table, const std::string& path) {
   auto file = WholeFile::open(path);
   if (!file) return file.error();
   TextBuffer text;
   for (;;) {
-    const Result<RowBatch> batch = (*opened)->next();
+    const Result<RowBatch> batch = table.next();
     if (!batch) return batch.error();
     if (batch->rows == 0) break;
     for (size_t row = 0; row < batch->rows; ++row) {

@@ -14,6 +14,7 @@ namespace ptd {
 
 class InlineChains;
 class ThreadSchedule;
+struct CallGroup;
 struct FlowStep;
 
 /// How a function was entered.
@@ -119,6 +120,12 @@ class PTD_API CallTree {
   void leave_out_enters();
   /// Processes one step and appends the resulting call steps to `out`. Returns how many of them leave_out_enters() left out.
   size_t take(const FlowStep& step, std::vector<CallStep>& out);
+  /// Returns whether `group` may be taken in place of its steps.
+  [[nodiscard]] bool accepts(const CallGroup& group) const;
+  /// Takes a group that it accepts. Returns the number of calls that are open around it. No call steps result.
+  uint32_t take(const CallGroup& group);
+  /// Returns whether a call of `function` is open around a group that was just taken.
+  [[nodiscard]] bool is_open(FunctionId function) const;
   /// Starts counting at `time`: open calls are entered again without a start, and nothing earlier counts. All steps taken so far must be
   /// from before `time`.
   void restart(TimeNs time, std::vector<CallStep>& out);

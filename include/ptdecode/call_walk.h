@@ -9,6 +9,7 @@
 
 #include "ptdecode/call_tree.h"
 #include "ptdecode/export.h"
+#include "ptdecode/function_profile.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {
@@ -24,6 +25,9 @@ struct CallWalkOptions {
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
   std::function<void(const Gap&)> on_gap;        ///< each gap
   std::shared_ptr<const StepFiles> steps;        ///< of the units of a plan, which were decoded before; null: decode
+  /// With `steps`: called for each group of calls that a unit followed from start to end, and for which there are no call steps, with the number of
+  /// calls that are open around it.
+  std::function<void(uint32_t unit, uint32_t group, uint32_t depth)> on_group;
   /// Called regularly. Returning true ends the walk: open calls are left, with kCallCut. Empty: never.
   std::function<bool()> stopped;
 };
@@ -49,6 +53,9 @@ class PTD_API CallCursor {
   [[nodiscard]] const CallTree& tree() const;
   /// Returns whether any packet so far had a time.
   [[nodiscard]] bool timed() const;
+  /// Adds the calls of groups (CallWalkOptions::on_group) to a profile that has all call steps, once next() has returned false. Returns false if
+  /// a distribution of durations is less exact than without groups: then walk again with StepFiles::all.
+  [[nodiscard]] bool add_finished(FunctionProfile& profile) const;
   /// Returns the final status once next() has returned false. Errors: those of Recording::decode().
   [[nodiscard]] const Status& status() const;
 

@@ -16,6 +16,26 @@ namespace ptd {
 class PTD_API DurationCounts {
  public:
   void add(uint64_t ns);
+  /// Adds all values of `other`.
+  void add(const DurationCounts& other);
+  /// Removes the values of `other`, which are among these. Returns false if the result is less exact than if they had never been added.
+  [[nodiscard]] bool subtract(const DurationCounts& other);
+  /// Calls use(class, count) for each class with values; before there are kExact values, use(value, 1) for each.
+  template <typename Use>
+  void each(const Use& use) const {
+    for (const uint64_t ns : exact_) use(ns, uint64_t{1});
+    for (size_t i = 0; i < classes_.size(); ++i) {
+      if (classes_[i] != 0) use(uint64_t{i}, classes_[i]);
+    }
+  }
+  /// Returns whether all values are kept.
+  [[nodiscard]] bool is_exact() const { return classes_.empty(); }
+  /// Adds `count` values of a class. `max`: the largest of all, which `max_count` of them are; call it with each class of a distribution.
+  void add_class(uint64_t index, uint64_t count);
+  void add_max(uint64_t max, uint64_t max_count);
+  static constexpr uint64_t kMostClass = (uint64_t{58} << 7) - 1;  ///< the last class
+  /// Returns how many values are max().
+  [[nodiscard]] uint64_t max_count() const { return max_count_; }
   [[nodiscard]] uint64_t count() const { return count_; }
   [[nodiscard]] uint64_t max() const { return max_; }
   /// Returns the smallest duration that at least `share` (0..1] of all values do not exceed; 0 if there are none.
@@ -24,9 +44,10 @@ class PTD_API DurationCounts {
  private:
   static constexpr size_t kExact = 1024;
   void classify(uint64_t ns);
+  void classify_all();
   mutable std::vector<uint64_t> exact_;
   std::vector<uint64_t> classes_;
-  uint64_t count_ = 0, max_ = 0;
+  uint64_t count_ = 0, max_ = 0, max_count_ = 0;
 };
 
 struct FunctionTotals {
@@ -39,6 +60,10 @@ struct FunctionTotals {
   uint64_t self_instructions = 0, instructions = 0;
   uint64_t self_cycles = 0, cycles = 0;  ///< core cycles; 0 without CYC packets
   DurationCounts durations;              ///< of the calls that were seen from start to end
+  /// Adds those of other calls of the function.
+  void add(const FunctionTotals& other);
+  /// Removes some that were added. Errors as DurationCounts::subtract().
+  [[nodiscard]] bool subtract(const FunctionTotals& other);
   [[nodiscard]] uint64_t all_calls() const { return calls + no_start; }
   [[nodiscard]] uint64_t partial() const { return no_start + no_end; }  ///< calls whose start or end was not seen
 };
@@ -47,6 +72,11 @@ struct FunctionTotals {
 class PTD_API FunctionProfile {
  public:
   void add(std::span<const CallStep> steps);
+  /// Returns the totals of a function, to be changed.
+  [[nodiscard]] FunctionTotals& of(FunctionId function);
+  void add(const FunctionProfile& other);
+  /// Removes calls that were added. Errors as DurationCounts::subtract().
+  [[nodiscard]] bool subtract(const FunctionProfile& other);
   [[nodiscard]] const std::vector<FunctionTotals>& functions() const { return functions_; }
   /// Returns the profile of kNoFunction: code that was not traced.
   [[nodiscard]] const FunctionTotals& untraced() const { return untraced_; }

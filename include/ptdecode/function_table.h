@@ -37,23 +37,43 @@ struct FunctionInfo {
   std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty
 };
 
+/// Where a function's code is from, independently of the recording and of the address at which it was mapped.
+struct FunctionCode {
+  enum class State : uint8_t {
+    unknown,
+    one,
+    several,  ///< code of several files, or at several places, has the function's name
+  };
+  State state = State::unknown;
+  std::string code;           ///< state one: build id of the file, or "fnv64:" and a hash of the mapping's bytes if there is none
+  uint64_t offset_bytes = 0;  ///< of the function's first byte, in the file or in the mapping
+};
+
 /// Only grows; ids and references from info() are valid as long as the table. Thread-safe.
 class PTD_API FunctionTable {
  public:
+  /// `with_code`: who adds functions adds their code too.
+  explicit FunctionTable(bool with_code = false) : with_code_(with_code) {}
   FunctionId intern(std::string_view name, std::string_view module);
   /// Adds names by which filters find a function; its own name needs not be added.
   void add_names(FunctionId id, std::span<const std::string> names);
   /// Returns all names of a function, best first: info().name, then those of the other symbols at its address (Symbolizer::names_at()).
   /// Limitation: of a function that was met only in the part that a compiler split off (NAME.cold), the other names are not known.
   [[nodiscard]] std::vector<std::string> names(FunctionId id) const;
+  [[nodiscard]] bool with_code() const { return with_code_; }
+  /// Adds a place at which the function is.
+  void add_code(FunctionId id, const FunctionCode& code);
+  [[nodiscard]] FunctionCode code(FunctionId id) const;
   /// Returns the function. kNoFunction, and an id that intern() has not returned, return one without a name.
   [[nodiscard]] const FunctionInfo& info(FunctionId id) const;
   [[nodiscard]] size_t size() const;
 
  private:
+  const bool with_code_;
   mutable std::mutex mutex_;
   std::deque<FunctionInfo> functions_;
   std::unordered_map<FunctionId, std::vector<std::string>> aliases_;
+  std::unordered_map<FunctionId, FunctionCode> codes_;
   struct Hash {
     size_t operator()(const std::pair<std::string_view, std::string_view>& key) const {
       return std::hash<std::string_view>()(key.first) * 31 + std::hash<std::string_view>()(key.second);

@@ -24,6 +24,9 @@ class PTD_API RecordingCursor {
   /// Same as StreamCursor::set_check(), for each stream.
   void set_check(const std::function<bool()>& goes_on);
 
+  /// Same as StreamCursor::set_on_batch(), for each stream.
+  void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch);
+
   /// Same as StreamCursor::set_range(), for each stream.
   void set_range(uint64_t first_offset, uint64_t last_offset);
 

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -15,103 +16,15 @@
 #include <mutex>
 #include <thread>
 
+#include "control.h"
 #include "ptdecode/ptdecode_plan.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
+using namespace ptd_python;
+
 namespace {
-
-constexpr auto kPoll = std::chrono::milliseconds(50);  // between two looks at signals and progress
-
-nb::object error_type;  // ptdecode.Error, set by the package
-
-/// Raises ptdecode.Error(code, name, message) and frees the message.
-[[noreturn]] void raise(ptd_code code, char* message) {
-  const std::string text = message != nullptr ? message : ptd_code_name(code);
-  ptd_free(message);
-  nb::object error = error_type(code, ptd_code_name(code), text);
-  PyErr_SetObject(error_type.ptr(), error.ptr());
-  throw nb::python_error();
-}
-
-/// Calls a function of the library, which gets the place of its message, and raises its error. The message is read after the call.
-template <typename Call>
-void check(const Call& call) {
-  char* message = nullptr;
-  const ptd_code code = call(&message);
-  if (code != PTD_OK) raise(code, message);
-}
-
-bool on_main_thread() {
-  static const std::thread::id main_thread = std::this_thread::get_id();  // the module is imported on it
-  return std::this_thread::get_id() == main_thread;
-}
-
-/// Cancellation and progress of one operation. The callbacks of the library touch only atomics; Python is called from poll() alone.
-struct Control {
-  ptd_control control = PTD_INIT(ptd_control);
-  std::atomic<bool> cancel = false;
-  std::atomic<uint64_t> done = 0, total = 0;
-  nb::object progress;  // called with (done, total); None: nothing
-
-  explicit Control(nb::object progress_callback) : progress(std::move(progress_callback)) {
-    control.user = this;
-    control.cancelled = [](void* user) { return static_cast<Control*>(user)->cancel ? 1 : 0; };
-    control.progress = [](void* user, uint64_t done_bytes, uint64_t total_bytes) {
-      static_cast<Control*>(user)->total = total_bytes;
-      static_cast<Control*>(user)->done = done_bytes;
-    };
-  }
-  /// With the GIL, on the main thread. False: a signal handler or the progress callback raised; the exception is set.
-  bool poll() {
-    if (PyErr_CheckSignals() != 0) return false;
-    if (progress.is_none() || total == 0) return true;
-    PyObject* result = PyObject_CallFunction(progress.ptr(), "KK", static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
-    Py_XDECREF(result);
-    return result != nullptr;
-  }
-};
-
-/// Runs `work` without the GIL. Called on the main thread, it runs on another thread, so that this one can take signals; if one raises, the
-/// work is cancelled, waited for, and the exception stays set. Returns false in that case.
-template <typename Work>
-bool run(Control& control, const Work& work) {
-  if (!on_main_thread()) {
-    const nb::gil_scoped_release unlocked;
-    work();
-    return true;
-  }
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool over = false, good = true;
-  std::thread worker;
-  {
-    const nb::gil_scoped_release unlocked;
-    worker = std::thread([&] {
-      work();
-      const std::lock_guard lock(mutex);
-      over = true;
-      changed.notify_all();
-    });
-  }
-  for (;;) {
-    bool finished = false;
-    {
-      const nb::gil_scoped_release unlocked;
-      std::unique_lock lock(mutex);
-      finished = changed.wait_for(lock, kPoll, [&] { return over; });
-    }
-    if (good && !control.poll()) {
-      good = false;
-      control.cancel = true;
-    }
-    if (finished) break;
-  }
-  const nb::gil_scoped_release unlocked;
-  worker.join();
-  return good;
-}
 
 /// An Arrow stream that is read with signals and progress, row lists, or handed over as a capsule.
 class Stream {
@@ -393,6 +306,35 @@ class Recording {
     return stream;
   }
 
+  /// Several tables of a unit, from one decode, which writes its steps to `steps` too, if it is given.
+  nb::list unit_tables(uint32_t unit, const std::vector<std::pair<std::string, Strings>>& tables, const std::optional<std::string>& steps) const {
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<StringList> columns;
+    std::vector<ptd_table_options> options(tables.size(), ptd_table_options PTD_TABLE_OPTIONS_INIT);
+    std::vector<const ptd_table_options*> pointers;
+    std::vector<const char*> names;
+    columns.reserve(tables.size());
+    for (size_t i = 0; i < tables.size(); ++i) {
+      streams.push_back(std::make_unique<Stream>(nb::none()));
+      columns.emplace_back(tables[i].second);
+      options[i].columns = columns.back().get();
+      options[i].control = &streams[i]->control().control;
+      pointers.push_back(&options[i]);
+      names.push_back(tables[i].first.c_str());
+    }
+    names.push_back(nullptr);
+    std::vector<ArrowArrayStream> raw(tables.size());
+    check([&](char** message) {
+      return ptd_unit_tables(handle_, unit, names.data(), pointers.data(), steps ? steps->c_str() : nullptr, raw.data(), message);
+    });
+    nb::list out;
+    for (size_t i = 0; i < tables.size(); ++i) {
+      *streams[i]->raw() = raw[i];
+      out.append(nb::cast(streams[i].release(), nb::rv_policy::take_ownership));
+    }
+    return out;
+  }
+
   std::optional<uint32_t> space_of(int32_t pid, int64_t time_ns) const {
     uint32_t space = PTD_NONE;
     check([&](char**) { return ptd_space_of(handle_, pid, time_ns, &space); });
@@ -555,6 +497,7 @@ NB_MODULE(_native, module) {
       }, nb::rv_policy::take_ownership, "name"_a, "arguments"_a, "progress"_a.none())
       .def("plan_json", &Recording::plan_json)
       .def("unit_steps", &Recording::unit_steps, "unit"_a, "output"_a)
+      .def("unit_tables", &Recording::unit_tables, "unit"_a, "tables"_a, "steps"_a.none())
       .def("space_of", &Recording::space_of)
       .def("code_at", &Recording::code_at)
       .def("disassemble", &Recording::disassemble)

@@ -1,6 +1,6 @@
 """The fleet under faults: each check decodes copies of a recording of the repository and compares the merged tables with those of one machine.
 
-usage: fleet_long.py SOURCE kills|disk|restart|hosts|slurm|many COUNT|profile RECORDING|scaling RECORDING [SYMFS]
+usage: fleet_long.py SOURCE kills|disk|restart|hosts|slurm|many COUNT|profile RECORDING|scaling RECORDING [SYMFS]|curve RESULTS
 """
 import json
 import os
@@ -270,32 +270,38 @@ def simulate(units, plan, merge_seconds, workers, task=0.002):
 
 def scaling(folder, path, symfs=None):
     """Processor time of plan, units and merge against one machine, and what follows for many workers."""
-    options, store, times = {"symfs": symfs} if symfs else {}, Store(f"{folder}/out"), {}
-    size = 0
-    marks = [spent()]
-    facts = write_plan(path, store, 4 << 20, options)
-    marks.append(spent())
-    units = []
+    options, store = {"symfs": [symfs]} if symfs else {}, Store(f"{folder}/out")
+    facts = write_plan(path, store, 8 << 20, options)
     for unit in range(facts["units"]):
+        decode_unit(store, facts["recording"], unit)
+    return curve(folder, store.root)
+
+
+def curve(_folder, root):
+    """The same for recordings that a run decoded: their units' processor time is in their markers; the merge is done again."""
+    store, status = Store(root), 0
+    for name in store.list("_plans", ".json"):
+        facts = store.get_json(name)
+        units = [store.get_json(done) for done in store.list(f"_done/{facts['recording']}", ".json")]
+        seconds, size = [unit["processor_seconds"] for unit in units], sum(unit["bytes"] for unit in units)
         before = spent()
-        size += decode_unit(store, facts["recording"], unit)["bytes"]
-        units.append(spent() - before)
-    marks.append(spent())
-    merge(store, facts["recording"])
-    marks.append(spent())
-    times = dict(zip(("plan", "units", "merge"), (round(b - a, 2) for a, b in zip(marks, marks[1:]))))
-    bytes_each = size / len(units)
-    wanted = int(100e9 / bytes_each)  # a recording of 100 GB with units like these
-    larger = [random.Random(1).choice(units) for _ in range(wanted)]
-    grown = wanted / len(units)
-    curve = {workers: round(sum(larger) / simulate(larger, times["plan"] * grown / 4, times["merge"] * grown, workers), 1) for workers in (2, 10, 100, 1000)}
-    return report(check="scaling", bytes=size, processor_seconds=times, overhead=round((times["plan"] + times["merge"]) / times["units"], 3),
-                  simulated_units=wanted, speedup=curve)
+        merge(store, facts["recording"])
+        merged = spent() - before
+        speedup = {}
+        for gigabytes in (size / 1e9, 100):
+            grown = gigabytes * 1e9 / size
+            larger = [random.Random(1).choice(seconds) for _ in range(int(len(seconds) * grown))]
+            whole = sum(larger) + (facts["processor_seconds"] + merged) * grown
+            speedup[round(gigabytes, 2)] = {workers: round(whole / simulate(larger, facts["processor_seconds"] * grown, merged * grown, workers), 2)
+                                            for workers in (1, 2, 10, 30, 100, 300, 1000)}
+        status |= report(check="scaling", bytes=size, units=len(units), plan_s=round(facts["processor_seconds"], 2), units_s=round(sum(seconds), 1),
+                         merge_s=round(merged, 2), overhead=round((facts["processor_seconds"] + merged) / sum(seconds), 4), speedup_of_gb=speedup)
+    return status
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="fleet-long-") as work:
         name, arguments = sys.argv[2], sys.argv[3:]
         checks = {"kills": kills, "disk": disk, "restart": restart, "hosts": hosts, "slurm": slurm, "profile": lambda folder: profile(folder, *arguments), "many": lambda folder: many(folder, int(arguments[0])),
-                  "scaling": lambda folder: scaling(folder, *arguments)}
+                  "scaling": lambda folder: scaling(folder, *arguments), "curve": lambda folder: curve(folder, *arguments)}
         sys.exit(checks[name](work))

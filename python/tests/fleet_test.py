@@ -14,18 +14,22 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
+import unittest.mock
 
+import distributed
 import duckdb
 import pyarrow
 
 import ptdecode
 from ptdecode.fleet import Plan, decode_unit, write_plan
 from ptdecode.fleet import query as queries
-from ptdecode.fleet.merge import merge
-from ptdecode.fleet.run import Board, run, status
+from ptdecode.fleet import units
+from ptdecode.fleet.merge import follow_calls, merge
+from ptdecode.fleet.run import Board, NoWorkers, run, status
 from ptdecode.fleet.store import Store
-from ptdecode.fleet.units import UNIT_TABLES, recording_id
+from ptdecode.fleet.units import CALL_COLUMNS, UNIT_TABLES, recording_id
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
 DEMO = SOURCE / "data" / "demo" / "data"
@@ -44,12 +48,16 @@ def differences(store, name, recording):
     found = {}
     with duckdb.connect() as connection:
         for table, folder in MERGED.items():
-            reader = pyarrow.RecordBatchReader.from_stream(recording.table(table, columns=UNIT_TABLES.get(table), progress=False))
+            wanted = CALL_COLUMNS["open_calls"] if table == "calls" else {**CALL_COLUMNS, **UNIT_TABLES}.get(table)
+            reader = pyarrow.RecordBatchReader.from_stream(recording.table(table, columns=wanted, progress=False))
             columns = reader.schema.names
             connection.register("whole", reader)  # read once, batch by batch
             want = fingerprint(connection, "whole", columns)
             files = [store.path(file) for file in store.list(f"{folder}/recording={name}", ".parquet")]
-            got = fingerprint(connection, f"read_parquet({files!r}, hive_partitioning = false)", columns) if files else (0, None, None)
+            got = fingerprint(connection, f"read_parquet({files!r}, hive_partitioning = false)", columns) if files and table != "calls" else (0, None, None)
+            if table == "calls":
+                with queries.connect(store.root) as merged:
+                    got = fingerprint(merged, f"(select * from calls where recording = '{name}')", columns)
             if want != got:
                 found[table] = f"{got[0]} rows, {want[0]} on one machine" if want[0] != got[0] else f"some of {want[0]} rows differ"
     return found
@@ -143,6 +151,7 @@ class Fleet(unittest.TestCase):
         """Decoding a unit again gives the same bytes."""
         name = write_plan(str(DEMO), self.store, 9000)["recording"]
         kinds = [f"{table}/recording={name}/unit=00001/part.parquet" for table in UNIT_TABLES] + [f"_steps/{name}/unit-00001.steps"]
+        kinds.append(f"calls/recording={name}/unit=00001/part.parquet")
         contents = []
         for _ in range(2):
             decode_unit(self.store, name, 1)
@@ -209,6 +218,48 @@ class Fleet(unittest.TestCase):
         with ptdecode.open(DEMO) as recording:
             for path in (good, bad):
                 self.assertEqual(differences(self.store, recording_id(str(path)), recording), {})
+
+    def test_steps_again(self):
+        """A merge that cannot use groups decodes the steps of each unit, and gives the same calls."""
+        path = SOURCE / "data/user/patch.bundle"
+        facts = write_plan(str(path), self.store, 2000)
+        for unit in range(facts["units"]):
+            decode_unit(self.store, facts["recording"], unit)
+        columns = CALL_COLUMNS["open_calls"]
+        with unittest.mock.patch.dict(CALL_COLUMNS, {"calls": columns}):
+            follow_calls(self.store, facts["recording"], ("calls",))  # all calls need all steps
+        self.assertEqual(len(self.store.list("_steps", ".steps.all")), facts["units"])
+        with ptdecode.open(path) as recording, duckdb.connect() as connection:
+            connection.register("whole", pyarrow.RecordBatchReader.from_stream(recording.table("calls", columns=columns, progress=False)))
+            want = fingerprint(connection, "whole", columns)
+            found = self.store.path(f"calls/recording={facts['recording']}/part.parquet")
+            self.assertEqual(fingerprint(connection, f"read_parquet('{found}', hive_partitioning = false)", columns), want)
+
+    def test_no_workers(self):
+        """Without workers a run says so, and ends with that reason; what is done stays done."""
+        lines = []
+        with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as scheduler, self.assertRaisesRegex(
+                NoWorkers, "no worker has been connected .* 0 of 0 units are done .* 'resume'"):
+            run(self.store.root, [str(DEMO)], scheduler.scheduler_address, unit_bytes=9000, progress=lines.append, patience=2)
+        self.assertTrue(any("no worker is connected" in line for line in lines), lines)
+
+    def test_code_once(self):
+        """Workers share the folder of downloaded code, which libdebuginfod asks before a server."""
+        opened = []
+        original = units._native.open  # pylint: disable=protected-access
+        native = types.SimpleNamespace(open=lambda *words: opened.append(os.environ["DEBUGINFOD_CACHE_PATH"]) or original(*words))
+        before = os.environ.pop("DEBUGINFOD_CACHE_PATH", None)
+        try:
+            with unittest.mock.patch.object(units, "_native", native):
+                for _ in range(2):
+                    units.fetch_code(str(DEMO), self.store, ptdecode._arguments(  # pylint: disable=protected-access
+                        symfs=None, debug_dirs=None, stashes=None, kcore_after=None, build_id_cache=None, running_kernel=None, slack_ns=0, debuginfod=True,
+                        ignore_time=False, freeze=False, allow_outside=False))
+        finally:
+            os.environ.pop("DEBUGINFOD_CACHE_PATH", None)
+            if before is not None:
+                os.environ["DEBUGINFOD_CACHE_PATH"] = before
+        self.assertEqual(opened, [self.store.path("_code")] * 2)  # one cache for all, one recording at a time
 
     def test_queries(self):
         """The saved queries against the tables of one machine."""

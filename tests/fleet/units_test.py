@@ -6,6 +6,7 @@ The second source is the decode of the recording itself, in one piece.
 import collections
 import ctypes
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -28,6 +29,12 @@ TABLES = {
     "events": ["time_ns", "stream", "cpu", "pid", "tid", "event", "ip", "to", "symbol", "to_symbol", "payload", "aux", "offset_bytes"],
 }
 SUMMED = {"edges", "block_counts"}
+CALLS = ["pid", "tid", "comm", "cpu", "call", "module", "kind", "depth", "start_ns", "end_ns", "self_ns", "off_cpu_ns", "untraced_ns", "lost_ns",
+         "instructions", "self_instructions", "cycles", "self_cycles", "start_seen", "end_seen"]
+FUNCTIONS = ["function", "module", "calls", "partial", "self_instructions", "total_instructions", "self_ns", "total_ns", "off_cpu_ns", "untraced_ns",
+             "lost_ns", "self_cycles", "total_cycles", "p50_ns", "p99_ns", "max_ns", "no_start", "no_end", *CODE]
+#: The tables that one decode of a unit makes; the one with most rows first.
+SHARED = {"calls": [*CALLS, "group"], **{name: TABLES[name] for name in ("edges", "block_counts", "gaps", "events")}}
 
 
 class PlanOptions(ctypes.Structure):
@@ -44,6 +51,8 @@ class Plans(Library):
         self.lib.ptd_plan_json.argtypes = [c_void_p, c_void_p, c_void_p]
         self.lib.ptd_unit_steps.argtypes = [c_void_p, ctypes.c_uint32, c_char_p, c_void_p, c_void_p]
         self.lib.ptd_plan_table.argtypes = [c_void_p, c_char_p, ctypes.c_uint32, c_void_p, c_void_p, c_void_p, c_void_p]
+        self.lib.ptd_unit_tables.argtypes = [c_void_p, ctypes.c_uint32, c_void_p, c_void_p, c_char_p, c_void_p, c_void_p]
+        self.opened = None  # a stream that is there already
         self.part = None  # (unit, steps): tables are read from a plan
 
     def plan(self, recording, output, unit_bytes):
@@ -68,6 +77,8 @@ class Plans(Library):
         self.check(self.lib.ptd_unit_steps(plan, unit, str(path).encode(), None, ctypes.byref(message)), message)
 
     def stream(self, recording, table, columns=None, functions=None, **filters):
+        if self.opened is not None:
+            return self.opened
         if self.part is None:
             return super().stream(recording, table, columns, functions, **filters)
         unit, steps = self.part
@@ -87,6 +98,25 @@ class Plans(Library):
             return [row for batch in self.batches(recording, table, columns=columns) for row in zip(*batch.values())]
         finally:
             self.part = None
+
+    def unit_tables(self, plan, unit, path, tables):
+        """All rows of several tables of a unit, from one decode, which writes its steps to `path`."""
+        options, names = [], [name.encode() for name in tables]
+        for columns in tables.values():
+            options.append(self.TableOptions(size=ctypes.sizeof(self.TableOptions), stream=NONE, cpu=-1, pid=-1, tid=-1, threads=1))
+            options[-1].columns = (c_char_p * (len(columns) + 1))(*[name.encode() for name in columns], None)
+        pointers = (c_void_p * len(options))(*[ctypes.addressof(each) for each in options])
+        streams, message = (ArrowArrayStream * len(names))(), c_void_p()
+        self.check(self.lib.ptd_unit_tables(plan, unit, (c_char_p * (len(names) + 1))(*names, None), pointers, str(path).encode() if path else None, streams,
+                                            ctypes.byref(message)), message)
+        found = {}
+        for name, stream in zip(tables, streams):
+            self.opened = stream
+            try:
+                found[name] = [row for batch in self.batches(plan, name) for row in zip(*batch.values())]
+            finally:
+                self.opened = None
+        return found
 
 
 def summed(table, rows):
@@ -128,29 +158,45 @@ def compare(library, recording, unit_bytes, folder, seed=1, trace=None):
     order = units * 2  # in any order, with repeats
     random.Random(seed).shuffle(order)
     found = {}
+    shared, files = {}, []
+    for unit in order:
+        files.append(pathlib.Path(folder) / f"unit-{unit}.steps")
+        rows = library.unit_tables(plan, unit, files[-1], SHARED)
+        contents = (rows, files[-1].read_bytes())
+        if shared.setdefault(unit, contents) != contents:
+            found["repeat"] = f"unit {unit} differs when it is decoded again"
     for table, columns in TABLES.items():
-        parts = {}
-        for unit in order if table == "gaps" else units:
-            rows = library.rows(plan, table, unit=unit, columns=columns)
-            if unit in parts and parts[unit] != rows:
-                found[table] = f"unit {unit} differs when it is decoded again"
-            parts[unit] = rows
+        parts = {unit: shared[unit][0][table] if table in SHARED else library.rows(plan, table, unit=unit, columns=columns) for unit in units}
         got = [row for unit in units for row in parts[unit]]
         want = library.rows(whole, table, columns=columns)
         text = difference(summed(table, want) if table in SUMMED else want, summed(table, got) if table in SUMMED else got)
         if text:
             found[table] = text
-    files = []
-    for unit in order:
-        files.append(pathlib.Path(folder) / f"unit-{unit}.steps")
-        library.steps(plan, unit, files[-1])
+    for unit, path in zip(units, [pathlib.Path(folder) / f"unit-{unit}.steps" for unit in units]):
+        library.steps(plan, unit, path)  # all steps too, which the table calls needs
+        if path.read_bytes() != shared[unit][1]:
+            found["steps"] = f"the steps of unit {unit} differ"
     library.close(plan)
     merged = library.open_plan(plan_path, flags=1)
-    for table in ("calls", "functions", "threads"):
-        columns = None if table != "threads" else ["pid", "tid", "first_ns", "last_ns", "running_ns", "off_cpu_ns", "untraced_ns", "lost_ns", "instructions", "cycles", "gaps"]
+    for table, columns in (("calls", CALLS), ("functions", FUNCTIONS),
+                           ("threads", ["pid", "tid", "first_ns", "last_ns", "running_ns", "off_cpu_ns", "untraced_ns", "lost_ns", "instructions", "cycles", "gaps"])):
         text = difference(library.rows(whole, table, columns=columns), library.rows(merged, table, steps=files, columns=columns))
         if text:
             found[table] = text
+    # The same calls from those of the units and those that no unit has.
+    depths = {(unit, group): depth for unit, group, depth in library.rows(merged, "call_groups", steps=files)}
+    depth_at, group_at = CALLS.index("depth"), len(CALLS)
+    calls = library.rows(merged, "open_calls", steps=files, columns=CALLS)
+    figures = {"open": len(calls)}
+    for unit in units:
+        for row in shared[unit][0]["calls"]:
+            if (unit, row[group_at]) in depths:
+                calls.append((*row[:depth_at], row[depth_at] + depths[unit, row[group_at]], *row[depth_at + 1:group_at]))
+    text = difference(library.rows(whole, "calls", columns=CALLS), calls)
+    if text:
+        found["finished calls"] = text
+    if os.environ.get("PTDECODE_FIGURES"):
+        print(recording, len(units), "units", len(calls), "calls", figures, "groups", len(depths), "of", sum(len({row[group_at] for row in shared[unit][0]["calls"]}) for unit in units))
     text = difference(library.rows(whole, "findings"), library.rows(merged, "findings", unit=NONE))
     if text:
         found["findings"] = text
@@ -221,7 +267,8 @@ class Units(unittest.TestCase):
         for unit, path in enumerate(steps):
             self.library.steps(plan, unit, path)
         chance, failed = random.Random(7), 0
-        for path, read in ((steps[0], lambda: self.library.rows(plan, "calls", steps=steps)), (self.folder / "run.plan", self.read_plan)):
+        follow = lambda: [self.library.rows(plan, table, steps=steps) for table in ("functions", "call_groups", "calls")]
+        for path, read in ((steps[0], follow), (self.folder / "0.steps.all", follow), (self.folder / "run.plan", self.read_plan)):
             good = path.read_bytes()
             for _ in range(150):
                 bad = bytearray(good)

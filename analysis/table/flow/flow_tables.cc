@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "analysis/table/code_keys.h"
-#include "analysis/table/flow/branch_walk.h"
+#include "analysis/table/flow/branch_flow.h"
 #include "analysis/table/flow/flow_walk.h"
+#include "analysis/table/flow/unit_pass.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
+#include "image/code_name.h"
 
 namespace ptd {
 
@@ -22,11 +24,31 @@ TimeNs earlier(TimeNs a, TimeNs b) { return a == kTimeMin || (b != kTimeMin && b
 
 /// Rows of the flow. `Row` has a member `at`, its RowContext.
 template <typename Row>
-class FlowTable : public RowTable<Row> {
+class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
  public:
-  FlowTable(const Recording& recording, const TableRequest& request) : names_(recording), codes_(recording), walk_(recording, request) {}
+  FlowTable(const Recording& recording, const TableRequest& request)
+      : names_(recording),
+        codes_(recording),
+        pass_(request.pass),
+        own_walk_(pass_ ? nullptr : std::make_unique<FlowWalk>(recording, request)),
+        walk_(pass_ ? pass_->walk() : *own_walk_) {
+    if (pass_) pass_->add(*this);
+  }
+  ~FlowTable() override {
+    if (!pass_) return;
+    const auto lock = pass_->lock();
+    pass_->remove(*this);
+  }
+  FlowTable(const FlowTable&) = delete;
+  FlowTable& operator=(const FlowTable&) = delete;
 
  protected:
+  /// Appends the rows of the item that the walk has come to.
+  virtual void take(FlowItem item, std::vector<Row>& rows) = 0;
+  /// Appends the rows that come at the end.
+  virtual void end(std::vector<Row>&) {}
+  Result<bool> produce(std::vector<Row>& rows) final { return pass_ ? produce_shared(rows) : produce_own(rows); }
+
   using Columns = std::vector<RowColumn<Row>>;
 
   /// time_ns to comm, which all tables of the flow begin with.
@@ -80,7 +102,40 @@ class FlowTable : public RowTable<Row> {
 
   PlaceNames names_;
   CodeKeys codes_;
-  FlowWalk walk_;
+
+ private:
+  Result<bool> produce_own(std::vector<Row>& rows) {
+    const Result<FlowItem> item = walk_.next();
+    if (!item) return item.error();
+    if (item.value() == FlowItem::end) {
+      end(rows);
+      return false;
+    }
+    take(item.value(), rows);
+    return true;
+  }
+  Result<bool> produce_shared(std::vector<Row>& rows) {
+    const auto lock = pass_->lock();
+    if (waiting_.empty() && !ended_) {
+      const Result<bool> more = pass_->pump();
+      if (!more) return more;
+    }
+    rows.insert(rows.end(), waiting_.begin(), waiting_.end());
+    waiting_.clear();
+    return !ended_;
+  }
+  void take_item(FlowItem item) final { take(item, waiting_); }
+  void end_flow() final {
+    end(waiting_);
+    ended_ = true;
+  }
+  const std::shared_ptr<UnitPass> pass_;
+  const std::unique_ptr<FlowWalk> own_walk_;
+  std::vector<Row> waiting_;  ///< of a shared walk
+  bool ended_ = false;
+
+ protected:
+  FlowWalk& walk_;
   MarkNames marks_;
 };
 
@@ -112,18 +167,14 @@ class BlocksTable : public FlowTable<BlockRow> {
   }
 
  protected:
-  Result<bool> produce(std::vector<BlockRow>& rows) override {
-    const Result<FlowItem> item = walk_.next();
-    if (!item) return item.error();
-    if (item.value() == FlowItem::end) return false;
-    if (item.value() != FlowItem::blocks || !walk_.wanted()) return true;
+  void take(FlowItem item, std::vector<BlockRow>& rows) override {
+    if (item != FlowItem::blocks || !walk_.wanted()) return;
     const BlockTable& table = walk_.item().table();
     for (const Block& block : walk_.item().blocks()) {
       const BlockInfo& info = table.info(block.node);
       rows.push_back({walk_.context(), info.ip, table.bytes(block.node), block.instructions, block.flags});
     }
     end_group(rows);
-    return true;
   }
 };
 
@@ -161,13 +212,10 @@ class BlockCountsTable : public FlowTable<BlockCountRow> {
   }
 
  protected:
-  Result<bool> produce(std::vector<BlockCountRow>& rows) override {
-    for (;;) {
-      const Result<FlowItem> item = walk_.next();
-      if (!item) return item.error();
-      if (item.value() == FlowItem::end) break;
-      if (item.value() == FlowItem::blocks && walk_.wanted()) count();
-    }
+  void take(FlowItem item, std::vector<BlockCountRow>&) override {
+    if (item == FlowItem::blocks && walk_.wanted()) count();
+  }
+  void end(std::vector<BlockCountRow>& rows) override {
     for (auto& [key, row] : counts_) rows.push_back(row);
     counts_.clear();
     const auto order = [](const BlockCountRow& a, const BlockCountRow& b) {
@@ -175,7 +223,6 @@ class BlockCountsTable : public FlowTable<BlockCountRow> {
              std::tie(a.count, b.at.space, b.ip, b.size_bytes, b.instructions, b.hash, b.at.time);
     };
     std::sort(rows.begin(), rows.end(), order);
-    return false;
   }
 
  private:
@@ -250,7 +297,7 @@ struct EdgeRow {
 class EdgesTable : public FlowTable<EdgeRow> {
  public:
   EdgesTable(const Recording& recording, const TableRequest& request)
-      : FlowTable(recording, request), branches_(walk_, recording.streams().size()) {}
+      : FlowTable(recording, request), flows_(recording.streams().size()) {}
   Status init(const TableRequest& request) {
     const auto always = [](const EdgeRow&) { return true; };
     const auto from = [](const EdgeRow& row) { return row.from; };
@@ -273,10 +320,14 @@ class EdgesTable : public FlowTable<EdgeRow> {
   }
 
  protected:
-  Result<bool> produce(std::vector<EdgeRow>& rows) override {
-    if (!counted_) {
-      if (Status status = count(); !status) return status.error();
-      counted_ = true;
+  void take(FlowItem item, std::vector<EdgeRow>&) override {
+    flows_[walk_.stream()].take(item, walk_.item());
+    count(walk_.stream());
+  }
+  void end(std::vector<EdgeRow>& rows) override {
+    for (uint32_t stream = 0; stream < flows_.size(); ++stream) {
+      flows_[stream].finish();
+      count(stream);
     }
     for (EdgeRow& row : edges_) rows.push_back(row);
     edges_.clear();
@@ -286,7 +337,6 @@ class EdgesTable : public FlowTable<EdgeRow> {
       return std::tie(a.at.space, a.from, a.to, a.kind, a.at.time) < std::tie(b.at.space, b.from, b.to, b.kind, b.at.time);
     };
     std::sort(rows.begin(), rows.end(), order);
-    return false;
   }
 
  private:
@@ -308,15 +358,15 @@ class EdgesTable : public FlowTable<EdgeRow> {
     Interval valid;
     std::vector<EdgeRow*> edges;
   };
-  Status count() {
-    for (;;) {
-      const Result<bool> more = branches_.next();
-      if (!more) return more.error();
-      if (!more.value()) return {};
-      BranchFlow& flow = branches_.flow();
-      flow.each(branches_.run(), [&](const FlowBranch& branch, const BranchEnds& ends) {
+  void count(uint32_t stream) {
+    BranchFlow& flow = flows_[stream];
+    while (const BranchRun* const run = flow.next()) {
+      if (run->count == 0 || !walk_.owns(run->segment)) continue;
+      const RowContext context = walk_.context_of(stream, run->context, run->time);
+      if (!walk_.wants(context)) continue;
+      flow.each(*run, [&](const FlowBranch& branch, const BranchEnds& ends) {
         const bool uncertain = (branch.block.flags & kUncertainFlags) != 0;
-        if (ends.has_from && ends.has_to) add(branches_.context(), ends, kinds_.index_of(flow.kind(ends.kind)), uncertain);
+        if (ends.has_from && ends.has_to) add(context, ends, kinds_.index_of(flow.kind(ends.kind)), uncertain);
       });
     }
   }
@@ -344,11 +394,11 @@ class EdgesTable : public FlowTable<EdgeRow> {
     known.edge->at.space = space;
   }
 
-  BranchWalk branches_;
+  std::vector<BranchFlow> flows_;  ///< one a stream
   KindNames kinds_;
   std::unordered_map<Key, Known, Hash> known_;
   std::deque<EdgeRow> edges_;
-  bool counted_ = false, with_code_ = false;
+  bool with_code_ = false;
 };
 
 struct EventRow {
@@ -379,14 +429,10 @@ class EventsTable : public FlowTable<EventRow> {
   }
 
  protected:
-  Result<bool> produce(std::vector<EventRow>& rows) override {
-    const Result<FlowItem> item = walk_.next();
-    if (!item) return item.error();
-    if (item.value() == FlowItem::end) return false;
-    if (item.value() != FlowItem::event || !walk_.wanted()) return true;
+  void take(FlowItem item, std::vector<EventRow>& rows) override {
+    if (item != FlowItem::event || !walk_.wanted()) return;
     const Event& event = walk_.item().event();
     if ((event.flags & kEventStatus) == 0) rows.push_back({walk_.context(), event, kinds_.index_of(name(event.kind))});
-    return true;
   }
 
  private:
@@ -416,14 +462,10 @@ class GapsTable : public FlowTable<GapRow> {
   }
 
  protected:
-  Result<bool> produce(std::vector<GapRow>& rows) override {
-    const Result<FlowItem> item = walk_.next();
-    if (!item) return item.error();
-    if (item.value() == FlowItem::end) return false;
-    if (item.value() != FlowItem::gap || !walk_.wanted()) return true;
+  void take(FlowItem item, std::vector<GapRow>& rows) override {
+    if (item != FlowItem::gap || !walk_.wanted()) return;
     const Gap& gap = walk_.item().gap();
     rows.push_back({walk_.context(), gap, reasons_.index_of(name(gap.reason))});
-    return true;
   }
 
  private:

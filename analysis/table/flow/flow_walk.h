@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,8 @@ class FlowWalk {
  public:
   FlowWalk(const Recording& recording, const TableRequest& request);
 
+  /// As RecordingCursor::set_on_batch().
+  void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch) { cursor_.set_on_batch(on_batch); }
   /// Moves to the next item. Items that are not wanted come too, because they end what came before them; see wanted().
   [[nodiscard]] Result<FlowItem> next();
 

@@ -49,7 +49,7 @@ def _run(words: argparse.Namespace) -> int:
     from . import run
 
     board = run.run(words.out, words.recordings, words.scheduler, words.workers, int(words.unit_mb * 2**20), _options(words),
-                    None if words.quiet else run.print_line, call_tables=("functions",) if words.no_calls else run.CALL_TABLES)
+                    None if words.quiet else run.print_line, calls=not words.no_calls)
     if not words.quiet and sys.stderr.isatty():
         sys.stderr.write("\n")
     for task, reason in board.failures.items():

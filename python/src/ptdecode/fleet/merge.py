@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from typing import Any
 
+from .. import Error
 from .store import Store
-from .units import CALL_TABLES, UNIT_TABLES, Plan, write_table
+from .units import ALL_STEPS, CALL_COLUMNS, CALL_TABLES, UNIT_TABLES, Plan, decode_steps, write_table
 
 FANOUT = 32  # files that one step of the tree adds up
 SUMMED = ("edges", "block_counts")
@@ -45,11 +47,32 @@ def add_up(store: Store, table: str, files: "list[str]", output: str) -> int:
 
 
 def follow_calls(store: Store, name: str, tables: "tuple[str, ...]" = CALL_TABLES) -> "dict[str, int]":
-    """Writes calls or functions of a recording, or both, from the steps of all its units."""
+    """Writes tables of calls of a recording from the steps of all its units."""
     with tempfile.TemporaryDirectory(prefix="ptdecode-") as folder:
         plan = Plan(store.fetch(f"_plans/{name}.plan", folder), without_trace=True)
-        steps = [store.fetch(step, folder) for step in store.list(f"_steps/{name}", ".steps")]
-        return {table: write_table(plan.table(table, steps=steps), store, f"{table}/recording={name}/part.parquet") for table in tables}
+        names = store.list(f"_steps/{name}", ".steps")
+        steps = [store.fetch(step, folder) for step in names]
+        tried: "set[str]" = set()
+        while True:
+            try:
+                return {table: write_table(plan.table(table, steps=steps, columns=CALL_COLUMNS[table]), store, f"{table}/recording={name}/part.parquet")
+                        for table in tables}
+            except (Error, OSError) as error:  # an Arrow stream reports any error as OSError
+                missing = re.search(rf"unit-(\d+)\.steps{re.escape(ALL_STEPS)} is missing", str(error))
+                if missing is None or missing[1] in tried:
+                    raise
+            # Rare: clocks of cpus disagree about a thread that moved.
+            tried.add(missing[1])
+            unit = int(missing[1])
+            all_steps = f"_steps/{name}/unit-{unit:05}.steps{ALL_STEPS}"
+            if not store.list(f"_steps/{name}", f"unit-{unit:05}.steps{ALL_STEPS}"):
+                decode_steps(store, name, unit)
+            store.fetch(all_steps, folder)
+
+
+def call_tables(facts: "dict[str, Any]") -> "tuple[str, ...]":
+    """The tables that follow_calls() makes of a recording."""
+    return CALL_TABLES if facts.get("calls", True) else ("functions",)
 
 
 def unit_files(store: Store, table: str, name: str, units: int) -> "list[str]":
@@ -67,7 +90,7 @@ def merge(store: Store, name: str) -> "dict[str, Any]":
             for part, output in zip(groups(files), outputs):
                 rows[table] = add_up(store, table, part, output)
             files, level = outputs, level + 1
-    rows.update(follow_calls(store, name))
+    rows.update(follow_calls(store, name, call_tables(facts)))
     store.put_json({"recording": name, "rows": rows}, f"_merged/{name}.json")
     return rows
 

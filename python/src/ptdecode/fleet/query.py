@@ -6,8 +6,18 @@ from typing import Any, Optional
 from .store import is_url
 
 #: Tables of a query: where their files are. `edges` and `block_counts` are those of whole recordings.
-TABLES = {"edges": "merged/edges", "block_counts": "merged/block_counts", "calls": "calls", "functions": "functions", "gaps": "gaps", "events": "events",
+TABLES = {"edges": "merged/edges", "block_counts": "merged/block_counts", "open_calls": "open_calls", "call_groups": "call_groups", "finished_calls": "calls", "functions": "functions", "gaps": "gaps", "events": "events",
           "findings": "findings", "samples": "samples", "sections": "sections", "versions": "versions", "recordings": "recordings"}
+
+#: All calls: those that no unit has, and those that units have in groups, whose depth the merge gives. With the code of their functions.
+CALLS = """create view calls as
+with every as (
+  select * from open_calls
+  union all by name
+  select c.* exclude ("group", unit, depth), (c.depth + g.depth)::uinteger as depth
+  from finished_calls c join call_groups g on c.recording = g.recording and c.unit::uinteger = g.unit and c."group" = g."group")
+select e.*, f.code, f.code_offset
+from every e left join functions f on e.recording = f.recording and e.call is not distinct from f.function and e.module is not distinct from f.module"""
 
 _DAY = "strftime(make_timestamp((r.first_ns + r.utc_offset_ns) // 1000), '%Y-%m-%d')"
 _RAN = "quantile_disc(end_ns - start_ns, {share}) filter (start_seen and end_seen)"
@@ -41,7 +51,7 @@ def connect(root: str) -> Any:
     import duckdb
 
     connection = duckdb.connect()
-    files = None
+    views = set()
     if is_url(root):
         from .store import filesystem
 
@@ -51,8 +61,11 @@ def connect(root: str) -> Any:
         pattern = f"{str(root).rstrip('/')}/{folder}/**/*.parquet"
         files = connection.execute("select count(*) from glob(?)", [pattern]).fetchall()[0][0]
         if files:
+            views.add(view)
             connection.execute(f"create view {view} as select * from read_parquet('{pattern}', hive_partitioning = true, hive_types_autocast = false, "
                                "union_by_name = true)").fetchall()
+    if {"open_calls", "call_groups", "finished_calls", "functions"} <= views:
+        connection.execute(CALLS).fetchall()
     return connection
 
 

@@ -6,11 +6,12 @@ import time
 import traceback
 from typing import Any, Callable, Iterable, Optional
 
-from .merge import SUMMED, add_up, follow_calls, groups, tree_outputs, unit_files
+from .merge import SUMMED, add_up, call_tables, follow_calls, groups, tree_outputs, unit_files
 from .store import Store
-from .units import CALL_TABLES, decode_unit, recording_id, write_plan
+from .units import decode_unit, recording_id, write_plan
 
 ATTEMPTS = 3       # of a task that fails
+LOOK_SECONDS = 2   # between two looks at the workers
 LOST_WORKERS = 20  # workers that may die under one task before that counts as an attempt
 
 
@@ -22,8 +23,8 @@ class Task:
         self.attempts = 0
 
 
-def _plan(root: str, source: str, unit_bytes: int, options: "dict[str, Any]") -> "dict[str, Any]":
-    return write_plan(source, Store(root), unit_bytes, options)
+def _plan(root: str, source: str, unit_bytes: int, options: "dict[str, Any]", calls: bool) -> "dict[str, Any]":
+    return write_plan(source, Store(root), unit_bytes, options, calls)
 
 
 def _unit(root: str, name: str, unit: int, traces: Any) -> "dict[str, Any]":
@@ -34,16 +35,16 @@ def _add_up(root: str, table: str, files: "list[str]", output: str) -> int:
     return add_up(Store(root), table, files, output)
 
 
-def _calls(root: str, name: str, table: str) -> "dict[str, int]":
-    return follow_calls(Store(root), name, (table,))
+def _calls(root: str, name: str, tables: "tuple[str, ...]") -> "dict[str, int]":
+    return follow_calls(Store(root), name, tables)
 
 
 class Board:
     """What is left to do of all recordings. It knows nothing of Dask: `take` gives tasks, `done` and `failed` report them."""
 
     def __init__(self, store: Store, sources: "Iterable[str]", unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None,
-                 call_tables: "tuple[str, ...]" = CALL_TABLES) -> None:
-        self.store, self.unit_bytes, self.options, self.call_tables = store, unit_bytes, options or {}, call_tables
+                 calls: bool = True) -> None:
+        self.store, self.unit_bytes, self.options = store, unit_bytes, options or {}
         self.ready: "list[Task]" = []
         self.failures: "dict[str, str]" = {}
         self.counts = {"units": 0, "units_done": 0, "bytes": 0, "bytes_done": 0}
@@ -60,13 +61,18 @@ class Board:
             except OSError as error:
                 self._give_up(f"plan {source}", f"{type(error).__name__}: {error}")
                 continue
-            if name in merged or name in self._left:
+            if name in self._left:
+                continue
+            facts = store.get_json(f"_plans/{name}.json") if name in planned else None
+            if facts and calls and not facts.get("calls", True):
+                facts = None  # planned without calls
+            if facts and name in merged:
                 continue
             self._left[name] = set()
-            if name in planned:
-                self._units(name, store.get_json(f"_plans/{name}.json"), done)
+            if facts:
+                self._units(name, facts, done)
             else:
-                self.ready.append(Task(f"plan/{name}", _plan, (store.root, str(source), unit_bytes, self.options)))
+                self.ready.append(Task(f"plan/{name}", _plan, (store.root, str(source), unit_bytes, self.options, calls)))
 
     def _units(self, name: str, facts: "dict[str, Any]", done: "set[str]") -> None:
         waits = set()
@@ -81,7 +87,7 @@ class Board:
             waits.add(task.key)
             self.ready.append(task)
         self._left[name] = waits
-        self._level[name] = {"units": facts["units"]}
+        self._level[name] = {"units": facts["units"], "calls": call_tables(facts)}
         if not waits:
             self._merge(name)
 
@@ -93,8 +99,10 @@ class Board:
             level[table] = (unit_files(self.store, table, name, level["units"]), 0)
             if level["units"] > 0:
                 self._sum_level(name, table)
-        for table in self.call_tables:
-            task = Task(f"calls/{name}/{table}", _calls, (self.store.root, name, table))
+        for tables in (level["calls"][:1], level["calls"][1:]):
+            if not tables:
+                continue
+            task = Task(f"calls/{name}/{tables[0]}", _calls, (self.store.root, name, tables))
             waits.add(task.key)
             self.ready.append(task)
 
@@ -188,12 +196,13 @@ def cluster(scheduler: str, workers: Optional[int]) -> "tuple[Any, Any]":
 
 def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: Optional[int] = None, unit_bytes: int = 0,
         options: "Optional[dict[str, Any]]" = None, progress: Optional[Callable[[str], None]] = None, patience: float = 600,
-        call_tables: "tuple[str, ...]" = CALL_TABLES) -> Board:
+        calls: bool = True) -> Board:
     """Decodes recordings into the store at `root`. Returns the board: its failures are what could not be done.
 
-    patience: for so many seconds a scheduler that went away is waited for.
+    patience: for so many seconds a scheduler that went away is waited for, and workers when there are none (those of Slurm's queue: for ever).
+    Errors: NoWorkers.
     """
-    board = Board(Store(root), sources, unit_bytes, options, call_tables)
+    board = Board(Store(root), sources, unit_bytes, options, calls)
     started, lost_since = time.monotonic(), None
     client = closing = None
     try:
@@ -204,9 +213,12 @@ def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: 
                     if progress:
                         progress(f"dashboard: {client.dashboard_link}")
                 lost_since = None
-                drive(client, board, progress, started)
+                watch = Watch(client, board, progress, f"the scheduler {scheduler}", None if scheduler == "slurm" else patience)
+                drive(watch, board, progress, started)
                 board.check_complete()
                 return board
+            except NoWorkers:
+                raise
             except (OSError, LostScheduler) as error:
                 # What was under way is given again: units that were written meanwhile are written again, with the same content.
                 lost_since = lost_since or time.monotonic()
@@ -225,6 +237,49 @@ class LostScheduler(Exception):
     """The connection to the scheduler broke."""
 
 
+class NoWorkers(OSError):
+    """All workers are gone, and none has come back."""
+
+
+class Watch:
+    """Waits for the results of tasks, and says when there is no worker that could make them.
+
+    patience: for so many seconds workers that went away are waited for; None: for ever, as for those of a queue.
+    """
+
+    def __init__(self, client: Any, board: "Board", progress: Optional[Callable[[str], None]], where: str, patience: Optional[float]) -> None:
+        self.client, self.board, self.progress, self.where, self.patience = client, board, progress, where, patience
+        self.without_since: "Optional[float]" = None
+        self.looked = 0.0
+
+    def next(self, results: Any) -> Any:
+        """The next future of `results`. Errors: StopIteration at their end, NoWorkers."""
+        while not results.is_empty() and not results.has_ready():
+            if time.monotonic() - self.looked >= LOOK_SECONDS:
+                self.look()
+            time.sleep(0.01)
+        return next(results)
+
+    def look(self) -> None:
+        self.looked = time.monotonic()
+        if self.client.status not in ("running", "connecting"):
+            raise LostScheduler(f"the client is {self.client.status}")
+        if self.client.scheduler_info()["workers"]:
+            if self.without_since is not None and self.progress:
+                self.progress("workers are back")
+            self.without_since = None
+            return
+        done = f"{self.board.counts['units_done']} of {self.board.counts['units']} units are done"
+        if self.without_since is None:
+            self.without_since = self.looked
+            if self.progress:
+                limit = "" if self.patience is None else f" for {self.patience:.0f} s"
+                self.progress(f"no worker is connected to {self.where}: waiting{limit}; {done}")
+        elif self.patience is not None and self.looked - self.without_since > self.patience:
+            raise NoWorkers(f"no worker has been connected to {self.where} for {self.patience:.0f} s; {done} and stay done. "
+                            "Start workers (dask worker ADDRESS), and continue with 'resume'")
+
+
 def close(*things: Any) -> None:
     for thing in things:
         try:
@@ -234,7 +289,7 @@ def close(*things: Any) -> None:
             pass
 
 
-def drive(client: Any, board: Board, progress: Optional[Callable[[str], None]], started: float) -> None:
+def drive(watch: Watch, board: Board, progress: Optional[Callable[[str], None]], started: float) -> None:
     """Gives all tasks of the board to Dask until none is left. On an error of the connection, tasks under way are on the board again."""
     from concurrent.futures import CancelledError
 
@@ -252,13 +307,13 @@ def drive(client: Any, board: Board, progress: Optional[Callable[[str], None]], 
             key = f"{task.key}#{serial}"
             under_way[key] = task
             # Large units first: the last ones to end are then short.
-            future = client.submit(task.work, *task.arguments, key=key, pure=False, priority=task.weight / 2**20)
+            future = watch.client.submit(task.work, *task.arguments, key=key, pure=False, priority=task.weight / 2**20)
             results.add(future)
 
     try:
         submit()
         while under_way:
-            future = next(results)
+            future = watch.next(results)
             task = under_way.get(future.key)
             if task is None:
                 continue
@@ -276,6 +331,8 @@ def drive(client: Any, board: Board, progress: Optional[Callable[[str], None]], 
             submit()
             if progress:
                 progress(bar(board.counts, len(board.failures), started))
+    except NoWorkers:
+        raise
     except (CancelledError, StopIteration, LostScheduler, OSError) as error:
         board.ready = list(under_way.values()) + board.ready
         raise LostScheduler(reason_of(error)) from error

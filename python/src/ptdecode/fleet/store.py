@@ -28,6 +28,10 @@ class Store:
         self.root = str(root).rstrip("/")
         self._remote = filesystem(self.root) if is_url(self.root) else None
 
+    @property
+    def is_remote(self) -> bool:
+        return self._remote is not None
+
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"
 

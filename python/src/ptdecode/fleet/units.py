@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
@@ -19,6 +20,7 @@ from .. import Error, Recording, Table, _arguments, _native
 from .store import Store, filesystem, is_url, read_ranges
 
 CODE = ["code", "code_offset"]
+ALL_STEPS = ".all"  # beside the file of a unit's groups: all its steps
 #: The tables that a unit writes, with their columns (docs/TABLES.md).
 UNIT_TABLES = {
     "edges": ["count", "uncertain", "flags", "space", "ip", "symbol", "to", "to_symbol", "first_ns", *CODE, "to_code", "to_code_offset"],
@@ -26,10 +28,22 @@ UNIT_TABLES = {
     "gaps": ["time_ns", "stream", "cpu", "pid", "tid", "reason", "ip", "symbol", "offset_bytes", "lost_bytes"],
     "events": ["time_ns", "stream", "cpu", "pid", "tid", "event", "ip", "to", "payload", "aux", "offset_bytes"],
 }
+_CALLS = ["pid", "tid", "comm", "cpu", "call", "module", "kind", "depth", "start_ns", "end_ns", "self_ns", "off_cpu_ns", "untraced_ns", "lost_ns",
+          "instructions", "self_instructions", "cycles", "self_cycles", "start_seen", "end_seen", "estimated"]
+#: The tables of calls. A unit writes those calls that begin and end in one group of it. The others, and the depth of each group, come from the merge.
+CALL_COLUMNS = {
+    "calls": [*_CALLS, "group"],
+    "open_calls": _CALLS,
+    "call_groups": ["unit", "group", "depth"],
+    "functions": ["function", "module", "calls", "partial", "self_instructions", "total_instructions", "self_ns", "total_ns", "off_cpu_ns", "untraced_ns",
+                  "lost_ns", "self_cycles", "total_cycles", "p50_ns", "p99_ns", "max_ns", "no_start", "no_end", "estimated", *CODE],
+}
 #: The tables that are read once, when a recording is planned.
 RECORDING_TABLES = ("samples", "findings", "sections", "versions")
-#: The tables that are made when all units of a recording are decoded.
-CALL_TABLES = ("calls", "functions")
+#: The tables that are made from the steps when all units of a recording are decoded; all but `functions` only if calls are wanted.
+CALL_TABLES = ("functions", "open_calls", "call_groups")
+#: Dictionaries pay for columns of names only, and cost time.
+_NAMES = {"comm", "call", "function", "module", "kind", "code", "to_code", "flags", "symbol", "to_symbol", "reason", "event"}
 
 
 def recording_id(path: str) -> str:
@@ -56,7 +70,8 @@ def write_table(table: Table, store: Store, name: str, **constants: Any) -> int:
         schema, rows = reader.schema, 0
         for key, value in constants.items():
             schema = schema.append(pyarrow.field(key, pyarrow.scalar(value).type))
-        with pyarrow.parquet.ParquetWriter(local, schema, compression="zstd") as writer:
+        names = [name for name in schema.names if name in _NAMES]
+        with pyarrow.parquet.ParquetWriter(local, schema, compression="zstd", use_dictionary=names) as writer:
             for batch in reader:
                 for key, value in constants.items():
                     batch = batch.append_column(key, pyarrow.array([value] * batch.num_rows, pyarrow.scalar(value).type))
@@ -103,17 +118,27 @@ class Plan:
         return Table(name, lambda: self._native.table(name, arguments, None))
 
     def write_steps(self, unit: int, output: str) -> None:
+        """All steps of a unit, beside the file `output`."""
         self._native.unit_steps(unit, output)
 
+    def unit_tables(self, unit: int, tables: "Sequence[tuple[str, list[str]]]", steps: str) -> "list[Table]":
+        """Several tables of one unit, from one decode, each to be read once; `calls` comes first. Its steps are in the file `steps` when one of them has
+        been read to its end."""
+        streams = self._native.unit_tables(unit, list(tables), steps)
+        return [Table(name, functools.partial(lambda stream: stream, stream)) for (name, _), stream in zip(tables, streams)]
 
-def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None) -> "dict[str, Any]":
-    """Plans a recording and writes what is read of it only once. Returns the facts of the plan, which are stored beside it."""
-    started = time.monotonic()
+
+def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None, calls: bool = True) -> "dict[str, Any]":
+    """Plans a recording and writes what is read of it only once. Returns the facts of the plan, which are stored beside it. `calls`: whether its units
+    write the table calls."""
+    started, used = time.monotonic(), time.process_time()
     name = recording_id(path)
     given = {"symfs": None, "debug_dirs": None, "stashes": None, "kcore_after": None, "build_id_cache": None, "running_kernel": None, "slack_ns": 0,
              "debuginfod": False, "ignore_time": False, "freeze": False, "allow_outside": False, **(options or {})}
     forget(store, name)
     with local_copy(path) as local, store.scratch() as folder:
+        if given["debuginfod"]:
+            fetch_code(local, store, _arguments(**given))
         plan = os.path.join(folder, "run.plan")
         _native.plan_write(local, plan, _arguments(**given), unit_bytes, 0, None)
         with Recording(_native.open(local, _arguments(**given), None), local) as recording:
@@ -126,9 +151,10 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
                  "unit_bytes": [unit["end_offset_bytes"] - unit["first_offset_bytes"] for unit in opened.units],
                  # Of a URL, the trace is the file that was planned.
                  "traces": [str(path) for _ in traces] if is_url(path) else [os.path.abspath(trace) for trace in traces],
-                 "files": opened.facts["files"], "host": info.get("host"), "kernel": info.get("kernel"), "time_ns": info.get("time_ns"), "rows": rows}
+                 "files": opened.facts["files"], "host": info.get("host"), "kernel": info.get("kernel"), "time_ns": info.get("time_ns"), "rows": rows,
+                 "calls": calls}
         store.put(plan, f"_plans/{name}.plan")
-    facts["seconds"] = time.monotonic() - started
+    facts["seconds"], facts["processor_seconds"] = time.monotonic() - started, time.process_time() - used
     table = pyarrow.table({"recording": [name], "source": [str(path)], "host": [facts["host"]], "kernel": [facts["kernel"]],
                            "utc_offset_ns": pyarrow.array([facts["utc_offset_ns"]], pyarrow.int64()),
                            "first_ns": pyarrow.array([(facts["time_ns"] or [None])[0]], pyarrow.int64()), "units": [facts["units"]]})
@@ -140,11 +166,24 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
     return facts
 
 
+def fetch_code(path: str, store: Store, arguments: Any) -> None:
+    """Downloads the missing code of a recording. Workers share what they download, one at a time, so that each file is downloaded once; with results at a
+    URL, each machine downloads for itself."""
+    if store.is_remote:
+        return
+    folder = pathlib.Path(store.path("_code"))
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("DEBUGINFOD_CACHE_PATH", str(folder))
+    with open(folder / ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        Recording(_native.open(path, arguments, None), path).close()
+
+
 def forget(store: Store, name: str) -> None:
     """Removes the results of an earlier plan of a recording: its units may be others."""
     for marker in (f"_merged/{name}.json", f"_plans/{name}.json"):
         store.remove(marker)
-    for folder in (f"_done/{name}", f"_steps/{name}", f"_tree/{name}", *(f"{table}/recording={name}" for table in UNIT_TABLES)):
+    for folder in (f"_done/{name}", f"_steps/{name}", f"_tree/{name}", *(f"{table}/recording={name}" for table in (*UNIT_TABLES, *CALL_COLUMNS))):
         for file in store.list(folder):
             store.remove(file)
 
@@ -191,19 +230,27 @@ def plan_of(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]
         yield Plan(local, copies)
 
 
+def decode_steps(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]" = None) -> None:
+    """Decodes a unit again and writes all its steps, for a merge that cannot use its groups."""
+    with plan_of(store, name, unit, traces) as plan, store.scratch() as folder:
+        steps = os.path.join(folder, "unit.steps")
+        plan.write_steps(unit, steps)
+        store.put(steps + ALL_STEPS, f"_steps/{name}/unit-{unit:05}.steps{ALL_STEPS}")
+
+
 def decode_unit(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]" = None) -> "dict[str, Any]":
     """Decodes a unit and writes its tables and steps. Its marker in `_done` comes last. Decoding it again gives the same files."""
-    started = time.monotonic()
+    started, used = time.monotonic(), time.process_time()
     facts: "dict[str, Any]" = {"recording": name, "unit": unit}
-    with plan_of(store, name, unit, traces) as plan:
+    calls = store.get_json(f"_plans/{name}.json").get("calls", True)
+    tables = [*([("calls", CALL_COLUMNS["calls"])] if calls else []), *UNIT_TABLES.items()]
+    with plan_of(store, name, unit, traces) as plan, store.scratch() as folder:
         facts["bytes"] = plan.units[unit]["end_offset_bytes"] - plan.units[unit]["first_offset_bytes"]
-        facts["rows"] = {table: write_table(plan.table(table, unit=unit, columns=columns), store, f"{table}/recording={name}/unit={unit:05}/part.parquet")
-                         for table, columns in UNIT_TABLES.items()}
-        with store.scratch() as folder:
-            steps = os.path.join(folder, "unit.steps")
-            plan.write_steps(unit, steps)
-            facts["steps_bytes"] = os.path.getsize(steps)
-            store.put(steps, f"_steps/{name}/unit-{unit:05}.steps")
-    facts["seconds"] = time.monotonic() - started
+        steps = os.path.join(folder, "unit.steps")
+        facts["rows"] = {table.name: write_table(table, store, f"{table.name}/recording={name}/unit={unit:05}/part.parquet")
+                         for table in plan.unit_tables(unit, tables, steps)}
+        facts["steps_bytes"] = os.path.getsize(steps)
+        store.put(steps, f"_steps/{name}/unit-{unit:05}.steps")
+    facts["seconds"], facts["processor_seconds"] = time.monotonic() - started, time.process_time() - used
     store.put_json(facts, f"_done/{name}/unit-{unit:05}.json")
     return facts

@@ -2,6 +2,9 @@
 #include "ptdecode/call_walk.h"
 
 #include <algorithm>
+#include <compare>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -11,7 +14,8 @@
 #include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
 #include "analysis/flow_dates.h"
-#include "analysis/step_file.h"
+#include "analysis/walk/group_builder.h"
+#include "analysis/walk/recorded_steps.h"
 #include "recording/parallel.h"
 
 namespace ptd {
@@ -22,37 +26,15 @@ constexpr unsigned kWarmUpSegments = 8;
 static_assert(kWarmUpSegments > FlowDates::kRateSegments);
 constexpr size_t kFirstSteps = 64;  // the first ones are output early, for a short time to the first line
 
-/// The steps of one stream that units left in files.
-class RecordedSteps {
- public:
-  explicit RecordedSteps(const std::vector<std::string>& paths) : paths_(paths) {}
-  /// Appends the next steps. False: there are no more, or it failed.
-  Result<bool> next(std::vector<FlowStep>& steps, FunctionTable& functions) {
-    for (;;) {
-      if (!reader_) {
-        if (at_ >= paths_.size()) return false;
-        auto opened = StepFileReader::open(paths_[at_++]);
-        if (!opened) return opened.error();
-        reader_ = std::move(*opened);
-      }
-      const Result<bool> more = reader_->next(steps, functions);
-      if (!more) return more;
-      if (!steps.empty()) steps.front().instructions = static_cast<uint32_t>(std::min<uint64_t>(steps.front().instructions + std::exchange(left_, 0), UINT32_MAX));
-      if (more.value()) return true;
-      left_ += reader_->tail();
-      timed_ = timed_ || reader_->timed();
-      reader_.reset();
-    }
-  }
-  [[nodiscard]] bool timed() const { return timed_; }
-
- private:
-  const std::vector<std::string>& paths_;
-  size_t at_ = 0;
-  std::unique_ptr<StepFileReader> reader_;
-  uint64_t left_ = 0;  ///< instructions since the last step
-  bool timed_ = false;
+/// When a step comes, of those of all streams. A thread that moves leaves one cpu before it comes to the other: of equal times, a switch_in and
+/// what follows it in its stream come later.
+struct Moment {
+  TimeNs time;
+  bool late = false;
+  size_t stream = 0;  ///< index of its StreamWalk
+  friend auto operator<=>(const Moment&, const Moment&) = default;
 };
+constexpr Moment kNever{kTimeMax, true, ~size_t{0}};
 
 /// The steps of one stream.
 class StreamWalk {
@@ -69,24 +51,31 @@ class StreamWalk {
     const ThreadSchedule& schedule;
     InlineChains* inlined;
   };
-  StreamWalk(const Shared& shared, const Stream& stream)
+  StreamWalk(const Shared& shared, const Stream& stream, size_t index)
       : recording_(shared.recording), options_(shared.options), functions_(shared.functions), stream_(stream.index), threads_(stream.threads),
-        schedule_(shared.schedule), inlined_(shared.inlined) {}
+        schedule_(shared.schedule), inlined_(shared.inlined), index_(index) {}
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
   [[nodiscard]] bool started() const { return flow_.has_value() || recorded_.has_value(); }
-  /// Returns the time of the next step.
-  [[nodiscard]] TimeNs time() const { return started() ? steps_[at_].time : recording_.streams()[stream_].time.first; }
+  /// Returns when the next step, or group of steps, comes.
+  [[nodiscard]] Moment next() const {
+    if (!started()) return {recording_.streams()[stream_].time.first, false, index_};
+    if (expanded_at_ < expanded_.size()) return moment(expanded_[expanded_at_]);
+    if (at_group()) return moment(group_open_ ? group().last : group().first);
+    return moment(items_.steps[at_]);
+  }
   [[nodiscard]] const Status& status() const { return status_; }
+  [[nodiscard]] const FunctionProfile& finished() const { return finished_; }
   [[nodiscard]] bool timed() const { return recorded_ ? recorded_->timed() : flow_ && flow_->timed(); }
 
   /// Starts decoding and continues to the first step; false if there is none.
   bool start() {
     if (options_.steps) {
       const auto files = options_.steps->by_stream.find(stream_);
-      static const std::vector<std::string> kNone;
-      recorded_.emplace(files == options_.steps->by_stream.end() ? kNone : files->second);
+      static const std::vector<StepFiles::File> kNone;
+      const bool all = options_.steps->all || options_.time.first != kTimeMin || options_.time.last != kTimeMax;
+      recorded_.emplace(files == options_.steps->by_stream.end() ? kNone : files->second, all);
       return fetch();
     }
     const StreamInfo& info = recording_.streams()[stream_];
@@ -99,19 +88,79 @@ class StreamWalk {
     }
     return fetch();
   }
-  /// Calls `take` with each step up to `until`; false when the stream is over.
+  /// Calls `take` with each step before `until`; false when the stream is over.
   template <typename Take>
-  bool give(TimeNs until, const Take& take) {
+  bool give(const Moment& until, const Take& take) {
     for (;;) {
-      for (; at_ < steps_.size(); ++at_) {
-        if (until < steps_[at_].time) return true;
-        if (!take(steps_[at_])) return true;
+      for (; at_ < items_.steps.size(); ++at_) {
+        const FlowStep& step = items_.steps[at_];
+        if (until.time <= step.time && until < moment(step)) return true;
+        if (!take(step)) return true;
+        pass(step);
       }
       if (!fetch()) return false;
     }
   }
+  /// The same for steps in files. `groups` takes the groups: see OpenGroups.
+  template <typename Take, typename Groups>
+  bool give_recorded(const Moment& until, const Take& take, Groups& groups) {
+    for (;;) {
+      const bool from_group = expanded_at_ < expanded_.size();
+      if (!from_group && !at_group() && at_ == items_.steps.size()) {
+        if (!fetch()) return false;
+        continue;
+      }
+      if (until < next()) return true;
+      if (!from_group && at_group()) {
+        if (!take_group(groups)) return status_.ok();
+        continue;
+      }
+      const FlowStep step = from_group ? expanded_[expanded_at_] : items_.steps[at_];
+      if (!groups.may_take(step, index_) || !take(step)) return true;
+      pass(step);
+      ++(from_group ? expanded_at_ : at_);
+    }
+  }
+  /// Puts the steps of the open group in its place.
+  template <typename Groups>
+  void expand(Groups& groups) {
+    expanded_.clear();
+    expanded_at_ = 0;
+    group_open_ = false;
+    if (Status status = recorded_->expand(group(), expanded_); !status) status_ = status;
+    groups.expanded(expanded_);
+    ++group_at_;
+  }
 
  private:
+  [[nodiscard]] bool at_group() const { return group_at_ < items_.groups.size() && items_.groups[group_at_].before <= at_; }
+  [[nodiscard]] const CallGroup& group() const { return items_.groups[group_at_]; }
+  [[nodiscard]] Moment moment(TimeNs time) const { return {time, time == switched_in_, index_}; }
+  [[nodiscard]] Moment moment(const FlowStep& step) const { return {step.time, step.kind == FlowKind::switch_in || step.time == switched_in_, index_}; }
+  void pass(const FlowStep& step) {
+    if (step.kind == FlowKind::switch_in) [[unlikely]] switched_in_ = step.time;
+  }
+  // False: not now, or it failed.
+  template <typename Groups>
+  bool take_group(Groups& groups) {
+    if (group_open_) {
+      groups.close(group(), items_.functions_of(group()), recorded_->unit());
+      group_open_ = false;
+      ++group_at_;
+      return true;
+    }
+    switch (groups.open(group(), index_)) {
+      case Groups::Answer::opened:
+        group_open_ = true;
+        return true;
+      case Groups::Answer::refused:
+        expand(groups);
+        return status_.ok();
+      case Groups::Answer::later:
+        return false;
+    }
+    return false;
+  }
   /// Decoding begins a few segments before the time that is wanted: dates depend on packets before it, and so does which calls are open.
   [[nodiscard]] uint64_t first_segment() const {
     if (options_.time.first == kTimeMin) return 0;
@@ -136,24 +185,24 @@ class StreamWalk {
   }
   // Decodes up to the next steps. False: there are no more.
   bool fetch() {
-    at_ = 0;
-    steps_.clear();
+    at_ = group_at_ = 0;
+    items_.clear();
     if (recorded_) return fetch_recorded();
-    while (steps_.empty() && !ended_) {
+    while (items_.steps.empty() && !ended_) {
       ended_ = !take_batch();
       if (ended_) flow_->finish(options_.time.last == kTimeMax && !stopped() ? recording_.streams()[stream_].time.last : kTimeMin);
-      flow_->give(steps_);
+      flow_->give(items_.steps);
     }
     if (ended_) decode_.reset();
-    return !steps_.empty();
+    return !items_.steps.empty();
   }
   bool fetch_recorded() {
-    while (steps_.empty()) {
-      const Result<bool> more = recorded_->next(steps_, functions_);
+    while (items_.empty()) {
+      const Result<bool> more = recorded_->next(items_, functions_, finished_);
       if (!more) status_ = more.error();
       if (!more || !more.value()) break;
     }
-    return !steps_.empty() && status_.ok();
+    return !items_.empty() && status_.ok();
   }
   // False: it was the last that is wanted.
   bool take_batch() {
@@ -173,6 +222,7 @@ class StreamWalk {
   const unsigned threads_;
   const ThreadSchedule& schedule_;
   InlineChains* const inlined_;
+  const size_t index_;
   std::unique_ptr<ParallelDecode> decode_;
   std::optional<CallFlow> flow_;
   std::optional<RecordedSteps> recorded_;  ///< in place of both
@@ -180,8 +230,72 @@ class StreamWalk {
   uint64_t offset_ = 0;              ///< of the trace, that progress was told of
   bool ended_ = false;               ///< nothing more is decoded
   Status status_;
-  std::vector<FlowStep> steps_;
-  size_t at_ = 0;  ///< the next of them
+  StepItems items_;
+  size_t at_ = 0, group_at_ = 0;    ///< the next of them
+  bool group_open_ = false;         ///< the next group has begun
+  std::vector<FlowStep> expanded_;  ///< they come before items_
+  size_t expanded_at_ = 0;
+  TimeNs switched_in_ = kTimeMin;  ///< the last switch_in
+  FunctionProfile finished_;       ///< of units
+};
+
+/// The groups that have begun, of all streams. A group is taken when it ends, unless another stream has a step of its thread in between.
+class OpenGroups {
+ public:
+  enum class Answer : uint8_t { opened, refused, later };
+  using Expand = std::function<void(size_t stream)>;
+  using OnGroup = std::function<void(uint32_t unit, uint32_t group, uint32_t depth)>;
+  /// `expand`: puts the steps of a stream's open group in its place, and gives the stream another turn.
+  OpenGroups(CallTree& tree, Expand expand, OnGroup on_group) : tree_(tree), expand_(std::move(expand)), on_group_(std::move(on_group)) {}
+
+  Answer open(const CallGroup& group, size_t stream) {
+    const Thread thread = thread_of(group.tid, group.cpu);
+    if (!alone(thread, stream)) return Answer::later;
+    if (!tree_.accepts(group)) return Answer::refused;
+    open_.emplace(thread, stream);
+    return Answer::opened;
+  }
+  /// False: the step comes later, because steps of an open group of its thread come first.
+  bool may_take(const FlowStep& step, size_t stream) { return open_.empty() || alone(thread_of(step.tid, step.cpu), stream); }
+  void close(const CallGroup& group, std::span<const CallGroup::Function> functions, uint32_t unit) {
+    open_.erase(thread_of(group.tid, group.cpu));
+    const uint32_t depth = tree_.take(group);
+    for (const CallGroup::Function& each : functions) {
+      if (!tree_.is_open(each.id)) continue;
+      FunctionTotals& inner = removed_.of(each.id);
+      inner.total_ns += each.total_ns;
+      inner.instructions += each.instructions;
+      inner.cycles += each.cycles;
+    }
+    if (on_group_) on_group_(unit, group.number, depth);
+  }
+  /// The calls of these steps are followed one by one: their unit has counted them.
+  void expanded(const std::vector<FlowStep>& steps) {
+    GroupBuilder builder;
+    builder.expect_group();
+    for (const FlowStep& step : steps) builder.take(step);
+    builder.flush();
+    removed_.add(builder.totals());
+  }
+  /// Returns what units counted and a merge must not count.
+  [[nodiscard]] const FunctionProfile& removed() const { return removed_; }
+
+ private:
+  using Thread = std::pair<int32_t, int32_t>;
+  static Thread thread_of(int32_t tid, int32_t cpu) { return {tid, tid > 0 ? -1 : cpu}; }
+  bool alone(const Thread& thread, size_t stream) {
+    const auto other = open_.find(thread);
+    if (other == open_.end() || other->second == stream) return true;
+    const size_t place = other->second;
+    open_.erase(other);
+    expand_(place);
+    return false;
+  }
+  CallTree& tree_;
+  const Expand expand_;
+  const OnGroup on_group_;
+  std::map<Thread, size_t> open_;  ///< the stream of each
+  FunctionProfile removed_;
 };
 
 // How many threads decode each stream, including that of CallCursor::next(), which decodes what is missing and follows the calls: of those
@@ -219,13 +333,13 @@ struct CallCursor::State {
   bool next(std::span<const CallStep>& given);
 
  private:
-  using Turn = std::pair<TimeNs, size_t>;
   bool take(const FlowStep& step);
   bool make_space();
   void clear() {
     steps_.clear();
     left_out_ = 0;
   }
+  void give_turn(size_t index);
   void finish();
 
   const Recording& recording_;
@@ -234,18 +348,18 @@ struct CallCursor::State {
   InlineChains inlined_;
   std::vector<uint32_t> streams_;
   std::vector<std::unique_ptr<StreamWalk>> walks_;
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order_;
+  std::priority_queue<Moment, std::vector<Moment>, std::greater<>> order_;
   std::vector<CallStep> steps_;
   bool full_ = false;    ///< steps_ are to be given
   bool inside_ = false;  ///< of the wanted time
   bool past_ = false, stopped_ = false;
   size_t given_at_once_ = kFirstSteps;
-  /// Steps that are left out of steps_ and count as if they were in it: of streams with equal times, which one comes next depends on where
-  /// steps_ was full.
-  size_t left_out_ = 0;
+  size_t left_out_ = 0;  ///< steps that are left out of steps_ and count as if they were in it
 
  public:
   CallTree tree{&schedule_};
+  OpenGroups groups;
+  FunctionProfile finished;  ///< of the calls that units followed
   bool timed = false;
   Status status;
 };
@@ -255,14 +369,18 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
       options_(std::move(options)),
       schedule_(recording.contexts()),
       streams_(options_.streams),
-      inside_(options_.time.first == kTimeMin) {
+      inside_(options_.time.first == kTimeMin),
+      groups(tree, [this](size_t stream) {
+        walks_[stream]->expand(groups);
+        order_.push(walks_[stream]->next());
+      }, options_.on_group) {
   if (!options_.enters) tree.leave_out_enters();
   if (options_.inlined) tree.follow_inlined(inlined_);
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
   const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr};
   for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
-    walks_.push_back(std::make_unique<StreamWalk>(shared, stream));
-    order_.emplace(walks_.back()->time(), walks_.size() - 1);
+    walks_.push_back(std::make_unique<StreamWalk>(shared, stream, walks_.size()));
+    order_.push(walks_.back()->next());
   }
 }
 
@@ -296,28 +414,27 @@ bool CallCursor::State::next(std::span<const CallStep>& given) {
   if (tree.finished()) return false;
   clear();
   full_ = false;
-  while (!order_.empty() && !full_ && !past_ && !stopped_) {
-    const size_t index = order_.top().second;
+  while (!order_.empty() && !full_ && !past_ && !stopped_ && status) {
+    const Moment turn = order_.top();
     order_.pop();
-    StreamWalk& walk = *walks_[index];
-    if (!walk.started()) {
-      if (walk.start()) {
-        order_.emplace(walk.time(), index);
-      } else if (status && !walk.status()) {
-        status = walk.status();
-      }
-      continue;
-    }
-    const bool more = walk.give(order_.empty() ? kTimeMax : order_.top().first, [this](const FlowStep& step) { return take(step); });
-    if (more) order_.emplace(walk.time(), index);
-    timed = timed || walk.timed();
-    if (more) continue;
-    if (status && !walk.status()) status = walk.status();
-    walks_[index].reset();
+    // A stream has several turns where a group of it was expanded; one of them is right.
+    if (walks_[turn.stream] != nullptr && walks_[turn.stream]->next() == turn) give_turn(turn.stream);
   }
   if (!full_) finish();
   given = steps_;
   return full_ || inside_;
+}
+
+void CallCursor::State::give_turn(size_t index) {
+  StreamWalk& walk = *walks_[index];
+  const Moment until = order_.empty() ? kNever : order_.top();
+  const auto take_step = [this](const FlowStep& step) { return take(step); };
+  const bool more = !walk.started() ? walk.start() : options_.steps ? walk.give_recorded(until, take_step, groups) : walk.give(until, take_step);
+  timed = timed || walk.timed();
+  if (more) return order_.push(walk.next());
+  if (status && !walk.status()) status = walk.status();
+  finished.add(walk.finished());
+  walks_[index].reset();
 }
 
 void CallCursor::State::finish() {
@@ -339,6 +456,10 @@ bool CallCursor::next(std::span<const CallStep>& steps) { return state_->next(st
 const CallTree& CallCursor::tree() const { return state_->tree; }
 bool CallCursor::timed() const { return state_->timed; }
 const Status& CallCursor::status() const { return state_->status; }
+bool CallCursor::add_finished(FunctionProfile& profile) const {
+  profile.add(state_->finished);
+  return profile.subtract(state_->groups.removed());
+}
 
 Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink, bool* timed) {
   CallCursor cursor(recording, options, functions);

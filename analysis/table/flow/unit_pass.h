@@ -1,0 +1,63 @@
+// UnitPass: one decode of a unit for several tables and its steps.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "analysis/table/flow/flow_walk.h"
+#include "analysis/table/table.h"
+#include "analysis/walk/unit_steps.h"
+
+namespace ptd {
+
+/// Tables that share the decode are opened with TableRequest::pass before the first of them is read. Reading one of them decodes as much as it
+/// needs; rows of the others wait in memory. So the table with most rows, `calls`, is read first. Thread-safe through lock().
+class UnitPass {
+ public:
+  /// What takes part in the decode.
+  class Consumer {
+   public:
+    virtual ~Consumer() = default;
+    /// The walk has moved to an item.
+    virtual void take_item(FlowItem item) = 0;
+    /// The flow is over.
+    virtual void end_flow() = 0;
+  };
+  /// `request`: its callbacks. `unit` must exist. The plan must outlive the pass.
+  UnitPass(const Recording& plan, uint32_t unit, const TableRequest& request);
+  UnitPass(const UnitPass&) = delete;
+  UnitPass& operator=(const UnitPass&) = delete;
+
+  /// Follows calls, and writes their steps as UnitSteps::write_to(), unless `path` is empty. Errors: those of StepFileWriter.
+  [[nodiscard]] Status follow_calls(const std::string& path, bool all = false);
+  /// Decodes some more. False: the flow is over, and the steps are written. Errors: `cancelled`, and those of files; they remain.
+  [[nodiscard]] Result<bool> pump();
+  void add(Consumer& consumer) { consumers_.push_back(&consumer); }
+  void remove(const Consumer& consumer) { std::erase(consumers_, &consumer); }
+  /// Calls wait for give_calls(). Otherwise they are dropped.
+  void keep_calls() { keeps_calls_ = true; }
+  [[nodiscard]] UnitSteps* steps() { return steps_.get(); }
+  [[nodiscard]] FlowWalk& walk() { return walk_; }
+  [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+ private:
+  [[nodiscard]] Result<bool> step();
+  std::mutex mutex_;
+  const Recording& plan_;
+  const uint32_t unit_;
+  FlowWalk walk_;
+  std::unique_ptr<UnitSteps> steps_;
+  std::vector<Consumer*> consumers_;
+  bool keeps_calls_ = false, over_ = false;
+  Status failed_;
+};
+
+/// Decodes unit `unit` of `plan` and writes its steps to `path` and all_steps_path(path). `stopped` is called now and then; true ends with the error `cancelled`.
+/// Errors: those of UnitPass.
+[[nodiscard]] Status write_unit_steps(const Recording& plan, uint32_t unit, const std::string& path, const std::function<bool()>& stopped);
+
+}  // namespace ptd
