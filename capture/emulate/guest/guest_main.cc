@@ -32,6 +32,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSecondStage = "--in-host-root";
 constexpr const char* kFolder = "/dev/ptdecode";
 
+#if defined(__x86_64__)
 uint64_t descriptor_table() {
   struct __attribute__((packed)) {
     uint16_t limit = 0;
@@ -40,6 +41,9 @@ uint64_t descriptor_table() {
   asm volatile("sidt %0" : "=m"(table));
   return table.base;
 }
+#else
+uint64_t descriptor_table() { return 0; }  // the tracer reads the register
+#endif
 
 /// Opens the port to the host. Its name is in sysfs: the device files have numbers only.
 int open_port() {
