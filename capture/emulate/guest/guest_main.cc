@@ -67,6 +67,7 @@ class Recording {
     live::RecorderOptions options;
     options.path = std::string(kFolder) + "/recording";
     options.trace_config = trace_config;
+    options.watch_text = true;
     Result<std::unique_ptr<live::SidebandRecorder>> recorder = live::SidebandRecorder::start(options);
     if (!recorder) return recorder.error();
     recorder_ = std::move(*recorder);
@@ -86,6 +87,9 @@ class Recording {
     if (!first_error_.ok()) return first_error_;
     if (Status status = recorder_->stop(); !status) return status;
     const live::RecorderCounts& counts = recorder_->counts();
+    if (counts.text.changes + counts.text.unknown != 0) {
+      say("changes of code %llu, unknown %llu", static_cast<unsigned long long>(counts.text.changes), static_cast<unsigned long long>(counts.text.unknown));
+    }
     say("records %llu, lost %llu, text pokes %llu, modules %llu (code read %llu, gone %llu)", static_cast<unsigned long long>(counts.records),
         static_cast<unsigned long long>(counts.lost), static_cast<unsigned long long>(counts.text_pokes),
         static_cast<unsigned long long>(counts.modules.loaded), static_cast<unsigned long long>(counts.modules.read),
