@@ -9,6 +9,7 @@
 #include <fstream>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "cli/report/finding_text.h"
 #include "image/source/elf_header.h"
@@ -55,6 +56,7 @@ std::string record(uint32_t type, uint16_t misc, const Bin& payload) {
 }
 
 // [perf-format]: header, one attribute of the PMU 8, the records, no features.
+// With `records`, each record of the kernel has a time of 8 bytes at its end.
 std::string perf_data(const std::string& trace, const std::string& records = {}) {
   constexpr uint64_t kEtmv4 = 0x4040404040404040, kRawFormat = 0x100;
   std::string data =
@@ -62,20 +64,29 @@ std::string perf_data(const std::string& trace, const std::string& records = {})
   Bin map;
   map.u32(-1, 0).u64(kBase, 0x1000, kBase);
   map.bytes += std::string("[kernel.kallsyms]_text").append(2, '\0');
-  data += record(1, 1, map) + records;
-  data += record(11, 0, Bin().u64(0, trace.size(), kRawFormat));
+  Bin aux;
+  aux.u64(0, trace.size(), kRawFormat);
+  if (!records.empty()) {
+    map.u64(1);
+    aux.u64(100);
+  }
+  data += record(1, 1, map) + records + record(11, 0, aux);
   data += record(71, 0, Bin().u64(trace.size(), 0, 0).u32(0, -1, 0, 0)) + trace;
   Bin file;
   file.bytes = "PERFILE2";
   constexpr uint64_t kAttr = 112 + 16, kHeader = 104;
   file.u64(kHeader, kAttr, kHeader, kAttr, kHeader + kAttr, data.size(), 0, 0, 0, 0, 0, 0);
   file.u32(8, 112);  // type, size
+  constexpr uint64_t kTime = 1U << 2, kTimeOfAll = 1U << 18;
+  if (!records.empty()) file.u64(0, 0, kTime, 0, kTimeOfAll);  // config, period, sample_type, read_format, flags
   file.bytes.resize(kHeader + kAttr);
   return file.bytes + data;
 }
 
 /// Returns a TEXT_POKE record of one word.
-std::string poke(uint64_t address, uint32_t before, uint32_t after) { return record(20, 1, Bin().u64(address).u16(4, 4).u32(before, after, 0)); }
+std::string poke(uint64_t time, uint64_t address, uint32_t before, uint32_t after) {
+  return record(20, 1, Bin().u64(address).u16(4, 4).u32(before, after, 0).u64(time));
+}
 
 /// Returns a /proc/kcore with these words at kBase.
 std::string kcore(std::initializer_list<uint32_t> words) {
@@ -181,11 +192,21 @@ TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
 
 // Where the changes are reported, one copy is enough and nothing is suspect. The second record says that the change is done.
 TEST_F(KernelCopies, AReportedChangeLeavesNothingSuspect) {
-  const std::string records = poke(kBase, kNop, kNop) + poke(kBase + 4, kIfZeroBack, kForward2) + poke(kBase + 4, kForward2, kForward2);
+  const std::string records = poke(1, kBase, kNop, kNop) + poke(10, kBase + 4, kIfZeroBack, kForward2) + poke(20, kBase + 4, kForward2, kForward2);
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}, records));
   copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
   EXPECT_EQ(blocks(false), chosen_by_packets(0));
   EXPECT_TRUE(gaps_.empty());
+  OpenOptions options;
+  options.path = (folder_ / "recording").string();
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  CodeView view((*opened)->timeline());
+  for (const auto& [time, versions] : {std::pair(5U, 1U), std::pair(15U, 2U), std::pair(25U, 1U)}) {
+    std::array<CodeCandidate, 16> found;
+    const TimeNs at{time};
+    EXPECT_EQ(view.fetch(kKernelSpace, Ip{kBase + 4}, Interval{at, at}, {}, found, 4).count, versions) << time;
+  }
 }
 
 // Copies that are equal do not show that nothing changed in between.
@@ -194,7 +215,7 @@ TEST_F(KernelCopies, EqualCopiesProveNothing) {
   copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
   copy("after", {kNop, kIfZeroBack, kNop, kRet});
   for (const bool reported : {false, true}) {
-    write("recording/data", perf_data(trace, reported ? poke(kBase, kNop, kNop) : ""));
+    write("recording/data", perf_data(trace, reported ? poke(1, kBase, kNop, kNop) : ""));
     const std::vector<Found> found = blocks(true);
     ASSERT_EQ(found.size(), 2U);
     for (const Found& block : found) EXPECT_EQ((block.flags & static_cast<unsigned>(BlockFlag::suspect)) == 0, reported);
