@@ -31,11 +31,13 @@ Result<std::unique_ptr<SidebandRecorder>> SidebandRecorder::start(const Recorder
   if (!memory) return memory.error();
   // The watch of modules switches static keys: before anybody listens.
   std::unique_ptr<ModuleWatch> modules = ModuleWatch::start(static_cast<int32_t>(online_cpus().size()));
+  std::unique_ptr<TextWatch> text = options.watch_text ? TextWatch::start(static_cast<int32_t>(online_cpus().size())) : nullptr;
   recorder->capture_ = std::make_unique<KernelCapture>(std::move(*memory), std::move(modules), recorder->capture_sink());
   if (Status status = recorder->open_events(); !status) return status.error();
   const Result<std::string> kallsyms = read_text_file("/proc/kallsyms");
   if (!kallsyms) return kallsyms.error();
   if (Status status = recorder->write_start(*kallsyms); !status) return status.error();
+  if (Status status = recorder->capture_->watch_text(std::move(text), *kallsyms); !status) return status.error();
   if (Status status = copy_kernel(*recorder->capture_->memory(), *kallsyms, options.path + "/kcore_dir"); !status) return status.error();
   return recorder;
 }
@@ -109,6 +111,13 @@ CaptureSink SidebandRecorder::capture_sink() {
     if (when.cpu >= 0 && static_cast<size_t>(when.cpu) < dummy_.ids.size())
       context.sample_id.id = dummy_.ids[static_cast<size_t>(when.cpu)];
     return writer_->add_text_poke(poke, context);
+  };
+  sink.add_unknown_code = [this](const SampleId& when) {
+    RecordContext context;
+    context.attr_index = kDummyAttr;
+    context.sample_id = when;
+    context.sample_id.id = dummy_.ids.front();
+    return writer_->add_lost({dummy_.ids.front(), 1}, context);
   };
   sink.add_program = [this](const BpfProgInfo& program) {
     programs_.push_back(program);

@@ -20,6 +20,7 @@ struct RecorderOptions {
   uint32_t ring_pages = 1024;      ///< of each cpu's ring; a power of two. Too few: the kernel writes LOST records
   uint32_t trace_type = 8;         ///< perf_event_attr.type of the trace that belongs to it (PMU number)
   uint64_t trace_config = 0;       ///< its config
+  bool watch_text = false;         ///< report changes of kernel code where the kernel does not (text_watch.h)
 };
 
 struct RecorderCounts : CaptureCounts {

@@ -42,7 +42,8 @@ bool SystemWords::typed(const CLI::App& command) const {
 
 void add_system_options(CLI::App& command, SystemWords& words) {
   command.add_option("--kernel", words.options.kernel,
-                     "--emulate=system: the kernel to boot, a bzImage with its lib/modules (default: this machine's, else the newest in /boot, else\n"
+                     "--emulate=system: the kernel to boot, a bzImage with its lib/modules, or an arm64 Image where the program is one for aarch64\n"
+                     "(default: this machine's, else the newest in /boot, else\n"
                      "what 'ptdecode emulator fetch' has downloaded)");
   command.add_option("--cpus", words.options.cpus, "--emulate=system: processors of the machine (default 2)")->check(CLI::Range(1U, emulate::kMostGuestCpus));
   command.add_option("--memory", words.memory, "--emulate=system: memory of the machine (default 1G)")->type_name("SIZE");

@@ -145,7 +145,7 @@ void TimelineBuilder::add_copy(DatedCopy copy) { state_->copies.add(std::move(co
 void TimelineBuilder::set_word_bytes(unsigned word_bytes) { state_->copies.set_word_bytes(word_bytes); }
 void TimelineBuilder::add_lost_window(Interval window) { state_->lost.push_back(window); }
 void TimelineBuilder::add_lost_window(SpaceId space, Interval window) {
-  if (space.value < state_->spaces.size() && space != kKernelSpace) state_->lost_of_spaces.emplace_back(space, window);
+  if (space.value < state_->spaces.size()) state_->lost_of_spaces.emplace_back(space, window);
 }
 void TimelineBuilder::add_finding(Finding finding) { state_->findings.push_back(std::move(finding)); }
 void TimelineBuilder::freeze_at_first_version() { state_->frozen = true; }

@@ -391,6 +391,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
       after_dirs.push_back(dir);
     }
   }
+  has_copy_ = has_text;
   if (!has_text) {
     if (add_running(image, features, copies, warnings)) {
       add_debug_files(image, features);

@@ -35,6 +35,8 @@ class KernelImage {
   };
   /// Adds copies or vmlinux, sections of BPF programs, and names. `warnings` gets one sentence for each missing part.
   void add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
+  /// Returns whether there is a copy of the kernel's memory.
+  [[nodiscard]] bool has_copy() const { return has_copy_; }
   /// Returns the entry of #BP, 0 if the names of the kernel are not known.
   [[nodiscard]] Ip breakpoint_entry() const { return breakpoint_entry_; }
 
@@ -72,6 +74,7 @@ class KernelImage {
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;
   Ip breakpoint_entry_;
+  bool has_copy_ = false;
 };
 
 }  // namespace ptd

@@ -11,6 +11,7 @@
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
 #include "perfio/emulated.h"
+#include "perfio/format/auxtrace_pt.h"
 #include "recording/perf/perf_filter.h"
 #include "recording/trace/lost_trace.h"
 
@@ -58,6 +59,7 @@ void SidebandFold::on_record(const perfio::Record& record) {
   if (record.sample_id.has_time) note_time(record);
   undated_.on_record(record);
   if (record.type == kRecordIdIndex) rings_.add(record.raw);
+  if (const auto* info = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) is_arm_ = info->type == perfio::kAuxtraceCsEtm;
   const auto handle = [&](const auto& payload) {
     using T = std::decay_t<decltype(payload)>;
     if constexpr (std::is_same_v<T, perfio::MmapRecord>) on_mmap(record, payload);
@@ -235,6 +237,16 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
     return;
   }
   if (poke.old_bytes.empty()) kernel_.on_created(Ip{poke.addr}, time_of(record));
+  const bool in_place = is_arm_ && poke.old_bytes.size() == poke.new_bytes.size();
+  text_reported_ = text_reported_ || in_place;
+  const auto begun = text_edits_.find(poke.addr);
+  if (in_place && poke.old_bytes == poke.new_bytes) {
+    if (begun == text_edits_.end()) return;
+    if (record.sample_id.has_time) begun->second.time.last = std::max(begun->second.time.last, time_of(record));
+    image_.builder.add_edit(std::move(begun->second));
+    text_edits_.erase(begun);
+    return;
+  }
   data_.pokes.push_back({time_of(record), record.sample_id.cpu});
   Edit edit;
   edit.ip = Ip{poke.addr};
@@ -243,7 +255,21 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
   if (record.sample_id.has_time) edit.time = {time_of(record), time_of(record)};
   edit.cpu = record.sample_id.cpu;
   edit.record_offset_bytes = record.file_offset_bytes;
-  image_.builder.add_edit(std::move(edit));
+  if (!in_place) return image_.builder.add_edit(std::move(edit));
+  if (begun != text_edits_.end()) image_.builder.add_edit(std::move(begun->second));
+  text_edits_.insert_or_assign(poke.addr, std::move(edit));
+}
+
+// Adds the changes whose end was not reported.
+void SidebandFold::add_text_edits() {
+  for (auto& [address, edit] : text_edits_) image_.builder.add_edit(std::move(edit));
+  text_edits_.clear();
+}
+
+// Copies cannot show a change that was undone between them.
+void SidebandFold::doubt_kernel() {
+  image_.builder.add_lost_window(kKernelSpace, {kTimeMin, kTimeMax});
+  data_.warnings.push_back("arm64 kernels do not record changes of their code, and nothing else in the recording does: kernel code is marked suspect");
 }
 
 // LOST is written when the ring has space again: everything since the ring's previous record may be gone.
@@ -488,8 +514,10 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   fold_jitdumps(monotonic);
   fold_announcements(mapped);
   fold_perf_maps();
+  add_text_edits();
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);
+  if (is_arm_ && !text_reported_ && kernel_.has_copy()) doubt_kernel();
   data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();
   std::set<int32_t> started;
   for (const AuxEnd& end : aux_ends_) {

@@ -79,6 +79,8 @@ class SidebandFold {
   void on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change);
   void on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start);
   void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
+  void add_text_edits();
+  void doubt_kernel();
   void on_lost(const perfio::Record& record, const perfio::LostRecord& lost);
   void add_lost(Interval window, uint64_t count, int32_t cpu);
   void note_time(const perfio::Record& record);
@@ -100,6 +102,9 @@ class SidebandFold {
   RecordingData& data_;
   KernelImage kernel_;
   UndatedRecords undated_;
+  // Arm: a change whose end is not reported yet, by address. A record that replaces bytes by the same says that it is done.
+  bool is_arm_ = false, text_reported_ = false;
+  std::map<uint64_t, Edit> text_edits_;
   std::unordered_map<int32_t, SpaceId> spaces_;   // pid -> current space
   std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it

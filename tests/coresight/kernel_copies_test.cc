@@ -9,6 +9,7 @@
 #include <fstream>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "cli/report/finding_text.h"
 #include "image/source/elf_header.h"
@@ -55,23 +56,36 @@ std::string record(uint32_t type, uint16_t misc, const Bin& payload) {
 }
 
 // [perf-format]: header, one attribute of the PMU 8, the records, no features.
-std::string perf_data(const std::string& trace) {
+// With `records`, each record of the kernel has a time of 8 bytes at its end.
+std::string perf_data(const std::string& trace, const std::string& records = {}) {
   constexpr uint64_t kEtmv4 = 0x4040404040404040, kRawFormat = 0x100;
   std::string data =
       record(70, 0, Bin().u32(3, 0).u64(1, uint64_t{8} << 32 | 1, 0, kEtmv4, 0, 8, 0x1, 0x10, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1));
   Bin map;
   map.u32(-1, 0).u64(kBase, 0x1000, kBase);
   map.bytes += std::string("[kernel.kallsyms]_text").append(2, '\0');
-  data += record(1, 1, map);
-  data += record(11, 0, Bin().u64(0, trace.size(), kRawFormat));
+  Bin aux;
+  aux.u64(0, trace.size(), kRawFormat);
+  if (!records.empty()) {
+    map.u64(1);
+    aux.u64(100);
+  }
+  data += record(1, 1, map) + records + record(11, 0, aux);
   data += record(71, 0, Bin().u64(trace.size(), 0, 0).u32(0, -1, 0, 0)) + trace;
   Bin file;
   file.bytes = "PERFILE2";
   constexpr uint64_t kAttr = 112 + 16, kHeader = 104;
   file.u64(kHeader, kAttr, kHeader, kAttr, kHeader + kAttr, data.size(), 0, 0, 0, 0, 0, 0);
   file.u32(8, 112);  // type, size
+  constexpr uint64_t kTime = 1U << 2, kTimeOfAll = 1U << 18;
+  if (!records.empty()) file.u64(0, 0, kTime, 0, kTimeOfAll);  // config, period, sample_type, read_format, flags
   file.bytes.resize(kHeader + kAttr);
   return file.bytes + data;
+}
+
+/// Returns a TEXT_POKE record of one word.
+std::string poke(uint64_t time, uint64_t address, uint32_t before, uint32_t after) {
+  return record(20, 1, Bin().u64(address).u16(4, 4).u32(before, after, 0).u64(time));
 }
 
 /// Returns a /proc/kcore with these words at kBase.
@@ -117,6 +131,7 @@ class KernelCopies : public testing::Test {
     friend bool operator==(const Found&, const Found&) = default;
     friend void PrintTo(const Found& found, std::ostream* out) { *out << found.ip << ".." << found.end << " flags " << found.flags; }
   };
+  static std::vector<Found> chosen_by_packets(unsigned flags);
   std::vector<Found> blocks(bool with_after) {
     OpenOptions options;
     options.path = (folder_ / "recording").string();
@@ -152,20 +167,59 @@ constexpr unsigned char kTrace[] = {0,    0,    0,    0,    0,    0,    0,    0,
                                     0x9a, 0x03, 0x00, 0x08, 0x00, 0xf7,                                            // the RET, E
                                     0x9a, 0x00, 0x00, 0x08, 0x00, 0xf7};                                           // kBase, E
 
+/// The blocks of kTrace; `flags`: of each.
+std::vector<KernelCopies::Found> KernelCopies::chosen_by_packets(unsigned flags) {
+  constexpr auto kTaken = static_cast<unsigned>(BlockFlag::taken), kChosen = static_cast<unsigned>(BlockFlag::chosen);
+  constexpr auto kAmbiguous = static_cast<unsigned>(BlockFlag::ambiguous);
+  return {{0, 8, flags | kChosen},
+          {8, 16, flags | kTaken},
+          {0, 8, flags | kTaken | kChosen},
+          {12, 16, flags | kTaken},
+          {0, 8, flags | kTaken | kAmbiguous}};
+}
+
 TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
   copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
   copy("after", {kNop, kForward2, kNop, kRet});
-  constexpr auto kTaken = static_cast<unsigned>(BlockFlag::taken), kChosen = static_cast<unsigned>(BlockFlag::chosen);
-  constexpr auto kAmbiguous = static_cast<unsigned>(BlockFlag::ambiguous);
-  const std::vector<Found> expected = {
-      {0, 8, kChosen}, {8, 16, kTaken}, {0, 8, kTaken | kChosen}, {12, 16, kTaken}, {0, 8, kTaken | kAmbiguous}};
-  EXPECT_EQ(blocks(true), expected);
+  EXPECT_EQ(blocks(true), chosen_by_packets(static_cast<unsigned>(BlockFlag::suspect)));
   EXPECT_TRUE(gaps_.empty());
   // With the first copy alone, the packets that contradict it are reported.
   (void)blocks(false);
   ASSERT_FALSE(gaps_.empty());
   EXPECT_EQ(gaps_[0].reason, GapReason::image_mismatch);
+}
+
+// Where the changes are reported, one copy is enough and nothing is suspect. The second record says that the change is done.
+TEST_F(KernelCopies, AReportedChangeLeavesNothingSuspect) {
+  const std::string records = poke(1, kBase, kNop, kNop) + poke(10, kBase + 4, kIfZeroBack, kForward2) + poke(20, kBase + 4, kForward2, kForward2);
+  write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}, records));
+  copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
+  EXPECT_EQ(blocks(false), chosen_by_packets(0));
+  EXPECT_TRUE(gaps_.empty());
+  OpenOptions options;
+  options.path = (folder_ / "recording").string();
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  CodeView view((*opened)->timeline());
+  for (const auto& [time, versions] : {std::pair(5U, 1U), std::pair(15U, 2U), std::pair(25U, 1U)}) {
+    std::array<CodeCandidate, 16> found;
+    const TimeNs at{time};
+    EXPECT_EQ(view.fetch(kKernelSpace, Ip{kBase + 4}, Interval{at, at}, {}, found, 4).count, versions) << time;
+  }
+}
+
+// Copies that are equal do not show that nothing changed in between.
+TEST_F(KernelCopies, EqualCopiesProveNothing) {
+  const std::string trace(reinterpret_cast<const char*>(kTrace), 27);  // up to the first E
+  copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
+  copy("after", {kNop, kIfZeroBack, kNop, kRet});
+  for (const bool reported : {false, true}) {
+    write("recording/data", perf_data(trace, reported ? poke(1, kBase, kNop, kNop) : ""));
+    const std::vector<Found> found = blocks(true);
+    ASSERT_EQ(found.size(), 2U);
+    for (const Found& block : found) EXPECT_EQ((block.flags & static_cast<unsigned>(BlockFlag::suspect)) == 0, reported);
+  }
 }
 
 // arm64 kernels record no changes of their text: copies that differ are reported, but no record was lost.

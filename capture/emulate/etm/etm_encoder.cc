@@ -77,10 +77,23 @@ void EtmEncoder::address(uint64_t ip) {
   last_ = {ip, last_[0], last_[1]};
 }
 
-void EtmEncoder::context() {
+void EtmEncoder::context(uint8_t level, uint32_t id) {
+  context_due_ = context_due_ || level != level_ || id != context_id_;
+  level_ = level;
+  context_id_ = id;
+}
+
+void EtmEncoder::put_context() {
+  context_due_ = false;
   put(kContext);
-  put(0xb0);  // EL0, AArch64, non-secure, a context id
+  put(0xb0U | level_);  // AArch64, non-secure, a context id
   put_little(context_id_, 4);
+}
+
+void EtmEncoder::put_due_context() {
+  if (!context_due_) return;
+  flush_atoms();
+  put_context();
 }
 
 // Bytes above the highest bit that changed since the last timestamp are left out.
@@ -123,7 +136,7 @@ void EtmEncoder::put_sync(uint64_t ip, uint64_t time, bool trace_on) {
   if (trace_on) put(kTraceOn);
   last_ = {};
   stack_.clear();
-  context();
+  put_context();
   address(ip);
 }
 
@@ -133,11 +146,11 @@ EtmEncoder::Synced EtmEncoder::sync(uint64_t ip, bool trace_on) {
   synced.here = true;
   synced.twice = asked_ != time_ && asked_ != 0;
   if (synced.twice) {
-    synced.first_offset_bytes = written();
+    synced.first_offset_bytes = written_bytes();
     synced.first_time = asked_;
     put_sync(ip, asked_, trace_on);
   }
-  synced.offset_bytes = written();
+  synced.offset_bytes = written_bytes();
   synced.time = time_;
   put_sync(ip, time_, trace_on && !synced.twice);
   sync_due_ = false;
@@ -153,6 +166,7 @@ EtmEncoder::Synced EtmEncoder::begin(uint64_t ip) {
     synced = sync(ip, true);
   } else {
     put(kTraceOn);
+    put_due_context();
     address(ip);
   }
   put_stamp();
@@ -168,6 +182,7 @@ void EtmEncoder::settle(uint64_t next) {
   const bool branch = waiting_.cls != ArmClass::isb;
   const bool taken = !waiting_.conditional || next != behind;
   atom(taken);
+  put_due_context();
   if (!branch || !taken) return;
   if (waiting_.link) {
     if (stack_.size() == kStackDepth) stack_.erase(stack_.begin());
@@ -187,17 +202,21 @@ EtmEncoder::Synced EtmEncoder::insn(uint64_t ip, const ArmInsn& insn, bool may_s
   Synced synced;
   if (off_) {
     synced = begin(ip);
+  } else if (after_exception_) {
+    put_due_context();
+    address(ip);
+    put_stamp();
   } else if (may_sync) {
     if (sync_due_ && at_target_) synced = sync(ip, false);
     if (at_target_) put_stamp();
     stamp_due_ = false;  // a timestamp dates the end of the last P0 instruction: later, this one would be too early
   }
-  at_target_ = false;
+  at_target_ = after_exception_ = false;
   if (insn.cls == ArmClass::direct || insn.cls == ArmClass::indirect || insn.cls == ArmClass::isb) {
     waiting_ = insn;
     waiting_ip_ = ip;
     has_waiting_ = true;
-  } else if (insn.detail == ArmDetail::svc) {
+  } else if (insn.detail == ArmDetail::svc && !traces_kernel_) {
     exception(ip + insn.length_bytes, kCall);
   }
   return synced;
@@ -209,13 +228,23 @@ void EtmEncoder::ask_sync(uint64_t time) {
   sync_due_ = true;
 }
 
-void EtmEncoder::exception(uint64_t ip, uint32_t type) {
-  if (losing_ || off_) return;
+void EtmEncoder::put_exception(uint64_t ip, uint32_t type) {
   settle(ip);
   flush_atoms();
   put(kException);
   put(type << 1 | 1);  // what follows is the preferred return address
   address(ip);
+}
+
+void EtmEncoder::traced_exception(uint64_t ip, uint32_t type) {
+  if (losing_ || off_) return;
+  put_exception(ip, type);
+  after_exception_ = true;
+}
+
+void EtmEncoder::exception(uint64_t ip, uint32_t type) {
+  if (losing_ || off_) return;
+  put_exception(ip, type);
   off_ = true;
   pause_stamped_ = false;
 }
@@ -231,6 +260,7 @@ void EtmEncoder::recover() {
   losing_ = false;
   put_little(0x0500, 2);  // Overflow
   off_ = sync_due_ = pause_stamped_ = true;
+  after_exception_ = false;
 }
 
 }  // namespace ptd::emulate

@@ -16,12 +16,14 @@ struct EtmRegisters {
   static constexpr uint32_t kIdr0 = 0x08000221, kIdr1 = 0x4100f424, kIdr2 = 0x00000088, kIdr8 = 0;
 };
 
-/// Writes one stream. A P0 instruction's packet comes when the next instruction is known. Untraced code (the kernel) is between
-/// an exception and Trace On. Source: [ETMv4] "Instruction trace packets", "Generation of a trace".
+/// Writes one stream. A P0 instruction's packet comes when the next instruction is known. Untraced code (the kernel of
+/// a traced program) is between an exception and Trace On. Source: [ETMv4] "Instruction trace packets", "Generation of a trace".
 class EtmEncoder {
  public:
   /// `out` must outlive the encoder. `context_id`: as Linux writes it, the thread's number.
-  EtmEncoder(std::vector<std::byte>& out, uint32_t context_id) : out_(out), context_id_(context_id) {}
+  /// `traces_kernel`: exceptions come with traced_exception(); else an SVC pauses the trace.
+  EtmEncoder(std::vector<std::byte>& out, uint32_t context_id, bool traces_kernel = false)
+      : out_(out), context_id_(context_id), traces_kernel_(traces_kernel) {}
 
   /// The instruction at `ip` runs. Returns the position of a synchronisation that now precedes it.
   struct Synced {
@@ -36,6 +38,12 @@ class EtmEncoder {
   /// The time between the last instruction and the next one, in ticks: a timestamp packet. After an exception the first one is written at
   /// once, and another after Trace On, so that the packets date both ends of the pause.
   void stamp(uint64_t time);
+  /// The exception level and context id from the next instruction on, or, if they change without an exception or branch, from the one after the
+  /// next P0 instruction on. Without a call: EL0, and the constructor's id.
+  void context(uint8_t level, uint32_t id);
+  /// An exception before the instruction at `ip` is taken to code that is traced.
+  void traced_exception(uint64_t ip, uint32_t type);
+  [[nodiscard]] uint64_t written_bytes() const { return base_bytes_ + out_.size(); }
   /// An event before the instruction at `ip` is taken to what is not traced. `type`: [ETMv4] "Exception instruction trace packet".
   void exception(uint64_t ip, uint32_t type);
   static constexpr uint32_t kTrap = 3, kIrq = 14;
@@ -60,15 +68,18 @@ class EtmEncoder {
   Synced sync(uint64_t ip, bool trace_on);
   void put_sync(uint64_t ip, uint64_t time, bool trace_on);
   void settle(uint64_t next);
-  void context();
+  void put_context();
+  void put_due_context();
+  void put_exception(uint64_t ip, uint32_t type);
   void timestamp(uint64_t time);
   void put_stamp();
-
-  [[nodiscard]] uint64_t written() const { return base_bytes_ + out_.size(); }
 
   std::vector<std::byte>& out_;
   uint64_t base_bytes_ = 0;
   uint32_t context_id_;
+  bool traces_kernel_;
+  uint8_t level_ = 0;
+  bool context_due_ = false, after_exception_ = false;
   std::vector<bool> atoms_;
   std::array<uint64_t, 3> last_{};  // addresses, the newest first
   std::vector<uint64_t> stack_;     // return addresses

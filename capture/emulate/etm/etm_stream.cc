@@ -12,8 +12,10 @@ namespace {
 
 class Transcoder {
  public:
-  Transcoder(const TruthFileWriter::Lookup& lookup, int32_t tid, perfio::OutputFile& packet_file, perfio::OutputFile& truth_file)
-      : lookup_(lookup), packet_file_(packet_file), truth_file_(truth_file), encoder_(packets_, static_cast<uint32_t>(tid)), truth_(truth_bytes_) {}
+  Transcoder(const TruthFileWriter::Lookup& lookup, int32_t tid, const EtmMachineOptions& machine, perfio::OutputFile& packet_file,
+             perfio::OutputFile& truth_file)
+      : lookup_(lookup), machine_(machine), packet_file_(packet_file), truth_file_(truth_file),
+        encoder_(packets_, static_cast<uint32_t>(tid), machine.whole_machine), truth_(truth_bytes_) {}
 
   void block(uint64_t number, uint64_t first, uint64_t count, bool whole) {
     const TruthBlock* block = lookup_(number);
@@ -25,15 +27,29 @@ class Transcoder {
         const EtmEncoder::Synced synced = encoder_.insn(block->ip + at, insn, i == first);
         if (synced.twice) truth_.psb(synced.first_offset_bytes, synced.first_time);
         if (synced.here) truth_.psb(synced.offset_bytes, synced.time);
+        if (synced.here) synced_bytes_ = synced.offset_bytes;
+        if (synced.here) asked_ = false;
       }
       if (i == first) tell(number, first, count, whole);
       at += block->lengths[i];
     }
   }
   void psb(uint64_t tsc) { encoder_.ask_sync(tsc); }
-  void time(uint64_t tsc) { encoder_.stamp(tsc); }
+  void time(uint64_t tsc) {
+    time_ = tsc;
+    if (machine_.whole_machine && !asked_ && encoder_.written_bytes() - synced_bytes_ >= machine_.sync_bytes) {
+      encoder_.ask_sync(tsc);
+      asked_ = true;
+    }
+    encoder_.stamp(tsc);
+  }
   void event(uint64_t kind, uint64_t ip) {
     const auto what = static_cast<TruthEvent>(kind);
+    if (what == TruthEvent::context) return encoder_.context(static_cast<uint8_t>(ip & 3), static_cast<uint32_t>(ip >> 8));
+    if (what >= TruthEvent::exception) {
+      encoder_.traced_exception(ip, static_cast<uint32_t>(kind) - static_cast<uint32_t>(TruthEvent::exception));
+      return truth_.event(TruthEvent::interrupt, ip);
+    }
     encoder_.exception(ip, what == TruthEvent::software_interrupt ? EtmEncoder::kTrap : EtmEncoder::kIrq);
     truth_.event(what, ip);
   }
@@ -42,6 +58,7 @@ class Transcoder {
     truth_.lose();
   }
   void recover() {
+    if (machine_.whole_machine) encoder_.ask_sync(time_);
     encoder_.recover();
     truth_.recover();
   }
@@ -66,6 +83,9 @@ class Transcoder {
     truth_.part(static_cast<uint32_t>(number), static_cast<unsigned>(first), static_cast<unsigned>(count));
   }
   const TruthFileWriter::Lookup& lookup_;
+  const EtmMachineOptions machine_;
+  uint64_t synced_bytes_ = 0, time_ = 0;
+  bool asked_ = false;  ///< for a synchronisation
   perfio::OutputFile& packet_file_;
   perfio::OutputFile& truth_file_;
   std::vector<std::byte> packets_, truth_bytes_;
@@ -76,12 +96,12 @@ class Transcoder {
 }  // namespace
 
 Status encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t tid, const EtmFiles& files,
-                  const std::function<void(Bytes)>& on_passed) {
+                  const std::function<void(Bytes)>& on_passed, const EtmMachineOptions& machine) {
   auto packets = perfio::OutputFile::create(files.packets);
   if (!packets) return packets.error();
   auto truth = perfio::OutputFile::create(files.truth);
   if (!truth) return truth.error();
-  Transcoder to(lookup, tid, **packets, **truth);
+  Transcoder to(lookup, tid, machine, **packets, **truth);
   Status status;
   const auto on_record = [&](uint64_t tag, const std::array<uint64_t, 3>& field) {
     if (tag >= static_cast<uint64_t>(TruthTag::block)) {

@@ -14,10 +14,16 @@ struct EtmFiles {
   std::string truth;  ///< a raw log (TruthLog): the same blocks, synchronisations where the packets have them
 };
 
+/// How a whole machine's cpu is traced, other than a program's thread.
+struct EtmMachineOptions {
+  bool whole_machine = false;    ///< the log has contexts and exceptions to traced code, and no synchronisations after the first
+  uint64_t sync_bytes = 1 << 14; ///< between synchronisations: TRCSYNCPR
+};
+
 /// Encodes the flow of a raw log (of A64 code), up to its last whole record. `lookup` gives its blocks; `tid` becomes the context
 /// id; `on_passed` is called with parts of the log that are encoded. Packets represent executed code only: the emulator's times at
 /// synchronisations are the only times. Errors: of the file system.
 [[nodiscard]] Status encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t tid, const EtmFiles& files,
-                                const std::function<void(Bytes)>& on_passed);
+                                const std::function<void(Bytes)>& on_passed, const EtmMachineOptions& machine = {});
 
 }  // namespace ptd::emulate

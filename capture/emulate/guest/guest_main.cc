@@ -32,6 +32,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSecondStage = "--in-host-root";
 constexpr const char* kFolder = "/dev/ptdecode";
 
+#if defined(__x86_64__)
 uint64_t descriptor_table() {
   struct __attribute__((packed)) {
     uint16_t limit = 0;
@@ -40,6 +41,9 @@ uint64_t descriptor_table() {
   asm volatile("sidt %0" : "=m"(table));
   return table.base;
 }
+#else
+uint64_t descriptor_table() { return 0; }  // the tracer reads the register
+#endif
 
 /// Opens the port to the host. Its name is in sysfs: the device files have numbers only.
 int open_port() {
@@ -63,6 +67,7 @@ class Recording {
     live::RecorderOptions options;
     options.path = std::string(kFolder) + "/recording";
     options.trace_config = trace_config;
+    options.watch_text = true;
     Result<std::unique_ptr<live::SidebandRecorder>> recorder = live::SidebandRecorder::start(options);
     if (!recorder) return recorder.error();
     recorder_ = std::move(*recorder);
@@ -82,6 +87,9 @@ class Recording {
     if (!first_error_.ok()) return first_error_;
     if (Status status = recorder_->stop(); !status) return status;
     const live::RecorderCounts& counts = recorder_->counts();
+    if (counts.text.changes + counts.text.unknown != 0) {
+      say("changes of code %llu, unknown %llu", static_cast<unsigned long long>(counts.text.changes), static_cast<unsigned long long>(counts.text.unknown));
+    }
     say("records %llu, lost %llu, text pokes %llu, modules %llu (code read %llu, gone %llu)", static_cast<unsigned long long>(counts.records),
         static_cast<unsigned long long>(counts.lost), static_cast<unsigned long long>(counts.text_pokes),
         static_cast<unsigned long long>(counts.modules.loaded), static_cast<unsigned long long>(counts.modules.read),

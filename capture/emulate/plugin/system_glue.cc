@@ -42,7 +42,7 @@ uint64_t SystemGlue::settled_time() {
 }
 
 bool SystemGlue::find_registers() {
-  constexpr const char* kNames[] = {"rax", "rdx", "rsp", "cr3", "rip"};
+  constexpr const char* kNames[] = {"rax", "rdx", "rsp", "cr3", "rip", "pc", "ELR_EL1", "ESR_EL1", "VBAR", "CONTEXTIDR_EL1"};
   const GArray* all = qemu_plugin_get_registers();
   if (all == nullptr) return false;
   for (unsigned i = 0; i < all->len; ++i) {
@@ -51,16 +51,20 @@ bool SystemGlue::find_registers() {
       if (std::strcmp(descriptor.name, kNames[k]) == 0) registers_[k] = descriptor.handle;
     }
   }
+  searched_ = true;
   return true;
 }
 
+bool SystemGlue::has(GuestRegister which) { return (searched_ || find_registers()) && registers_[static_cast<size_t>(which)] != nullptr; }
+
 uint64_t SystemGlue::read(GuestRegister which) {
-  if (registers_[0] == nullptr && !find_registers()) return 0;
+  if (!searched_ && !find_registers()) return 0;
   qemu_plugin_register* handle = registers_[static_cast<size_t>(which)];
   if (handle == nullptr) return 0;
   g_byte_array_set_size(buffer_, 0);
   uint64_t value = 0;
-  if (qemu_plugin_read_register(handle, buffer_) >= 8) std::memcpy(&value, buffer_->data, 8);
+  const int size = qemu_plugin_read_register(handle, buffer_);
+  if (size == 4 || size >= 8) std::memcpy(&value, buffer_->data, size == 4 ? 4 : 8);
   return value;
 }
 

@@ -10,7 +10,7 @@
 
 namespace ptd::emulate {
 
-enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3, rip };
+enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3, rip, pc, elr_el1, esr_el1, vbar_el1, contextidr_el1 };
 
 /// All calls come from QEMU's one thread that runs every vcpu (-accel tcg,thread=single), inside callbacks.
 class SystemGlue {
@@ -26,7 +26,9 @@ class SystemGlue {
   /// -icount. It is also the guest's TSC.
   [[nodiscard]] uint64_t settled_time();
 
+  /// Returns a register of the running vcpu; 0 if the machine does not have it.
   [[nodiscard]] uint64_t read(GuestRegister which);
+  [[nodiscard]] bool has(GuestRegister which);
   /// A little-endian number of 8 bytes in the guest's memory.
   [[nodiscard]] std::optional<uint64_t> peek(uint64_t address);
 
@@ -39,7 +41,8 @@ class SystemGlue {
   int64_t (*icount_get_)() = nullptr;
   void* last_cpu_ = nullptr;
   unsigned last_index_ = 0;
-  std::array<qemu_plugin_register*, 5> registers_{};
+  bool searched_ = false;
+  std::array<qemu_plugin_register*, 10> registers_{};
   GByteArray* buffer_ = nullptr;
 };
 

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <string_view>
 
 #include "capture/emulators/emulator_query.h"
 #include "image/base/system_error.h"
@@ -19,7 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kAdvice = "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
+const char* advice(KernelArch arch) {
+  return arch == KernelArch::arm64 ? "dpkg --add-architecture arm64, then apt install linux-image-arm64:arm64, or unpack that package and name its boot/vmlinuz-... with --kernel"
+                                   : "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
+}
 
 struct EarlyModule {
   const char* name;
@@ -59,9 +64,33 @@ std::string module_name(const fs::path& file) {
   return name;
 }
 
+bool is_plain_release(const std::string& release) {
+  return std::all_of(release.begin(), release.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr(".-_+~", c) != nullptr; });
+}
+
+std::string release_of_arm_image(const std::string& path) {
+  constexpr size_t kMagicAt = 0x38, kHeadBytes = 64;
+  constexpr std::string_view kMagic = "ARM\x64", kBanner = "Linux version ", kZboot = "zimg", kGzip = "\x1f\x8b";
+  std::ifstream file(path, std::ios::binary);
+  std::string content(kHeadBytes, '\0');
+  if (!file.read(content.data(), kHeadBytes)) return {};
+  const bool compressed = content.compare(4, kZboot.size(), kZboot) == 0 || content.starts_with(kGzip);
+  const std::string name = fs::path(path).filename().string();
+  constexpr std::string_view kPrefix = "vmlinuz-";
+  if (compressed) return name.starts_with(kPrefix) && is_plain_release(name.substr(kPrefix.size())) ? name.substr(kPrefix.size()) : std::string();
+  if (content.compare(kMagicAt, kMagic.size(), kMagic) != 0) return {};
+  content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  for (size_t at = content.find(kBanner); at != std::string::npos; at = content.find(kBanner, at + 1)) {
+    const std::string release = content.substr(at + kBanner.size(), content.find(' ', at + kBanner.size()) - at - kBanner.size());
+    if (!release.empty() && std::isdigit(static_cast<unsigned char>(release.front())) && is_plain_release(release)) return release;
+  }
+  return {};
+}
+
 }  // namespace
 
-std::string release_of_image(const std::string& path) {
+std::string release_of_image(const std::string& path, KernelArch arch) {
+  if (arch == KernelArch::arm64) return release_of_arm_image(path);
   constexpr std::streamoff kMagicAt = 0x202, kVersionAt = 0x20e, kHeaderBase = 0x200;
   std::ifstream file(path, std::ios::binary);
   char magic[4] = "", offset[2] = "";
@@ -72,14 +101,13 @@ std::string release_of_image(const std::string& path) {
   char text[128] = "";
   file.seekg(kHeaderBase + static_cast<std::streamoff>(at)).read(text, sizeof(text) - 1);
   const std::string release(text, std::find_if(text, text + sizeof(text) - 1, [](char c) { return c == ' ' || c == '\0'; }));
-  const bool plain = std::all_of(release.begin(), release.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr(".-_+~", c) != nullptr; });
-  return plain ? release : std::string();
+  return is_plain_release(release) ? release : std::string();
 }
 
-KernelSearch default_kernel_search(const std::string& given) {
+KernelSearch default_kernel_search(const std::string& given, KernelArch arch) {
   utsname system{};
   (void)uname(&system);
-  KernelSearch search{given, system.release, {"/boot"}};
+  KernelSearch search{given, system.release, {"/boot"}, arch};
   for (const std::string& fetched : emulators::list_fetched_kernels(emulators::built_emulators())) search.folders.push_back(fetched + "/boot");
   return search;
 }
@@ -90,8 +118,8 @@ Result<KernelImage> find_kernel(const KernelSearch& search) {
       const int number = errno;
       return system_error("--kernel: cannot read " + search.given, ErrorCode::permission_denied, number);
     }
-    KernelImage kernel{search.given, release_of_image(search.given), {}};
-    if (kernel.release.empty()) return Error{ErrorCode::bad_option, "--kernel: " + search.given + " is not a bzImage of Linux for x86", 0};
+    KernelImage kernel{search.given, release_of_image(search.given, search.arch), {}};
+    if (kernel.release.empty()) return Error{ErrorCode::bad_option, "--kernel: " + search.given + (search.arch == KernelArch::arm64 ? " is not an Image of Linux for arm64" : " is not a bzImage of Linux for x86"), 0};
     kernel.modules = modules_of(kernel.path, kernel.release);
     if (!kernel.modules.empty()) return kernel;
     return Error{ErrorCode::missing_part,
@@ -102,15 +130,15 @@ Result<KernelImage> find_kernel(const KernelSearch& search) {
     std::vector<std::string> images = images_in(folder);
     std::stable_partition(images.begin(), images.end(), [&](const std::string& image) { return image.ends_with("/vmlinuz-" + search.running); });
     for (const std::string& image : images) {
-      const std::string release = release_of_image(image), modules = release.empty() ? "" : modules_of(image, release);
+      const std::string release = release_of_image(image, search.arch), modules = release.empty() ? "" : modules_of(image, release);
       if (!modules.empty()) return KernelImage{image, release, modules};
-      if (unusable.empty()) unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable" : release.empty() ? " is not a bzImage" : " has no modules");
+      if (unusable.empty()) unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable" : release.empty() ? " is not a kernel for this machine" : " has no modules");
     }
   }
-  return Error{ErrorCode::missing_program, (unusable.empty() ? std::string("no kernel to boot was found in /boot") : unusable) + ": " + kAdvice + "; or name one with --kernel", 0};
+  return Error{ErrorCode::missing_program, (unusable.empty() ? std::string("no kernel to boot was found in /boot") : unusable) + ": " + advice(search.arch) + "; or name one with --kernel", 0};
 }
 
-Result<std::vector<std::string>> early_modules(const KernelImage& kernel) {
+Result<std::vector<std::string>> early_modules(const KernelImage& kernel, KernelArch arch) {
   std::map<std::string, std::string> files;
   std::error_code error;
   for (fs::recursive_directory_iterator at(kernel.modules + "/kernel", error), end; !error && at != end; at.increment(error)) {
@@ -122,7 +150,7 @@ Result<std::vector<std::string>> early_modules(const KernelImage& kernel) {
   for (const EarlyModule& module : kEarlyModules) {
     const auto file = files.find(module.name);
     if (file == files.end() && module.needed)
-      return Error{ErrorCode::unsupported, kernel.path + ": the kernel has no module " + module.name + ", by which the emulated machine reads the host's files; " + kAdvice, 0};
+      return Error{ErrorCode::unsupported, kernel.path + ": the kernel has no module " + module.name + ", by which the emulated machine reads the host's files; " + advice(arch), 0};
     if (file != files.end() && !file->second.empty()) found.push_back(file->second);
   }
   return found;

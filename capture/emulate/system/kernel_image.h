@@ -1,6 +1,7 @@
 // KernelImage: the kernel that an emulated machine boots, and its modules.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,10 @@
 
 namespace ptd::emulate {
 
+enum class KernelArch : uint8_t { x86_64, arm64 };
+
 struct KernelImage {
-  std::string path;     ///< of the bzImage
+  std::string path;     ///< of the bzImage or, for arm64, of the Image
   std::string release;  ///< "6.1.0-44-amd64"
   std::string modules;  ///< folder of its modules
 };
@@ -18,20 +21,22 @@ struct KernelSearch {
   std::string given;                 ///< path of an image; "": search
   std::string running;               ///< release of the running kernel, the preferred one
   std::vector<std::string> folders;  ///< with vmlinuz-RELEASE files, in the order of preference
+  KernelArch arch = KernelArch::x86_64;
 };
 
 /// Searches /boot, and below the folder of built emulators what `ptdecode emulator fetch` has unpacked.
-[[nodiscard]] KernelSearch default_kernel_search(const std::string& given);
+[[nodiscard]] KernelSearch default_kernel_search(const std::string& given, KernelArch arch = KernelArch::x86_64);
 
 /// Returns the given image, else the running kernel's, else the newest one of the first folder that has a usable one. Errors: bad_option for a
 /// given image that is none, missing_part without modules; missing_program names what helps if there is none.
 [[nodiscard]] Result<KernelImage> find_kernel(const KernelSearch& search);
 
-/// The release that a bzImage names ([Linux] Documentation/arch/x86/boot.rst, kernel_version); "" for other files.
-[[nodiscard]] std::string release_of_image(const std::string& path);
+/// The release that an image names: a bzImage in its header ([Linux] Documentation/arch/x86/boot.rst, kernel_version); an arm64 Image
+/// (Documentation/arm64/booting.rst) in its banner, a compressed one in its file's name, vmlinuz-RELEASE. "" for other files.
+[[nodiscard]] std::string release_of_image(const std::string& path, KernelArch arch = KernelArch::x86_64);
 
 /// The files of the modules that the machine needs before it has the host's files, in the order of loading. Errors: unsupported if the
 /// kernel has no driver for them.
-[[nodiscard]] Result<std::vector<std::string>> early_modules(const KernelImage& kernel);
+[[nodiscard]] Result<std::vector<std::string>> early_modules(const KernelImage& kernel, KernelArch arch = KernelArch::x86_64);
 
 }  // namespace ptd::emulate

@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -13,11 +14,14 @@
 #include <memory>
 #include <set>
 
+#include "capture/emulate/etm/etm_records.h"
+#include "capture/emulate/etm/etm_stream.h"
 #include "capture/emulate/etm/truth_file.h"
 #include "capture/emulate/shared/pt_config.h"
 #include "capture/emulate/system/boot_code.h"
 #include "image/base/mapped_file.h"
 #include "perfio/emulated.h"
+#include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
@@ -30,7 +34,7 @@ namespace fs = std::filesystem;
 using namespace perfio;
 
 constexpr uint64_t kChunkBytes = 4 << 20;  // of one AUXTRACE record
-constexpr uint32_t kTraceAttr = 0, kDummyAttr = 1;
+constexpr uint32_t kTraceAttr = 0, kDummyAttr = 1, kSoftwarePmu = 1;
 
 std::map<std::string, uint64_t> read_summary(const std::string& path) {
   std::map<std::string, uint64_t> values;
@@ -128,8 +132,9 @@ class HostFiles {
 /// Copies the guest's records in order of time, with an AUX record at the end of each chunk's time.
 class Joiner {
  public:
-  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<Chunk> chunks, const HostFiles& files, BootCode& boot)
-      : writer_(writer), attrs_(attrs), chunks_(std::move(chunks)), files_(files), boot_(boot) {
+  /// `aux_flags`: of each AUX record.
+  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<Chunk> chunks, const HostFiles& files, BootCode& boot, uint64_t aux_flags)
+      : writer_(writer), attrs_(attrs), chunks_(std::move(chunks)), files_(files), boot_(boot), aux_flags_(aux_flags) {
     std::stable_sort(chunks_.begin(), chunks_.end(), [](const Chunk& a, const Chunk& b) { return a.end_ns < b.end_ns; });
   }
   bool on_record(const Record& record) {
@@ -187,6 +192,7 @@ class Joiner {
     AuxRecord aux;
     aux.aux_offset_bytes = chunk.offset_bytes;
     aux.aux_size_bytes = chunk.size_bytes;
+    aux.flags = aux_flags_;
     RecordContext context;
     context.sample_id.pid = context.sample_id.tid = 0;
     context.sample_id.time = chunk.end_ns;
@@ -200,18 +206,35 @@ class Joiner {
   std::vector<Chunk> chunks_;
   const HostFiles& files_;
   BootCode& boot_;
+  const uint64_t aux_flags_;
   size_t next_ = 0;
   uint64_t lost_ = 0, pokes_ = 0;
   Status status_;
 };
 
-Status write_truth(const std::string& log, const std::string& path) {
+/// The blocks of an arm64 machine's ground truth, by number: each with its address, number of instructions and bytes.
+std::vector<TruthBlock> read_blocks(Bytes file) {
+  constexpr size_t kInsnBytes = 4;
+  std::vector<TruthBlock> blocks;
+  std::array<uint64_t, 2> head{};
+  while (file.size() >= sizeof(head)) {
+    std::memcpy(head.data(), file.data(), sizeof(head));
+    file = file.subspan(sizeof(head));
+    if (head[1] > file.size() / kInsnBytes) break;
+    const Bytes code = file.first(head[1] * kInsnBytes);
+    blocks.push_back({head[0], std::vector<uint8_t>(head[1], kInsnBytes), {code.begin(), code.end()}});
+    file = file.subspan(code.size());
+  }
+  return blocks;
+}
+
+Status write_truth(const std::string& log, const std::string& path, const TruthFileWriter::Lookup& lookup) {
   const Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(log);
   if (!file) return file.error();
   auto writer = TruthFileWriter::create(path);
   if (!writer) return writer.error();
   const auto release = [&](Bytes passed) { (void)madvise(const_cast<std::byte*>(passed.data()), passed.size(), MADV_DONTNEED); };
-  if (Status status = (*writer)->append((*file)->bytes(), [](uint64_t) { return nullptr; }, 0, release); !status) return status;
+  if (Status status = (*writer)->append((*file)->bytes(), lookup, 0, release); !status) return status;
   return (*writer)->finish();
 }
 
@@ -233,7 +256,7 @@ Result<TimeConvRecord> clock_of(const std::string& path) {
 class SystemRecording {
  public:
   explicit SystemRecording(const SystemRecordingOptions& options)
-      : options_(options), guest_(options.work + "/guest"), values_(read_summary(options.work + "/summary")) {}
+      : options_(options), guest_(options.work + "/guest"), values_(read_summary(options.work + "/summary")), arm64_(values_["arm64"] != 0) {}
 
   Result<SystemSummary> write() {
     if (values_.empty()) return Error{ErrorCode::missing_part, "the emulator recorded nothing: the program was not started", 0};
@@ -252,22 +275,49 @@ class SystemRecording {
     for (int32_t cpu = 0;; ++cpu) {
       const std::string name = "cpu" + std::to_string(cpu), path = options_.work + "/" + name;
       std::error_code error;
-      if (!fs::exists(path + ".pt", error)) break;
-      Result<std::shared_ptr<const MappedFile>> packets = MappedFile::open(path + ".pt"), psbs = MappedFile::open(path + ".psb");
-      if (!packets || !psbs) return packets ? psbs.error() : packets.error();
-      Trace trace{*packets, std::vector<uint64_t>((*psbs)->bytes().size() / sizeof(uint64_t))};
-      if (!trace.psbs.empty()) std::memcpy(trace.psbs.data(), (*psbs)->bytes().data(), trace.psbs.size() * sizeof(uint64_t));
-      for (const Chunk& chunk : cut(cpu, trace, clock_)) chunks_.push_back(chunk);
-      summary_.packet_bytes += trace.packets->bytes().size();
+      if (!fs::exists(path + (arm64_ ? ".log" : ".pt"), error)) break;
+      if (Status status = arm64_ ? take_etm(cpu, path) : take_pt(cpu, path); !status) return status;
+      summary_.packet_bytes += traces_.back().packets->bytes().size();
       summary_.instructions += values_[name + "_insns"];
       summary_.kernel_instructions += values_[name + "_kernel_insns"];
       summary_.irregular += values_[name + "_irregular"];
       ++summary_.cpus;
-      traces_.push_back(std::move(trace));
       if (options_.truth_folder.empty()) continue;
-      if (Status status = write_truth(path + ".truth", options_.truth_folder + "/truth." + name + ".ptt"); !status) return status;
+      if (Status status = write_truth(path + ".truth", options_.truth_folder + "/truth." + name + ".ptt", lookup()); !status) return status;
     }
     return {};
+  }
+
+  Status take_pt(int32_t cpu, const std::string& path) {
+    Result<std::shared_ptr<const MappedFile>> packets = MappedFile::open(path + ".pt"), psbs = MappedFile::open(path + ".psb");
+    if (!packets || !psbs) return packets ? psbs.error() : packets.error();
+    Trace trace{*packets, std::vector<uint64_t>((*psbs)->bytes().size() / sizeof(uint64_t))};
+    if (!trace.psbs.empty()) std::memcpy(trace.psbs.data(), (*psbs)->bytes().data(), trace.psbs.size() * sizeof(uint64_t));
+    for (const Chunk& chunk : cut(cpu, trace, clock_)) chunks_.push_back(chunk);
+    traces_.push_back(std::move(trace));
+    return {};
+  }
+
+  /// The packets of arm64 are made from the ground truth. They are one piece: each AUX record of cs_etm is a capture of its own.
+  Status take_etm(int32_t cpu, const std::string& path) {
+    if (blocks_.empty()) {
+      Result<std::shared_ptr<const MappedFile>> blocks = MappedFile::open(options_.work + "/blocks");
+      if (!blocks) return blocks.error();
+      blocks_ = read_blocks((*blocks)->bytes());
+    }
+    Result<std::shared_ptr<const MappedFile>> log = MappedFile::open(path + ".log");
+    if (!log) return log.error();
+    if (Status status = encode_etm((*log)->bytes(), lookup(), 0, {path + ".etm", path + ".truth"}, [](Bytes) {}, {true, options_.sync_bytes}); !status)
+      return status;
+    Result<std::shared_ptr<const MappedFile>> packets = MappedFile::open(path + ".etm");
+    if (!packets) return packets.error();
+    if (const uint64_t size = (*packets)->bytes().size(); size != 0) chunks_.push_back({cpu, 0, size, to_ns(clock_, values_["end_time"])});
+    traces_.push_back({*packets, {}});
+    return {};
+  }
+
+  [[nodiscard]] TruthFileWriter::Lookup lookup() const {
+    return [this](uint64_t number) { return number < blocks_.size() ? &blocks_[number] : nullptr; };
   }
 
   Status join() {
@@ -278,13 +328,21 @@ class SystemRecording {
     options.directory = true;
     if (options.attrs.size() <= kDummyAttr || options.attrs[kTraceAttr].ids.size() < traces_.size())
       return Error{ErrorCode::bad_format, "the records of the emulated machine name fewer cpus than it has", 0};
+    AuxtraceInfoRecord info = info_of(values_, clock_, options.attrs[kTraceAttr].type);
+    if (arm64_) {
+      const EventAttr etm = etm_attr();
+      options.attrs[kTraceAttr].type = etm.type;
+      options.attrs[kTraceAttr].config = etm.config;
+      options.attrs[kTraceAttr].name = "cs_etm//";
+      info = etm_auxtrace_info(static_cast<uint32_t>(traces_.size()));
+    }
     Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create(options_.output, options);
     if (!writer) return writer.error();
-    if (Status status = (*writer)->add_auxtrace_info(info_of(values_, clock_, options.attrs[kTraceAttr].type)); !status) return status;
+    if (Status status = (*writer)->add_auxtrace_info(info); !status) return status;
     const HostFiles files(guest_ + "/changed_files");
     Result<BootCode> boot = BootCode::open(options_.work + "/code", guest_ + "/recording/kcore_dir/kcore", [this](uint64_t tsc) { return to_ns(clock_, tsc); });
     if (!boot) return boot.error();
-    Joiner joiner(**writer, options.attrs, chunks_, files, *boot);
+    Joiner joiner(**writer, options.attrs, chunks_, files, *boot, arm64_ ? kAuxFormatRaw : 0);
     if (Status status = (*reader)->read([&](const Record& record) { return joiner.on_record(record); }); !status) return status;
     joiner.finish();
     if (!joiner.status().ok()) return joiner.status();
@@ -297,6 +355,7 @@ class SystemRecording {
     features.cmdline = options_.command_line;
     utsname host{};
     if (uname(&host) == 0) features.hostname = host.nodename;  // whose files the machine's programs are
+    if (arm64_) features.pmu_types = {{"cs_etm", options.attrs[kTraceAttr].type}, {"software", kSoftwarePmu}};
     features.cpu_desc = std::string(features.cpu_desc) + " (" + kEmulatedCpu + ")";
     (*writer)->set_features(features);
     if (Status status = (*writer)->add_kcore_dir(guest_ + "/recording/kcore_dir"); !status) return status;
@@ -321,6 +380,8 @@ class SystemRecording {
   const SystemRecordingOptions& options_;
   const std::string guest_;
   std::map<std::string, uint64_t> values_;
+  const bool arm64_;
+  std::vector<TruthBlock> blocks_;  ///< of arm64
   TimeConvRecord clock_;
   std::vector<Trace> traces_;
   std::vector<Chunk> chunks_;

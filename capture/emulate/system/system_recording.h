@@ -13,6 +13,7 @@ struct SystemRecordingOptions {
   std::string work;          ///< the working folder: cpuN.pt and so on of the plugin, and guest/ with the records
   std::string output;        ///< of the recording, perf's directory form
   std::string truth_folder;  ///< "": no ground truth
+  uint64_t sync_bytes = 0;   ///< arm64: bytes of trace between synchronisations
   std::vector<std::string> command_line;
 };
 

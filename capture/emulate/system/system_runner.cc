@@ -15,6 +15,7 @@
 
 #include "capture/emulate/shared/plugin_place.h"
 #include "capture/emulate/shared/pt_config.h"
+#include "capture/emulate/shared/user_exec.h"
 #include "capture/emulate/system/guest_archive.h"
 #include "capture/emulate/system/kernel_image.h"
 #include "capture/emulate/system/terminal_relay.h"
@@ -33,9 +34,19 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kEmulatorName = "qemu-system-x86_64";
-constexpr const char* kPluginName = "ptdecode-emulate-system.so";
-constexpr const char* kGuestName = "ptdecode-guest";
+/// What differs between the machines.
+struct MachineKind {
+  KernelArch arch;
+  const char *emulator, *plugin, *guest, *package;
+  std::initializer_list<const char*> words;
+  const char* console;
+};
+const MachineKind kX86 = {KernelArch::x86_64, "qemu-system-x86_64", "ptdecode-emulate-system.so", "ptdecode-guest", "qemu-system-x86",
+                          {"-machine", "pc", "-cpu", "Skylake-Client-v1"}, "console=ttyS0 vdso=0"};
+const MachineKind kArm64 = {KernelArch::arm64, "qemu-system-aarch64", "ptdecode-emulate-system-arm.so", "ptdecode-guest-arm64", "qemu-system-arm",
+                            {"-machine", "virt,gic-version=3", "-cpu", "max"}, "console=ttyAMA0 vdso=0"};
+
+const MachineKind& kind_of(const ProgramToRun& program) { return program.machine == kMachineAarch64 ? kArm64 : kX86; }
 
 double seconds(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
 
@@ -48,7 +59,8 @@ std::string quoted(const std::string& text) {
   return out;
 }
 
-std::string plugin_option(const SystemOptions& options, const SystemParts& parts, const std::string& work) {
+std::string plugin_option(const SystemOptions& options, const SystemParts& parts, const MachineKind& kind, const std::string& work) {
+  if (kind.arch == KernelArch::arm64) return quoted(parts.plugin) + ",out=" + quoted(work);
   const PtEncoderOptions& pt = options.pt;
   return quoted(parts.plugin) + ",out=" + quoted(work) + ",boot=" + on_off(options.boot) + ",truth=" + on_off(!options.truth_folder.empty()) + ",retcomp=" + on_off(pt.return_compression) +
          ",long_tnt=" + on_off(pt.long_tnt) + ",mtc=" + on_off(pt.mtc) + ",mtc_period=" + std::to_string(pt.mtc_period) + ",cyc=" + on_off(pt.cyc) +
@@ -57,18 +69,19 @@ std::string plugin_option(const SystemOptions& options, const SystemParts& parts
 
 // One thread runs all cpus, and time is the number of executed instructions: the plugin's clock is then the guest's. While all cpus are idle,
 // time jumps to the next timer.
-Words emulator_words(const SystemOptions& options, const SystemParts& parts, const KernelImage& kernel, const GuestConfig& config, int channel) {
+Words emulator_words(const SystemOptions& options, const SystemParts& parts, const MachineKind& kind, const KernelImage& kernel, const GuestConfig& config, int channel) {
   const std::string& work = config.work;
   const auto share = [](const std::string& name, const std::string& path, bool writable) {
     return Words{"-fsdev", "local,id=" + name + ",path=" + quoted(path) + ",security_model=none,multidevs=remap" + (writable ? "" : ",readonly=on"),
                  "-device", "virtio-9p-pci,fsdev=" + name + ",mount_tag=" + name};
   };
-  Words words = {parts.emulator, "-machine", "pc", "-cpu", "Skylake-Client-v1", "-m", std::to_string(options.memory_bytes >> 20) + "M", "-smp",
+  Words words = {parts.emulator, "-m", std::to_string(options.memory_bytes >> 20) + "M", "-smp",
                  std::to_string(options.cpus), "-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=3,sleep=off", "-rtc", "clock=vm",
                  "-nodefaults", "-display", "none", "-no-reboot", "-serial", "file:" + quoted(work) + "/console", "-kernel", kernel.path, "-initrd",
-                 work + "/initramfs", "-append", "console=ttyS0 quiet vdso=0 panic=-1",
+                 work + "/initramfs", "-append", std::string(kind.console) + " quiet panic=-1",
                  "-device", "virtio-serial-pci", "-chardev", "socket,id=channel,fd=" + std::to_string(channel), "-device",
-                 std::string("virtserialport,chardev=channel,name=") + kGuestPort, "-plugin", plugin_option(options, parts, work)};
+                 std::string("virtserialport,chardev=channel,name=") + kGuestPort, "-plugin", plugin_option(options, parts, kind, work)};
+  words.insert(words.end(), kind.words.begin(), kind.words.end());
   for (const Words& more : {share("host", "/", false), share("work", work, true)}) words.insert(words.end(), more.begin(), more.end());
   if (config.modules.empty()) return words;
   const Words more = share("modules", kernel.modules, false);
@@ -174,8 +187,8 @@ class Machine {
   std::thread thread_;
 };
 
-Status prepare(const SystemParts& parts, const KernelImage& kernel, const GuestConfig& config) {
-  const Result<Words> modules = early_modules(kernel);
+Status prepare(const SystemParts& parts, const MachineKind& kind, const KernelImage& kernel, const GuestConfig& config) {
+  const Result<Words> modules = early_modules(kernel, kind.arch);
   if (!modules) return modules.error();
   const std::string text = to_text(config);
   std::ofstream file(config.work + "/" + kGuestConfigFile, std::ios::binary);
@@ -185,12 +198,12 @@ Status prepare(const SystemParts& parts, const KernelImage& kernel, const GuestC
   return write_guest_archive(config.work + "/initramfs", parts.guest, text, *modules);
 }
 
-Result<RelayOutcome> boot(const SystemOptions& options, const SystemParts& parts, const KernelImage& kernel, const GuestConfig& config) {
+Result<RelayOutcome> boot(const SystemOptions& options, const SystemParts& parts, const MachineKind& kind, const KernelImage& kernel, const GuestConfig& config) {
   ChannelPair channel;
   if (channel.own() < 0) return system_error("cannot create a socket", ErrorCode::resources);
   const std::string log = config.work + "/emulator.log";
   TerminalRelay relay(channel.own());
-  Machine machine(emulator_words(options, parts, kernel, config, channel.machine()), log, [&channel] { channel.close_machine(); });
+  Machine machine(emulator_words(options, parts, kind, kernel, config, channel.machine()), log, [&channel] { channel.close_machine(); });
   RelayOutcome outcome = relay.run();
   const emulators::CommandOutcome& ended = machine.wait(!outcome.finished);
   if (outcome.finished) return outcome;
@@ -205,9 +218,13 @@ Result<RelayOutcome> boot(const SystemOptions& options, const SystemParts& parts
 }  // namespace
 
 Result<SystemParts> find_system_parts(const SystemOptions& options) {
+  const Result<ProgramToRun> program = find_program_to_run(options.command);
+  if (!program) return program.error();
+  const MachineKind& kind = kind_of(*program);
+  if (kind.arch == KernelArch::arm64 && options.boot) return Error{ErrorCode::bad_option, "--boot is for x86-64 machines", 0};
   SystemParts parts;
   emulators::EmulatorSearch search;
-  search.name = kEmulatorName;
+  search.name = kind.emulator;
   search.given = options.emulator;
   search.path = environment::search_path();
   search.built = emulators::built_emulators();
@@ -215,15 +232,17 @@ Result<SystemParts> find_system_parts(const SystemOptions& options) {
   if (chosen.fitness != emulators::Fitness::works) {
     if (!options.emulator.empty()) return Error{ErrorCode::bad_option, "--emulator: " + chosen.found, 0};
     return Error{ErrorCode::missing_program,
-                 chosen.found + ": apt install qemu-system-x86 (Debian 13; Debian 12: from bookworm-backports), or without root: ptdecode emulator fetch", 0};
+                 chosen.found + ": apt install " + kind.package + " (Debian 13; Debian 12: from bookworm-backports)" +
+                     (kind.arch == KernelArch::x86_64 ? ", or without root: ptdecode emulator fetch" : ""), 0};
   }
   parts.emulator = chosen.path;
-  parts.plugin = find_plugin_file(options.plugin, kPluginName);
-  parts.guest = find_plugin_file({}, kGuestName);
-  for (const auto& [path, name] : {std::pair{&parts.plugin, kPluginName}, std::pair{&parts.guest, kGuestName}}) {
-    if (path->empty()) return Error{ErrorCode::missing_program, std::string(name) + " was not found next to this program: this build has no system mode", 0};
+  parts.plugin = find_plugin_file(options.plugin, kind.plugin);
+  parts.guest = find_plugin_file({}, kind.guest);
+  for (const auto& [path, name] : {std::pair{&parts.plugin, kind.plugin}, std::pair{&parts.guest, kind.guest}}) {
+    if (path->empty()) return Error{ErrorCode::missing_program, std::string(name) + " was not found next to this program: this build has no system mode" +
+                                                               (kind.arch == KernelArch::arm64 ? " for arm64 (building it needs g++-aarch64-linux-gnu)" : ""), 0};
   }
-  const Result<KernelImage> kernel = find_kernel(default_kernel_search(options.kernel));
+  const Result<KernelImage> kernel = find_kernel(default_kernel_search(options.kernel, kind.arch));
   if (!kernel) return kernel.error();
   parts.kernel = kernel->path;
   parts.release = kernel->release;
@@ -233,9 +252,10 @@ Result<SystemParts> find_system_parts(const SystemOptions& options) {
 Result<SystemResult> emulate_system(const SystemOptions& options) {
   const Result<ProgramToRun> program = find_program_to_run(options.command);
   if (!program) return program.error();
+  const MachineKind& kind = kind_of(*program);
   const Result<SystemParts> parts = find_system_parts(options);
   if (!parts) return parts.error();
-  const Result<KernelImage> kernel = find_kernel(default_kernel_search(parts->kernel));
+  const Result<KernelImage> kernel = find_kernel(default_kernel_search(parts->kernel, kind.arch));
   if (!kernel) return kernel.error();
   std::error_code error;
   const std::string output = fs::absolute(options.output, error).string();
@@ -246,13 +266,13 @@ Result<SystemResult> emulate_system(const SystemOptions& options) {
   if (!folder) return folder.error();
   const auto run = [&]() -> Result<SystemResult> {
     const GuestConfig config = config_of(options, *parts, *kernel, *program, folder->path());
-    if (Status status = prepare(*parts, *kernel, config); !status) return status.error();
+    if (Status status = prepare(*parts, kind, *kernel, config); !status) return status.error();
     const Clock::time_point begun = Clock::now();
-    const Result<RelayOutcome> outcome = boot(options, *parts, *kernel, config);
+    const Result<RelayOutcome> outcome = boot(options, *parts, kind, *kernel, config);
     if (!outcome) return outcome.error();
     if (const Result<bool> kept = keep_old_recording(output); !kept) return kept.error();
     SystemResult result;
-    Result<SystemSummary> summary = write_system_recording({folder->path(), output, options.truth_folder, options.command});
+    Result<SystemSummary> summary = write_system_recording({folder->path(), output, options.truth_folder, options.pt.psb_period_bytes, options.command});
     if (!summary) return summary.error();
     result.summary = *summary;
     result.exit_status = outcome->exit_status.value_or(0);

@@ -23,6 +23,8 @@ enum class TruthTag : uint8_t {
 enum class TruthEvent : uint8_t {
   software_interrupt,  ///< INT3, INT n: trapped at ip
   interrupt,           ///< taken before the instruction at ip
+  context,             ///< only in raw logs of an arm64 machine, in place of ip: context id << 8 | exception level
+  exception = 16,      ///< and up to 31 above, only there: [ETMv4] exception type (kind - exception), with the preferred return address
 };
 
 /// Appends records to a byte vector, which must outlive it and may be emptied by its owner.

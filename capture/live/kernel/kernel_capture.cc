@@ -39,11 +39,9 @@ void KernelCapture::look() {
 }
 
 void KernelCapture::wait(uint32_t timeout_ms) const {
-  if (modules_ != nullptr) {
-    modules_->wait(timeout_ms);
-  } else {
-    (void)poll(nullptr, 0, static_cast<int>(timeout_ms));
-  }
+  std::vector<pollfd> files;
+  for (const int fd : wake_fds()) files.push_back({fd, POLLIN, 0});
+  (void)poll(files.data(), files.size(), static_cast<int>(timeout_ms));
 }
 
 void KernelCapture::on_record(Bytes record, const EventAttr& attr) {
@@ -121,23 +119,54 @@ Status KernelCapture::read_images() {
   return {};
 }
 
+Status KernelCapture::watch_text(std::unique_ptr<TextWatch> text, std::string_view kallsyms) {
+  text_ = std::move(text);
+  if (text_ == nullptr || memory_ == nullptr) return {};
+  if (Status status = text_->begin(*memory_, kallsyms); !status) return status;
+  return add_change(text_->first_change());
+}
+
+Status KernelCapture::add_change(const CodeChange& change) {
+  SampleId when;
+  when.pid = when.tid = 0;
+  when.time = change.time_ns;
+  when.has_time = true;
+  when.cpu = change.cpu;
+  return sink_.add_code(change.poke, when);
+}
+
+Status KernelCapture::take_text() {
+  Status status;
+  const auto on_unknown = [&](uint64_t since_ns, int32_t cpu) {
+    SampleId when;
+    when.pid = when.tid = 0;
+    when.time = since_ns;
+    when.has_time = true;
+    when.cpu = cpu;
+    if (status.ok() && sink_.add_unknown_code) status = sink_.add_unknown_code(when);
+  };
+  for (const CodeChange& change : text_->take(*memory_, on_unknown)) {
+    if (modules_ != nullptr) modules_->on_poke(change.time_ns, change.poke);
+    if (status.ok()) status = add_change(change);
+  }
+  counts_.text = text_->counts();
+  return status;
+}
+
 Status KernelCapture::end_round() {
   Status status;
   for (const BpfProgInfo& program : programs_) {
     if (status.ok()) status = sink_.add_program(program);
   }
   if (status.ok() && memory_ != nullptr) status = read_images();
+  if (status.ok() && memory_ != nullptr && text_ != nullptr) status = take_text();
   images_.clear();
   programs_.clear();
   addresses_.clear();
   if (modules_ == nullptr) return status;
   for (const CodeChange& change : modules_->take()) {
-    SampleId when;
-    when.pid = when.tid = 0;
-    when.time = change.time_ns;
-    when.has_time = true;
-    when.cpu = change.cpu;
-    if (status.ok()) status = sink_.add_code(change.poke, when);
+    if (text_ != nullptr && !change.poke.new_bytes.empty()) text_->on_code(change.poke.addr, change.poke.new_bytes);
+    if (status.ok()) status = add_change(change);
   }
   counts_.modules = modules_->counts();
   return status;

@@ -9,6 +9,7 @@
 
 #include "capture/live/kernel/kernel_memory.h"
 #include "capture/live/kernel/module_watch.h"
+#include "capture/live/kernel/text_watch.h"
 #include "perfio/perf_writer.h"
 
 namespace ptd::live {
@@ -16,12 +17,14 @@ namespace ptd::live {
 struct CaptureCounts {
   uint64_t text_pokes = 0, bpf_programs = 0, bpf_gone = 0, images_read = 0;
   ModuleCounts modules;
+  TextCounts text;
 };
 
 /// Receives records that the recorder creates itself: a file's writer, a log.
 struct CaptureSink {
   std::function<Status(const perfio::TextPokeRecord&, const perfio::SampleId&)> add_code;  ///< as TEXT_POKE of the kernel
   std::function<Status(const perfio::BpfProgInfo&)> add_program;
+  std::function<Status(const perfio::SampleId&)> add_unknown_code = {};  ///< as LOST: changes of code are not known since then
 };
 
 /// Inspects the records of system-wide events as they are read, and at once reads code that may soon be removed:
@@ -37,6 +40,8 @@ class KernelCapture {
   KernelCapture(std::unique_ptr<KernelMemory> memory, std::unique_ptr<ModuleWatch> modules, CaptureSink sink)
       : memory_(std::move(memory)), modules_(std::move(modules)), sink_(std::move(sink)) {}
 
+  /// Has the changes of code reported by `text`, which begins to watch. Errors: of TextWatch::begin().
+  Status watch_text(std::unique_ptr<TextWatch> text, std::string_view kallsyms);
   /// Passes each loaded BPF program to the sink.
   Status note_loaded_programs();
   void look();
@@ -47,7 +52,13 @@ class KernelCapture {
   void wait(uint32_t timeout_ms) const;
 
   /// Returns descriptors that are readable when look() should be called soon.
-  [[nodiscard]] std::vector<int> wake_fds() const { return modules_ == nullptr ? std::vector<int>() : modules_->fds(); }
+  [[nodiscard]] std::vector<int> wake_fds() const {
+    std::vector<int> fds = modules_ == nullptr ? std::vector<int>() : modules_->fds();
+    if (text_ != nullptr) {
+      for (const int fd : text_->fds()) fds.push_back(fd);
+    }
+    return fds;
+  }
 
   [[nodiscard]] const CaptureCounts& counts() const { return counts_; }
   [[nodiscard]] const KernelMemory* memory() const { return memory_.get(); }
@@ -62,9 +73,12 @@ class KernelCapture {
   void on_ksymbol(Bytes record, const perfio::EventAttr& attr);
   void on_bpf_load(uint32_t id);
   Status read_images();
+  Status add_change(const CodeChange& change);
+  Status take_text();
 
   std::unique_ptr<KernelMemory> memory_;
   std::unique_ptr<ModuleWatch> modules_;
+  std::unique_ptr<TextWatch> text_;
   CaptureSink sink_;
   std::vector<Image> images_;                  // registered in this round and not gone
   std::vector<uint64_t> addresses_;            // of the functions of this round's programs

@@ -22,7 +22,13 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kKernelHalf = 1ULL << 63;
-constexpr uint64_t kTextBegin = 0xffffffff80000000;  // of the kernel's text mapping, x86-64
+#if defined(__aarch64__)
+constexpr uint16_t kMachine = EM_AARCH64;
+constexpr uint64_t kMappedBegin = 0xffff000000000000, kMappedEnd = 0xffff800000000000;  // of the linear map, 48-bit addresses
+#else
+constexpr uint16_t kMachine = EM_X86_64;
+constexpr uint64_t kMappedBegin = 0xffffffff80000000, kMappedEnd = ~uint64_t{0};  // of the kernel's text mapping
+#endif
 
 /// The pages that a list of extents touches, as extents that do not touch each other.
 std::vector<MemoryExtent> whole_pages(std::vector<MemoryExtent> extents) {
@@ -56,7 +62,7 @@ Status save_core(const KernelMemory& memory, const std::vector<MemoryExtent>& ex
   Result<std::unique_ptr<perfio::OutputFile>> file = perfio::OutputFile::create(path);
   if (!file) return file.error();
   perfio::OutputFile& out = **file;
-  if (Status status = out.append(bytes_of(elf_header(ET_CORE, EM_X86_64, extents.size()))); !status) return status;
+  if (Status status = out.append(bytes_of(elf_header(ET_CORE, kMachine, extents.size()))); !status) return status;
   const uint64_t headers = sizeof(Elf64_Ehdr) + extents.size() * sizeof(Elf64_Phdr);
   uint64_t offset = (headers + kPage - 1) & ~(kPage - 1);
   std::vector<std::byte> padding(offset - headers);
@@ -133,7 +139,7 @@ std::vector<std::byte> KernelMemory::read_mapped(MemoryExtent extent) const {
   };
   const auto in = std::find_if(segments_.begin(), segments_.end(), holds);
   const auto other = std::find_if(segments_.begin(), segments_.end(), [&](const Segment& segment) {
-    return !holds(segment) && segment.address >= kTextBegin && segment.size_bytes >= kPage;
+    return !holds(segment) && segment.address >= kMappedBegin && segment.address < kMappedEnd && segment.size_bytes >= kPage;
   });
   if (in == segments_.end() || other == segments_.end()) return bytes;
   std::vector<std::byte> known(kPage), page(kPage);
@@ -233,9 +239,9 @@ Result<KernelText> find_kernel_text(std::string_view kallsyms) {
       (void)std::from_chars(line.data(), line.data() + type_at - 1, place, 16);
       module_code.take(name, type, place);
     }
-    if (type != 't' && type != 'T') continue;
+    const bool bound = name == "_stext" || name == "_etext";  // arm64: the end has the type of the data that follows
+    if (type != 't' && type != 'T' && !bound) continue;
     const bool made = name.ends_with("\t[bpf]") || name.find("\t[__builtin__") != std::string_view::npos;
-    const bool bound = name == "_stext" || name == "_etext";
     if (!made && !bound) continue;
     uint64_t address = 0;
     (void)std::from_chars(line.data(), line.data() + type_at - 1, address, 16);

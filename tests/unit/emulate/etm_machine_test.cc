@@ -1,0 +1,79 @@
+// The packets of a whole arm64 machine, byte by byte as [ETMv4] has them: a system call, its handler at EL1, the return to EL0.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "capture/emulate/etm/etm_stream.h"
+
+namespace ptd::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kProgram = 0x1000, kVector = 0xffff000000001400;
+constexpr uint32_t kSvc = 0xd4000001, kEret = 0xd69f03e0, kRet = 0xd65f03c0;
+
+TruthBlock block_of(uint64_t ip, uint32_t word) {
+  TruthBlock block{ip, {4}, std::vector<std::byte>(4)};
+  std::memcpy(block.bytes.data(), &word, 4);
+  return block;
+}
+
+std::vector<uint8_t> content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(EtmMachine, ASystemCallAndItsHandler) {
+  const std::vector<TruthBlock> blocks = {block_of(kProgram, kSvc), block_of(kVector, kEret), block_of(kProgram + 4, kRet)};
+  std::vector<std::byte> bytes;
+  TruthLog log(bytes);
+  const auto context = [&](uint64_t id, uint64_t level) { log.event(TruthEvent::context, id << 8 | level); };
+  constexpr unsigned kCall = 2;
+  log.psb(0, 0x100);
+  context(7, 0);
+  log.time(0x100);
+  log.block(0);
+  log.event(static_cast<TruthEvent>(static_cast<unsigned>(TruthEvent::exception) + kCall), kProgram + 4);
+  context(7, 1);
+  log.time(0x180);
+  log.block(1);
+  context(7, 0);
+  log.time(0x200);
+  log.block(2);
+  log.end();
+  std::string folder = (fs::temp_directory_path() / "ptd-etm-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const EtmFiles files{folder + "/packets", folder + "/truth"};
+  const auto lookup = [&](uint64_t number) { return number < blocks.size() ? &blocks[number] : nullptr; };
+  const Status status = encode_etm(bytes, lookup, 0, files, [](Bytes) {}, {true, 1U << 14});
+  const std::vector<uint8_t> packets = content(files.packets);
+  fs::remove_all(folder);
+  ASSERT_TRUE(status.ok());
+  const std::vector<uint8_t> expected = {
+      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
+      0x01, 0x01, 0x00,                                            // Trace Info
+      0x02, 0x80, 0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x100, whole
+      0x04,                                                        // Trace On
+      0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0, id 7
+      0x95, 0x80, 0x08,                                            // address 0x1000
+      0x06, 0x05,                                                  // Exception: call; the preferred return address follows
+      0x95, 0x01,                                                  // address 0x1004
+      0x81, 0xb1, 7, 0, 0, 0,                                      // Context: EL1
+      0x9d, 0x00, 0x0a, 0, 0, 0, 0, 0xff, 0xff,                    // address of the vector
+      0x02, 0x80, 0x03,                                            // Timestamp 0x180
+      0xf7,                                                        // Atom E: ERET
+      0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0
+      0x91,                                                        // address: the last but one
+      0x02, 0x80, 0x04,                                            // Timestamp 0x200
+  };
+  EXPECT_EQ(packets, expected);
+}
+
+}  // namespace
+}  // namespace ptd::emulate
