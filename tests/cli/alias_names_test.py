@@ -71,7 +71,7 @@ class Aliases(unittest.TestCase):
         return path
 
     def rows(self, path, *words):
-        lines = [json.loads(line) for line in run("functions", "-q", "-i", path, "--limit", "0", "--format", "json", *words).splitlines()]
+        lines = [json.loads(line) for line in run("functions", "-q", "--no-inline", "-i", path, "--limit", "0", "--format", "json", *words).splitlines()]
         return {(line["function"], line["module"]): line["calls"] for line in lines[1:]}
 
     def with_library(self, *flags):
@@ -171,7 +171,7 @@ class KernelAliases(unittest.TestCase):
         self.assertGreater(len(self.calls), 20)
 
     def rows(self, *words):
-        lines = [json.loads(line) for line in run("functions", "-q", "-i", self.recording, "--limit", "0", "--format", "json", *words).splitlines()]
+        lines = [json.loads(line) for line in run("functions", "-q", "--no-inline", "-i", self.recording, "--limit", "0", "--format", "json", *words).splitlines()]
         return {line["function"]: line["calls"] for line in lines[1:] if line["function"][0] != "["}
 
     def test_names_of_one_kernel_function(self):

@@ -109,7 +109,7 @@ class Waits(unittest.TestCase):
         calls, functions = collections.Counter(), collections.Counter()
         for name, lines in take.calls.items():
             calls[name] += sum(line["self_ns"] for line in lines)
-        for line in json_lines(run("functions", "-q", "-i", take.data, "--limit", "0", "--format", "json", "--tid", take.tid))[1:]:
+        for line in json_lines(run("functions", "-q", "--no-inline", "-i", take.data, "--limit", "0", "--format", "json", "--tid", take.tid))[1:]:
             functions[line["function"]] += line["self_ns"]
         self.assertEqual(calls, functions)
         flame = collections.Counter()
