@@ -1,4 +1,4 @@
-// AUX samples of an emulated recording: windows of the trace in place of all of it (perf record --aux-sample).
+// AUX samples of an emulated recording: windows of the trace instead of the whole trace (perf record --aux-sample).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ptd::emulate {
 
-/// A sample: what its interrupt found. The window is what the buffer got last, after zeros where the buffer was not full yet.
+/// A sample, taken by an interrupt. Its window is the end of the buffer. Where the buffer was not full yet, the window begins with zeros.
 struct TakenSample {
   uint64_t tsc = 0;
   uint64_t ip = 0;  ///< of the next instruction
@@ -18,7 +18,7 @@ struct TakenSample {
 };
 
 /// Samples one thread as a kernel does: the interrupt stops the trace (FUP, TIP.PGD), copies the end of the buffer, and starts the trace
-/// again (TIP.PGE). Feed the packets of its programs in order; what they leave in the buffer stays.
+/// again (TIP.PGE). Feed the packets of its programs in order. The buffer keeps its content from one program to the next.
 class AuxSampler {
  public:
   /// `options.aux_sample_bytes` is not 0.

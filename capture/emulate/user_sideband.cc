@@ -105,8 +105,8 @@ void UserSideband::put_mapping(size_t index, uint64_t tsc, const UserMap& map) {
   put(tsc, pid, pid, std::move(record));
 }
 
-// Makes the first folder PREFIX/N that does not exist, from N = `next` on: files of earlier recordings stay as they are. If none can be made,
-// creating a file in it fails.
+// Creates the first folder PREFIX/N that does not exist, from N = `next` on, so that files of earlier recordings are kept. If the folder cannot be
+// created, creating a file in it reports the error.
 std::filesystem::path UserSideband::new_folder(const std::filesystem::path& prefix, size_t& next) {
   std::error_code error;
   std::filesystem::create_directories(prefix, error);

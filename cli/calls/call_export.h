@@ -20,11 +20,11 @@ class PerfettoWriter {
   /// Calls and waits that are shorter than `min_ns` have no slice; the one that they are part of tells how many calls it has of them.
   explicit PerfettoWriter(CallInput& input, uint64_t min_ns = 0) : input_(input), min_ns_(min_ns) {}
   void take(std::span<const CallStep> steps, const CallTree& tree, std::string& out);
-  /// Instants of changes of code, of the kernel and of each process: when each was made, and where. Generated code is also loaded and unloaded.
+  /// Writes an instant for each change of code of the kernel and of each process, with its time and place, and for each load and unload of generated code.
   void add_pokes(std::string& out);
   /// Instants of modules and BPF programs that appear and disappear while the recording is made.
   void add_modules(std::string& out);
-  /// Reads the trace again: gaps as instants; PTWRITE, frequency and C-state as counters. `write` takes each piece. Errors: those of
+  /// Reads the trace again, and writes gaps as instants, and PTWRITE, frequency and C-state as counters. `write` takes each piece. Errors: those of
   /// Table::next().
   [[nodiscard]] Status add_events(const std::function<bool(std::string&)>& write);
   [[nodiscard]] uint64_t slices() const { return slices_; }
@@ -43,7 +43,7 @@ class PerfettoWriter {
     std::vector<Call> open;
     size_t begun = 0;  ///< of `open`: how many
     bool ran = false;  ///< in the steps that are taken
-    TimeNs counted_to;  ///< up to this time, and these counts, the instructions per cycle are written
+    TimeNs counted_to;  ///< the instructions per cycle are written up to this time and these counts
     uint64_t instructions = 0, cycles = 0;
   };
   struct CodeChange {
@@ -57,10 +57,10 @@ class PerfettoWriter {
   void describe(uint32_t thread, const CallTree& tree, std::string& out);
   void describe_track(uint64_t track, const std::string& name, bool counter, std::string& out);
   uint64_t name_id(const std::string& name, std::string& interned);
-  /// What a slice says beside its name, at its end.
+  /// Notes at the end of a slice.
   struct Notes {
     uint64_t folded = 0;     ///< number of calls in it without a slice
-    bool estimated = false;  ///< its times are
+    bool estimated = false;  ///< its times are estimates
   };
   void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, const Notes& notes);
   void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out) { event(track, type, when, name, out, Notes()); }

@@ -28,7 +28,7 @@ void add_call_options(CLI::App& command, CallWords& words) {
 void add_inline_option(CLI::App& command, CallWords& words) {
   words.inlined = true;
   command.add_flag("--inline,!--no-inline", words.inlined,
-                   "list functions that are inlined in others as NAME (inlined), if the debug information tells (default); --no-inline: only calls");
+                   "list functions that are inlined in others as NAME (inlined), if there is debug information (default); --no-inline: only real calls");
 }
 
 void add_thread_option(CLI::App& command, unsigned& threads) {

@@ -67,7 +67,7 @@ class CallInput {
   int walk(const CallWords& words, const CallSink& sink, bool enters = true);
   /// Decodes likewise and counts how often which code ran. Returns the exit status.
   int count(const CallWords& words, CodeCounts& counts);
-  /// The same with a function that counts.
+  /// Same as above, with a function that counts.
   int count(const CallWords& words, const std::function<Status(const CodeCountOptions&)>& counting);
   /// Whether the recording's trace is dated at all; known before the walk.
   [[nodiscard]] bool has_time() const { return has_time_; }

@@ -88,7 +88,7 @@ void PerfettoWriter::add_modules(std::string& out) {
   }
 }
 
-// What a ratio of 1 is in MHz ([SDM] "CBR Packet"): the nominal ratio is that of the TSC. 0: not known.
+// Returns the frequency in MHz for a ratio of 1 ([SDM] "CBR Packet": the nominal ratio is that of the TSC); 0 if it is not known.
 double PerfettoWriter::megahertz_per_ratio() const {
   const pt::Config& config = input_.recording().decoder_options().config;
   constexpr uint64_t kTicks = 1'000'000'000;

@@ -104,8 +104,8 @@ void PerfettoWriter::count(uint64_t track, TimeNs when, Value value, std::string
 template void PerfettoWriter::count(uint64_t track, TimeNs when, uint64_t value, std::string& out);
 template void PerfettoWriter::count(uint64_t track, TimeNs when, double value, std::string& out);
 
-// Writes the instructions per cycle of the threads that ran in the steps taken, each for the time since its last value. A value holds up to the
-// next one, and 0 ends the last.
+// Writes the instructions per cycle of each thread that ran in the steps taken, for the time since its previous value. A value applies until the
+// next one. A 0 ends the last one.
 void PerfettoWriter::add_ipc(const CallTree& tree, std::string& out) {
   constexpr uint64_t kShortest = 10'000;
   for (uint32_t index = 0; index < threads_.size(); ++index) {

@@ -26,7 +26,7 @@ std::string packed(const std::vector<uint64_t>& numbers) {
   return out;
 }
 
-/// Returns the build id of each module; "" where files of several builds have its name.
+/// Returns the build id of each module, or "" if files of several builds have its name.
 std::map<std::string, std::string> build_ids(const Timeline& timeline) {
   std::map<std::string, std::string> ids;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
@@ -40,7 +40,7 @@ std::map<std::string, std::string> build_ids(const Timeline& timeline) {
 
 }  // namespace
 
-/// Gives strings, modules, functions and locations their numbers, and writes each once.
+/// Numbers strings, modules, functions and locations, and writes each once.
 class PprofProfile::Writer {
  public:
   explicit Writer(const PprofProfile& profile)

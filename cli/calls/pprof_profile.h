@@ -21,7 +21,7 @@ class PprofProfile {
   /// Returns the profile, not compressed.
   [[nodiscard]] std::string write() const;
   [[nodiscard]] size_t samples() const { return sums_.size(); }
-  /// Whether a stack was cut at a limit (CallPaths).
+  /// Returns how many calls were beyond the depth limit of a stack (CallPaths).
   [[nodiscard]] uint64_t cut() const { return calls_.paths().left_out(); }
 
  private:

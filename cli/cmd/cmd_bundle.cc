@@ -46,7 +46,7 @@ std::string parts_text(const BundleReport& report) {
   return text + fmt::format("{:>12} {:>8}  in all, compressed\n", report.file_bytes, "");
 }
 
-/// Files whose code ran and that are not in it; empty if there are none.
+/// Returns a message that lists the files whose code ran and that the bundle lacks; empty if there are none.
 std::string lack_text(const BundleReport& report) {
   std::string text;
   for (const MissingImage& missing : report.missing) {
@@ -152,8 +152,8 @@ Command add_bundle(CLI::App& app) {
       "source lines, except announced ones, so coverage, profile and -F srcline need the original recording.\n"
       "It contains only the code that decoding reads: to decode it with --freeze, --no-time or --slack, give these options here too.\n"
       "From files outside the recording it takes only code that ran, and only if the file is proven to be the mapped one: by its build\n"
-      "id, by its inode (programs and libraries only), or because you name it (--symfs, --map). --dry-run lists these files, and a message\n"
-      "names those that ran and are left out.\n"
+      "id, by its inode (programs and libraries only), or because you name it (--symfs, --map). --dry-run lists these files. A message\n"
+      "names files whose code ran and that the bundle lacks.\n"
       "Examples:\n"
       "  ptdecode bundle perf.data -o small.ptb                  all of it\n"
       "  ptdecode bundle perf.data -o bug.ptb --time 17.9,18.1   a fifth of a second\n"

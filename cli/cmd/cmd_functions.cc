@@ -115,7 +115,7 @@ void print_table(const Words& words, const std::vector<FunctionRow>& rows, bool 
     output.write(line_of(rows[i], columns, functions, width));
   const auto end = rows.begin() + static_cast<std::ptrdiff_t>(shown_rows);
   if (timed && std::any_of(rows.begin(), end, [](const FunctionRow& row) { return row.totals->estimated != 0; }))
-    output.write("~: the times of some calls are estimates, because flow is missing beside them; --format json says of how many\n");
+    output.write("~: the times of some calls are estimates, because flow is missing beside them; --format json has their number\n");
   if (rows.size() > shown_rows) output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - shown_rows, "more function")));
 }
 
@@ -186,7 +186,7 @@ void print_threads(const std::vector<CallThread>& threads) {
   standard_output().write(text);
 }
 
-/// Names the files of which functions without a symbol ran; empty if there are none.
+/// Returns the end of a message that names the files in which functions without a symbol ran; empty if there are none.
 std::string nameless_files(const FunctionTable& functions) {
   std::set<std::string> files;
   for (FunctionId id = 0; id < functions.size(); ++id) {
@@ -315,21 +315,22 @@ Command add_functions(CLI::App& app) {
       "jumps to counts in the total of the caller of both.\n"
       "waiting: the part of total in which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops\n"
       "and resumes, the time that the instructions before and after do not account for is waiting.\n"
-      "NAME (inlined): a function inlined in others. Its calls are entries from outside at its first instruction. The compiler mixes its code with\n"
-      "the code around it: entries elsewhere continue a call, and are counted as without start. --no-inline: the function around it gets its time.\n"
+      "NAME (inlined): a function that is inlined in others. Its calls are entries from outside at its first instruction. The compiler mixes its\n"
+      "code with the code around it, so an entry elsewhere continues a call and counts as one without start. With --no-inline, its time counts\n"
+      "for the function that contains it.\n"
       "Percentiles include only calls that were seen from start to end.\n"
       "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
       "even with CYC packets, each of which covers up to 47 branches.\n"
-      "~: some of these calls are beside lost flow, where no packet dates their start or end: their times are estimated by the rate of other\n"
-      "code ('estimated' in JSON and tables is their number).\n"
+      "~: no packet gives the start or end of some of these calls, because flow is missing beside them. Their times are estimated from the rate\n"
+      "of other code. 'estimated' in JSON and tables is their number.\n"
       "A function without a symbol is named by module and file offset (libc.so.6+0x1234): its start by .eh_frame, else the address that is\n"
       "called. Other code without a symbol is in the row [unnamed code of libc.so.6].\n"
       "Of several names of one function, the row has the public one: free, not cfree@GLIBC_2.2.5 or __libc_free. --func and the -S of\n"
       "'script' find it by each. Limitation: of more than 1024 names of one address, only the first are known.\n"
       "Static functions of one name in one program or library have rows of their own, named by source file (a.c:f), or by address in the\n"
       "file if the symbol table does not tell the source files apart (0x1234:f). --func f selects all of them, --func a.c:f one.\n"
-      "Kernel functions of one name in one module are named by address (0xffffffff81234560:f). So are functions that only their mangled names\n"
-      "tell apart: instances of a generic function of Rust, the deleting destructor of a C++ class. --diff adds these up.\n"
+      "Kernel functions of one name in one module are named by address (0xffffffff81234560:f). So are functions that differ only in their\n"
+      "mangled names: instances of a generic Rust function, the deleting destructor of a C++ class. --diff adds these up.\n"
       "Limitation: each resumption of a C++20 coroutine is a call of its resume function (f [clone .actor]) and counts as one.\n"
       "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "--diff: the largest change of --sort comes first: of time in the function itself, or of instructions, which vary less between two runs.\n"

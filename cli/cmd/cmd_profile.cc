@@ -132,7 +132,7 @@ int write_all(const Words& words, const CodeCounts& counts) {
   for (const FileCounts& file : counts.files) {
     if (file.relocatable) {
       if (!words.calls.input.quiet)
-        say_on_error(fmt::format("ptdecode: {} is a kernel module, without addresses of its own: only --format csspgo and pprof include it\n", shown(file.path)));
+        say_on_error(fmt::format("ptdecode: {} is a kernel module, which has no fixed addresses: only --format csspgo and pprof include it\n", shown(file.path)));
       continue;
     }
     std::string name = profile_name(file, words.format);
@@ -162,7 +162,7 @@ int write_one(const Words& words, const CodeCounts& counts) {
 /// Counts code by address.
 int run_by_address(const Words& words, CallInput& input) {
   const bool all = is_folder(words.output);
-  if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, for all files: --dso has no effect", 0});
+  if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, which gets profiles of all files: remove --dso", 0});
   if (const Status fit = all ? Status{} : check_output(words.output); !fit) return report_error(fit.error());  // before the work
   CodeCounts counts;
   const int status = input.count(words.calls, counts);
@@ -195,7 +195,7 @@ std::string csspgo_text(const ContextProfiles& profiles) {
 
 /// Counts lines by the calls that led to them.
 int run_csspgo(const Words& words, CallInput& input) {
-  if (!words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: --format csspgo is for all files: --dso has no effect", 0});
+  if (!words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: --format csspgo includes all files: remove --dso", 0});
   if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
   ContextProfiles profiles;
   const int status = input.count(words.calls, [&](const CodeCountOptions& options) {
@@ -218,10 +218,10 @@ int run_csspgo(const Words& words, CallInput& input) {
 int run_pprof(const Words& words, CallInput& input) {
   if (words.output.empty() || !words.dso.empty())
     return report_error({ErrorCode::contradictory_options,
-                         words.output.empty() ? "profile: -o FILE is missing" : "profile: --format pprof is for all files: --dso has no effect", 0});
+                         words.output.empty() ? "profile: -o FILE is missing" : "profile: --format pprof includes all files: remove --dso", 0});
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
-  if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "profile: what it writes is no text: -o names a file", 0});
+  if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "profile: a pprof profile is binary, and the output is a terminal: name a file with -o", 0});
   PprofProfile profile(input);
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     profile.take(steps, tree);
@@ -240,7 +240,7 @@ int run_pprof(const Words& words, CallInput& input) {
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet) {
     say_on_error(fmt::format("ptdecode: {}: {}; next: go tool pprof -http=: {}\n", shown(words.output), counted(profile.samples(), "stack"), shown(words.output)));
-    if (profile.cut() != 0) say_on_error(fmt::format("ptdecode: {} deeper than {} functions: counted in the last one\n", counted(profile.cut(), "call was", "calls were"), CallPaths::kMostDepth));
+    if (profile.cut() != 0) say_on_error(fmt::format("ptdecode: {} deeper than {} functions: counted in the deepest function listed\n", counted(profile.cut(), "call was", "calls were"), CallPaths::kMostDepth));
   }
   return status;
 }
@@ -264,18 +264,19 @@ Command add_profile(CLI::App& app) {
       *app.add_subcommand("profile", "Count each branch and each straight-line range of code, or each stack: for LLVM, BOLT, AutoFDO and pprof");
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);
-  command.add_option("-o,--output", words->output, "the file to write, or a folder (DIR/) for a profile of each program and library");
+  command.add_option("-o,--output", words->output, "the file to write, or a folder (DIR/), which gets a profile of each program and library");
   command
       .add_option("--format", words->format,
-                  "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof; csspgo: LLVM's context-sensitive text; pprof: stacks. The last two are of all files")
+                  "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof; csspgo: LLVM's context-sensitive text; pprof: stacks. The last two include all files")
       ->check(CLI::IsMember({"bolt", "autofdo", "csspgo", "pprof"}));
   command.add_option("--dso", words->dso, "the program or library (default: the one that ran the most code; the dynamic linker only if nothing else ran)");
   command.footer(
       "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
       "In a folder, a profile is named by file and build id: db.BUILDID.pa. Kernel modules have no fixed addresses: only csspgo and pprof include them.\n"
-      "csspgo: how often each line ran, by the chain of calls that led to it, of all files with debug information. Names are the linker's.\n"
-      "pprof: calls, self instructions and self time of each stack, of all files, the kernel and its modules, with their build ids. Functions\n"
-      "have no source lines. A name that ends in .gz is compressed.\n"
+      "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. Functions have their mangled\n"
+      "names.\n"
+      "pprof: calls, self instructions and self time of each stack, for all files, the kernel and its modules, with their build ids. Functions\n"
+      "have no source lines. A file whose name ends in .gz is compressed.\n"
       "Examples:\n"
       "  ptdecode profile -o db.pa && perf2bolt --pa -p db.pa -o db.fdata /usr/bin/db\n"
       "  ptdecode profile --format autofdo -o db.txt && create_llvm_prof --profiler=text --binary=/usr/bin/db --profile=db.txt "

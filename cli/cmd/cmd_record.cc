@@ -119,7 +119,7 @@ void set_packets(Words& words) {
   pt.cyc = words.cyc;
 }
 
-// The limit of the logs, and the sizes of AUX samples. A window of the default size has PSBs if they are as frequent as possible.
+// Sets the limit of the logs, and the sizes of AUX samples. A window of the default size has PSBs only if they are as frequent as possible.
 Status set_sizes(Words& words) {
   emulate::UserConfig& config = words.options.config;
   if (!words.most.empty()) {
@@ -252,8 +252,8 @@ Command add_record(CLI::App& app) {
       ->check(CLI::IsMember({"user", "system"}));
   add_system_options(command, words->system);
   command.add_flag("--aux-sample{4K}", words->aux_sample,
-                   "do not record the whole trace, but with each sample of another event the last SIZE bytes of trace before it (default\n"
-                   "4K, at most 60K). --sample-on names that event; --emulate samples a clock")
+                   "record samples instead of the whole trace: with each sample of another event, the last SIZE bytes of trace before it\n"
+                   "(default 4K, at most 60K). --sample-on names that event. With --emulate, see --aux-sample-every")
       ->type_name("SIZE");
   words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data); a file of this name is kept as NAME.old");
   words->emulate_options = added_options(command, [&] { add_emulate_options(command, *words); });

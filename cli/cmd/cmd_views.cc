@@ -33,7 +33,7 @@ class SliceCounts {
       if (slice && input.wanted(step, tree)) ++counts_[class_of(step.total_ns())];
     }
   }
-  /// Returns the shortest duration of which all slices fit into so many bytes. 0: all do.
+  /// Returns the shortest duration for which all slices of at least that duration fit into `bytes`; 0 if all slices fit.
   [[nodiscard]] uint64_t min_ns(uint64_t bytes) const {
     constexpr uint64_t kSliceBytes = 64;  // two packets
     uint64_t slices = 0;
@@ -59,7 +59,7 @@ class SliceCounts {
   std::array<uint64_t, (64U << kBits)> counts_{};
 };
 
-/// Returns the shortest slice of a timeline of so many bytes; the exit status, if it is not kExitOk.
+/// Returns the duration of the shortest slice in a timeline of `size_bytes`, and the exit status.
 std::pair<uint64_t, int> fit_slices(const Words& words, uint64_t size_bytes) {
   CallWords calls = words.calls;
   calls.input.quiet = true;  // write_timeline() opens it again
@@ -72,7 +72,7 @@ std::pair<uint64_t, int> fit_slices(const Words& words, uint64_t size_bytes) {
   }, false);
   const uint64_t min_ns = counts.min_ns(size_bytes);
   if (status == kExitOk && min_ns != 0 && !words.calls.input.quiet)
-    say_on_error(fmt::format("ptdecode: calls and waits shorter than {} have no slice, because of --size\n", duration_text(min_ns)));
+    say_on_error(fmt::format("ptdecode: calls and waits shorter than {} are left out, because of --size\n", duration_text(min_ns)));
   return {min_ns, status};
 }
 
@@ -83,7 +83,7 @@ int write_timeline(const Words& words, uint64_t min_ns) {
   if (!input.has_time()) return report_error({ErrorCode::not_recorded, "the trace holds no time: there is nothing to lay along a line", 0});
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
-  if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: what it writes is no text: -o names a file", 0});
+  if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: the trace is binary, and the output is a terminal: name a file with -o", 0});
   PerfettoWriter writer(input, min_ns);
   std::unique_ptr<Gzip> gzip = words.output.ends_with(".gz") ? std::make_unique<Gzip>() : nullptr;
   std::string out, packed;
@@ -171,12 +171,12 @@ Command add_timeline(CLI::App& app) {
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
   command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; the call around them says how many calls");
-  command.add_option("--size", words->size, "leave out what --min does, from the shortest on, so that the file has about this size before it is compressed: 200M");
+  command.add_option("--size", words->size, "leave out the shortest calls and waits, as --min does, so that the file has about this size before compression: 200M");
   command.footer(
       "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"
-      "are instants on separate tracks; PTWRITE, the frequency (CBR), instructions per cycle (CYC) and the C-state are counters. A call beside\n"
-      "lost flow, whose times are estimates, has the note 'estimated times'. A name that ends in .gz is compressed. --size decodes the trace\n"
-      "twice.\n"
+      "are instants on separate tracks; PTWRITE, the frequency (CBR), instructions per cycle (CYC) and the C-state are counters. If the\n"
+      "times of a call are estimates, because flow is missing beside it, it has the note 'estimated times'. A file whose name ends in .gz is\n"
+      "compressed. --size decodes the trace twice.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
       "  ptdecode timeline -o run.pftrace.gz --min 1us              a long run\n"

@@ -53,7 +53,7 @@ class Export {
   [[nodiscard]] uint64_t without_path() const { return without_path_; }
 
  private:
-  /// Whether a table has rows to write; after Ctrl-C there are no more.
+  /// Returns whether rows of a table are to be written; after Ctrl-C, none are.
   [[nodiscard]] bool wants(const char* table) const { return !ended_ && tables_.contains(table); }
 
   int write_calls() {

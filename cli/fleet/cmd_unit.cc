@@ -96,7 +96,7 @@ int run(const Words& words) {
   std::error_code error;
   std::filesystem::create_directories(words.output, error);
   if (const Status status = decode(words, **plan, number); !status) return report_error(status.error());
-  // The last file: where it is, the unit is complete.
+  // Written last: if this file exists, the unit is complete.
   const Status summed = write_table_sums(words.output, plan_id(**plan), number);
   return summed ? kExitOk : report_error(summed.error());
 }
@@ -112,9 +112,9 @@ Command add_unit(CLI::App& app) {
   command.add_option("--trace", words->traces, "where a trace file of the plan is; for several files repeat it, in the order of the plan")->type_name("FILE");
   add_format_option(command, words->format, "of the list of units: text, or json with the byte ranges of each");
   command.footer(
-      "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (TABLES.md), unit-NUMBER.steps and .steps.all, from\n"
-      "which 'ptdecode merge' follows calls across units, and at last unit-NUMBER.sums.json, the sizes and hashes of the tables. Each file\n"
-      "appears when it is complete. Running it again gives the same files.\n"
+      "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (TABLES.md). 'ptdecode merge' uses unit-NUMBER.steps\n"
+      "and .steps.all to follow calls across units. The last file is unit-NUMBER.sums.json, with the sizes and hashes of the tables. Each file\n"
+      "appears when it is complete. Running the command again gives the same files.\n"
       "The trace file may be sparse: only the ranges of the unit are read (--json lists them).");
   return [words] { return run(*words); };
 }

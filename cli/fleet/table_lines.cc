@@ -97,7 +97,7 @@ class Sums {
 
 bool is_count(const Json& row, const char* name) { return row.contains(name) && row[name].is_number_unsigned(); }
 
-/// A row that can be added up. Tables have no nested values, and those of a damaged file could be nested too deeply to be written.
+/// Returns whether a row can be added up. Tables have no nested values. Those of a damaged file could be nested too deeply to be written.
 bool is_row(const Json& row) {
   if (!row.is_object() || !is_count(row, "count") || !is_count(row, "uncertain") || !row.contains("first_ns")) return false;
   if (!row["first_ns"].is_null() && !row["first_ns"].is_number_integer()) return false;

@@ -17,7 +17,7 @@ inline constexpr std::string_view kUnitTables[] = {"edges", "block_counts", "gap
 /// Writes one object for each row of a table to `path`, which appears when it is complete. Errors: those of open_table() and WholeFile.
 [[nodiscard]] Status write_lines(const Recording& recording, std::string_view table, const TableRequest& request, const std::string& path);
 
-/// The same for a table that is open.
+/// Same as above, for a table that is open.
 [[nodiscard]] Status write_lines(Table& table, const std::string& path);
 
 /// Joins files of `table` in their order. Rows of edges and block_counts that differ only in count, uncertain, first_ns and names become one:

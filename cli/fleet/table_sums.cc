@@ -52,7 +52,7 @@ Status check_table_sums(const std::string& folder, uint64_t plan, uint32_t unit)
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const Json sums = bytes.size() > kMostBytes ? Json() : Json::parse(text, nullptr, false);
   const auto again = fmt::format("; decode unit {} again", unit);
-  if (!sums.is_object()) return Error{ErrorCode::bad_format, path + ": not the sums of tables" + again, 0};
+  if (!sums.is_object()) return Error{ErrorCode::bad_format, path + ": not a file of sizes and hashes of tables" + again, 0};
   const Json wanted = json_of(plan, unit);
   for (const auto& [key, value] : wanted.items()) {
     if (sums.value(key, Json()) != value) return Error{ErrorCode::wrong_recording, path + ": of another plan or unit" + again, 0};
@@ -62,7 +62,7 @@ Status check_table_sums(const std::string& folder, uint64_t plan, uint32_t unit)
     const Result<Json> sum = sum_of(name);
     if (!sum) return sum.error();
     if (sums.value(std::string(table), Json()) != *sum)
-      return Error{ErrorCode::bad_checksum, name + ": not as 'ptdecode unit' wrote it: damaged, or of another unit" + again, 0};
+      return Error{ErrorCode::bad_checksum, name + ": changed since 'ptdecode unit' wrote it, or of another unit" + again, 0};
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Sizes and hashes of the tables of a unit, in a file next to them, so that a merge uses no table that is damaged or of another unit.
+// Writes and checks a file with the sizes and hashes of a unit's tables, so that a merge uses no table that is damaged or of another unit.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ptd::cli {
 /// Errors: those of MappedFile and WholeFile.
 [[nodiscard]] Status write_table_sums(const std::string& folder, uint64_t plan, uint32_t unit);
 
-/// Returns an error unless the tables of a unit are those of which write_table_sums() wrote. Errors: bad_format, wrong_recording for another plan
+/// Returns an error if the tables of a unit differ from the sums that write_table_sums() wrote. Errors: bad_format, wrong_recording for another plan
 /// or unit, bad_checksum for a table that differs, and those of MappedFile.
 [[nodiscard]] Status check_table_sums(const std::string& folder, uint64_t plan, uint32_t unit);
 

@@ -194,7 +194,7 @@ std::string windows_text(const StreamStat& stat) {
   if (!text.empty() && stat.window_bytes != stat.info.size_bytes)
     text += fmt::format("    {} bytes, of which later windows repeat {}\n", stat.window_bytes, stat.window_bytes - stat.info.size_bytes);
   if (stat.undecoded_windows != 0)
-    text += fmt::format("    {} without a PSB, so nothing of them is decoded; record with a lower psb_period, or larger windows\n", stat.undecoded_windows);
+    text += fmt::format("    {} without a PSB, which cannot be decoded; record with a lower psb_period, or larger windows\n", stat.undecoded_windows);
   return text;
 }
 

@@ -54,7 +54,7 @@ Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
   return moment < 0 ? Result<TimeNs>(wrong) : Result<TimeNs>(TimeNs{static_cast<uint64_t>(moment)});
 }
 
-// The number of "10%".
+// Returns the number in "10%".
 std::optional<double> percentage(std::string_view text) {
   double value = 0;
   if (!text.ends_with('%')) return std::nullopt;
@@ -112,7 +112,7 @@ Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale)
     if (!to) return to.error();
     range.last = *to;
   }
-  // All of the recording: flow without a time of its own may be dated before the first timestamp and after the last one.
+  // 0% and 100% mean no limit: flow without its own timestamp may be before the first timestamp or after the last one.
   if (is_percentage(first, 0)) range.first = kTimeMin;
   if (is_percentage(last, 100)) range.last = kTimeMax;
   if (range.empty()) return usage(fmt::format("--time: '{}' ends before it starts", text));

@@ -99,7 +99,7 @@ Result<uint64_t> aux_sample_bytes(const std::string& text) {
 
 namespace {
 
-/// The events that sample, pause and resume the trace.
+/// Chooses the events that sample, pause and resume the trace.
 Status choose_companions(const LiveWords& words, live::TraceChoice& trace) {
   const auto add = [&trace](const std::string& option, const std::string& text, uint32_t aux_bytes, uint32_t action) {
     Result<live::CounterEvent> event = live::parse_counter_event(option, text);
@@ -231,16 +231,16 @@ void add_live_options(CLI::App& command, LiveWords& words) {
   command.add_option("--filter", words.filter, "trace only some code: 'filter main @ /bin/ls', 'start F1,stop F2'");
   command.add_flag("--snapshot", words.snapshot, "let the trace overwrite the oldest part of its buffer; the recording contains the last "
                                                  "part");
-  command.add_option("--sample-on", words.sample_on, "with --aux-sample: the event that is sampled, EVENT[@PERIOD], as branch-misses:u@1000 or sched:sched_switch\n"
+  command.add_option("--sample-on", words.sample_on, "with --aux-sample: the event that is sampled, EVENT[@PERIOD]: branch-misses:u@1000, sched:sched_switch\n"
                                                      "(default cpu-clock: a sample each ms)")
       ->type_name("EVENT");
-  command.add_option("--pause-on", words.pause_on, "the trace pauses when EVENT happens (Linux 6.13); may be repeated")->type_name("EVENT");
-  command.add_option("--resume-on", words.resume_on, "the trace starts paused, and goes on when EVENT happens (Linux 6.13); may be repeated")->type_name("EVENT");
+  command.add_option("--pause-on", words.pause_on, "pause the trace when EVENT happens (Linux 6.13); may be repeated")->type_name("EVENT");
+  command.add_option("--resume-on", words.resume_on, "start paused, and resume the trace when EVENT happens (Linux 6.13); may be repeated")->type_name("EVENT");
   command.add_option("--detach", words.detach, "return at once; the session continues until ptdecode stop NAME")->type_name("NAME");
-  command.add_option("--trigger", words.trigger, "with --detach: write a snapshot to OUTPUT when a function is called, uprobe:FILE:FUNCTION, or when a call\n"
-                                                 "of it was slow, uprobe:FILE:FUNCTION,duration>5ms")
+  command.add_option("--trigger", words.trigger, "with --detach: write a snapshot to OUTPUT when a function is called (uprobe:FILE:FUNCTION), or when a call\n"
+                                                 "of it was slow (uprobe:FILE:FUNCTION,duration>5ms)")
       ->type_name("PROBE");
-  command.add_option("--trigger-most", words.trigger_most, "with --trigger: so many snapshots, OUTPUT, OUTPUT.2, ... (default 1), at most one each second")
+  command.add_option("--trigger-most", words.trigger_most, "with --trigger: write at most N snapshots, OUTPUT, OUTPUT.2, ... (default 1), and at most one each second")
       ->type_name("N");
   command.add_flag("--directory", words.directory, "write perf's directory form");
   command.add_flag("--kcore", words.kcore, "also copy the kernel's code, before and after (directory form)");

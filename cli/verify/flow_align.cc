@@ -107,7 +107,7 @@ class Aligner {
           std::span<uint32_t> match)
       : flow_(flow), other_(other), gaps_(gaps), other_first_(other_first), match_(match), steps_left_(kSteps * (flow.size() + other.size())) {}
 
-  // Places the runs between gaps first, as many as are found one after the other, and aligns what is between them.
+  // Places the runs between gaps first, as many as can be found in order, and aligns the rest between them.
   void run_between_gaps(Range d, Range t) {
     const std::vector<Placed> placed = find_runs(d, t, false);
     Range left_d{d.first, d.first}, left_t{t.first, t.first};
@@ -161,9 +161,9 @@ class Aligner {
     Range run;
     uint32_t at = 0;
   };
-  // Finds for each run between two gaps the first place at which all of it is found: the first places leave most for those that follow. What
-  // continues a matched flow without a gap is elsewhere only if it is wrong. With `all`, nothing is found unless every run is; else runs are
-  // left out where that leaves more of the others.
+  // Finds for each run between two gaps the first place that matches all of it: the first places leave most room for later runs. A run that
+  // continues a matched flow without a gap can match elsewhere only if it is wrong. With `all`, finds nothing unless every run is found. Otherwise
+  // it leaves out runs if more of the others are found without them.
   [[nodiscard]] std::vector<Placed> find_runs(Range d, Range t, bool all) {
     std::vector<Choice> choices;
     std::vector<Way> ways{{t.first, 0, kUnmatched}};
@@ -187,7 +187,7 @@ class Aligner {
     Placed placed;
     uint32_t before = kUnmatched;  ///< the Choice of the run before it
   };
-  // Adds ways with the run at its first place after each. Of two ways, the one that reaches further matches more.
+  // Extends each way with the run at its first place after the way's end. Of two ways, the one that reaches further matches more.
   void extend(std::vector<Way>& ways, Range run, uint32_t end, std::vector<Choice>& choices) {
     std::vector<Way> all = ways;
     std::optional<uint32_t> at;
@@ -296,7 +296,7 @@ void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other
   Aligner(flow, other, gaps, other_first, match).run(all, all_other, kMaxDepth);
   const auto missing = std::count(match.begin(), match.end(), kUnmatched);
   if (gaps.empty() || missing == 0) return;
-  // Where a run is wrong, stretches of others may have been found in the wrong rounds of a loop.
+  // If a run is wrong, parts of other runs may have been found in the wrong iterations of a loop.
   std::vector<uint32_t> by_runs(match.size(), kUnmatched);
   Aligner(flow, other, gaps, other_first, by_runs).run_between_gaps(all, all_other);
   if (std::count(by_runs.begin(), by_runs.end(), kUnmatched) < missing) std::copy(by_runs.begin(), by_runs.end(), match.begin());

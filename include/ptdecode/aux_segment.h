@@ -14,7 +14,7 @@ enum class AuxBreak : uint8_t {
   truncated,     ///< PERF_AUX_FLAG_TRUNCATED: the ring was full, data was dropped
   partial,       ///< PERF_AUX_FLAG_PARTIAL: the record has gaps
   collision,     ///< PERF_AUX_FLAG_COLLISION
-  snapshot,      ///< another snapshot, or the window of another sample: time passed without trace
+  snapshot,      ///< the next snapshot or AUX sample begins: time passed without trace
   missing,       ///< payload absent from the file
 };
 
@@ -37,7 +37,7 @@ struct AuxSegment {
   TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail
   AuxBreak break_before = AuxBreak::none;
   bool break_after = false;  ///< the flow does not continue in the next segment (lost data, end of stream)
-  AuxBreak lost_after = AuxBreak::none;  ///< of the last segment: why trace after it is missing; `snapshot`: tracing paused, nothing is missing
+  AuxBreak lost_after = AuxBreak::none;  ///< in the last segment: why trace after it is missing. `snapshot`: tracing was paused, nothing is missing
 };
 
 }  // namespace ptd

@@ -38,7 +38,7 @@ struct BundleReport {
   uint64_t symbols = 0;
   uint64_t instructions = 0;   ///< decoded to determine the code
   std::vector<BundlePart> parts;      ///< its sources: the recording first, then by bytes
-  std::vector<MissingImage> missing;  ///< files that the recording names but that are not included, why, and the gaps for lack of their code
+  std::vector<MissingImage> missing;  ///< files that the recording names and that are not included: why, and how many gaps that causes
   std::vector<std::string> warnings;  ///< of the recording
   std::string events_trouble;         ///< why the samples of other events are missing; "" if they are included or there are none
 };

@@ -24,7 +24,7 @@ enum class FrameKind : uint8_t {
   interrupt,  ///< an interrupt, fault, trap or signal; it ends when the flow returns to the interrupted address
   syscall,    ///< a system call or software interrupt
   root,       ///< flow began or resumed inside it: its start is not known
-  inlined,    ///< its code is a copy in another function's (CallTree::follow_inlined()); it is open while the flow is in that copy
+  inlined,    ///< a function inlined in another one (CallTree::follow_inlined()); open while the flow is in that inlined copy
 };
 
 enum class CallStepKind : uint8_t {
@@ -47,11 +47,11 @@ enum class CallLoss : uint8_t {
 inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root)
 inline constexpr uint8_t kCallCut = 2;          ///< its end was not seen: the flow was lost, or the trace ends
 inline constexpr uint8_t kCallInner = 4;        ///< the same function is open further out: recursion
-inline constexpr uint8_t kCallMiddle = 8;       ///< not entered at its start: not a call of it. Inlined: part of a call that began before
+inline constexpr uint8_t kCallMiddle = 8;       ///< not entered at its start, so not a new call. Inlined: continues a call that began before
 inline constexpr uint8_t kCallUntraced = 16;    ///< its code was not traced
 inline constexpr uint8_t kCallBreakpoint = 32;  ///< interrupt: an INT3 of a text poke or probe
 inline constexpr uint8_t kCallKernel = 64;      ///< on: the kernel was not traced
-/// `time` or `start` is an estimate, by the rate of other code: flow is missing between the packets that bound it. So are the durations.
+/// `time` or `start`, and the durations, are estimated from the rate of other code, because flow is missing between the packets that bound them.
 inline constexpr uint8_t kCallEstimated = 128;
 
 /// What happened to a thread's calls. Times in units of the timeline's clock. A plain value.
@@ -114,17 +114,17 @@ class PTD_API CallTree {
   CallTree(CallTree&&) noexcept;
   CallTree& operator=(CallTree&&) noexcept;
 
-  /// Has inlined functions entered and left. `chains` must be those of the flow, and outlive the tree.
+  /// Makes the tree follow inlined functions. `chains` must be those of the flow, and outlive the tree.
   void follow_inlined(InlineChains& chains);
   /// Leaves steps of kind enter out of the output from here on.
   void leave_out_enters();
   /// Processes one step and appends the resulting call steps to `out`. Returns how many of them leave_out_enters() left out.
   size_t take(const FlowStep& step, std::vector<CallStep>& out);
-  /// Returns whether `group` may be taken in place of its steps.
+  /// Returns whether take(group) has the same effect as taking the steps that `group` replaces (docs/FLEET.md).
   [[nodiscard]] bool accepts(const CallGroup& group) const;
-  /// Takes a group that it accepts. Returns the number of calls that are open around it. No call steps result.
+  /// Processes a group for which accepts() returned true. Returns the number of calls that are open around it. Produces no call steps.
   uint32_t take(const CallGroup& group);
-  /// Returns whether a call of `function` is open around a group that was just taken.
+  /// Returns whether a call of `function` is open around the group that was taken last.
   [[nodiscard]] bool is_open(FunctionId function) const;
   /// Starts counting at `time`: open calls are entered again without a start, and nothing earlier counts. All steps taken so far must be
   /// from before `time`.

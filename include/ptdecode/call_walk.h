@@ -21,12 +21,11 @@ struct CallWalkOptions {
   Interval time;                                 ///< only this range: earlier calls have no start, calls that end later are cut
   unsigned threads = 0;                          ///< number of threads, including the caller's; 0: one per core
   bool enters = true;                            ///< false: leaves out steps of kind enter
-  bool inlined = false;                          ///< follows inlined functions, of files with DWARF; without effect with `steps`
+  bool inlined = false;                          ///< follows inlined functions of files with DWARF; has no effect with `steps`
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
   std::function<void(const Gap&)> on_gap;        ///< each gap
   std::shared_ptr<const StepFiles> steps;        ///< of the units of a plan, which were decoded before; null: decode
-  /// With `steps`: called for each group of calls that a unit followed from start to end, and for which there are no call steps, with the number of
-  /// calls that are open around it.
+  /// With `steps`: called for each group (docs/FLEET.md) that is used in place of its call steps. `depth`: how many calls are open around it.
   std::function<void(uint32_t unit, uint32_t group, uint32_t depth)> on_group;
   /// Called regularly. Returning true ends the walk: open calls are left, with kCallCut. Empty: never.
   std::function<bool()> stopped;
@@ -53,8 +52,8 @@ class PTD_API CallCursor {
   [[nodiscard]] const CallTree& tree() const;
   /// Returns whether any packet so far had a time.
   [[nodiscard]] bool timed() const;
-  /// Adds the calls of groups (CallWalkOptions::on_group) to a profile that has all call steps, once next() has returned false. Returns false if
-  /// a distribution of durations is less exact than without groups: then walk again with StepFiles::all.
+  /// Adds the calls of groups (CallWalkOptions::on_group) to a profile that has all call steps. Call it after next() has returned false. Returns
+  /// false if a distribution of durations is less exact than without groups. In that case, walk again with StepFiles::all.
   [[nodiscard]] bool add_finished(FunctionProfile& profile) const;
   /// Returns the final status once next() has returned false. Errors: those of Recording::decode().
   [[nodiscard]] const Status& status() const;

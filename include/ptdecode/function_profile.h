@@ -18,9 +18,9 @@ class PTD_API DurationCounts {
   void add(uint64_t ns);
   /// Adds all values of `other`.
   void add(const DurationCounts& other);
-  /// Removes the values of `other`, which are among these. Returns false if the result is less exact than if they had never been added.
+  /// Removes the values of `other`, which must have been added. Returns false if the result is less exact than if they had never been added.
   [[nodiscard]] bool subtract(const DurationCounts& other);
-  /// Calls use(class, count) for each class with values; before there are kExact values, use(value, 1) for each.
+  /// Calls use(class, count) for each class with values; while is_exact(), calls use(value, 1) for each value.
   template <typename Use>
   void each(const Use& use) const {
     for (const uint64_t ns : exact_) use(ns, uint64_t{1});
@@ -28,10 +28,11 @@ class PTD_API DurationCounts {
       if (classes_[i] != 0) use(uint64_t{i}, classes_[i]);
     }
   }
-  /// Returns whether all values are kept.
+  /// Returns whether each value is stored, rather than classes of values.
   [[nodiscard]] bool is_exact() const { return classes_.empty(); }
-  /// Adds `count` values of a class. `max`: the largest of all, which `max_count` of them are; call it with each class of a distribution.
+  /// Adds `count` values of a class. For each distribution, also call add_max() with its largest value.
   void add_class(uint64_t index, uint64_t count);
+  /// Sets the largest value, if it is larger than max(), and how many values are equal to it.
   void add_max(uint64_t max, uint64_t max_count);
   static constexpr uint64_t kMostClass = (uint64_t{58} << 7) - 1;  ///< the last class
   /// Returns how many values are max().
@@ -60,9 +61,9 @@ struct FunctionTotals {
   uint64_t self_instructions = 0, instructions = 0;
   uint64_t self_cycles = 0, cycles = 0;  ///< core cycles; 0 without CYC packets
   DurationCounts durations;              ///< of the calls that were seen from start to end
-  /// Adds those of other calls of the function.
+  /// Adds the totals of other calls of the function.
   void add(const FunctionTotals& other);
-  /// Removes some that were added. Errors as DurationCounts::subtract().
+  /// Removes totals that were added. Returns false as DurationCounts::subtract() does.
   [[nodiscard]] bool subtract(const FunctionTotals& other);
   [[nodiscard]] uint64_t all_calls() const { return calls + no_start; }
   [[nodiscard]] uint64_t partial() const { return no_start + no_end; }  ///< calls whose start or end was not seen
@@ -72,10 +73,10 @@ struct FunctionTotals {
 class PTD_API FunctionProfile {
  public:
   void add(std::span<const CallStep> steps);
-  /// Returns the totals of a function, to be changed.
+  /// Returns the totals of a function, which the caller may change.
   [[nodiscard]] FunctionTotals& of(FunctionId function);
   void add(const FunctionProfile& other);
-  /// Removes calls that were added. Errors as DurationCounts::subtract().
+  /// Removes calls that were added. Returns false as DurationCounts::subtract() does.
   [[nodiscard]] bool subtract(const FunctionProfile& other);
   [[nodiscard]] const std::vector<FunctionTotals>& functions() const { return functions_; }
   /// Returns the profile of kNoFunction: code that was not traced.

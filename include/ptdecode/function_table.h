@@ -18,7 +18,7 @@ namespace ptd {
 
 using FunctionId = uint32_t;
 inline constexpr FunctionId kNoFunction = 0xffffffffU;
-inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< the end of FunctionInfo::name of a function that is inlined
+inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< suffix of FunctionInfo::name of a function that is inlined
 
 /// A function. The same function of the same file has one id, in every process and at every address.
 ///
@@ -26,23 +26,23 @@ inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< the end of 
 /// jump from another module, enters. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without
 /// a symbol, of which neither is known, is "[unnamed code of libc.so.6]", one per module.
 ///
-/// A function and its inlined copies are two functions: "f(int)" and "f(int) (inlined)". The latter is in the module of the code that contains
-/// the copy.
+/// A function and its inlined copies are two functions: "f(int)" and "f(int) (inlined)". The module of the latter is that of the code that
+/// contains the copy.
 ///
 /// Local functions of one name in one file are named with their source file, "a.c:f", or with their address in the file, "0x1234:f", if the
 /// symbol table does not tell the source files apart. Kernel functions of one name in one module are named with their address. So are
-/// functions of which only the mangled names differ: instances of a generic function of Rust, a C++ class's destructor that deletes the object.
+/// functions that differ only in their mangled names: instances of a generic Rust function, the deleting destructor of a C++ class.
 struct FunctionInfo {
   std::string name;    ///< demangled; if no symbol names it, as above
   std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty
 };
 
-/// Where a function's code is from, independently of the recording and of the address at which it was mapped.
+/// The origin of a function's code, independent of the recording and of the address at which it was mapped.
 struct FunctionCode {
   enum class State : uint8_t {
     unknown,
     one,
-    several,  ///< code of several files, or at several places, has the function's name
+    several,  ///< several files, or several places of a file, have a function of this name
   };
   State state = State::unknown;
   std::string code;           ///< state one: build id of the file, or "fnv64:" and a hash of the mapping's bytes if there is none
@@ -52,7 +52,7 @@ struct FunctionCode {
 /// Only grows; ids and references from info() are valid as long as the table. Thread-safe.
 class PTD_API FunctionTable {
  public:
-  /// `with_code`: who adds functions adds their code too.
+  /// `with_code`: callers of intern() also call add_code().
   explicit FunctionTable(bool with_code = false) : with_code_(with_code) {}
   FunctionId intern(std::string_view name, std::string_view module);
   /// Adds names by which filters find a function; its own name needs not be added.
@@ -61,7 +61,7 @@ class PTD_API FunctionTable {
   /// Limitation: of a function that was met only in the part that a compiler split off (NAME.cold), the other names are not known.
   [[nodiscard]] std::vector<std::string> names(FunctionId id) const;
   [[nodiscard]] bool with_code() const { return with_code_; }
-  /// Adds a place at which the function is.
+  /// Adds a place of the function's code.
   void add_code(FunctionId id, const FunctionCode& code);
   [[nodiscard]] FunctionCode code(FunctionId id) const;
   /// Returns the function. kNoFunction, and an id that intern() has not returned, return one without a name.

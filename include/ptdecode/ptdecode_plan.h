@@ -27,20 +27,23 @@ PTD_C_API ptd_code ptd_plan_open(const char* path, const char* const* traces, ui
 /* Sets *out to a description of the plan as a JSON object: id, utc_offset_ns, files, and units with their byte ranges (docs/FLEET.md). Free it with
  * ptd_free(). */
 PTD_C_API ptd_code ptd_plan_json(const ptd_recording* plan, char** out, char** message);
-/* Decodes unit `unit` and writes the steps of its calls to `output` and "OUTPUT.all", which appear when they are complete. `control` may be NULL; it is used during the
- * call only. Errors: PTD_ERROR_WRONG_RECORDING if the trace is not the one that was planned, PTD_ERROR_CANCELLED, and those of files. */
+/* Decodes unit `unit` and writes the steps of its calls to `output` and "OUTPUT.all", which appear when they are complete. `control` may be
+ * NULL; it is used during the call only. Errors: PTD_ERROR_WRONG_RECORDING if the trace is not the one that was planned, PTD_ERROR_CANCELLED,
+ * and those of files. */
 PTD_C_API ptd_code ptd_unit_steps(const ptd_recording* plan, uint32_t unit, const char* output, const ptd_control* control, char** message);
-/* Decodes unit `unit` once, for several tables and its steps. `tables`: edges, block_counts, events, gaps or calls, ending with NULL. `options`: of each
- * table, or NULL; filters are ignored. `steps`: as `output` of ptd_unit_steps(), without "OUTPUT.all"; NULL: none. `out`: an array with a stream for each table. Reading one of
- * them decodes what it needs, and rows of the others wait in memory: read `calls` first, if it is there. The steps are complete when one of them has ended.
- * `calls` has those calls that begin and end in one group of the unit (docs/FLEET.md); its depth counts from the outermost of a group. Errors: those of
- * ptd_unit_steps() and ptd_plan_table(). On an error, no stream is set. */
+/* Decodes unit `unit` once, for several tables and its steps.
+ * `tables`: edges, block_counts, events, gaps or calls, ending with NULL. `options`: one for each table, or NULL; filters are ignored.
+ * `steps`: as `output` of ptd_unit_steps(), without "OUTPUT.all"; NULL: none. `out`: an array with a stream for each table.
+ * Reading a stream decodes what it needs, while rows of the other streams wait in memory. Read `calls` first, if it is one of them. The steps
+ * are complete when one stream has ended. `calls` has those calls that begin and end in one group of the unit (docs/FLEET.md); its depth counts
+ * from the outermost call of the group. Errors: those of ptd_unit_steps() and ptd_plan_table(). On an error, no stream is set. */
 PTD_C_API ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* const* tables, const ptd_table_options* const* options,
                                    const char* steps, struct ArrowArrayStream* out, char** message);
 /* Same as ptd_table(), for a plan. `unit`: only what this unit owns, for tables of the flow; PTD_NONE: all. `steps`: files from ptd_unit_steps(), of all
  * units in any order, ending with NULL: calls, functions and threads are made from them, and nothing is decoded; NULL: decode. Two more tables are
  * made from steps: open_calls, the calls that no unit has in its table `calls`, and call_groups (unit, group, depth: how many calls are open around a
- * group of that table). "FILE.all" is read beside each file for calls, and where a group of a unit must be followed again, which is rare. Errors: those of
+ * group of that table). The table calls also reads "FILE.all" for each file. The other tables read it only if a group must be followed step by
+ * step, which is rare. Errors: those of
  * ptd_table() and ptd_unit_steps(); PTD_ERROR_MISSING_PART if the steps of a unit are missing. */
 PTD_C_API ptd_code ptd_plan_table(const ptd_recording* plan, const char* table, uint32_t unit, const char* const* steps,
                                   const ptd_table_options* options, struct ArrowArrayStream* out, char** message);

@@ -33,7 +33,7 @@ class PTD_API StreamCursor {
   /// Sets a function that is called before each batch is decoded. If it returns false, FlowItem::end follows.
   void set_check(std::function<bool()> goes_on);
 
-  /// Sets a function that is called with each batch before its items come.
+  /// Sets a function that is called with each batch before next() returns its items.
   void set_on_batch(std::function<void(const Batch&, const BlockTable&, const AuxSegment&)> on_batch);
 
   /// Limits the walk to segments that begin in [first_offset, last_offset). Call before next().

@@ -21,8 +21,8 @@ struct SurveyStream {
 
 /// Samples of one event that hold trace (PERF_SAMPLE_AUX).
 struct SurveyWindows {
-  uint64_t samples = 0, without_trace = 0;  ///< without_trace: of these, those whose part of the trace is empty
-  uint64_t trace_bytes = 0;                 ///< of all samples, with bytes that several repeat
+  uint64_t samples = 0, without_trace = 0;  ///< without_trace: samples that hold no trace
+  uint64_t trace_bytes = 0;                 ///< sum over all samples; bytes in several samples count several times
 };
 
 /// A file whose code was mapped, under one build id.

@@ -25,7 +25,7 @@ struct Symbol {
   Ip start;                   ///< the symbol's address
   uint64_t size_bytes = 0;    ///< 0 if not recorded
   Interval valid;             ///< times at which the result for this ip is certainly the same; for caches
-  /// Of a file's function whose readable name another function of the file has too: its source file ("a.c"), or its address in the file
+  /// Set if another function of the file has the same readable name: the function's source file ("a.c"), or its address in the file
   /// ("0x1234") if that is not known.
   std::string_view place = {};
 };
@@ -95,21 +95,21 @@ struct SourcePlace {
 /// A function that is inlined at an address.
 struct InlinedFunction {
   std::string_view name;       ///< demangled; empty if unknown. Valid as long as the Symbolizer
-  const void* copy = nullptr;  ///< identifies this inlined copy among all of the Symbolizer's files; points to nothing of use
+  const void* copy = nullptr;  ///< identifies this inlined copy among all of the Symbolizer's files; do not dereference
   bool begins = false;         ///< the address is where the copy is entered (DW_AT_entry_pc; without it, the start of its first range)
 };
 
 /// The functions inlined at an address.
 struct InlinedPlace {
   std::vector<InlinedFunction> functions;  ///< outermost first; empty: none, or no debug information
-  uint64_t same_bytes = ~uint64_t{0};      ///< from the address on, the answer is the same for so many bytes, except for `begins`
+  uint64_t same_bytes = ~uint64_t{0};      ///< number of bytes from the address for which the answer is the same, except for `begins`
   Interval valid;                          ///< an interval in which the answer is the same
 };
 
-/// A line of a function, as the profiles of compilers name it.
+/// A line of a function, as in compilers' sample profiles.
 struct ProfileFrame {
-  std::string_view function;     ///< as the linker knows it; valid as long as the Symbolizer
-  uint32_t line_offset = 0;      ///< from the line of the function's declaration; it may wrap around
+  std::string_view function;     ///< the linker's (mangled) name; valid as long as the Symbolizer
+  uint32_t line_offset = 0;      ///< line minus the line of the function's declaration; may wrap around
   uint32_t discriminator = 0;    ///< as in the debug information
   bool operator==(const ProfileFrame&) const = default;
 };

@@ -47,8 +47,8 @@ class PTD_API TimelineBuilder {
   void set_word_bytes(unsigned word_bytes);
   /// Declares that records of the kernel image were lost during `window`.
   void add_lost_window(Interval window);
-  /// Declares that records of the code of one space were lost during `window`. A space that is forked off meanwhile is suspect too. Of the
-  /// kernel's space: that it changed without records then, which says nothing of user code.
+  /// Declares that records of the code of one space were lost during `window`. A space that is forked from it during `window` is suspect too. For
+  /// the kernel's space, it declares that kernel code changed without records; user code is not affected.
   void add_lost_window(SpaceId space, Interval window);
   void add_finding(Finding finding);
   /// Switches verification off: the timeline keeps each address's first version only. For tests that show what happens without pokes.

@@ -16,12 +16,12 @@ struct EtmRegisters {
   static constexpr uint32_t kIdr0 = 0x08000221, kIdr1 = 0x4100f424, kIdr2 = 0x00000088, kIdr8 = 0;
 };
 
-/// Writes one stream. A P0 instruction's packet comes when the next instruction is known. Untraced code (the kernel of
-/// a traced program) is between an exception and Trace On. Source: [ETMv4] "Instruction trace packets", "Generation of a trace".
+/// Writes one stream. It writes a P0 instruction's packet when the next instruction is known. Untraced code (the kernel of
+/// a traced program) is between an exception packet and Trace On. Source: [ETMv4] "Instruction trace packets", "Generation of a trace".
 class EtmEncoder {
  public:
   /// `out` must outlive the encoder. `context_id`: as Linux writes it, the thread's number.
-  /// `traces_kernel`: exceptions come with traced_exception(); else an SVC pauses the trace.
+  /// `traces_kernel`: the caller reports exceptions with traced_exception(). Otherwise an SVC pauses the trace.
   EtmEncoder(std::vector<std::byte>& out, uint32_t context_id, bool traces_kernel = false)
       : out_(out), context_id_(context_id), traces_kernel_(traces_kernel) {}
 
@@ -38,10 +38,10 @@ class EtmEncoder {
   /// The time between the last instruction and the next one, in ticks: a timestamp packet. After an exception the first one is written at
   /// once, and another after Trace On, so that the packets date both ends of the pause.
   void stamp(uint64_t time);
-  /// The exception level and context id from the next instruction on, or, if they change without an exception or branch, from the one after the
-  /// next P0 instruction on. Without a call: EL0, and the constructor's id.
+  /// Sets the exception level and context id from the next instruction on. If they change without an exception or branch, they apply after the next
+  /// P0 instruction. Without a call: EL0, and the constructor's id.
   void context(uint8_t level, uint32_t id);
-  /// An exception before the instruction at `ip` is taken to code that is traced.
+  /// Reports an exception before the instruction at `ip`, whose handler is traced.
   void traced_exception(uint64_t ip, uint32_t type);
   [[nodiscard]] uint64_t written_bytes() const { return base_bytes_ + out_.size(); }
   /// An event before the instruction at `ip` is taken to what is not traced. `type`: [ETMv4] "Exception instruction trace packet".

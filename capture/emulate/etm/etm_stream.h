@@ -14,7 +14,7 @@ struct EtmFiles {
   std::string truth;  ///< a raw log (TruthLog): the same blocks, synchronisations where the packets have them
 };
 
-/// How a whole machine's cpu is traced, other than a program's thread.
+/// Options that differ between a cpu of a whole machine and a program's thread.
 struct EtmMachineOptions {
   bool whole_machine = false;    ///< the log has contexts and exceptions to traced code, and no synchronisations after the first
   uint64_t sync_bytes = 1 << 14; ///< between synchronisations: TRCSYNCPR

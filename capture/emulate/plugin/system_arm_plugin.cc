@@ -1,4 +1,4 @@
-// The QEMU plugin for whole arm64 machines: every vcpu's blocks -> the raw ground truth, of which the recorder makes ETMv4 packets. Needs plugin
+// The QEMU plugin for whole arm64 machines. It writes every vcpu's blocks as raw ground truth, from which the recorder makes ETMv4 packets. Needs plugin
 // interface 4 and `-accel tcg,thread=single -icount shift=N,sleep=off`.
 #include <cstdio>
 #include <cstdlib>
@@ -123,7 +123,7 @@ unsigned type_of(uint64_t vector) {
   }
 }
 
-/// Notes what `vcpu` did of the block that it entered last, whose flow went on at `next`; `fault`: its instruction there raised an exception.
+/// Records which instructions `vcpu` executed of the block that it entered last. The flow continued at `next`. `fault`: the instruction there raised an exception.
 /// Returns the number of instructions that retired.
 unsigned finish_block(Vcpu& vcpu, uint64_t next, bool fault) {
   const Block& block = *vcpu.last_block;
@@ -153,7 +153,7 @@ unsigned finish_block(Vcpu& vcpu, uint64_t next, bool fault) {
   return count;
 }
 
-/// Advances the clock past the block that was entered last, on whichever vcpu, and returns the time now. `retired`: if that was `vcpu`.
+/// Advances the clock past the block that any vcpu entered last, and returns the current time. `retired`: used if that vcpu is `vcpu`.
 uint64_t advance_clock(const Vcpu& vcpu, unsigned retired) {
   Machine& m = g_machine;
   bool halted = true;
@@ -173,7 +173,7 @@ uint64_t advance_clock(const Vcpu& vcpu, unsigned retired) {
   return m.settled + m.since_settled;
 }
 
-/// The block that runs now. The kernel's code is mapped once, a program's at any address.
+/// Returns the block that runs. The kernel's code is mapped once, a program's at any address.
 const Block& running_block(const Translated& translated) {
   if (translated.block->kernel) return *translated.block;
   const uint64_t ip = g_machine.glue.read(GuestRegister::pc);
@@ -189,7 +189,7 @@ const Block& running_block(const Translated& translated) {
   return *known;
 }
 
-/// The exception level and the context id, as the trace unit sees them from here on.
+/// Logs the exception level and the context id that apply to the trace from here on.
 void note_context(Vcpu& vcpu, const Block& block) {
   if (vcpu.last != nullptr && vcpu.last->writes_context) vcpu.context_written = true;
   const uint64_t level = block.kernel ? 1 : 0;

@@ -31,8 +31,9 @@ struct KernelSearch {
 /// given image that is none, missing_part without modules; missing_program names what helps if there is none.
 [[nodiscard]] Result<KernelImage> find_kernel(const KernelSearch& search);
 
-/// The release that an image names: a bzImage in its header ([Linux] Documentation/arch/x86/boot.rst, kernel_version); an arm64 Image
-/// (Documentation/arm64/booting.rst) in its banner, a compressed one in its file's name, vmlinuz-RELEASE. "" for other files.
+/// Returns the release of a kernel image, or "" for other files. A bzImage has it in its header ([Linux] Documentation/arch/x86/boot.rst,
+/// kernel_version), an arm64 Image (Documentation/arm64/booting.rst) in its banner. For a compressed arm64 Image, it is in the file name,
+/// vmlinuz-RELEASE.
 [[nodiscard]] std::string release_of_image(const std::string& path, KernelArch arch = KernelArch::x86_64);
 
 /// The files of the modules that the machine needs before it has the host's files, in the order of loading. Errors: unsupported if the

@@ -55,7 +55,7 @@ struct EventRings {
   int32_t cpu = -1, tid = -1;             ///< one of them; tid -1: all that the events are of
   std::vector<perfio::LiveEvent> events;  ///< the first one owns the ring, the others send there
   std::vector<bool> ended;                ///< of each event: its threads have ended
-  /// Events in a group with those of a trace, and the numbers of their choices. They are on while the trace's event is, and send there.
+  /// Events in a group with the trace events, and the indices of their choices. They are enabled with the trace event and write to its ring.
   std::vector<std::pair<perfio::LiveEvent, size_t>> companions;
   std::unique_ptr<perfio::EventRing> ring;
   std::unique_ptr<perfio::AuxRing> aux;  ///< of a trace

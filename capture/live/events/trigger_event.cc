@@ -75,15 +75,15 @@ Result<TriggerChoice> parse_trigger(const std::string& text, const std::string& 
   const auto file = ElfFile::open(choice.path);
   if (!file) return file.error();
   const std::optional<uint64_t> address = address_of(**file, choice.function);
-  if (!address) return wrong(choice.path + " has no function " + choice.function + "; of a stripped file, give its address (0x...)");
+  if (!address) return wrong(choice.path + " has no function " + choice.function + "; if the file is stripped, give the function's address (0x...)");
   const std::optional<uint64_t> offset = offset_of(**file, *address);
-  if (!offset) return wrong(choice.function + " is not in a part of " + choice.path + " that is executed");
+  if (!offset) return wrong(choice.function + " is not in an executable segment of " + choice.path);
   choice.offset_bytes = *offset;
   const Result<Pmu> pmu = read_pmu("uprobe", sysfs);
   if (!pmu) return Error{ErrorCode::no_hardware, "record: --trigger: this kernel has no uprobe events (CONFIG_UPROBE_EVENTS, Linux 4.17)", 0};
   choice.type = pmu->type;
   choice.return_bit = pmu->mask_of("retprobe");
-  if (choice.on_return() && choice.return_bit == 0) return Error{ErrorCode::no_hardware, "record: --trigger: this kernel has no uprobes on returns", 0};
+  if (choice.on_return() && choice.return_bit == 0) return Error{ErrorCode::no_hardware, "record: --trigger: this kernel has no return probes (uretprobes), which duration> needs", 0};
   return choice;
 }
 

@@ -1,4 +1,4 @@
-// Parses triggers: "uprobe:FILE:FUNCTION[,duration>5ms]", on which a detached recording takes a snapshot of itself.
+// Parses triggers: "uprobe:FILE:FUNCTION[,duration>5ms]". A trigger makes a detached recording write a snapshot of itself.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace ptd::live {
 
-/// A function of a file. Hit when it is called, or with `duration_ns` when a call of it returns that took at least so long.
+/// A function of a file. The trigger is hit when the function is called or, with `duration_ns`, when a call that took at least that long returns.
 struct TriggerChoice {
   std::string text;  ///< as typed
   std::string path, function;
@@ -20,7 +20,7 @@ struct TriggerChoice {
   [[nodiscard]] bool on_return() const { return duration_ns != 0; }
 };
 
-/// Durations have a unit: ns, us, ms, s. A function is a symbol of the file's, or an address in it (0x...). Errors: bad_option; no_hardware
+/// Parses `text`. Durations have a unit: ns, us, ms, s. A function is a symbol of the file, or an address in it (0x...). Errors: bad_option; no_hardware
 /// if the kernel has no uprobe PMU; those of the file.
 [[nodiscard]] Result<TriggerChoice> parse_trigger(const std::string& text, const std::string& sysfs = "/sys");
 

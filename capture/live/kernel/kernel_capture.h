@@ -40,7 +40,7 @@ class KernelCapture {
   KernelCapture(std::unique_ptr<KernelMemory> memory, std::unique_ptr<ModuleWatch> modules, CaptureSink sink)
       : memory_(std::move(memory)), modules_(std::move(modules)), sink_(std::move(sink)) {}
 
-  /// Has the changes of code reported by `text`, which begins to watch. Errors: of TextWatch::begin().
+  /// Reports changes of code with `text`, which starts watching. Errors: those of TextWatch::begin().
   Status watch_text(std::unique_ptr<TextWatch> text, std::string_view kallsyms);
   /// Passes each loaded BPF program to the sink.
   Status note_loaded_programs();

@@ -20,13 +20,13 @@ struct TextCounts {
   uint64_t unknown = 0;  ///< writes whose address or bytes are not known, or whose sample was lost
 };
 
-/// A kernel of arm64 changes an instruction of its code through a mapping of the page in the fixmap ([Linux] arch/arm64/kernel/patching.c,
-/// __aarch64_insn_write()). A kprobe at __set_fixmap() reports the page and the stack just before the write, and the removal just after it. The
-/// address is found by the page, the word on the stack: at the place where all writes have it whose result was read from memory.
-/// One round is look(), then take(). Not thread-safe.
+/// An arm64 kernel changes an instruction of its code through a mapping of the page in the fixmap ([Linux] arch/arm64/kernel/patching.c,
+/// __aarch64_insn_write()). A kprobe at __set_fixmap() reports the page and the stack just before the write, and the unmapping just after it. The
+/// page gives the address. The new word is on the stack, at an offset that is the same for all writes and is found by comparing the stack with
+/// memory. One round is look(), then take(). Not thread-safe.
 class TextWatch {
  public:
-  /// Sets the probe and opens its event on each cpu. Null where the kernel has no such function or kprobe events, and on other processors.
+  /// Sets the probe and opens its event on each cpu. Returns null if the kernel has no such function or no kprobe events, and on other processors.
   static std::unique_ptr<TextWatch> start(int32_t cpus);
   ~TextWatch();
   TextWatch(const TextWatch&) = delete;
@@ -36,8 +36,8 @@ class TextWatch {
   Status begin(const KernelMemory& memory, std::string_view kallsyms);
   /// Returns a change of no bytes before all others: a reader knows by it that changes are reported.
   [[nodiscard]] CodeChange first_change() const;
-  /// Returns the changes since the last call, in order of time: each as two records, one before the write, with the bytes of before and after it,
-  /// and one after the write with the bytes of after it twice. `on_unknown` is called for the time since which code is not known.
+  /// Returns the changes since the last call, in order of time. Each has two records: one before the write, with the old and the new bytes, and one
+  /// after the write, with the new bytes twice. Calls `on_unknown` with the time since which code is not known.
   [[nodiscard]] std::vector<CodeChange> take(const KernelMemory& memory, const std::function<void(uint64_t since_ns, int32_t cpu)>& on_unknown);
   /// Notes code that was loaded.
   void on_code(uint64_t address, Bytes code);

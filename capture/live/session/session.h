@@ -13,7 +13,7 @@
 
 namespace ptd::live {
 
-/// A session's snapshots of itself.
+/// The snapshots that a session writes when its trigger is hit.
 struct SelfSnapshots {
   TriggerChoice trigger;
   std::string output;  ///< absolute; the second one is OUTPUT.2, and so on

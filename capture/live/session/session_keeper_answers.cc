@@ -236,7 +236,7 @@ Status SessionKeeper::write_snapshot(int fd) {
   return {};
 }
 
-/// One at a time, and not all of the time: a function that is hit again and again must not keep the session from its work.
+/// Takes one snapshot at a time, at a limited rate: a function that is hit again and again must not keep the session from its work.
 void SessionKeeper::look_at_trigger() {
   constexpr uint64_t kPauseNs = 1'000'000'000;
   const uint64_t hits = trigger_->drain();

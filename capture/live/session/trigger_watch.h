@@ -1,4 +1,4 @@
-// TriggerWatch: the probe of a session's trigger, on all cpus: says when the function was hit, or when a call of it was slow.
+// TriggerWatch: sets the probe of a session's trigger on all cpus, and reports when the function was called, or when a call of it was slow.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace ptd::live {
 
-/// Counts the calls that a trigger waits for, from the hits of its probes. A call can begin on one cpu and return on another, and the rings
-/// of cpus are read one after the other: a return without its call waits for one more round. Plain state.
+/// Counts the calls that meet a trigger's condition, from the hits of its probes. A call can begin on one cpu and return on another, and the rings
+/// of cpus are read one after the other. A return without its call therefore waits for one more round. Plain state.
 class CallTimer {
  public:
   struct Hit {
@@ -36,13 +36,13 @@ class CallTimer {
 /// Not thread-safe.
 class TriggerWatch {
  public:
-  /// `tids`: whose calls count, and of what they start; empty: of all threads. Errors: of the kernel.
+  /// `tids`: threads whose calls count, with those that they start; empty: all threads. Errors: those of the kernel.
   static Result<std::unique_ptr<TriggerWatch>> open(const TriggerChoice& choice, const std::vector<int32_t>& tids);
   /// After fork(), in the child: maps the rings again.
   Status map();
   /// In a process that takes over: continues where the former holder of the rings stopped.
   void take_over();
-  /// Readable when the function was hit.
+  /// Returns a descriptor that is readable when the function was hit.
   [[nodiscard]] std::vector<int> fds() const;
   /// Reads all rings. Returns how often the trigger's condition was met since the last call.
   uint64_t drain();

@@ -62,8 +62,8 @@ class PTD_API PtClock {
     latest_ = moment + 2;
     return true;
   }
-  /// Same as step_due_mtc() for each MTC of those that directly follow each other at `at`, after one for which it returned true. Returns the
-  /// offset after the last one for which it does.
+  /// Has the effect of step_due_mtc() for each MTC packet in the run of adjacent MTC packets at `at`, until it would return false. Call it after
+  /// step_due_mtc() has returned true. Returns the offset after the last MTC that was processed.
   uint64_t step_due_mtcs(Bytes bytes, uint64_t at, uint64_t end) {
     constexpr std::byte kMtc{0x59};
     int64_t elapsed = elapsed_;

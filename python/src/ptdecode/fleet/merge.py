@@ -71,7 +71,7 @@ def follow_calls(store: Store, name: str, tables: "tuple[str, ...]" = CALL_TABLE
 
 
 def call_tables(facts: "dict[str, Any]") -> "tuple[str, ...]":
-    """The tables that follow_calls() makes of a recording."""
+    """Returns the names of the tables that follow_calls() writes for a recording."""
     return CALL_TABLES if facts.get("calls", True) else ("functions",)
 
 

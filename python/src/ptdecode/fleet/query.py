@@ -9,7 +9,7 @@ from .store import is_url
 TABLES = {"edges": "merged/edges", "block_counts": "merged/block_counts", "open_calls": "open_calls", "call_groups": "call_groups", "finished_calls": "calls", "functions": "functions", "gaps": "gaps", "events": "events",
           "findings": "findings", "samples": "samples", "sections": "sections", "versions": "versions", "recordings": "recordings"}
 
-#: All calls: those that no unit has, and those that units have in groups, whose depth the merge gives. With the code of their functions.
+#: SQL of the view `calls`: calls of open_calls, and calls of units, to whose depth call_groups adds. Includes the code of their functions.
 CALLS = """create view calls as
 with every as (
   select * from open_calls

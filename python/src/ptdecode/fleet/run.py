@@ -11,7 +11,7 @@ from .store import Store
 from .units import decode_unit, recording_id, write_plan
 
 ATTEMPTS = 3       # of a task that fails
-LOOK_SECONDS = 2   # between two looks at the workers
+LOOK_SECONDS = 2   # between two checks for workers
 LOST_WORKERS = 20  # workers that may die under one task before that counts as an attempt
 
 
@@ -199,7 +199,7 @@ def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: 
         calls: bool = True) -> Board:
     """Decodes recordings into the store at `root`. Returns the board: its failures are what could not be done.
 
-    patience: for so many seconds a scheduler that went away is waited for, and workers when there are none (those of Slurm's queue: for ever).
+    patience: seconds to wait for an unreachable scheduler, and for workers if there are none. For workers of Slurm's queue, the wait has no limit.
     Errors: NoWorkers.
     """
     board = Board(Store(root), sources, unit_bytes, options, calls)
@@ -238,13 +238,13 @@ class LostScheduler(Exception):
 
 
 class NoWorkers(OSError):
-    """All workers are gone, and none has come back."""
+    """No worker was connected during the time that `patience` allows."""
 
 
 class Watch:
-    """Waits for the results of tasks, and says when there is no worker that could make them.
+    """Waits for the results of tasks, and reports when no worker is connected.
 
-    patience: for so many seconds workers that went away are waited for; None: for ever, as for those of a queue.
+    patience: seconds to wait for workers; None: without limit, as for the workers of a queue.
     """
 
     def __init__(self, client: Any, board: "Board", progress: Optional[Callable[[str], None]], where: str, patience: Optional[float]) -> None:
@@ -253,7 +253,7 @@ class Watch:
         self.looked = 0.0
 
     def next(self, results: Any) -> Any:
-        """The next future of `results`. Errors: StopIteration at their end, NoWorkers."""
+        """Returns the next future of `results`. Errors: StopIteration at their end, NoWorkers."""
         while not results.is_empty() and not results.has_ready():
             if time.monotonic() - self.looked >= LOOK_SECONDS:
                 self.look()
@@ -276,7 +276,7 @@ class Watch:
                 limit = "" if self.patience is None else f" for {self.patience:.0f} s"
                 self.progress(f"no worker is connected to {self.where}: waiting{limit}; {done}")
         elif self.patience is not None and self.looked - self.without_since > self.patience:
-            raise NoWorkers(f"no worker has been connected to {self.where} for {self.patience:.0f} s; {done} and stay done. "
+            raise NoWorkers(f"no worker has been connected to {self.where} for {self.patience:.0f} s; {done} and their results are kept. "
                             "Start workers (dask worker ADDRESS), and continue with 'resume'")
 
 

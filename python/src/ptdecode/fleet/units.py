@@ -40,9 +40,9 @@ CALL_COLUMNS = {
 }
 #: The tables that are read once, when a recording is planned.
 RECORDING_TABLES = ("samples", "findings", "sections", "versions")
-#: The tables that are made from the steps when all units of a recording are decoded; all but `functions` only if calls are wanted.
+#: Tables that are made from the steps of all units of a recording. All but `functions` are made only if calls are wanted.
 CALL_TABLES = ("functions", "open_calls", "call_groups")
-#: Dictionaries pay for columns of names only, and cost time.
+#: Columns with Parquet dictionaries: those of names. For other columns, dictionaries cost time and save no space.
 _NAMES = {"comm", "call", "function", "module", "kind", "code", "to_code", "flags", "symbol", "to_symbol", "reason", "event"}
 
 
@@ -118,19 +118,19 @@ class Plan:
         return Table(name, lambda: self._native.table(name, arguments, None))
 
     def write_steps(self, unit: int, output: str) -> None:
-        """All steps of a unit, beside the file `output`."""
+        """Writes all steps of a unit to a file beside `output`."""
         self._native.unit_steps(unit, output)
 
     def unit_tables(self, unit: int, tables: "Sequence[tuple[str, list[str]]]", steps: str) -> "list[Table]":
-        """Several tables of one unit, from one decode, each to be read once; `calls` comes first. Its steps are in the file `steps` when one of them has
-        been read to its end."""
+        """Returns several tables of one unit, from one decode. Read each once, and `calls` first. The file `steps` is complete when one table has been
+        read to its end."""
         streams = self._native.unit_tables(unit, list(tables), steps)
         return [Table(name, functools.partial(lambda stream: stream, stream)) for (name, _), stream in zip(tables, streams)]
 
 
 def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None, calls: bool = True) -> "dict[str, Any]":
-    """Plans a recording and writes what is read of it only once. Returns the facts of the plan, which are stored beside it. `calls`: whether its units
-    write the table calls."""
+    """Plans a recording and writes the tables that are read only once. Returns the facts of the plan, which are stored beside it. `calls`: whether its
+    units write the table calls."""
     started, used = time.monotonic(), time.process_time()
     name = recording_id(path)
     given = {"symfs": None, "debug_dirs": None, "stashes": None, "kcore_after": None, "build_id_cache": None, "running_kernel": None, "slack_ns": 0,
@@ -167,8 +167,8 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
 
 
 def fetch_code(path: str, store: Store, arguments: Any) -> None:
-    """Downloads the missing code of a recording. Workers share what they download, one at a time, so that each file is downloaded once; with results at a
-    URL, each machine downloads for itself."""
+    """Downloads the missing code of a recording. Workers take turns and share their downloads, so that each file is downloaded once. If the results are at
+    a URL, each machine downloads for itself."""
     if store.is_remote:
         return
     folder = pathlib.Path(store.path("_code"))
