@@ -105,7 +105,7 @@ class Package(unittest.TestCase):
             with ptdecode.open(path) as recording:
                 found = 0
                 for window in ("0%-10%", "90%-100%", "40%,60%")[:2 if path == KERNEL else 3]:
-                    lines = command("functions", "-i", path, "--quiet", "--format", "json", "--limit", "0", "--time", window).splitlines()[1:]
+                    lines = command("functions", "--no-inline", "-i", path, "--quiet", "--format", "json", "--limit", "0", "--time", window).splitlines()[1:]
                     theirs = [(line["function"], line["calls"], line["self_ns"]) for line in map(json.loads, lines)]
                     self.assertEqual([(row.function, row.calls, row.self_ns) for row in recording.functions(time=window)], theirs, (path, window))
                     found += len(theirs)
