@@ -25,7 +25,7 @@ uint64_t monotonic_ns() {
 }  // namespace
 
 void LiveClock::saw(uint64_t record_time_ns) {
-  least_ahead_ns_ = std::min(least_ahead_ns_, monotonic_ns() - record_time_ns);
+  least_ahead_ns_ = std::min(least_ahead_ns_, static_cast<int64_t>(monotonic_ns() - record_time_ns));
   latest_ns_ = std::max(latest_ns_, record_time_ns);
 }
 
@@ -63,16 +63,21 @@ uint64_t LiveClock::converted(uint64_t ticks) const {
   return conversion.to_ns(Tsc{ticks}).value;
 }
 
+uint64_t LiveClock::behind(uint64_t mono_ns) const {
+  const auto ahead = static_cast<uint64_t>(least_ahead_ns_);
+  return least_ahead_ns_ > 0 ? mono_ns - std::min(mono_ns, ahead) : mono_ns - ahead;
+}
+
 uint64_t LiveClock::now_ns() const {
 #if defined(__x86_64__)
   if (conversion_) return converted(__builtin_ia32_rdtsc());
 #endif
-  return least_ahead_ns_ == ~uint64_t{0} ? 0 : std::max(latest_ns_, monotonic_ns() - least_ahead_ns_);
+  return least_ahead_ns_ == kUnknown ? 0 : std::max(latest_ns_, behind(monotonic_ns()));
 }
 
 uint64_t LiveClock::time_of(uint64_t ticks, uint64_t mono_ns) const {
   if (conversion_ && ticks != 0) return converted(ticks);
-  return least_ahead_ns_ == ~uint64_t{0} ? 0 : mono_ns - std::min(mono_ns, least_ahead_ns_);
+  return least_ahead_ns_ == kUnknown ? 0 : behind(mono_ns);
 }
 
 }  // namespace ptd::live

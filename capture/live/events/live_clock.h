@@ -28,8 +28,12 @@ class LiveClock {
 
  private:
   [[nodiscard]] uint64_t converted(uint64_t ticks) const;
+  /// Returns the time of a moment of CLOCK_MONOTONIC by least_ahead_ns_.
+  [[nodiscard]] uint64_t behind(uint64_t mono_ns) const;
   std::optional<perfio::TimeConvRecord> conversion_;
-  uint64_t least_ahead_ns_ = ~uint64_t{0};  // CLOCK_MONOTONIC when a record was read, less its time: the least of all
+  static constexpr int64_t kUnknown = INT64_MAX;
+  /// CLOCK_MONOTONIC when a record was read, less its time: the least of all. Negative if the clock of the records is ahead.
+  int64_t least_ahead_ns_ = kUnknown;
   uint64_t latest_ns_ = 0;
 };
 
