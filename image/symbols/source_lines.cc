@@ -29,6 +29,19 @@ struct Row {
   bool statement = false, end = false;  // end: of a sequence; the following addresses have no line
 };
 
+constexpr const char* kTooMuchMemory = "more memory than is available";
+
+std::string not_used(const std::string& path, const std::string& needs) {
+  return path + ": its source lines are not used: its debug information needs " + needs;
+}
+
+/// Whether debug information can be read; else adds why not.
+bool has_memory(const std::string& path, SourceWarnings& warnings) {
+  if (memory_for_debug_info()) return true;
+  warnings.add(not_used(path, kTooMuchMemory));
+  return false;
+}
+
 }  // namespace
 
 struct SourceLines::Unit {
@@ -45,11 +58,13 @@ struct SourceLines::Unit {
 };
 
 std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings) {
+  if (!has_memory(elf_path, *warnings)) return nullptr;
   return of(DebugFile::open(elf_path), elf_path, std::move(warnings));
 }
 
 std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings,
                                                            const std::function<bool(Dwfl_Module*)>& wanted) {
+  if (!has_memory(elf_path, *warnings)) return nullptr;
   return of(DebugFile::open_relocatable(elf_path, wanted), elf_path, std::move(warnings));
 }
 
@@ -73,13 +88,14 @@ SourceLines::~SourceLines() = default;
 // Does work within the limits. After a limit is exceeded, the file has no units.
 void SourceLines::within_limits(const std::function<void()>& work) {
   try {
+    if (!memory_for_debug_info()) throw std::bad_alloc();
     work();
     exceeded_ = file_->limits.text();
   } catch (const std::bad_alloc&) {
-    exceeded_ = "more memory than is available";
+    exceeded_ = kTooMuchMemory;
   }
   if (exceeded_.empty()) return;
-  warnings_->add(path_ + ": its source lines are not used: its debug information needs " + exceeded_);
+  warnings_->add(not_used(path_, exceeded_));
   units_ = {};
   reaches_ = {};
 }

@@ -1,6 +1,8 @@
 // DebugLimits: see debug_limits.h.
 #include "image/symbols/dwarf/debug_limits.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 namespace ptd {
@@ -32,6 +34,12 @@ DebugLimits::DebugLimits(uint64_t file_bytes) {
 std::string DebugLimits::text() const {
   const auto at = static_cast<size_t>(kind_);
   return exceeded_ ? "more than " + std::to_string(most_[at]) + " " + kLimits[at].what : std::string();
+}
+
+bool memory_for_debug_info() {
+  constexpr size_t kBytes = size_t{64} << 20;  // of address space, which is returned at once
+  void* probe = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return probe != MAP_FAILED && ::munmap(probe, kBytes) == 0;
 }
 
 }  // namespace ptd
