@@ -289,6 +289,9 @@ def close(*things: Any) -> None:
             pass
 
 
+_WORKERS_DIED = "workers died while they did it, one after the other: it may need more memory than they have"
+
+
 def drive(watch: Watch, board: Board, progress: Optional[Callable[[str], None]], started: float) -> None:
     """Gives all tasks of the board to Dask until none is left. On an error of the connection, tasks under way are on the board again."""
     from concurrent.futures import CancelledError
@@ -318,12 +321,13 @@ def drive(watch: Watch, board: Board, progress: Optional[Callable[[str], None]],
             if task is None:
                 continue
             if future.status == "finished":
-                board.done(task, future.result())
+                try:
+                    board.done(task, future.result())
+                except KilledWorker:  # the worker died before it gave the result, and those that repeated the task died too
+                    board.failed(task, _WORKERS_DIED)
             elif future.status == "error":
                 error = future.exception()
-                if isinstance(error, KilledWorker):
-                    error = RuntimeError(f"{LOST_WORKERS} workers in turn died while they did it: it may need more memory than they have")
-                board.failed(task, reason_of(error))
+                board.failed(task, _WORKERS_DIED if isinstance(error, KilledWorker) else reason_of(error))
             else:
                 raise LostScheduler("tasks were cancelled")
             del under_way[future.key]  # not before its result is here: on the way it can be lost
