@@ -40,7 +40,18 @@ uint64_t StepFileWriter::number_of(FunctionId id, const FunctionTable& functions
   names_.text(code.code);
   names_.number(code.offset_bytes);
   ++new_names_;
+  if (id >= written_.size()) written_.resize(numbers_.size());
+  written_[id] = {code.state, names.size()};
   return numbers_[id] = ++functions_;
+}
+
+// A place of a function, or a name, may have been found after the function was written.
+void StepFileWriter::put_again(const FunctionTable& functions) {
+  for (FunctionId id = 0; id < written_.size(); ++id) {
+    if (numbers_[id] == 0 || written_[id] == Written{functions.code(id).state, functions.names(id).size()}) continue;
+    numbers_[id] = 0;
+    (void)number_of(id, functions);
+  }
 }
 
 void StepFileWriter::add(const FlowStep& step, const FunctionTable& functions) {
@@ -156,6 +167,7 @@ void StepFileWriter::put_totals(const FunctionProfile& totals, const FunctionTab
 
 Status StepFileWriter::finish(uint64_t tail, bool timed, const FunctionProfile& totals, const FunctionTable& functions) {
   put_all_steps();
+  put_again(functions);
   put_items();
   put_totals(totals, functions);
   ByteWriter out;

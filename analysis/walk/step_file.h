@@ -40,6 +40,7 @@ class StepFileWriter {
  private:
   StepFileWriter() = default;
   uint64_t number_of(FunctionId id, const FunctionTable& functions);
+  void put_again(const FunctionTable& functions);
   void add_group(const StepItems& items, const CallGroup& group, const FunctionTable& functions);
   void put_names(ByteWriter& out);
   void put_items();
@@ -49,6 +50,13 @@ class StepFileWriter {
   ByteWriter names_, items_, all_steps_;  // of the next blocks
   uint64_t new_names_ = 0, new_items_ = 0, items_count_ = 0, steps_ = 0, first_step_ = 0;
   std::vector<uint64_t> numbers_;  // by id: 1 + number in the file; 0: not yet
+  /// What was written of a function.
+  struct Written {
+    FunctionCode::State state = FunctionCode::State::unknown;
+    size_t names = 0;
+    friend bool operator==(const Written&, const Written&) = default;
+  };
+  std::vector<Written> written_;  ///< by id
   uint64_t functions_ = 0;
   StepCoder coder_, all_coder_;
   uint64_t group_end_ = 0;  // the step after the last group

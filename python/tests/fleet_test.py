@@ -147,6 +147,17 @@ class Fleet(unittest.TestCase):
                 merge(self.store, name)
                 self.assertEqual(differences(self.store, name, recording), {})
 
+    def test_one_unit(self):
+        """A function that gets another place, or its first one, after the unit has met it."""
+        for name in ("user/patch.bundle", "user/jit.bundle", "arm/changes.bundle"):
+            path = SOURCE / "data" / name
+            with self.subTest(path=name), ptdecode.open(path) as recording:
+                facts = write_plan(str(path), self.store, 1 << 20)
+                for unit in range(facts["units"]):
+                    decode_unit(self.store, facts["recording"], unit)
+                merge(self.store, facts["recording"])
+                self.assertEqual(differences(self.store, facts["recording"], recording), {})
+
     def test_same_files(self):
         """Decoding a unit again gives the same bytes."""
         name = write_plan(str(DEMO), self.store, 9000)["recording"]
