@@ -350,7 +350,7 @@ class Sessions(unittest.TestCase):
     def test_triggers_that_cannot_be(self):
         for trigger, why in (("uprobe:/bin/true", "uprobe:FILE:FUNCTION"), ("kprobe:x:y", "uprobe:FILE:FUNCTION"), ("uprobe:/nonexistent:f", "nonexistent"),
                              (f"uprobe:{PTDECODE}:no_such_function_there", "no function no_such_function_there"),
-                             (f"uprobe:{PTDECODE}:main,duration>5", "duration>5ms"), (f"uprobe:{PTDECODE}:0x1", "executed")):
+                             (f"uprobe:{PTDECODE}:main,duration>5", "duration>5ms"), (f"uprobe:{PTDECODE}:0x1", "executable segment")):
             got = self.run_it("record", "--sideband", "--detach", "x", "-p", str(os.getpid()), "--trigger", trigger)
             self.assertNotEqual(got.returncode, 0, trigger)
             self.assertIn(why, got.stderr.decode(), trigger)
