@@ -25,7 +25,6 @@ using namespace ptd;
 namespace {
 
 constexpr size_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
-constexpr size_t kStepHeaderBytes = 12, kBlockHeaderBytes = 32;
 constexpr unsigned kMostItems = 200;
 
 uint64_t fnv1a(std::span<const unsigned char> bytes) {
