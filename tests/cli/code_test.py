@@ -13,45 +13,26 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import call_replay  # noqa: E402
+from recorded_programs import CC, CXX, PROGRAMS, RecordedPrograms  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
-SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
-PROGRAMS = SOURCE / "tests" / "cli" / "programs"
 
 
 def run(*words):
     return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=900)
 
 
-class Code(unittest.TestCase):
+class Code(RecordedPrograms):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-        cc, cxx = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
-        cls.build("covered", cc, "-g", "-O1", "--coverage", "-static")
-        cls.build("inlined", cxx, "-g", "-O2", "-no-pie")
-        cls.build("sorter", cc, "-g", "-O2", "-fno-inline", "-w", "-static")
-
-    @classmethod
-    def build(cls, name, compiler, *flags, record=()):
-        source = next(PROGRAMS.glob(name + ".c*"))
-        subprocess.run([compiler, *flags, source, "-o", name], cwd=cls.folder, check=True)
-        done = subprocess.run([PTDECODE, "record", "--emulate", *record, "--plugin", os.environ["PTDECODE_PLUGIN"], "--truth", name + ".truth", "-o", name + ".data",
-                               "--", "./" + name], cwd=cls.folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    def data(self, name):
-        return self.folder / (name + ".data")
+        super().setUpClass()
+        cls.build("covered", CC, "-O1", "--coverage", "-static")
+        cls.build("inlined", CXX, "-O2", "-no-pie")
+        cls.build("sorter", CC, "-O2", "-fno-inline", "-w", "-static")
 
     def test_lines_and_inlined_functions_are_those_of_addr2line(self):
         done = run("script", "-i", self.data("inlined"), "--itrace=i1i", "-F", "ip,dso,srcline", "-q")
@@ -328,7 +309,7 @@ int main(int argc, char**) {
 
     def test_coverage_of_a_slowest_calls_time_begins_with_the_call(self):
         """The options that --slowest prints: the line that enters the call and the first line of its callee are within its time."""
-        self.build("shopdb", os.environ.get("CC", "cc"), "-g", "-O1", "-fno-inline", "-w", "-static", record=["--cyc"])
+        self.build("shopdb", CC, "-O1", "-fno-inline", "-w", "-static", record=["--cyc"])
         source = (PROGRAMS / "shopdb.c").read_text().split("\n")
         lines = [source.index(text) + 1 for text in ("int run_query(const char *query) {", "  struct plan plan = plan_query(query);",
                                                     "  return scan_table(plan);")]

@@ -12,15 +12,14 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import call_replay  # noqa: E402
 import perfetto_reader  # noqa: E402
+from recorded_programs import CXX, RecordedPrograms  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
-PROGRAMS = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "tests" / "cli" / "programs"
 MARK = " (inlined)"
 
 
@@ -56,30 +55,16 @@ class Chains:
         return self.known[address]
 
 
-class Inlined(unittest.TestCase):
+class Inlined(RecordedPrograms):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-        cls.record("inlined", "-O2")
-        cls.record("plain", "-O2", "-fno-inline")
-
-    @classmethod
-    def record(cls, name, *flags):
-        cxx = os.environ.get("CXX", "c++")
-        subprocess.run([cxx, "-g", *flags, "-static", PROGRAMS / "inlined.cc", "-o", name], cwd=cls.folder, check=True)
-        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "--truth", name + ".truth", "-o", name + ".data",
-                               "--", "./" + name], cwd=cls.folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
+        super().setUpClass()
+        for name, flags in (("inlined", ["-O2"]), ("plain", ["-O2", "-fno-inline"])):
+            cls.build(name, CXX, *flags, "-static", source="inlined", record=["--no-stash"])
 
     def executed(self, name):
-        for path in (self.folder / (name + ".truth")).glob("*.ptt"):
-            for what, insns in call_replay.truth_blocks(path):
-                yield from insns if what == "run" else ()
+        for what, insns in call_replay.truth_blocks(self.truth_file(name)):
+            yield from insns if what == "run" else ()
 
     def test_the_stack_at_each_instruction_is_that_of_addr2line(self):
         chains = Chains(self.folder / "inlined")

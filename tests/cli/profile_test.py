@@ -12,14 +12,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import call_replay  # noqa: E402
+from recorded_programs import CC, CXX, RecordedPrograms  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
-PROGRAMS = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "tests" / "cli" / "programs"
 
 
 def tool(*names):
@@ -32,32 +31,12 @@ def run(*words):
     return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
 
 
-class Profile(unittest.TestCase):
+class Profile(RecordedPrograms):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
-        cc, cxx = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
-        cls.build("sorter", cc, "-O2", "-fno-inline", "-w", "-static")
-        cls.build("inlined", cxx, "-O2", "-static")
-
-    @classmethod
-    def build(cls, name, compiler, *flags):
-        source = next(PROGRAMS.glob(name + ".c*"))
-        subprocess.run([compiler, "-g", *flags, source, "-o", name], cwd=cls.folder, check=True)
-        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "--truth", name + ".truth", "-o", name + ".data",
-                               "--", "./" + name], cwd=cls.folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    def data(self, name):
-        return self.folder / (name + ".data")
-
-    def truth(self, name):
-        return next((self.folder / (name + ".truth")).glob("*.ptt"))
+        super().setUpClass()
+        cls.build("sorter", CC, "-O2", "-fno-inline", "-w", "-static", record=["--no-stash"])
+        cls.build("inlined", CXX, "-O2", "-static", record=["--no-stash"])
 
     def places(self, name, addresses):
         """Returns for each address its functions and lines, outermost first: (function, offset from its first line, discriminator)."""
@@ -87,7 +66,7 @@ class Profile(unittest.TestCase):
 
     def expected(self, name):
         """Counts lines by context. A context is the places of the calls that are open, from the innermost call of code without lines on."""
-        blocks = [insns for what, insns in call_replay.truth_blocks(self.truth(name)) if what == "run"]
+        blocks = [insns for what, insns in call_replay.truth_blocks(self.truth_file(name)) if what == "run"]
         insns = [insn for block in blocks for insn in block]
         places = self.places(name, sorted({ip for ip, _ in insns}))
         symbols = call_replay.Symbols(self.folder / name)
@@ -187,7 +166,7 @@ class Profile(unittest.TestCase):
         if not tool("go"):
             self.skipTest("go is not installed")
         symbols = call_replay.Symbols(self.folder / "sorter")
-        totals, executed = call_replay.replay(self.truth("sorter"), symbols)
+        totals, executed = call_replay.replay(self.truth_file("sorter"), symbols)
         for output in ("stacks.pb", "stacks.pb.gz"):
             done = run("profile", "-i", self.data("sorter"), "--format", "pprof", "-o", self.folder / output)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -212,7 +191,7 @@ class Profile(unittest.TestCase):
         path = self.folder / "inlined.pb.gz"
         self.assertEqual(run("profile", "-i", self.data("inlined"), "--format", "pprof", "-o", path).returncode, 0)
         _, stacks, _ = self.samples(path)
-        ran = collections.Counter(ip for what, insns in call_replay.truth_blocks(self.truth("inlined")) if what == "run" for ip, _ in insns)
+        ran = collections.Counter(ip for what, insns in call_replay.truth_blocks(self.truth_file("inlined")) if what == "run" for ip, _ in insns)
         out = subprocess.run(["addr2line", "-e", self.folder / "inlined", "-a", "-i", "-f", "-C"], input="\n".join(map(hex, ran)), capture_output=True,
                              text=True, check=True).stdout.splitlines()
         want, at = collections.Counter(), None

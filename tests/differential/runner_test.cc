@@ -180,15 +180,10 @@ TEST(RunnerBounds, SilentLoopEndsAtOnePlace) {
   }
 }
 
-// A record was lost without a LOST record: the path that the packets finally contradict began `turns` branches before. The walker may find
-// the other path only if the fast path has not output the wrong one.
-std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
-  constexpr uint64_t kAt = 0x1000;
-  const std::vector<std::byte> code = {std::byte{0x74}, std::byte{0x06},  // jz 1008, or 1006
-                                       std::byte{0x90}, std::byte{0x90}, std::byte{0x90},
-                                       std::byte{0x90}, std::byte{0x74}, std::byte{0xfe},  // 1006: jz 1006
-                                       std::byte{0x74}, std::byte{0xfe},                   // 1008: jz 1008
-                                       std::byte{0xff}, std::byte{0xe0}};                  // jmp *rax
+constexpr uint64_t kAt = 0x1000;
+
+/// A process with code at kAt, whose byte at kAt + 1 changes from `before` to `after` at `time_ns`.
+test::Machine machine_with_change(const std::vector<std::byte>& code, std::byte before, std::byte after, uint64_t time_ns) {
   test::Machine machine;
   TimelineBuilder builder;
   Section section;
@@ -202,12 +197,34 @@ std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
   Edit edit;
   edit.space = section.space;
   edit.ip = Ip{kAt + 1};
-  edit.old_bytes = {std::byte{0x06}};
-  edit.new_bytes = {std::byte{0x04}};
-  edit.time = {TimeNs{1'000'000}, TimeNs{1'000'000}};  // the trace executes the new bytes, before this time
+  edit.old_bytes = {before};
+  edit.new_bytes = {after};
+  edit.time = {TimeNs{time_ns}, TimeNs{time_ns}};
   builder.add_section(std::move(section));
   builder.add_edit(std::move(edit));
   machine.timeline = builder.build();
+  return machine;
+}
+
+/// `ticks`: of the TSC in one of the crystal clock.
+pt::DecoderOptions options_with_mtc(uint32_t ticks) {
+  pt::Config config;
+  config.tsc_ctc_ratio_n = ticks;
+  config.tsc_ctc_ratio_d = 1;
+  config.has_mtc = true;
+  return options_of(config);
+}
+
+// A record was lost without a LOST record: the path that the packets finally contradict began `turns` branches before. The walker may find
+// the other path only if the fast path has not output the wrong one.
+std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
+  const std::vector<std::byte> code = {std::byte{0x74}, std::byte{0x06},  // jz 1008, or 1006
+                                       std::byte{0x90}, std::byte{0x90}, std::byte{0x90},
+                                       std::byte{0x90}, std::byte{0x74}, std::byte{0xfe},  // 1006: jz 1006
+                                       std::byte{0x74}, std::byte{0xfe},                   // 1008: jz 1008
+                                       std::byte{0xff}, std::byte{0xe0}};                  // jmp *rax
+  // The trace executes the new bytes, before the time of the change.
+  const test::Machine machine = machine_with_change(code, std::byte{0x06}, std::byte{0x04}, 1'000'000);
 
   std::vector<std::byte> trace;
   pt::PacketWriter writer(trace);
@@ -215,10 +232,7 @@ std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
   for (int i = 0; i < turns; ++i) writer.tnt(1, 1);
   writer.tnt(0b01110, 5);  // leaves the first loop, executes the second one, and leaves it
   writer.mtc(1);
-  pt::Config config;
-  config.tsc_ctc_ratio_n = config.tsc_ctc_ratio_d = 1;
-  config.has_mtc = true;
-  pt::DecoderOptions options = options_of(config);
+  pt::DecoderOptions options = options_with_mtc(1);
   pt::Decoder fast(machine.timeline, machine.contexts, options);
   options.exact_only = true;
   pt::Decoder exact(machine.timeline, machine.contexts, options);
@@ -241,30 +255,10 @@ TEST(RunnerBounds, NoOtherWayFromBeforeWhatWasGiven) {
 // The clock goes past the time at which the next segment is said to begin, and then past a change of the code that runs. The fast path takes
 // the segment's end as the latest time of what it follows.
 TEST(RunnerBounds, ClockGoesPastTheEndOfTheSegment) {
-  constexpr uint64_t kAt = 0x1000, kTicks = 1000;
   const std::vector<std::byte> code = {std::byte{0xb8}, std::byte{1}, std::byte{0}, std::byte{0}, std::byte{0},  // mov eax, 1
                                        std::byte{0x74}, std::byte{0xf9}};                                        // jz 1000
   for (uint64_t change = 3'500; change < 20'000; change += 1'500) {
-    test::Machine machine;
-    TimelineBuilder builder;
-    Section section;
-    section.space = builder.add_space();
-    section.ip = Ip{kAt};
-    section.size_bytes = code.size();
-    auto owner = std::make_shared<std::vector<std::byte>>(code);
-    section.code = {owner, Bytes(*owner)};
-    machine.contexts.add_switch(0, kTimeMin, {1, 1, section.space});
-    machine.contexts.sort();
-    Edit edit;
-    edit.space = section.space;
-    edit.ip = Ip{kAt + 1};
-    edit.old_bytes = {std::byte{1}};
-    edit.new_bytes = {std::byte{2}};
-    edit.time = {TimeNs{change}, TimeNs{change}};
-    builder.add_section(std::move(section));
-    builder.add_edit(std::move(edit));
-    machine.timeline = builder.build();
-
+    const test::Machine machine = machine_with_change(code, std::byte{1}, std::byte{2}, change);
     std::vector<std::byte> trace;
     pt::PacketWriter writer(trace);
     begin_timed(writer, kAt);
@@ -273,11 +267,7 @@ TEST(RunnerBounds, ClockGoesPastTheEndOfTheSegment) {
       writer.tnt(0b1, 1);
       writer.mtc(static_cast<uint8_t>(i));
     }
-    pt::Config config;
-    config.tsc_ctc_ratio_n = kTicks;
-    config.tsc_ctc_ratio_d = 1;
-    config.has_mtc = true;
-    pt::DecoderOptions options = options_of(config);
+    pt::DecoderOptions options = options_with_mtc(1000);
     pt::Decoder fast(machine.timeline, machine.contexts, options);
     options.exact_only = true;
     pt::Decoder exact(machine.timeline, machine.contexts, options);

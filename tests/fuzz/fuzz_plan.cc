@@ -18,44 +18,14 @@
 #include "recording/bundle/plan.h"
 #include "recording/data/recording_data.h"
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/repaired_chunks.h"
 #include "tests/fuzz/temp_file.h"
 
 using namespace ptd;
 
 namespace {
 
-constexpr size_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
 constexpr unsigned kMostItems = 200;
-
-uint64_t fnv1a(std::span<const unsigned char> bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
-  return hash;
-}
-
-// Valid lengths, correct checksums, the number of chunks at the end: docs/FORMAT.md.
-std::vector<unsigned char> repaired_plan(std::span<const unsigned char> input) {
-  std::vector<unsigned char> out(input.begin(), input.end());
-  uint32_t count = 0;
-  for (size_t at = kHeaderBytes; at + kChunkHeaderBytes <= out.size(); ++count) {
-    uint32_t method = 0;
-    uint64_t stored = 0;
-    std::memcpy(&method, &out[at + 4], sizeof method);
-    std::memcpy(&stored, &out[at + 8], sizeof stored);
-    stored = std::min<uint64_t>(stored, out.size() - at - kChunkHeaderBytes);
-    unsigned char* content = out.data() + at + kChunkHeaderBytes;
-    if (std::memcmp(&out[at], "END ", 4) == 0 && stored >= sizeof count) {
-      stored = sizeof count;
-      std::memcpy(content, &count, sizeof count);
-    }
-    const uint64_t sum = fnv1a({content, stored});
-    std::memcpy(&out[at + 8], &stored, sizeof stored);
-    if (method == 0) std::memcpy(&out[at + 16], &stored, sizeof stored);
-    std::memcpy(&out[at + 24], &sum, sizeof sum);
-    at += kChunkHeaderBytes + stored;
-  }
-  return out;
-}
 
 // Steps as blocks: the input has their content, each after its size. `head`: plan and unit.
 std::string step_file(std::string_view magic, std::span<const unsigned char> input, const StepFileHead& head) {
@@ -158,6 +128,6 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
     return 0;
   }
   if (const auto plan = opened(input); plan != nullptr) decode_units(*plan);
-  if (const auto plan = opened(repaired_plan(input)); plan != nullptr) decode_units(*plan);
+  if (const auto plan = opened(test::repaired_chunks(input)); plan != nullptr) decode_units(*plan);
   return 0;
 }
