@@ -1,0 +1,131 @@
+// Sideband fold: records of trace -> streams, their breaks and samples.
+#include <algorithm>
+
+#include "perfio/format/wire.h"
+#include "tests/unit/recording/fold_support.h"
+
+namespace ptd {
+namespace {
+
+TEST_F(Fold, AuxFlagsBreakTheStreamWhereTheySay) {
+  const std::vector<std::byte> bytes(256);
+  feed(perfio::AuxRecord{0, 128, 1}, 1000, 10, 10, 2);
+  feed(perfio::AuxRecord{128, 128, 0}, 2000, 10, 10, 2);
+  perfio::AuxtraceRecord payload;
+  payload.size_bytes = 256;
+  payload.cpu = 2;
+  payload.tid = 10;
+  payload.payload = bytes;
+  feed(payload, 0);
+  payload.cpu = -1;  // a per-thread stream of the same recording is another stream
+  feed(payload, 0);
+  finish();
+  ASSERT_EQ(data_->streams.size(), 2U);
+  EXPECT_EQ(data_->streams[0].cpu, 2);
+  EXPECT_EQ(data_->streams[1].tid, 10);
+  data_->streams[0].finish();
+  ASSERT_EQ(data_->streams[0].seams().size(), 2U);
+  EXPECT_EQ(data_->streams[0].seams()[1].offset_bytes, 128U);
+  EXPECT_EQ(data_->streams[0].seams()[1].why, AuxBreak::truncated);
+  EXPECT_EQ(data_->streams[0].written_by(200).value, 2000U);
+  EXPECT_EQ(data_->lost.aux_truncated, 1U);
+}
+
+TEST_F(Fold, EachAuxFlagIsAReasonOfItsOwn) {
+  const std::vector<std::byte> bytes(512);
+  feed(perfio::AuxRecord{0, 128, 4}, 1000, 10, 10, 2);    // PARTIAL
+  feed(perfio::AuxRecord{128, 128, 8}, 2000, 10, 10, 2);  // COLLISION
+  feed(perfio::AuxRecord{256, 128, 2}, 3000, 10, 10, 2);  // OVERWRITE: normal for a snapshot's ring, not a loss
+  feed(perfio::AuxRecord{384, 128, 0}, 4000, 10, 10, 2);
+  perfio::AuxtraceRecord payload;
+  payload.size_bytes = bytes.size();
+  payload.cpu = 2;
+  payload.payload = bytes;
+  feed(payload, 0);
+  finish();
+  AuxStream& stream = data_->streams.at(0);
+  stream.finish();
+  ASSERT_EQ(stream.seams().size(), 3U);  // the stream's start is the first
+  EXPECT_EQ(stream.seams()[1].offset_bytes, 128U);
+  EXPECT_EQ(stream.seams()[1].why, AuxBreak::partial);
+  EXPECT_EQ(stream.seams()[2].offset_bytes, 256U);
+  EXPECT_EQ(stream.seams()[2].why, AuxBreak::collision);
+  EXPECT_EQ(data_->lost.aux_partial, 1U);
+  EXPECT_EQ(data_->lost.aux_collision, 1U);
+  EXPECT_EQ(data_->lost.aux_truncated, 0U);
+}
+
+TEST_F(Fold, SamplesHoldTheTraceOfTheRingThatTheirEventIsOf) {
+  perfio::EventAttr dummy, sampler;
+  sampler.sample_type = perfio::kSampleAux;
+  sampler.name = "cycles:u";
+  const std::vector<perfio::EventAttr> attrs{dummy, sampler};
+  fold_->set_attrs(attrs);
+  // ID_INDEX: two events, of cpu 3 and of thread 30.
+  std::vector<uint64_t> index{0, 2, 7, 0, 3, ~uint64_t{0}, 8, 1, ~uint64_t{0}, 30};
+  perfio::Record ids;
+  ids.type = perfio::kRecordIdIndex;
+  ids.raw = std::as_bytes(std::span(index));
+  fold_->on_record(ids);
+  const std::vector<std::byte> window(64, std::byte{2});
+  const auto sample = [&](uint64_t id, uint64_t time, Bytes aux, bool transient) {
+    perfio::Record record;
+    record.type = perfio::kRecordSample;
+    record.attr_index = 1;
+    record.sample_id = {30, 30, time, true, 5, id, 0};
+    record.payload = perfio::OtherSample{0x401000, {}, aux, transient};
+    fold_->on_record(record);
+  };
+  sample(7, 1000, window, false);
+  sample(8, 2000, window, false);
+  sample(8, 3000, {}, false);
+  {
+    const std::vector<std::byte> passing(8, std::byte{0x1a});
+    sample(8, 4000, passing, true);  // from a compressed record: its bytes are gone after the call
+  }
+  feed(perfio::AuxRecord{0, 4096, 2}, 5000, 30, 30, 3);
+  finish();
+  ASSERT_EQ(data_->streams.size(), 2U);
+  EXPECT_EQ(data_->streams[0].cpu, 3);
+  EXPECT_EQ(data_->streams[1].tid, 30);
+  const std::vector<AuxSample>& samples = data_->streams[1].samples();
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(samples[0].time.value, 2000U);
+  EXPECT_EQ(samples[0].ip, Ip{0x401000});
+  EXPECT_EQ(samples[0].pid, 30);
+  EXPECT_EQ(samples[1].last_bytes - samples[1].first_bytes, 8U);
+  EXPECT_EQ(data_->sample_names, std::vector<std::string>{"cycles:u"});
+  EXPECT_EQ(data_->streams[1].chunks().back().bytes.front(), std::byte{0x1a});
+  EXPECT_EQ(data_->lost.aux_truncated, 0U);
+  for (const Finding& finding : data_->timeline.findings()) EXPECT_NE(finding.kind, FindingKind::trace_lost) << finding.what;
+  ASSERT_EQ(data_->warnings.size(), 1U);
+  EXPECT_NE(data_->warnings[0].find("1 of 4 AUX samples hold no trace"), std::string::npos) << data_->warnings[0];
+}
+
+TEST_F(Fold, AStreamHasTraceInSamplesOrInAuxtraceRecords) {
+  perfio::EventAttr sampler;
+  sampler.sample_type = perfio::kSampleAux;
+  const std::vector<perfio::EventAttr> attrs{sampler};
+  fold_->set_attrs(attrs);
+  const std::vector<std::byte> bytes(64, std::byte{2});
+  perfio::AuxtraceRecord whole;
+  whole.size_bytes = bytes.size();
+  whole.cpu = 2;
+  whole.payload = bytes;
+  feed(whole, 0);
+  feed(perfio::OtherSample{0, {}, bytes}, 1000, 1, 1, 2);  // of the same cpu
+  feed(perfio::OtherSample{0, {}, bytes}, 2000, 1, 1, 4);
+  whole.cpu = 4;
+  feed(whole, 0);
+  finish();
+  ASSERT_EQ(data_->streams.size(), 2U);
+  EXPECT_EQ(data_->streams[0].size_bytes(), 64U);
+  EXPECT_TRUE(data_->streams[0].samples().empty());
+  EXPECT_EQ(data_->streams[1].size_bytes(), 64U);
+  EXPECT_EQ(data_->streams[1].samples().size(), 1U);
+  const auto& findings = data_->timeline.findings();
+  EXPECT_EQ(std::count_if(findings.begin(), findings.end(), [](const Finding& finding) { return finding.kind == FindingKind::trace_lost; }), 1);
+}
+
+}  // namespace
+}  // namespace ptd
