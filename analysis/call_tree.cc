@@ -6,26 +6,14 @@
 
 #include "analysis/call_flow.h"
 #include "analysis/call_tree_state.h"
+#include "analysis/frame_search.h"
 #include "analysis/thread_schedule.h"
 
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxSearch = 256;            // frames looked at for the one that a jump or return goes back to
 constexpr uint64_t kMostInsnBytes = 15;       // [SDM] 2.3.11
 constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces while it is patched
-
-bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
-
-// Index + 1 of the innermost frame that fits, 0 if none does.
-template <typename Frames, typename Fits>
-size_t innermost(const Frames& frames, Fits fits) {
-  const size_t least = frames.size() > kMaxSearch ? frames.size() - kMaxSearch : 0;
-  for (size_t i = frames.size(); i > least; --i) {
-    if (fits(frames[i - 1])) return i;
-  }
-  return 0;
-}
 
 }  // namespace
 

@@ -1,12 +1,12 @@
 // FoldedCalls: the calls beyond the deepest one that a stack stores, as return addresses only.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "analysis/call_flow.h"
+#include "analysis/frame_search.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -74,14 +74,11 @@ class FoldedCalls {
       --unknown_;
       return true;
     }
-    const size_t least = runs_.size() - std::min(runs_.size(), kMaxSearch);
-    for (size_t i = runs_.size(); i > least; --i) {
-      if (runs_[i - 1].return_to != to) continue;
-      runs_.resize(i);
-      pop();
-      return true;
-    }
-    return false;
+    const size_t match = innermost(runs_, [to](const Run& run) { return run.return_to == to; });
+    if (match == 0) return false;
+    runs_.resize(match);
+    pop();
+    return true;
   }
   [[nodiscard]] bool in_handler() const { return unknown_ == 0 && !runs_.empty() && runs_.back().handler; }
   [[nodiscard]] bool empty() const { return runs_.empty() && unknown_ == 0; }
@@ -93,7 +90,6 @@ class FoldedCalls {
   static constexpr size_t kMostRuns = 1U << 16;
 
  private:
-  static constexpr size_t kMaxSearch = 256;
   struct Run {
     Ip return_to;
     uint64_t count = 0;

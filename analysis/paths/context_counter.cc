@@ -5,13 +5,13 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/frame_search.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxSearch = 256;     // frames looked at for the one that a return goes back to
 constexpr size_t kMaxFrames = 1U << 16;
 
 uint64_t key(uint32_t context, NodeId node) { return (uint64_t{context} << 32 | node) + 1; }
@@ -94,15 +94,14 @@ uint32_t ContextCounter::context(uint32_t caller, uint32_t site, const Node& cal
 }
 
 void ContextCounter::take_return(const Node& here) {
-  const size_t least = stack_.size() - std::min(stack_.size(), kMaxSearch);
-  for (size_t i = stack_.size(); i > least; --i) {
-    if (stack_[i - 1].return_to != here.ip) continue;
-    context_ = stack_[i - 1].context;
-    function_ = stack_[i - 1].function;
-    stack_.resize(i - 1);
+  const size_t match = innermost(stack_, [&](const auto& frame) { return frame.return_to == here.ip; });
+  if (match == 0) {
+    if (here.function != function_) stack_.clear();
     return;
   }
-  if (here.function != function_) stack_.clear();
+  context_ = stack_[match - 1].context;
+  function_ = stack_[match - 1].function;
+  stack_.resize(match - 1);
 }
 
 // The flow is at the start of a block.

@@ -4,23 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/frame_search.h"
+
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxSearch = 256;  // as in CallTree
 constexpr uint8_t kDoubtful = kFlowUnseen | kFlowUncertain | kFlowHalted | kFlowEstimated;
-
-bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
-
-// Index + 1 of the innermost frame that fits, 0 if none does.
-template <typename Frames, typename Fits>
-size_t innermost(const Frames& frames, Fits fits) {
-  const size_t least = frames.size() > kMaxSearch ? frames.size() - kMaxSearch : 0;
-  for (size_t i = frames.size(); i > least; --i) {
-    if (fits(frames[i - 1])) return i;
-  }
-  return 0;
-}
 
 }  // namespace
 
