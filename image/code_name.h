@@ -8,8 +8,6 @@
 
 namespace ptd {
 
-/// Returns the FNV-1a hash of 64 bits.
-[[nodiscard]] uint64_t hash_of_code(Bytes bytes);
 /// Returns the build id of a section's file; without one, "fnv64:" and a hash of the section's bytes; without bytes, its path.
 [[nodiscard]] std::string code_name(const Section& section);
 /// Returns the offset of `ip` in what code_name() names: in the file, or in the mapping.

@@ -14,7 +14,6 @@
 #include "image/base/environment.h"
 #include "image/base/fd.h"
 #include "image/base/system_error.h"
-#include "image/base/write_all.h"
 #include "perfio/format/wire.h"
 
 namespace ptd::perfio {

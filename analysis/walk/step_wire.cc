@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "image/base/fnv.h"
 #include "perfio/zstd_stream.h"
 
 namespace ptd {
@@ -15,12 +16,6 @@ constexpr size_t kMostBlockBytes = 64U << 20;
 constexpr size_t kHeaderBytes = 12, kBlockHeaderBytes = 32;
 constexpr int kLevel = 1;
 constexpr uint64_t kContext = 1, kCycles = 2, kFloor = 4, kMaskBits = 3;
-
-uint64_t hash_of(Bytes bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
-  return hash;
-}
 
 void put(std::byte* at, uint64_t value, size_t size) {
   for (size_t i = 0; i < size; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
@@ -95,7 +90,7 @@ void put_step_block(WholeFile& file, StepBlock kind, uint64_t first, Bytes conte
   put(header.data() + 8, stored.size(), 4);
   put(header.data() + 12, content.size(), 4);
   put(header.data() + 16, first, 8);
-  put(header.data() + 24, hash_of(stored), 8);
+  put(header.data() + 24, fnv1a(stored), 8);
   (void)file.write(text_of(header));  // finish() reports the failure
   (void)file.write(text_of(stored));
 }
@@ -138,7 +133,7 @@ Result<StepBlocks::Block> StepBlocks::next() {
   if (stored > bytes.size() - at_ - kBlockHeaderBytes) return damaged(ErrorCode::truncated, "the file of steps is truncated");
   if (raw > kMostBlockBytes || kind > static_cast<uint64_t>(StepBlock::end)) return damaged(ErrorCode::bad_format, "unknown part of the file of steps");
   const Bytes content = bytes.subspan(at_ + kBlockHeaderBytes, stored);
-  if (hash_of(content) != hash) return damaged(ErrorCode::bad_checksum, "a part of the file of steps does not have its checksum");
+  if (fnv1a(content) != hash) return damaged(ErrorCode::bad_checksum, "a part of the file of steps does not have its checksum");
   at_ += kBlockHeaderBytes + stored;
   block.kind = static_cast<StepBlock>(kind);
   auto decompressed = perfio::zstd_decompress(content, raw);

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "cli/calls/call_export.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
+#include "image/base/fnv.h"
 
 namespace ptd::cli {
 
@@ -44,8 +46,7 @@ std::string escaped(std::string_view text) {
 
 // The same name has the same colour, whatever else is there.
 std::string colour(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  const uint64_t hash = fnv1a(std::as_bytes(std::span(name)));
   if (name.starts_with('[')) return fmt::format("rgb({0},{0},{0})", 170 + hash % 50);
   return fmt::format("rgb({},{},{})", 205 + hash % 50, 80 + hash / 64 % 130, hash / 8192 % 60);
 }

@@ -21,7 +21,6 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "image/base/fd.h"
-#include "image/base/write_all.h"
 #include "replay/gdb/gdb_server.h"
 
 namespace ptd::cli {

@@ -12,8 +12,8 @@
 #include <cstring>
 
 #include "cli/text/clean_text.h"
+#include "image/base/fd.h"
 #include "image/base/whole_file.h"
-#include "image/base/write_all.h"
 #include "recording/downloads.h"
 
 namespace ptd::cli {

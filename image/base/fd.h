@@ -1,8 +1,9 @@
-// Fd: an open file descriptor that closes itself.
+// Fd: an open file descriptor that closes itself; write_all(): writes a whole buffer to a descriptor.
 #pragma once
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <utility>
 
 namespace ptd {
@@ -27,5 +28,8 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+/// Writes all bytes, even if the descriptor is non-blocking or signals interrupt. Returns false on failure, with the reason in errno.
+[[nodiscard]] bool write_all(int fd, const char* data, size_t size_bytes);
 
 }  // namespace ptd

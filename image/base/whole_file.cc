@@ -19,10 +19,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "image/base/fd.h"
 #include "image/base/mapped_file.h"
 #include "image/base/read_files.h"
 #include "image/base/system_error.h"
-#include "image/base/write_all.h"
 
 namespace ptd {
 namespace {

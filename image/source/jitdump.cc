@@ -79,8 +79,7 @@ bool is_jitdump_path(const std::string& path) {
 }
 
 void JitdumpSum::add(Bytes bytes) {
-  constexpr uint64_t kPrime = 0x100000001b3;
-  for (const std::byte byte : bytes) sum_ = (sum_ ^ std::to_integer<uint64_t>(byte)) * kPrime;
+  sum_ = fnv1a(bytes, sum_);
 }
 
 Result<JitdumpHeader> read_jitdump_header(Bytes bytes) {

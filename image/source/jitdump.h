@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "image/base/fnv.h"
 #include "ptdecode/error.h"
 #include "ptdecode/types.h"
 
@@ -26,7 +27,7 @@ class JitdumpSum {
   [[nodiscard]] uint64_t value() const { return sum_ == 0 ? 1 : sum_; }
 
  private:
-  uint64_t sum_ = 0xcbf29ce484222325;  // FNV-1a, 64 bits
+  uint64_t sum_ = kFnvStart;
 };
 
 /// Returns the name of code without a name: "code_7f0012340000".

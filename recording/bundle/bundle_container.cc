@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "image/base/fnv.h"
 #include "image/base/interrupt.h"
 #include "perfio/zstd_stream.h"
 
@@ -83,14 +84,13 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
 
 }  // namespace
 
-// FNV-1a of 64 bits.
 uint64_t hash_of_chunk(Bytes bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
+  uint64_t hash = kFnvStart;
   while (!bytes.empty()) {
     constexpr size_t kPieceBytes = 4U << 20;
     check_interrupt();
     const Bytes piece = bytes.first(std::min(bytes.size(), kPieceBytes));
-    for (const std::byte byte : piece) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+    hash = fnv1a(piece, hash);
     bytes = bytes.subspan(piece.size());
   }
   return hash;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "image/base/fnv.h"
 #include "image/base/shrunk_files.h"
 #include "recording/bundle/bundle_image.h"
 #include "recording/bundle/plan.h"
@@ -11,7 +12,6 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kFnvStart = 0xcbf29ce484222325, kFnvPrime = 0x100000001b3;
 constexpr uint64_t kCheckedBytes = 4096;      // of the beginning of a unit
 constexpr size_t kLeadSegments = 8;           // that are decoded before and after a unit's own: dates depend on so many
 constexpr uint64_t kLeadBytes = 8ULL << 20;   // of which no more are decoded than these bytes, but one
@@ -20,10 +20,7 @@ enum EntryBit : uint64_t { kHasTsc = 1, kHasTma = 2, kInRoot = 4, kInGuest = 8, 
 
 uint64_t checksum_of(const AuxStream& stream, const PlanUnit& unit) {
   std::vector<std::byte> scratch;
-  uint64_t hash = kFnvStart;
-  const uint64_t end = std::min(unit.end_offset, unit.from_offset + kCheckedBytes);
-  for (const std::byte byte : stream.read(unit.from_offset, end, scratch)) hash = (hash ^ static_cast<uint64_t>(byte)) * kFnvPrime;
-  return hash;
+  return fnv1a(stream.read(unit.from_offset, std::min(unit.end_offset, unit.from_offset + kCheckedBytes), scratch));
 }
 
 /// Divides one stream.

@@ -13,7 +13,7 @@
 #include "analysis/table/flow/unit_pass.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
-#include "image/code_name.h"
+#include "image/base/fnv.h"
 
 namespace ptd {
 
@@ -250,7 +250,7 @@ class BlockCountsTable : public FlowTable<BlockCountRow> {
     const Bytes bytes = table.bytes(block.node);
     const SpaceId space = is_kernel_half(info.ip) ? kKernelSpace : info.space;
     const auto size = static_cast<uint32_t>(bytes.size());
-    const uint64_t hash = hash_of_code(bytes);
+    const uint64_t hash = fnv1a(bytes);
     const CodeKeys::Found code = with_code_ ? codes_.find(space, info.ip, walk_.context().time) : CodeKeys::Found{};
     const auto [at, is_new] = counts_.try_emplace(Key(space.value, info.ip.value, block.instructions, size, hash, code.key));
     if (is_new) {

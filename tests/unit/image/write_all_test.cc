@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "image/base/environment.h"
-#include "image/base/write_all.h"
+#include "image/base/fd.h"
 
 namespace ptd {
 namespace {

@@ -1,5 +1,5 @@
 // Writing to descriptors.
-#include "image/base/write_all.h"
+#include "image/base/fd.h"
 
 #include <poll.h>
 #include <unistd.h>
