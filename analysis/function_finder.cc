@@ -42,8 +42,8 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   return {{id, module_number(place.module), false, false}, intersect(valid, place.valid)};
 }
 
-// Returns the name of the function that a symbol is, or is a part of. Of several functions that are told apart by their addresses, it may not
-// be known which one a cold part belongs to: then it is a function of its own.
+// Returns the name of the function that a symbol is, or is a part of. Where several functions share a name and are named by address, the
+// function of a cold part may be unknown: then the part is a function of its own.
 std::string_view FunctionFinder::owner_of(const Symbol& symbol) {
   const std::string_view whole = whole_function(symbol.name);
   if (whole.size() == symbol.name.size() || !symbol.place.starts_with("0x")) return whole;

@@ -39,10 +39,17 @@ size_t itanium_key(std::string_view name) {
   return std::hash<std::string>()(key);
 }
 
-// Returns the address of the complete constructor or destructor of a class, which keeps the plain name: the deleting destructor, or the base
-// object's where that has other code, is the one that is told apart. `named`: mangled names of one readable name. Nothing for other functions.
+// Functions of one readable name.
+struct Namesakes {
+  std::map<std::string_view, uint64_t> addresses;  // by mangled name
+  std::optional<uint64_t> plain;                   // of the one that keeps the plain name
+};
+
+// Returns the address of the complete constructor or destructor of a class, which keeps the plain name. The deleting destructor, or the base
+// object's where that has other code, gets a place. `named`: mangled names of one readable name. Nothing for other functions.
 std::optional<uint64_t> complete_object(const std::map<std::string_view, uint64_t>& named) {
   const std::string_view first = named.begin()->first, last = named.rbegin()->first;
+  if (!first.starts_with("_Z")) return std::nullopt;
   const auto at = static_cast<size_t>(std::mismatch(first.begin(), first.end(), last.begin(), last.end()).first - first.begin());
   if (at == 0 || at >= first.size() || (first[at - 1] != 'C' && first[at - 1] != 'D')) return std::nullopt;
   for (const char kind : {'1', '2'}) {
@@ -181,22 +188,25 @@ void FileSymbols::set_places() {
   for (size_t first = 0, end = 0; first < keys.size(); first = end) {
     for (end = first + 1; end < keys.size() && keys[end].first == keys[first].first;) ++end;
     if (end - first == 1) continue;
-    std::map<std::string_view, std::map<std::string_view, uint64_t>> functions;  // addresses by readable, then by mangled name
+    std::map<std::string_view, Namesakes> functions;  // by readable name
     for (size_t i = first; i < end; ++i) {
       const ElfSymbol& symbol = symbols_[keys[i].second];
-      if (whole_function(symbol.name).size() == symbol.name.size()) functions[readable(keys[i].second)].try_emplace(symbol.name, symbol.address);
+      if (whole_function(symbol.name).size() == symbol.name.size())
+        functions[readable(keys[i].second)].addresses.try_emplace(symbol.name, symbol.address);
     }
     std::erase_if(functions, [](const auto& each) {
-      const auto other = [&](const auto& name) { return name.second != each.second.begin()->second; };
-      return std::none_of(each.second.begin(), each.second.end(), other);
+      const std::map<std::string_view, uint64_t>& named = each.second.addresses;
+      return std::none_of(named.begin(), named.end(), [&](const auto& name) { return name.second != named.begin()->second; });
     });
+    for (auto& [name, named] : functions) named.plain = complete_object(named.addresses);
     for (size_t i = first; i < end && !functions.empty(); ++i) {
       ElfSymbol& symbol = symbols_[keys[i].second];
       const auto named = functions.find(whole_function(readable(keys[i].second)));
       if (!symbol.place.empty() || named == functions.end()) continue;
-      const auto owner = named->second.find(whole_function(symbol.name));
-      const uint64_t address = owner == named->second.end() ? symbol.address : owner->second;
-      if (address != complete_object(named->second)) symbol.place = hex_text(address);
+      const auto& [addresses, plain] = named->second;
+      const auto owner = addresses.find(whole_function(symbol.name));
+      const uint64_t address = owner == addresses.end() ? symbol.address : owner->second;
+      if (address != plain) symbol.place = hex_text(address);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "image/base/mapped_file.h"
+#include "image/symbols/file_symbols.h"
 #include "image/symbols/frame_extents.h"
 #include "image/symbols/name_rank.h"
 #include "ptdecode/symbols.h"
@@ -14,6 +15,7 @@
 namespace ptd {
 namespace {
 
+using testing::SmallElf;
 using testing::TempDir;
 
 NameTraits symbol(const char* name, bool global = true, bool weak = false) { return {name, true, true, global, weak}; }
@@ -62,6 +64,31 @@ TEST(NamesAt, TheNamesOfOneAddressAndTimeAreBounded) {
   EXPECT_EQ(many.front(), symbols.find(kKernelSpace, kAt, TimeNs{22})->name);
   ASSERT_EQ(symbols.warnings().size(), 1U);
   EXPECT_EQ(symbols.warnings()[0], "[kernel]: more than 1024 symbols at address 0xffffffff81000000; filters by name know only the first of them");
+}
+
+// Rust's names of crates of one name, which differ in a hash that the readable name lacks.
+TEST(Places, FunctionsOfCratesOfOneNameAreNamedByAddress) {
+  const TempDir dir;
+  SmallElf elf;
+  elf.code.resize(0x100);
+  elf.symbols = {{"_RNvC1a1f", 0x400210, 8}, {"_RNvCs1_1a1f", 0x400220, 8}, {"_RNvC1b1f", 0x400230, 8}};
+  FileSymbols symbols("p", {dir.write("p", elf.bytes())}, nullptr, nullptr, nullptr);
+  EXPECT_EQ(symbols.names_at(0x210), std::vector<std::string>{"0x400210:a::f"});
+  EXPECT_EQ(symbols.names_at(0x220), std::vector<std::string>{"0x400220:a::f"});
+  EXPECT_EQ(symbols.names_at(0x230), std::vector<std::string>{"b::f"});
+}
+
+// Ends only if no step is done for each pair of functions.
+TEST(Places, ManyFunctionsOfOneReadableName) {
+  constexpr uint64_t kCount = 200'000;
+  const TempDir dir;
+  SmallElf elf;
+  elf.code.resize(0x200 + kCount);
+  elf.symbols = {{"_RNvC5crate1f", 0x400200, 1}};
+  for (uint64_t i = 1; i < kCount; ++i) elf.symbols.push_back({"_RNvCs" + std::to_string(i) + "_5crate1f", 0x400200 + i, 1});
+  FileSymbols symbols("p", {dir.write("p", elf.bytes())}, nullptr, nullptr, nullptr);
+  EXPECT_EQ(symbols.names_at(0x200), std::vector<std::string>{"0x400200:crate::f"});
+  EXPECT_EQ(symbols.names_at(0x210), std::vector<std::string>{"0x400210:crate::f"});
 }
 
 TEST(FrameExtents, DamagedInformationGivesOnlyExtentsOfCode) {
