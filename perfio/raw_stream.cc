@@ -94,10 +94,12 @@ bool is_chain(Bytes rest, unsigned count, bool newer) {
 std::vector<std::byte> data_of_parts(Bytes data) {
   constexpr uint64_t kMostPartBytes = 65519;
   if (data.size() <= kMostPartBytes) return {data.begin(), data.end()};
+  std::vector<bool> tried(data.size());  // positions from which no chain of headers reaches the end
   for (uint64_t first = kMostPartBytes; first > 0; --first) {
     std::vector<Bytes> parts{data.first(static_cast<size_t>(first))};
     uint64_t at = first;
-    while (at + kHeader2Bytes <= data.size()) {
+    while (at + kHeader2Bytes <= data.size() && !tried[at]) {
+      tried[at] = true;
       const RecordHeader header = read_record_header(data.subspan(static_cast<size_t>(at)));
       if (header.type != kRecordCompressed2 || header.size_bytes < kHeader2Bytes || header.size_bytes > data.size() - at) break;
       parts.push_back(data.subspan(static_cast<size_t>(at + kHeader2Bytes), header.size_bytes - kHeader2Bytes));

@@ -174,6 +174,22 @@ TEST(Newer, CompressedRecordsLongerThanTheirHeaderCanSay) {
   }
 }
 
+// Headers at every eighth byte, none of whose chains reaches the end. Ends only if each header is tried once, not from each possible first part.
+TEST(Newer, ALongCompressedRecordWithoutAChainOfParts) {
+  constexpr uint64_t kDataBytes = (48U << 20) + 1;
+  TempDir dir;
+  std::vector<std::byte> pipe = pipe_start();
+  ByteWriter(pipe).u32(kRecordCompressed2).u16(0).u16(static_cast<uint16_t>((16 + kDataBytes + 7) / 8 * 8)).u64(kDataBytes);
+  for (uint64_t at = 0; at + 8 <= kDataBytes; at += 8) ByteWriter(pipe).u32(kRecordCompressed2).u16(0).u16(16);
+  ByteWriter(pipe).zeros(kDataBytes % 8);
+  append(pipe, comm_at(9000, "the last"));
+  test::save(dir / "pipe", pipe);
+  const ReadBack back = read_back(dir / "pipe");
+  EXPECT_EQ(back.comms, std::vector<std::string>{"the last"});
+  ASSERT_EQ(back.damage.messages.size(), 1U);
+  EXPECT_NE(back.damage.messages[0].find("has no parts of a known size"), std::string::npos) << back.damage.messages[0];
+}
+
 // perf leaves misc of COMPRESSED as the buffer had it.
 TEST(Newer, CompressedRecordsWithAnyMisc) {
   TempDir dir;
