@@ -39,6 +39,8 @@ class SidebandFold {
   void set_per_cpu(bool on) { per_cpu_ = on; }
   /// Declares that the trace is of CoreSight.
   void set_arm(bool on) { arm_ = on; }
+  /// Sets how much memory the trace in compressed records may take: for tests.
+  void limit_copies(uint64_t bytes) { windows_.free_bytes = bytes; }
   /// Returns the recording's address filter, from AUXTRACE_INFO.
   void set_filter(const std::string& text) { filter_ = text; }
   /// Declares that the file ends early: records after the last ones of its rings are lost.
@@ -154,7 +156,8 @@ class SidebandFold {
   std::string filter_;
   std::map<uint32_t, uint32_t> sample_names_;  // attr -> index in data_.sample_names
   struct Windows {
-    uint64_t samples = 0, without_trace = 0, left_out = 0, copied_bytes = 0;
+    uint64_t samples = 0, without_trace = 0, left_out = 0;
+    uint64_t free_bytes = 1ULL << 30;  // for trace in compressed records, which no mapping holds
   };
   Windows windows_;
   bool snapshot_ = false, per_cpu_ = true, arm_ = false;

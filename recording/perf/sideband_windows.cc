@@ -8,7 +8,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMostCopiedBytes = 1ULL << 30;  // of trace in compressed records, which no mapping holds
+constexpr uint64_t kBytesPerWindow = 320;  // of what the stream stores with each window, besides its trace
 
 std::string name_of(const perfio::EventAttr& attr) {
   return attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name;
@@ -28,7 +28,8 @@ void SidebandFold::on_aux_sample(const perfio::Record& record, const perfio::Oth
     return;
   }
   const bool is_known = key.first >= 0 || key.second >= 0;
-  if (!is_known || arm_ || (sample.transient && sample.aux.size() > kMostCopiedBytes - windows_.copied_bytes)) {
+  const uint64_t copy_bytes = sample.transient ? sample.aux.size() + kBytesPerWindow : 0;
+  if (!is_known || arm_ || copy_bytes > windows_.free_bytes) {
     ++windows_.left_out;
     return;
   }
@@ -40,7 +41,7 @@ void SidebandFold::on_aux_sample(const perfio::Record& record, const perfio::Oth
   Bytes window = sample.aux;
   if (sample.transient) {
     const auto copy = std::make_shared<const std::vector<std::byte>>(window.begin(), window.end());
-    windows_.copied_bytes += copy->size();
+    windows_.free_bytes -= copy_bytes;
     data_.owners.push_back(copy);
     window = *copy;
   }
@@ -65,8 +66,8 @@ void SidebandFold::report_windows() {
   finding.time = {kTimeMin, kTimeMax};
   finding.what = "the trace in " + std::to_string(windows_.left_out) + " records is not decoded: " +
                  (arm_ ? "AUX samples are decoded of Intel PT only"
-                       : "AUX samples name neither a cpu nor a thread, a buffer has both AUX samples and AUXTRACE records, or compressed "
-                         "records hold more than 1 GiB of trace");
+                       : "AUX samples name neither a cpu nor a thread, a buffer has both AUX samples and AUXTRACE records, or the "
+                         "trace in compressed records needs more than 1 GiB of memory");
   image_.builder.add_finding(std::move(finding));
 }
 

@@ -102,6 +102,23 @@ TEST_F(Fold, SamplesHoldTheTraceOfTheRingThatTheirEventIsOf) {
   EXPECT_NE(data_->warnings[0].find("1 of 4 AUX samples hold no trace"), std::string::npos) << data_->warnings[0];
 }
 
+// A window of one byte needs memory for its sample too.
+TEST_F(Fold, ManySmallSamplesInCompressedRecordsAreBounded) {
+  perfio::EventAttr sampler;
+  sampler.sample_type = perfio::kSampleAux;
+  const std::vector<perfio::EventAttr> attrs{sampler};
+  fold_->set_attrs(attrs);
+  fold_->limit_copies(64U << 10);
+  const std::vector<std::byte> byte(1);
+  for (uint64_t i = 0; i < 1000; ++i) feed(perfio::OtherSample{0, {}, byte, true}, 1000 + i, 1, 1, 2);
+  finish();
+  ASSERT_EQ(data_->streams.size(), 1U);
+  EXPECT_GT(data_->streams[0].samples().size(), 100U);
+  EXPECT_LT(data_->streams[0].samples().size(), 256U);
+  ASSERT_EQ(data_->timeline.findings().size(), 1U);
+  EXPECT_NE(data_->timeline.findings()[0].what.find("needs more than 1 GiB of memory"), std::string::npos) << data_->timeline.findings()[0].what;
+}
+
 TEST_F(Fold, AStreamHasTraceInSamplesOrInAuxtraceRecords) {
   perfio::EventAttr sampler;
   sampler.sample_type = perfio::kSampleAux;
