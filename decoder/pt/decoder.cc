@@ -135,8 +135,8 @@ struct Decoder::State {
   [[nodiscard]] bool is_spent(const Batch& batch) const;
   void spread_doubt(Batch& batch);
   Gap gap_of(const Loss& loss, const Flow& flow) const;
-  void tell_lost_after(Batch& batch) const;
-  void tell_pause(Batch& batch) const;
+  void tell_lost_after(Batch& batch);
+  void tell_pause(Batch& batch);
 };
 
 Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
@@ -235,7 +235,7 @@ Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
 }
 
 // Outputs a gap if the trace after the last segment is missing, and the end of tracing if another snapshot or window follows.
-void Decoder::State::tell_lost_after(Batch& batch) const {
+void Decoder::State::tell_lost_after(Batch& batch) {
   const AuxBreak why = walker.segment().lost_after;
   if (why == AuxBreak::snapshot) return tell_pause(batch);
   if (why == AuxBreak::none) return;
@@ -247,7 +247,7 @@ void Decoder::State::tell_lost_after(Batch& batch) const {
   batch.gaps.push_back(gap);
 }
 
-void Decoder::State::tell_pause(Batch& batch) const {
+void Decoder::State::tell_pause(Batch& batch) {
   const FlowState& state = flows[0]->state;
   if (!state.enabled || state.lost) return;
   Event event;
@@ -255,7 +255,9 @@ void Decoder::State::tell_pause(Batch& batch) const {
   event.before_block = static_cast<uint32_t>(batch.blocks.size());
   event.stream_offset_bytes = walker.segment().stream_offset_bytes + walker.segment().bytes.size();
   event.time = state.now;
-  event.about = state.now.first;
+  const Moment& last = walker.items().at(state.next).own;  // of the last timing packet
+  event.about = std::max(state.now.first, last.about);
+  event.cycles = last.cycles;
   batch.events.push_back(event);
 }
 
