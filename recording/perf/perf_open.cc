@@ -139,7 +139,6 @@ KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenRe
 void note_rings(const perfio::IntelPtInfo& info, const perfio::EtmInfo& etm, SidebandFold& fold) {
   fold.set_snapshot_mode(info.snapshot_mode || etm.snapshot_mode);
   fold.set_per_cpu(!info.valid || info.per_cpu_mmaps);
-  fold.set_arm(etm.valid);
 }
 
 }  // namespace

@@ -37,8 +37,6 @@ class SidebandFold {
   void set_snapshot_mode(bool on) { snapshot_ = on; }
   /// Declares that the trace is recorded in rings of cpus, not of threads: known once AUXTRACE_INFO was seen.
   void set_per_cpu(bool on) { per_cpu_ = on; }
-  /// Declares that the trace is of CoreSight.
-  void set_arm(bool on) { arm_ = on; }
   /// Sets how much memory the trace in compressed records may take: for tests.
   void limit_copies(uint64_t bytes) { windows_.free_bytes = bytes; }
   /// Returns the recording's address filter, from AUXTRACE_INFO.
@@ -160,7 +158,7 @@ class SidebandFold {
     uint64_t free_bytes = 1ULL << 30;  // for trace in compressed records, which no mapping holds
   };
   Windows windows_;
-  bool snapshot_ = false, per_cpu_ = true, arm_ = false;
+  bool snapshot_ = false, per_cpu_ = true;
 };
 
 }  // namespace ptd

@@ -29,7 +29,7 @@ void SidebandFold::on_aux_sample(const perfio::Record& record, const perfio::Oth
   }
   const bool is_known = key.first >= 0 || key.second >= 0;
   const uint64_t copy_bytes = sample.transient ? sample.aux.size() + kBytesPerWindow : 0;
-  if (!is_known || arm_ || copy_bytes > windows_.free_bytes) {
+  if (!is_known || is_arm_ || copy_bytes > windows_.free_bytes) {
     ++windows_.left_out;
     return;
   }
@@ -65,7 +65,7 @@ void SidebandFold::report_windows() {
   finding.kind = FindingKind::trace_lost;
   finding.time = {kTimeMin, kTimeMax};
   finding.what = "the trace in " + std::to_string(windows_.left_out) + " records is not decoded: " +
-                 (arm_ ? "AUX samples are decoded of Intel PT only"
+                 (is_arm_ ? "AUX samples are decoded of Intel PT only"
                        : "AUX samples name neither a cpu nor a thread, a buffer has both AUX samples and AUXTRACE records, or the "
                          "trace in compressed records needs more than 1 GiB of memory");
   image_.builder.add_finding(std::move(finding));
