@@ -77,7 +77,7 @@ void AuxStream::join_snapshots() {
 void AuxStream::place_sample(AuxSample& sample, uint64_t size_bytes) {
   sample.last_bytes = chunks_.back().end();
   sample.first_bytes = sample.last_bytes - std::min(size_bytes, sample.last_bytes);
-  if (sample.time != kTimeMin) sample_ends_.push_back({sample.last_bytes, TimeNs{sample.time.value + kHandlerNs}});
+  if (sample.time != kTimeMin) add_written(sample.last_bytes, TimeNs{sample.time.value + std::min(kHandlerNs, ~sample.time.value)});
 }
 
 void AuxStream::place() {
@@ -119,11 +119,11 @@ void AuxStream::restore(std::vector<AuxChunk> chunks, std::vector<Seam> seams, s
 void AuxStream::finish() {
   if (finished_) return;
   finished_ = true;
+  if (snapshot_) written_.clear();  // offsets of AUX records place nothing in snapshots; samples do
   if (!payloads_.empty()) snapshot_ ? join_snapshots() : place();
   payloads_ = {};
   size_bytes_ = 0;
   for (const AuxChunk& chunk : chunks_) size_bytes_ += chunk.bytes.size();
-  if (snapshot_) written_ = std::exchange(sample_ends_, {});
   std::stable_sort(written_.begin(), written_.end(),
                    [](const Written& a, const Written& b) { return a.end_offset_bytes < b.end_offset_bytes; });
   for (const AuxLoss& loss : losses_) {

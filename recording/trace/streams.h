@@ -102,8 +102,7 @@ class AuxStream {
   std::vector<AuxChunk> chunks_;
   std::vector<Seam> seams_;
   std::vector<AuxLoss> losses_;
-  std::vector<Written> written_;      // sorted by end
-  std::vector<Written> sample_ends_;  // the same of samples
+  std::vector<Written> written_;  // sorted by end
   uint64_t size_bytes_ = 0;
   uint64_t announced_end_ = 0, stored_from_ = ~uint64_t{0};
   bool snapshot_ = false, finished_ = false;

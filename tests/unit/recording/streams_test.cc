@@ -216,6 +216,16 @@ TEST(Streams, AWindowEndsWithItsSample) {
   EXPECT_EQ(one.index->segment(one.entries[3], timing, scratch).time.last.value, 9'001'000'000U);
 }
 
+TEST(Streams, AHostileTimeOfASampleBoundsNothing) {
+  const std::vector<std::byte> bytes(64);
+  AuxStream stream;
+  stream.add_sample(sample_at(kTimeMax.value - 5), bytes);
+  stream.add_written(64, TimeNs{7});  // an AUX record, whose offsets mean nothing here
+  stream.finish();
+  EXPECT_EQ(stream.written_by(64), kTimeMax);
+  EXPECT_EQ(stream.written_from(0), kTimeMin);
+}
+
 TEST(Segments, FromPsbToPsbWithTheNextPsbPlus) {
   std::vector<uint64_t> starts;
   const std::vector<std::byte> trace = make_trace(4, starts);
