@@ -125,7 +125,7 @@ class Collector {
     SurveyWindows& windows = survey_.windows[name_of(attrs[record.attr_index])];
     ++windows.samples;
     if (sample.aux.empty()) ++windows.without_trace;
-    const StreamKey key = rings_.stream_of(record.sample_id, info_.per_cpu_mmaps);
+    const StreamKey key = rings_.stream_of(record.sample_id, info_.has_cpu_rings());
     if (sample.aux.empty() || (key.first < 0 && key.second < 0)) return;
     windows.trace_bytes += sample.aux.size();
     SurveyStream& stream = streams_[key];

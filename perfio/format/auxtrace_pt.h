@@ -26,7 +26,7 @@ struct IntelPtInfo {
   uint64_t noretcomp_bit = 0;
   uint32_t have_sched_switch = 0;  ///< 0 none, 1 sched:sched_switch samples, 2 SWITCH, 3 SWITCH_CPU_WIDE
   bool snapshot_mode = false;      ///< payloads of one stream may overlap
-  bool per_cpu_mmaps = false;      ///< streams are per cpu; else per thread
+  bool per_cpu_mmaps = false;      ///< streams are per cpu; else per thread. See has_cpu_rings()
   uint64_t mtc_bit = 0;
   uint64_t mtc_freq_bits = 0;
   uint32_t tsc_ctc_ratio_n = 0;  ///< CPUID.15H:EBX
@@ -35,6 +35,9 @@ struct IntelPtInfo {
   uint8_t max_nonturbo_ratio = 0;  ///< P1 in units of the bus clock; 0 unknown
   std::string filter;              ///< address filter as given to the kernel, may be empty
   bool cap_event_trace = false;    ///< the cpu can write CFE and EVD packets
+
+  /// Returns whether trace is recorded in rings of cpus, not of threads; true if the record does not tell.
+  [[nodiscard]] bool has_cpu_rings() const { return !valid || per_cpu_mmaps; }
 };
 
 /// The features that the config of the Intel PT event enables.

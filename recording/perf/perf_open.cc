@@ -138,7 +138,7 @@ KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenRe
 
 void note_rings(const perfio::IntelPtInfo& info, const perfio::EtmInfo& etm, SidebandFold& fold) {
   fold.set_snapshot_mode(info.snapshot_mode || etm.snapshot_mode);
-  fold.set_per_cpu(!info.valid || info.per_cpu_mmaps);
+  fold.set_per_cpu(info.has_cpu_rings());
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <random>
 
+#include "perfio/format/wire.h"
+#include "perfio/perf_writer.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/recording.h"
 #include "ptdecode/survey.h"
@@ -53,6 +55,32 @@ TEST(OpenSurvey, NamesTheProcessOfEachThread) {
     ASSERT_EQ(found.threads.size(), threads) << path;
     for (const ThreadInfo& thread : found.threads) EXPECT_EQ(thread.pid, found.threads.front().tid) << path << ", thread " << thread.tid;
   }
+}
+
+// Without AUXTRACE_INFO and ID_INDEX, trace in samples is taken to be of their cpus.
+TEST(OpenSurvey, TraceInSamplesIsOfTheStreamsOfTheOpenedRecording) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/perf.data";
+  perfio::EventAttr attr;
+  attr.sample_type = perfio::kSampleIp | perfio::kSampleTid | perfio::kSampleTime | perfio::kSampleCpu | perfio::kSampleIdentifier | perfio::kSampleAux;
+  attr.sample_id_all = true;
+  attr.ids = {1};
+  auto writer = perfio::PerfWriter::create(path, {{attr}, false, 0});
+  ASSERT_TRUE(writer.ok());
+  const std::vector<std::byte> window(64);
+  perfio::RecordContext context;
+  context.sample_id = {7, 8, 1000, true, 3, 1, 0};
+  ASSERT_TRUE((*writer)->add_sample({0x401000, {}, window, false}, context).ok());
+  ASSERT_TRUE((*writer)->finish().ok());
+  const auto opened = Recording::open(open_options(path));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const auto surveyed = survey(open_options(path));
+  ASSERT_TRUE(surveyed.ok()) << surveyed.error().message;
+  ASSERT_EQ((*opened)->streams().size(), 1U);
+  ASSERT_EQ(surveyed->streams.size(), 1U);
+  EXPECT_EQ((*opened)->streams()[0].cpu, 3);
+  EXPECT_EQ(surveyed->streams[0].cpu, 3);
+  EXPECT_EQ(surveyed->streams[0].tid, -1);
 }
 
 TEST(OpenCpuid, BothForms) {
