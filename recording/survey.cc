@@ -17,6 +17,7 @@
 #include "perfio/emulated.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
+#include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
 #include "ptdecode/bundle.h"
 #include "recording/data/json_form.h"
@@ -33,7 +34,6 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kRecordSample = 9, kRecordSwitch = 14, kRecordSwitchCpuWide = 15, kRecordIdIndex = 69;
 constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
 
 const char* clock_name(int32_t id) {
@@ -92,9 +92,9 @@ class Collector {
       times_.add(record.sample_id.time);
     }
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
-    if (record.type == kRecordSample) note_sample(record);
-    if (record.type == kRecordIdIndex) rings_.add(record.raw);
-    survey_.switches += record.type == kRecordSwitch || record.type == kRecordSwitchCpuWide ? 1 : 0;
+    if (record.type == perfio::kRecordSample) note_sample(record);
+    rings_.add(record);
+    survey_.switches += record.type == perfio::kRecordSwitch || record.type == perfio::kRecordSwitchCpuWide ? 1 : 0;
   }
   void finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host);
   [[nodiscard]] const perfio::IntelPtInfo& info() const { return info_; }

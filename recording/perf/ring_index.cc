@@ -1,24 +1,22 @@
 // RingIndex: see ring_index.h.
 #include "recording/perf/ring_index.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
+#include "perfio/format/wire.h"
 
 namespace ptd {
 
 // struct perf_record_id_index: nr, then id, idx, cpu and tid of each event, u64 each; idx is the number of the ring. One may be split over
 // several records. More may follow after the `nr` entries (machine_pid and vcpu of each).
-void RingIndex::add(Bytes record) {
-  constexpr size_t kMostEvents = 1U << 20, kCountAt = 8, kFirstAt = 16, kEntryBytes = 32;
-  if (record.size() < kFirstAt) return;
-  uint64_t count = 0;
-  std::memcpy(&count, record.data() + kCountAt, sizeof count);
-  count = std::min<uint64_t>(count, (record.size() - kFirstAt) / kEntryBytes);
-  for (size_t at = kFirstAt; count > 0 && rings_.size() < kMostEvents; at += kEntryBytes, --count) {
-    std::array<uint64_t, 3> id_ring_cpu{};
-    std::memcpy(id_ring_cpu.data(), record.data() + at, sizeof id_ring_cpu);
-    if (id_ring_cpu[0] != 0) rings_[id_ring_cpu[0]] = {id_ring_cpu[1], static_cast<int32_t>(id_ring_cpu[2])};
+void RingIndex::add(const perfio::Record& record) {
+  constexpr size_t kMostEvents = 1U << 20;
+  if (record.type != perfio::kRecordIdIndex) return;
+  perfio::Cursor in(record.raw);
+  in.skip(perfio::kRecordHeaderBytes);
+  for (uint64_t left = in.u64(); left > 0 && rings_.size() < kMostEvents; --left) {
+    const uint64_t id = in.u64(), ring = in.u64(), cpu = in.u64();
+    in.skip(sizeof(uint64_t));  // tid
+    if (!in.ok()) return;
+    if (id != 0) rings_[id] = {ring, static_cast<int32_t>(cpu)};
   }
 }
 

@@ -20,8 +20,8 @@ class RingIndex {
   /// The cpu of a stream, or its thread; the other one is -1.
   using StreamKey = std::pair<int32_t, int32_t>;
 
-  /// Adds an ID_INDEX record, header included.
-  void add(Bytes record);
+  /// Adds the events of an ID_INDEX record; ignores other records.
+  void add(const perfio::Record& record);
   /// Returns the ring of the event with this id; null if no record names it.
   [[nodiscard]] const Ring* find(uint64_t id) const;
   /// Returns the stream whose trace a sample holds. `per_cpu`: rings are of cpus, where no record names the sample's. Both -1: unknown.

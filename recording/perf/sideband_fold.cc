@@ -18,8 +18,6 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kRecordIdIndex = 69;  // PERF_RECORD_ID_INDEX
-
 constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
 constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2, kAuxPartial = 4, kAuxCollision = 8;
 
@@ -58,7 +56,7 @@ void SidebandFold::on_record(const perfio::Record& record) {
   if (lost != nullptr) on_lost(record, *lost);
   if (record.sample_id.has_time) note_time(record);
   undated_.on_record(record);
-  if (record.type == kRecordIdIndex) rings_.add(record.raw);
+  rings_.add(record);
   if (const auto* info = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) is_arm_ = info->type == perfio::kAuxtraceCsEtm;
   const auto handle = [&](const auto& payload) {
     using T = std::decay_t<decltype(payload)>;
