@@ -20,6 +20,7 @@
 #include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
 #include "ptdecode/bundle.h"
+#include "recording/data/event_names.h"
 #include "recording/data/json_form.h"
 #include "recording/data/own_files.h"
 #include "recording/data/part_of_trace.h"
@@ -122,7 +123,7 @@ class Collector {
   void on(const perfio::Record& record, const perfio::OtherSample& sample) {
     const auto& attrs = reader_.attrs();
     if (record.attr_index >= attrs.size() || !attrs[record.attr_index].holds_trace()) return;
-    SurveyWindows& windows = survey_.windows[name_of(attrs[record.attr_index])];
+    SurveyWindows& windows = survey_.windows[event_name(attrs[record.attr_index])];
     ++windows.samples;
     if (sample.aux.empty()) ++windows.without_trace;
     const StreamKey key = rings_.stream_of(record.sample_id, info_.has_cpu_rings());
@@ -179,10 +180,7 @@ class Collector {
     if (record.attr_index >= attrs.size()) return;
     const perfio::EventAttr& attr = attrs[record.attr_index];
     if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload) || perfio::is_announcement(attr) || attr.holds_trace()) return;
-    ++survey_.other_events[name_of(attr)];
-  }
-  static std::string name_of(const perfio::EventAttr& attr) {
-    return attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name;
+    ++survey_.other_events[event_name(attr)];
   }
 
   using StreamKey = RingIndex::StreamKey;

@@ -13,7 +13,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kTypeHardware = 0, kTypeSoftware = 1, kTypeTracepoint = 2, kTypeRaw = 4, kFirstDynamicType = 6;
+constexpr uint32_t kTypeHardware = 0, kTypeSoftware = 1, kTypeTracepoint = perfio::kEventTypeTracepoint, kTypeRaw = 4, kFirstDynamicType = 6;
 constexpr std::array<std::string_view, 10> kHardware = {
     "cycles",        "instructions", "cache-references",        "cache-misses",           "branches",
     "branch-misses", "bus-cycles",   "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles"};
@@ -53,7 +53,8 @@ std::string hex(uint64_t value) {
   return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr};
 }
 
-std::string name_of(const perfio::EventAttr& attr) {
+// The name that perf prints.
+std::string perf_name_of(const perfio::EventAttr& attr) {
   if (!attr.name.empty()) return attr.name;
   const std::string modifiers = modifiers_of(attr.flags, precise_of(attr.flags));
   switch (attr.type) {
@@ -72,12 +73,17 @@ std::string name_of(const perfio::EventAttr& attr) {
 
 }  // namespace
 
+std::string event_name(const perfio::EventAttr& attr) {
+  if (!attr.name.empty()) return attr.name;
+  return (attr.type == kTypeTracepoint ? "tracepoint:" : "event:" + std::to_string(attr.type) + ":") + std::to_string(attr.config);
+}
+
 EventNames event_names_of(const std::vector<perfio::EventAttr>& attrs, uint32_t trace_type) {
   constexpr size_t kMostColumns = 64;  // a recording can claim names of any length
   EventNames names;
   bool found = false;
   for (const perfio::EventAttr& attr : attrs) {
-    names.width_columns = std::max(names.width_columns, static_cast<uint32_t>(std::min(name_of(attr).size(), kMostColumns)));
+    names.width_columns = std::max(names.width_columns, static_cast<uint32_t>(std::min(perf_name_of(attr).size(), kMostColumns)));
     if (attr.type == trace_type && !std::exchange(found, true)) names.modifiers = modifiers_of(attr.flags, 0);
   }
   return names;

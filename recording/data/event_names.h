@@ -16,6 +16,9 @@ struct EventNames {
   uint32_t width_columns = 0;  ///< of the longest name of a recorded event; 0: not recorded by perf
 };
 
+/// Returns the name of an event in listings of samples; of an event without a name, the numbers of its type and its config: "event:0:0",
+/// "tracepoint:777". (perf prints names for such events that several of them share.)
+[[nodiscard]] std::string event_name(const perfio::EventAttr& attr);
 /// Returns the names of perf(1) for the events `attrs`, of which those of type `trace_type` trace.
 [[nodiscard]] EventNames event_names_of(const std::vector<perfio::EventAttr>& attrs, uint32_t trace_type);
 /// Returns those of an opened recording, valid as long as the recording.

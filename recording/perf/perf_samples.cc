@@ -8,12 +8,12 @@
 #include "perfio/format/sample_id.h"
 #include "perfio/format/tracepoint_format.h"
 #include "perfio/perf_reader.h"
+#include "recording/data/event_names.h"
 
 namespace ptd {
 namespace {
 
-constexpr uint32_t kFeatureTracingData = 1;  // perf.data-file-format.txt, HEADER_TRACING_DATA
-constexpr uint32_t kTypeSoftware = 1, kTypeTracepoint = 2;
+constexpr uint32_t kTypeSoftware = 1;
 constexpr uint64_t kSoftwareDummy = 9;
 constexpr size_t kMaxRawBytes = 256, kMaxLayouts = 4096;
 
@@ -21,11 +21,6 @@ constexpr size_t kMaxRawBytes = 256, kMaxLayouts = 4096;
 bool has_no_samples(const perfio::EventAttr& attr) {
   return attr.name.starts_with("intel_pt") || attr.name.starts_with("cs_etm") || perfio::is_announcement(attr) ||
          (attr.type == kTypeSoftware && attr.config == kSoftwareDummy);
-}
-
-std::string name_of(const perfio::EventAttr& attr) {
-  if (!attr.name.empty()) return attr.name;
-  return (attr.type == kTypeTracepoint ? "tracepoint:" : "event:" + std::to_string(attr.type) + ":") + std::to_string(attr.config);
 }
 
 class Collector {
@@ -72,13 +67,13 @@ class Collector {
  private:
   uint32_t name_index(uint32_t attr_index, const perfio::EventAttr& attr) {
     const auto [known, is_new] = names_.emplace(attr_index, static_cast<uint32_t>(out_.names.size()));
-    if (is_new) out_.names.push_back(name_of(attr));
+    if (is_new) out_.names.push_back(event_name(attr));
     return known->second;
   }
   // Of a pipe they are known when their record was read.
   [[nodiscard]] Bytes formats() const {
     for (const perfio::RawFeature& feature : reader_.features().raw) {
-      if (feature.bit == kFeatureTracingData) return feature.bytes;
+      if (feature.bit == perfio::kFeatureTracingData) return feature.bytes;
     }
     return {};
   }
@@ -99,7 +94,7 @@ class Collector {
     return layouts_[tracepoint] = std::move(layout);
   }
   void take_payload(const perfio::EventAttr& attr, Bytes raw, OtherEvent& event) {
-    if (attr.type == kTypeTracepoint) {
+    if (attr.type == perfio::kEventTypeTracepoint) {
       const Layout& layout = layout_of(attr.config);
       event.fields.reserve(layout.slots.size());
       for (size_t i = 0; i < layout.slots.size(); ++i) {

@@ -3,16 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "recording/data/event_names.h"
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
 namespace {
 
 constexpr uint64_t kBytesPerWindow = 320;  // of what the stream stores with each window, besides its trace
-
-std::string name_of(const perfio::EventAttr& attr) {
-  return attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name;
-}
 
 }  // namespace
 
@@ -52,7 +49,7 @@ void SidebandFold::on_aux_sample(const perfio::Record& record, const perfio::Oth
 
 uint32_t SidebandFold::sample_name(uint32_t attr_index, const perfio::EventAttr& attr) {
   const auto [known, is_new] = sample_names_.emplace(attr_index, static_cast<uint32_t>(data_.sample_names.size()));
-  if (is_new) data_.sample_names.push_back(name_of(attr));
+  if (is_new) data_.sample_names.push_back(event_name(attr));
   return known->second;
 }
 
