@@ -320,7 +320,6 @@ Status Loader::load_streams() {
   }
   if (!read_streams(ByteReader(chunk_of(chunk::kStreams)))) return damaged(chunk::kStreams);
   if (plan_ && plan_->pieces.size() != data_.streams.size()) return damaged(chunk::kPlan);
-  if (plan_ && plan_->pieces.empty() && !plan_->units.empty()) return damaged(chunk::kPlan);
   data_.plan = plan_;
   return {};
 }

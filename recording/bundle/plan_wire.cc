@@ -176,8 +176,9 @@ bool read_plan_part(ByteReader in, PlanData& plan) {
     }
   }
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    if (plan.pieces.empty()) return false;  // no streams
     PlanUnit& unit = plan.units.emplace_back();
-    unit.stream = static_cast<uint32_t>(in.number_to(plan.pieces.empty() ? 0 : plan.pieces.size() - 1));
+    unit.stream = static_cast<uint32_t>(in.number_to(plan.pieces.size() - 1));
     for (uint64_t* value : {&unit.from_offset, &unit.first_offset, &unit.last_offset, &unit.to_offset, &unit.end_offset, &unit.checksum}) *value = in.number();
     unit.time = in.interval();
     if (unit.from_offset > unit.first_offset || unit.first_offset >= unit.last_offset || unit.last_offset > unit.to_offset) return false;
