@@ -257,11 +257,7 @@ bool Runner::read_tip() {
 void Runner::set_now(const Item& item) {
   FlowState& state = *state_;
   left_ = item.left;
-  Interval now;
-  now.first = std::max(item.lo, state.not_before);
-  now.last = std::max(item.hi, now.first);
-  const Interval both = intersect(now, span_);
-  if (!both.empty()) now = both;
+  const Interval now = moment(state.not_before, item.lo, item.hi);
   if (now == state.now && left_.cycles == flow_->mark.cycles) return;
   state.now = now;
   mark_due_ = true;

@@ -1,6 +1,7 @@
 // Runner: the fast path. Plain TNT, TIP and time over code that is certain; anything else goes to the exact walker with the same FlowState.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "decoder/pt/flow/plain_packets.h"
@@ -119,7 +120,13 @@ class Runner {
   bool take_timed();
   void load(Timed& t);
   void store(const Timed& t);
-  [[nodiscard]] Interval moment(TimeNs not_before, TimeNs lo, TimeNs hi) const;
+  /// Returns the time bounds of instructions with this lower bound, before a timing packet with this upper bound.
+  [[nodiscard, gnu::always_inline]] Interval moment(TimeNs not_before, TimeNs lo, TimeNs hi) const {
+    const uint64_t first = std::max(lo.value, not_before.value), last = std::max({hi.value, lo.value, first});
+    const uint64_t inner_first = std::max(first, span_.first.value), inner_last = std::min(last, span_.last.value);
+    const bool inside = inner_first <= inner_last;
+    return {TimeNs{inside ? inner_first : first}, TimeNs{inside ? inner_last : last}};
+  }
   void set_moment(Timed& t, TimeNs lo);
   void open(Timed& t);
   void close(Timed& t);

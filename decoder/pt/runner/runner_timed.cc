@@ -60,14 +60,6 @@ struct Runner::Timed {
   [[nodiscard]] bool settled() const { return dated && lo == cursor.now_first; }
 };
 
-// Returns the time bounds of instructions with this lower bound, before a timing packet with this upper bound.
-[[gnu::always_inline]] inline Interval Runner::moment(TimeNs not_before, TimeNs lo, TimeNs hi) const {
-  const uint64_t first = std::max(lo.value, not_before.value), last = std::max({hi.value, lo.value, first});
-  const uint64_t inner_first = std::max(first, span_.first.value), inner_last = std::min(last, span_.last.value);
-  const bool inside = inner_first <= inner_last;
-  return {TimeNs{inside ? inner_first : first}, TimeNs{inside ? inner_last : last}};
-}
-
 // Sets the time bounds for the next instructions, given their lower bound.
 [[gnu::always_inline]] inline void Runner::set_moment(Timed& t, TimeNs lo) {
   if (t.dated && lo == t.lo) return;
