@@ -44,6 +44,11 @@ size_t ZstdDecompressor::step(Bytes& input, std::span<std::byte> output) {
   return out.pos;
 }
 
+uint64_t zstd_expansion_limit(uint64_t stored_bytes) {
+  constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
+  return stored_bytes > (~uint64_t{0} - kFreeBytes) / kMaxRatio ? ~uint64_t{0} : kFreeBytes + stored_bytes * kMaxRatio;
+}
+
 std::vector<std::byte> zstd_compress(Bytes input, int level) {
   const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(), &ZSTD_freeCCtx);
   if (!context) return {};

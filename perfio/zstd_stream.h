@@ -31,6 +31,9 @@ class ZstdDecompressor {
   bool failed_ = false, is_cut_ = false;
 };
 
+/// Returns the most bytes that a stored part of a file may expand to, so that no small file needs much memory. Readers refuse a part that expands
+/// further, and writers store content that compresses better uncompressed.
+[[nodiscard]] uint64_t zstd_expansion_limit(uint64_t stored_bytes);
 /// Returns one complete frame with checksum and size; empty on an error of the library.
 [[nodiscard]] std::vector<std::byte> zstd_compress(Bytes input, int level);
 /// Returns the content of one or more complete frames, which must be `raw_bytes` long. Memory grows with the output, not with `raw_bytes`.
