@@ -47,7 +47,7 @@ bool has_memory(const std::string& path, SourceWarnings& warnings) {
 struct SourceLines::Unit {
   Dwarf_Off offset = 0;  // of the unit's DIE
   bool loaded = false;         // all of it
-  bool has_scopes = false;     // `scopes` and `pieces`; without places in the source unless `loaded`
+  bool has_scopes = false;     // `scopes` and `pieces`; without the files of places in the source unless `loaded`
   bool counted = false;        // the cost of its scopes is deducted from the file's limits
   bool lines_counted = false;  // and that of its line table
   bool has_lines = false;      // its line table can be read; valid once `lines_counted`
@@ -232,30 +232,24 @@ void SourceLines::load(Unit& unit) {
   std::stable_sort(unit.rows.begin(), unit.rows.end(), [](const Row& a, const Row& b) {
     return std::pair(a.address, !a.end) < std::pair(b.address, !b.end);  // the end of one sequence comes before the start of another
   });
-  find_scopes(unit, {files, file_count, paths});
+  load_scopes(unit);
+  for (Scope& scope : unit.scopes) {
+    for (Declaration* place : {&scope.declared, &scope.call, &scope.enclosing})
+      if (place->file_number < file_count) place->file = paths(dwarf_filesrc(files, place->file_number, nullptr, nullptr));
+  }
 }
 
 // Reads what inlined() needs.
 void SourceLines::load_scopes(Unit& unit) {
-  if (!unit.has_scopes) find_scopes(unit, {nullptr, 0, {}});
-}
-
-// A second time, the scopes get their places; they stay where they are (InlinedFunction::copy).
-void SourceLines::find_scopes(Unit& unit, const ScopeFiles& files) {
   Dwarf_Die die;
+  if (std::exchange(unit.has_scopes, true)) return;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
   if (names_another_file(die))
     warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known");
   const std::function<std::string_view(const char*)> names = [&](const char* text) { return readable(text); };
-  std::vector<Scope> scopes;
   std::vector<ScopeExtent> extents;
-  read_scopes(die, {files, std::exchange(unit.counted, true) ? nullptr : &file_->limits, names}, scopes, extents);
-  if (std::exchange(unit.has_scopes, true) && scopes.size() == unit.scopes.size()) {
-    std::move(scopes.begin(), scopes.end(), unit.scopes.begin());
-  } else {
-    unit.scopes = std::move(scopes);
-    unit.pieces = pieces_of(std::move(extents));
-  }
+  read_scopes(die, {std::exchange(unit.counted, true) ? nullptr : &file_->limits, names}, unit.scopes, extents);
+  unit.pieces = pieces_of(std::move(extents));
 }
 
 // Returns the innermost scope that contains the address.

@@ -19,7 +19,6 @@ namespace ptd {
 
 struct DebugFile;
 class SourceWarnings;
-struct ScopeFiles;
 
 /// Addresses are the file's own (p_vaddr). Units are read on first use; thread-safe. Names live as long as the object. A file whose debug
 /// information exceeds a limit (debug_limits.h) has no lines from then on, and `warnings` gets a sentence. Names of another file (.gnu_debugaltlink) are empty.
@@ -58,7 +57,6 @@ class SourceLines {
   Unit* unit_at(uint64_t address, bool all = true);
   void load(Unit& unit);
   void load_scopes(Unit& unit);
-  void find_scopes(Unit& unit, const ScopeFiles& files);
   std::string_view kept(std::string_view text);
   std::string_view readable(const char* text);
   [[nodiscard]] static uint32_t scope_at(const Unit& unit, uint64_t address);

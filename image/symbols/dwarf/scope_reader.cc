@@ -141,13 +141,12 @@ class ScopeReader {
   }
 
   // A number of a file is of the unit that contains it: link-time optimization gives functions whose declaration is in another unit.
-  Declaration place_of(Dwarf_Die* die, unsigned file_kind, unsigned line_kind) const {
+  static Declaration place_of(Dwarf_Die* die, unsigned file_kind, unsigned line_kind) {
     Dwarf_Attribute attribute;
     Dwarf_Word file = 0;
-    if (!source_.files.path) return {};
     if (!find_attribute(*die, file_kind, attribute) || dwarf_formudata(&attribute, &file) != 0) return {};
-    const char* path = attribute.cu != die->cu ? nullptr : file < source_.files.count ? dwarf_filesrc(source_.files.files, file, nullptr, nullptr) : nullptr;
-    return {source_.files.path(path), static_cast<uint32_t>(number_of(die, line_kind))};
+    const uint64_t number = attribute.cu != die->cu ? kNoFile : std::min<uint64_t>(file, kNoFile);
+    return {{}, static_cast<uint32_t>(number_of(die, line_kind)), static_cast<uint32_t>(number)};
   }
 
   const ScopeSource& source_;

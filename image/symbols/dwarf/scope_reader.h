@@ -14,11 +14,13 @@ namespace ptd {
 
 inline constexpr unsigned kMaxScopeDepth = 200;
 inline constexpr uint32_t kNoScope = 0xffffffffU;
+inline constexpr uint32_t kNoFile = 0xffffffffU;
 
 // A place in the source. `line` 0: not known.
 struct Declaration {
-  std::string_view file;
+  std::string_view file;           // not set by read_scopes(), which does not read the unit's line table
   uint32_t line = 0;
+  uint32_t file_number = kNoFile;  // in that table
 };
 
 // A function, or one inlined into the scope `parent`.
@@ -46,15 +48,8 @@ struct ScopePiece {
   uint32_t scope = kNoScope;
 };
 
-/// The source files of a unit. `path` returns the readable form of libdw's text, which lives long enough; empty: scopes get no places.
-struct ScopeFiles {
-  Dwarf_Files* files = nullptr;
-  size_t count = 0;
-  std::function<std::string_view(const char*)> path;
-};
-/// What reading a unit needs. `names` as ScopeFiles::path.
+/// What reading a unit needs. `names` returns the readable form of libdw's text, which lives long enough.
 struct ScopeSource {
-  const ScopeFiles& files;
   DebugLimits* limits = nullptr;  // null if the unit is counted
   const std::function<std::string_view(const char*)>& names;
 };
