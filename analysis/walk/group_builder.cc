@@ -63,8 +63,8 @@ bool GroupBuilder::take_jump(const FlowStep& step) {
     absorb(step);
     return true;
   }
-  if (frames_.empty() || step.function == kNoFunction) return false;
-  if (frames_.back().function == step.function) {
+  if (step.function == kNoFunction || (frames_.empty() && !one_group_)) return false;
+  if (frames_.empty() || frames_.back().function == step.function) {
     absorb(step);
     return true;
   }
@@ -73,7 +73,7 @@ bool GroupBuilder::take_jump(const FlowStep& step) {
     return true;
   }
   const size_t open = innermost(frames_, [&](const Frame& frame) { return frame.function == step.function; });
-  if (open == 0) return false;
+  if (open == 0 && !one_group_) return false;
   leave_to(open, step);
   return true;
 }
