@@ -57,6 +57,25 @@ Result<bool> UnitPass::pump() {
   return !over_;
 }
 
+Result<std::vector<std::unique_ptr<Table>>> open_unit_tables(const Recording& plan, uint32_t unit, const std::vector<UnitTable>& tables,
+                                                             const std::string& steps, bool all) {
+  const auto pass = std::make_shared<UnitPass>(plan, unit, tables.front().second);
+  if (!steps.empty()) {
+    if (Status status = pass->follow_calls(steps, all); !status) return status.error();
+  }
+  std::vector<std::unique_ptr<Table>> opened;
+  for (const auto& [name, wanted] : tables) {
+    TableRequest request = request_of(plan, unit, {});
+    request.columns = wanted.columns;
+    request.batch_rows = wanted.batch_rows;
+    request.pass = pass;
+    auto table = open_table(plan, name, request);
+    if (!table) return table.error();
+    opened.push_back(std::move(*table));
+  }
+  return opened;
+}
+
 Status write_unit_steps(const Recording& plan, uint32_t unit, const std::string& path, const std::function<bool()>& stopped) {
   TableRequest request;
   request.cancelled = stopped;

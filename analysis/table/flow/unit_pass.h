@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/table/flow/flow_walk.h"
@@ -55,6 +56,14 @@ class UnitPass {
   bool keeps_calls_ = false, over_ = false;
   Status failed_;
 };
+
+/// A table of a unit, by name. Of its request, the columns and the size of batches are used.
+using UnitTable = std::pair<std::string, TableRequest>;
+
+/// Opens tables that share one decode of unit `unit`, which uses the callbacks of the first one. `steps`, `all`: as UnitPass::follow_calls(). Errors: those
+/// of open_table() and StepFileWriter.
+[[nodiscard]] Result<std::vector<std::unique_ptr<Table>>> open_unit_tables(const Recording& plan, uint32_t unit, const std::vector<UnitTable>& tables,
+                                                                           const std::string& steps, bool all);
 
 /// Decodes unit `unit` of `plan` and writes its steps to `path` and all_steps_path(path). `stopped` is called now and then; true ends with the error `cancelled`.
 /// Errors: those of UnitPass.
