@@ -120,6 +120,7 @@ ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* c
       const auto& control = controls.emplace_back(std::make_shared<capi::Control>());
       TableRequest& request = wanted.emplace_back(tables[i], TableRequest()).second;
       if (const ptd_code code = capi::read_table_options(options == nullptr ? nullptr : options[i], *opened, control, request, message); code != PTD_OK) return code;
+      control->set_owner(reinterpret_cast<uintptr_t>(opened.get()));  // a callback of one of the streams must not read another one
     }
     auto opened_tables = open_unit_tables(*opened->recording, unit, wanted, steps == nullptr ? "" : steps, false);
     if (!opened_tables) return capi::fail(message, opened_tables.error());

@@ -36,7 +36,10 @@ PTD_C_API ptd_code ptd_unit_steps(const ptd_recording* plan, uint32_t unit, cons
  * `steps`: as `output` of ptd_unit_steps(), without "OUTPUT.all"; NULL: none. `out`: an array with a stream for each table.
  * Reading a stream decodes what it needs, while rows of the other streams wait in memory. Read `calls` first, if it is one of them. The steps
  * are complete when one stream has ended. `calls` has those calls that begin and end in one group of the unit (docs/FLEET.md); its depth counts
- * from the outermost call of the group. Errors: those of ptd_unit_steps() and ptd_plan_table(). On an error, no stream is set. */
+ * from the outermost call of the group.
+ * The streams share the decode. While a stream is read, only the callbacks of its own options are called, and they must not read another one. If it
+ * is cancelled, the others can still be read.
+ * Errors: those of ptd_unit_steps() and ptd_plan_table(). On an error, no stream is set. */
 PTD_C_API ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* const* tables, const ptd_table_options* const* options,
                                    const char* steps, struct ArrowArrayStream* out, char** message);
 /* Same as ptd_table(), for a plan. `unit`: only what this unit owns, for tables of the flow; PTD_NONE: all. `steps`: files from ptd_unit_steps(), of all

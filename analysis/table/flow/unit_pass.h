@@ -28,15 +28,16 @@ class UnitPass {
     /// The flow is over.
     virtual void end_flow() = 0;
   };
-  /// `request`: its callbacks. `unit` must exist. The plan must outlive the pass.
-  UnitPass(const Recording& plan, uint32_t unit, const TableRequest& request);
+  /// `unit` must exist. The plan must outlive the pass.
+  UnitPass(const Recording& plan, uint32_t unit);
   UnitPass(const UnitPass&) = delete;
   UnitPass& operator=(const UnitPass&) = delete;
 
   /// Follows calls, and writes their steps as UnitSteps::write_to(), unless `path` is empty. Errors: those of StepFileWriter.
   [[nodiscard]] Status follow_calls(const std::string& path, bool all = false);
-  /// Decodes some more. False: the flow is over, and the steps are written. Errors: `cancelled`, and those of files; they remain.
-  [[nodiscard]] Result<bool> pump();
+  /// Decodes some more, with the callbacks of `reader`, the request of the table that is read. False: the flow is over, and the steps are written.
+  /// Errors: `cancelled`, after which another table can be read; those of files, which remain.
+  [[nodiscard]] Result<bool> pump(const TableRequest& reader);
   void add(Consumer& consumer) { consumers_.push_back(&consumer); }
   void remove(const Consumer& consumer) { std::erase(consumers_, &consumer); }
   /// Calls wait for give_calls(). Otherwise they are dropped.
@@ -46,10 +47,12 @@ class UnitPass {
   [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
  private:
+  [[nodiscard]] TableRequest walk_request() const;
   [[nodiscard]] Result<bool> step();
   std::mutex mutex_;
   const Recording& plan_;
   const uint32_t unit_;
+  const TableRequest* reader_ = nullptr;  ///< valid in pump()
   FlowWalk walk_;
   std::unique_ptr<UnitSteps> steps_;
   std::vector<Consumer*> consumers_;
@@ -57,11 +60,11 @@ class UnitPass {
   Status failed_;
 };
 
-/// A table of a unit, by name. Of its request, the columns and the size of batches are used.
+/// A table of a unit, by name. Of its request, the columns, the size of batches and the callbacks are used.
 using UnitTable = std::pair<std::string, TableRequest>;
 
-/// Opens tables that share one decode of unit `unit`, which uses the callbacks of the first one. `steps`, `all`: as UnitPass::follow_calls(). Errors: those
-/// of open_table() and StepFileWriter.
+/// Opens tables that share one decode of unit `unit`, in the order of `tables`. `steps`, `all`: as UnitPass::follow_calls(). Errors: those of open_table()
+/// and StepFileWriter.
 [[nodiscard]] Result<std::vector<std::unique_ptr<Table>>> open_unit_tables(const Recording& plan, uint32_t unit, const std::vector<UnitTable>& tables,
                                                                            const std::string& steps, bool all);
 
