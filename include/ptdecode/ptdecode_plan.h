@@ -32,7 +32,8 @@ PTD_C_API ptd_code ptd_plan_json(const ptd_recording* plan, char** out, char** m
  * and those of files. */
 PTD_C_API ptd_code ptd_unit_steps(const ptd_recording* plan, uint32_t unit, const char* output, const ptd_control* control, char** message);
 /* Decodes unit `unit` once, for several tables and its steps.
- * `tables`: edges, block_counts, events, gaps or calls, ending with NULL. `options`: one for each table, or NULL; filters are ignored.
+ * `tables`: edges, block_counts, events, gaps or calls, ending with NULL; `calls` once at most. `options`: one for each table, or NULL; filters are
+ * ignored.
  * `steps`: as `output` of ptd_unit_steps(), without "OUTPUT.all"; NULL: none. `out`: an array with a stream for each table.
  * Reading a stream decodes what it needs, while rows of the other streams wait in memory. Read `calls` first, if it is one of them. The steps
  * are complete when one stream has ended. `calls` has those calls that begin and end in one group of the unit (docs/FLEET.md); its depth counts

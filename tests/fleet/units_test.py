@@ -300,6 +300,13 @@ class Units(unittest.TestCase):
         self.assertGreater(controls[2].calls["cancelled"], 1)
         self.assertGreater(controls[2].calls["progress"], 0)
 
+    def test_calls_twice(self):
+        """The rows of `calls` go to one stream."""
+        self.library.plan(SOURCE / "data/user/patch.bundle", self.folder / "run.plan", 2000)
+        plan = self.library.open_plan(self.folder / "run.plan")
+        with self.assertRaisesRegex(self.library.Failed, "'calls' of a unit is named twice"):
+            self.library.unit_streams(plan, 0, None, [("calls", CALLS), ("edges", TABLES["edges"]), ("calls", CALLS)])
+
     def test_damaged(self):
         """Damaged plans and files of steps give an error or rows, and no crash."""
         recording = SOURCE / "data/user/plain.bundle"

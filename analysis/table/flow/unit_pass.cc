@@ -1,6 +1,7 @@
 // UnitPass: see unit_pass.h.
 #include "analysis/table/flow/unit_pass.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ptd {
@@ -66,6 +67,8 @@ Result<bool> UnitPass::pump(const TableRequest& reader) {
 
 Result<std::vector<std::unique_ptr<Table>>> open_unit_tables(const Recording& plan, uint32_t unit, const std::vector<UnitTable>& tables,
                                                              const std::string& steps, bool all) {
+  if (std::count_if(tables.begin(), tables.end(), [](const UnitTable& table) { return table.first == "calls"; }) > 1)
+    return Error{ErrorCode::invalid_argument, "the table 'calls' of a unit is named twice; it can be read once", 0};
   const auto pass = std::make_shared<UnitPass>(plan, unit);
   if (!steps.empty()) {
     if (Status status = pass->follow_calls(steps, all); !status) return status.error();

@@ -64,7 +64,7 @@ class UnitPass {
 using UnitTable = std::pair<std::string, TableRequest>;
 
 /// Opens tables that share one decode of unit `unit`, in the order of `tables`. `steps`, `all`: as UnitPass::follow_calls(). Errors: those of open_table()
-/// and StepFileWriter.
+/// and StepFileWriter; invalid_argument if `calls` is named twice, because each call is given to one table only.
 [[nodiscard]] Result<std::vector<std::unique_ptr<Table>>> open_unit_tables(const Recording& plan, uint32_t unit, const std::vector<UnitTable>& tables,
                                                                            const std::string& steps, bool all);
 
