@@ -27,7 +27,7 @@ struct TableRequest {
   std::vector<uint32_t> streams;       ///< empty: all
   /// Only what this unit of a plan owns: its stream is the only one of `streams`.
   std::optional<PlanUnit> unit;
-  /// The decode that the table shares with others, of `unit`: for edges, block_counts, events, gaps and calls.
+  /// The decode that the table shares with others, of `unit`: for edges, block_counts, events, gaps and calls. One thread at a time uses one of them.
   std::shared_ptr<UnitPass> pass;
   std::string path;                    ///< of the recording: `samples` are read from the file
   std::shared_ptr<const StepFiles> steps;  ///< as CallWalkOptions::steps, for tables of calls

@@ -38,8 +38,8 @@ PTD_C_API ptd_code ptd_unit_steps(const ptd_recording* plan, uint32_t unit, cons
  * Reading a stream decodes what it needs, while rows of the other streams wait in memory. Read `calls` first, if it is one of them. The steps
  * are complete when one stream has ended. `calls` has those calls that begin and end in one group of the unit (docs/FLEET.md); its depth counts
  * from the outermost call of the group.
- * The streams share the decode. While a stream is read, only the callbacks of its own options are called, and they must not read another one. If it
- * is cancelled, the others can still be read.
+ * The streams share the decode. Use and release all of them on one thread at a time, and not in a callback of one of them. While a stream is read,
+ * only the callbacks of its own options are called. If it is cancelled, the others can still be read.
  * Errors: those of ptd_unit_steps() and ptd_plan_table(). On an error, no stream is set. */
 PTD_C_API ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* const* tables, const ptd_table_options* const* options,
                                    const char* steps, struct ArrowArrayStream* out, char** message);

@@ -35,9 +35,7 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
     if (request_.pass) request_.pass->add(*this);
   }
   ~FlowTable() override {
-    if (!request_.pass) return;
-    const auto lock = request_.pass->lock();
-    request_.pass->remove(*this);
+    if (request_.pass) request_.pass->remove(*this);
   }
   FlowTable(const FlowTable&) = delete;
   FlowTable& operator=(const FlowTable&) = delete;
@@ -115,7 +113,6 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
     return true;
   }
   Result<bool> produce_shared(std::vector<Row>& rows) {
-    const auto lock = request_.pass->lock();
     if (waiting_.empty() && !ended_) {
       const Result<bool> more = request_.pass->pump(request_);
       if (!more) return more;

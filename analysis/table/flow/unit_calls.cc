@@ -23,7 +23,6 @@ class UnitCallsTable : public RowTable<CallRow> {
 
  protected:
   Result<bool> produce(std::vector<CallRow>& rows) override {
-    const auto lock = pass_.lock();
     bool over = false;
     if (calls_.empty()) pass_.steps()->give_calls(calls_);
     if (calls_.empty()) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +15,8 @@
 namespace ptd {
 
 /// Tables that share the decode are opened with TableRequest::pass before the first of them is read. Reading one of them decodes as much as it
-/// needs; rows of the others wait in memory. So the table with most rows, `calls`, is read first. Thread-safe through lock().
+/// needs; rows of the others wait in memory. So the table with most rows, `calls`, is read first. Not thread-safe: of the pass and all its tables,
+/// one thread at a time may use or destroy one.
 class UnitPass {
  public:
   /// What takes part in the decode.
@@ -44,12 +44,10 @@ class UnitPass {
   void keep_calls() { keeps_calls_ = true; }
   [[nodiscard]] UnitSteps* steps() { return steps_.get(); }
   [[nodiscard]] FlowWalk& walk() { return walk_; }
-  [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
  private:
   [[nodiscard]] TableRequest walk_request() const;
   [[nodiscard]] Result<bool> step();
-  std::mutex mutex_;
   const Recording& plan_;
   const uint32_t unit_;
   const TableRequest* reader_ = nullptr;  ///< valid in pump()

@@ -122,8 +122,8 @@ class Plan:
         self._native.unit_steps(unit, output)
 
     def unit_tables(self, unit: int, tables: "Sequence[tuple[str, list[str]]]", steps: str) -> "list[Table]":
-        """Returns several tables of one unit, from one decode. Read each once, and `calls` first. The file `steps` is complete when one table has been
-        read to its end."""
+        """Returns several tables of one unit, from one decode. Read each once, and `calls` first, on one thread at a time. The file `steps` is complete
+        when one table has been read to its end."""
         streams = self._native.unit_tables(unit, list(tables), steps)
         return [Table(name, functools.partial(lambda stream: stream, stream)) for (name, _), stream in zip(tables, streams)]
 
