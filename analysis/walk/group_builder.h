@@ -82,6 +82,7 @@ class GroupBuilder {
   void spend(const FlowStep& step);
   void enter(const FlowStep& step, FrameKind kind, uint8_t flags);
   void replace(const FlowStep& step);
+  Frame& push(const FlowStep& step);
   void absorb(const FlowStep& step);
   void leave_to(size_t depth, const FlowStep& step);
   void leave(const FlowStep& step);
