@@ -246,7 +246,9 @@ class OpenGroups {
   using Expand = std::function<void(size_t stream)>;
   using OnGroup = std::function<void(uint32_t unit, uint32_t group, uint32_t depth)>;
   /// `expand`: puts the steps of a stream's open group in its place, and gives the stream another turn.
-  OpenGroups(CallTree& tree, Expand expand, OnGroup on_group) : tree_(tree), expand_(std::move(expand)), on_group_(std::move(on_group)) {}
+  OpenGroups(CallTree& tree, Expand expand, OnGroup on_group) : tree_(tree), expand_(std::move(expand)), on_group_(std::move(on_group)) {
+    recount_.drop_calls();
+  }
 
   Answer open(const CallGroup& group, size_t stream) {
     const Thread thread = thread_of(group.tid, group.cpu);
@@ -269,16 +271,19 @@ class OpenGroups {
     }
     if (on_group_) on_group_(unit, group.number, depth);
   }
-  /// The calls of these steps are followed one by one: their unit has counted them.
+  /// The calls of these steps of a group are followed one by one: their unit has counted them.
   void expanded(const std::vector<FlowStep>& steps) {
-    GroupBuilder builder;
-    builder.expect_group();
-    for (const FlowStep& step : steps) builder.take(step);
-    builder.flush();
-    removed_.add(builder.totals());
+    recount_.expect_group();
+    for (const FlowStep& step : steps) recount_.take(step);
+    recount_.flush();
+    recount_.items.clear();
   }
   /// Returns what units counted and a merge must not count.
-  [[nodiscard]] const FunctionProfile& removed() const { return removed_; }
+  [[nodiscard]] FunctionProfile removed() const {
+    FunctionProfile removed = removed_;
+    removed.add(recount_.totals());
+    return removed;
+  }
 
  private:
   using Thread = std::pair<int32_t, int32_t>;
@@ -295,7 +300,8 @@ class OpenGroups {
   const Expand expand_;
   const OnGroup on_group_;
   std::map<Thread, size_t> open_;  ///< the stream of each
-  FunctionProfile removed_;
+  GroupBuilder recount_;           ///< counts the calls of all groups that are followed step by step
+  FunctionProfile removed_;        ///< what calls inside calls of their function add to sums
 };
 
 // How many threads decode each stream, including that of CallCursor::next(), which decodes what is missing and follows the calls: of those
