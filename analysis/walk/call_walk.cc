@@ -43,17 +43,18 @@ class StreamWalk {
     uint32_t index = 0;
     unsigned threads = 1;
   };
-  /// What the streams of a walk share. `inlined`: null if inlined functions are not followed.
+  /// What the streams of a walk share. `inlined`: null if inlined functions are not followed. `finished`: gets the totals of units.
   struct Shared {
     const Recording& recording;
     const CallWalkOptions& options;
     FunctionTable& functions;
     const ThreadSchedule& schedule;
     InlineChains* inlined;
+    FunctionProfile& finished;
   };
   StreamWalk(const Shared& shared, const Stream& stream, size_t index)
       : recording_(shared.recording), options_(shared.options), functions_(shared.functions), stream_(stream.index), threads_(stream.threads),
-        schedule_(shared.schedule), inlined_(shared.inlined), index_(index) {}
+        schedule_(shared.schedule), inlined_(shared.inlined), index_(index), finished_(shared.finished) {}
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
@@ -66,7 +67,6 @@ class StreamWalk {
     return moment(items_.steps[at_]);
   }
   [[nodiscard]] const Status& status() const { return status_; }
-  [[nodiscard]] const FunctionProfile& finished() const { return finished_; }
   [[nodiscard]] bool timed() const { return recorded_ ? recorded_->timed() : flow_ && flow_->timed(); }
 
   /// Starts decoding and continues to the first step; false if there is none.
@@ -236,7 +236,7 @@ class StreamWalk {
   std::vector<FlowStep> expanded_;  ///< they come before items_
   size_t expanded_at_ = 0;
   TimeNs switched_in_ = kTimeMin;  ///< the last switch_in
-  FunctionProfile finished_;       ///< of units
+  FunctionProfile& finished_;
 };
 
 /// The groups that have begun, of all streams. A group is taken when it ends, unless another stream has a step of its thread in between.
@@ -383,7 +383,7 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
   if (!options_.enters) tree.leave_out_enters();
   if (options_.inlined) tree.follow_inlined(inlined_);
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
-  const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr};
+  const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr, finished};
   for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
     walks_.push_back(std::make_unique<StreamWalk>(shared, stream, walks_.size()));
     order_.push(walks_.back()->next());
@@ -439,7 +439,6 @@ void CallCursor::State::give_turn(size_t index) {
   timed = timed || walk.timed();
   if (more) return order_.push(walk.next());
   if (status && !walk.status()) status = walk.status();
-  finished.add(walk.finished());
   walks_[index].reset();
 }
 
