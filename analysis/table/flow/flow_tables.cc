@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "analysis/table/code_keys.h"
-#include "analysis/table/flow/branch_flow.h"
+#include "analysis/table/flow/branch_walk.h"
 #include "analysis/table/flow/flow_walk.h"
 #include "analysis/table/flow/unit_pass.h"
 #include "analysis/table/place_names.h"
@@ -357,10 +357,8 @@ class EdgesTable : public FlowTable<EdgeRow> {
   };
   void count(uint32_t stream) {
     BranchFlow& flow = flows_[stream];
-    while (const BranchRun* const run = flow.next()) {
-      if (run->count == 0 || !walk_.owns(run->segment)) continue;
-      const RowContext context = walk_.context_of(stream, run->context, run->time);
-      if (!walk_.wants(context)) continue;
+    RowContext context;
+    while (const BranchRun* const run = next_run(walk_, stream, flow, context)) {
       flow.each(*run, [&](const FlowBranch& branch, const BranchEnds& ends) {
         const bool uncertain = (branch.block.flags & kUncertainFlags) != 0;
         if (ends.has_from && ends.has_to) add(context, ends, kinds_.index_of(flow.kind(ends.kind)), uncertain);
