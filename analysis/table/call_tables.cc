@@ -11,7 +11,6 @@
 #include "analysis/names/function_filter.h"
 #include "analysis/table/call_columns.h"
 #include "analysis/table/tables.h"
-#include "analysis/walk/recorded_steps.h"
 #include "ptdecode/call_walk.h"
 #include "ptdecode/function_profile.h"
 #include "ptdecode/survey.h"
@@ -57,6 +56,7 @@ class CallSource {
     options.time = request.time;
     options.threads = request.threads;
     options.steps = request.steps;
+    options.all_steps = request.all_steps;
     options.on_group = std::move(on_group);
     options.enters = false;  // a call's row is made where it ends
     if (request.cancelled) options.stopped = [this] { return stopped(); };
@@ -190,9 +190,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
   Result<bool> produce(std::vector<FunctionRow>& rows) override {
     Result<bool> exact = read();
     if (exact.ok() && !exact.value()) {  // rare: every step is followed then
-      const auto all = std::make_shared<StepFiles>(*request_.steps);
-      all->all = true;
-      request_.steps = all;
+      request_.all_steps = true;
       profile_ = {};
       source_ = std::make_unique<CallSource>(recording_, request_);
       names_->use(source_->functions());
@@ -229,7 +227,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
       profile_.add(wanted);
     }
     if (!more) return more;
-    return source_->add_finished(profile_) || request_.steps == nullptr || request_.steps->all;
+    return source_->add_finished(profile_) || request_.steps == nullptr || request_.all_steps;
   }
 
   const Recording& recording_;
@@ -333,11 +331,7 @@ Result<std::unique_ptr<Table>> open_call_table(const Recording& recording, std::
   TableRequest own = request;
   // Filters choose calls, which groups have not.
   const bool filtered = request.cpu != -1 || request.pid != -1 || request.tid != -1;
-  if (request.steps != nullptr && (name == "calls" || (name == "functions" && filtered))) {
-    const auto all = std::make_shared<StepFiles>(*request.steps);
-    all->all = true;
-    own.steps = all;
-  }
+  own.all_steps = name == "calls" || (name == "functions" && filtered);
   if (name == "functions") return make_table<FunctionsTable>(own, recording, own);
   if (name == "threads") return make_table<ThreadsTable>(own, recording, own);
   if (name == "call_groups") return make_table<CallGroupsTable>(own, recording, own);

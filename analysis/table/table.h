@@ -31,6 +31,7 @@ struct TableRequest {
   std::shared_ptr<UnitPass> pass;
   std::string path;                    ///< of the recording: `samples` are read from the file
   std::shared_ptr<const StepFiles> steps;  ///< as CallWalkOptions::steps, for tables of calls
+  bool all_steps = false;                  ///< as CallWalkOptions::all_steps
   int32_t cpu = -1, pid = -1, tid = -1;  ///< -1: all
   Interval time;                         ///< only rows of this time
   size_t batch_rows = 1U << 16;

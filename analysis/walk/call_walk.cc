@@ -74,7 +74,7 @@ class StreamWalk {
     if (options_.steps) {
       const auto files = options_.steps->by_stream.find(stream_);
       static const std::vector<StepFiles::File> kNone;
-      const bool all = options_.steps->all || options_.time.first != kTimeMin || options_.time.last != kTimeMax;
+      const bool all = options_.all_steps || options_.time.first != kTimeMin || options_.time.last != kTimeMax;
       recorded_.emplace(files == options_.steps->by_stream.end() ? kNone : files->second, all);
       return fetch();
     }

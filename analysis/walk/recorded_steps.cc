@@ -41,7 +41,7 @@ Status RecordedSteps::begin(FunctionTable& functions) {
   if (!opened) return opened.error();
   reader_ = std::move(*opened);
   unit_ = file.unit;
-  if (!all_) return {};
+  if (!follows_all_) return {};
   auto all = AllStepsReader::open(file.path, reader_->head());
   if (!all) return all.error();
   all_steps_ = std::move(*all);
@@ -68,7 +68,7 @@ Result<bool> RecordedSteps::next(StepItems& items, FunctionTable& functions, Fun
       if (at_ >= files_.size()) return false;
       if (Status status = begin(functions); !status) return status.error();
     }
-    const Result<bool> more = all_ ? all_steps_->next(items.steps, reader_->functions()) : reader_->next(items, functions, totals);
+    const Result<bool> more = follows_all_ ? all_steps_->next(items.steps, reader_->functions()) : reader_->next(items, functions, totals);
     if (!more) return more;
     carry(items);
     if (more.value()) return true;
