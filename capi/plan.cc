@@ -68,6 +68,7 @@ ptd_code ptd_plan_open(const char* path, const char* const* traces, uint64_t fla
     request.path = path;
     request.trace_files = list_of(traces);
     request.without_trace = (flags & PTD_PLAN_WITHOUT_TRACE) != 0;
+    request.unit_by_unit = true;
     ptd_recording* handle = nullptr;
     if (const ptd_code code = capi::open_handle(request, control, nullptr, {}, &handle, message); code != PTD_OK) return code;
     const auto opened = capi::find(handle);

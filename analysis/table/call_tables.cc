@@ -14,6 +14,7 @@
 #include "ptdecode/call_walk.h"
 #include "ptdecode/function_profile.h"
 #include "ptdecode/survey.h"
+#include "recording/bundle/plan.h"
 
 namespace ptd {
 
@@ -290,6 +291,7 @@ class ThreadsTable : public RowTable<ThreadRow> {
       return std::find(kRecorded.begin(), kRecorded.end(), column.name) == kRecorded.end();
     });
     if (!decode) return false;
+    if (Status status = request_.steps == nullptr ? check_units(recording_) : Status(); !status) return status.error();
     std::span<const CallStep> steps;
     Result<bool> more = source_.next(steps);
     while (more.ok() && more.value()) more = source_.next(steps);

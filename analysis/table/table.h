@@ -55,7 +55,7 @@ class Table {
 [[nodiscard]] std::span<const std::string_view> table_names();
 
 /// Opens a table; decoding begins with the first next(). The recording must outlive it. Errors: `invalid_argument` for a table, column or
-/// stream that does not exist, or a filter that the table has not.
+/// stream that does not exist, or a filter that the table has not; those of check_units() for a table that decodes a whole plan.
 [[nodiscard]] Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::string_view name, const TableRequest& request);
 
 }  // namespace ptd

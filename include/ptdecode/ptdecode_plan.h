@@ -22,7 +22,8 @@ PTD_C_API ptd_code ptd_plan_write(const char* path, const char* output, const pt
 #define PTD_PLAN_WITHOUT_TRACE 1 /* only to read results of units: the trace files are not opened */
 /* Opens a plan. `traces`: where its trace files are, in the order of the plan, ending with NULL; NULL: at their recorded paths. A file may be
  * sparse: a unit reads its own ranges only. The handle works like that of any recording. Errors: those of ptd_open; PTD_ERROR_TRUNCATED and
- * PTD_ERROR_WRONG_RECORDING if a trace file has another size than when it was planned. */
+ * PTD_ERROR_WRONG_RECORDING if a trace file has another size than when it was planned. The bytes of a unit are checked when it is decoded. ptd_open()
+ * opens a plan too, and checks all units. So does a table or cursor that decodes the whole plan: PTD_ERROR_WRONG_RECORDING. */
 PTD_C_API ptd_code ptd_plan_open(const char* path, const char* const* traces, uint64_t flags, ptd_recording** out, char** message);
 /* Sets *out to a description of the plan as a JSON object: id, utc_offset_ns, files, and units with their byte ranges (docs/FLEET.md). Free it with
  * ptd_free(). */

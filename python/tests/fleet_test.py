@@ -199,6 +199,8 @@ class Fleet(unittest.TestCase):
         copy.write_bytes(bytes(len(original)))
         with self.assertRaisesRegex(ptdecode.Error, "is not the one that was planned"):
             decode_unit(self.store, name, 1)
+        with self.assertRaisesRegex(ptdecode.Error, "is not the one that was planned"):
+            ptdecode.open(self.store.path(f"_plans/{name}.plan"))
         copy.write_bytes(original)
         decode_unit(self.store, name, 1)
 

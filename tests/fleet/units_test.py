@@ -55,6 +55,11 @@ class Control(ctypes.Structure):
         super().__init__(size=ctypes.sizeof(Control), cancelled=self.CANCELLED(cancelled), progress=self.PROGRESS(progress))
 
 
+class CursorOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int32), ("stream", ctypes.c_uint32), ("first_ns", ctypes.c_int64), ("last_ns", ctypes.c_int64),
+                ("control", c_void_p), ("threads", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+
+
 class PlanOptions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("unit_bytes", ctypes.c_uint64), ("units", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("open", c_void_p)]
 
@@ -70,6 +75,7 @@ class Plans(Library):
         self.lib.ptd_unit_steps.argtypes = [c_void_p, ctypes.c_uint32, c_char_p, c_void_p, c_void_p]
         self.lib.ptd_plan_table.argtypes = [c_void_p, c_char_p, ctypes.c_uint32, c_void_p, c_void_p, c_void_p, c_void_p]
         self.lib.ptd_unit_tables.argtypes = [c_void_p, ctypes.c_uint32, c_void_p, c_void_p, c_char_p, c_void_p, c_void_p]
+        self.lib.ptd_cursor_open.argtypes = [c_void_p, c_void_p, c_void_p, c_void_p]
         self.opened = None  # a stream that is there already
         self.part = None  # (unit, steps): tables are read from a plan
 
@@ -282,6 +288,31 @@ class Units(unittest.TestCase):
         other.write_bytes(bytes(recording.stat().st_size))
         with self.assertRaisesRegex(self.library.Failed, "is not the one that was planned"):
             self.library.steps(self.library.open_plan(self.folder / "run.plan", [other]), 0, self.folder / "no.steps")
+
+    def test_other_trace(self):
+        """A plan does not decode a file that is not the trace that was planned, whichever way it is opened."""
+        trace = self.folder / "data"
+        trace.write_bytes((SOURCE / "data/demo/data").read_bytes())
+        self.library.plan(trace, self.folder / "run.plan", 9000)
+        trace.write_bytes(bytes(trace.stat().st_size))
+        wrong = "is not the one that was planned"
+        with self.assertRaisesRegex(self.library.Failed, wrong):
+            self.library.open(self.folder / "run.plan")
+        plan = self.library.open_plan(self.folder / "run.plan")
+        for table in (*TABLES, "calls", "functions"):
+            for unit in (None, NONE, 1):
+                with self.subTest(table=table, unit=unit), self.assertRaisesRegex(self.library.Failed, wrong):
+                    self.library.rows(plan, table, unit=unit)
+        with self.assertRaisesRegex(self.library.Failed, wrong):
+            self.library.rows(plan, "threads", columns=["tid", "instructions"])
+        self.assertGreater(len(self.library.rows(plan, "threads")), 0)  # needs no trace
+        self.library.rows(plan, "findings")
+        for kind in (0, 1, 2):
+            cursor, message = c_void_p(), c_void_p()
+            options = CursorOptions(size=ctypes.sizeof(CursorOptions), kind=kind, stream=NONE)
+            with self.assertRaisesRegex(self.library.Failed, wrong):
+                self.library.check(self.library.lib.ptd_cursor_open(plan, ctypes.byref(options), ctypes.byref(cursor), ctypes.byref(message)), message)
+        self.library.close(plan)
 
     def test_callbacks(self):
         """Of streams that share a decode, only the one that is read calls its callbacks; if it is cancelled, the others can be read."""
