@@ -56,6 +56,17 @@ std::vector<std::byte> zstd_compress(Bytes input, int level) {
   return output;
 }
 
+void zstd_pad(std::vector<std::byte>& frames, uint64_t raw_bytes) {
+  if (raw_bytes <= expansion_limit(frames.size())) return;
+  constexpr uint32_t kSkippable = 0x184D2A50;  // RFC 8878, 3.1.2
+  const uint64_t wanted = (raw_bytes - kFreeExpansionBytes + kMostExpansion - 1) / kMostExpansion;
+  const auto size = static_cast<uint32_t>(wanted - std::min<uint64_t>(wanted, frames.size() + 8));
+  for (const uint32_t word : {kSkippable, size}) {
+    for (unsigned shift = 0; shift < 32; shift += 8) frames.push_back(static_cast<std::byte>(word >> shift));
+  }
+  frames.resize(frames.size() + size);
+}
+
 Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes) {
   constexpr size_t kStep = size_t{1} << 18;
   ZstdDecompressor stream;

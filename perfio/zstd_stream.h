@@ -1,6 +1,7 @@
 // Zstd compression and decompression streams. The only file that includes libzstd.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -31,8 +32,16 @@ class ZstdDecompressor {
   bool failed_ = false, is_cut_ = false;
 };
 
+/// The limit of content in our own formats, for a part with so many compressed bytes: no small file needs much memory. Writers keep to it.
+inline constexpr uint64_t kFreeExpansionBytes = 64ULL << 10, kMostExpansion = 256;
+[[nodiscard]] constexpr uint64_t expansion_limit(uint64_t stored_bytes) {
+  return stored_bytes > (~uint64_t{0} - kFreeExpansionBytes) / kMostExpansion ? ~uint64_t{0} : kFreeExpansionBytes + stored_bytes * kMostExpansion;
+}
+
 /// Returns one complete frame with checksum and size; empty on an error of the library.
 [[nodiscard]] std::vector<std::byte> zstd_compress(Bytes input, int level);
+/// Appends a skippable frame to `frames` if their content, `raw_bytes`, is above the expansion_limit() without it.
+void zstd_pad(std::vector<std::byte>& frames, uint64_t raw_bytes);
 /// Returns the content of one or more complete frames, which must be `raw_bytes` long. Memory grows with the output, not with `raw_bytes`.
 /// Errors: file_format (damaged, longer), file_cut (shorter).
 Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes);

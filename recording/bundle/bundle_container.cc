@@ -17,12 +17,6 @@ constexpr uint64_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
 constexpr uint32_t kStored = 0, kZstd = 1;
 constexpr int kBestLevel = 19, kFastLevel = 9, kFastestLevel = 1;
 constexpr uint64_t kSmallBytes = 8ULL << 20;  // what the best level does in a few seconds
-/// The limit of a chunk's expansion. Content that compresses better is stored uncompressed, so that no small file needs much memory.
-constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
-
-uint64_t expansion_limit(uint64_t stored_bytes) {
-  return stored_bytes > (~uint64_t{0} - kFreeBytes) / kMaxRatio ? ~uint64_t{0} : kFreeBytes + stored_bytes * kMaxRatio;
-}
 
 template <class T>
 void put(std::byte* at, T value) {
@@ -77,7 +71,7 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
     return std::vector<std::byte>(stored.begin(), stored.end());
   }
   if (header.method != kZstd) return Error{ErrorCode::unsupported_compression, "it is compressed in an unknown way", 0};
-  if (header.raw_bytes > expansion_limit(header.stored_bytes)) return Error{ErrorCode::contradictory_record, "its expanded size is above the "
+  if (header.raw_bytes > perfio::expansion_limit(header.stored_bytes)) return Error{ErrorCode::contradictory_record, "its expanded size is above the "
                                                                                                     "limit", 0};
   return perfio::zstd_decompress(stored, header.raw_bytes);
 }
@@ -131,7 +125,8 @@ Status BundleFileWriter::add(std::string_view type, Bytes content) {
   header.type = type;
   header.raw_bytes = content.size();
   const std::vector<std::byte> small = perfio::zstd_compress(content, fast_ ? kFastestLevel : content.size() <= kSmallBytes ? kBestLevel : kFastLevel);
-  const bool compressed = !small.empty() && small.size() < content.size() && content.size() <= expansion_limit(small.size());
+  // Content that compresses better than a reader allows is stored uncompressed.
+  const bool compressed = !small.empty() && small.size() < content.size() && content.size() <= perfio::expansion_limit(small.size());
   const Bytes stored = compressed ? Bytes(small) : content;
   header.method = compressed ? kZstd : kStored;
   header.stored_bytes = stored.size();
