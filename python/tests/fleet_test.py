@@ -4,6 +4,7 @@ usage: fleet_test.py SOURCE [compare RECORDING UNIT_MB [SYMFS]]
 """
 import collections
 import contextlib
+import errno
 import functools
 import http.server
 import json
@@ -254,6 +255,20 @@ class Fleet(unittest.TestCase):
                 NoWorkers, "no worker has been connected .* 0 of 0 units are done .* 'resume'"):
             run(self.store.root, [str(DEMO)], scheduler.scheduler_address, unit_bytes=9000, progress=lines.append, patience=2)
         self.assertTrue(any("no worker is connected" in line for line in lines), lines)
+
+    def test_full_store(self):
+        """A store that cannot be written fails the task, and is not taken for a lost scheduler."""
+        write = Store.put_json
+
+        def put_json(store, value, name):
+            if name.startswith("_merged/"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(store, value, name)
+
+        with unittest.mock.patch.object(Store, "put_json", put_json):
+            board = run(self.store.root, [str(DEMO)], "local", 1, 1 << 20)
+        self.assertEqual(len(board.failures), 1, board.failures)
+        self.assertIn("No space left on device", *board.failures.values())
 
     def test_code_once(self):
         """Planning uses the folder of downloaded code of its results, which libdebuginfod asks before a server, and leaves the environment as it was."""
