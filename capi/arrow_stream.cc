@@ -204,7 +204,7 @@ int guarded(ArrowArrayStream* stream, const Body& body) {
   if (stream == nullptr || stream->release == nullptr) return EINVAL;
   auto* data = static_cast<StreamData*>(stream->private_data);
   StreamUse expected = StreamUse::idle;
-  if (in_callback_of(data->control->number()) || !data->use.compare_exchange_strong(expected, StreamUse::busy)) return EBUSY;
+  if (in_callback_of(data->control->owner()) || !data->use.compare_exchange_strong(expected, StreamUse::busy)) return EBUSY;
   int status = EIO;
   try {
     status = body(*data);

@@ -20,6 +20,8 @@ class Control {
   /// The handle whose operation it controls. Call before the operation begins.
   void set_owner(uintptr_t handle) { owner_ = handle; }
 
+  [[nodiscard]] uintptr_t owner() const { return owner_; }
+
   /// Names the operation where it has no handle.
   [[nodiscard]] uintptr_t number() const { return reinterpret_cast<uintptr_t>(this); }
 

@@ -8,6 +8,7 @@
 #include "capi/items.h"
 #include "capi/open_recording.h"
 #include "ptdecode/survey.h"
+#include "recording/bundle/plan.h"
 #include "recording/data/other_events.h"
 #include "recording/survey_json.h"
 
@@ -152,7 +153,7 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
     OpenOptions options = opened->options;
     options.debuginfod = false;  // opening has queried the servers already
-    Result<Survey> facts = is_read_once(options.path) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
+    Result<Survey> facts = is_read_once(options.path) || is_plan(*opened->recording) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
     if (!facts) return capi::fail(message, facts.error());
     (void)capi::fail(out, PTD_OK, survey_json(*facts));
     return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;

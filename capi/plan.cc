@@ -68,6 +68,7 @@ ptd_code ptd_plan_open(const char* path, const char* const* traces, uint64_t fla
     request.path = path;
     request.trace_files = list_of(traces);
     request.without_trace = (flags & PTD_PLAN_WITHOUT_TRACE) != 0;
+    request.unit_by_unit = true;
     ptd_recording* handle = nullptr;
     if (const ptd_code code = capi::open_handle(request, control, nullptr, {}, &handle, message); code != PTD_OK) return code;
     const auto opened = capi::find(handle);
@@ -113,29 +114,18 @@ ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* c
     const auto opened = capi::find(plan);
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
     if (const ptd_code code = check_number(*opened, unit, message); code != PTD_OK) return code;
-    const PlanUnit& own = units_of(*opened->recording)[unit];
-    if (Status status = check_unit(*opened->recording, own); !status) return capi::fail(message, status.error());
-    std::vector<std::pair<std::shared_ptr<capi::Control>, TableRequest>> requests;
+    if (Status status = check_unit(*opened->recording, units_of(*opened->recording)[unit]); !status) return capi::fail(message, status.error());
+    std::vector<std::shared_ptr<capi::Control>> controls;
+    std::vector<UnitTable> wanted;
     for (size_t i = 0; tables[i] != nullptr; ++i) {
-      auto& [control, request] = requests.emplace_back(std::make_shared<capi::Control>(), TableRequest());
+      const auto& control = controls.emplace_back(std::make_shared<capi::Control>());
+      TableRequest& request = wanted.emplace_back(tables[i], TableRequest()).second;
       if (const ptd_code code = capi::read_table_options(options == nullptr ? nullptr : options[i], *opened, control, request, message); code != PTD_OK) return code;
+      control->set_owner(reinterpret_cast<uintptr_t>(opened.get()));  // a callback of one of the streams must not read another one
     }
-    const auto pass = std::make_shared<UnitPass>(*opened->recording, unit, requests.front().second);
-    if (steps != nullptr) {
-      if (Status status = pass->follow_calls(steps); !status) return capi::fail(message, status.error());
-    }
-    std::vector<std::unique_ptr<Table>> opened_tables;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      TableRequest request;
-      request.columns = requests[i].second.columns;
-      request.batch_rows = requests[i].second.batch_rows;
-      request.unit = own;
-      request.pass = pass;
-      auto table = open_table(*opened->recording, tables[i], request);
-      if (!table) return capi::fail(message, table.error());
-      opened_tables.push_back(std::move(*table));
-    }
-    for (size_t i = 0; i < requests.size(); ++i) capi::export_stream(opened, std::move(opened_tables[i]), requests[i].first, out[i]);
+    auto opened_tables = open_unit_tables(*opened->recording, unit, wanted, steps == nullptr ? "" : steps, false);
+    if (!opened_tables) return capi::fail(message, opened_tables.error());
+    for (size_t i = 0; i < controls.size(); ++i) capi::export_stream(opened, std::move((*opened_tables)[i]), controls[i], out[i]);
     return PTD_OK;
   });
 }

@@ -44,8 +44,13 @@ size_t ZstdDecompressor::step(Bytes& input, std::span<std::byte> output) {
   return out.pos;
 }
 
+namespace {
+
+constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
+
+}  // namespace
+
 uint64_t zstd_expansion_limit(uint64_t stored_bytes) {
-  constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
   return stored_bytes > (~uint64_t{0} - kFreeBytes) / kMaxRatio ? ~uint64_t{0} : kFreeBytes + stored_bytes * kMaxRatio;
 }
 
@@ -59,6 +64,17 @@ std::vector<std::byte> zstd_compress(Bytes input, int level) {
   output.resize(ZSTD_isError(size) != 0 ? 0 : size);
   output.shrink_to_fit();
   return output;
+}
+
+void zstd_pad(std::vector<std::byte>& frames, uint64_t raw_bytes) {
+  if (raw_bytes <= zstd_expansion_limit(frames.size())) return;
+  constexpr uint32_t kSkippable = 0x184D2A50;  // RFC 8878, 3.1.2
+  const uint64_t wanted = (raw_bytes - kFreeBytes + kMaxRatio - 1) / kMaxRatio;
+  const auto size = static_cast<uint32_t>(wanted - std::min<uint64_t>(wanted, frames.size() + 8));
+  for (const uint32_t word : {kSkippable, size}) {
+    for (unsigned shift = 0; shift < 32; shift += 8) frames.push_back(static_cast<std::byte>(word >> shift));
+  }
+  frames.resize(frames.size() + size);
 }
 
 Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes) {

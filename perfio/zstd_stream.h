@@ -1,6 +1,7 @@
 // Zstd compression and decompression streams. The only file that includes libzstd.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -36,6 +37,8 @@ class ZstdDecompressor {
 [[nodiscard]] uint64_t zstd_expansion_limit(uint64_t stored_bytes);
 /// Returns one complete frame with checksum and size; empty on an error of the library.
 [[nodiscard]] std::vector<std::byte> zstd_compress(Bytes input, int level);
+/// Appends a skippable frame to `frames` if their content, `raw_bytes`, is above zstd_expansion_limit() without it.
+void zstd_pad(std::vector<std::byte>& frames, uint64_t raw_bytes);
 /// Returns the content of one or more complete frames, which must be `raw_bytes` long. Memory grows with the output, not with `raw_bytes`.
 /// Errors: file_format (damaged, longer), file_cut (shorter).
 Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes);

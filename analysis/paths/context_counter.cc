@@ -2,6 +2,7 @@
 #include "analysis/paths/context_counter.h"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -33,6 +34,21 @@ std::string frame_text(const ProfileFrame& frame) {
   return text + " @ ";
 }
 
+// "main:3 @ outer:1.2 @ ": the calls of `frames`, outermost first, without the `skipped` innermost ones.
+std::string calls_text(std::span<const ProfileFrame> frames, size_t skipped) {
+  std::string text;
+  for (size_t i = frames.size(); i-- > skipped;) text += frame_text(frames[i]);
+  return text;
+}
+
+// Returns at least the length of calls_text().
+uint64_t most_text_bytes(std::span<const ProfileFrame> frames) {
+  constexpr uint64_t kMostNumberBytes = 24;  // ":65535.4294967295 @ "
+  uint64_t bytes = 0;
+  for (const ProfileFrame& frame : frames) bytes += frame.function.size() + kMostNumberBytes;
+  return bytes;
+}
+
 }  // namespace
 
 ContextCounter::ContextCounter(const Recording& recording, const CodeCountOptions& options, FunctionTable& functions)
@@ -40,7 +56,8 @@ ContextCounter::ContextCounter(const Recording& recording, const CodeCountOption
 
 uint32_t ContextCounter::intern(const Frames& frames) {
   const auto is_odd = [](const ProfileFrame& frame) { return frame.function.find_first_of(" :@[]\n") != std::string_view::npos; };
-  if (frames.empty() || std::any_of(frames.begin(), frames.end(), is_odd)) return 0;  // the format has no such names
+  if (frames.empty() || most_text_bytes(frames) > kMostContextBytes) return 0;
+  if (std::any_of(frames.begin(), frames.end(), is_odd)) return 0;  // the format has no such names
   std::vector<std::pair<std::string_view, std::pair<uint32_t, uint32_t>>> id;
   for (const ProfileFrame& frame : frames) id.emplace_back(frame.function, std::pair(frame.line_offset, frame.discriminator));
   const auto [known, is_new] = frame_ids_.try_emplace(std::move(id), static_cast<uint32_t>(frames_.size()));
@@ -88,9 +105,13 @@ uint32_t ContextCounter::context(uint32_t caller, uint32_t site, const Node& cal
   const std::string_view function = frames_[callee.own].back().function;
   if (caller == 0 || site == 0 || contexts_[caller].depth >= kMostDepth || contexts_.size() >= kMostContexts) caller = site = 0;
   if (caller != 0 && contexts_[caller].site == site && contexts_[caller].function == function) return caller;  // it calls itself
-  const auto [known, is_new] = context_ids_.try_emplace({caller, site, function}, static_cast<uint32_t>(contexts_.size()));
-  if (is_new) contexts_.push_back({caller, site, contexts_[caller].depth + 1, function, 0});
-  return known->second;
+  if (const auto known = context_ids_.find({caller, site, function}); known != context_ids_.end()) return known->second;
+  const uint64_t bytes = caller == 0 ? 0 : contexts_[caller].text_bytes + most_text_bytes(frames_[site]);
+  if (bytes > std::min(kMostContextBytes, kMostTextBytes - text_bytes_)) return context(0, 0, callee);
+  text_bytes_ += bytes;
+  context_ids_.emplace(std::tuple(caller, site, function), static_cast<uint32_t>(contexts_.size()));
+  contexts_.push_back({caller, site, contexts_[caller].depth + 1, function, 0, bytes});
+  return static_cast<uint32_t>(contexts_.size() - 1);
 }
 
 void ContextCounter::take_return(const Node& here) {
@@ -203,37 +224,46 @@ void ContextCounter::put_away() {
 
 // "main:3 @ outer:1 @ ": what comes before the functions of a context.
 std::string ContextCounter::caller_text(uint32_t context) const {
+  std::vector<uint32_t> sites;  // innermost first
+  for (; contexts_[context].caller != 0; context = contexts_[context].caller) sites.push_back(contexts_[context].site);
   std::string text;
-  for (; contexts_[context].caller != 0; context = contexts_[context].caller) {
-    std::string site;
-    const Frames& frames = frames_[contexts_[context].site];
-    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) site += frame_text(*frame);
-    text.insert(0, site);
-  }
+  for (auto site = sites.rbegin(); site != sites.rend(); ++site) text += calls_text(frames_[*site], 0);
   return text;
 }
 
 ContextProfiles ContextCounter::profiles() const {
   ContextProfiles profiles;
+  uint64_t left = kMostTextBytes;
+  const auto fits = [&left](uint64_t bytes) {
+    if (bytes > left) return false;
+    left -= bytes;
+    return true;
+  };
+  // Returns the profile of a function called as `callers` says; that of all its other calls, or null, if there is too much text.
+  const auto profile_of = [&](const std::string& callers, std::string_view function) -> ContextProfile* {
+    for (const std::string& name : {callers + std::string(function), std::string(function)}) {
+      if (profiles.contains(name) || fits(name.size())) return &profiles[name];
+    }
+    return nullptr;
+  };
   std::vector<std::string> callers(contexts_.size());
   for (uint32_t id = 1; id < contexts_.size(); ++id) callers[id] = caller_text(id);
   for (const auto& [place, instruction] : instructions_) {
     const Frames& frames = frames_[instruction.frames];
     if (frames.empty()) continue;
-    std::string context = callers[std::get<0>(place)];
-    for (size_t i = frames.size(); i-- > 1;) context += frame_text(frames[i]);
-    uint64_t& most = profiles[context + std::string(frames.front().function)].lines[line_of(frames.front())];
+    ContextProfile* const profile = profile_of(callers[std::get<0>(place)] + calls_text(frames, 1), frames.front().function);
+    if (profile == nullptr) continue;
+    uint64_t& most = profile->lines[line_of(frames.front())];
     most = std::max(most, instruction.count);
   }
   for (uint32_t id = 1; id < contexts_.size(); ++id) {
     const Context& context = contexts_[id];
     if (context.entries == 0) continue;
-    profiles[callers[id] + std::string(context.function)].entries += context.entries;
+    if (ContextProfile* const profile = profile_of(callers[id], context.function); profile != nullptr) profile->entries += context.entries;
     if (context.caller == 0) continue;
     const Frames& site = frames_[context.site];
-    std::string caller = callers[context.caller];
-    for (size_t i = site.size(); i-- > 1;) caller += frame_text(site[i]);
-    profiles[caller + std::string(site.front().function)].calls[line_of(site.front())][std::string(context.function)] += context.entries;
+    ContextProfile* const caller = profile_of(callers[context.caller] + calls_text(site, 1), site.front().function);
+    if (caller != nullptr && fits(context.function.size())) caller->calls[line_of(site.front())][std::string(context.function)] += context.entries;
   }
   return profiles;
 }

@@ -31,7 +31,8 @@ using ContextProfiles = std::map<std::string, ContextProfile>;
 ///
 /// A context begins where a function is entered otherwise than by a call from code with lines: the start of a program or of the trace, a jump
 /// into another function, an interrupt, a switch of threads on a cpu, and lost flow. A function that calls itself stays in its context.
-/// Limitation: beyond kMostDepth calls, and kMostContexts contexts, contexts are shorter.
+/// Limitation: beyond kMostDepth calls, kMostContexts contexts, kMostContextBytes of text of one context, or kMostTextBytes of text of all, contexts
+/// are shorter.
 /// Errors: those of Recording::decode().
 [[nodiscard]] Result<ContextProfiles> count_contexts(const Recording& recording, const CodeCountOptions& options);
 
@@ -39,6 +40,7 @@ using ContextProfiles = std::map<std::string, ContextProfile>;
 class ContextCounter {
  public:
   static constexpr uint32_t kMostDepth = 128, kMostContexts = 1U << 20;
+  static constexpr uint64_t kMostContextBytes = 1U << 18, kMostTextBytes = 1U << 28;
   ContextCounter(const Recording& recording, const CodeCountOptions& options, FunctionTable& functions);
   void take(const Batch& batch, const BlockTable& blocks);
   /// The stream is over.
@@ -60,6 +62,7 @@ class ContextCounter {
     uint32_t caller = 0, site = 0, depth = 0;  ///< caller 0: unknown
     std::string_view function;
     uint64_t entries = 0;
+    uint64_t text_bytes = 0;  ///< at most, of caller_text()
   };
   struct Frame {
     Ip return_to;
@@ -102,6 +105,7 @@ class ContextCounter {
   std::map<std::vector<std::pair<std::string_view, std::pair<uint32_t, uint32_t>>>, uint32_t> frame_ids_;
   std::vector<Context> contexts_{Context{}};
   std::map<std::tuple<uint32_t, uint32_t, std::string_view>, uint32_t> context_ids_;
+  uint64_t text_bytes_ = 0;  ///< of contexts_
   std::map<std::pair<std::string_view, std::string_view>, uint32_t> files_;          ///< by path and build id
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, Instruction> instructions_;  ///< by context, file and address
   std::vector<Frame> stack_;

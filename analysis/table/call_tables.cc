@@ -11,10 +11,10 @@
 #include "analysis/names/function_filter.h"
 #include "analysis/table/call_columns.h"
 #include "analysis/table/tables.h"
-#include "analysis/walk/recorded_steps.h"
 #include "ptdecode/call_walk.h"
 #include "ptdecode/function_profile.h"
 #include "ptdecode/survey.h"
+#include "recording/bundle/plan.h"
 
 namespace ptd {
 
@@ -57,6 +57,7 @@ class CallSource {
     options.time = request.time;
     options.threads = request.threads;
     options.steps = request.steps;
+    options.all_steps = request.all_steps;
     options.on_group = std::move(on_group);
     options.enters = false;  // a call's row is made where it ends
     if (request.cancelled) options.stopped = [this] { return stopped(); };
@@ -190,9 +191,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
   Result<bool> produce(std::vector<FunctionRow>& rows) override {
     Result<bool> exact = read();
     if (exact.ok() && !exact.value()) {  // rare: every step is followed then
-      const auto all = std::make_shared<StepFiles>(*request_.steps);
-      all->all = true;
-      request_.steps = all;
+      request_.all_steps = true;
       profile_ = {};
       source_ = std::make_unique<CallSource>(recording_, request_);
       names_->use(source_->functions());
@@ -229,7 +228,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
       profile_.add(wanted);
     }
     if (!more) return more;
-    return source_->add_finished(profile_) || request_.steps == nullptr || request_.steps->all;
+    return source_->add_finished(profile_) || request_.steps == nullptr || request_.all_steps;
   }
 
   const Recording& recording_;
@@ -292,6 +291,7 @@ class ThreadsTable : public RowTable<ThreadRow> {
       return std::find(kRecorded.begin(), kRecorded.end(), column.name) == kRecorded.end();
     });
     if (!decode) return false;
+    if (Status status = request_.steps == nullptr ? check_units(recording_) : Status(); !status) return status.error();
     std::span<const CallStep> steps;
     Result<bool> more = source_.next(steps);
     while (more.ok() && more.value()) more = source_.next(steps);
@@ -333,11 +333,7 @@ Result<std::unique_ptr<Table>> open_call_table(const Recording& recording, std::
   TableRequest own = request;
   // Filters choose calls, which groups have not.
   const bool filtered = request.cpu != -1 || request.pid != -1 || request.tid != -1;
-  if (request.steps != nullptr && (name == "calls" || (name == "functions" && filtered))) {
-    const auto all = std::make_shared<StepFiles>(*request.steps);
-    all->all = true;
-    own.steps = all;
-  }
+  own.all_steps = name == "calls" || (name == "functions" && filtered);
   if (name == "functions") return make_table<FunctionsTable>(own, recording, own);
   if (name == "threads") return make_table<ThreadsTable>(own, recording, own);
   if (name == "call_groups") return make_table<CallGroupsTable>(own, recording, own);

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "analysis/table/tables.h"
+#include "recording/bundle/plan.h"
 
 namespace ptd {
 
@@ -12,6 +13,13 @@ namespace {
 
 constexpr std::array<std::string_view, 13> kNames = {"blocks", "branches", "calls",    "functions", "edges",    "block_counts", "events",
                                                      "gaps",   "samples",  "findings", "sections",  "versions", "threads"};
+
+struct Opener {
+  decltype(&open_unit_table) open;
+  bool decodes;  ///< its tables decode the trace, unless they are made from steps
+};
+constexpr Opener kOpeners[] = {{open_unit_table, true},  {open_branch_table, true}, {open_flow_table, true},
+                               {open_call_table, true}, {open_image_table, false}, {open_record_table, false}};
 
 }  // namespace
 
@@ -46,9 +54,12 @@ Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::strin
   }
   if (!request.functions.empty() && name != "calls" && name != "functions" && name != "open_calls")
     return Error{ErrorCode::invalid_argument, "only the tables 'calls' and 'functions' can be limited to functions", 0};
-  for (const auto open : {open_unit_table, open_branch_table, open_flow_table, open_call_table, open_image_table, open_record_table}) {
+  for (const auto& [open, decodes] : kOpeners) {
     Result<std::unique_ptr<Table>> table = open(recording, name, request);
-    if (!table || table.value()) return table;
+    if (table.ok() && !table.value()) continue;
+    const bool decodes_all = decodes && name != "threads" && !request.unit && request.steps == nullptr;  // `threads` may need no decode
+    if (Status status = table.ok() && decodes_all ? check_units(recording) : Status(); !status) return status.error();
+    return table;
   }
   std::string known;
   for (const std::string_view one : kNames) known += (known.empty() ? "" : ", ") + std::string(one);

@@ -27,10 +27,11 @@ struct TableRequest {
   std::vector<uint32_t> streams;       ///< empty: all
   /// Only what this unit of a plan owns: its stream is the only one of `streams`.
   std::optional<PlanUnit> unit;
-  /// The decode that the table shares with others, of `unit`: for edges, block_counts, events, gaps and calls.
+  /// The decode that the table shares with others, of `unit`: for edges, block_counts, events, gaps and calls. One thread at a time uses one of them.
   std::shared_ptr<UnitPass> pass;
   std::string path;                    ///< of the recording: `samples` are read from the file
   std::shared_ptr<const StepFiles> steps;  ///< as CallWalkOptions::steps, for tables of calls
+  bool all_steps = false;                  ///< as CallWalkOptions::all_steps
   int32_t cpu = -1, pid = -1, tid = -1;  ///< -1: all
   Interval time;                         ///< only rows of this time
   size_t batch_rows = 1U << 16;
@@ -54,7 +55,7 @@ class Table {
 [[nodiscard]] std::span<const std::string_view> table_names();
 
 /// Opens a table; decoding begins with the first next(). The recording must outlive it. Errors: `invalid_argument` for a table, column or
-/// stream that does not exist, or a filter that the table has not.
+/// stream that does not exist, or a filter that the table has not; those of check_units() for a table that decodes a whole plan.
 [[nodiscard]] Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::string_view name, const TableRequest& request);
 
 }  // namespace ptd

@@ -43,17 +43,18 @@ class StreamWalk {
     uint32_t index = 0;
     unsigned threads = 1;
   };
-  /// What the streams of a walk share. `inlined`: null if inlined functions are not followed.
+  /// What the streams of a walk share. `inlined`: null if inlined functions are not followed. `finished`: gets the totals of units.
   struct Shared {
     const Recording& recording;
     const CallWalkOptions& options;
     FunctionTable& functions;
     const ThreadSchedule& schedule;
     InlineChains* inlined;
+    FunctionProfile& finished;
   };
   StreamWalk(const Shared& shared, const Stream& stream, size_t index)
       : recording_(shared.recording), options_(shared.options), functions_(shared.functions), stream_(stream.index), threads_(stream.threads),
-        schedule_(shared.schedule), inlined_(shared.inlined), index_(index) {}
+        schedule_(shared.schedule), inlined_(shared.inlined), index_(index), finished_(shared.finished) {}
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
@@ -66,7 +67,6 @@ class StreamWalk {
     return moment(items_.steps[at_]);
   }
   [[nodiscard]] const Status& status() const { return status_; }
-  [[nodiscard]] const FunctionProfile& finished() const { return finished_; }
   [[nodiscard]] bool timed() const { return recorded_ ? recorded_->timed() : flow_ && flow_->timed(); }
 
   /// Starts decoding and continues to the first step; false if there is none.
@@ -74,7 +74,7 @@ class StreamWalk {
     if (options_.steps) {
       const auto files = options_.steps->by_stream.find(stream_);
       static const std::vector<StepFiles::File> kNone;
-      const bool all = options_.steps->all || options_.time.first != kTimeMin || options_.time.last != kTimeMax;
+      const bool all = options_.all_steps || options_.time.first != kTimeMin || options_.time.last != kTimeMax;
       recorded_.emplace(files == options_.steps->by_stream.end() ? kNone : files->second, all);
       return fetch();
     }
@@ -236,7 +236,7 @@ class StreamWalk {
   std::vector<FlowStep> expanded_;  ///< they come before items_
   size_t expanded_at_ = 0;
   TimeNs switched_in_ = kTimeMin;  ///< the last switch_in
-  FunctionProfile finished_;       ///< of units
+  FunctionProfile& finished_;
 };
 
 /// The groups that have begun, of all streams. A group is taken when it ends, unless another stream has a step of its thread in between.
@@ -246,7 +246,9 @@ class OpenGroups {
   using Expand = std::function<void(size_t stream)>;
   using OnGroup = std::function<void(uint32_t unit, uint32_t group, uint32_t depth)>;
   /// `expand`: puts the steps of a stream's open group in its place, and gives the stream another turn.
-  OpenGroups(CallTree& tree, Expand expand, OnGroup on_group) : tree_(tree), expand_(std::move(expand)), on_group_(std::move(on_group)) {}
+  OpenGroups(CallTree& tree, Expand expand, OnGroup on_group) : tree_(tree), expand_(std::move(expand)), on_group_(std::move(on_group)) {
+    recount_.drop_calls();
+  }
 
   Answer open(const CallGroup& group, size_t stream) {
     const Thread thread = thread_of(group.tid, group.cpu);
@@ -269,16 +271,19 @@ class OpenGroups {
     }
     if (on_group_) on_group_(unit, group.number, depth);
   }
-  /// The calls of these steps are followed one by one: their unit has counted them.
+  /// The calls of these steps of a group are followed one by one: their unit has counted them.
   void expanded(const std::vector<FlowStep>& steps) {
-    GroupBuilder builder;
-    builder.expect_group();
-    for (const FlowStep& step : steps) builder.take(step);
-    builder.flush();
-    removed_.add(builder.totals());
+    recount_.expect_group();
+    for (const FlowStep& step : steps) recount_.take(step);
+    recount_.flush();
+    recount_.items.clear();
   }
   /// Returns what units counted and a merge must not count.
-  [[nodiscard]] const FunctionProfile& removed() const { return removed_; }
+  [[nodiscard]] FunctionProfile removed() const {
+    FunctionProfile removed = removed_;
+    removed.add(recount_.totals());
+    return removed;
+  }
 
  private:
   using Thread = std::pair<int32_t, int32_t>;
@@ -295,7 +300,8 @@ class OpenGroups {
   const Expand expand_;
   const OnGroup on_group_;
   std::map<Thread, size_t> open_;  ///< the stream of each
-  FunctionProfile removed_;
+  GroupBuilder recount_;           ///< counts the calls of all groups that are followed step by step
+  FunctionProfile removed_;        ///< what calls inside calls of their function add to sums
 };
 
 // How many threads decode each stream, including that of CallCursor::next(), which decodes what is missing and follows the calls: of those
@@ -377,7 +383,7 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
   if (!options_.enters) tree.leave_out_enters();
   if (options_.inlined) tree.follow_inlined(inlined_);
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
-  const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr};
+  const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr, finished};
   for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
     walks_.push_back(std::make_unique<StreamWalk>(shared, stream, walks_.size()));
     order_.push(walks_.back()->next());
@@ -433,7 +439,6 @@ void CallCursor::State::give_turn(size_t index) {
   timed = timed || walk.timed();
   if (more) return order_.push(walk.next());
   if (status && !walk.status()) status = walk.status();
-  finished.add(walk.finished());
   walks_[index].reset();
 }
 

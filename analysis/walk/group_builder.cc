@@ -63,8 +63,8 @@ bool GroupBuilder::take_jump(const FlowStep& step) {
     absorb(step);
     return true;
   }
-  if (frames_.empty() || step.function == kNoFunction) return false;
-  if (frames_.back().function == step.function) {
+  if (step.function == kNoFunction || (frames_.empty() && !one_group_)) return false;
+  if (frames_.empty() || frames_.back().function == step.function) {
     absorb(step);
     return true;
   }
@@ -73,7 +73,7 @@ bool GroupBuilder::take_jump(const FlowStep& step) {
     return true;
   }
   const size_t open = innermost(frames_, [&](const Frame& frame) { return frame.function == step.function; });
-  if (open == 0) return false;
+  if (open == 0 && !one_group_) return false;
   leave_to(open, step);
   return true;
 }
@@ -90,45 +90,41 @@ void GroupBuilder::spend(const FlowStep& step) {
 }
 
 void GroupBuilder::enter(const FlowStep& step, FrameKind kind, uint8_t flags) {
-  Entry& entry = entries_.emplace_back();
-  entry.step = step;
-  entry.number = next_step_;
-  entry.first_call = pending_.size();
   spend(step);
-  Frame& frame = frames_.emplace_back();
-  frame.function = step.function;
+  Frame& frame = push(step);
   frame.kind = kind;
   frame.flags = flags;
-  frame.return_to = step.return_to;
-  frame.start = step.time;
-  frame.floor = step.floor;
-  frame.instructions = instructions_;
-  frame.cycles = cycles_;
-  frame.entry = entries_.size() - 1;
-  entries_.back().level = frames_.size();
 }
 
 void GroupBuilder::replace(const FlowStep& step) {
   spend(step);
   const Frame old = frames_.back();
   leave(step);
-  Entry& entry = entries_.emplace_back();
-  entry.step = step;
-  entry.number = next_step_;
-  entry.first_call = pending_.size();
-  entry.replaces = true;
-  Frame& frame = frames_.emplace_back();
-  frame.function = step.function;
+  Frame& frame = push(step);
   frame.kind = is_boundary(old.kind) ? old.kind : FrameKind::tail;
   frame.by_jump = is_boundary(old.kind);
   frame.flags = old.flags;
   frame.return_to = old.return_to;
+  frame.entry = old.entry;
+  entries_.back().replaces = true;
+}
+
+// Adds the frame that a step begins, and its entry.
+GroupBuilder::Frame& GroupBuilder::push(const FlowStep& step) {
+  Frame& frame = frames_.emplace_back();
+  frame.function = step.function;
+  frame.return_to = step.return_to;
   frame.start = step.time;
   frame.floor = step.floor;
   frame.instructions = instructions_;
   frame.cycles = cycles_;
-  frame.entry = old.entry;
+  frame.entry = entries_.size();
+  Entry& entry = entries_.emplace_back();
+  entry.step = step;
+  entry.number = next_step_;
+  entry.first_call = pending_.size();
   entry.level = frames_.size();
+  return frame;
 }
 
 void GroupBuilder::leave(const FlowStep& step) {

@@ -40,7 +40,8 @@ class GroupBuilder {
   std::vector<FinishedCall> calls;
   /// Returns the totals of the calls of all groups. A call in another one of its function in the same group counts as inner.
   [[nodiscard]] const FunctionProfile& totals() const { return totals_; }
-  /// For the steps of one group: they begin where a step has been seen, and make one group.
+  /// Expects the steps of one group up to each flush(): they begin where a step has been seen, and make one group. A jump that leaves all its calls
+  /// (longjmp) goes to the function around the group.
   void expect_group() { in_context_ = one_group_ = true; }
   /// `calls` stays empty.
   void drop_calls() { drops_calls_ = true; }
@@ -81,6 +82,7 @@ class GroupBuilder {
   void spend(const FlowStep& step);
   void enter(const FlowStep& step, FrameKind kind, uint8_t flags);
   void replace(const FlowStep& step);
+  Frame& push(const FlowStep& step);
   void absorb(const FlowStep& step);
   void leave_to(size_t depth, const FlowStep& step);
   void leave(const FlowStep& step);

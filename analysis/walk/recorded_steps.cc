@@ -41,7 +41,7 @@ Status RecordedSteps::begin(FunctionTable& functions) {
   if (!opened) return opened.error();
   reader_ = std::move(*opened);
   unit_ = file.unit;
-  if (!all_) return {};
+  if (!follows_all_) return {};
   auto all = AllStepsReader::open(file.path, reader_->head());
   if (!all) return all.error();
   all_steps_ = std::move(*all);
@@ -55,16 +55,11 @@ Status RecordedSteps::begin(FunctionTable& functions) {
   }
 }
 
-// The first item has the instructions after the last step of the unit before.
+// The first step has the instructions after the last step of the unit before. It is in no group: a group comes after a step of its context.
 void RecordedSteps::carry(StepItems& items) {
-  if (items.empty()) return;
-  const uint64_t left = std::exchange(left_, 0);
-  if (!items.groups.empty() && items.groups.front().before == 0) {
-    items.groups.front().instructions += left;
-    items.groups.front().outer_instructions += left;
-  } else {
-    items.steps.front().instructions = static_cast<uint32_t>(std::min<uint64_t>(items.steps.front().instructions + left, UINT32_MAX));
-  }
+  if (items.steps.empty()) return;
+  FlowStep& first = items.steps.front();
+  first.instructions = static_cast<uint32_t>(std::min<uint64_t>(first.instructions + std::exchange(left_, 0), UINT32_MAX));
 }
 
 Result<bool> RecordedSteps::next(StepItems& items, FunctionTable& functions, FunctionProfile& totals) {
@@ -73,7 +68,7 @@ Result<bool> RecordedSteps::next(StepItems& items, FunctionTable& functions, Fun
       if (at_ >= files_.size()) return false;
       if (Status status = begin(functions); !status) return status.error();
     }
-    const Result<bool> more = all_ ? all_steps_->next(items.steps, reader_->functions()) : reader_->next(items, functions, totals);
+    const Result<bool> more = follows_all_ ? all_steps_->next(items.steps, reader_->functions()) : reader_->next(items, functions, totals);
     if (!more) return more;
     carry(items);
     if (more.value()) return true;
@@ -90,14 +85,7 @@ Status RecordedSteps::expand(const CallGroup& group, std::vector<FlowStep>& step
     if (!all) return all.error();
     all_steps_ = std::move(*all);
   }
-  const size_t first = steps.size();
-  if (Status status = all_steps_->read(group.first_step, group.steps, steps, reader_->functions()); !status) return status;
-  // What carry() added to the group.
-  uint64_t instructions = 0;
-  for (size_t i = first; i < steps.size(); ++i) instructions += steps[i].instructions;
-  if (first < steps.size() && instructions < group.instructions)
-    steps[first].instructions = static_cast<uint32_t>(std::min<uint64_t>(steps[first].instructions + group.instructions - instructions, UINT32_MAX));
-  return {};
+  return all_steps_->read(group.first_step, group.steps, steps, reader_->functions());
 }
 
 }  // namespace ptd

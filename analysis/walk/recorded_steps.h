@@ -20,7 +20,6 @@ struct StepFiles {
     std::string path;
   };
   std::map<uint32_t, std::vector<File>> by_stream;  ///< in order of the units
-  bool all = false;  ///< every step is followed: no call was finished by its unit. Reads all_steps_path() of each
 };
 
 /// Looks at the files `paths`, in any order and with repeats. Errors: wrong_recording for a file of another plan, missing_part if units are
@@ -30,7 +29,8 @@ struct StepFiles {
 /// Not thread-safe.
 class RecordedSteps {
  public:
-  RecordedSteps(const std::vector<StepFiles::File>& files, bool all) : files_(files), all_(all) {}
+  /// `all_steps`: CallWalkOptions::all_steps.
+  RecordedSteps(const std::vector<StepFiles::File>& files, bool all_steps) : files_(files), follows_all_(all_steps) {}
   /// Appends the next items. The totals of units that are over are added to `totals`. False: there are no more. Errors: those of StepFileReader and
   /// AllStepsReader.
   [[nodiscard]] Result<bool> next(StepItems& items, FunctionTable& functions, FunctionProfile& totals);
@@ -44,7 +44,7 @@ class RecordedSteps {
   [[nodiscard]] Status begin(FunctionTable& functions);
   void carry(StepItems& items);
   const std::vector<StepFiles::File>& files_;
-  const bool all_;
+  const bool follows_all_;
   size_t at_ = 0;
   std::unique_ptr<StepFileReader> reader_;
   std::unique_ptr<AllStepsReader> all_steps_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/walk/group_builder.h"
+
 namespace ptd {
 namespace {
 
@@ -229,7 +231,7 @@ void StepFileReader::read_group(ByteReader& in, StepItems& items) {
     group.outer_cycles = in.number();
   }
   group.first_step = group_end_ + in.number_to(UINT64_MAX - group_end_);
-  group.steps = in.number_to(UINT64_MAX - group.first_step);
+  group.steps = in.number_to(std::min(GroupBuilder::kMostSteps, UINT64_MAX - group.first_step));
   group.before = items.steps.size();
   group.first_function = items.functions.size();
   group.function_count = in.count();

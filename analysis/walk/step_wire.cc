@@ -84,7 +84,8 @@ FlowStep StepCoder::read(ByteReader& in, uint64_t word, const std::vector<Functi
 }
 
 void put_step_block(WholeFile& file, StepBlock kind, uint64_t first, Bytes content) {
-  const std::vector<std::byte> stored = perfio::zstd_compress(content, kLevel);
+  std::vector<std::byte> stored = perfio::zstd_compress(content, kLevel);
+  perfio::zstd_pad(stored, content.size());
   std::array<std::byte, kBlockHeaderBytes> header{};
   put(header.data(), static_cast<uint64_t>(kind), 8);
   put(header.data() + 8, stored.size(), 4);
@@ -132,6 +133,7 @@ Result<StepBlocks::Block> StepBlocks::next() {
   block.first = get(bytes, at_ + 16, 8);
   if (stored > bytes.size() - at_ - kBlockHeaderBytes) return damaged(ErrorCode::truncated, "the file of steps is truncated");
   if (raw > kMostBlockBytes || kind > static_cast<uint64_t>(StepBlock::end)) return damaged(ErrorCode::bad_format, "unknown part of the file of steps");
+  if (raw > perfio::zstd_expansion_limit(stored)) return damaged(ErrorCode::bad_format, "a part of the file of steps expands above the limit; decode the unit again");
   const Bytes content = bytes.subspan(at_ + kBlockHeaderBytes, stored);
   if (fnv1a(content) != hash) return damaged(ErrorCode::bad_checksum, "a part of the file of steps does not have its checksum");
   at_ += kBlockHeaderBytes + stored;

@@ -64,21 +64,12 @@ int list(const Words& words, const Recording& plan) {
 
 /// Decodes the unit once, and writes its tables and steps.
 Status decode(const Words& words, const Recording& plan, uint32_t number) {
-  const auto pass = std::make_shared<UnitPass>(plan, number, TableRequest());
-  const std::string steps = unit_file(words.output, number, "steps");
-  if (Status status = pass->follow_calls(steps, true); !status) return status;
-  std::vector<std::unique_ptr<Table>> tables;
-  for (const std::string_view name : kUnitTables) {
-    TableRequest request = unit_request(name);
-    request.unit = units_of(plan)[number];
-    request.streams = {request.unit->stream};
-    request.pass = pass;
-    auto table = open_table(plan, name, request);
-    if (!table) return table.error();
-    tables.push_back(std::move(*table));
-  }
-  for (size_t i = 0; i < tables.size(); ++i) {
-    if (Status status = write_lines(*tables[i], unit_file(words.output, number, std::string(kUnitTables[i]) + ".jsonl")); !status) return status;
+  std::vector<UnitTable> wanted;
+  for (const std::string_view name : kUnitTables) wanted.emplace_back(name, unit_request(name));
+  const auto tables = open_unit_tables(plan, number, wanted, unit_file(words.output, number, "steps"), true);
+  if (!tables) return tables.error();
+  for (size_t i = 0; i < tables->size(); ++i) {
+    if (Status status = write_lines(*(*tables)[i], unit_file(words.output, number, std::string(kUnitTables[i]) + ".jsonl")); !status) return status;
   }
   return {};
 }

@@ -13,7 +13,6 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "image/stash/stash.h"
-#include "recording/bundle/plan.h"
 
 namespace ptd::cli {
 
@@ -245,9 +244,6 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   Result<std::unique_ptr<Recording>> recording = open();
   progress.finish();
   if (!recording) return explain_absent(input, recording.error());
-  for (const PlanUnit& unit : units_of(**recording)) {  // of a plan, whose trace may be another one
-    if (const Status status = check_unit(**recording, unit); !status) return status.error();
-  }
   if (!input.quiet) {
     for (const std::string& warning : (*recording)->warnings()) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
   }

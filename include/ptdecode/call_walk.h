@@ -25,6 +25,7 @@ struct CallWalkOptions {
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
   std::function<void(const Gap&)> on_gap;        ///< each gap
   std::shared_ptr<const StepFiles> steps;        ///< of the units of a plan, which were decoded before; null: decode
+  bool all_steps = false;                        ///< with `steps`: follows every step. No group (docs/FLEET.md) is used in place of its steps
   /// With `steps`: called for each group (docs/FLEET.md) that is used in place of its call steps. `depth`: how many calls are open around it.
   std::function<void(uint32_t unit, uint32_t group, uint32_t depth)> on_group;
   /// Called regularly. Returning true ends the walk: open calls are left, with kCallCut. Empty: never.
@@ -53,7 +54,7 @@ class PTD_API CallCursor {
   /// Returns whether any packet so far had a time.
   [[nodiscard]] bool timed() const;
   /// Adds the calls of groups (CallWalkOptions::on_group) to a profile that has all call steps. Call it after next() has returned false. Returns
-  /// false if a distribution of durations is less exact than without groups. In that case, walk again with StepFiles::all.
+  /// false if a distribution of durations is less exact than without groups. In that case, walk again with CallWalkOptions::all_steps.
   [[nodiscard]] bool add_finished(FunctionProfile& profile) const;
   /// Returns the final status once next() has returned false. Errors: those of Recording::decode().
   [[nodiscard]] const Status& status() const;

@@ -4,6 +4,7 @@ usage: fleet_test.py SOURCE [compare RECORDING UNIT_MB [SYMFS]]
 """
 import collections
 import contextlib
+import errno
 import functools
 import http.server
 import json
@@ -14,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-import types
 import unittest
 import unittest.mock
 
@@ -199,6 +199,8 @@ class Fleet(unittest.TestCase):
         copy.write_bytes(bytes(len(original)))
         with self.assertRaisesRegex(ptdecode.Error, "is not the one that was planned"):
             decode_unit(self.store, name, 1)
+        with self.assertRaisesRegex(ptdecode.Error, "is not the one that was planned"):
+            ptdecode.open(self.store.path(f"_plans/{name}.plan"))
         copy.write_bytes(original)
         decode_unit(self.store, name, 1)
 
@@ -254,23 +256,38 @@ class Fleet(unittest.TestCase):
             run(self.store.root, [str(DEMO)], scheduler.scheduler_address, unit_bytes=9000, progress=lines.append, patience=2)
         self.assertTrue(any("no worker is connected" in line for line in lines), lines)
 
+    def test_full_store(self):
+        """A store that cannot be written fails the task, and is not taken for a lost scheduler."""
+        write = Store.put_json
+
+        def put_json(store, value, name):
+            if name.startswith("_merged/"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(store, value, name)
+
+        with unittest.mock.patch.object(Store, "put_json", put_json):
+            board = run(self.store.root, [str(DEMO)], "local", 1, 1 << 20)
+        self.assertEqual(len(board.failures), 1, board.failures)
+        self.assertIn("No space left on device", *board.failures.values())
+
     def test_code_once(self):
-        """Workers share the folder of downloaded code, which libdebuginfod asks before a server."""
+        """Planning uses the folder of downloaded code of its results, which libdebuginfod asks before a server, and leaves the environment as it was."""
+        variable = "DEBUGINFOD_CACHE_PATH"
         opened = []
-        original = units._native.open  # pylint: disable=protected-access
-        native = types.SimpleNamespace(open=lambda *words: opened.append(os.environ["DEBUGINFOD_CACHE_PATH"]) or original(*words))
-        before = os.environ.pop("DEBUGINFOD_CACHE_PATH", None)
-        try:
-            with unittest.mock.patch.object(units, "_native", native):
-                for _ in range(2):
-                    units.fetch_code(str(DEMO), self.store, ptdecode._arguments(  # pylint: disable=protected-access
-                        symfs=None, debug_dirs=None, stashes=None, kcore_after=None, build_id_cache=None, running_kernel=None, slack_ns=0, debuginfod=True,
-                        ignore_time=False, freeze=False, allow_outside=False))
-        finally:
-            os.environ.pop("DEBUGINFOD_CACHE_PATH", None)
-            if before is not None:
-                os.environ["DEBUGINFOD_CACHE_PATH"] = before
-        self.assertEqual(opened, [self.store.path("_code")] * 2)  # one cache for all, one recording at a time
+        native = unittest.mock.Mock(wraps=units._native)  # pylint: disable=protected-access
+        for call in ("open", "plan_write"):
+            real = getattr(units._native, call)  # pylint: disable=protected-access
+            getattr(native, call).side_effect = lambda *words, real=real: opened.append(os.environ.get(variable)) or real(*words)
+        others = Store(str(self.folder / "others"))
+        with unittest.mock.patch.object(units, "_native", native), unittest.mock.patch.dict(os.environ, {"DEBUGINFOD_URLS": ""}):
+            os.environ.pop(variable, None)
+            for store in (self.store, others):
+                write_plan(str(DEMO), store, 1 << 20, {"debuginfod": True})
+                self.assertNotIn(variable, os.environ)
+            os.environ[variable] = str(self.folder / "mine")
+            write_plan(str(DEMO), self.store, 1 << 20, {"debuginfod": True})
+            self.assertEqual(os.environ[variable], str(self.folder / "mine"))
+        self.assertEqual(opened, [self.store.path("_code")] * 3 + [others.path("_code")] * 3 + [str(self.folder / "mine")] * 3)
 
     def test_queries(self):
         """The saved queries against the tables of one machine."""

@@ -354,7 +354,7 @@ Status Loader::load() {
   } else if (!read_index_part(ByteReader(chunk_of(chunk::kIndex)), indexing, data_)) {
     return damaged(chunk::kIndex);
   }
-  if (plan_ && options_.image_log) {  // all of its trace is copied
+  if (plan_ && !options_.without_trace && !options_.unit_by_unit) {
     if (Status status = check_units(data_); !status.ok()) return status;
   }
   data_.warnings = std::move(warnings_);

@@ -47,5 +47,7 @@ struct PlanReport {
 [[nodiscard]] std::string plan_json(const Recording& recording);
 /// Returns an error unless the bytes of `unit` are those that were planned, by a checksum of its beginning. Errors: wrong_recording.
 [[nodiscard]] Status check_unit(const Recording& recording, const PlanUnit& unit);
+/// Does so for all units of a recording that is a plan. Opening a plan does this, unless it is opened for its units or without its trace.
+[[nodiscard]] Status check_units(const Recording& recording);
 
 }  // namespace ptd

@@ -291,4 +291,6 @@ Status check_units(const RecordingData& data) {
   return {};
 }
 
+Status check_units(const Recording& recording) { return is_plan(recording) ? check_units(data_of(recording)) : Status(); }
+
 }  // namespace ptd

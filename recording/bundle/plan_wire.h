@@ -16,7 +16,7 @@ void write_index_part(const RecordingData& data, ByteWriter& out);
 [[nodiscard]] bool read_plan_part(ByteReader in, PlanData& plan);
 /// Fills indexes, infos and timing, as index_streams() does. `options` are those of the reader. The streams must be there.
 [[nodiscard]] bool read_index_part(ByteReader in, const OpenRequest& options, RecordingData& data);
-/// check_unit() for all units of a plan.
+/// Calls check_unit() for all units of a plan.
 [[nodiscard]] Status check_units(const RecordingData& data);
 
 }  // namespace ptd

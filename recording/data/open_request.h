@@ -39,6 +39,7 @@ struct OpenRequest : OpenOptions {
   std::shared_ptr<ImageLog> image_log;  ///< records what the image is made of, for a bundle; may be null
   std::vector<std::string> trace_files;  ///< of a plan: where its trace files are, in its order; empty, or an empty one: at the recorded path
   bool without_trace = false;  ///< of a plan: its trace files are not opened, and their bytes read as zero
+  bool unit_by_unit = false;   ///< of a plan: its trace may be there in part. check_unit() is called where a unit is decoded, not here for all units
   std::vector<GivenCode> given_code;
   std::vector<LostInput> lost_input;
   std::function<void()> check;  ///< called now and then while opening; may throw to end it. May be empty

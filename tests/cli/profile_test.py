@@ -140,6 +140,22 @@ class Profile(RecordedPrograms):
             self.assertGreater(sum(" @ " in context for context, _ in lines), 2)
             print(f"{name}: {len(lines)} lines in {len({context for context, _ in lines})} contexts: equal", flush=True)
 
+    def test_contexts_of_long_names_are_shorter(self):
+        """A hostile file has names of any length: the text of a context has a limit. No call is lost."""
+        limit = 1 << 18
+        names = [f"f{i}_" + "x" * 10000 for i in range(60)]
+        source = self.folder / "long_names.c"
+        source.write_text("".join(f"int {name}(int a) {{ return {call} + 1; }}\n" for name, call in zip(names, ["a", *(f"{name}(a)" for name in names)])) +
+                          f"int main(void) {{ return {names[-1]}(0) == 60 ? 0 : 1; }}\n", encoding="ascii")
+        self.build("long_names", CC, "-O0", "-static", source=source, record=["--no-stash"])
+        done = run("profile", "-q", "-i", self.data("long_names"), "--format", "csspgo")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        calls = collections.Counter()
+        for context, entries in re.findall(r"^\[(.*)\]:\d+:(\d+)$", done.stdout, re.M):
+            self.assertLess(len(context), limit + len(names[0]) + 10)
+            calls[context.split(" @ ")[-1]] += int(entries)
+        self.assertEqual({name: calls[name] for name in names}, dict.fromkeys(names, 1))
+
     def samples(self, path):
         """Reads a profile as pprof prints it: the types of values, and (values, frames) of each stack, innermost first."""
         pprof = self.folder / "pprof"

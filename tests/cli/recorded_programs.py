@@ -24,8 +24,9 @@ class RecordedPrograms(unittest.TestCase):
 
     @classmethod
     def build(cls, name, compiler, *flags, source=None, record=()):
-        """Builds folder/NAME from programs/SOURCE.c*, and records it as NAME.data with NAME.truth. `record`: more options of `record --emulate`."""
-        path = next(PROGRAMS.glob((source or name) + ".c*"))
+        """Builds folder/NAME from programs/SOURCE.c*, or a path, and records it as NAME.data with NAME.truth. `record`: more options of `record
+        --emulate`."""
+        path = source if isinstance(source, pathlib.Path) else next(PROGRAMS.glob((source or name) + ".c*"))
         subprocess.run([compiler, "-g", *flags, path, "-o", name], cwd=cls.folder, check=True)
         done = subprocess.run([os.environ["PTDECODE"], "record", "--emulate", *record, "--plugin", os.environ["PTDECODE_PLUGIN"], "--truth", name + ".truth",
                                "-o", name + ".data", "--", "./" + name], cwd=cls.folder, capture_output=True, text=True)

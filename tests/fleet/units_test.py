@@ -37,6 +37,29 @@ FUNCTIONS = ["function", "module", "calls", "partial", "self_instructions", "tot
 SHARED = {"calls": [*CALLS, "group"], **{name: TABLES[name] for name in ("edges", "block_counts", "gaps", "events")}}
 
 
+class Control(ctypes.Structure):
+    """ptd_control, with counts of the calls of its callbacks."""
+    CANCELLED, PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p), ctypes.CFUNCTYPE(None, c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+    _fields_ = [("size", ctypes.c_size_t), ("user", c_void_p), ("cancelled", CANCELLED), ("progress", PROGRESS), ("cancel_flag", c_void_p)]
+
+    def __init__(self, cancel=False):
+        self.calls = collections.Counter()
+
+        def cancelled(_):
+            self.calls["cancelled"] += 1
+            return int(cancel)
+
+        def progress(*_):
+            self.calls["progress"] += 1
+
+        super().__init__(size=ctypes.sizeof(Control), cancelled=self.CANCELLED(cancelled), progress=self.PROGRESS(progress))
+
+
+class CursorOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int32), ("stream", ctypes.c_uint32), ("first_ns", ctypes.c_int64), ("last_ns", ctypes.c_int64),
+                ("control", c_void_p), ("threads", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]
+
+
 class PlanOptions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("unit_bytes", ctypes.c_uint64), ("units", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("open", c_void_p)]
 
@@ -52,6 +75,7 @@ class Plans(Library):
         self.lib.ptd_unit_steps.argtypes = [c_void_p, ctypes.c_uint32, c_char_p, c_void_p, c_void_p]
         self.lib.ptd_plan_table.argtypes = [c_void_p, c_char_p, ctypes.c_uint32, c_void_p, c_void_p, c_void_p, c_void_p]
         self.lib.ptd_unit_tables.argtypes = [c_void_p, ctypes.c_uint32, c_void_p, c_void_p, c_char_p, c_void_p, c_void_p]
+        self.lib.ptd_cursor_open.argtypes = [c_void_p, c_void_p, c_void_p, c_void_p]
         self.opened = None  # a stream that is there already
         self.part = None  # (unit, steps): tables are read from a plan
 
@@ -99,24 +123,31 @@ class Plans(Library):
         finally:
             self.part = None
 
-    def unit_tables(self, plan, unit, path, tables):
-        """All rows of several tables of a unit, from one decode, which writes its steps to `path`."""
-        options, names = [], [name.encode() for name in tables]
-        for columns in tables.values():
+    def unit_streams(self, plan, unit, path, tables, controls=None):
+        """Streams of several tables of a unit, from one decode, which writes its steps to `path`. `tables`: (name, columns); `controls`: of each."""
+        options, names = [], [name.encode() for name, _ in tables]
+        for _, columns in tables:
             options.append(self.TableOptions(size=ctypes.sizeof(self.TableOptions), stream=NONE, cpu=-1, pid=-1, tid=-1, threads=1))
             options[-1].columns = (c_char_p * (len(columns) + 1))(*[name.encode() for name in columns], None)
+            if controls:
+                options[-1].control = ctypes.addressof(controls[len(options) - 1])
         pointers = (c_void_p * len(options))(*[ctypes.addressof(each) for each in options])
         streams, message = (ArrowArrayStream * len(names))(), c_void_p()
         self.check(self.lib.ptd_unit_tables(plan, unit, (c_char_p * (len(names) + 1))(*names, None), pointers, str(path).encode() if path else None, streams,
                                             ctypes.byref(message)), message)
-        found = {}
-        for name, stream in zip(tables, streams):
-            self.opened = stream
-            try:
-                found[name] = [row for batch in self.batches(plan, name) for row in zip(*batch.values())]
-            finally:
-                self.opened = None
-        return found
+        return streams
+
+    def read(self, plan, name, stream):
+        """All rows of a stream, which is released."""
+        self.opened = stream
+        try:
+            return [row for batch in self.batches(plan, name) for row in zip(*batch.values())]
+        finally:
+            self.opened = None
+
+    def unit_tables(self, plan, unit, path, tables):
+        """All rows of several tables of a unit, from one decode, which writes its steps to `path`."""
+        return {name: self.read(plan, name, stream) for name, stream in zip(tables, self.unit_streams(plan, unit, path, list(tables.items())))}
 
 
 def summed(table, rows):
@@ -257,6 +288,55 @@ class Units(unittest.TestCase):
         other.write_bytes(bytes(recording.stat().st_size))
         with self.assertRaisesRegex(self.library.Failed, "is not the one that was planned"):
             self.library.steps(self.library.open_plan(self.folder / "run.plan", [other]), 0, self.folder / "no.steps")
+
+    def test_other_trace(self):
+        """A plan does not decode a file that is not the trace that was planned, whichever way it is opened."""
+        trace = self.folder / "data"
+        trace.write_bytes((SOURCE / "data/demo/data").read_bytes())
+        self.library.plan(trace, self.folder / "run.plan", 9000)
+        trace.write_bytes(bytes(trace.stat().st_size))
+        wrong = "is not the one that was planned"
+        with self.assertRaisesRegex(self.library.Failed, wrong):
+            self.library.open(self.folder / "run.plan")
+        plan = self.library.open_plan(self.folder / "run.plan")
+        for table in (*TABLES, "calls", "functions"):
+            for unit in (None, NONE, 1):
+                with self.subTest(table=table, unit=unit), self.assertRaisesRegex(self.library.Failed, wrong):
+                    self.library.rows(plan, table, unit=unit)
+        with self.assertRaisesRegex(self.library.Failed, wrong):
+            self.library.rows(plan, "threads", columns=["tid", "instructions"])
+        self.assertGreater(len(self.library.rows(plan, "threads")), 0)  # needs no trace
+        self.library.rows(plan, "findings")
+        for kind in (0, 1, 2):
+            cursor, message = c_void_p(), c_void_p()
+            options = CursorOptions(size=ctypes.sizeof(CursorOptions), kind=kind, stream=NONE)
+            with self.assertRaisesRegex(self.library.Failed, wrong):
+                self.library.check(self.library.lib.ptd_cursor_open(plan, ctypes.byref(options), ctypes.byref(cursor), ctypes.byref(message)), message)
+        self.library.close(plan)
+
+    def test_callbacks(self):
+        """Of streams that share a decode, only the one that is read calls its callbacks; if it is cancelled, the others can be read."""
+        self.library.plan(SOURCE / "data/demo/data", self.folder / "run.plan", 1 << 20)
+        plan = self.library.open_plan(self.folder / "run.plan")
+        tables = [(name, TABLES[name]) for name in ("edges", "gaps", "events")]
+        want = self.library.unit_tables(plan, 0, None, dict(tables))
+        controls = [Control(), Control(cancel=True), Control()]
+        streams = self.library.unit_streams(plan, 0, None, tables, controls)
+        streams[0].release(ctypes.byref(streams[0]))  # from here on, its callbacks may be gone
+        with self.assertRaisesRegex(self.library.Failed, "cancelled"):
+            self.library.read(plan, "gaps", streams[1])
+        self.assertEqual(self.library.read(plan, "events", streams[2]), want["events"])
+        self.assertEqual(controls[0].calls, {})
+        self.assertEqual(controls[1].calls, {"cancelled": 1})
+        self.assertGreater(controls[2].calls["cancelled"], 1)
+        self.assertGreater(controls[2].calls["progress"], 0)
+
+    def test_calls_twice(self):
+        """The rows of `calls` go to one stream."""
+        self.library.plan(SOURCE / "data/user/patch.bundle", self.folder / "run.plan", 2000)
+        plan = self.library.open_plan(self.folder / "run.plan")
+        with self.assertRaisesRegex(self.library.Failed, "'calls' of a unit is named twice"):
+            self.library.unit_streams(plan, 0, None, [("calls", CALLS), ("edges", TABLES["edges"]), ("calls", CALLS)])
 
     def test_damaged(self):
         """Damaged plans and files of steps give an error or rows, and no crash."""

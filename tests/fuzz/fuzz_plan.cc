@@ -58,10 +58,10 @@ void decode_units(const Recording& plan) {
   for (uint32_t unit = 0; unit < units_of(plan).size() && unit < 3; ++unit) {
     (void)ranges_of(plan, units_of(plan)[unit]);
     if (!check_unit(plan, units_of(plan)[unit])) continue;
-    UnitPass pass(plan, unit, TableRequest());
+    UnitPass pass(plan, unit);
     (void)pass.follow_calls({});
     for (unsigned i = 0; i < kMostItems; ++i) {
-      const auto more = pass.pump();
+      const auto more = pass.pump(TableRequest());
       if (!more || !more.value()) break;
     }
   }

@@ -10,6 +10,17 @@
 
 namespace ptd {
 
+/// Returns the next run of `flow`, of stream `stream`, with branches that are complete and wanted, and sets `context` to its context; null: there is none
+/// now.
+[[nodiscard]] inline const BranchRun* next_run(const FlowWalk& walk, uint32_t stream, BranchFlow& flow, RowContext& context) {
+  while (const BranchRun* const run = flow.next()) {
+    if (run->count == 0 || !walk.owns(run->segment)) continue;
+    context = walk.context_of(stream, run->context, run->time);
+    if (walk.wants(context)) return run;
+  }
+  return nullptr;
+}
+
 /// Not thread-safe.
 class BranchWalk {
  public:
@@ -19,13 +30,7 @@ class BranchWalk {
   /// Moves to the next run with branches that are complete and wanted. False: there are no more. Errors: those of FlowWalk::next().
   [[nodiscard]] Result<bool> next() {
     while (!over_ || stream_ < flows_.size()) {
-      if (stream_ < flows_.size()) {
-        while ((run_ = flows_[stream_].next()) != nullptr) {
-          if (run_->count == 0 || !walk_.owns(run_->segment)) continue;
-          context_ = walk_.context_of(stream_, run_->context, run_->time);
-          if (walk_.wants(context_)) return true;
-        }
-      }
+      if (stream_ < flows_.size() && (run_ = next_run(walk_, stream_, flows_[stream_], context_)) != nullptr) return true;
       if (Status status = advance(); !status) return status.error();
     }
     return false;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "analysis/table/code_keys.h"
-#include "analysis/table/flow/branch_flow.h"
+#include "analysis/table/flow/branch_walk.h"
 #include "analysis/table/flow/flow_walk.h"
 #include "analysis/table/flow/unit_pass.h"
 #include "analysis/table/place_names.h"
@@ -29,15 +29,13 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
   FlowTable(const Recording& recording, const TableRequest& request)
       : names_(recording),
         codes_(recording),
-        pass_(request.pass),
-        own_walk_(pass_ ? nullptr : std::make_unique<FlowWalk>(recording, request)),
-        walk_(pass_ ? pass_->walk() : *own_walk_) {
-    if (pass_) pass_->add(*this);
+        request_(request),
+        own_walk_(request_.pass ? nullptr : std::make_unique<FlowWalk>(recording, request)),
+        walk_(request_.pass ? request_.pass->walk() : *own_walk_) {
+    if (request_.pass) request_.pass->add(*this);
   }
   ~FlowTable() override {
-    if (!pass_) return;
-    const auto lock = pass_->lock();
-    pass_->remove(*this);
+    if (request_.pass) request_.pass->remove(*this);
   }
   FlowTable(const FlowTable&) = delete;
   FlowTable& operator=(const FlowTable&) = delete;
@@ -47,7 +45,7 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
   virtual void take(FlowItem item, std::vector<Row>& rows) = 0;
   /// Appends the rows that come at the end.
   virtual void end(std::vector<Row>&) {}
-  Result<bool> produce(std::vector<Row>& rows) final { return pass_ ? produce_shared(rows) : produce_own(rows); }
+  Result<bool> produce(std::vector<Row>& rows) final { return request_.pass ? produce_shared(rows) : produce_own(rows); }
 
   using Columns = std::vector<RowColumn<Row>>;
 
@@ -115,9 +113,8 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
     return true;
   }
   Result<bool> produce_shared(std::vector<Row>& rows) {
-    const auto lock = pass_->lock();
     if (waiting_.empty() && !ended_) {
-      const Result<bool> more = pass_->pump();
+      const Result<bool> more = request_.pass->pump(request_);
       if (!more) return more;
     }
     rows.insert(rows.end(), waiting_.begin(), waiting_.end());
@@ -129,7 +126,7 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
     end(waiting_);
     ended_ = true;
   }
-  const std::shared_ptr<UnitPass> pass_;
+  const TableRequest request_;
   const std::unique_ptr<FlowWalk> own_walk_;
   std::vector<Row> waiting_;  ///< of a shared walk
   bool ended_ = false;
@@ -360,10 +357,8 @@ class EdgesTable : public FlowTable<EdgeRow> {
   };
   void count(uint32_t stream) {
     BranchFlow& flow = flows_[stream];
-    while (const BranchRun* const run = flow.next()) {
-      if (run->count == 0 || !walk_.owns(run->segment)) continue;
-      const RowContext context = walk_.context_of(stream, run->context, run->time);
-      if (!walk_.wants(context)) continue;
+    RowContext context;
+    while (const BranchRun* const run = next_run(walk_, stream, flow, context)) {
       flow.each(*run, [&](const FlowBranch& branch, const BranchEnds& ends) {
         const bool uncertain = (branch.block.flags & kUncertainFlags) != 0;
         if (ends.has_from && ends.has_to) add(context, ends, kinds_.index_of(flow.kind(ends.kind)), uncertain);

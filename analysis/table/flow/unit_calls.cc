@@ -11,7 +11,10 @@ namespace {
 
 class UnitCallsTable : public RowTable<CallRow> {
  public:
-  UnitCallsTable(const Recording& plan, const TableRequest& request) : pass_(request.pass), columns_(plan, pass_->steps()->functions()) { pass_->keep_calls(); }
+  UnitCallsTable(const Recording& plan, const TableRequest& request)
+      : request_(request), pass_(*request_.pass), columns_(plan, pass_.steps()->functions()) {
+    pass_.keep_calls();
+  }
   Status init(const TableRequest& request) {
     std::vector<RowColumn<CallRow>> columns = columns_.all();
     columns.push_back(value_column<CallRow, uint32_t>("group", ColumnType::uint32, [](const CallRow& row) { return row.group; }));
@@ -20,14 +23,13 @@ class UnitCallsTable : public RowTable<CallRow> {
 
  protected:
   Result<bool> produce(std::vector<CallRow>& rows) override {
-    const auto lock = pass_->lock();
     bool over = false;
-    if (calls_.empty()) pass_->steps()->give_calls(calls_);
+    if (calls_.empty()) pass_.steps()->give_calls(calls_);
     if (calls_.empty()) {
-      const Result<bool> more = pass_->pump();
+      const Result<bool> more = pass_.pump(request_);
       if (!more) return more;
       over = !more.value();
-      pass_->steps()->give_calls(calls_);
+      pass_.steps()->give_calls(calls_);
     }
     for (const FinishedCall& call : calls_) rows.push_back({call.step, call.pid, call.tid, call.group});
     calls_.clear();
@@ -35,7 +37,8 @@ class UnitCallsTable : public RowTable<CallRow> {
   }
 
  private:
-  const std::shared_ptr<UnitPass> pass_;
+  const TableRequest request_;
+  UnitPass& pass_;
   CallColumns columns_;
   std::vector<FinishedCall> calls_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -69,6 +70,24 @@ std::vector<FlowStep> made_steps(unsigned seed, size_t count) {
   return steps;
 }
 
+// Counts the calls of one group again, from its steps.
+FunctionProfile recount(const std::vector<FlowStep>& steps, const CallGroup& group) {
+  GroupBuilder builder;
+  builder.expect_group();
+  for (uint64_t i = 0; i < group.steps; ++i) builder.take(steps[group.first_step + i]);
+  builder.flush();
+  EXPECT_EQ(builder.items.groups.size(), 1U);
+  EXPECT_TRUE(builder.items.steps.empty());
+  return builder.totals();
+}
+
+void expect_equal(const FunctionTotals& a, const FunctionTotals& b, const std::string& where) {
+  EXPECT_EQ(std::tie(a.calls, a.self_ns, a.total_ns, a.instructions, a.self_instructions),
+            std::tie(b.calls, b.self_ns, b.total_ns, b.instructions, b.self_instructions))
+      << where;
+  for (const double share : {0.5, 0.99, 1.0}) EXPECT_EQ(a.durations.quantile(share), b.durations.quantile(share)) << where;
+}
+
 void check(unsigned seed) {
   const std::vector<FlowStep> steps = made_steps(seed, 3000);
   std::vector<CallStep> out;
@@ -93,14 +112,8 @@ void check(unsigned seed) {
     for (; group < builder.items.groups.size() && builder.items.groups[group].before == before; ++group) {
       const CallGroup& each = builder.items.groups[group];
       if (!tree.accepts(each)) {
-        GroupBuilder again;
-        again.expect_group();
-        for (uint64_t i = 0; i < each.steps; ++i) {
-          tree.take(steps[each.first_step + i], out);
-          again.take(steps[each.first_step + i]);
-        }
-        again.flush();
-        removed.add(again.totals());
+        for (uint64_t i = 0; i < each.steps; ++i) tree.take(steps[each.first_step + i], out);
+        removed.add(recount(steps, each));
         ++refused;
         continue;
       }
@@ -134,14 +147,7 @@ void check(unsigned seed) {
 
   got.add(out);
   ASSERT_TRUE(got.subtract(removed)) << "seed " << seed;
-  for (FunctionId id = 0; id < 6; ++id) {
-    const FunctionTotals &a = got.functions()[id], &b = want.functions()[id];
-    EXPECT_EQ(std::tie(a.calls, a.self_ns, a.total_ns, a.instructions, a.self_instructions), std::tie(b.calls, b.self_ns, b.total_ns, b.instructions, b.self_instructions))
-        << "seed " << seed << ", function " << id;
-    EXPECT_EQ(a.durations.quantile(0.5), b.durations.quantile(0.5));
-    EXPECT_EQ(a.durations.quantile(0.99), b.durations.quantile(0.99));
-    EXPECT_EQ(a.durations.max(), b.durations.max());
-  }
+  for (FunctionId id = 0; id < 6; ++id) expect_equal(got.of(id), want.of(id), "seed " + std::to_string(seed) + ", function " + std::to_string(id));
   const CallThread &one = tree.threads().front(), &other = whole.threads().front();
   EXPECT_EQ(std::tie(one.instructions, one.running_ns, one.last, one.gaps, one.forgotten),
             std::tie(other.instructions, other.running_ns, other.last, other.gaps, other.forgotten));
@@ -149,6 +155,45 @@ void check(unsigned seed) {
 
 TEST(GroupBuilder, GroupsGiveTheCallsOfTheirSteps) {
   for (unsigned seed = 0; seed < 60; ++seed) check(seed);
+}
+
+// A merge that follows a group step by step subtracts what its unit counted.
+TEST(GroupBuilder, StepsOfAGroupGiveItsCallsAgain) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    const std::vector<FlowStep> steps = made_steps(seed, 3000);
+    GroupBuilder builder;
+    for (const FlowStep& step : steps) builder.take(step);
+    builder.flush();
+    FunctionProfile want = builder.totals(), got;
+    for (const CallGroup& group : builder.items.groups) got.add(recount(steps, group));
+    for (FunctionId id = 0; id < 6; ++id) expect_equal(got.of(id), want.of(id), "seed " + std::to_string(seed) + ", function " + std::to_string(id));
+  }
+}
+
+// longjmp into a function that a step outside of the group entered: b and c end, and are counted once.
+TEST(GroupBuilder, JumpOutOfAllCallsOfAGroupEndsThem) {
+  std::vector<FlowStep> steps;
+  const auto add = [&](FlowKind kind, FunctionId function, uint8_t flags) {
+    FlowStep& step = steps.emplace_back();
+    step.tid = step.pid = 1;
+    step.kind = kind;
+    step.function = function;
+    step.flags = flags;
+    step.return_to = Ip{0x100 * steps.size()};
+    step.time = step.floor = TimeNs{10 * steps.size()};
+  };
+  add(FlowKind::begin, 0, kFlowNamed);
+  for (const FunctionId function : {1U, 2U, 3U}) add(FlowKind::call, function, kFlowNamed | kFlowEntry);
+  add(FlowKind::jump, 1, kFlowNamed);
+  GroupBuilder builder;
+  for (const FlowStep& step : steps) builder.take(step);
+  builder.flush();
+  ASSERT_EQ(builder.items.groups.size(), 1U);
+  EXPECT_EQ(builder.totals().functions()[2].calls, 1U);
+  const FunctionProfile again = recount(steps, builder.items.groups.front());
+  ASSERT_GT(again.functions().size(), 3U);
+  EXPECT_EQ(again.functions()[2].calls, 1U);
+  EXPECT_EQ(again.functions()[3].total_ns, 10U);
 }
 
 TEST(GroupBuilder, BalancedCallsAreOneGroup) {

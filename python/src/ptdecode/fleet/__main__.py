@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import Error
 from . import query as queries
+from . import run
 from .store import Store
 
 
@@ -46,8 +47,6 @@ def _merge(words: argparse.Namespace) -> int:
 
 
 def _run(words: argparse.Namespace) -> int:
-    from . import run
-
     board = run.run(words.out, words.recordings, words.scheduler, words.workers, int(words.unit_mb * 2**20), _options(words),
                     None if words.quiet else run.print_line, calls=not words.no_calls)
     if not words.quiet and sys.stderr.isatty():
@@ -58,16 +57,12 @@ def _run(words: argparse.Namespace) -> int:
 
 
 def _resume(words: argparse.Namespace) -> int:
-    from .run import status
-
-    words.recordings = [recording["source"] for recording in status(words.out)["recordings"] if not recording["merged"]]
+    words.recordings = [recording["source"] for recording in run.status(words.out)["recordings"] if not recording["merged"]]
     return _run(words)
 
 
 def _status(words: argparse.Namespace) -> int:
-    from .run import status
-
-    facts = status(words.out)
+    facts = run.status(words.out)
     if words.json:
         print(json.dumps(facts))
         return 0
@@ -135,7 +130,7 @@ def main(words: "list[str] | None" = None) -> int:
     arguments = _parser().parse_args(words)
     try:
         return arguments.work(arguments)
-    except (Error, OSError, ValueError) as error:
+    except (Error, OSError, ValueError, run.LostScheduler, run.NoWorkers) as error:
         print(f"ptdecode.fleet: {error}", file=sys.stderr)
         return 1
 

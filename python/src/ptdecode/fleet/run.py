@@ -1,10 +1,12 @@
 """Runs plans, units and merges as tasks of Dask. Everything that is done is on the store, so a run can be ended and resumed at any moment."""
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sys
 import time
 import traceback
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 from .merge import SUMMED, add_up, call_tables, follow_calls, groups, tree_outputs, unit_files
 from .store import Store
@@ -177,7 +179,7 @@ def bar(counts: "dict[str, int]", failures: int, started: float) -> str:
 
 
 def cluster(scheduler: str, workers: Optional[int]) -> "tuple[Any, Any]":
-    """A client, and what must be closed after it."""
+    """A client, and what must be closed after it. Errors: LostScheduler if there is no scheduler at the address."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -191,7 +193,10 @@ def cluster(scheduler: str, workers: Optional[int]) -> "tuple[Any, Any]":
         jobs = SLURMCluster(cores=1, processes=1, memory="4GB")
         jobs.scale(workers or 4)
         return Client(jobs), jobs
-    return Client(scheduler), None
+    try:
+        return Client(scheduler), None
+    except OSError as error:
+        raise LostScheduler(reason_of(error)) from error
 
 
 def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: Optional[int] = None, unit_bytes: int = 0,
@@ -200,44 +205,38 @@ def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: 
     """Decodes recordings into the store at `root`. Returns the board: its failures are what could not be done.
 
     patience: seconds to wait for an unreachable scheduler, and for workers if there are none. For workers of Slurm's queue, the wait has no limit.
-    Errors: NoWorkers.
+    Errors: NoWorkers, LostScheduler.
     """
     board = Board(Store(root), sources, unit_bytes, options, calls)
     started, lost_since = time.monotonic(), None
-    client = closing = None
-    try:
-        while True:
-            try:
-                if client is None:
-                    client, closing = cluster(scheduler, workers)
-                    if progress:
-                        progress(f"dashboard: {client.dashboard_link}")
-                lost_since = None
-                watch = Watch(client, board, progress, f"the scheduler {scheduler}", None if scheduler == "slurm" else patience)
-                drive(watch, board, progress, started)
-                board.check_complete()
-                return board
-            except NoWorkers:
+    while True:
+        client = closing = None
+        try:
+            client, closing = cluster(scheduler, workers)
+            lost_since = None
+            if progress:
+                progress(f"dashboard: {client.dashboard_link}")
+            watch = Watch(client, board, progress, f"the scheduler {scheduler}", None if scheduler == "slurm" else patience)
+            drive(watch, board, progress, started)
+            board.check_complete()
+            return board
+        except LostScheduler as error:
+            # What was under way is given again: units that were written meanwhile are written again, with the same content.
+            lost_since = lost_since or time.monotonic()
+            if scheduler in ("local", "slurm") or time.monotonic() - lost_since > patience:
                 raise
-            except (OSError, LostScheduler) as error:
-                # What was under way is given again: units that were written meanwhile are written again, with the same content.
-                lost_since = lost_since or time.monotonic()
-                if scheduler in ("local", "slurm") or time.monotonic() - lost_since > patience:
-                    raise
-                if progress:
-                    progress(f"the scheduler {scheduler} is gone ({reason_of(error)}): trying again")
-                close(client, closing)
-                client = closing = None
-                time.sleep(2)
-    finally:
-        close(client, closing)
+            if progress:
+                progress(f"the scheduler {scheduler} is gone ({error}): trying again")
+        finally:
+            close(client, closing)
+        time.sleep(2)
 
 
 class LostScheduler(Exception):
     """The connection to the scheduler broke."""
 
 
-class NoWorkers(OSError):
+class NoWorkers(Exception):
     """No worker was connected during the time that `patience` allows."""
 
 
@@ -292,54 +291,69 @@ def close(*things: Any) -> None:
 _WORKERS_DIED = "workers died while they did it, one after the other: it may need more memory than they have"
 
 
-def drive(watch: Watch, board: Board, progress: Optional[Callable[[str], None]], started: float) -> None:
-    """Gives all tasks of the board to Dask until none is left. On an error of the connection, tasks under way are on the board again."""
+@contextlib.contextmanager
+def connection(board: Board, under_way: "dict[str, Task]") -> "Iterator[None]":
+    """Turns errors of the connection to the scheduler into LostScheduler. Tasks under way are on the board again then."""
     from concurrent.futures import CancelledError
 
-    from distributed import as_completed
-    from distributed.scheduler import KilledWorker
-
-    under_way: "dict[str, Task]" = {}
-    results = as_completed()
-    serial = 0
-
-    def submit() -> None:
-        nonlocal serial
-        for task in board.take():
-            serial += 1
-            key = f"{task.key}#{serial}"
-            under_way[key] = task
-            # Large units first: the last ones to end are then short.
-            future = watch.client.submit(task.work, *task.arguments, key=key, pure=False, priority=task.weight / 2**20)
-            results.add(future)
-
     try:
-        submit()
-        while under_way:
-            future = watch.next(results)
-            task = under_way.get(future.key)
-            if task is None:
-                continue
-            if future.status == "finished":
-                try:
-                    board.done(task, future.result())
-                except KilledWorker:  # the worker died before it gave the result, and those that repeated the task died too
-                    board.failed(task, _WORKERS_DIED)
-            elif future.status == "error":
-                error = future.exception()
-                board.failed(task, _WORKERS_DIED if isinstance(error, KilledWorker) else reason_of(error))
-            else:
-                raise LostScheduler("tasks were cancelled")
-            del under_way[future.key]  # not before its result is here: on the way it can be lost
-            future.release()
-            submit()
-            if progress:
-                progress(bar(board.counts, len(board.failures), started))
-    except NoWorkers:
-        raise
+        yield
     except (CancelledError, StopIteration, LostScheduler, OSError) as error:
         board.ready = list(under_way.values()) + board.ready
         raise LostScheduler(reason_of(error)) from error
+
+
+def outcome(future: Any) -> "tuple[Any, Optional[str]]":
+    """Returns the result of a task, or the reason why it failed. Errors: LostScheduler, and those of the connection."""
+    from distributed.scheduler import KilledWorker
+
+    if future.status == "error":
+        error = future.exception()
+        return None, _WORKERS_DIED if isinstance(error, KilledWorker) else reason_of(error)
+    if future.status != "finished":
+        raise LostScheduler("tasks were cancelled")
+    try:
+        return future.result(), None
+    except KilledWorker:  # the worker died before it gave the result, and those that repeated the task died too
+        return None, _WORKERS_DIED
+
+
+def drive(watch: Watch, board: Board, progress: Optional[Callable[[str], None]], started: float) -> None:
+    """Gives all tasks of the board to Dask until none is left. Errors: NoWorkers, LostScheduler."""
+    from distributed import as_completed
+
+    under_way: "dict[str, Task]" = {}
+    results = as_completed()
+    serial = itertools.count(1)
+
+    def submit() -> None:
+        tasks = {f"{task.key}#{next(serial)}": task for task in board.take()}
+        under_way.update(tasks)
+        for key, task in tasks.items():
+            # Large units first: the last ones to end are then short.
+            results.add(watch.client.submit(task.work, *task.arguments, key=key, pure=False, priority=task.weight / 2**20))
+
+    with connection(board, under_way):
+        submit()
+    while under_way:
+        with connection(board, under_way):
+            future = watch.next(results)
+            if future.key not in under_way:
+                continue
+            result, reason = outcome(future)
+        task = under_way.pop(future.key)  # not before its result is here: on the way it can be lost
+        if reason is None:
+            try:
+                board.done(task, result)
+            except OSError as error:  # the store could not be written
+                reason = reason_of(error)
+        if reason is not None:
+            board.failed(task, reason)
+        with connection(board, under_way):
+            future.release()
+            submit()
+        if progress:
+            progress(bar(board.counts, len(board.failures), started))
 
 
 def status(root: str) -> "dict[str, Any]":

@@ -20,6 +20,8 @@ from .. import Error, Recording, Table, _arguments, _native
 from .store import Store, filesystem, is_url, read_ranges
 
 CODE = ["code", "code_offset"]
+CODE_FOLDER = "_code"  # downloaded files
+_DOWNLOADS = "DEBUGINFOD_CACHE_PATH"  # of libdebuginfod
 ALL_STEPS = ".all"  # beside the file of a unit's groups: all its steps
 #: The tables that a unit writes, with their columns (docs/TABLES.md).
 UNIT_TABLES = {
@@ -122,8 +124,8 @@ class Plan:
         self._native.unit_steps(unit, output)
 
     def unit_tables(self, unit: int, tables: "Sequence[tuple[str, list[str]]]", steps: str) -> "list[Table]":
-        """Returns several tables of one unit, from one decode. Read each once, and `calls` first. The file `steps` is complete when one table has been
-        read to its end."""
+        """Returns several tables of one unit, from one decode. Read each once, and `calls` first, on one thread at a time. The file `steps` is complete
+        when one table has been read to its end."""
         streams = self._native.unit_tables(unit, list(tables), steps)
         return [Table(name, functools.partial(lambda stream: stream, stream)) for (name, _), stream in zip(tables, streams)]
 
@@ -136,7 +138,7 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
     given = {"symfs": None, "debug_dirs": None, "stashes": None, "kcore_after": None, "build_id_cache": None, "running_kernel": None, "slack_ns": 0,
              "debuginfod": False, "ignore_time": False, "freeze": False, "allow_outside": False, **(options or {})}
     forget(store, name)
-    with local_copy(path) as local, store.scratch() as folder:
+    with local_copy(path) as local, store.scratch() as folder, shared_downloads(store):
         if given["debuginfod"]:
             fetch_code(local, store, _arguments(**given))
         plan = os.path.join(folder, "run.plan")
@@ -166,14 +168,26 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
     return facts
 
 
+@contextlib.contextmanager
+def shared_downloads(store: Store) -> "Iterator[None]":
+    """Within it, libdebuginfod keeps its downloads in the folder of the results, unless the environment names another folder. If the results are at a URL,
+    each machine downloads for itself."""
+    if store.is_remote or _DOWNLOADS in os.environ:
+        yield
+        return
+    os.environ[_DOWNLOADS] = store.path(CODE_FOLDER)
+    try:
+        yield
+    finally:
+        os.environ.pop(_DOWNLOADS, None)
+
+
 def fetch_code(path: str, store: Store, arguments: Any) -> None:
-    """Downloads the missing code of a recording. Workers take turns and share their downloads, so that each file is downloaded once. If the results are at
-    a URL, each machine downloads for itself."""
+    """Downloads the missing code of a recording. Workers take turns, so that each file is downloaded once."""
     if store.is_remote:
         return
-    folder = pathlib.Path(store.path("_code"))
+    folder = pathlib.Path(store.path(CODE_FOLDER))
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("DEBUGINFOD_CACHE_PATH", str(folder))
     with open(folder / ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         Recording(_native.open(path, arguments, None), path).close()
