@@ -16,13 +16,6 @@ using namespace perfio;
 
 constexpr uint16_t kKsymbolBpf = 1;
 
-SampleId trailer_of(const EventAttr& attr, Bytes record) {
-  SampleId trailer;
-  const uint64_t size = trailer_bytes(attr);
-  if (record.size() >= size) parse_trailer(attr, record.last(size), trailer);
-  return trailer;
-}
-
 }  // namespace
 
 Status KernelCapture::note_loaded_programs() {

@@ -320,10 +320,7 @@ void SessionKeeper::on_record(size_t ring, Bytes record) {
     if (record.empty()) return;
   }
   if (!clock_.is_exact() && read_record_header(record).type != kRecordSample) {
-    const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
-    SampleId id;
-    const uint64_t trailer = trailer_bytes(attr);
-    if (record.size() >= kRecordHeaderBytes + trailer) parse_trailer(attr, record.last(trailer), id);
+    const SampleId id = trailer_of(events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))], record);
     if (id.has_time) clock_.saw(id.time);
   }
   // The kernel turns a trace off that has lost something (LiveEvent::restart()).
