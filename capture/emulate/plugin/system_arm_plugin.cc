@@ -288,9 +288,6 @@ void on_command(unsigned, void* data) {
   Machine& m = g_machine;
   const auto command = static_cast<SystemCommand>(reinterpret_cast<uintptr_t>(data));
   if (command == SystemCommand::start && !m.ended && !m.tracing) {
-    for (const GuestRegister needed : {GuestRegister::pc, GuestRegister::elr_el1, GuestRegister::esr_el1, GuestRegister::vbar_el1, GuestRegister::contextidr_el1}) {
-      if (!m.glue.has(needed)) (void)std::fprintf(stderr, "ptdecode system plugin: this QEMU does not expose register %u\n", static_cast<unsigned>(needed));
-    }
     m.tracing = true;
     translate_again();
   } else if (command == SystemCommand::stop && m.tracing) {
@@ -378,7 +375,8 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
   for (int i = 0; i < argc; ++i) {
     if (!take_argument(argv[i], config)) why = std::string("unknown argument ") + argv[i];
   }
-  if (why.empty()) (void)g_machine.glue.attach(why);
+  if (why.empty())
+    (void)g_machine.glue.attach({GuestRegister::pc, GuestRegister::elr_el1, GuestRegister::esr_el1, GuestRegister::vbar_el1, GuestRegister::contextidr_el1}, why);
   if (why.empty()) {
     g_machine.blocks = std::fopen((config.folder + "/blocks").c_str(), "wb");
     if (g_machine.blocks == nullptr) why = "cannot write to " + config.folder;

@@ -494,7 +494,8 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
   for (int i = 0; i < argc; ++i) {
     if (!take_argument(argv[i], config)) why = std::string("unknown argument ") + argv[i];
   }
-  if (why.empty()) (void)g_machine.glue.attach(why);
+  if (why.empty())
+    (void)g_machine.glue.attach({GuestRegister::rax, GuestRegister::rdx, GuestRegister::rsp, GuestRegister::cr3, GuestRegister::rip}, why);
   if (!why.empty()) {
     (void)std::fprintf(stderr, "ptdecode system plugin: %s\n", why.c_str());
     return 1;
