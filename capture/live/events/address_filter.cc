@@ -13,6 +13,7 @@
 #include <sstream>
 #include <vector>
 
+#include "capture/live/events/pmu_terms.h"
 #include "image/base/system_error.h"
 #include "image/source/elf_file.h"
 
@@ -34,13 +35,6 @@ std::string hex(uint64_t value) {
   char text[24];
   (void)std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
   return text;
-}
-
-std::optional<uint64_t> number_of(const std::string& text) {
-  if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
-  char* end = nullptr;
-  const uint64_t value = std::strtoull(text.c_str(), &end, 0);
-  return *end == '\0' ? std::optional<uint64_t>(value) : std::nullopt;
 }
 
 /// The values of names: offsets for one file, addresses for the kernel.
@@ -83,7 +77,7 @@ class Names {
   /// NAME or NAME#N.
   [[nodiscard]] Result<Symbol> find(const std::string& text) const {
     const size_t hash = text.rfind('#');
-    const std::optional<uint64_t> number = hash == std::string::npos ? std::nullopt : number_of(text.substr(hash + 1));
+    const std::optional<uint64_t> number = hash == std::string::npos ? std::nullopt : parse_integer(text.substr(hash + 1), 0);
     const bool chosen = number.has_value();
     const uint64_t nth = number.value_or(1);
     const std::string name = chosen ? trimmed(text.substr(0, hash)) : text;
@@ -113,7 +107,7 @@ Result<Range> resolve_range(const std::string& text, bool wants_size, const Name
   const size_t slash = text.find('/');
   const std::string start = trimmed(text.substr(0, slash)), end = slash == std::string::npos ? "" : trimmed(text.substr(slash + 1));
   Range range;
-  if (const std::optional<uint64_t> number = number_of(start)) {
+  if (const std::optional<uint64_t> number = parse_integer(start, 0)) {
     range.start = *number;
   } else {
     const Result<Symbol> symbol = names.find(start);
@@ -121,7 +115,7 @@ Result<Range> resolve_range(const std::string& text, bool wants_size, const Name
     range = {symbol->address, symbol->size_bytes};
   }
   if (!wants_size) return Range{range.start, 0};
-  if (const std::optional<uint64_t> number = number_of(end)) {
+  if (const std::optional<uint64_t> number = parse_integer(end, 0)) {
     range.size_bytes = *number;
   } else if (!end.empty()) {
     const Result<Symbol> symbol = names.find(end);
