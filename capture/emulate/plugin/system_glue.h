@@ -14,6 +14,8 @@ namespace ptd::emulate {
 
 enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3, rip, pc, elr_el1, esr_el1, vbar_el1, contextidr_el1 };
 
+inline constexpr unsigned kMaxVcpus = 64;
+
 /// Ends the emulator with a message. Called in QEMU's callbacks, so QEMU's own end does not run.
 [[noreturn]] void stop_emulator(const std::string& why);
 
@@ -38,7 +40,6 @@ class SystemGlue {
   [[nodiscard]] std::optional<uint64_t> peek(uint64_t address);
 
  private:
-  static constexpr unsigned kMaxVcpus = 64;
   void find_registers();
 
   void** current_cpu_ = nullptr;
