@@ -30,7 +30,8 @@ with tempfile.TemporaryDirectory() as work:
     for name, recording, units in (("plan", "data/user/plain.bundle", 2), ("patch", "data/user/patch.bundle", 6), ("arm", "data/arm/changes.bundle", 6),
                                    ("perf-data", "data/demo/data", 6)):
         plan = pathlib.Path(work, f"{name}.plan")
-        subprocess.run([PTDECODE, "plan", SOURCE / recording, "-o", plan, "--units", str(units), "--quiet"], check=True)
+        # A relative path: a plan contains it.
+        subprocess.run([PTDECODE, "plan", recording, "-o", plan, "--units", str(units), "--quiet"], cwd=SOURCE, check=True)
         if name != "perf-data":
             subprocess.run([PTDECODE, "unit", plan, "0", "-o", work], check=True)
             steps, every = (blocks(pathlib.Path(work, f"unit-00000.steps{end}")) for end in ("", ".all"))
