@@ -84,7 +84,7 @@ bool RecordBuilder::apply_feature(Bytes body) {
   return good;
 }
 
-uint64_t RecordBuilder::trailer_of(const RawRecord& raw, uint32_t attr_index) const {
+uint64_t RecordBuilder::trailer_bytes_of(const RawRecord& raw, uint32_t attr_index) const {
   if (raw.header.type >= kRecordUserStart || attr_index >= attrs_.size()) return 0;
   const uint64_t trailer = trailer_bytes(attrs_[attr_index]);
   const uint64_t fixed = kRecordHeaderBytes + fixed_body_bytes(raw.header.type);
@@ -99,7 +99,7 @@ uint64_t RecordBuilder::time_of(const RawRecord& raw) const {
     (void)parse_sample(attrs_[index], body_of(raw), fields);  // a short sample is refused when it is built
     return fields.id.time;
   }
-  const uint64_t trailer = trailer_of(raw, index);
+  const uint64_t trailer = trailer_bytes_of(raw, index);
   if (trailer == 0) return 0;
   SampleId id;
   parse_trailer(attrs_[index], raw.bytes.last(static_cast<size_t>(trailer)), id);
@@ -148,7 +148,7 @@ bool RecordBuilder::build(const RawRecord& raw, Record& out) const {
     out.payload = auxtrace;
     return true;
   }
-  const uint64_t trailer = trailer_of(raw, out.attr_index);
+  const uint64_t trailer = trailer_bytes_of(raw, out.attr_index);
   if (trailer != 0) parse_trailer(attrs_[out.attr_index], raw.bytes.last(static_cast<size_t>(trailer)), out.sample_id);
   const Bytes body = body_of(raw);
   return parse_body(raw.header, body.first(body.size() - static_cast<size_t>(trailer)), out.payload);

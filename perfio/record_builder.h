@@ -32,7 +32,7 @@ class RecordBuilder {
   bool build_sample(const RawRecord& raw, Record& out) const;
   [[nodiscard]] bool is_sched_switch(const EventAttr& attr) const;
   /// Returns the size of the trailer of a record that is not a SAMPLE.
-  [[nodiscard]] uint64_t trailer_of(const RawRecord& raw, uint32_t attr_index) const;
+  [[nodiscard]] uint64_t trailer_bytes_of(const RawRecord& raw, uint32_t attr_index) const;
 
   std::vector<EventAttr> attrs_;
   Features features_;

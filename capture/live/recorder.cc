@@ -338,9 +338,7 @@ void Recorder::tell_lost(const EventRings& rings) const {
 
 void Recorder::note_time(const EventRings& rings, Bytes record) {
   if (read_record_header(record).type == kRecordSample) return;  // no trailer
-  SampleId id;
-  const uint64_t trailer = trailer_bytes(attr_of(rings.role));
-  if (record.size() >= kRecordHeaderBytes + trailer) parse_trailer(attr_of(rings.role), record.last(trailer), id);
+  const SampleId id = trailer_of(attr_of(rings.role), record);
   if (id.has_time) clock_.saw(id.time);
 }
 
@@ -349,8 +347,7 @@ void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
   const uint64_t trailer = trailer_bytes(attr);
   if (!choice_.saver.on_mapping || record.size() < kRecordHeaderBytes + trailer) return;
   const Bytes body = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - trailer);
-  SampleId id;
-  parse_trailer(attr, record.last(trailer), id);
+  const SampleId id = trailer_of(attr, record);
   Payload payload;
   if (!parse_body(read_record_header(record), body, payload)) return;
   if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.saver.on_mapping(*map, id.has_time ? id.time : 0);

@@ -249,13 +249,28 @@ void add_live_options(CLI::App& command, LiveWords& words) {
 
 namespace {
 
+/// "uprobe:FILE:FUNCTION[,duration>5ms]"
+Result<live::TriggerChoice> parse_trigger(const std::string& text) {
+  constexpr std::string_view kCondition = ",duration>";
+  const size_t condition = text.rfind(kCondition);
+  uint64_t duration_ns = 0;
+  if (condition != std::string::npos) {
+    const std::string words = text.substr(condition + kCondition.size());
+    const Result<uint64_t> parsed = parse_duration_ns(words);
+    if (!parsed || *parsed == 0 || !words.ends_with('s'))
+      return Error{ErrorCode::bad_option, "record: --trigger: '" + text.substr(condition + 1) + "' is not a duration such as duration>5ms (ns, us, ms, s)", 0};
+    duration_ns = *parsed;
+  }
+  return live::find_trigger(text.substr(0, condition), duration_ns);
+}
+
 int start_detached(const LiveWords& words, const RecordChoice& choice) {
   if (words.directory || words.kcore || words.compress || (words.output != "perf.data" && words.trigger.empty())) {
     return report_error({ErrorCode::contradictory_options, "record: with --detach, ptdecode snapshot writes the file", 0});
   }
   live::SessionChoice session;
   if (!words.trigger.empty()) {
-    Result<live::TriggerChoice> trigger = live::parse_trigger(words.trigger);
+    Result<live::TriggerChoice> trigger = parse_trigger(words.trigger);
     if (!trigger) return report_error(trigger.error());
     std::error_code error;
     session.self_snapshots = live::SelfSnapshots{std::move(*trigger), std::filesystem::absolute(words.output, error).string(), words.trigger_most};

@@ -133,6 +133,13 @@ void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out) {
   if ((type & kSampleIdentifier) != 0) out.id = in.u64();
 }
 
+SampleId trailer_of(const EventAttr& attr, Bytes record) {
+  SampleId trailer;
+  const uint64_t size = trailer_bytes(attr);
+  if (record.size() >= kRecordHeaderBytes + size) parse_trailer(attr, record.last(static_cast<size_t>(size)), trailer);
+  return trailer;
+}
+
 bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out) {
   Cursor in(body);
   const uint64_t type = attr.sample_type;

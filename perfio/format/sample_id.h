@@ -35,6 +35,8 @@ class AttrFinder {
 [[nodiscard]] uint64_t trailer_bytes(const EventAttr& attr);
 /// Reads a trailer of exactly trailer_bytes(attr).
 void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out);
+/// Returns the trailer of a record (with header) other than SAMPLE; no fields if the record is too short to have one.
+[[nodiscard]] SampleId trailer_of(const EventAttr& attr, Bytes record);
 
 /// The fields of a SAMPLE up to and including RAW, and AUX.
 struct SampleFields {

@@ -213,6 +213,7 @@ Result<LiveEvent> LiveEvent::open_tracepoint(int32_t cpu, uint64_t id) {
   attr.config = id;
   attr.sample_period = 1;
   attr.sample_type = kSampleTime | kSampleRaw;
+  attr.sample_id_all = 1;
   attr.wakeup_events = 1;
   return open(static_cast<const void*>(&attr), EventTarget{-1, cpu}, nullptr);
 }

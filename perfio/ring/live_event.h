@@ -54,7 +54,7 @@ class LiveEvent {
   /// root. Errors: file_open.
   static Result<LiveEvent> open_sideband(int32_t cpu);
   /// Opens a tracepoint on one cpu: its samples hold time (8 bytes) and raw data (4 bytes of size, then so many); each wakes
-  /// who polls. `id` is tracefs'. The same needs and errors.
+  /// who polls. Other records end with their time. `id` is tracefs'. The same needs and errors.
   static Result<LiveEvent> open_tracepoint(int32_t cpu, uint64_t id);
   ~LiveEvent();
   LiveEvent(LiveEvent&& other) noexcept : fd_(std::exchange(other.fd_, -1)), id_(other.id_), losses_(other.losses_) {}

@@ -6,11 +6,12 @@ import os
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+
+import parts
 
 PTDECODE = os.environ.get("PTDECODE", "ptdecode")
 SOURCE = pathlib.Path(os.environ.get("PTDECODE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
@@ -56,27 +57,6 @@ def raw_words(folder):
         pages = facts["page_image"]
         words += ["--pages", f"{folder / pages['pages']},{folder / pages['addresses']}"]
     return words
-
-
-def checksum(data):
-    """Returns FNV-1a, as a bundle has it for each part (docs/FORMAT.md)."""
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 & (1 << 64) - 1
-    return value
-
-
-def replace_parts(bundle, contents):
-    """Returns the bundle with these contents (by type) for its parts, uncompressed."""
-    out, at = bundle[:16], 16
-    while at < len(bundle):
-        kind, size = bundle[at:at + 4], struct.unpack_from("<Q", bundle, at + 8)[0]
-        part = bundle[at:at + 32 + size]
-        if kind in contents:
-            data = contents[kind]
-            part = kind + struct.pack("<IQQQ", 0, len(data), len(data), checksum(data)) + data
-        out, at = out + part, at + 32 + size
-    return out
 
 
 def size_of(path):
@@ -256,8 +236,7 @@ class Bundles(unittest.TestCase):
         whole = self.make([SOURCE / "data" / "demo"]).read_bytes()
         most, many = 1 << 16, self.tmp / "many.ptb"
         for count in (most, most + 1):
-            number = bytes([count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14])
-            many.write_bytes(replace_parts(whole, {b"STRM": number + bytes(6 * count), b"AUX ": b""}))
+            many.write_bytes(parts.replaced(whole, {b"STRM": parts.number(count) + bytes(6 * count), b"AUX ": b""}))
             status, out, err = run(["info", "-i", many])
             if count == most:
                 self.assertIn(b"in 65536 streams", out, err)

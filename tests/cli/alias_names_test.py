@@ -196,8 +196,9 @@ class KernelAliases(unittest.TestCase):
                 if name != "other.cold":
                     with self.subTest(name=name):
                         self.assertEqual(self.rows("--func", name), {best: calls[best]})
-        for name in ("other", "other.cold", "worker.part.1"):
-            self.assertRegex(run("functions", "-q", "-i", self.recording, "--func", name, status=2), "was not called|no function is named")
+        self.assertIn("'other.cold' was not called", run("functions", "-q", "-i", self.recording, "--func", "other.cold", status=2))
+        for name in ("other", "worker.part.1"):
+            self.assertIn(f"no function is named '{name}'", run("functions", "-q", "-i", self.recording, "--func", name, status=2))
         self.assertEqual(run("image", "-q", "-i", self.recording, "__se_sys_x"), run("image", "-q", "-i", self.recording, "__x64_sys_x"))
 
     def test_kernel_functions_of_one_name_have_rows_of_their_own(self):

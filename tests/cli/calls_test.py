@@ -574,9 +574,19 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
                 self.assertLessEqual(begin, end)
             self.assertIn(f": {len(slices)} slices", done.stderr)
             if kernel in words:
-                pokes = [track for track, facts in tracks.items() if facts["name"] == "changes of code"]
-                self.assertEqual(len(pokes), 1)
-                self.assertLess(0, sum(1 for instant in instants if instant[0] in pokes))
+                first, last = json.loads(run("info", "--json", "-i", kernel).stdout)["time_ns"]
+                run("timeline", "-o", self.folder / "whole.pftrace", "-i", kernel, "--min", "1ms")
+                whole = self.changes_of_code(*perfetto_reader.read((self.folder / "whole.pftrace").read_bytes()))
+                self.assertLess(100, len(whole))
+                inside = [change for change in whole if 0.48 <= (change[0] - first) / (last - first) <= 0.51]
+                self.assertEqual(self.changes_of_code(tracks, slices, instants), inside)
+                self.assertEqual(len(inside), 2)
+
+    @staticmethod
+    def changes_of_code(tracks, _, instants):
+        """Returns the time and name of each change on the kernel's only track of changes."""
+        (pokes,) = [track for track, facts in tracks.items() if facts["name"] == "changes of code"]
+        return sorted((time, name) for track, name, time in instants if track == pokes)
 
     def test_folded_stacks_add_up_to_the_functions(self):
         for name in NAMES:

@@ -16,6 +16,9 @@ import unittest
 
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+sys.path.insert(0, str(SOURCE / "tests/bundle"))
+import parts  # noqa: E402
+
 SAMPLE_TYPE = 0x10007  # IDENTIFIER, IP, TID, TIME: as for the other events of the recording
 PERIOD, RAW = 1 << 8, 1 << 10
 # In the format of the kernel's tracefs, shortened.
@@ -123,17 +126,7 @@ class Events(unittest.TestCase):
         self.assertEqual(run("bundle", "-q", "-i", self.data, "-o", bundle).returncode, 0)
         whole = run("script", "-i", bundle, "--itrace=b")
         self.assertNotIn("samples of other events", whole.stderr)
-        data, at, out = bundle.read_bytes(), 16, bundle.read_bytes()[:16]
-        while at < len(data):  # docs/FORMAT.md: type, method, stored and raw size, FNV-1a of the stored bytes
-            stored = struct.unpack_from("<Q", data, at + 8)[0]
-            chunk, at = data[at:at + 32 + stored], at + 32 + stored
-            if chunk[:4] == b"evnt":
-                content, checksum = b"\x01\xff", 0xcbf29ce484222325
-                for byte in content:
-                    checksum = (checksum ^ byte) * 0x100000001b3 % (1 << 64)
-                chunk = struct.pack("<4sIQQQ", b"evnt", 0, len(content), len(content), checksum) + content
-            out += chunk
-        bundle.write_bytes(out)
+        bundle.write_bytes(parts.replaced(bundle.read_bytes(), {b"evnt": b"\x01\xff"}))
         damaged = run("script", "-i", bundle, "--itrace=b")
         self.assertIn("samples of other events are not listed", damaged.stderr)
         self.assertIn("its samples of other events are damaged", damaged.stderr)

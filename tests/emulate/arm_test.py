@@ -13,19 +13,12 @@ import subprocess
 import sys
 import tempfile
 
-PTDECODE = os.environ["PTDECODE"]
-PLUGIN = os.environ["PTDECODE_PLUGIN"]
+from checks import PLUGIN, PTDECODE, check, failures, perf_records
+
 HERE = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate")
 FLAGS = "--target=aarch64-linux-gnu -O1 -static -nostdlib -ffreestanding -fno-stack-protector -fuse-ld=lld".split()
 CLANG = shutil.which("clang") or shutil.which("clang-14") or shutil.which("clang-19")
 LINKER = shutil.which("ld.lld") or shutil.which("ld.lld-14") or shutil.which("ld.lld-19")
-failures = []
-
-
-def check(what, good, detail=""):
-    print(("ok    " if good else "FAILED"), what, detail if not good else "", flush=True)
-    if not good:
-        failures.append(what)
 
 
 def build(source, folder, *more):
@@ -55,36 +48,16 @@ def record(folder, program, instructions, *options):
 
 def trace_of(recording):
     """Returns the bytes of the only trace, and the text segment of the only program: (address, file offset, size)."""
-    with open(recording, "rb") as file:
-        data = file.read()
-    at, size = struct.unpack_from("<QQ", data, 40)
-    end, used, trace = at + size, 0, b""
-    while at + 8 <= end:
-        kind, _, length = struct.unpack_from("<IHH", data, at)
-        if kind == 11:
-            used += struct.unpack_from("<Q", data, at + 16)[0]
-        if kind == 71:
-            payload, = struct.unpack_from("<Q", data, at + 8)
-            trace += data[at + length:at + length + payload]
-            at += payload
-        at += length
+    used, trace = 0, b""
+    for kind, _, record, payload in perf_records(recording):
+        used += struct.unpack_from("<Q", record, 16)[0] if kind == 11 else 0
+        trace += payload
     return trace[:used]
 
 
 def cpus_of_starts(recording):
     """Returns the cpu of each ITRACE_START record (type 12); a record ends with cpu, reserved (u32 each) and identifier (u64)."""
-    with open(recording, "rb") as file:
-        data = file.read()
-    at, size = struct.unpack_from("<QQ", data, 40)
-    end, cpus = at + size, []
-    while at + 8 <= end:
-        kind, _, length = struct.unpack_from("<IHH", data, at)
-        if kind == 12:
-            cpus.append(struct.unpack_from("<I", data, at + length - 16)[0])
-        if kind == 71:
-            at += struct.unpack_from("<Q", data, at + 8)[0]
-        at += length
-    return cpus
+    return [struct.unpack_from("<I", record, len(record) - 16)[0] for kind, _, record, _ in perf_records(recording) if kind == 12]
 
 
 def opencsd_flow(folder, recording, program):

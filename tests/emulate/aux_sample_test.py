@@ -37,13 +37,10 @@ def windows_of(path):
 
 def addresses(tool, out, tid):
     """The instructions of one thread as a list, from `perf script` or `ptdecode script`."""
-    command = {"perf": ["perf", "script", "-i", out, "--itrace=i1i", "-F", "tid,ip"],
-               "ptdecode": [emulate.PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip,event"]}[tool]
-    done = subprocess.run(command, capture_output=True, text=True)
-    lines = (line.split() for line in done.stdout.splitlines())
-    if tool == "ptdecode":  # the samples themselves are listed too
-        return [int(words[-1], 16) for words in lines if words and int(words[0]) == tid and words[1].startswith("instructions")]
-    return [int(words[1], 16) for words in lines if len(words) == 2 and int(words[0]) == tid]
+    if tool == "perf":
+        return emulate.addresses(["perf", "script", "-i", out, "--itrace=i1i", "-F", "tid,ip"])[0].get(tid, [])
+    lines = (line.split() for line in run("script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip,event").stdout.splitlines())
+    return [int(words[-1], 16) for words in lines if words and int(words[0]) == tid and words[1].startswith("instructions")]  # the samples are listed too
 
 
 def extra_of(more, less):
@@ -90,11 +87,6 @@ def compare(folder, program, size, every, *options):
     return out, stat
 
 
-def is_part(part, whole):
-    rest = iter(whole)
-    return all(any(ip == other for other in rest) for ip in part)
-
-
 def against_the_whole_trace(folder, program):
     """The flow of windows is that of the whole trace of the same run, with parts left out. The time of both runs is that of their work."""
     whole, _, _ = emulate.record(folder, program, "--work-clock", "--psb-period", "0")
@@ -103,7 +95,7 @@ def against_the_whole_trace(folder, program):
     all_of_it = addresses("ptdecode", kept, tid)
     out, _, _ = emulate.record(folder, program, "--work-clock", "--aux-sample", "--aux-sample-every", "9000")
     part = addresses("ptdecode", out, windows_tid(out))
-    check("windows are parts of the whole flow, in order", len(part) > 1000 and len(part) < len(all_of_it) and is_part(part, all_of_it), f"{len(part)} {len(all_of_it)}")
+    check("windows are parts of the whole flow, in order", len(part) > 1000 and len(part) < len(all_of_it) and emulate.is_part_in_order(part, all_of_it), f"{len(part)} {len(all_of_it)}")
 
 
 def windows_tid(out):

@@ -16,11 +16,9 @@ import sys
 import tempfile
 import time
 
-PTDECODE = os.environ["PTDECODE"]
-PLUGIN = os.environ["PTDECODE_PLUGIN"]
-PROGRAMS = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate/programs")
+from checks import PLUGIN, PROGRAMS, PTDECODE, check, failures
+
 SYSCALL_BYTES, INT3_BYTES = 2, 1
-failures = []
 
 FAULTS = ("segv bus ill fpe trap hlt unaligned stack null_call null_jump data_call bad_return direct_jump run_off run_off_counted fill_off "
           "no_memory").split()
@@ -37,12 +35,6 @@ KILLED = {("spin", signal.SIGTERM): 1, ("spin", signal.SIGSEGV): 1, ("spin", sig
 OPEN_ENDED = {"threads_kill"}
 # Loops of direct jumps only: no packet distinguishes their rounds.
 NO_PACKETS = {"run_off"}
-
-
-def check(what, good, detail=""):
-    print(("ok    " if good else "FAILED"), what, detail if not good else "", flush=True)
-    if not good:
-        failures.append(what)
 
 
 def run(command, **more):

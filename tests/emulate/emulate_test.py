@@ -15,16 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-PTDECODE = os.environ["PTDECODE"]
-PLUGIN = os.environ["PTDECODE_PLUGIN"]
-PROGRAMS = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate/programs")
-failures = []
-
-
-def check(what, good, detail=""):
-    print(("ok    " if good else "FAILED"), what, detail if not good else "", flush=True)
-    if not good:
-        failures.append(what)
+from checks import PLUGIN, PROGRAMS, PTDECODE, check, failures, is_part_in_order, perf_records
 
 
 def build(name, folder, *flags):
@@ -100,19 +91,6 @@ def witnesses(folder):
         check(f"{name}: the processor runs the same", ours == [native], f"{[len(flow) for flow in ours]} {len(native)}")
 
 
-def perf_records(path):
-    """Yields (type, misc, bytes with the header, trace after an AUXTRACE record) of each record of a perf.data file."""
-    with open(path, "rb") as file:
-        data = file.read()
-    at, size = struct.unpack_from("<QQ", data, 40)
-    end = at + size
-    while at + 8 <= end:
-        kind, misc, length = struct.unpack_from("<IHH", data, at)
-        trace_bytes = struct.unpack_from("<Q", data, at + 8)[0] if kind == 71 else 0
-        yield kind, misc, data[at:at + length], data[at + length:at + length + trace_bytes]
-        at += length + trace_bytes
-
-
 def long_streams(folder):
     """A stream of several AUXTRACE records: perf reads each separately, so none may end within a packet."""
     out, _, _ = record(folder, [sys.executable, "-I", "-S", "-c", "pass"], "--psb-period", "2")
@@ -121,12 +99,6 @@ def long_streams(folder):
     if shutil.which("perf"):
         said = subprocess.run(["perf", "script", "-i", out, "--itrace=e"], capture_output=True, text=True)
         check("perf finds no error in a long stream", said.stdout + said.stderr == "", said.stdout[:400] + said.stderr[:400])
-
-
-def is_part_in_order(part, whole):
-    """Returns whether `part` is `whole` with parts omitted."""
-    rest = iter(whole)
-    return all(any(ip == other for other in rest) for ip in part)
 
 
 def missing_library(folder):

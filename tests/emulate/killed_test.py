@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 
-from deaths_test import PTDECODE, PLUGIN, Trial, check, emulator_of, failures, run
+from checks import PLUGIN, PTDECODE, check, failures
+from deaths_test import Trial, emulator_of, run
 
 MEGABYTE = 1 << 20
 

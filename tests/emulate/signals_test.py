@@ -11,10 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-PTDECODE = os.environ["PTDECODE"]
-PLUGIN = os.environ["PTDECODE_PLUGIN"]
-PROGRAMS = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate/programs")
-failures = []
+from checks import PLUGIN, PROGRAMS, PTDECODE, check, failures
 
 SCRIPTS = {
     "trap and kill": 'trap "" TERM USR1; kill -TERM $$; echo alive; sh -c \'kill -USR1 $$; echo still; sh -c "kill -USR1 \\$\\$; echo third"\'',
@@ -24,12 +21,6 @@ SCRIPTS = {
     "trap reset": '(trap "" USR2; trap - USR2; sh -c \'kill -USR2 $$; echo alive\'); echo $?',
     "python": sys.executable + " -c 'import os,signal; r,w=os.pipe(); os.close(r)\ntry: os.write(w,b\"x\")\nexcept BrokenPipeError: print(\"pipe\")'",
 }
-
-
-def check(what, good, detail=""):
-    print(("ok    " if good else "FAILED"), what, detail if not good else "", flush=True)
-    if not good:
-        failures.append(what)
 
 
 def run(command, before=lambda: None, **more):

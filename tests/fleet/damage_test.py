@@ -12,46 +12,22 @@ import tempfile
 import unittest
 
 COMMAND, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+sys.path.insert(0, str(SOURCE / "tests/bundle"))
+import parts  # noqa: E402
+from parts import number  # noqa: E402
 
 
 def run(*words):
     return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, check=False, timeout=120)
 
 
-def number(value):
-    out = b""
-    while value >= 0x80:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
+def contents_of(plan):
+    return {kind: parts.content_of(part) for kind, part in parts.parts_of(plan.read_bytes()) if kind != b"END "}
 
 
-def fnv(content):
-    value = 0xCBF29CE484222325
-    for byte in content:
-        value = ((value ^ byte) * 0x100000001B3) & (2**64 - 1)
-    return value
-
-
-def chunks_of(plan):
-    """The parts of a plan (FORMAT.md, "File")."""
-    data, at, chunks = plan.read_bytes(), 16, {}
-    while True:
-        kind, method, stored, _, _ = struct.unpack_from("<4sIQQQ", data, at)
-        content = data[at + 32:at + 32 + stored]
-        if method == 1:
-            content = subprocess.run(["zstd", "-dqc"], input=content, capture_output=True, check=True).stdout
-        if kind == b"END ":
-            return chunks
-        chunks[kind] = content
-        at += 32 + stored
-
-
-def write_chunks(path, chunks):
-    out = [b"PTDBUNDL" + struct.pack("<II", 1, 0)]
-    for kind, content in [*chunks.items(), (b"END ", struct.pack("<I", len(chunks)))]:
-        out.append(kind + struct.pack("<IQQQ", 0, len(content), len(content), fnv(content)) + content)
-    path.write_bytes(b"".join(out))
+def write_plan(path, contents):
+    all_parts = [*contents.items(), (b"END ", struct.pack("<I", len(contents)))]
+    path.write_bytes(b"PTDBUNDL" + struct.pack("<II", 1, 0) + b"".join(parts.part(kind, content) for kind, content in all_parts))
 
 
 class Damage(unittest.TestCase):
@@ -67,15 +43,15 @@ class Damage(unittest.TestCase):
 
     def planned_trace(self, path, size):
         """A plan in a folder of its own that says that its trace is the file `path`."""
-        chunks = chunks_of(self.plan)
+        contents = contents_of(self.plan)
         old = str(self.folder / "rec/data").encode()
         record = number(len(old)) + old + number((self.folder / "rec/data").stat().st_size)
-        self.assertEqual(chunks[b"PLAN"].count(record), 1)
+        self.assertEqual(contents[b"PLAN"].count(record), 1)
         name = str(path).encode()
-        chunks[b"PLAN"] = chunks[b"PLAN"].replace(record, number(len(name)) + name + number(size))
+        contents[b"PLAN"] = contents[b"PLAN"].replace(record, number(len(name)) + name + number(size))
         plan = self.folder / "elsewhere/evil.plan"
         plan.parent.mkdir(exist_ok=True)
-        write_chunks(plan, chunks)
+        write_plan(plan, contents)
         return plan
 
     def test_results(self):
@@ -112,7 +88,7 @@ class Damage(unittest.TestCase):
         before = edges.read_bytes()
         content = b'{"count":1,"uncertain":0,"first_ns":null,"deep":' + b"[" * 200000 + b"]" * 200000 + b"}\n"
         edges.write_bytes(content)
-        text = sums.read_text().replace(f"{fnv(before):016x}", f"{fnv(content):016x}").replace(f'"size_bytes":{len(before)},', f'"size_bytes":{len(content)},')
+        text = sums.read_text().replace(f"{parts.checksum(before):016x}", f"{parts.checksum(content):016x}").replace(f'"size_bytes":{len(before)},', f'"size_bytes":{len(content)},')
         sums.write_text(text)
         done = run("merge", self.plan, results, "-o", self.folder / "bad")
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -130,7 +106,7 @@ class Damage(unittest.TestCase):
             self.assertIn(f"{secret}: outside the recording's folder", done.stderr)
             self.assertFalse(bundle.exists())
         self.good(run("bundle", "-i", self.plan, "-o", bundle))  # its trace is in its folder
-        self.assertIn(b"AUX ", chunks_of(bundle))
+        self.assertIn(b"AUX ", contents_of(bundle))
 
     def test_other_trace(self):
         """A plan whose trace file is another one of the same size is refused, by all commands."""
@@ -144,12 +120,12 @@ class Damage(unittest.TestCase):
 
     def test_units_without_streams(self):
         """A plan with units of a stream that it does not have is refused."""
-        chunks = chunks_of(self.plan)
+        contents = contents_of(self.plan)
         unit = b"".join(map(number, (0, 0, 0, 1, 1, 1, 0, 1, 1)))  # stream, from, first, last, to, end, hash, interval
-        chunks[b"PLAN"] = number(0) + number(0) + number(1) + unit + number(0) + number(0) + number(0)
-        chunks[b"STRM"], chunks[b"AUX "], chunks[b"INDX"] = number(0), b"", number(0) * 3
-        del chunks[b"SPAN"]  # optional, and of as many streams
-        write_chunks(self.folder / "evil.plan", chunks)
+        contents[b"PLAN"] = number(0) + number(0) + number(1) + unit + number(0) + number(0) + number(0)
+        contents[b"STRM"], contents[b"AUX "], contents[b"INDX"] = number(0), b"", number(0) * 3
+        del contents[b"SPAN"]  # optional, and of as many streams
+        write_plan(self.folder / "evil.plan", contents)
         for words in (("unit", self.folder / "evil.plan"), ("unit", self.folder / "evil.plan", 0, "-o", self.folder / "out"),
                       ("stat", "-i", self.folder / "evil.plan")):
             done = run(*words)

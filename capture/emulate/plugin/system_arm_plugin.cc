@@ -3,26 +3,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "capture/emulate/plugin/system_glue.h"
+#include "capture/emulate/plugin/system_machine.h"
 #include "capture/emulate/shared/system_control.h"
-#include "capture/emulate/unit/block.h"
 #include "capture/emulate/unit/truth_log.h"
 #include "ptdecode/arm_insn.h"
-
-#define PTD_EXPORT __attribute__((visibility("default")))
 
 namespace ptd::emulate {
 namespace {
 
-constexpr int kOldestVersion = 4, kNewestVersion = 4;
-constexpr unsigned kMaxVcpus = 64;
-constexpr size_t kCommitBytes = size_t{1} << 20;
 constexpr uint64_t kInsnBytes = 4, kVectorBytes = 0x80, kVectorsBytes = 0x800;
 
 struct Config {
@@ -31,15 +23,11 @@ struct Config {
   uint64_t stamp_ns = 1024;   // between timestamps
 };
 
-/// A block as QEMU translated it. QEMU runs one translation at every address where its page is mapped.
-struct Translated {
-  Block* block = nullptr;  ///< where it was translated
+struct Translated : TranslatedBlock {
   ArmInsn last;            ///< its last instruction
   bool writes_context = false;  ///< CONTEXTIDR_EL1
   bool loops_inside = false;    ///< ends in a branch to one of its instructions but the first
   bool may_be_vector = false;   ///< is where the entry of an exception vector can be
-  mutable Block* current = nullptr;  ///< where it ran last
-  mutable std::unordered_map<uint64_t, Block*> elsewhere;
 };
 
 struct Vcpu {
@@ -57,32 +45,20 @@ struct Vcpu {
   bool has_context = false, context_written = true;
   uint64_t context = 0;
   uint64_t stamp_due = 0;
-  uint64_t insns = 0, kernel_insns = 0, events = 0, irregular = 0, stops_inside = 0;
+  VcpuCounts counts;
 };
 
-struct Machine {
-  qemu_plugin_id_t id = 0;
+struct Machine : SystemMachine<Vcpu, Translated> {
   Config config;
-  SystemGlue glue;
-  BlockStore store;
-  std::deque<Translated> translations;
-  std::unique_ptr<Vcpu> vcpus[kMaxVcpus];
   FILE* blocks = nullptr;
-  bool tracing = false, ended = false;
-  uint64_t settled = 0, since_settled = 0;  // virtual time and the instructions since, in ns
-  Vcpu* running = nullptr;                  // who entered a block last
-  uint64_t times_settled = 0, times_settled_wrong = 0, failed_writes = 0;
 };
 
 Machine g_machine;
 
-void Vcpu::commit() {
-  if (!bytes.empty() && (file == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size())) ++g_machine.failed_writes;
-  bytes.clear();
-}
+void Vcpu::commit() { write_out(bytes, file, g_machine.failed_writes); }
 
 /// Adds a block to the store, and to the file of blocks if it is new there: address, number of instructions, bytes.
-Block* add_block(uint64_t ip, const std::vector<SeenInsn>& seen) {
+Block* add_block(uint64_t ip, std::span<const SeenInsn> seen) {
   const BlockStore::Added added = g_machine.store.add(ip, ExecMode::a64, seen);
   if (added.block == nullptr || !added.is_new) return added.block;
   const uint64_t head[] = {ip, added.block->insns};
@@ -140,16 +116,16 @@ unsigned finish_block(Vcpu& vcpu, uint64_t next, bool fault) {
   if (whole) {
     vcpu.truth.block(block.number);
   } else if (inside) {
-    ++vcpu.stops_inside;
+    ++vcpu.counts.stops_inside;
     if (count != 0) vcpu.truth.part(block.number, 0, count);
   } else {  // not known
-    ++vcpu.irregular;
+    ++vcpu.counts.irregular;
     vcpu.truth.lose();
     vcpu.truth.recover();
     vcpu.has_context = false;
   }
-  vcpu.insns += count;
-  if (block.kernel) vcpu.kernel_insns += count;
+  vcpu.counts.insns += count;
+  if (block.kernel) vcpu.counts.kernel_insns += count;
   return count;
 }
 
@@ -158,35 +134,11 @@ uint64_t advance_clock(const Vcpu& vcpu, unsigned retired) {
   Machine& m = g_machine;
   bool halted = true;
   if (m.running != nullptr && m.running->last != nullptr) {
-    m.since_settled += (m.running == &vcpu ? retired : m.running->last_block->insns) * m.config.ns_per_insn;
+    m.clock.count((m.running == &vcpu ? retired : m.running->last_block->insns) * m.config.ns_per_insn);
     halted = m.running->last->last.cls == ArmClass::wait;
   }
-  const uint64_t settled = m.glue.settled_time();
-  if (settled != m.settled) {
-    if (!halted) {
-      ++m.times_settled;
-      if (settled != m.settled + m.since_settled) ++m.times_settled_wrong;
-    }
-    m.settled = settled;
-    m.since_settled = 0;
-  }
-  return m.settled + m.since_settled;
-}
-
-/// Returns the block that runs. The kernel's code is mapped once, a program's at any address.
-const Block& running_block(const Translated& translated) {
-  if (translated.block->kernel) return *translated.block;
-  const uint64_t ip = g_machine.glue.read(GuestRegister::pc);
-  if (translated.current->ip == ip) return *translated.current;
-  Block*& known = translated.elsewhere[ip];
-  if (known == nullptr) {
-    static std::vector<SeenInsn> seen;
-    seen.clear();
-    for (size_t at = 0; at < translated.block->size_bytes; at += kInsnBytes) seen.push_back({translated.block->bytes + at, kInsnBytes});
-    known = add_block(ip, seen);
-  }
-  translated.current = known;
-  return *known;
+  (void)m.clock.settle(m.glue.settled_time(), halted);
+  return m.clock.now();
 }
 
 /// Logs the exception level and the context id that apply to the trace from here on.
@@ -211,14 +163,14 @@ void on_block(unsigned told, void* data) {
   if (index >= kMaxVcpus) return;
   if (m.vcpus[index] == nullptr) m.vcpus[index] = std::make_unique<Vcpu>(index, m.config);
   Vcpu& vcpu = *m.vcpus[index];
-  const Block& block = running_block(next);
+  const Block& block = next.running([&m] { return m.glue.read(GuestRegister::pc); }, add_block);
   const bool event = next.may_be_vector && block.ip - m.glue.read(GuestRegister::vbar_el1) < kVectorsBytes;
   const uint64_t goes_on = event ? m.glue.read(GuestRegister::elr_el1) : block.ip;
   const bool interrupt = event && block.ip / kVectorBytes % 4 != 0;
   const unsigned retired = vcpu.last != nullptr ? finish_block(vcpu, goes_on, event && !interrupt) : 0;
   const uint64_t now = advance_clock(vcpu, retired);
   if (event && vcpu.last != nullptr) {
-    ++vcpu.events;
+    ++vcpu.counts.events;
     vcpu.truth.event(static_cast<TruthEvent>(static_cast<unsigned>(TruthEvent::exception) + type_of(block.ip)), goes_on);
   }
   note_context(vcpu, block);
@@ -240,26 +192,13 @@ void on_last_insn(unsigned told, void*) {
 }
 
 void write_summary() {
-  FILE* file = std::fopen((g_machine.config.folder + "/summary").c_str(), "w");
-  if (file == nullptr) return;
-  const auto line = [file](const std::string& name, uint64_t value) {
-    (void)std::fprintf(file, "%s %llu\n", name.c_str(), static_cast<unsigned long long>(value));
-  };
-  line("arm64", 1);
-  line("settled", g_machine.times_settled);
-  line("settled_wrong", g_machine.times_settled_wrong);
-  line("end_time", g_machine.settled + g_machine.since_settled);
-  line("failed_writes", g_machine.failed_writes);
+  SummaryFile summary(g_machine.config.folder);
+  summary.line("arm64", 1);
+  summary.line("failed_writes", g_machine.failed_writes);
+  summary.lines(g_machine.clock);
   for (const auto& vcpu : g_machine.vcpus) {
-    if (vcpu == nullptr) continue;
-    const std::string name = "cpu" + std::to_string(vcpu->number) + "_";
-    line(name + "insns", vcpu->insns);
-    line(name + "kernel_insns", vcpu->kernel_insns);
-    line(name + "events", vcpu->events);
-    line(name + "irregular", vcpu->irregular);
-    line(name + "stops_inside", vcpu->stops_inside);
+    if (vcpu != nullptr) summary.lines(vcpu->number, vcpu->counts);
   }
-  (void)std::fclose(file);
 }
 
 void end_trace() {
@@ -269,7 +208,7 @@ void end_trace() {
   m.ended = true;
   for (const auto& vcpu : m.vcpus) {
     if (vcpu == nullptr) continue;
-    vcpu->truth.time(m.settled + m.since_settled);
+    vcpu->truth.time(m.clock.now());
     vcpu->truth.end();
     vcpu->commit();
     if (vcpu->file != nullptr && std::fclose(vcpu->file) != 0) ++m.failed_writes;
@@ -288,9 +227,6 @@ void on_command(unsigned, void* data) {
   Machine& m = g_machine;
   const auto command = static_cast<SystemCommand>(reinterpret_cast<uintptr_t>(data));
   if (command == SystemCommand::start && !m.ended && !m.tracing) {
-    for (const GuestRegister needed : {GuestRegister::pc, GuestRegister::elr_el1, GuestRegister::esr_el1, GuestRegister::vbar_el1, GuestRegister::contextidr_el1}) {
-      if (!m.glue.has(needed)) (void)std::fprintf(stderr, "ptdecode system plugin: this QEMU does not expose register %u\n", static_cast<unsigned>(needed));
-    }
     m.tracing = true;
     translate_again();
   } else if (command == SystemCommand::stop && m.tracing) {
@@ -346,10 +282,8 @@ void attach(qemu_plugin_id_t id) {
       id, [](qemu_plugin_id_t, void*) { end_trace(); }, nullptr);
 }
 
-/// "name=value"; false if it is not known.
-bool take_argument(const std::string& argument, Config& config) {
-  const size_t equal = argument.find('=');
-  const std::string name = argument.substr(0, equal), value = equal == std::string::npos ? "" : argument.substr(equal + 1);
+bool take_argument(const std::string& name, const std::string& value) {
+  Config& config = g_machine.config;
   if (name == "out") {
     config.folder = value;
   } else if (name == "stamp_ns") {
@@ -367,26 +301,19 @@ bool take_argument(const std::string& argument, Config& config) {
 
 extern "C" {
 
-PTD_EXPORT int qemu_plugin_version = ptd::emulate::kNewestVersion;
+PTD_EXPORT int qemu_plugin_version = ptd::emulate::kPluginVersion;
 
 PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
   using namespace ptd::emulate;
   Config& config = g_machine.config;
-  std::string why;
-  if (info->version.min > kNewestVersion || info->version.cur < kOldestVersion) why = "the version of the plugin interface is not 4";
-  if (std::strcmp(info->target_name, "aarch64") != 0 || !info->system_emulation) why = "not an arm64 machine";
-  for (int i = 0; i < argc; ++i) {
-    if (!take_argument(argv[i], config)) why = std::string("unknown argument ") + argv[i];
-  }
-  if (why.empty()) (void)g_machine.glue.attach(why);
+  std::string why = start_plugin(*info, "aarch64", {argv, static_cast<size_t>(argc)}, take_argument);
+  if (why.empty())
+    (void)g_machine.glue.attach({GuestRegister::pc, GuestRegister::elr_el1, GuestRegister::esr_el1, GuestRegister::vbar_el1, GuestRegister::contextidr_el1}, why);
   if (why.empty()) {
     g_machine.blocks = std::fopen((config.folder + "/blocks").c_str(), "wb");
     if (g_machine.blocks == nullptr) why = "cannot write to " + config.folder;
   }
-  if (!why.empty()) {
-    (void)std::fprintf(stderr, "ptdecode system plugin: %s\n", why.c_str());
-    return 1;
-  }
+  if (!why.empty()) return refuse_plugin(why);
   g_machine.id = id;
   attach(id);
   return 0;

@@ -2,12 +2,27 @@
 #include "capture/emulate/plugin/system_glue.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 
 namespace ptd::emulate {
+namespace {
 
-bool SystemGlue::attach(std::string& why) {
+constexpr std::array kNames = {"rax", "rdx", "rsp", "cr3", "rip", "pc", "ELR_EL1", "ESR_EL1", "VBAR", "CONTEXTIDR_EL1"};
+
+const char* name_of(GuestRegister which) { return kNames[static_cast<size_t>(which)]; }
+
+}  // namespace
+
+void stop_emulator(const std::string& why) {
+  (void)std::fprintf(stderr, "ptdecode system plugin: %s\n", why.c_str());
+  _exit(1);
+}
+
+bool SystemGlue::attach(std::initializer_list<GuestRegister> registers, std::string& why) {
+  needed_ = registers;
   const auto find = [](const char* name) { return dlsym(RTLD_DEFAULT, name); };
   get_cpu_ = reinterpret_cast<void* (*)(int)>(find("qemu_get_cpu"));
   icount_get_ = reinterpret_cast<int64_t (*)()>(find("icount_get"));
@@ -41,30 +56,29 @@ uint64_t SystemGlue::settled_time() {
   return static_cast<uint64_t>(now);
 }
 
-bool SystemGlue::find_registers() {
-  constexpr const char* kNames[] = {"rax", "rdx", "rsp", "cr3", "rip", "pc", "ELR_EL1", "ESR_EL1", "VBAR", "CONTEXTIDR_EL1"};
+void SystemGlue::find_registers() {
   const GArray* all = qemu_plugin_get_registers();
-  if (all == nullptr) return false;
-  for (unsigned i = 0; i < all->len; ++i) {
+  for (unsigned i = 0; all != nullptr && i < all->len; ++i) {
     const auto& descriptor = reinterpret_cast<const qemu_plugin_reg_descriptor*>(all->data)[i];
     for (size_t k = 0; k < registers_.size(); ++k) {
       if (std::strcmp(descriptor.name, kNames[k]) == 0) registers_[k] = descriptor.handle;
     }
   }
-  searched_ = true;
-  return true;
+  std::string missing;
+  for (const GuestRegister which : needed_) {
+    if (registers_[static_cast<size_t>(which)] == nullptr) missing += std::string(missing.empty() ? "" : ", ") + name_of(which);
+  }
+  if (!missing.empty()) stop_emulator("this QEMU does not expose registers that the trace needs: " + missing);
+  needed_.clear();
 }
 
-bool SystemGlue::has(GuestRegister which) { return (searched_ || find_registers()) && registers_[static_cast<size_t>(which)] != nullptr; }
-
 uint64_t SystemGlue::read(GuestRegister which) {
-  if (!searched_ && !find_registers()) return 0;
-  qemu_plugin_register* handle = registers_[static_cast<size_t>(which)];
-  if (handle == nullptr) return 0;
+  if (!needed_.empty()) find_registers();
   g_byte_array_set_size(buffer_, 0);
   uint64_t value = 0;
-  const int size = qemu_plugin_read_register(handle, buffer_);
-  if (size == 4 || size >= 8) std::memcpy(&value, buffer_->data, size == 4 ? 4 : 8);
+  const int size = qemu_plugin_read_register(registers_[static_cast<size_t>(which)], buffer_);
+  if (size != 4 && size < 8) stop_emulator(std::string("this QEMU does not read the register ") + name_of(which));
+  std::memcpy(&value, buffer_->data, size == 4 ? 4 : 8);
   return value;
 }
 

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "capture/emulate/plugin/system_api.h"
 
@@ -12,11 +14,17 @@ namespace ptd::emulate {
 
 enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3, rip, pc, elr_el1, esr_el1, vbar_el1, contextidr_el1 };
 
+inline constexpr unsigned kMaxVcpus = 64;
+
+/// Ends the emulator with a message. Called in QEMU's callbacks, so QEMU's own end does not run.
+[[noreturn]] void stop_emulator(const std::string& why);
+
 /// All calls come from QEMU's one thread that runs every vcpu (-accel tcg,thread=single), inside callbacks.
 class SystemGlue {
  public:
-  /// False, with a reason, if QEMU lacks what is needed.
-  bool attach(std::string& why);
+  /// False, with a reason, if QEMU lacks functions that are needed. QEMU lists registers only while a vcpu runs: if `registers` are not among them, the first
+  /// use of one ends the emulator.
+  bool attach(std::initializer_list<GuestRegister> registers, std::string& why);
 
   /// The vcpu that runs. The index that QEMU 10.0 hands to callbacks is, with one thread for all vcpus, the one that the block was
   /// translated on; `told` is used where QEMU does not expose the running vcpu. (Inline operations scale that index in place, so a second
@@ -26,22 +34,20 @@ class SystemGlue {
   /// -icount. It is also the guest's TSC.
   [[nodiscard]] uint64_t settled_time();
 
-  /// Returns a register of the running vcpu; 0 if the machine does not have it.
+  /// Returns a register of the running vcpu. Ends the emulator, with a message, if QEMU does not read it: without it the trace would be wrong.
   [[nodiscard]] uint64_t read(GuestRegister which);
-  [[nodiscard]] bool has(GuestRegister which);
   /// A little-endian number of 8 bytes in the guest's memory.
   [[nodiscard]] std::optional<uint64_t> peek(uint64_t address);
 
  private:
-  static constexpr unsigned kMaxVcpus = 64;
-  bool find_registers();
+  void find_registers();
 
   void** current_cpu_ = nullptr;
   void* (*get_cpu_)(int) = nullptr;
   int64_t (*icount_get_)() = nullptr;
   void* last_cpu_ = nullptr;
   unsigned last_index_ = 0;
-  bool searched_ = false;
+  std::vector<GuestRegister> needed_;  // until they were searched
   std::array<qemu_plugin_register*, 10> registers_{};
   GByteArray* buffer_ = nullptr;
 };

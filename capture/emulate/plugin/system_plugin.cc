@@ -4,25 +4,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "capture/emulate/shared/system_control.h"
 #include "capture/emulate/plugin/code_log.h"
-#include "capture/emulate/plugin/system_glue.h"
+#include "capture/emulate/plugin/system_machine.h"
+#include "capture/emulate/shared/system_control.h"
 #include "capture/emulate/unit/block_tracer.h"
-
-#define PTD_EXPORT __attribute__((visibility("default")))
 
 namespace ptd::emulate {
 namespace {
 
-constexpr int kOldestVersion = 4, kNewestVersion = 4;
-constexpr unsigned kMaxVcpus = 64;
-constexpr size_t kCommitBytes = size_t{1} << 20;
 constexpr unsigned kVectors = 256, kGateBytes = 16;
 
 struct Config {
@@ -33,13 +27,8 @@ struct Config {
   PtEncoderOptions encoder;
 };
 
-/// A block as QEMU translated it, and what else of it matters here. QEMU runs one translation at every address where its page is mapped: each
-/// process has its own address of a library.
-struct Translated {
-  Block* block = nullptr;  ///< where it was translated
+struct Translated : TranslatedBlock {
   bool ends_with_mov_cr3 = false, ends_with_rdtsc = false;
-  mutable Block* current = nullptr;  ///< where it ran last
-  mutable std::unordered_map<uint64_t, Block*> elsewhere;
 };
 
 struct Vcpu {
@@ -67,24 +56,15 @@ struct Vcpu {
 
 struct Counts {
   uint64_t tsc_reads = 0, tsc_reads_wrong = 0, tsc_error_max_ns = 0;  // RDTSCs of the guest, and how far the trace's clock was off
-  uint64_t settled = 0, settled_wrong = 0;  // times settled by QEMU, and those that are not the instructions seen since the last one
-  uint64_t foreign_index = 0, mismatched_lengths = 0, failed_writes = 0;
+  uint64_t foreign_index = 0, mismatched_lengths = 0;
 };
 
-struct Machine {
-  qemu_plugin_id_t id = 0;
+struct Machine : SystemMachine<Vcpu, Translated> {
   Config config;
-  SystemGlue glue;
-  BlockStore store;
-  std::deque<Translated> translations;
-  std::unique_ptr<Vcpu> vcpus[kMaxVcpus];
   std::unordered_map<uint64_t, unsigned> handlers;  // entry -> vector
-  bool tracing = false, ended = false;
   bool kernel_runs = false;  // boot: what ran before it (the firmware, the decompressor) is not traced
   CodeLog code;              // boot
   uint64_t last_entered = 0; // when a block was entered last: code that is translated now is at least as old as the end of that block
-  uint64_t settled = 0, since_settled = 0;  // virtual time and the instructions since, in ns
-  Vcpu* running = nullptr;                  // who entered a block last
   Counts counts;
 };
 
@@ -108,15 +88,9 @@ void Vcpu::define(const Block& block) {
   truth_bytes.insert(truth_bytes.end(), block.bytes, block.bytes + block.size_bytes);
 }
 
-template <class T>
-void write_out(std::vector<T>& items, FILE* file, uint64_t& failures) {
-  if (!items.empty() && (file == nullptr || std::fwrite(items.data(), sizeof(T), items.size(), file) != items.size())) ++failures;
-  items.clear();
-}
-
 void Vcpu::commit() {
   encoder.taken(packets.size());
-  uint64_t& failures = g_machine.counts.failed_writes;
+  uint64_t& failures = g_machine.failed_writes;
   write_out(packets, packet_file, failures);
   write_out(psbs, psb_file, failures);
   write_out(truth_bytes, truth_file, failures);
@@ -124,7 +98,7 @@ void Vcpu::commit() {
 
 void Vcpu::close() {
   for (FILE** file : {&packet_file, &psb_file, &truth_file}) {
-    if (*file != nullptr && std::fclose(*file) != 0) ++g_machine.counts.failed_writes;
+    if (*file != nullptr && std::fclose(*file) != 0) ++g_machine.failed_writes;
     *file = nullptr;
   }
 }
@@ -187,44 +161,34 @@ void read_descriptors(uint64_t table) {
 }
 
 void write_summary() {
-  FILE* file = std::fopen((g_machine.config.folder + "/summary").c_str(), "w");
-  if (file == nullptr) return;
-  const auto line = [file](const std::string& name, uint64_t value) {
-    (void)std::fprintf(file, "%s %llu\n", name.c_str(), static_cast<unsigned long long>(value));
-  };
+  SummaryFile summary(g_machine.config.folder);
   const PtEncoderOptions& options = g_machine.config.encoder;
-  line("return_compression", options.return_compression ? 1 : 0);
-  line("cyc", options.cyc ? 1 : 0);
-  line("mtc", options.mtc ? 1 : 0);
-  line("mtc_period", options.mtc_period);
-  line("tsc_per_ctc", options.tsc_per_ctc);
-  line("bus_ratio", options.bus_ratio);
-  line("trace_user", g_machine.config.trace_user ? 1 : 0);
+  summary.line("return_compression", options.return_compression ? 1 : 0);
+  summary.line("cyc", options.cyc ? 1 : 0);
+  summary.line("mtc", options.mtc ? 1 : 0);
+  summary.line("mtc_period", options.mtc_period);
+  summary.line("tsc_per_ctc", options.tsc_per_ctc);
+  summary.line("bus_ratio", options.bus_ratio);
+  summary.line("trace_user", g_machine.config.trace_user ? 1 : 0);
   const Counts& counts = g_machine.counts;
-  line("tsc_reads", counts.tsc_reads);
-  line("tsc_reads_wrong", counts.tsc_reads_wrong);
-  line("tsc_error_max_ns", counts.tsc_error_max_ns);
-  line("settled", counts.settled);
-  line("settled_wrong", counts.settled_wrong);
-  line("foreign_index", counts.foreign_index);
-  line("mismatched_lengths", counts.mismatched_lengths);
-  line("failed_writes", counts.failed_writes);
+  summary.line("tsc_reads", counts.tsc_reads);
+  summary.line("tsc_reads_wrong", counts.tsc_reads_wrong);
+  summary.line("tsc_error_max_ns", counts.tsc_error_max_ns);
+  summary.line("foreign_index", counts.foreign_index);
+  summary.line("mismatched_lengths", counts.mismatched_lengths);
+  summary.line("failed_writes", g_machine.failed_writes);
+  summary.lines(g_machine.clock);
   for (const auto& vcpu : g_machine.vcpus) {
     if (vcpu == nullptr) continue;
-    const std::string name = "cpu" + std::to_string(vcpu->number) + "_";
-    line(name + "insns", vcpu->tracer.counts().insns);
-    line(name + "kernel_insns", vcpu->kernel_insns);
-    line(name + "events", vcpu->tracer.counts().events);
-    line(name + "irregular", vcpu->tracer.counts().irregular);
-    line(name + "stops_inside", vcpu->tracer.counts().stops_inside);
-    line(name + "compressed_returns", vcpu->encoder.counts().compressed_returns);
+    const BlockTracer::Counts& traced = vcpu->tracer.counts();
+    summary.lines(vcpu->number, {traced.insns, vcpu->kernel_insns, traced.events, traced.irregular, traced.stops_inside});
+    summary.line("cpu" + std::to_string(vcpu->number) + "_compressed_returns", vcpu->encoder.counts().compressed_returns);
   }
-  (void)std::fclose(file);
 }
 
 void end_trace() {
   if (g_machine.ended || !g_machine.tracing) return;
-  g_machine.counts.failed_writes += g_machine.code.failures();
+  g_machine.failed_writes += g_machine.code.failures();
   g_machine.tracing = false;
   g_machine.ended = true;
   for (const auto& vcpu : g_machine.vcpus) {
@@ -276,22 +240,12 @@ uint64_t advance_clock(const Vcpu& vcpu, uint64_t next, const AsyncEvent* event)
   if (m.running != nullptr && m.running->last != nullptr) {
     Vcpu& before = *m.running;
     // Another vcpu runs after a slice's end only: the whole block ran, and the time is settled.
-    m.since_settled += (&before == &vcpu ? counted(before, next, event) : before.last_block->insns) * m.config.ns_per_insn;
+    m.clock.count((&before == &vcpu ? counted(before, next, event) : before.last_block->insns) * m.config.ns_per_insn);
     halted = before.last_block->detail == InsnDetail::hlt;
   }
-  const uint64_t settled = m.glue.settled_time();
-  const uint64_t counted_up_to = m.settled + m.since_settled;
-  if (m.running != nullptr) m.running->last_ended = counted_up_to;
-  if (settled != m.settled) {
-    if (!halted) {
-      ++m.counts.settled;
-      if (settled != counted_up_to) ++m.counts.settled_wrong;
-    }
-    if (m.running != nullptr && settled < counted_up_to) m.running->last_ended = settled;
-    m.settled = settled;
-    m.since_settled = 0;
-  }
-  return m.settled + m.since_settled;
+  const uint64_t ended = m.clock.settle(m.glue.settled_time(), halted);
+  if (m.running != nullptr) m.running->last_ended = ended;
+  return m.clock.now();
 }
 
 // The block that just ended read the TSC: is it the time that the trace has?
@@ -329,24 +283,6 @@ void enter_block(Vcpu& vcpu, const Block& block, const AsyncEvent* event, uint64
   }
 }
 
-/// The block that runs now. The kernel's code is mapped once, a program's at any address.
-const Block& running_block(const Translated& translated) {
-  if (translated.block->kernel) return *translated.block;
-  const uint64_t ip = g_machine.glue.read(GuestRegister::rip);
-  if (translated.current->ip == ip) return *translated.current;
-  Block*& known = translated.elsewhere[ip];
-  if (known == nullptr) {
-    const Block& same = *translated.block;
-    static std::vector<SeenInsn> seen;
-    seen.clear();
-    size_t at = 0;
-    for (unsigned i = 0; i < same.insns; at += same.lengths[i++]) seen.push_back({same.bytes + at, same.lengths[i]});
-    known = g_machine.store.add(ip, same.mode, seen).block;
-  }
-  translated.current = known;
-  return *known;
-}
-
 void on_block(unsigned told, void* data) {
   Machine& m = g_machine;
   if (!m.tracing) return;
@@ -358,7 +294,8 @@ void on_block(unsigned told, void* data) {
   Vcpu& vcpu = *m.vcpus[index];
   AsyncEvent event;
   const AsyncEvent* told_event = nullptr;
-  const Block& block = running_block(next);
+  const Block& block = next.running([&m] { return m.glue.read(GuestRegister::rip); },
+                                    [&](uint64_t ip, std::span<const SeenInsn> insns) { return m.store.add(ip, next.block->mode, insns).block; });
   if (block.watched) {
     event = event_of(m.handlers.find(block.ip)->second);
     told_event = &event;
@@ -429,7 +366,7 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   if (m.handlers.count(added.block->ip) != 0) added.block->watched = true;
   if (added.block->kernel) m.code.see(m.last_entered == 0 ? 0 : m.last_entered - 1, ip, added.block->code());
   const std::byte* last = static_cast<const std::byte*>(seen.back().data);
-  m.translations.push_back({added.block, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes), added.block, {}});
+  m.translations.push_back({{added.block, added.block, {}}, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes)});
   qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, &m.translations.back());
 }
 
@@ -439,10 +376,8 @@ void attach(qemu_plugin_id_t id) {
       id, [](qemu_plugin_id_t, void*) { end_trace(); }, nullptr);
 }
 
-/// "name=value"; false if it is not known.
-bool take_argument(const std::string& argument, Config& config) {
-  const size_t equal = argument.find('=');
-  const std::string name = argument.substr(0, equal), value = equal == std::string::npos ? "" : argument.substr(equal + 1);
+bool take_argument(const std::string& name, const std::string& value) {
+  Config& config = g_machine.config;
   const bool on = value == "on" || value == "1" || value == "true";
   const auto number = [&] { return std::strtoull(value.c_str(), nullptr, 0); };
   if (name == "out")
@@ -479,7 +414,7 @@ bool take_argument(const std::string& argument, Config& config) {
 
 extern "C" {
 
-PTD_EXPORT int qemu_plugin_version = ptd::emulate::kNewestVersion;
+PTD_EXPORT int qemu_plugin_version = ptd::emulate::kPluginVersion;
 
 PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
   using namespace ptd::emulate;
@@ -488,23 +423,13 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
   config.encoder.mtc_period = 3;
   config.encoder.tsc_per_ctc = 40;  // a crystal of 25 MHz below a TSC of 1 GHz
   config.encoder.bus_ratio = 10;
-  std::string why;
-  if (info->version.min > kNewestVersion || info->version.cur < kOldestVersion) why = "the version of the plugin interface is not 4";
-  if (std::strcmp(info->target_name, "x86_64") != 0 || !info->system_emulation) why = "not an x86-64 machine";
-  for (int i = 0; i < argc; ++i) {
-    if (!take_argument(argv[i], config)) why = std::string("unknown argument ") + argv[i];
-  }
-  if (why.empty()) (void)g_machine.glue.attach(why);
-  if (!why.empty()) {
-    (void)std::fprintf(stderr, "ptdecode system plugin: %s\n", why.c_str());
-    return 1;
-  }
+  std::string why = start_plugin(*info, "x86_64", {argv, static_cast<size_t>(argc)}, take_argument);
+  if (why.empty())
+    (void)g_machine.glue.attach({GuestRegister::rax, GuestRegister::rdx, GuestRegister::rsp, GuestRegister::cr3, GuestRegister::rip}, why);
+  if (why.empty() && config.boot && !g_machine.code.open(config.folder + "/code")) why = "cannot write to " + config.folder;
+  if (!why.empty()) return refuse_plugin(why);
   g_machine.id = id;
   g_machine.tracing = config.boot;
-  if (config.boot && !g_machine.code.open(config.folder + "/code")) {
-    (void)std::fprintf(stderr, "ptdecode system plugin: cannot write to %s\n", config.folder.c_str());
-    return 1;
-  }
   attach(id);
   return 0;
 }

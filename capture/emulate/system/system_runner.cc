@@ -46,7 +46,13 @@ const MachineKind kX86 = {KernelArch::x86_64, "qemu-system-x86_64", "ptdecode-em
 const MachineKind kArm64 = {KernelArch::arm64, "qemu-system-aarch64", "ptdecode-emulate-system-arm.so", "ptdecode-guest-arm64", "qemu-system-arm",
                             {"-machine", "virt,gic-version=3", "-cpu", "max"}, "console=ttyAMA0 vdso=0"};
 
-const MachineKind& kind_of(const ProgramToRun& program) { return program.machine == kMachineAarch64 ? kArm64 : kX86; }
+/// What a machine needs, where it was found.
+struct SystemParts {
+  ProgramToRun program;
+  MachineKind kind;
+  std::string emulator, plugin, guest;  // the plugin's file, and the machine's init
+  KernelImage kernel;
+};
 
 double seconds(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
 
@@ -59,8 +65,8 @@ std::string quoted(const std::string& text) {
   return out;
 }
 
-std::string plugin_option(const SystemOptions& options, const SystemParts& parts, const MachineKind& kind, const std::string& work) {
-  if (kind.arch == KernelArch::arm64) return quoted(parts.plugin) + ",out=" + quoted(work);
+std::string plugin_option(const SystemOptions& options, const SystemParts& parts, const std::string& work) {
+  if (parts.kind.arch == KernelArch::arm64) return quoted(parts.plugin) + ",out=" + quoted(work);
   const PtEncoderOptions& pt = options.pt;
   return quoted(parts.plugin) + ",out=" + quoted(work) + ",boot=" + on_off(options.boot) + ",truth=" + on_off(!options.truth_folder.empty()) + ",retcomp=" + on_off(pt.return_compression) +
          ",long_tnt=" + on_off(pt.long_tnt) + ",mtc=" + on_off(pt.mtc) + ",mtc_period=" + std::to_string(pt.mtc_period) + ",cyc=" + on_off(pt.cyc) +
@@ -69,7 +75,7 @@ std::string plugin_option(const SystemOptions& options, const SystemParts& parts
 
 // One thread runs all cpus, and time is the number of executed instructions: the plugin's clock is then the guest's. While all cpus are idle,
 // time jumps to the next timer.
-Words emulator_words(const SystemOptions& options, const SystemParts& parts, const MachineKind& kind, const KernelImage& kernel, const GuestConfig& config, int channel) {
+Words emulator_words(const SystemOptions& options, const SystemParts& parts, const GuestConfig& config, int channel) {
   const std::string& work = config.work;
   const auto share = [](const std::string& name, const std::string& path, bool writable) {
     return Words{"-fsdev", "local,id=" + name + ",path=" + quoted(path) + ",security_model=none,multidevs=remap" + (writable ? "" : ",readonly=on"),
@@ -77,28 +83,28 @@ Words emulator_words(const SystemOptions& options, const SystemParts& parts, con
   };
   Words words = {parts.emulator, "-m", std::to_string(options.memory_bytes >> 20) + "M", "-smp",
                  std::to_string(options.cpus), "-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=3,sleep=off", "-rtc", "clock=vm",
-                 "-nodefaults", "-display", "none", "-no-reboot", "-serial", "file:" + quoted(work) + "/console", "-kernel", kernel.path, "-initrd",
-                 work + "/initramfs", "-append", std::string(kind.console) + " quiet panic=-1",
+                 "-nodefaults", "-display", "none", "-no-reboot", "-serial", "file:" + quoted(work) + "/console", "-kernel", parts.kernel.path, "-initrd",
+                 work + "/initramfs", "-append", std::string(parts.kind.console) + " quiet panic=-1",
                  "-device", "virtio-serial-pci", "-chardev", "socket,id=channel,fd=" + std::to_string(channel), "-device",
-                 std::string("virtserialport,chardev=channel,name=") + kGuestPort, "-plugin", plugin_option(options, parts, kind, work)};
-  words.insert(words.end(), kind.words.begin(), kind.words.end());
+                 std::string("virtserialport,chardev=channel,name=") + kGuestPort, "-plugin", plugin_option(options, parts, work)};
+  words.insert(words.end(), parts.kind.words.begin(), parts.kind.words.end());
   for (const Words& more : {share("host", "/", false), share("work", work, true)}) words.insert(words.end(), more.begin(), more.end());
   if (config.modules.empty()) return words;
-  const Words more = share("modules", kernel.modules, false);
+  const Words more = share("modules", parts.kernel.modules, false);
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 
-GuestConfig config_of(const SystemOptions& options, const SystemParts& parts, const KernelImage& kernel, const ProgramToRun& program, const std::string& work) {
+GuestConfig config_of(const SystemOptions& options, const SystemParts& parts, const std::string& work) {
   GuestConfig config;
   std::error_code error;
-  config.program = fs::absolute(program.path, error).string();
-  config.words = program.words;
+  config.program = fs::absolute(parts.program.path, error).string();
+  config.words = parts.program.words;
   for (char** at = environment::variables(); *at != nullptr; ++at) config.variables.emplace_back(*at);
   config.folder = fs::current_path(error).string();
   config.work = work;
   config.guest = parts.guest;
-  if (!fs::equivalent(kernel.modules, "/lib/modules/" + kernel.release, error)) config.modules = kernel.release;
+  if (!fs::equivalent(parts.kernel.modules, "/lib/modules/" + parts.kernel.release, error)) config.modules = parts.kernel.release;
   config.events = options.events;
   for (int fd = 0; fd < 3; ++fd) config.terminal[fd] = isatty(fd) != 0;
   winsize size{};
@@ -187,8 +193,8 @@ class Machine {
   std::thread thread_;
 };
 
-Status prepare(const SystemParts& parts, const MachineKind& kind, const KernelImage& kernel, const GuestConfig& config) {
-  const Result<Words> modules = early_modules(kernel, kind.arch);
+Status prepare(const SystemParts& parts, const GuestConfig& config) {
+  const Result<Words> modules = early_modules(parts.kernel, parts.kind.arch);
   if (!modules) return modules.error();
   const std::string text = to_text(config);
   std::ofstream file(config.work + "/" + kGuestConfigFile, std::ios::binary);
@@ -198,12 +204,12 @@ Status prepare(const SystemParts& parts, const MachineKind& kind, const KernelIm
   return write_guest_archive(config.work + "/initramfs", parts.guest, text, *modules);
 }
 
-Result<RelayOutcome> boot(const SystemOptions& options, const SystemParts& parts, const MachineKind& kind, const KernelImage& kernel, const GuestConfig& config) {
+Result<RelayOutcome> boot(const SystemOptions& options, const SystemParts& parts, const GuestConfig& config) {
   ChannelPair channel;
   if (channel.own() < 0) return system_error("cannot create a socket", ErrorCode::resources);
   const std::string log = config.work + "/emulator.log";
   TerminalRelay relay(channel.own());
-  Machine machine(emulator_words(options, parts, kind, kernel, config, channel.machine()), log, [&channel] { channel.close_machine(); });
+  Machine machine(emulator_words(options, parts, config, channel.machine()), log, [&channel] { channel.close_machine(); });
   RelayOutcome outcome = relay.run();
   const emulators::CommandOutcome& ended = machine.wait(!outcome.finished);
   if (outcome.finished) return outcome;
@@ -215,14 +221,12 @@ Result<RelayOutcome> boot(const SystemOptions& options, const SystemParts& parts
   return Error{ErrorCode::start_failed, why, 0};
 }
 
-}  // namespace
-
-Result<SystemParts> find_system_parts(const SystemOptions& options) {
+Result<SystemParts> find_parts(const SystemOptions& options) {
   const Result<ProgramToRun> program = find_program_to_run(options.command);
   if (!program) return program.error();
-  const MachineKind& kind = kind_of(*program);
+  const MachineKind& kind = program->machine == kMachineAarch64 ? kArm64 : kX86;
   if (kind.arch == KernelArch::arm64 && options.boot) return Error{ErrorCode::bad_option, "--boot is for x86-64 machines", 0};
-  SystemParts parts;
+  SystemParts parts{*program, kind, {}, {}, {}, {}};
   emulators::EmulatorSearch search;
   search.name = kind.emulator;
   search.given = options.emulator;
@@ -244,19 +248,15 @@ Result<SystemParts> find_system_parts(const SystemOptions& options) {
   }
   const Result<KernelImage> kernel = find_kernel(default_kernel_search(options.kernel, kind.arch));
   if (!kernel) return kernel.error();
-  parts.kernel = kernel->path;
-  parts.release = kernel->release;
+  parts.kernel = *kernel;
   return parts;
 }
 
+}  // namespace
+
 Result<SystemResult> emulate_system(const SystemOptions& options) {
-  const Result<ProgramToRun> program = find_program_to_run(options.command);
-  if (!program) return program.error();
-  const MachineKind& kind = kind_of(*program);
-  const Result<SystemParts> parts = find_system_parts(options);
+  const Result<SystemParts> parts = find_parts(options);
   if (!parts) return parts.error();
-  const Result<KernelImage> kernel = find_kernel(default_kernel_search(parts->kernel, kind.arch));
-  if (!kernel) return kernel.error();
   std::error_code error;
   const std::string output = fs::absolute(options.output, error).string();
   if (Status status = check_output(output, kRecordingOutput); !status) return status.error();
@@ -265,10 +265,10 @@ Result<SystemResult> emulate_system(const SystemOptions& options) {
   const Result<WorkFolder> folder = WorkFolder::create(output, {});
   if (!folder) return folder.error();
   const auto run = [&]() -> Result<SystemResult> {
-    const GuestConfig config = config_of(options, *parts, *kernel, *program, folder->path());
-    if (Status status = prepare(*parts, kind, *kernel, config); !status) return status.error();
+    const GuestConfig config = config_of(options, *parts, folder->path());
+    if (Status status = prepare(*parts, config); !status) return status.error();
     const Clock::time_point begun = Clock::now();
-    const Result<RelayOutcome> outcome = boot(options, *parts, kind, *kernel, config);
+    const Result<RelayOutcome> outcome = boot(options, *parts, config);
     if (!outcome) return outcome.error();
     if (const Result<bool> kept = keep_old_recording(output); !kept) return kept.error();
     SystemResult result;
@@ -279,7 +279,7 @@ Result<SystemResult> emulate_system(const SystemOptions& options) {
     result.boot_s = seconds(begun, outcome->started);
     result.run_s = seconds(outcome->started, outcome->ended);
     result.end_s = seconds(outcome->ended, Clock::now());
-    result.kernel = kernel->release;
+    result.kernel = parts->kernel.release;
     result.messages = outcome->messages;
     return result;
   };

@@ -41,17 +41,9 @@ struct SystemResult {
   std::vector<std::string> messages;  ///< of the machine, for the user
 };
 
-/// What a machine needs, where it was found.
-struct SystemParts {
-  std::string emulator, plugin, guest;  ///< qemu-system-x86_64; the plugin; the machine's init
-  std::string kernel, release;          ///< the kernel's image and release
-};
-/// Finds the parts. Errors: missing_program and others that name what is missing and how to get it.
-[[nodiscard]] Result<SystemParts> find_system_parts(const SystemOptions& options);
-
 /// Boots the machine, runs the program there with this process's standard streams and terminal, and writes the recording. SIGINT and SIGTERM go
-/// to the program; the third one ends the machine, and there is no recording then. Errors: of find_system_parts() and
-/// find_program_to_run(); start_failed if the machine fails; of write_system_recording().
+/// to the program; the third one ends the machine, and there is no recording then. Errors: missing_program and others that
+/// name what is missing and how to get it; of find_program_to_run(); start_failed if the machine fails; of write_system_recording().
 [[nodiscard]] Result<SystemResult> emulate_system(const SystemOptions& options);
 
 }  // namespace ptd::emulate

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -46,24 +45,17 @@ constexpr std::array<Generic, 17> kGeneric = {{{"cycles", kHardware, 0, kOften},
 
 Error wrong(const std::string& option, const std::string& what) { return {ErrorCode::bad_option, "record: " + option + ": " + what, 0}; }
 
-std::optional<uint64_t> number_of(const std::string& text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number != 0 ? std::optional(number) : std::nullopt;
-}
-
-bool set_levels(EventSpec& spec, const std::string& levels) {
-  spec.exclude_user = levels.find('u') == std::string::npos;
-  spec.exclude_kernel = levels.find('k') == std::string::npos;
-  spec.exclude_hv = levels.find('h') == std::string::npos;
-  return !levels.empty() && levels.find_first_not_of("ukh") == std::string::npos;
+/// A number from 1 on.
+std::optional<uint64_t> count_of(const std::string& text) {
+  const std::optional<uint64_t> number = parse_integer(text, 10);
+  return number && *number != 0 ? number : std::nullopt;
 }
 
 // A tracepoint's number, from a file that names it.
 std::optional<uint64_t> tracepoint_of(const std::string& tracefs, const std::string& system, const std::string& name) {
   if (system.empty() || name.empty() || (system + name).find_first_of("/. ") != std::string::npos) return std::nullopt;
   const Result<std::string> text = read_text_file(tracefs + "/events/" + system + "/" + name + "/id");
-  return text.ok() ? number_of(text->substr(0, text->find('\n'))) : std::nullopt;
+  return text.ok() ? count_of(text->substr(0, text->find('\n'))) : std::nullopt;
 }
 
 bool is_older(const std::string& release, unsigned major, unsigned minor) {
@@ -86,9 +78,8 @@ Result<CounterEvent> parse_counter_event(const std::string& option, const std::s
   if (whole.find('/') != std::string::npos) {
     const Result<PmuEvent> pmu = parse_pmu_event(whole, sysfs);
     if (!pmu) return pmu.error();
-    const uint64_t period = kRarely;
     event.spec = pmu->spec;
-    event.spec.period = period;
+    event.spec.period = kRarely;
   } else {
     std::string name = whole, levels;
     const size_t colon = whole.find(':'), last = whole.rfind(':');
@@ -98,7 +89,8 @@ Result<CounterEvent> parse_counter_event(const std::string& option, const std::s
     if (colon != std::string::npos && (generic != nullptr || last != colon)) {
       name = whole.substr(0, last);
       levels = whole.substr(last + 1);
-      if (!set_levels(event.spec, levels)) return wrong(option, "the levels of an event are u, k and h, not '" + levels + "'");
+      const Status status = levels.empty() ? Error{ErrorCode::bad_option, "an event's levels are u, k and h", 0} : set_levels(event.spec, levels);
+      if (!status) return wrong(option, status.error().message);
     }
     if (generic != nullptr) {
       event.spec.type = generic->type;
@@ -114,7 +106,7 @@ Result<CounterEvent> parse_counter_event(const std::string& option, const std::s
     }
   }
   if (at == std::string::npos) return event;
-  const std::optional<uint64_t> period = number_of(text.substr(at + 1));
+  const std::optional<uint64_t> period = count_of(text.substr(at + 1));
   if (!period) return wrong(option, "'" + text.substr(at + 1) + "' is not a period: a number from 1 on");
   event.spec.period = *period;
   return event;

@@ -220,6 +220,7 @@ Status EventSet::open_thread(int32_t tid) {
 
 std::vector<int32_t> EventSet::wanted_threads() const {
   const TargetChoice& target = choice_.target;
+  if (target.everything) return {};
   std::vector<int32_t> tids = target.tids;
   if (target.waiting_command >= 0) tids.push_back(target.waiting_command);
   for (const int32_t pid : target.pids) {

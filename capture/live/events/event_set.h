@@ -100,6 +100,8 @@ class EventSet {
   /// Returns one sentence for each kind of record that is not available to this kernel or user.
   [[nodiscard]] const std::vector<std::string>& without() const { return without_; }
   [[nodiscard]] const EventChoice& choice() const { return choice_; }
+  /// Returns the threads of the target as they are now; empty if it is everything.
+  [[nodiscard]] std::vector<int32_t> wanted_threads() const;
 
  private:
   EventSet() = default;
@@ -107,7 +109,6 @@ class EventSet {
   Status open_target();
   Status open_thread(int32_t tid);
   Status attach_all();
-  [[nodiscard]] std::vector<int32_t> wanted_threads() const;
   [[nodiscard]] std::vector<int32_t> told_threads();
   Status add_event(RingRole role, const perfio::EventTarget& target);
   Status add_companions(const perfio::LiveEvent& leader, const perfio::EventTarget& target, EventRings& rings);

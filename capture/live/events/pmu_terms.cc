@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <sstream>
 
 #include "capture/live/kernel/kernel_memory.h"
@@ -32,16 +31,6 @@ std::vector<std::string> files_of(const std::string& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
-}
-
-/// An integer, in hexadecimal with 0x or if `base` is 16.
-std::optional<uint64_t> number_of(const std::string& text, int base) {
-  if (text.empty() || text[0] == '-' || text[0] == '+' || text[0] == ' ') return std::nullopt;
-  char* end = nullptr;
-  errno = 0;
-  const uint64_t value = std::strtoull(text.c_str(), &end, base);
-  if (*end != '\0' || errno != 0) return std::nullopt;
-  return value;
 }
 
 uint64_t& word_of(EventSpec& spec, uint32_t word) {
@@ -130,7 +119,7 @@ Status set_term(const Pmu& pmu, EventSpec& spec, const std::string& term, std::v
   }
   const size_t equals = term.find('=');
   const std::string name = term.substr(0, equals);
-  const std::optional<uint64_t> value = equals == std::string::npos ? 1 : number_of(term.substr(equals + 1), 0);
+  const std::optional<uint64_t> value = equals == std::string::npos ? 1 : parse_integer(term.substr(equals + 1), 0);
   if (!value) return usage(pmu.name + ": '" + term + "' is not a number");
   for (uint32_t word = 0; word < 4; ++word) {
     if (name != (word == 0 ? "config" : "config" + std::to_string(word))) continue;
@@ -148,6 +137,26 @@ Status set_term(const Pmu& pmu, EventSpec& spec, const std::string& term, std::v
                " is too large");
 }
 
+std::string traceable(const std::string& devices) {
+  std::vector<std::string> names;
+  for (const std::string& name : files_of(devices)) {
+    if (name == "intel_pt" || name == "intel_bts" || name == "cs_etm" || name.starts_with("arm_spe") || name.starts_with("hisi_ptt"))
+      names.push_back(name);
+  }
+  return names.empty() ? "the kernel found no tracing hardware" : "it has: " + joined(names);
+}
+
+}  // namespace
+
+std::optional<uint64_t> parse_integer(const std::string& text, int base) {
+  if (text.empty() || text[0] == '-' || text[0] == '+' || text[0] == ' ') return std::nullopt;
+  char* end = nullptr;
+  errno = 0;
+  const uint64_t value = std::strtoull(text.c_str(), &end, base);
+  if (*end != '\0' || errno != 0) return std::nullopt;
+  return value;
+}
+
 Status set_levels(EventSpec& spec, const std::string& levels) {
   if (levels.empty()) return {};
   spec.exclude_user = spec.exclude_kernel = spec.exclude_hv = true;
@@ -159,17 +168,6 @@ Status set_levels(EventSpec& spec, const std::string& levels) {
   }
   return {};
 }
-
-std::string traceable(const std::string& devices) {
-  std::vector<std::string> names;
-  for (const std::string& name : files_of(devices)) {
-    if (name == "intel_pt" || name == "intel_bts" || name == "cs_etm" || name.starts_with("arm_spe") || name.starts_with("hisi_ptt"))
-      names.push_back(name);
-  }
-  return names.empty() ? "the kernel found no tracing hardware" : "it has: " + joined(names);
-}
-
-}  // namespace
 
 TermFormat parse_term_format(const std::string& text) {
   TermFormat format;
@@ -225,7 +223,7 @@ Result<Pmu> read_pmu(const std::string& name, const std::string& sysfs) {
   Pmu pmu;
   pmu.name = name;
   pmu.folder = devices + "/" + name;
-  const std::optional<uint64_t> type = plain && name[0] != '.' ? number_of(first_line(pmu.folder + "/type"), 10) : std::nullopt;
+  const std::optional<uint64_t> type = plain && name[0] != '.' ? parse_integer(first_line(pmu.folder + "/type"), 10) : std::nullopt;
   if (!type) return Error{ErrorCode::no_hardware, "this machine has no '" + name + "' (" + devices + "): " + traceable(devices), 0};
   pmu.type = static_cast<uint32_t>(*type);
   for (const std::string& term : files_of(pmu.folder + "/format")) {
@@ -233,11 +231,11 @@ Result<Pmu> read_pmu(const std::string& name, const std::string& sysfs) {
     if (!format.bits.empty()) pmu.formats[term] = format;
   }
   for (const std::string& file : files_of(pmu.folder + "/caps")) {
-    const std::optional<uint64_t> value = number_of(first_line(pmu.folder + "/caps/" + file), name == "intel_pt" ? 16 : 0);
+    const std::optional<uint64_t> value = parse_integer(first_line(pmu.folder + "/caps/" + file), name == "intel_pt" ? 16 : 0);
     if (value) pmu.caps[file] = *value;
   }
   for (const std::string& sink : files_of(pmu.folder + "/sinks")) {
-    const std::optional<uint64_t> id = number_of(first_line(pmu.folder + "/sinks/" + sink), 0);
+    const std::optional<uint64_t> id = parse_integer(first_line(pmu.folder + "/sinks/" + sink), 0);
     if (id) pmu.sinks[sink] = *id;
   }
   pmu.cpus = parse_cpu_list(first_line(pmu.folder + "/cpumask"));

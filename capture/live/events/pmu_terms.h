@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,11 @@ struct PmuEvent {
 /// tnt_disable; [SDM] "Enumeration of Intel Processor Trace"). Errors: usage, with the supported values; unsupported if there is no such
 /// PMU.
 [[nodiscard]] Result<PmuEvent> parse_pmu_event(const std::string& text, const std::string& sysfs = "/sys");
+
+/// Sets an event's levels: u, k, h; none: all. Errors: bad_option, without the option's name.
+[[nodiscard]] Status set_levels(perfio::EventSpec& spec, const std::string& levels);
+/// Returns an integer, which is hexadecimal with 0x (`base` 0) or if `base` is 16; nothing if the text is anything else.
+[[nodiscard]] std::optional<uint64_t> parse_integer(const std::string& text, int base);
 
 /// The setup of the trace, for AUXTRACE_INFO.
 struct TraceSetup {

@@ -1,4 +1,4 @@
-// Parses triggers: "uprobe:FILE:FUNCTION[,duration>5ms]". A trigger makes a detached recording write a snapshot of itself.
+// Finds the place of triggers: "uprobe:FILE:FUNCTION". A trigger makes a detached recording write a snapshot of itself.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace ptd::live {
 /// A function of a file. The trigger is hit when the function is called or, with `duration_ns`, when a call that took at least that long returns.
 struct TriggerChoice {
   std::string text;  ///< as typed
-  std::string path, function;
+  std::string path;
   uint64_t offset_bytes = 0;  ///< of the function, in the file
   uint64_t duration_ns = 0;
   uint32_t type = 0;       ///< of the PMU
@@ -20,8 +20,8 @@ struct TriggerChoice {
   [[nodiscard]] bool on_return() const { return duration_ns != 0; }
 };
 
-/// Parses `text`. Durations have a unit: ns, us, ms, s. A function is a symbol of the file, or an address in it (0x...). Errors: bad_option; no_hardware
-/// if the kernel has no uprobe PMU; those of the file.
-[[nodiscard]] Result<TriggerChoice> parse_trigger(const std::string& text, const std::string& sysfs = "/sys");
+/// Parses `place`. A function is a symbol of the file (SymbolPlaces::find()), or an address in it (0x...). Errors: bad_option; no_hardware if the kernel has no
+/// uprobe PMU; those of the file.
+[[nodiscard]] Result<TriggerChoice> find_trigger(const std::string& place, uint64_t duration_ns, const std::string& sysfs = "/sys");
 
 }  // namespace ptd::live

@@ -16,13 +16,6 @@ using namespace perfio;
 
 constexpr uint16_t kKsymbolBpf = 1;
 
-SampleId trailer_of(const EventAttr& attr, Bytes record) {
-  SampleId trailer;
-  const uint64_t size = trailer_bytes(attr);
-  if (record.size() >= size) parse_trailer(attr, record.last(size), trailer);
-  return trailer;
-}
-
 }  // namespace
 
 Status KernelCapture::note_loaded_programs() {
@@ -123,7 +116,7 @@ Status KernelCapture::watch_text(std::unique_ptr<TextWatch> text, std::string_vi
   text_ = std::move(text);
   if (text_ == nullptr || memory_ == nullptr) return {};
   if (Status status = text_->begin(*memory_, kallsyms); !status) return status;
-  return add_change(text_->first_change());
+  return add_change(text_->writes().first_change());
 }
 
 Status KernelCapture::add_change(const CodeChange& change) {
@@ -149,7 +142,7 @@ Status KernelCapture::take_text() {
     if (modules_ != nullptr) modules_->on_poke(change.time_ns, change.poke);
     if (status.ok()) status = add_change(change);
   }
-  counts_.text = text_->counts();
+  counts_.text = text_->writes().counts();
   return status;
 }
 
@@ -165,7 +158,8 @@ Status KernelCapture::end_round() {
   addresses_.clear();
   if (modules_ == nullptr) return status;
   for (const CodeChange& change : modules_->take()) {
-    if (text_ != nullptr && !change.poke.new_bytes.empty()) text_->on_code(change.poke.addr, change.poke.new_bytes);
+    const MemoryExtent extent{change.poke.addr, std::max(change.poke.old_bytes.size(), change.poke.new_bytes.size())};
+    if (text_ != nullptr && memory_ != nullptr) text_->on_code(*memory_, extent, change.poke.new_bytes);
     if (status.ok()) status = add_change(change);
   }
   counts_.modules = modules_->counts();

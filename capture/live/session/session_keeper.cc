@@ -89,15 +89,7 @@ SessionKeeper::~SessionKeeper() {
 
 Status SessionKeeper::open_trigger() {
   if (!choice_.self_snapshots) return {};
-  const TargetChoice& target = choice_.target;
-  std::vector<int32_t> tids = target.tids;
-  if (target.waiting_command >= 0) tids.push_back(target.waiting_command);
-  for (const int32_t pid : recorded_processes()) {
-    const std::vector<int32_t> threads = list_threads(pid);
-    if (pid != target.waiting_command && target.tids.empty()) tids.insert(tids.end(), threads.begin(), threads.end());
-  }
-  if (target.everything) tids.clear();
-  Result<std::unique_ptr<TriggerWatch>> watch = TriggerWatch::open(choice_.self_snapshots->trigger, tids);
+  Result<std::unique_ptr<TriggerWatch>> watch = TriggerWatch::open(choice_.self_snapshots->trigger, events_->wanted_threads());
   if (!watch) return watch.error();
   trigger_ = std::move(*watch);
   return {};
@@ -320,10 +312,7 @@ void SessionKeeper::on_record(size_t ring, Bytes record) {
     if (record.empty()) return;
   }
   if (!clock_.is_exact() && read_record_header(record).type != kRecordSample) {
-    const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
-    SampleId id;
-    const uint64_t trailer = trailer_bytes(attr);
-    if (record.size() >= kRecordHeaderBytes + trailer) parse_trailer(attr, record.last(trailer), id);
+    const SampleId id = trailer_of(events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))], record);
     if (id.has_time) clock_.saw(id.time);
   }
   // The kernel turns a trace off that has lost something (LiveEvent::restart()).

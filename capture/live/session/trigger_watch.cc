@@ -17,7 +17,20 @@ constexpr size_t kMostDepth = 1024, kMostThreads = 65536;
 
 }  // namespace
 
+void CallTimer::on_record(Bytes record, const EventAttr& attr, const Probes& returns) {
+  const uint32_t type = read_record_header(record).type;
+  if (type == kRecordLost) return forget(trailer_of(attr, record).time);
+  SampleFields sample;
+  if (type != kRecordSample || !parse_sample(attr, record.subspan(kRecordHeaderBytes), sample)) return;
+  const auto probe = returns.find(sample.id.id);
+  if (probe != returns.end()) add({sample.id.time, sample.id.tid, probe->second});
+}
+
 uint64_t CallTimer::count() {
+  if (duration_ns_ != 0) {
+    std::erase_if(hits_, [this](const Hit& hit) { return hit.time_ns < lost_ns_; });
+    std::erase_if(calls_, [this](const auto& calls) { return calls.second.front() < lost_ns_; });
+  }
   std::stable_sort(hits_.begin(), hits_.end(), [](const Hit& a, const Hit& b) { return a.time_ns < b.time_ns; });
   uint64_t met = 0;
   std::vector<Hit> later;
@@ -66,16 +79,17 @@ Status TriggerWatch::add(bool returns, const EventTarget& target) {
   Result<LiveEvent> event = LiveEvent::open(spec, target);
   if (!event) return event.error();
   if (attr_.raw.empty()) attr_ = file_attr(spec, "uprobe");
-  std::vector<std::pair<LiveEvent, bool>>& events = rings_.back().events;
+  std::vector<LiveEvent>& events = rings_.back().events;
   if (!events.empty()) {
-    if (Status status = event->send_to(events.front().first); !status) return status;
+    if (Status status = event->send_to(events.front()); !status) return status;
   }
-  events.emplace_back(std::move(*event), returns);
+  returns_[event->id()] = returns;
+  events.push_back(std::move(*event));
   return events.size() == 1 ? map_ring(rings_.back()) : Status();  // only to a mapped ring can others send
 }
 
 Status TriggerWatch::map_ring(Ring& to) {
-  Result<std::unique_ptr<EventRing>> ring = EventRing::map(to.events.front().first.fd(), kRingPages);
+  Result<std::unique_ptr<EventRing>> ring = EventRing::map(to.events.front().fd(), kRingPages);
   if (!ring) return ring.error();
   to.ring = std::move(*ring);
   return {};
@@ -95,18 +109,13 @@ void TriggerWatch::take_over() {
 
 std::vector<int> TriggerWatch::fds() const {
   std::vector<int> fds;
-  for (const Ring& each : rings_) fds.push_back(each.events.front().first.fd());
+  for (const Ring& each : rings_) fds.push_back(each.events.front().fd());
   return fds;
 }
 
 uint64_t TriggerWatch::drain() {
   for (Ring& each : rings_) {
-    (void)each.ring->drain([&](Bytes record) {
-      SampleFields sample;
-      if (read_record_header(record).type != kRecordSample || !parse_sample(attr_, record.subspan(kRecordHeaderBytes), sample)) return;
-      const auto of = std::find_if(each.events.begin(), each.events.end(), [&](const auto& event) { return event.first.id() == sample.id.id; });
-      if (of != each.events.end()) timer_.add({sample.id.time, sample.id.tid, of->second});
-    });
+    (void)each.ring->drain([&](Bytes record) { timer_.on_record(record, attr_, returns_); });
   }
   return timer_.count();
 }

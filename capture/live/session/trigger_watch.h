@@ -1,6 +1,7 @@
 // TriggerWatch: sets the probe of a session's trigger on all cpus, and reports when the function was called, or when a call of it was slow.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,13 +23,21 @@ class CallTimer {
     bool returns = false;
     bool waited = false;  ///< its call was not there in the round before
   };
+  /// A probe is on the function's entry or on its return, by the id of its event.
+  using Probes = std::map<uint64_t, bool>;
+
   explicit CallTimer(uint64_t duration_ns) : duration_ns_(duration_ns) {}
   void add(const Hit& hit) { hits_.push_back(hit); }
+  /// Adds a record of a ring: the hit that it samples, or a loss of hits.
+  void on_record(Bytes record, const perfio::EventAttr& attr, const Probes& returns);
+  /// Hits were lost until `time_ns`: calls that began before have no duration.
+  void forget(uint64_t time_ns) { lost_ns_ = std::max(lost_ns_, time_ns); }
   /// Ends a round. Returns how many calls took at least the duration; without a duration, how many began.
   uint64_t count();
 
  private:
   uint64_t duration_ns_;
+  uint64_t lost_ns_ = 0;
   std::vector<Hit> hits_;                           // of this round, and returns that wait
   std::map<int32_t, std::vector<uint64_t>> calls_;  // tid -> starts of calls that have not returned
 };
@@ -50,7 +59,7 @@ class TriggerWatch {
  private:
   explicit TriggerWatch(const TriggerChoice& choice) : choice_(choice), timer_(choice.duration_ns) {}
   struct Ring {
-    std::vector<std::pair<perfio::LiveEvent, bool>> events;  // and whether it is hit on return; the first one owns the ring
+    std::vector<perfio::LiveEvent> events;  // the first one owns the ring
     std::unique_ptr<perfio::EventRing> ring;
   };
   Status add(bool returns, const perfio::EventTarget& target);
@@ -58,6 +67,7 @@ class TriggerWatch {
   TriggerChoice choice_;
   CallTimer timer_;
   perfio::EventAttr attr_;
+  CallTimer::Probes returns_;
   std::vector<Ring> rings_;
 };
 

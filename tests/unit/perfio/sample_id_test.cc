@@ -40,8 +40,9 @@ TEST(SampleId, TrailerVariants) {
     const EventAttr attr = attr_with(c.sample_type);
     const auto bytes = hex(c.bytes);
     EXPECT_EQ(trailer_bytes(attr), bytes.size()) << c.name;
-    SampleId got;
-    parse_trailer(attr, bytes, got);
+    std::vector<std::byte> record(kRecordHeaderBytes + 16);
+    record.insert(record.end(), bytes.begin(), bytes.end());
+    const SampleId got = trailer_of(attr, record);
     EXPECT_EQ(got.pid, c.want.pid) << c.name;
     EXPECT_EQ(got.tid, c.want.tid) << c.name;
     EXPECT_EQ(got.time, c.want.time) << c.name;
@@ -56,6 +57,14 @@ TEST(SampleId, NoTrailerWithoutSampleIdAll) {
   EventAttr attr = attr_with(kSampleTid | kSampleTime);
   attr.sample_id_all = false;
   EXPECT_EQ(trailer_bytes(attr), 0U);
+}
+
+TEST(SampleId, ARecordThatIsTooShortHasNoTrailer) {
+  const EventAttr attr = attr_with(kSampleTime);
+  std::vector<std::byte> record(kRecordHeaderBytes + 8, std::byte{1});
+  EXPECT_TRUE(trailer_of(attr, record).has_time);
+  record.pop_back();
+  EXPECT_FALSE(trailer_of(attr, record).has_time);
 }
 
 TEST(SampleId, SampleFieldsInOrder) {

@@ -1,0 +1,54 @@
+"""The parts of bundles and plans (docs/FORMAT.md, "File")."""
+import struct
+import subprocess
+
+HEADER_BYTES = 16
+
+
+def checksum(content):
+    """Returns FNV-1a, as a bundle has it for each part."""
+    value = 0xCBF29CE484222325
+    for byte in content:
+        value = (value ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return value
+
+
+def number(value):
+    """Returns a number with seven bits per byte, the lowest first."""
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def decompressed(stored):
+    return subprocess.run(["zstd", "-dqc"], input=stored, capture_output=True, check=True).stdout
+
+
+def parts_of(bundle):
+    """Yields the type and the bytes of each part."""
+    at = HEADER_BYTES
+    while at < len(bundle):
+        kind, _, size = struct.unpack_from("<4sIQ", bundle, at)
+        yield kind, bundle[at:at + 32 + size]
+        at += 32 + size
+
+
+def content_of(stored):
+    """Returns the content of a part, uncompressed."""
+    return decompressed(stored[32:]) if struct.unpack_from("<I", stored, 4)[0] else stored[32:]
+
+
+def part(kind, content):
+    """Returns an uncompressed part."""
+    return kind + struct.pack("<IQQQ", 0, len(content), len(content), checksum(content)) + content
+
+
+def replaced(bundle, contents):
+    """Returns the bundle with these contents (by type) for its parts."""
+    return bundle[:HEADER_BYTES] + b"".join(part(kind, contents[kind]) if kind in contents else stored for kind, stored in parts_of(bundle))
+
+
+def uncompressed(bundle):
+    return bundle[:HEADER_BYTES] + b"".join(part(kind, content_of(stored)) for kind, stored in parts_of(bundle))
