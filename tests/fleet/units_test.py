@@ -328,7 +328,7 @@ class Units(unittest.TestCase):
         self.assertEqual(self.library.read(plan, "events", streams[2]), want["events"])
         self.assertEqual(controls[0].calls, {})
         self.assertEqual(controls[1].calls, {"cancelled": 1})
-        self.assertGreater(controls[2].calls["cancelled"], 1)
+        self.assertGreater(controls[2].calls["cancelled"], 0)
         self.assertGreater(controls[2].calls["progress"], 0)
 
     def test_calls_twice(self):
