@@ -283,7 +283,7 @@ class Fleet(unittest.TestCase):
             os.environ.pop(variable, None)
             for store in (self.store, others):
                 write_plan(str(DEMO), store, 1 << 20, {"debuginfod": True})
-                self.assertNotIn(variable, os.environ)
+                self.assertIsNone(os.environ.get(variable))
             os.environ[variable] = str(self.folder / "mine")
             write_plan(str(DEMO), self.store, 1 << 20, {"debuginfod": True})
             self.assertEqual(os.environ[variable], str(self.folder / "mine"))
