@@ -22,10 +22,10 @@ struct CallWalkOptions {
   unsigned threads = 0;                          ///< number of threads, including the caller's; 0: one per core
   bool enters = true;                            ///< false: leaves out steps of kind enter
   bool inlined = false;                          ///< follows inlined functions of files with DWARF; has no effect with `steps`
+  bool all_steps = false;                        ///< with `steps`: follows every step. No group (docs/FLEET.md) is used in place of its steps
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
   std::function<void(const Gap&)> on_gap;        ///< each gap
   std::shared_ptr<const StepFiles> steps;        ///< of the units of a plan, which were decoded before; null: decode
-  bool all_steps = false;                        ///< with `steps`: follows every step. No group (docs/FLEET.md) is used in place of its steps
   /// With `steps`: called for each group (docs/FLEET.md) that is used in place of its call steps. `depth`: how many calls are open around it.
   std::function<void(uint32_t unit, uint32_t group, uint32_t depth)> on_group;
   /// Called regularly. Returning true ends the walk: open calls are left, with kCallCut. Empty: never.
