@@ -101,9 +101,12 @@ const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
 
 const std::string& CallInput::comm(uint32_t thread, const CallTree& tree) { return know(thread, tree).last_comm; }
 
-/// The options of every decode of this input: the streams, the times, the handling of gaps, and the display of progress.
+/// Begins a decode of this input. Sets the streams, the times, the handling of gaps, and the display of progress.
 template <typename Options>
 void CallInput::set_up(Options& options, Progress& progress) {
+  threads_.clear();  // of an earlier decode
+  gaps_ = {};
+  folded_ = 0;
   progress.set_total(total_bytes_);
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();

@@ -63,7 +63,7 @@ class CallInput {
   /// The last name of a thread. `thread` as CallStep::thread.
   const std::string& comm(uint32_t thread, const CallTree& tree);
   /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
-  /// `enters` as CallWalkOptions::enters.
+  /// `enters` as CallWalkOptions::enters. May be called again; the other functions then describe the last walk.
   int walk(const CallWords& words, const CallSink& sink, bool enters = true);
   /// Decodes likewise and counts how often which code ran. Returns the exit status.
   int count(const CallWords& words, CodeCounts& counts);

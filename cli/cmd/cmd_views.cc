@@ -59,15 +59,11 @@ class SliceCounts {
   std::array<uint64_t, (64U << kBits)> counts_{};
 };
 
-/// Returns the duration of the shortest slice in a timeline of `size_bytes`, and the exit status.
-std::pair<uint64_t, int> fit_slices(const Words& words, uint64_t size_bytes) {
-  CallWords calls = words.calls;
-  calls.input.quiet = true;  // write_timeline() opens it again
-  Result<std::unique_ptr<CallInput>> opened = CallInput::open(calls);
-  if (!opened) return {0, report_error(opened.error())};
+/// Decodes the trace to find the duration of the shortest slice in a timeline of `size_bytes`. Returns it and the exit status.
+std::pair<uint64_t, int> fit_slices(const Words& words, CallInput& input, uint64_t size_bytes) {
   SliceCounts counts;
-  const int status = (*opened)->walk(calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
-    counts.take(steps, tree, **opened);
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    counts.take(steps, tree, input);
     return true;
   }, false);
   const uint64_t min_ns = counts.min_ns(size_bytes);
@@ -76,11 +72,7 @@ std::pair<uint64_t, int> fit_slices(const Words& words, uint64_t size_bytes) {
   return {min_ns, status};
 }
 
-int write_timeline(const Words& words, uint64_t min_ns) {
-  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
-  if (!opened) return report_error(opened.error());
-  CallInput& input = **opened;
-  if (!input.has_time()) return report_error({ErrorCode::not_recorded, "the trace holds no time: there is nothing to lay along a line", 0});
+int write_timeline(const Words& words, CallInput& input, uint64_t min_ns) {
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
   if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: the trace is binary, and the output is a terminal: name a file with -o", 0});
@@ -131,12 +123,16 @@ int run_timeline(const Words& words) {
     if (!parsed) return report_error(parsed.error());
     size = parsed.value();
   }
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  if (!input.has_time()) return report_error({ErrorCode::not_recorded, "the trace holds no time: there is nothing to lay along a line", 0});
   if (size != 0) {
-    const auto [fitting_ns, status] = fit_slices(words, size);
+    const auto [fitting_ns, status] = fit_slices(words, input, size);
     if (status != kExitOk) return status;
     min_ns = std::max(min_ns, fitting_ns);
   }
-  return write_timeline(words, min_ns);
+  return write_timeline(words, input, min_ns);
 }
 
 int run_flame(const Words& words) {
