@@ -99,6 +99,12 @@ const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
   return known.comm;
 }
 
+std::string CallInput::label(const CallStep& step, const CallTree& tree) {
+  const std::string& name = comm(step, tree);
+  const int32_t tid = tree.threads()[step.thread].tid;
+  return !name.empty() ? name : tid < 0 ? "unknown thread" : fmt::format(":{}", tid);
+}
+
 const std::string& CallInput::comm(uint32_t thread, const CallTree& tree) { return know(thread, tree).last_comm; }
 
 /// Begins a decode of this input. Sets the streams, the times, the handling of gaps, and the display of progress.

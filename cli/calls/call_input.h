@@ -58,6 +58,8 @@ class CallInput {
   /// Whether any step of a thread was wanted.
   [[nodiscard]] bool matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }
   const std::string& comm(const CallStep& step, const CallTree& tree);
+  /// Returns the same for people: for a thread without a name ":TID", as perf shows it, or "unknown thread".
+  std::string label(const CallStep& step, const CallTree& tree);
   /// Returns when the thread of the last comm(step, tree) has the name that this returned.
   [[nodiscard]] Interval named(const CallStep& step) const { return threads_[step.thread].named; }
   /// The last name of a thread. `thread` as CallStep::thread.

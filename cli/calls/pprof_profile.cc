@@ -154,7 +154,7 @@ void PprofProfile::take(std::span<const CallStep> steps, const CallTree& tree) {
     if (step.kind != CallStepKind::leave) continue;
     const auto ended = calls_.leave(step);
     if (!ended) continue;
-    const auto comm = comms_.try_emplace(input_.comm(step, tree), static_cast<uint32_t>(comms_.size())).first->second;
+    const auto comm = comms_.try_emplace(input_.label(step, tree), static_cast<uint32_t>(comms_.size())).first->second;
     Sums& sums = sums_[{ended->call.path, comm}];
     sums.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
     sums.instructions += step.self_instructions;

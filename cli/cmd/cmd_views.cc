@@ -193,7 +193,8 @@ Command add_flame(CLI::App& app) {
   command.footer(
       "Exact, not sampled: every call is counted, under its thread's name at the start of the call. Without times in the trace, the graph\n"
       "shows instructions. In the SVG, a click zooms into a frame, Escape zooms out, and Ctrl-F searches and shows the share of time.\n"
-      "In folded lines, '_' replaces spaces in names. Calls that are more than 512 levels deep are shown together as [deeper calls].\n"
+      "A thread without a name is shown as :TID. In folded lines, '_' replaces spaces in names. Calls that are more than 512 levels deep are\n"
+      "shown together as [deeper calls].\n"
       "Examples:\n"
       "  ptdecode flame -o run.svg --comm postgres\n"
       "  ptdecode flame --format folded | flamegraph.pl > run.svg");
