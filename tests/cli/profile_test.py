@@ -185,6 +185,20 @@ class Profile(RecordedPrograms):
             notes = subprocess.run(["readelf", "-n", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout
             self.assertRegex(mappings, r"sorter " + re.search(r"Build ID: (\w+)", notes)[1])
 
+    def test_stacks_have_a_value_of_time_if_a_packet_gives_one(self):
+        """Also if the first PSB+ has no TSC packet ([SDM] "Packet Definitions": PSB is 02 82 eight times, TSC begins with 19)."""
+        content = bytearray(self.data("sorter").read_bytes())
+        tsc = content.index(b"\x19", content.index(b"\x02\x82" * 8) + 16)
+        content[tsc:tsc + 8] = bytes(8)
+        self.data("late").write_bytes(content)
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "--no-tsc", "-o", "timeless.data", "--", "/bin/true"],
+                       cwd=self.folder, check=True)
+        for name, has_times in (("timeless", False), ("late", True)):
+            path = self.folder / f"{name}.pb"
+            done = run("profile", "-q", "-i", self.data(name), "--format", "pprof", "-o", path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(b"nanoseconds" in path.read_bytes(), has_times, name)
+
     def test_inlined_functions_are_lines_of_locations(self):
         if not tool("go"):
             self.skipTest("go is not installed")
