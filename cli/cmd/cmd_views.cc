@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <functional>
 #include <utility>
 
@@ -14,6 +12,7 @@
 #include "cli/options/whole_file.h"
 #include "cli/text/gzip.h"
 #include "cli/text/size_words.h"
+#include "ptdecode/function_profile.h"
 
 namespace ptd::cli {
 
@@ -24,50 +23,21 @@ struct Words {
   std::string output, format = "svg", min, size;
 };
 
-/// Counts slices by their duration, to choose which fit into a file.
-class SliceCounts {
- public:
-  void take(std::span<const CallStep> steps, const CallTree& tree, CallInput& input) {
-    for (const CallStep& step : steps) {
-      const bool slice = step.kind == CallStepKind::leave || (step.kind == CallStepKind::on && step.off_cpu_ns + step.untraced_ns + step.lost_ns != 0);
-      if (slice && input.wanted(step, tree)) ++counts_[class_of(step.total_ns())];
-    }
-  }
-  /// Returns the shortest duration for which all slices of at least that duration fit into `bytes`; 0 if all slices fit.
-  [[nodiscard]] uint64_t min_ns(uint64_t bytes) const {
-    constexpr uint64_t kSliceBytes = 64;  // two packets
-    uint64_t slices = 0;
-    for (size_t i = counts_.size(); i-- != 0;) {
-      slices += counts_[i];
-      if (slices > bytes / kSliceBytes) return first_of(i + 1);
-    }
-    return 0;
-  }
-
- private:
-  static constexpr unsigned kBits = 3;  // eight classes for each doubling
-  static size_t class_of(uint64_t ns) {
-    if (ns < (1U << kBits)) return ns;
-    const auto shift = static_cast<unsigned>(std::bit_width(ns)) - kBits - 1;
-    return (size_t{shift} << kBits) + (ns >> shift);
-  }
-  static uint64_t first_of(size_t index) {
-    if (index < (2U << kBits)) return index;
-    const size_t shift = (index >> kBits) - 1;
-    return uint64_t{(index & ((1U << kBits) - 1)) + (1U << kBits)} << shift;
-  }
-  std::array<uint64_t, (64U << kBits)> counts_{};
-};
-
 /// Decodes the trace to find the duration of the shortest slice in a timeline of `size_bytes`. Returns it and the exit status.
 std::pair<uint64_t, int> fit_slices(const Words& words, CallInput& input, uint64_t size_bytes) {
-  SliceCounts counts;
+  constexpr uint64_t kSliceBytes = 64;  // two packets
+  DurationCounts slices;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
-    counts.take(steps, tree, input);
+    for (const CallStep& step : steps) {
+      const bool is_slice = step.kind == CallStepKind::leave || (step.kind == CallStepKind::on && step.off_cpu_ns + step.untraced_ns + step.lost_ns != 0);
+      if (is_slice && input.wanted(step, tree)) slices.add(step.total_ns());
+    }
     return true;
   }, false);
-  const uint64_t min_ns = counts.min_ns(size_bytes);
-  if (status == kExitOk && min_ns != 0 && !words.calls.input.quiet)
+  const uint64_t count = slices.count(), fitting = size_bytes / kSliceBytes;
+  if (status != kExitOk || count <= fitting) return {0, status};
+  const uint64_t min_ns = slices.quantile(static_cast<double>(count - fitting) / static_cast<double>(count)) + 1;
+  if (!words.calls.input.quiet)
     say_on_error(fmt::format("ptdecode: calls and waits shorter than {} are left out, because of --size\n", duration_text(min_ns)));
   return {min_ns, status};
 }
