@@ -13,6 +13,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/size_words.h"
 #include "analysis/names/short_name.h"
+#include "analysis/paths/call_paths.h"
 #include "ptdecode/survey.h"
 #include "recording/data/part_of_trace.h"
 
@@ -191,6 +192,11 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
 std::string folded_text(uint64_t folded) {
   return fmt::format("{} deeper than the limit of {} open calls: not counted; their time is that of the deepest call counted",
                      counted(folded, "call was", "calls were"), CallTree::kMaxFrames);
+}
+
+std::string left_out_text(uint64_t left_out) {
+  return fmt::format("{} beyond the limits of {} functions in a path and {} paths: counted as part of the caller", counted(left_out, "call was", "calls were"),
+                     CallPaths::kMostDepth, CallPaths::kMostPaths - 1);
 }
 
 Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {

@@ -106,6 +106,8 @@ class CallInput {
 
 /// A sentence on calls that were too deep to be counted.
 [[nodiscard]] std::string folded_text(uint64_t folded);
+/// A sentence on calls without a path of their own (CallPaths::left_out()).
+[[nodiscard]] std::string left_out_text(uint64_t left_out);
 /// Reads one --time against the recording. Errors: usage.
 [[nodiscard]] Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input);
 /// What of one --time is wrong whatever the recording: found before it is opened.
