@@ -237,6 +237,10 @@ std::string duration_text(uint64_t ns) {
 
 std::string moment_text(TimeNs time) { return fmt::format("{}.{:09}", time.value / 1'000'000'000, time.value % 1'000'000'000); }
 
+bool is_unnamed(const FunctionInfo& function) {
+  return function.name.starts_with(function.module + "+0x") || function.name == "[unnamed code of " + function.module + "]";
+}
+
 std::string function_text(const FunctionTable& functions, FunctionId id, size_t width) {
   if (id == kNoFunction) return "[not traced]";
   return fit_function(functions.info(id).name, width);

@@ -116,6 +116,8 @@ class CallInput {
 [[nodiscard]] std::string duration_text(uint64_t ns);
 /// "17.865267613"
 [[nodiscard]] std::string moment_text(TimeNs time);
+/// Returns whether no symbol names the function: its name then contains its module.
+[[nodiscard]] bool is_unnamed(const FunctionInfo& function);
 /// The name for people: FunctionInfo's, "[not traced]" for kNoFunction. With `width`, fitted to so many letters.
 [[nodiscard]] std::string function_text(const FunctionTable& functions, FunctionId id, size_t width = 0);
 

@@ -65,8 +65,8 @@ struct Columns {
 /// Returns the module of a name, unless the name contains it.
 std::string module_text(const FunctionTable& functions, FunctionId id) {
   if (id == kNoFunction) return {};
-  const auto& [name, module] = functions.info(id);
-  return module.empty() || name.starts_with(module + "+") || name.ends_with(" of " + module + "]") ? "" : " (" + module + ")";
+  const FunctionInfo& info = functions.info(id);
+  return info.module.empty() || is_unnamed(info) ? "" : " (" + info.module + ")";
 }
 
 /// "[2 more without start, 1 without end]": the first are not in the column of calls, the others are.
@@ -191,8 +191,7 @@ std::string nameless_files(const FunctionTable& functions) {
   std::set<std::string> files;
   for (FunctionId id = 0; id < functions.size(); ++id) {
     const FunctionInfo& info = functions.info(id);
-    if (info.module.starts_with('[')) continue;
-    if (info.name.starts_with(info.module + "+0x") || info.name == "[unnamed code of " + info.module + "]") files.insert(info.module);
+    if (!info.module.starts_with('[') && is_unnamed(info)) files.insert(info.module);
   }
   constexpr size_t kListed = 3;
   std::string list;
