@@ -271,6 +271,8 @@ int run(const Words& words) {
     if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;
     return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input.gaps(), input.recording()), 0});
   }
+  const bool is_empty = rows.empty() && status == kExitOk;
+  if (const int matched = is_empty ? input.say_summary(words.calls, false) : kExitOk; matched != kExitOk) return matched;  // without an empty table
   if (words.format == "json") {
     print_json(std::span(rows).first(words.rows(rows.size())), slow, input, input.functions());
   } else {
@@ -279,7 +281,7 @@ int run(const Words& words) {
     if (words.function.empty() && input.timed()) print_threads(threads);
   }
   standard_output().flush();
-  const int matched = input.say_summary(words.calls, !rows.empty());
+  const int matched = is_empty ? kExitOk : input.say_summary(words.calls, true);
   if (status != kExitOk || matched != kExitOk) return status != kExitOk ? status : matched;
   return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }

@@ -405,6 +405,9 @@ class NewUser(unittest.TestCase):
             self.assertIn(said, done.stderr, words)
             if words != ["-C", "1,99"]:
                 self.assertEqual((done.returncode, done.stdout), (2, b""), words)
+        done = run("functions", "-q", "-i", DEMO, "--comm", "nobody")
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+        self.assertIn(b"nothing matched --comm; no thread is named 'nobody'", done.stderr)
         done = run("script", "-i", DEMO, "--itrace=c", "-C", "1")
         self.assertEqual(done.returncode, 0)
         self.assertNotIn(b"matched", done.stderr)
