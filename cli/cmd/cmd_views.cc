@@ -72,7 +72,7 @@ int write_timeline(const Words& words, CallInput& input, uint64_t min_ns) {
   if (gzip != nullptr) gzip->finish(packed);
   (*file)->write(packed);
   const int matched = input.say_summary(words.calls, writer.slices() != 0);
-  if (matched != kExitOk) return matched;  // a file that is there stays as it is
+  if (matched != kExitOk) return matched;  // an existing file is kept
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet) {
     const std::string folded = writer.folded() == 0 ? "" : fmt::format(", {} in them", counted(writer.folded(), "shorter call"));
@@ -96,7 +96,7 @@ int run_timeline(const Words& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
-  if (!input.has_time()) return report_error({ErrorCode::not_recorded, "the trace holds no time: there is nothing to lay along a line", 0});
+  if (!input.has_time()) return report_error({ErrorCode::not_recorded, "timeline: the trace contains no times", 0});
   if (size != 0) {
     const auto [fitting_ns, status] = fit_slices(words, input, size);
     if (status != kExitOk) return status;
@@ -107,7 +107,7 @@ int run_timeline(const Words& words) {
 
 int run_flame(const Words& words) {
   if (words.format == "svg" && words.output.empty())
-    return report_error({ErrorCode::contradictory_options, "flame: -o FILE.svg is missing (with --format folded, standard output will do)", 0});
+    return report_error({ErrorCode::contradictory_options, "flame: -o FILE.svg is missing; only --format folded writes to standard output", 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -119,7 +119,7 @@ int run_flame(const Words& words) {
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   const int matched = input.say_summary(words.calls, totals.any());
-  if (matched != kExitOk) return matched;  // a file that is there stays as it is
+  if (matched != kExitOk) return matched;  // an existing file is kept
   const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
@@ -136,7 +136,7 @@ Command add_timeline(CLI::App& app) {
   add_inline_option(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
-  command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; the call around them says how many calls");
+  command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; a note of the enclosing call counts the calls");
   command.add_option("--size", words->size, "leave out the shortest calls and waits, as --min does, so that the file has about this size before compression: 200M");
   command.footer(
       "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"

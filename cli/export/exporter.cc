@@ -143,7 +143,7 @@ class Export {
   ExportNames names_;
   const std::set<std::string> tables_;
   TableRequest request_;
-  std::set<std::string> empty_;  ///< tables without rows that perf's viewer does not expect then, and tables that were not named
+  std::set<std::string> empty_;  ///< tables to drop: not asked for, or without rows where perf's viewer expects no table
   uint64_t calls_ = 0, branches_ = 0, left_out_ = 0;
   bool ended_ = false;  ///< by Ctrl-C
 };
