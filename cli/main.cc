@@ -10,10 +10,10 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <new>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -217,8 +217,10 @@ int main(int argc, char** argv) try {
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::Success& help) {
-    const int status = app.exit(help);
-    return std::cout.flush() ? status : output_lost();
+    std::ostringstream text;
+    const int status = app.exit(help, text, text);
+    ptd::cli::standard_output().write(text.str());
+    return after_output(status);
   } catch (const CLI::ParseError& error) {
     ptd::cli::say_on_error(ptd::cli::usage_text(app, error, words));
     return ptd::cli::kExitUsage;

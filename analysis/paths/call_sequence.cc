@@ -18,16 +18,18 @@ uint64_t mix(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
-// The same in every run and build: code from no file is named by its process and address, and some functions by their addresses.
+std::string_view comparable_name(std::string_view name) {
+  constexpr std::string_view kAnonymous = "[anon ";
+  return name.starts_with(kAnonymous) ? name.substr(0, kAnonymous.size()) : without_address(name);
+}
+
 uint64_t CallSequences::hash_of(FunctionId function) {
   const size_t index = function == kNoFunction ? 0 : size_t{function} + 1;
   if (index >= hashes_.size()) hashes_.resize(std::max(index + 1, 2 * hashes_.size()));
   uint64_t& hash = hashes_[index];
   if (hash != 0) return hash;
-  std::string_view name = without_address(functions_.info(function).name);
-  if (name.starts_with("[anon ")) name = "[anon ";
   hash = 1;
-  for (const char letter : name) hash = mix(hash, static_cast<unsigned char>(letter));
+  for (const char letter : comparable_name(functions_.info(function).name)) hash = mix(hash, static_cast<unsigned char>(letter));
   return hash = std::max<uint64_t>(hash, 1);
 }
 

@@ -14,6 +14,10 @@
 
 namespace ptd {
 
+/// Returns the part of a function's name that is the same in every run and build: code from no file is named by its process and address, and some
+/// functions by their addresses.
+[[nodiscard]] std::string_view comparable_name(std::string_view name);
+
 /// The start or end of a call.
 struct CallMoment {
   bool enters = false;

@@ -11,6 +11,7 @@
 #include "capture/emulate/shared/user_config.h"
 #include "image/base/system_error.h"
 #include "image/source/build_id_note.h"
+#include "image/source/elf_file.h"
 #include "image/source/jitdump.h"
 
 namespace ptd::emulate {
@@ -53,6 +54,24 @@ void unmap(std::vector<UserMap>& files, uint64_t first, uint64_t end) {
     }
   }
   files = std::move(left);
+}
+
+constexpr uint64_t kPageBytes = 4096;
+uint64_t page_start(uint64_t address) { return address / kPageBytes * kPageBytes; }
+
+/// Returns the parts of a loader's mapping that executable segments cover. QEMU maps code without PROT_EXEC, and the kernel lists adjacent mappings as one,
+/// so only the program headers tell. `bias`: the address at which the file is loaded, minus its own.
+std::vector<UserMap> executable_parts(const UserMap& map, const ElfFile& elf, uint64_t bias) {
+  std::vector<UserMap> parts;
+  for (const ElfSegment& segment : elf.segments()) {
+    const uint64_t first = page_start(bias + segment.address), end = page_start(bias + segment.address + segment.file_size_bytes + kPageBytes - 1);
+    UserMap part = map;
+    part.ip = std::max(map.ip, first);
+    part.file_offset_bytes += part.ip - map.ip;
+    part.size_bytes = std::min(map.end(), end) - part.ip;
+    if (segment.executable && part.ip < std::min(map.end(), end)) parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -283,11 +302,22 @@ Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) 
   if (!places_.ran_code && (map.prot & kProtExec) != 0 && map.path.starts_with("//")) put_anonymous(index, event.tsc, space, {map.ip, map.size_bytes});
   if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return {};
   space.files.push_back(map);
-  if (event.kind == "first_map" || (map.prot & kProtExec) != 0) {
-    put_mapping(index, event.tsc, map);
-    space.shown.add_file(map);
+  const std::vector<UserMap> parts = event.kind == "first_map" ? loaded_code(space, map) : (map.prot & kProtExec) != 0 ? std::vector{map} : std::vector<UserMap>();
+  for (const UserMap& part : parts) {
+    put_mapping(index, event.tsc, part);
+    space.shown.add_file(part);
   }
   return {};
+}
+
+// The lowest mapping of a file comes first. If the file is gone, any part of it may be code.
+std::vector<UserMap> UserSideband::loaded_code(Space& space, const UserMap& map) {
+  const std::shared_ptr<const MappedFile> file = space.shown.file_of(map);
+  if (file == nullptr) return {map};
+  const auto elf = ElfFile::open(file);
+  if (!elf.ok()) return {map};
+  const auto lowest = std::find_if(space.files.begin(), space.files.end(), [&map](const UserMap& other) { return other.path == map.path; });
+  return executable_parts(map, **elf, lowest->ip - page_start((*elf)->base_address()));
 }
 
 Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event) {

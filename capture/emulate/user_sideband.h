@@ -60,6 +60,7 @@ class UserSideband {
   void begin_image(size_t index, Space& space);
   Status on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event);
   Status on_map(size_t index, Space& space, const UserEvent& event);
+  static std::vector<UserMap> loaded_code(Space& space, const UserMap& map);
   static std::filesystem::path new_folder(const std::filesystem::path& prefix, size_t& next);
   Status place_copy(const std::string& name, UserMap& map);
   Status on_protection(size_t index, Space& space, const UserEvent& event);

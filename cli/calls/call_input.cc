@@ -13,6 +13,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/size_words.h"
 #include "analysis/names/short_name.h"
+#include "analysis/paths/call_paths.h"
 #include "ptdecode/survey.h"
 #include "recording/data/part_of_trace.h"
 
@@ -99,11 +100,20 @@ const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
   return known.comm;
 }
 
+std::string CallInput::label(const CallStep& step, const CallTree& tree) {
+  const std::string& name = comm(step, tree);
+  const int32_t tid = tree.threads()[step.thread].tid;
+  return !name.empty() ? name : tid < 0 ? "unknown thread" : fmt::format(":{}", tid);
+}
+
 const std::string& CallInput::comm(uint32_t thread, const CallTree& tree) { return know(thread, tree).last_comm; }
 
-/// The options of every decode of this input: the streams, the times, the handling of gaps, and the display of progress.
+/// Begins a decode of this input. Sets the streams, the times, the handling of gaps, and the display of progress.
 template <typename Options>
 void CallInput::set_up(Options& options, Progress& progress) {
+  threads_.clear();  // of an earlier decode
+  gaps_ = {};
+  folded_ = 0;
   progress.set_total(total_bytes_);
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();
@@ -184,6 +194,11 @@ std::string folded_text(uint64_t folded) {
                      counted(folded, "call was", "calls were"), CallTree::kMaxFrames);
 }
 
+std::string left_out_text(uint64_t left_out) {
+  return fmt::format("{} beyond the limits of {} functions in a path and {} paths: counted as part of the caller", counted(left_out, "call was", "calls were"),
+                     CallPaths::kMostDepth, CallPaths::kMostPaths - 1);
+}
+
 Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {
   TimeScale scale{{kTimeMax, kTimeMin}, std::nullopt};
   for (const StreamInfo& stream : recording.streams()) scale.span = hull(scale.span, stream.time);
@@ -221,6 +236,10 @@ std::string duration_text(uint64_t ns) {
 }
 
 std::string moment_text(TimeNs time) { return fmt::format("{}.{:09}", time.value / 1'000'000'000, time.value % 1'000'000'000); }
+
+bool is_unnamed(const FunctionInfo& function) {
+  return function.name.starts_with(function.module + "+0x") || function.name == "[unnamed code of " + function.module + "]";
+}
 
 std::string function_text(const FunctionTable& functions, FunctionId id, size_t width) {
   if (id == kNoFunction) return "[not traced]";

@@ -58,12 +58,14 @@ class CallInput {
   /// Whether any step of a thread was wanted.
   [[nodiscard]] bool matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }
   const std::string& comm(const CallStep& step, const CallTree& tree);
+  /// Returns the same for people: for a thread without a name ":TID", as perf shows it, or "unknown thread".
+  std::string label(const CallStep& step, const CallTree& tree);
   /// Returns when the thread of the last comm(step, tree) has the name that this returned.
   [[nodiscard]] Interval named(const CallStep& step) const { return threads_[step.thread].named; }
   /// The last name of a thread. `thread` as CallStep::thread.
   const std::string& comm(uint32_t thread, const CallTree& tree);
   /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
-  /// `enters` as CallWalkOptions::enters.
+  /// `enters` as CallWalkOptions::enters. May be called again; the other functions then describe the last walk.
   int walk(const CallWords& words, const CallSink& sink, bool enters = true);
   /// Decodes likewise and counts how often which code ran. Returns the exit status.
   int count(const CallWords& words, CodeCounts& counts);
@@ -104,6 +106,8 @@ class CallInput {
 
 /// A sentence on calls that were too deep to be counted.
 [[nodiscard]] std::string folded_text(uint64_t folded);
+/// A sentence on calls without a path of their own (CallPaths::left_out()).
+[[nodiscard]] std::string left_out_text(uint64_t left_out);
 /// Reads one --time against the recording. Errors: usage.
 [[nodiscard]] Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input);
 /// What of one --time is wrong whatever the recording: found before it is opened.
@@ -112,6 +116,8 @@ class CallInput {
 [[nodiscard]] std::string duration_text(uint64_t ns);
 /// "17.865267613"
 [[nodiscard]] std::string moment_text(TimeNs time);
+/// Returns whether no symbol names the function: its name then contains its module.
+[[nodiscard]] bool is_unnamed(const FunctionInfo& function);
 /// The name for people: FunctionInfo's, "[not traced]" for kNoFunction. With `width`, fitted to so many letters.
 [[nodiscard]] std::string function_text(const FunctionTable& functions, FunctionId id, size_t width = 0);
 

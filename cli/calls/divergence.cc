@@ -13,7 +13,6 @@
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
-#include "image/placed_name.h"
 
 namespace ptd::cli {
 
@@ -82,8 +81,7 @@ class DivergenceText {
     return calls || !a.counted || !b.counted || a.instructions == b.instructions;
   }
   [[nodiscard]] std::string name(size_t side, FunctionId function) const {
-    const std::string text = function_text(sides_[side].input->functions(), function);
-    return text.starts_with("[anon ") ? "[anon" : std::string(without_address(text));
+    return std::string(comparable_name(function_text(sides_[side].input->functions(), function)));
   }
   /// "main > handle > parse"
   [[nodiscard]] std::string path_text(size_t side, uint32_t path) const {

@@ -1,10 +1,10 @@
-// Fields of Perfetto's trace format, and how they are written (protobuf's wire format). For PerfettoWriter.
+// Fields of Perfetto's trace format. For PerfettoWriter.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <string>
-#include <string_view>
+
+#include "cli/text/protobuf.h"
 
 namespace ptd::cli {
 
@@ -22,27 +22,6 @@ inline constexpr unsigned kAnnotationNameId = 1, kAnnotationUint = 3;
 inline constexpr uint64_t kFoldedNameId = 1, kEstimatedNameId = 2;
 inline constexpr uint64_t kStateCleared = 1, kNeedsState = 2;
 inline constexpr uint64_t kSequence = 1, kOtherTracks = 1, kProcessTracks = 1ULL << 40, kThreadTracks = 1ULL << 41;
-
-inline void put_number(std::string& out, uint64_t value) {
-  for (; value >= 128; value >>= 7) out.push_back(static_cast<char>(value | 128));
-  out.push_back(static_cast<char>(value));
-}
-
-inline void put(std::string& out, unsigned field, uint64_t value) {
-  put_number(out, uint64_t{field} << 3);
-  put_number(out, value);
-}
-
-inline void put(std::string& out, unsigned field, std::string_view bytes) {
-  put_number(out, uint64_t{field} << 3 | 2);
-  put_number(out, bytes.size());
-  out.append(bytes);
-}
-
-inline void put_double(std::string& out, unsigned field, double value) {
-  put_number(out, uint64_t{field} << 3 | 1);
-  for (uint64_t bits = std::bit_cast<uint64_t>(value), i = 0; i < 8; ++i) out.push_back(static_cast<char>(bits >> (8 * i)));
-}
 
 inline void put_packet(std::string& out, std::string packet, uint64_t flags) {
   put(packet, kPacketSequence, kSequence);

@@ -7,6 +7,7 @@
 #include "cli/calls/call_export.h"
 #include "cli/calls/perfetto_fields.h"
 #include "cli/options/thread_filters.h"
+#include "image/symbols/mapped_kind.h"
 
 namespace ptd::cli {
 
@@ -63,10 +64,11 @@ void PerfettoWriter::add_pokes(std::string& out) {
       change({info.space, info.ip, when, when, ""}, out);
     }
   }
-  constexpr uint64_t kPageBytes = 4096;  // what is mapped from files consists of pages; code that a process writes seldom does
+  constexpr uint64_t kPageBytes = 4096;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (section.space == kKernelSpace || (section.ip.value | section.size_bytes) % kPageBytes == 0) continue;
+    const bool is_mapping = (section.ip.value | section.size_bytes) % kPageBytes == 0;  // of a file, or of memory whose code other sections have
+    if (section.space == kKernelSpace || (is_mapping && (!is_generated_code(section.path) || section.code.bytes.empty()))) continue;
     const TimeNs first = section.live.first, last = section.live.last;
     const auto is_free = [&](TimeNs when) { return timeline.section_at(section.space, section.ip, when) == kNoSection; };
     change({section.space, section.ip, first, first, first > kTimeMin && is_free(TimeNs{first.value - 1}) ? "load " : ""}, out);

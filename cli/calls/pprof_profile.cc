@@ -6,8 +6,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "cli/calls/perfetto_fields.h"
+#include "cli/cache/symbol_cache.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/protobuf.h"
 
 namespace ptd::cli {
 
@@ -31,8 +32,7 @@ std::map<std::string, std::string> build_ids(const Timeline& timeline) {
   std::map<std::string, std::string> ids;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    const std::string module = section.path.starts_with('[') ? section.path : section.path.substr(section.path.rfind('/') + 1);
-    const auto [known, is_new] = ids.try_emplace(module, section.build_id);
+    const auto [known, is_new] = ids.try_emplace(std::string(short_path(section.path)), section.build_id);
     if (!is_new && known->second != section.build_id) known->second.clear();
   }
   return ids;
@@ -50,12 +50,12 @@ class PprofProfile::Writer {
     put_type("calls", "count");
     put_type("instructions", "count");
     if (profile_.has_cycles_) put_type("cycles", "count");
-    if (profile_.input_.has_time()) put_type("time", "nanoseconds");
+    if (profile_.input_.timed()) put_type("time", "nanoseconds");
     std::vector<std::string> comms(profile_.comms_.size());
     for (const auto& [comm, number] : profile_.comms_) comms[number] = comm;
     for (const auto& [key, sums] : profile_.sums_) put_sample(key.first, comms[key.second], sums);
     if (profile_.duration_ns_ != 0) put(out_, kDuration, profile_.duration_ns_);
-    put(out_, kDefaultType, text(profile_.input_.has_time() ? "time" : "instructions"));
+    put(out_, kDefaultType, text(profile_.input_.timed() ? "time" : "instructions"));
     for (const std::string* each : order_) put(out_, kStringTable, std::string_view(*each));
     return std::move(out_);
   }
@@ -75,7 +75,7 @@ class PprofProfile::Writer {
   void put_sample(uint32_t path, const std::string& comm, const Sums& sums) {
     std::vector<uint64_t> values{sums.calls, sums.instructions};
     if (profile_.has_cycles_) values.push_back(sums.cycles);
-    if (profile_.input_.has_time()) values.push_back(sums.ns);
+    if (profile_.input_.timed()) values.push_back(sums.ns);
     std::string sample, label;
     put(sample, kSampleLocations, packed(locations_of(path)));
     put(sample, kSampleValues, packed(values));
@@ -154,7 +154,7 @@ void PprofProfile::take(std::span<const CallStep> steps, const CallTree& tree) {
     if (step.kind != CallStepKind::leave) continue;
     const auto ended = calls_.leave(step);
     if (!ended) continue;
-    const auto comm = comms_.try_emplace(input_.comm(step, tree), static_cast<uint32_t>(comms_.size())).first->second;
+    const auto comm = comms_.try_emplace(input_.label(step, tree), static_cast<uint32_t>(comms_.size())).first->second;
     Sums& sums = sums_[{ended->call.path, comm}];
     sums.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
     sums.instructions += step.self_instructions;

@@ -21,8 +21,8 @@ class PprofProfile {
   /// Returns the profile, not compressed.
   [[nodiscard]] std::string write() const;
   [[nodiscard]] size_t samples() const { return sums_.size(); }
-  /// Returns how many calls were beyond the depth limit of a stack (CallPaths).
-  [[nodiscard]] uint64_t cut() const { return calls_.paths().left_out(); }
+  /// Returns CallPaths::left_out().
+  [[nodiscard]] uint64_t left_out() const { return calls_.paths().left_out(); }
 
  private:
   struct Sums {

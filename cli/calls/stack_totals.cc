@@ -115,7 +115,7 @@ size_t StackTotals::child(size_t parent, const std::string& name) {
 // The node of the name that a thread has where `step` enters a function.
 size_t StackTotals::process_of(Path& path, const CallStep& step, const CallTree& tree) {
   if (!path.named.contains(step.time)) {
-    path.process = child(0, shown(input_.comm(step, tree)));
+    path.process = child(0, shown(input_.label(step, tree)));
     path.named = input_.named(step);
   }
   return path.process;

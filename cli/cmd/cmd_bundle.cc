@@ -11,6 +11,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "cli/text/size_words.h"
 #include "recording/lldb/lldb_write.h"
 #include "recording/bundle/requested_bundle.h"
 
@@ -36,7 +37,7 @@ std::string report_text(const BundleReport& report, const std::string& path) {
       report.instructions, megabytes(report.code_bytes), megabytes(report.code_total_bytes), report.symbols);
 }
 
-// What is in it, and which files are not because nothing proves them.
+/// Lists what a bundle contains, and the files that it lacks because nothing proves that they are the recorded ones.
 std::string parts_text(const BundleReport& report) {
   std::string text = fmt::format("{:>12} {:>8}  {}\n", "bytes", "names", "file (reason)");
   for (const BundlePart& part : report.parts)
@@ -47,10 +48,10 @@ std::string parts_text(const BundleReport& report) {
 }
 
 /// Returns a message that lists the files whose code ran and that the bundle lacks; empty if there are none.
-std::string lack_text(const BundleReport& report) {
+std::string missing_code_text(const BundleReport& report) {
   std::string text;
   for (const MissingImage& missing : report.missing) {
-    if (missing.gaps != 0) text += fmt::format("  {} gaps  {} ({})\n", missing.gaps, shown(missing.path), shown(missing.reason));
+    if (missing.gaps != 0) text += fmt::format("  {}  {} ({})\n", counted(missing.gaps, "gap"), shown(missing.path), shown(missing.reason));
   }
   return text.empty() ? text : "ptdecode: the bundle lacks code that ran; its flow is lost where the recording went through these files:\n" + text;
 }
@@ -68,11 +69,11 @@ void say_warnings(const InputOptions& input, const std::vector<std::string>& war
 }
 
 std::string report_text(const LldbReport& report, const std::string& path) {
-  const std::string traces = report.cpus != 0 ? fmt::format("{} cpus", report.cpus) : fmt::format("{} threads", report.threads);
+  const std::string traces = report.cpus != 0 ? counted(report.cpus, "cpu") : counted(report.threads, "thread");
   std::string text = fmt::format(
-      "{}: {:.3f} MB of trace of {}, {} files with code, {} instructions\n"
+      "{}: {:.3f} MB of trace of {}, {} with code, {}\n"
       "  lldb -o 'trace load {}/trace.json'\n",
-      path, megabytes(report.trace_bytes), traces, report.files, report.instructions, path);
+      path, megabytes(report.trace_bytes), traces, counted(report.files, "file"), counted(report.instructions, "instruction"), path);
   if (report.is_kernel) text += "  LLDB shows the kernel as one process, with a thread for each cpu\n";
   if (report.left_out_instructions != 0)
     text += fmt::format("  {} instructions of the idle task and of unknown threads belong to no process and are not shown by LLDB\n", report.left_out_instructions);
@@ -130,7 +131,7 @@ int run(Words words) {
   if (!report->events_trouble.empty())
     say_on_error("ptdecode: warning: the bundle contains no samples of other events: " + report->events_trouble + "\n");
   if (words.dry_run) standard_output().write(parts_text(*report));
-  say_on_error(lack_text(*report));
+  say_on_error(missing_code_text(*report));
   if (!words.dry_run && !words.input.quiet) standard_output().write(report_text(*report, words.output));
   return kExitOk;
 }

@@ -65,8 +65,8 @@ struct Columns {
 /// Returns the module of a name, unless the name contains it.
 std::string module_text(const FunctionTable& functions, FunctionId id) {
   if (id == kNoFunction) return {};
-  const auto& [name, module] = functions.info(id);
-  return module.empty() || name.starts_with(module + "+") || name.ends_with(" of " + module + "]") ? "" : " (" + module + ")";
+  const FunctionInfo& info = functions.info(id);
+  return info.module.empty() || is_unnamed(info) ? "" : " (" + info.module + ")";
 }
 
 /// "[2 more without start, 1 without end]": the first are not in the column of calls, the others are.
@@ -191,8 +191,7 @@ std::string nameless_files(const FunctionTable& functions) {
   std::set<std::string> files;
   for (FunctionId id = 0; id < functions.size(); ++id) {
     const FunctionInfo& info = functions.info(id);
-    if (info.module.starts_with('[')) continue;
-    if (info.name.starts_with(info.module + "+0x") || info.name == "[unnamed code of " + info.module + "]") files.insert(info.module);
+    if (!info.module.starts_with('[') && is_unnamed(info)) files.insert(info.module);
   }
   constexpr size_t kListed = 3;
   std::string list;
@@ -272,6 +271,8 @@ int run(const Words& words) {
     if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;
     return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input.gaps(), input.recording()), 0});
   }
+  const bool is_empty = rows.empty() && status == kExitOk;
+  if (const int matched = is_empty ? input.say_summary(words.calls, false) : kExitOk; matched != kExitOk) return matched;  // without an empty table
   if (words.format == "json") {
     print_json(std::span(rows).first(words.rows(rows.size())), slow, input, input.functions());
   } else {
@@ -280,7 +281,7 @@ int run(const Words& words) {
     if (words.function.empty() && input.timed()) print_threads(threads);
   }
   standard_output().flush();
-  const int matched = input.say_summary(words.calls, !rows.empty());
+  const int matched = is_empty ? kExitOk : input.say_summary(words.calls, true);
   if (status != kExitOk || matched != kExitOk) return status != kExitOk ? status : matched;
   return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }

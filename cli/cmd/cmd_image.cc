@@ -15,7 +15,6 @@
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
 #include "image/placed_name.h"
-#include "replay/replay_memory.h"
 
 namespace ptd::cli {
 
@@ -170,25 +169,6 @@ Error several_places(const Recording& recording, const std::string& name, const 
   return {ErrorCode::contradictory_options, fmt::format("'{}' is at {} places: choose one by its address: {}", shown(name), places.size(), text), 0};
 }
 
-/// Drops the places in other mappings of the same part of a file: a page that holds parts of several segments is mapped for each of them.
-void drop_copies(const Recording& recording, std::vector<CodeSpot>& places) {
-  replay::ReplayMemory memory(recording);
-  const std::vector<replay::MappedElf> files = memory.files(places.front().space, places.front().when);
-  std::vector<CodeSpot> kept = places;
-  std::erase_if(kept, [&](const CodeSpot& place) {
-    const SectionId id = recording.timeline().section_at(place.space, place.ip, place.when);
-    if (id == kNoSection || place.space == kKernelSpace) return false;
-    const Section& section = recording.timeline().section(id);
-    bool of_file = false;
-    for (const replay::MappedElf& file : files) {
-      if (file.section == &section) return false;
-      of_file = of_file || (file.section->path == section.path && file.section->build_id == section.build_id);
-    }
-    return of_file;
-  });
-  if (!kept.empty()) places = std::move(kept);
-}
-
 /// Finds the one place of a symbol in the kernel and in one of the spaces.
 Result<CodeSpot> named_place(const Recording& recording, const SymbolWords& symbol, const Spaces& spaces, TimeNs moment) {
   Spaces found;
@@ -206,7 +186,6 @@ Result<CodeSpot> named_place(const Recording& recording, const SymbolWords& symb
   }
   if (found.size() > 1) return several_spaces(recording, "'" + shown(symbol.name) + "'", found, moment);
   places.insert(places.end(), in_kernel.begin(), in_kernel.end());
-  if (places.size() > 1) drop_copies(recording, places);
   if (places.size() > 1) return several_places(recording, symbol.name, places);
   if (!places.empty()) return places.front();
   // Not mapped at this time.

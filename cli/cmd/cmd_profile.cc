@@ -1,7 +1,9 @@
 // `ptdecode profile`: executed code as profiles for optimising compilers and linkers.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -124,9 +126,6 @@ void say_profile(const Words& words, const FileCounts& file, const CodeCounts& c
 
 /// Writes a profile for each file into the folder `words.output`.
 int write_all(const Words& words, const CodeCounts& counts) {
-  std::error_code failed;
-  std::filesystem::create_directories(words.output, failed);
-  if (failed) return report_error({ErrorCode::write_failed, words.output + ": " + failed.message(), 0});
   std::map<std::string, size_t> names;
   size_t written = 0;
   for (const FileCounts& file : counts.files) {
@@ -146,6 +145,14 @@ int write_all(const Words& words, const CodeCounts& counts) {
   return kExitOk;
 }
 
+/// Creates the folder for profiles, before the work. Errors: write_failed.
+Status create_folder(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  if (!failed && ::access(path.c_str(), W_OK | X_OK) != 0) failed = {errno, std::generic_category()};
+  return failed ? Status(Error{ErrorCode::write_failed, "profile: cannot write into " + path + ": " + failed.message(), 0}) : Status();
+}
+
 bool is_folder(const std::string& output) {
   std::error_code ignored;
   return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
@@ -163,7 +170,7 @@ int write_one(const Words& words, const CodeCounts& counts) {
 int run_by_address(const Words& words, CallInput& input) {
   const bool all = is_folder(words.output);
   if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, which gets profiles of all files: remove --dso", 0});
-  if (const Status fit = all ? Status{} : check_output(words.output); !fit) return report_error(fit.error());  // before the work
+  if (const Status fit = all ? create_folder(words.output) : check_output(words.output); !fit) return report_error(fit.error());
   CodeCounts counts;
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;
@@ -240,12 +247,14 @@ int run_pprof(const Words& words, CallInput& input) {
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet) {
     say_on_error(fmt::format("ptdecode: {}: {}; next: go tool pprof -http=: {}\n", shown(words.output), counted(profile.samples(), "stack"), shown(words.output)));
-    if (profile.cut() != 0) say_on_error(fmt::format("ptdecode: {} deeper than {} functions: counted in the deepest function listed\n", counted(profile.cut(), "call was", "calls were"), CallPaths::kMostDepth));
+    if (profile.left_out() != 0) say_on_error("ptdecode: " + left_out_text(profile.left_out()) + "\n");
   }
   return status;
 }
 
 int run(const Words& words) {
+  if (!words.calls.inlined && words.format != "pprof")
+    return report_error({ErrorCode::contradictory_options, fmt::format("profile: --no-inline has no effect on --format {}: remove it", words.format), 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;

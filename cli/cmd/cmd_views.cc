@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <functional>
 #include <utility>
 
@@ -14,6 +12,7 @@
 #include "cli/options/whole_file.h"
 #include "cli/text/gzip.h"
 #include "cli/text/size_words.h"
+#include "ptdecode/function_profile.h"
 
 namespace ptd::cli {
 
@@ -24,63 +23,26 @@ struct Words {
   std::string output, format = "svg", min, size;
 };
 
-/// Counts slices by their duration, to choose which fit into a file.
-class SliceCounts {
- public:
-  void take(std::span<const CallStep> steps, const CallTree& tree, CallInput& input) {
+/// Decodes the trace to find the duration of the shortest slice in a timeline of `size_bytes`. Returns it and the exit status.
+std::pair<uint64_t, int> fit_slices(const Words& words, CallInput& input, uint64_t size_bytes) {
+  constexpr uint64_t kSliceBytes = 64;  // two packets
+  DurationCounts slices;
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     for (const CallStep& step : steps) {
-      const bool slice = step.kind == CallStepKind::leave || (step.kind == CallStepKind::on && step.off_cpu_ns + step.untraced_ns + step.lost_ns != 0);
-      if (slice && input.wanted(step, tree)) ++counts_[class_of(step.total_ns())];
+      const bool is_slice = step.kind == CallStepKind::leave || (step.kind == CallStepKind::on && step.off_cpu_ns + step.untraced_ns + step.lost_ns != 0);
+      if (is_slice && input.wanted(step, tree)) slices.add(step.total_ns());
     }
-  }
-  /// Returns the shortest duration for which all slices of at least that duration fit into `bytes`; 0 if all slices fit.
-  [[nodiscard]] uint64_t min_ns(uint64_t bytes) const {
-    constexpr uint64_t kSliceBytes = 64;  // two packets
-    uint64_t slices = 0;
-    for (size_t i = counts_.size(); i-- != 0;) {
-      slices += counts_[i];
-      if (slices > bytes / kSliceBytes) return first_of(i + 1);
-    }
-    return 0;
-  }
-
- private:
-  static constexpr unsigned kBits = 3;  // eight classes for each doubling
-  static size_t class_of(uint64_t ns) {
-    if (ns < (1U << kBits)) return ns;
-    const auto shift = static_cast<unsigned>(std::bit_width(ns)) - kBits - 1;
-    return (size_t{shift} << kBits) + (ns >> shift);
-  }
-  static uint64_t first_of(size_t index) {
-    if (index < (2U << kBits)) return index;
-    const size_t shift = (index >> kBits) - 1;
-    return uint64_t{(index & ((1U << kBits) - 1)) + (1U << kBits)} << shift;
-  }
-  std::array<uint64_t, (64U << kBits)> counts_{};
-};
-
-/// Returns the duration of the shortest slice in a timeline of `size_bytes`, and the exit status.
-std::pair<uint64_t, int> fit_slices(const Words& words, uint64_t size_bytes) {
-  CallWords calls = words.calls;
-  calls.input.quiet = true;  // write_timeline() opens it again
-  Result<std::unique_ptr<CallInput>> opened = CallInput::open(calls);
-  if (!opened) return {0, report_error(opened.error())};
-  SliceCounts counts;
-  const int status = (*opened)->walk(calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
-    counts.take(steps, tree, **opened);
     return true;
   }, false);
-  const uint64_t min_ns = counts.min_ns(size_bytes);
-  if (status == kExitOk && min_ns != 0 && !words.calls.input.quiet)
+  const uint64_t count = slices.count(), fitting = size_bytes / kSliceBytes;
+  if (status != kExitOk || count <= fitting) return {0, status};
+  const uint64_t min_ns = slices.quantile(static_cast<double>(count - fitting) / static_cast<double>(count)) + 1;
+  if (!words.calls.input.quiet)
     say_on_error(fmt::format("ptdecode: calls and waits shorter than {} are left out, because of --size\n", duration_text(min_ns)));
   return {min_ns, status};
 }
 
-int write_timeline(const Words& words, uint64_t min_ns) {
-  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
-  if (!opened) return report_error(opened.error());
-  CallInput& input = **opened;
-  if (!input.has_time()) return report_error({ErrorCode::not_recorded, "the trace holds no time: there is nothing to lay along a line", 0});
+int write_timeline(const Words& words, CallInput& input, uint64_t min_ns) {
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
   if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: the trace is binary, and the output is a terminal: name a file with -o", 0});
@@ -110,7 +72,7 @@ int write_timeline(const Words& words, uint64_t min_ns) {
   if (gzip != nullptr) gzip->finish(packed);
   (*file)->write(packed);
   const int matched = input.say_summary(words.calls, writer.slices() != 0);
-  if (matched != kExitOk) return matched;  // a file that is there stays as it is
+  if (matched != kExitOk) return matched;  // an existing file is kept
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet) {
     const std::string folded = writer.folded() == 0 ? "" : fmt::format(", {} in them", counted(writer.folded(), "shorter call"));
@@ -131,17 +93,21 @@ int run_timeline(const Words& words) {
     if (!parsed) return report_error(parsed.error());
     size = parsed.value();
   }
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  if (!input.has_time()) return report_error({ErrorCode::not_recorded, "timeline: the trace contains no times", 0});
   if (size != 0) {
-    const auto [fitting_ns, status] = fit_slices(words, size);
+    const auto [fitting_ns, status] = fit_slices(words, input, size);
     if (status != kExitOk) return status;
     min_ns = std::max(min_ns, fitting_ns);
   }
-  return write_timeline(words, min_ns);
+  return write_timeline(words, input, min_ns);
 }
 
 int run_flame(const Words& words) {
   if (words.format == "svg" && words.output.empty())
-    return report_error({ErrorCode::contradictory_options, "flame: -o FILE.svg is missing (with --format folded, standard output will do)", 0});
+    return report_error({ErrorCode::contradictory_options, "flame: -o FILE.svg is missing; only --format folded writes to standard output", 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -153,7 +119,7 @@ int run_flame(const Words& words) {
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   const int matched = input.say_summary(words.calls, totals.any());
-  if (matched != kExitOk) return matched;  // a file that is there stays as it is
+  if (matched != kExitOk) return matched;  // an existing file is kept
   const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
@@ -170,7 +136,7 @@ Command add_timeline(CLI::App& app) {
   add_inline_option(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
-  command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; the call around them says how many calls");
+  command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; a note of the enclosing call counts the calls");
   command.add_option("--size", words->size, "leave out the shortest calls and waits, as --min does, so that the file has about this size before compression: 200M");
   command.footer(
       "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"
@@ -197,7 +163,8 @@ Command add_flame(CLI::App& app) {
   command.footer(
       "Exact, not sampled: every call is counted, under its thread's name at the start of the call. Without times in the trace, the graph\n"
       "shows instructions. In the SVG, a click zooms into a frame, Escape zooms out, and Ctrl-F searches and shows the share of time.\n"
-      "In folded lines, '_' replaces spaces in names. Calls that are more than 512 levels deep are shown together as [deeper calls].\n"
+      "A thread without a name is shown as :TID. In folded lines, '_' replaces spaces in names. Calls that are more than 512 levels deep are\n"
+      "shown together as [deeper calls].\n"
       "Examples:\n"
       "  ptdecode flame -o run.svg --comm postgres\n"
       "  ptdecode flame --format folded | flamegraph.pl > run.svg");

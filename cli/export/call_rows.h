@@ -22,7 +22,7 @@ class CallRows {
   [[nodiscard]] Status finish();
   [[nodiscard]] uint64_t calls() const { return calls_ == nullptr ? 0 : calls_->rows(); }
   /// Calls that have the path of their caller.
-  [[nodiscard]] uint64_t without_path() const { return open_.paths().left_out(); }
+  [[nodiscard]] uint64_t left_out() const { return open_.paths().left_out(); }
 
  private:
   struct Thread {

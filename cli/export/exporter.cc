@@ -50,7 +50,7 @@ class Export {
     return text.empty() ? "no calls or branches" : text;
   }
   [[nodiscard]] bool any() const { return calls_ + branches_ != 0; }
-  [[nodiscard]] uint64_t without_path() const { return without_path_; }
+  [[nodiscard]] uint64_t left_out() const { return left_out_; }
 
  private:
   /// Returns whether rows of a table are to be written; after Ctrl-C, none are.
@@ -75,7 +75,7 @@ class Export {
     if (written && wants("threads")) written = write_threads(database_, input_, threads);
     if (!written) return report_error(written.error());
     calls_ = (*rows)->calls();
-    without_path_ = (*rows)->without_path();
+    left_out_ = (*rows)->left_out();
     if (!wants("calls")) empty_.insert("calls");
     return status;
   }
@@ -143,8 +143,8 @@ class Export {
   ExportNames names_;
   const std::set<std::string> tables_;
   TableRequest request_;
-  std::set<std::string> empty_;  ///< tables without rows that perf's viewer does not expect then, and tables that were not named
-  uint64_t calls_ = 0, branches_ = 0, without_path_ = 0;
+  std::set<std::string> empty_;  ///< tables to drop: not asked for, or without rows where perf's viewer expects no table
+  uint64_t calls_ = 0, branches_ = 0, left_out_ = 0;
   bool ended_ = false;  ///< by Ctrl-C
 };
 
@@ -182,9 +182,7 @@ int write_database(const ExportWords& words) {
   const int matched = (*opened)->say_summary(words.calls, all.any());
   if (!words.calls.input.quiet) {
     say_on_error(fmt::format("ptdecode: {}: {}\n", words.output, all.summary()));
-    if (all.without_path() != 0)
-      say_on_error(fmt::format("ptdecode: {} deeper than {} calls, or of more than {} ways to call something: in the path of the caller\n",
-                               counted(all.without_path(), "call was", "calls were"), CallPaths::kMostDepth, CallPaths::kMostPaths));
+    if (all.left_out() != 0) say_on_error("ptdecode: " + left_out_text(all.left_out()) + "\n");
   }
   return status != kExitOk ? status : matched;
 }

@@ -11,7 +11,7 @@
 #include "cli/html/density.h"
 #include "cli/list/code_text.h"
 #include "cli/text/size_words.h"
-#include "image/source/jitdump.h"
+#include "image/symbols/mapped_kind.h"
 
 namespace ptd::cli {
 
@@ -132,12 +132,9 @@ double share_of(TimeNs time, Interval span) {
   return static_cast<double>(time.value - span.first.value) / static_cast<double>(span.last.value - span.first.value);
 }
 
-/// Returns whether a user mapping is code that the program made, and no file of code.
-bool is_generated(const std::string& path) { return path.empty() || path.starts_with("//anon") || is_jitdump_path(path); }
-
 /// The name of a section: of generated code, that of its function.
 std::string section_name(const Recording& recording, const Section& section) {
-  if (section.space != kKernelSpace && is_generated(section.path)) {
+  if (section.space != kKernelSpace && is_generated_code(section.path)) {
     const auto symbol = recording.symbolizer().find(section.space, section.ip, section.live.first == kTimeMin ? section.live.last : section.live.first);
     if (symbol && symbol->start == section.ip) return std::string(symbol->name);
   }
@@ -234,7 +231,7 @@ nlohmann::json change_json(const Recording& recording, const Change& change, Int
     name = section_name(recording, section);
     const bool mapped = change.kind == ChangeKind::mapped;
     const TimeNs last{change.time.value - (mapped ? 1 : 0)}, next{change.time.value + (mapped ? 0 : 1)};
-    const bool is_code = change.space == kKernelSpace || is_generated(section.path);  // a file begins with headers
+    const bool is_code = change.space == kKernelSpace || is_generated_code(section.path);  // a file begins with headers
     before = is_code ? code_text(recording, change, last) : mapping_text(timeline, change, last);
     after = is_code ? code_text(recording, change, next) : mapping_text(timeline, change, next);
   }
@@ -269,7 +266,7 @@ nlohmann::json marks_json(const Timeline& timeline, const std::vector<Change>& c
       const std::string& path = timeline.section(change.id).path;
       what = path.starts_with("bpf_")            ? "BPF programs loaded or freed"
              : change.space == kKernelSpace      ? "modules loaded or removed"
-             : is_generated(path)                ? "generated code"
+             : is_generated_code(path)           ? "generated code"
                                                  : "files mapped or unmapped";
     }
     auto& [bins, all] = marks[what];

@@ -199,7 +199,7 @@ Result<RawOptions> raw_options(const InputOptions& input) {
   return raw;
 }
 
-// The folder that 'ptdecode record --emulate -o PATH' leaves if all of its processes are killed; "" if there is none.
+// Returns the folder that 'ptdecode record --emulate -o PATH' leaves if all of its processes are killed; "" if there is none.
 std::string left_by_recorder(const std::string& path) {
   std::error_code error;
   const std::filesystem::path output(path);

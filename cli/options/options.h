@@ -13,7 +13,7 @@
 
 namespace ptd::cli {
 
-/// As typed; open_recording() gives the words their meaning.
+/// The options as they are typed. open_recording() parses them.
 struct InputOptions {
   std::string path = "perf.data";
   std::string pt_path, pt_cpu, tsc_ctc;
@@ -32,11 +32,11 @@ struct InputOptions {
 /// Adds -i, --pt, --symfs and the rest to a command.
 void add_input_options(CLI::App& command, InputOptions& input);
 
-/// Opens what the options name, with progress. Warnings of the recording go to standard error.
+/// Opens the recording that the options name, and shows progress. Warnings of the recording go to standard error.
 [[nodiscard]] Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input);
-/// The error, or a better one if there just is no ./perf.data.
+/// Returns the error, or one that says what to do if there is no such file.
 [[nodiscard]] Error explain_absent(const InputOptions& input, const Error& error);
-/// The library's view of the words; for those who open twice (demo, verify).
+/// Returns the options for the library, for commands that open a recording more than once (demo, verify).
 [[nodiscard]] Result<OpenRequest> open_options(const InputOptions& input);
 [[nodiscard]] Result<RawOptions> raw_options(const InputOptions& input);
 

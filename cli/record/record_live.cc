@@ -129,7 +129,7 @@ Status choose_companions(const LiveWords& words, live::TraceChoice& trace) {
   return {};
 }
 
-Status refuse_vain_options(const LiveWords& words) {
+Status refuse_useless_options(const LiveWords& words) {
   const bool needs_trace = !words.filter.empty() || words.snapshot || !words.aux_sample.empty() || !words.pause_on.empty() || !words.resume_on.empty();
   if (words.event.empty() && needs_trace)
     return Error{ErrorCode::contradictory_options, "record: --filter, --snapshot, --aux-sample, --pause-on and --resume-on need a trace: -e intel_pt//", 0};
@@ -144,7 +144,7 @@ Status refuse_vain_options(const LiveWords& words) {
 
 /// The trace's event, its filter and its header.
 Status choose_trace(const LiveWords& words, RecordChoice& choice) {
-  if (Status status = refuse_vain_options(words); !status || words.event.empty()) return status;
+  if (Status status = refuse_useless_options(words); !status || words.event.empty()) return status;
   const Result<live::PmuEvent> event = live::parse_pmu_event(words.event);
   if (!event) return event.error();
   live::TraceChoice trace;

@@ -110,7 +110,7 @@ void end_program(int) {
   ::_exit(g_interrupt_status);
 }
 
-/// A shell that starts a program in the background has it ignore Ctrl-C; that stays.
+/// Sets the handler, unless Ctrl-C is ignored, as in a program that a shell starts in the background.
 void on_interrupt(void (*handler)(int)) {
   struct sigaction action {}, before {};
   action.sa_handler = handler;

@@ -58,9 +58,9 @@ class TextBuffer {
 void exit_on_interrupt(int status);
 /// From now on the first Ctrl-C ends the output of this program, which then goes on to its summary; the second one ends the program.
 void stop_on_interrupt();
-/// True once that happened.
+/// Returns whether Ctrl-C was pressed since stop_on_interrupt().
 [[nodiscard]] bool interrupted();
-/// What was decoded so far is to be summed up: output goes on.
+/// Ends the interruption, so that a summary of what was decoded can be written.
 void go_on_after_interrupt();
 
 /// Buffered writer of one file descriptor. A reader that went away (`| head`) closes it silently.
@@ -72,9 +72,9 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   /// Returns false once the reader is gone or writing failed; nothing more needs to be written then.
-  /// What a terminal would obey, and what is no text, is escaped (clean_text.h).
+  /// Escapes bytes that a terminal would interpret, or that are not text (clean_text.h).
   bool write(std::string_view text);
-  /// The same of text that has commands for the terminal on purpose.
+  /// Writes text without escaping, as it may contain commands for the terminal.
   bool write_as_is(std::string_view text);
   bool flush();
   /// Returns the number of bytes written so far.
@@ -92,14 +92,14 @@ class Output {
   TextBuffer pending_;
 };
 
-/// Appends to standard output (shared by all commands).
+/// Returns the writer of standard output, which all commands share.
 Output& standard_output();
-/// Writes to standard error, escaped as Output::write() does. Failing to write is not an error, least of all while reporting one.
+/// Writes to standard error, escaped as Output::write() does. A failed write is ignored.
 void say_on_error(std::string_view text);
-/// Gives descriptors 0 to 2 that the caller closed to /dev/null, the wrong way round: using them fails, and no file opened later gets
-/// their number and with it what is meant for a standard stream.
+/// Opens /dev/null for each of descriptors 0 to 2 that the caller closed, to write for standard input and to read for the others. Using them
+/// fails, and no file that is opened later gets their number and with it the data of a standard stream.
 void occupy_standard_descriptors();
-/// True if the descriptor is a terminal (and so may have colours or progress).
+/// Returns whether the descriptor is a terminal, which may show colours and progress.
 [[nodiscard]] bool is_terminal(int fd);
 
 }  // namespace ptd::cli

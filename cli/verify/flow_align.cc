@@ -8,12 +8,12 @@
 namespace ptd::cli {
 namespace {
 
-constexpr size_t kStretch = 8;      // keys that are looked up as one
-constexpr uint32_t kMaxDepth = 16;  // of alignments inside alignments
+constexpr size_t kStretch = 8;      // keys that are looked up together
+constexpr uint32_t kMaxDepth = 16;  // of nested alignments
 constexpr uint32_t kMaxRepeats = 64;
-constexpr uint32_t kNearRun = 4;  // equal keys that are enough close by
-constexpr uint32_t kNear = 64;    // keys, where stretches repeat too often to be found
-constexpr size_t kWays = 64;      // to place runs, of which some are left out
+constexpr uint32_t kNearRun = 4;  // equal keys that suffice near a difference
+constexpr uint32_t kNear = 64;    // keys after a difference that are searched
+constexpr size_t kWays = 64;      // of placing runs, the best of which are kept
 constexpr size_t kMostChoices = size_t{1} << 22;
 constexpr uint64_t kSteps = 64;   // of the search for runs, per key
 
@@ -22,7 +22,7 @@ struct Stretch {
   uint32_t at = 0;
 };
 
-/// A stretch that both have.
+/// A stretch of both flows.
 struct Anchor {
   uint32_t flow = 0, other = 0;
 };
@@ -36,7 +36,7 @@ uint64_t hash_of(const uint64_t* first) {
   return hash;
 }
 
-/// Of keys[first...]; none crosses a gap.
+/// Returns the stretches of keys[first...] that do not cross a gap, sorted by hash.
 std::vector<Stretch> stretches_of(std::span<const uint64_t> keys, std::span<const uint32_t> gaps = {}, uint32_t first = 0) {
   std::vector<Stretch> stretches;
   auto gap = std::upper_bound(gaps.begin(), gaps.end(), first);
@@ -55,7 +55,7 @@ size_t equal_ones(const std::vector<Stretch>& stretches, size_t first) {
   return end - first;
 }
 
-// Stretches that occur at most `repeats` times in each: the first with the first, the second with the second. By place in `flow`.
+/// Pairs the stretches that occur at most `repeats` times in each flow: the first with the first, the second with the second. Sorted by place in `flow`.
 std::vector<Anchor> common_stretches(const std::vector<Stretch>& flow, const std::vector<Stretch>& other, uint32_t repeats) {
   std::vector<Anchor> anchors;
   size_t d = 0, t = 0;
@@ -77,7 +77,7 @@ std::vector<Anchor> common_stretches(const std::vector<Stretch>& flow, const std
   return anchors;
 }
 
-// The longest chain that goes forward in both.
+/// Returns the longest chain of anchors that goes forward in both flows.
 std::vector<Anchor> longest_chain(const std::vector<Anchor>& anchors) {
   std::vector<uint32_t> tails, before(anchors.size());
   for (uint32_t i = 0; i < anchors.size(); ++i) {
@@ -107,7 +107,7 @@ class Aligner {
           std::span<uint32_t> match)
       : flow_(flow), other_(other), gaps_(gaps), other_first_(other_first), match_(match), steps_left_(kSteps * (flow.size() + other.size())) {}
 
-  // Places the runs between gaps first, as many as can be found in order, and aligns the rest between them.
+  /// Places the runs between gaps first, as many as are found in order. Then aligns the rest between them.
   void run_between_gaps(Range d, Range t) {
     const std::vector<Placed> placed = find_runs(d, t, false);
     Range left_d{d.first, d.first}, left_t{t.first, t.first};
@@ -161,9 +161,9 @@ class Aligner {
     Range run;
     uint32_t at = 0;
   };
-  // Finds for each run between two gaps the first place that matches all of it: the first places leave most room for later runs. A run that
-  // continues a matched flow without a gap can match elsewhere only if it is wrong. With `all`, finds nothing unless every run is found. Otherwise
-  // it leaves out runs if more of the others are found without them.
+  /// Finds for each run between two gaps the first place that matches all of it, as this leaves the most room for later runs. Skips runs that continue
+  /// a matched flow without a gap: these match elsewhere only if they are wrong. With `all`, returns nothing unless every run is found. Otherwise,
+  /// leaves out runs if more of the others are found without them.
   [[nodiscard]] std::vector<Placed> find_runs(Range d, Range t, bool all) {
     std::vector<Choice> choices;
     std::vector<Way> ways{{t.first, 0, kUnmatched}};
@@ -179,7 +179,7 @@ class Aligner {
     std::reverse(placed.begin(), placed.end());
     return placed;
   }
-  /// Places for some of the runs so far: up to where in `other` they reach, and how much of the flow they match.
+  /// Places of some of the runs so far: where they end in `other`, and how many keys of the flow they match.
   struct Way {
     uint32_t end = 0, length = 0, last = kUnmatched;  ///< last: the Choice of the last run
   };
@@ -187,7 +187,7 @@ class Aligner {
     Placed placed;
     uint32_t before = kUnmatched;  ///< the Choice of the run before it
   };
-  // Extends each way with the run at its first place after the way's end. Of two ways, the one that reaches further matches more.
+  /// Extends each way by the run, at the first place after the way's end. Keeps a way that ends later than another only if it matches more.
   void extend(std::vector<Way>& ways, Range run, uint32_t end, std::vector<Choice>& choices) {
     std::vector<Way> all = ways;
     std::optional<uint32_t> at;
@@ -203,7 +203,7 @@ class Aligner {
       if (ways.empty() || ways.back().length < way.length) ways.push_back(way);
     }
     if (choices.size() > kMostChoices) ways.erase(ways.begin(), ways.end() - 1);
-    while (ways.size() > kWays) {  // without the one that gains least over the one before it
+    while (ways.size() > kWays) {  // removes the one that gains least over its predecessor
       size_t least = 1;
       for (size_t i = 1; i + 1 < ways.size(); ++i) {
         if (ways[i].length - ways[i - 1].length < ways[least].length - ways[least - 1].length) least = i;
@@ -211,7 +211,7 @@ class Aligner {
       ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(least));
     }
   }
-  // Matches the runs that find_runs() finds. Returns false if there are none, or with `all` if one is missing.
+  /// Matches the runs that find_runs() finds. Returns false if there are none, or with `all` if one is missing.
   bool place_runs(Range d, Range t, bool all) {
     if (!has_gap(d)) return false;
     const std::vector<Placed> placed = find_runs(d, t, all);
@@ -221,20 +221,20 @@ class Aligner {
   void join_run(const Placed& each) {
     for (uint32_t k = 0; k < each.run.size(); ++k) join(each.run.first + k, each.at + k);
   }
-  [[nodiscard]] uint32_t gap_from(uint32_t first) const {  // or the end
+  [[nodiscard]] uint32_t gap_from(uint32_t first) const {  // the end if there is none
     const auto at = std::lower_bound(gaps_.begin(), gaps_.end(), first);
     return at == gaps_.end() ? static_cast<uint32_t>(flow_.size()) : *at;
   }
-  [[nodiscard]] uint32_t gap_until(uint32_t last) const {  // or the start
+  [[nodiscard]] uint32_t gap_until(uint32_t last) const {  // the start if there is none
     const auto at = std::upper_bound(gaps_.begin(), gaps_.end(), last);
     return at == gaps_.begin() ? 0 : *std::prev(at);
   }
-  // Where the whole run is in `t` first. Knuth-Morris-Pratt; nothing is found any more once too many steps were taken.
+  /// Returns the first place of the whole run in `t` (Knuth-Morris-Pratt). Returns nothing once the limit of steps is reached.
   [[nodiscard]] std::optional<uint32_t> find(Range run, Range t) {
     if (run.size() > t.size() || steps_left_ < run.size()) return std::nullopt;
     steps_left_ -= run.size();
     const std::span<const uint64_t> wanted = flow_.subspan(run.first, run.size());
-    std::vector<uint32_t> border(wanted.size());  // of each prefix: its longest proper prefix that is also its suffix
+    std::vector<uint32_t> border(wanted.size());  // of each prefix: the length of its longest proper prefix that is also its suffix
     for (uint32_t i = 1, length = 0; i < wanted.size(); ++i) {
       while (length != 0 && wanted[i] != wanted[length]) length = border[length - 1];
       length += wanted[i] == wanted[length] ? 1 : 0;
@@ -248,7 +248,7 @@ class Aligner {
     }
     return std::nullopt;
   }
-  // In loops, where every stretch comes often: on from the nearest place at which both are equal again.
+  /// Aligns key by key, for loops in which every stretch is frequent: after a difference, continues at the nearest place at which both are equal again.
   void step_by_step(Range d, Range t) {
     while (d.first < d.end && t.first < t.end) {
       if (flow_[d.first] == other_[t.first]) {
@@ -263,7 +263,7 @@ class Aligner {
   }
   [[nodiscard]] std::optional<Anchor> nearest(Range d, Range t) const {
     for (uint32_t cost = 1; cost <= 2 * kNear; ++cost) {
-      for (uint32_t i = 0; i <= cost; ++i) {  // what differs is as long in both, first
+      for (uint32_t i = 0; i <= cost; ++i) {  // first, differences of equal length in both
         const uint32_t in_flow = (i & 1) != 0 ? cost / 2 + (i + 1) / 2 : cost / 2 - i / 2;
         if (d.size() < in_flow + kNearRun || t.size() < cost - in_flow + kNearRun) continue;
         const auto at = flow_.begin() + d.first + in_flow;
@@ -296,7 +296,7 @@ void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other
   Aligner(flow, other, gaps, other_first, match).run(all, all_other, kMaxDepth);
   const auto missing = std::count(match.begin(), match.end(), kUnmatched);
   if (gaps.empty() || missing == 0) return;
-  // If a run is wrong, parts of other runs may have been found in the wrong iterations of a loop.
+  // If a run is wrong, parts of other runs may be matched to the wrong iterations of a loop.
   std::vector<uint32_t> by_runs(match.size(), kUnmatched);
   Aligner(flow, other, gaps, other_first, by_runs).run_between_gaps(all, all_other);
   if (std::count(by_runs.begin(), by_runs.end(), kUnmatched) < missing) std::copy(by_runs.begin(), by_runs.end(), match.begin());

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
+#include "decoder/aux_loss.h"
+
 namespace ptd::arm {
 namespace {
 
 constexpr size_t kMostHeld = 64;  // contexts held until their exception is output
-
-bool is_loss(AuxBreak why) {
-  return why == AuxBreak::truncated || why == AuxBreak::partial || why == AuxBreak::collision || why == AuxBreak::missing;
-}
 
 /// [ETMv4] "Context packet": EL, SF, NS. [ETE] adds NSE, which together with NS distinguishes realm and root.
 World world_of(const PacketContext& context, Protocol protocol) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "decoder/aux_loss.h"
 #include "decoder/pt/flow/batch_edit.h"
 #include "decoder/pt/flow/heal_search.h"
 #include "decoder/pt/flow/segment_work.h"
@@ -185,8 +186,7 @@ void Decoder::State::start(const AuxSegment& segment) {
   flow->pending.clear();
   flow->write_to_pending();  // the state from the PSB+; moved to the caller's batch by next()
   walker.begin(segment, *flow);
-  if (segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start &&
-      segment.break_before != AuxBreak::snapshot) {
+  if (is_loss(segment.break_before)) {
     Gap gap;
     gap.reason = GapReason::aux_lost;
     gap.stream_offset_bytes = segment.stream_offset_bytes;
@@ -238,7 +238,7 @@ Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
 void Decoder::State::tell_lost_after(Batch& batch) {
   const AuxBreak why = walker.segment().lost_after;
   if (why == AuxBreak::snapshot) return tell_pause(batch);
-  if (why == AuxBreak::none) return;
+  if (!is_loss(why)) return;
   Loss loss;
   loss.reason = GapReason::aux_lost;
   loss.offset_bytes = walker.segment().bytes.size();

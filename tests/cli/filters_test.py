@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -103,6 +104,27 @@ class Filters(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         tracks = perfetto_reader.read((self.folder / "t.pftrace").read_bytes())[0]  # raises UnicodeDecodeError
         self.assertEqual({facts["thread"] for facts in tracks.values() if "part" in facts["thread"]}, {rf"part\xff {i}" for i in range(3)})
+
+    def test_a_thread_without_a_name_is_shown_by_its_number(self):
+        """Without COMM records (linux/perf_event.h: type 3), stacks are below ":TID"."""
+        content = bytearray((self.folder / "threads.data").read_bytes())
+        start, size = struct.unpack_from("<QQ", content, 40)
+        at = start
+        while at < start + size:
+            kind, _, record = struct.unpack_from("<IHH", content, at)
+            if kind == 3:
+                struct.pack_into("<I", content, at, 1000)
+            at += record + (struct.unpack_from("<Q", content, at + 8)[0] if kind == 71 else 0)  # AUXTRACE has its bytes after it
+        path = self.folder / "nameless.data"
+        path.write_bytes(content)
+        tids = {line.split()[0] for line in self.printed["threads"].splitlines()}
+        lines = run("flame", "-q", "-i", path, "--format", "folded").stdout.splitlines()
+        roots = {line.split(";")[0] for line in lines}
+        self.assertEqual({root for root in roots if re.fullmatch(r":\d+", root)}, roots)
+        self.assertLessEqual({":" + tid for tid in tids}, roots)
+        self.assertEqual(run("profile", "-q", "-i", path, "--format", "pprof", "-o", self.folder / "nameless.pb").returncode, 0)
+        content = (self.folder / "nameless.pb").read_bytes()
+        self.assertEqual([root for root in roots if root.encode() not in content], [])
 
     def test_events_outside_of_the_functions_are_not_listed(self):
         """The signals' frames: the trace is interrupted at the faulting instructions."""

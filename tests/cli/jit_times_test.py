@@ -17,6 +17,8 @@ import tempfile
 import unittest
 from random import Random
 
+import perfetto_reader
+
 PTDECODE = os.environ["PTDECODE"]
 SECOND = 10**9
 MMAP2, AUXTRACE, MARKER = 10, 71, 0x1000
@@ -232,6 +234,17 @@ class JitTimes(unittest.TestCase):
             self.assertEqual((numbers["silent"], status), (0, 3), said)
             self.assertIn("have the time of another one at the same address", said)
             self.assertEqual(self.run_it("script", "-q", "--strict", "--itrace=b", "-i", self.folder / "rec", *NO_DOUBT).returncode, 3)
+
+    def test_whole_pages_of_code_are_in_the_timeline(self):
+        """The compiler fills the page after those of the program with a function."""
+        page = (min(struct.unpack_from("<Q", body, 16)[0] for kind, _, body in self.records if kind == 0) & ~0xfff) + 0x1000
+        process, time = self.records[0][2][:8], self.records[-1][1]
+        code = process + struct.pack("<4Q", page, page, 0x1000, 1000) + b"whole_page\0" + b"\x90" * 0xfff + b"\xc3"
+        self.dump.write_bytes(joined(next(reversed(list(self.forms()))), [*numbered(self.records, lambda i: i), (0, time, code)]))
+        done = self.run_it("timeline", "-q", "-i", self.folder / "rec", "-o", self.folder / "out.pftrace", *NO_DOUBT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = [name for _, name, _ in perfetto_reader.read((self.folder / "out.pftrace").read_bytes())[2]]
+        self.assertEqual([name for name in names if "whole_page" in name], ["load whole_page+0x0"], names)
 
     def test_a_missing_record(self):
         for header in self.forms():

@@ -201,6 +201,20 @@ class Profile(RecordedPrograms):
             notes = subprocess.run(["readelf", "-n", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout
             self.assertRegex(mappings, r"sorter " + re.search(r"Build ID: (\w+)", notes)[1])
 
+    def test_stacks_have_a_value_of_time_if_a_packet_gives_one(self):
+        """Also if the first PSB+ has no TSC packet ([SDM] "Packet Definitions": PSB is 02 82 eight times, TSC begins with 19)."""
+        content = bytearray(self.data("sorter").read_bytes())
+        tsc = content.index(b"\x19", content.index(b"\x02\x82" * 8) + 16)
+        content[tsc:tsc + 8] = bytes(8)
+        self.data("late").write_bytes(content)
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "--no-tsc", "-o", "timeless.data", "--", "/bin/true"],
+                       cwd=self.folder, check=True)
+        for name, has_times in (("timeless", False), ("late", True)):
+            path = self.folder / f"{name}.pb"
+            done = run("profile", "-q", "-i", self.data(name), "--format", "pprof", "-o", path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(b"nanoseconds" in path.read_bytes(), has_times, name)
+
     def test_inlined_functions_are_lines_of_locations(self):
         if not tool("go"):
             self.skipTest("go is not installed")
@@ -235,6 +249,38 @@ class Profile(RecordedPrograms):
                 name, build_id = re.fullmatch(rf"(.+)\.([0-9a-f]{{40}}|no-build-id)\.{ending}", path.name).groups()
                 self.assertEqual(path.read_text(), run("profile", "-q", "-i", self.folder / "shared.data", "--format", form, "--dso", name).stdout, name)
         self.assertEqual(run("profile", "-i", self.folder / "shared.data", "-o", f"{folder}/", "--dso", "true").returncode, 2)
+
+    def test_the_folder_is_created_before_the_work(self):
+        (self.folder / "file").touch()
+        done = run("profile", "-i", self.data("sorter"), "-o", f"{self.folder}/file/x/")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^ptdecode: profile: cannot write into \S+/file/x/: Not a directory\n$")
+        folder = self.folder / "early"
+        with subprocess.Popen([PTDECODE, "profile", "-q", "-i", self.data("sorter"), "-o", f"{folder}/"], stderr=subprocess.DEVNULL) as process:
+            while not folder.exists():
+                self.assertIsNone(process.poll())
+            files = list(folder.iterdir())
+            process.kill()
+        self.assertEqual(files, [])
+
+    def test_calls_beyond_the_limits_of_paths_are_counted(self):
+        source = "volatile int sink; int dive(int n) { int r = n == 0 ? 0 : dive(n - 1) + 1; sink = r; return r; } int main(void) { return dive(999) != 999; }"
+        subprocess.run([CC, "-O1", "-fno-inline", "-static", "-fno-optimize-sibling-calls", "-x", "c", "-", "-o", self.folder / "deep"], input=source, text=True, check=True)
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", "deep.data", "--", "./deep"], cwd=self.folder, check=True)
+        said = [run(*words, "-i", self.data("deep"), "-o", self.folder / "deep.out").stderr for words in (("profile", "--format", "pprof"), ("export",))]
+        counts = [re.search(r"ptdecode: (\d+) calls were beyond the limits of 512 functions in a path and 4194303 paths: counted as part of the caller\n", text)[1] for text in said]
+        self.assertEqual(counts[0], counts[1])
+        self.assertTrue(488 < int(counts[0]) < 500, counts)
+
+    def test_no_inline_is_for_stacks(self):
+        for form in ("bolt", "autofdo", "csspgo"):
+            done = run("profile", "-i", self.data("sorter"), "--format", form, "--no-inline")
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f"--no-inline has no effect on --format {form}", done.stderr)
+        for words, inlined in (((), True), (("--no-inline",), False)):
+            path = self.folder / "inline.pb"
+            self.assertEqual(run("profile", "-q", "-i", self.data("inlined"), "--format", "pprof", "-o", path, *words).returncode, 0)
+            self.assertEqual(b"shop::Item::total() const" in path.read_bytes(), inlined)
 
 
 if __name__ == "__main__":

@@ -134,6 +134,18 @@ class Usage(unittest.TestCase):
             done = subprocess.run(["/bin/sh", "-c", '"$0" ' + words, PTDECODE], capture_output=True, timeout=60)
             self.assertEqual(done.returncode, status, words)
 
+    def test_a_reader_that_went_away_is_no_error(self):
+        kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
+        commands = re.findall(r"^  (\w+) ", run("--help").stdout.decode().split("Subcommands:")[1], re.M)
+        self.assertGreater(len(commands), 20)
+        listings = (["info"], ["script"], ["functions"], ["flame", "--format", "folded"], ["stat"], ["image"], ["packets"])
+        for words in (["--help"], ["--version"], *([command, "--help"] for command in commands), *(["-q", "-i", kernel, *listing] for listing in listings)):
+            read, write = os.pipe()
+            os.close(read)
+            done = subprocess.run([PTDECODE, *map(str, words)], stdout=write, stderr=subprocess.PIPE, timeout=300)
+            os.close(write)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), words)
+
 
 class Loss(unittest.TestCase):
     """Lost flow as a share of time: the loss of the threads equals the loss of the run, and each gap belongs to a thread."""
@@ -393,6 +405,9 @@ class NewUser(unittest.TestCase):
             self.assertIn(said, done.stderr, words)
             if words != ["-C", "1,99"]:
                 self.assertEqual((done.returncode, done.stdout), (2, b""), words)
+        done = run("functions", "-q", "-i", DEMO, "--comm", "nobody")
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+        self.assertIn(b"nothing matched --comm; no thread is named 'nobody'", done.stderr)
         done = run("script", "-i", DEMO, "--itrace=c", "-C", "1")
         self.assertEqual(done.returncode, 0)
         self.assertNotIn(b"matched", done.stderr)

@@ -73,6 +73,19 @@ class Timeline(unittest.TestCase):
             self.assertEqual(len(slices), sum(end - begin >= shortest for *_, begin, end in whole))
         self.assertEqual(len(perfetto_reader.read(self.write("large.pftrace", *words, "--size", "1G")[0])[1]), len(whole))
 
+    def test_a_size_with_a_pipe_as_input(self):
+        """A pipe can be read once, whatever its name, and --size decodes the trace twice."""
+        recording, words = SOURCE / "data" / "demo" / "data", ("--size", "20K")
+        want, said = self.write("file.pftrace", "-i", recording, *words)
+        self.assertIn("because of --size", said)
+        for name in ("-", "/dev/stdin"):
+            output = self.folder / "pipe.pftrace"
+            with subprocess.Popen(["cat", recording], stdout=subprocess.PIPE) as cat:
+                done = subprocess.run([PTDECODE, "timeline", "-i", name, "-o", output, *words], stdin=cat.stdout, capture_output=True, text=True, timeout=300)
+            self.assertEqual(done.returncode, 0, (name, done.stderr))
+            self.assertIn("because of --size", done.stderr)
+            self.assertEqual(output.read_bytes(), want, name)
+
     @staticmethod
     def outermost(calls, shortest):
         """Returns the number of short calls that are in no long one: no slice tells of them. Callers come after their callees."""

@@ -128,6 +128,26 @@ class Places(Base):
             self.assertIn(f"/{name}", run("image", "-q", "-i", data, "both", "--tid", tid).splitlines()[0])
         self.assertIn("neither a hexadecimal address nor a known symbol", run("image", "-q", "-i", data, "only_three", status=2))
 
+    def test_segments_that_share_a_page_of_the_file(self):
+        """The page that ends one segment and begins the next is mapped for each. As in the kernel's records, only the executable mapping is recorded."""
+        builds = {"ld": ["-Wl,-z,noseparate-code"]}
+        if lld := next(filter(None, map(shutil.which, ("ld.lld", "ld.lld-14", "ld.lld-19"))), None):
+            (self.folder / "ld.lld").symlink_to(lld)
+            builds["lld"] = [f"-B{self.folder}", "-fuse-ld=lld"]
+        for name, flags in builds.items():
+            program = self.folder / name
+            subprocess.run([CC, "-O0", *flags, "-x", "c", "-", "-o", program], input="int main(void) { return 0; }\n", text=True, check=True)
+            headers = subprocess.run(["readelf", "-lW", program], capture_output=True, text=True, check=True).stdout
+            loads = [(int(offset, 16), int(address, 16), flags) for offset, address, flags in re.findall(r"LOAD +(\S+) (\S+) \S+ \S+ \S+ ([R W]+E?)", headers)]
+            ((code, code_address),) = {load[:2] for load in loads if load[2].endswith("E")}
+            self.assertIn(code >> 12, [offset >> 12 for offset, address, _ in loads if address != code_address])
+            data, bundle = self.recorded(program), self.folder / f"{name}.ptdb"
+            run("bundle", "-q", "-i", data, "-o", bundle)
+            for path in (data, bundle):
+                self.assertRegex(run("image", "-q", "-i", path, "main"), r" main\+0x0 ", (name, path))
+                sections = re.findall(rf"^ *mm\d+ \w+-\w+ \w+ +({program}) ", run("image", "-q", "-i", path), re.M)
+                self.assertEqual(sections, [str(program)], (name, path))
+
     def test_an_address_inside_an_instruction(self):
         program = self.folder / "inside"
         text = ".globl _start, f\n.type f, @function\nf: nop\nmovabs $0x1122334455667788, %rax\nret\n.size f, . - f\n_start: call f\nmov $60, %eax\nxor %edi, %edi\nsyscall\n"
