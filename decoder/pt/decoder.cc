@@ -25,8 +25,7 @@ namespace {
 constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
 constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
 constexpr uint64_t kFastStretch = 1U << 16;   // per call of the fast path, in branches, targets and events
-constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
-constexpr uint64_t kDoubtfulIfLost = 4096;    // the same where records are known to be lost
+constexpr uint64_t kDoubtfulIfLost = 4096;    // as kDoubtfulBlocks, where records are known to be lost
 constexpr uint32_t kDoubtBehind = 16;         // blocks after an uncertain one, if records were lost
 constexpr uint32_t kMaxVainSearches = 3;      // per ip of contradiction in one segment
 constexpr uint64_t kCopiedPerStep = 64;       // blocks, or pairs of flows, that cost as much as one instruction

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "decoder/arm/packet/frame_reader.h"
+
 namespace ptd::arm {
 namespace {
 
@@ -17,8 +19,7 @@ uint32_t word_at(Bytes bytes, uint64_t at) {
 
 class Splitter {
  public:
-  Splitter(const std::function<void(const FrameRun&)>& on_run, const std::function<void(uint64_t)>& on_barrier)
-      : on_run_(on_run), on_barrier_(on_barrier) {}
+  explicit Splitter(FrameReader& reader) : reader_(reader) {}
 
   FrameCounts aligned(Bytes buffer);
   FrameCounts synced(Bytes buffer);
@@ -30,13 +31,14 @@ class Splitter {
   void barrier(uint64_t offset) {
     ++counts_.barriers;
     id_ = 0;
-    on_barrier_(offset);
+    id_known_ = false;
+    reader_.on_barrier(offset);
   }
 
-  const std::function<void(const FrameRun&)>& on_run_;
-  const std::function<void(uint64_t)>& on_barrier_;
+  FrameReader& reader_;
   FrameCounts counts_;
   uint8_t id_ = 0;
+  bool id_known_ = false;
   std::array<std::byte, kFrameBytes> run_{};
   size_t run_size_ = 0;
   uint64_t run_offset_ = 0;
@@ -48,7 +50,7 @@ void Splitter::put(uint8_t byte, uint64_t offset) {
 }
 
 void Splitter::flush() {
-  if (run_size_ != 0 && id_ != 0) on_run_({id_, run_offset_, Bytes(run_).first(run_size_)});
+  if (run_size_ != 0 && id_known_) reader_.on_run({id_, run_offset_, Bytes(run_).first(run_size_)});
   run_size_ = 0;
 }
 
@@ -67,6 +69,8 @@ void Splitter::frame(const std::array<uint8_t, kFrameBytes>& bytes, const std::a
     if (flag && !last) put(bytes[at + 1], offsets[at + 1]);
     flush();
     id_ = bytes[at] >> 1;
+    id_known_ = true;
+    reader_.on_id(id_, offsets[at]);
     if (!flag && !last) put(bytes[at + 1], offsets[at + 1]);
   }
   flush();
@@ -129,12 +133,32 @@ FrameCounts Splitter::synced(Bytes buffer) {
   return counts_;
 }
 
+/// Omits what the formatter itself writes.
+class SourceRuns final : public FrameReader {
+ public:
+  SourceRuns(const std::function<void(const FrameRun&)>& on_run, const std::function<void(uint64_t)>& on_barrier)
+      : on_run_(on_run), on_barrier_(on_barrier) {}
+  void on_run(const FrameRun& run) override {
+    if (run.id != 0) on_run_(run);
+  }
+  void on_barrier(uint64_t offset_bytes) override { on_barrier_(offset_bytes); }
+
+ private:
+  const std::function<void(const FrameRun&)>& on_run_;
+  const std::function<void(uint64_t)>& on_barrier_;
+};
+
 }  // namespace
+
+FrameCounts read_frames(Bytes buffer, FrameFormat format, FrameReader& reader) {
+  Splitter splitter(reader);
+  return format == FrameFormat::aligned ? splitter.aligned(buffer) : splitter.synced(buffer);
+}
 
 FrameCounts split_frames(Bytes buffer, FrameFormat format, const std::function<void(const FrameRun&)>& on_run,
                          const std::function<void(uint64_t)>& on_barrier) {
-  Splitter splitter(on_run, on_barrier);
-  return format == FrameFormat::aligned ? splitter.aligned(buffer) : splitter.synced(buffer);
+  SourceRuns runs(on_run, on_barrier);
+  return read_frames(buffer, format, runs);
 }
 
 }  // namespace ptd::arm

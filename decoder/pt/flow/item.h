@@ -36,6 +36,7 @@ inline constexpr uint8_t kItemNoIp = 1;  ///< ip (sync, overflow, tip, tip_pgd) 
 inline constexpr uint8_t kItemNonRoot = 2;
 inline constexpr uint8_t kItemFlagKnown = 4;  ///< with a mode: kItemFlagOn is RFLAGS.IF
 inline constexpr uint8_t kItemFlagOn = 8;
+inline constexpr uint8_t kItemLongTip = 16;  ///< tip: a packet with an ip is missing before it, see is_long_tip()
 
 /// One item. Times are bounds on the timeline clock.
 struct Item {

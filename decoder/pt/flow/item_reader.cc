@@ -123,8 +123,10 @@ bool ItemReader::step_plain() {
     } else if ((byte & kIpOpcodeMask) == kTipOpcode && kIpSize[byte >> 5] != 0 && size - offset >= kWidestIp) {
       next = offset + 1 + kIpSize[byte >> 5];
       if (next > end) break;
-      cursor_.last_ip = ip_of_tip(data + offset, cursor_.last_ip);
-      push(ItemKind::tip, offset).ip = cursor_.last_ip;
+      const uint64_t last_ip = std::exchange(cursor_.last_ip, ip_of_tip(data + offset, cursor_.last_ip));
+      Item& item = push(ItemKind::tip, offset);
+      item.ip = cursor_.last_ip;
+      if (is_long_tip(byte >> 5, item.ip, last_ip)) item.flags = kItemLongTip;
     } else if (byte == 0x02 && end - offset >= kLongTntBytes && long_tnt(data + offset) != 0) {
       const uint64_t payload = long_tnt(data + offset);
       const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
@@ -478,6 +480,7 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
 }
 
 void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
+  const uint64_t last_ip = cursor_.last_ip;
   const bool has_ip = decompress(packet);
   if (in_overflow_) {  // erratum SKD010: OVF's FUP is missing; the flow continues at the target
     enabled_ = has_ip && config_.errata.skd010;
@@ -493,6 +496,7 @@ void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
     item.value = cursor_.last_ip;
   } else {
     item.ip = cursor_.last_ip;
+    if (is_long_tip(static_cast<unsigned>(packet.ip_bytes), item.ip, last_ip)) item.flags |= kItemLongTip;
   }
   take_mode(item);
   if (!has_ip) item.flags |= kItemNoIp;

@@ -39,6 +39,12 @@ inline uint64_t ip_of_tip(const std::byte* data, uint64_t last_ip) {
   return form == kSext48 ? static_cast<uint64_t>(static_cast<int64_t>(payload << 16) >> 16) : (last_ip & ~kIpMask[form]) | payload;
 }
 
+/// The least difference between the target of a TIP and the ip before it, by IPBytes. Processors write 32 bits only where 16 are not enough,
+/// so a smaller difference shows that a packet with an ip is missing before the TIP.
+inline constexpr std::array<uint64_t, 8> kLeastIpChange = {0, 0, uint64_t{1} << 16, 0, 0, 0, 0, 0};
+/// Returns whether the TIP of this form is longer than a processor writes it after `last_ip`.
+constexpr bool is_long_tip(unsigned form, uint64_t ip, uint64_t last_ip) { return (ip ^ last_ip) < kLeastIpChange[form]; }
+
 /// Copies at least sixteen blocks, eight at a time; data read and written after `count` is ignored. Sixteen are nearly always enough, so
 /// the loop branch is predicted.
 inline void copy_blocks(Block* to, const Block* from, uint32_t count) {

@@ -576,8 +576,8 @@ Walker::Go Walker::indirect(Flow& flow, const Step& step) {
     lose(flow, GapReason::image_mismatch);
     return Go::lost;
   }
-  const bool is_call = step.cls == InsnClass::call_indirect;
-  const bool missed = is_call && has_ip && item.ip == step.next.value;
+  if ((item.flags & kItemLongTip) != 0) doubt_path(flow);
+  const bool is_call = step.cls == InsnClass::call_indirect, missed = is_call && has_ip && item.ip == step.next.value;
   if (is_call && !missed) state.returns.push(step.next.value);
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
   // A call to its own following instruction does not occur: this is the TIP of the callee's return, and the TIPs in between are missing.

@@ -109,6 +109,9 @@ enum class WalkStop : uint8_t {
   done,      ///< the segment's end
 };
 
+/// Number of blocks before a contradiction that nothing explains. They become suspect, so they are held back until then.
+inline constexpr uint64_t kDoubtfulBlocks = 256;
+
 struct Loss {
   GapReason reason = GapReason::image_mismatch;
   Ip ip;
@@ -217,6 +220,7 @@ class Walker {
   Go conditional(Flow& flow, const Step& step);
   Go near_return(Flow& flow, const Step& step);
   Go indirect(Flow& flow, const Step& step);
+  void doubt_path(Flow& flow);
   [[nodiscard]] bool meets_limit(Flow& flow, bool begins);
   bool open_block(Flow& flow, SpaceId space, uint16_t flags);
   void append(Flow& flow, const Candidate& candidate, uint16_t block_flags);

@@ -351,6 +351,15 @@ void Walker::pass_switch(Flow& flow) {
   update_context(flow, state.now.first, state.now.last);
 }
 
+// Marks the blocks up to the branch at the flow's ip, because a packet shows that the flow may not have come this way.
+void Walker::doubt_path(Flow& flow) {
+  finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+  Batch& out = *flow.out;
+  size_t first = out.blocks.size() - std::min<size_t>(out.blocks.size(), kDoubtfulBlocks);
+  if (!out.gaps.empty()) first = std::max<size_t>(first, out.gaps.back().before_block);
+  for (size_t i = first; i < out.blocks.size(); ++i) out.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);
+}
+
 void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) {
   Event event;
   event.kind = kind;

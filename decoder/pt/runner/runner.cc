@@ -236,6 +236,10 @@ bool Runner::read_tip() {
   packet.ip_bytes = static_cast<IpBytes>(form);
   packet.value = payload & kIpMask[form];
   if (!decompress_ip(packet, cursor_.last_ip)) return false;
+  if (is_long_tip(form, cursor_.last_ip, before.last_ip)) {
+    cursor_ = before;
+    return false;
+  }
   Item item;
   item.kind = ItemKind::tip;
   item.ip = cursor_.last_ip;

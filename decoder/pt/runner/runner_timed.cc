@@ -366,6 +366,7 @@ struct Runner::Timed {
   const BlockRun* run = run_now(t);
   if (run == nullptr || (run->end != RunEnd::indirect && run->end != RunEnd::ret)) return false;
   const uint64_t ip = ip_of_tip(data_ + offset, t.cursor.last_ip);
+  if (is_long_tip(byte >> 5, ip, t.cursor.last_ip)) return false;
   const bool to_kernel = (ip >> 63) != 0;
   if (!to_kernel && run->ends_in_kernel) return false;  // the context may change
   const uint32_t place = to_kernel ? kernel_place_ : user_place_;
