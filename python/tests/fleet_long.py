@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 
+import fleet_model
 import fleet_test
 import ptdecode
 from ptdecode.fleet import query as queries
@@ -23,6 +24,7 @@ from ptdecode.fleet.store import Store
 from ptdecode.fleet.units import decode_unit, recording_id, write_plan
 
 DEMO, UNIT = fleet_test.DEMO, 9000
+WORKERS = (1, 2, 10, 30, 100, 300, 1000)  # that `curve` simulates
 
 
 def copies(folder, count):
@@ -256,18 +258,6 @@ def spent():
     return sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
 
 
-def simulate(units, plan, merge_seconds, workers, task=0.002):
-    """Seconds until all is done: the plan, the units, each on the next free worker, the longest first, and the merge. `task`: what the scheduler
-    takes for one task."""
-    free = [plan] * workers
-    given = plan
-    for seconds in sorted(units, reverse=True):
-        index = free.index(min(free))
-        given += task
-        free[index] = max(free[index], given) + seconds
-    return max(free) + merge_seconds
-
-
 def scaling(folder, path, symfs=None):
     """Processor time of plan, units and merge against one machine, and what follows for many workers."""
     options, store = {"symfs": [symfs]} if symfs else {}, Store(f"{folder}/out")
@@ -287,15 +277,16 @@ def curve(_folder, root):
         before = spent()
         merge(store, facts["recording"])
         merged = spent() - before
-        speedup = {}
-        for gigabytes in (size / 1e9, 100):
-            grown = gigabytes * 1e9 / size
-            larger = [random.Random(1).choice(seconds) for _ in range(int(len(seconds) * grown))]
-            whole = sum(larger) + (facts["processor_seconds"] + merged) * grown
-            speedup[round(gigabytes, 2)] = {workers: round(whole / simulate(larger, facts["processor_seconds"] * grown, merged * grown, workers), 2)
-                                            for workers in (1, 2, 10, 30, 100, 300, 1000)}
+        speedup, bound = {}, {}
+        for size_bytes in (size, 100e9):
+            grown, key = size_bytes / size, round(size_bytes / 1e9, 2)
+            larger = fleet_model.replicate(seconds, round(len(seconds) * grown))
+            steps = facts["processor_seconds"] * grown, merged * grown
+            for result, total in ((speedup, fleet_model.simulate), (bound, fleet_model.least)):
+                result[key] = {workers: round((sum(larger) + sum(steps)) / total(larger, *steps, workers), 2) for workers in WORKERS}
         status |= report(check="scaling", bytes=size, units=len(units), plan_s=round(facts["processor_seconds"], 2), units_s=round(sum(seconds), 1),
-                         merge_s=round(merged, 2), overhead=round((facts["processor_seconds"] + merged) / sum(seconds), 4), speedup_of_gb=speedup)
+                         unit_s=[round(each, 1) for each in sorted(seconds)], merge_s=round(merged, 2),
+                         overhead=round((facts["processor_seconds"] + merged) / sum(seconds), 4), speedup_of_gb=speedup, largest_possible=bound)
     return status
 
 

@@ -22,6 +22,7 @@ import distributed
 import duckdb
 import pyarrow
 
+import fleet_model
 import ptdecode
 from ptdecode.fleet import Plan, decode_unit, write_plan
 from ptdecode.fleet import query as queries
@@ -317,6 +318,29 @@ class Fleet(unittest.TestCase):
             self.assertEqual(rows[0][5], function.max_ns)
             for saved in queries.SAVED:
                 queries.run(self.store.root, saved, function="it's")
+
+
+class Model(unittest.TestCase):
+    """The model of fleet_long.py's figures, against values that are calculated without it."""
+
+    MEASURED = [14.0] * 20 + [20.0] * 18 + [29.0]
+
+    def test_replicate(self):
+        for count in (1, 39, 100, 780):
+            times = collections.Counter(fleet_model.replicate(self.MEASURED, count))
+            self.assertEqual(times.total(), count)
+            for seconds, of_all in collections.Counter(self.MEASURED).items():
+                self.assertIn(times[seconds], range(count // 39 * of_all, -(-count // 39) * of_all + 1))
+
+    def test_simulate(self):
+        self.assertAlmostEqual(fleet_model.simulate(self.MEASURED, 2, 4, 1, task=0), 2 + 280 + 360 + 29 + 4)
+        self.assertEqual(fleet_model.simulate(self.MEASURED, 2, 4, 39, task=0), 2 + 29 + 4)
+        self.assertEqual(fleet_model.simulate([3, 3, 2, 2, 2], 0, 0, 2, task=0), 7)  # longest first: 3 2 2 and 3 2
+        self.assertAlmostEqual(fleet_model.simulate([1.0] * 1000, 0, 0, 1000, task=0.01), 11)  # the scheduler gives one task each 10 ms
+        for workers in (1, 2, 10, 30, 100):
+            times = fleet_model.replicate(self.MEASURED, 500)
+            seconds, least = fleet_model.simulate(times, 2, 4, workers, task=0), fleet_model.least(times, 2, 4, workers)
+            self.assertTrue(least <= seconds + 1e-9 and seconds <= least + max(times), (workers, seconds, least))
 
 
 if __name__ == "__main__":
