@@ -261,6 +261,9 @@ Status count_stream(const Recording& recording, const CodeCountOptions& options,
     for (const Gap& gap : batch.gaps) {
       if (options.on_gap) options.on_gap(gap);
     }
+    for (const Event& event : batch.events) {
+      if (options.on_rounds && event.kind == EventKind::skipped && event.from == event.to) options.on_rounds(event);
+    }
     if (segment.stream_offset_bytes > offset && options.progress) {
       stopped = stopped || !options.progress(segment.stream_offset_bytes - offset);
       offset = segment.stream_offset_bytes;

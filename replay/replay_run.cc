@@ -102,8 +102,29 @@ bool ReplayRun::leaves_space() const {
   return request_.space != kNoSpace && item.kind == FlowItem::blocks && item.space != request_.space && item.space != kKernelSpace && item.space != kNoSpace;
 }
 
+// An instruction that faults does not retire, so no position shows where the flow of a thread ended.
+void ReplayRun::note_ends() {
+  constexpr int kMostItems = 4096;
+  ReplayCursor back(*cursor_);
+  back.seek_end();  // a step ends before the events
+  std::vector<bool> known(back.store().recording().streams().size());
+  for (int i = 0; i < kMostItems && back.enter_previous(); ++i) {
+    const bool is_event = back.item().kind == FlowItem::event;
+    const bool is_end = is_event && back.event().kind == EventKind::async_disabled && (back.event().flags & kEventHasFrom) != 0;
+    if (is_end && !known[back.stream()])
+      note(back.thread(), back.item().time, "the flow ends before the instruction at " + hex(back.event().from) + ": fault, signal or interrupt");
+    if (is_end || !is_event) known[back.stream()] = true;
+    if (back.item().kind == FlowItem::blocks) {
+      back.set_backward(0, 0);
+    } else {
+      back.leave_backward();
+    }
+  }
+}
+
 // Moving back one instruction leaves the position before the last one, whose address is known.
 RunResult ReplayRun::at_end() {
+  note_ends();
   const auto last = cursor_->previous_place();
   while (cursor_->enter_previous()) {
     if (cursor_->item().kind == FlowItem::blocks) {

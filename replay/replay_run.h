@@ -89,6 +89,7 @@ class ReplayRun {
   [[nodiscard]] bool leaves_space() const;
   void note(ThreadKey thread, TimeNs time, std::string text);
   void note_event();
+  void note_ends();
   void note_gap();
 
   ReplayCursor* cursor_;

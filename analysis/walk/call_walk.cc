@@ -179,6 +179,11 @@ class StreamWalk {
     if (options_.on_gap) {
       for (const Gap& gap : batch.gaps) options_.on_gap(gap);
     }
+    if (options_.on_rounds) {
+      for (const Event& event : batch.events) {
+        if (event.kind == EventKind::skipped && event.from == event.to) options_.on_rounds(event);
+      }
+    }
     if (segment.stream_offset_bytes <= offset_) return;
     if (options_.progress) options_.progress(segment.stream_offset_bytes - offset_);
     offset_ = segment.stream_offset_bytes;

@@ -118,6 +118,7 @@ void CallInput::set_up(Options& options, Progress& progress) {
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();
   options.on_gap = [this](const Gap& gap) { gaps_.add(gap); };
+  options.on_rounds = [this](const Event&) { ++uncounted_; };
   stop_on_interrupt();
 }
 
@@ -184,6 +185,7 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
   if (words.input.quiet) return status;
   say_on_error(symbol_warnings(*recording_));
   if (folded_ != 0) say_on_error("ptdecode: " + folded_text(folded_) + "\n");
+  if (uncounted_ != 0) say_on_error("ptdecode: " + uncounted_text(uncounted_) + "\n");
   if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
   say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
   return status;
@@ -197,6 +199,12 @@ std::string folded_text(uint64_t folded) {
 std::string left_out_text(uint64_t left_out) {
   return fmt::format("{} beyond the limits of {} functions in a path and {} paths: counted as part of the caller", counted(left_out, "call was", "calls were"),
                      CallPaths::kMostDepth, CallPaths::kMostPaths - 1);
+}
+
+std::string uncounted_text(uint64_t times) {
+  return fmt::format("the flow was in a loop or recursion without packets {}: how often its code ran is not known, and its rounds count once; "
+                     "'ptdecode script --itrace=e' lists where",
+                     counted(times, "time"));
 }
 
 Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {

@@ -91,6 +91,7 @@ nlohmann::json page_json(const Words& words, const Facts& facts, CallInput& inpu
   note(image["regions"], image["all_regions"], "regions of addresses", "ptdecode image");
   note(image["changes"], image["all_changes"], "changes of code", "ptdecode image --diff A,B");
   if (input.folded() != 0) cuts.push_back(folded_text(input.folded()));
+  if (input.uncounted() != 0) cuts.push_back(uncounted_text(input.uncounted()));
   const std::string& path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const bool dated = facts.span.first != kTimeMin && facts.span.last != kTimeMax;
   nlohmann::json json = {{"schema", "ptdecode-report-1"}, {"recording", path}, {"input", "-i " + shell_word(path)}, {"version", ptd_version()},

@@ -25,6 +25,7 @@ struct CallWalkOptions {
   bool all_steps = false;                        ///< with `steps`: follows every step. No group (docs/FLEET.md) is used in place of its steps
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
   std::function<void(const Gap&)> on_gap;        ///< each gap
+  std::function<void(const Event&)> on_rounds;   ///< each event `skipped` of a loop or recursion without packets, whose rounds are not counted
   std::shared_ptr<const StepFiles> steps;        ///< of the units of a plan, which were decoded before; null: decode
   /// With `steps`: called for each group (docs/FLEET.md) that is used in place of its call steps. `depth`: how many calls are open around it.
   std::function<void(uint32_t unit, uint32_t group, uint32_t depth)> on_group;

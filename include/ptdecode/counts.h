@@ -54,6 +54,7 @@ struct CodeCountOptions {
   std::function<bool(const Mark&)> wanted;       ///< selects the threads that count; empty: all
   std::function<bool(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; false stops
   std::function<void(const Gap&)> on_gap;
+  std::function<void(const Event&)> on_rounds;  ///< as CallWalkOptions::on_rounds
 };
 struct CodeCounts {
   std::vector<FileCounts> files;  ///< by executed bytes, most first

@@ -110,6 +110,18 @@ class Counts(unittest.TestCase):
             self.assertEqual(self.calls("main")[:2], (1, None))
             self.assertNotIn("abandoned", listed)
 
+    def test_a_recursion_without_packets_is_not_reported_as_counted(self):
+        """Only a message says that a count is not known: no packet tells how often the function called itself."""
+        said = "the flow was in a loop or recursion without packets"
+        self.record(self.build("endless"))
+        self.assertLess(self.calls("down")[0], 3)
+        for command in (["functions"], ["functions", "--json"], ["functions", "--func", "down"], ["flame", "--format", "folded"], ["coverage"],
+                        ["profile", "--format", "bolt", "-o", "rec.pa"]):
+            self.assertIn(said, self.run_it(*command, "-i", "rec.data").stderr, command)
+        self.assertIn("count unknown", self.run_it("script", "-i", "rec.data", "--itrace=e").stdout)
+        self.record(self.build("first_faults"))
+        self.assertNotIn(said, self.run_it("functions", "-i", "rec.data").stderr)
+
     def test_code_that_is_patched_before_its_first_run(self):
         self.record(self.build("own_text"))
         truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]

@@ -77,6 +77,17 @@ class Gdb(unittest.TestCase):
         self.assertIn(f"already hit {2 * calls} times", parts[5])
         self.assertRegex(parts[9], r"\* 2 .* leaf ")
 
+    def test_the_instruction_that_ends_the_flow_is_named(self):
+        """It did not retire, so the last position is before the instruction that precedes it."""
+        crash = Recorded(self.folder, PROGRAMS / "crash.c", "-static", "-no-pie", name="crash", status=139)
+        faulting = int(re.search(r"^(\w+) T faulting$", subprocess.run(["nm", crash.program], capture_output=True, text=True, check=True).stdout, re.M)[1], 16)
+        (run, pc, step), errors = gdb(crash.path, "continue", 'printf "pc=0x%lx\\n", $pc', "stepi")
+        for printed in (run, step):
+            self.assertIn(f"the flow ends before the instruction at {faulting:#x}: fault, signal or interrupt", printed, errors)
+        self.assertEqual(self.pcs(pc), [faulting - 2], errors)
+        (run,), errors = gdb(self.static.path, "continue")
+        self.assertNotIn("the flow ends", run, errors)
+
     def test_symbols_of_a_position_independent_program(self):
         parts, errors = gdb(self.pie.path, "break mid", "continue", "info registers rip rax", "list", "x/s kText", "print caught", "info threads",
                             "info sharedlibrary")

@@ -30,7 +30,7 @@ def tid_of(path):
 class Recorded:
     """A recording of a program in `folder`."""
 
-    def __init__(self, folder, source, *flags, name="program"):
+    def __init__(self, folder, source, *flags, name="program", status=0):
         self.folder = pathlib.Path(folder)
         self.program = self.folder / name
         self.path = self.folder / (name + ".data")
@@ -39,7 +39,7 @@ class Recorded:
         truth = self.folder / (name + ".truth")
         done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.path, "--truth", truth,
                                "--work-clock", "--", self.program], capture_output=True, text=True, env=self.environment, cwd=folder)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == status, done.stderr
         self.truths = {tid_of(path): path for path in truth.glob("*.ptt")}
 
     def symbol(self, name):
