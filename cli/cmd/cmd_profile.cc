@@ -125,7 +125,7 @@ void say_profile(const Words& words, const FileCounts& file, const CodeCounts& c
 }
 
 /// Writes a profile for each file into the folder `words.output`.
-int write_all(const Words& words, const CodeCounts& counts) {
+int write_all(const Words& words, const CodeCounts& counts, int status) {
   std::map<std::string, size_t> names;
   size_t written = 0;
   for (const FileCounts& file : counts.files) {
@@ -137,9 +137,10 @@ int write_all(const Words& words, const CodeCounts& counts) {
     std::string name = profile_name(file, words.format);
     if (const size_t same = names[name]++; same != 0) name.insert(name.rfind('.'), fmt::format(".{}", same + 1));  // of another folder
     const std::string path = (std::filesystem::path(words.output) / name).string();
-    if (const int status = write_result(path, text_of(words, file)); status != kExitOk) return status;
-    if (!words.calls.input.quiet) say_profile(words, file, counts, path);
     ++written;
+    if (keeps_earlier_file(path, status)) continue;
+    if (const int done = write_result(path, text_of(words, file)); done != kExitOk) return done;
+    if (!words.calls.input.quiet) say_profile(words, file, counts, path);
   }
   if (written == 0) return report_error({ErrorCode::not_recorded, "profile: no code of a program or library ran", 0});
   return kExitOk;
@@ -174,7 +175,8 @@ int run_by_address(const Words& words, CallInput& input) {
   CodeCounts counts;
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;
-  const int written = all ? write_all(words, counts) : write_one(words, counts);
+  if (!all && keeps_earlier_file(words.output, status)) return status;
+  const int written = all ? write_all(words, counts, status) : write_one(words, counts);
   return written != kExitOk ? written : status;
 }
 
@@ -213,6 +215,7 @@ int run_csspgo(const Words& words, CallInput& input) {
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (profiles.empty()) return report_error({ErrorCode::not_recorded, "profile: no code with source lines ran: a program needs debug information (-g)", 0});
+  if (keeps_earlier_file(words.output, status)) return status;
   if (const int written = write_result(words.output, csspgo_text(profiles)); written != kExitOk) return written;
   if (!words.calls.input.quiet) {
     say_on_error(fmt::format("ptdecode: {}\n", counted(profiles.size(), "context")));
@@ -235,6 +238,7 @@ int run_pprof(const Words& words, CallInput& input) {
     return true;
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
+  if (keeps_earlier_file(words.output, status)) return status;
   std::string text = profile.write();
   if (words.output.ends_with(".gz")) {
     std::string packed;
