@@ -29,6 +29,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/gzip.h"
 #include "cli/text/output.h"
+#include "cli/text/shell_word.h"
 #include "image/base/inherited_signals.h"
 #include "image/base/read_files.h"
 #include "image/base/shrunk_files.h"
@@ -157,7 +158,7 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
   std::error_code ignored;
   std::string text = fmt::format("ptdecode: '{}' is not a command", word);
   if (std::filesystem::exists(word, ignored)) {
-    text += fmt::format("; to describe a recording: ptdecode info -i {}\n", word);
+    text += fmt::format("; to describe a recording: ptdecode info -i {}\n", ptd::cli::shell_word(word));
   } else if (const std::string here = ptd::cli::nearest_of_perf(word); !here.empty()) {
     text += fmt::format("; equivalent of 'perf {}': {}\n", word, here);
   } else if (const std::string nearest = ptd::nearest_word(word, known); !nearest.empty()) {

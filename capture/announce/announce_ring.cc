@@ -46,6 +46,19 @@ int32_t inner_pid(int32_t pid) {
   return pid;
 }
 
+// The device of all memfds. A process chooses the name that its mapping shows, but not this.
+uint64_t memfd_device() {
+  static const uint64_t device = [] {
+    const Fd fd(memfd_create(PTD_ANNOUNCE_MEMFD, MFD_CLOEXEC));
+    struct stat info {};
+    return fd.ok() && fstat(fd.get(), &info) == 0 ? uint64_t{info.st_dev} : 0;
+  }();
+  return device;
+}
+
+// Opens a file of another process: O_NONBLOCK, because the process may hold a lease on it, which would delay the open.
+Fd open_again(const std::string& path) { return Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)); }
+
 bool is_place(int fd, const RingPlace& place) {
   struct stat info {};
   return fstat(fd, &info) == 0 && info.st_dev == place.device && info.st_ino == place.inode;
@@ -58,13 +71,13 @@ Fd open_place(int32_t pid, const RingPlace& place) {
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     struct stat info {};
     if (stat(at->path().c_str(), &info) != 0 || info.st_dev != place.device || info.st_ino != place.inode) continue;
-    Fd fd(::open(at->path().c_str(), O_RDWR | O_CLOEXEC));
+    Fd fd = open_again(at->path());
     if (fd.ok() && is_place(fd.get(), place)) return fd;
   }
   std::array<char, 64> range{};
   (void)std::snprintf(range.data(), range.size(), "map_files/%llx-%llx", static_cast<unsigned long long>(place.address),
                       static_cast<unsigned long long>(place.end));
-  Fd fd(::open(proc(pid, range.data()).c_str(), O_RDWR | O_CLOEXEC));
+  Fd fd = open_again(proc(pid, range.data()));
   return fd.ok() && is_place(fd.get(), place) ? std::move(fd) : Fd();
 }
 
@@ -76,6 +89,10 @@ bool is_safe(int fd, uint32_t uid) {
   const int seals = fcntl(fd, F_GET_SEALS);
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
   return S_ISREG(info.st_mode) && system.f_type == TMPFS_MAGIC && seals >= 0 && (seals & kNeeded) == kNeeded && info.st_uid == uid;
+}
+
+Error untrusted(int32_t pid) {
+  return Error{ErrorCode::untrusted_file, "the announcements of process " + std::to_string(pid) + " are not in a sealed memfd of its user: not read", 0};
 }
 
 bool lock(int fd) {
@@ -103,7 +120,8 @@ std::vector<RingPlace> find_rings(int32_t pid) {
     unsigned major_number = 0, minor_number = 0;
     if (std::sscanf(line.c_str(), "%llx-%llx %*4s %llx %x:%x %llu", &first, &end, &offset, &major_number, &minor_number, &inode) != 6 || offset != 0)
       continue;
-    places.push_back({first, end, makedev(major_number, minor_number), inode});
+    const RingPlace place{first, end, makedev(major_number, minor_number), inode};
+    if (place.device == memfd_device()) places.push_back(place);
   }
   return places;
 }
@@ -122,10 +140,11 @@ Result<std::unique_ptr<AnnounceRing>> AnnounceRing::open(int32_t pid, const Ring
 Result<std::unique_ptr<AnnounceRing>> AnnounceRing::adopt(int32_t pid, uint32_t uid, Fd file) {
   std::unique_ptr<AnnounceRing> ring(new AnnounceRing);
   struct stat info {};
-  if (fstat(file.get(), &info) != 0) return system_error("the announcements of process " + std::to_string(pid), ErrorCode::read_failed);
+  // Checked before it is opened: opening a device, which an O_PATH descriptor may be of, can have effects or block.
+  if (fcntl(file.get(), F_GET_SEALS) < 0 || fstat(file.get(), &info) != 0) return untrusted(pid);
   ring->place_ = {0, 0, info.st_dev, info.st_ino};
   // Its lock is on the open file, which the process shares: the reader opens its own, which ends with it.
-  ring->fd_ = Fd(::open(proc(getpid(), "fd/" + std::to_string(file.get())).c_str(), O_RDWR | O_CLOEXEC));
+  ring->fd_ = open_again(proc(getpid(), "fd/" + std::to_string(file.get())));
   if (!ring->fd_.ok()) return system_error("the announcements of process " + std::to_string(pid), ErrorCode::read_failed);
   if (Status status = ring->map(pid, uid); !status) return status.error();
   return ring;
@@ -133,7 +152,7 @@ Result<std::unique_ptr<AnnounceRing>> AnnounceRing::adopt(int32_t pid, uint32_t 
 
 Status AnnounceRing::map(int32_t pid, uint32_t uid) {
   const std::string name = "the announcements of process " + std::to_string(pid);
-  if (!is_safe(fd_.get(), uid)) return Error{ErrorCode::untrusted_file, name + " are not in a sealed memfd of its user: not read", 0};
+  if (!is_safe(fd_.get(), uid)) return untrusted(pid);
   ptd_announce_header header{};
   struct stat info {};
   if (pread(fd_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header) || fstat(fd_.get(), &info) != 0 ||

@@ -12,6 +12,7 @@
 #include "analysis/paths/call_sequence.h"
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/shell_word.h"
 #include "cli/text/size_words.h"
 
 namespace ptd::cli {
@@ -102,7 +103,7 @@ class DivergenceText {
     if (at >= moments.size()) return fmt::format("    {} its trace ends here\n", letter);
     const CallMoment& moment = moments[at];
     const std::string time = moment_text(calls ? moment.time : moment.start) + "," + (calls ? "+1ms" : moment_text(moment.time));
-    return moment_line(letter, side, moment) + fmt::format("      ptdecode script -i {} --tid {} --time {}\n", shown(sides_[side].path()),
+    return moment_line(letter, side, moment) + fmt::format("      ptdecode script -i {} --tid {} --time {}\n", shell_word(sides_[side].path()),
                                                            sides_[side].thread(thread).tid, time);
   }
 

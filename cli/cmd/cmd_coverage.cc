@@ -212,7 +212,8 @@ int run(const Words& words) {
   const bool lcov = words.format == "lcov" || !words.output.empty();
   if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !words.calls.input.quiet)
     say_on_error(absent);
-  const int written = write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage, !words.sources.empty()));
+  const bool kept = keeps_earlier_file(words.output, status);
+  const int written = kept ? kExitOk : write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage, !words.sources.empty()));
   if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + shown(without) + "\n");
   (void)input.say_summary(words.calls, true);
   if (written != kExitOk || status != kExitOk) return written != kExitOk ? written : status;

@@ -18,6 +18,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/gzip.h"
+#include "cli/text/shell_word.h"
 #include "cli/text/size_words.h"
 #include "cli/text/terminal.h"
 #include "ptdecode/bundle.h"
@@ -100,15 +101,16 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
 }
 
 std::string next_step(const Words& words, const FileCounts& file, const std::string& output) {
-  if (words.format == "bolt") return fmt::format("perf2bolt --pa -p {} -o {}.fdata {}", output, output, file.path);
-  return fmt::format("create_llvm_prof --binary={} --profile={} --profiler=text --out={}.prof", file.path, output, output);
+  const std::string program = shell_word(file.path), profile = shell_word(output);
+  if (words.format == "bolt") return fmt::format("perf2bolt --pa -p {} -o {} {}", profile, shell_word(output + ".fdata"), program);
+  return fmt::format("create_llvm_prof --binary={} --profile={} --profiler=text --out={}", program, profile, shell_word(output + ".prof"));
 }
 
 /// Returns the file name of a profile: the file's own name and build id, which together are those of one file.
 std::string profile_name(const FileCounts& file, const std::string& format) {
   std::string name;
   for (const char c : short_path(file.path)) {
-    if (c != '[' && c != ']') name += c == '/' ? '_' : c;
+    if (c != '[' && c != ']') name += c == '/' || static_cast<unsigned char>(c) < ' ' || c == 0x7f ? '_' : c;
   }
   return fmt::format("{}.{}.{}", name, file.build_id.empty() ? "no-build-id" : file.build_id, format == "bolt" ? "pa" : "txt");
 }
@@ -121,11 +123,11 @@ void say_profile(const Words& words, const FileCounts& file, const CodeCounts& c
   say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight-line ranges\n", shown(file.path),
                            all == 0 ? 0.0 : 100 * static_cast<double>(file.ran_bytes()) / static_cast<double>(all), file.branches.size(),
                            file.runs.size()));
-  if (!output.empty()) say_on_error("ptdecode: next: " + shown(next_step(words, file, output)) + "\n");
+  if (!output.empty()) say_on_error("ptdecode: next: " + next_step(words, file, output) + "\n");
 }
 
 /// Writes a profile for each file into the folder `words.output`.
-int write_all(const Words& words, const CodeCounts& counts) {
+int write_all(const Words& words, const CodeCounts& counts, int status) {
   std::map<std::string, size_t> names;
   size_t written = 0;
   for (const FileCounts& file : counts.files) {
@@ -137,9 +139,10 @@ int write_all(const Words& words, const CodeCounts& counts) {
     std::string name = profile_name(file, words.format);
     if (const size_t same = names[name]++; same != 0) name.insert(name.rfind('.'), fmt::format(".{}", same + 1));  // of another folder
     const std::string path = (std::filesystem::path(words.output) / name).string();
-    if (const int status = write_result(path, text_of(words, file)); status != kExitOk) return status;
-    if (!words.calls.input.quiet) say_profile(words, file, counts, path);
     ++written;
+    if (keeps_earlier_file(path, status)) continue;
+    if (const int done = write_result(path, text_of(words, file)); done != kExitOk) return done;
+    if (!words.calls.input.quiet) say_profile(words, file, counts, path);
   }
   if (written == 0) return report_error({ErrorCode::not_recorded, "profile: no code of a program or library ran", 0});
   return kExitOk;
@@ -174,7 +177,8 @@ int run_by_address(const Words& words, CallInput& input) {
   CodeCounts counts;
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;
-  const int written = all ? write_all(words, counts) : write_one(words, counts);
+  if (!all && keeps_earlier_file(words.output, status)) return status;
+  const int written = all ? write_all(words, counts, status) : write_one(words, counts);
   return written != kExitOk ? written : status;
 }
 
@@ -213,10 +217,11 @@ int run_csspgo(const Words& words, CallInput& input) {
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (profiles.empty()) return report_error({ErrorCode::not_recorded, "profile: no code with source lines ran: a program needs debug information (-g)", 0});
+  if (keeps_earlier_file(words.output, status)) return status;
   if (const int written = write_result(words.output, csspgo_text(profiles)); written != kExitOk) return written;
   if (!words.calls.input.quiet) {
     say_on_error(fmt::format("ptdecode: {}\n", counted(profiles.size(), "context")));
-    if (!words.output.empty()) say_on_error(fmt::format("ptdecode: next: clang -fprofile-sample-use={}\n", shown(words.output)));
+    if (!words.output.empty()) say_on_error(fmt::format("ptdecode: next: clang -fprofile-sample-use={}\n", shell_word(words.output)));
   }
   return status;
 }
@@ -235,6 +240,7 @@ int run_pprof(const Words& words, CallInput& input) {
     return true;
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
+  if (keeps_earlier_file(words.output, status)) return status;
   std::string text = profile.write();
   if (words.output.ends_with(".gz")) {
     std::string packed;
@@ -246,7 +252,7 @@ int run_pprof(const Words& words, CallInput& input) {
   (*file)->write(text);
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet) {
-    say_on_error(fmt::format("ptdecode: {}: {}; next: go tool pprof -http=: {}\n", shown(words.output), counted(profile.samples(), "stack"), shown(words.output)));
+    say_on_error(fmt::format("ptdecode: {}: {}; next: go tool pprof -http=: {}\n", shown(words.output), counted(profile.samples(), "stack"), shell_word(words.output)));
     if (profile.left_out() != 0) say_on_error("ptdecode: " + left_out_text(profile.left_out()) + "\n");
   }
   return status;

@@ -19,6 +19,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/report/unverified.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/shell_word.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/ptdecode.h"
 #include "recording/survey_json.h"
@@ -39,12 +40,6 @@ struct Facts {
   std::vector<StreamDensity> density;
   Interval span;
 };
-
-std::string shell_word(const std::string& text) {
-  std::string out = "'";
-  for (const char letter : text) out += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return out + "'";
-}
 
 /// Leaves the first `most` elements of a list, and returns a sentence if that cuts it.
 void cut_list(nlohmann::json& list, size_t most, std::string_view what, std::string_view all, nlohmann::json& cuts) {

@@ -73,6 +73,7 @@ int write_timeline(const Words& words, CallInput& input, uint64_t min_ns) {
   (*file)->write(packed);
   const int matched = input.say_summary(words.calls, writer.slices() != 0);
   if (matched != kExitOk) return matched;  // an existing file is kept
+  if (keeps_earlier_file(words.output, status)) return status;
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet) {
     const std::string folded = writer.folded() == 0 ? "" : fmt::format(", {} in them", counted(writer.folded(), "shorter call"));
@@ -120,6 +121,7 @@ int run_flame(const Words& words) {
   if (status != kExitOk && status != kExitInterrupted) return status;
   const int matched = input.say_summary(words.calls, totals.any());
   if (matched != kExitOk) return matched;  // an existing file is kept
+  if (keeps_earlier_file(words.output, status)) return status;
   const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;

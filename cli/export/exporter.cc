@@ -13,6 +13,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/progress.h"
 #include "cli/options/whole_file.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/ptdecode.h"
 
@@ -38,10 +39,12 @@ class Export {
     const int status = write_calls();
     if (status != kExitOk && status != kExitInterrupted) return status;
     ended_ = status == kExitInterrupted;
-    for (const auto& write : {&Export::write_samples, &Export::write_plain, &Export::complete}) {
+    for (const auto& write : {&Export::write_samples, &Export::write_plain}) {
       if (const Status done = (this->*write)(); !done) return report_error(done.error());
+      ended_ = ended_ || interrupted();
     }
-    return status;
+    if (const Status done = complete(); !done) return report_error(done.error());
+    return ended_ ? kExitInterrupted : kExitOk;
   }
   [[nodiscard]] std::string summary() const {
     std::string text;
@@ -178,10 +181,12 @@ int write_database(const ExportWords& words) {
   const int status = all.run();
   if (status != kExitOk && status != kExitInterrupted) return status;
   database->reset();
+  if (keeps_earlier_file(words.output, status)) return status;
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   const int matched = (*opened)->say_summary(words.calls, all.any());
   if (!words.calls.input.quiet) {
-    say_on_error(fmt::format("ptdecode: {}: {}\n", words.output, all.summary()));
+    const char* const cut = status == kExitInterrupted ? "; interrupted: its tables are incomplete" : "";
+    say_on_error(fmt::format("ptdecode: {}: {}{}\n", shown(words.output), all.summary(), cut));
     if (all.left_out() != 0) say_on_error("ptdecode: " + left_out_text(all.left_out()) + "\n");
   }
   return status != kExitOk ? status : matched;

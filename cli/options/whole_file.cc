@@ -1,6 +1,8 @@
 // Where results go: see whole_file.h.
 #include "cli/options/whole_file.h"
 
+#include <sys/stat.h>
+
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 #include "cli/text/clean_text.h"
@@ -23,6 +25,13 @@ int write_result(const std::string& path, std::string_view text) {
   (*file)->write((*file)->straight() ? clean.view() : text);
   const Status status = (*file)->finish();
   return status.ok() ? kExitOk : report_error(status.error());
+}
+
+bool keeps_earlier_file(const std::string& path, int status) {
+  struct stat info {};
+  if (status != kExitInterrupted || ::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0) return false;
+  say_on_error("ptdecode: interrupted: " + shown(path) + " keeps its earlier content\n");
+  return true;
 }
 
 }  // namespace ptd::cli

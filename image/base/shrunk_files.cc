@@ -68,7 +68,8 @@ bool replace_pages(uintptr_t address) {
   if (slot == nullptr) return false;
   const uintptr_t page = address & ~(g_page_bytes.load(std::memory_order_relaxed) - 1);
   void* const from = reinterpret_cast<void*>(page);  // NOLINT(performance-no-int-to-ptr): an address from the kernel
-  if (::mmap(from, slot->end.load() - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) return false;
+  // Writable: libelf maps files so that it can change them in memory.
+  if (::mmap(from, slot->end.load() - page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) return false;
   if (!slot->faulted.exchange(true)) g_shrunk.fetch_add(1);
   return true;
 }

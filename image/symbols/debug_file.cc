@@ -3,20 +3,24 @@
 
 #include <elf.h>
 #include <gelf.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <new>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "image/base/regular_file.h"
+#include "image/base/shrunk_files.h"
 
 namespace ptd {
 namespace {
@@ -35,14 +39,11 @@ uint64_t unpacked_bytes(Elf_Scn* section, const char* name) {
 
 /// Returns whether the compressed sections of the file have a plausible uncompressed size: libdw uncompresses any claimed size, up to a
 /// thousand times the file's.
-bool unpacks_within_reason(int fd, bool relocatable) {
+bool unpacks_within_reason(Elf* elf, uint64_t file_bytes, bool relocatable) {
   constexpr uint64_t kAlways = 256U << 20, kMostTimes = 32;
-  struct stat info {};
-  (void)elf_version(EV_CURRENT);
-  Elf* elf = ::fstat(fd, &info) == 0 ? elf_begin(fd, ELF_C_READ_MMAP, nullptr) : nullptr;
   size_t names = 0;
   const bool named = elf != nullptr && elf_getshdrstrndx(elf, &names) == 0;
-  const uint64_t most = std::max(kAlways, kMostTimes * static_cast<uint64_t>(info.st_size));
+  const uint64_t most = std::max(kAlways, kMostTimes * file_bytes);
   uint64_t all = 0;
   bool within = true;
   for (Elf_Scn* section = named ? elf_nextscn(elf, nullptr) : nullptr; section != nullptr && within; section = elf_nextscn(elf, section)) {
@@ -55,8 +56,23 @@ bool unpacks_within_reason(int fd, bool relocatable) {
     within = within && size <= most - all;
     all += within ? size : 0;
   }
-  if (elf != nullptr) elf_end(elf);
   return within;
+}
+
+/// Copies a kernel module into memory. libdwfl maps its files itself, so a file that shrinks later would end the process.
+Fd copy_of(int fd) {
+  constexpr size_t kPieceBytes = 1U << 20;
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // the largest modules with debug information have a third
+  Fd copy(::memfd_create("ptdecode-module", MFD_CLOEXEC));
+  std::vector<char> piece(kPieceBytes);
+  for (uint64_t all = 0; copy.ok();) {
+    const ssize_t got = ::read(fd, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) break;
+    all += static_cast<uint64_t>(std::max<ssize_t>(got, 0));
+    if (got < 0 || all > kMostBytes || !write_all(copy.get(), piece.data(), static_cast<size_t>(got))) return {};
+  }
+  return copy;
 }
 
 /// An ELF file in memory with one byte of .debug_info: no offset into its debug information is valid.
@@ -118,6 +134,8 @@ DebugFile::~DebugFile() {
   if (layout == nullptr && dwarf != nullptr) dwarf_end(dwarf);
   if (empty != nullptr) dwarf_end(empty);
   if (empty_elf != nullptr) elf_end(empty_elf);
+  if (!mapping.empty()) unwatch_mapping(mapping);
+  if (elf != nullptr) elf_end(elf);
 }
 
 // Must be called before the first use of `dwarf`: libdw searches for the alternate file at the first reference to it.
@@ -136,16 +154,28 @@ bool DebugFile::prepare() {
 std::unique_ptr<DebugFile> DebugFile::open_checked(const std::string& path, bool relocatable) {
   auto file = std::make_unique<DebugFile>();
   file->fd = open_regular(path).fd;
+  if (relocatable && file->fd.ok()) file->fd = copy_of(file->fd.get());
   struct stat info {};
-  if (!file->fd.ok() || ::fstat(file->fd.get(), &info) != 0 || !unpacks_within_reason(file->fd.get(), relocatable)) return nullptr;
-  file->limits = DebugLimits(static_cast<uint64_t>(info.st_size));
+  (void)elf_version(EV_CURRENT);
+  if (!file->fd.ok() || ::fstat(file->fd.get(), &info) != 0) return nullptr;
+  file->elf = elf_begin(file->fd.get(), ELF_C_READ_MMAP, nullptr);
+  if (file->elf == nullptr) return nullptr;
+  size_t size = 0;
+  const char* const content = relocatable ? nullptr : elf_rawfile(file->elf, &size);
+  if (content != nullptr && size != 0) {
+    file->mapping = Bytes(reinterpret_cast<const std::byte*>(content), size);
+    watch_mapping(file->mapping, path, {info.st_dev, info.st_ino});
+  }
+  const auto file_bytes = static_cast<uint64_t>(info.st_size);
+  if (!unpacks_within_reason(file->elf, file_bytes, relocatable)) return nullptr;
+  file->limits = DebugLimits(file_bytes);
   return file;
 }
 
 std::unique_ptr<DebugFile> DebugFile::open(const std::string& path) {
   auto file = open_checked(path, false);
   if (!file) return nullptr;
-  file->dwarf = dwarf_begin(file->fd.get(), DWARF_C_READ);
+  file->dwarf = dwarf_begin_elf(file->elf, DWARF_C_READ, nullptr);
   return file->dwarf != nullptr && file->prepare() ? std::move(file) : nullptr;
 }
 

@@ -11,6 +11,7 @@
 #include "image/base/fd.h"
 #include "image/symbols/dwarf/debug_limits.h"
 #include "image/symbols/line_table.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 
@@ -18,6 +19,8 @@ namespace ptd {
 /// libdw reports a failed allocation as std::bad_alloc.
 struct DebugFile {
   Fd fd;
+  Elf* elf = nullptr;
+  Bytes mapping;  // of the file by libelf; empty if it is not watched
   Dwarf* dwarf = nullptr;
   Dwfl* layout = nullptr;  // owns `dwarf`, if it is set
   Elf* empty_elf = nullptr;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/text/shell_word.h"
+
 namespace ptd::cli {
 namespace {
 
@@ -17,6 +19,14 @@ TEST(CleanText, HiddenCharactersAreBytes) {
   EXPECT_EQ(shown("\ufeffmain"), "\\xef\\xbb\\xbfmain");
   for (const char* name : {"\u034f", "\u061c", "\u115f", "\u200d", "\u200e", "\u2028", "\u202e", "\u2060", "\u2069", "\u3164", "\ufe0f", "\uffa0", "\U000e0001"})
     EXPECT_EQ(shown(name).find_first_not_of("\\x0123456789abcdef"), std::string::npos) << shown(name);
+}
+
+TEST(CleanText, WordsOfCommandsAreQuotedWhereAShellInterpretsThem) {
+  EXPECT_EQ(shell_word("/usr/lib/libc-2.36.so"), "/usr/lib/libc-2.36.so");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a b;$(id)`id`"), "'a b;$(id)`id`'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("a\n\x1b[31m"), "'a\\x0a\\x1b[31m'");
 }
 
 TEST(CleanText, DamagedUtf8IsBytes) {

@@ -239,9 +239,9 @@ class Kernel(Database):
 class Interrupted(unittest.TestCase):
     """Ctrl-C. When calls are decoded cannot be observed from outside: the delay is searched between too early and too late, both of which vary."""
 
-    def export(self, folder, delay, times):
+    def export(self, folder, delay, times, recording=KERNEL):
         """Returns the exit status, and the numbers of calls and samples in the database, if there is one. Ctrl-C comes `delay` seconds after the output is open."""
-        process = subprocess.Popen([PTDECODE, "export", "-q", "-i", KERNEL, "-o", folder / "x.db"], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([PTDECODE, "export", "-q", "-i", recording, "-o", folder / "x.db"], stderr=subprocess.DEVNULL)
         while process.poll() is None and not list(folder.iterdir()):
             time.sleep(0.001)
         time.sleep(delay)
@@ -276,6 +276,29 @@ class Interrupted(unittest.TestCase):
             self.assertGreater(calls, 0)
             for _ in range(3):
                 self.assertEqual(self.export(pathlib.Path(folder), delay, 2)[0], 130)
+
+    def test_missing_rows_are_no_success(self):
+        """Ctrl-C in every part of the work, also while branches are written."""
+        with tempfile.TemporaryDirectory() as folder:
+            begun = time.monotonic()
+            whole = self.export(pathlib.Path(folder), 0, 0, SOURCE / "data" / "demo")
+            duration = time.monotonic() - begun
+            for part in range(24):
+                got = self.export(pathlib.Path(folder), duration * part / 24, 1, SOURCE / "data" / "demo")
+                self.assertTrue(got[0] != 0 or got == whole, f"exit status 0, and rows are missing: {got} of {whole}")
+
+    def test_an_earlier_database_stays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "x.db"
+            for delay in (0.02 * step for step in range(1, 25)):
+                output.write_bytes(b"earlier")
+                process = subprocess.Popen([PTDECODE, "export", "-q", "-i", SOURCE / "data" / "demo", "-o", output], stderr=subprocess.PIPE)
+                while process.poll() is None and len(list(pathlib.Path(folder).iterdir())) < 2:
+                    time.sleep(0.001)
+                time.sleep(delay)
+                process.send_signal(signal.SIGINT)
+                said = process.communicate(timeout=300)[1]
+                self.assertEqual(output.read_bytes() == b"earlier", process.returncode != 0, (process.returncode, said))
 
 
 if __name__ == "__main__":

@@ -523,6 +523,25 @@ class Interrupt(unittest.TestCase):
             self.assertRegex(out, re.compile(told, re.S), words)
 
 
+    def test_a_part_does_not_replace_an_earlier_result(self):
+        kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "out"
+            for words in (["timeline"], ["flame"], ["profile", "--format", "pprof"]):
+                kept, wait = 0, 0.0
+                while kept == 0:
+                    output.write_bytes(b"earlier")
+                    with subprocess.Popen([PTDECODE, *words, "-i", str(kernel), "-o", str(output)], stderr=subprocess.PIPE) as process:
+                        time.sleep(wait := wait + 0.02)
+                        process.send_signal(signal.SIGINT)
+                        said = process.communicate(timeout=60)[1]
+                    if process.returncode == 0:
+                        break
+                    self.assertEqual(output.read_bytes(), b"earlier", (words, said))
+                    kept += b"keeps its earlier content" in said
+                self.assertEqual(kept, 1, (words, "it was over before it could be interrupted"))
+
+
 class RawCases(unittest.TestCase):
     def test_pieces_of_code_that_contradict_each_other_are_a_finding(self):
         folder = case("pt-xdc-unzip")

@@ -2,13 +2,17 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/seccomp.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <thread>
@@ -491,6 +495,47 @@ TEST_F(Ring, OtherFilesThroughTheSocket) {
     EXPECT_EQ(refused(sealed, getuid()).code, ErrorCode::bad_header) << bytes;
   }
   EXPECT_EQ(refused(Fd(open("/dev/null", O_RDWR | O_CLOEXEC)), getuid()).code, ErrorCode::untrusted_file);
+}
+
+// A process may send a descriptor that it cannot open itself (O_PATH): opening a device can have effects, so nothing but a memfd is opened.
+TEST_F(Ring, OfferedFilesAreNotOpened) {
+  const std::string path = testing::TempDir() + "announce_offered." + std::to_string(getpid());
+  ASSERT_TRUE(Fd(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)).ok());
+  const Fd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ASSERT_GE(inotify_add_watch(watch.get(), path.c_str(), IN_OPEN), 0);
+  const auto refused = AnnounceRing::adopt(getpid(), getuid(), Fd(open(path.c_str(), O_PATH | O_CLOEXEC)));
+  EXPECT_EQ(refused.error().code, ErrorCode::untrusted_file);
+  std::array<char, 4096> events{};
+  EXPECT_LT(read(watch.get(), events.data(), events.size()), 0) << "the file was opened";
+  (void)unlink(path.c_str());
+}
+
+// The kernel delays the open of a file with a lease for 45 seconds, unless the opener does not wait.
+TEST_F(Ring, ALeaseDelaysNobody) {
+  const Fd file(memfd_create("ptd-announce", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(file.get(), 1 << 20), 0);
+  ASSERT_EQ(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  const auto before = signal(SIGIO, SIG_IGN);
+  const Fd holder(open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(fcntl(holder.get(), F_SETLEASE, F_WRLCK), 0);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(AnnounceRing::adopt(getpid(), getuid(), Fd(dup(file.get()))).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  (void)signal(SIGIO, before);
+}
+
+// A mapping whose name is that of a ring, of a file of another file system, is none.
+TEST_F(Ring, AFileThatIsNamedLikeARing) {
+  const std::string folder = testing::TempDir() + "announce_named." + std::to_string(getpid()), path = folder + "/memfd:ptd-announce (deleted)";
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  const Fd file(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  ASSERT_EQ(ftruncate(file.get(), 4096), 0);
+  void* const mapping = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(mapping, MAP_FAILED);
+  EXPECT_TRUE(find_rings(getpid()).empty());
+  (void)munmap(mapping, 4096);
+  (void)unlink(path.c_str());
+  (void)rmdir(folder.c_str());
 }
 
 // Neither the ring of a process nor the recorder's socket can be opened by another user, so he cannot place code there.
