@@ -335,12 +335,16 @@ void check_emulation(const Facts& facts, Diagnosis& diagnosis) {
                               : chosen.fitness == emulators::Fitness::missing ? facts.sudo() + "apt install qemu-user (Debian 12); elsewhere: ptdecode emulator build"
                                                                                       : "ptdecode emulator build"});
   if (machine.arm64) return;
-  search.name = "qemu-system-x86_64";
-  const emulators::Emulator system = emulators::choose_emulator(search);
-  diagnosis.system_emulation = system.fitness == emulators::Fitness::works;
-  diagnosis.checks.push_back({"machines", diagnosis.system_emulation ? Verdict::good : Verdict::limit,
-                              system.found + (diagnosis.system_emulation ? ": record --emulate=system works, given a kernel" : ": record --emulate=system does not work"),
-                              diagnosis.system_emulation ? "" : "ptdecode emulator fetch"});
+  const auto check_machines = [&](const char* what, const char* program, const char* advice) {
+    search.name = program;
+    const emulators::Emulator system = emulators::choose_emulator(search);
+    const bool works = system.fitness == emulators::Fitness::works;
+    diagnosis.checks.push_back({what, works ? Verdict::good : Verdict::limit,
+                                system.found + (works ? ": record --emulate=system works, given a kernel" : ": record --emulate=system does not work"), works ? "" : advice});
+    return works;
+  };
+  diagnosis.system_emulation = check_machines("machines", "qemu-system-x86_64", "ptdecode emulator fetch");
+  (void)check_machines("machines_arm", "qemu-system-aarch64", "ptdecode emulator fetch --machine arm64");
 }
 
 }  // namespace

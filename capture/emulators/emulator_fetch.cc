@@ -22,7 +22,15 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-constexpr const char* kProgram = "qemu-system-x86_64";
+/// What differs between the emulated machines.
+struct MachinePackages {
+  const char *program, *emulator, *kernel;
+  const char* architecture;  ///< of the kernel's package, as dpkg names it
+};
+constexpr MachinePackages kX86 = {"qemu-system-x86_64", "qemu-system-x86", "linux-image-amd64", "amd64"};
+constexpr MachinePackages kArm64 = {"qemu-system-aarch64", "qemu-system-arm", "linux-image-arm64", "arm64"};
+
+bool is_ubuntu() { return fs::exists("/usr/share/keyrings/ubuntu-archive-keyring.gpg"); }
 
 bool is_recent(const std::string& version) {
   const size_t epoch = version.find(':');
@@ -32,12 +40,20 @@ bool is_recent(const std::string& version) {
   return major > kMajor || (major == kMajor && minor >= kMinor);
 }
 
+/// As dpkg names it: "amd64".
+std::string host_architecture() {
+  std::string name = run_command({"dpkg", "--print-architecture"}, {}).text;
+  name.resize(std::min(name.find('\n'), name.size()));
+  return name;
+}
+
 /// What the program does not need: another emulator, and boot files of network cards.
 bool is_needed(const std::string& package) { return !package.starts_with("qemu-user") && !package.starts_with("ipxe"); }
 
 class Fetch {
  public:
-  Fetch(const FetchOptions& options, std::string work) : options_(options), work_(std::move(work)), steps_(options, options.folder + "/fetch.log") {}
+  Fetch(const FetchOptions& options, std::string work)
+      : options_(options), machine_(options.machine == FetchedMachine::arm64 ? kArm64 : kX86), work_(std::move(work)), steps_(options, options.folder + "/fetch.log") {}
   ~Fetch() {
     std::error_code error;
     fs::remove_all(work_, error);
@@ -61,7 +77,16 @@ class Fetch {
  private:
   Status update(PackageKind kind) {
     if (Status status = write_sources(work_, kind); !status) return status;
-    return steps_.run("reading the lists of packages", apt_words(work_, {"update"}), work_);
+    return steps_.run("reading the lists of packages", apt({"update"}), work_);
+  }
+
+  /// The words of an apt command that also knows the packages of the machine's kernel.
+  [[nodiscard]] Words apt(const Words& more) const {
+    Words words = apt_words(work_, more);
+    if (options_.kernel && machine_.architecture != own_) {
+      for (const std::string& architecture : {own_, std::string(machine_.architecture)}) words.insert(words.end(), {"-o", "APT::Architectures::=" + architecture});
+    }
+    return words;
   }
 
   /// What would be installed for `package`; `all`: as if nothing were installed yet.
@@ -69,7 +94,7 @@ class Fetch {
     Words words = {"install", "--print-uris", "--no-install-recommends"};
     if (!release.empty()) words.insert(words.end(), {"-t", release});
     words.push_back(package);
-    Words command = apt_words(work_, words);
+    Words command = apt(words);
     std::ofstream(work_ + "/no-status").flush();
     if (all) command.insert(command.end(), {"-o", "Dir::State::status=" + work_ + "/no-status"});
     std::string text;
@@ -84,8 +109,9 @@ class Fetch {
     fs::create_directory(archives, error);
     fs::create_directory(place, error);
     Words words = {"download"};
-    for (const ListedPackage& package : packages) words.push_back(package.name + "=" + package.version);
-    if (Status status = steps_.run("downloading " + what, apt_words(work_, words), archives); !status) return status.error();
+    for (const ListedPackage& package : packages)
+      words.push_back(package.name + (package.architecture.empty() || package.architecture == "all" ? "" : ":" + package.architecture) + "=" + package.version);
+    if (Status status = steps_.run("downloading " + what, apt(words), archives); !status) return status.error();
     for (const fs::directory_entry& entry : fs::directory_iterator(archives, error)) {
       if (entry.path().extension() != ".deb") continue;
       if (Status status = steps_.run({}, {"dpkg", "-x", entry.path().string(), place}, work_); !status)
@@ -106,7 +132,10 @@ class Fetch {
   }
 
   Result<std::string> fetch_kernel() {
-    Result<std::vector<ListedPackage>> listed = list(fs::exists("/usr/share/keyrings/ubuntu-archive-keyring.gpg") ? "linux-image-generic" : "linux-image-amd64", true);
+    const bool foreign = machine_.architecture != own_;
+    if (foreign && is_ubuntu()) return Error{ErrorCode::unsupported, "Ubuntu has its packages for " + std::string(machine_.architecture) + " in other repositories; name an unpacked kernel with --kernel", 0};
+    const std::string package = is_ubuntu() ? "linux-image-generic" : machine_.kernel;
+    Result<std::vector<ListedPackage>> listed = list(foreign ? package + ":" + machine_.architecture : package, true);
     if (!listed) return listed.error();
     std::erase_if(*listed, [](const ListedPackage& package) {
       return !package.name.starts_with("linux-modules-") && !(package.name.starts_with("linux-image-") && package.name.find_first_of("0123456789") == 12);
@@ -122,16 +151,16 @@ class Fetch {
   }
 
   Result<std::string> fetch_emulator() {
-    Result<std::vector<ListedPackage>> listed = list("qemu-system-x86", false);
+    Result<std::vector<ListedPackage>> listed = list(machine_.emulator, false);
     if (!listed) return listed.error();
     const auto own = [&] {
-      return std::find_if(listed->begin(), listed->end(), [](const ListedPackage& package) { return package.name == "qemu-system-x86"; });
+      return std::find_if(listed->begin(), listed->end(), [&](const ListedPackage& package) { return package.name == machine_.emulator; });
     };
     if (own() == listed->end() || !is_recent(own()->version)) {
       if (Status status = update(PackageKind::binary_with_backports); !status) return status.error();
       const std::string release = backports();
       if (release.empty()) return Error{ErrorCode::unsupported, "the repositories of apt's configuration have no QEMU of version 9.2 or later", 0};
-      listed = list("qemu-system-x86", false, release);
+      listed = list(machine_.emulator, false, release);
       if (!listed) return listed.error();
       if (own() == listed->end() || !is_recent(own()->version))
         return Error{ErrorCode::unsupported, "the repositories of apt's configuration have no QEMU of version 9.2 or later", 0};
@@ -140,17 +169,18 @@ class Fetch {
     std::erase_if(*listed, [](const ListedPackage& package) { return !is_needed(package.name); });
     Result<std::string> place = unpack(*listed, "qemu-system");
     if (!place) return place.error();
-    std::ofstream(*place + "/" + kProgram) << "#!/bin/sh\n"
-                                              "# Runs the unpacked program with its own libraries and files.\n"
-                                              "here=$(dirname \"$0\")\n"
-                                              "LD_LIBRARY_PATH=$here/usr/lib/x86_64-linux-gnu:$here/lib/x86_64-linux-gnu\n"
-                                              "export LD_LIBRARY_PATH\n"
-                                              "exec \"$here/usr/bin/qemu-system-x86_64\" -L \"$here/usr/share/qemu\" -L \"$here/usr/share/seabios\" \"$@\"\n";
-    (void)::chmod((*place + "/" + kProgram).c_str(), 0755);
-    const Emulator fetched = query_emulator(*place + "/" + kProgram, kProgram, std::chrono::seconds(10));
+    const std::string program = machine_.program, script = *place + "/" + program;
+    std::ofstream(script) << "#!/bin/sh\n"
+                             "# Runs the unpacked program with its own libraries and files.\n"
+                             "here=$(dirname \"$0\")\n"
+                             "LD_LIBRARY_PATH=$here/usr/lib/x86_64-linux-gnu:$here/lib/x86_64-linux-gnu\n"
+                             "export LD_LIBRARY_PATH\n"
+                             "exec \"$here/usr/bin/" + program + "\" -L \"$here/usr/share/qemu\" -L \"$here/usr/share/seabios\" \"$@\"\n";
+    (void)::chmod(script.c_str(), 0755);
+    const Emulator fetched = query_emulator(script, program, std::chrono::seconds(10));
     if (fetched.fitness != Fitness::works) return Error{ErrorCode::start_failed, "the downloaded emulator is unusable: " + fetched.found, 0};
     const size_t epoch = version.find(':');
-    return put_in_place(*place, "qemu-system-" + version.substr(epoch == std::string::npos ? 0 : epoch + 1));
+    return put_in_place(*place, machine_.emulator + std::string("-") + version.substr(epoch == std::string::npos ? 0 : epoch + 1));
   }
 
   /// The suite of backports in sources.list; "" if there is none.
@@ -164,7 +194,8 @@ class Fetch {
   }
 
   const FetchOptions& options_;
-  const std::string work_;
+  const MachinePackages& machine_;
+  const std::string work_, own_ = host_architecture();
   StepRunner steps_;
 };
 
@@ -179,7 +210,8 @@ std::vector<ListedPackage> packages_in(const std::string& text) {
     const std::string file = line.substr(begin + 2, line.find(' ', begin + 2) - begin - 2);
     const size_t name = file.find('_'), version = name == std::string::npos ? name : file.find('_', name + 1);
     if (version == std::string::npos) continue;
-    ListedPackage package{file.substr(0, name), file.substr(name + 1, version - name - 1)};
+    const size_t extension = file.find('.', version);
+    ListedPackage package{file.substr(0, name), file.substr(name + 1, version - name - 1), file.substr(version + 1, extension == std::string::npos ? extension : extension - version - 1)};
     for (size_t at = package.version.find("%3a"); at != std::string::npos; at = package.version.find("%3a")) package.version.replace(at, 3, ":");
     packages.push_back(std::move(package));
   }

@@ -9,23 +9,26 @@
 
 namespace ptd::emulators {
 
+enum class FetchedMachine : uint8_t { x86_64, arm64 };
+
 /// The download ends with `cancelled` and leaves no files if `stop` requests it.
 struct FetchOptions : StepWatch {
   std::string folder;     ///< of all emulators: built_emulators()
+  FetchedMachine machine = FetchedMachine::x86_64;  ///< the emulated one
   bool kernel = true;     ///< the kernel of the installed release
-  bool emulator = true;   ///< qemu-system-x86_64, with the libraries that this machine does not have
+  bool emulator = true;   ///< qemu-system-x86_64 or -aarch64, with the libraries that this machine does not have
   uint64_t needed_bytes = uint64_t{1200} << 20;  ///< of free disk space: for the packages and their files
 };
 
-/// Returns the folders that were made: linux-image-RELEASE with boot/ and lib/modules/, qemu-system-VERSION with a script qemu-system-x86_64
-/// that runs the unpacked program. Packages come from the repositories of apt's configuration, and from Debian's backports if the
+/// Returns the folders that were made: linux-image-RELEASE with boot/ and lib/modules/, qemu-system-x86-VERSION or qemu-system-arm-VERSION with
+/// a script that runs the unpacked program. Packages come from the repositories of apt's configuration, and from Debian's backports if the
 /// release's own QEMU is older than 9.2; apt accepts only those whose checksum is in a signed list. Errors: missing_program, busy, no_space,
-/// cancelled, start_failed as build_emulator(); unsupported if no repository has a QEMU that can be used.
+/// cancelled, start_failed as build_emulator(); unsupported if no repository has a QEMU that can be used, or a kernel for the machine.
 [[nodiscard]] Result<std::vector<std::string>> fetch_for_system(const FetchOptions& options);
 
 /// Of `apt-get install --print-uris`: the names of the packages to download.
 struct ListedPackage {
-  std::string name, version;
+  std::string name, version, architecture;
 };
 [[nodiscard]] std::vector<ListedPackage> packages_in(const std::string& text);
 

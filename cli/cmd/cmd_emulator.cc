@@ -20,13 +20,13 @@ namespace ptd::cli {
 namespace {
 
 struct Words {
-  std::string action = "list", name;
+  std::string action = "list", name, machine;
   unsigned jobs = 0;
 };
 
 int list() {
   bool works = false;
-  for (const char* name : {"qemu-x86_64", "qemu-aarch64", "qemu-system-x86_64"}) {
+  for (const char* name : {"qemu-x86_64", "qemu-aarch64", "qemu-system-x86_64", "qemu-system-aarch64"}) {
     emulators::EmulatorSearch search;
     search.name = name;
     search.path = environment::search_path();
@@ -41,9 +41,12 @@ int list() {
     }
     works = works || used;
   }
-  const Result<emulate::KernelImage> kernel = emulate::find_kernel(emulate::default_kernel_search({}));
-  standard_output().write(kernel ? fmt::format("{:<8} {} (Linux {}), for --emulate=system\n", "used", shown(kernel->path), shown(kernel->release))
-                                 : fmt::format("{:<8} {}\n", "missing", shown(kernel.error().message)));
+  for (const emulate::KernelArch arch : {emulate::KernelArch::x86_64, emulate::KernelArch::arm64}) {
+    const Result<emulate::KernelImage> kernel = emulate::find_kernel(emulate::default_kernel_search({}, arch));
+    const char* machine = arch == emulate::KernelArch::arm64 ? "arm64" : "x86-64";
+    standard_output().write(kernel ? fmt::format("{:<8} {} (Linux {}), for {} machines of --emulate=system\n", "used", shown(kernel->path), shown(kernel->release), machine)
+                                   : fmt::format("{:<8} {}\n", "missing", shown(kernel.error().message)));
+  }
   return works ? kExitOk : kExitFinding;
 }
 
@@ -110,11 +113,14 @@ int fetch(const Words& words) {
   emulators::FetchOptions options;
   if (!words.name.empty() && words.name != "kernel" && words.name != "qemu-system")
     return report_error({ErrorCode::bad_option, "emulator fetch: '" + words.name + "' is neither kernel nor qemu-system", 0});
+  const bool arm64 = words.machine == "arm64";
+  options.machine = arm64 ? emulators::FetchedMachine::arm64 : emulators::FetchedMachine::x86_64;
   emulators::EmulatorSearch search;
-  search.name = "qemu-system-x86_64";
+  search.name = arm64 ? "qemu-system-aarch64" : "qemu-system-x86_64";
   search.path = environment::search_path();
   search.built = emulators::built_emulators();
-  options.kernel = words.name == "kernel" || (words.name.empty() && !emulate::find_kernel(emulate::default_kernel_search({})));
+  const emulate::KernelSearch kernels = emulate::default_kernel_search({}, arm64 ? emulate::KernelArch::arm64 : emulate::KernelArch::x86_64);
+  options.kernel = words.name == "kernel" || (words.name.empty() && !emulate::find_kernel(kernels));
   options.emulator = words.name == "qemu-system" || (words.name.empty() && emulators::choose_emulator(search).fitness != emulators::Fitness::works);
   if (!options.kernel && !options.emulator) {
     standard_output().write("nothing is missing: 'ptdecode emulator list' shows what record --emulate=system uses\n");
@@ -136,6 +142,8 @@ int remove(const Words& words) {
 int run(const Words& words) {
   if (words.action != "remove" && words.action != "fetch" && !words.name.empty())
     return report_error({ErrorCode::contradictory_options, "emulator: only remove and fetch take a name", 0});
+  if (words.action != "fetch" && !words.machine.empty())
+    return report_error({ErrorCode::contradictory_options, "emulator: only fetch takes --machine", 0});
   if (words.action == "build") return build(words);
   if (words.action == "fetch") return fetch(words);
   return words.action == "remove" ? remove(words) : list();
@@ -153,15 +161,17 @@ Command add_emulator(CLI::App& app) {
       ->check(CLI::IsMember({"list", "build", "fetch", "remove"}));
   command.add_option("name", words->name,
                      "remove: one build, as list shows its folder (default: all); fetch: kernel or qemu-system (default: what is missing)");
+  command.add_option("--machine", words->machine, "fetch: for programs of x86-64 (default) or arm64")->check(CLI::IsMember({"x86-64", "arm64"}));
   command.add_option("-j,--jobs", words->jobs, "build: compilers at once (default: one per cpu)");
   command.footer(
       "Some distributions build qemu-user without plugins (Debian 13). build downloads the source package of the installed release with apt,\n"
       "which checks its signature, compiles the user-mode emulators into ptdecode-emulators in $XDG_CACHE_HOME or ~/.cache, and needs no root\n"
-      "rights. fetch downloads and unpacks the release's kernel image (about 400 MB) and qemu-system-x86_64 of version 9.2 or later to the same\n"
-      "folder, also without root rights: Debian 12 has that QEMU in its backports. The exit status of list is 3 if no emulator can be used.\n"
+      "rights. fetch downloads and unpacks the release's kernel image (about 400 MB) and qemu-system of version 9.2 or later to the same folder,\n"
+      "also without root rights: Debian 12 has that QEMU in its backports. The exit status of list is 3 if no emulator can be used.\n"
       "Examples:\n"
       "  ptdecode emulator build && ptdecode record --emulate -- ls\n"
       "  ptdecode emulator fetch && ptdecode record --emulate=system -- ls\n"
+      "  ptdecode emulator fetch --machine arm64 && ptdecode record --emulate=system -- ./program-for-aarch64\n"
       "  ptdecode emulator list\n"
       "  ptdecode emulator remove");
   return [words] { return run(*words); };

@@ -14,6 +14,7 @@ constexpr uint32_t kMaxRepeats = 64;
 constexpr uint32_t kNearRun = 4;  // equal keys that suffice near a difference
 constexpr uint32_t kNear = 64;    // keys after a difference that are searched
 constexpr size_t kWays = 64;      // of placing runs, the best of which are kept
+constexpr size_t kBeside[] = {2, 8, 32};  // runs on each side of one that was not found, with which it is placed again
 constexpr size_t kMostChoices = size_t{1} << 22;
 constexpr uint64_t kSteps = 64;   // of the search for runs, per key
 
@@ -120,6 +121,26 @@ class Aligner {
     run({left_d.first, d.end}, {left_t.first, t.end}, kMaxDepth);
   }
 
+  /// Places each run that was not found as a whole again, together with the runs beside it: those may be in the wrong iterations of a loop.
+  void place_again() {
+    std::vector<Range> runs;
+    for (Range run; run.first < flow_.size(); run.first = run.end) {
+      run.end = gap_from(run.first + 1);
+      runs.push_back(run);
+    }
+    std::vector<size_t> missing;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (is_gap(runs[i].first) && !is_whole(runs[i])) missing.push_back(i);
+    }
+    std::stable_sort(missing.begin(), missing.end(), [&](size_t a, size_t b) { return runs[a].size() > runs[b].size(); });
+    for (const size_t i : missing) {
+      if (is_whole(runs[i])) continue;
+      for (const size_t beside : kBeside) {
+        if (place_again({runs[i < beside ? 0 : i - beside].first, runs[std::min(i + beside, runs.size() - 1)].end}, runs[i])) break;
+      }
+    }
+  }
+
   void run(Range d, Range t, uint32_t depth) {
     const uint32_t first_gap = gap_from(d.first), last_gap = gap_until(d.end);
     for (; d.first < std::min(d.end, first_gap) && t.first < t.end && flow_[d.first] == other_[t.first]; ++d.first, ++t.first)
@@ -211,6 +232,34 @@ class Aligner {
       ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(least));
     }
   }
+  [[nodiscard]] bool is_whole(Range d) const {
+    for (uint32_t i = d.first; i < d.end; ++i) {
+      if (match_[i] == kUnmatched || match_[i] != match_[d.first] + (i - d.first)) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] uint32_t matched_in(Range d) const {
+    return d.size() - static_cast<uint32_t>(std::count(match_.begin() + d.first, match_.begin() + d.end, kUnmatched));
+  }
+  /// Places the runs of `d` between what is matched on both sides, `missing` among them. Returns false, and changes nothing, if no more of it is
+  /// matched then.
+  bool place_again(Range d, Range missing) {
+    Range t{0, static_cast<uint32_t>(other_.size())};
+    uint32_t before = d.first, after = d.end;
+    for (; before != 0 && match_[before - 1] == kUnmatched && steps_left_ != 0; --before) --steps_left_;
+    for (; after != flow_.size() && match_[after] == kUnmatched && steps_left_ != 0; ++after) --steps_left_;
+    if (steps_left_ == 0) return false;
+    if (before != 0) t.first = match_[before - 1] - other_first_ + 1;
+    if (after != flow_.size()) t.end = match_[after] - other_first_;
+    if (!find(missing, t)) return false;
+    const std::vector<Placed> placed = find_runs(d, t, false);
+    uint32_t length = 0;
+    for (const Placed& each : placed) length += each.run.size();
+    if (length <= matched_in(d)) return false;
+    std::fill(match_.begin() + d.first, match_.begin() + d.end, kUnmatched);
+    for (const Placed& each : placed) join_run(each);
+    return true;
+  }
   /// Matches the runs that find_runs() finds. Returns false if there are none, or with `all` if one is missing.
   bool place_runs(Range d, Range t, bool all) {
     if (!has_gap(d)) return false;
@@ -229,22 +278,28 @@ class Aligner {
     const auto at = std::upper_bound(gaps_.begin(), gaps_.end(), last);
     return at == gaps_.begin() ? 0 : *std::prev(at);
   }
-  /// Returns the first place of the whole run in `t` (Knuth-Morris-Pratt). Returns nothing once the limit of steps is reached.
+  /// Returns the first place of the whole run in `t`. Returns nothing once the limit of steps is reached.
   [[nodiscard]] std::optional<uint32_t> find(Range run, Range t) {
     if (run.size() > t.size() || steps_left_ < run.size()) return std::nullopt;
-    steps_left_ -= run.size();
     const std::span<const uint64_t> wanted = flow_.subspan(run.first, run.size());
-    std::vector<uint32_t> border(wanted.size());  // of each prefix: the length of its longest proper prefix that is also its suffix
-    for (uint32_t i = 1, length = 0; i < wanted.size(); ++i) {
-      while (length != 0 && wanted[i] != wanted[length]) length = border[length - 1];
-      length += wanted[i] == wanted[length] ? 1 : 0;
-      border[i] = length;
+    const uint32_t last = t.end - run.size();
+    const auto is_at = [&](uint32_t at) {
+      const auto differ = std::mismatch(wanted.begin(), wanted.end(), other_.begin() + at).first - wanted.begin();
+      steps_left_ -= std::min<uint64_t>(steps_left_, static_cast<uint64_t>(differ) + 1);
+      return static_cast<size_t>(differ) == wanted.size();
+    };
+    if (run.size() < kStretch) {
+      for (uint32_t at = t.first; at <= last && steps_left_ != 0; ++at) {
+        if (is_at(at)) return at;
+      }
+      return std::nullopt;
     }
-    uint32_t length = 0;
-    for (uint32_t at = t.first; at < t.end && steps_left_ != 0; ++at, --steps_left_) {
-      while (length != 0 && other_[at] != wanted[length]) length = border[length - 1];
-      length += other_[at] == wanted[length] ? 1 : 0;
-      if (length == wanted.size()) return at + 1 - length;
+    if (stretches_.empty()) stretches_ = stretches_of(other_);
+    const auto is_before = [](const Stretch& a, const Stretch& b) { return a.hash != b.hash ? a.hash < b.hash : a.at < b.at; };
+    const Stretch first{hash_of(wanted.data()), t.first};
+    for (auto at = std::lower_bound(stretches_.begin(), stretches_.end(), first, is_before);
+         at != stretches_.end() && at->hash == first.hash && at->at <= last && steps_left_ != 0; ++at) {
+      if (is_at(at->at)) return at->at;
     }
     return std::nullopt;
   }
@@ -279,6 +334,7 @@ class Aligner {
   std::span<const uint32_t> gaps_;
   uint32_t other_first_;
   std::span<uint32_t> match_;
+  std::vector<Stretch> stretches_;  ///< of other_, once something was searched there
   uint64_t steps_left_;
 };
 
@@ -300,6 +356,7 @@ void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other
   std::vector<uint32_t> by_runs(match.size(), kUnmatched);
   Aligner(flow, other, gaps, other_first, by_runs).run_between_gaps(all, all_other);
   if (std::count(by_runs.begin(), by_runs.end(), kUnmatched) < missing) std::copy(by_runs.begin(), by_runs.end(), match.begin());
+  Aligner(flow, other, gaps, other_first, match).place_again();
 }
 
 }  // namespace ptd::cli

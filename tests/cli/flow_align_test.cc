@@ -143,6 +143,40 @@ TEST(FlowAlign, PlausibleWrongRunsBetweenGapsCostThemselves) {
   }
 }
 
+// A part of the loop's code also runs before the loop, so that its stretches are found one round too early. Before it are many wrong runs, whose
+// search must leave enough steps for the rounds.
+TEST(FlowAlign, RunsInWrongRoundsOfALoopArePlacedAgain) {
+  const auto append = [](Keys& keys, uint64_t first, size_t count) {
+    for (size_t i = 0; i < count; ++i) keys.push_back(first + i);
+  };
+  Keys round;
+  for (const auto& [first, count] : {std::pair<uint64_t, size_t>(1000, 15), {2000, 100}, {3000, 18}}) append(round, first, count);
+  Keys flow, other;
+  append(flow, 10, 45);
+  append(other, 10, 45);
+  append(other, 100, 8);
+  append(other, 2000, 100);
+  append(other, 300, 20);
+  append(other, 100000, 50000);
+  std::vector<uint32_t> gaps;
+  constexpr uint64_t kWrongRuns = 300, kWrongKeys = 10;
+  for (uint64_t i = 0; i < kWrongRuns; ++i) {
+    gaps.push_back(static_cast<uint32_t>(flow.size()));
+    append(flow, 1000000 + 100 * i, kWrongKeys);
+  }
+  for (uint64_t i = 0; i < 4; ++i) {
+    gaps.push_back(static_cast<uint32_t>(flow.size()));
+    flow.insert(flow.end(), round.begin(), round.end());
+    other.insert(other.end(), round.begin(), round.end());
+    append(other, 10000 + 1000 * i, 117);  // lost in the gap after the round
+  }
+  gaps.push_back(static_cast<uint32_t>(flow.size()));
+  append(flow, 20000, 400);
+  append(other, 20000, 400);
+  flow[flow.size() - 200] = 7;
+  EXPECT_EQ(checked_count(flow, other, aligned(flow, other, gaps)), flow.size() - 1 - kWrongRuns * kWrongKeys);
+}
+
 TEST(FlowAlign, ManyWrongStretchesAreNearTheLongestCommonOnes) {
   std::mt19937 random(3);
   size_t best = 0, found = 0;

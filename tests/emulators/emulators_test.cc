@@ -338,6 +338,8 @@ TEST(EmulatorFetch, PackagesThatAptLists) {
   ASSERT_EQ(packages.size(), 2U);
   EXPECT_EQ(packages[0].name, "qemu-system-x86");
   EXPECT_EQ(packages[0].version, "1:10.0.2+ds-2");
+  EXPECT_EQ(packages[0].architecture, "amd64");
+  EXPECT_EQ(packages[1].architecture, "all");
   EXPECT_EQ(packages[1].version, "1.16.3-2~bpo12+1");
 }
 

@@ -22,8 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const char* advice(KernelArch arch) {
-  return arch == KernelArch::arm64 ? "dpkg --add-architecture arm64, then apt install linux-image-arm64:arm64, or unpack that package and name its boot/vmlinuz-... with --kernel"
-                                   : "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
+  return arch == KernelArch::arm64 ? "ptdecode emulator fetch --machine arm64" : "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
 }
 
 struct EarlyModule {
@@ -132,10 +131,10 @@ Result<KernelImage> find_kernel(const KernelSearch& search) {
     for (const std::string& image : images) {
       const std::string release = release_of_image(image, search.arch), modules = release.empty() ? "" : modules_of(image, release);
       if (!modules.empty()) return KernelImage{image, release, modules};
-      if (unusable.empty()) unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable" : release.empty() ? " is not a kernel for this machine" : " has no modules");
+      if (unusable.empty()) unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable" : release.empty() ? (search.arch == KernelArch::arm64 ? " is not a kernel for arm64" : " is not a kernel for x86-64") : " has no modules");
     }
   }
-  return Error{ErrorCode::missing_program, (unusable.empty() ? std::string("no kernel to boot was found in /boot") : unusable) + ": " + advice(search.arch) + "; or name one with --kernel", 0};
+  return Error{ErrorCode::missing_program, (unusable.empty() ? std::string(search.arch == KernelArch::arm64 ? "no arm64 kernel" : "no kernel") + " to boot was found in /boot" : unusable) + ": " + advice(search.arch) + "; or name one with --kernel", 0};
 }
 
 Result<std::vector<std::string>> early_modules(const KernelImage& kernel, KernelArch arch) {

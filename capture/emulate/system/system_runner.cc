@@ -236,8 +236,8 @@ Result<SystemParts> find_parts(const SystemOptions& options) {
   if (chosen.fitness != emulators::Fitness::works) {
     if (!options.emulator.empty()) return Error{ErrorCode::bad_option, "--emulator: " + chosen.found, 0};
     return Error{ErrorCode::missing_program,
-                 chosen.found + ": apt install " + kind.package + " (Debian 13; Debian 12: from bookworm-backports)" +
-                     (kind.arch == KernelArch::x86_64 ? ", or without root: ptdecode emulator fetch" : ""), 0};
+                 chosen.found + ": apt install " + kind.package + " (Debian 13; Debian 12: from bookworm-backports), or without root: ptdecode emulator fetch" +
+                     (kind.arch == KernelArch::arm64 ? " --machine arm64" : ""), 0};
   }
   parts.emulator = chosen.path;
   parts.plugin = find_plugin_file(options.plugin, kind.plugin);
