@@ -126,7 +126,7 @@ std::set<SectionId> sections_of_missing_files(const Recording& recording) {
 bool is_damage(const Gap& gap, const AuxSegment& segment) {
   if (gap.reason == GapReason::bad_packet) return true;
   if (gap.reason != GapReason::aux_lost) return false;
-  const bool at_begin = is_loss(segment.break_before) && gap.stream_offset_bytes == segment.stream_offset_bytes;
+  const bool at_begin = segment.break_before != AuxBreak::none && gap.stream_offset_bytes == segment.stream_offset_bytes;
   const bool at_end = is_loss(segment.lost_after) && gap.stream_offset_bytes == segment.stream_offset_bytes + segment.bytes.size();
   return !at_begin && !at_end;
 }
