@@ -366,7 +366,7 @@ void Decoder::State::merge_equal() {
       FlowState& kept = flows[i]->state;
       kept.not_before = std::min(kept.not_before, flows[j]->state.not_before);
       kept.floors = Floors{};
-      kept.dated = FlowState::kNever;
+      walker.refresh_now(kept);  // its time began at the versions that it chose
       retire(std::move(flows[j]));
       flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(j));
     }

@@ -161,6 +161,8 @@ class Walker {
   [[nodiscard]] const std::vector<Candidate>& candidates() const { return candidates_; }
   [[nodiscard]] const Loss& loss() const { return loss_; }
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
+  /// Sets the time bounds for the next fetch from the head item and `state.not_before`.
+  void refresh_now(FlowState& state);
   [[nodiscard]] bool merges_stacks() const { return options_.config.return_compression != ReturnCompression::off; }
   /// Returns true if the flow is at the segment's end.
   bool at_end(const FlowState& state) { return done_flow(state); }
@@ -241,7 +243,6 @@ class Walker {
   bool resumes_at(Flow& flow, const Item& item, SectionId& missing);
   bool at_stop(Flow& flow);
   void give_uncounted_loop(Flow& flow, const Item& item);
-  void refresh_now(FlowState& state);
   void narrow_by_sync_points(FlowState& state);
   void enable_at(Flow& flow, const Item& item, Ip ip);
   void disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume);
