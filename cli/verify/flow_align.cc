@@ -15,6 +15,7 @@ constexpr uint32_t kNearRun = 4;  // equal keys that suffice near a difference
 constexpr uint32_t kNear = 64;    // keys after a difference that are searched
 constexpr size_t kWays = 64;      // of placing runs, the best of which are kept
 constexpr size_t kBeside[] = {2, 8, 32};  // runs on each side of one that was not found, with which it is placed again
+constexpr uint64_t kFewPairs = 1024;  // of keys, for which the longest common subsequence is computed
 constexpr size_t kMostChoices = size_t{1} << 22;
 constexpr uint64_t kSteps = 64;   // of the search for runs, per key
 
@@ -149,6 +150,7 @@ class Aligner {
       join(d.end - 1, t.end - 1);
     if (d.size() == 0) return;
     if (place_runs(d, t, true)) return;
+    if (!has_gap(d) && uint64_t{d.size()} * t.size() <= kFewPairs) return match_longest(d, t);
     if (depth == 0 || d.size() < kStretch || t.size() < kStretch) return (void)place_runs(d, t, false);
     const std::vector<Stretch> in_flow = stretches_of(flow_.subspan(d.first, d.size()), gaps_, d.first);
     const std::vector<Stretch> in_other = stretches_of(other_.subspan(t.first, t.size()));
@@ -302,6 +304,26 @@ class Aligner {
       if (is_at(at->at)) return at->at;
     }
     return std::nullopt;
+  }
+  /// Matches a longest common subsequence.
+  void match_longest(Range d, Range t) {
+    std::vector<uint16_t> lengths((d.size() + 1) * (t.size() + 1));  // of what is common from each pair of places on
+    const auto length = [&, first = d.first, other_first = t.first, width = t.size() + 1](uint32_t i, uint32_t j) -> uint16_t& {
+      return lengths[(i - first) * width + (j - other_first)];
+    };
+    for (uint32_t i = d.end; i-- > d.first;) {
+      for (uint32_t j = t.end; j-- > t.first;)
+        length(i, j) = flow_[i] == other_[j] ? static_cast<uint16_t>(length(i + 1, j + 1) + 1) : std::max(length(i + 1, j), length(i, j + 1));
+    }
+    while (d.first < d.end && t.first < t.end) {
+      if (flow_[d.first] == other_[t.first]) {
+        join(d.first++, t.first++);
+      } else if (length(d.first + 1, t.first) >= length(d.first, t.first + 1)) {
+        ++d.first;
+      } else {
+        ++t.first;
+      }
+    }
   }
   /// Aligns key by key, for loops in which every stretch is frequent: after a difference, continues at the nearest place at which both are equal again.
   void step_by_step(Range d, Range t) {

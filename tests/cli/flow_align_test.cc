@@ -225,6 +225,13 @@ TEST(FlowAlign, OneInstructionMoreOrLessInALoop) {
   }
 }
 
+// Less than a stretch is equal between two differences.
+TEST(FlowAlign, FewKeysBetweenDifferencesMatch) {
+  const Keys flow = {1, 2, 3, 4, 5, 6, 7, 8, 70, 21, 22, 23, 24, 31, 32, 33, 34, 35, 36, 37, 38};
+  const Keys other = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 21, 22, 23, 24, 14, 15, 16, 31, 32, 33, 34, 35, 36, 37, 38};
+  EXPECT_EQ(checked_count(flow, other, aligned(flow, other)), flow.size() - 1);
+}
+
 TEST(FlowAlign, NothingInCommonIsNothing) {
   Keys a(1000), b(1000);
   for (size_t i = 0; i < a.size(); ++i) a[i] = i % 7, b[i] = 100 + i % 7;
