@@ -101,11 +101,12 @@ uint64_t skip_zeros(Bytes bytes, uint64_t at) {
 
 // Returns the offset in [at, end) of the first chain of records, or `end`. A header is never all zeros, as a record's size is not 0.
 uint64_t find_chain(Bytes bytes, uint64_t at, uint64_t end) {
+  const Bytes searched = bytes.first(static_cast<size_t>(std::min<uint64_t>(end + kRecordHeaderBytes, bytes.size())));
   while (at < end && at + kRecordHeaderBytes <= bytes.size()) {
     const Bytes rest = bytes.subspan(static_cast<size_t>(at));
     if (is_chain(rest, kChain, false)) return at;
     ++at;
-    if (Cursor(rest).u64() == 0) at = std::max(at, skip_zeros(bytes, at) - (kRecordHeaderBytes - 1));
+    if (Cursor(rest).u64() == 0) at = std::max(at, skip_zeros(searched, at) - (kRecordHeaderBytes - 1));
   }
   return end;
 }
