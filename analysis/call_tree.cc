@@ -47,6 +47,7 @@ void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::funct
   state_->finish(out, until, goes_on);
 }
 const std::vector<CallThread>& CallTree::threads() const { return state_->threads; }
+std::optional<FlowEnd> CallTree::end_of(uint32_t thread) const { return state_->stacks[thread].end; }
 bool CallTree::finished() const { return state_->finished; }
 void CallTree::leave_out_enters() { state_->enters = false; }
 void CallTree::follow_inlined(InlineChains& chains) { state_->chains = &chains; }
@@ -529,7 +530,11 @@ void CallTree::State::finish(std::vector<CallStep>& out, TimeNs until, const std
     step.cpu = thread.cpu;
     step.time = step.floor = thread.last;
     Now now{step, index, stack, thread, out};
-    if (until != kTimeMin && (stack.off == Off::running || (goes_on && goes_on(thread)))) step.time = step.floor = std::max(until, thread.last);
+    const bool continues = goes_on && goes_on(thread);
+    if (until != kTimeMin && (stack.off == Off::running || continues)) step.time = step.floor = std::max(until, thread.last);
+    // An untraced call, as a system call is, stops the flow without an interrupt.
+    const bool untraced = !stack.frames.empty() && stack.frames.back().untraced();
+    const bool ends = stack.off == Off::paused && stack.kernel && !untraced && stack.resume.value != 0 && !continues;
     if (stack.off == Off::running) {
       spend(now);
     } else if (stack.off == Off::lost || thread.last < step.time || (stack.off == Off::paused && stack.off_since < thread.last)) {
@@ -537,6 +542,7 @@ void CallTree::State::finish(std::vector<CallStep>& out, TimeNs until, const std
     } else {
       step.time = step.floor = stack.off_since;
     }
+    if (ends) stack.end = {stack.space, stack.resume, step.time};
     while (!stack.frames.empty()) leave(now, kCallCut);
   }
 }

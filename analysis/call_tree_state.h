@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct CallTree::State {
     TimeNs off_since, off_floor;
     SpaceId space = kNoSpace;
     Ip resume;
+    std::optional<FlowEnd> end;  ///< see CallTree::end_of()
     OpenCounts open;
     [[nodiscard]] uint32_t depth() const { return static_cast<uint32_t>(frames.size() + inner.size()); }
   };

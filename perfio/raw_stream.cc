@@ -2,6 +2,7 @@
 #include "perfio/raw_stream.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "perfio/damage_log.h"
 #include "perfio/scattered_read.h"
@@ -16,6 +17,7 @@ constexpr uint64_t kMaxGrowth = 1000;
 constexpr unsigned kChain = 4;        // valid headers in a row show that records begin there
 constexpr unsigned kChainBehind = 2;  // the same after a record of unknown type
 constexpr size_t kMostHoles = 64;     // in a file; what follows the last of them is lost
+constexpr uint64_t kMostSearchedBytes = 256ULL << 20;  // for records after a damaged header
 
 constexpr uint64_t kHeader2Bytes = kRecordHeaderBytes + 8;  // COMPRESSED2: header and data_size
 constexpr uint64_t kMostData2Bytes = 256U << 20;            // of a COMPRESSED2 record: perf compresses one ring at a time
@@ -87,6 +89,26 @@ bool is_chain(Bytes rest, unsigned count, bool newer) {
     rest = rest.subspan(static_cast<size_t>(size));
   }
   return true;
+}
+
+// Returns the offset of the first byte from `at` on that is not zero, or the size of `bytes`.
+uint64_t skip_zeros(Bytes bytes, uint64_t at) {
+  static constexpr std::byte kZeros[4096]{};
+  while (bytes.size() - at >= sizeof(kZeros) && std::memcmp(bytes.data() + at, kZeros, sizeof(kZeros)) == 0) at += sizeof(kZeros);
+  while (at < bytes.size() && bytes[static_cast<size_t>(at)] == std::byte{0}) ++at;
+  return at;
+}
+
+// Returns the offset in [at, end) of the first chain of records, or `end`. A header is never all zeros, as a record's size is not 0.
+uint64_t find_chain(Bytes bytes, uint64_t at, uint64_t end) {
+  const Bytes searched = bytes.first(static_cast<size_t>(std::min<uint64_t>(end + kRecordHeaderBytes, bytes.size())));
+  while (at < end && at + kRecordHeaderBytes <= bytes.size()) {
+    const Bytes rest = bytes.subspan(static_cast<size_t>(at));
+    if (is_chain(rest, kChain, false)) return at;
+    ++at;
+    if (Cursor(rest).u64() == 0) at = std::max(at, skip_zeros(searched, at) - (kRecordHeaderBytes - 1));
+  }
+  return end;
 }
 
 // The data of an overflowed COMPRESSED2 record. perf compresses into records of at most kMostPartBytes of data and then writes the sizes of all
@@ -172,15 +194,19 @@ bool RawStream::is_damaged(Bytes rest) {
 bool RawStream::skip_damage() {
   const uint64_t from = position_, first = last_record_ < from ? last_record_ + kRecordHeaderBytes : from + 1;
   const Bytes rest = file_.subspan(0, static_cast<size_t>(end_));
-  uint64_t at = damage_->holes.size() < kMostHoles ? first : end_;
-  while (at + kRecordHeaderBytes <= end_ && !is_chain(rest.subspan(static_cast<size_t>(at)), kChain, false)) ++at;
+  const bool searches = damage_->holes.size() < kMostHoles;
+  const uint64_t until = searches ? std::min(end_, first + kMostSearchedBytes) : first;
+  const uint64_t at = find_chain(rest, first, until);
   const RecordHeader header = read_record_header(rest.subspan(static_cast<size_t>(from)));
-  if (at + kRecordHeaderBytes > end_) {
+  if (at == until) {
     if (header.size_bytes > end_ - from) {
       add_cut(*damage_, from, "the file ends inside a record");
     } else {
       const char* what = header.size_bytes < kRecordHeaderBytes ? "impossible size " : "damaged header, size ";
-      add_cut(*damage_, from, "the " + std::to_string(end_ - from) + " bytes from a record of " + what + std::to_string(header.size_bytes) + " on are lost,");
+      const std::string unsearched = searches && until < end_ ? " (no records in " + std::to_string(until - first) + " bytes; the " +
+                                                                    std::to_string(end_ - until) + " bytes after them were not searched)"
+                                                              : "";
+      add_cut(*damage_, from, "the " + std::to_string(end_ - from) + " bytes from a record of " + what + std::to_string(header.size_bytes) + " on are lost" + unsearched + ",");
     }
     position_ = end_;
     return false;

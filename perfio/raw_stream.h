@@ -20,8 +20,8 @@ struct RawRecord {
 };
 
 /// Walks [begin, end) of a mapped file. COMPRESSED and COMPRESSED2 records are one zstd stream whose content is again records, which may
-/// straddle them. Where a record header is damaged, the walk resumes at the next chain of valid headers, or ends. Damage is logged. Nothing is
-/// read outside the section.
+/// straddle them. Where a record header is damaged, the walk resumes at the next chain of valid headers, or ends if there is none in 256 MiB.
+/// Damage is logged. Nothing is read outside the section.
 class RawStream {
  public:
   RawStream(Bytes file, uint64_t begin, uint64_t end, ReadDamage& damage) : file_(file), position_(begin), end_(end), damage_(&damage) {}

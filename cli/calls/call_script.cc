@@ -66,6 +66,7 @@ void CallScript::take_step(const CallStep& step, const CallTree& tree, TextBuffe
     return;
   }
   if (step.kind == CallStepKind::off) return;
+  if ((step.flags & kCallCut) != 0 && step.kind == CallStepKind::leave && tree.finished()) flow_end(thread, step, tree, out);
   if (step.kind == CallStepKind::leave && thread.waits && thread.open.depth == step.depth) return leaf(thread, step, tree, out);
   flush(thread, tree, out);
   switch (step.kind) {
@@ -138,6 +139,17 @@ void CallScript::pause(const CallStep& step, const CallTree& tree, TextBuffer& o
   if (text.empty()) return;
   prefix(step, tree, step.start, "", step.depth, out);
   out.text("[" + text + "]\n");
+}
+
+// Where the thread crashed, if it did: the first of the calls that are left at the end is open there.
+void CallScript::flow_end(Thread& thread, const CallStep& step, const CallTree& tree, TextBuffer& out) {
+  const std::optional<FlowEnd> end = tree.end_of(step.thread);
+  if (!end || step.time < end->time || std::exchange(thread.ended, true)) return;  // the last steps come with earlier ones
+  flush(thread, tree, out);
+  prefix(step, tree, step.time, "", step.depth + 1, out);
+  const auto symbol = input_.recording().symbolizer().find(end->space, end->ip, step.time);
+  const std::string place = symbol ? fmt::format(", {}+{:#x} ({})", symbol->name, symbol->offset_bytes, symbol->module) : "";
+  out.text(fmt::format("[flow ends before {:#x}{}: fault, signal or interrupt]\n", end->ip.value, cli::shown(place)));
 }
 
 void CallScript::sample(const OtherEvent& event, std::string_view name, const CallTree* tree, TextBuffer& out) {

@@ -38,12 +38,14 @@ class CallScript {
     CallStep open;
     uint64_t off_cpu_ns = 0, untraced_ns = 0;  ///< since then, if it is a call that is not traced
     uint8_t pause_flags = 0;                   ///< likewise: kCallKernel
+    bool ended = false;                        ///< its end was shown
     size_t shown_from = 0;                     ///< with symbols: depth + 1 of the outermost call that is shown; 0: none
   };
   void take_step(const CallStep& step, const CallTree& tree, TextBuffer& out);
   void flush(Thread& thread, const CallTree& tree, TextBuffer& out);
   void leaf(Thread& thread, const CallStep& leave, const CallTree& tree, TextBuffer& out);
   void pause(const CallStep& step, const CallTree& tree, TextBuffer& out);
+  void flow_end(Thread& thread, const CallStep& step, const CallTree& tree, TextBuffer& out);
   void prefix(const CallStep& step, const CallTree& tree, TimeNs when, const std::string& took, size_t depth, TextBuffer& out);
   void moment(TimeNs when, TextBuffer& out);
   void name(const CallStep& step, TextBuffer& out);

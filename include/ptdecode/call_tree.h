@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ptdecode/export.h"
@@ -88,6 +89,13 @@ struct CallThread {
   uint64_t folded = 0;     ///< calls deeper than CallTree::kMaxFrames, which are part of their caller
 };
 
+/// An instruction that an interrupt, fault or signal kept from running, and that the flow did not come back to.
+struct FlowEnd {
+  SpaceId space = kNoSpace;
+  Ip ip;
+  TimeNs time;  ///< CallStep::time of the leave steps of the calls that were open
+};
+
 /// Keeps one stack per thread. Feed the steps of all streams in time order; a per-thread stream may be fed independently of the others. Not
 /// thread-safe. References that it returns are valid until the next take(), restart() or finish().
 ///
@@ -133,6 +141,9 @@ class PTD_API CallTree {
   /// threads that wait or are lost do so until then if `goes_on` returns that the thread continues after it.
   void finish(std::vector<CallStep>& out, TimeNs until = kTimeMin, const std::function<bool(const CallThread&)>& goes_on = {});
   [[nodiscard]] const std::vector<CallThread>& threads() const;
+  /// After finish(): returns where an interrupt, fault or signal of user code ended a thread's flow. Empty if it ended otherwise, or may
+  /// continue after the wanted part.
+  [[nodiscard]] std::optional<FlowEnd> end_of(uint32_t thread) const;
   /// Returns whether finish() was called.
   [[nodiscard]] bool finished() const;
 

@@ -65,6 +65,20 @@ class Signals(unittest.TestCase):
                     counts[self.symbols.start(ip)] += 1
         return counts
 
+    def test_a_crash_is_located(self):
+        """The call tree names the instruction that faulted; a program that exits has no such line."""
+        program = pathlib.Path(self.temporary.name) / "crash"
+        data = program.with_suffix(".data")
+        subprocess.run([os.environ.get("CC", "cc"), "-static", "-no-pie", SOURCE / "tests/replay/programs/crash.c", "-o", program], check=True)
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", program], timeout=900)
+        self.assertEqual(done.returncode, 139)
+        faulting = re.search(r"^0*(\w+) T faulting$", subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout, re.M)[1]
+        text = run("script", "-q", "-i", data)
+        line = rf"\[flow ends before 0x{faulting}, \w+\+0x\w+ \(crash\): fault, signal or interrupt\]"
+        self.assertRegex(text, line + r"\n.*\} (main|faulting)  \[end not seen\]")
+        self.assertEqual(text.count("flow ends"), 1)
+        self.assertNotIn("flow ends", run("script", "-q", "-i", self.named.data))
+
     def test_untraced_code_runs_no_instructions(self):
         for recorded in (self.named, self.stripped):
             rows = [recorded.rows[name] for name in UNTRACED if name in recorded.rows]

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "perfio/format/byte_writer.h"
 #include "perfio/format/wire.h"
@@ -34,6 +35,21 @@ void each_number(Status& status, Visit visit) {
 std::string take_text(perfio::Cursor& in) {
   const Bytes bytes = in.take(in.u32());
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Takes the descriptor of a message. Returns false after closing all of them if there are several.
+bool take_descriptor(msghdr& message, int& passed_fd) {
+  bool several = (message.msg_flags & MSG_CTRUNC) != 0;  // the kernel has closed those that the buffer does not hold
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = CMSG_LEN(0); at + sizeof(int) <= head->cmsg_len; at += sizeof(int)) {
+      several = several || passed_fd >= 0;
+      if (passed_fd >= 0) close(passed_fd);
+      std::memcpy(&passed_fd, reinterpret_cast<const char*>(head) + at, sizeof(int));
+    }
+  }
+  if (several && passed_fd >= 0) close(std::exchange(passed_fd, -1));
+  return !several;
 }
 
 }  // namespace
@@ -99,10 +115,9 @@ long receive_packet(int fd, std::vector<std::byte>& bytes, int& passed_fd, bool 
     got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
   } while (got < 0 && errno == EINTR);
   if (got < 0) return -1;
-  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int))) {
-      std::memcpy(&passed_fd, CMSG_DATA(head), sizeof(int));
-    }
+  if (!take_descriptor(message, passed_fd)) {
+    errno = EBADMSG;
+    return -1;
   }
   bytes.resize(static_cast<size_t>(got));
   return got;

@@ -32,7 +32,8 @@ struct SessionReply {
 
 /// Sends a packet, with a descriptor if `passed_fd` is not -1; waits at most for the socket's timeout. Returns false with errno.
 bool send_packet(int fd, Bytes bytes, int passed_fd, bool wait);
-/// Receives one packet of at most `bytes` and at most one descriptor (-1: none). Returns its length; 0 at the end; -1 with errno.
+/// Receives one packet of at most `bytes` and at most one descriptor (-1: none). Returns its length; 0 at the end; -1 with errno, which is
+/// EBADMSG for a packet with several descriptors. These are closed.
 long receive_packet(int fd, std::vector<std::byte>& bytes, int& passed_fd, bool wait);
 
 }  // namespace ptd::live

@@ -334,6 +334,27 @@ TEST(CallTree, WhatIsNotTracedIsNobodysOwnTime) {
   EXPECT_EQ(story.left()[0].self_ns, 0U);
 }
 
+TEST(CallTree, TheEndOfAFlowIsWhatInterruptedItForGood) {
+  Story crashes;
+  crashes.call(kF, 0x1010);
+  crashes.stop(0x2004);
+  EXPECT_FALSE(crashes.tree().end_of(0).has_value());  // not yet known
+  EXPECT_EQ(crashes.end(), "main(f(off )x )x ");
+  ASSERT_TRUE(crashes.tree().end_of(0).has_value());
+  EXPECT_EQ(crashes.tree().end_of(0)->ip, Ip{0x2004});
+
+  Story exits;
+  exits.untraced_syscall(0x1010);
+  exits.end();
+  EXPECT_FALSE(exits.tree().end_of(0).has_value());
+
+  Story resumes;
+  resumes.stop(0x1004);
+  resumes.begin(0x1004, kMain);
+  resumes.end();
+  EXPECT_FALSE(resumes.tree().end_of(0).has_value());
+}
+
 TEST(CallTree, ThreadsHaveStacksOfTheirOwn) {
   Story story;
   story.call(kF, 0x1010);

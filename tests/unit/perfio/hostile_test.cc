@@ -1,9 +1,12 @@
 // Truncated and mutated recordings: no crash, no hang, and the same output before the damage.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <random>
 
 #include "perfio/perf_edit.h"
 #include "perfio/perf_writer.h"
+#include "perfio/raw_stream.h"
 #include "util.h"
 
 namespace ptd::perfio {
@@ -161,6 +164,65 @@ TEST(Hostile, AZstdBombIsReadInPieces) {
                   })
                   .ok());
   EXPECT_EQ(count, (16U << 20) / 8);
+}
+
+/// Zeros that take no memory until they are written to.
+class Zeros {
+ public:
+  explicit Zeros(size_t size_bytes) : size_bytes_(size_bytes) {
+    void* at = mmap(nullptr, size_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    data_ = at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
+  }
+  ~Zeros() { (void)munmap(data_, size_bytes_); }
+  Zeros(const Zeros&) = delete;
+  Zeros& operator=(const Zeros&) = delete;
+  [[nodiscard]] Bytes bytes() const { return {data_, data_ == nullptr ? 0 : size_bytes_}; }
+  void put_rounds(size_t offset_bytes, unsigned count) {
+    std::vector<std::byte> records;
+    for (unsigned i = 0; i < count; ++i) ByteWriter(records).u32(kRecordFinishedRound).u16(0).u16(8);
+    std::copy(records.begin(), records.end(), data_ + offset_bytes);
+  }
+
+ private:
+  size_t size_bytes_;
+  std::byte* data_ = nullptr;
+};
+
+std::vector<uint64_t> offsets_in(Bytes file, ReadDamage& damage) {
+  RawStream stream(file, 0, file.size(), damage);
+  std::vector<uint64_t> offsets;
+  for (RawRecord raw; stream.next(raw);) offsets.push_back(raw.file_offset_bytes);
+  return offsets;
+}
+
+TEST(Hostile, RecordsAfterZerosAreFound) {
+  for (const size_t begin : {16U, 17U, 4096U, 4101U, 8191U, 99995U}) {
+    Zeros file(begin + 4 * 8);
+    ASSERT_FALSE(file.bytes().empty());
+    file.put_rounds(0, 1);
+    file.put_rounds(begin, 4);
+    ReadDamage damage;
+    EXPECT_EQ(offsets_in(file.bytes(), damage), (std::vector<uint64_t>{0, begin, begin + 8, begin + 16, begin + 24}));
+    EXPECT_FALSE(damage.cut);
+    ASSERT_EQ(damage.holes.size(), 1U);
+    EXPECT_EQ(damage.holes[0].size_bytes, begin - damage.holes[0].offset_bytes);
+  }
+}
+
+TEST(Hostile, TheSearchForRecordsEnds) {
+  constexpr size_t kFarBytes = (256U << 20) + 4096;
+  Zeros file(kFarBytes + 4 * 8);
+  if (file.bytes().empty()) GTEST_SKIP() << "no address space";
+  file.put_rounds(0, 2);
+  file.put_rounds(kFarBytes, 4);
+  ReadDamage damage;
+  EXPECT_EQ(offsets_in(file.bytes(), damage), (std::vector<uint64_t>{0, 8}));
+  EXPECT_TRUE(damage.cut);
+  EXPECT_EQ(damage.cut_offset_bytes, 16U);
+  ASSERT_EQ(damage.messages.size(), 1U);
+  EXPECT_EQ(damage.messages[0],
+            "the 268439568 bytes from a record of impossible size 0 on are lost (no records in 268435456 bytes; the 4112 bytes after them were "
+            "not searched), at offset 16");
 }
 
 }  // namespace
