@@ -6,11 +6,13 @@ The damage: perf_file_header.attrs (offset 24), .attr_size (16), and of each per
 (linux/perf_event.h, tools/perf/Documentation/perf.data-file-format.txt).
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Without qemu-x86_64 only the bundled recording is damaged.
 """
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import struct
 import subprocess
 import tempfile
@@ -153,6 +155,19 @@ class Undated(unittest.TestCase):
                 self.assertGreater(min(call["start_ns"] for call in calls if "call" in call), first)
                 done = run("timeline", "-q", "-i", cut, "-o", self.folder / "cut.json")
                 self.assertEqual(done.returncode, 0, done.stderr)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_calls_of_a_trace_without_times_have_none(self):
+        recording, database = self.folder / "timeless", self.folder / "timeless.db"
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-tsc", "-o", recording, "--", "/bin/true")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in run("script", "-q", "-i", recording, "--format", "json").stdout.splitlines()]
+        self.assertFalse(lines[0]["timed"])
+        self.assertTrue([line for line in lines if "call" in line])
+        self.assertFalse([line for line in lines if {"start_ns", "end_ns", "time_ns"} & line.keys()])
+        self.assertEqual(run("export", "-q", "-i", recording, "-o", database, "--tables", "calls").returncode, 0)
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            self.assertEqual(opened.execute("SELECT count(*) > 0, count(start_ns), count(end_ns) FROM ptd_calls").fetchone(), (1, 0, 0))
 
 
 if __name__ == "__main__":
