@@ -10,6 +10,7 @@ namespace ptd {
 [[nodiscard]] inline FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadSchedule& schedule) {
   FlowClock clock;
   const StreamInfo& info = recording.streams()[stream];
+  clock.first = info.time.first;
   if (info.cpu < 0) {
     clock.schedule = &schedule;
     clock.tid = info.tid;

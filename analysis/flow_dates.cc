@@ -91,7 +91,8 @@ FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const
 }
 
 std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::optional<uint64_t> counted_cycles) {
-  if (!std::exchange(timed_, true)) now_ = time;
+  // Before the first anchor, now_ is a lower bound of it, or the time of points that have a date already.
+  if (!std::exchange(timed_, true)) now_ = std::max(now_, time);
   time = std::max(time, now_);
   const uint64_t passed = time.value - now_.value, instructions = position_ - anchor_position_;
   if (point_count_ == 0 && passed == 0 && !counted_cycles) return {};
@@ -127,6 +128,7 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
 }
 
 std::span<const FlowDates::Date> FlowDates::anchor_untold(bool ends) {
+  if (!timed_) now_ = std::max(now_, clock_.first);
   const bool timed = timed_, beside_loss = beside_loss_ && !ends;
   const bool by_rate = !ends && rate().instructions != 0;
   const auto dates = anchor(TimeNs{now_.value + (by_rate ? usual_ns(position_ - anchor_position_) : 0)});

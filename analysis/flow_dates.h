@@ -19,6 +19,7 @@ namespace ptd {
 struct FlowClock {
   /// While tracing is on, a timing packet comes at least as often: the period of MTC packets. 0: nothing is promised.
   uint64_t tick_ns = 0;
+  TimeNs first = kTimeMin;  ///< the first known time of the stream: dates code before it. kTimeMin: there is none
   const ThreadSchedule* schedule = nullptr;  ///< with `tid`: when the stream's thread was on a cpu. May be null
   int32_t tid = -1;                  ///< of a stream of one thread
 };
@@ -72,7 +73,8 @@ class FlowDates {
     run_until(time, counted_cycles);
     return {};
   }
-  /// Dates all points without a packet: at the time estimated from the instructions, or at the last known one if the stream `ends`.
+  /// Dates all points without a packet: at the time estimated from the instructions, or at the last known one if the stream `ends`. Before
+  /// the first anchor, that is FlowClock::first: no time passes in code whose time is unknown.
   std::span<const Date> anchor_untold(bool ends);
   /// The segment's last count of core cycles; none before the first.
   [[nodiscard]] std::optional<uint64_t> last_count() const { return last_count_; }

@@ -116,6 +116,17 @@ SegmentIndex index_arm(size_t i, const SegmentIndex::Passed& passed, const Recor
   return {data.streams[i], source.config, passed};
 }
 
+// The first known time of a stream: the first PSBs may have no TSC, or one that contradicts the rest of the trace.
+TimeNs first_time(const SegmentIndex& index, const PsbEntry& first, const SegmentTiming& timing) {
+  constexpr size_t kMostSearched = 64;
+  std::optional<PsbEntry> psb = first;
+  for (size_t steps = 0; timing.use_time && psb && steps < kMostSearched; ++steps) {
+    if (const TimeNs time = index.time_of(*psb, timing).first; time != kTimeMin) return time;
+    psb = index.next(psb->offset_bytes + 1);
+  }
+  return kTimeMin;
+}
+
 }  // namespace
 
 void index_streams(const OpenRequest& options, RecordingData& data) {
@@ -165,7 +176,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     if (data.arm.empty() && data.timing.use_time) contradicted += index.set_clock(survey.clock_of(i, data.streams[i], index));
     const auto first = index.next(0), last = index.previous(data.streams[i].end_offset());
     if (!first || !last) continue;
-    data.infos[i].time = {index.time_of(*first, data.timing).first, index.time_of(*last, data.timing).last};
+    data.infos[i].time = {first_time(index, *first, data.timing), index.time_of(*last, data.timing).last};
     decodable = true;
   }
   if (contradicted != 0) {

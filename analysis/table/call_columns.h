@@ -11,6 +11,7 @@
 #include "analysis/names/call_names.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/row_table.h"
+#include "analysis/table/tables.h"
 #include "ptdecode/call_tree.h"
 #include "ptdecode/function_table.h"
 
@@ -92,8 +93,10 @@ class CallColumns {
     columns.push_back(name_column<Row>("module", names_.modules, [this](const Row& row) { return names_.of(row.step.function).module; }));
     columns.push_back(name_column<Row>("kind", kinds_, [this](const Row& row) { return kinds_.index_of(name(row.step.frame)); }));
     columns.push_back(value_column<Row, uint32_t>("depth", ColumnType::uint32, [](const Row& row) { return row.step.depth; }));
-    columns.push_back(value_column<Row, int64_t>("start_ns", ColumnType::int64, [](const Row& row) { return row.step.start.value; }));
-    columns.push_back(value_column<Row, int64_t>("end_ns", ColumnType::int64, [](const Row& row) { return row.step.time.value; }));
+    for (const auto& [time_name, time] : {std::pair("start_ns", &CallStep::start), std::pair("end_ns", &CallStep::time)}) {
+      columns.push_back(optional_column<Row, int64_t>(time_name, ColumnType::int64, [time = time](const Row& row) { return (row.step.*time).value; },
+                                                      [time = time](const Row& row) { return is_bounded(row.step.*time); }));
+    }
     number("self_ns", &CallStep::self_ns);
     number("off_cpu_ns", &CallStep::off_cpu_ns);
     number("untraced_ns", &CallStep::untraced_ns);

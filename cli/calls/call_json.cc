@@ -16,6 +16,10 @@ void put(const nlohmann::json& json, TextBuffer& out) {
   out.ch('\n');
 }
 
+void put_time(const char* name, TimeNs time, nlohmann::json& json) {
+  if (time != kTimeMin) json[name] = time.value;
+}
+
 }  // namespace
 
 void CallJson::begin(TextBuffer& out) const { put({{"schema", "ptdecode-calls-1"}, {"timed", input_.has_time()}}, out); }
@@ -44,14 +48,12 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
   if (step.kind == CallStepKind::lost) {
     if (!symbols_.empty()) return;
     json["lost"] = step.loss == CallLoss::gap ? name(step.gap) : sentence(step.loss);
-    json["time_ns"] = step.time.value;
+    put_time("time_ns", step.time, json);
     return put(json, out);
   }
-  json.update({{"start_ns", step.start.value},
-               {"end_ns", step.time.value},
-               {"off_cpu_ns", step.off_cpu_ns},
-               {"untraced_ns", step.untraced_ns},
-               {"lost_ns", step.lost_ns}});
+  put_time("start_ns", step.start, json);
+  put_time("end_ns", step.time, json);
+  json.update({{"off_cpu_ns", step.off_cpu_ns}, {"untraced_ns", step.untraced_ns}, {"lost_ns", step.lost_ns}});
   if (step.kind == CallStepKind::on) {
     if (!symbols_.empty()) return;
     if ((step.flags & kCallKernel) != 0) json["kernel"] = true;

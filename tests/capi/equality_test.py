@@ -49,6 +49,10 @@ def unknown(time_ns):
     return None if time_ns == ptd.UNKNOWN else time_ns
 
 
+def known(times):
+    return {name: time_ns for name, time_ns in times.items() if time_ns != ptd.UNKNOWN}
+
+
 SEEN = collections.Counter()  # number of rows compared
 
 
@@ -116,7 +120,7 @@ class Equality(unittest.TestCase):
 
     @of_each
     def test_calls(self, path, recording):
-        fields = "call module kind pid tid comm depth start_ns end_ns off_cpu_ns untraced_ns lost_ns self_ns instructions self_instructions cycles self_cycles start_seen end_seen estimated"
+        fields = "call module kind pid tid comm depth off_cpu_ns untraced_ns lost_ns self_ns instructions self_instructions cycles self_cycles start_seen end_seen estimated"
         expected = [line for line in lines("script", "--format", "json", "-i", path) if "sample" not in line]
         got = []
         for item in API.items(recording, ptd.CALLS):
@@ -126,10 +130,10 @@ class Equality(unittest.TestCase):
                 row["cpu"] = item.cpu
             what, kind = call.what.decode(), call.kind.decode()
             if what == "lost":
-                row.update(lost=kind, time_ns=max(item.time_ns, 0))
+                row.update(lost=kind, **known({"time_ns": item.time_ns}))
             else:
                 row.update({name: getattr(call, name) for name in ("off_cpu_ns", "untraced_ns", "lost_ns")})
-                row.update({name: max(getattr(call, name), 0) for name in ("start_ns", "end_ns")})
+                row.update(known({name: getattr(call, name) for name in ("start_ns", "end_ns")}))
             if what == "pause":
                 row.update(pause=kind, **({"kernel": True} if call.kernel else {}))
             if what == "call":

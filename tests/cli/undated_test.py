@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Recordings whose records have no time, because their events are damaged: if an address had two contents, all code is suspect.
+"""Recordings whose records have no time, because their events are damaged: if an address had two contents, all code is suspect. Traces whose first
+time is not at their start.
 
 The damage: perf_file_header.attrs (offset 24), .attr_size (16), and of each perf_event_attr sample_type (24) and flags (40)
 (linux/perf_event.h, tools/perf/Documentation/perf.data-file-format.txt).
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Without qemu-x86_64 only the bundled recording is damaged.
 """
+import contextlib
+import json
 import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import struct
 import subprocess
 import tempfile
@@ -27,6 +31,15 @@ int main(int count, char **words) {
   return 0;
 }
 """
+CALLS = """
+volatile int sum;
+__attribute__((noinline)) void leaf(int i) { sum += i; }
+int main(void) {
+  for (int i = 0; i < 200000; ++i) leaf(i);
+  return 0;
+}
+"""
+PSB = bytes.fromhex("0282") * 8
 
 
 def run(*words):
@@ -113,6 +126,48 @@ class Undated(unittest.TestCase):
                     elif "records_lost" not in said:  # an impossible size also ends reading the events, which makes all suspect
                         self.assertEqual(suspect, 0)
             recording.unlink()
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_no_time_passes_before_the_first_known_one(self):
+        """The first PSB+ have no TSC. More calls follow than wait for a time."""
+        program, whole, cut = self.folder / "calls", self.folder / "whole", self.folder / "cut"
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-x", "c", "-", "-o", program], input=CALLS, text=True, check=True)
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--work-clock", "-o", whole, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, last = map(int, re.search(r"(?m)^time +(\d+\.\d+)\.\.(\d+\.\d+)", run("info", "-i", whole).stdout).expand(r"\1 \2").replace(".", "").split())
+        raw = bytearray(whole.read_bytes())
+        at = 0
+        for count in range(3):
+            at = raw.index(PSB, at) + len(PSB)
+            self.assertEqual(raw[at], 0x19)  # TSC
+            raw[at:at + 8] = bytes(8)        # PADs
+            cut.write_bytes(raw)
+            with self.subTest(without_tsc=count + 1):
+                lines = [json.loads(line) for line in run("functions", "-q", "-i", cut, "--format", "json").stdout.splitlines()]
+                self.assertTrue(lines[0]["timed"])
+                running = sum(line["self_ns"] for line in lines[1:])
+                self.assertGreater(running, 0)
+                self.assertLess(running, last - first)
+                self.assertLess(max(line["total_ns"] for line in lines[1:]), last - first)
+                folded = run("flame", "-q", "--format", "folded", "-i", cut).stdout.splitlines()
+                self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded), running)
+                calls = [json.loads(line) for line in run("script", "-q", "-i", cut, "--format", "json").stdout.splitlines()]
+                self.assertGreater(min(call["start_ns"] for call in calls if "call" in call), first)
+                done = run("timeline", "-q", "-i", cut, "-o", self.folder / "cut.json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_calls_of_a_trace_without_times_have_none(self):
+        recording, database = self.folder / "timeless", self.folder / "timeless.db"
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-tsc", "-o", recording, "--", "/bin/true")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in run("script", "-q", "-i", recording, "--format", "json").stdout.splitlines()]
+        self.assertFalse(lines[0]["timed"])
+        self.assertTrue([line for line in lines if "call" in line])
+        self.assertFalse([line for line in lines if {"start_ns", "end_ns", "time_ns"} & line.keys()])
+        self.assertEqual(run("export", "-q", "-i", recording, "-o", database, "--tables", "calls").returncode, 0)
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            self.assertEqual(opened.execute("SELECT count(*) > 0, count(start_ns), count(end_ns) FROM ptd_calls").fetchone(), (1, 0, 0))
 
 
 if __name__ == "__main__":

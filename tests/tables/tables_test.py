@@ -22,6 +22,7 @@ import lossy_demo  # noqa: E402
 TEMPORARY = tempfile.TemporaryDirectory()
 LOSSY = lossy_demo.make(DATA / "demo", pathlib.Path(TEMPORARY.name) / "lossy")
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", pathlib.Path(SOURCE) / ".." / "shared" / "corpus"))
+UNTIMED = CORPUS / "ete_mem/snapshot"
 
 
 def recordings():
@@ -136,6 +137,15 @@ class Rows:
                 if mine != other:
                     self.assertEqual(mine, other)
         self.each(check)
+
+    @unittest.skipUnless(UNTIMED.exists(), "no corpus")
+    def test_calls_without_time_have_none(self):
+        recording = self.library.open(UNTIMED)
+        calls = self.library.rows(recording, "calls")
+        self.library.close(recording)
+        self.assertGreater(len(calls), 0)
+        self.assertFalse([row for row in calls if "start_ns" in row or "end_ns" in row])
+        self.assertEqual(calls, [known(line) for line in command("script", "-i", UNTIMED, "--format", "json") if "call" in line])
 
     def test_functions(self):
         def check(path, recording):

@@ -76,6 +76,25 @@ TEST(FlowDates, DoNotDependOnWhereTheStreamIsEntered) {
   for (size_t first = 1; first + FlowDates::kRateSegments < kSegments; ++first) EXPECT_EQ(play(first), truth) << first;
 }
 
+TEST(FlowDates, CodeBeforeTheFirstKnownTimeHasThatTime) {
+  constexpr TimeNs kFirst{5 * kSecond};
+  FlowDates dates({.tick_ns = kTick, .first = kFirst});
+  dates.set_flowing(true);
+  for (int i = 0; i < 2; ++i) {
+    dates.ran(1000);
+    dates.add(false);
+    const std::span<const FlowDates::Date> untold = dates.anchor_untold(false);
+    ASSERT_EQ(untold.size(), 1U);
+    EXPECT_EQ(untold[0].time, kFirst);
+  }
+  EXPECT_FALSE(dates.timed());
+  dates.ran(1000);
+  dates.add(false);
+  const std::span<const FlowDates::Date> told = dates.anchor(TimeNs{kFirst.value - 10});  // a packet within the segment
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].time, kFirst);
+}
+
 TEST(FlowDates, ASecondAfterAStopIsWaitingThoughNoRateIsKnown) {
   for (const uint64_t tick : {uint64_t{0}, kTick}) {
     Stream stream({.tick_ns = tick});
