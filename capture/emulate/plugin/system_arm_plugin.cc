@@ -163,7 +163,7 @@ void on_block(unsigned told, void* data) {
   if (index >= kMaxVcpus) return;
   if (m.vcpus[index] == nullptr) m.vcpus[index] = std::make_unique<Vcpu>(index, m.config);
   Vcpu& vcpu = *m.vcpus[index];
-  const Block& block = next.running([&m] { return m.glue.read(GuestRegister::pc); }, add_block);
+  const Block& block = next.running([&] { return m.glue.read(GuestRegister::pc); }, add_block);
   const bool event = next.may_be_vector && block.ip - m.glue.read(GuestRegister::vbar_el1) < kVectorsBytes;
   const uint64_t goes_on = event ? m.glue.read(GuestRegister::elr_el1) : block.ip;
   const bool interrupt = event && block.ip / kVectorBytes % 4 != 0;

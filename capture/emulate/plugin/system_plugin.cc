@@ -294,7 +294,7 @@ void on_block(unsigned told, void* data) {
   Vcpu& vcpu = *m.vcpus[index];
   AsyncEvent event;
   const AsyncEvent* told_event = nullptr;
-  const Block& block = next.running([&m] { return m.glue.read(GuestRegister::rip); },
+  const Block& block = next.running([&] { return m.glue.read(GuestRegister::rip); },
                                     [&](uint64_t ip, std::span<const SeenInsn> insns) { return m.store.add(ip, next.block->mode, insns).block; });
   if (block.watched) {
     event = event_of(m.handlers.find(block.ip)->second);
