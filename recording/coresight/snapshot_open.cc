@@ -12,7 +12,6 @@
 #include "recording/data/arm_sources.h"
 #include "recording/data/own_files.h"
 #include "recording/data/recording_data.h"
-#include "recording/data/stray_ids.h"
 #include "recording/image/image_build.h"
 
 namespace ptd {
@@ -171,7 +170,6 @@ class SnapshotLoader {
   std::vector<Buffer> buffers_;
   std::map<std::string, size_t> readings_;  // of files of trace
   ArmSources sources_;
-  StrayIds strays_;
   size_t sources_sought_ = 0;
   std::vector<size_t> order_;                   // sources in the order of buffers
   std::map<std::string, std::string> core_of_;  // source in lower case -> core
@@ -306,7 +304,6 @@ void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& 
   if (equal_words(buffer.format, "source_data")) {
     if (members.empty()) return;
     sources_.add_raw(members[0], bytes, 0);
-    strays_.add_raw(members[0], bytes.size());
     return;
   }
   const bool synced = equal_words(buffer.format, "dstream_coresight") || equal_words(buffer.format, "tpiu");
@@ -317,19 +314,13 @@ void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& 
     data_.warnings.push_back(dir_ + ": the buffer " + buffer.name + " is read " + what + ", as its bytes require, not as its format says");
   }
   sources_.add_frames(bytes, 0, found, members);
-  std::vector<StrayIds::Source> ids;
-  for (const size_t member : members) ids.push_back({member, static_cast<uint8_t>(sources_.source(member).config.trace_id & 0x7f)});
-  strays_.add_frames(bytes, found, ids);
 }
 
 void SnapshotLoader::take_streams() {
   if (sources_sought_ > kMaxSources)
     lose_trace(dir_ + ": it names more than " + std::to_string(kMaxSources) + " sources: the others are ignored");
-  const std::multimap<size_t, StrayIds::Loss> losses = strays_.losses();
   for (const size_t index : order_) {
     AuxStream stream = sources_.take(index, data_.owners);
-    for (auto [loss, end] = losses.equal_range(index); loss != end; ++loss)
-      stream.add_loss({loss->second.stream_offset_bytes, AuxBreak::missing});
     ArmSource source = std::move(sources_.taken_source(index));
     stream.idx = source.config.trace_id;
     int32_t number = 0;

@@ -53,7 +53,7 @@ arm::FrameFormat ArmSources::likely_format(Bytes buffer, arm::FrameFormat told, 
   const Bytes looked_at = buffer.first(std::min<size_t>(buffer.size(), kLookedAtBytes));
   if (std::search(looked_at.begin(), looked_at.end(), kSync.begin(), kSync.end()) == looked_at.end()) return arm::FrameFormat::aligned;
   std::bitset<128> known;
-  for (const size_t member : members) known.set(sources_[member].source.config.trace_id & 0x7f);
+  for (const size_t member : members) known.set(id_of(member));
   const auto known_bytes = [&](arm::FrameFormat format) {
     uint64_t own = 0, others = 0;
     arm::split_frames(
@@ -64,20 +64,40 @@ arm::FrameFormat ArmSources::likely_format(Bytes buffer, arm::FrameFormat told, 
   return known_bytes(other) > known_bytes(told) ? other : told;
 }
 
-void ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members) {
-  std::array<Entry*, 128> by_id{};
-  for (const size_t member : members) by_id[sources_[member].source.config.trace_id & 0x7f] = &sources_[member];
-  const auto on_run = [&](const arm::FrameRun& run) {
-    if (Entry* entry = by_id[run.id]) {
-      append(*entry, run.bytes, buffer_offset + run.offset_bytes);
+/// Appends the bytes of a buffer to the sources.
+class ArmSources::Collector final : public arm::FrameReader {
+ public:
+  Collector(ArmSources& all, uint64_t buffer_offset, const std::vector<size_t>& members) : all_(all), buffer_offset_(buffer_offset), members_(members) {
+    for (const size_t member : members) by_id_[all.id_of(member)] = &all.sources_[member];
+  }
+  void on_run(const arm::FrameRun& run) override {
+    if (run.id == 0) return;  // padding
+    if (Entry* entry = by_id_[run.id]) {
+      all_.append(*entry, run.bytes, buffer_offset_ + run.offset_bytes);
     } else {
-      strangers_[run.id] += run.bytes.size();
+      all_.strangers_[run.id] += run.bytes.size();
     }
-  };
-  arm::split_frames(buffer, format, on_run, [&](uint64_t) { break_here(members, AuxBreak::snapshot); });
+  }
+  void on_barrier(uint64_t /*offset_bytes*/) override { all_.break_here(members_, AuxBreak::snapshot); }
+
+ private:
+  ArmSources& all_;
+  const uint64_t buffer_offset_;
+  const std::vector<size_t>& members_;
+  std::array<Entry*, 128> by_id_{};
+};
+
+void ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members) {
+  std::vector<StrayIds::Source> ids;
+  for (const size_t member : members) ids.push_back({member, id_of(member)});
+  Collector collector(*this, buffer_offset, members);
+  strays_.add_frames(buffer, format, ids, collector);
 }
 
-void ArmSources::add_raw(size_t source, Bytes bytes, uint64_t buffer_offset) { append(sources_[source], bytes, buffer_offset); }
+void ArmSources::add_raw(size_t source, Bytes bytes, uint64_t buffer_offset) {
+  append(sources_[source], bytes, buffer_offset);
+  strays_.add_raw(source, bytes.size());
+}
 
 void ArmSources::break_here(const std::vector<size_t>& members, AuxBreak why) {
   for (const size_t member : members) {
@@ -103,6 +123,8 @@ AuxStream ArmSources::take(size_t index, std::vector<std::shared_ptr<const void>
   stream.add_payload(0, bytes->size(), *bytes, false);
   for (const auto& [at, why] : entry.breaks) stream.add_loss({at, why});
   for (const auto& [end, time] : entry.written) stream.add_written(end, time);
+  if (!losses_) losses_ = strays_.losses();
+  for (auto [loss, end] = losses_->equal_range(index); loss != end; ++loss) stream.add_loss({loss->second.stream_offset_bytes, AuxBreak::missing});
   owners.push_back(bytes);
   return stream;
 }

@@ -3,12 +3,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ptdecode/arm/config.h"
 #include "ptdecode/arm/frames.h"
+#include "recording/data/stray_ids.h"
 #include "recording/trace/streams.h"
 
 namespace ptd {
@@ -47,7 +49,8 @@ class ArmSources {
   /// Declares that everything added so far was written before `time`.
   void written(const std::vector<size_t>& members, TimeNs time);
 
-  /// Returns the stream of a source; `owners` keep its bytes alive.
+  /// Returns the stream of a source, with losses where damaged ids may have taken its bytes; `owners` keep its bytes alive. Call it when all is
+  /// added.
   [[nodiscard]] AuxStream take(size_t index, std::vector<std::shared_ptr<const void>>& owners);
   [[nodiscard]] ArmSource& taken_source(size_t index) { return sources_[index].source; }
   /// Returns a sentence about bytes with ids of no source; empty if there are none.
@@ -60,9 +63,14 @@ class ArmSources {
     std::vector<std::pair<uint64_t, AuxBreak>> breaks;
     std::vector<std::pair<uint64_t, TimeNs>> written;
   };
+  class Collector;
+  /// Returns the id of a source in frames.
+  [[nodiscard]] uint8_t id_of(size_t index) const { return sources_[index].source.config.trace_id & 0x7f; }
   void append(Entry& entry, Bytes bytes, uint64_t place);
   std::vector<Entry> sources_;
   std::map<uint8_t, uint64_t> strangers_;
+  StrayIds strays_;
+  std::optional<std::multimap<size_t, StrayIds::Loss>> losses_;  ///< of strays_, from take() on
 };
 
 }  // namespace ptd

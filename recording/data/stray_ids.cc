@@ -18,14 +18,17 @@ constexpr size_t kFewStrays = 4, kIdsPerStray = 16;      // see finish()
 /// Reads one buffer.
 class StrayIds::Reader final : public arm::FrameReader {
  public:
-  Reader(StrayIds& strays, const std::vector<Source>& sources) : strays_(strays), sources_(sources) {
+  Reader(StrayIds& strays, const std::vector<Source>& sources, arm::FrameReader& next) : strays_(strays), sources_(sources), next_(next) {
     for (const Source& source : sources) {
       if (source.id != 0) read_[source.id] = &strays.read_[source.index];
     }
   }
   void on_run(const arm::FrameRun& run) override;
   void on_id(uint8_t id, uint64_t offset_bytes) override;
-  void on_barrier(uint64_t /*offset_bytes*/) override { end(); }
+  void on_barrier(uint64_t offset_bytes) override {
+    next_.on_barrier(offset_bytes);
+    end();
+  }
   void end() {
     close();
     id_known_ = false;
@@ -41,6 +44,7 @@ class StrayIds::Reader final : public arm::FrameReader {
 
   StrayIds& strays_;
   const std::vector<Source>& sources_;
+  FrameReader& next_;
   std::array<uint64_t*, 128> read_{};  ///< by id; null: no source has it
   std::optional<Stray> stray_;
   std::vector<uint8_t> strays_met_;  ///< their ids
@@ -51,6 +55,7 @@ class StrayIds::Reader final : public arm::FrameReader {
 };
 
 void StrayIds::Reader::on_run(const arm::FrameRun& run) {
+  next_.on_run(run);
   if (read_[run.id] != nullptr) *read_[run.id] += run.bytes.size();
   if (!stray_) return;
   for (const std::byte byte : run.bytes) {
@@ -63,6 +68,7 @@ void StrayIds::Reader::on_run(const arm::FrameRun& run) {
 }
 
 void StrayIds::Reader::on_id(uint8_t id, uint64_t offset_bytes) {
+  next_.on_id(id, offset_bytes);
   const bool repeats = id_known_ && id == id_;
   const bool is_soon = id_known_ && offset_bytes / kFrameBytes - id_offset_ / kFrameBytes < kRepeatFrames;
   if (stray_ && repeats && id != 0) {
@@ -103,10 +109,10 @@ void StrayIds::Reader::finish() {
   for (const uint8_t id : strays_met_) strays_.seen_[id].is_source = true;
 }
 
-void StrayIds::add_frames(Bytes buffer, arm::FrameFormat format, const std::vector<Source>& sources) {
-  Reader reader(*this, sources);
-  arm::read_frames(buffer, format, reader);
-  reader.finish();
+void StrayIds::add_frames(Bytes buffer, arm::FrameFormat format, const std::vector<Source>& sources, arm::FrameReader& reader) {
+  Reader own(*this, sources, reader);
+  arm::read_frames(buffer, format, own);
+  own.finish();
 }
 
 std::multimap<size_t, StrayIds::Loss> StrayIds::losses() const {

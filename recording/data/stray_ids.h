@@ -1,4 +1,4 @@
-// StrayIds: trace ids in formatter frames that no source has. Tells damaged ids from sources that the recording does not describe.
+// StrayIds: trace ids in formatter frames that no source has. Distinguishes damaged ids from sources that the recording does not describe.
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ class StrayIds {
     size_t index = 0;
     uint8_t id = 0;
   };
-  void add_frames(Bytes buffer, arm::FrameFormat format, const std::vector<Source>& sources);
+  /// Adds a formatted buffer. `reader` gets its contents too, so that they are read once.
+  void add_frames(Bytes buffer, arm::FrameFormat format, const std::vector<Source>& sources, arm::FrameReader& reader);
   /// Unformatted bytes of one source.
   void add_raw(size_t index, uint64_t bytes) { read_[index] += bytes; }
 
@@ -33,8 +34,8 @@ class StrayIds {
     uint64_t stream_offset_bytes = 0;
     uint8_t id = 0;
   };
-  /// Returns the losses by source. It is not known which of several sources wrote the bytes of a damaged id: these are all that can have. A formatter repeats the id of a
-  /// source only after eight frames, so it is not that whose id is next to the damaged one.
+  /// Returns the losses by source: those of all sources that can have written the bytes of a damaged id. A formatter repeats an id only after eight
+  /// frames, so the source whose id is next to the damaged one has not written them.
   [[nodiscard]] std::multimap<size_t, Loss> losses() const;
 
  private:

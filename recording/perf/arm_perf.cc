@@ -113,7 +113,6 @@ void ArmPerf::add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes,
   }
   const size_t slot = slot_of(base == bases_ ? 0 : base, tid);
   sources_.add_raw(slot, bytes, buffer_offset);
-  strays_.add_raw(slot, bytes.size());
   sources_.break_here({slot}, break_behind(piece.flags));
   if (piece.has_time) sources_.written({slot}, piece.time);
 }
@@ -124,9 +123,6 @@ void ArmPerf::add_piece(const Payload& payload, const Piece& piece, Bytes bytes,
   if ((piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw) return add_raw(cpu, tid, piece, bytes, buffer_offset);
   const std::vector<size_t> members = members_of(cpu, tid, bytes);
   sources_.add_frames(bytes, buffer_offset, arm::FrameFormat::aligned, members);
-  std::vector<StrayIds::Source> ids;
-  for (const size_t member : members) ids.push_back({member, static_cast<uint8_t>(sources_.source(member).config.trace_id & 0x7f)});
-  strays_.add_frames(bytes, arm::FrameFormat::aligned, ids);
   sources_.break_here(members, break_behind(piece.flags));
   if (piece.has_time) sources_.written(members, piece.time);
 }
@@ -221,11 +217,8 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   }
   for (const auto& [of, ring] : rings) end_ring(*ring.last);
   bool virtual_time = true, by_vmid = false, by_context = false;
-  const std::multimap<size_t, StrayIds::Loss> losses = strays_.losses();
   for (size_t i = 0; i < slots_.size(); ++i) {
     AuxStream stream = sources_.take(i, data.owners);
-    for (auto [loss, end] = losses.equal_range(i); loss != end; ++loss)
-      stream.add_loss({loss->second.stream_offset_bytes, AuxBreak::missing});
     ArmSource source = std::move(sources_.taken_source(i));
     const bool legacy = source.config.protocol == arm::Protocol::etmv3 || source.config.protocol == arm::Protocol::ptm;
     by_vmid |= !legacy && (source.config.configr & 0x80) != 0 && source.config.vmid_is_context_el2();

@@ -9,7 +9,6 @@
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/records.h"
 #include "recording/data/recording_data.h"
-#include "recording/data/stray_ids.h"
 
 namespace ptd {
 
@@ -58,7 +57,6 @@ class ArmPerf {
   std::vector<Payload> payloads_;
   std::map<int32_t, perfio::EtmHwId> hw_ids_;  // cpu -> its last id
   ArmSources sources_;
-  StrayIds strays_;
   std::vector<Slot> slots_;  // of each source; those of the metadata come first
   size_t bases_ = 0;
   std::map<std::pair<int32_t, size_t>, size_t> of_thread_;  // (thread, base) -> slot

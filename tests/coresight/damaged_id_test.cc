@@ -37,12 +37,23 @@ std::vector<std::byte> frames_with_ids(const std::vector<Piece>& pieces) {
 
 const std::vector<StrayIds::Source> kSources = {{0, 0x10}, {1, 0x11}, {2, 0x12}};
 
+class NoReader final : public arm::FrameReader {
+ public:
+  void on_run(const arm::FrameRun& /*run*/) override {}
+  void on_barrier(uint64_t /*offset_bytes*/) override {}
+};
+
+std::multimap<size_t, StrayIds::Loss> losses_in(const std::vector<std::byte>& frames) {
+  StrayIds strays;
+  NoReader reader;
+  strays.add_frames(frames, arm::FrameFormat::aligned, kSources, reader);
+  return strays.losses();
+}
+
 /// Returns the ids whose streams have a gap: "10 at 3, 11 at 5".
 std::string losses(const std::vector<Piece>& pieces) {
-  StrayIds strays;
-  strays.add_frames(frames_with_ids(pieces), arm::FrameFormat::aligned, kSources);
   std::string text;
-  for (const auto& [index, loss] : strays.losses()) {
+  for (const auto& [index, loss] : losses_in(frames_with_ids(pieces))) {
     char row[40];
     std::snprintf(row, sizeof row, "%s%x at %llu", text.empty() ? "" : ", ", static_cast<unsigned>(loss.id),
                   static_cast<unsigned long long>(loss.stream_offset_bytes));
@@ -88,13 +99,9 @@ TEST(DamagedIds, ASourceThatSynchronisesIsNoDamage) {
   const auto zero = std::find(frames.begin(), frames.end(), static_cast<std::byte>(0x33 << 1 | 1));
   ASSERT_LT(zero + 8, frames.end());
   zero[7] = std::byte{0x80};
-  StrayIds strays;
-  strays.add_frames(frames, arm::FrameFormat::aligned, kSources);
-  EXPECT_TRUE(strays.losses().empty());
+  EXPECT_TRUE(losses_in(frames).empty());
   zero[7] = std::byte{0x40};
-  strays = {};
-  strays.add_frames(frames, arm::FrameFormat::aligned, kSources);
-  EXPECT_FALSE(strays.losses().empty());
+  EXPECT_FALSE(losses_in(frames).empty());
 }
 
 /// Returns the gaps of lost trace in a snapshot.
