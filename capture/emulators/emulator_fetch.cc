@@ -12,7 +12,6 @@
 
 #include "capture/emulators/apt_client.h"
 #include "capture/emulators/cache_folder.h"
-#include "capture/emulators/emulator_query.h"
 #include "capture/emulators/run_command.h"
 #include "image/base/system_error.h"
 
@@ -24,11 +23,11 @@ using Words = std::vector<std::string>;
 
 /// What differs between the emulated machines.
 struct MachinePackages {
-  const char *program, *emulator, *kernel;
+  const char *emulator, *kernel;
   const char* architecture;  ///< of the kernel's package, as dpkg names it
 };
-constexpr MachinePackages kX86 = {"qemu-system-x86_64", "qemu-system-x86", "linux-image-amd64", "amd64"};
-constexpr MachinePackages kArm64 = {"qemu-system-aarch64", "qemu-system-arm", "linux-image-arm64", "arm64"};
+constexpr MachinePackages kX86 = {"qemu-system-x86", "linux-image-amd64", "amd64"};
+constexpr MachinePackages kArm64 = {"qemu-system-arm", "linux-image-arm64", "arm64"};
 
 bool is_ubuntu() { return fs::exists("/usr/share/keyrings/ubuntu-archive-keyring.gpg"); }
 
@@ -53,7 +52,7 @@ bool is_needed(const std::string& package) { return !package.starts_with("qemu-u
 class Fetch {
  public:
   Fetch(const FetchOptions& options, std::string work)
-      : options_(options), machine_(options.machine == FetchedMachine::arm64 ? kArm64 : kX86), work_(std::move(work)), steps_(options, options.folder + "/fetch.log") {}
+      : options_(options), machine_(options.machine == MachineArch::arm64 ? kArm64 : kX86), work_(std::move(work)), steps_(options, options.folder + "/fetch.log") {}
   ~Fetch() {
     std::error_code error;
     fs::remove_all(work_, error);
@@ -169,7 +168,7 @@ class Fetch {
     std::erase_if(*listed, [](const ListedPackage& package) { return !is_needed(package.name); });
     Result<std::string> place = unpack(*listed, "qemu-system");
     if (!place) return place.error();
-    const std::string program = machine_.program, script = *place + "/" + program;
+    const std::string program = system_emulator(options_.machine), script = *place + "/" + program;
     std::ofstream(script) << "#!/bin/sh\n"
                              "# Runs the unpacked program with its own libraries and files.\n"
                              "here=$(dirname \"$0\")\n"

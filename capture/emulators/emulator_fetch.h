@@ -4,17 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "capture/emulators/emulator_query.h"
 #include "capture/emulators/step_runner.h"
 #include "ptdecode/error.h"
 
 namespace ptd::emulators {
 
-enum class FetchedMachine : uint8_t { x86_64, arm64 };
-
 /// The download ends with `cancelled` and leaves no files if `stop` requests it.
 struct FetchOptions : StepWatch {
   std::string folder;     ///< of all emulators: built_emulators()
-  FetchedMachine machine = FetchedMachine::x86_64;  ///< the emulated one
+  MachineArch machine = MachineArch::x86_64;
   bool kernel = true;     ///< the kernel of the installed release
   bool emulator = true;   ///< qemu-system-x86_64 or -aarch64, with the libraries that this machine does not have
   uint64_t needed_bytes = uint64_t{1200} << 20;  ///< of free disk space: for the packages and their files

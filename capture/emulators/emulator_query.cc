@@ -69,6 +69,8 @@ bool is_own(const std::string& path) {
 
 }  // namespace
 
+const char* system_emulator(MachineArch arch) { return arch == MachineArch::arm64 ? "qemu-system-aarch64" : "qemu-system-x86_64"; }
+
 Emulator query_emulator(const std::string& path, const std::string& name, std::chrono::milliseconds most_time) {
   if (!is_program(path)) return {path, Fitness::missing, path + " is not an executable program"};
   CommandOptions options;

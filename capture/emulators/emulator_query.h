@@ -8,6 +8,11 @@
 
 namespace ptd::emulators {
 
+/// An emulated machine.
+enum class MachineArch : uint8_t { x86_64, arm64 };
+/// Returns the name of the program that emulates whole machines: "qemu-system-x86_64".
+[[nodiscard]] const char* system_emulator(MachineArch arch);
+
 enum class Fitness : uint8_t {
   works,
   missing,        ///< no such program, or it cannot be run

@@ -19,6 +19,8 @@ namespace ptd::cli {
 
 namespace {
 
+using emulators::MachineArch;
+
 struct Words {
   std::string action = "list", name, machine;
   unsigned jobs = 0;
@@ -26,7 +28,7 @@ struct Words {
 
 int list() {
   bool works = false;
-  for (const char* name : {"qemu-x86_64", "qemu-aarch64", "qemu-system-x86_64", "qemu-system-aarch64"}) {
+  for (const char* name : {"qemu-x86_64", "qemu-aarch64", emulators::system_emulator(MachineArch::x86_64), emulators::system_emulator(MachineArch::arm64)}) {
     emulators::EmulatorSearch search;
     search.name = name;
     search.path = environment::search_path();
@@ -41,9 +43,9 @@ int list() {
     }
     works = works || used;
   }
-  for (const emulate::KernelArch arch : {emulate::KernelArch::x86_64, emulate::KernelArch::arm64}) {
+  for (const MachineArch arch : {MachineArch::x86_64, MachineArch::arm64}) {
     const Result<emulate::KernelImage> kernel = emulate::find_kernel(emulate::default_kernel_search({}, arch));
-    const char* machine = arch == emulate::KernelArch::arm64 ? "arm64" : "x86-64";
+    const char* machine = arch == MachineArch::arm64 ? "arm64" : "x86-64";
     standard_output().write(kernel ? fmt::format("{:<8} {} (Linux {}), for {} machines of --emulate=system\n", "used", shown(kernel->path), shown(kernel->release), machine)
                                    : fmt::format("{:<8} {}\n", "missing", shown(kernel.error().message)));
   }
@@ -113,14 +115,12 @@ int fetch(const Words& words) {
   emulators::FetchOptions options;
   if (!words.name.empty() && words.name != "kernel" && words.name != "qemu-system")
     return report_error({ErrorCode::bad_option, "emulator fetch: '" + words.name + "' is neither kernel nor qemu-system", 0});
-  const bool arm64 = words.machine == "arm64";
-  options.machine = arm64 ? emulators::FetchedMachine::arm64 : emulators::FetchedMachine::x86_64;
+  options.machine = words.machine == "arm64" ? MachineArch::arm64 : MachineArch::x86_64;
   emulators::EmulatorSearch search;
-  search.name = arm64 ? "qemu-system-aarch64" : "qemu-system-x86_64";
+  search.name = emulators::system_emulator(options.machine);
   search.path = environment::search_path();
   search.built = emulators::built_emulators();
-  const emulate::KernelSearch kernels = emulate::default_kernel_search({}, arm64 ? emulate::KernelArch::arm64 : emulate::KernelArch::x86_64);
-  options.kernel = words.name == "kernel" || (words.name.empty() && !emulate::find_kernel(kernels));
+  options.kernel = words.name == "kernel" || (words.name.empty() && !emulate::find_kernel(emulate::default_kernel_search({}, options.machine)));
   options.emulator = words.name == "qemu-system" || (words.name.empty() && emulators::choose_emulator(search).fitness != emulators::Fitness::works);
   if (!options.kernel && !options.emulator) {
     standard_output().write("nothing is missing: 'ptdecode emulator list' shows what record --emulate=system uses\n");

@@ -13,7 +13,6 @@
 #include <map>
 #include <string_view>
 
-#include "capture/emulators/emulator_query.h"
 #include "image/base/system_error.h"
 
 namespace ptd::emulate {
@@ -21,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* advice(KernelArch arch) {
-  return arch == KernelArch::arm64 ? "ptdecode emulator fetch --machine arm64" : "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
+const char* advice(emulators::MachineArch arch) {
+  return arch == emulators::MachineArch::arm64 ? "ptdecode emulator fetch --machine arm64" : "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
 }
 
 struct EarlyModule {
@@ -88,8 +87,8 @@ std::string release_of_arm_image(const std::string& path) {
 
 }  // namespace
 
-std::string release_of_image(const std::string& path, KernelArch arch) {
-  if (arch == KernelArch::arm64) return release_of_arm_image(path);
+std::string release_of_image(const std::string& path, emulators::MachineArch arch) {
+  if (arch == emulators::MachineArch::arm64) return release_of_arm_image(path);
   constexpr std::streamoff kMagicAt = 0x202, kVersionAt = 0x20e, kHeaderBase = 0x200;
   std::ifstream file(path, std::ios::binary);
   char magic[4] = "", offset[2] = "";
@@ -103,7 +102,7 @@ std::string release_of_image(const std::string& path, KernelArch arch) {
   return is_plain_release(release) ? release : std::string();
 }
 
-KernelSearch default_kernel_search(const std::string& given, KernelArch arch) {
+KernelSearch default_kernel_search(const std::string& given, emulators::MachineArch arch) {
   utsname system{};
   (void)uname(&system);
   KernelSearch search{given, system.release, {"/boot"}, arch};
@@ -118,7 +117,7 @@ Result<KernelImage> find_kernel(const KernelSearch& search) {
       return system_error("--kernel: cannot read " + search.given, ErrorCode::permission_denied, number);
     }
     KernelImage kernel{search.given, release_of_image(search.given, search.arch), {}};
-    if (kernel.release.empty()) return Error{ErrorCode::bad_option, "--kernel: " + search.given + (search.arch == KernelArch::arm64 ? " is not an Image of Linux for arm64" : " is not a bzImage of Linux for x86"), 0};
+    if (kernel.release.empty()) return Error{ErrorCode::bad_option, "--kernel: " + search.given + (search.arch == emulators::MachineArch::arm64 ? " is not an Image of Linux for arm64" : " is not a bzImage of Linux for x86"), 0};
     kernel.modules = modules_of(kernel.path, kernel.release);
     if (!kernel.modules.empty()) return kernel;
     return Error{ErrorCode::missing_part,
@@ -131,13 +130,13 @@ Result<KernelImage> find_kernel(const KernelSearch& search) {
     for (const std::string& image : images) {
       const std::string release = release_of_image(image, search.arch), modules = release.empty() ? "" : modules_of(image, release);
       if (!modules.empty()) return KernelImage{image, release, modules};
-      if (unusable.empty()) unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable" : release.empty() ? (search.arch == KernelArch::arm64 ? " is not a kernel for arm64" : " is not a kernel for x86-64") : " has no modules");
+      if (unusable.empty()) unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable" : release.empty() ? (search.arch == emulators::MachineArch::arm64 ? " is not a kernel for arm64" : " is not a kernel for x86-64") : " has no modules");
     }
   }
-  return Error{ErrorCode::missing_program, (unusable.empty() ? std::string(search.arch == KernelArch::arm64 ? "no arm64 kernel" : "no kernel") + " to boot was found in /boot" : unusable) + ": " + advice(search.arch) + "; or name one with --kernel", 0};
+  return Error{ErrorCode::missing_program, (unusable.empty() ? std::string(search.arch == emulators::MachineArch::arm64 ? "no arm64 kernel" : "no kernel") + " to boot was found in /boot" : unusable) + ": " + advice(search.arch) + "; or name one with --kernel", 0};
 }
 
-Result<std::vector<std::string>> early_modules(const KernelImage& kernel, KernelArch arch) {
+Result<std::vector<std::string>> early_modules(const KernelImage& kernel, emulators::MachineArch arch) {
   std::map<std::string, std::string> files;
   std::error_code error;
   for (fs::recursive_directory_iterator at(kernel.modules + "/kernel", error), end; !error && at != end; at.increment(error)) {

@@ -32,18 +32,19 @@ namespace {
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+using emulators::MachineArch;
 using Clock = std::chrono::steady_clock;
 
 /// What differs between the machines.
 struct MachineKind {
-  KernelArch arch;
-  const char *emulator, *plugin, *guest, *package;
+  MachineArch arch;
+  const char *plugin, *guest, *package;
   std::initializer_list<const char*> words;
   const char* console;
 };
-const MachineKind kX86 = {KernelArch::x86_64, "qemu-system-x86_64", "ptdecode-emulate-system.so", "ptdecode-guest", "qemu-system-x86",
+const MachineKind kX86 = {MachineArch::x86_64, "ptdecode-emulate-system.so", "ptdecode-guest", "qemu-system-x86",
                           {"-machine", "pc", "-cpu", "Skylake-Client-v1"}, "console=ttyS0 vdso=0"};
-const MachineKind kArm64 = {KernelArch::arm64, "qemu-system-aarch64", "ptdecode-emulate-system-arm.so", "ptdecode-guest-arm64", "qemu-system-arm",
+const MachineKind kArm64 = {MachineArch::arm64, "ptdecode-emulate-system-arm.so", "ptdecode-guest-arm64", "qemu-system-arm",
                             {"-machine", "virt,gic-version=3", "-cpu", "max"}, "console=ttyAMA0 vdso=0"};
 
 /// What a machine needs, where it was found.
@@ -66,7 +67,7 @@ std::string quoted(const std::string& text) {
 }
 
 std::string plugin_option(const SystemOptions& options, const SystemParts& parts, const std::string& work) {
-  if (parts.kind.arch == KernelArch::arm64) return quoted(parts.plugin) + ",out=" + quoted(work);
+  if (parts.kind.arch == MachineArch::arm64) return quoted(parts.plugin) + ",out=" + quoted(work);
   const PtEncoderOptions& pt = options.pt;
   return quoted(parts.plugin) + ",out=" + quoted(work) + ",boot=" + on_off(options.boot) + ",truth=" + on_off(!options.truth_folder.empty()) + ",retcomp=" + on_off(pt.return_compression) +
          ",long_tnt=" + on_off(pt.long_tnt) + ",mtc=" + on_off(pt.mtc) + ",mtc_period=" + std::to_string(pt.mtc_period) + ",cyc=" + on_off(pt.cyc) +
@@ -225,10 +226,10 @@ Result<SystemParts> find_parts(const SystemOptions& options) {
   const Result<ProgramToRun> program = find_program_to_run(options.command);
   if (!program) return program.error();
   const MachineKind& kind = program->machine == kMachineAarch64 ? kArm64 : kX86;
-  if (kind.arch == KernelArch::arm64 && options.boot) return Error{ErrorCode::bad_option, "--boot is for x86-64 machines", 0};
+  if (kind.arch == MachineArch::arm64 && options.boot) return Error{ErrorCode::bad_option, "--boot is for x86-64 machines", 0};
   SystemParts parts{*program, kind, {}, {}, {}, {}};
   emulators::EmulatorSearch search;
-  search.name = kind.emulator;
+  search.name = emulators::system_emulator(kind.arch);
   search.given = options.emulator;
   search.path = environment::search_path();
   search.built = emulators::built_emulators();
@@ -237,14 +238,14 @@ Result<SystemParts> find_parts(const SystemOptions& options) {
     if (!options.emulator.empty()) return Error{ErrorCode::bad_option, "--emulator: " + chosen.found, 0};
     return Error{ErrorCode::missing_program,
                  chosen.found + ": apt install " + kind.package + " (Debian 13; Debian 12: from bookworm-backports), or without root: ptdecode emulator fetch" +
-                     (kind.arch == KernelArch::arm64 ? " --machine arm64" : ""), 0};
+                     (kind.arch == MachineArch::arm64 ? " --machine arm64" : ""), 0};
   }
   parts.emulator = chosen.path;
   parts.plugin = find_plugin_file(options.plugin, kind.plugin);
   parts.guest = find_plugin_file({}, kind.guest);
   for (const auto& [path, name] : {std::pair{&parts.plugin, kind.plugin}, std::pair{&parts.guest, kind.guest}}) {
     if (path->empty()) return Error{ErrorCode::missing_program, std::string(name) + " was not found next to this program: this build has no system mode" +
-                                                               (kind.arch == KernelArch::arm64 ? " for arm64 (building it needs g++-aarch64-linux-gnu)" : ""), 0};
+                                                               (kind.arch == MachineArch::arm64 ? " for arm64 (building it needs g++-aarch64-linux-gnu)" : ""), 0};
   }
   const Result<KernelImage> kernel = find_kernel(default_kernel_search(options.kernel, kind.arch));
   if (!kernel) return kernel.error();
