@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "decoder/uncounted_rounds.h"
 #include "ptdecode/flow_decoder.h"
 #include "ptdecode/insn.h"
 
@@ -262,7 +263,7 @@ Status count_stream(const Recording& recording, const CodeCountOptions& options,
       if (options.on_gap) options.on_gap(gap);
     }
     for (const Event& event : batch.events) {
-      if (options.on_rounds && event.kind == EventKind::skipped && event.from == event.to) options.on_rounds(event);
+      if (options.on_rounds && is_uncounted_rounds(event)) options.on_rounds(event);
     }
     if (segment.stream_offset_bytes > offset && options.progress) {
       stopped = stopped || !options.progress(segment.stream_offset_bytes - offset);

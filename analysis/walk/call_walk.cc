@@ -16,6 +16,7 @@
 #include "analysis/flow_dates.h"
 #include "analysis/walk/group_builder.h"
 #include "analysis/walk/recorded_steps.h"
+#include "decoder/uncounted_rounds.h"
 #include "recording/parallel.h"
 
 namespace ptd {
@@ -181,7 +182,7 @@ class StreamWalk {
     }
     if (options_.on_rounds) {
       for (const Event& event : batch.events) {
-        if (event.kind == EventKind::skipped && event.from == event.to) options_.on_rounds(event);
+        if (is_uncounted_rounds(event)) options_.on_rounds(event);
       }
     }
     if (segment.stream_offset_bytes <= offset_) return;

@@ -113,7 +113,7 @@ template <typename Options>
 void CallInput::set_up(Options& options, Progress& progress) {
   threads_.clear();  // of an earlier decode
   gaps_ = {};
-  folded_ = 0;
+  folded_ = uncounted_ = 0;
   progress.set_total(total_bytes_);
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();

@@ -18,6 +18,7 @@
 #include "cli/verify/flow_align.h"
 #include "cli/verify/marked.h"
 #include "cli/verify/psb_match.h"
+#include "decoder/uncounted_rounds.h"
 #include "ptdecode/flow_cursor.h"
 #include "ptdecode/insn.h"
 #include "recording/data/aux_windows.h"
@@ -403,7 +404,7 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
   cursor.begin(batch);
   for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
     if (item == FlowItem::gap) decoded.gaps.push_back(decoded.insns.size());
-    if (item == FlowItem::event && cursor.event().kind == EventKind::skipped && cursor.event().from == cursor.event().to)
+    if (item == FlowItem::event && is_uncounted_rounds(cursor.event()))
       decoded.loops.push_back({.before = decoded.insns.size(), .ip = cursor.event().from.value});
     if (item != FlowItem::blocks) continue;
     for (const Block& block : cursor.blocks()) {
