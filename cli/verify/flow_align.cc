@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "image/base/fnv.h"
+
 namespace ptd::cli {
 namespace {
 
@@ -184,7 +186,7 @@ class Aligner {
     Range run;
     uint32_t at = 0;
   };
-  /// Finds for each run between two gaps the first place that matches all of it, as this leaves the most room for later runs. Skips runs that continue
+  /// Finds for each run between two gaps the first place that matches all of it, so that later runs have the most places left. Skips runs that continue
   /// a matched flow without a gap: these match elsewhere only if they are wrong. With `all`, returns nothing unless every run is found. Otherwise,
   /// leaves out runs if more of the others are found without them.
   [[nodiscard]] std::vector<Placed> find_runs(Range d, Range t, bool all) {
@@ -363,8 +365,7 @@ class Aligner {
 }  // namespace
 
 uint64_t content_key(Bytes bytes) {
-  uint64_t hash = bytes.size();
-  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3ULL;
+  const uint64_t hash = fnv1a(bytes, bytes.size());
   return hash ^ (hash >> 29);
 }
 

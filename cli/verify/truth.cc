@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "image/base/mapped_file.h"
@@ -52,12 +53,8 @@ int32_t cpu_of_path(const std::string& path) {
 }
 
 void TruthCheck::instruction(Ip ip, Bytes bytes, bool uncertain) {
-  uint64_t hash = ip_hash_;
-  for (uint64_t value = ip.value, i = 0; i < 8; ++i, value >>= 8) hash = (hash ^ (value & 0xff)) * kPrime;
-  ip_hash_ = hash;
-  hash = byte_hash_;
-  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * kPrime;
-  byte_hash_ = hash;
+  ip_hash_ = fnv1a(std::as_bytes(std::span(&ip.value, 1)), ip_hash_);
+  byte_hash_ = fnv1a(bytes, byte_hash_);
   last_ip_ = ip.value;
   flagged_ += uncertain ? 1 : 0;
   if (next_ < truth_.size() && ++count_ == truth_[next_].count) {

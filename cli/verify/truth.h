@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "image/base/fnv.h"
 #include "ptdecode/error.h"
 #include "ptdecode/flow.h"
 
@@ -45,13 +46,12 @@ class TruthCheck {
   [[nodiscard]] const Difference* first_difference() const { return has_difference_ ? &difference_ : nullptr; }
 
  private:
-  static constexpr uint64_t kBasis = 0xcbf29ce484222325ULL, kPrime = 0x100000001b3ULL;
   void compare();
 
   std::vector<Checkpoint> truth_;
   size_t next_ = 0, right_ = 0;
   uint64_t count_ = 0, flagged_ = 0, right_instructions_ = 0;
-  uint64_t ip_hash_ = kBasis, byte_hash_ = kBasis, last_ip_ = 0;
+  uint64_t ip_hash_ = kFnvStart, byte_hash_ = kFnvStart, last_ip_ = 0;
   Difference difference_;
   bool has_difference_ = false, ended_ = false;
 };

@@ -1,4 +1,4 @@
-// FNV-1a, a hash of 64 bits that tells contents apart and finds accidental damage. It is no protection against forgery.
+// FNV-1a, a hash of 64 bits that distinguishes contents and finds accidental damage. It is no protection against forgery.
 #pragma once
 
 #include <cstddef>

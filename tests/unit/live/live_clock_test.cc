@@ -21,7 +21,7 @@ TEST(LiveClock, NoRecordNoTime) {
   EXPECT_EQ(clock.now_ns(), 0U);
 }
 
-// The clock of the records is ten seconds ahead of CLOCK_MONOTONIC, or behind it. The last record is the one with the longest delay between its time
+// The records' times are ten seconds later than CLOCK_MONOTONIC, or earlier. The last record is the one with the longest delay between its time
 // and its reading.
 TEST(LiveClock, TheRecordThatIsReadSoonestDecides) {
   constexpr int64_t kOffsetNs = 10'000 * static_cast<int64_t>(kMs);
