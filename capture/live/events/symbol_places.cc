@@ -31,13 +31,17 @@ Result<SymbolPlaces> SymbolPlaces::of_file(const std::string& path) {
 
 SymbolPlaces SymbolPlaces::of_file(const ElfFile& file) {
   SymbolPlaces places;
+  SymbolPlaces old;  // names without their version, which mean it only if there is no newer one
   for (const ElfSymbol& symbol : file.read_symbols()) {
     const std::optional<uint64_t> offset = code_offset(file, symbol.address);
     if (!offset) continue;
-    places.add(symbol.name, {*offset, symbol.size_bytes});
-    const size_t version = symbol.name.find("@@");  // .symtab names the default version too
-    if (version != std::string::npos) places.add(symbol.name.substr(0, version), {*offset, symbol.size_bytes});
+    const SymbolPlace place{*offset, symbol.size_bytes};
+    places.add(symbol.name, place);
+    const size_t version = symbol.name.find('@');  // "free@@GLIBC_2.2.5" is the default version, "cfree@GLIBC_2.2.5" an old one
+    if (version == std::string::npos) continue;
+    (symbol.name.compare(version, 2, "@@") == 0 ? places : old).add(symbol.name.substr(0, version), place);
   }
+  places.places_.merge(old.places_);  // keeps what is there
   return places;
 }
 

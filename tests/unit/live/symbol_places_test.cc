@@ -1,7 +1,11 @@
 // SymbolPlaces: names of functions, several of one name, and what is not there.
 #include "capture/live/events/symbol_places.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
 
 extern "C" __attribute__((noinline, used)) int symbol_places_test_function(int value) { return value + 1; }
 
@@ -27,6 +31,22 @@ TEST(SymbolPlaces, OfTheKernel) {
   EXPECT_EQ(places.find("data").error().code, ErrorCode::no_such_function);
   EXPECT_EQ(places.find("twin").error().message, "'twin' occurs 2 times: write twin#1 ...");
   EXPECT_EQ(places.find("twin#3").error().code, ErrorCode::bad_option);
+}
+
+// The C library has memcpy in two versions, and cfree only in an old one.
+TEST(SymbolPlaces, VersionsOfAName) {
+  Dl_info info{};
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&printf), &info), 0);
+  const auto file = ElfFile::open(info.dli_fname);
+  ASSERT_TRUE(file.ok());
+  const std::vector<ElfSymbol> symbols = (*file)->read_symbols();
+  const auto has = [&](const char* name) { return std::any_of(symbols.begin(), symbols.end(), [&](const ElfSymbol& symbol) { return symbol.name == name; }); };
+  if (!has("cfree@GLIBC_2.2.5") || !has("memcpy@@GLIBC_2.14")) GTEST_SKIP() << info.dli_fname << " has other versions";
+  const SymbolPlaces places = SymbolPlaces::of_file(**file);
+  EXPECT_TRUE(places.find("cfree").ok());
+  const Result<SymbolPlace> current = places.find("memcpy");
+  ASSERT_TRUE(current.ok()) << current.error().message;
+  EXPECT_EQ(current->place, places.find("memcpy@@GLIBC_2.14")->place);
 }
 
 TEST(SymbolPlaces, OfAFile) {
