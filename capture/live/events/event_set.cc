@@ -229,6 +229,8 @@ std::vector<int32_t> EventSet::wanted_threads() const {
       tids.insert(tids.end(), threads.begin(), threads.end());
     }
   }
+  std::sort(tids.begin(), tids.end());
+  tids.erase(std::unique(tids.begin(), tids.end()), tids.end());
   return tids;
 }
 

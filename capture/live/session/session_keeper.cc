@@ -89,7 +89,10 @@ SessionKeeper::~SessionKeeper() {
 
 Status SessionKeeper::open_trigger() {
   if (!choice_.self_snapshots) return {};
-  Result<std::unique_ptr<TriggerWatch>> watch = TriggerWatch::open(choice_.self_snapshots->trigger, events_->wanted_threads());
+  const std::vector<int32_t> threads = events_->wanted_threads();
+  if (threads.empty() && !choice_.target.everything)  // they have ended since their events were opened
+    return Error{ErrorCode::no_such_thread, "--trigger: no such process or thread", 0};
+  Result<std::unique_ptr<TriggerWatch>> watch = TriggerWatch::open(choice_.self_snapshots->trigger, threads);
   if (!watch) return watch.error();
   trigger_ = std::move(*watch);
   return {};
