@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -48,11 +49,12 @@ int32_t inner_pid(int32_t pid) {
 
 // The device of all memfds. A process chooses the name that its mapping shows, but not this.
 uint64_t memfd_device() {
-  static const uint64_t device = [] {
+  static std::atomic<uint64_t> device{0};
+  if (device == 0) {  // also after a failure, for which this process may have had too many files open
     const Fd fd(memfd_create(PTD_ANNOUNCE_MEMFD, MFD_CLOEXEC));
     struct stat info {};
-    return fd.ok() && fstat(fd.get(), &info) == 0 ? uint64_t{info.st_dev} : 0;
-  }();
+    if (fd.ok() && fstat(fd.get(), &info) == 0) device = info.st_dev;
+  }
   return device;
 }
 
