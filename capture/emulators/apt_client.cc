@@ -49,7 +49,7 @@ Words apt_words(const std::string& work, const Words& more) {
   return words;
 }
 
-Status write_sources(const std::string& work, PackageKind kind) {
+Result<std::string> write_sources(const std::string& work, PackageKind kind) {
   std::error_code error;
   for (const char* name : {"/state/lists/partial", "/cache/archives/partial", "/source"}) {
     if (!fs::create_directories(work + name, error) && error)
@@ -60,15 +60,20 @@ Status write_sources(const std::string& work, PackageKind kind) {
   const CommandOutcome listed =
       run_command({"apt-get", "indextargets", "--format", "$(ORIGIN)|$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"}, plenty);
   std::set<std::string> lines;
+  std::string origin;
   std::istringstream text(listed.text);
   for (std::string line; std::getline(text, line);) {
-    if (const std::string source = source_line(line, kind); !source.empty()) lines.insert(source);
+    if (const std::string source = source_line(line, kind); !source.empty()) {
+      lines.insert(source);
+      origin = line.substr(0, line.find('|'));
+    }
   }
   if (lines.empty())
     return Error{ErrorCode::not_found, "apt knows no repository of Debian or Ubuntu: see 'apt-get indextargets'; run apt-get update", 0};
   std::ofstream file(work + "/sources.list");
   for (const std::string& line : lines) file << line << '\n';
-  return file.flush() ? Status() : system_error("cannot write to " + work, ErrorCode::write_failed);
+  if (!file.flush()) return system_error("cannot write to " + work, ErrorCode::write_failed);
+  return origin;
 }
 
 }  // namespace ptd::emulators

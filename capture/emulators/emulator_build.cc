@@ -74,7 +74,7 @@ class Build {
 };
 
 Status Build::download() {
-  if (Status status = write_sources(work_, PackageKind::source); !status) return status;
+  if (const auto origin = write_sources(work_, PackageKind::source); !origin) return origin.error();
   if (Status status = steps_.run("reading the list of source packages", apt_words(work_, {"update"}), work_); !status) return status;
   const std::string place = work_ + "/source";
   if (Status status = steps_.run("downloading the source package of qemu", apt_words(work_, {"source", "--download-only", "--only-source", "qemu"}), place); !status)

@@ -29,8 +29,6 @@ struct MachinePackages {
 constexpr MachinePackages kX86 = {"qemu-system-x86", "linux-image-amd64", "amd64"};
 constexpr MachinePackages kArm64 = {"qemu-system-arm", "linux-image-arm64", "arm64"};
 
-bool is_ubuntu() { return fs::exists("/usr/share/keyrings/ubuntu-archive-keyring.gpg"); }
-
 bool is_recent(const std::string& version) {
   const size_t epoch = version.find(':');
   unsigned major = 0, minor = 0;
@@ -75,7 +73,9 @@ class Fetch {
 
  private:
   Status update(PackageKind kind) {
-    if (Status status = write_sources(work_, kind); !status) return status;
+    const Result<std::string> origin = write_sources(work_, kind);
+    if (!origin) return origin.error();
+    is_ubuntu_ = *origin == "Ubuntu";
     return steps_.run("reading the lists of packages", apt({"update"}), work_);
   }
 
@@ -132,8 +132,8 @@ class Fetch {
 
   Result<std::string> fetch_kernel() {
     const bool foreign = machine_.architecture != own_;
-    if (foreign && is_ubuntu()) return Error{ErrorCode::unsupported, "Ubuntu has its packages for " + std::string(machine_.architecture) + " in other repositories; name an unpacked kernel with --kernel", 0};
-    const std::string package = is_ubuntu() ? "linux-image-generic" : machine_.kernel;
+    if (foreign && is_ubuntu_) return Error{ErrorCode::unsupported, "Ubuntu has its packages for " + std::string(machine_.architecture) + " in other repositories; name an unpacked kernel with --kernel", 0};
+    const std::string package = is_ubuntu_ ? "linux-image-generic" : machine_.kernel;
     Result<std::vector<ListedPackage>> listed = list(foreign ? package + ":" + machine_.architecture : package, true);
     if (!listed) return listed.error();
     std::erase_if(*listed, [](const ListedPackage& package) {
@@ -195,6 +195,7 @@ class Fetch {
   const FetchOptions& options_;
   const MachinePackages& machine_;
   const std::string work_, own_ = host_architecture();
+  bool is_ubuntu_ = false;  ///< after update()
   StepRunner steps_;
 };
 

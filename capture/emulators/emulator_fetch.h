@@ -25,7 +25,7 @@ struct FetchOptions : StepWatch {
 /// cancelled, start_failed as build_emulator(); unsupported if no repository has a QEMU that can be used, or a kernel for the machine.
 [[nodiscard]] Result<std::vector<std::string>> fetch_for_system(const FetchOptions& options);
 
-/// Of `apt-get install --print-uris`: the names of the packages to download.
+/// A package of `apt-get install --print-uris`, to be downloaded.
 struct ListedPackage {
   std::string name, version, architecture;
 };
