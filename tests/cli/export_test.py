@@ -283,13 +283,19 @@ class Interrupted(unittest.TestCase):
             begun = time.monotonic()
             whole = self.export(pathlib.Path(folder), 0, 0, SOURCE / "data" / "demo")
             duration = time.monotonic() - begun
+            self.assertEqual(whole[0], 0)
+            self.assertGreater(min(whole[1:]), 0, whole)
+            statuses = set()
             for part in range(24):
                 got = self.export(pathlib.Path(folder), duration * part / 24, 1, SOURCE / "data" / "demo")
-                self.assertTrue(got[0] != 0 or got == whole, f"exit status 0, and rows are missing: {got} of {whole}")
+                self.assertTrue(got[0] == 130 or got == whole, f"exit status {got[0]}, and rows are missing: {got} of {whole}")
+                statuses.add(got[0])
+            self.assertIn(130, statuses, "it was over before it could be interrupted")
 
     def test_an_earlier_database_stays(self):
         with tempfile.TemporaryDirectory() as folder:
             output = pathlib.Path(folder) / "x.db"
+            statuses = set()
             for delay in (0.02 * step for step in range(1, 25)):
                 output.write_bytes(b"earlier")
                 process = subprocess.Popen([PTDECODE, "export", "-q", "-i", SOURCE / "data" / "demo", "-o", output], stderr=subprocess.PIPE)
@@ -298,7 +304,10 @@ class Interrupted(unittest.TestCase):
                 time.sleep(delay)
                 process.send_signal(signal.SIGINT)
                 said = process.communicate(timeout=300)[1]
-                self.assertEqual(output.read_bytes() == b"earlier", process.returncode != 0, (process.returncode, said))
+                self.assertIn(process.returncode, (0, 130), said)
+                self.assertEqual(output.read_bytes() == b"earlier", process.returncode == 130, (process.returncode, said))
+                statuses.add(process.returncode)
+            self.assertIn(130, statuses, "it was over before it could be interrupted")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,7 @@ void expect_equal(const FunctionTotals& a, const FunctionTotals& b, const std::s
             std::tie(b.calls, b.self_ns, b.total_ns, b.instructions, b.self_instructions))
       << where;
   for (const double share : {0.5, 0.99, 1.0}) EXPECT_EQ(a.durations.quantile(share), b.durations.quantile(share)) << where;
+  EXPECT_EQ(a.durations.max(), b.durations.max()) << where;
 }
 
 void check(unsigned seed) {
