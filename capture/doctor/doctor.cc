@@ -335,16 +335,16 @@ void check_emulation(const Facts& facts, Diagnosis& diagnosis) {
                               : chosen.fitness == emulators::Fitness::missing ? facts.sudo() + "apt install qemu-user (Debian 12); elsewhere: ptdecode emulator build"
                                                                                       : "ptdecode emulator build"});
   if (machine.arm64) return;
-  const auto check_machines = [&](const char* what, emulators::MachineArch arch, const char* advice) {
+  const auto check_machines = [&](const char* what, emulators::MachineArch arch, const char* programs, const char* advice) {
     search.name = emulators::system_emulator(arch);
     const emulators::Emulator system = emulators::choose_emulator(search);
     const bool works = system.fitness == emulators::Fitness::works;
     diagnosis.checks.push_back({what, works ? Verdict::good : Verdict::limit,
-                                system.found + (works ? ": record --emulate=system works, given a kernel" : ": record --emulate=system does not work"), works ? "" : advice});
+                                system.found + ": record --emulate=system " + (works ? "works" : "does not work") + programs + (works ? ", given a kernel" : ""), works ? "" : advice});
     return works;
   };
-  diagnosis.system_emulation = check_machines("machines", emulators::MachineArch::x86_64, "ptdecode emulator fetch");
-  (void)check_machines("machines_arm", emulators::MachineArch::arm64, "ptdecode emulator fetch --machine arm64");
+  diagnosis.system_emulation = check_machines("machines", emulators::MachineArch::x86_64, "", "ptdecode emulator fetch");
+  (void)check_machines("machines_arm", emulators::MachineArch::arm64, " for arm64 programs", "ptdecode emulator fetch --machine arm64");
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class SystemGlue {
   int64_t (*icount_get_)() = nullptr;
   void* last_cpu_ = nullptr;
   unsigned last_index_ = 0;
-  std::vector<GuestRegister> needed_;  // until they were searched
+  std::vector<GuestRegister> needed_;  // cleared by find_registers()
   std::array<qemu_plugin_register*, 10> registers_{};
   GByteArray* buffer_ = nullptr;
 };

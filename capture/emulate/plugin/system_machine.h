@@ -96,7 +96,7 @@ struct SystemMachine {
   std::unique_ptr<Vcpu> vcpus[kMaxVcpus];
   bool tracing = false, ended = false;
   VirtualClock clock;
-  Vcpu* running = nullptr;  // who entered a block last
+  Vcpu* running = nullptr;  // the vcpu that entered a block last
   uint64_t failed_writes = 0;
 };
 

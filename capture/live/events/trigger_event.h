@@ -10,7 +10,7 @@ namespace ptd::live {
 
 /// A function of a file. The trigger is hit when the function is called or, with `duration_ns`, when a call that took at least that long returns.
 struct TriggerChoice {
-  std::string text;  ///< as typed
+  std::string text;  ///< as typed, without the duration
   std::string path;
   uint64_t offset_bytes = 0;  ///< of the function, in the file
   uint64_t duration_ns = 0;

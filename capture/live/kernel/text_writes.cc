@@ -88,7 +88,7 @@ uint64_t TextWrites::address_of(const Sample& sample) const {
     const auto extent = code_.upper_bound(word);
     const bool inside = extent != code_.end() && word >= extent->second.address && word - image_.address >= image_.size_bytes;
     if (!inside || word % kPage != sample.place % kPage || word == found) continue;
-    if (found != 0) return 0;  // either
+    if (found != 0) return 0;  // ambiguous
     found = word;
   }
   return found;
