@@ -41,12 +41,12 @@ TEST(SymbolPlaces, VersionsOfAName) {
   ASSERT_TRUE(file.ok());
   const std::vector<ElfSymbol> symbols = (*file)->read_symbols();
   const auto has = [&](const char* name) { return std::any_of(symbols.begin(), symbols.end(), [&](const ElfSymbol& symbol) { return symbol.name == name; }); };
-  if (!has("cfree@GLIBC_2.2.5") || !has("memcpy@@GLIBC_2.14")) GTEST_SKIP() << info.dli_fname << " has other versions";
+  if (!has("cfree@GLIBC_2.2.5") || !has("memcpy@GLIBC_2.2.5")) GTEST_SKIP() << info.dli_fname << " has other versions";
   const SymbolPlaces places = SymbolPlaces::of_file(**file);
   EXPECT_TRUE(places.find("cfree").ok());
   const Result<SymbolPlace> current = places.find("memcpy");
   ASSERT_TRUE(current.ok()) << current.error().message;
-  EXPECT_EQ(current->place, places.find("memcpy@@GLIBC_2.14")->place);
+  EXPECT_NE(current->place, places.find("memcpy@GLIBC_2.2.5")->place);
 }
 
 TEST(SymbolPlaces, OfAFile) {
