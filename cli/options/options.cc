@@ -40,11 +40,11 @@ void add_input_options(CLI::App& command, InputOptions& input) {
       ->group(in);
   command
       .add_option("--kcore-after", input.kcore_after,
-                  "a later copy of the kernel's text: directory with kcore, kallsyms, modules (repeatable)")
-      ->check(CLI::ExistingDirectory)
+                  "a later copy of the kernel's text: directory with kcore, kallsyms, modules; or a vmcore, a dump of memory (repeatable)")
+      ->check(CLI::ExistingPath)
       ->allow_extra_args(false)
       ->group(in)
-      ->type_name("DIR");
+      ->type_name("DIR|FILE");
   command.add_option("--debug-dir", input.debug_dirs, "where separate debug files are (default /usr/lib/debug)")
       ->allow_extra_args(false)
       ->group(in)

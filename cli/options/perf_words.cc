@@ -35,7 +35,7 @@ constexpr Word kWords[] = {
     {"--script", "the library; 'ptdecode functions --format json' and 'ptdecode flame --format folded' are for programs"},
     {"-k", "--symfs ROOT; kernel code is read from the recording's copy (perf record --kcore)"},
     {"--vmlinux", "--symfs ROOT; kernel code is read from the recording's copy (perf record --kcore)"},
-    {"--kallsyms", "the recording's own copy (perf record --kcore), or --kcore-after DIR"},
+    {"--kallsyms", "the recording's own copy (perf record --kcore), or --kcore-after PATH"},
     {"--show-switch-events", "'ptdecode script': time off the cpu is in brackets"},
     {"--show-lost-events", "'ptdecode stat' and 'ptdecode check'"},
     {"--show-mmap-events", "'ptdecode image'"},

@@ -26,9 +26,9 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
         "dump", address);
   }
   if (path.starts_with("bpf_") || path == "[bpf]") {
-    return "record as root, so that perf stores the bytes of BPF programs; or supply a copy of the text with --kcore-after DIR";
+    return "record as root, so that perf stores the bytes of BPF programs; or supply a copy of the text with --kcore-after PATH";
   }
-  if (kernel) return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and use --kcore-after DIR";
+  if (kernel) return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and use --kcore-after DIR, or use --kcore-after with a vmcore";
   if (path == "[vdso]") return "decode on a kernel with the same vdso, or supply the vdso below --symfs ROOT";
   if (path.starts_with("//anon") || path.starts_with("[") || path.empty()) {
     return fmt::format(

@@ -175,7 +175,7 @@ typedef struct ptd_open_options {
   const char* const* symfs;        /* roots below which recorded paths are looked up first */
   const char* const* debug_dirs;   /* default: /usr/lib/debug */
   const char* const* stashes;      /* folders with saved code; default: the usual ones. An empty list: none */
-  const char* const* kcore_after;  /* directories with a later copy of the kernel's text */
+  const char* const* kcore_after;  /* later copies of the kernel's text: directories, or dumps of memory */
   const char* build_id_cache;      /* default: $HOME/.debug */
   const char* running_kernel;      /* "/": missing kernel code may come from this machine if it still runs the recorded boot */
   uint64_t slack_ns;               /* uncertainty that is added to every time of the trace */

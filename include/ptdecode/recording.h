@@ -40,7 +40,7 @@ struct OpenOptions {
   std::vector<std::string> stashes;                           ///< folders with saved code, in order; see usual_stashes()
   bool debuginfod = false;                                    ///< query the servers of DEBUGINFOD_URLS for files that are not found
   std::string running_kernel;  ///< "/": missing kernel code may come from this machine if it still runs the recorded boot
-  std::vector<std::string> kcore_after;  ///< directories with a later copy of the kernel's text (kcore, kallsyms, modules)
+  std::vector<std::string> kcore_after;  ///< later copies of the kernel's text: directories (kcore, kallsyms, modules), or dumps of memory (vmcore)
   bool use_time = true;                  ///< false: ignore all times; the packets alone choose between versions of code
   uint64_t slack_ns = 0;                 ///< see DecoderOptions::slack_ns
   bool freeze = false;                   ///< ignore edits: every address keeps its first version

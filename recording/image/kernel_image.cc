@@ -200,6 +200,58 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
   return true;
 }
 
+namespace {
+
+/// Returns the memory around modules, where the kernel puts trampolines and probes that no record maps. `modules` are sorted by address.
+std::pair<Ip, uint64_t> surroundings_of(const std::vector<KernelModule>& modules) {
+  constexpr uint64_t kMarginBytes = 2U << 20, kMostBytes = 64U << 20;
+  const uint64_t first = modules.front().address - std::min(modules.front().address, kMarginBytes);
+  return {Ip{first}, std::min(modules.back().address - first + modules.back().size_bytes + kMarginBytes, kMostBytes)};
+}
+
+}  // namespace
+
+// Why a dump is not of the recorded boot; "" if nothing says so. Randomised bases of the kernel differ by 64 KiB or more, and _stext is less than
+// that after _text.
+std::string KernelImage::contradiction_of(const KernelDump& dump, const perfio::Features& features) const {
+  constexpr uint64_t kMostHeadBytes = 0x10000;
+  const std::string recorded = kernel_build_id(features);
+  if (!recorded.empty() && !dump.build_id.empty() && !same_build_id(recorded, dump.build_id))
+    return "of the kernel with build id " + dump.build_id + ", and the recording of that with " + recorded;
+  const auto kernel = std::ranges::find_if(maps_, [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
+  if (kernel == maps_.end()) return {};
+  const uint64_t reference = kernel->file_offset_bytes, most = reference_symbol(*kernel) == "_stext" ? 0 : kMostHeadBytes;
+  if (reference == 0 || (dump.stext >= reference && dump.stext - reference <= most)) return {};
+  return "of another boot: it has _stext at " + hex_of(dump.stext) + ", and the recording " + reference_symbol(*kernel) + " at " + hex_of(reference);
+}
+
+bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken,
+                           std::vector<std::string>& warnings) {
+  std::vector<std::pair<Ip, uint64_t>> wanted;
+  std::vector<KernelModule> modules;
+  for (const perfio::MmapRecord& map : maps_) {
+    wanted.emplace_back(Ip{map.addr}, map.size_bytes);
+    const std::string name = module_section_path(map.path);
+    if (name.size() > 2) modules.push_back({name.substr(1, name.size() - 2), map.size_bytes, map.addr});
+  }
+  std::ranges::stable_sort(modules, {}, &KernelModule::address);
+  if (!modules.empty()) wanted.push_back(surroundings_of(modules));
+  Result<KernelDump> dump = read_kernel_dump(path, features.arch, wanted);
+  const std::string contradiction = dump.ok() ? contradiction_of(*dump, features) : std::string();
+  if (!dump.ok() || !contradiction.empty()) {
+    Finding finding;
+    finding.kind = dump.ok() ? FindingKind::file_changed : FindingKind::file_missing;
+    finding.what = dump.ok() ? path + " is " + contradiction + "; it is not used" : dump.error().message;
+    warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
+    return false;
+  }
+  add_copies(image, dump->ranges, modules, ModuleIds(maps_, features), {taken, kTimeMax});
+  image.note_origin(kKernelName, {}, path, "a dump of the machine's memory");
+  if (dumped_symbols_.empty()) dumped_symbols_ = std::move(dump->symbols);
+  return true;
+}
+
 // The text that this machine runs now, if it is the recording's very boot: the same build, and perf's reference symbol at the same
 // randomised address. It was read after the recording, and is dated so: what was patched since shows by the records.
 bool KernelImage::add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies,
@@ -304,10 +356,13 @@ bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, c
 }
 
 void KernelImage::add_names(ImageBuild& image, const std::string& path, bool only_new_modules, std::vector<std::string>& warnings) {
+  std::vector<KernelSymbol> all = read_kallsyms(path);
+  if (are_of_this_boot(image, path, all, warnings)) add_symbols(image, std::move(all), only_new_modules);
+}
+
+void KernelImage::add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, bool only_new_modules) {
   const std::unordered_set<std::string> known = named_modules_;
   std::vector<uint64_t> sizes;
-  std::vector<KernelSymbol> all = read_kallsyms(path);
-  if (!are_of_this_boot(image, path, all, warnings)) return;
   const std::vector<KernelSymbol> symbols = text_of(std::move(all), sizes);
   std::vector<size_t> order(symbols.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -385,6 +440,10 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   bool has_text = !copies.kcore_dir.empty() && add_copy(image, features, copies.kcore_dir, {kTimeMin, kTimeMax}, warnings);
   std::vector<std::string> after_dirs;
   for (std::string dir : copies.after_dirs) {
+    if (is_regular_file(dir)) {
+      has_text = add_dump(image, features, dir, copies.last_record, warnings) || has_text;
+      continue;
+    }
     if (!is_regular_file(dir + "/kcore")) dir += "/kcore_dir";
     if (add_copy(image, features, dir, {copies.last_record, kTimeMax}, warnings)) {
       has_text = true;
@@ -416,6 +475,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
     add_names(image, cached, false, warnings);
   }
   for (const std::string& dir : after_dirs) add_names(image, dir + "/kallsyms", true, warnings);
+  if (!named_modules_.contains({})) add_symbols(image, std::move(dumped_symbols_), false);
   add_ksymbols_and_removals(image, features);
 }
 

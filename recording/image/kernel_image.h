@@ -8,7 +8,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "image/source/kallsyms.h"
+#include "image/source/kernel/kallsyms.h"
+#include "image/source/kernel/kernel_dump.h"
 #include "perfio/format/records.h"
 #include "perfio/perf_reader.h"
 #include "recording/image/image_build.h"
@@ -29,7 +30,7 @@ class KernelImage {
   /// Sets the paths of copies of the text.
   struct Copies {
     std::string kcore_dir;                ///< of the recording itself; "" if it has none
-    std::vector<std::string> after_dirs;  ///< taken after the recording ended
+    std::vector<std::string> after_dirs;  ///< taken after the recording ended; a path to a file is a dump of the machine's memory
     TimeNs last_record;                   ///< time of the recording's last dated record
     std::string running;                  ///< see OpenOptions::running_kernel; "" if the recording is another machine's
   };
@@ -52,10 +53,13 @@ class KernelImage {
   };
   bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
                 std::vector<std::string>& warnings);
+  bool add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken, std::vector<std::string>& warnings);
+  [[nodiscard]] std::string contradiction_of(const KernelDump& dump, const perfio::Features& features) const;
   bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
   bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
   void add_unread_maps(ImageBuild& image, const perfio::Features& features);
   void add_names(ImageBuild& image, const std::string& path, bool only_new_modules, std::vector<std::string>& warnings);
+  void add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, bool only_new_modules);
   [[nodiscard]] bool are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
                                       std::vector<std::string>& warnings) const;
   [[nodiscard]] bool is_created(Ip ip, Interval live) const;
@@ -73,6 +77,7 @@ class KernelImage {
   std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;
+  std::vector<KernelSymbol> dumped_symbols_;  // of the first dump that has names
   Ip breakpoint_entry_;
   bool has_copy_ = false;
 };

@@ -5,7 +5,7 @@
 
 #include "image/source/elf_file.h"
 #include "image/source/jitdump.h"
-#include "image/source/kallsyms.h"
+#include "image/source/kernel/kallsyms.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/recording.h"
 #include "tests/differential/program.h"

@@ -20,7 +20,7 @@
 #include "image/source/code_source.h"
 #include "image/source/elf_damage.h"
 #include "image/source/elf_file.h"
-#include "image/source/kallsyms.h"
+#include "image/source/kernel/kallsyms.h"
 #include "image/source/page_dump.h"
 #include "source_support.h"
 

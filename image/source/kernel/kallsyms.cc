@@ -1,5 +1,5 @@
 // kallsyms and modules files.
-#include "image/source/kallsyms.h"
+#include "image/source/kernel/kallsyms.h"
 
 #include <algorithm>
 #include <charconv>
