@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "capture/doctor/coresight.h"
 #include "capture/doctor/facts.h"
 #include "capture/emulators/emulator_query.h"
 
@@ -85,10 +86,7 @@ void check_pmu(const Facts& facts, Diagnosis& diagnosis) {
                                 ""});
   } else if (facts.has_sys(etm + "/type")) {
     diagnosis.trace_unit = "cs_etm";
-    const bool sinks = facts.has_sys(etm + "/sinks");
-    diagnosis.checks.push_back({"pmu", sinks ? Verdict::good : Verdict::blocked,
-                                "cs_etm, type " + facts.sys(etm + "/type") + (sinks ? "" : ", but no sink to write to"),
-                                sinks ? "" : facts.sudo() + "modprobe -a coresight-tmc coresight-trbe coresight-etm4x"});
+    check_coresight(facts, diagnosis.checks);
   } else if (facts.machine.arm64) {
     diagnosis.checks.push_back({"pmu", Verdict::blocked, "no cs_etm event: no CoreSight driver found its hardware",
                                 facts.sudo() + "modprobe -a coresight coresight-etm4x coresight-tmc coresight-funnel coresight-replicator; "

@@ -238,11 +238,60 @@ TEST_F(Doctor, CoreSightWantsASink) {
   machine_.arm64 = true;
   EXPECT_THAT(check(diagnose(machine_), "pmu").fix, HasSubstr("modprobe -a coresight"));
   sys("bus/event_source/devices/cs_etm/type", "9\n");
-  EXPECT_THAT(check(diagnose(machine_), "pmu").found, HasSubstr("no sink to write to"));
+  EXPECT_EQ(check(diagnose(machine_), "pmu").verdict, Verdict::blocked);
+  EXPECT_THAT(check(diagnose(machine_), "pmu").found, HasSubstr("no processor has a trace unit"));
+  EXPECT_THAT(check(diagnose(machine_), "sink").found, HasSubstr("cannot be written"));
+  sys("bus/event_source/devices/cs_etm/cpu0/cpu", "0\n");
   sys("bus/event_source/devices/cs_etm/sinks/tmc_etr0", "0x1\n");
   const Diagnosis d = diagnose(machine_);
   EXPECT_EQ(d.trace_unit, "cs_etm");
   EXPECT_TRUE(d.user_trace);
+}
+
+TEST_F(Doctor, CoreSightTellsWhatIsMissing) {
+  struct Case {
+    const char* online;
+    std::vector<int> units;
+    std::vector<const char*> sinks;
+    Verdict pmu, sink;
+    const char *pmu_text, *sink_text;
+  };
+  machine_.x86 = false;
+  machine_.arm64 = true;
+  const Case cases[] = {
+      {"0-1", {0, 1}, {"trbe0", "trbe1", "tmc_etr0"}, Verdict::good, Verdict::good, "all processors", "TRBE: each processor"},
+      {"0-1,4", {0, 1}, {"tmc_etr1"}, Verdict::limit, Verdict::limit, "no trace unit for cpu 4:", "ETR (tmc_etr1): one buffer"},
+      {"0-3", {0, 1, 2, 3}, {"trbe0", "tmc_etr0"}, Verdict::good, Verdict::limit, "all processors", "none on cpus 1, 2 and 3"},
+      {"0-3", {0, 1, 2, 3}, {"trbe0", "trbe3"}, Verdict::good, Verdict::limit, "all processors", "no TRBE for cpus 1 and 2, and no ETR"},
+      {"0-15", {0}, {"tmc_etf0"}, Verdict::limit, Verdict::limit, "no trace unit for 15 cpus", "only memory on the chip"},
+      {"0", {0}, {"etb0", "tpiu0"}, Verdict::good, Verdict::limit, "all processors", "only memory on the chip"},
+      {"0", {0}, {"tpiu0"}, Verdict::good, Verdict::blocked, "all processors", "no TRBE, ETR, ETF or ETB"},
+      {"5-2,999999999999,-", {0}, {"trbe0"}, Verdict::good, Verdict::good, "all processors", "TRBE"},
+  };
+  for (const Case& one : cases) {
+    fs::remove_all(machine_.sys + "/bus/event_source/devices/cs_etm");
+    sys("bus/event_source/devices/cs_etm/type", "9\n");
+    sys("devices/system/cpu/online", one.online + std::string("\n"));
+    for (const int cpu : one.units) sys("bus/event_source/devices/cs_etm/cpu" + std::to_string(cpu) + "/cpu", "\n");
+    for (const char* sink : one.sinks) sys(std::string("bus/event_source/devices/cs_etm/sinks/") + sink, "0x1\n");
+    const Diagnosis d = diagnose(machine_);
+    EXPECT_EQ(check(d, "pmu").verdict, one.pmu) << one.online;
+    EXPECT_EQ(check(d, "sink").verdict, one.sink) << one.online;
+    EXPECT_THAT(check(d, "pmu").found, HasSubstr(one.pmu_text));
+    EXPECT_THAT(check(d, "sink").found, HasSubstr(one.sink_text));
+    EXPECT_EQ(check(d, "sink").fix.empty(), one.sink == Verdict::good);
+  }
+}
+
+TEST_F(Doctor, ATrbeNeedsMappedKernelPages) {
+  machine_.x86 = false;
+  machine_.arm64 = true;
+  sys("bus/event_source/devices/cs_etm/type", "9\n");
+  sys("bus/event_source/devices/cs_etm/cpu0/cpu", "\n");
+  sys("bus/event_source/devices/cs_etm/sinks/tmc_etr0", "0x1\n");
+  EXPECT_THAT(check(diagnose(machine_), "sink").fix, HasSubstr("modprobe coresight-trbe"));
+  sys("devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI\n");
+  EXPECT_THAT(check(diagnose(machine_), "sink").fix, HasSubstr("kpti=off"));
 }
 
 TEST_F(Doctor, ASeccompProfileIsSuspectedWhereRightsAreThere) {
