@@ -17,21 +17,22 @@ void CycleShare::begin_segment() {
 }
 
 uint64_t CycleShare::take_measured(uint64_t instructions, bool paused, std::optional<uint64_t> counted) {
-  if (counted && *counted < base_) counted.reset();  // counts of a segment only grow
+  const uint64_t count = counted.value_or(0);
+  const bool is_counted = counted && count >= base_;  // counts of a segment only grow
   const uint64_t expected = usual(instructions);
   instructions_ += instructions;
   paused_ = paused_ || paused;
-  if (!counted) {
+  if (!is_counted) {
     given_ += expected;
     return expected;
   }
-  if (std::exchange(fresh_, false) && *counted == 0) {
+  if (std::exchange(fresh_, false) && count == 0) {
     instructions_ = 0;
     paused_ = false;
     given_ = 0;
     return expected;
   }
-  const uint64_t passed = *counted - std::min(*counted, base_);
+  const uint64_t passed = count - base_;
   uint64_t due = passed - std::min(passed, given_);
   given_ -= std::min(passed, given_);
   if (!std::exchange(started_, true)) due = 0;  // what was counted before anything ran
@@ -44,7 +45,7 @@ uint64_t CycleShare::take_measured(uint64_t instructions, bool paused, std::opti
     if (measured_instructions_ != 0) due = std::min(due, expected);
     given_ = 0;
   }
-  base_ = *counted;
+  base_ = count;
   instructions_ = 0;
   paused_ = false;
   return due;

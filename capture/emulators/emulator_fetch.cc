@@ -136,10 +136,10 @@ class Fetch {
     const std::string package = is_ubuntu_ ? "linux-image-generic" : machine_.kernel;
     Result<std::vector<ListedPackage>> listed = list(foreign ? package + ":" + machine_.architecture : package, true);
     if (!listed) return listed.error();
-    std::erase_if(*listed, [](const ListedPackage& package) {
-      return !package.name.starts_with("linux-modules-") && !(package.name.starts_with("linux-image-") && package.name.find_first_of("0123456789") == 12);
+    std::erase_if(*listed, [](const ListedPackage& each) {
+      return !each.name.starts_with("linux-modules-") && !(each.name.starts_with("linux-image-") && each.name.find_first_of("0123456789") == 12);
     });
-    const auto image = std::find_if(listed->begin(), listed->end(), [](const ListedPackage& package) { return package.name.starts_with("linux-image-"); });
+    const auto image = std::find_if(listed->begin(), listed->end(), [](const ListedPackage& each) { return each.name.starts_with("linux-image-"); });
     if (image == listed->end()) return Error{ErrorCode::not_found, "apt lists no kernel image; see " + steps_.log_path(), 0};
     const std::string name = image->name;
     Result<std::string> place = unpack(*listed, "linux-image");

@@ -304,8 +304,10 @@ Interval SegmentIndex::time_of(const PsbEntry& entry, const SegmentTiming& timin
   std::optional<PsbEntry> first = entry, last = next(entry.offset_bytes + 1);
   const uint64_t end = last ? last->offset_bytes : stream_->end_offset();
   if (timeless_) first = last = std::nullopt;
-  for (size_t steps = 1; first && !first->has_tsc; ++steps) first = steps < kMaxSearch ? previous(first->offset_bytes) : std::nullopt;
-  for (size_t steps = 1; last && !last->has_tsc; ++steps) last = steps < kMaxSearch ? next(last->offset_bytes + 1) : std::nullopt;
+  for (size_t steps = 1; steps < kMaxSearch && first && !first->has_tsc; ++steps) first = previous(first->offset_bytes);
+  for (size_t steps = 1; steps < kMaxSearch && last && !last->has_tsc; ++steps) last = next(last->offset_bytes + 1);
+  if (first && !first->has_tsc) first.reset();
+  if (last && !last->has_tsc) last.reset();
   // A TSC that runs backwards (a guest's, [SDM] "TSC Packet", VMX) bounds nothing.
   if (first && last && last->tsc < first->tsc) first = last = std::nullopt;
   const auto moment = [&](const PsbEntry& at) { return timing.time.to_interval(Tsc{at.tsc}, Tsc{at.tsc}); };

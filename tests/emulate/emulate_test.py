@@ -79,7 +79,9 @@ def witnesses(folder):
         libipt_agrees(name, out, equal=name == "plain")
         ours = list(addresses([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip"])[0].values())
         log = os.path.join(folder, "log")
-        subprocess.run(["qemu-x86_64", "-singlestep", "-d", "exec,nochain", "-D", log, program], capture_output=True)
+        # Older versions (7.2) call the option -singlestep, newer ones (10.0) know only the other name.
+        single = "-one-insn-per-tb" if "-one-insn-per-tb" in subprocess.run(["qemu-x86_64", "-h"], capture_output=True, text=True).stdout else "-singlestep"
+        subprocess.run(["qemu-x86_64", single, "-d", "exec,nochain", "-D", log, program], capture_output=True)
         with open(log) as lines:
             emulator = [int(line.split("[")[1].split("/")[1], 16) for line in lines if line.startswith("Trace")]
         check(f"{name}: the emulator's own log says the same", ours == [emulator], f"{[len(flow) for flow in ours]} {len(emulator)}")

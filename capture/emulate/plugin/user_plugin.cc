@@ -476,8 +476,14 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
 namespace ptd::emulate {
 namespace {
 
-// The emulator does a vsyscall itself. On a processor the page of vsyscalls cannot be executed: a fault, and the kernel returns to the
-// caller.
+/// The page of vsyscalls (arch/x86/include/uapi/asm/vsyscall.h). The emulator has no code there and does a vsyscall itself: QEMU 7.2 translates an
+/// instruction of 0 bytes there, QEMU 10 one of 1 byte, whose data it cannot read.
+constexpr uint64_t kVsyscallPage = 0xffffffffff600000;
+bool has_no_code(const qemu_plugin_tb* tb, size_t count) {
+  return count == 1 && ((qemu_plugin_tb_vaddr(tb) & ~uint64_t{0xfff}) == kVsyscallPage || qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, 0)) == 0);
+}
+
+// On a processor the page of vsyscalls cannot be executed: a fault, and the kernel returns to the caller.
 void on_no_code(unsigned vcpu, void* address) {
   UserThread* thread = g_process.thread(vcpu);
   if (thread == nullptr) return;
@@ -491,15 +497,15 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   thread_local std::vector<std::array<std::byte, kMostInsnBytes>> copies;
   insns.clear();
   const size_t count = qemu_plugin_tb_n_insns(tb);
+  if (has_no_code(tb, count)) {
+    return qemu_plugin_register_vcpu_tb_exec_cb(tb, on_no_code, QEMU_PLUGIN_CB_NO_REGS, reinterpret_cast<void*>(qemu_plugin_tb_vaddr(tb)));
+  }
   copies.resize(std::max(copies.size(), count));
   for (size_t i = 0; i < count; ++i) {
     const qemu_plugin_insn* insn = qemu_plugin_tb_get_insn(tb, i);
     const size_t bytes = std::min(qemu_plugin_insn_size(insn), kMostInsnBytes);
     if (g_copies_insns) (void)reinterpret_cast<CopyInsnData>(&qemu_plugin_insn_data)(insn, copies[i].data(), bytes);
     insns.push_back({g_copies_insns ? copies[i].data() : reinterpret_cast<InsnData>(&qemu_plugin_insn_data)(insn), bytes});
-  }
-  if (count == 1 && insns[0].size_bytes == 0) {
-    return qemu_plugin_register_vcpu_tb_exec_cb(tb, on_no_code, QEMU_PLUGIN_CB_NO_REGS, reinterpret_cast<void*>(qemu_plugin_tb_vaddr(tb)));
   }
   Block* block = g_process.translated(qemu_plugin_tb_vaddr(tb), insns);
   if (block != nullptr) qemu_plugin_register_vcpu_tb_exec_cb(tb, ptd_block_entry, QEMU_PLUGIN_CB_NO_REGS, block);

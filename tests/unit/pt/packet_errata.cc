@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "decoder/pt/packet/errata.h"
 
@@ -49,9 +50,11 @@ TEST(Errata, NamesSetEachMemberOnce) {
 }
 
 TEST(Errata, EqualLibiptForEveryModel) {
-  // libipt 2.0 assumed skl014 for parts on which it is fixed; later versions removed it (its log: "skl014 fixed on recent processors").
-  const bool assumes_skl014 = pt_library_version().major == 2 && pt_library_version().minor == 0;
-  const std::set<int> kSkl014Fixed = {0x8f, 0x97, 0x9a, 0xbf};
+  // Before 2.1.2, libipt assumed skl014 for the parts on which it is fixed (its log: "skl014 fixed on recent processors"). Each version knows more of
+  // these parts: 2.0.5 (Debian 12) the first four, 2.0.6 (Ubuntu 24.04) the first eleven, 2.1.2 (Debian 13) all but the last.
+  const pt_version version = pt_library_version();
+  const bool assumes_skl014 = std::tuple(version.major, version.minor, version.patch) < std::tuple(2, 1, 2);
+  const std::set<int> kSkl014Fixed = {0x8f, 0x97, 0x9a, 0xbf, 0xcf, 0xad, 0xae, 0xb7, 0xb5, 0xaa, 0xac, 0xba, 0xc5, 0xc6, 0xbd, 0xcc, 0xd5};
   // Those that this libipt does not support, taken from libipt 2.3. (Models for which it lists only apl11 need no entry here.)
   const std::set<int> kLater = {0xcf, 0xad, 0xae, 0xa7, 0xa8, 0xba, 0xb7, 0xc5, 0xc6, 0xb5, 0xaa, 0xac, 0xbd, 0xcc, 0xd5};
   int known = 0;
