@@ -289,7 +289,7 @@ class SystemRecording {
     }
     Result<std::shared_ptr<const MappedFile>> log = MappedFile::open(path + ".log");
     if (!log) return log.error();
-    if (Status status = encode_etm((*log)->bytes(), lookup(), 0, {path + ".etm", path + ".truth"}, [](Bytes) {}, {true, options_.sync_bytes}); !status)
+    if (Status status = encode_etm((*log)->bytes(), lookup(), 0, {path + ".etm", path + ".truth"}, [](Bytes) {}, {true, options_.sync_bytes, options_.ete}); !status)
       return status;
     Result<std::shared_ptr<const MappedFile>> packets = MappedFile::open(path + ".etm");
     if (!packets) return packets.error();
@@ -316,7 +316,7 @@ class SystemRecording {
       options.attrs[kTraceAttr].type = etm.type;
       options.attrs[kTraceAttr].config = etm.config;
       options.attrs[kTraceAttr].name = "cs_etm//";
-      info = etm_auxtrace_info(static_cast<uint32_t>(traces_.size()));
+      info = etm_auxtrace_info(static_cast<uint32_t>(traces_.size()), options_.ete);
     }
     Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create(options_.output, options);
     if (!writer) return writer.error();
