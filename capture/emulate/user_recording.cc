@@ -145,12 +145,12 @@ Result<LogData> whole_file(const std::string& path) {
 }
 
 // The packets of aarch64 are made from the ground truth.
-Status encode_piece(const std::vector<UserImage>& images, Stream::Piece& piece) {
+Status encode_piece(const std::vector<UserImage>& images, bool ete, Stream::Piece& piece) {
   const std::string stem = piece.thread->truth_path;
   const LogData log = read_log(stem);
   const EtmFiles files{stem + ".etm", stem + ".etm_truth"};
   const auto lookup = [&](uint64_t number) { return find_block(images, piece.image, number); };
-  if (Status status = encode_etm(log.bytes, lookup, piece.thread->tid, files, release_pages); !status) return status;
+  if (Status status = encode_etm(log.bytes, lookup, piece.thread->tid, files, release_pages, {.ete = ete}); !status) return status;
   auto packets = whole_file(files.packets), truth = whole_file(files.truth);
   if (!packets || !truth) return packets ? truth.error() : packets.error();
   piece.packets = std::move(*packets);
@@ -187,7 +187,7 @@ Result<std::vector<Stream>> streams_of(const std::vector<UserImage>& images, con
       }
       Stream::Piece piece{i, &thread, {}, known->size_bytes, {}, false, false, {}};
       if (aarch64) {
-        if (Status status = encode_piece(images, piece); !status) return status.error();
+        if (Status status = encode_piece(images, options.config.ete, piece); !status) return status.error();
       } else {
         piece.packets = read_log(thread.packet_path);
         piece.truth = read_log(thread.truth_path);
@@ -259,7 +259,7 @@ void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions&
   std::vector<perfio::IdIndexEntry> ids{{kPtId, 0, -1, -1}, {kDummyId, 0, -1, -1}};
   for (const auto& [tid, id] : places.sample_ids) ids.push_back({id, id - kFirstSampleId, -1, tid});
   out.check(writer.add_id_index(ids));
-  out.check(writer.add_auxtrace_info(options.aarch64 ? etm_auxtrace_info(static_cast<uint32_t>(streams.size())) : auxtrace_info(options)));
+  out.check(writer.add_auxtrace_info(options.aarch64 ? etm_auxtrace_info(static_cast<uint32_t>(streams.size()), options.config.ete) : auxtrace_info(options)));
   perfio::TimeConvRecord conversion;
   conversion.time_shift = options.time.time_shift;
   conversion.time_mult = options.time.time_mult;
@@ -514,7 +514,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   }
   RecordingSummary summary = summary_of(images, streams, sideband, missing);
   const std::string unused = options.aarch64 ? unused_options(options.config.pt) : "";
-  if (!unused.empty()) summary.warnings.push_back("options of Intel PT that an aarch64 program's ETMv4 trace does not have: " + unused);
+  if (!unused.empty()) summary.warnings.push_back("options of Intel PT that an aarch64 program's CoreSight trace does not have: " + unused);
   return summary;
 }
 

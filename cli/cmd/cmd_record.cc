@@ -141,6 +141,15 @@ Status set_sizes(Words& words) {
   return {};
 }
 
+// --ete is for aarch64 programs only.
+Status check_ete(const emulate::EmulateOptions& options) {
+  constexpr uint16_t kMachineAarch64 = 183;
+  if (!options.config.ete || options.command.empty()) return {};
+  const auto program = emulate::find_program_to_run(options.command);
+  if (!program || program->machine == kMachineAarch64) return {};
+  return Error{ErrorCode::contradictory_options, "record: --ete is for programs for aarch64", 0};
+}
+
 // The whole machine. Its time is the number of executed instructions, and its code is that of files and of the kernel.
 int run_system(Words& words) {
   for (const char* name : {"--aux-sample", "--aux-sample-every", "--work-clock", "--ovf", "--no-ran-code", "--no-date-code", "--max-size", "--no-tsc", "--no-announce"}) {
@@ -153,6 +162,7 @@ int run_system(Words& words) {
   system.pt = options.config.pt;
   if (words.command->get_option("--mtc-period")->count() == 0) system.pt.mtc_period = kMtcPeriod;
   system.psb_period = options.psb_period;
+  system.ete = options.config.ete;
   system.output = options.output;
   system.truth_folder = options.truth_folder;
   system.emulator = options.qemu;
@@ -179,6 +189,7 @@ int run(Words& words) {
   if (words.emulate.empty()) return explain();
   if (const std::string given = given_names(words.live_options); !given.empty())
     return report_error({ErrorCode::contradictory_options, "record: --emulate cannot be combined with options of the kernel's events: " + given, 0});
+  if (Status status = check_ete(options); !status) return report_error(status.error());
   set_packets(words);
   if (words.emulate == "system") return run_system(words);
   if (options.command.empty())
@@ -228,6 +239,7 @@ void add_packet_options(CLI::App& command, Words& words) {
 void add_emulate_options(CLI::App& command, Words& words) {
   command.add_option("--truth", words.options.truth_folder, "also write the ground truth for 'ptdecode verify': DIR/truth.tidN.ptt");
   add_packet_options(command, words);
+  command.add_flag("--ete", words.options.config.ete, "for aarch64 programs: an ETE trace, which processors of Armv9 write, in place of ETMv4");
   command.add_option("--emulator,--qemu", words.options.qemu,
                      "a qemu-user that loads plugins (default: qemu-x86_64 or qemu-aarch64, depending on the program: the first in PATH that\n"
                      "does, else one that 'ptdecode emulator build' has built)");
@@ -265,9 +277,9 @@ Command add_record(CLI::App& app) {
   command.add_option("program", words->options.command, "the program and its arguments, after --");
   command.footer(
       "The exit status is the program's; 127 if it does not exist and 126 if it cannot be run. Processes and threads that it starts are recorded too.\n"
-      "With --emulate, programs for x86-64 get an Intel PT trace and those for aarch64 a CoreSight ETMv4 trace. Generated code is written to\n"
+      "With --emulate, programs for x86-64 get an Intel PT trace and those for aarch64 a CoreSight trace (ETMv4, or --ete). Generated code is written to\n"
       "OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
-      "An ETMv4 trace has a timestamp every 16,384 ticks of the TSC (about 6 us) and at both ends of each system call, and counts no\n"
+      "A CoreSight trace has a timestamp every 16,384 ticks of the TSC (about 6 us) and at both ends of each system call, and counts no\n"
       "cycles: --cyc, --cyc-thresh, --mtc-period, --no-mtc, --no-tsc, --no-retcomp and --short-tnt are for Intel PT.\n"
       "Without --emulate, the kernel's perf events are recorded. Recording ends with PROGRAM, with the last thread of -p and -t, or with\n"
       "Ctrl-C; recorded processes continue to run.\n"

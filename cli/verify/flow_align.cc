@@ -382,4 +382,34 @@ void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other
   Aligner(flow, other, gaps, other_first, match).place_again();
 }
 
+std::pair<size_t, size_t> places_of_missing(std::span<const uint64_t> other, std::span<const uint32_t> match, MissingPart missing) {
+  const auto [before, first, end] = missing;
+  size_t left = 0, right = 0;
+  while (left < std::min(before, first) && match[before - left - 1] == first - left - 1 && other[first - left - 1] == other[end - left - 1]) ++left;
+  while (right < std::min(match.size() - before, other.size() - end) && match[before + right] == end + right && other[first + right] == other[end + right]) ++right;
+  return {before - left, before + right};
+}
+
+std::optional<std::vector<size_t>> place_pieces(std::span<const uint64_t> flow, std::span<const FlowPiece> pieces, std::span<const uint64_t> other) {
+  std::vector<size_t> places, shorter;  // shorter[n]: length of the longest start of the piece that ends its first n keys, but for these themselves
+  size_t at = 0;
+  for (const FlowPiece& piece : pieces) {
+    const std::span<const uint64_t> keys = flow.subspan(piece.first, piece.end - piece.first);
+    shorter.assign(keys.size() + 1, 0);
+    for (size_t n = 1, known = 0; n < keys.size(); ++n) {
+      while (known != 0 && keys[n] != keys[known]) known = shorter[known];
+      if (keys[n] == keys[known]) ++known;
+      shorter[n + 1] = known;
+    }
+    size_t found = 0;
+    for (; at < other.size() && found < keys.size(); ++at) {
+      while (found != 0 && other[at] != keys[found]) found = shorter[found];
+      if (other[at] == keys[found]) ++found;
+    }
+    if (found < keys.size()) return std::nullopt;
+    places.push_back(at - keys.size());
+  }
+  return places;
+}
+
 }  // namespace ptd::cli

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ptdecode/types.h"
@@ -24,5 +26,21 @@ inline constexpr uint32_t kUnmatched = ~uint32_t{0};
 /// 2^32 elements.
 void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other, std::span<const uint32_t> gaps, uint32_t other_first,
                  std::span<uint32_t> match);
+
+/// Elements [first, end) of `other` that have no match, between the matches of flow[before - 1] and flow[before].
+struct MissingPart {
+  size_t before = 0, first = 0, end = 0;
+};
+/// Returns the first and the last index of the flow before which `missing` may be: where it is rounds of a loop, any rounds of that loop can be the ones
+/// that are missing, and the alignment is as long. `match`: as align_flows() sets it.
+[[nodiscard]] std::pair<size_t, size_t> places_of_missing(std::span<const uint64_t> other, std::span<const uint32_t> match, MissingPart missing);
+
+/// A range of a flow's indices.
+struct FlowPiece {
+  size_t first = 0, end = 0;
+};
+/// Finds pieces of `flow` in `other`, each as a whole and after the one before it. Returns the index in `other` of each, the lowest that is possible; none if
+/// not all are there. `pieces`: in order, none empty. Takes linear time.
+[[nodiscard]] std::optional<std::vector<size_t>> place_pieces(std::span<const uint64_t> flow, std::span<const FlowPiece> pieces, std::span<const uint64_t> other);
 
 }  // namespace ptd::cli

@@ -255,9 +255,22 @@ class SegmentCompare {
 
   /// `over`: the trace says that tracing ended after the decoded flow, so that the flow should be whole.
   void run(bool last_segment, bool truth_ended, bool over) {
+    align_all();
+    const TruthCounts before = counts_;
+    count(last_segment, truth_ended, over);
+    if (counts_.silent() == before.silent() || !align_unmarked()) return;
+    const TruthCounts with_marked = std::exchange(counts_, before);
+    const std::vector<Fate> fates = std::exchange(fates_, std::vector<Fate>(truth_.insns.size()));
+    count(last_segment, truth_ended, over);
+    if (counts_.silent() < with_marked.silent()) return;
+    counts_ = with_marked;
+    fates_ = fates;
+  }
+
+ private:
+  void count(bool last_segment, bool truth_ended, bool over) {
     counts_.truth += truth_.insns.size();
     counts_.decoded += decoded_.size();
-    align_all();
     size_t d = 0, t = 0;
     for (size_t i = 0; i < decoded_.size(); ++i) {
       if (match_[i] == kUnmatched) continue;
@@ -279,8 +292,28 @@ class SegmentCompare {
       differ(d, decoded_.size(), t, truth_.insns.size());
     }
   }
-
- private:
+  // Aligns the unmarked flow alone, and then what is marked between its pieces: wrong flow that is marked resembles the flow of another time, and then
+  // has the place of right, unmarked flow. False if the pieces of unmarked flow are not all in the truth, in order.
+  bool align_unmarked() {
+    std::vector<FlowPiece> pieces;
+    for (size_t i = 0; i < decoded_.size(); ++i) {
+      if (decoded_.flagged[i]) continue;
+      if (pieces.empty() || pieces.back().end != i || std::ranges::binary_search(gaps_, i)) pieces.push_back({i, i});
+      pieces.back().end = i + 1;
+    }
+    const auto places = truth_.lost.empty() ? place_pieces(decoded_.ips, pieces, truth_.insns.ips) : std::nullopt;
+    if (!places) return false;
+    std::ranges::fill(match_, kUnmatched);
+    size_t d = 0, t = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      align_part(d, pieces[i].first, t, (*places)[i]);
+      d = pieces[i].end;
+      t = (*places)[i] + (d - pieces[i].first);
+      for (size_t k = pieces[i].first; k < d; ++k) match_[k] = static_cast<uint32_t>((*places)[i] + (k - pieces[i].first));
+    }
+    align_part(d, decoded_.size(), t, truth_.insns.size());
+    return true;
+  }
   // Where the recording itself lost packets, the place at which it is found again is known; between such places the two are aligned.
   void align_all() {
     size_t d = 0, t = 0, range = 0;
@@ -334,6 +367,13 @@ class SegmentCompare {
     }
     return std::ranges::all_of(ran, [&near](uint64_t ip) { return near.contains(ip); });
   }
+  /// Whether the decode is marked beside instructions [t, t_end) of the truth, which are missing before decoded instruction `d`, or may be missing
+  /// elsewhere in the loop that they are rounds of.
+  [[nodiscard]] bool marked_beside(size_t d, size_t t, size_t t_end) const {
+    const auto [first, last] = places_of_missing(truth_.insns.ips, match_, {d, t, t_end});
+    const auto at = [this](size_t i) { return decoded_.flagged.begin() + static_cast<std::ptrdiff_t>(i); };
+    return std::find(at(first - std::min<size_t>(first, 1)), at(std::min(last + 1, decoded_.size())), true) != at(std::min(last + 1, decoded_.size()));
+  }
   // The decoder gave [d, d_end) where [t, t_end) ran.
   void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
     if (d == d_end && !loops_.empty() && in_loop(d, t, t_end)) {
@@ -351,8 +391,8 @@ class SegmentCompare {
     }
     const uint64_t missing = t_end - t - std::min(t_end - t, d_end - d);
     const auto left_out = fates_.begin() + static_cast<std::ptrdiff_t>(t_end - missing);
-    const bool flagged = (d != 0 && decoded_.flagged[d - 1]) || (d < decoded_.size() && decoded_.flagged[d]) ||
-                         (d_end < decoded_.size() && decoded_.flagged[d_end]);
+    const bool flagged = d == d_end ? marked_beside(d, t, t_end)
+                                    : (d != 0 && decoded_.flagged[d - 1]) || decoded_.flagged[d] || (d_end < decoded_.size() && decoded_.flagged[d_end]);
     if (gap_in(d, d_end)) {
       counts_.lost += missing;
       std::fill_n(left_out, missing, Fate::lost);

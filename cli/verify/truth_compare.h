@@ -38,6 +38,7 @@ struct TruthCounts {
   Ip first_want, first_got;
   std::pair<std::string, std::string> first_bytes;  ///< of both, in hex, if the addresses are equal
   std::vector<NamedCounts> named;  ///< an instruction counts for the first pattern that fits
+  [[nodiscard]] uint64_t silent() const { return wrong + extra; }
   [[nodiscard]] bool equal() const {
     return wrong == 0 && wrong_flagged == 0 && extra == 0 && extra_flagged == 0 && untold == 0 && (windows || lost == lost_as_asked);
   }

@@ -238,5 +238,54 @@ TEST(FlowAlign, NothingInCommonIsNothing) {
   EXPECT_EQ(checked_count(a, b, aligned(a, b)), 0U);
 }
 
+using Places = std::pair<size_t, size_t>;
+
+TEST(MissingPlaces, AnyRoundOfALoopMayBeTheOneThatIsMissing) {
+  const Keys other = {1, 2, 3, 2, 3, 2, 3, 4}, flow = {1, 2, 3, 2, 3, 4};
+  EXPECT_EQ(places_of_missing(other, std::vector<uint32_t>{0, 1, 2, 3, 4, 7}, {5, 5, 7}), Places(1, 5));
+  EXPECT_EQ(places_of_missing(other, std::vector<uint32_t>{0, 3, 4, 5, 6, 7}, {1, 1, 3}), Places(1, 5));
+  EXPECT_EQ(places_of_missing(other, std::vector<uint32_t>{0, 1, 2, 5, 6, 7}, {3, 3, 5}), Places(1, 5));
+}
+
+TEST(MissingPlaces, WhatIsNoLoopHasOnePlace) {
+  const Keys other = {1, 2, 3, 4, 5};
+  EXPECT_EQ(places_of_missing(other, std::vector<uint32_t>{0, 1, 3, 4}, {2, 2, 3}), Places(2, 2));
+  EXPECT_EQ(places_of_missing(other, std::vector<uint32_t>{0, 1, 2}, {3, 3, 5}), Places(3, 3));
+  EXPECT_EQ(places_of_missing(other, std::vector<uint32_t>{}, {0, 0, 5}), Places(0, 0));
+}
+
+// A match beyond another difference does not continue the run.
+TEST(MissingPlaces, TheLoopEndsAtAnotherDifference) {
+  const Keys other = {2, 9, 2, 2, 2};
+  EXPECT_EQ(places_of_missing(other, std::vector<uint32_t>{0, 2, 4}, {2, 3, 4}), Places(1, 3));
+}
+
+using PlacesOfPieces = std::optional<std::vector<size_t>>;
+
+TEST(PlacePieces, EachIsWholeAndAfterTheOneBefore) {
+  const Keys flow = {1, 1, 2, 9, 9, 1, 2, 3}, other = {1, 1, 1, 2, 1, 2, 1, 2, 3};
+  EXPECT_EQ(place_pieces(flow, std::vector<FlowPiece>{{0, 3}, {5, 8}}, other), PlacesOfPieces({1, 6}));
+  EXPECT_EQ(place_pieces(flow, std::vector<FlowPiece>{{5, 8}, {0, 3}}, other), PlacesOfPieces());
+  EXPECT_EQ(place_pieces(flow, std::vector<FlowPiece>{{2, 4}}, other), PlacesOfPieces());
+  EXPECT_EQ(place_pieces(flow, std::vector<FlowPiece>{{1, 2}, {1, 2}, {1, 2}, {1, 2}, {1, 2}}, other), PlacesOfPieces({0, 1, 2, 4, 6}));
+  EXPECT_EQ(place_pieces(flow, std::vector<FlowPiece>{}, other), PlacesOfPieces(std::vector<size_t>{}));
+}
+
+// Against std::search, in keys that repeat themselves.
+TEST(PlacePieces, FindsWhatASearchFinds) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    Keys other(40), flow(12);
+    for (uint64_t& key : other) key = random() % 2;
+    for (uint64_t& key : flow) key = random() % 2;
+    const size_t cut = 1 + random() % 11;
+    const auto first = std::search(other.begin(), other.end(), flow.begin(), flow.begin() + static_cast<std::ptrdiff_t>(cut));
+    const auto rest = first == other.end() ? first : std::search(first + static_cast<std::ptrdiff_t>(cut), other.end(), flow.begin() + static_cast<std::ptrdiff_t>(cut), flow.end());
+    const bool there = first != other.end() && rest != other.end();
+    const auto index = [&](auto at) { return static_cast<size_t>(at - other.begin()); };
+    EXPECT_EQ(place_pieces(flow, std::vector<FlowPiece>{{0, cut}, {cut, 12}}, other), there ? PlacesOfPieces({index(first), index(rest)}) : PlacesOfPieces());
+  }
+}
+
 }  // namespace
 }  // namespace ptd::cli

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aarch64 programs under `ptdecode record --emulate`: the decode of their ETMv4 trace equals the ground truth, and OpenCSD finds the same.
+"""aarch64 programs under `ptdecode record --emulate`: the decode of their ETMv4 or ETE trace equals the ground truth, and OpenCSD finds the same.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE. Exit status 77 without qemu-aarch64, or without clang and lld (of any version, or 14), which build the programs.
 """
@@ -29,7 +29,7 @@ def build(source, folder, *more):
 
 def record(folder, program, instructions, *options):
     """Records and verifies against the ground truth: every instruction, each with its bytes."""
-    name = os.path.basename(program)
+    name = os.path.basename(program) + ("-ete" if "--ete" in options else "")
     out, truth = os.path.join(folder, name + ".data"), os.path.join(folder, name + ".truth")
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--psb-period", "0", *options, "--", program],
                           capture_output=True, text=True, timeout=120)
@@ -60,9 +60,9 @@ def cpus_of_starts(recording):
     return [struct.unpack_from("<I", record, len(record) - 16)[0] for kind, _, record, _ in perf_records(recording) if kind == 12]
 
 
-def opencsd_flow(folder, recording, program):
+def opencsd_flow(folder, recording, program, ete=False):
     """Returns the executed addresses reported by OpenCSD's lister, from a snapshot made of the same bytes."""
-    snapshot = os.path.join(folder, "snapshot")
+    snapshot = os.path.join(folder, "snapshot-" + os.path.basename(recording))
     os.mkdir(snapshot)
     with open(program, "rb") as file:
         elf = file.read()
@@ -72,13 +72,14 @@ def opencsd_flow(folder, recording, program):
         kind, flags, offset, address, _, size = struct.unpack_from("<IIQQQQ", elf, header + 56 * i)
         if kind == 1 and flags & 1:
             dumps += f"[dump{i}]\nfile=program\naddress={address:#x}\noffset={offset:#x}\nlength={size:#x}\nspace=any\n\n"
-    registers = "TRCCONFIGR=0x1840\nTRCTRACEIDR=0x10\nTRCDEVARCH=0x47724a13\nTRCIDR0=0x08000221\nTRCIDR1=0x4100f424\nTRCIDR2=0x88\nTRCIDR8=0\n"
+    kind, devarch, version = ("ETE", 0x47705a13, 0x4100fff4) if ete else ("ETM4", 0x47724a13, 0x4100f424)
+    registers = f"TRCCONFIGR=0x1840\nTRCTRACEIDR=0x10\nTRCDEVARCH={devarch:#x}\nTRCIDR0=0x08000221\nTRCIDR1={version:#x}\nTRCIDR2=0x88\nTRCIDR8=0\n"
     texts = {
         "snapshot.ini": "[snapshot]\nversion=1.0\n\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\n\n[trace]\nmetadata=trace.ini\n",
         "trace.ini": "[trace_buffers]\nbuffers=buffer0\n\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=source_data\n\n[core_trace_sources]\ncpu_0=ETM_0\n\n"
                      "[source_buffers]\nETM_0=ETB\n",
         "cpu.ini": "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n\n[regs]\nPC(size:64)=0\n\n" + dumps,
-        "etm.ini": "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n\n[regs]\n" + registers,
+        "etm.ini": f"[device]\nname=ETM_0\nclass=trace_source\ntype={kind}\n\n[regs]\n" + registers,
     }
     for name, text in texts.items():
         with open(os.path.join(snapshot, name), "w") as file:
@@ -86,7 +87,7 @@ def opencsd_flow(folder, recording, program):
     shutil.copy(program, os.path.join(snapshot, "program"))
     with open(os.path.join(snapshot, "trace.bin"), "wb") as file:
         file.write(trace_of(recording))
-    log = os.path.join(folder, "opencsd.ppl")
+    log = os.path.join(snapshot, "opencsd.ppl")  # the lister appends
     subprocess.run(["trc_pkt_lister", "-ss_dir", snapshot, "-decode_only", "-logfilename", log], capture_output=True, timeout=120)
     flow = []
     with open(log) as lines:
@@ -122,6 +123,7 @@ def run(folder):
         check(f"OpenCSD finds the same {len(flow)} instructions", flow == ours and len(flow) > 100000, f"{len(flow)} {len(ours)}")
         check("the snapshot of the same bytes gives the same flow", addresses(snapshot) == ours)
     check_names_the_wrong_file(folder, out, plain)
+    check_ete(folder, plain)
     # Threads: each with its own trace unit and truth.
     out, text, streams = record(folder, build("programs/arm_threads.c", folder, "-mno-outline-atomics"), 50000)
     check("threads add up", (streams, text) == (5, f"{sum(fibonacci(10 + (i + t) % 8) for i in range(20) for t in range(4))}\n"), f"{streams} {text}")
@@ -134,6 +136,23 @@ def run(folder):
     check("a bundle of it says the same", bundle_says_the_same(folder, out))
     check_times(folder, build("programs/arm_times.c", folder))
     return 1 if failures else 0
+
+
+def check_ete(folder, plain):
+    """The same flow as an ETE trace. Source Address packets replace long chains of branches that are not taken."""
+    for program, instructions in ((plain, 100000), (build("programs/arm_chains.c", folder), 100000)):
+        out, text, _ = record(folder, program, instructions, "--ete")
+        packets = subprocess.run([PTDECODE, "packets", "-i", out], capture_output=True, text=True).stdout
+        check("ETE: Source Address packets", packets.count("src_addr_") > 1000 or program == plain, str(packets.count("src_addr_")))
+        check("ETE: the output is right", text in ("7154119218316215705\n", "180600\n"), text)
+        if not shutil.which("trc_pkt_lister"):
+            continue
+        flow, snapshot = opencsd_flow(folder, out, program, True)
+        ours = addresses(out)
+        check(f"ETE: OpenCSD finds the same {len(flow)} instructions", flow == ours and len(flow) > instructions, f"{len(flow)} {len(ours)}")
+        check("ETE: the snapshot of the same bytes gives the same flow", addresses(snapshot) == ours)
+    done = subprocess.run([PTDECODE, "record", "--emulate", "--ete", "-o", folder + "/no.data", "--", "true"], capture_output=True, text=True)
+    check("--ete is refused for other programs", done.returncode == 2 and "--ete is for programs for aarch64" in done.stderr, done.stderr)
 
 
 def rows_of(recording):

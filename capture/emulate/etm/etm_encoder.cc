@@ -1,18 +1,23 @@
-// EtmEncoder: packets of ETMv4.
+// EtmEncoder: packets of ETMv4 and ETE.
 #include "capture/emulate/etm/etm_encoder.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ptd::emulate {
 namespace {
 
 constexpr unsigned kCall = 2;  // exception type of SVC
 constexpr unsigned kTraceInfo = 0x01, kTimestamp = 0x02, kTraceOn = 0x04, kException = 0x06, kContext = 0x81;
-constexpr unsigned kMatch = 0x90, kShort = 0x95, kLong32 = 0x9a, kLong64 = 0x9d;
 constexpr unsigned kMostRun = 23;  // E atoms that format 6 counts
 constexpr size_t kMostWaiting = 256;
+constexpr size_t kSourceRun = 12;  // N atoms: they take as many bytes as a short source address
 
 }  // namespace
+
+struct EtmEncoder::AddressHeaders {
+  unsigned match, short_form, long_32, long_64;
+};
 
 void EtmEncoder::put_little(uint64_t value, unsigned bytes) {
   for (unsigned i = 0; i < bytes; ++i) put(static_cast<unsigned>(value >> (8 * i) & 0xff));
@@ -58,18 +63,34 @@ unsigned EtmEncoder::put_atoms() {
 
 void EtmEncoder::address(uint64_t ip) {
   flush_atoms();
+  put_address(ip, {0x90, 0x95, 0x9a, 0x9d});
+}
+
+// [ETE] "Source Address element": the branch at `ip` was taken, all P0 instructions since the last element were not. Writes it if it replaces enough atoms,
+// but not directly after a return whose address was left out: OpenCSD 1.3.3 takes the address of such a return from its stack only before an atom.
+bool EtmEncoder::put_source(uint64_t ip) {
+  if (!unit_.ete || std::exchange(returned_, false)) return false;
+  const auto skipped = static_cast<size_t>(std::find(atoms_.rbegin(), atoms_.rend(), true) - atoms_.rbegin());
+  if (skipped < kSourceRun) return false;
+  atoms_.resize(atoms_.size() - skipped);
+  flush_atoms();
+  put_address(ip, {0xb0, 0xb4, 0xb6, 0xb8});
+  return true;
+}
+
+void EtmEncoder::put_address(uint64_t ip, const AddressHeaders& headers) {
   const auto same = std::find(last_.begin(), last_.end(), ip);
   const uint64_t changed = ip ^ last_[0];
   if (same != last_.end()) {
-    put(kMatch | static_cast<unsigned>(same - last_.begin()));
+    put(headers.match | static_cast<unsigned>(same - last_.begin()));
   } else if (changed < (1U << 17)) {
     const bool two = changed >= (1U << 9);
-    put(kShort);
+    put(headers.short_form);
     put(static_cast<unsigned>(ip >> 2 & 0x7f) | (two ? 0x80U : 0U));
     if (two) put(static_cast<unsigned>(ip >> 9 & 0xff));
   } else {
     const bool wide = changed >> 32 != 0;
-    put(wide ? kLong64 : kLong32);
+    put(wide ? headers.long_64 : headers.long_32);
     put(static_cast<unsigned>(ip >> 2 & 0x7f));
     put(static_cast<unsigned>(ip >> 9 & 0x7f));
     put_little(ip >> 16, wide ? 6 : 2);
@@ -181,7 +202,7 @@ void EtmEncoder::settle(uint64_t next) {
   const uint64_t behind = waiting_ip_ + waiting_.length_bytes;
   const bool branch = waiting_.cls != ArmClass::isb;
   const bool taken = !waiting_.conditional || next != behind;
-  atom(taken);
+  if (!branch || !taken || !put_source(waiting_ip_)) atom(taken);
   put_due_context();
   if (!branch || !taken) return;
   if (waiting_.link) {
@@ -191,6 +212,7 @@ void EtmEncoder::settle(uint64_t next) {
   if (waiting_.cls != ArmClass::indirect) return;
   if (waiting_.detail == ArmDetail::ret && !waiting_.link && !stack_.empty() && stack_.back() == next) {
     stack_.pop_back();
+    returned_ = true;
     return;
   }
   address(next);
@@ -216,7 +238,7 @@ EtmEncoder::Synced EtmEncoder::insn(uint64_t ip, const ArmInsn& insn, bool may_s
     waiting_ = insn;
     waiting_ip_ = ip;
     has_waiting_ = true;
-  } else if (insn.detail == ArmDetail::svc && !traces_kernel_) {
+  } else if (insn.detail == ArmDetail::svc && !unit_.traces_kernel) {
     exception(ip + insn.length_bytes, kCall);
   }
   return synced;

@@ -1,4 +1,4 @@
-// EtmEncoder: writes the ETMv4 instruction trace of a sequence of executed A64 instructions.
+// EtmEncoder: writes the ETMv4 or ETE instruction trace of a sequence of executed A64 instructions.
 #pragma once
 
 #include <array>
@@ -10,10 +10,18 @@
 namespace ptd::emulate {
 
 /// What the trace unit's registers say; the encoder writes what they announce. Nothing is speculative, cycles are not counted.
-/// Source: [ETMv4] "TRCCONFIGR", "TRCIDR0", "TRCIDR1", "TRCIDR2".
+/// Source: [ETMv4] "TRCCONFIGR", "TRCIDR0", "TRCIDR1", "TRCIDR2"; [ETE] "TRCDEVARCH".
 struct EtmRegisters {
   static constexpr uint32_t kConfigr = 1U << 6 | 1U << 11 | 1U << 12;  // context id, timestamps, return stack
   static constexpr uint32_t kIdr0 = 0x08000221, kIdr1 = 0x4100f424, kIdr2 = 0x00000088, kIdr8 = 0;
+  static constexpr uint32_t kEteIdr1 = 0x4100fff4;     // the version is in TRCDEVARCH
+  static constexpr uint32_t kEteDevarch = 0x47705a13;  // Arm, ETEv1.0
+};
+
+/// The trace unit that is imitated.
+struct EtmUnit {
+  bool traces_kernel = false;  ///< the caller reports exceptions with traced_exception(). Otherwise an SVC pauses the trace
+  bool ete = false;            ///< ETE: a Source Address packet replaces long runs of N atoms before a taken branch
 };
 
 /// Writes one stream. It writes a P0 instruction's packet when the next instruction is known. Untraced code (the kernel of
@@ -21,9 +29,7 @@ struct EtmRegisters {
 class EtmEncoder {
  public:
   /// `out` must outlive the encoder. `context_id`: as Linux writes it, the thread's number.
-  /// `traces_kernel`: the caller reports exceptions with traced_exception(). Otherwise an SVC pauses the trace.
-  EtmEncoder(std::vector<std::byte>& out, uint32_t context_id, bool traces_kernel = false)
-      : out_(out), context_id_(context_id), traces_kernel_(traces_kernel) {}
+  EtmEncoder(std::vector<std::byte>& out, uint32_t context_id, EtmUnit unit = {}) : out_(out), context_id_(context_id), unit_(unit) {}
 
   /// The instruction at `ip` runs. Returns the position of a synchronisation that now precedes it.
   struct Synced {
@@ -63,7 +69,10 @@ class EtmEncoder {
   void atom(bool executed);
   void flush_atoms();
   unsigned put_atoms();
+  struct AddressHeaders;
   void address(uint64_t ip);
+  void put_address(uint64_t ip, const AddressHeaders& headers);
+  bool put_source(uint64_t ip);
   Synced begin(uint64_t ip);
   Synced sync(uint64_t ip, bool trace_on);
   void put_sync(uint64_t ip, uint64_t time, bool trace_on);
@@ -77,7 +86,7 @@ class EtmEncoder {
   std::vector<std::byte>& out_;
   uint64_t base_bytes_ = 0;
   uint32_t context_id_;
-  bool traces_kernel_;
+  EtmUnit unit_;
   uint8_t level_ = 0;
   bool context_due_ = false, after_exception_ = false;
   std::vector<bool> atoms_;
@@ -85,6 +94,7 @@ class EtmEncoder {
   std::vector<uint64_t> stack_;     // return addresses
   ArmInsn waiting_;                 // a P0 instruction whose successor is to come
   uint64_t waiting_ip_ = 0;
+  bool returned_ = false;  // the last taken branch was a return whose address was left out
   bool has_waiting_ = false, off_ = true, losing_ = false, sync_due_ = true, at_target_ = false;
   bool stamp_due_ = false, pause_stamped_ = true;
   uint64_t stamp_ = 0, told_time_ = 0;  // of the timestamp that is due; of the last one written

@@ -1,4 +1,4 @@
-// Converts a thread's raw ground truth to ETMv4 packets and the matching ground truth file.
+// Converts a thread's raw ground truth to ETMv4 or ETE packets and the matching ground truth file.
 #pragma once
 
 #include <functional>
@@ -18,6 +18,7 @@ struct EtmFiles {
 struct EtmMachineOptions {
   bool whole_machine = false;    ///< the log has contexts and exceptions to traced code, and no synchronisations after the first
   uint64_t sync_bytes = 1 << 14; ///< between synchronisations: TRCSYNCPR
+  bool ete = false;              ///< ETE in place of ETMv4
 };
 
 /// Encodes the flow of a raw log (of A64 code), up to its last whole record. `lookup` gives its blocks; `tid` becomes the context

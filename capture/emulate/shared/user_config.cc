@@ -23,6 +23,7 @@ void each_field(Config& config, F&& f) {
   f("tsc_per_ctc", config.pt.tsc_per_ctc);
   f("bus_ratio", config.pt.bus_ratio);
   f("psb_period_bytes", config.pt.psb_period_bytes);
+  f("ete", config.ete);
   f("truth", config.truth);
   f("date_changes", config.date_changes);
   f("work_clock", config.work_clock);

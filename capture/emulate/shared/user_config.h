@@ -11,6 +11,7 @@ namespace ptd::emulate {
 /// Settings of one emulated recording. They travel as lines "name value" in the file kConfigFile of the working folder.
 struct UserConfig {
   PtEncoderOptions pt;
+  bool ete = false;                ///< of aarch64 programs, an ETE trace in place of ETMv4
   bool truth = false;              ///< also write the ground truth
   bool date_changes = true;        ///< a PSB+ before and one after each change of known code, so that its date is exact
   bool work_clock = false;         ///< time advances with instructions: see WorkClock

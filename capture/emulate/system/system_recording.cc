@@ -19,6 +19,7 @@
 #include "capture/emulate/etm/truth_file.h"
 #include "capture/emulate/shared/pt_config.h"
 #include "capture/emulate/system/boot_code.h"
+#include "capture/emulate/system/trace_chunks.h"
 #include "image/base/mapped_file.h"
 #include "perfio/emulated.h"
 #include "perfio/format/auxtrace_etm.h"
@@ -45,12 +46,6 @@ std::map<std::string, uint64_t> read_summary(const std::string& path) {
   return values;
 }
 
-/// A part of a cpu's trace, from one PSB to another.
-struct Chunk {
-  int32_t cpu = 0;
-  uint64_t offset_bytes = 0, size_bytes = 0, end_ns = 0;
-};
-
 /// One cpu's files.
 struct Trace {
   std::shared_ptr<const MappedFile> packets;
@@ -60,21 +55,6 @@ struct Trace {
 uint64_t to_ns(const TimeConvRecord& clock, uint64_t tsc) {
   const auto scaled = static_cast<uint64_t>((static_cast<unsigned __int128>(tsc) * clock.time_mult) >> clock.time_shift);
   return clock.time_zero + scaled;
-}
-
-std::vector<Chunk> cut(int32_t cpu, const Trace& trace, const TimeConvRecord& clock) {
-  std::vector<Chunk> chunks;
-  uint64_t begin = 0, last_tsc = 0;
-  const uint64_t size = trace.packets->bytes().size();
-  for (size_t i = 0; i + 1 < trace.psbs.size(); i += 2) {
-    const uint64_t offset = trace.psbs[i];
-    last_tsc = trace.psbs[i + 1];
-    if (offset > size || offset < begin || offset - begin < kChunkBytes) continue;
-    chunks.push_back({cpu, begin, offset - begin, to_ns(clock, last_tsc)});
-    begin = offset;
-  }
-  if (begin < size) chunks.push_back({cpu, begin, size - begin, to_ns(clock, last_tsc)});
-  return chunks;
 }
 
 AuxtraceInfoRecord info_of(std::map<std::string, uint64_t> summary, const TimeConvRecord& clock, uint32_t pmu_type) {
@@ -133,9 +113,9 @@ class HostFiles {
 class Joiner {
  public:
   /// `aux_flags`: of each AUX record.
-  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<Chunk> chunks, const HostFiles& files, BootCode& boot, uint64_t aux_flags)
+  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<TraceChunk> chunks, const HostFiles& files, BootCode& boot, uint64_t aux_flags)
       : writer_(writer), attrs_(attrs), chunks_(std::move(chunks)), files_(files), boot_(boot), aux_flags_(aux_flags) {
-    std::stable_sort(chunks_.begin(), chunks_.end(), [](const Chunk& a, const Chunk& b) { return a.end_ns < b.end_ns; });
+    std::stable_sort(chunks_.begin(), chunks_.end(), [](const TraceChunk& a, const TraceChunk& b) { return a.end_ns < b.end_ns; });
   }
   bool on_record(const Record& record) {
     if (record.type == kRecordFinishedRound || record.type == kRecordFinishedInit) return true;
@@ -152,7 +132,7 @@ class Joiner {
     while (next_ < chunks_.size()) add_aux();
   }
   [[nodiscard]] const Status& status() const { return status_; }
-  [[nodiscard]] const std::vector<Chunk>& chunks() const { return chunks_; }
+  [[nodiscard]] const std::vector<TraceChunk>& chunks() const { return chunks_; }
   [[nodiscard]] uint64_t lost_records() const { return lost_; }
   [[nodiscard]] uint64_t text_pokes() const { return pokes_; }
 
@@ -188,7 +168,7 @@ class Joiner {
     });
   }
   void add_aux() {
-    const Chunk& chunk = chunks_[next_++];
+    const TraceChunk& chunk = chunks_[next_++];
     AuxRecord aux;
     aux.aux_offset_bytes = chunk.offset_bytes;
     aux.aux_size_bytes = chunk.size_bytes;
@@ -203,7 +183,7 @@ class Joiner {
   }
   PerfWriter& writer_;
   const std::vector<EventAttr>& attrs_;
-  std::vector<Chunk> chunks_;
+  std::vector<TraceChunk> chunks_;
   const HostFiles& files_;
   BootCode& boot_;
   const uint64_t aux_flags_;
@@ -293,7 +273,9 @@ class SystemRecording {
     if (!packets || !psbs) return packets ? psbs.error() : packets.error();
     Trace trace{*packets, std::vector<uint64_t>((*psbs)->bytes().size() / sizeof(uint64_t))};
     if (!trace.psbs.empty()) std::memcpy(trace.psbs.data(), (*psbs)->bytes().data(), trace.psbs.size() * sizeof(uint64_t));
-    for (const Chunk& chunk : cut(cpu, trace, clock_)) chunks_.push_back(chunk);
+    const auto in_ns = [this](uint64_t tsc) { return to_ns(clock_, tsc); };
+    const CutTrace whole{cpu, trace.packets->bytes().size(), trace.psbs, values_["end_time"]};
+    for (const TraceChunk& chunk : trace_chunks(whole, kChunkBytes, in_ns)) chunks_.push_back(chunk);
     traces_.push_back(std::move(trace));
     return {};
   }
@@ -307,7 +289,7 @@ class SystemRecording {
     }
     Result<std::shared_ptr<const MappedFile>> log = MappedFile::open(path + ".log");
     if (!log) return log.error();
-    if (Status status = encode_etm((*log)->bytes(), lookup(), 0, {path + ".etm", path + ".truth"}, [](Bytes) {}, {true, options_.sync_bytes}); !status)
+    if (Status status = encode_etm((*log)->bytes(), lookup(), 0, {path + ".etm", path + ".truth"}, [](Bytes) {}, {true, options_.sync_bytes, options_.ete}); !status)
       return status;
     Result<std::shared_ptr<const MappedFile>> packets = MappedFile::open(path + ".etm");
     if (!packets) return packets.error();
@@ -334,7 +316,7 @@ class SystemRecording {
       options.attrs[kTraceAttr].type = etm.type;
       options.attrs[kTraceAttr].config = etm.config;
       options.attrs[kTraceAttr].name = "cs_etm//";
-      info = etm_auxtrace_info(static_cast<uint32_t>(traces_.size()));
+      info = etm_auxtrace_info(static_cast<uint32_t>(traces_.size()), options_.ete);
     }
     Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create(options_.output, options);
     if (!writer) return writer.error();
@@ -363,8 +345,8 @@ class SystemRecording {
     return (*writer)->finish();
   }
 
-  Status add_trace(PerfWriter& writer, const std::vector<Chunk>& chunks) {
-    for (const Chunk& chunk : chunks) {
+  Status add_trace(PerfWriter& writer, const std::vector<TraceChunk>& chunks) {
+    for (const TraceChunk& chunk : chunks) {
       AuxtraceRecord aux;
       aux.offset_bytes = chunk.offset_bytes;
       aux.reference = chunk.end_ns;
@@ -384,7 +366,7 @@ class SystemRecording {
   std::vector<TruthBlock> blocks_;  ///< of arm64
   TimeConvRecord clock_;
   std::vector<Trace> traces_;
-  std::vector<Chunk> chunks_;
+  std::vector<TraceChunk> chunks_;
   SystemSummary summary_;
 };
 

@@ -14,6 +14,7 @@ struct SystemRecordingOptions {
   std::string output;        ///< of the recording, perf's directory form
   std::string truth_folder;  ///< "": no ground truth
   uint64_t sync_bytes = 0;   ///< arm64: bytes of trace between synchronisations
+  bool ete = false;          ///< arm64: an ETE trace in place of ETMv4
   std::vector<std::string> command_line;
 };
 

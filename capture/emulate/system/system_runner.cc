@@ -273,7 +273,7 @@ Result<SystemResult> emulate_system(const SystemOptions& options) {
     if (!outcome) return outcome.error();
     if (const Result<bool> kept = keep_old_recording(output); !kept) return kept.error();
     SystemResult result;
-    Result<SystemSummary> summary = write_system_recording({folder->path(), output, options.truth_folder, options.pt.psb_period_bytes, options.command});
+    Result<SystemSummary> summary = write_system_recording({folder->path(), output, options.truth_folder, options.pt.psb_period_bytes, options.ete, options.command});
     if (!summary) return summary.error();
     result.summary = *summary;
     result.exit_status = outcome->exit_status.value_or(0);

@@ -23,6 +23,7 @@ struct SystemOptions {
   uint32_t cpus = 2;
   uint64_t memory_bytes = uint64_t{1} << 30;
   std::vector<KernelEvent> events;
+  bool ete = false;   ///< arm64: an ETE trace in place of ETMv4
   bool boot = false;  ///< trace from the kernel's first instruction on
   std::vector<std::string> command;  ///< program and arguments
 };

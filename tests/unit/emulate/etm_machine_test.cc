@@ -1,6 +1,7 @@
 // The packets of a whole arm64 machine, byte by byte as [ETMv4] has them: a system call, its handler at EL1, the return to EL0.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -73,6 +74,38 @@ TEST(EtmMachine, ASystemCallAndItsHandler) {
       0x02, 0x80, 0x04,                                            // Timestamp 0x200
   };
   EXPECT_EQ(packets, expected);
+}
+
+// 13 branches that are not taken, one that is. `ete` and without it.
+std::vector<uint8_t> packets_of_chain(bool ete) {
+  constexpr uint32_t kCbz = 0xb4000040, kBranch = 0x14000040;  // to +8 and +0x100
+  constexpr unsigned kChain = 13;
+  TruthBlock chain{kProgram, std::vector<uint8_t>(kChain + 1, 4), std::vector<std::byte>((kChain + 1) * size_t{4})};
+  for (unsigned i = 0; i < kChain; ++i) std::memcpy(chain.bytes.data() + i * size_t{4}, &kCbz, 4);
+  std::memcpy(chain.bytes.data() + kChain * size_t{4}, &kBranch, 4);
+  const std::vector<TruthBlock> blocks = {chain, block_of(kProgram + kChain * 4 + 0x100, kRet)};
+  std::vector<std::byte> bytes;
+  TruthLog log(bytes);
+  log.psb(0, 0x100);
+  log.block(0);
+  log.block(1);
+  log.end();
+  std::string folder = (fs::temp_directory_path() / "ptd-etm-XXXXXX").string();
+  EXPECT_NE(mkdtemp(folder.data()), nullptr);
+  const EtmFiles files{folder + "/packets", folder + "/truth"};
+  const auto lookup = [&](uint64_t number) { return number < blocks.size() ? &blocks[number] : nullptr; };
+  EXPECT_TRUE(encode_etm(bytes, lookup, 7, files, [](Bytes) {}, {.ete = ete}).ok());
+  std::vector<uint8_t> packets = content(files.packets);
+  fs::remove_all(folder);
+  constexpr size_t kSyncBytes = 12 + 3 + 10 + 1 + 6 + 3;  // A-Sync, Trace Info, Timestamp, Trace On, Context, address
+  EXPECT_GE(packets.size(), kSyncBytes);
+  packets.erase(packets.begin(), packets.begin() + static_cast<std::ptrdiff_t>(std::min(kSyncBytes, packets.size())));
+  return packets;
+}
+
+TEST(EtmMachine, EteHasASourceAddressForALongChainOfBranches) {
+  EXPECT_EQ(packets_of_chain(false), (std::vector<uint8_t>{0xd5, 0xd5, 0xf8, 0xf7}));  // Atoms NNNNN NNNNN NNN E
+  EXPECT_EQ(packets_of_chain(true), (std::vector<uint8_t>{0xb4, 0x0d}));               // Source Address 0x1034, the last two bytes of it that differ
 }
 
 }  // namespace
