@@ -2,15 +2,20 @@
 #include "capture/emulate/program_holder.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <string>
 
 #include "image/base/inherited_signals.h"
@@ -19,7 +24,7 @@
 namespace ptd::emulate {
 namespace {
 
-/// What the holder reports: its program's process, then its exit status.
+/// What the holder reports: its program's process, then its exit status, then that all that it started have ended.
 struct Report {
   int32_t value = 0;
 };
@@ -40,18 +45,47 @@ bool send_report(int fd, int32_t value) {
   return send(fd, &report, sizeof report, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof report);
 }
 
-// Waits for the program and, as this process takes in orphans, for all that it started.
-int wait_for_all(pid_t program, const std::function<void()>& ended) {
-  int result = kKilled;
+int exit_status(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+// Waits for the program, reports its status and, as this process takes in orphans, waits for all that it started.
+void wait_for_all(int fd, pid_t program, const std::function<void()>& ended) {
   while (true) {
     int status = 0;
     const pid_t pid = waitpid(-1, &status, 0);
     if (pid < 0 && errno == EINTR) continue;
-    if (pid < 0) return result;
+    if (pid < 0) return;
     if (pid != program) continue;
     ended();
-    result = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    (void)send_report(fd, exit_status(status));
   }
+}
+
+pid_t parent_of(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/stat");
+  std::string text;
+  std::getline(file, text, '\0');
+  const size_t name_end = text.rfind(") ");  // then the state, one letter, and the parent
+  constexpr size_t kToParent = 4;
+  return name_end == std::string::npos || text.size() < name_end + kToParent ? 0 : static_cast<pid_t>(std::strtol(text.c_str() + name_end + kToParent, nullptr, 10));
+}
+
+// Descendants of a process; in any order.
+std::vector<pid_t> descendants_of(pid_t ancestor) {
+  std::multimap<pid_t, pid_t> children;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    if (std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      children.emplace(parent_of(name), static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10)));
+  }
+  std::vector<pid_t> found{ancestor};
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [first, last] = children.equal_range(found[i]);
+    for (auto child = first; child != last; ++child) found.push_back(child->second);
+    children.erase(first, last);
+  }
+  found.erase(found.begin());
+  return found;
 }
 
 void leave_standard_streams() {
@@ -76,7 +110,8 @@ void leave_standard_streams() {
   if (program == 0) become_program(duties, group);
   if (program < 0 || !send_report(fd, program)) _exit(1);
   leave_standard_streams();
-  (void)send_report(fd, wait_for_all(program, duties.ended));
+  wait_for_all(fd, program, duties.ended);
+  (void)send_report(fd, 0);
   Report done;
   if (!receive(fd, done)) duties.complete();
   _exit(0);
@@ -106,9 +141,58 @@ Result<std::unique_ptr<ProgramHolder>> ProgramHolder::start(const Duties& duties
   return holder;
 }
 
-int ProgramHolder::wait() {
-  Report status;
-  return receive(fd_, status) ? status.value : wait_for_all(program_, ended_);
+// Whether the program and all that it started have ended; waits for a change, as long as `timeout_ms` (-1: any time).
+bool ProgramHolder::all_ended(int timeout_ms) {
+  if (holds_) {
+    pollfd socket{fd_, POLLIN, 0};
+    if (poll(&socket, 1, timeout_ms) <= 0) return false;
+    Report report;
+    holds_ = receive(fd_, report);
+    if (!holds_) return false;
+    if (program_ran_) return true;
+    program_ran_ = true;
+    status_ = report.value;
+    return false;
+  }
+  // The holder was killed: the processes are this one's.
+  if (!program_ran_) status_ = kKilled;
+  constexpr int kOftenMs = 20;
+  int status = 0;
+  const pid_t pid = waitpid(-1, &status, WNOHANG);
+  if (pid == 0) (void)poll(nullptr, 0, timeout_ms < 0 ? kOftenMs : std::min(timeout_ms, kOftenMs));
+  if (pid < 0 && errno != EINTR) return true;
+  if (pid != program_ || program_ran_) return false;
+  program_ran_ = true;
+  ended_();
+  status_ = exit_status(status);
+  return false;
+}
+
+std::vector<pid_t> ProgramHolder::started() const {
+  std::vector<pid_t> all = descendants_of(holds_ ? holder_ : getpid());
+  all.erase(std::remove(all.begin(), all.end(), holder_), all.end());
+  return all;
+}
+
+int ProgramHolder::wait(const Survivors& survivors) {
+  constexpr int kPauseMs = 100;
+  while (!program_ran_) {
+    if (all_ended(-1)) return status_;
+  }
+  survivors.begin();
+  timespec begun{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &begun);
+  for (bool said = false; !all_ended(kPauseMs);) {
+    timespec now{};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!said && (now.tv_sec - begun.tv_sec) * 1000 + (now.tv_nsec - begun.tv_nsec) / 1'000'000 >= kPatienceMs) {
+      said = true;
+      survivors.running(started());
+    }
+    if (!survivors.end()) continue;
+    for (const pid_t pid : started()) (void)kill(pid, SIGKILL);
+  }
+  return status_;
 }
 
 ProgramHolder::~ProgramHolder() {

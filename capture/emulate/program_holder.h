@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "ptdecode/error.h"
 
@@ -20,6 +21,13 @@ class ProgramHolder {
     std::function<void()> ended;           ///< when the program itself has ended, in the process that waits for it
     std::function<void()> complete;        ///< in the holder, if the recorder is gone when the program has ended
   };
+  /// What wait() calls about processes that the program started and that outlive it.
+  struct Survivors {
+    std::function<void()> begin;                             ///< when the program itself has ended
+    std::function<void(const std::vector<pid_t>&)> running;  ///< once, if processes still run kPatienceMs later
+    std::function<bool()> end;                               ///< several times a second; if it returns true, they are killed
+  };
+  static constexpr int kPatienceMs = 2000;
   /// Errors: file_open.
   static Result<std::unique_ptr<ProgramHolder>> start(const Duties& duties);
   /// The recording is complete, or cannot be made: ends the holder.
@@ -29,12 +37,17 @@ class ProgramHolder {
 
   [[nodiscard]] pid_t program() const { return program_; }
   /// Waits until the program and all that it started have ended; its exit status, 128 + signal if one ended it.
-  int wait();
+  int wait(const Survivors& survivors);
 
  private:
   ProgramHolder() = default;
+  bool all_ended(int timeout_ms);
+  [[nodiscard]] std::vector<pid_t> started() const;
   std::function<void()> ended_;
   int fd_ = -1;
+  bool holds_ = true;         ///< the holder has not been killed
+  bool program_ran_ = false;  ///< the program itself has ended, with status_
+  int status_ = 0;
   pid_t holder_ = -1, program_ = -1;
 };
 

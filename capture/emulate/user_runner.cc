@@ -33,6 +33,7 @@
 #include "capture/emulate/work_folder.h"
 #include "capture/emulators/emulator_query.h"
 #include "image/base/environment.h"
+#include "image/base/inherited_signals.h"
 #include "image/base/system_error.h"
 #include "image/base/whole_file.h"
 
@@ -45,15 +46,22 @@ constexpr const char* kPluginName = "ptdecode-emulate.so";
 constexpr uint64_t kNsPerSecond = 1'000'000'000, kBusHz = 100'000'000;
 
 volatile sig_atomic_t g_program = 0;  // gets the signals that ask this process to end
+volatile sig_atomic_t g_asked = 0;    // this process was asked to end after the program itself had ended
 
 void pass_on(int number) {
-  if (g_program > 0) (void)kill(static_cast<pid_t>(g_program), number);
+  if (g_program > 0) {
+    (void)kill(static_cast<pid_t>(g_program), number);
+  } else {
+    g_asked = 1;
+  }
 }
 
-/// While this object exists, Ctrl-C is left to the program, which also gets it and decides; other requests to end are passed on to it.
+/// While the program runs, Ctrl-C is left to it, which also gets it and decides; other requests to end are passed on to it. Once it has
+/// ended, each of them is for this process.
 class Signals {
  public:
   explicit Signals(pid_t program) : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
+    g_asked = 0;
     g_program = program;
   }
   ~Signals() {
@@ -64,6 +72,13 @@ class Signals {
   }
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
+
+  // What the caller ignored, as nohup does, stays ignored.
+  static void program_ended() {
+    g_program = 0;
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) (void)std::signal(number, was_ignored(number) ? SIG_IGN : pass_on);
+  }
+  static bool asked() { return g_asked != 0; }
 
  private:
   using Handler = void (*)(int);
@@ -313,7 +328,10 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     const StopWatcher watcher(command.folder, options.on_stopped);
     std::optional<AnnounceWatcher> listener;
     if (options.config.announce) listener.emplace(command.folder, socket.get());
-    result.exit_status = (*holder)->wait();
+    const auto running = [&](const std::vector<pid_t>& pids) {
+      if (options.on_survivors && !pids.empty()) options.on_survivors(pids);
+    };
+    result.exit_status = (*holder)->wait({Signals::program_ended, running, Signals::asked});
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);
   Result<RecordingSummary> summary = complete(plan, *folder);

@@ -1,6 +1,8 @@
 // Runs a program in qemu-user with the plugin and makes a recording of it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,6 +22,8 @@ struct EmulateOptions {
   std::vector<std::string> command;  ///< program and arguments
   /// Called once, on another thread, if recording stops while the program runs; `folder` is the working folder.
   std::function<void(const std::string& folder)> on_stopped;
+  /// Called once if processes that the program started still run after it has ended. Ctrl-C, SIGTERM and SIGHUP end them from then on.
+  std::function<void(const std::vector<pid_t>& pids)> on_survivors;
   std::string work_parent;           ///< where the working folder is made; empty: beside the output, else TMPDIR or /tmp
 };
 

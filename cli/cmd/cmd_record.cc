@@ -1,6 +1,7 @@
 // `ptdecode record`: makes a recording of this machine, or where the processor cannot, under the emulator.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "capture/emulate/user_runner.h"
@@ -171,6 +172,15 @@ int run_system(Words& words) {
   return record_system(words.system, words.stash, words.quiet);
 }
 
+void say_survivors(const std::vector<pid_t>& pids) {
+  constexpr size_t kNamed = 5;
+  std::string names;
+  for (size_t i = 0; i < std::min(kNamed, pids.size()); ++i) names += (i == 0 ? "" : ", ") + std::to_string(pids[i]);
+  if (pids.size() > kNamed) names += ", ...";
+  say_on_error(fmt::format("the program has ended, and {} that it started still run{} ({}). The recording ends with the last of them; Ctrl-C kills them and ends it now.\n",
+                           pids.size() == 1 ? "1 process" : std::to_string(pids.size()) + " processes", pids.size() == 1 ? "s" : "", names));
+}
+
 int run(Words& words) {
   emulate::EmulateOptions& options = words.options;
   if (!words.recover.empty()) return recover(words);
@@ -203,6 +213,7 @@ int run(Words& words) {
     say_on_error("recording stopped: the disk of the working folder " + folder +
                  " is nearly full, the folder is out of reach, or a limit is reached (--max-size, ulimit -f). The program runs on and is not recorded.\n");
   };
+  options.on_survivors = say_survivors;
   if (Status status = set_sizes(words); !status) return report_error(status.error());
   standard_output().flush();
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
