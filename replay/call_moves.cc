@@ -71,7 +71,7 @@ void CallMoves::note_piece(ThreadWalk& walk, Past& past) {
 
 CallMoves::Past CallMoves::past_of(ThreadKey thread) {
   Past past{window_of(thread), session_->cursor(), {}, {}, {}, {}};
-  ThreadWalk walk(past.window.start, thread);
+  ThreadWalk walk(past.window.start, thread, functions_);
   uint64_t budget = ~uint64_t{0};  // the window is bounded
   while (walk.passed() < past.window.instructions && walk.enter(budget) == ThreadWalk::Item::piece) note_piece(walk, past);
   // The branch before the position leads to the thread's next instruction, if that is near.
@@ -122,7 +122,7 @@ template <typename Decide>
 MoveResult CallMoves::forward(ThreadKey thread, const Decide& decide) {
   using Why = MoveResult::Why;
   const Past past = past_of(thread);
-  ThreadWalk walk(past.position, thread, past.stack);
+  ThreadWalk walk(past.position, thread, functions_, past.stack);
   BreakSet& breaks = session_->run().breaks();
   uint64_t budget = kMostBlocks;
   for (bool is_first = true;; is_first = false) {
@@ -232,7 +232,7 @@ MoveResult CallMoves::go_to(const Past& past, ThreadKey thread, uint64_t instruc
   using Why = MoveResult::Why;
   const bool breaks = past.breakpoint && *past.breakpoint >= instructions;
   if (breaks) instructions = *past.breakpoint;
-  ThreadWalk walk(past.window.start, thread);
+  ThreadWalk walk(past.window.start, thread, functions_);
   uint64_t budget = ~uint64_t{0};
   while (walk.enter(budget) == ThreadWalk::Item::piece && walk.passed() < instructions)
     walk.pass(static_cast<uint32_t>(std::min<uint64_t>(walk.left(), instructions - walk.passed())));

@@ -45,7 +45,7 @@ class CallMoves {
  public:
   static constexpr uint64_t kMostBlocks = 1U << 26, kWindowBlocks = 1U << 22;
 
-  explicit CallMoves(ReplaySession& session) : session_(&session) {}
+  explicit CallMoves(ReplaySession& session) : session_(&session), functions_(session.recording().symbolizer()) {}
 
   [[nodiscard]] Backtrace backtrace(ThreadKey thread);
   /// Moves to the next instruction or line of the function, or of its caller after its return. With `into`, a call is entered if its code has
@@ -123,6 +123,7 @@ class CallMoves {
     Line line;
   };
   ReplaySession* session_;
+  FunctionLookup functions_;
   std::unordered_map<uint64_t, KnownLine> lines_;  // by address
 };
 

@@ -3,10 +3,38 @@
 
 #include <algorithm>
 
+#include "image/placed_name.h"
 #include "ptdecode/arm_insn.h"
 #include "ptdecode/insn.h"
 
 namespace ptd::replay {
+
+bool FunctionLookup::Function::is_same(const Function& other) const {
+  if (!is_known || !other.is_known) return false;
+  if (name.empty() || other.name.empty()) return start == other.start;
+  if (name != other.name || module != other.module) return false;
+  // The place of a part may be its own address.
+  return place == other.place || ((is_part || other.is_part) && place.starts_with("0x"));
+}
+
+const FunctionLookup::Function& FunctionLookup::at(SpaceId space, Ip ip, TimeNs when) {
+  constexpr size_t kMostKnown = 1U << 18;
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  if (known_.size() >= kMostKnown) known_.clear();
+  const auto [known, is_new] = known_.try_emplace(ip.value);
+  Known& entry = known->second;
+  if (!is_new && entry.space == space && entry.valid.contains(when)) return entry.function;
+  entry = {space, {when, when}, {}};
+  if (const auto symbol = symbolizer_->find(space, ip, when, &entry.valid)) {
+    const std::string_view name = whole_function(symbol->name);
+    const bool is_part = name.size() != symbol->name.size();
+    entry.function = {name, symbol->module, symbol->place, symbol->start, true, is_part, !is_part && symbol->offset_bytes == 0};
+  } else if (const auto frame = symbolizer_->frame_at(space, ip, when)) {
+    entry.valid = {when, when};
+    entry.function = {{}, {}, {}, Ip{frame->start}, true, !frame->is_function, frame->start == ip.value};
+  }
+  return entry.function;
+}
 
 void CallStack::open(const OpenCall& call) {
   if (calls_.size() < kMostCalls) calls_.push_back(call);
@@ -27,38 +55,53 @@ ThreadWalk::Effect ThreadWalk::effect_of(const BlockInfo& info) {
   if (is_arm(info.mode)) {
     const ArmInsn insn = classify_arm(last, info.mode);
     const bool traps = insn.detail == ArmDetail::svc || insn.detail == ArmDetail::hvc || insn.detail == ArmDetail::smc;
+    // A32 and T32 return with any indirect branch, A64 with RET.
+    const bool is_jump = info.mode == ExecMode::a64 && insn.detail == ArmDetail::none;
     if (insn.link || traps) known->second = Effect::call;
-    else if (insn.cls == ArmClass::indirect) known->second = Effect::returns;  // A32 and T32 return with any of them
+    else if (insn.cls == ArmClass::indirect) known->second = is_jump ? Effect::jumps : Effect::returns;
   } else {
     const InsnClass cls = classify(last, info.mode).cls;
     if (cls == InsnClass::call_direct || cls == InsnClass::call_indirect || cls == InsnClass::far_call) known->second = Effect::call;
     else if (cls == InsnClass::ret || cls == InsnClass::far_ret) known->second = Effect::returns;
+    else if (cls == InsnClass::jump_indirect) known->second = Effect::jumps;
   }
   return known->second;
 }
 
 // Applies the branch before the instruction at `to`.
-void ThreadWalk::reach(Ip to, TimeNs time) {
+void ThreadWalk::reach(const Target& to) {
   if (!branch_) return;
   const Branch branch = *std::exchange(branch_, std::nullopt);
-  if (branch.effect == Effect::call && to != branch.end) {
-    stack_.open({branch.from, branch.end, to, passed_, time, false});
-  } else if (branch.effect == Effect::returns && !stack_.close(to)) {
+  if (branch.effect == Effect::call && to.ip != branch.end) {
+    stack_.open({branch.from, branch.end, to.ip, passed_, to.time, false});
+  } else if (branch.effect == Effect::jumps) {
+    unwind(branch.from, to);
+  } else if (branch.effect == Effect::returns && !stack_.close(to.ip)) {
     // A retpoline overwrites the return address of its own call: the call is a jump.
     constexpr uint64_t kRetpoline = 4;  // instructions
     const bool is_jump = stack_.depth() != 0 && !stack_.calls().back().is_interrupt && passed_ - stack_.calls().back().at <= kRetpoline;
     below_ = below_ || stack_.depth() == 0;
     if (is_jump) stack_.drop();
+    else unwind(branch.from, to);
   }
+}
+
+// Ends the calls that a jump into the middle of another function leaves.
+void ThreadWalk::unwind(Ip from, const Target& to) {
+  if (stack_.depth() == 0) return;
+  const FunctionLookup::Function there = functions_->at(to.space, to.ip, to.time);
+  if (!there.is_known || there.is_entry || there.is_same(functions_->at(to.space, from, to.time))) return;
+  stack_.unwind([&](Ip call) { return there.is_same(functions_->at(to.space, call, to.time)); });
 }
 
 void ThreadWalk::pass_event() {
   const Event& event = cursor_.event();
   if ((event.flags & kEventStatus) != 0) return;
   const TimeNs time = cursor_.item().time;
+  const SpaceId space = cursor_.item().space;
   switch (event.kind) {
     case EventKind::async_branch:
-      reach(event.from, time);
+      reach({event.from, time, space});
       stack_.open({event.from, event.from, event.to, passed_, time, true});
       break;
     case EventKind::disabled:  // a system call, or a call of code that is not traced
@@ -66,7 +109,7 @@ void ThreadWalk::pass_event() {
       branch_.reset();
       break;
     case EventKind::async_disabled:
-      reach(event.from, time);
+      reach({event.from, time, space});
       away_ = event.from;
       break;
     case EventKind::enabled: {
@@ -88,7 +131,7 @@ ThreadWalk::Item ThreadWalk::enter(uint64_t& budget) {
     const bool own = cursor_.thread() == thread_;
     if (own && cursor_.item().kind == FlowItem::blocks) {
       const ReplayPlace next = place();
-      reach(next.ip, next.time);
+      reach({next.ip, next.time, next.space});
       entered_ = true;
       return Item::piece;
     }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,6 +22,31 @@ struct OpenCall {
   bool is_interrupt = false;  ///< also a signal's handler
 };
 
+/// Tells whether two addresses belong to one function. What a compiler split off a function (NAME.cold) belongs to it. Not thread-safe. The
+/// symbolizer must outlive it.
+class FunctionLookup {
+ public:
+  explicit FunctionLookup(const Symbolizer& symbolizer) : symbolizer_(&symbolizer) {}
+
+  struct Function {
+    std::string_view name, module, place;  ///< as of Symbol; without a symbol, `name` is empty and `start` tells functions apart
+    Ip start;                              ///< of the function or of the part
+    bool is_known = false, is_part = false;
+    bool is_entry = false;  ///< the address is the function's first
+    [[nodiscard]] bool is_same(const Function& other) const;
+  };
+  [[nodiscard]] const Function& at(SpaceId space, Ip ip, TimeNs when);
+
+ private:
+  struct Known {
+    SpaceId space;
+    Interval valid;
+    Function function;
+  };
+  const Symbolizer* symbolizer_;
+  std::unordered_map<uint64_t, Known> known_;  // by address
+};
+
 /// The calls that are open at a point of the flow, outermost first. A return to an address that no open call has is no return (a
 /// retpoline); one that returns from several calls closes them all.
 class CallStack {
@@ -30,6 +56,13 @@ class CallStack {
   void open(const OpenCall& call);
   /// Closes the innermost call that goes on at `to`, with all calls in it. Returns false if there is none.
   bool close(Ip to);
+  /// Closes the innermost call that was made at an address for which `in_function` returns true, with all calls in it.
+  template <typename Matches>
+  void unwind(const Matches& in_function) {
+    for (size_t i = calls_.size(); i-- > 0;) {
+      if (in_function(calls_[i].from)) return calls_.resize(i);
+    }
+  }
   void drop() { calls_.pop_back(); }
   void clear() { calls_.clear(); }
   [[nodiscard]] const std::vector<OpenCall>& calls() const { return calls_; }
@@ -39,11 +72,14 @@ class CallStack {
   std::vector<OpenCall> calls_;
 };
 
-/// Not thread-safe. What the cursor refers to must outlive it.
+/// longjmp and exceptions leave calls that never return: the flow then goes on within a function that has an open call, which ends with all
+/// calls in it. Of a recursive function, the innermost open call is taken.
+/// Not thread-safe. `functions`, and what the cursor refers to, must outlive it.
 class ThreadWalk {
  public:
   /// `stack`: the calls that are open at the start, as far as they are known; their `at` keeps its meaning.
-  ThreadWalk(const ReplayCursor& start, ThreadKey thread, CallStack stack = {}) : cursor_(start), thread_(thread), stack_(std::move(stack)) {}
+  ThreadWalk(const ReplayCursor& start, ThreadKey thread, FunctionLookup& functions, CallStack stack = {})
+      : cursor_(start), thread_(thread), functions_(&functions), stack_(std::move(stack)) {}
 
   enum class Item : uint8_t { piece, gap, end, budget };
   /// Moves to the thread's next instruction, with whatever comes before it, and applies it to the stack. Looks at most at `budget` blocks
@@ -68,17 +104,24 @@ class ThreadWalk {
   [[nodiscard]] const ReplayCursor& cursor() const { return cursor_; }
 
  private:
-  enum class Effect : uint8_t { none, call, returns };
+  enum class Effect : uint8_t { none, call, returns, jumps };
   struct Branch {  ///< a branch that was passed, whose target is the next instruction
     Effect effect = Effect::none;
     Ip from, end;
   };
-  void reach(Ip to, TimeNs time);
+  struct Target {
+    Ip ip;
+    TimeNs time;
+    SpaceId space;
+  };
+  void reach(const Target& to);
+  void unwind(Ip from, const Target& to);
   void pass_event();
   Effect effect_of(const BlockInfo& info);
 
   ReplayCursor cursor_;
   ThreadKey thread_;
+  FunctionLookup* functions_;
   CallStack stack_;
   std::optional<Branch> branch_;
   std::optional<Ip> away_;  // tracing is off: where the code goes on

@@ -2,6 +2,7 @@
 #include "image/symbols/debug_file.h"
 
 #include <elf.h>
+#include <elfutils/libdwelf.h>
 #include <gelf.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,13 +15,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "image/base/regular_file.h"
 #include "image/base/shrunk_files.h"
+#include "image/source/build_id_note.h"
 
 namespace ptd {
 namespace {
@@ -127,6 +131,31 @@ LineSections line_sections(Elf* elf) {
   return found;
 }
 
+/// Returns where the other file of a debug file may be: the linked path, which is relative to the debug file or within a tree that contains
+/// both, and the tree's folder of build ids.
+std::vector<std::string> alternate_paths(const std::string& path, const std::string& name, const std::string& build_id) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  constexpr unsigned kHigh = 4, kLow = 15;
+  std::string by_id = "/.build-id/";
+  for (size_t i = 0; i < build_id.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(build_id[i]);
+    by_id += {kDigits[byte >> kHigh], kDigits[byte & kLow]};
+    if (i == 0) by_id += '/';
+  }
+  std::vector<std::string> paths;
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::absolute(path, error), real = std::filesystem::canonical(path, error);
+  const bool is_absolute = name.starts_with('/');
+  if (!is_absolute) paths = {(here.parent_path() / name).string(), (real.parent_path() / name).string()};
+  for (std::filesystem::path folder = here.parent_path(); !folder.empty(); folder = folder.parent_path()) {
+    const std::string tree = folder == folder.root_path() ? std::string() : folder.string();
+    if (is_absolute) paths.push_back(tree + name);
+    paths.push_back(tree + by_id + ".debug");
+    if (folder == folder.parent_path()) break;
+  }
+  return paths;
+}
+
 }  // namespace
 
 DebugFile::~DebugFile() {
@@ -138,13 +167,31 @@ DebugFile::~DebugFile() {
   if (elf != nullptr) elf_end(elf);
 }
 
+void DebugFile::open_alternate(const std::string& path) {
+  const char* name = nullptr;
+  const void* id = nullptr;
+  const ssize_t id_bytes = dwelf_dwarf_gnu_debugaltlink(dwarf, &name, &id);
+  if (id_bytes <= 0 || name == nullptr || *name == 0) return;
+  const std::string build_id(static_cast<const char*>(id), static_cast<size_t>(id_bytes));
+  missing_alternate = name;
+  for (const std::string& place : alternate_paths(path, name, build_id)) {
+    auto other = open_checked(place, false);
+    if (!other || read_build_id(other->fd.get()) != build_id) continue;
+    other->dwarf = dwarf_begin_elf(other->elf, DWARF_C_READ, nullptr);
+    if (other->dwarf == nullptr || !other->prepare()) continue;
+    limits = DebugLimits(file_bytes + other->file_bytes);
+    alternate = std::move(other);
+    return missing_alternate.clear();
+  }
+}
+
 // Must be called before the first use of `dwarf`: libdw searches for the alternate file at the first reference to it.
 bool DebugFile::prepare() {
   static EmptyFile image;
   empty_elf = elf_memory(reinterpret_cast<char*>(&image), sizeof image);
   empty = empty_elf == nullptr ? nullptr : dwarf_begin_elf(empty_elf, DWARF_C_READ, nullptr);
   if (empty == nullptr) return false;
-  dwarf_setalt(dwarf, empty);
+  dwarf_setalt(dwarf, alternate ? alternate->dwarf : empty);
   (void)dwarf_new_oom_handler(dwarf, report_no_memory);
   (void)dwarf_new_oom_handler(empty, report_no_memory);
   sections = line_sections(dwarf_getelf(dwarf));
@@ -166,9 +213,9 @@ std::unique_ptr<DebugFile> DebugFile::open_checked(const std::string& path, bool
     file->mapping = Bytes(reinterpret_cast<const std::byte*>(content), size);
     watch_mapping(file->mapping, path, {info.st_dev, info.st_ino});
   }
-  const auto file_bytes = static_cast<uint64_t>(info.st_size);
-  if (!unpacks_within_reason(file->elf, file_bytes, relocatable)) return nullptr;
-  file->limits = DebugLimits(file_bytes);
+  file->file_bytes = static_cast<uint64_t>(info.st_size);
+  if (!unpacks_within_reason(file->elf, file->file_bytes, relocatable)) return nullptr;
+  file->limits = DebugLimits(file->file_bytes);
   return file;
 }
 
@@ -176,7 +223,9 @@ std::unique_ptr<DebugFile> DebugFile::open(const std::string& path) {
   auto file = open_checked(path, false);
   if (!file) return nullptr;
   file->dwarf = dwarf_begin_elf(file->elf, DWARF_C_READ, nullptr);
-  return file->dwarf != nullptr && file->prepare() ? std::move(file) : nullptr;
+  if (file->dwarf == nullptr) return nullptr;
+  file->open_alternate(path);
+  return file->prepare() ? std::move(file) : nullptr;
 }
 
 std::unique_ptr<DebugFile> DebugFile::open_relocatable(const std::string& path, const std::function<bool(Dwfl_Module*)>& wanted) {

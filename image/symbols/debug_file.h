@@ -4,6 +4,7 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,17 +16,20 @@
 
 namespace ptd {
 
-/// Names that the file takes from another one (.gnu_debugaltlink, .dwo) are absent, because libdw would open any path given by the file.
-/// libdw reports a failed allocation as std::bad_alloc.
+/// libdw would open any path given by the file, and therefore opens none. Names that dwz has moved to another file (.gnu_debugaltlink) are read
+/// from an ELF file with the build id that the link gives, at the linked path or in the same tree; .dwo files are not read. libdw reports a failed allocation as std::bad_alloc.
 struct DebugFile {
   Fd fd;
   Elf* elf = nullptr;
   Bytes mapping;  // of the file by libelf; empty if it is not watched
   Dwarf* dwarf = nullptr;
   Dwfl* layout = nullptr;  // owns `dwarf`, if it is set
+  std::unique_ptr<DebugFile> alternate;  // of .gnu_debugaltlink; null if there is none or it is missing
+  std::string missing_alternate;         // its recorded path
   Elf* empty_elf = nullptr;
   Dwarf* empty = nullptr;  // in place of the alternate file
   LineSections sections;
+  uint64_t file_bytes = 0;
   DebugLimits limits;
 
   /// Returns null if the file is not regular, has no DWARF, or uncompresses to far more than its size.
@@ -40,6 +44,7 @@ struct DebugFile {
  private:
   static std::unique_ptr<DebugFile> open_checked(const std::string& path, bool relocatable);
   bool prepare();
+  void open_alternate(const std::string& path);
 };
 
 }  // namespace ptd

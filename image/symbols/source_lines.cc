@@ -246,6 +246,9 @@ void SourceLines::load_scopes(Unit& unit) {
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
   if (names_another_file(die))
     warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known");
+  if (!file_->missing_alternate.empty())
+    warnings_->add(path_ + ": names of its functions and inlined calls are in " + file_->missing_alternate +
+                   " (.gnu_debugaltlink), which is missing or has another build id; lines are known");
   const std::function<std::string_view(const char*)> names = [&](const char* text) { return readable(text); };
   std::vector<ScopeExtent> extents;
   read_scopes(die, {std::exchange(unit.counted, true) ? nullptr : &file_->limits, names}, unit.scopes, extents);

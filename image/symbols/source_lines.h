@@ -21,7 +21,8 @@ struct DebugFile;
 class SourceWarnings;
 
 /// Addresses are the file's own (p_vaddr). Units are read on first use; thread-safe. Names live as long as the object. A file whose debug
-/// information exceeds a limit (debug_limits.h) has no lines from then on, and `warnings` gets a sentence. Names of another file (.gnu_debugaltlink) are empty.
+/// information exceeds a limit (debug_limits.h) has no lines from then on, and `warnings` gets a sentence. Names of
+/// another file (.gnu_debugaltlink) are empty if that file is missing, which is a sentence too.
 class SourceLines {
  public:
   /// Returns null if the file has no DWARF line information.

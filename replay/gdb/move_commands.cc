@@ -59,7 +59,8 @@ std::string backtrace_text(ReplaySession& session, CallMoves& moves, ThreadKey t
   for (size_t i = 0; i < std::min(trace.frames.size(), kMostFrames); ++i) {
     const CallFrame& frame = trace.frames[i];
     if (frame.is_interrupted) text += "    <interrupt or signal>\n";
-    text += "#" + std::to_string(i) + "  " + place_text(session, moves, thread, frame.ip) + "\n";
+    const bool is_return = i != 0 && !frame.is_interrupted;
+    text += "#" + std::to_string(i) + "  " + place_text(session, moves, thread, {frame.ip, is_return}) + "\n";
   }
   if (trace.frames.size() > kMostFrames) text += "and " + std::to_string(trace.frames.size() - kMostFrames) + " more\n";
   return text + (trace.is_whole ? "" : "callers whose call came before the last gap, or long ago, are not known\n");
@@ -76,15 +77,18 @@ std::string move_script() {
   return script + "define replay-backtrace\n  monitor backtrace\nend\n";
 }
 
-std::string place_text(ReplaySession& session, CallMoves& moves, ThreadKey thread, Ip ip) {
-  std::string text = hex(ip);
+std::string place_text(ReplaySession& session, CallMoves& moves, ThreadKey thread, const CodePlace& code) {
+  std::string text = hex(code.ip);
   const auto place = session.place_of(thread);
   if (!place) return text;
-  const SpaceId space = is_kernel_half(ip) ? kKernelSpace : place->space;
-  if (const auto symbol = session.recording().symbolizer().find(space, ip, place->time)) {
-    text += " in " + plain(symbol->name) + (symbol->offset_bytes != 0 ? "+" + hex(symbol->offset_bytes) : "");
+  const uint64_t back = code.is_return ? 1 : 0;
+  const Ip within{code.ip.value - back};
+  const SpaceId space = is_kernel_half(within) ? kKernelSpace : place->space;
+  if (const auto symbol = session.recording().symbolizer().find(space, within, place->time)) {
+    const uint64_t offset = symbol->offset_bytes + back;
+    text += " in " + plain(symbol->name) + (offset != 0 ? "+" + hex(offset) : "");
   }
-  const CallMoves::Line& line = moves.line_of(space, ip, place->time);
+  const CallMoves::Line& line = moves.line_of(space, within, place->time);
   if (line.line == 0) return text;
   return text + " (" + plain(line.file.substr(line.file.rfind('/') + 1)) + ":" + std::to_string(line.line) + ")";
 }
@@ -96,7 +100,7 @@ std::optional<std::string> move_command(ReplaySession& session, CallMoves& moves
   const MoveResult result = command->move(moves, thread);
   moved = result.why != MoveResult::Why::unknown;
   const auto place = session.place_of(session.current());
-  return std::string(reason_text(result.why)) + (place ? "at " + place_text(session, moves, session.current(), place->ip) + "\n" : "");
+  return std::string(reason_text(result.why)) + (place ? "at " + place_text(session, moves, session.current(), {place->ip}) + "\n" : "");
 }
 
 }  // namespace ptd::replay

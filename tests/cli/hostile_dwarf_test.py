@@ -133,8 +133,32 @@ def old_table(files, length):
     return text[:text.index("	.section .debug_line")] + table
 
 
-def altlink(path):
-    return f'	.section .gnu_debugaltlink,"",@progbits\n	.string "{path}"\n	.fill 20,1,1\n'
+def altlink(path, build_id=b"\1" * 20):
+    data = ",".join(map(str, build_id))
+    return f'	.section .gnu_debugaltlink,"",@progbits\n	.string "{path}"\n	.byte {data}\n'
+
+
+# A function that is inlined in main, whose name is at offset 5 of the strings of the other file.
+INLINED_ABBREV = ("2,0x2e,0, 3, 0xa1, 0x3e, 0x20,0x0b, 0,0, 3,0x2e,1, 0x11,1, 0x12,0x0b, 0,0, "
+                  "4,0x1d,0, 0x31,0x13, 0x11,1, 0x12,0x0b, 0x58,0x0b, 0x59,0x0b, 0,0")
+INLINED = """.Linlined:	.byte 2
+	.long 5
+	.byte 1
+	.byte 3
+	.quad main
+	.byte 16
+	.byte 4
+	.long .Linlined-.Lis
+	.quad main+2
+	.byte 10,1,6
+	.byte 0"""
+OTHER_ID = bytes(range(0xA0, 0xB4))
+OTHER = """	.section .debug_str,"MS",@progbits,1
+	.string "many"
+	.string "in_the_other_file"
+	.section .debug_info,"",@progbits
+	.byte 0
+"""
 
 
 class HostileDwarf(unittest.TestCase):
@@ -248,6 +272,60 @@ class HostileDwarf(unittest.TestCase):
                 coverage, script = self.both(unit(dies, abbrev=abbrev) + altlink(self.tmp / "fifo"))
                 self.assertEqual(coverage.returncode, 0, coverage.stderr)
                 self.assertIn("DA:5,", coverage.stdout)
+
+    def other_file(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (self.tmp / "other.s").write_text(OTHER)
+        subprocess.run([CC, "-shared", "-nostdlib", f"-Wl,--build-id=0x{OTHER_ID.hex()}", "-o", path, "other.s"], check=True, cwd=self.tmp)
+
+    def inlined_functions(self):
+        got = self.run_limited("functions", "--limit", "0", "-i", "p.data")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        return re.findall(r"(\S+|\[unnamed function\]) \(inlined\) \(p\)", got.stdout), got.stderr
+
+    def test_names_in_another_file_with_the_linked_build_id(self):
+        """The link is absolute or relative, or the file is in the folder of build ids of the same tree."""
+        id_text = OTHER_ID.hex()
+        for link, place in ((self.tmp / "sub" / "other.sup", "sub/other.sup"), ("other.sup", "other.sup"), ("/usr/lib/debug/.dwz/o", "usr/lib/debug/.dwz/o"),
+                            ("/absent/o", f".build-id/{id_text[:2]}/{id_text[2:]}.debug")):
+            with self.subTest(link=str(link)):
+                self.record(unit(INLINED, abbrev=INLINED_ABBREV) + altlink(link, OTHER_ID))
+                names, said = self.inlined_functions()
+                self.assertEqual(names, ["[unnamed function]"])
+                self.assertRegex(said, re.escape(f"names of its functions and inlined calls are in {link} (.gnu_debugaltlink), which is missing"))
+                self.other_file(self.tmp / place)
+                names, said = self.inlined_functions()
+                self.assertEqual(names, ["in_the_other_file"], said)
+                self.assertNotIn("altlink", said)
+                (self.tmp / place).unlink()
+
+    def test_another_file_with_another_build_id_is_not_read(self):
+        self.record(unit(INLINED, abbrev=INLINED_ABBREV) + altlink("other.sup", OTHER_ID[::-1]))
+        self.other_file(self.tmp / "other.sup")
+        names, said = self.inlined_functions()
+        self.assertEqual(names, ["[unnamed function]"])
+        self.assertIn("which is missing or has another build id", said)
+
+    @unittest.skipUnless(shutil.which("dwz"), "no dwz")
+    def test_programs_that_share_debug_information_by_dwz(self):
+        """Names and counts are those from before dwz moved the names."""
+        (self.tmp / "p.c").write_text("""
+static int sink;
+static inline __attribute__((always_inline)) int shared_square(int x) { return x * x + sink; }
+static inline __attribute__((always_inline)) int shared_twice(int x) { return shared_square(x) + shared_square(x + 1); }
+int main(void) { for (int i = 0; i < 9; i++) sink += shared_twice(i); return 0; }
+""")
+        for name in ("p", "q"):
+            subprocess.run([CC, "-g", "-O1", "-no-pie", "-o", name, "p.c"], check=True, cwd=self.tmp)
+        listed = []
+        for step in ([], ["dwz", "-m", "p.sup", "p", "q"]):
+            if step:
+                subprocess.run(step, check=True, cwd=self.tmp)
+                self.assertTrue((self.tmp / "p.sup").exists())
+            subprocess.run([PTDECODE, "record", "--emulate", *PLUGIN, "-q", "--no-stash", "-o", "p.data", "--", "./p"], check=True, cwd=self.tmp)
+            listed.append(sorted(self.inlined_functions()[0]))
+        self.assertEqual(listed[0], ["shared_square", "shared_twice"])
+        self.assertEqual(listed[1], listed[0])
 
     def test_verify_reads_regular_files(self):
         self.record("")

@@ -77,6 +77,30 @@ class GoneFiles(unittest.TestCase):
         self.record("./prog; cp second new; mv new prog; ./prog")
         self.check_names(self.calls(), {"steps_to_one": 998, "pick": 502, "main": 2})
 
+    def test_files_without_code_need_no_copy(self):
+        """Empty files, of which pages can be mapped, and data: nothing is missing, and nothing is said to be."""
+        with open(self.folder + "/maps.c", "w") as file:
+            file.write("""#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static char* mapped(int file) { return mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0); }
+int main(void) {
+  const int memory = memfd_create("empty", 0), late = memfd_create("late", 0), data = memfd_create("data", 0);
+  const int gone = open("gone", O_RDWR | O_CREAT, 0600);
+  unlink("gone");
+  char* page = mapped(late);
+  if (mapped(memory) == MAP_FAILED || mapped(gone) == MAP_FAILED || page == MAP_FAILED) return 1;
+  if (ftruncate(late, 4096) != 0 || ftruncate(data, 4096) != 0 || mapped(data) == MAP_FAILED) return 2;
+  *page = 1;
+  return 0;
+}
+""")
+        subprocess.run([os.environ.get("CC", "cc"), "-w", "-o", "maps", "maps.c"], check=True, cwd=self.folder)
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", "rec.data", "--", "./maps"], check=True, cwd=self.folder, env=self.env,
+                              capture_output=True, text=True)
+        self.assertEqual([line for line in done.stderr.splitlines() if "empty" in line or "late" in line or "data (" in line or "gone" in line], [])
+
     def test_the_instructions_are_those_that_ran(self):
         """With and without a copy of the file the flow equals the ground truth."""
         truth = self.folder + "/truth"

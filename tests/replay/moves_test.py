@@ -5,6 +5,7 @@ running program.
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without gdb or qemu-x86_64.
 """
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -186,6 +187,83 @@ class Moves(unittest.TestCase):
                               "replay-reverse-next", "replay-finish", "replay-backtrace"])
         self.assertRegex(said, r"(?s)outer \(.*main \(")
         self.assertNotIn("rror", said)
+
+
+class LeftCalls(unittest.TestCase):
+    """longjmp, siglongjmp and exceptions leave calls that never return. The backtraces are those of GDB on the running program."""
+    FUNCTIONS = ("plain", "inner_jump", "inner_throw", "handler")
+
+    @staticmethod
+    def up_to_main(text):
+        """Returns the functions of the frames, without those of a signal's delivery, and the line of each caller in unwind.cc."""
+        frames = []
+        for number, name, rest in re.findall(r"^#(\d+) +(?:0x\w+ in )?([\w@.]+)(.*)$", text, re.M):
+            line = re.search(r"unwind\.cc:(\d+)", rest)
+            name = name.removesuffix(".cold")
+            frames.append((name, line[1] if line and number != "0" else None))
+            if name == "main":
+                break
+        return [frame for frame in frames if not frame[0].startswith(("__pthread", "raise", "__GI", "<"))]
+
+    def check(self, folder, name, *flags):
+        program = Recorded(folder, SOURCE / "tests" / "cli" / "programs" / "unwind.cc", *flags, "-static", "-no-pie", name=name)
+        stops = 3 * (2 + len(self.FUNCTIONS))  # three rounds
+        breaks = [word for function in self.FUNCTIONS for word in ("-ex", f"break {function}")]
+        done = subprocess.run(["gdb", "-nx", "-batch", "-ex", "set width 0", "-ex", "set debuginfod enabled off", "-ex", "handle SIGUSR1 nostop noprint", *breaks,
+                               "-ex", "run", *["-ex", "echo --\\n", "-ex", "bt", "-ex", "continue"] * stops, str(program.program)],
+                              capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL)
+        live = [self.up_to_main(text) for text in done.stdout.split("--\n")[1:]]
+        self.assertEqual(len(live), stops, done.stderr)
+        symbols = subprocess.run(["nm", "-C", program.program], capture_output=True, text=True, check=True).stdout
+        with Client("-i", program.path, ptdecode=PTDECODE) as peer:
+            for function in self.FUNCTIONS:
+                entry = re.search(rf"^0*(\w+) [tT] {function}\(int\)$", symbols, re.M)[1]
+                self.assertEqual(peer.ask(f"Z0,{entry},1"), "OK")
+            for k in range(stops):
+                stop_of(peer.ask("c"))
+                said = peer.monitor("backtrace")
+                self.assertEqual(self.up_to_main(said), live[k], (k, said))
+
+    def test_backtraces_after_jumps_out_of_calls(self):
+        """With -O2, gcc places what catches an exception in a part of its own (main.cold)."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, flags in (("plain", ["-O0"]), ("split", ["-O2"])):
+                with self.subTest(name):
+                    self.check(folder, name, *flags)
+
+    def test_finish_ends_where_the_flow_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Recorded(folder, SOURCE / "tests" / "cli" / "programs" / "unwind.cc", "-static", "-no-pie", "-O0", name="left")
+            symbols = subprocess.run(["nm", "-C", program.program], capture_output=True, text=True, check=True).stdout
+            for function in self.FUNCTIONS[1:]:
+                with Client("-i", program.path, ptdecode=PTDECODE) as peer:
+                    entry = re.search(rf"^0*(\w+) [tT] {function}\(int\)$", symbols, re.M)[1]
+                    self.assertEqual(peer.ask(f"Z0,{entry},1"), "OK")
+                    stop_of(peer.ask("c"))
+                    peer.monitor("finish")
+                    self.assertEqual([name for name, _ in self.up_to_main(peer.monitor("backtrace"))], ["main"], function)
+
+    @unittest.skipUnless(shutil.which("aarch64-linux-gnu-gcc") and shutil.which("qemu-aarch64"), "no compiler or emulator for aarch64")
+    def test_a_jump_of_a64_is_no_return(self):
+        """A stub of a library call has four instructions and ends in BR."""
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder, "stub.c")
+            source.write_text("""int inner(int x) { return x + 1; }
+__asm__(".globl stub\\nstub: nop\\nadrp x16, inner\\nadd x16, x16, :lo12:inner\\nbr x16\\n");
+int stub(int);
+__attribute__((noinline)) int outer(int x) { return stub(x) + 1; }
+int main(void) { return outer(1) - 3; }
+""")
+            program = pathlib.Path(folder, "stub")
+            subprocess.run(["aarch64-linux-gnu-gcc", "-O1", "-g", "-static", "-fno-inline", source, "-o", program], check=True)
+            subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", "arm.data", "--", program],
+                           check=True, cwd=folder)
+            symbols = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+            with Client("-i", pathlib.Path(folder, "arm.data"), ptdecode=PTDECODE) as peer:
+                entry = re.search(r"^0*(\w+) T inner$", symbols, re.M)[1]
+                self.assertEqual(peer.ask(f"Z0,{entry},4"), "OK")
+                stop_of(peer.ask("c"))
+                self.assertEqual([name for name, _ in self.up_to_main(peer.monitor("backtrace"))], ["inner", "outer", "main"])
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ class Recorded:
         self.folder = pathlib.Path(folder)
         self.program = self.folder / name
         self.path = self.folder / (name + ".data")
-        subprocess.run([os.environ.get("CC", "cc"), "-g", "-O1", "-fcf-protection=none", *flags, source, "-o", self.program], check=True)
+        compiler = os.environ.get("CXX", "c++") if pathlib.Path(source).suffix == ".cc" else os.environ.get("CC", "cc")
+        subprocess.run([compiler, "-g", "-O1", "-fcf-protection=none", *flags, source, "-o", self.program], check=True)
         self.environment = dict(os.environ, PTDECODE_STASH="off")
         truth = self.folder / (name + ".truth")
         done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.path, "--truth", truth,

@@ -25,6 +25,12 @@ bool is_elf(int fd) {
   return pread(fd, magic, sizeof magic, 0) == static_cast<ssize_t>(sizeof magic) && std::memcmp(magic, "\177ELF", sizeof magic) == 0;
 }
 
+// An empty file, which cannot be opened as a mapped one. Its first pages can be mapped nevertheless.
+bool is_empty(const std::string& path, unsigned long inode) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_ino == inode && info.st_size == 0;
+}
+
 // A file that grows beyond the program's limit would kill it by SIGXFSZ.
 bool may_have(uint64_t bytes) {
   rlimit limit{};
@@ -72,7 +78,10 @@ std::string keep_unnamed(const std::string& folder, const MappedFileLine& file, 
   paths.emplace_back(range);
   for (const std::string& path : paths) {
     const int fd = open_mapped(path, file.major, file.minor, file.inode);
-    if (fd < 0) continue;
+    if (fd < 0) {
+      if (is_empty(path, file.inode)) return {};
+      continue;
+    }
     struct stat info {};
     std::string name;
     if (is_elf(fd)) name = fstat(fd, &info) == 0 ? name_of_copy(info) : "?";

@@ -37,9 +37,12 @@ bool find_attribute(Dwarf_Die die, unsigned kind, Dwarf_Attribute& found) {
   return false;
 }
 
+// Offsets in the file of .gnu_debugaltlink differ from those in the file itself by a bit.
 Dwarf_Off origin_of(Dwarf_Die die) {
+  constexpr Dwarf_Off kAlternate = Dwarf_Off{1} << 63;
+  const Dwarf* const own = dwarf_cu_getdwarf(die.cu);
   for (int i = 0; i < kMostReferences && refers(die); ++i) continue;
-  return dwarf_dieoffset(&die);
+  return dwarf_dieoffset(&die) | (dwarf_cu_getdwarf(die.cu) == own ? 0 : kAlternate);
 }
 
 const char* name_of(Dwarf_Die* die) {
