@@ -2,6 +2,7 @@
 #include "capture/emulate/program_holder.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -11,7 +12,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "image/base/inherited_signals.h"
 #include "image/base/system_error.h"
@@ -40,8 +47,10 @@ bool send_report(int fd, int32_t value) {
   return send(fd, &report, sizeof report, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof report);
 }
 
-// Waits for the program and, as this process takes in orphans, for all that it started.
-int wait_for_all(pid_t program, const std::function<void()>& ended) {
+volatile sig_atomic_t g_end_requests = 0;
+
+/// Waits for the program and, as this process takes in orphans, for all that it started. `ended` gets the program's exit status.
+int wait_for_all(pid_t program, const std::function<void(int)>& ended) {
   int result = kKilled;
   while (true) {
     int status = 0;
@@ -49,9 +58,31 @@ int wait_for_all(pid_t program, const std::function<void()>& ended) {
     if (pid < 0 && errno == EINTR) continue;
     if (pid < 0) return result;
     if (pid != program) continue;
-    ended();
     result = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    ended(result);
   }
+}
+
+/// Returns the processes below `ancestor`, from /proc.
+std::vector<pid_t> processes_below(pid_t ancestor) {
+  std::vector<std::pair<pid_t, pid_t>> parents;  // process, parent
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    std::ifstream file(entry.path() / "stat");
+    std::string line;
+    pid_t pid = 0, parent = 0;
+    char state = 0;
+    const size_t name_end = std::getline(file, line) ? line.rfind(')') : std::string::npos;  // names may contain blanks and parentheses
+    if (name_end == std::string::npos || !(std::istringstream(line) >> pid) || !(std::istringstream(line.substr(name_end + 1)) >> state >> parent)) continue;
+    if (state != 'Z') parents.emplace_back(pid, parent);
+  }
+  std::vector<pid_t> below{ancestor};
+  for (size_t i = 0; i < below.size(); ++i) {
+    for (const auto& [pid, parent] : parents)
+      if (parent == below[i]) below.push_back(pid);
+  }
+  below.erase(below.begin());
+  return below;
 }
 
 void leave_standard_streams() {
@@ -76,7 +107,11 @@ void leave_standard_streams() {
   if (program == 0) become_program(duties, group);
   if (program < 0 || !send_report(fd, program)) _exit(1);
   leave_standard_streams();
-  (void)send_report(fd, wait_for_all(program, duties.ended));
+  const int status = wait_for_all(program, [&](int ended) {
+    duties.ended();
+    (void)send_report(fd, ended);
+  });
+  (void)send_report(fd, status);
   Report done;
   if (!receive(fd, done)) duties.complete();
   _exit(0);
@@ -106,9 +141,30 @@ Result<std::unique_ptr<ProgramHolder>> ProgramHolder::start(const Duties& duties
   return holder;
 }
 
-int ProgramHolder::wait() {
+int ProgramHolder::wait(const Progress& progress) {
+  constexpr int kFirstMs = 1000, kNextMs = 200;
   Report status;
-  return receive(fd_, status) ? status.value : wait_for_all(program_, ended_);
+  const auto wait_alone = [&] { return wait_for_all(program_, [&](int) { ended_(); }); };
+  if (!receive(fd_, status)) return wait_alone();
+  progress.program_ended();
+  pollfd report{fd_, POLLIN, 0};
+  g_end_requests = 0;
+  sig_atomic_t requests = 0;
+  for (bool is_first = true;; is_first = false) {
+    const int ready = poll(&report, 1, is_first ? kFirstMs : kNextMs);
+    if (ready > 0) break;
+    const std::vector<pid_t> rest = is_first || requests != g_end_requests ? processes_below(holder_) : std::vector<pid_t>();
+    if (is_first && !rest.empty()) progress.rest_is_running(rest.size());
+    if (requests == g_end_requests) continue;
+    for (const pid_t pid : rest) (void)kill(pid, requests == 0 ? SIGTERM : SIGKILL);
+    requests = g_end_requests;
+  }
+  const int result = status.value;
+  return receive(fd_, status) ? status.value : (wait_alone(), result);
+}
+
+void ProgramHolder::end_rest() {
+  if (g_end_requests < 2) g_end_requests = g_end_requests + 1;
 }
 
 ProgramHolder::~ProgramHolder() {

@@ -28,8 +28,14 @@ class ProgramHolder {
   ProgramHolder& operator=(const ProgramHolder&) = delete;
 
   [[nodiscard]] pid_t program() const { return program_; }
+  struct Progress {
+    std::function<void()> program_ended;      ///< called once
+    std::function<void(size_t)> rest_is_running;  ///< called once, a second later, if so many processes that the program started still run
+  };
   /// Waits until the program and all that it started have ended; its exit status, 128 + signal if one ended it.
-  int wait();
+  int wait(const Progress& progress);
+  /// After the program has ended: asks what it started to end (SIGTERM), the second time without a choice (SIGKILL). For signal handlers.
+  static void end_rest();
 
  private:
   ProgramHolder() = default;

@@ -48,13 +48,19 @@ volatile sig_atomic_t g_program = 0;  // gets the signals that ask this process 
 
 void pass_on(int number) {
   if (g_program > 0) (void)kill(static_cast<pid_t>(g_program), number);
+  else ProgramHolder::end_rest();
 }
 
-/// While this object exists, Ctrl-C is left to the program, which also gets it and decides; other requests to end are passed on to it.
+/// While this object exists, Ctrl-C is left to the program, which also gets it and decides; other requests to end are passed on to it. After the
+/// program has ended, they end what it started.
 class Signals {
  public:
   explicit Signals(pid_t program) : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
     g_program = program;
+  }
+  void program_ended() {
+    g_program = 0;
+    if (interrupt_ != SIG_IGN) (void)std::signal(SIGINT, pass_on);
   }
   ~Signals() {
     g_program = 0;
@@ -309,11 +315,14 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     return holder.error();
   }
   {
-    const Signals signals((*holder)->program());
+    Signals signals((*holder)->program());
     const StopWatcher watcher(command.folder, options.on_stopped);
     std::optional<AnnounceWatcher> listener;
     if (options.config.announce) listener.emplace(command.folder, socket.get());
-    result.exit_status = (*holder)->wait();
+    const auto rest_is_running = [&](size_t processes) {
+      if (options.on_waiting) options.on_waiting(processes);
+    };
+    result.exit_status = (*holder)->wait({[&] { signals.program_ended(); }, rest_is_running});
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);
   Result<RecordingSummary> summary = complete(plan, *folder);

@@ -20,6 +20,8 @@ struct EmulateOptions {
   std::vector<std::string> command;  ///< program and arguments
   /// Called once, on another thread, if recording stops while the program runs; `folder` is the working folder.
   std::function<void(const std::string& folder)> on_stopped;
+  /// Called once if processes that the program started still run a second after it has ended. SIGINT, SIGTERM and SIGHUP end them then.
+  std::function<void(size_t processes)> on_waiting;
   std::string work_parent;           ///< where the working folder is made; empty: beside the output, else TMPDIR or /tmp
 };
 

@@ -192,6 +192,10 @@ int run(Words& words) {
     say_on_error("recording stopped: the disk of the working folder " + folder +
                  " is nearly full, the folder is out of reach, or a limit is reached (--max-size, ulimit -f). The program runs on and is not recorded.\n");
   };
+  options.on_waiting = [name = options.command.front()](size_t processes) {
+    say_on_error("ptdecode: " + name + " has ended, but " + counted(processes, "process", "processes") + " that it started still " + (processes == 1 ? "runs" : "run") +
+                 ": recording goes on until they end. Ctrl-C ends them.\n");
+  };
   if (Status status = set_sizes(words); !status) return report_error(status.error());
   standard_output().flush();
   const Result<emulate::EmulateResult> result = emulate::emulate(options);

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from checks import PLUGIN, PTDECODE, check, failures
@@ -166,6 +167,36 @@ def cut_short(trial):
     check(f"{what}: the recorder lost it, not the processor", "overflow" not in done.stdout + done.stderr, done.stdout + done.stderr)
 
 
+def rest_of_program(trial):
+    """The program ends, and a process that it started does not. The user is informed, and can end it: a stubborn one by a second signal."""
+    for number, stubborn in ((signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)):
+        what = f"the program leaves a {'stubborn ' if stubborn else ''}process, {signal.Signals(number).name}"
+        script = ("trap '' TERM; " if stubborn else "") + "sleep 1000 & exit 3"
+        for path in glob.glob(trial.out + "*"):
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        shutil.rmtree(trial.truth, ignore_errors=True)
+        command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-o", trial.out, "--truth", trial.truth, "--", "sh", "-c", script]
+        recorder = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        emulator = emulator_of(recorder.pid)
+        timer = threading.Timer(30, lambda: os.kill(emulator_of(recorder.pid), signal.SIGKILL))  # without the message, nothing would end it
+        timer.start()
+        said = recorder.stderr.readline()
+        timer.cancel()
+        check(f"{what}: said", "sh has ended, but 1 process that it started still runs" in said, said)
+        wait_until(f"{what}: the program itself is gone", lambda: not is_alive(emulator))
+        rest = emulator_of(recorder.pid)
+        os.kill(recorder.pid, number)
+        if stubborn:
+            time.sleep(1)
+            check(f"{what}: it may refuse the first", is_alive(rest))
+            os.kill(recorder.pid, number)
+        _, said = recorder.communicate(timeout=60)
+        check(f"{what}: the status is the program's", recorder.returncode == 3, f"{recorder.returncode} {said}")
+        check(f"{what}: nothing is left", not is_alive(rest) and not glob.glob(trial.out + ".work-*"))
+        trial.verified(what, [0])  # it is killed in a system call, after its last instruction
+
+
 def memory_of(trial, rounds, options):
     """Returns the maximum memory of any process of a recording, and the size of the recording."""
     command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-q", "-o", trial.out, *options, "--", trial.deaths, "work", str(rounds)]
@@ -191,7 +222,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(folder)
-        for case in (without_recorder, without_holder, without_both, without_all, while_recorded, cut_short, memory):
+        for case in (without_recorder, without_holder, without_both, without_all, while_recorded, cut_short, rest_of_program, memory):
             if not sys.argv[1:] or case.__name__ in sys.argv[1:]:
                 case(trial)
     return 1 if failures else 0
