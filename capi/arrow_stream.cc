@@ -212,8 +212,10 @@ int guarded(ArrowArrayStream* stream, const Body& body) {
     status = set_error(*data, ECANCELED, "the caller cancelled the operation");
   } catch (const std::bad_alloc&) {
     status = set_error(*data, ENOMEM, "there is not enough memory");
-  } catch (const std::system_error&) {
-    status = set_error(*data, EAGAIN, "the system refused a resource, such as a thread");
+  } catch (const std::system_error& error) {
+    const bool forked = error.code() == std::errc::operation_not_permitted;  // see ParallelDecode::next()
+    status = set_error(*data, EAGAIN, forked ? "the threads that decode are those of the process that this one was forked from"
+                                             : "the system refused a resource, such as a thread");
   } catch (...) {
     status = set_error(*data, EIO, "internal error");
   }

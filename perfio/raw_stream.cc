@@ -149,6 +149,8 @@ bool RawStream::next(RawRecord& out) {
         add_cut(*damage_, chunk_offset_bytes_, "the compressed stream ends inside a record");
         chunk_.clear();
         chunk_position_ = 0;
+      } else if (!compressed_failed_ && zstd_.ends_inside_block()) {  // nothing of its last block comes out
+        fail_compressed("the compressed stream ends inside a block");
       }
       return false;
     }

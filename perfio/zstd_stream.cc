@@ -4,6 +4,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "image/base/interrupt.h"
 
@@ -37,11 +38,27 @@ size_t ZstdDecompressor::step(Bytes& input, std::span<std::byte> output) {
       break;
     }
     // At a boundary it wants nothing (the end of a frame) or the 3 bytes of a block's header (RFC 8878, 3.1.1.2).
-    if (in.pos != in_before || out.pos != out_before) is_cut_ = result != 0 && result != kBlockHeaderBytes;
+    if (in.pos != in_before || out.pos != out_before) {
+      awaits_block_ = result == kBlockHeaderBytes;
+      is_cut_ = result != 0 && !awaits_block_;
+    }
     if (in.pos == in_before && out.pos == out_before) break;
   }
   input = input.subspan(in.pos);
   return out.pos;
+}
+
+// An empty last block ends a frame only where a block can begin. Inside a block it is data.
+bool ZstdDecompressor::ends_inside_block() {
+  if (failed_ || is_cut_ || !awaits_block_) return !failed_ && is_cut_;
+  constexpr std::array<std::byte, kBlockHeaderBytes> kEmptyLast = {std::byte{1}};
+  constexpr size_t kChecksumBytes = 4;
+  std::byte more{};
+  ZSTD_inBuffer in{kEmptyLast.data(), kEmptyLast.size(), 0};
+  ZSTD_outBuffer out{&more, 1, 0};
+  const size_t result = ZSTD_decompressStream(state_->stream, &out, &in);
+  failed_ = true;
+  return out.pos != 0 || (result != 0 && result != kChecksumBytes);
 }
 
 namespace {

@@ -25,11 +25,13 @@ class ZstdDecompressor {
   [[nodiscard]] bool failed() const { return failed_; }
   /// Returns true if the input so far ends inside a block or a header: the rest is missing.
   [[nodiscard]] bool is_cut() const { return is_cut_; }
+  /// The same at the end of all input, also for a block that lacks as many bytes as a block's header has. Nothing may be decompressed after it.
+  [[nodiscard]] bool ends_inside_block();
 
  private:
   struct State;
   std::unique_ptr<State> state_;
-  bool failed_ = false, is_cut_ = false;
+  bool failed_ = false, is_cut_ = false, awaits_block_ = false;
 };
 
 /// Returns the most bytes that a stored part of a file may expand to, so that no small file needs much memory. Readers refuse a part that expands

@@ -4,7 +4,10 @@
 // woken while all have something to decode.
 #include "recording/parallel.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -70,7 +73,7 @@ struct Hand {
 
 class ParallelDecode::Crew {
  public:
-  Crew(ParallelJob job, unsigned threads) : job_(std::move(job)), next_(job_.find(job_.first_offset)), hands_(threads) {
+  Crew(ParallelJob job, unsigned threads) : process_(getpid()), job_(std::move(job)), next_(job_.find(job_.first_offset)), hands_(threads) {
     share_bytes_ = std::max<uint64_t>(job_.held_bytes / threads, 1U << 20);
     most_ahead_ = 4 * uint64_t{threads};
     for (Hand& hand : hands_) hand.decoder = job_.make_decoder();
@@ -95,6 +98,9 @@ class ParallelDecode::Crew {
     } catch (const std::system_error&) {
     }
   }
+
+  /// This process was forked from the one that has the other threads.
+  [[nodiscard]] bool is_copy() const { return !threads_.empty() && getpid() != process_; }
 
   /// Outputs what has its turn; while there is none of that, decodes as the other threads do.
   bool next(DecodedBatch& next) {
@@ -263,6 +269,7 @@ class ParallelDecode::Crew {
     }
   }
 
+  const pid_t process_;
   const ParallelJob job_;
   uint64_t share_bytes_ = 0, most_ahead_ = 0;
   std::mutex mutex_;
@@ -293,8 +300,15 @@ ParallelDecode::ParallelDecode(ParallelJob job) {
   crew_ = std::make_unique<Crew>(std::move(job), std::max(threads, 1U));
   crew_->start();
 }
-ParallelDecode::~ParallelDecode() = default;
 
-bool ParallelDecode::next(DecodedBatch& next) { return crew_->next(next); }
+// A copy has mutexes as the threads of the other process left them, and no threads to wait for: its memory is lost.
+ParallelDecode::~ParallelDecode() {
+  if (crew_->is_copy()) (void)crew_.release();
+}
+
+bool ParallelDecode::next(DecodedBatch& next) {
+  if (crew_->is_copy()) throw std::system_error(EPERM, std::generic_category(), "the threads that decode are those of the process that this one was forked from");
+  return crew_->next(next);
+}
 
 }  // namespace ptd

@@ -44,7 +44,7 @@ class ParallelDecode {
   ParallelDecode& operator=(const ParallelDecode&) = delete;
 
   /// Sets `next` to the next batch, valid until the next call; false if there are no more. What a function of the job throws, on any
-  /// thread, ends the job and is thrown by this call.
+  /// thread, ends the job and is thrown by this call. After a fork, the child has no other threads: this throws std::system_error there.
   [[nodiscard]] bool next(DecodedBatch& next);
 
  private:

@@ -17,10 +17,10 @@ constexpr const char* kSetUp =
 
 }  // namespace
 
-Result<std::unique_ptr<Database>> Database::create(const std::string& file) {
+Result<std::unique_ptr<Database>> Database::create(const std::string& file, std::string name) {
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(file.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
-  std::unique_ptr<Database> database(new Database(handle));
+  std::unique_ptr<Database> database(new Database(handle, std::move(name)));
   if (code != SQLITE_OK) return database->failed("open the database");
   if (const Status ready = database->run(kSetUp); !ready) return ready.error();
   return database;
@@ -30,7 +30,7 @@ Database::~Database() { sqlite3_close_v2(handle_); }
 
 Error Database::failed(std::string_view what) const {
   const char* why = handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_);
-  return {ErrorCode::write_failed, fmt::format("cannot {}: {}", what, why), 0};
+  return {ErrorCode::write_failed, fmt::format("{}: cannot {}: {}", name_, what, why), 0};
 }
 
 Status Database::run(const std::string& sql) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ptdecode/error.h"
 
@@ -19,8 +20,8 @@ namespace ptd::cli {
 /// write_failed. Not thread-safe.
 class Database {
  public:
-  /// Opens an empty file. `file` is its path, which may be a link to it.
-  [[nodiscard]] static Result<std::unique_ptr<Database>> create(const std::string& file);
+  /// Opens an empty file. `file` is its path, which may be a link to it; messages call it `name`.
+  [[nodiscard]] static Result<std::unique_ptr<Database>> create(const std::string& file, std::string name);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -33,8 +34,9 @@ class Database {
 
  private:
   friend class Inserter;
-  explicit Database(sqlite3* handle) : handle_(handle) {}
+  Database(sqlite3* handle, std::string name) : handle_(handle), name_(std::move(name)) {}
   sqlite3* handle_;
+  const std::string name_;
 };
 
 /// Returns the version of SQLite that is loaded.

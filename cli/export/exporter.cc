@@ -175,7 +175,7 @@ int write_database(const ExportWords& words) {
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
   if ((*file)->straight()) return report_error({ErrorCode::bad_output, "export: a database is no stream of bytes: -o names a file", 0});
-  auto database = Database::create(fmt::format("/proc/self/fd/{}", (*file)->fd()));
+  auto database = Database::create(fmt::format("/proc/self/fd/{}", (*file)->fd()), words.output);
   if (!database) return report_error(database.error());
   Export all(words, **opened, **database, std::move(*tables));
   const int status = all.run();

@@ -2,6 +2,7 @@
 #include "image/source/debuginfod.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "image/base/environment.h"
 
@@ -20,14 +22,29 @@ constexpr size_t kMaxBuildIdLetters = 128;
 
 constexpr int kQuietS = 10, kWholeS = 300;
 constexpr uint64_t kLeastBytes = 64;  // minimum progress in kQuietS seconds
+constexpr std::chrono::milliseconds kLookPause{20};
 
 std::atomic<bool (*)()> g_stop = nullptr;
+
+/// Returns the size of the file that libdebuginfod writes for this build id, 0 if there is none. Its name, and that of the cache, are its own.
+uint64_t size_being_written(const std::string& build_id) {
+  std::error_code error;
+  uint64_t size = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (error || target.find("/" + build_id + "/") == std::string::npos) continue;
+    struct stat file {};
+    if (stat(entry.path().c_str(), &file) == 0 && S_ISREG(file.st_mode)) size = std::max(size, static_cast<uint64_t>(file.st_size));
+  }
+  return size;
+}
 
 /// The current download of this thread. Thread-local, because libdebuginfod passes no pointer to its progress function.
 struct Download {
   using Clock = std::chrono::steady_clock;
+  std::string build_id;
   uint64_t most_bytes = 0, seen_bytes = 0;
-  Clock::time_point start = Clock::now(), last_progress = start;
+  Clock::time_point start = Clock::now(), last_progress = start, last_look = start;
   std::string why;  ///< why it was ended
 
   /// `done` and `total` are in bytes. A `total` of 0 or less is unknown; then `done` may count calls until the reply begins.
@@ -40,12 +57,17 @@ struct Download {
     }
     const auto stop = g_stop.load();
     if (stop != nullptr && stop()) why = "interrupted";
-    if (std::max(bytes, all) > most_bytes) why = "a reply of more than " + std::to_string(most_bytes >> 20) + " MiB";
+    if (std::max(bytes, all) > most_bytes) why = too_large("a reply of");
+    if (now - last_look > kLookPause) {
+      last_look = now;
+      if (size_being_written(build_id) > most_bytes) why = too_large("a reply that unpacks to");  // `done` and `total` count its packed bytes
+    }
     if (now - last_progress > std::chrono::seconds(kQuietS))
       why = "fewer than " + std::to_string(kLeastBytes) + " bytes in " + std::to_string(kQuietS) + " s";
     if (now - start > std::chrono::seconds(kWholeS)) why = "the file is not complete after " + std::to_string(kWholeS) + " s";
     return why.empty() ? 0 : 1;
   }
+  [[nodiscard]] std::string too_large(const std::string& what) const { return what + " more than " + std::to_string(most_bytes >> 20) + " MiB"; }
 };
 
 thread_local Download* t_download = nullptr;
@@ -116,6 +138,7 @@ std::string Debuginfod::find(const std::string& build_id, bool debug, uint64_t k
   char* path = nullptr;
   const auto* id = reinterpret_cast<const unsigned char*>(build_id.c_str());
   Download download;
+  download.build_id = build_id;
   download.most_bytes = most_bytes(known_bytes);
   t_download = &download;
   const int fd = (debug ? library_->debug : library_->executable)(library_->client, id, 0, &path);

@@ -78,7 +78,7 @@ class Stream {
  private:
   [[noreturn]] void raise_stream(int status) {
     const char* text = stream_.get_last_error(&stream_);
-    const ptd_code code = status == ECANCELED ? 700 : status == EBUSY ? PTD_ERROR_IN_USE : status == ENOMEM ? 601 : 400;
+    const ptd_code code = status == ECANCELED ? 700 : status == EBUSY ? PTD_ERROR_IN_USE : status == ENOMEM ? 601 : status == EAGAIN ? 600 : 400;
     char* message = strdup(text != nullptr ? text : std::strerror(status));
     raise(code, message);
   }

@@ -4,10 +4,12 @@ usage: package_test.py SOURCE
 """
 import array
 import contextlib
+import copy
 import doctest
 import functools
 import io
 import json
+import multiprocessing
 import os
 import pathlib
 import re
@@ -139,6 +141,42 @@ class Package(unittest.TestCase):
         self.recording.close()
         with self.assertRaises(ptdecode.Error):
             self.recording.blocks()
+
+    def test_errors_come_back_from_other_processes(self):
+        """multiprocessing waits forever for a result that it cannot unpickle."""
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            for path in ("/nonexistent", "/"):
+                with self.assertRaises(ptdecode.Error) as here:
+                    ptdecode.open(path)
+                with self.assertRaises(ptdecode.Error) as there:
+                    pool.apply_async(ptdecode.open, (path,)).get(timeout=60)
+                for one, other in ((here.exception, there.exception), (here.exception, copy.copy(here.exception))):
+                    self.assertEqual((one.code, one.name, str(one)), (other.code, other.name, str(other)))
+
+    def test_a_path_with_a_null_byte_names_no_other_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shadowed = os.path.join(folder, "recording")
+            os.symlink(DEMO, shadowed)
+            for call in (lambda: ptdecode.open(shadowed + "\0.data"), lambda: ptdecode.open(DEMO, symfs=folder + "\0x"),
+                         lambda: ptdecode.open(DEMO, stashes=[folder + "\0x"]), lambda: ptdecode.open(DEMO, build_id_cache=folder + "\0x")):
+                with self.assertRaises(ValueError):
+                    call()
+
+    def test_a_forked_child_can_drop_what_it_inherits(self):
+        """Its parent's threads do not exist there: reading a table on says so, and freeing it waits for none."""
+        rows = iter(self.recording.calls(batch_rows=10, threads=4))
+        next(rows)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            try:
+                sum(1 for _ in rows)
+            except ptdecode.Error as error:
+                del rows
+                os._exit(0 if (error.name, "forked" in str(error)) == ("resources", True) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertGreater(sum(1 for _ in rows), 100)
 
     def test_the_builder_takes_bytes_only(self):
         """bytes(16) is 16 zeros: a length in place of code would be code that nobody ran."""

@@ -2,7 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "expect.h"
 
@@ -97,6 +99,54 @@ static void* release_stream(void* user) {
   return NULL;
 }
 
+/* A child that is forked while threads of the library decode has none of them: each call there ends, and says so. */
+static void fork_while_decoding(const char* data) {
+  const unsigned limit_s = 60;
+  ptd_recording* recording = open_data(data, "demo");
+  ptd_cursor_options options = PTD_CURSOR_OPTIONS_INIT;
+  options.kind = PTD_CURSOR_CALLS;
+  options.threads = 4;
+  ptd_cursor* cursor = NULL;
+  EXPECT(PTD_OK, ptd_cursor_open(recording, &options, &cursor, NULL));
+  ptd_table_options table_options = PTD_TABLE_OPTIONS_INIT;
+  table_options.threads = 4;
+  table_options.batch_rows = 100;
+  struct ArrowArrayStream stream;
+  struct ArrowArray array;
+  EXPECT(PTD_OK, ptd_table(recording, "calls", &table_options, &stream, NULL));
+  EXPECT(0, stream.get_next(&stream, &array));
+  array.release(&array);
+  ptd_item item = PTD_INIT(ptd_item);
+  EXPECT(PTD_OK, ptd_cursor_next(cursor, &item, NULL));
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(limit_s);
+    ptd_code code = PTD_OK;
+    char* message = NULL;
+    while ((code = ptd_cursor_next(cursor, &item, &message)) == PTD_OK) {
+    }
+    EXPECT(PTD_ERROR_RESOURCES, code);
+    EXPECT(1, message != NULL && strstr(message, "forked") != NULL);
+    int error = 0;
+    while ((error = stream.get_next(&stream, &array)) == 0 && array.release != NULL) array.release(&array);
+    EXPECT(1, error != 0);
+    stream.release(&stream);
+    EXPECT(PTD_OK, ptd_cursor_free(cursor));
+    EXPECT(PTD_OK, ptd_close(recording));
+    _exit(failures);
+  }
+  int status = -1;
+  EXPECT(child, waitpid(child, &status, 0));
+  EXPECT(0, status);
+  ptd_code code = PTD_OK;
+  while ((code = ptd_cursor_next(cursor, &item, NULL)) == PTD_OK) {
+  }
+  EXPECT(PTD_END, code); /* the parent's cursor goes on */
+  stream.release(&stream);
+  EXPECT(PTD_OK, ptd_cursor_free(cursor));
+  EXPECT(PTD_OK, ptd_close(recording));
+}
+
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   struct shared shared;
@@ -119,6 +169,7 @@ int main(int argc, char** argv) {
   EXPECT(0, pthread_join(threads[0], NULL));
   EXPECT(1, array.release != NULL && array.length > 0); /* a batch outlives its stream */
   array.release(&array);
+  fork_while_decoding(argv[1]);
   if (failures != 0) fprintf(stderr, "%d failures\n", failures);
   return failures != 0;
 }

@@ -250,6 +250,28 @@ TEST(SnapshotFrames, FilesAreJoinedAndBuffersListed) {
     EXPECT_EQ(difference(once, decode_ranges(*recording, stream, stream + 1)[0x10]), "") << stream;
 }
 
+// A buffer holds whole frames, so one that does not was cut, or lacks bytes: every length but those of whole frames is reported.
+TEST(SnapshotFrames, ABufferThatEndsWithinAFrameIsReported) {
+  constexpr size_t frame_bytes = 16;
+  const std::vector<uint8_t> frames = frames_of({{0x10, kShortTrace}}, [] { return false; });
+  for (size_t size = 1; size <= frames.size(); ++size) {
+    const Snapshot snapshot;
+    snapshot.words("code.bin", {kNop, kBranchToSelf});
+    snapshot.frame(kOneDump);
+    snapshot.text("trace.ini",
+                  "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=coresight\n"
+                  "[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
+    snapshot.text("trace.bin", {frames.begin(), frames.begin() + static_cast<ptrdiff_t>(size)});
+    const auto recording = snapshot.open();
+    ASSERT_TRUE(recording) << size;
+    const bool whole = size % frame_bytes == 0;
+    EXPECT_EQ(count_of(*recording, "trace.bin: its " + std::to_string(size) + " bytes are not whole frames"), whole ? 0U : 1U) << size;
+    const std::vector<Finding> findings = recording->findings();
+    const auto lost = std::count_if(findings.begin(), findings.end(), [](const Finding& each) { return each.kind == FindingKind::trace_lost; });
+    EXPECT_EQ(lost, whole ? 0 : 1) << size;
+  }
+}
+
 TEST(SnapshotIni, WhatHasNoFlowIsTold) {
   const Snapshot snapshot;
   snapshot.frame("");

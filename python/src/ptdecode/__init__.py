@@ -51,6 +51,17 @@ class Error(Exception):
         self.code = code
         self.name = name
 
+    def __reduce__(self):
+        return type(self), (self.code, self.name, str(self))
+
+
+def _path(value: str | os.PathLike) -> str:
+    """Returns a path as text. A null byte would end it early for the library, and name another file."""
+    path = os.fspath(value)
+    if "\0" in (path if isinstance(path, str) else ""):
+        raise ValueError("embedded null byte")
+    return path
+
 
 _native.set_error_type(Error)
 
@@ -440,12 +451,12 @@ def _arguments(symfs: Any, debug_dirs: Any, stashes: Any, kcore_after: Any, buil
     def paths(value: Any) -> "Optional[list[str]]":
         if value is None:
             return None
-        return [os.fspath(value)] if isinstance(value, (str, os.PathLike)) else [os.fspath(path) for path in value]
+        return [_path(value)] if isinstance(value, (str, os.PathLike)) else [_path(path) for path in value]
 
     arguments = _native.OpenArguments()
     arguments.symfs, arguments.debug_dirs = paths(symfs), paths(debug_dirs)
     arguments.stashes, arguments.kcore_after = paths(stashes), paths(kcore_after)
-    arguments.build_id_cache = None if build_id_cache is None else os.fspath(build_id_cache)
+    arguments.build_id_cache = None if build_id_cache is None else _path(build_id_cache)
     arguments.running_kernel = running_kernel
     arguments.slack_ns = slack_ns
     arguments.flags = debuginfod | ignore_time << 1 | freeze << 2 | allow_outside << 5
@@ -462,7 +473,7 @@ def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, de
     """
     arguments = _arguments(symfs, debug_dirs, stashes, kcore_after, build_id_cache, running_kernel, slack_ns, debuginfod, ignore_time, freeze,
                            allow_outside)
-    return Recording(_native.open(os.fspath(path), arguments, _bar(progress, "opening")), os.fspath(path))
+    return Recording(_native.open(_path(path), arguments, _bar(progress, "opening")), _path(path))
 
 
 def _bytes_of(data: bytes) -> bytes:
