@@ -9,7 +9,6 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxHeld = 1U << 16;
 constexpr uint64_t kMostSkipped = 16;  // bytes between a CALL that does not return to its caller, and its target
 
 }  // namespace
@@ -151,7 +150,7 @@ void CallFlow::resolve_ahead() {
 [[gnu::always_inline]] inline void CallFlow::hold(bool resumes, bool silent) {
   fill(out_.back());
   dates_.add(resumes, silent);
-  if (held_count() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
+  if (waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
 }
 
 // The open branch went `to` there.
@@ -233,36 +232,6 @@ bool CallFlow::ends(const Block* at) {
   }
   dates_.ran(ran);
   return at;
-}
-
-[[gnu::always_inline]] inline void CallFlow::move_inlined(const Node& node, const InlinedPiece& to) {
-  FlowStep& step = out_.emplace_back();
-  step.kind = FlowKind::inlined;
-  step.function = node.function;
-  step.to = node.ip;
-  step.inlined = chain_ = to.chain;
-  step.begins = to.begins;
-  hold(false, false);
-}
-
-// As pass(), with a step wherever the flow enters or leaves inlined functions.
-const Block* CallFlow::pass_inlined(const Block* at, const Block* last) {
-  for (uint64_t ran = 0;; ++at) {
-    if (!nodes_->keys[at->node].is_known()) refresh(at->node);
-    const InlinedNode inlined = nodes_->inlined[at->node];
-    uint32_t counted = 0;
-    const auto move = [&](const InlinedPiece& to) {
-      dates_.ran(std::exchange(ran, 0) + (to.instruction - counted));
-      counted = to.instruction;
-      move_inlined(nodes_->nodes[at->node], to);
-    };
-    if (inlined.chain != chain_) move({0, inlined.chain, inlined.begins});
-    for (uint32_t i = 0; i < inlined.count && nodes_->pieces[inlined.first + i].instruction < at->instructions; ++i) move(nodes_->pieces[inlined.first + i]);
-    ran += at->instructions - counted;
-    if (at != last && !(nodes_->keys[at->node].may_end(*at) && ends(at))) continue;
-    dates_.ran(ran);
-    return at;
-  }
 }
 
 // The block that pass() returned.
@@ -537,24 +506,31 @@ void CallFlow::told(TimeNs time, uint64_t cycles) {
   put_out(dates_.anchor(time, counts ? std::optional(cycles) : std::nullopt));
 }
 
-// Gives out the steps that wait: `dates` has one for each, or none if they go on to wait.
+// Gives out the steps that wait: `dates` has one for each and its moves, or none if they go on to wait.
 void CallFlow::put_out(std::span<const FlowDates::Date> dates) {
   if (!epoch_time_.contains(when())) begin_epoch();
+  if (dates.empty()) return;
   const bool plain = dropped_cycles_ == 0 && !held_dropped_;
-  FlowStep* step = out_.data() + dated_;
   const uint8_t estimated = dates_.estimated() ? kFlowEstimated : 0;
-  for (const FlowDates::Date& date : dates) {
+  const FlowDates::Date* date = dates.data();
+  InlinedMove* move = moves_.data() + dated_moves_;
+  for (FlowStep* step = out_.data() + dated_; step != out_.data() + out_.size(); ++step, ++date) {
     step->flags |= estimated;
-    step->time = date.time;
-    step->floor = date.floor;
-    step->cycles = date.cycles;
+    step->time = date->time;
+    step->floor = date->floor;
+    step->cycles = date->cycles;
     if (!plain) {
-      dropped_cycles_ += date.cycles;
+      dropped_cycles_ += date->cycles;
       if (step->kind != FlowKind::dropped) step->cycles = std::exchange(dropped_cycles_, 0);
     }
-    ++step;
+    for (const InlinedMove* const end = move + step->moves; move != end; ++move) {
+      ++date;
+      move->time = date->time;
+      move->cycles = date->cycles;
+    }
   }
-  if (!dates.empty()) put_out_dated();
+  dated_moves_ = moves_.size();
+  put_out_dated();
 }
 
 void CallFlow::put_out_dated() {
@@ -579,10 +555,13 @@ void CallFlow::put_out_dated() {
   dated_ = out_.size();
 }
 
-void CallFlow::give(std::vector<FlowStep>& steps) {
+void CallFlow::give(std::vector<FlowStep>& steps, std::vector<InlinedMove>& moves) {
   std::swap(steps, out_);
   out_.assign(steps.begin() + static_cast<ptrdiff_t>(dated_), steps.end());
   steps.resize(std::exchange(dated_, 0));
+  std::swap(moves, moves_);
+  moves_.assign(moves.begin() + static_cast<ptrdiff_t>(dated_moves_), moves.end());
+  moves.resize(std::exchange(dated_moves_, 0));
 }
 
 void CallFlow::finish(TimeNs end) {

@@ -30,6 +30,7 @@ enum class FlowKind : uint8_t {
   switch_out,  ///< this thread has run up to here
   inlined,     ///< within `function`, the flow enters or leaves inlined functions; only if these are followed
   dropped,     ///< of CallFlow only: waits for a time, and will not be given out
+  moves,       ///< of CallTree only: an InlinedRun
 };
 
 inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
@@ -45,6 +46,17 @@ inline constexpr uint8_t kFlowEstimated = 128;  ///< between the packets that bo
 /// Where the flow that makes a step is, of a part of a stream that is followed on its own.
 enum class FlowPart : uint8_t { before, own, after };
 
+/// Between two steps, the flow enters or leaves inlined functions, as with a step of kind inlined. What is not here is that of the step before. Most
+/// moves of an optimized program are these: a step would be three times as large.
+struct InlinedMove {
+  TimeNs time{};
+  uint64_t cycles = 0;        ///< since the step or move before
+  uint32_t instructions = 0;  ///< likewise
+  InlineId chain = kNotInlined;
+  FunctionId function = kNoFunction;  ///< that the chain's functions are inlined in
+  uint32_t begins = 0;                ///< InlinedPiece::begins
+};
+
 /// One transfer. Times never go back within a stream.
 struct FlowStep {
   FlowKind kind = FlowKind::call;
@@ -59,11 +71,20 @@ struct FlowStep {
   uint32_t instructions = 0;          ///< that this stream retired since its previous step
   InlineId inlined = kUnknownInlining;  ///< the functions inlined at `to`, if they are followed
   uint32_t begins = 0;                  ///< InlinedPiece::begins
+  uint32_t moves = 0;                   ///< how many InlinedMoves follow it, before the next step
   uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};
   Ip return_to{};
   TimeNs time{};   ///< from packets; between two packets interpolated by instructions
   TimeNs floor{};  ///< the last packet's time: what listings print; <= time
+};
+
+/// Moves for CallTree::take(), with what the step that they follow says, but of kind `moves`.
+struct InlinedRun : FlowStep {
+  std::span<const InlinedMove> run;
+  TimeNs last = kTimeMax;      ///< moves later than this are not taken
+  size_t limit = ~size_t{0};   ///< nor any after so many call steps
+  mutable size_t taken = 0;    ///< set by take(): how many were taken
 };
 
 /// Consecutive steps of one thread that begin and end calls, and leave the calls that are open around them as they were. "Outer": the innermost of
@@ -90,10 +111,12 @@ struct CallGroup {
 /// Steps, with groups in the place of some.
 struct StepItems {
   std::vector<FlowStep> steps;
+  std::vector<InlinedMove> moves;  ///< of the steps
   std::vector<CallGroup> groups;
   std::vector<CallGroup::Function> functions;
   void clear() {
     steps.clear();
+    moves.clear();
     groups.clear();
     functions.clear();
   }
@@ -120,8 +143,13 @@ class CallFlow {
   void take(const Batch& batch, const BlockTable& blocks);
   /// Ends the stream. A flow that is lost at this point stays lost up to `end`, if that is given.
   void finish(TimeNs end = kTimeMin);
-  /// Replaces `steps` by the steps whose time is known and that were not given before.
-  void give(std::vector<FlowStep>& steps);
+  /// Replaces `steps` by the steps whose time is known and that were not given before, and `moves` by theirs, in order.
+  void give(std::vector<FlowStep>& steps, std::vector<InlinedMove>& moves);
+  /// The same of a flow that does not follow inlined functions.
+  void give(std::vector<FlowStep>& steps) {
+    std::vector<InlinedMove> none;
+    give(steps, none);
+  }
   /// Sets FlowStep::part of the steps that the flow makes from here on.
   void set_part(FlowPart part) { part_ = part; }
   /// Returns how many instructions the flow has executed so far.
@@ -130,6 +158,7 @@ class CallFlow {
   [[nodiscard]] bool timed() const { return timed_; }
 
  private:
+  static constexpr size_t kMaxHeld = 1U << 16;  ///< steps and moves that wait for a time
   /// What following calls needs of a block's code. 32 bytes.
   struct alignas(32) Node {
     Ip ip;
@@ -216,6 +245,7 @@ class CallFlow {
   const Block* pass(const Block* at, const Block* last);
   const Block* pass_inlined(const Block* at, const Block* last);
   void find_inlined(NodeId id);
+  void pass_pieces(const Block& block);
   void move_inlined(const Node& node, const InlinedPiece& to);
   void depart(const Block& block);
   static uint8_t flags_of(const FunctionAt& at) { return static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0)); }
@@ -252,6 +282,7 @@ class CallFlow {
   void put_out_dated();
   size_t drop_unproved();
   [[nodiscard]] size_t held_count() const { return out_.size() - dated_; }
+  [[nodiscard]] size_t waiting() const { return held_count() + moves_.size() - dated_moves_; }
   [[nodiscard]] FlowStep& held(size_t index) { return out_[dated_ + index]; }
   [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, when()); }
   [[nodiscard]] FunctionId unnamed_entry(Ip to) { return finder_.unnamed_entry(space_, to, when()); }
@@ -286,6 +317,8 @@ class CallFlow {
   FlowPart part_ = FlowPart::before;
   std::vector<FlowStep> out_;          ///< those with a time, then those that wait for one: each of them has a point of dates_
   size_t dated_ = 0;                   ///< the number of the former
+  std::vector<InlinedMove> moves_;     ///< of the steps in out_, each with a point after that of its step
+  size_t dated_moves_ = 0;             ///< how many have a time
   std::vector<size_t> held_unproved_;  ///< which of the latter, from 0, no instruction proves yet
   bool held_dropped_ = false;          ///< some of them are FlowKind::dropped
   /// False from a start or interrupt up to the first instruction after it. Steps that come then are given out with that instruction;

@@ -38,7 +38,9 @@ CallTree::~CallTree() = default;
 CallTree::CallTree(CallTree&&) noexcept = default;
 CallTree& CallTree::operator=(CallTree&&) noexcept = default;
 
-size_t CallTree::take(const FlowStep& step, std::vector<CallStep>& out) { return state_->take(step, out); }
+size_t CallTree::take(const FlowStep& step, std::vector<CallStep>& out) {
+  return step.kind != FlowKind::moves ? state_->take(step, out) : state_->take(static_cast<const InlinedRun&>(step), out);
+}
 bool CallTree::accepts(const CallGroup& group) const { return state_->accepts(group); }
 uint32_t CallTree::take(const CallGroup& group) { return state_->take(group); }
 bool CallTree::is_open(FunctionId function) const { return state_->stacks[state_->last_thread].open[function] != 0; }
@@ -62,30 +64,6 @@ void CallTree::State::find_thread(const FlowStep& step) {
   last_tid = step.tid;
   last_cpu = step.cpu;
   last_thread = place->second;
-}
-
-// Attributes what passed since the thread's last step to the innermost call. Untraced code runs no instructions that are seen
-// (end_untraced()), and its time is not running time.
-inline void CallTree::State::spend(Now& now) {
-  CallThread& thread = now.thread;
-  const FlowStep& step = now.step;
-  if (now.stack.frames.empty() && step.instructions != 0) [[unlikely]] begin_unseen(now);
-  const uint64_t passed = step.time > thread.last ? step.time.value - thread.last.value : 0;
-  const uint64_t ran = now.stack.off == Off::running ? passed : 0;  // go_on() accounts for other time
-  thread.instructions += step.instructions;
-  thread.cycles += step.cycles;
-  thread.last.value += passed;
-  if (now.stack.frames.empty()) [[unlikely]] {
-    thread.running_ns += ran;
-    return;
-  }
-  Frame& outer = now.stack.frames.back();
-  Frame& frame = outer.inlined == kNotInlined ? outer : now.stack.inner.back();
-  frame.self_instructions += step.instructions;
-  frame.self_cycles += step.cycles;
-  const bool traced = !frame.untraced();
-  (traced ? thread.running_ns : thread.untraced_ns) += ran;
-  frame.self_ns += traced ? ran : 0;
 }
 
 // A thread that a switch found running: it has run this function since then.
@@ -151,15 +129,6 @@ inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, 
   frame.return_to = return_to;
   put_enter(now, frame, by_jump ? FrameKind::tail : kind, stack.depth() - 1);
   return frame;
-}
-
-// Leaves the inlined functions of the innermost frame that are not in `kept`.
-inline void CallTree::State::leave_inlined(Now& now, InlineId kept, uint8_t flags) {
-  Stack& stack = now.stack;
-  for (InlineId& open = stack.frames.back().inlined; open != kept; open = (*chains)[open].outer) {
-    put_leave(now, stack.inner.back(), flags, stack.depth() - 1);
-    stack.inner.pop_back();
-  }
 }
 
 inline void CallTree::State::leave(Now& now, uint8_t flags) {
@@ -374,17 +343,6 @@ inline bool CallTree::State::take_plain(Now& now) {
   if (stack.frames[depth - 1].return_to != step.to || step.to.value == 0) return false;
   leave(now, 0);
   return true;
-}
-
-// The flow is where the functions of the step's chain are inlined in its function.
-inline void CallTree::State::follow_inlined(Now& now) {
-  Stack& stack = now.stack;
-  if (stack.frames.empty() || !stack.folded.empty()) return;
-  const Frame& host = stack.frames.back();
-  const InlineId wanted = host.function == now.step.function ? now.step.inlined : kNotInlined;
-  if (host.inlined == wanted) return;
-  leave_inlined(now, chains->common(host.inlined, wanted), 0);
-  if (host.inlined != wanted) enter_inlined(now, wanted, now.step.begins, 0);
 }
 
 size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {

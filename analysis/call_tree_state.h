@@ -21,6 +21,7 @@ namespace ptd {
 struct CallTree::State {
   explicit State(const ThreadSchedule* thread_schedule) : schedule(thread_schedule) {}
   size_t take(const FlowStep& step, std::vector<CallStep>& out);
+  size_t take(const InlinedRun& moves, std::vector<CallStep>& out);
   [[nodiscard]] bool accepts(const CallGroup& group) const;
   uint32_t take(const CallGroup& group);
   void restart(TimeNs time, std::vector<CallStep>& out);
@@ -178,6 +179,53 @@ inline void CallTree::State::put_leave(Now& now, const Frame& frame, uint8_t fla
   step.cycles = now.thread.cycles - frame.cycles;
   step.self_cycles = frame.self_cycles;
   --now.stack.open[frame.function];
+}
+
+// Attributes what passed since the thread's last step to the innermost call. Untraced code runs no instructions that are seen
+// (end_untraced()), and its time is not running time.
+inline void CallTree::State::spend(Now& now) {
+  CallThread& thread = now.thread;
+  const FlowStep& step = now.step;
+  if (now.stack.frames.empty() && step.instructions != 0) [[unlikely]] begin_unseen(now);
+  const uint64_t passed = step.time > thread.last ? step.time.value - thread.last.value : 0;
+  const uint64_t ran = now.stack.off == Off::running ? passed : 0;  // go_on() accounts for other time
+  thread.instructions += step.instructions;
+  thread.cycles += step.cycles;
+  thread.last.value += passed;
+  if (now.stack.frames.empty()) [[unlikely]] {
+    thread.running_ns += ran;
+    return;
+  }
+  Frame& outer = now.stack.frames.back();
+  Frame& frame = outer.inlined == kNotInlined ? outer : now.stack.inner.back();
+  frame.self_instructions += step.instructions;
+  frame.self_cycles += step.cycles;
+  const bool traced = !frame.untraced();
+  (traced ? thread.running_ns : thread.untraced_ns) += ran;
+  frame.self_ns += traced ? ran : 0;
+}
+
+// Leaves the inlined functions of the innermost frame that are not in `kept`.
+inline void CallTree::State::leave_inlined(Now& now, InlineId kept, uint8_t flags) {
+  Stack& stack = now.stack;
+  for (InlineId& open = stack.frames.back().inlined; open != kept; open = (*chains)[open].outer) {
+    put_leave(now, stack.inner.back(), flags, stack.depth() - 1);
+    stack.inner.pop_back();
+  }
+}
+
+// The flow is where the functions of the step's chain are inlined in its function.
+inline void CallTree::State::follow_inlined(Now& now) {
+  Stack& stack = now.stack;
+  if (stack.frames.empty() || !stack.folded.empty()) return;
+  const Frame& host = stack.frames.back();
+  const InlineId wanted = host.function == now.step.function ? now.step.inlined : kNotInlined;
+  if (host.inlined == wanted) return;
+  const InlineId from_outer = (*chains)[host.inlined].outer, to_outer = (*chains)[wanted].outer;
+  if (to_outer == host.inlined) return enter_inlined(now, wanted, now.step.begins, 0);
+  if (from_outer == wanted) return leave_inlined(now, wanted, 0);
+  leave_inlined(now, from_outer == to_outer ? to_outer : chains->common(host.inlined, wanted), 0);
+  if (host.inlined != wanted) enter_inlined(now, wanted, now.step.begins, 0);
 }
 
 }  // namespace ptd

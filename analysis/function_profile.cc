@@ -30,12 +30,14 @@ uint64_t end_of(size_t index) {
 void DurationCounts::add(uint64_t ns) {
   ++count_;
   add_max(ns, 1);
-  if (classes_.empty()) {
+  if (const size_t index = class_of(ns); index < classes_.size()) [[likely]] {
+    ++classes_[index];
+  } else if (!classes_.empty()) {
+    classify(ns);
+  } else {
     exact_.push_back(ns);
     if (exact_.size() >= kExact) classify_all();
-    return;
   }
-  classify(ns);
 }
 
 void DurationCounts::classify_all() {
@@ -154,25 +156,32 @@ bool FunctionProfile::subtract(const FunctionProfile& other) {
 }
 
 void FunctionProfile::add(std::span<const CallStep> steps) {
+  constexpr unsigned kSpecial = kCallNoStart | kCallMiddle | kCallCut | kCallEstimated;
   for (const CallStep& step : steps) {
     if (step.kind != CallStepKind::leave) continue;
-    FunctionTotals& totals = of(step.function);
-    const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (step.flags & kCallCut) == 0;
-    totals.calls += started ? 1 : 0;
-    totals.no_start += started ? 0 : 1;
-    totals.no_end += started && !ended ? 1 : 0;
-    totals.estimated += (step.flags & kCallEstimated) != 0 ? 1 : 0;
+    FunctionTotals& totals = step.function < functions_.size() ? functions_[step.function] : of(step.function);
+    if ((step.flags & kSpecial) == 0) [[likely]] {
+      ++totals.calls;
+      totals.durations.add(step.total_ns());
+    } else {
+      const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (step.flags & kCallCut) == 0;
+      totals.calls += started ? 1 : 0;
+      totals.no_start += started ? 0 : 1;
+      totals.no_end += started && !ended ? 1 : 0;
+      totals.estimated += (step.flags & kCallEstimated) != 0 ? 1 : 0;
+      if (started && ended) totals.durations.add(step.total_ns());
+    }
     totals.self_ns += step.self_ns;
     totals.self_instructions += step.self_instructions;
     totals.self_cycles += step.self_cycles;
-    if (started && ended) totals.durations.add(step.total_ns());
     if ((step.flags & kCallInner) != 0) continue;
     totals.total_ns += step.total_ns();
+    totals.instructions += step.instructions;
+    totals.cycles += step.cycles;
+    if ((step.off_cpu_ns | step.untraced_ns | step.lost_ns) == 0) continue;
     totals.off_cpu_ns += step.off_cpu_ns;
     totals.untraced_ns += step.untraced_ns;
     totals.lost_ns += step.lost_ns;
-    totals.instructions += step.instructions;
-    totals.cycles += step.cycles;
   }
 }
 

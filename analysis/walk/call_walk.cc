@@ -65,7 +65,7 @@ class StreamWalk {
     if (!started()) return {recording_.streams()[stream_].time.first, false, index_};
     if (expanded_at_ < expanded_.size()) return moment(expanded_[expanded_at_]);
     if (at_group()) return moment(group_open_ ? group().last : group().first);
-    return moment(items_.steps[at_]);
+    return given_ ? moment(items_.moves[move_].time) : moment(items_.steps[at_]);
   }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] bool timed() const { return recorded_ ? recorded_->timed() : flow_ && flow_->timed(); }
@@ -89,15 +89,18 @@ class StreamWalk {
     }
     return fetch();
   }
-  /// Calls `take` with each step before `until`; false when the stream is over.
-  template <typename Take>
-  bool give(const Moment& until, const Take& take) {
+  /// Calls `take` with each step before `until`, and `take_moves` with moves; false when the stream is over.
+  template <typename Take, typename TakeMoves>
+  bool give(const Moment& until, const Take& take, const TakeMoves& take_moves) {
     for (;;) {
       for (; at_ < items_.steps.size(); ++at_) {
         const FlowStep& step = items_.steps[at_];
-        if (until.time <= step.time && until < moment(step)) return true;
-        if (!take(step)) return true;
-        pass(step);
+        if (!given_) {
+          if (until.time <= step.time && until < moment(step)) return true;
+          if (!take(step)) return true;
+          pass(step);
+        }
+        if (step.moves != 0 && !give_moves(step, until, take_moves)) return true;
       }
       if (!fetch()) return false;
     }
@@ -138,6 +141,18 @@ class StreamWalk {
   [[nodiscard]] const CallGroup& group() const { return items_.groups[group_at_]; }
   [[nodiscard]] Moment moment(TimeNs time) const { return {time, time == switched_in_, index_}; }
   [[nodiscard]] Moment moment(const FlowStep& step) const { return {step.time, step.kind == FlowKind::switch_in || step.time == switched_in_, index_}; }
+  // Gives the moves of the step that was given last. False: not all of them, for now.
+  template <typename TakeMoves>
+  bool give_moves(const FlowStep& step, const Moment& until, const TakeMoves& take_moves) {
+    if (!given_) move_end_ = move_ + step.moves;
+    given_ = true;
+    const bool excludes = until < moment(until.time);  // the time of `until` itself
+    if (excludes && until.time == kTimeMin) return false;
+    const TimeNs last{until.time.value - (excludes ? 1 : 0)};
+    move_ += take_moves(step, std::span(items_.moves).subspan(move_, move_end_ - move_), last);
+    given_ = move_ != move_end_;
+    return !given_;
+  }
   void pass(const FlowStep& step) {
     if (step.kind == FlowKind::switch_in) [[unlikely]] switched_in_ = step.time;
   }
@@ -191,13 +206,13 @@ class StreamWalk {
   }
   // Decodes up to the next steps. False: there are no more.
   bool fetch() {
-    at_ = group_at_ = 0;
+    at_ = group_at_ = move_ = 0;
     items_.clear();
     if (recorded_) return fetch_recorded();
     while (items_.steps.empty() && !ended_) {
       ended_ = !take_batch();
       if (ended_) flow_->finish(options_.time.last == kTimeMax && !stopped() ? recording_.streams()[stream_].time.last : kTimeMin);
-      flow_->give(items_.steps);
+      flow_->give(items_.steps, items_.moves);
     }
     if (ended_) decode_.reset();
     return !items_.steps.empty();
@@ -238,6 +253,8 @@ class StreamWalk {
   Status status_;
   StepItems items_;
   size_t at_ = 0, group_at_ = 0;    ///< the next of them
+  bool given_ = false;              ///< the step at at_; its moves from move_ up to move_end_ were not
+  size_t move_ = 0, move_end_ = 0;
   bool group_open_ = false;         ///< the next group has begun
   std::vector<FlowStep> expanded_;  ///< they come before items_
   size_t expanded_at_ = 0;
@@ -346,6 +363,8 @@ struct CallCursor::State {
 
  private:
   bool take(const FlowStep& step);
+  size_t take_moves(const FlowStep& step, std::span<const InlinedMove> moves, TimeNs last);
+  bool begins(TimeNs time);
   bool make_space();
   void clear() {
     steps_.clear();
@@ -396,18 +415,40 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
   }
 }
 
-// False: the step is not taken, at least not for now.
-inline bool CallCursor::State::take(const FlowStep& step) {
+// Returns whether a step or move at `time` is taken; not if it is after the wanted time, or not for now.
+inline bool CallCursor::State::begins(TimeNs time) {
   if (steps_.size() + left_out_ >= given_at_once_ && !make_space()) [[unlikely]] return false;
-  if (!inside_ && options_.time.first <= step.time) [[unlikely]] {
+  if (!inside_ && options_.time.first <= time) [[unlikely]] {
     inside_ = true;
     clear();
     tree.restart(options_.time.first, steps_);
   }
-  past_ = options_.time.last < step.time;
-  if (past_) [[unlikely]] return false;
+  past_ = options_.time.last < time;
+  return !past_;
+}
+
+// False: the step is not taken, at least not for now.
+inline bool CallCursor::State::take(const FlowStep& step) {
+  if (!begins(step.time)) [[unlikely]] return false;
   left_out_ += tree.take(step, steps_);
   return true;
+}
+
+// Returns how many of the moves are taken for now: none after `last`.
+size_t CallCursor::State::take_moves(const FlowStep& step, std::span<const InlinedMove> moves, TimeNs last) {
+  InlinedRun run{step, {}};
+  run.kind = FlowKind::moves;
+  size_t count = 0;
+  while (count < moves.size() && moves[count].time <= last && begins(moves[count].time)) {
+    const TimeNs wanted = inside_ ? options_.time.last : TimeNs{options_.time.first.value - 1};
+    const size_t used = steps_.size() + left_out_;
+    run.run = moves.subspan(count);
+    run.last = std::min(last, wanted);
+    run.limit = given_at_once_ - std::min(used, given_at_once_);
+    left_out_ += tree.take(run, steps_);
+    count += run.taken;
+  }
+  return count;
 }
 
 // There are enough steps to give, if they are wanted. False: no more are taken now.
@@ -441,7 +482,8 @@ void CallCursor::State::give_turn(size_t index) {
   StreamWalk& walk = *walks_[index];
   const Moment until = order_.empty() ? kNever : order_.top();
   const auto take_step = [this](const FlowStep& step) { return take(step); };
-  const bool more = !walk.started() ? walk.start() : options_.steps ? walk.give_recorded(until, take_step, groups) : walk.give(until, take_step);
+  const auto take_all = [this](const FlowStep& step, std::span<const InlinedMove> moves, TimeNs last) { return take_moves(step, moves, last); };
+  const bool more = !walk.started() ? walk.start() : options_.steps ? walk.give_recorded(until, take_step, groups) : walk.give(until, take_step, take_all);
   timed = timed || walk.timed();
   if (more) return order_.push(walk.next());
   if (status && !walk.status()) status = walk.status();

@@ -204,7 +204,7 @@ std::vector<uint64_t> StackTotals::shown_self(std::vector<size_t>& depths) const
   return self;
 }
 
-// Each line is written from its end: from a node to the outermost one.
+// A stack begins with that of a node further out. If that has a line, its text is copied.
 std::string StackTotals::folded() const {
   std::vector<size_t> depths;
   const std::vector<uint64_t> self = shown_self(depths);
@@ -221,14 +221,17 @@ std::string StackTotals::folded() const {
   }
   std::string out;
   out.reserve(total);
+  std::vector<size_t> lines(nodes_.size());  // where the line of each begins, of those with self time
+  std::vector<size_t> inner;                 // frames that are not in the copied text
   for (size_t i = 1; i < nodes_.size(); ++i) {
     if (self[i] == 0) continue;
-    size_t end = out.size() + lengths[i];
-    out.resize(end, ';');
-    for (size_t at = i; at != 0; at = nodes_[at].parent) {
-      end -= names[at].size();
-      out.replace(end, names[at].size(), names[at]);
-      if (end != 0) --end;  // of the separator
+    lines[i] = out.size();
+    size_t outer = i;
+    for (inner.clear(); outer == i || (outer != 0 && self[outer] == 0); outer = nodes_[outer].parent) inner.push_back(outer);
+    if (outer != 0) out.append(out, lines[outer], lengths[outer]);
+    for (size_t at = inner.size(); at-- > 0;) {
+      if (nodes_[inner[at]].parent != 0) out += ';';
+      out += names[inner[at]];
     }
     fmt::format_to(std::back_inserter(out), " {}\n", self[i]);
   }

@@ -30,21 +30,37 @@ int main(int argc, char** argv) {
   if (!decode) return 1;
   std::vector<std::string> stack;
   std::vector<FlowStep> steps;
+  std::vector<InlinedMove> moves;
   std::vector<CallStep> calls;
+  const auto print = [&](uint32_t instructions) {
+    if (instructions == 0) return;
+    std::printf("%" PRIu32, instructions);
+    for (const std::string& frame : stack) std::printf("\t%s", frame.c_str());
+    std::printf("\n");
+  };
+  const auto follow = [&] {
+    for (const CallStep& call : calls) {
+      if (call.kind == CallStepKind::enter) stack.push_back(call.frame == FrameKind::inlined ? functions.info(call.function).name : "*");
+      if (call.kind == CallStepKind::leave) stack.pop_back();
+      if (call.kind == CallStepKind::enter && call.depth + 1 != stack.size()) return false;
+    }
+    calls.clear();
+    return true;
+  };
   const auto take_steps = [&] {
-    flow.give(steps);
+    flow.give(steps, moves);
+    const InlinedMove* move = moves.data();
     for (const FlowStep& step : steps) {
-      if (step.instructions != 0) {
-        std::printf("%" PRIu32, step.instructions);
-        for (const std::string& frame : stack) std::printf("\t%s", frame.c_str());
-        std::printf("\n");
-      }
-      calls.clear();
+      print(step.instructions);
       tree.take(step, calls);
-      for (const CallStep& call : calls) {
-        if (call.kind == CallStepKind::enter) stack.push_back(call.frame == FrameKind::inlined ? functions.info(call.function).name : "*");
-        if (call.kind == CallStepKind::leave) stack.pop_back();
-        if (call.kind == CallStepKind::enter && call.depth + 1 != stack.size()) return false;
+      if (!follow()) return false;
+      for (const InlinedMove* const end = move + step.moves; move != end; ++move) {
+        print(move->instructions);
+        InlinedRun run{step, {}};
+        run.kind = FlowKind::moves;
+        run.run = {move, 1};
+        tree.take(run, calls);
+        if (run.taken != 1 || !follow()) return false;
       }
     }
     return true;
