@@ -73,6 +73,9 @@ class Symbols:
                 start, size = int(match[1], 16), int(match[2] or "0", 16)
                 end, names = found.get(start, (start, []))
                 found[start] = (max(end, start + size), names + [match[3]])
+        for start, name in self.local_names(program):
+            if start in found:
+                found[start][1].append(name)
         sizeless = {start for start, (end, _) in found.items() if end == start}
         for at, names in plt_stubs.stubs(program).items():
             found.setdefault(at, (at + 1, []))[1].extend(names)
@@ -85,6 +88,17 @@ class Symbols:
             for name in found[start][1]:
                 if ".cold" in name and name.split(".cold")[0] in by_name:
                     self.whole[start] = by_name[name.split(".cold")[0]]
+
+    @staticmethod
+    def local_names(program):
+        """Local functions with the source file that the symbol table names before them: of several with one name, the file tells which."""
+        file = None
+        for line in subprocess.run(["readelf", "-sW", str(program)], capture_output=True, text=True, check=True).stdout.splitlines():
+            match = re.match(r" *\d+: ([0-9a-f]+) +\S+ (\w+) +(\w+) +\w+ +\w+ (.+)$", line)
+            if match and match[2] == "FILE":
+                file = match[4]
+            elif match and (match[2], match[3]) == ("FUNC", "LOCAL") and file:
+                yield int(match[1], 16), f"{file}:{match[4]}"
 
     def extend(self, sizeless, program):
         """As in gdb: a symbol without a size reaches up to the next symbol or the end of its section, and names nothing within one with a size."""

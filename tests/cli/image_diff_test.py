@@ -85,7 +85,7 @@ class PatchedProgram(unittest.TestCase):
 
     def versions(self):
         """Returns (time from which, instruction) of each content of the patched byte."""
-        text = self.image("target", "--versions").partition("\n400")[2]
+        text = max(re.split(r"\n(?=[0-9a-f]+ was mapped)", self.image("target", "--versions")), key=len)
         return [(float(row[1]), row[2]) for row in re.finditer(r"^ +\d+  ([\d.]+)\.\..*\n.*? (lea .*?%eax); ret", text, re.M)]
 
     def test_versions(self):

@@ -131,7 +131,7 @@ def run(folder):
     waits = [row["off_cpu_ns"] for row in rows_of(out)]
     check("a recording without context switches gives no time off the cpu", len(waits) > 4 and set(waits) == {0}, str(waits))
     # Signals, faults, modified code, fork and exec.
-    out, text, streams = record(folder, build("programs/arm.c", folder, "-Wl,-e,begin"), 200000)
+    out, text, streams = record(folder, build("programs/arm.c", folder, "-Wl,-e,begin"), 150000)
     check("fork and exec stay in the emulator", (streams, text) == (2, "30800\n55\n30800\n"), f"{streams} {text}")
     check("a bundle of it says the same", bundle_says_the_same(folder, out))
     check_times(folder, build("programs/arm_times.c", folder))

@@ -95,7 +95,8 @@ def witnesses(folder):
 
 def long_streams(folder):
     """A stream of several AUXTRACE records: perf reads each separately, so none may end within a packet."""
-    out, _, _ = record(folder, [sys.executable, "-I", "-S", "-c", "pass"], "--psb-period", "2")
+    # A program that does not call the vdso: that of QEMU 10 is from no file, and perf does not find its code.
+    out, _, _ = record(folder, ["sh", "-c", "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done"], "--psb-period", "2")
     starts = [trace[:16] for kind, _, _, trace in perf_records(out) if kind == 71]
     check("each record of a long stream begins with a PSB", len(starts) > 1 and set(starts) == {b"\x02\x82" * 8}, str(starts))
     if shutil.which("perf"):

@@ -329,6 +329,11 @@ const char* kind_name(EventKind kind) {
 
 }  // namespace
 
+bool has_event_decoder() {
+  const pt_version version = pt_library_version();
+  return version.major > 2 || (version.major == 2 && version.minor >= 1);
+}
+
 OracleFlow decode_insns(Bytes trace, const OracleOptions& options, const MemoryReader& memory) {
   return Run<InsnDriver>(trace, options, memory).decode();
 }

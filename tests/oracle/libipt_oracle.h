@@ -61,6 +61,8 @@ struct OracleFlow {
   uint64_t sync_points = 0;
 };
 
+/// Returns true for libipt 2.1 and later, which decodes events apart from instructions.
+[[nodiscard]] bool has_event_decoder();
 /// Decodes with libipt's instruction flow decoder; after each error it resyncs at the next PSB.
 [[nodiscard]] OracleFlow decode_insns(Bytes trace, const OracleOptions& options, const MemoryReader& memory);
 /// Decodes with libipt's block decoder, with end_on_call and end_on_jump set; likewise resyncs.

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace ptd::emulate {
 namespace {
@@ -34,8 +35,14 @@ std::atomic<bool> g_program_runs{false};
 // Signals whose disposition is changed for an exec, and what it was.
 uint64_t g_changed = 0;
 std::array<struct sigaction, kSignals> g_before_exec{};
+// Signals whose disposition the emulator read when it began: those that exist for the program.
+uint64_t g_read = 0;
+// Signals that are caught in the emulator's place (catch_fatal()).
+std::atomic<uint64_t> g_caught{0};
 // Signals that were sent to this thread. Its storage exists from the thread's start: a signal handler uses it.
 __attribute__((tls_model("initial-exec"))) thread_local uint64_t tl_sent = 0;
+// A signal that is caught in the emulator's place has reached this thread. 0: none.
+__attribute__((tls_model("initial-exec"))) thread_local int tl_fatal = 0;
 
 bool stops_only(int number) {
   return number == 0 || number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU || number == SIGCONT;
@@ -46,6 +53,14 @@ uint64_t bit_of(int number) { return number > 0 && number < kSignals ? uint64_t{
 bool is_function(const struct sigaction& action) { return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN; }
 
 void forget_inherited(int number) { (void)g_inherited.fetch_and(~bit_of(number)); }
+
+// Signals of which a program dies unless it has a handler or ignores them.
+bool is_fatal(int number) {
+  return number > 0 && number < kSignals && number != SIGKILL && !stops_only(number) && number != SIGCHLD && number != SIGURG && number != SIGWINCH;
+}
+
+// The emulator's handler, which it has for faults in any case.
+HostHandler emulators_handler() { return g_host_handlers[SIGSEGV]; }
 
 bool comes_from_instructions(int number) {
   return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE || number == SIGTRAP;
@@ -77,8 +92,45 @@ void on_host_signal(int number, siginfo_t* info, void* context) {
     if (passed) return;
   }
   if (info != nullptr && info->si_code <= 0) tl_sent |= bit_of(number);
-  if (number > 0 && number < kSignals && g_host_handlers[static_cast<size_t>(number)] != nullptr)
-    g_host_handlers[static_cast<size_t>(number)](number, info, context);
+  if (number <= 0 || number >= kSignals) return;
+  if ((g_caught & bit_of(number)) != 0) tl_fatal = number;
+  const HostHandler own = g_host_handlers[static_cast<size_t>(number)];
+  const HostHandler handler = own != nullptr ? own : emulators_handler();
+  if (handler != nullptr) handler(number, info, context);
+}
+
+// QEMU 7.2 catches all signals of which a program dies, and ends itself by kill(). QEMU 10 leaves those without a core dump to the system, which ends
+// the process at once, so that the last instructions are not known. Its handler for the others serves these too: it lets the thread go to the main
+// loop, which calls sigprocmask() before it handles the signal.
+void catch_fatal(struct sigaction& action, int number) {
+  if (action.sa_handler != SIG_DFL || !is_fatal(number) || emulators_handler() == nullptr) return;
+  action.sa_sigaction = on_host_signal;
+  action.sa_flags |= SA_SIGINFO;
+  sigfillset(&action.sa_mask);
+  g_caught |= bit_of(number);
+}
+
+[[noreturn]] void end_by(int number) {
+  g_on_death(number, false);
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  (void)::sigaction(number, &action, nullptr);
+  (void)::kill(getpid(), number);
+  sigset_t others;
+  sigfillset(&others);
+  sigdelset(&others, number);
+  for (;;) sigsuspend(&others);
+}
+
+// The main loop blocks all signals, those of faults included, while it handles one (linux-user/signal.c, "process_pending_signals"). The program has
+// not blocked the signal: the emulator blocks what the program does. QEMU 10 itself would remove the plugin's calls from the code of the other threads
+// before it ends ("preexit_cleanup").
+int on_sigprocmask(int how, const sigset_t* set, sigset_t* old) {
+  if (tl_fatal != 0 && how == SIG_SETMASK && set != nullptr && sigismember(set, SIGSEGV) == 1) {
+    const int number = std::exchange(tl_fatal, 0);
+    if ((g_caught & bit_of(number)) != 0) end_by(number);  // otherwise another thread has just set a handler
+  }
+  return ::sigprocmask(how, set, old);
 }
 
 // The emulator sets SA_SIGINFO also with SIG_IGN and SIG_DFL (linux-user/signal.c, "do_sigaction").
@@ -88,11 +140,18 @@ int on_sigaction(int number, const struct sigaction* action, struct sigaction* o
   HostHandler& handler = g_host_handlers[static_cast<size_t>(number)];
   const HostHandler before = handler;
   struct sigaction ours {};
+  if (action == nullptr && !g_program_runs) g_read |= bit_of(number);
   if (action != nullptr) {
     ours = *action;
-    if ((action->sa_flags & SA_SIGINFO) != 0 && is_function(*action)) {
-      handler = action->sa_sigaction;
-      ours.sa_sigaction = on_host_signal;
+    g_caught &= ~bit_of(number);
+    if ((action->sa_flags & SA_SIGINFO) != 0) {  // not the emulator's own end (linux-user/signal.c, "die_with_signal")
+      if (is_function(*action)) {
+        handler = action->sa_sigaction;
+        ours.sa_sigaction = on_host_signal;
+      } else {
+        handler = nullptr;
+        catch_fatal(ours, number);
+      }
     }
   }
   const int result = ::sigaction(number, action != nullptr ? &ours : nullptr, old);
@@ -153,6 +212,7 @@ int hook_main_program(dl_phdr_info* info, size_t, void* hooked) {
       const char* name = table.names + table.symbols[ELF64_R_SYM(table.entries[k].r_info)].st_name;
       auto** slot = reinterpret_cast<void**>(info->dlpi_addr + table.entries[k].r_offset);
       if (std::strcmp(name, "kill") == 0) *static_cast<bool*>(hooked) = replace(slot, reinterpret_cast<void*>(on_kill));
+      if (std::strcmp(name, "sigprocmask") == 0) (void)replace(slot, reinterpret_cast<void*>(on_sigprocmask));
       if (std::strcmp(name, "sigaction") == 0) (void)replace(slot, reinterpret_cast<void*>(on_sigaction));
       if (std::strcmp(name, "siglongjmp") == 0 || std::strcmp(name, "__longjmp_chk") == 0)
         (void)replace(slot, reinterpret_cast<void*>(on_siglongjmp));
@@ -184,10 +244,20 @@ bool is_in_generated_code() {
 
 void forget_sent_signals() { tl_sent = 0; }
 
-// Of the signals that QEMU needs for faults, it does not pass the program's disposition on to the system.
+void catch_fatal_signals() {
+  for (int number = 1; number < kSignals; ++number) {
+    struct sigaction now {};
+    if ((g_read & bit_of(number)) == 0 || ::sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+    catch_fatal(now, number);
+    (void)::sigaction(number, &now, nullptr);
+  }
+}
+
+// QEMU does not pass the program's disposition of these on to the system: it needs the first two for faults, and QEMU 10 sends the program's SIGABRT
+// by another number.
 void note_disposition(int number, bool ignored) {
   g_program_runs = true;
-  if (number != SIGSEGV && number != SIGBUS) return;
+  if (number != SIGSEGV && number != SIGBUS && number != SIGABRT) return;
   forget_inherited(number);
   if (ignored) g_inherited |= bit_of(number);
 }

@@ -11,7 +11,7 @@ using JumpCallback = void (*)();
 /// Returns whether the calling thread is one of the program's. Called in signal handlers.
 using ThreadQuery = bool (*)();
 
-/// Replaces kill(), sigaction() and siglongjmp() in the tables through which the main program calls the C library. False if it does not call
+/// Replaces kill(), sigaction(), sigprocmask() and siglongjmp() in the tables through which the main program calls the C library. False if it does not call
 /// kill() so: programs that die are then recorded up to the block that they died in.
 bool hook_emulator(DeathCallback on_death, JumpCallback on_jump, ThreadQuery runs_program);
 /// Returns whether the thread is in code that the emulator generated, or in a function or signal handler that was called from there.
@@ -19,6 +19,8 @@ bool hook_emulator(DeathCallback on_death, JumpCallback on_jump, ThreadQuery run
 /// The program's handler of a signal begins: what was sent to this thread before has arrived.
 void forget_sent_signals();
 
+/// The program begins: lets the emulator catch the signals of which the program dies, unless it does so already.
+void catch_fatal_signals();
 /// The program sets the disposition of signal `number`.
 void note_disposition(int number, bool ignored);
 /// Ignores, just before an exec, the signals that the program ignores: exec keeps only what the system ignores, and the emulator has handlers

@@ -493,6 +493,7 @@ void on_no_code(unsigned vcpu, void* address) {
 
 void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   constexpr size_t kMostInsnBytes = 16;
+  [[maybe_unused]] static const bool caught = (catch_fatal_signals(), true);  // QEMU has its handlers by now
   thread_local std::vector<SeenInsn> insns;
   thread_local std::vector<std::array<std::byte, kMostInsnBytes>> copies;
   insns.clear();
