@@ -25,8 +25,14 @@ bool TruthWalk::next(TruthSegment& segment) {
     switch (record.tag) {
       case emulate::TruthTag::block:
       case emulate::TruthTag::part:
+        // An atom is written when the flow is known to go on: of the last branch there is none.
+        if (!is_pt_ && branch_before_) segment.told_end = segment.insns.size();
         add(segment, *record.block, record.first, record.count);
-        if (gives_packet(*record.block, record.first + record.count)) segment.told_end = segment.insns.size();
+        branch_before_ = gives_packet(*record.block, record.first + record.count);
+        if (is_pt_ && branch_before_) segment.told_end = segment.insns.size();
+        break;
+      case emulate::TruthTag::event:
+        if (!is_pt_) segment.told_end = segment.insns.size();
         break;
       case emulate::TruthTag::lose:
         losing_from = segment.insns.size();

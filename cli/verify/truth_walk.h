@@ -86,7 +86,7 @@ class TruthWalk {
   const bool is_pt_;
   std::unordered_map<const emulate::TruthBlock*, bool> packet_;
   uint64_t mark_ = 0, psbs_ = 0;
-  bool have_mark_ = false, ended_ = false;
+  bool have_mark_ = false, ended_ = false, branch_before_ = false;
 };
 
 }  // namespace ptd::cli

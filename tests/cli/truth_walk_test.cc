@@ -22,14 +22,15 @@ emulate::TruthBlock a64_block(uint64_t ip, std::initializer_list<uint32_t> words
 }
 
 // The last instruction's first byte is that of an x86-64 RET.
-TEST(TruthWalk, AnArmBlockWithoutABranchAtTheEndHasNoPacket) {
+TEST(TruthWalk, NoPacketTellsOfWhatFollowsTheLastBranchThatLedOn) {
   constexpr uint32_t kAdd = 0x8b0600c3, kBranch = 0x14000002;  // ADD X3, X6, X6; B +8
-  const std::vector<emulate::TruthBlock> blocks = {a64_block(0x1000, {kAdd, kBranch}), a64_block(0x100c, {kAdd, kAdd, kAdd})};
+  const std::vector<emulate::TruthBlock> blocks = {a64_block(0x1000, {kAdd, kBranch}), a64_block(0x100c, {kAdd, kAdd, kAdd}), a64_block(0x1018, {kAdd, kBranch})};
   std::vector<std::byte> bytes;
   emulate::TruthLog log(bytes);
   log.psb(0, 1);
   log.block(0);
   log.block(1);
+  log.block(2);
   log.end();
   std::string folder = (fs::temp_directory_path() / "ptd-walk-XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
@@ -46,8 +47,8 @@ TEST(TruthWalk, AnArmBlockWithoutABranchAtTheEndHasNoPacket) {
   ASSERT_TRUE(walk.next(segment));
   fs::remove_all(folder);
   EXPECT_TRUE(walk.ended());
-  EXPECT_EQ(segment.insns.size(), 5U);
-  EXPECT_EQ(segment.told_end, 2U) << "the branch is the last instruction of which a packet tells";
+  EXPECT_EQ(segment.insns.size(), 7U);
+  EXPECT_EQ(segment.told_end, 2U) << "the flow after the last branch, and so its atom, is not known";
 }
 
 }  // namespace
