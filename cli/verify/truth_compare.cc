@@ -5,9 +5,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <cstring>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -18,9 +16,9 @@
 #include "cli/verify/flow_align.h"
 #include "cli/verify/marked.h"
 #include "cli/verify/psb_match.h"
+#include "cli/verify/truth_walk.h"
 #include "decoder/uncounted_rounds.h"
 #include "ptdecode/flow_cursor.h"
-#include "ptdecode/insn.h"
 #include "recording/data/aux_windows.h"
 
 namespace ptd::cli {
@@ -29,61 +27,6 @@ namespace {
 constexpr size_t kGoesOn = 8;   // this many equal instructions are no accident
 constexpr size_t kMostTogether = size_t{1} << 22;  // instructions of segments that are compared as one
 constexpr size_t kUntold = 64;  // instructions between the last packet and the first one lost: no packet tells of them
-
-/// The bytes of one instruction, at most 15.
-struct InsnBytes {
-  std::array<std::byte, 15> bytes{};
-  uint8_t length = 0;
-  explicit InsnBytes(Bytes of) : length(static_cast<uint8_t>(std::min(of.size(), bytes.size()))) {
-    std::copy_n(of.begin(), length, bytes.begin());
-  }
-  bool operator==(const InsnBytes&) const = default;
-  [[nodiscard]] std::string text() const { return hex_text(Bytes(bytes).first(length)); }
-};
-
-/// An executed or decoded flow, one element per instruction.
-struct Flow {
-  std::vector<uint64_t> ips;
-  std::vector<InsnBytes> contents;
-  std::vector<bool> flagged;  ///< decoded: in a block that is marked uncertain
-
-  void add(Ip ip, Bytes bytes, bool uncertain) {
-    ips.push_back(ip.value);
-    contents.emplace_back(bytes);
-    flagged.push_back(uncertain);
-  }
-  void append(const Flow& more) {
-    ips.insert(ips.end(), more.ips.begin(), more.ips.end());
-    contents.insert(contents.end(), more.contents.begin(), more.contents.end());
-    flagged.insert(flagged.end(), more.flagged.begin(), more.flagged.end());
-  }
-  void clear() {
-    ips.clear();
-    contents.clear();
-    flagged.clear();
-  }
-  [[nodiscard]] size_t size() const { return ips.size(); }
-};
-
-/// The true flow between one PSB and the next, or a later one.
-struct TruthSegment {
-  uint64_t offset_bytes = 0;
-  uint64_t psbs = 0;  ///< number of PSBs up to and including the first
-  bool valid = false;
-  Flow insns;
-  std::vector<std::pair<size_t, size_t>> lost;  ///< [first, end) indices that the recording itself lost
-  size_t told_end = 0;                          ///< of what follows no packet could tell
-
-  [[nodiscard]] bool empty() const { return !valid && insns.size() == 0; }
-  /// Appends the segment after this one.
-  void append(TruthSegment& next) {
-    if (empty()) return std::swap(*this, next);
-    const size_t base = insns.size();
-    insns.append(next.insns);
-    for (const auto& [first, end] : next.lost) lost.emplace_back(base + first, base + end);
-    if (next.told_end != 0) told_end = base + next.told_end;
-  }
-};
 
 /// Returns the PSBs of a truth file. Errors: those of TruthFileReader::open(); a damaged file gives those before the damage.
 Result<std::vector<PsbMark>> truth_marks(const std::string& path) {
@@ -96,79 +39,6 @@ Result<std::vector<PsbMark>> truth_marks(const std::string& path) {
   return marks;
 }
 
-class TruthWalk {
- public:
-  explicit TruthWalk(emulate::TruthFileReader& reader) : reader_(reader) {}
-  /// The next segment; false at the end.
-  bool next(TruthSegment& segment) {
-    segment.insns.clear();
-    segment.lost.clear();
-    segment.told_end = 0;
-    segment.valid = have_mark_;
-    segment.offset_bytes = mark_;
-    segment.psbs = psbs_;
-    size_t losing_from = 0;
-    emulate::TruthRecord record;
-    while (reader_.next(record)) {
-      switch (record.tag) {
-        case emulate::TruthTag::block:
-        case emulate::TruthTag::part:
-          add(segment, *record.block, record.first, record.count);
-          if (gives_packet(*record.block, record.first + record.count)) segment.told_end = segment.insns.size();
-          break;
-        case emulate::TruthTag::lose:
-          losing_from = segment.insns.size();
-          break;
-        case emulate::TruthTag::recover:
-          segment.lost.emplace_back(losing_from, segment.insns.size());
-          break;
-        case emulate::TruthTag::psb:
-          mark_ = record.offset_bytes;
-          have_mark_ = true;
-          ++psbs_;
-          if (segment.valid || segment.insns.size() != 0) return true;
-          segment.valid = true;
-          segment.offset_bytes = mark_;
-          segment.psbs = psbs_;
-          break;
-        case emulate::TruthTag::end:
-          ended_ = true;
-          break;
-        default:
-          break;
-      }
-    }
-    have_mark_ = false;
-    return segment.valid || segment.insns.size() != 0;
-  }
-  [[nodiscard]] bool ended() const { return ended_; }
-
- private:
-  static void add(TruthSegment& segment, const emulate::TruthBlock& block, uint32_t first, uint32_t count) {
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < first + count; ++i) {
-      const uint8_t length = block.lengths[i];
-      if (i >= first) segment.insns.add(Ip{block.ip + at}, Bytes(block.bytes).subspan(at, length), false);
-      at += length;
-    }
-  }
-  // Returns whether a packet covers some of the block's first `end` instructions. (For other code than x86-64: always.)
-  bool gives_packet(const emulate::TruthBlock& block, uint32_t end) {
-    if (end < block.lengths.size()) return false;
-    const auto [known, fresh] = packet_.try_emplace(&block, true);
-    if (fresh && !block.lengths.empty()) {
-      const InsnClass cls = classify(Bytes(block.bytes).last(block.lengths.back()), ExecMode::bits64).cls;
-      known->second = cls != InsnClass::other && cls != InsnClass::jump_direct && cls != InsnClass::call_direct;
-    }
-    return known->second;
-  }
-
-  emulate::TruthFileReader& reader_;
-  std::unordered_map<const emulate::TruthBlock*, bool> packet_;
-  uint64_t mark_ = 0, psbs_ = 0;
-  bool have_mark_ = false, ended_ = false;
-};
-
 /// What became of an instruction that ran.
 enum class Fate : uint8_t { behind_end, right, right_flagged, wrong, wrong_flagged, lost };
 
@@ -178,7 +48,7 @@ class NameCounter {
   NameCounter(const Recording& recording, std::vector<NamedCounts>& counts) : recording_(recording), counts_(counts) {}
 
   [[nodiscard]] bool wanted() const { return !counts_.empty(); }
-  void count(const Flow& ran, const std::vector<Fate>& fates, TimeNs when) {
+  void count(const InsnFlow& ran, const std::vector<Fate>& fates, TimeNs when) {
     known_.clear();  // addresses are used again
     for (size_t i = 0; i < fates.size(); ++i) {
       const size_t pattern = pattern_of(Ip{ran.ips[i]}, when);
@@ -218,7 +88,7 @@ struct UncountedLoop {
 
 /// What the decoder gave of one segment, or several.
 struct DecodedSegment {
-  Flow insns;
+  InsnFlow insns;
   std::vector<size_t> gaps;   ///< before which instruction
   std::vector<UncountedLoop> loops;
   bool over = false;  ///< an event after the last instruction ended the tracing
@@ -416,7 +286,7 @@ class SegmentCompare {
   }
 
   const TruthSegment& truth_;
-  const Flow& decoded_;
+  const InsnFlow& decoded_;
   const std::vector<size_t>& gaps_;
   const std::vector<UncountedLoop>& loops_;
   TruthCounts& counts_;
@@ -462,8 +332,8 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
 /// compared. A PSB that only one of them has is inside a part.
 class StreamCompare {
  public:
-  StreamCompare(emulate::TruthFileReader& reader, std::vector<PsbMark> marks, NameCounter& names, TruthCounts& counts)
-      : walk_(reader), matcher_(std::move(marks)), names_(names), counts_(counts) {
+  StreamCompare(emulate::TruthFileReader& reader, bool is_pt, std::vector<PsbMark> marks, NameCounter& names, TruthCounts& counts)
+      : walk_(reader, is_pt), matcher_(std::move(marks)), names_(names), counts_(counts) {
     more_ = walk_.next(truth_);
   }
 
@@ -542,10 +412,10 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   TruthCounts counts;
   for (const std::string& pattern : patterns) counts.named.push_back({pattern, 0, 0, 0, 0, 0, 0});
   NameCounter names(recording, counts.named);
-  StreamCompare compare(**reader, std::move(*marks), names, counts);
   TimeNs when;
   PsbMark mark;
   const bool is_pt = recording.streams()[stream].protocol == arm::Protocol::none;
+  StreamCompare compare(**reader, is_pt, std::move(*marks), names, counts);
   DecodedSegment decoded;
   NodeCache nodes;
   uint64_t offset = 0;

@@ -100,6 +100,14 @@ class Runs(Test):
         self.assertGreaterEqual(pokes, 420)  # three tracepoints on and off in each round
         self.assertNotIn("lost", done.stderr)
 
+    def test_time_at_psbs_only(self):
+        """Without MTC, only PSBs and the end of the trace date what ran: a decoder has to consider several versions of code, and marks what it cannot decide."""
+        done = self.record("--no-mtc", "--truth", self.folder + "/T", "--events", "tracepoints=10,keys=10", "--", "ls", "-l", "/")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        truths = [self.folder + "/T/" + name for name in os.listdir(self.folder + "/T")]
+        verify = subprocess.run([PTDECODE, "verify", "-i", self.recording, *truths], capture_output=True, text=True, check=False)
+        self.assertEqual(re.findall(r"silently wrong (\d+);", verify.stdout), ["0"] * len(truths), verify.stdout)
+
     def test_user_code_equals_single_steps_of_the_processor(self):
         here = os.path.dirname(os.path.abspath(__file__))
         step, program = self.folder + "/step", self.folder + "/plain"

@@ -155,6 +155,14 @@ void note_context(Vcpu& vcpu, const Block& block) {
   vcpu.truth.event(TruthEvent::context, context);
 }
 
+/// Whether the block that `vcpu` entered last leads to `next` without an indirect branch.
+bool leads_to(const Vcpu& vcpu, uint64_t next) {
+  if (vcpu.last_block == nullptr || vcpu.last->last.cls == ArmClass::indirect) return false;
+  const bool branches = vcpu.last->last.cls == ArmClass::direct;
+  const uint64_t target = vcpu.last_block->last_ip + static_cast<uint64_t>(vcpu.last->last.displacement);
+  return (branches && next == target) || (next == vcpu.last_block->end && (!branches || vcpu.last->last.conditional));
+}
+
 void on_block(unsigned told, void* data) {
   Machine& m = g_machine;
   if (!m.tracing) return;
@@ -163,7 +171,7 @@ void on_block(unsigned told, void* data) {
   if (index >= kMaxVcpus) return;
   if (m.vcpus[index] == nullptr) m.vcpus[index] = std::make_unique<Vcpu>(index, m.config);
   Vcpu& vcpu = *m.vcpus[index];
-  const Block& block = next.running([&] { return m.glue.read(GuestRegister::pc); }, add_block);
+  const Block& block = next.running([&](uint64_t ip) { return leads_to(vcpu, ip); }, [&] { return m.glue.read(GuestRegister::pc); }, add_block);
   const bool event = next.may_be_vector && block.ip - m.glue.read(GuestRegister::vbar_el1) < kVectorsBytes;
   const uint64_t goes_on = event ? m.glue.read(GuestRegister::elr_el1) : block.ip;
   const bool interrupt = event && block.ip / kVectorBytes % 4 != 0;

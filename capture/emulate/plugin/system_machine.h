@@ -28,9 +28,11 @@ struct TranslatedBlock {
   mutable std::unordered_map<uint64_t, Block*> elsewhere;
 
   /// Returns the block that runs. The kernel's code is mapped once, a program's at any address: `ip()` returns that, `add(ip, insns)` the block there.
-  template <class Ip, class Add>
-  const Block& running(const Ip& ip, const Add& add) const {
-    if (block->kernel) return *block;
+  /// `leads_to(ip)`: whether the block that ran before leads to that address without an indirect branch. `ip()` reads a register, which takes as long as
+  /// all else that is done for a block, and is not called then: events lead to the kernel, so of two addresses of this code the flow is at that one.
+  template <class LeadsTo, class Ip, class Add>
+  const Block& running(const LeadsTo& leads_to, const Ip& ip, const Add& add) const {
+    if (block->kernel || leads_to(current->ip)) return *(block->kernel ? block : current);
     const uint64_t at = ip();
     if (current->ip == at) return *current;
     Block*& known = elsewhere[at];

@@ -130,6 +130,21 @@ bool follows(const Block& last, uint64_t next) {
   return true;
 }
 
+/// Whether `last` leads to `next` by itself and to at most one other address: by a conditional or direct branch, or without one.
+bool leads_to(const Block* last, uint64_t next) {
+  if (last == nullptr) return false;
+  switch (last->kind) {
+    case BlockEnd::jcc:
+    case BlockEnd::plain:
+    case BlockEnd::jump:
+    case BlockEnd::call:
+    case BlockEnd::call_next:
+      return follows(*last, next);
+    default:
+      return false;
+  }
+}
+
 /// While the machine boots, its descriptor tables are not known: an event is recognised by the frame that it pushed, which says where it came
 /// and in which code segment. False if there is none, or the flow needs none.
 bool guess_event(const Block& last, const Block& next, AsyncEvent& event) {
@@ -225,6 +240,7 @@ void on_command(unsigned, void* data) {
 /// Instructions of the block that `vcpu` entered last which QEMU counted, now that it goes on at `next`.
 unsigned counted(const Vcpu& vcpu, uint64_t next, const AsyncEvent* event) {
   const Block& block = *vcpu.last_block;
+  if (event == nullptr && (next == block.end || (next == block.target && block.kind != BlockEnd::plain))) return block.insns;
   if (event != nullptr && !event->inside) next = event->ip;
   const int inside = event != nullptr && event->inside ? block.index_of(event->ip) : block.index_of(next);
   if (event != nullptr && event->inside && inside >= 0) return static_cast<unsigned>(inside);
@@ -294,7 +310,7 @@ void on_block(unsigned told, void* data) {
   Vcpu& vcpu = *m.vcpus[index];
   AsyncEvent event;
   const AsyncEvent* told_event = nullptr;
-  const Block& block = next.running([&] { return m.glue.read(GuestRegister::rip); },
+  const Block& block = next.running([&](uint64_t ip) { return leads_to(vcpu.last_block, ip); }, [&] { return m.glue.read(GuestRegister::rip); },
                                     [&](uint64_t ip, std::span<const SeenInsn> insns) { return m.store.add(ip, next.block->mode, insns).block; });
   if (block.watched) {
     event = event_of(m.handlers.find(block.ip)->second);

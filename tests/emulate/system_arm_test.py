@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""record --emulate=system with an arm64 kernel: whole machines against their ground truth, and their cs_etm recordings in perf.
+
+Runs with PTDECODE_SYSTEM=1 only, about three minutes of processor time. Needs qemu-system-aarch64 of version 9.2 or later and an arm64 kernel
+(ptdecode emulator fetch --machine arm64), and clang with lld or aarch64-linux-gnu-gcc, which build the program.
+Environment: PTDECODE, PTDECODE_SYSTEM.
+"""
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+FLAGS = "-O1 -static -nostdlib -ffreestanding -fno-stack-protector".split()
+COMPILERS = [["aarch64-linux-gnu-gcc"], *([name, "--target=aarch64-linux-gnu", "-fuse-ld=lld"] for name in ("clang", "clang-14", "clang-19"))]
+EMPTY_VDSO = 50  # the vdso's code is in no file: what the machine's init runs there is lost
+
+
+def build(folder):
+    """Returns the program, or None if no compiler builds it."""
+    path = folder + "/plain"
+    for words in COMPILERS:
+        if shutil.which(words[0]) is None:
+            continue
+        if subprocess.run([*words, *FLAGS, "-o", path, HERE + "/data_programs/plain.c"], capture_output=True, check=False).returncode == 0:
+            return path
+    return None
+
+
+def auxtrace_magics(recording):
+    """Returns the magic numbers of the blocks of AUXTRACE_INFO: those of the trace units. The first record of that type (70) has them."""
+    with open(recording + "/data", "rb") as file:
+        data = file.read()
+    at = struct.unpack_from("<Q", data, 40)[0]
+    while True:
+        kind, _, size = struct.unpack_from("<IHH", data, at)
+        if kind == 70:
+            words = struct.unpack_from(f"<{(size - 16) // 8}Q", data, at + 16)
+            return [word for word in words if word in (0x4040404040404040, 0x5050505050505050)]
+        at += size
+
+
+@unittest.skipUnless(os.environ.get("PTDECODE_SYSTEM") == "1", "PTDECODE_SYSTEM=1 runs machines")
+class ArmRuns(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        self.recording = self.folder + "/R"
+        self.program = build(self.folder)
+        if self.program is None:
+            self.skipTest("neither aarch64-linux-gnu-gcc nor clang with lld builds for aarch64")
+
+    def record(self, *options):
+        done = subprocess.run([PTDECODE, "record", "--emulate=system", "--no-stash", "-o", self.recording, "--truth", self.folder + "/T", *options, "--",
+                               self.program], capture_output=True, text=True, check=False, timeout=1800)
+        if done.returncode == 1 and "emulator fetch" in done.stderr:
+            self.skipTest(done.stderr.strip())
+        self.assertEqual((done.returncode, done.stdout), (0, "7154119218316215705\n"), done.stderr)
+        self.assertNotIn("lost", done.stderr)
+        return int(re.search(r"(\d+) changes? of the kernel's code", done.stderr).group(1))
+
+    def verify(self, *options):
+        """Returns the sums over both cpus: all but what follows the trace's last packet, right, flagged, wrong but flagged, silently wrong, lost."""
+        truths = [self.folder + "/T/" + name for name in os.listdir(self.folder + "/T")]
+        done = subprocess.run([PTDECODE, "verify", "-q", "-i", self.recording, *options, *truths], capture_output=True, text=True, check=False)
+        rows = re.findall(r"cpu \d+: (\d+) instructions: right (\d+) .*flagged (\d+) .*but flagged (\d+); silently wrong (\d+); lost in gaps (\d+),",
+                          done.stdout)
+        self.assertEqual(len(rows), len(truths), done.stdout + done.stderr)
+        sums = [sum(int(row[i]) for row in rows) for i in range(6)]
+        sums[0] -= sum(map(int, re.findall(r"; (\d+) after the end of the trace", done.stdout)))
+        return sums
+
+    def check_flow(self):
+        """Every instruction is right and not marked, but for the vdso's."""
+        ran, right, flagged, wrong_flagged, wrong, lost = self.verify()
+        self.assertEqual((flagged, wrong_flagged, wrong), (0, 0, 0))
+        self.assertEqual(ran, right + lost)
+        self.assertLessEqual(lost, EMPTY_VDSO)
+        self.assertGreater(ran, 1_000_000)
+
+    def check_perf(self, magic):
+        """perf opens the recording, and its metadata are those of the trace unit."""
+        self.assertEqual(auxtrace_magics(self.recording), [magic] * 2)
+        if shutil.which("perf") is None:
+            return
+        dump = subprocess.run(["perf", "script", "-D", "-i", self.recording], capture_output=True, text=True, errors="replace", check=False)
+        self.assertEqual(dump.returncode, 0, dump.stderr)
+        self.assertEqual(len(re.findall(r"PERF_RECORD_AUXTRACE size", dump.stdout)), 2)
+        self.assertEqual(len(re.findall(rf"Magic number\s+{magic:x}\b", dump.stdout)), 2)
+
+    def test_program(self):
+        self.record()
+        self.check_flow()
+        self.check_perf(0x4040404040404040)
+
+    def test_ete(self):
+        self.record("--ete")
+        self.check_flow()
+        self.check_perf(0x5050505050505050)
+        packets = subprocess.run([PTDECODE, "packets", "-i", self.recording], capture_output=True, text=True, check=True).stdout
+        self.assertGreater(packets.count("src_addr"), 10)
+
+    def test_kernel_that_patches_itself(self):
+        changes = self.record("--events", "tracepoints=2,keys=2,ftrace=1,kprobes=2,bpf=1")
+        self.assertGreaterEqual(changes, 100)
+        ran, right, flagged, wrong_flagged, wrong, lost = self.verify()
+        self.assertEqual((wrong_flagged, wrong), (0, 0))
+        self.assertEqual(ran, right + lost)
+        self.assertLessEqual(lost, EMPTY_VDSO)
+        self.assertLess(flagged, ran / 10_000)
+        # Without the reports, two copies of the code are left: all that is wrong is marked.
+        ran, right, flagged, wrong_flagged, wrong, lost = self.verify("--drop-poke", "1")
+        self.assertEqual(wrong, 0)
+        self.assertGreater(right, ran * 0.9)
+        self.assertGreater(flagged + wrong_flagged, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
