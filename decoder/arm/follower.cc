@@ -266,7 +266,9 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
     out_->events.pop_back();
     if (held_contexts_.size() == kMostHeld) flush_exception(false, {});
   }
-  if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present) {
+  // A thread that called exec keeps its name, and has another space when it returns from the kernel.
+  const bool may_have_execed = options_.names != ContextNames::none && before.level != context_.level;
+  if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present || may_have_execed) {
     update_context();
   } else if (world_of(before, config_.protocol) != world_of(context_, config_.protocol) && options_.worlds[0] != kNoSpace) {
     update_context();
