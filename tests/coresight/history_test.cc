@@ -116,6 +116,34 @@ TEST(ArmHistory, ACallOfOneSpaceLeadsToNoCodeOfAnother) {
   EXPECT_EQ(flow.blocks.back(), behind);
 }
 
+// NOP, B . before exec, B . after it. The thread's context id is the same, and no other thread ran meanwhile.
+TEST(ArmHistory, AThreadThatCalledExecHasItsNewCode) {
+  constexpr uint64_t kVector = 0xffff000000001000;
+  constexpr uint32_t kBranchHere = 0x14000000, kEret = 0xd69f03e0;
+  TimelineBuilder builder;
+  const SpaceId before = builder.add_space(), after = builder.add_space();
+  add_code<uint32_t>(builder, before, 0x1000, {kNop, kBranchHere});
+  add_code<uint32_t>(builder, after, 0x1000, {kBranchHere});
+  add_code<uint32_t>(builder, kKernelSpace, kVector, {kEret});
+  const Timeline timeline = builder.build();
+  ContextTrack contexts;
+  contexts.add_thread(7, TimeNs{0}, {.pid = 7, .tid = 7, .space = before});
+  contexts.add_thread(7, TimeNs{4000}, {.pid = 7, .tid = 7, .space = after});
+  contexts.sort();
+  arm::DecoderOptions options = etmv4(before);
+  options.follow.names = arm::ContextNames::context_id;
+  options.follow.time.time_mult = 1;
+  Trace trace;
+  trace.put({0x85}).place(0x1000).put({0xb0, 7, 0, 0, 0, kE}).exception(0x1004);  // EL0, id 7
+  trace.put({0x85}).place(kVector).put({0xb1, 7, 0, 0, 0, 0x02, 0x88, 0x27, kE});  // EL1; timestamp 5000
+  trace.put({0x85}).place(0x1000).put({0xb0, 7, 0, 0, 0, kE});
+  arm::Decoder decoder(timeline, contexts, options);
+  const Flow flow = decode(decoder, trace);
+  ASSERT_EQ(flow.blocks.size(), 3U);
+  EXPECT_EQ(flow.blocks[0], (std::tuple<uint32_t, uint64_t, uint16_t>{before.value, 0x1000, 2}));
+  EXPECT_EQ(flow.blocks[2], (std::tuple<uint32_t, uint64_t, uint16_t>{after.value, 0x1000, 1}));
+}
+
 // B.W at 1ffe, whose second half is mapped later.
 TEST(ArmHistory, CodeThatWasNotThereIsLookedForAgain) {
   TimelineBuilder builder;
