@@ -53,10 +53,10 @@ struct Library {
     void* const handle = ::dlopen("libkdumpfile.so.10", RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return {};
     const auto take = [handle](auto& function, const char* name) {
-      void* const symbol = ::dlsym(handle, name);
-      static_assert(sizeof function == sizeof symbol);
-      std::memcpy(&function, &symbol, sizeof symbol);
-      return symbol != nullptr;
+      void* const found = ::dlsym(handle, name);
+      static_assert(sizeof function == sizeof found);
+      std::memcpy(&function, &found, sizeof found);
+      return found != nullptr;
     };
     Library library;
     if (!take(library.make, "kdump_new") || !take(library.free, "kdump_free") || !take(library.open, "kdump_open_fdset") ||
