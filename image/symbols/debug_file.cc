@@ -24,6 +24,7 @@
 
 #include "image/base/regular_file.h"
 #include "image/base/shrunk_files.h"
+#include "image/source/build_id.h"
 #include "image/source/build_id_note.h"
 
 namespace ptd {
@@ -134,14 +135,7 @@ LineSections line_sections(Elf* elf) {
 /// Returns where the other file of a debug file may be: the linked path, which is relative to the debug file or within a tree that contains
 /// both, and the tree's folder of build ids.
 std::vector<std::string> alternate_paths(const std::string& path, const std::string& name, const std::string& build_id) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  constexpr unsigned kHigh = 4, kLow = 15;
-  std::string by_id = "/.build-id/";
-  for (size_t i = 0; i < build_id.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(build_id[i]);
-    by_id += {kDigits[byte >> kHigh], kDigits[byte & kLow]};
-    if (i == 0) by_id += '/';
-  }
+  const std::string id = hex_of(std::string_view(build_id));
   std::vector<std::string> paths;
   std::error_code error;
   const std::filesystem::path here = std::filesystem::absolute(path, error), real = std::filesystem::canonical(path, error);
@@ -150,7 +144,7 @@ std::vector<std::string> alternate_paths(const std::string& path, const std::str
   for (std::filesystem::path folder = here.parent_path(); !folder.empty(); folder = folder.parent_path()) {
     const std::string tree = folder == folder.root_path() ? std::string() : folder.string();
     if (is_absolute) paths.push_back(tree + name);
-    paths.push_back(tree + by_id + ".debug");
+    if (std::string by_id = debug_path(tree.empty() ? "/" : tree, id); !by_id.empty()) paths.push_back(std::move(by_id));
     if (folder == folder.parent_path()) break;
   }
   return paths;
