@@ -41,7 +41,7 @@ SymbolPlaces SymbolPlaces::of_file(const ElfFile& file) {
     if (version == std::string::npos) continue;
     (symbol.name.compare(version, 2, "@@") == 0 ? places : old).add(symbol.name.substr(0, version), place);
   }
-  places.places_.merge(old.places_);  // keeps what is there
+  places.places_.merge(old.places_);  // keeps the names that have a newer version
   return places;
 }
 
