@@ -9,34 +9,15 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "capture/live/kernel/start_scan.h"
 
 namespace ptd::doctor {
 namespace {
 
 constexpr const char* kEvent = "bus/event_source/devices/cs_etm";
-constexpr uint32_t kMostCpus = 8192;
-using Numbers = std::set<uint32_t>;
-
-/// Returns the numbers in a list such as "0-3,8"; empty if it is malformed.
-Numbers numbers_of(std::string_view list) {
-  Numbers numbers;
-  const char *at = list.data(), *const end = at + list.size();
-  while (at != end) {
-    uint32_t first = 0, last = 0;
-    auto [next, error] = std::from_chars(at, end, first);
-    if (error != std::errc{}) return {};
-    last = first;
-    if (next != end && *next == '-') {
-      const auto read = std::from_chars(next + 1, end, last);
-      if (read.ec != std::errc{}) return {};
-      next = read.ptr;
-    }
-    if (last < first || last >= kMostCpus || (next != end && *next != ',')) return {};
-    for (uint32_t cpu = first; cpu <= last; ++cpu) numbers.insert(cpu);
-    at = next == end ? next : next + 1;
-  }
-  return numbers;
-}
+using Numbers = std::set<int32_t>;
 
 /// Returns the numbers N of the names PREFIXN in a folder of sysfs.
 Numbers numbered(const Facts& facts, const std::string& folder, std::string_view prefix) {
@@ -44,7 +25,7 @@ Numbers numbered(const Facts& facts, const std::string& folder, std::string_view
   std::error_code error;
   for (std::filesystem::directory_iterator at(facts.machine.sys + "/" + folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    uint32_t number = 0;
+    int32_t number = 0;
     if (!name.starts_with(prefix)) continue;
     const auto [next, bad] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), number);
     if (bad == std::errc{} && next == name.data() + name.size()) numbers.insert(number);
@@ -58,7 +39,7 @@ std::string cpu_words(const Numbers& cpus) {
   if (cpus.size() > kMostNamed) return std::to_string(cpus.size()) + " cpus";
   std::string text = cpus.size() == 1 ? "cpu " : "cpus ";
   size_t left = cpus.size();
-  for (const uint32_t cpu : cpus) {
+  for (const int32_t cpu : cpus) {
     text += std::to_string(cpu) + (left > 2 ? ", " : left == 2 ? " and " : "");
     --left;
   }
@@ -112,7 +93,8 @@ Check sinks(const Facts& facts, const Numbers& units) {
 }  // namespace
 
 void check_coresight(const Facts& facts, std::vector<Check>& checks) {
-  const Numbers online = numbers_of(facts.sys("devices/system/cpu/online")), units = numbered(facts, kEvent, "cpu");
+  const std::vector<int32_t> cpus = live::parse_cpu_list(facts.sys("devices/system/cpu/online"));
+  const Numbers online(cpus.begin(), cpus.end()), units = numbered(facts, kEvent, "cpu");
   checks.push_back(trace_units(facts, online, units));
   checks.push_back(sinks(facts, units));
 }

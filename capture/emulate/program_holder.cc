@@ -13,11 +13,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <string>
 
+#include "capture/live/kernel/start_scan.h"
 #include "image/base/inherited_signals.h"
 #include "image/base/system_error.h"
 
@@ -58,34 +56,6 @@ void wait_for_all(int fd, pid_t program, const std::function<void()>& ended) {
     ended();
     (void)send_report(fd, exit_status(status));
   }
-}
-
-pid_t parent_of(const std::string& process) {
-  std::ifstream file("/proc/" + process + "/stat");
-  std::string text;
-  std::getline(file, text, '\0');
-  const size_t name_end = text.rfind(") ");  // then the state, one letter, and the parent
-  constexpr size_t kToParent = 4;
-  return name_end == std::string::npos || text.size() < name_end + kToParent ? 0 : static_cast<pid_t>(std::strtol(text.c_str() + name_end + kToParent, nullptr, 10));
-}
-
-// Descendants of a process; in any order.
-std::vector<pid_t> descendants_of(pid_t ancestor) {
-  std::multimap<pid_t, pid_t> children;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename().string();
-    if (std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }))
-      children.emplace(parent_of(name), static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10)));
-  }
-  std::vector<pid_t> found{ancestor};
-  for (size_t i = 0; i < found.size(); ++i) {
-    const auto [first, last] = children.equal_range(found[i]);
-    for (auto child = first; child != last; ++child) found.push_back(child->second);
-    children.erase(first, last);
-  }
-  found.erase(found.begin());
-  return found;
 }
 
 void leave_standard_streams() {
@@ -169,8 +139,9 @@ bool ProgramHolder::all_ended(int timeout_ms) {
 }
 
 std::vector<pid_t> ProgramHolder::started() const {
-  std::vector<pid_t> all = descendants_of(holds_ ? holder_ : getpid());
-  all.erase(std::remove(all.begin(), all.end(), holder_), all.end());
+  const pid_t above = holds_ ? holder_ : getpid();
+  std::vector<pid_t> all = live::list_tree(above);
+  std::erase_if(all, [&](pid_t pid) { return pid == above || pid == holder_; });
   return all;
 }
 

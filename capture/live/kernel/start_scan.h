@@ -16,7 +16,7 @@ using RecordSink = std::function<Status(const perfio::Payload&, const perfio::Re
 /// Returns the current processes, and the threads of one process; sorted. Empty if there are none.
 [[nodiscard]] std::vector<int32_t> list_processes();
 [[nodiscard]] std::vector<int32_t> list_threads(int32_t pid);
-/// Returns a process and its descendants, from /proc/PID/task/TID/children or, if the kernel lacks it, from each process's parent.
+/// Returns a process and its descendants, from the parent of each process.
 [[nodiscard]] std::vector<int32_t> list_tree(int32_t pid);
 /// Returns the process of a thread; -1 if there is no such thread.
 [[nodiscard]] int32_t process_of(int32_t tid);
