@@ -14,6 +14,7 @@
 #include <filesystem>
 
 #include "image/base/environment.h"
+#include "image/source/library_function.h"
 
 namespace ptd {
 namespace {
@@ -100,10 +101,7 @@ struct Debuginfod::Library {
   }
   template <typename Function>
   bool take(Function& function, const char* name) const {
-    void* symbol = ::dlsym(handle, name);
-    static_assert(sizeof function == sizeof symbol);
-    std::memcpy(&function, &symbol, sizeof symbol);
-    return function != nullptr;
+    return take_function(handle, name, function);
   }
   bool open() {
     handle = ::dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +15,7 @@
 #include "image/base/interrupt.h"
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
+#include "image/source/library_function.h"
 
 namespace ptd {
 namespace {
@@ -52,12 +52,7 @@ struct Library {
   static std::optional<Library> load() {
     void* const handle = ::dlopen("libkdumpfile.so.10", RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return {};
-    const auto take = [handle](auto& function, const char* name) {
-      void* const found = ::dlsym(handle, name);
-      static_assert(sizeof function == sizeof found);
-      std::memcpy(&function, &found, sizeof found);
-      return found != nullptr;
-    };
+    const auto take = [handle](auto& function, const char* name) { return take_function(handle, name, function); };
     Library library;
     if (!take(library.make, "kdump_new") || !take(library.free, "kdump_free") || !take(library.open, "kdump_open_fdset") ||
         !take(library.error, "kdump_get_err") || !take(library.set, "kdump_set_attr") || !take(library.get, "kdump_get_attr") ||
