@@ -77,7 +77,7 @@ def node(folder):
                     os.path.join(EXAMPLES, "node_announcer.cc"), build_object(folder), "-o", addon], check=True)
     os.environ.pop("NODE_EXTRA_CA_CERTS", None)  # reading certificates is most of a short program
     out = compare(folder, "Node.js", [shutil.which("node"), "--expose-gc", "--single-threaded", "--always-sparkplug", "--stress-compaction", "-r", addon,
-                                      os.path.join(EXAMPLES, "work.js"), "10"], 100)
+                                      os.path.join(EXAMPLES, "work.js"), "12"], 100)
     kinds = {name: announced(out, kind) for kind, name in ((1, "loads"), (2, "moves"), (3, "unloads"), (4, "patches"))}
     print("      ", kinds)
     check("Node.js: code was loaded, moved and freed", kinds["loads"] > 100 and kinds["moves"] > 10 and kinds["unloads"] > 10, kinds)
