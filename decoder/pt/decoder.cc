@@ -206,18 +206,28 @@ void mark_ambiguous(Batch& batch, size_t from) {
   for (size_t i = from; i < batch.blocks.size(); ++i) batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
 }
 
-// Marks the blocks of `kept` that differ from `other`, another output of the same stretch, as ambiguous.
+// Marks the blocks of `kept` that differ from `other`, another output of the same stretch, or are ambiguous there, as ambiguous.
 void mark_difference(Batch& kept, const Batch& other) {
   const auto same = [](const Block& a, const Block& b) { return a.node == b.node && a.instructions == b.instructions; };
+  constexpr auto kAmbiguous = static_cast<uint16_t>(BlockFlag::ambiguous);
+  const auto mark = [](Block& block) {
+    block.flags = static_cast<uint16_t>((block.flags & ~static_cast<uint16_t>(BlockFlag::chosen)) | kAmbiguous);
+  };
+  const auto copy_mark = [&mark](Block& block, const Block& from) {
+    if ((from.flags & kAmbiguous) != 0) mark(block);
+  };
   const size_t shorter = std::min(kept.blocks.size(), other.blocks.size());
   size_t first = 0;
-  while (first < shorter && same(kept.blocks[first], other.blocks[first])) ++first;
-  size_t tail = 0;
-  while (tail < shorter - first && same(kept.blocks[kept.blocks.size() - 1 - tail], other.blocks[other.blocks.size() - 1 - tail])) ++tail;
-  for (size_t i = first; i < kept.blocks.size() - tail; ++i) {
-    kept.blocks[i].flags = static_cast<uint16_t>((kept.blocks[i].flags & ~static_cast<uint16_t>(BlockFlag::chosen)) |
-                                                 static_cast<uint16_t>(BlockFlag::ambiguous));
+  while (first < shorter && same(kept.blocks[first], other.blocks[first])) {
+    copy_mark(kept.blocks[first], other.blocks[first]);
+    ++first;
   }
+  size_t tail = 0;
+  while (tail < shorter - first && same(kept.blocks[kept.blocks.size() - 1 - tail], other.blocks[other.blocks.size() - 1 - tail])) {
+    ++tail;
+    copy_mark(kept.blocks[kept.blocks.size() - tail], other.blocks[other.blocks.size() - tail]);
+  }
+  for (size_t i = first; i < kept.blocks.size() - tail; ++i) mark(kept.blocks[i]);
 }
 
 }  // namespace
