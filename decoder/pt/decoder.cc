@@ -105,6 +105,7 @@ struct Decoder::State {
   bool best_done = false;  ///< best_dead reached the segment's end
   bool pruned = false;     ///< some flow was dropped because of a limit or missing code, so the survivor is not proven
   uint64_t fork_position = 0;
+  TimeNs fork_not_before;
   bool segment_done = true;
   DecoderStats stats;
 
@@ -113,6 +114,7 @@ struct Decoder::State {
   void fork(size_t index);
   void step_all(uint64_t position, const Batch& batch);
   bool step(size_t index, uint64_t position);
+  void forget_chosen_times(FlowState& state, TimeNs not_before);
   void merge_equal();
   void prune(size_t most);
   void note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done);
@@ -354,11 +356,18 @@ bool Decoder::State::step(size_t index, uint64_t position) {
     fork(index);
     return false;
   }
-  const bool done = flows[index]->state.position < position && walker.at_end(flows[index]->state);
+  const bool done = walker.at_end(flows[index]->state);
   std::unique_ptr<Flow> flow = std::move(flows[index]);
   flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(index));
   note_dead(std::move(flow), walker.loss(), done);
   return false;
+}
+
+// Of a flow that stands for others too: its time no longer begins at the versions that it chose, but at `not_before`.
+void Decoder::State::forget_chosen_times(FlowState& state, TimeNs not_before) {
+  state.not_before = not_before;
+  state.floors = Floors{};
+  walker.refresh_now(state);
 }
 
 // Merges flows at the same position with the same pending packets, which continue identically.
@@ -373,10 +382,7 @@ void Decoder::State::merge_equal() {
       if (flows[j]->penalty < flows[i]->penalty) std::swap(flows[i], flows[j]);
       mark_difference(flows[i]->pending, flows[j]->pending);
       ++stats.ambiguous_choices;
-      FlowState& kept = flows[i]->state;
-      kept.not_before = std::min(kept.not_before, flows[j]->state.not_before);
-      kept.floors = Floors{};
-      walker.refresh_now(kept);  // its time began at the versions that it chose
+      forget_chosen_times(flows[i]->state, std::min(flows[i]->state.not_before, flows[j]->state.not_before));
       retire(std::move(flows[j]));
       flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(j));
     }
@@ -425,7 +431,8 @@ void Decoder::State::run_forked(Batch& batch) {
 }
 
 void Decoder::State::resolve(Batch& batch) {
-  bool ambiguous = pruned;
+  const bool ambiguous = pruned;
+  const bool several = pruned || flows.size() > 1;
   std::unique_ptr<Flow> winner;
   if (flows.size() == 1) {
     winner = std::move(flows[0]);
@@ -440,6 +447,7 @@ void Decoder::State::resolve(Batch& batch) {
   }
   flows.clear();
   if (winner) {
+    if (several) forget_chosen_times(winner->state, fork_not_before);
     settle_on(std::move(winner), ambiguous, batch);
   } else if (best_dead) {  // none is left: output the one that got furthest, up to its end
     std::unique_ptr<Flow> dead = std::move(best_dead);
@@ -589,6 +597,7 @@ bool Decoder::State::run_single(Batch& batch) {
       }
       case WalkStop::fork:
         fork_position = flow.state.position;
+        fork_not_before = flow.state.not_before;
         flow.pending.clear();
         flow.penalty = 0;
         fork(0);

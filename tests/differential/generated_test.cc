@@ -3,26 +3,12 @@
 // PTDECODE_SEEDS=first,count widens the run (default 0,400): `PTDECODE_SEEDS=0,20000 differential --gtest_filter='Generated*'`.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
+#include "tests/differential/seeds.h"
 #include "tests/differential/trace_generator.h"
 #include "tests/support/flow.h"
 
 namespace ptd {
 namespace {
-
-struct Seeds {
-  uint64_t first = 0, count = 400;
-};
-Seeds seeds() {
-  Seeds out;
-  if (const char* env = std::getenv("PTDECODE_SEEDS")) {
-    char* end = nullptr;
-    out.first = std::strtoull(env, &end, 0);
-    if (*end == ',') out.count = std::strtoull(end + 1, nullptr, 0);
-  }
-  return out;
-}
 
 oracle::OracleOptions oracle_options(const test::GeneratedTrace& trace) {
   oracle::OracleOptions out;
@@ -49,7 +35,7 @@ std::string parting(const std::vector<uint64_t>& got, const std::vector<uint64_t
 }
 
 TEST(GeneratedTraces, LibiptFindsTheTruth) {
-  const auto [first, count] = seeds();
+  const auto [first, count] = test::seeds();
   uint64_t instructions = 0, psbs = 0, overflows = 0, interrupts = 0, compressed = 0, deferred = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const auto options = test::options_of_seed(seed);
@@ -82,7 +68,7 @@ TEST(GeneratedTraces, LibiptFindsTheTruth) {
 }
 
 TEST(GeneratedTraces, OurDecoderFindsTheTruth) {
-  const auto [first, count] = seeds();
+  const auto [first, count] = test::seeds();
   uint64_t failures = 0;
   for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
     const auto options = test::options_of_seed(seed);
@@ -101,7 +87,7 @@ TEST(GeneratedTraces, OurDecoderFindsTheTruth) {
 
 // The time of each instruction lies within the bounds of the last mark before it. Without a conversion the clock is raw ticks.
 TEST(GeneratedTraces, TimeBoundsHoldTheTruth) {
-  const auto [first, count] = seeds();
+  const auto [first, count] = test::seeds();
   uint64_t failures = 0, bounded = 0;
   for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
     const auto options = test::options_of_seed(seed);
@@ -130,7 +116,7 @@ TEST(GeneratedTraces, TimeBoundsHoldTheTruth) {
 }
 
 TEST(GeneratedTraces, OurDecoderEqualsLibipt) {
-  const auto [first, count] = seeds();
+  const auto [first, count] = test::seeds();
   uint64_t failures = 0;
   for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
     const auto options = test::options_of_seed(seed);
