@@ -307,8 +307,7 @@ void Decoder::State::fork(size_t index) {
 }
 
 void Decoder::State::note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done) {
-  if (!done && loss.reason == GapReason::no_image)
-    pruned = true;  // the packets did not contradict it; without its code it cannot be followed
+  if (!done && !contradicts_code(loss.reason)) pruned = true;  // it cannot be followed without its code, or within the limits
   const bool longer = !best_dead || flow->state.position > best_dead->state.position;
   const bool as_long = best_dead && flow->state.position == best_dead->state.position;
   const bool better = longer || (as_long && ((done && !best_done) || (done == best_done && flow->penalty < best_dead->penalty)));
@@ -455,6 +454,7 @@ void Decoder::State::resolve(Batch& batch) {
       retire(std::move(dead));
     } else {
       const Gap gap = gap_of(best_loss, *dead);
+      if (!best_done) walker.finish_block(*dead, 0);  // marked like the others
       settle_on(std::move(dead), ambiguous, batch);
       flows[0]->write_to(batch, enough_blocks);
       if (!best_done) give_up(gap, batch);
