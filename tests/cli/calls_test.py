@@ -145,7 +145,11 @@ class Programs(unittest.TestCase):
                         self.assertLess(abs(value - with_callees), max(0.1 * with_callees, 0.02 * every), (name, words, line, with_callees))
                 self.assertAlmostEqual(sum(line["self_cycles"] for line in lines), every, delta=0.005 * every)
                 outer = max(lines, key=lambda line: line["total_ns"])
-                self.assertAlmostEqual(outer["untraced_ns"] % 2500, 0, delta=150)  # system calls, 2.5 us each
+                # 2.5 us for each system call; the last does not return. The first packet after one may come 47 branches (1.1 us) later.
+                system_calls = sum(code == b"\x0f\x05" for what, insns in call_replay.truth_blocks(next(path.with_suffix(".truth").glob("*.ptt")))
+                                   if what == "run" for _, code in insns) - 1
+                self.assertGreater(system_calls, 5)
+                self.assertAlmostEqual(outer["untraced_ns"], 2500 * system_calls, delta=600)
                 for what, value in off.items():
                     self.assertLess(value, 0.025 * every, (name, words, what))
                 print(name, *words, f"{every} ticks, in other functions:", ", ".join(f"{100 * value / every:.2f} % of {what}" for what, value in off.items()),
