@@ -140,8 +140,13 @@ class Programs(unittest.TestCase):
                     for what, value in (("self_cycles", line["self_cycles"]), ("self_ns", line["self_ns"] * ticks_per_ns)):
                         off[what] += abs(value - own)
                         self.assertLess(abs(value - own), max(0.03 * own, 0.012 * every), (name, words, line, own))
+                    totals_of_line = {"cycles": line["total_cycles"], "ns": line["total_ns"] - line["untraced_ns"]}
+                    if line["total_instructions"] == line["self_instructions"]:  # no callees: as its own
+                        for what, value in totals_of_line.items():
+                            self.assertAlmostEqual(value, line["self_" + what], delta=1 + 0.001 * value, msg=(name, words, line))
+                        continue
                     # A call begins and ends within the interval of a packet: on average half an interval of error at either end.
-                    for value in (line["total_cycles"], (line["total_ns"] - line["untraced_ns"]) * ticks_per_ns):
+                    for value in (totals_of_line["cycles"], totals_of_line["ns"] * ticks_per_ns):
                         self.assertLess(abs(value - with_callees), max(0.1 * with_callees, 0.02 * every), (name, words, line, with_callees))
                 self.assertAlmostEqual(sum(line["self_cycles"] for line in lines), every, delta=0.005 * every)
                 outer = max(lines, key=lambda line: line["total_ns"])
