@@ -398,7 +398,7 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
 
     def test_calls_seen_in_part_are_counted_once(self):
         """In the second half of a run, a function's calls are those that began before and those that begin there."""
-        data = self.data("calls")
+        data = self.repeatable("calls")  # on a busy machine, half of the time may be one pause near the end
         rows = {line["function"]: line for line in json_lines(run("functions", "-i", data, "--limit", "0", "--format", "json"))[1:]}
         self.assertEqual([rows["_start"][each] for each in ("calls", "no_start", "no_end", "partial")], [1, 0, 1, 1])  # exit does not return
         self.assertEqual([rows["main"][each] for each in ("calls", "no_start", "no_end", "partial")], [1, 0, 0, 0])
