@@ -33,8 +33,7 @@ CallMoves::Window CallMoves::window_of(ThreadKey thread) const {
     const bool own = back.thread() == thread;
     const bool is_gap = back.item().kind == FlowItem::gap;
     if (own && (is_gap || (next && back.item().space != next->space))) {
-      if (is_gap) back.leave_forward();
-      else back.set_forward(back.item().count, 0);
+      back.step_out();
       break;
     }
     if (back.item().kind != FlowItem::blocks) {

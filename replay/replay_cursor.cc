@@ -172,6 +172,12 @@ void ReplayCursor::leave_backward() {
   if (known_ == Known::next) known_ = Known::nothing;
 }
 
+void ReplayCursor::step_out() {
+  if (item().kind == FlowItem::blocks && block_ < item().count) return;
+  block_ = insn_ = 0;
+  leave_forward();
+}
+
 void ReplayCursor::set_forward(uint32_t block, uint32_t insn) {
   block_ = block;
   insn_ = insn;

@@ -272,16 +272,9 @@ RunResult ReplayRun::backward() {
   uint64_t budget = kBudgetBlocks;
   while (cursor_->enter_previous()) {
     const ThreadKey thread = cursor_->thread();
-    if (!request_.times.empty() && passes_time()) {
-      // Not before the item but where the position was.
-      if (cursor_->item().kind == FlowItem::blocks) {
-        cursor_->set_forward(cursor_->item().count, 0);
-      } else {
-        cursor_->leave_forward();
-      }
-      return {StopReason::time, thread};
-    }
-    if (leaves_space()) return {StopReason::space, thread};
+    // Not before the item but where the position was.
+    if (!request_.times.empty() && passes_time()) return cursor_->step_out(), RunResult{StopReason::time, thread};
+    if (leaves_space()) return cursor_->step_out(), RunResult{StopReason::space, thread};
     switch (cursor_->item().kind) {
       case FlowItem::blocks:
         if (const auto stop = backward_blocks(budget)) return *stop;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "capture/emulate/shared/user_config.h"
 #include "image/base/system_error.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr uint32_t kProtExec = 4, kMapPrivate = 2;
 constexpr uint64_t kMarkerBytes = 0x1000;
+constexpr const char *kVdso = "[vdso]", *kVdsoName = "vdso.so";  // in the plugin's events; in the recording
 
 // "address size offset major minor inode prot path"
 UserMap map_of(const UserEvent& event) {
@@ -293,6 +295,11 @@ Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) 
   UserMap map = map_of(event);
   unmap(space.files, map.ip, map.end());
   const std::string copy = event.text(9);
+  if (map.path == kVdso) {
+    map.path = copy;
+    space.vdso = map;
+    return {};
+  }
   if (copy == "?") {
     if (lost_files_.insert(map.path).second)
       warnings_.push_back(map.path + ": no path names this file, and it could not be copied; its functions have no names");
@@ -305,6 +312,19 @@ Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) 
   const std::vector<UserMap> parts = event.kind == "first_map" ? loaded_code(space, map) : (map.prot & kProtExec) != 0 ? std::vector{map} : std::vector<UserMap>();
   for (const UserMap& part : parts) {
     put_mapping(index, event.tsc, part);
+    space.shown.add_file(part);
+  }
+  return {};
+}
+
+// Most programs execute nothing of their vdso, so it is recorded, as mapped from the start, when they do.
+Status UserSideband::map_vdso(size_t index, Space& space) {
+  UserMap map = *std::exchange(space.vdso, std::nullopt);
+  const std::string copy = std::exchange(map.path, kVdsoName);
+  if (Status status = place_copy(copy, map); !status) return status;
+  space.files.push_back(map);
+  for (const UserMap& part : loaded_code(space, map)) {
+    put_mapping(index, images_[index].first_tsc, part);
     space.shown.add_file(part);
   }
   return {};
@@ -355,7 +375,11 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
 
 Status UserSideband::on_block(size_t index, Space& space, const UserBlock& translation) {
   const TruthBlock* block = find_block(images_, index, translation.number);
-  if (block == nullptr || space.shown.shows(block->ip, block->bytes)) return {};
+  if (block == nullptr) return {};
+  if (space.vdso && block->ip - space.vdso->ip < space.vdso->size_bytes) {
+    if (Status status = map_vdso(index, space); !status) return status;
+  }
+  if (space.shown.shows(block->ip, block->bytes)) return {};
   space.shown.add_code(block->ip, block->bytes);
   return tell(index, translation.tsc, block->ip, block->bytes);
 }

@@ -54,12 +54,14 @@ class UserSideband {
   struct Space {
     CodeModel shown;             ///< as a reader of the records so far sees it
     std::vector<UserMap> files;  ///< as it really is
+    std::optional<UserMap> vdso;  ///< the emulator's, before any of its code ran; `path`: the name of its copy in the working folder
   };
   struct Step;
   Status run_image(size_t index);
   void begin_image(size_t index, Space& space);
   Status on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event);
   Status on_map(size_t index, Space& space, const UserEvent& event);
+  Status map_vdso(size_t index, Space& space);
   static std::vector<UserMap> loaded_code(Space& space, const UserMap& map);
   static std::filesystem::path new_folder(const std::filesystem::path& prefix, size_t& next);
   Status place_copy(const std::string& name, UserMap& map);

@@ -1,15 +1,14 @@
 // CodeSaverThread: see code_saver_thread.h.
 #include "capture/keep/code_saver_thread.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <iterator>
 #include <system_error>
 #include <utility>
+
+#include "image/base/inherited_signals.h"
 
 namespace ptd {
 namespace {
@@ -20,22 +19,6 @@ constexpr uint64_t kRoundEveryNs = 200'000'000;              // without a mappin
 constexpr size_t kMostNamed = 1U << 14;
 constexpr const char* kFailed = "out of memory while reading the mapped code";
 constexpr const char* kLeftOut = "too many mappings at once to read them all";
-
-/// A thread that is started meanwhile gets none of this process's signals: they are for who records.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() { (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 

@@ -31,16 +31,16 @@ class Debuginfod {
     constexpr uint64_t kLeast = 64ULL << 20, kMost = 8ULL << 30, kRatio = 64;
     return known_bytes > (kMost - kLeast) / kRatio ? kMost : kLeast + kRatio * known_bytes;
   }
-  /// Sets a function that ends the downloads of this process when it returns true; it is called about once per second. Null: none.
+  /// Sets a function that ends the downloads of this process when it returns true; it is called about ten times per second on the waiting thread. Null: none.
   static void set_stop(bool (*stop)());
   /// Returns why the servers are no longer queried; "" while they respond.
   [[nodiscard]] std::string trouble() const;
 
  private:
   struct Library;
-  explicit Debuginfod(std::unique_ptr<Library> library);
+  explicit Debuginfod(std::shared_ptr<Library> library);
   mutable std::mutex mutex_;
-  std::unique_ptr<Library> library_;
+  std::shared_ptr<Library> library_;  ///< shared with a thread that is not waited for
   std::map<std::pair<std::string, bool>, std::string> known_;
   std::string trouble_;
 };

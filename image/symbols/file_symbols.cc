@@ -25,6 +25,12 @@ NameRank rank(const ElfSymbol& symbol) {
   return name_rank({symbol.name, symbol.function, symbol.size_bytes != 0, symbol.global, symbol.weak});
 }
 
+// Compares the symbols of files of one build. One may have lost some symbols, or with `strip --strip-debug` the names of the source files.
+std::pair<size_t, size_t> completeness(const std::vector<ElfSymbol>& symbols) {
+  const auto has_file = [](const ElfSymbol& symbol) { return !symbol.place.empty() && is_file_name(symbol.place); };
+  return {symbols.size(), static_cast<size_t>(std::count_if(symbols.begin(), symbols.end(), has_file))};
+}
+
 // Returns a key that names of the Itanium scheme have in common if their readable forms are equal: Rust's legacy names differ in their hashes,
 // C++'s in which of several constructors or destructors it is. Others may share a key by chance.
 size_t itanium_key(std::string_view name) {
@@ -155,8 +161,7 @@ void FileSymbols::load() {
     if (!mapped_) mapped_ = *elf;
     if (symbols_.empty() || (*elf)->has_symtab()) {
       std::vector<ElfSymbol> more = saved_ ? saved_->symbols_of(**elf) : (*elf)->read_symbols();
-      // Of two files of one build, one may have lost some of its symbols.
-      if (!has_symtab || more.size() > symbols_.size()) symbols_ = std::move(more);
+      if (!has_symtab || completeness(more) > completeness(symbols_)) symbols_ = std::move(more);
     }
     if (warnings_) note_damage(**elf);
     has_symtab = has_symtab || (*elf)->has_symtab();

@@ -140,12 +140,21 @@ class Programs(unittest.TestCase):
                     for what, value in (("self_cycles", line["self_cycles"]), ("self_ns", line["self_ns"] * ticks_per_ns)):
                         off[what] += abs(value - own)
                         self.assertLess(abs(value - own), max(0.03 * own, 0.012 * every), (name, words, line, own))
+                    totals_of_line = {"cycles": line["total_cycles"], "ns": line["total_ns"] - line["untraced_ns"]}
+                    if line["total_instructions"] == line["self_instructions"]:  # no callees: as its own
+                        for what, value in totals_of_line.items():
+                            self.assertAlmostEqual(value, line["self_" + what], delta=1 + 0.001 * value, msg=(name, words, line))
+                        continue
                     # A call begins and ends within the interval of a packet: on average half an interval of error at either end.
-                    for value in (line["total_cycles"], (line["total_ns"] - line["untraced_ns"]) * ticks_per_ns):
+                    for value in (totals_of_line["cycles"], totals_of_line["ns"] * ticks_per_ns):
                         self.assertLess(abs(value - with_callees), max(0.1 * with_callees, 0.02 * every), (name, words, line, with_callees))
                 self.assertAlmostEqual(sum(line["self_cycles"] for line in lines), every, delta=0.005 * every)
                 outer = max(lines, key=lambda line: line["total_ns"])
-                self.assertAlmostEqual(outer["untraced_ns"] % 2500, 0, delta=150)  # system calls, 2.5 us each
+                # 2.5 us for each system call; the last does not return. The first packet after one may come 47 branches (1.1 us) later.
+                system_calls = sum(code == b"\x0f\x05" for what, insns in call_replay.truth_blocks(next(path.with_suffix(".truth").glob("*.ptt")))
+                                   if what == "run" for _, code in insns) - 1
+                self.assertGreater(system_calls, 5)
+                self.assertAlmostEqual(outer["untraced_ns"], 2500 * system_calls, delta=600)
                 for what, value in off.items():
                     self.assertLess(value, 0.025 * every, (name, words, what))
                 print(name, *words, f"{every} ticks, in other functions:", ", ".join(f"{100 * value / every:.2f} % of {what}" for what, value in off.items()),
@@ -389,7 +398,7 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
 
     def test_calls_seen_in_part_are_counted_once(self):
         """In the second half of a run, a function's calls are those that began before and those that begin there."""
-        data = self.data("calls")
+        data = self.repeatable("calls")  # on a busy machine, half of the time may be one pause near the end
         rows = {line["function"]: line for line in json_lines(run("functions", "-i", data, "--limit", "0", "--format", "json"))[1:]}
         self.assertEqual([rows["_start"][each] for each in ("calls", "no_start", "no_end", "partial")], [1, 0, 1, 1])  # exit does not return
         self.assertEqual([rows["main"][each] for each in ("calls", "no_start", "no_end", "partial")], [1, 0, 0, 0])

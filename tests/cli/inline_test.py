@@ -100,6 +100,24 @@ class Inlined(RecordedPrograms):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return {line["function"]: line for line in json_lines(done) if "function" in line}
 
+    def entries(self, name):
+        """Returns (name, DW_AT_entry_pc) of each copy of a member function of shop::Basket."""
+        dump = subprocess.run(["readelf", "--debug-dump=info", name], cwd=self.folder, capture_output=True, text=True, check=True).stdout
+        entries, origins = {}, {}
+        for offset, text in re.findall(r"^ <\w+><(\w+)>: .*\n((?: +<\w+> .*\n)*)", dump, re.M):
+            linkage = re.search(r"DW_AT_linkage_name.*: _ZN4shop6Basket(?:\d+(\w+?)E|([CD])\d)", text)
+            origins[offset] = re.search(r"DW_AT_(?:abstract_origin|specification): <0x(\w+)>", text), linkage
+            if entry := re.search(r"DW_AT_entry_pc +: 0x(\w+)", text):
+                entries[offset] = int(entry[1], 16)
+
+        def named(offset):
+            origin, linkage = origins[offset]
+            if linkage:
+                return linkage[1] or {"C": "Basket", "D": "~Basket"}[linkage[2]]
+            return named(origin[1]) if origin and origin[1] in origins else None
+
+        return [(named(offset), entry) for offset, entry in entries.items() if named(offset)]
+
     def test_functions(self):
         rows, plain = self.functions("inlined"), self.functions("inlined", "--no-inline")
         inlined = {name: row for name, row in rows.items() if name.endswith(MARK)}
@@ -117,10 +135,16 @@ class Inlined(RecordedPrograms):
             self.assertEqual((row["calls"], row["total_instructions"]), (rows[name]["calls"], rows[name]["total_instructions"]), name)
 
     def test_calls_are_those_of_the_program_without_inlining(self):
-        """Where the compiler keeps the code of a function together: the loop of sum() in a copy of its own."""
+        """Where the compiler keeps the code of a function together: the loop of sum() in a copy of its own. A call begins at the copy's entry.
+        The entry that GCC 14 gives to the constructor is not in its code, of which three instructions are left."""
         rows, plain = self.functions("inlined"), self.functions("plain")
-        for name in ("shop::Basket::add(shop::Item)", "shop::Basket::Basket()", "shop::Basket::~Basket()"):
-            self.assertEqual(rows[name + MARK]["calls"], plain[name]["calls"], name)
+        chains, entries = Chains(self.folder / "inlined"), self.entries("inlined")
+        chains.ask(entry for _, entry in entries)
+        has_entry = {name + MARK for name, entry in entries if any(frame.startswith(f"shop::Basket::{name}(") for frame in chains[entry])}
+        self.assertLessEqual({"add" + MARK, "~Basket" + MARK}, has_entry)
+        for name in ("add(shop::Item)", "Basket()", "~Basket()"):
+            want = plain["shop::Basket::" + name]["calls"] if name.split("(")[0] + MARK in has_entry else 0
+            self.assertEqual(rows["shop::Basket::" + name + MARK]["calls"], want, name)
         self.assertEqual(set(self.functions("inlined", "--func", "shop::Basket::add")), {"shop::Basket::add(shop::Item)" + MARK})
 
     def test_flame_and_timeline(self):

@@ -92,8 +92,8 @@ class PltNames(unittest.TestCase):
         slots = {int(slot, 16): name for slot, name in re.findall(
             r"^([0-9a-f]+) +\S+ R_AARCH64_JUMP_SLOT\S* +[0-9a-f]+ (\w+)", run("readelf", "-rW", file), re.M)}
         listing = run(tool, "-d", "-j", ".plt", file)
-        stubs = re.findall(r"^ +([0-9a-f]+):.*adrp\tx16, 0x([0-9a-f]+).*\n.*ldr\tx17, \[x16, #(\d+)\]", listing, re.M)
-        targets = {int(load, 16) + int(at, 16): int(page, 16) + int(offset) for at, page, offset in stubs}
+        stubs = re.findall(r"^ +([0-9a-f]+):.*adrp\tx16, 0x([0-9a-f]+).*\n.*ldr\tx17, \[x16, #(\w+)\]", listing, re.M)
+        targets = {int(load, 16) + int(at, 16): int(page, 16) + int(offset, 0) for at, page, offset in stubs}
         expected = {at: {slots[slot] + "@plt"} for at, slot in targets.items() if slot in slots}
         self.assertGreater(len(expected), 2, path)
         self.compare(expected, names_shown(capture, min(expected), max(expected) - min(expected) + 16))

@@ -95,13 +95,29 @@ def witnesses(folder):
 
 def long_streams(folder):
     """A stream of several AUXTRACE records: perf reads each separately, so none may end within a packet."""
-    # A program that does not call the vdso: that of QEMU 10 is from no file, and perf does not find its code.
     out, _, _ = record(folder, ["sh", "-c", "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done"], "--psb-period", "2")
     starts = [trace[:16] for kind, _, _, trace in perf_records(out) if kind == 71]
     check("each record of a long stream begins with a PSB", len(starts) > 1 and set(starts) == {b"\x02\x82" * 8}, str(starts))
     if shutil.which("perf"):
         said = subprocess.run(["perf", "script", "-i", out, "--itrace=e"], capture_output=True, text=True)
         check("perf finds no error in a long stream", said.stdout + said.stderr == "", said.stdout[:400] + said.stderr[:400])
+
+
+def vdso(folder):
+    """QEMU 8.2 and later give programs a vdso. It is recorded as a file, for perf and without a jitdump too."""
+    source = os.path.join(folder, "clock.c")
+    with open(source, "w") as file:
+        file.write("#include <time.h>\nint main(void) { struct timespec now; for (int i = 0; i < 500; ++i) clock_gettime(CLOCK_MONOTONIC, &now); return 0; }\n")
+    program = os.path.join(folder, "clock")
+    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-o", program, source], check=True)
+    out, _, _ = record(folder, [program], "--no-ran-code")
+    rows = subprocess.run([PTDECODE, "functions", "-q", "-i", out, "--limit", "0"], capture_output=True, text=True).stdout
+    calls = [int(line.split()[0]) for line in rows.splitlines() if "vdso.so" in line]
+    has_vdso = b"[vdso]" in subprocess.run(["qemu-x86_64", "/bin/cat", "/proc/self/maps"], capture_output=True).stdout
+    check("each call of the vdso is found", calls == ([500] if has_vdso else []), rows[-500:])
+    if shutil.which("perf"):
+        said = subprocess.run(["perf", "script", "-i", out, "--itrace=e"], capture_output=True, text=True)
+        check("perf finds no error in the vdso", said.stdout + said.stderr == "", said.stdout[:400] + said.stderr[:400])
 
 
 def missing_library(folder):
@@ -384,6 +400,7 @@ def small(folder):
     unknown_emulators(folder)
     faults_within_blocks(folder)
     long_streams(folder)
+    vdso(folder)
     signals = build("signals", folder, "-static")
     record(folder, [signals])
     record(folder, [signals], "--cyc", "--no-retcomp", "--short-tnt", "--psb-period", "0", "--mtc-period", "3")

@@ -297,20 +297,22 @@ class Truth(unittest.TestCase):
             self.assertEqual(peer.ask("Qbtrace:off"), "OK")
             self.assertEqual(peer.ask("qXfer:btrace:read:all:0,1000")[0], "E")
 
-    def damaged(self, recorded, at):
-        """Returns a copy of a recording with 256 zero bytes in the trace, `at` bytes after its first PSB."""
+    def damaged(self, recorded, at, last=False):
+        """Returns a copy of a recording with 256 zero bytes in the trace, `at` bytes after its first PSB. `last`: without the PSBs after them."""
         content = bytearray(recorded.path.read_bytes())
         middle = content.index(PSB) + at
         content[middle:middle + 256] = bytes(256)
+        if last:
+            content[middle:] = content[middle:].replace(PSB, bytes(len(PSB)))
         path = recorded.folder / f"damaged{at}.data"
         path.write_bytes(content)
         return path
 
     def test_a_gap_at_the_end_is_the_end(self):
-        """Trace that is damaged after its only PSB: the end says why, and is the same each time that it is reached."""
+        """Trace that is damaged after its last PSB: the end says why, and is the same each time that it is reached."""
         (tid, path), = self.static.truths.items()
         truth = [ip for ip, _ in truth_insns(path)]
-        with client("-i", self.damaged(self.static, 2000)) as peer:  # of 4,800 bytes
+        with client("-i", self.damaged(self.static, 2000, last=True)) as peer:
             ends = []
             for there, back in (("c", "bs"), ("s", "bs"), ("c", "bc"), ("c", "bs")):
                 peer.console = ""

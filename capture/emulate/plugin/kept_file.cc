@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <sstream>
@@ -14,15 +16,19 @@
 #include "capture/emulate/plugin/mapped_file_id.h"
 #include "capture/emulate/shared/mapped_log.h"
 #include "capture/emulate/shared/user_config.h"
+#include "image/base/fnv.h"
 
 namespace ptd::emulate {
 namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
+constexpr char kMagic[] = "\177ELF";
+constexpr size_t kMagicBytes = 4;
+
 bool is_elf(int fd) {
-  char magic[4] = {};
-  return pread(fd, magic, sizeof magic, 0) == static_cast<ssize_t>(sizeof magic) && std::memcmp(magic, "\177ELF", sizeof magic) == 0;
+  char magic[kMagicBytes] = {};
+  return pread(fd, magic, sizeof magic, 0) == static_cast<ssize_t>(sizeof magic) && std::memcmp(magic, kMagic, sizeof magic) == 0;
 }
 
 // An empty file, which cannot be opened as a mapped one. Its first pages can be mapped nevertheless.
@@ -37,19 +43,27 @@ bool may_have(uint64_t bytes) {
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
 }
 
-// Other threads and processes may copy the same file: each writes a file of its own, and one replaces the other.
-bool copy_to(const std::string& path, int fd, uint64_t bytes) {
+// Other threads and processes may copy the same file: each writes a file of its own, and one replaces the other. `write_some(out, at)` writes
+// from offset `at` on and returns how much, as write() does.
+template <class WriteSome>
+bool copy_to(const std::string& path, uint64_t bytes, WriteSome&& write_some) {
   if (bytes > kMostBytes || !may_have(bytes) || !LogSpace::take(path.substr(0, path.rfind('/')), bytes)) return false;
   const std::string part = path + "." + std::to_string(getpid()) + "." + std::to_string(gettid());
   const int out = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (out < 0) return false;
-  off_t at = 0;
-  while (at < static_cast<off_t>(bytes) && sendfile(out, fd, &at, bytes - static_cast<uint64_t>(at)) > 0) {
-  }
+  uint64_t at = 0;
+  for (ssize_t step = 1; at < bytes && step > 0; at += static_cast<uint64_t>(std::max<ssize_t>(step, 0))) step = write_some(out, at);
   close(out);
-  if (at == static_cast<off_t>(bytes) && rename(part.c_str(), path.c_str()) == 0) return true;
+  if (at == bytes && rename(part.c_str(), path.c_str()) == 0) return true;
   (void)unlink(part.c_str());
   return false;
+}
+
+bool copy_file(const std::string& path, int fd, uint64_t bytes) {
+  return copy_to(path, bytes, [&](int out, uint64_t at) {
+    auto from = static_cast<off_t>(at);
+    return sendfile(out, fd, &from, bytes - at);
+  });
 }
 
 // The name says which content it is: files are written to, and inode numbers are used again.
@@ -86,11 +100,20 @@ std::string keep_unnamed(const std::string& folder, const MappedFileLine& file, 
     std::string name;
     if (is_elf(fd)) name = fstat(fd, &info) == 0 ? name_of_copy(info) : "?";
     const std::string copy = folder + "/" + name;
-    if (name.size() > 1 && access(copy.c_str(), F_OK) != 0 && !copy_to(copy, fd, static_cast<uint64_t>(info.st_size))) name = "?";
+    if (name.size() > 1 && access(copy.c_str(), F_OK) != 0 && !copy_file(copy, fd, static_cast<uint64_t>(info.st_size))) name = "?";
     close(fd);
     return name;
   }
   return "?";
+}
+
+std::string keep_memory(const std::string& folder, uint64_t start, uint64_t size_bytes) {
+  constexpr uint64_t kMostMemoryBytes = uint64_t{1} << 20;
+  const auto* memory = reinterpret_cast<const std::byte*>(start);
+  if (size_bytes < kMagicBytes || size_bytes > kMostMemoryBytes || std::memcmp(memory, kMagic, kMagicBytes) != 0) return {};
+  const std::string name = "memory-" + std::to_string(fnv1a({memory, size_bytes})), copy = folder + "/" + name;
+  const auto write_some = [&](int out, uint64_t at) { return write(out, memory + at, size_bytes - at); };
+  return access(copy.c_str(), F_OK) == 0 || copy_to(copy, size_bytes, write_some) ? name : std::string();
 }
 
 }  // namespace ptd::emulate

@@ -90,23 +90,40 @@ std::string program_path() {
   return at < words.size() ? words[at] : "";
 }
 
-std::vector<std::string> file_maps() {
-  std::vector<std::string> maps;
+struct HostMap {
+  uint64_t start = 0, end = 0, file_offset_bytes = 0, inode = 0;
+  unsigned major = 0, minor = 0;
+  bool is_readable = false, is_writable = false;
+  std::string path;
+};
+
+std::vector<HostMap> host_maps() {
+  std::vector<HostMap> maps;
   std::ifstream file("/proc/self/maps");
   std::string line;
   while (std::getline(file, line)) {
-    uint64_t start = 0, end = 0, offset = 0, inode = 0;
-    unsigned major = 0, minor = 0;
+    HostMap map;
     char prot[8] = "";
     int path_at = 0;
-    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &start, &end, prot, &offset, &major,
-                    &minor, &inode, &path_at) != 7 ||
-        inode == 0) {
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &map.start, &map.end, prot, &map.file_offset_bytes,
+                    &map.major, &map.minor, &map.inode, &path_at) != 7) {
       continue;
     }
+    map.is_readable = prot[0] == 'r';
+    map.is_writable = prot[1] == 'w';
+    map.path = path_of_map(line.substr(static_cast<size_t>(path_at)));
+    maps.push_back(std::move(map));
+  }
+  return maps;
+}
+
+std::vector<std::string> file_maps() {
+  std::vector<std::string> maps;
+  for (const HostMap& map : host_maps()) {
+    if (map.inode == 0) continue;
     std::ostringstream text;
-    text << start << ' ' << end - start << ' ' << offset << ' ' << major << ' ' << minor << ' ' << inode << ' '
-         << (1 | (prot[1] == 'w' ? 2 : 0) | 4) << ' ' << hex_of(path_of_map(line.substr(static_cast<size_t>(path_at))));
+    text << map.start << ' ' << map.end - map.start << ' ' << map.file_offset_bytes << ' ' << map.major << ' ' << map.minor << ' ' << map.inode << ' '
+         << (1 | (map.is_writable ? 2 : 0) | 4) << ' ' << hex_of(map.path);
     maps.push_back(text.str());
   }
   return maps;
@@ -185,7 +202,7 @@ void UserProcess::start(const std::string& folder, ExecMode mode) {
   missing_.open(folder + "/" + kMissingFile);
   cut_.open(folder + "/" + kStoppedFile);
   pid_ = getpid();
-  for (const std::string& map : file_maps()) first_maps_.insert(map.substr(0, map.find(' ')));
+  for (const HostMap& map : host_maps()) first_maps_.insert(std::to_string(map.start));
   open_block_log();
 }
 
@@ -242,6 +259,13 @@ void UserProcess::log_start(UserThread& thread) {
     add_range(files_, range);
     if ((file.prot & kProtWrite) != 0) add_range(written_, range);
     thread.event(now, "first_map", map + ' ' + build_id_word(map) + ' ' + hex_of(keep_unnamed(folder_, file, {program_path()})));
+  }
+  // QEMU 8.2 and later give the program a vdso, mapped without a name and, as all its code, as data that the emulator reads.
+  for (const HostMap& map : host_maps()) {
+    if (map.inode != 0 || !map.path.empty() || !map.is_readable || map.is_writable || first_maps_.count(std::to_string(map.start)) != 0) continue;
+    const std::string copy = keep_memory(folder_, map.start, map.end - map.start);
+    if (!copy.empty())
+      thread.event(now, "first_map", std::to_string(map.start) + ' ' + std::to_string(map.end - map.start) + " 0 0 0 0 5 " + hex_of("[vdso]") + " ? " + hex_of(copy));
   }
 }
 

@@ -4,6 +4,10 @@
 #include <string>
 #include <vector>
 
+#ifndef ITEMS
+#define ITEMS 60
+#endif
+
 namespace shop {
 
 template <typename T>
@@ -37,7 +41,7 @@ class Basket {
 
 int main() {
   shop::Basket basket;
-  for (int i = 0; i < 60; ++i) basket.add({i * 37 % 101, i % 11});
+  for (int i = 0; i < ITEMS; ++i) basket.add({i * 37 % 101, i % 11});
   basket.order();
   std::printf("%d\n", basket.sum());
 }
