@@ -10,6 +10,14 @@ namespace {
 
 constexpr size_t kLookedAtBytes = 1U << 20;  // of a buffer, for its format
 
+// [ETMv4] "Alignment synchronization packet": at least 11 bytes 0, then 80. [ETMv3], [PFT]: at least 5. 70: [ETE] "Ignore packet".
+bool begins_with_async(Bytes bytes) {
+  constexpr std::ptrdiff_t kLeastZeros = 5;
+  const auto first = std::find_if(bytes.begin(), bytes.end(), [](std::byte byte) { return byte != std::byte{0x70}; });
+  const auto end = std::find_if(first, bytes.end(), [](std::byte byte) { return byte != std::byte{0}; });
+  return end == bytes.end() || (end - first >= kLeastZeros && *end == std::byte{0x80});
+}
+
 }  // namespace
 
 uint64_t ArmSource::place_of(uint64_t stream_offset) const {
@@ -36,7 +44,7 @@ std::vector<std::string> tell_limits(const std::vector<ArmSource>& sources) {
 }
 
 size_t ArmSources::add_source(ArmSource source) {
-  sources_.push_back({std::move(source), {}, {}, {}});
+  sources_.push_back({std::move(source), {}, {}, {}, false});
   return sources_.size() - 1;
 }
 
@@ -116,11 +124,20 @@ void ArmSources::written(const std::vector<size_t>& members, TimeNs time) {
   for (const size_t member : members) sources_[member].written.emplace_back(sources_[member].bytes.size(), time);
 }
 
+void ArmSources::expect_async(size_t index) {
+  Entry& entry = sources_[index];
+  entry.lacks_begin = !begins_with_async(entry.bytes);
+  for (auto& [at, why] : entry.breaks) {
+    if (why == AuxBreak::snapshot && !begins_with_async(Bytes(entry.bytes).subspan(at))) why = AuxBreak::missing;
+  }
+}
+
 AuxStream ArmSources::take(size_t index, std::vector<std::shared_ptr<const void>>& owners) {
   Entry& entry = sources_[index];
   AuxStream stream;
   const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(entry.bytes));
   stream.add_payload(0, bytes->size(), *bytes, false);
+  if (entry.lacks_begin) stream.lose_begin();
   for (const auto& [at, why] : entry.breaks) stream.add_loss({at, why});
   for (const auto& [end, time] : entry.written) stream.add_written(end, time);
   if (!losses_) losses_ = strays_.losses();

@@ -49,6 +49,9 @@ class ArmSources {
   /// Declares that everything added so far was written before `time`.
   void written(const std::vector<size_t>& members, TimeNs time);
 
+  /// Declares that each stretch of a source between two breaks is all that its trace unit wrote since it was enabled, which begins with an A-Sync.
+  /// Where one does not, trace is missing. Call it before take().
+  void expect_async(size_t index);
   /// Returns the stream of a source, with losses where damaged ids may have taken its bytes; `owners` keep its bytes alive. Call it when all is
   /// added.
   [[nodiscard]] AuxStream take(size_t index, std::vector<std::shared_ptr<const void>>& owners);
@@ -62,6 +65,7 @@ class ArmSources {
     std::vector<std::byte> bytes;
     std::vector<std::pair<uint64_t, AuxBreak>> breaks;
     std::vector<std::pair<uint64_t, TimeNs>> written;
+    bool lacks_begin = false;
   };
   class Collector;
   /// Returns the id of a source in frames.
