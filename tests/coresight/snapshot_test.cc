@@ -306,6 +306,39 @@ TEST(SnapshotSources, BytesWithoutSynchronisationAreLost) {
   }
 }
 
+/// The ids of a description that is wrong or incomplete: two units with one id, a unit that is not described.
+TEST(SnapshotSources, IdsThatAreSharedOrNotDescribedAreFindings) {
+  struct Row {
+    const char* why;
+    int second_id;  // in the description
+    std::vector<uint8_t> second_trace;
+    std::vector<std::string> want;
+  };
+  const std::vector<uint8_t> no_sync = {0x04, 0x82, 0, 0, 0, 0, 0x81};
+  const Row rows[] = {{"two units", 0x11, kShortTrace, {}},
+                      {"one id", 0x10, kShortTrace, {"the sources ETM_0 and ETM_1 have one trace id, 16", "no source with their trace id, 17"}},
+                      {"no description", 0x12, kShortTrace, {"no source with their trace id, 17"}},
+                      {"bytes without synchronisation", 0x12, no_sync, {}}};
+  for (const Row& row : rows) {
+    const Snapshot snapshot;
+    snapshot.words("code.bin", {kNop, kBranchToSelf});
+    snapshot.frame(kOneDump);
+    snapshot.text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\ndevice2=etm1.ini\n[trace]\nmetadata=trace.ini\n");
+    snapshot.text("trace.ini",
+                  "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=coresight\n"
+                  "[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\nETM_1=ETB\n");
+    snapshot.text("etm1.ini", "[device]\nname=ETM_1\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x1\nTRCTRACEIDR=" + std::to_string(row.second_id) +
+                                  "\nTRCIDR0=0x28000ea1\nTRCIDR1=0x4100f403\nTRCIDR2=0x488\nTRCIDR8=0\n");
+    const std::vector<uint8_t> frames = frames_of({{0x10, kShortTrace}, {0x11, row.second_trace}}, [] { return false; });
+    snapshot.text("trace.bin", {frames.begin(), frames.end()});
+    const auto recording = snapshot.open();
+    ASSERT_TRUE(recording) << row.why;
+    const std::vector<Finding> findings = recording->findings();
+    ASSERT_EQ(findings.size(), row.want.size()) << row.why;
+    for (size_t i = 0; i < findings.size(); ++i) EXPECT_NE(findings[i].what.find(row.want[i]), std::string::npos) << findings[i].what;
+  }
+}
+
 TEST(SnapshotIni, WhatHasNoFlowIsTold) {
   const Snapshot snapshot;
   snapshot.frame("");
