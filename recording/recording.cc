@@ -270,6 +270,9 @@ std::vector<Finding> Recording::findings() const {
   for (const AuxStream& stream : data.streams) {
     for (Finding& finding : lost_trace_findings(stream, perfio::is_emulated(data.description))) findings.push_back(std::move(finding));
   }
+  for (size_t i = 0; i < data.streams.size(); ++i) {
+    for (Finding& finding : begin_findings(data.streams[i], data.indexes[i], data.arm.empty() ? "PSB" : "A-Sync")) findings.push_back(std::move(finding));
+  }
   for (size_t i = 0; data.arm.empty() && i < data.streams.size(); ++i) {
     PassedPages passed;
     const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };

@@ -54,7 +54,7 @@ std::string remedies(const GapTally& gaps, const Recording& recording) {
   std::string text;
   const uint64_t announced = lost.aux_truncated + lost.aux_partial + lost.aux_collision;
   if (count(GapReason::aux_lost) > announced)
-    text += "  aux_lost without a record: bytes of the trace are zero or missing from the file; copy the recording again\n";
+    text += "  aux_lost without a record: bytes of the trace are damaged, zero or missing from the file; copy the recording again\n";
   if (count(GapReason::aux_lost) != 0 && announced != 0 && perfio::is_emulated(recording.description())) {
     text += "  aux_lost: the program or the emulator was killed, or a limit ended the recording: give it more space on the disk, or a larger\n"
             "    record --emulate --max-size\n";

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
+#include <vector>
 
 #include "analysis/paths/context_counter.h"
 #include "cli/cache/symbol_cache.h"
@@ -148,13 +149,29 @@ int write_all(const Words& words, const CodeCounts& counts, int status) {
   return kExitOk;
 }
 
-/// Creates the folder for profiles, before the work. Errors: write_failed.
-Status create_folder(const std::string& path) {
-  std::error_code failed;
-  std::filesystem::create_directories(path, failed);
-  if (!failed && ::access(path.c_str(), W_OK | X_OK) != 0) failed = {errno, std::generic_category()};
-  return failed ? Status(Error{ErrorCode::write_failed, "profile: cannot write into " + path + ": " + failed.message(), 0}) : Status();
-}
+/// The folder for profiles. What create() made of it is removed at the end if no profile came into it.
+class ProfileFolder {
+ public:
+  ProfileFolder() = default;
+  ProfileFolder(const ProfileFolder&) = delete;
+  ProfileFolder& operator=(const ProfileFolder&) = delete;
+  ~ProfileFolder() {
+    std::error_code ignored;  // of a folder that is not empty
+    for (const std::filesystem::path& path : made_) std::filesystem::remove(path, ignored);
+  }
+  /// Creates the folder, before the work. Errors: write_failed.
+  Status create(const std::string& path) {
+    std::error_code failed;
+    const std::filesystem::path folder = std::filesystem::path(path.ends_with('/') ? path.substr(0, path.find_last_not_of('/') + 1) : path);
+    for (std::filesystem::path at = folder; !at.empty() && !std::filesystem::exists(at, failed); at = at.parent_path()) made_.push_back(at);
+    std::filesystem::create_directories(path, failed);
+    if (!failed && ::access(path.c_str(), W_OK | X_OK) != 0) failed = {errno, std::generic_category()};
+    return failed ? Status(Error{ErrorCode::write_failed, "profile: cannot write into " + path + ": " + failed.message(), 0}) : Status();
+  }
+
+ private:
+  std::vector<std::filesystem::path> made_;  ///< the innermost first
+};
 
 bool is_folder(const std::string& output) {
   std::error_code ignored;
@@ -173,7 +190,8 @@ int write_one(const Words& words, const CodeCounts& counts) {
 int run_by_address(const Words& words, CallInput& input) {
   const bool all = is_folder(words.output);
   if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, which gets profiles of all files: remove --dso", 0});
-  if (const Status fit = all ? create_folder(words.output) : check_output(words.output); !fit) return report_error(fit.error());
+  ProfileFolder folder;
+  if (const Status fit = all ? folder.create(words.output) : check_output(words.output); !fit) return report_error(fit.error());
   CodeCounts counts;
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;

@@ -48,9 +48,9 @@ struct LegacyDecoder::State {
     Follower follower;
     size_t at;
     uint64_t in_window;
-    bool synced, started, may_cancel;
+    bool synced, started, may_cancel, read;
   };
-  [[nodiscard]] Place place() const { return {follower, at, in_window, synced, started, may_cancel}; }
+  [[nodiscard]] Place place() const { return {follower, at, in_window, synced, started, may_cancel, read}; }
   void go_to(const Place& place);
 
   enum class Stop : uint8_t { full, window, end };
@@ -74,6 +74,7 @@ struct LegacyDecoder::State {
   void count(const LegacyPacket& packet, uint32_t cycles);
   void context(const LegacyPacket& packet);
   void lose(const LegacyPacket& packet);
+  void end();
 
   TraceConfig config;
   RunCache runs;
@@ -87,6 +88,9 @@ struct LegacyDecoder::State {
   bool synced = false;             ///< an A-Sync was seen
   bool started = false;            ///< an I-Sync was seen after it
   bool may_cancel = false;         ///< the last packet produced instructions that an exception can undo
+  bool has_flow = true;            ///< ETMv3, PTM; of the others, only invalid packets are output
+  bool read = false;               ///< some packet could be read: an I-Sync, or without flow an A-Sync
+  uint64_t size_bytes = 0;         ///< of the segment
 };
 
 void LegacyDecoder::State::context(const LegacyPacket& packet) {
@@ -153,8 +157,14 @@ void LegacyDecoder::State::atoms(const LegacyPacket& packet) {
 }
 
 void LegacyDecoder::State::lose(const LegacyPacket& packet) {
-  if (started) follower.lose(GapReason::bad_packet, packet.offset_bytes, 0);
+  if (synced) follower.lose(GapReason::bad_packet, packet.offset_bytes, 0);
   synced = started = false;
+}
+
+/// The segment ends. If no packet of it could be read, it is no trace of this kind, or its synchronisation packets are damaged.
+void LegacyDecoder::State::end() {
+  if (!read && size_bytes != 0) follower.lose(GapReason::bad_packet, 0, size_bytes);
+  follower.end();
 }
 
 void LegacyDecoder::State::take(const LegacyPacket& packet) {
@@ -166,7 +176,8 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
   may_cancel = packet.kind == LegacyKind::atoms;
   if (packet.kind == LegacyKind::async) synced = true;
   if (packet.kind == LegacyKind::bad) return lose(packet);
-  if (!synced) return;
+  read |= synced && (!has_flow || packet.kind == LegacyKind::isync);
+  if (!synced || !has_flow) return;
   if (packet.kind == LegacyKind::timestamp) return follower.timestamp(element.value, element.flags, element.cycles);
   if (packet.kind == LegacyKind::isync) return isync(packet);
   // Cycles also pass before the first instruction.
@@ -201,13 +212,14 @@ LegacyDecoder::~LegacyDecoder() = default;
 
 void LegacyDecoder::begin(const AuxSegment& segment) {
   State& state = *state_;
-  const bool has_flow = state.config.protocol == Protocol::etmv3 || state.config.protocol == Protocol::ptm;
+  state.has_flow = state.config.protocol == Protocol::etmv3 || state.config.protocol == Protocol::ptm;
+  state.size_bytes = segment.bytes.size();
   state.begin_window();
   state.follower.begin(segment, state.choices);
-  state.reader = LegacyReader(has_flow ? segment.bytes : Bytes{}, state.config);
+  state.reader = LegacyReader(segment.bytes, state.config);
   state.tape.clear();
   state.at = 0;
-  state.synced = state.started = state.may_cancel = false;
+  state.synced = state.started = state.may_cancel = state.read = false;
 }
 
 void LegacyDecoder::State::begin_window() {
@@ -226,6 +238,7 @@ void LegacyDecoder::State::go_to(const Place& place) {
   synced = place.synced;
   started = place.started;
   may_cancel = place.may_cancel;
+  read = place.read;
 }
 
 /// Returns the next packet; null at the end.
@@ -299,7 +312,7 @@ bool LegacyDecoder::State::fill(BatchTarget target) {
     go_to(before);
     stop = run(target);
   }
-  if (stop == Stop::end) follower.end();
+  if (stop == Stop::end) end();
   if (stop == Stop::window) begin_window();
   return stop != Stop::end;
 }

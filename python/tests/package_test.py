@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import pickle
 import re
 import signal
 import subprocess
@@ -100,6 +101,26 @@ class Package(unittest.TestCase):
             self.assertLessEqual(abs(len(found) - len(expected)), 2 if window == "20%-40%" else 0, window)
         with self.assertRaises(ValueError):
             self.recording.branches(time="now")
+
+    def test_rows_can_be_pickled(self):
+        for name in ("functions", "calls", "sections"):
+            rows = list(self.recording.table(name))
+            again = pickle.loads(pickle.dumps(rows))
+            self.assertEqual(again, rows)
+            self.assertEqual(again[0]._asdict(), rows[0]._asdict())
+            self.assertIs(type(again[0]), type(rows[0]))
+
+    def test_wrong_arguments_are_named(self):
+        table = self.recording.table
+        for error, name, options in ((ValueError, "name", {"name": "calls\0x"}), (ValueError, "columns", {"columns": ["pid\0x"]}),
+                                     (TypeError, "columns", {"columns": "pid"}), (TypeError, "columns", {"columns": [1]}),
+                                     (ValueError, "func", {"func": "f\0"}), (ValueError, "stream", {"stream": -1}), (ValueError, "stream", {"stream": 2**70}),
+                                     (TypeError, "stream", {"stream": "0"}), (ValueError, "cpu", {"cpu": -1}), (TypeError, "tid", {"tid": 1.5}),
+                                     (ValueError, "pid", {"pid": 2**31}), (ValueError, "threads", {"threads": -1}), (ValueError, "batch_rows", {"batch_rows": -1}),
+                                     (ValueError, "time", {"time": (1,)}), (ValueError, "time", {"time": 1.5}), (ValueError, "time", {"time": ("a", "b")}),
+                                     (ValueError, "time", {"time": (0, 2**64)}), (TypeError, "time", {"time": slice("a", None)})):
+            with self.subTest(**options), self.assertRaisesRegex(error, f"^{name}: "):
+                table(options.pop("name", "calls"), **options)
 
     def test_percentages_are_those_of_the_command_line(self):
         """Where nothing in the trace says when a stream ends, the last records do."""

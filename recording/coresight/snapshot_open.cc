@@ -336,6 +336,7 @@ void SnapshotLoader::take_streams() {
     data_.streams.push_back(std::move(stream));
     data_.arm.push_back(std::move(source));
   }
+  for (Finding& finding : sources_.findings()) image_.builder.add_finding(std::move(finding));
   if (std::string strangers = sources_.tell_strangers(); !strangers.empty()) data_.warnings.push_back(dir_ + ": " + strangers);
 }
 

@@ -4,11 +4,21 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
+#include <utility>
 
 namespace ptd {
 namespace {
 
 constexpr size_t kLookedAtBytes = 1U << 20;  // of a buffer, for its format
+constexpr size_t kMostTold = 64;             // findings about sources with one id
+
+// [ETMv4] "Alignment synchronization packet": at least 11 bytes 0, then 80. [ETMv3], [PFT]: at least 5. 70: [ETE] "Ignore packet".
+bool begins_with_async(Bytes bytes) {
+  constexpr std::ptrdiff_t kLeastZeros = 5;
+  const auto first = std::find_if(bytes.begin(), bytes.end(), [](std::byte byte) { return byte != std::byte{0x70}; });
+  const auto end = std::find_if(first, bytes.end(), [](std::byte byte) { return byte != std::byte{0}; });
+  return end == bytes.end() || (end - first >= kLeastZeros && *end == std::byte{0x80});
+}
 
 }  // namespace
 
@@ -36,7 +46,7 @@ std::vector<std::string> tell_limits(const std::vector<ArmSource>& sources) {
 }
 
 size_t ArmSources::add_source(ArmSource source) {
-  sources_.push_back({std::move(source), {}, {}, {}});
+  sources_.push_back({std::move(source), {}, {}, {}, false});
   return sources_.size() - 1;
 }
 
@@ -69,11 +79,16 @@ class ArmSources::Collector final : public arm::FrameReader {
  public:
   Collector(ArmSources& all, uint64_t buffer_offset, const std::vector<size_t>& members) : all_(all), buffer_offset_(buffer_offset), members_(members) {
     for (const size_t member : members) by_id_[all.id_of(member)] = &all.sources_[member];
+    for (const size_t member : members) {
+      const Entry& entry = all.sources_[member];
+      if (by_id_[all.id_of(member)] != &entry) others_[all.id_of(member)] = &entry;
+    }
   }
   void on_run(const arm::FrameRun& run) override {
     if (run.id == 0) return;  // padding
     if (Entry* entry = by_id_[run.id]) {
       all_.append(*entry, run.bytes, buffer_offset_ + run.offset_bytes);
+      if (const Entry* const other = std::exchange(others_[run.id], nullptr)) all_.share(*entry, *other, run.id);
     } else {
       all_.strangers_[run.id] += run.bytes.size();
     }
@@ -85,6 +100,7 @@ class ArmSources::Collector final : public arm::FrameReader {
   const uint64_t buffer_offset_;
   const std::vector<size_t>& members_;
   std::array<Entry*, 128> by_id_{};
+  std::array<const Entry*, 128> others_{};  ///< another source with the id
 };
 
 void ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members) {
@@ -116,17 +132,49 @@ void ArmSources::written(const std::vector<size_t>& members, TimeNs time) {
   for (const size_t member : members) sources_[member].written.emplace_back(sources_[member].bytes.size(), time);
 }
 
+void ArmSources::expect_async(size_t index) {
+  Entry& entry = sources_[index];
+  entry.lacks_begin = !begins_with_async(entry.bytes);
+  for (auto& [at, why] : entry.breaks) {
+    if (why == AuxBreak::snapshot && !begins_with_async(Bytes(entry.bytes).subspan(at))) why = AuxBreak::missing;
+  }
+}
+
 AuxStream ArmSources::take(size_t index, std::vector<std::shared_ptr<const void>>& owners) {
   Entry& entry = sources_[index];
   AuxStream stream;
   const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(entry.bytes));
   stream.add_payload(0, bytes->size(), *bytes, false);
+  if (entry.lacks_begin) stream.lose_begin();
   for (const auto& [at, why] : entry.breaks) stream.add_loss({at, why});
   for (const auto& [end, time] : entry.written) stream.add_written(end, time);
   if (!losses_) losses_ = strays_.losses();
   for (auto [loss, end] = losses_->equal_range(index); loss != end; ++loss) stream.add_loss({loss->second.stream_offset_bytes, AuxBreak::missing});
   owners.push_back(bytes);
   return stream;
+}
+
+void ArmSources::share(const Entry& entry, const Entry& other, uint8_t id) {
+  if (shared_.size() >= kMostTold) return;
+  (void)shared_.try_emplace(entry.source.name, "the sources " + other.source.name + " and " + entry.source.name + " have one trace id, " +
+                                                   std::to_string(id) + ": all bytes with it are read as those of " + entry.source.name);
+}
+
+std::vector<Finding> ArmSources::findings() const {
+  std::vector<Finding> findings;
+  const auto add = [&findings](FindingKind kind, std::string what) {
+    Finding& finding = findings.emplace_back();
+    finding.kind = kind;
+    finding.what = std::move(what);
+  };
+  for (const auto& [name, what] : shared_) add(FindingKind::bad_record, what);
+  for (const uint8_t id : strays_.undescribed()) {
+    const auto bytes = strangers_.find(id);
+    if (bytes == strangers_.end()) continue;
+    add(FindingKind::trace_lost, std::to_string(bytes->second) + " bytes of trace are not decoded: the recording describes no source with their trace id, " +
+                                     std::to_string(id));
+  }
+  return findings;
 }
 
 std::string ArmSources::tell_strangers() const {

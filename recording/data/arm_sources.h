@@ -10,6 +10,7 @@
 
 #include "ptdecode/arm/config.h"
 #include "ptdecode/arm/frames.h"
+#include "ptdecode/finding.h"
 #include "recording/data/stray_ids.h"
 #include "recording/trace/streams.h"
 
@@ -49,12 +50,17 @@ class ArmSources {
   /// Declares that everything added so far was written before `time`.
   void written(const std::vector<size_t>& members, TimeNs time);
 
+  /// Declares that each stretch of a source between two breaks is all that its trace unit wrote since it was enabled, which begins with an A-Sync.
+  /// Where one does not, trace is missing. Call it before take().
+  void expect_async(size_t index);
   /// Returns the stream of a source, with losses where damaged ids may have taken its bytes; `owners` keep its bytes alive. Call it when all is
   /// added.
   [[nodiscard]] AuxStream take(size_t index, std::vector<std::shared_ptr<const void>>& owners);
   [[nodiscard]] ArmSource& taken_source(size_t index) { return sources_[index].source; }
   /// Returns a sentence about bytes with ids of no source; empty if there are none.
   [[nodiscard]] std::string tell_strangers() const;
+  /// Returns findings about sources that the recording does not describe, and about ids that several sources of one buffer have.
+  [[nodiscard]] std::vector<Finding> findings() const;
 
  private:
   struct Entry {
@@ -62,12 +68,15 @@ class ArmSources {
     std::vector<std::byte> bytes;
     std::vector<std::pair<uint64_t, AuxBreak>> breaks;
     std::vector<std::pair<uint64_t, TimeNs>> written;
+    bool lacks_begin = false;
   };
   class Collector;
   /// Returns the id of a source in frames.
   [[nodiscard]] uint8_t id_of(size_t index) const { return sources_[index].source.config.trace_id & 0x7f; }
   void append(Entry& entry, Bytes bytes, uint64_t place);
+  void share(const Entry& entry, const Entry& other, uint8_t id);
   std::vector<Entry> sources_;
+  std::map<std::string, std::string> shared_;  ///< of sources with one id: name of the one that gets its bytes -> sentence
   std::map<uint8_t, uint64_t> strangers_;
   StrayIds strays_;
   std::optional<std::multimap<size_t, StrayIds::Loss>> losses_;  ///< of strays_, from take() on

@@ -59,10 +59,10 @@ void StrayIds::Reader::on_run(const arm::FrameRun& run) {
   if (read_[run.id] != nullptr) *read_[run.id] += run.bytes.size();
   if (!stray_) return;
   for (const std::byte byte : run.bytes) {
-    if (byte == std::byte{0x80} && stray_->zeros >= kSyncZeros) stray_->is_source = true;
+    if (byte == std::byte{0x80} && stray_->zeros >= kSyncZeros) stray_->is_source = stray_->has_sync = true;
     stray_->zeros = byte == std::byte{0} ? stray_->zeros + 1 : 0;
     stray_->ones = byte == std::byte{0xff} ? stray_->ones + 1 : 0;
-    if (stray_->ones >= kSyncOnes) stray_->is_source = true;
+    if (stray_->ones >= kSyncOnes) stray_->is_source = stray_->has_sync = true;
     stray_->has_data = stray_->has_data || byte != std::byte{0};
   }
 }
@@ -100,6 +100,7 @@ void StrayIds::Reader::close() {
   Seen& seen = strays_.seen_[id_];
   if (seen.strays++ == 0) seen.losers = stray.losers;
   seen.is_source = seen.is_source || stray.is_source;
+  seen.has_sync = seen.has_sync || stray.has_sync;
 }
 
 // Where strays are no exception, the buffer does not hold frames of these sources.
@@ -113,6 +114,14 @@ void StrayIds::add_frames(Bytes buffer, arm::FrameFormat format, const std::vect
   Reader own(*this, sources, reader);
   arm::read_frames(buffer, format, own);
   own.finish();
+}
+
+std::vector<uint8_t> StrayIds::undescribed() const {
+  std::vector<uint8_t> ids;
+  for (const auto& [id, seen] : seen_) {
+    if (seen.has_sync && id != 0) ids.push_back(id);
+  }
+  return ids;
 }
 
 std::multimap<size_t, StrayIds::Loss> StrayIds::losses() const {

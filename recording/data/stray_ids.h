@@ -34,6 +34,8 @@ class StrayIds {
     uint64_t stream_offset_bytes = 0;
     uint8_t id = 0;
   };
+  /// Returns the ids that no source has and with which a synchronisation packet was written: the recording lacks the description of their sources.
+  [[nodiscard]] std::vector<uint8_t> undescribed() const;
   /// Returns the losses by source: those of all sources that can have written the bytes of a damaged id. A formatter repeats an id only after eight
   /// frames, so the source whose id is next to the damaged one has not written them.
   [[nodiscard]] std::multimap<size_t, Loss> losses() const;
@@ -45,10 +47,11 @@ class StrayIds {
     uint32_t zeros = 0, ones = 0;  ///< bytes 0 and 0xff in a row, at the end
     bool has_data = false;         ///< some byte is not 0
     bool is_source = false;        ///< a source's synchronisation packet, or its repeated id
+    bool has_sync = false;         ///< a synchronisation packet
   };
   struct Seen {
     uint32_t strays = 0;  ///< that have data
-    bool is_source = false;
+    bool is_source = false, has_sync = false;
     std::vector<Loss> losers;  ///< of the first stray
   };
 

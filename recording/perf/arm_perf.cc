@@ -216,8 +216,11 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
     ring.bytes += payload.bytes.size();
   }
   for (const auto& [of, ring] : rings) end_ring(*ring.last);
+  // Where the kernel overwrites its buffer, the oldest trace of a source may begin anywhere.
+  const bool overwrites = info.snapshot_mode || std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) { return (piece.flags & kAuxOverwrite) != 0; });
   bool virtual_time = true, by_vmid = false, by_context = false;
   for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!overwrites) sources_.expect_async(i);
     AuxStream stream = sources_.take(i, data.owners);
     ArmSource source = std::move(sources_.taken_source(i));
     const bool legacy = source.config.protocol == arm::Protocol::etmv3 || source.config.protocol == arm::Protocol::ptm;

@@ -21,6 +21,8 @@ class ArmPerf {
   void on_record(const perfio::Record& record);
   /// Replaces data.streams. Warns about bytes that belong to no source.
   void finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data);
+  /// See ArmSources::findings().
+  [[nodiscard]] std::vector<Finding> findings() const { return sources_.findings(); }
 
  private:
   struct Piece {  ///< an AUX record

@@ -199,16 +199,13 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   report_damage(reader->damage(), fold, image, data);
   data.event_names = event_names_of(reader->attrs(), etm.valid ? etm.pmu_type : info.pmu_type);
   data.description = describe(reader->features(), options.path);
+  if (etm.valid) arm.finish(etm, options.use_time, data);
+  for (Finding& finding : arm.findings()) image.builder.add_finding(std::move(finding));
   image.finish(data);
   OpenRequest indexing = options;
-  indexing.use_time = options.use_time && data.decoder.config.time.valid();
-  if (etm.valid) {
-    arm.finish(etm, options.use_time, data);
-    indexing.use_time = data.arm_follow.use_time;
-    index_streams(indexing, data);
-    return {};
-  }
+  indexing.use_time = etm.valid ? data.arm_follow.use_time : options.use_time && data.decoder.config.time.valid();
   index_streams(indexing, data);
+  if (etm.valid) return {};
   find_kernel_places(data);
   add_anchors(indexing, data);
   return {};

@@ -531,6 +531,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   }
   for (AuxStream& stream : data_.streams) {
     stream.finish();
+    if (!is_arm_ && stream.has_begin() && !begins_with_psb(stream)) stream.lose_begin();
     for (Finding& finding : placement_findings(stream)) image_.builder.add_finding(std::move(finding));
   }
   report_absent_streams();

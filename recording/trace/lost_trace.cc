@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "ptdecode/pt/packet_reader.h"
+
 namespace ptd {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr std::array<std::pair<AuxBreak, const char*>, 4> kReasons = {{
     {AuxBreak::truncated, "the kernel's buffer was full (AUX flag TRUNCATED); record with a larger buffer (perf record -m ,SIZE)"},
     {AuxBreak::partial, "the processor did not trace everything (AUX flag PARTIAL)"},
     {AuxBreak::collision, "another sample overwrote it (AUX flag COLLISION)"},
-    {AuxBreak::missing, "AUX records name bytes that the file does not contain"},
+    {AuxBreak::missing, "AUX records name bytes that the file does not contain, or bytes are damaged that a trace begins with"},
 }};
 
 constexpr const char* kEmulatorStopped =
@@ -30,6 +32,9 @@ bool is_conflict(const AuxStream& stream, const Seam& seam) {
   });
 }
 
+/// Whether bytes are missing where the stream begins though it begins at offset 0: they are there and cannot be decoded.
+bool is_begin(const AuxStream& stream, const Seam& seam) { return seam.why == AuxBreak::missing && seam.offset_bytes == 0 && stream.size_bytes() != 0; }
+
 std::string name_of(const AuxStream& stream) {
   if (stream.cpu >= 0) return "cpu " + std::to_string(stream.cpu);
   return stream.tid >= 0 ? "thread " + std::to_string(stream.tid) : "the trace";
@@ -43,7 +48,7 @@ std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated)
     uint64_t places = 0, first = 0;
     Interval time;
     for (const Seam& seam : stream.seams()) {
-      if (seam.why != why || is_conflict(stream, seam)) continue;
+      if (seam.why != why || is_conflict(stream, seam) || is_begin(stream, seam)) continue;
       const Interval here{stream.written_from(seam.offset_bytes), stream.written_by(seam.offset_bytes)};
       time = places == 0 ? here : hull(time, here);
       if (places++ == 0) first = seam.offset_bytes;
@@ -55,6 +60,32 @@ std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated)
     finding.what = name_of(stream) + ": trace is missing at " + (places == 1 ? "" : std::to_string(places) + " places, the first ") +
                    "trace offset " + std::to_string(first) + ": " +
                    (emulated && why == AuxBreak::truncated ? kEmulatorStopped : text);
+  }
+  return findings;
+}
+
+bool begins_with_psb(const AuxStream& stream) {
+  constexpr uint64_t kMostBefore = 64, kPsbBytes = 16;
+  std::vector<std::byte> scratch;
+  const Bytes bytes = stream.read(stream.begin_offset(), stream.begin_offset() + kMostBefore + kPsbBytes, scratch);
+  return pt::find_psb(bytes, 0) < bytes.size();
+}
+
+std::vector<Finding> begin_findings(const AuxStream& stream, const SegmentIndex& index, const char* sync) {
+  std::vector<Finding> findings;
+  if (stream.size_bytes() == 0) return findings;
+  const auto first = index.next(0);
+  const std::vector<Seam>& seams = stream.seams();
+  if (first && (seams.empty() || !is_begin(stream, seams.front()))) return findings;
+  Finding& finding = findings.emplace_back();
+  finding.kind = FindingKind::trace_lost;
+  finding.time = {kTimeMin, first ? stream.written_by(first->offset_bytes) : stream.written_by(stream.end_offset())};
+  finding.what = name_of(stream) + ": ";
+  if (first) {
+    const std::string bytes = first->offset_bytes == 0 ? "bytes" : std::to_string(first->offset_bytes) + " bytes";
+    finding.what += std::string("the trace does not begin with its ") + sync + " packet: its first " + bytes + " are damaged, and not decoded";
+  } else {
+    finding.what += "none of its " + std::to_string(stream.size_bytes()) + " bytes of trace is decoded: they contain no " + sync + " packet";
   }
   return findings;
 }

@@ -112,7 +112,7 @@ void AuxStream::restore(std::vector<AuxChunk> chunks, std::vector<Seam> seams, s
   payloads_.clear();
   placed_ = {};
   size_bytes_ = 0;
-  snapshot_ = finished_ = false;
+  snapshot_ = finished_ = begin_lost_ = false;
   for (const AuxChunk& chunk : chunks_) size_bytes_ += chunk.bytes.size();
 }
 
@@ -131,7 +131,8 @@ void AuxStream::finish() {
     const uint64_t at = loss.end_offset_bytes;
     if (at > begin_offset() && at <= end_offset()) seams_.push_back({at, loss.why});
   }
-  if (!snapshot_ && stored_from_ < begin_offset() && !seams_.empty()) seams_.front().why = AuxBreak::missing;  // where the stream begins
+  const bool lacks_begin = begin_lost_ || (!snapshot_ && stored_from_ < begin_offset());
+  if (lacks_begin && !seams_.empty()) seams_.front().why = AuxBreak::missing;  // where the stream begins
   if (!snapshot_ && announced_end_ > end_offset()) seams_.push_back({end_offset(), AuxBreak::missing});
   std::stable_sort(seams_.begin(), seams_.end(), [](const Seam& a, const Seam& b) { return a.offset_bytes < b.offset_bytes; });
   // One seam a place; what the hardware said (TRUNCATED) explains a hole better than the hole itself.
@@ -144,6 +145,11 @@ void AuxStream::finish() {
     }
   }
   seams_ = std::move(unique);
+}
+
+void AuxStream::lose_begin() {
+  begin_lost_ = true;
+  if (finished_ && !seams_.empty() && seams_.front().offset_bytes == begin_offset()) seams_.front().why = AuxBreak::missing;
 }
 
 Bytes AuxStream::read(uint64_t offset_bytes, uint64_t end_offset_bytes, std::vector<std::byte>& scratch) const {

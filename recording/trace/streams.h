@@ -59,6 +59,8 @@ class AuxStream {
   /// Places payloads and sorts seams; adds a seam at the end if bytes that were announced are missing there. add_* must not be called after
   /// this, chunks and seams not before. A second call has no effect.
   void finish();
+  /// Declares that trace is missing where the stream begins: its first bytes are not those that a trace begins with.
+  void lose_begin();
 
   /// A stored AUX record: see add_written.
   struct Written {
@@ -75,6 +77,8 @@ class AuxStream {
   [[nodiscard]] const std::vector<Seam>& seams() const { return seams_; }
   /// What finish() found while it placed payloads in full-trace mode, without the chunks.
   [[nodiscard]] const PlacedPayloads& placed() const { return placed_; }
+  /// Returns whether the stream begins with the first byte that the trace unit wrote, after finish().
+  [[nodiscard]] bool has_begin() const { return !snapshot_ && samples_.empty() && size_bytes_ != 0 && begin_offset() == 0; }
   [[nodiscard]] uint64_t begin_offset() const { return chunks_.empty() ? 0 : chunks_.front().offset_bytes; }
   [[nodiscard]] uint64_t end_offset() const { return chunks_.empty() ? 0 : chunks_.back().end(); }
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
@@ -105,7 +109,7 @@ class AuxStream {
   std::vector<Written> written_;  // sorted by end
   uint64_t size_bytes_ = 0;
   uint64_t announced_end_ = 0, stored_from_ = ~uint64_t{0};
-  bool snapshot_ = false, finished_ = false;
+  bool snapshot_ = false, finished_ = false, begin_lost_ = false;
 };
 
 /// Bytes at the start of `next` that repeat the end of `previous` in overlapping snapshots: found through the first PSB of `next`, which

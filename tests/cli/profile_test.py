@@ -263,6 +263,18 @@ class Profile(RecordedPrograms):
             process.kill()
         self.assertEqual(files, [])
 
+    def test_a_folder_that_stays_empty_is_removed(self):
+        top = self.folder / "nothing"
+        for words in (("--comm", "no-such-name"), ("--time", "1,2")):
+            done = run("profile", "-i", self.data("sorter"), "-o", f"{top}/of/it/", *words)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertFalse(top.exists(), words)
+        (top / "of").mkdir(parents=True)  # what was there stays
+        run("profile", "-i", self.data("sorter"), "-o", f"{top}/of/it/", "--comm", "no-such-name")
+        self.assertEqual(list((top / "of").iterdir()), [])
+        self.assertEqual(run("profile", "-q", "-i", self.data("sorter"), "-o", f"{top}/of/it/").returncode, 0)
+        self.assertEqual(len(list((top / "of" / "it").glob("sorter.*.pa"))), 1)
+
     def test_calls_beyond_the_limits_of_paths_are_counted(self):
         source = "volatile int sink; int dive(int n) { int r = n == 0 ? 0 : dive(n - 1) + 1; sink = r; return r; } int main(void) { return dive(999) != 999; }"
         subprocess.run([CC, "-O1", "-fno-inline", "-static", "-fno-optimize-sibling-calls", "-x", "c", "-", "-o", self.folder / "deep"], input=source, text=True, check=True)

@@ -253,6 +253,39 @@ TEST(ArmPerf, SnapshotsOfARing) {
   EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: bb lost ab cb");
 }
 
+// A trace unit begins with an A-Sync when it is enabled: for each AUX record. Where the first bytes are others, they are damaged.
+TEST(ArmPerf, TraceBeginsWithAnAsync) {
+  constexpr uint64_t kOverwrite = 2;
+  const std::vector<uint8_t> async = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01}, etmv3 = {0, 0, 0, 0, 0, 0x80, 0x08}, ete = {0x70, 0x70, 0, 0, 0, 0, 0, 0, 0x80},
+                             zeros(20), damaged = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x81, 0x01}, middle = {0xf7, 0xf8};
+  struct Row {
+    std::vector<std::vector<uint8_t>> pieces;
+    uint64_t flags;
+    std::vector<AuxBreak> want;  // of each piece
+  };
+  constexpr auto kStart = AuxBreak::stream_start, kPause = AuxBreak::snapshot, kLost = AuxBreak::missing;
+  const Row rows[] = {{{async, async}, 0, {kStart, kPause}},
+                      {{etmv3, ete, zeros}, 0, {kStart, kPause, kPause}},
+                      {{damaged, async}, 0, {kLost, kPause}},
+                      {{async, damaged, async}, 0, {kStart, kLost, kPause}},
+                      {{middle}, 0, {kLost}},
+                      {{middle, middle}, kOverwrite, {kStart, kPause}}};
+  for (const Row& row : rows) {
+    Made made;
+    made.cpus = {0};
+    for (const std::vector<uint8_t>& piece : row.pieces) made.trace(0, -1, perfio::kAuxFormatRaw | row.flags, piece);
+    RecordingData data;
+    made.finish(data, 0x10);
+    ASSERT_EQ(data.streams.size(), 1U);
+    data.streams[0].finish();
+    std::vector<AuxBreak> told;
+    for (const Seam& seam : data.streams[0].seams()) {
+      if (seam.offset_bytes < data.streams[0].end_offset()) told.push_back(seam.why);
+    }
+    EXPECT_EQ(told, row.want) << &row - rows;
+  }
+}
+
 // A payload without its own record is not taken for frames if the others are not frames.
 TEST(ArmPerf, APayloadThatNoRecordDescribes) {
   Made made;

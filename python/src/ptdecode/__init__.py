@@ -16,9 +16,11 @@ describes all tables and columns.
 from __future__ import annotations
 
 import collections
+import functools
 import html
 import json
 import math
+import operator
 import os
 import pathlib
 import re
@@ -61,6 +63,44 @@ def _path(value: str | os.PathLike) -> str:
     if "\0" in (path if isinstance(path, str) else ""):
         raise ValueError("embedded null byte")
     return path
+
+
+def _name(argument: str, value: str) -> str:
+    """Returns a name for the library, for which a null character would end it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{argument}: a str is needed, not {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError(f"{argument}: embedded null character")
+    return value
+
+
+def _names(argument: str, values: Optional[Sequence[str]]) -> "Optional[list[str]]":
+    if isinstance(values, str):
+        raise TypeError(f"{argument}: a sequence of names is needed, not a str")
+    return None if values is None else [_name(argument, value) for value in values]
+
+
+def _number(argument: str, value: Any, most: int) -> int:
+    """Returns an integer from 0 to `most`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{argument}: an integer is needed, not {type(value).__name__}") from None
+    if not 0 <= number <= most:
+        raise ValueError(f"{argument}: {number} is not in 0 to {most}")
+    return number
+
+
+@functools.lru_cache(maxsize=64)
+def _row_type(name: str, columns: "tuple[str, ...]") -> Any:
+    """The type of a table's rows: a named tuple that can be pickled."""
+    row: Any = collections.namedtuple(name, columns, rename=True)  # type: ignore[misc]
+    row.__reduce__ = lambda self: (_row, (name, columns, tuple(self)))
+    return row
+
+
+def _row(name: str, columns: "tuple[str, ...]", values: tuple) -> Any:
+    return _row_type(name, columns)._make(values)
 
 
 _native.set_error_type(Error)
@@ -177,7 +217,7 @@ class Table:
             yield dict(zip(self._columns, columns))
 
     def __iter__(self) -> "Iterator[Any]":
-        row = collections.namedtuple(self._name, self._columns, rename=True)
+        row = _row_type(self._name, tuple(self._columns))
         for batch in self.batches():
             yield from map(row._make, zip(*batch.values()))
 
@@ -303,8 +343,11 @@ class Recording:
         if isinstance(time, slice):
             return time.start or 0, time.stop or 0
         if not isinstance(time, str):
-            first, last = time
-            return int(first), int(last)
+            try:
+                first, last = time
+                return int(first), int(last)
+            except (TypeError, ValueError, OverflowError):
+                raise ValueError(f"time: {time!r} is not (first_ns, last_ns)") from None
         percent = re.fullmatch(r"\s*([\d.]+)\s*%\s*[-,]\s*([\d.]+)\s*%\s*", time)
         if percent:
             parts = [float(part) for part in percent.groups()]
@@ -336,13 +379,15 @@ class Recording:
         progress: a function of (done, total) bytes; True: a tqdm bar; None: a bar if a person watches; False: nothing.
         """
         arguments = _native.TableArguments()
-        arguments.columns = None if columns is None else list(columns)
-        arguments.functions = None if func is None else [func] if isinstance(func, str) else list(func)
-        arguments.stream = stream
-        arguments.cpu, arguments.pid, arguments.tid = (-1 if value is None else value for value in (cpu, pid, tid))
-        arguments.first_ns, arguments.last_ns = self._window(time)
-        arguments.batch_rows = batch_rows
-        arguments.threads = threads
+        name = _name("name", name)
+        arguments.columns = _names("columns", columns)
+        arguments.functions = _names("func", [func] if isinstance(func, str) else func)
+        arguments.stream = None if stream is None else _number("stream", stream, 2**32 - 2)
+        arguments.cpu, arguments.pid, arguments.tid = (-1 if value is None else _number(argument, value, 2**31 - 1)
+                                                       for argument, value in (("cpu", cpu), ("pid", pid), ("tid", tid)))
+        arguments.first_ns, arguments.last_ns = (_number("time", bound, 2**63 - 1) for bound in self._window(time))
+        arguments.batch_rows = _number("batch_rows", batch_rows, 2**31 - 1)
+        arguments.threads = _number("threads", threads, 256)
         return Table(name, lambda: self._native.table(name, arguments, _bar(progress, name)))
 
     def blocks(self, **options: Any) -> Table:

@@ -1,10 +1,11 @@
-// Missing trace at the end of data/demo's streams: a gap and a finding, and the unchanged flow before it.
+// Missing trace at the beginning and end of data/demo's streams: a gap and a finding, and the unchanged rest of the flow.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 
+#include "ptdecode/bundle.h"
 #include "ptdecode/recording.h"
 #include "tests/unit/image/source_support.h"
 
@@ -105,11 +106,24 @@ class Damaged {
       fill(record, first + number<uint64_t>(record + 8));
     }
   }
-  [[nodiscard]] std::unique_ptr<Recording> open() const {
+  /// Damages the first PSB packets of the cpu, at most `most`. Returns how many there were.
+  size_t spoil_psbs(size_t most) {
+    std::vector<std::byte> psb;
+    for (int i = 0; i < 8; ++i) psb.insert(psb.end(), {std::byte{0x02}, std::byte{0x82}});
+    size_t count = 0;
+    for (const uint64_t record : auxtraces_) {
+      const auto first = bytes_.begin() + static_cast<ptrdiff_t>(record + number<uint16_t>(record + 6));
+      const auto end = first + static_cast<ptrdiff_t>(number<uint64_t>(record + 8));
+      for (auto at = first; count < most && (at = std::search(at, end, psb.begin(), psb.end())) != end; ++count) at[5] ^= std::byte{0x10};
+    }
+    return count;
+  }
+  [[nodiscard]] std::string write() const {
     dir_.write("data", Bytes(bytes_));
     std::filesystem::copy(demo() + "/kcore_dir", dir_.path() + "/kcore_dir", std::filesystem::copy_options::recursive);
-    return open_at(dir_.path());
+    return dir_.path();
   }
+  [[nodiscard]] std::unique_ptr<Recording> open() const { return open_at(write()); }
 
  private:
   /// Overwrites bytes with other records.
@@ -225,6 +239,59 @@ TEST(LostTrace, APayloadShorterThanItsAuxRecord) {
         EXPECT_TRUE(is_marked) << "cpu " << cpu << ", " << eighth << " of 8, block " << certain << " of " << told.runs.size();
       }
     }
+  }
+}
+
+// Trace begins with a PSB. If it is damaged, what comes before the next one is lost.
+TEST(LostTrace, ABeginningWithoutPsb) {
+  const auto whole = open_at(demo());
+  ASSERT_TRUE(whole);
+  for (const int32_t cpu : {0, 1}) {
+    const Told truth = decode(*whole, cpu, 1);
+    for (const size_t most : {size_t{1}, size_t{2}, size_t{9}}) {
+      Damaged damaged(cpu);
+      ASSERT_EQ(damaged.spoil_psbs(most), most);
+      const std::string path = damaged.write();
+      const auto recording = open_at(path);
+      ASSERT_TRUE(recording);
+      const std::vector<Finding> findings = recording->findings();
+      ASSERT_EQ(findings.size(), 1U);
+      EXPECT_EQ(findings[0].kind, FindingKind::trace_lost);
+      EXPECT_NE(findings[0].what.find("does not begin with its PSB packet"), std::string::npos) << findings[0].what;
+      const Told told = decode(*recording, cpu, 1);
+      EXPECT_EQ(told.gaps, std::vector{GapReason::aux_lost});
+      ASSERT_LT(told.runs.size(), truth.runs.size());
+      EXPECT_TRUE(std::equal(told.runs.rbegin(), std::prev(told.runs.rend()), truth.runs.rbegin()));
+      testing::TempDir folder;  // the same in a bundle
+      OpenOptions options;
+      options.path = path;
+      BundleOptions to;
+      to.output_path = folder.path() + "/b.ptb";
+      ASSERT_TRUE(write_bundle(options, to).ok());
+      const auto bundle = open_at(folder.path() + "/b.ptb");
+      ASSERT_TRUE(bundle);
+      ASSERT_EQ(bundle->findings().size(), 1U);
+      EXPECT_EQ(bundle->findings()[0].what, findings[0].what);
+      EXPECT_EQ(decode(*bundle, cpu, 1).gaps, told.gaps);
+    }
+  }
+}
+
+TEST(LostTrace, AStreamWithoutAnyPsb) {
+  const auto whole = open_at(demo());
+  ASSERT_TRUE(whole);
+  for (const int32_t cpu : {0, 1}) {
+    Damaged damaged(cpu);
+    ASSERT_GT(damaged.spoil_psbs(~size_t{0}), 20U);
+    const auto recording = damaged.open();
+    ASSERT_TRUE(recording);
+    const std::vector<Finding> findings = recording->findings();
+    ASSERT_EQ(findings.size(), 1U);
+    EXPECT_EQ(findings[0].kind, FindingKind::trace_lost);
+    const std::string& what = findings[0].what;
+    EXPECT_TRUE(what.starts_with("cpu " + std::to_string(cpu) + ": none of its ")) << what;
+    EXPECT_TRUE(decode(*recording, cpu, 1).runs.empty());
+    EXPECT_EQ(decode(*recording, 1 - cpu, 1).runs, decode(*whole, 1 - cpu, 1).runs);
   }
 }
 
