@@ -52,12 +52,20 @@ void CallFlow::refresh(NodeId id) {
     node.flags = flags_of(found);
     node.thunk = node.bare_return && (!found.named || !found.entry || finder_.is_return_thunk(found.id));
     node.entered = kNoFunction;
+    find_landings(node, blocks_->info(id).space);
     asked = {found.valid, pid_};
     if (inlined_code_) find_inlined(id);
   }
   epoch_time_ = intersect(epoch_time_, asked.valid);
   nodes_->keys[id] = Key(node);
   ((node.flags & kFlowNamed) != 0 ? nodes_->named : nodes_->unnamed).push_back(id);
+}
+
+// Where exceptions and longjmp go on.
+void CallFlow::find_landings(Node& node, SpaceId space) {
+  node.saves = (node.flags & kFlowEntry) != 0 && finder_.is_setjmp(node.function);
+  node.lands = (node.flags & kFlowEntry) == 0 && finder_.is_landing(space, node.ip, when());
+  node.landing = node.way == Way::call || node.way == Way::call_direct ? finder_.landing_of(space, Ip{node.next().value - 1}, node.next(), when()) : 0;
 }
 
 void CallFlow::Nodes::forget(std::vector<NodeId>& known) {
@@ -158,7 +166,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   const Pending pending = *pending_;
   pending_.reset();
   FunctionId entered = kNoFunction;
-  resolve(pending, {to, at.id, at.module, flags_of(at)}, entered);
+  const int32_t landing = at.entry ? (finder_.is_setjmp(at.id) ? kEntersSetjmp : 0) : finder_.is_landing(space_, to, when()) ? kLandsHere : 0;
+  resolve(pending, {to, at.id, at.module, landing, flags_of(at)}, entered);
 }
 
 // `entered`: Node::entered of the target.
@@ -185,6 +194,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.to = to.ip;
   step.function = enters ? entered : to.function;
   step.return_to = pending.return_to;
+  step.landing = to.landing != 0 ? to.landing : pending.landing;
   step.inlined = chain_ = to.inlined;
   step.begins = to.begins;
   hold(false, false);
@@ -192,8 +202,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
 
 CallFlow::Target CallFlow::target_at(NodeId id) const {
   const Node& node = nodes_->nodes[id];
-  if (!inlined_code_) return {node.ip, node.function, node.module, node.flags};
-  return {node.ip, node.function, node.module, node.flags, nodes_->inlined[id].chain, nodes_->inlined[id].begins};
+  if (!inlined_code_) return {node.ip, node.function, node.module, node.entry_landing(), node.flags};
+  return {node.ip, node.function, node.module, node.entry_landing(), node.flags, nodes_->inlined[id].chain, nodes_->inlined[id].begins};
 }
 
 // The flow came to this block by a branch that may matter, or it begins here.
@@ -241,7 +251,7 @@ bool CallFlow::ends(const Block* at) {
   last_function_ = here.function;
   far_next_ = here.way == Way::far_call ? here.next() : Ip{};
   if (here.halts) [[unlikely]] halt(here.next());
-  if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.function, here.module, here.next()};
+  if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.function, here.module, here.next(), here.landing};
 }
 
 void CallFlow::take_blocks(std::span<const Block> blocks) {
@@ -368,6 +378,7 @@ void CallFlow::take_async_branch(const Event& event) {
   step.kind = FlowKind::interrupt;
   step.to = event.to;
   step.return_to = event.from;
+  if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
   step.function = at.named ? at.id : unnamed_entry(event.to);
   step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
                                     ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0));
@@ -385,6 +396,7 @@ void CallFlow::leave_traced(const Event& event) {
   if (is_dated(event)) told(likeliest(event), event.cycles);
   FlowStep step;
   step.return_to = has_from ? event.from : Ip{};
+  if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
   if (has_from && !is_kernel_half(event.from)) step.flags = kFlowFar;
   if (flowing_ && proved_ && has_from && event.from == far_next_) {  // of a system call (Arm)
     FlowStep call = step;
@@ -408,6 +420,7 @@ void CallFlow::take_disabled(const Event& event) {
   FlowStep step;
   step.kind = FlowKind::pause;
   if (far || interrupted) step.flags |= kFlowFar;
+  if (interrupted) step.landing = finder_.landing_of(space_, event.from, event.from, when());
   step.return_to = async && has_from ? event.from : Ip{event.aux};
   take_pause(step);
 }

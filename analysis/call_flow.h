@@ -43,6 +43,11 @@ inline constexpr uint8_t kFlowUncertain = 64;  ///< the branch, or what it led t
 inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
 inline constexpr uint8_t kFlowEstimated = 128;  ///< between the packets that bound its time, flow is missing: FlowDates::estimated()
 
+/// FlowStep::landing of a jump or return: `to` is the landing pad of an exception.
+inline constexpr int32_t kLandsHere = INT32_MIN;
+/// FlowStep::landing of a call or jump: it enters setjmp, or the like. longjmp goes on where that returns to.
+inline constexpr int32_t kEntersSetjmp = INT32_MIN + 1;
+
 /// Where the flow that makes a step is, of a part of a stream that is followed on its own.
 enum class FlowPart : uint8_t { before, own, after };
 
@@ -72,6 +77,8 @@ struct FlowStep {
   InlineId inlined = kUnknownInlining;  ///< the functions inlined at `to`, if they are followed
   uint32_t begins = 0;                  ///< InlinedPiece::begins
   uint32_t moves = 0;                   ///< how many InlinedMoves follow it, before the next step
+  /// call, interrupt, pause: the landing pad of an exception that leaves the call, minus (return_to - 1); 0: none. Or kLandsHere, kEntersSetjmp.
+  int32_t landing = 0;
   uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};
   Ip return_to{};
@@ -166,11 +173,15 @@ class CallFlow {
     FunctionId function = kNoFunction;  ///< at its first instruction; the function that its last one belongs to is the same
     FunctionId entered = kNoFunction;   ///< the function of unnamed code that begins here; kNoFunction: not looked up so far
     uint32_t module = 0;                ///< FunctionAt::module
+    int32_t landing = 0;                ///< FlowStep::landing of a call at its end
     Way way = Way::none;                ///< as in BranchCode, like the next two
-    bool bare_return = false, halts = false;
-    bool thunk = false;  ///< of returns: a jump here is part of the return
-    bool known = false;  ///< its code was read
-    uint8_t flags = 0;   ///< kFlowEntry, kFlowNamed
+    uint8_t flags = 0;                  ///< kFlowEntry, kFlowNamed
+    bool bare_return : 1 = false, halts : 1 = false;
+    bool thunk : 1 = false;  ///< of returns: a jump here is part of the return
+    bool known : 1 = false;  ///< its code was read
+    bool lands : 1 = false;  ///< it begins at a landing pad
+    bool saves : 1 = false;  ///< it is where setjmp, or the like, begins
+    [[nodiscard]] int32_t entry_landing() const { return lands ? kLandsHere : saves ? kEntersSetjmp : 0; }
     [[nodiscard]] Ip next() const { return ip + size_bytes; }
     [[nodiscard]] FunctionAt at() const { return {function, module, (flags & kFlowEntry) != 0, (flags & kFlowNamed) != 0}; }
   };
@@ -228,12 +239,14 @@ class CallFlow {
     FunctionId from = kNoFunction;
     uint32_t module = 0;  ///< FoundFunction::module of `from`
     Ip return_to;
+    int32_t landing = 0;  ///< FlowStep::landing
   };
   Node& node(NodeId id) {
     if (!nodes_->keys[id].is_known()) [[unlikely]] refresh(id);
     return nodes_->nodes[id];
   }
   void refresh(NodeId id);
+  void find_landings(Node& node, SpaceId space);
   void check_keys();
   /// When functions are looked up.
   [[nodiscard]] TimeNs when() const { return std::clamp(dates_.now(), segment_time_.first, segment_time_.last); }
@@ -254,6 +267,7 @@ class CallFlow {
     Ip ip;
     FunctionId function = kNoFunction;
     uint32_t module = 0;
+    int32_t landing = 0;  ///< Node::entry_landing()
     uint8_t flags = 0;
     InlineId inlined = kUnknownInlining;
     uint32_t begins = 0;

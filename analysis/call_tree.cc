@@ -141,6 +141,48 @@ void CallTree::State::leave_to(Now& now, size_t depth) {
   while (now.stack.frames.size() > depth) leave(now, 0);
 }
 
+void CallTree::State::drop_ended(Stack& stack) {
+  stack.saved.drop_ended([&](size_t depth, uint64_t number) { return depth < stack.frames.size() && stack.frames[depth].instructions == number; });
+}
+
+// setjmp is the innermost frame.
+void CallTree::State::save_place(Now& now) {
+  const std::vector<Frame>& frames = now.stack.frames;
+  const size_t caller = frames.size() - 2;
+  if (frames.size() < 2 || frames.back().return_to.value == 0) return;
+  drop_ended(now.stack);
+  now.stack.saved.save(caller, frames[caller].instructions, frames.back().return_to);
+}
+
+// Returns how many frames are left where an exception goes on; 0 if none of the open calls has this landing pad.
+size_t CallTree::State::frame_of_landing(const Now& now) {
+  constexpr uint64_t kMostInVain = 1U << 26;
+  const std::vector<Frame>& frames = now.stack.frames;
+  const bool limited = now.stack.searched_in_vain > kMostInVain && frames.size() > kMostGroupSteps;
+  const size_t least = limited ? frames.size() - kMostGroupSteps : 1;
+  for (size_t i = frames.size(); i-- > least;) {
+    if (lands_at(frames[i].return_to, frames[i].landing, now.step.to)) return i;
+  }
+  now.stack.searched_in_vain += frames.size() - std::min(least, frames.size());
+  return 0;
+}
+
+// Returns the index + 1 of the frame in which the flow goes on inside of the step's function, as after longjmp; 0 if that is not open.
+size_t CallTree::State::frame_of_jump(Now& now) {
+  Stack& stack = now.stack;
+  const std::vector<Frame>& frames = stack.frames;
+  const FlowStep& step = now.step;
+  const auto is_open = [&](const Frame& frame) { return frame.function == step.function; };
+  const size_t inner = innermost(frames, is_open);
+  const bool jumps = (step.kind == FlowKind::jump || step.kind == FlowKind::ret) && !is_kernel_half(step.to);
+  if (inner == 0 || !jumps) return inner;
+  drop_ended(stack);
+  SavedPlaces::Found found;
+  const bool known = stack.saved.take(step.to, frames.size() - 1, found) && is_open(frames[found.depth]);
+  if (known ? found.several : innermost(std::span(frames).first(inner - 1), is_open) != 0) ++now.thread.guessed;
+  return known ? found.depth + 1 : inner;
+}
+
 void CallTree::State::give_up(Now& now, CallLoss why) {
   Stack& stack = now.stack;
   const uint32_t depth = stack.depth();
@@ -172,7 +214,7 @@ bool CallTree::State::take_up(Now& now) {
   old.clear();
   for (size_t i = 0; i + 1 < found; ++i) {
     const auto untraced = static_cast<uint8_t>(frames[i].flags & kCallUntraced);
-    enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart | untraced);
+    enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart | untraced).landing = frames[i].landing;
     if (frames[i].inlined != kNotInlined) enter_inlined(now, frames[i].inlined, 0, kCallNoStart);
   }
   if (now.stack.frames.empty()) root(now);
@@ -191,13 +233,16 @@ void CallTree::State::replace(Now& now, uint8_t flags) {
   leave(now, 0);
   const bool boundary = is_boundary(frame.kind);
   const auto kept = static_cast<uint8_t>(frame.flags & kCallBreakpoint);
-  enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags | kept, boundary).role = frame.role;
+  Frame& next = enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags | kept, boundary);
+  next.role = frame.role;
+  next.landing = frame.landing;
 }
 
 void CallTree::State::take_return(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   if (frames.empty()) return root(now);
+  if (const size_t depth = step.landing == kLandsHere ? frame_of_landing(now) : 0; depth != 0) return leave_to(now, depth);
   const auto awaits = [&](const Frame& frame) { return frame.return_to == step.to && step.to.value != 0; };
   if (const size_t match = innermost(frames, awaits); match != 0) return leave_to(now, match - 1);
   if ((step.flags & kFlowUnseen) != 0) return frames.size() > 1 ? leave(now, 0) : void();
@@ -212,8 +257,7 @@ void CallTree::State::take_return(Now& now) {
     if (frames.size() > 1 && frames[frames.size() - 2].function == top.function) leave(now, 0);  // the inner call of a retpoline
     return replace(now, 0);
   }
-  const bool named = (step.flags & kFlowNamed) != 0;
-  const size_t open = named ? innermost(frames, [&](const Frame& frame) { return frame.function == step.function; }) : 0;
+  const size_t open = (step.flags & kFlowNamed) != 0 ? frame_of_jump(now) : 0;
   if (open != 0) return leave_to(now, open);
   if (take_up(now)) return;
   if (frames.size() > 1) {
@@ -246,7 +290,7 @@ void CallTree::State::take_far_return(Now& now) {
   leave_to(now, match - 1);
   if (exact || !seen) return;
   if (frames.empty()) return root(now);
-  if (to_user && from_user) return arrive(now, {ended.return_to, ended.kind == FrameKind::syscall, true});
+  if (to_user && from_user) return arrive(now, {ended.return_to, ended.kind == FrameKind::syscall, true, ended.landing});
   if (frames.back().function == step.function) return;
   const bool entry = (step.flags & kFlowEntry) != 0;
   if ((ended.flags & kCallBreakpoint) != 0 && entry) {  // the handler emulated the CALL that the INT3 replaces
@@ -260,16 +304,20 @@ void CallTree::State::take_jump(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   if (frames.empty()) return root(now);
+  if (const size_t depth = step.landing == kLandsHere ? frame_of_landing(now) : 0; depth != 0) return leave_to(now, depth);
   if (frames.back().function == step.function || (step.flags & kFlowNamed) == 0) return;
-  if ((step.flags & kFlowEntry) != 0) return replace(now, 0);
-  const size_t open = innermost(frames, [&](const Frame& frame) { return frame.function == step.function; });
+  if ((step.flags & kFlowEntry) != 0) {
+    replace(now, 0);
+    return step.landing == kEntersSetjmp ? save_place(now) : void();
+  }
+  const size_t open = frame_of_jump(now);
   if (open != 0) return leave_to(now, open);
   replace(now, kCallMiddle);
 }
 
 void CallTree::State::take_begin(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
-  Return back{std::exchange(now.stack.resume, Ip{}), false, now.stack.kernel && !is_kernel_half(now.step.to)};
+  Return back{std::exchange(now.stack.resume, Ip{}), false, now.stack.kernel && !is_kernel_half(now.step.to), now.stack.resume_landing};
   if (frames.empty()) return root(now);
   if ((now.step.flags & kFlowHalted) != 0) return;
   if (frames.back().untraced() && is_boundary(frames.back().kind)) {
@@ -311,7 +359,9 @@ void CallTree::State::arrive(Now& now, Return back) {
 }
 
 void CallTree::State::enter_handler(Now& now, FunctionId function, const Return& back) {
-  enter(now, FrameKind::interrupt, function, back.due, 0).role = back.kernel ? Role::handler : Role::plain;
+  Frame& handler = enter(now, FrameKind::interrupt, function, back.due, 0);
+  handler.role = back.kernel ? Role::handler : Role::plain;
+  handler.landing = back.landing;
 }
 
 // Traced code runs: untraced code, which is innermost, does not any more, whatever the steps before were.
@@ -330,11 +380,11 @@ void CallTree::State::end_untraced(Now& now) {
 inline bool CallTree::State::take_plain(Now& now) {
   const FlowStep& step = now.step;
   Stack& stack = now.stack;
-  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen | kFlowUncertain)) != 0 || stack.space != step.space || stack.frames.size() >= kMaxFrames)
+  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen | kFlowUncertain)) != 0 || step.landing <= kEntersSetjmp || stack.space != step.space || stack.frames.size() >= kMaxFrames)
     return false;
   if (step.kind == FlowKind::call) {
     if (step.function == kNoFunction) return false;
-    enter(now, FrameKind::call, step.function, step.return_to, 0);
+    enter(now, FrameKind::call, step.function, step.return_to, 0).landing = step.landing;
     return true;
   }
   // What it returns to is not untraced code, or take_other() would end that.
@@ -393,6 +443,7 @@ void CallTree::State::take_other(Now& now) {
   }
   if (step.kind == FlowKind::pause) {
     now.stack.resume = step.return_to;
+    now.stack.resume_landing = step.landing;
     now.stack.kernel = (step.flags & kFlowFar) != 0;
     return stop(now, (step.flags & kFlowHalted) != 0 ? Off::halted : Off::paused);
   }
@@ -421,6 +472,10 @@ bool CallTree::State::take_folded(Now& now) {
   if (stack.frames.size() < kMaxFrames) return false;
   const Frame& top = stack.frames.back();
   if (begins && stack.folded.empty() && (top.untraced() || top.role == Role::restorer)) return false;
+  if (now.step.landing == kLandsHere && !stack.folded.empty()) {
+    if (stack.folded.leave_to_landing(now.step.to)) return true;
+    if (frame_of_landing(now) != 0) stack.folded.clear();
+  }
   const auto awaits = [&](Ip to) {
     return to.value != 0 && innermost(stack.frames, [&](const Frame& frame) { return frame.return_to == to; }) != 0;
   };
@@ -440,11 +495,12 @@ void CallTree::State::dispatch(Now& now) {
     case FlowKind::call: {
       if ((step.flags & kFlowUncertain) != 0) ++now.thread.uncertain;
       const bool far = (step.flags & kFlowFar) != 0, unseen = (step.flags & kFlowUnseen) != 0;
-      enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : 0);
-      return;
+      Frame& frame = enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : 0);
+      frame.landing = std::max(step.landing, kEntersSetjmp);
+      return step.landing == kEntersSetjmp ? save_place(now) : void();
     }
     case FlowKind::interrupt:
-      enter(now, FrameKind::interrupt, step.function, step.return_to, (step.flags & kFlowBreakpoint) != 0 ? kCallBreakpoint : 0);
+      enter(now, FrameKind::interrupt, step.function, step.return_to, (step.flags & kFlowBreakpoint) != 0 ? kCallBreakpoint : 0).landing = step.landing;
       return;
     case FlowKind::ret:
       return take_return(now);
@@ -464,6 +520,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     thread = {thread.pid, thread.tid, thread.cpu, std::max(time, thread.last), std::max(time, thread.last)};
     if (stack.off != Off::running) stack.off_since = stack.off_floor = std::max(time, stack.off_since);
     stack.given_up.clear();
+    drop_ended(stack);
     const std::vector<Frame> frames = std::exchange(stack.frames, {});
     stack.inner.clear();
     stack.open.clear();
@@ -473,9 +530,12 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     Now now{step, index, stack, thread, out};
     for (const Frame& frame : frames) {
       const uint8_t flags = (frame.flags & ~(kCallInner | kCallEstimated)) | kCallNoStart;
-      enter(now, frame.kind, frame.function, frame.return_to, flags, frame.by_jump).role = frame.role;
+      Frame& again = enter(now, frame.kind, frame.function, frame.return_to, flags, frame.by_jump);
+      again.role = frame.role;
+      again.landing = frame.landing;
       if (frame.inlined != kNotInlined) enter_inlined(now, frame.inlined, 0, kCallNoStart);
     }
+    stack.saved.renumber([&](size_t depth) { return stack.frames[depth].instructions; });
   }
 }
 

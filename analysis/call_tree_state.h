@@ -13,6 +13,7 @@
 #include "analysis/folded_calls.h"
 #include "analysis/base/open_counts.h"
 #include "analysis/thread_schedule.h"
+#include "image/left_calls.h"
 #include "ptdecode/call_tree.h"
 
 namespace ptd {
@@ -39,6 +40,7 @@ struct CallTree::State {
     Role role = Role::plain;
     uint8_t flags = 0;
     InlineId inlined = kNotInlined;  ///< Stack::inner holds a frame for each function of this chain
+    int32_t landing = 0;             ///< FlowStep::landing of the call
     Ip return_to;
     TimeNs start, floor;
     uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
@@ -50,18 +52,22 @@ struct CallTree::State {
     Ip due;                ///< the address that was interrupted
     bool syscall = false;  ///< by a system call
     bool kernel = false;   ///< the kernel was entered; else an address filter may have stopped the trace
+    int32_t landing = 0;   ///< FlowStep::landing of the interrupt
   };
   enum class Off : uint8_t { running, switched, paused, halted, lost };
   struct Stack {
     std::vector<Frame> frames, given_up;
     std::vector<Frame> inner;  ///< inlined functions of `frames`, from the outermost frame on
     FoldedCalls folded;  ///< inside of the last frame, which accounts for them
+    SavedPlaces saved;   ///< number of a call: Frame::instructions
+    uint64_t searched_in_vain = 0;  ///< frames, for landing pads
     Off off = Off::lost;  ///< nothing is known before the first step
     bool met = false;
     bool kernel = false;  ///< paused by a system call or an interrupt of user code
     TimeNs off_since, off_floor;
     SpaceId space = kNoSpace;
     Ip resume;
+    int32_t resume_landing = 0;  ///< FlowStep::landing of the pause
     std::optional<FlowEnd> end;  ///< see CallTree::end_of()
     OpenCounts open;
     [[nodiscard]] uint32_t depth() const { return static_cast<uint32_t>(frames.size() + inner.size()); }
@@ -97,6 +103,10 @@ struct CallTree::State {
   void enter_one(Now& now, InlineId wanted, uint8_t flags);
   void leave_inlined(Now& now, InlineId kept, uint8_t flags);
   void leave_to(Now& now, size_t depth);
+  void save_place(Now& now);
+  void drop_ended(Stack& stack);
+  size_t frame_of_landing(const Now& now);
+  size_t frame_of_jump(Now& now);
   void give_up(Now& now, CallLoss why);
   bool take_up(Now& now);
   void take_return(Now& now);

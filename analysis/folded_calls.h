@@ -32,7 +32,7 @@ class FoldedCalls {
       case FlowKind::call:
       case FlowKind::interrupt:
         if (unseen) return Where::inside;  // untraced code ends where the flow is seen again
-        push(step.return_to, false);
+        push(step.return_to, false, step.landing);
         return Where::begun;
       case FlowKind::ret:
       case FlowKind::far_return:
@@ -51,11 +51,11 @@ class FoldedCalls {
     }
   }
   /// `handler`: of a signal, which may return elsewhere.
-  void push(Ip return_to, bool handler) {
+  void push(Ip return_to, bool handler, int32_t landing = 0) {
     if (!runs_.empty() && unknown_ == 0 && runs_.back().return_to == return_to && runs_.back().handler == handler) {
       ++runs_.back().count;
     } else if (runs_.size() < kMostRuns && unknown_ == 0) {
-      runs_.push_back({return_to, 1, handler});
+      runs_.push_back({return_to, 1, handler, landing});
     } else {
       ++unknown_;
     }
@@ -80,6 +80,15 @@ class FoldedCalls {
     pop();
     return true;
   }
+  /// Ends the innermost call that an exception leaves to go on at `to`, and those inside of it. False: there is none.
+  bool leave_to_landing(Ip to) {
+    const size_t match = innermost(runs_, [to](const Run& run) { return lands_at(run.return_to, run.landing, to); });
+    if (match == 0) return false;
+    unknown_ = 0;
+    runs_.resize(match);
+    pop();
+    return true;
+  }
   [[nodiscard]] bool in_handler() const { return unknown_ == 0 && !runs_.empty() && runs_.back().handler; }
   [[nodiscard]] bool empty() const { return runs_.empty() && unknown_ == 0; }
   void clear() {
@@ -94,6 +103,7 @@ class FoldedCalls {
     Ip return_to;
     uint64_t count = 0;
     bool handler = false;
+    int32_t landing = 0;  ///< FlowStep::landing
   };
   std::vector<Run> runs_;
   uint64_t unknown_ = 0;  ///< calls inside of those of runs_

@@ -3,12 +3,21 @@
 
 #include <cstddef>
 
+#include "analysis/call_flow.h"
 #include "ptdecode/call_tree.h"
 
 namespace ptd {
 
+/// GroupBuilder::kMostSteps. A search for a landing pad always looks at so many frames: those of a group.
+inline constexpr uint64_t kMostGroupSteps = 1U << 13;
+
 /// Returns whether a far return leaves a frame of this kind.
 [[nodiscard]] inline bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
+
+/// Returns whether an exception that leaves a call goes on at `to`. `landing`: FlowStep::landing of the call.
+[[nodiscard]] inline bool lands_at(Ip return_to, int32_t landing, Ip to) {
+  return landing > kEntersSetjmp && landing != 0 && return_to + static_cast<uint64_t>(int64_t{landing} - 1) == to;
+}
 
 /// Returns the index + 1 of the innermost frame that fits, or 0 if none of the last 256 frames does.
 template <typename Frames, typename Fits>

@@ -2,6 +2,7 @@
 #include "analysis/function_finder.h"
 
 #include "image/code_name.h"
+#include "image/left_calls.h"
 #include "image/likeliest_section.h"
 #include "image/placed_name.h"
 #include "image/symbols/mapped_kind.h"
@@ -40,6 +41,18 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   }
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
   return {{id, module_number(place.module), false, false}, intersect(valid, place.valid)};
+}
+
+bool FunctionFinder::is_setjmp(FunctionId id) const {
+  const std::string_view name = table_.info(id).name;
+  return is_setjmp_name(name.substr(0, name.find('@')));
+}
+
+int32_t FunctionFinder::landing_of(SpaceId space, Ip call, Ip return_to, TimeNs when) const {
+  const auto found = symbolizer_.landing_of(space, call, when);
+  const auto distance = static_cast<int64_t>(found ? *found - return_to + 1 : 0);
+  constexpr int64_t kMost = int64_t{1} << 30;  // in one function
+  return -kMost < distance && distance < kMost ? static_cast<int32_t>(distance) : 0;
 }
 
 // Returns the name of the function that a symbol is, or is a part of. Where several functions share a name and are named by address, the

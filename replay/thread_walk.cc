@@ -33,6 +33,12 @@ const FunctionLookup::Function& FunctionLookup::at(SpaceId space, Ip ip, TimeNs 
     entry.valid = {when, when};
     entry.function = {{}, {}, {}, Ip{frame->start}, true, !frame->is_function, frame->start == ip.value};
   }
+  if (!is_kernel_half(ip)) {
+    Function& function = entry.function;
+    function.is_setjmp = function.is_entry && is_setjmp_name(function.name.substr(0, function.name.find('@')));
+    function.is_landing = symbolizer_->is_landing(space, ip, when);
+    function.landing = symbolizer_->landing_of(space, ip, when).value_or(Ip{});
+  }
   return entry.function;
 }
 
@@ -44,6 +50,24 @@ bool CallStack::close(Ip to) {
   const auto found = std::find_if(calls_.rbegin(), calls_.rend(), [to](const OpenCall& call) { return call.back == to; });
   if (found == calls_.rend()) return false;
   calls_.erase(std::prev(found.base()), calls_.end());
+  return true;
+}
+
+void CallStack::drop_ended() {
+  saved_.drop_ended([this](size_t depth, uint64_t at) { return depth <= calls_.size() && number(depth) == at; });
+}
+
+void CallStack::save_place() {
+  if (calls_.empty()) return;
+  drop_ended();
+  saved_.save(calls_.size() - 1, number(calls_.size() - 1), calls_.back().back);
+}
+
+bool CallStack::jump_back(Ip place) {
+  drop_ended();
+  SavedPlaces::Found found;
+  if (!saved_.take(place, calls_.size(), found)) return false;
+  calls_.resize(found.depth);
   return true;
 }
 
@@ -72,6 +96,7 @@ ThreadWalk::Effect ThreadWalk::effect_of(const BlockInfo& info) {
 void ThreadWalk::reach(const Target& to) {
   if (!branch_) return;
   const Branch branch = *std::exchange(branch_, std::nullopt);
+  if (branch.effect == Effect::none || (branch.effect != Effect::call && land(to))) return;
   if (branch.effect == Effect::call && to.ip != branch.end) {
     stack_.open({branch.from, branch.end, to.ip, passed_, to.time, false});
   } else if (branch.effect == Effect::jumps) {
@@ -84,6 +109,13 @@ void ThreadWalk::reach(const Target& to) {
     if (is_jump) stack_.drop();
     else unwind(branch.from, to);
   }
+  if (branch.effect != Effect::returns && !is_kernel_half(to.ip) && functions_->at(to.space, to.ip, to.time).is_setjmp) stack_.save_place();
+}
+
+// Ends the calls that an exception leaves, if it goes on here.
+bool ThreadWalk::land(const Target& to) {
+  if (stack_.depth() == 0 || is_kernel_half(to.ip) || !functions_->at(to.space, to.ip, to.time).is_landing) return false;
+  return stack_.unwind([&](Ip call) { return functions_->at(to.space, call, to.time).landing == to.ip; });
 }
 
 // Ends the calls that a jump into the middle of another function leaves.
@@ -91,7 +123,8 @@ void ThreadWalk::unwind(Ip from, const Target& to) {
   if (stack_.depth() == 0) return;
   const FunctionLookup::Function there = functions_->at(to.space, to.ip, to.time);
   if (!there.is_known || there.is_entry || there.is_same(functions_->at(to.space, from, to.time))) return;
-  stack_.unwind([&](Ip call) { return there.is_same(functions_->at(to.space, call, to.time)); });
+  if (stack_.jump_back(to.ip)) return;
+  (void)stack_.unwind([&](Ip call) { return there.is_same(functions_->at(to.space, call, to.time)); });
 }
 
 void ThreadWalk::pass_event() {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "image/left_calls.h"
 #include "replay/replay_cursor.h"
 
 namespace ptd::replay {
@@ -33,6 +34,9 @@ class FunctionLookup {
     Ip start;                              ///< of the function or of the part
     bool is_known = false, is_part = false;
     bool is_entry = false;  ///< the address is the function's first
+    bool is_setjmp = false;   ///< and the function is setjmp or the like
+    bool is_landing = false;  ///< the address is a landing pad
+    Ip landing;               ///< where an exception goes on that leaves a call at the address; 0: nowhere in the function
     [[nodiscard]] bool is_same(const Function& other) const;
   };
   [[nodiscard]] const Function& at(SpaceId space, Ip ip, TimeNs when);
@@ -56,24 +60,34 @@ class CallStack {
   void open(const OpenCall& call);
   /// Closes the innermost call that goes on at `to`, with all calls in it. Returns false if there is none.
   bool close(Ip to);
-  /// Closes the innermost call that was made at an address for which `in_function` returns true, with all calls in it.
+  /// Closes the innermost call that was made at an address for which `in_function` returns true, with all calls in it. Returns false if there
+  /// is none.
   template <typename Matches>
-  void unwind(const Matches& in_function) {
+  bool unwind(const Matches& in_function) {
     for (size_t i = calls_.size(); i-- > 0;) {
-      if (in_function(calls_[i].from)) return calls_.resize(i);
+      if (in_function(calls_[i].from)) return calls_.resize(i), true;
     }
+    return false;
   }
+  /// The innermost call is one of setjmp.
+  void save_place();
+  /// Closes the calls that longjmp leaves to go on at `place`. Returns false if none of the functions that called them called setjmp there.
+  bool jump_back(Ip place);
   void drop() { calls_.pop_back(); }
   void clear() { calls_.clear(); }
+  /// Returns a number for the active function inside of the first `depth` calls; no two at one depth share it.
+  [[nodiscard]] uint64_t number(size_t depth) const { return depth == 0 ? 0 : calls_[depth - 1].at + 1; }
   [[nodiscard]] const std::vector<OpenCall>& calls() const { return calls_; }
   [[nodiscard]] size_t depth() const { return calls_.size(); }
 
  private:
+  void drop_ended();
   std::vector<OpenCall> calls_;
+  SavedPlaces saved_;
 };
 
 /// longjmp and exceptions leave calls that never return: the flow then goes on within a function that has an open call, which ends with all
-/// calls in it. Of a recursive function, the innermost open call is taken.
+/// calls in it. Of a recursive function, these are the calls that CallTree leaves.
 /// Not thread-safe. `functions`, and what the cursor refers to, must outlive it.
 class ThreadWalk {
  public:
@@ -116,6 +130,7 @@ class ThreadWalk {
   };
   void reach(const Target& to);
   void unwind(Ip from, const Target& to);
+  bool land(const Target& to);
   void pass_event();
   Effect effect_of(const BlockInfo& info);
 

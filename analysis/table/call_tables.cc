@@ -274,6 +274,7 @@ class ThreadsTable : public RowTable<ThreadRow> {
     number("cycles", &CallThread::cycles);
     number("gaps", &CallThread::gaps);
     number("calls_too_deep", &CallThread::folded);
+    number("guessed_longjmps", &CallThread::guessed);
     return choose(columns, request, "threads");
   }
 

@@ -34,6 +34,7 @@ void GroupBuilder::take(const FlowStep& step) {
 }
 
 bool GroupBuilder::take_inside(const FlowStep& step) {
+  if (step.landing == kEntersSetjmp) return false;  // it marks its caller, which may not end in the group
   switch (step.kind) {
     case FlowKind::call:
       if (step.function == kNoFunction) return false;
@@ -45,6 +46,7 @@ bool GroupBuilder::take_inside(const FlowStep& step) {
       return true;
     case FlowKind::ret:
     case FlowKind::far_return: {
+      if (step.landing == kLandsHere) return take_landing(step);
       const bool far = step.kind == FlowKind::far_return;
       const size_t match = innermost(frames_, [&](const Frame& frame) { return frame.return_to == step.to && (!far || is_boundary(frame.kind)); });
       if (match == 0 || step.to.value == 0) return false;
@@ -58,7 +60,18 @@ bool GroupBuilder::take_inside(const FlowStep& step) {
   }
 }
 
+// An exception. The call that it goes on in may be the one around the group: its landing pad is that of a call of the group.
+bool GroupBuilder::take_landing(const FlowStep& step) {
+  for (size_t i = frames_.size(); i-- > 0;) {
+    if (!lands_at(frames_[i].return_to, frames_[i].landing, step.to)) continue;
+    leave_to(i, step);
+    return true;
+  }
+  return false;
+}
+
 bool GroupBuilder::take_jump(const FlowStep& step) {
+  if (step.landing == kLandsHere) return take_landing(step);
   if ((step.flags & kFlowNamed) == 0) {
     absorb(step);
     return true;
@@ -68,13 +81,8 @@ bool GroupBuilder::take_jump(const FlowStep& step) {
     absorb(step);
     return true;
   }
-  if ((step.flags & kFlowEntry) != 0) {
-    replace(step);
-    return true;
-  }
-  const size_t open = innermost(frames_, [&](const Frame& frame) { return frame.function == step.function; });
-  if (open == 0 && !one_group_) return false;
-  leave_to(open, step);
+  if ((step.flags & kFlowEntry) == 0) return false;
+  replace(step);
   return true;
 }
 
@@ -105,6 +113,7 @@ void GroupBuilder::replace(const FlowStep& step) {
   frame.by_jump = is_boundary(old.kind);
   frame.flags = old.flags;
   frame.return_to = old.return_to;
+  frame.landing = old.landing;
   frame.entry = old.entry;
   entries_.back().replaces = true;
 }
@@ -114,6 +123,7 @@ GroupBuilder::Frame& GroupBuilder::push(const FlowStep& step) {
   Frame& frame = frames_.emplace_back();
   frame.function = step.function;
   frame.return_to = step.return_to;
+  frame.landing = step.landing;
   frame.start = step.time;
   frame.floor = step.floor;
   frame.instructions = instructions_;

@@ -7,6 +7,7 @@
 
 #include "analysis/call_flow.h"
 #include "analysis/base/open_counts.h"
+#include "analysis/frame_search.h"
 #include "ptdecode/call_tree.h"
 #include "ptdecode/function_profile.h"
 
@@ -26,10 +27,10 @@ struct FinishedCall {
 ///
 /// Invariant: a group is taken by CallTree with the same result as its steps, if CallTree::accepts() it. So a step is in a group only if what
 /// CallTree does with it depends on nothing outside. All others stay as they are: returns to calls from before, gaps, pauses, switches,
-/// unseen and uncertain branches. At most kMostSteps steps wait for their group. Not thread-safe.
+/// unseen and uncertain branches, setjmp and longjmp. At most kMostSteps steps wait for their group. Not thread-safe.
 class GroupBuilder {
  public:
-  static constexpr uint64_t kMostSteps = 1U << 13;
+  static constexpr uint64_t kMostSteps = kMostGroupSteps;
   GroupBuilder() { clear_pending(); }
 
   void take(const FlowStep& step);
@@ -40,8 +41,7 @@ class GroupBuilder {
   std::vector<FinishedCall> calls;
   /// Returns the totals of the calls of all groups. A call in another one of its function in the same group counts as inner.
   [[nodiscard]] const FunctionProfile& totals() const { return totals_; }
-  /// Expects the steps of one group up to each flush(): they begin where a step has been seen, and make one group. A jump that leaves all its calls
-  /// (longjmp) goes to the function around the group.
+  /// Expects the steps of one group up to each flush(): they begin where a step has been seen, and make one group.
   void expect_group() { in_context_ = one_group_ = true; }
   /// `calls` stays empty.
   void drop_calls() { drops_calls_ = true; }
@@ -52,6 +52,7 @@ class GroupBuilder {
     FrameKind kind = FrameKind::call;
     bool by_jump = false;
     uint8_t flags = 0;
+    int32_t landing = 0;  ///< FlowStep::landing
     Ip return_to;
     TimeNs start, floor;
     uint64_t instructions = 0, cycles = 0;  ///< all before it
@@ -79,6 +80,7 @@ class GroupBuilder {
   }
   bool take_inside(const FlowStep& step);
   bool take_jump(const FlowStep& step);
+  bool take_landing(const FlowStep& step);
   void spend(const FlowStep& step);
   void enter(const FlowStep& step, FrameKind kind, uint8_t flags);
   void replace(const FlowStep& step);

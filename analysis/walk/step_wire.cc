@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostBlockBytes = 64U << 20;
 constexpr size_t kHeaderBytes = 12, kBlockHeaderBytes = 32;
 constexpr int kLevel = 1;
-constexpr uint64_t kContext = 1, kCycles = 2, kFloor = 4, kMaskBits = 3;
+constexpr uint64_t kContext = 1, kCycles = 2, kFloor = 4, kLanding = 8, kMaskBits = 4;
 
 void put(std::byte* at, uint64_t value, size_t size) {
   for (size_t i = 0; i < size; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
@@ -34,7 +34,8 @@ std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(by
 void StepCoder::write(ByteWriter& out, const FlowStep& step, uint64_t function, uint64_t from, uint64_t extra) {
   const bool context =
       std::exchange(fresh_, false) || step.pid != last_.pid || step.tid != last_.tid || step.cpu != last_.cpu || step.space != last_.space;
-  const uint64_t mask = (context ? kContext : 0) | (step.cycles != 0 ? kCycles : 0) | (step.floor != step.time ? kFloor : 0);
+  const uint64_t mask = (context ? kContext : 0) | (step.cycles != 0 ? kCycles : 0) | (step.floor != step.time ? kFloor : 0) |
+                        (step.landing != 0 ? kLanding : 0);
   out.number((static_cast<uint64_t>(step.kind) << kMaskBits | mask) + extra);
   out.number(step.flags);
   if (step.kind == FlowKind::gap) out.number(static_cast<uint64_t>(step.gap));
@@ -50,6 +51,7 @@ void StepCoder::write(ByteWriter& out, const FlowStep& step, uint64_t function, 
   out.signed_number(static_cast<int64_t>(step.return_to.value - step.to.value));
   out.signed_number(static_cast<int64_t>(step.time.value - last_.time.value));
   if (step.floor != step.time) out.signed_number(static_cast<int64_t>(step.time.value - step.floor.value));
+  if (step.landing != 0) out.signed_number(step.landing);
   last_ = step;
 }
 
@@ -79,6 +81,7 @@ FlowStep StepCoder::read(ByteReader& in, uint64_t word, const std::vector<Functi
   step.time.value = last_.time.value + static_cast<uint64_t>(in.signed_number());
   step.floor = step.time;
   if ((word & kFloor) != 0) step.floor.value = step.time.value - static_cast<uint64_t>(in.signed_number());
+  if ((word & kLanding) != 0) step.landing = static_cast<int32_t>(in.signed_number());
   last_ = step;
   return step;
 }

@@ -16,7 +16,7 @@
 namespace ptd {
 
 inline constexpr std::string_view kStepsMagic = "PTDSTEPS", kAllStepsMagic = "PTDSTALL";
-inline constexpr uint32_t kStepsVersion = 2;
+inline constexpr uint32_t kStepsVersion = 3;
 inline constexpr size_t kStepBlockBytes = 1U << 20;
 /// Kinds of blocks. `first` of a block: the number of its first step, in the file with all steps.
 enum class StepBlock : uint64_t { head, steps, totals, end };
@@ -32,7 +32,7 @@ class StepCoder {
   FlowStep read(ByteReader& in, uint64_t word, const std::vector<FunctionId>& ids);
   /// The last step; groups change its time.
   FlowStep& last() { return last_; }
-  static constexpr uint64_t kMostWord = ((static_cast<uint64_t>(FlowKind::switch_out) + 1) << 3) - 1;
+  static constexpr uint64_t kMostWord = ((static_cast<uint64_t>(FlowKind::switch_out) + 1) << 4) - 1;
 
  private:
   FlowStep last_;

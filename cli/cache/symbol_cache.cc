@@ -58,6 +58,20 @@ uint64_t SymbolCache::function_at(SpaceId space, Ip ip, TimeNs when) {
   return *entry.unnamed_start;
 }
 
+bool SymbolCache::is_landing(SpaceId space, Ip ip, TimeNs when) {
+  if (is_kernel_half(ip)) return false;
+  Entry& entry = entry_at(space, ip, when);
+  if (!entry.is_landing) entry.is_landing = recording_.symbolizer().is_landing(space, ip, when);
+  return *entry.is_landing;
+}
+
+uint64_t SymbolCache::landing_of(SpaceId space, Ip ip, TimeNs when) {
+  if (is_kernel_half(ip)) return 0;
+  Entry& entry = entry_at(space, ip, when);
+  if (!entry.landing) entry.landing = recording_.symbolizer().landing_of(space, ip, when).value_or(Ip{}).value;
+  return *entry.landing;
+}
+
 bool SymbolCache::wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns) {
   if (patterns.empty()) return true;
   if (is_kernel_half(ip)) space = kKernelSpace;

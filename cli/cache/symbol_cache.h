@@ -28,6 +28,9 @@ class SymbolCache {
   /// The first address of the function at an address, from symbols or, without one, from .eh_frame; 0 if neither says it, or only of a part that
   /// a compiler split off ("f.cold").
   uint64_t function_at(SpaceId space, Ip ip, TimeNs when);
+  /// As Symbolizer::is_landing() and landing_of(); 0: none.
+  bool is_landing(SpaceId space, Ip ip, TimeNs when);
+  uint64_t landing_of(SpaceId space, Ip ip, TimeNs when);
   /// Whether a pattern (matches_name()) matches a name of the function at the address; an empty list matches all. All calls give the same list.
   bool wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns);
 
@@ -44,6 +47,8 @@ class SymbolCache {
     Name name;
     bool has_path = false;
     std::optional<bool> wanted{};
+    std::optional<bool> is_landing{};
+    std::optional<uint64_t> landing{};
     std::optional<uint64_t> unnamed_start{};  ///< result of function_at() without a symbol
   };
   const Recording& recording_;

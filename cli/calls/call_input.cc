@@ -113,7 +113,7 @@ template <typename Options>
 void CallInput::set_up(Options& options, Progress& progress) {
   threads_.clear();  // of an earlier decode
   gaps_ = {};
-  folded_ = uncounted_ = 0;
+  folded_ = uncounted_ = guessed_ = 0;
   progress.set_total(total_bytes_);
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();
@@ -132,7 +132,11 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, bool enters) {
   options.enters = enters;
   options.inlined = words.inlined;
   const CallSink counting = [&](std::span<const CallStep> steps, const CallTree& tree) {
-    for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) folded_ += know(i, tree).passes ? tree.threads()[i].folded : 0;
+    for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
+      if (!know(i, tree).passes) continue;
+      folded_ += tree.threads()[i].folded;
+      guessed_ += tree.threads()[i].guessed;
+    }
     return sink(steps, tree);
   };
   const Status status = walk_calls(*recording_, options, functions_, counting, &timed_);
@@ -185,6 +189,7 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
   if (words.input.quiet) return status;
   say_on_error(symbol_warnings(*recording_));
   if (folded_ != 0) say_on_error("ptdecode: " + folded_text(folded_) + "\n");
+  if (guessed_ != 0) say_on_error("ptdecode: " + guessed_text(guessed_) + "\n");
   if (uncounted_ != 0) say_on_error("ptdecode: " + uncounted_text(uncounted_) + "\n");
   if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
   say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
@@ -194,6 +199,11 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
 std::string folded_text(uint64_t folded) {
   return fmt::format("{} deeper than the limit of {} open calls: not counted; their time is that of the deepest call counted",
                      counted(folded, "call was", "calls were"), CallTree::kMaxFrames);
+}
+
+std::string guessed_text(uint64_t guessed) {
+  return fmt::format("longjmp (or another jump) went on in a recursive function {}, where several of its open calls may have been meant: the ends of these calls may be "
+                     "wrong", counted(guessed, "time"));
 }
 
 std::string left_out_text(uint64_t left_out) {

@@ -80,6 +80,8 @@ class CallInput {
   [[nodiscard]] const GapTally& gaps() const { return gaps_; }
   /// After the walk: the calls of the chosen threads that were too deep to be counted (CallThread::folded).
   [[nodiscard]] uint64_t folded() const { return folded_; }
+  /// Likewise CallThread::guessed.
+  [[nodiscard]] uint64_t guessed() const { return guessed_; }
   /// After the walk: how often the flow was in a loop or recursion without packets.
   [[nodiscard]] uint64_t uncounted() const { return uncounted_; }
 
@@ -100,7 +102,7 @@ class CallInput {
   FunctionTable functions_;
   std::vector<Known> threads_;
   std::vector<uint32_t> streams_;
-  uint64_t total_bytes_ = 0, folded_ = 0, uncounted_ = 0;
+  uint64_t total_bytes_ = 0, folded_ = 0, uncounted_ = 0, guessed_ = 0;
   GapTally gaps_;
   bool timed_ = false, has_time_ = false;
   std::optional<double> interrupted_at_;  ///< share of the trace that was decoded when Ctrl-C came
@@ -108,6 +110,8 @@ class CallInput {
 
 /// A sentence on calls that were too deep to be counted.
 [[nodiscard]] std::string folded_text(uint64_t folded);
+/// Says how often a call had to be guessed (CallThread::guessed).
+[[nodiscard]] std::string guessed_text(uint64_t guessed);
 /// A sentence on calls without a path of their own (CallPaths::left_out()).
 [[nodiscard]] std::string left_out_text(uint64_t left_out);
 /// A sentence on loops and recursions without packets, which a trace does not count.

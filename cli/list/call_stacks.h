@@ -6,56 +6,68 @@
 #include <unordered_map>
 #include <vector>
 
+#include "image/left_calls.h"
 #include "ptdecode/types.h"
 
 namespace ptd::cli {
 
-/// Open calls by thread; bounded. Follows the rules of CallTree: a return ends the call that awaits it and all calls inside it; a jump or
-/// return into the middle of an open function (longjmp, a C++ exception) ends all calls inside that function; any other return ends all.
+/// Open calls by thread; bounded. Follows the rules of CallTree: a return ends the call that awaits it and all calls inside it; an exception, and
+/// a jump or return into the middle of an open function (longjmp), end all calls inside that function; any other return ends all.
 /// Functions are given by their first address, 0 if it is not known.
 class CallStacks {
  public:
+  /// Where a call or jump goes.
+  struct Target {
+    Ip ip;
+    uint64_t function = 0;
+    bool is_landing = false;  ///< of exceptions
+    bool is_setjmp = false;
+  };
   void select(int32_t tid) {
-    frames_ = &stacks_[tid];
-    if (frames_->empty()) frames_->emplace_back();
+    thread_ = &threads_[tid];
+    if (thread_->frames.empty()) thread_->frames.emplace_back();
   }
-  [[nodiscard]] size_t depth() const { return frames_ == nullptr ? 0 : frames_->size() - 1; }
+  [[nodiscard]] size_t depth() const { return thread_ == nullptr ? 0 : thread_->frames.size() - 1; }
   /// Returns the innermost function.
-  [[nodiscard]] uint64_t function() const { return frames_ == nullptr ? 0 : frames_->back().function; }
+  [[nodiscard]] uint64_t function() const { return thread_ == nullptr ? 0 : thread_->frames.back().function; }
   void set_function(uint64_t function) {
-    if (frames_ != nullptr) frames_->back().function = function;
+    if (thread_ != nullptr) thread_->frames.back().function = function;
   }
-  void call(Ip return_to, uint64_t function) {
-    if (frames_ != nullptr && frames_->size() <= kMaxDepth) frames_->push_back({return_to.value, function});
+  /// `landing`: where an exception goes on that leaves the call; 0: nowhere in the function.
+  void call(Ip return_to, const Target& to, uint64_t landing) {
+    if (thread_ == nullptr || thread_->frames.size() > kMaxDepth) return;
+    thread_->frames.push_back({return_to.value, to.function, 0, landing, ++thread_->calls});
+    if (to.is_setjmp) save();
   }
   /// `function_at`: returns the function at an address.
   template <typename FunctionAt>
-  void ret(Ip to, FunctionAt function_at) {
-    if (frames_ == nullptr) return;
-    const size_t awaiting = innermost([to](const Frame& frame) { return frame.return_to == to.value; });
-    if (awaiting > 1) return frames_->resize(awaiting - 1);
-    const uint64_t function = function_at(to);
+  void ret(const Target& to, FunctionAt function_at) {
+    if (thread_ == nullptr || land(to)) return;
+    std::vector<Frame>& frames = thread_->frames;
+    const size_t awaiting = innermost([&](const Frame& frame) { return frame.return_to == to.ip.value; });
+    if (awaiting > 1) return frames.resize(awaiting - 1);
+    const uint64_t function = function_at(to.ip);
     if (function == 0) {
-      if (frames_->size() > 1) frames_->pop_back();
-    } else if (to.value == function) {  // a return used as a jump
-      const bool inner = frames_->size() > 1 && (*frames_)[frames_->size() - 2].function == frames_->back().function;
-      if (inner) frames_->pop_back();
-      frames_->back().function = function;
-    } else if (!go_back(function)) {
-      frames_->assign(1, {0, function});
+      if (frames.size() > 1) frames.pop_back();
+    } else if (to.ip.value == function) {  // a return used as a jump
+      const bool inner = frames.size() > 1 && frames[frames.size() - 2].function == frames.back().function;
+      if (inner) frames.pop_back();
+      frames.back().function = function;
+    } else if (!go_back(to.ip, function)) {
+      frames.assign(1, {0, function});
     }
   }
-  /// A jump to `to`, which is in `function`.
-  void jump(Ip to, uint64_t function) {
-    if (frames_ == nullptr || function == 0) return;
-    if (to.value == function || !go_back(function)) frames_->back().function = function;
+  void jump(const Target& to) {
+    if (thread_ == nullptr || land(to) || to.function == 0 || to.function == function()) return;
+    if (to.ip.value == to.function || !go_back(to.ip, to.function)) thread_->frames.back().function = to.function;
+    if (to.is_setjmp) save();
   }
   /// Tracing resumes at `to`: returns from the call that left the traced region, if it was one. Elsewhere it may be a signal's handler.
   template <typename FunctionAt>
   void resume(Ip to, FunctionAt function_at) {
-    if (frames_ == nullptr) return;
-    Frame& top = frames_->back();
-    if (frames_->size() > 1 && top.return_to == to.value) return frames_->pop_back();
+    if (thread_ == nullptr) return;
+    Frame& top = thread_->frames.back();
+    if (thread_->frames.size() > 1 && top.return_to == to.value) return thread_->frames.pop_back();
     const uint64_t function = function_at(to);
     if (function == 0 || function == top.function) return;
     if (top.interrupted == 0) {
@@ -67,7 +79,7 @@ class CallStacks {
   }
   /// Flow was lost: nothing is known of the depth.
   void lose() {
-    if (frames_ != nullptr) frames_->assign(1, {});
+    if (thread_ != nullptr) thread_->frames.assign(1, {});
   }
 
  private:
@@ -75,26 +87,57 @@ class CallStacks {
   struct Frame {
     uint64_t return_to = 0, function = 0;
     uint64_t interrupted = 0;  ///< the function before a signal's handler
+    uint64_t landing = 0, number = 0;
+  };
+  struct Thread {
+    std::vector<Frame> frames;  ///< the first is the function that no call was seen of
+    SavedPlaces saved;
+    uint64_t calls = 0;
   };
   /// Returns index + 1 of the innermost frame that fits, 0 if none does.
   template <typename Fits>
   [[nodiscard]] size_t innermost(Fits fits) const {
-    const size_t least = frames_->size() - std::min(frames_->size(), kMaxSearch);
-    for (size_t i = frames_->size(); i > least; --i) {
-      if (fits((*frames_)[i - 1])) return i;
+    const std::vector<Frame>& frames = thread_->frames;
+    const size_t least = frames.size() - std::min(frames.size(), kMaxSearch);
+    for (size_t i = frames.size(); i > least; --i) {
+      if (fits(frames[i - 1])) return i;
     }
     return 0;
   }
-  /// Ends the calls inside the innermost call of an open function. Returns false if it is not open.
-  bool go_back(uint64_t function) {
-    const size_t open = innermost([function](const Frame& frame) { return frame.function == function || frame.interrupted == function; });
+  /// Ends the calls that an exception leaves to go on at `to`. Returns false if it is no such place.
+  bool land(const Target& to) {
+    if (!to.is_landing) return false;
+    for (size_t i = thread_->frames.size(); i-- > 1;) {
+      if (thread_->frames[i].interrupted != 0 && thread_->frames[i].interrupted == to.function) return false;  // it may go on in this call
+      if (thread_->frames[i].landing == to.ip.value) return thread_->frames.resize(i), true;
+    }
+    return false;
+  }
+  /// Ends the calls inside the call of an open function in which the flow goes on. Returns false if it is not open.
+  bool go_back(Ip to, uint64_t function) {
+    const auto is_open = [function](const Frame& frame) { return frame.function == function || frame.interrupted == function; };
+    size_t open = innermost(is_open);
     if (open == 0) return false;
-    frames_->resize(open);
-    frames_->back().function = function;
+    drop_ended();
+    SavedPlaces::Found found;
+    if (thread_->saved.take(to, thread_->frames.size() - 1, found) && is_open(thread_->frames[found.depth])) open = found.depth + 1;
+    thread_->frames.resize(open);
+    thread_->frames.back().function = function;
     return true;
   }
-  std::unordered_map<int32_t, std::vector<Frame>> stacks_;  ///< the first frame of each is the function that no call was seen of
-  std::vector<Frame>* frames_ = nullptr;
+  void drop_ended() {
+    const std::vector<Frame>& frames = thread_->frames;
+    thread_->saved.drop_ended([&](size_t depth, uint64_t number) { return depth < frames.size() && frames[depth].number == number; });
+  }
+  /// The innermost function is setjmp.
+  void save() {
+    const std::vector<Frame>& frames = thread_->frames;
+    if (frames.size() < 2) return;
+    drop_ended();
+    thread_->saved.save(frames.size() - 2, frames[frames.size() - 2].number, Ip{frames.back().return_to});
+  }
+  std::unordered_map<int32_t, Thread> threads_;
+  Thread* thread_ = nullptr;
 };
 
 }  // namespace ptd::cli

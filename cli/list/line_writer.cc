@@ -82,6 +82,14 @@ bool LineWriter::symbol_wanted(Ip ip) {
   return symbols_.wanted(mark_.space, ip, mark_.time.first, options_.symbols);
 }
 
+CallStacks::Target LineWriter::call_target(Ip ip) {
+  CallStacks::Target target{ip, function_at(ip), symbols_.is_landing(mark_.space, ip, mark_.time.first)};
+  if (target.function != ip.value) return target;
+  const std::string_view name = symbols_.find(mark_.space, ip, mark_.time.first).name;
+  target.is_setjmp = is_setjmp_name(name.substr(0, name.find('@')));
+  return target;
+}
+
 void LineWriter::make_prefix() {
   prefix_made_ = true;
   prefix_.clear();

@@ -10,6 +10,7 @@
 #include "cli/cache/source_cache.h"
 #include "cli/cache/symbol_cache.h"
 #include "analysis/names/branch_kind.h"
+#include "cli/list/call_stacks.h"
 #include "cli/options/script_options.h"
 #include "cli/text/output.h"
 #include "ptdecode/disassembler.h"
@@ -44,6 +45,10 @@ class LineWriter {
   bool symbol_wanted(Ip ip);
   /// As SymbolCache::function_at().
   uint64_t function_at(Ip ip) { return symbols_.function_at(mark_.space, ip, mark_.time.first); }
+
+  CallStacks::Target call_target(Ip ip);
+  /// As Symbolizer::landing_of(); 0: none.
+  uint64_t landing_of(Ip ip) { return symbols_.landing_of(mark_.space, ip, mark_.time.first); }
 
   void instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedInsn& cached, uint16_t block_flags, uint64_t period);
   void branch(TextBuffer& out, const BranchLine& line);

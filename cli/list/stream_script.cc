@@ -309,9 +309,9 @@ void StreamScript::list_branch(const BranchLine& line, Ip after, TextBuffer& out
   const auto function_at = [this](Ip ip) { return writer_.function_at(ip); };
   if (line.kind.role == BranchRole::call) {
     if (visible && line.to) writer_.call_tree(out, *line.to, calls_.depth(), false, note, line.block_flags);
-    calls_.call(after, line.to ? writer_.function_at(*line.to) : 0);
+    calls_.call(after, line.to ? writer_.call_target(*line.to) : CallStacks::Target{}, line.from ? writer_.landing_of(*line.from) : 0);
   } else if (line.kind.role == BranchRole::ret) {
-    if (line.to) calls_.ret(*line.to, function_at);
+    if (line.to) calls_.ret(writer_.call_target(*line.to), function_at);
     if (visible && options_.itrace.returns && line.from) {
       writer_.call_tree(out, *line.from, calls_.depth(), true, note, line.block_flags);
     }
@@ -322,8 +322,7 @@ void StreamScript::list_branch(const BranchLine& line, Ip after, TextBuffer& out
     if (visible && line.from) writer_.call_tree(out, *line.from, calls_.depth(), false, note, line.block_flags);
   } else if (line.from && line.to) {
     if (calls_.function() == 0) calls_.set_function(writer_.function_at(*line.from));
-    const uint64_t function = writer_.function_at(*line.to);
-    if (function != calls_.function()) calls_.jump(*line.to, function);
+    calls_.jump(writer_.call_target(*line.to));
   }
 }
 

@@ -226,8 +226,8 @@ std::string_view FileSymbols::readable(size_t index) {
   return *readable_[index];
 }
 
-FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames)
-    : loaded_(true), is_fixed_(true), module_(std::move(module)), fixed_(std::move(fixed)), frames_(std::move(frames)) {
+FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames, std::vector<CallSite> sites)
+    : loaded_(true), is_fixed_(true), module_(std::move(module)), fixed_(std::move(fixed)), frames_(std::move(frames)), pads_(std::move(sites)) {
   std::stable_sort(fixed_.begin(), fixed_.end(),
                    [](const FixedSymbol& a, const FixedSymbol& b) { return a.file_offset_bytes < b.file_offset_bytes; });
 }
@@ -237,8 +237,7 @@ uint64_t FileSymbols::guessed_size(uint64_t address, std::optional<uint64_t> nex
   uint64_t size = std::min(next_symbol ? *next_symbol - address : kMaxGuessedBytes, kMaxGuessedBytes);
   // _init without a size does not reach into the procedure linkage table, which is a section of its own, nor do labels of data.
   if (const auto end = mapped_->code_section_end(address)) size = std::min(size, *end - address);
-  if (!frames_) frames_.emplace(*mapped_);
-  if (const auto function = frames_->next_function(address)) size = std::min(size, *function - address);
+  if (const auto function = frames().next_function(address)) size = std::min(size, *function - address);
   return size;
 }
 
@@ -324,6 +323,7 @@ void FileSymbols::pick_all(FileSymbolPick& out) {
   if (is_fixed_) {
     out.symbols.insert(out.symbols.end(), fixed_.begin(), fixed_.end());
     out.frames.insert(out.frames.end(), frames_->all().begin(), frames_->all().end());
+    out.sites.insert(out.sites.end(), pads_->all().begin(), pads_->all().end());
     return;
   }
   if (!mapped_) return;
@@ -337,12 +337,15 @@ void FileSymbols::pick_all(FileSymbolPick& out) {
     std::vector<std::string> names = names_from(first);
     if (names.size() > 1) symbol.aliases.assign(std::make_move_iterator(names.begin() + 1), std::make_move_iterator(names.end()));
   }
-  if (!frames_) frames_.emplace(*mapped_);
-  for (FrameSpan frame : frames_->all()) {
+  for (FrameSpan frame : frames().all()) {
     const auto offset = offset_of_address(frame.start);
     if (!offset) continue;
     frame.start = *offset;
     out.frames.push_back(frame);
+  }
+  for (CallSite site : pads().all()) {
+    const auto start = offset_of_address(site.start), landing = offset_of_address(site.landing);
+    if (start && landing) out.sites.push_back({*start, site.size_bytes, *landing});
   }
 }
 
@@ -368,11 +371,48 @@ std::optional<FrameSpan> FileSymbols::frame_at(uint64_t file_offset_bytes) {
   if (is_fixed_) return frames_->find(file_offset_bytes);
   uint64_t address = 0;
   if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
-  if (!frames_) frames_.emplace(*mapped_);
-  std::optional<FrameSpan> found = frames_->find(address);
+  std::optional<FrameSpan> found = frames().find(address);
   if (found && address - found->start > file_offset_bytes) return std::nullopt;
   if (found) found->start = file_offset_bytes - (address - found->start);
   return found;
+}
+
+const FrameExtents& FileSymbols::frames() { return frames_ ? *frames_ : frames_.emplace(*mapped_); }
+
+const LandingPads& FileSymbols::pads() {
+  if (!pads_) pads_ = has_landing_pads(*mapped_) ? LandingPads(*mapped_, frames().tables()) : LandingPads();
+  return *pads_;
+}
+
+std::optional<uint64_t> FileSymbols::landing_of(uint64_t file_offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  uint64_t address = file_offset_bytes;
+  if (!is_fixed_ && (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address))) return std::nullopt;
+  const CallSite* site = pads().find(address);
+  if (site == nullptr) return std::nullopt;
+  return is_fixed_ ? site->landing : offset_of_address(site->landing);
+}
+
+bool FileSymbols::is_landing(uint64_t file_offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  uint64_t address = file_offset_bytes;
+  if (!is_fixed_ && (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address))) return false;
+  return pads().is_landing(address);
+}
+
+std::vector<CallSite> FileSymbols::sites_of(uint64_t file_offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  uint64_t address = file_offset_bytes;
+  std::vector<CallSite> sites;
+  if (!is_fixed_ && (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address))) return sites;
+  pads().visit_sites_of(address, [&](CallSite site) {
+    const auto start = is_fixed_ ? std::optional(site.start) : offset_of_address(site.start);
+    if (start) sites.push_back({*start, site.size_bytes, file_offset_bytes});
+  });
+  return sites;
 }
 
 std::vector<std::string> FileSymbols::names_at(uint64_t file_offset_bytes) {

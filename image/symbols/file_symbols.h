@@ -13,7 +13,8 @@
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
 #include "image/source/saved_files.h"
-#include "image/symbols/frame_extents.h"
+#include "image/symbols/dwarf/frame_extents.h"
+#include "image/symbols/dwarf/landing_pads.h"
 #include "ptdecode/symbols.h"
 
 namespace ptd {
@@ -38,16 +39,21 @@ class FileSymbols {
               std::shared_ptr<Debuginfod> debuginfod, std::shared_ptr<SavedFiles> saved);
   ~FileSymbols();
   /// Uses previously selected symbols instead of a file's.
-  FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames);
+  FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames, std::vector<CallSite> sites = {});
 
   /// Returns the symbol that contains a file offset of the mapped file; sets `offset_bytes` to the distance from its start.
   std::optional<FileSymbol> find(uint64_t file_offset_bytes, uint64_t& offset_bytes);
   /// Same for storing, without aliases; nothing if no symbol contains the offset.
   std::optional<FixedSymbol> pick(uint64_t file_offset_bytes);
-  /// Adds what pick() and frame_at() return for any offset, and the aliases of the symbols.
+  /// Adds what pick(), frame_at() and landing_of() return for any offset, and the aliases of the symbols.
   void pick_all(FileSymbolPick& out);
   /// Same as Symbolizer::frame_at(), with the file offset of the start.
   std::optional<FrameSpan> frame_at(uint64_t file_offset_bytes);
+  /// Same as Symbolizer::landing_of() and is_landing(), with file offsets.
+  std::optional<uint64_t> landing_of(uint64_t file_offset_bytes);
+  bool is_landing(uint64_t file_offset_bytes);
+  /// Returns the call sites whose landing pad is at a file offset, with file offsets.
+  std::vector<CallSite> sites_of(uint64_t file_offset_bytes);
   /// Same as Symbolizer::names_at().
   std::vector<std::string> names_at(uint64_t file_offset_bytes);
   /// Returns the file offsets of all symbols with a name, as Symbolizer::addresses_of().
@@ -80,6 +86,8 @@ class FileSymbols {
   [[nodiscard]] static NameIs compare_names(std::string_view own, std::string_view name);
   [[nodiscard]] NameIs compare(size_t index, std::string_view name);
   [[nodiscard]] std::optional<uint64_t> offset_of_address(uint64_t address) const;
+  const FrameExtents& frames();
+  const LandingPads& pads();
   [[nodiscard]] uint64_t guessed_size(uint64_t address, std::optional<uint64_t> next_symbol);
   [[nodiscard]] uint64_t reach_of(size_t first, size_t end);
 
@@ -98,6 +106,7 @@ class FileSymbols {
   std::deque<std::string> names_;
   std::vector<FixedSymbol> fixed_;        // by offset
   std::optional<FrameExtents> frames_;    // read at the first question
+  std::optional<LandingPads> pads_;       // likewise; of a fixed file, with file offsets
 };
 
 }  // namespace ptd

@@ -86,6 +86,8 @@ struct CallThread {
   uint64_t gaps = 0;       ///< abandoned stacks: because of gaps
   uint64_t forgotten = 0;  ///< because of returns and places that no call explains
   uint64_t uncertain = 0;  ///< calls that an ambiguous or suspect block made or led to
+  /// Times that longjmp went on in a recursive function, and several of its open calls may have been meant: one of them was taken.
+  uint64_t guessed = 0;
   uint64_t folded = 0;     ///< calls deeper than CallTree::kMaxFrames, which are part of their caller
 };
 
@@ -102,6 +104,9 @@ struct FlowEnd {
 /// Calls and returns that do not match are handled as follows:
 ///  - A return to the return address of an open call ends that call and all calls inside it.
 ///  - A return to a function's first instruction is a jump (retpolines). A return into an open function continues there (longjmp).
+///  - An exception goes on in the innermost call whose callee has this landing pad, as the tables of its file say.
+///  - longjmp goes on in the innermost call of the function that called setjmp at that place. If that call has been continued by longjmp and
+///    then calls longjmp itself, the next one further out is taken. Where several calls fit, CallThread::guessed counts it.
 ///  - A return without an open call leaves a function whose start was not seen: the caller becomes the root.
 ///  - Any other return, and a gap, abandons the stack. If a later return matches one of the abandoned calls, its callers are reopened as
 ///    calls without a start.

@@ -71,11 +71,19 @@ struct FrameSpan {
   bool is_function = true;  ///< not a part
 };
 
+/// Code of a function whose calls an exception leaves to go on at one landing pad, as a table in .gcc_except_table says.
+struct CallSite {
+  uint64_t start = 0;  ///< file offset, or address
+  uint64_t size_bytes = 0;
+  uint64_t landing = 0;  ///< likewise
+};
+
 /// Symbols of the sections with one path and build id.
 struct FileSymbolPick {
   std::string section_path, build_id, module;
   std::vector<FixedSymbol> symbols;      ///< by offset, one each
   std::vector<FrameSpan> frames = {};  ///< by file offset; of code without a symbol
+  std::vector<CallSite> sites = {};    ///< by file offset
 };
 
 /// A source line and its function. If the function was inlined, its callers follow.
@@ -179,6 +187,11 @@ class PTD_API Symbolizer {
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when, Interval* valid = nullptr) const;
   /// Returns what .eh_frame says of the function at an address, which may have no symbol: its address, size and kind.
   [[nodiscard]] std::optional<FrameSpan> frame_at(SpaceId space, Ip ip, TimeNs when) const;
+  /// Returns the landing pad at which an exception goes on that leaves a call at `ip`, the address of any byte of the instruction that calls.
+  /// Nothing if the function has none for it, or if its file is not known.
+  [[nodiscard]] std::optional<Ip> landing_of(SpaceId space, Ip ip, TimeNs when) const;
+  /// Returns whether an address is a landing pad.
+  [[nodiscard]] bool is_landing(SpaceId space, Ip ip, TimeNs when) const;
   /// Most names that names_at() returns: a hostile file may have millions at one address.
   static constexpr size_t kMostNames = 1024;
   /// Returns every name of the function at an address, as FunctionInfo::name: find()'s first, then the other symbols at its start, each
@@ -200,7 +213,7 @@ class PTD_API Symbolizer {
   /// mangled, a C++ name without parameters, "a.c:f" as FunctionInfo::name, and with or without the default version ("f", "f@@V1"). An old
   /// version is meant by "f@V0", and by "f" if the file has no other f.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
-  /// Returns everything that find() may return for one of `ips` (by space value) at any time.
+  /// Returns everything that find() may return for one of `ips` (by space value) at any time. Of landing pads, those at `ips`.
   [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;
   /// Returns everything that find() may return for any address at any time.
   [[nodiscard]] SymbolPick pick_all() const;

@@ -22,7 +22,7 @@ namespace chunk {
 inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "STRM", kAux = "AUX ", kContexts = "CTXT", kNotes = "NOTE",
                                   kImage = "IMAG", kCode = "CODE", kLines = "LINE", kSymbols = "SYMS", kPokes = "POKE", kSpans = "SPAN",
                                   kArm = "ARMS", kEvents = "evnt", kEventNames = "enam", kWindows = "wndw", kSymbolPlaces = "splc", kAliases = "sals",
-                                  kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kPlan = "PLAN", kIndex = "INDX", kEnd = "END ";
+                                  kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kSites = "land", kPlan = "PLAN", kIndex = "INDX", kEnd = "END ";
 }  // namespace chunk
 
 /// Writes chunks sequentially to a temporary file next to `path`, which finish() renames.

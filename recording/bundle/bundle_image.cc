@@ -459,6 +459,36 @@ Status read_frames(Bytes chunk, SymbolPick& pick) {
   return {};
 }
 
+bool write_sites(const SymbolPick& pick, ByteWriter& out) {
+  uint64_t count = 0;
+  for (const FileSymbolPick& file : pick.files) count += file.sites.size();
+  out.number(count);
+  for (size_t file = 0; file < pick.files.size(); ++file) {
+    for (const CallSite& site : pick.files[file].sites) {
+      out.number(file);
+      out.number(site.start);
+      out.number(site.size_bytes);
+      out.signed_number(static_cast<int64_t>(site.landing - site.start));
+    }
+  }
+  return count != 0;
+}
+
+Status read_sites(Bytes chunk, SymbolPick& pick) {
+  ByteReader in(chunk);
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const uint64_t file = in.number();
+    CallSite site;
+    site.start = in.number();
+    site.size_bytes = in.number_to(~site.start);
+    site.landing = site.start + static_cast<uint64_t>(in.signed_number());
+    if (file >= pick.files.size()) return Error{ErrorCode::contradictory_record, "it names a file that does not exist", in.offset()};
+    pick.files[file].sites.push_back(site);
+  }
+  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of landing pads is inconsistent", in.offset()};
+  return {};
+}
+
 Result<SymbolPick> read_symbols(Bytes chunk) {
   ByteReader in(chunk);
   SymbolPick pick;

@@ -26,6 +26,7 @@ bool write_aliases(const SymbolPick& pick, ByteWriter& out);
 bool write_range_places(const SymbolPick& pick, ByteWriter& out);
 bool write_range_lines(const SymbolPick& pick, ByteWriter& out);
 bool write_frames(const SymbolPick& pick, ByteWriter& out);
+bool write_sites(const SymbolPick& pick, ByteWriter& out);
 /// Errors: file_format.
 Result<SymbolPick> read_symbols(Bytes chunk);
 /// Errors: file_format.
@@ -34,5 +35,6 @@ Status read_aliases(Bytes chunk, SymbolPick& pick);
 Status read_range_places(Bytes chunk, SymbolPick& pick);
 Status read_range_lines(Bytes chunk, SymbolPick& pick);
 Status read_frames(Bytes chunk, SymbolPick& pick);
+Status read_sites(Bytes chunk, SymbolPick& pick);
 
 }  // namespace ptd

@@ -296,7 +296,7 @@ Status Loader::load_image() {
   if (!symbols.ok()) return damaged(chunk::kSymbols, symbols.error());
   for (const auto& [type, read] : {std::pair(chunk::kSymbolPlaces, &read_places), std::pair(chunk::kAliases, &read_aliases),
                                    std::pair(chunk::kRangePlaces, &read_range_places), std::pair(chunk::kRangeLines, &read_range_lines),
-                                   std::pair(chunk::kFrames, &read_frames)}) {
+                                   std::pair(chunk::kFrames, &read_frames), std::pair(chunk::kSites, &read_sites)}) {
     if (chunks_.find(type) == chunks_.end()) continue;
     if (Status status = read(chunk_of(type), *symbols); !status.ok()) return damaged(type, status.error());
   }

@@ -316,7 +316,7 @@ Status Writer::write_names(BundleFileWriter& file) {
   report_.instructions = scan_.instructions;
   for (const auto& [type, write] : {std::pair(chunk::kSymbolPlaces, &write_places), std::pair(chunk::kAliases, &write_aliases),
                                     std::pair(chunk::kRangePlaces, &write_range_places), std::pair(chunk::kRangeLines, &write_range_lines),
-                                    std::pair(chunk::kFrames, &write_frames)}) {
+                                    std::pair(chunk::kFrames, &write_frames), std::pair(chunk::kSites, &write_sites)}) {
     ByteWriter content;
     if (!write(pick, content)) continue;
     if (Status status = file.add(type, content.bytes()); !status.ok()) return status;

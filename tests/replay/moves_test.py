@@ -231,6 +231,20 @@ class LeftCalls(unittest.TestCase):
                 with self.subTest(name):
                     self.check(folder, name, *flags)
 
+    def test_as_many_recursive_calls_are_open_as_the_program_says(self):
+        source = SOURCE / "tests" / "cli" / "programs" / "left_calls.cc"
+        for kind in ("cleans", "passes", "chained", "signalled"):
+            with self.subTest(kind), tempfile.TemporaryDirectory() as folder:
+                program = Recorded(folder, source, "-static", "-no-pie", "-O0", name="left", words=(kind,))
+                levels = {program.symbol(f"mark{level}")[0]: level for level in range(10)}
+                with Client("-i", program.path, ptdecode=PTDECODE) as peer:
+                    for entry in levels:
+                        self.assertEqual(peer.ask(f"Z0,{entry:x},1"), "OK")
+                    for _ in range(30):
+                        at = stop_of(peer.ask("c"))[1]
+                        frames = re.findall(r"^#\d+ +0x\w+ in (\w+)", peer.monitor("backtrace"), re.M)
+                        self.assertEqual(frames.count(kind), levels[at], frames)
+
     def test_finish_ends_where_the_flow_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
             program = Recorded(folder, SOURCE / "tests" / "cli" / "programs" / "unwind.cc", "-static", "-no-pie", "-O0", name="left")

@@ -30,7 +30,7 @@ def tid_of(path):
 class Recorded:
     """A recording of a program in `folder`."""
 
-    def __init__(self, folder, source, *flags, name="program", status=0):
+    def __init__(self, folder, source, *flags, name="program", status=0, words=()):
         self.folder = pathlib.Path(folder)
         self.program = self.folder / name
         self.path = self.folder / (name + ".data")
@@ -39,7 +39,7 @@ class Recorded:
         self.environment = dict(os.environ, PTDECODE_STASH="off")
         truth = self.folder / (name + ".truth")
         done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.path, "--truth", truth,
-                               "--work-clock", "--", self.program], capture_output=True, text=True, env=self.environment, cwd=folder)
+                               "--work-clock", "--", self.program, *words], capture_output=True, text=True, env=self.environment, cwd=folder)
         assert done.returncode == status, done.stderr
         self.truths = {tid_of(path): path for path in truth.glob("*.ptt")}
 

@@ -164,6 +164,8 @@ Found read_all(const TempDir& folder, const std::string& name, const Seed& seed)
     found.names += names.find(offset, distance) ? 1 : 0;
     (void)names.pick(offset);
     found.extents += names.frame_at(offset) ? 1 : 0;
+    (void)names.landing_of(offset);
+    (void)names.sites_of(offset);
     (void)names.names_at(offset);
     if (const auto address = names.address_of(offset)) addresses.push_back(*address);
   }

@@ -23,7 +23,13 @@ Row row_of(const CallStep& step, uint32_t depth) {
 // Steps of one thread that mostly match, as a program makes them, and sometimes do not.
 std::vector<FlowStep> made_steps(unsigned seed, size_t count) {
   std::mt19937 chance(seed);
-  std::vector<Ip> open;
+  struct Call {
+    Ip return_to, pad;  // pad: where an exception goes on; 0: nowhere
+    FunctionId caller = 0;
+  };
+  std::vector<Call> open;
+  std::vector<Call> saved;  // calls of setjmp
+  FunctionId current = 0;
   std::vector<FlowStep> steps;
   uint64_t time = 1000;
   for (size_t i = 0; i < count; ++i) {
@@ -42,18 +48,42 @@ std::vector<FlowStep> made_steps(unsigned seed, size_t count) {
     } else if (dice < 45 && open.size() < 40) {
       step.kind = dice < 3 ? FlowKind::interrupt : FlowKind::call;
       step.return_to = Ip{0x9000 + chance() % 50};
-      open.push_back(step.return_to);
+      const Ip pad{chance() % 3 == 0 ? 0 : 0x9800 + chance() % 4};
+      if (pad.value != 0) step.landing = static_cast<int32_t>(pad - step.return_to + 1);
+      open.push_back({step.return_to, pad, current});
+      current = step.function;
+      if (dice == 44) {
+        step.landing = kEntersSetjmp;
+        saved.push_back(open.back());
+      }
+    } else if (dice == 83 && !open.empty()) {  // an exception
+      const Call& left = open[chance() % open.size()];
+      step.kind = chance() % 2 == 0 ? FlowKind::ret : FlowKind::jump;
+      step.flags = kFlowNamed;
+      step.to = left.pad;
+      step.function = current = left.caller;
+      if (left.pad.value != 0) step.landing = kLandsHere;
+      open.resize(static_cast<size_t>(&left - open.data()));
+    } else if (dice == 84 && !saved.empty()) {  // longjmp
+      const Call& left = saved[chance() % saved.size()];
+      step.kind = FlowKind::jump;
+      step.flags = kFlowNamed;
+      step.to = left.return_to;
+      step.function = current = left.caller;
     } else if (dice < 90 && !open.empty()) {
       const bool far = dice > 86;
       step.kind = far ? FlowKind::far_return : FlowKind::ret;
-      step.to = open.back();
+      step.to = open.back().return_to;
       step.flags = kFlowNamed;
       if (dice == 80) step.to = Ip{0xbad0};
+      current = open.back().caller;
       open.pop_back();
-      if (dice == 81 && !open.empty()) {  // longjmp
-        step.to = open.back();
+      if (dice == 81 && !open.empty()) {  // out of two calls
+        step.to = open.back().return_to;
+        current = open.back().caller;
         open.pop_back();
       }
+      step.function = current;
     } else if (dice < 97) {
       step.kind = FlowKind::jump;
       if (dice > 94) step.flags = kFlowNamed;
@@ -150,8 +180,8 @@ void check(unsigned seed) {
   ASSERT_TRUE(got.subtract(removed)) << "seed " << seed;
   for (FunctionId id = 0; id < 6; ++id) expect_equal(got.of(id), want.of(id), "seed " + std::to_string(seed) + ", function " + std::to_string(id));
   const CallThread &one = tree.threads().front(), &other = whole.threads().front();
-  EXPECT_EQ(std::tie(one.instructions, one.running_ns, one.last, one.gaps, one.forgotten),
-            std::tie(other.instructions, other.running_ns, other.last, other.gaps, other.forgotten));
+  EXPECT_EQ(std::tie(one.instructions, one.running_ns, one.last, one.gaps, one.forgotten, one.guessed),
+            std::tie(other.instructions, other.running_ns, other.last, other.gaps, other.forgotten, other.guessed));
 }
 
 TEST(GroupBuilder, GroupsGiveTheCallsOfTheirSteps) {
@@ -171,8 +201,8 @@ TEST(GroupBuilder, StepsOfAGroupGiveItsCallsAgain) {
   }
 }
 
-// longjmp into a function that a step outside of the group entered: b and c end, and are counted once.
-TEST(GroupBuilder, JumpOutOfAllCallsOfAGroupEndsThem) {
+// An exception goes on in a function that a step outside of the group entered: b and c end, and are counted once.
+TEST(GroupBuilder, AnExceptionOutOfAllCallsOfAGroupEndsThem) {
   std::vector<FlowStep> steps;
   const auto add = [&](FlowKind kind, FunctionId function, uint8_t flags) {
     FlowStep& step = steps.emplace_back();
@@ -185,7 +215,10 @@ TEST(GroupBuilder, JumpOutOfAllCallsOfAGroupEndsThem) {
   };
   add(FlowKind::begin, 0, kFlowNamed);
   for (const FunctionId function : {1U, 2U, 3U}) add(FlowKind::call, function, kFlowNamed | kFlowEntry);
+  steps[2].landing = 0x41;
   add(FlowKind::jump, 1, kFlowNamed);
+  steps.back().to = steps[2].return_to + 0x40;
+  steps.back().landing = kLandsHere;
   GroupBuilder builder;
   for (const FlowStep& step : steps) builder.take(step);
   builder.flush();

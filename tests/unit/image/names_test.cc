@@ -7,7 +7,8 @@
 
 #include "image/base/mapped_file.h"
 #include "image/symbols/file_symbols.h"
-#include "image/symbols/frame_extents.h"
+#include "image/symbols/dwarf/frame_extents.h"
+#include "image/symbols/dwarf/landing_pads.h"
 #include "image/symbols/name_rank.h"
 #include "ptdecode/symbols.h"
 #include "source_support.h"
@@ -118,6 +119,53 @@ TEST(FrameExtents, DamagedInformationGivesOnlyExtentsOfCode) {
       const auto found = extents.find(address);
       if (found) {
         EXPECT_LT(address - found->start, found->size_bytes);
+      }
+    }
+  }
+}
+
+// A library of C++ has thousands of call sites with landing pads.
+TEST(LandingPads, DamagedTablesGiveOnlyCallSites) {
+  const TempDir dir;
+  const auto whole = MappedFile::open("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
+  if (!whole.ok()) GTEST_SKIP() << "no libstdc++.so.6";
+  const auto intact = ElfFile::open(*whole);
+  ASSERT_TRUE(intact.ok());
+  ASSERT_TRUE(has_landing_pads(**intact));
+  const FrameExtents frames(**intact);
+  const LandingPads pads(**intact, frames.tables());
+  ASSERT_GT(pads.all().size(), 1000U);
+  for (const CallSite& site : pads.all()) {
+    ASSERT_EQ(pads.find(site.start), pads.find(site.start + site.size_bytes - 1));
+    ASSERT_EQ(pads.find(site.start)->landing, site.landing);
+    ASSERT_TRUE(pads.is_landing(site.landing));
+    // gcc places both in one function, or part of one.
+    const auto from = frames.find(site.start), to = frames.find(site.landing);
+    ASSERT_TRUE(from && to);
+    ASSERT_EQ(from->start, to->start);
+  }
+  const Bytes bytes = (*whole)->bytes();
+  uint64_t first = ~uint64_t{0}, last = 0;
+  for (const CallSiteTable& table : frames.tables()) {
+    first = std::min(first, table.address);
+    last = std::max(last, table.address);
+  }
+  ASSERT_LT(last, bytes.size());  // these addresses are file offsets
+  std::mt19937 random(12);
+  std::vector<std::byte> bad(bytes.begin(), bytes.end());
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 2000; ++i) bad[first + random() % (last - first)] = static_cast<std::byte>(round % 2 == 0 ? random() : 0xff);
+    const auto elf = ElfFile::open(dir.write("bad", bad));
+    ASSERT_TRUE(elf.ok());
+    std::vector<CallSiteTable> tables = frames.tables();
+    tables.push_back({0x1000, ~uint64_t{0} - 3});
+    tables.push_back({0x1000, last + (1U << 20)});
+    const LandingPads found(**elf, tables);
+    for (int i = 0; i < 1000; ++i) {
+      const uint64_t address = random() % bad.size();
+      const CallSite* const site = found.find(address);
+      if (site != nullptr) {
+        EXPECT_LT(address - site->start, site->size_bytes);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "image/source/elf_file.h"
+#include "image/symbols/dwarf/landing_pads.h"
 #include "ptdecode/symbols.h"
 
 namespace ptd {
@@ -24,10 +25,13 @@ class FrameExtents {
   /// Returns the start of the first function that begins after an address; nothing if more than 4,096 parts come first.
   [[nodiscard]] std::optional<uint64_t> next_function(uint64_t address) const;
   [[nodiscard]] const std::vector<FrameSpan>& all() const { return extents_; }
+  /// Returns the tables of call sites that the FDEs name.
+  [[nodiscard]] const std::vector<CallSiteTable>& tables() const { return tables_; }
 
  private:
   void sort();
   std::vector<FrameSpan> extents_;  // by address
+  std::vector<CallSiteTable> tables_;
 };
 
 }  // namespace ptd

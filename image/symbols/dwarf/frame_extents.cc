@@ -1,5 +1,5 @@
 // Extents of functions through libdw, which splits .eh_frame into its entries.
-#include "image/symbols/frame_extents.h"
+#include "image/symbols/dwarf/frame_extents.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -11,69 +11,21 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "image/symbols/dwarf/eh_reader.h"
+
 namespace ptd {
 namespace {
 
 constexpr size_t kMaxExtents = 4U << 20;
 constexpr size_t kMaxStepsBack = 64;  // over extents that overlap
 constexpr size_t kMaxPartsAhead = 4096;
+constexpr size_t kMaxSections = 1U << 16;
 constexpr uint64_t kMaxExtentBytes = 1ULL << 32;
 
-/// Reads values of fixed size; failed() after one past the end.
-class Reader {
- public:
-  Reader(const uint8_t* at, const uint8_t* end, bool wide) : at_(at), end_(end), wide_(wide) {}
-  [[nodiscard]] bool failed() const { return failed_; }
-  [[nodiscard]] const uint8_t* at() const { return at_; }
-  uint8_t byte() { return static_cast<uint8_t>(number(1, false)); }
-  uint64_t number(size_t size, bool is_signed) {
-    if (failed_ || static_cast<size_t>(end_ - at_) < size) return failed_ = true, 0;
-    uint64_t value = 0;
-    std::memcpy(&value, at_, size);
-    at_ += size;
-    const unsigned shift = 64 - 8 * static_cast<unsigned>(size);
-    return is_signed ? static_cast<uint64_t>(static_cast<int64_t>(value << shift) >> shift) : value;
-  }
-  uint64_t uleb() {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const uint8_t next = byte();
-      value |= static_cast<uint64_t>(next & 0x7f) << shift;
-      if ((next & 0x80) == 0) return value;
-    }
-    failed_ = true;
-    return 0;
-  }
-  /// A value of a DW_EH_PE_ encoding, without what it is relative to.
-  uint64_t encoded(uint8_t encoding) {
-    switch (encoding & 0x0f) {
-      case DW_EH_PE_absptr: return number(wide_ ? 8 : 4, false);
-      case DW_EH_PE_udata2: return number(2, false);
-      case DW_EH_PE_udata4: return number(4, false);
-      case DW_EH_PE_udata8: return number(8, false);
-      case DW_EH_PE_sdata2: return number(2, true);
-      case DW_EH_PE_sdata4: return number(4, true);
-      case DW_EH_PE_sdata8: return number(8, true);
-      default: failed_ = true; return 0;
-    }
-  }
-  void skip(uint64_t bytes) {
-    if (bytes > static_cast<size_t>(end_ - at_)) {
-      failed_ = true;
-    } else {
-      at_ += bytes;
-    }
-  }
-
- private:
-  const uint8_t *at_, *end_;
-  bool wide_, failed_ = false;
-};
-
-/// What a CIE says of its FDEs. `known`: its augmentation could be read.
+/// What a CIE says of its FDEs. `known`: its augmentation could be read. `table_encoding`: of the address of a table of call sites.
 struct Common {
   bool known = false, has_data = false;
-  uint8_t encoding = DW_EH_PE_absptr;
+  uint8_t encoding = DW_EH_PE_absptr, table_encoding = DW_EH_PE_omit;
 };
 
 Common common_of(const Dwarf_CIE& cie, bool wide) {
@@ -82,14 +34,11 @@ Common common_of(const Dwarf_CIE& cie, bool wide) {
   common.known = text.empty();
   if (!text.starts_with('z') || cie.augmentation_data == nullptr) return common;
   common.has_data = true;
-  Reader in(cie.augmentation_data, cie.augmentation_data + cie.augmentation_data_size, wide);
+  EhReader in(cie.augmentation_data, cie.augmentation_data + cie.augmentation_data_size, wide);
   for (const char letter : text.substr(1)) {
-    if (letter == 'R') {
-      common.encoding = in.byte();
-      common.known = !in.failed();
-      return common;
-    }
-    if (letter == 'L') (void)in.byte();
+    if (letter == 'R') common.encoding = in.byte();
+    if (letter == 'R') common.known = !in.failed();
+    if (letter == 'L') common.table_encoding = in.byte();
     if (letter == 'P') (void)in.encoded(in.byte());
     if (in.failed()) return common;
   }
@@ -98,7 +47,7 @@ Common common_of(const Dwarf_CIE& cie, bool wide) {
 }
 
 // Whether the instructions begin with a frame that other code made; DW_CFA_undefined is how _start ends the stack.
-bool begins_inside(Reader in) {
+bool begins_inside(EhReader in) {
   while (!in.failed()) {
     const uint8_t code = in.byte();
     if (in.failed() || code >> 6 == 1) return false;  // DW_CFA_advance_loc
@@ -116,16 +65,42 @@ bool begins_inside(Reader in) {
   return false;
 }
 
+// The address of a function's table of call sites, which `in` comes to, at address `field`; 0 if it has none.
+uint64_t table_of(EhReader in, uint8_t encoding, uint64_t field) {
+  const uint8_t base = encoding & 0x70;
+  if (encoding == DW_EH_PE_omit || (encoding & DW_EH_PE_indirect) != 0 || (base != 0 && base != DW_EH_PE_pcrel)) return 0;
+  const uint64_t value = in.encoded(encoding);
+  return value == 0 || in.failed() ? 0 : value + (base == DW_EH_PE_pcrel ? field : 0);
+}
+
 struct ElfCloser {
   void operator()(Elf* elf) const { elf_end(elf); }
 };
+using OpenElf = std::unique_ptr<Elf, ElfCloser>;
+
+OpenElf open_elf(const ElfFile& file) {
+  const Bytes bytes = file.file()->bytes();
+  elf_version(EV_CURRENT);
+  return OpenElf(elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size()));
+}
 
 }  // namespace
 
+bool has_landing_pads(const ElfFile& file) {
+  const OpenElf elf = open_elf(file);
+  size_t names = 0;
+  if (!elf || elf_getshdrstrndx(elf.get(), &names) != 0) return false;
+  Elf_Scn* section = nullptr;
+  for (size_t left = kMaxSections; left != 0 && (section = elf_nextscn(elf.get(), section)) != nullptr; --left) {
+    GElf_Shdr header;
+    const char* name = gelf_getshdr(section, &header) == nullptr ? nullptr : elf_strptr(elf.get(), names, header.sh_name);
+    if (name != nullptr && header.sh_type != SHT_NOBITS && std::strncmp(name, ".gcc_except_table", 17) == 0) return true;
+  }
+  return false;
+}
+
 FrameExtents::FrameExtents(const ElfFile& file) {
-  const Bytes bytes = file.file()->bytes();
-  elf_version(EV_CURRENT);
-  const std::unique_ptr<Elf, ElfCloser> elf(elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size()));
+  const OpenElf elf = open_elf(file);
   size_t names = 0, ident_size = 0;
   const char* ident = elf ? elf_getident(elf.get(), &ident_size) : nullptr;
   if (ident == nullptr || ident_size < EI_NIDENT || ident[EI_DATA] != ELFDATA2LSB || elf_getshdrstrndx(elf.get(), &names) != 0) return;
@@ -156,14 +131,21 @@ FrameExtents::FrameExtents(const ElfFile& file) {
     if (common == commons.end() || !common->second.known) continue;
     const uint8_t encoding = common->second.encoding, base = encoding & 0x70;
     if ((encoding & DW_EH_PE_indirect) != 0 || (base != 0 && base != DW_EH_PE_pcrel)) continue;
-    Reader in(entry.fde.start, entry.fde.end, wide);
+    EhReader in(entry.fde.start, entry.fde.end, wide);
     const uint64_t field = frames_header.sh_addr + static_cast<uint64_t>(entry.fde.start - static_cast<const uint8_t*>(data->d_buf));
     const uint64_t first = in.encoded(encoding) + (base == DW_EH_PE_pcrel ? field : 0), size = in.encoded(encoding & 0x0f);
-    if (common->second.has_data) in.skip(in.uleb());
+    uint64_t table = 0;
+    if (common->second.has_data) {
+      const uint64_t data_size = in.uleb();
+      table = table_of(in, common->second.table_encoding, field + static_cast<uint64_t>(in.at() - entry.fde.start));
+      in.skip(data_size);
+    }
     const auto end = file.code_section_end(first);
     const bool is_code = size != 0 && size <= kMaxExtentBytes && end && *end > first && size <= *end - first;
     const bool is_linkage = std::any_of(linkage.begin(), linkage.end(), [first](const auto& range) { return first - range.first < range.second; });
-    if (!in.failed() && is_code && !is_linkage) extents_.push_back({first, size, !begins_inside(in)});
+    if (in.failed() || !is_code || is_linkage) continue;
+    extents_.push_back({first, size, !begins_inside(in)});
+    if (table != 0) tables_.push_back({first, table});
   }
   sort();
 }

@@ -1,0 +1,77 @@
+// Where longjmp goes on: what all that follow calls need to know about it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+/// Returns whether a function of this name returns a second time by longjmp: setjmp as C libraries name it, [POSIX] "setjmp", "sigsetjmp".
+[[nodiscard]] inline bool is_setjmp_name(std::string_view name) {
+  constexpr std::string_view kNames[] = {"setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp"};
+  return name.ends_with("setjmp") && std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+/// The open calls that have called setjmp, outermost first. A trace does not say which jmp_buf longjmp was given. Of several calls of one
+/// function that called setjmp at one place, the innermost is taken. One that longjmp has brought back already, and that then calls longjmp
+/// itself, passes the error on: the call further out is taken.
+///
+/// A call is known by its depth, and by a number that no two calls at one depth share. Not thread-safe.
+class SavedPlaces {
+ public:
+  struct Found {
+    size_t depth = 0;  ///< frames further out
+    bool several = false;
+  };
+  /// setjmp was called and returns to `place`, in the call at `depth`.
+  void save(size_t depth, uint64_t number, Ip place) {
+    size_t left = kMostInCall;
+    for (auto at = saved_.rbegin(); at != saved_.rend() && at->depth == depth && at->number == number && left != 0; ++at, --left) {
+      if (at->place != place) continue;
+      at->used = false;
+      return;
+    }
+    if (left != 0 && saved_.size() < kMost) saved_.push_back({depth, number, place, false});
+  }
+  /// Forgets the calls that have ended: those for which `is_open(depth, number)` returns false.
+  template <typename IsOpen>
+  void drop_ended(IsOpen is_open) {
+    while (!saved_.empty() && !is_open(saved_.back().depth, saved_.back().number)) saved_.pop_back();
+  }
+  /// Returns the call in which the flow goes on at `place`, and marks it. `from`: the depth of the call that jumps. False: none called setjmp.
+  bool take(Ip place, size_t from, Found& found) {
+    constexpr size_t kJumpers = 2;  // longjmp, and the function that restores the registers
+    const auto is_here = [place](const Saved& saved) { return saved.place == place; };
+    auto at = std::find_if(saved_.rbegin(), saved_.rend(), is_here);
+    if (at == saved_.rend()) return false;
+    const auto outer = std::find_if(std::next(at), saved_.rend(), is_here);
+    found.several = outer != saved_.rend();
+    if (found.several && at->used && from <= at->depth + kJumpers) at = outer;
+    at->used = true;
+    found.depth = at->depth;
+    return true;
+  }
+  /// Replaces the number of each call by `renumber(depth)`.
+  template <typename Renumber>
+  void renumber(Renumber renumber) {
+    for (Saved& saved : saved_) saved.number = renumber(saved.depth);
+  }
+
+ private:
+  static constexpr size_t kMost = 1U << 16, kMostInCall = 64;
+  struct Saved {
+    size_t depth = 0;
+    uint64_t number = 0;
+    Ip place;
+    bool used = false;  ///< longjmp has come back to it since
+  };
+  std::vector<Saved> saved_;  ///< those of ended calls come last
+};
+
+}  // namespace ptd
