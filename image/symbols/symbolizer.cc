@@ -20,6 +20,7 @@
 #include "image/symbols/source_warnings.h"
 #include "image/symbols/source_lines.h"
 #include "image/timeline_data.h"
+#include "ptdecode/guest.h"
 
 namespace ptd {
 namespace {
@@ -168,7 +169,9 @@ struct Symbolizer::State {
   void sort() {
     std::call_once(sorted, [this] {
       for (auto& [space, index] : spaces) index.sort();
-      if (const auto found = spaces.find(kKernelSpace.value); found != spaces.end()) found->second.set_places();
+      for (auto& [space, index] : spaces) {
+        if (is_kernel_space(SpaceId{space})) index.set_places();
+      }
     });
   }
 
@@ -233,7 +236,7 @@ struct Symbolizer::State {
   }
   /// Returns a kernel module's own file; null for other sections, and if it is not available.
   ModuleFile* module_file(const Section& section, Ip ip) {
-    if (!is_kernel_half(ip) || !section.path.starts_with('[') || section.path == kKernelTextPath) return nullptr;
+    if (!is_kernel_half(ip) || machine_of(section.space) != 0 || !section.path.starts_with('[') || section.path == kKernelTextPath) return nullptr;
     return modules.find(section.path, section.build_id, [&] {
       std::vector<const NamedRange*> loaded;
       for (const NamedRange& range : kernel_names()) {
@@ -268,7 +271,7 @@ struct Symbolizer::State {
   }
   /// Returns the generated code at an address whose run-time gives its lines, or null. Sets `named` to the times around `when` at which this holds.
   const NamedRange* generated_at(SpaceId space, Ip ip, TimeNs when, Interval& named) const {
-    const auto index = spaces.find(is_kernel_half(ip) ? kKernelSpace.value : space.value);
+    const auto index = spaces.find(space_at(space, ip).value);
     const NamedRange* range = index == spaces.end() ? nullptr : index->second.find(ip, when, named);
     return range != nullptr && range->lines != nullptr ? range : nullptr;
   }
@@ -407,7 +410,7 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
   state.sort();
   std::map<uint32_t, Addresses> wanted;
   for (const auto& [space, addresses] : ips) {
-    for (const uint64_t ip : addresses) wanted[is_kernel_half(Ip{ip}) ? kKernelSpace.value : space].insert(ip);
+    for (const uint64_t ip : addresses) wanted[space_at(SpaceId{space}, Ip{ip}).value].insert(ip);
   }
   SymbolPick picked;
   for (const auto& [space, addresses] : wanted) {
@@ -474,7 +477,7 @@ size_t Symbolizer::range_count() const { return state_->range_count; }
 std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interval* valid) const {
   State& state = *state_;
   state.sort();
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   Interval same;
   if (valid == nullptr) valid = &same;
   *valid = {};
@@ -495,7 +498,7 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
 
 std::optional<FrameSpan> Symbolizer::frame_at(SpaceId space, Ip ip, TimeNs when) const {
   state_->sort();
-  const State::Place place = state_->place_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  const State::Place place = state_->place_at(space_at(space, ip), ip, when);
   std::optional<FrameSpan> found = place.file == nullptr ? std::nullopt : place.file->frame_at(place.offset_bytes);
   if (found) found->start = ip.value - (place.offset_bytes - found->start);
   return found;
@@ -504,7 +507,7 @@ std::optional<FrameSpan> Symbolizer::frame_at(SpaceId space, Ip ip, TimeNs when)
 std::vector<std::string> Symbolizer::names_at(SpaceId space, Ip ip, TimeNs when) const {
   State& state = *state_;
   state.sort();
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   Interval valid;
   const auto index = state.spaces.find(space.value);
   const NamedRange* range = index == state.spaces.end() ? nullptr : index->second.find(ip, when, valid);
