@@ -120,7 +120,8 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, I
   if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is truncated at byte "
                                                                      "" + std::to_string(damage.cut_offset_bytes));
   if (fold.guest_records() != 0) {
-    data.warnings.push_back(std::to_string(fold.guest_records()) + " records of virtual machine guests are ignored");
+    data.warnings.push_back(std::to_string(fold.guest_records()) +
+                            " records of virtual machine guests are ignored: they do not say which guest, or a bundle is written, which holds no code of guests");
   }
 }
 
@@ -152,6 +153,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   ImageBuild image(options, written_at_ns(options.path));
   SidebandFold fold(options, image, data);
   fold.set_attrs(reader->attrs());
+  fold.set_guests(reader->kcore_dirs());
   ArmPerf arm;
   perfio::IntelPtInfo info;
   perfio::EtmInfo etm;
