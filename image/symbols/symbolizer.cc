@@ -34,7 +34,7 @@ struct RangeIndex {
   std::vector<NamedRange> ranges;
   std::vector<uint64_t> reach;
 
-  void sort() {
+  void prepare(bool kernel) {
     std::stable_sort(ranges.begin(), ranges.end(), [](const NamedRange& a, const NamedRange& b) { return a.ip < b.ip; });
     uint64_t next_start = 0;
     bool has_next = false;
@@ -54,6 +54,7 @@ struct RangeIndex {
       highest = std::max(highest, ranges[i].ip.value + ranges[i].size_bytes);
       reach[i] = highest;
     }
+    if (kernel) set_places();
   }
 
   // Tells apart functions of one name in one module, such as static functions of two source files. A function and its cold part share a name.
@@ -168,10 +169,7 @@ struct Symbolizer::State {
 
   void sort() {
     std::call_once(sorted, [this] {
-      for (auto& [space, index] : spaces) index.sort();
-      for (auto& [space, index] : spaces) {
-        if (is_kernel_space(SpaceId{space})) index.set_places();
-      }
+      for (auto& [space, index] : spaces) index.prepare(is_kernel_space(SpaceId{space}));
     });
   }
 
