@@ -23,12 +23,14 @@ void Walker::set_non_root(Flow& flow, bool non_root, const Item& item) {
 
 // Returns whether the asynchronous branch that was just taken ends in another machine: its PIP is held back until after it.
 bool Walker::changes_machine(const FlowState& state) {
+  constexpr uint64_t kMostHeld = 64;  // as ItemReader holds back
   if (!options_.image_is_of_root) return false;
-  for (uint64_t next = state.next;; ++next) {
+  for (uint64_t next = state.next; next < state.next + kMostHeld; ++next) {
     const Item& item = items_.at(next);
     if (item.kind != ItemKind::now) return false;
     if (item.event == EventKind::paging) return ((item.flags & kItemNonRoot) != 0) != state.non_root;
   }
+  return false;
 }
 
 // A VM entry or exit. No branch leads from the code of one machine to that of another: the flow of one ends, and that of the other begins.
