@@ -1,6 +1,7 @@
 """Guests in a host's trace: recordings of a machine with ground truth, mixed into the trace of a host by mix_guests.
 
 `perf inject --guest-data` inserts the records of the guest. It reads the mixed recordings independently, and so does `perf script`."""
+import json
 import os
 import pathlib
 import re
@@ -107,18 +108,23 @@ class Guests(unittest.TestCase):
         self.assertIn("kcore_dir__1000", told.stdout + told.stderr)
 
     def test_perf_finds_the_same_flow(self):
-        """Up to the guest's first text poke: perf 6.1 applies no poke of a guest's module or trampoline."""
+        """perf 6.1 loses the guest's thread at its first context switch if another host cpu runs it, and says so. Before the guest's first text poke,
+        because perf applies no poke of a guest's module or trampoline."""
         made = self.injected("start")
+        complete = 0
         for cpu in CPUS:
-            theirs = run(PERF, "script", "-i", made, "--itrace=i1i", "-C", cpu, "-F", "ip,dso")
+            theirs = run(PERF, "script", "-i", made, "--itrace=i1ie", "-C", cpu, "-F", "ip,dso")
             ours = run(PTDECODE, "script", "-q", "-i", made, "--itrace=i1i", "-C", cpu, "-F", "ip,dso")
             self.assertEqual(theirs.returncode + ours.returncode, 0, theirs.stderr + ours.stderr)
-            flows = []
-            for text, guest in ((theirs.stdout, "guest.kernel.kallsyms.1000"), (ours.stdout, "guest.")):
-                lines = [line.split() for line in text.splitlines() if line.strip()]
-                flows.append([(int(words[0], 16), guest in words[1]) for words in lines])
-            self.assertGreater(len(flows[0]), 3000)
-            self.assertEqual(flows[0], flows[1])
+            until, error, _ = theirs.stdout.partition("instruction trace error")
+            lines = [[line.split() for line in text.splitlines() if line.strip()] for text in (until, ours.stdout)]
+            mine = [(int(words[0], 16), "guest." in words[1]) for words in lines[1]]
+            found = [(int(words[0], 16), "guest." in words[1]) for words in lines[0]]
+            found = found[:-1] if error else found
+            self.assertGreater(len(found), 3000)
+            self.assertEqual(found, mine[: len(found)])
+            complete += not error and len(found) == len(mine)
+        self.assertGreater(complete, 0)
 
     def test_script_names_guest_and_cpu_as_perf_does(self):
         made = self.injected("one")
@@ -134,15 +140,16 @@ class Guests(unittest.TestCase):
             self.assertRegex(line, r"^ +CPU 1/KVM +1002 \[001\]")
 
     def test_calls_of_a_guest_are_not_those_of_the_host(self):
-        made = self.injected("one")
-        stacks = [line.rsplit(" ", 1)[0].split(";") for line in run(PTDECODE, "functions", "-q", "-i", made, "--format", "folded").stdout.splitlines()]
-        self.assertTrue(any("hot_keys" in stack[-1] for stack in stacks), stacks[:3])
-        self.assertTrue(any("handle_exit" in stack[-1] for stack in stacks))
-        own = {"vcpu_enter", "handle_exit", "__switch_to"}
-        for stack in stacks:
-            of_host = stack[0].startswith("CPU ")
-            for name in stack[1:]:
-                self.assertEqual(of_host, name in own, stack)
+        listed = run(PTDECODE, "script", "-q", "-i", self.injected("one"), "--format", "json").stdout.splitlines()
+        calls = [json.loads(line) for line in listed if '"call":' in line]
+        of_guest = [call for call in calls if call["comm"].startswith("VM:1000 ")]
+        of_host = [call for call in calls if call["comm"].startswith("CPU ")]
+        self.assertEqual(len(of_guest) + len(of_host), len(calls))
+        self.assertGreater(sum(call["call"] == "hot_keys" for call in of_guest), 1000)
+        self.assertEqual({call["call"] for call in of_host} - {"vcpu_enter", "handle_exit", "__switch_to"}, set())
+        self.assertGreater(sum(call["call"] == "handle_exit" for call in of_host), 1000)
+        for call in of_guest:
+            self.assertTrue(call["module"].startswith("[guest."), call)
 
     def test_two_guests_in_turn_on_one_cpu(self):
         alone = tallies(self.flow(self.mixed("two", [1000]), "two").stdout)
