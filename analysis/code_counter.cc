@@ -5,6 +5,7 @@
 
 #include "decoder/uncounted_rounds.h"
 #include "ptdecode/flow_decoder.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 
 namespace ptd {
@@ -123,7 +124,7 @@ void CodeCounter::take_mark(Mark mark) {
 
 // The address in the file of the node, or kOutside.
 uint64_t CodeCounter::address_of(NodeId node, Ip ip) const {
-  const auto found = symbolizer_.file_place(is_kernel_half(ip) ? kKernelSpace : space_, ip, cursor_.now());
+  const auto found = symbolizer_.file_place(space_at(space_, ip), ip, cursor_.now());
   if (!found) return kOutside;
   const auto file = file_ids_.find({found->path, found->build_id});
   return file != file_ids_.end() && file->second.id == nodes_[node].file ? found->address : kOutside;

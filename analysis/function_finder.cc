@@ -6,6 +6,7 @@
 #include "image/likeliest_section.h"
 #include "image/placed_name.h"
 #include "image/symbols/mapped_kind.h"
+#include "ptdecode/guest.h"
 
 namespace ptd {
 FunctionFinder::Entry& FunctionFinder::entry_at(SpaceId space, Ip ip, TimeNs when) {
@@ -16,7 +17,7 @@ FunctionFinder::Entry& FunctionFinder::entry_at(SpaceId space, Ip ip, TimeNs whe
 }
 
 FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {
-  return entry_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when).found;
+  return entry_at(space_at(space, ip), ip, when).found;
 }
 
 FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
@@ -95,7 +96,7 @@ uint32_t FunctionFinder::module_number(std::string_view module) {
 FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when) const {
   const auto [id, valid] = likeliest_section(timeline_, space, ip, when);
   const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
-  if (space == kKernelSpace) return {section == nullptr ? "[kernel]" : section->path, ip.value, valid};
+  if (is_kernel_space(space)) return {section == nullptr ? "[kernel]" : section->path, ip.value, valid};
   if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", ip.value, valid};
   const std::string& path = section->path;
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
@@ -111,7 +112,7 @@ std::string FunctionFinder::unnamed_text(SpaceId space, Ip ip, TimeNs when) cons
 }
 
 FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   Entry& entry = entry_at(space, ip, when);
   if (entry.unnamed_entry == kNoFunction) {
     const auto frame = symbolizer_.frame_at(space, ip, when);  // of a split-off part, which may be entered at any place

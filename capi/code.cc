@@ -7,6 +7,7 @@
 #include "capi/message.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/disassembler.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 
 using namespace ptd;
@@ -35,7 +36,7 @@ ptd_code read_place(const ptd_recording* recording, const ptd_place* place, Code
   if (!read_struct(place, given)) return wrong_size(message, "ptd_place has a size that no version had");
   if (given.mode > static_cast<uint32_t>(ExecMode::t32)) return bad_argument(message, "ptd_place.mode is not a ptd::ExecMode");
   out.ip = Ip{given.ip};
-  out.space = is_kernel_half(out.ip) ? kKernelSpace : SpaceId{given.space};
+  out.space = space_at(SpaceId{given.space}, out.ip);
   out.when = {from_ns(given.time_ns, kTimeMin), from_ns(given.time_ns, kTimeMax)};
   if (given.mode != 0) {
     out.mode = static_cast<ExecMode>(given.mode);

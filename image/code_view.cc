@@ -42,7 +42,7 @@ void CodeView::Scratch::look_at_suspect_windows() {
   suspect = CodeFlag::none;
   flags_constant = {};
   one_piece = true;
-  for (const std::vector<Interval>* windows : {&data->suspect, &data->spaces[space.value].suspect}) {
+  for (const std::vector<Interval>* windows : {&data->suspect, &data->spaces[data->index_of(space)].suspect}) {
     auto at = std::lower_bound(windows->begin(), windows->end(), when.first, [](Interval w, TimeNs t) { return w.last < t; });
     if (at != windows->end() && at->first <= when.last) {
       suspect = CodeFlag::suspect;
@@ -88,7 +88,7 @@ void CodeView::Scratch::collect_parts() {
 
 // Returns the part that begins at `address` and appends its choices.
 Part CodeView::Scratch::next_part(SpaceId at, uint64_t address, uint64_t last, Interval during, bool use_floors) {
-  const SpaceData& space_data = data->spaces[at.value];
+  const SpaceData& space_data = data->spaces[data->index_of(at)];
   const SiteId site_id = data->site_at_or_after(space_data, address);
   Part part;
   part.first = address;
@@ -175,7 +175,7 @@ Choice CodeView::Scratch::from_snapshot(Part& part, MappingSnapshots::Id start) 
 
 // Adds the section bytes. Without a section, adds the parent's content at the fork, else a choice without bytes.
 void CodeView::Scratch::add_plain_choices(Part& part, SpaceId at, Interval during) {
-  const SpaceData& space_data = data->spaces[at.value];
+  const SpaceData& space_data = data->spaces[data->index_of(at)];
   if (!space_data.inherits() && during != Interval{}) return add_own_choices(part, space_data, during);
   const auto history = histories.at(*data, at, part.first);
   const std::vector<MappingHistory::Piece>& pieces = history->pieces;
@@ -225,8 +225,8 @@ void CodeView::Scratch::add_own_choices(Part& part, const SpaceData& space_data,
 
 // Returns whether emit_plain() finds nothing at `address`, because of edits or because a space inherits its code.
 bool CodeView::Scratch::may_change(SpaceId at, uint64_t address) const {
-  if (at.value >= data->spaces.size()) return false;
-  const SpaceData& space_data = data->spaces[at.value];
+  if (data->index_of(at) >= data->spaces.size()) return false;
+  const SpaceData& space_data = data->spaces[data->index_of(at)];
   const SiteId site = data->site_at_or_after(space_data, address);
   return space_data.parent != kNoSpace || (site < space_data.first_site + space_data.site_count && data->sites[site].ip <= address);
 }
@@ -236,7 +236,7 @@ bool CodeView::Scratch::emit_plain() {
   if (parts.size() != 1 || parts[0].site != kNoSite || parts[0].joined || parts[0].choice_count != 1) return false;
   const Choice& choice = choices[parts[0].first_choice];
   if (choice.bytes == nullptr || choice.mask != nullptr || !choice.possible.contains(when)) return false;
-  const SpaceData& space_data = data->spaces[space.value];
+  const SpaceData& space_data = data->spaces[data->index_of(space)];
   if (space_data.parent != kNoSpace) return false;
   const SiteId site_id = data->site_at_or_after(space_data, ip);
   const auto span = space_data.sections.uniform_span(ip);
@@ -474,8 +474,8 @@ NoCode CodeView::no_code(SpaceId space, Ip ip, Interval when) {
   if (timeline_.fetch_log() != nullptr || timeline_.code_limits() != nullptr || when.empty()) return {};
   Scratch& s = *scratch_;
   space = effective_space(space, ip);
-  if (space.value >= s.data->spaces.size()) return {0, ~uint64_t{0}, {}, kNoSection};
-  const SpaceData& data = s.data->spaces[space.value];
+  if (s.data->index_of(space) >= s.data->spaces.size()) return {0, ~uint64_t{0}, {}, kNoSection};
+  const SpaceData& data = s.data->spaces[s.data->index_of(space)];
   if (data.inherits()) return {};
   const SectionIndex::Span span = data.sections.uniform_span(ip.value);
   NoCode none{span.first, span.last, {}, kNoSection};
@@ -513,7 +513,7 @@ FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<con
   Scratch& s = *scratch_;
   FetchResult result;
   s.space = effective_space(space, ip);
-  if (out.empty() || when.empty() || s.space.value >= s.data->spaces.size()) return result;
+  if (out.empty() || when.empty() || s.data->index_of(s.space) >= s.data->spaces.size()) return result;
   s.ip = ip.value;
   s.when = when;
   s.span_bytes = std::clamp(span_bytes, 1U, kMaxSpanBytes);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ptdecode/guest.h"
+
 namespace ptd {
 namespace {
 
@@ -61,7 +63,11 @@ Context ContextTrack::at_thread(int32_t tid, TimeNs time) const {
 const std::vector<ContextTrack::Switch>& ContextTrack::switches(int32_t cpu) const { return track_of(by_cpu_, cpu); }
 const std::vector<ContextTrack::Switch>& ContextTrack::thread_changes(int32_t tid) const { return track_of(by_tid_, tid); }
 
-std::vector<int32_t> ContextTrack::cpus() const { return keys_of(by_cpu_); }
+std::vector<int32_t> ContextTrack::cpus() const {
+  std::vector<int32_t> cpus = keys_of(by_cpu_);
+  std::erase_if(cpus, [](int32_t cpu) { return cpu <= kGuestCpus; });
+  return cpus;
+}
 std::vector<int32_t> ContextTrack::threads() const { return keys_of(by_tid_); }
 
 }  // namespace ptd

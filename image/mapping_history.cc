@@ -61,7 +61,7 @@ Interval join_certain(Interval a, Interval b, Interval when) {
 }
 
 std::shared_ptr<const MappingHistory> MappingHistories::at(const TimelineData& data, SpaceId id, uint64_t address) {
-  const SpaceData& space = data.spaces[id.value];
+  const SpaceData& space = data.spaces[data.index_of(id)];
   const SectionIndex::Span span = space.sections.uniform_span(address);
   const std::pair key(id.value, span.first);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;

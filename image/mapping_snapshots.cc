@@ -101,16 +101,16 @@ void cut_fork_chains(TimelineData& data) {
   std::vector<bool> cut(spaces.size()), replayed(spaces.size());
   for (uint32_t id = 0; id < spaces.size(); ++id) {
     if (spaces[id].parent == kNoSpace) continue;
-    depth[id] = depth[spaces[id].parent.value] + 1;
+    depth[id] = depth[data.index_of(spaces[id].parent)] + 1;
     if (depth[id] <= kMaxForkDepth) continue;
     depth[id] = 0;
     cut[id] = true;
-    for (SpaceId up = spaces[id].parent; up != kNoSpace && !replayed[up.value]; up = spaces[up.value].parent) replayed[up.value] = true;
+    for (SpaceId up = spaces[id].parent; up != kNoSpace && !replayed[data.index_of(up)]; up = spaces[data.index_of(up)].parent) replayed[data.index_of(up)] = true;
   }
   std::vector<std::vector<uint32_t>> children(spaces.size());
   std::vector<uint64_t> edges;
   for (uint32_t id = 0; id < spaces.size(); ++id) {
-    if (spaces[id].parent != kNoSpace && (cut[id] || replayed[id])) children[spaces[id].parent.value].push_back(id);
+    if (spaces[id].parent != kNoSpace && (cut[id] || replayed[id])) children[data.index_of(spaces[id].parent)].push_back(id);
     if (!replayed[id]) continue;
     for (const SectionRect& rect : spaces[id].sections.rects()) {
       edges.push_back(rect.first_address);

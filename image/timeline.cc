@@ -56,8 +56,8 @@ SiteId TimelineData::site_at_or_after(const SpaceData& space, uint64_t address) 
 // Looks up the parents' sections at the fork. Their content is valid at any time at which the child has no mapping of its own.
 Timeline::SectionAt TimelineData::section_at(SpaceId space, uint64_t address, TimeNs t) const {
   Interval valid;
-  for (bool own = true; space.value < spaces.size(); own = false) {
-    const SpaceData& data = spaces[space.value];
+  for (bool own = true; index_of(space) < spaces.size(); own = false) {
+    const SpaceData& data = spaces[index_of(space)];
     const SectionIndex::Found found = data.sections.at(address, t);
     if (own) valid = found.live;
     if (found.covered) return {found.section, valid};
@@ -126,8 +126,8 @@ Timeline::VersionInfo Timeline::version(SiteId id, uint32_t number) const {
 std::vector<SiteId> Timeline::sites_in(SpaceId space, Ip first, uint64_t size_bytes) const {
   std::vector<SiteId> found;
   space = effective_space(space, first);
-  if (size_bytes == 0 || space.value >= data_->spaces.size()) return found;
-  const SpaceData& data = data_->spaces[space.value];
+  if (size_bytes == 0 || data_->index_of(space) >= data_->spaces.size()) return found;
+  const SpaceData& data = data_->spaces[data_->index_of(space)];
   const uint64_t last = first.value + std::min(size_bytes - 1, ~uint64_t{0} - first.value);
   for (SiteId id = data_->site_at_or_after(data, first.value); id < data.first_site + data.site_count; ++id) {
     if (data_->sites[id].ip > last) break;
@@ -143,8 +143,8 @@ Timeline::SectionAt Timeline::section_during(SpaceId space, Ip ip, TimeNs t) con
 std::vector<SectionId> Timeline::sections_at(SpaceId space, Ip ip) const {
   std::vector<SectionRect> rects;
   space = effective_space(space, ip);
-  while (space.value < data_->spaces.size()) {
-    const SpaceData& data = data_->spaces[space.value];
+  while (data_->index_of(space) < data_->spaces.size()) {
+    const SpaceData& data = data_->spaces[data_->index_of(space)];
     data.sections.find(ip.value, Interval{}, rects);
     rects.push_back({0, 0, {}, data_->snapshots.at(data.start, ip.value).section});
     space = data.parent;

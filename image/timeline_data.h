@@ -6,6 +6,7 @@
 
 #include "image/mapping_snapshots.h"
 #include "image/section_index.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/timeline.h"
 
 namespace ptd {
@@ -49,10 +50,22 @@ struct SpaceData {
   [[nodiscard]] bool inherits() const { return parent != kNoSpace || start != MappingSnapshots::kNothing; }
 };
 
+/// Spaces of the host and of all guests are numbered together (types.h, guest.h); a guest's kernel is looked up by its machine.
+inline uint32_t index_of_space(SpaceId space, const std::vector<uint32_t>& kernels) {
+  const uint32_t machine = machine_of(space);
+  if (machine == 0) return space.value;
+  const uint32_t index = space.value & ((1U << kGuestSpaceBits) - 1);
+  if (machine >= kernels.size() || kernels[machine] == 0) return kNoSpace.value;
+  return index == 0 ? kernels[machine] : index;
+}
+/// Addresses of the kernel half belong to the machine's kernel in every space.
+constexpr SpaceId effective_space(SpaceId space, Ip ip) { return space_at(space, ip); }
+
 class TimelineData {
  public:
   std::vector<Section> sections;
-  std::vector<SpaceData> spaces;
+  std::vector<SpaceData> spaces;  ///< by index_of()
+  std::vector<uint32_t> kernels;  ///< by machine: the index of its kernel's space; 0: none
   MappingSnapshots snapshots;
   std::vector<Site> sites;  ///< by (space, ip)
   std::vector<Version> versions;
@@ -60,6 +73,9 @@ class TimelineData {
   std::vector<Interval> suspect;  ///< disjoint, in order
   std::vector<Interval> doubts;   ///< per site: times at which lost records may have changed the content; in order
   std::vector<Finding> findings;
+
+  /// Returns the place of a space in `spaces`; spaces.size() or more if there is no such space.
+  [[nodiscard]] uint32_t index_of(SpaceId space) const { return index_of_space(space, kernels); }
 
   /// Return when the version may have been live, and when it certainly was (its neighbours were not).
   [[nodiscard]] Interval possible(const Site& site, uint32_t version) const;
@@ -79,8 +95,6 @@ class TimelineData {
   [[nodiscard]] Timeline::SectionAt section_at(SpaceId space, uint64_t address, TimeNs t) const;
 };
 
-/// Addresses of the kernel half belong to the kernel in every space.
-constexpr SpaceId effective_space(SpaceId space, Ip ip) { return is_kernel_half(ip) ? kKernelSpace : space; }
 constexpr TimeNs before(TimeNs t) { return t == kTimeMin ? t : TimeNs{t.value - 1}; }
 constexpr TimeNs after(TimeNs t) { return t == kTimeMax ? t : TimeNs{t.value + 1}; }
 constexpr TimeNs middle(Interval when) { return TimeNs{when.first.value + (when.last.value - when.first.value) / 2}; }

@@ -1,6 +1,7 @@
 // Finds the anchors of an opened recording: scans its packets around kernel patches.
 #include <algorithm>
 
+#include "ptdecode/guest.h"
 #include "recording/data/recording_data.h"
 #include "recording/trace/anchors.h"
 
@@ -30,17 +31,28 @@ std::vector<Interval> times_of_patching(const RecordingData& data) {
   return windows;
 }
 
+/// Returns the addresses of a function in the host's kernel, not in those of guests.
+std::vector<Ip> host_addresses(const RecordingData& data, const char* name) {
+  std::vector<Ip> addresses = data.symbolizer->addresses_of(name);
+  if (guests_of(data.contexts).empty()) return addresses;
+  std::erase_if(addresses, [&](Ip ip) {
+    const std::vector<std::string> names = data.symbolizer->names_at(kKernelSpace, ip, kTimeMax);
+    return std::ranges::find(names, name) == names.end();
+  });
+  return addresses;
+}
+
 }  // namespace
 
 void find_kernel_places(RecordingData& data) {
-  const std::vector<Ip> entries = data.symbolizer->addresses_of("__switch_to");
+  const std::vector<Ip> entries = host_addresses(data, "__switch_to");
   if (!entries.empty()) data.decoder.switch_entry = entries.front();
 }
 
 void add_anchors(const OpenRequest& options, RecordingData& data) {
   if (!options.anchors || options.freeze || data.pokes.empty() || data.streams.empty()) return;
-  const std::vector<Ip> syncs = data.symbolizer->addresses_of("do_sync_core");
-  const std::vector<Ip> writes = data.symbolizer->addresses_of("perf_event_text_poke_output");
+  const std::vector<Ip> syncs = host_addresses(data, "do_sync_core");
+  const std::vector<Ip> writes = host_addresses(data, "perf_event_text_poke_output");
   if (syncs.empty() || writes.empty()) return;
   std::vector<AnchorStream> found(data.streams.size());
   std::vector<std::byte> scratch;

@@ -12,6 +12,7 @@
 #include "image/base/mapped_file.h"
 #include "image/stash/stash.h"
 #include "ptdecode/bundle.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "perfio/emulated.h"
 #include "recording/data/json_form.h"
@@ -127,6 +128,43 @@ TimeNs first_time(const SegmentIndex& index, const PsbEntry& first, const Segmen
   return kTimeMin;
 }
 
+/// Finds guests with a TSC of their own: in the trace of one cpu, their TSC goes back behind the host's, or the host's behind theirs.
+class GuestClocks {
+ public:
+  void begin_stream() { has_host_ = has_guest_ = false; }
+  void add(const PsbEntry& psb) {
+    if (!psb.has_tsc) return;
+    const bool guest = psb.in_guest && !psb.in_root;
+    differ_ = differ_ || (guest ? has_host_ && psb.tsc < host_ : has_guest_ && psb.tsc < guest_);
+    (guest ? guest_ : host_) = psb.tsc;
+    (guest ? has_guest_ : has_host_) = true;
+    if (!guest) has_guest_ = false;
+  }
+  void report(std::vector<std::string>& warnings) const {
+    if (!differ_) return;
+    warnings.emplace_back(
+        "guests have a TSC of their own, so times, threads and versions of code are unreliable around them: correct the recording with 'perf inject "
+        "--vm-time-correlation'");
+  }
+
+ private:
+  uint64_t host_ = 0, guest_ = 0;
+  bool has_host_ = false, has_guest_ = false, differ_ = false;
+};
+
+// All that runs on a cpu of a guest whose threads are not known is named after the host thread.
+std::string guest_comm(const Recording& recording, int32_t tid, TimeNs when) {
+  const uint32_t machine = machine_of_thread(tid);
+  const int32_t host = own_number(tid);
+  const Guest guest = guest_run_by(recording.contexts(), {-1, host, kNoSpace});
+  std::string name = "VM";
+  for (const Guest& each : guests_of(recording.contexts())) {
+    if (each.machine == machine && each.pid > 0) name += ":" + std::to_string(each.pid);
+  }
+  if (name == "VM" && guest.pid > 0) name += ":" + std::to_string(guest.pid);
+  return name + " " + (host == 0 ? "swapper" : recording.comm_at(host, when));
+}
+
 }  // namespace
 
 void index_streams(const OpenRequest& options, RecordingData& data) {
@@ -135,6 +173,8 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   data.decoder.exact_only = data.arm_follow.exact_only = options.exact_only;
   data.decoder.slack_ns = options.use_time ? options.slack_ns : kTimeMax.value;
   uint64_t total = 0, done = 0;
+  const bool has_guests = !guests_of(data.contexts).empty();
+  GuestClocks guest_clocks;
   for (AuxStream& stream : data.streams) {
     stream.finish();
     total += stream.size_bytes();
@@ -155,12 +195,14 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
         options.progress(done, total);
     };
     StreamInfo info;
+    guest_clocks.begin_stream();
     SegmentIndex index = i < data.arm.size() ? index_arm(i, on_passed, data, info) : SegmentIndex(stream);
     const auto on_psb = [&](const PsbEntry& psb) {
       clocks[i].add(psb);
       survey.add(i, stream, psb);
+      guest_clocks.add(psb);
       if (data.arm.empty()) tips.look_behind(stream, psb);
-      if (data.kind == RecordingKind::perf && psb.in_root) data.decoder.image_is_of_root = true;
+      if (data.kind == RecordingKind::perf && (psb.in_root || has_guests)) data.decoder.image_is_of_root = true;
     };
     index.sample(stretches, on_psb, i < data.arm.size() ? nullptr : SegmentIndex::Passed(on_passed));
     info.cpu = stream.cpu;
@@ -183,6 +225,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     data.warnings.push_back(std::to_string(contradicted) +
                             " TSC packets contradict the rest of the trace: it is damaged or the TSC was set; 'ptdecode check' lists them");
   }
+  if (options.use_time) guest_clocks.report(data.warnings);
   allow_for_coarse_clocks(clocks, data);
   if (data.decoder.config.tip_order == pt::TipOrder::unknown) data.decoder.config.tip_order = tips.order();
   for (std::string& sentence : tell_limits(data.arm)) data.warnings.push_back(std::move(sentence));
@@ -289,6 +332,7 @@ std::string Recording::description() const { return state_->data.description; }
 std::string Recording::comm_at(int32_t tid, TimeNs when, Interval* valid) const {
   if (valid != nullptr) *valid = {};
   const auto found = state_->data.comms.find(tid);
+  if (found == state_->data.comms.end() && machine_of_thread(tid) != 0) return guest_comm(*this, tid, when);
   if (found == state_->data.comms.end()) return tid == 0 ? "swapper" : "";  // the idle threads are never named by a record
   const auto& names = found->second;
   auto name = std::upper_bound(names.begin(), names.end(), when, [](TimeNs value, const auto& entry) { return value < entry.first; });

@@ -92,9 +92,10 @@ class Collector {
       widen(survey_.time, timed_, TimeNs{record.sample_id.time});
       times_.add(record.sample_id.time);
     }
+    rings_.add(record);
+    if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return;  // of a guest
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
     if (record.type == perfio::kRecordSample) note_sample(record);
-    rings_.add(record);
     survey_.switches += record.type == perfio::kRecordSwitch || record.type == perfio::kRecordSwitchCpuWide ? 1 : 0;
   }
   void finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host);

@@ -1,5 +1,6 @@
 // CallMoves: see call_moves.h.
 #include "replay/call_moves.h"
+#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -14,7 +15,7 @@ const CallMoves::Line& CallMoves::line_of(SpaceId space, Ip ip, TimeNs when) {
   const auto [known, is_new] = lines_.try_emplace(ip.value);
   KnownLine& entry = known->second;
   if (!is_new && entry.space == space && entry.valid.contains(when)) return entry.line;
-  const SourcePlace place = session_->recording().symbolizer().source_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  const SourcePlace place = session_->recording().symbolizer().source_at(space_at(space, ip), ip, when);
   entry = {space, place.valid, place.frames.empty() ? Line{} : Line{place.frames.front().file, place.frames.front().line, place.begins_statement}};
   return entry.line;
 }

@@ -1,5 +1,6 @@
 // ReplayMemory: see replay_memory.h.
 #include "replay/replay_memory.h"
+#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <cstring>
@@ -168,7 +169,7 @@ size_t ReplayMemory::read_file(SpaceId space, Ip ip, TimeNs when, std::span<std:
 }
 
 size_t ReplayMemory::read(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out) {
-  const SpaceId of = is_kernel_half(ip) ? kKernelSpace : space;
+  const SpaceId of = space_at(space, ip);
   if (of == kNoSpace) return 0;
   size_t done = 0;
   while (done < out.size() && ip.value + done >= ip.value) {

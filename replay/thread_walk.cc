@@ -5,6 +5,7 @@
 
 #include "image/placed_name.h"
 #include "ptdecode/arm_insn.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 
 namespace ptd::replay {
@@ -19,7 +20,7 @@ bool FunctionLookup::Function::is_same(const Function& other) const {
 
 const FunctionLookup::Function& FunctionLookup::at(SpaceId space, Ip ip, TimeNs when) {
   constexpr size_t kMostKnown = 1U << 18;
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   if (known_.size() >= kMostKnown) known_.clear();
   const auto [known, is_new] = known_.try_emplace(ip.value);
   Known& entry = known->second;

@@ -2,6 +2,7 @@
 #include "analysis/table/code_keys.h"
 
 #include "image/code_name.h"
+#include "ptdecode/guest.h"
 
 namespace ptd {
 namespace {
@@ -11,7 +12,7 @@ constexpr int32_t kUnknown = -2;
 }  // namespace
 
 CodeKeys::Found CodeKeys::find(SpaceId space, Ip ip, TimeNs when) {
-  const auto [id, valid] = timeline_.section_during(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  const auto [id, valid] = timeline_.section_during(space_at(space, ip), ip, when);
   if (id == kNoSection) return {{}, valid};
   const Section& section = timeline_.section(id);
   if (code_of_.empty()) code_of_.assign(timeline_.section_count(), kUnknown);

@@ -9,6 +9,7 @@
 #include "analysis/table/column.h"
 #include "image/base/growing_cache.h"
 #include "ptdecode/flow.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {
@@ -61,7 +62,7 @@ class PlaceNames {
   };
   [[nodiscard]] static uint64_t hash_of(SpaceId space, Ip ip) { return (ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL; }
   [[nodiscard]] const Key& known(SpaceId space, Ip ip, TimeNs when) {
-    if (is_kernel_half(ip)) space = kKernelSpace;
+    space = space_at(space, ip);
     const uint64_t hash = hash_of(space, ip);
     const Key& key = keys_.at(hash);
     const bool same = key.ip == ip && key.space == space;

@@ -6,6 +6,7 @@
 #include "cli/cache/symbol_cache.h"
 #include "cli/text/clean_text.h"
 #include "analysis/names/short_name.h"
+#include "ptdecode/guest.h"
 
 namespace ptd::cli {
 
@@ -47,7 +48,7 @@ std::string UnprovenFiles::text() const {
 }
 
 const std::string& SourceCache::find(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   const uint64_t key = ip.value ^ (static_cast<uint64_t>(space.value) << 48);
   if (entries_.size() >= kMaxEntries) entries_.clear();
   const auto [at, is_new] = entries_.try_emplace(key);

@@ -7,6 +7,7 @@
 #include "analysis/names/name_match.h"
 #include "image/placed_name.h"
 #include "image/likeliest_section.h"
+#include "ptdecode/guest.h"
 
 namespace ptd::cli {
 
@@ -41,13 +42,13 @@ SymbolCache::Name SymbolCache::unnamed(SpaceId space, Ip ip, TimeNs when) const 
 }
 
 SymbolCache::Name SymbolCache::find(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   const Entry* entry = entry_of(space, ip, when);
   return entry != nullptr ? entry->name : unnamed(space, ip, when);
 }
 
 uint64_t SymbolCache::function_at(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   Entry& entry = entry_at(space, ip, when);
   const std::string_view name = entry.name.name;
   if (!name.empty()) return whole_function(name).size() == name.size() ? ip.value - entry.name.offset_bytes : 0;
@@ -74,7 +75,7 @@ uint64_t SymbolCache::landing_of(SpaceId space, Ip ip, TimeNs when) {
 
 bool SymbolCache::wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns) {
   if (patterns.empty()) return true;
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   Entry* entry = entry_of(space, ip, when);
   if (entry == nullptr) return name_wanted(patterns, {});
   if (!entry->wanted) {
@@ -85,7 +86,7 @@ bool SymbolCache::wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<st
 }
 
 SymbolCache::Name SymbolCache::find_with_path(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   Entry* entry = entry_of(space, ip, when);
   if (entry == nullptr) return unnamed(space, ip, when);
   if (!std::exchange(entry->has_path, true)) entry->name.path = unnamed(space, ip, when).path;

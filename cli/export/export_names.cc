@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/table/column.h"
+#include "ptdecode/guest.h"
 
 namespace ptd::cli {
 
@@ -59,7 +60,7 @@ int64_t ExportNames::symbol(std::string_view name, std::string_view module) {
 
 void ExportNames::set_start(int64_t symbol, Ip start, SpaceId space, TimeNs when) {
   SymbolRow& row = symbols_[static_cast<size_t>(symbol) - 1];
-  const SpaceId of = is_kernel_half(start) ? kKernelSpace : space;
+  const SpaceId of = space_at(space, start);
   const std::optional<Symbol> found = recording_.symbolizer().find(of, start, when);
   row.size_bytes = found && found->offset_bytes == 0 ? found->size_bytes : 0;
   const std::optional<FilePlace> place = is_kernel_half(start) ? std::nullopt : recording_.symbolizer().file_place(of, start, when);

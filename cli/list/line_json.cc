@@ -33,8 +33,12 @@ void LineWriter::make_json_prefix() {
   TextBuffer object;
   JsonLine line(object);
   if (fields.has(Field::comm)) line.text("comm", recording_.comm_at(mark_.tid, mark_.time.first));
-  if (fields.has(Field::pid)) line.signed_number("pid", mark_.pid);
-  if (fields.has(Field::tid)) line.signed_number("tid", mark_.tid);
+  if (const Guest guest = this->guest(); guest.machine != 0) {
+    line.signed_number("machine_pid", guest.pid);
+    if (guest.vcpu >= 0) line.signed_number("vcpu", guest.vcpu);
+  }
+  if (fields.has(Field::pid)) line.signed_number("pid", own_number(mark_.pid));
+  if (fields.has(Field::tid)) line.signed_number("tid", own_number(mark_.tid));
   if (fields.has(Field::cpu) && cpu_ >= 0) line.signed_number("cpu", cpu_);
   if (fields.has(Field::time) && mark_.time_known) line.number("time_ns", mark_.time.first.value);
   prefix_.text(object.view().substr(1));

@@ -90,10 +90,42 @@ CallStacks::Target LineWriter::call_target(Ip ip) {
   return target;
 }
 
+// The guest that the host's cpu runs. In the stream of a thread, that thread is known if it has no records of the guest's threads.
+Guest LineWriter::guest() const {
+  const uint32_t machine = machine_of_thread(mark_.tid);
+  if (machine == 0) return {};
+  const ContextTrack& contexts = recording_.contexts();
+  const Context host = cpu_ >= 0 ? contexts.at_cpu(cpu_, mark_.time.first) : Context{-1, own_number(mark_.tid), kNoSpace};
+  const Guest guest = guest_run_by(contexts, host);
+  if (guest.machine == machine) return guest;
+  for (const Guest& each : guests_of(contexts)) {
+    if (each.machine == machine) return each;
+  }
+  return {machine, 0, -1};
+}
+
+// As perf does: nothing for the host.
+void LineWriter::make_guest_prefix() {
+  const Fields fields = options_.fields;
+  const Guest guest = this->guest();
+  if (guest.machine == 0) return;
+  if (fields.has(Field::machine_pid)) {
+    prefix_.text("VM:");
+    append_number(prefix_, guest.pid, 5);
+    prefix_.ch(' ');
+  }
+  if (fields.has(Field::vcpu) && guest.vcpu >= 0) {
+    prefix_.text("VCPU:");
+    prefix_.dec_padded(static_cast<uint64_t>(guest.vcpu), 3, '0');
+    prefix_.ch(' ');
+  }
+}
+
 void LineWriter::make_prefix() {
   prefix_made_ = true;
   prefix_.clear();
   const Fields fields = options_.fields;
+  if (fields.has(Field::machine_pid) || fields.has(Field::vcpu)) make_guest_prefix();
   if (fields.has(Field::comm)) {
     comm_ = recording_.comm_at(mark_.tid, mark_.time.first);
     if (comm_.empty()) comm_ = mark_.tid < 0 ? "?" : ":" + std::to_string(mark_.tid);
@@ -101,12 +133,12 @@ void LineWriter::make_prefix() {
     prefix_.ch(' ');
   }
   if (fields.has(Field::pid)) {
-    append_number(prefix_, mark_.pid, 5);
+    append_number(prefix_, own_number(mark_.pid), 5);
     prefix_.ch(fields.has(Field::tid) ? '/' : ' ');
   }
   if (fields.has(Field::tid)) {
     const size_t start = prefix_.size();
-    append_number(prefix_, mark_.tid, fields.has(Field::pid) ? 0 : 5);
+    append_number(prefix_, own_number(mark_.tid), fields.has(Field::pid) ? 0 : 5);
     if (fields.has(Field::pid)) prefix_.fill(5 - std::min<size_t>(5, prefix_.size() - start));
     prefix_.ch(' ');
   }

@@ -14,6 +14,7 @@
 #include "cli/options/script_options.h"
 #include "cli/text/output.h"
 #include "ptdecode/disassembler.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/recording.h"
 #include "recording/data/other_events.h"
 
@@ -72,6 +73,8 @@ class LineWriter {
   void event_name(TextBuffer& out, std::string_view name);
   void columns_of(TextBuffer& out, std::string_view name, uint64_t period, std::string_view flags);
   bool context_wanted();
+  [[nodiscard]] Guest guest() const;
+  void make_guest_prefix();
   struct JsonNames {
     std::string_view ip, symbol, offset, module, source;
   };

@@ -35,6 +35,8 @@ constexpr std::array kNames = {
     NamedField{"srcline", Field::srcline},
     NamedField{"tod", Field::tod},
     NamedField{"brstack", Field::brstack},
+    NamedField{"machine_pid", Field::machine_pid},
+    NamedField{"vcpu", Field::vcpu},
 };
 
 struct Elsewhere {
@@ -59,8 +61,6 @@ constexpr std::array kElsewhere = {
     Elsewhere{"weight", "not recorded in a trace"},
     Elsewhere{"metric", "not recorded in a trace"},
     Elsewhere{"bpf-output", "the payload of other events is part of their lines"},
-    Elsewhere{"machine_pid", "guests are not distinguished; VMCS bases are in 'ptdecode packets'"},
-    Elsewhere{"vcpu", "guests are not distinguished; VMCS bases are in 'ptdecode packets'"},
     Elsewhere{"cgroup", "use pid"},
     Elsewhere{"retire_lat", "not recorded in a trace"},
     Elsewhere{"brcntr", "not recorded in a trace"},

@@ -16,6 +16,53 @@
 
 namespace ptd::cli {
 
+namespace {
+
+void add_guest_options(CLI::App& command, InputOptions& input) {
+  const std::string guests = "Virtual machines";
+  command.add_option("--guestmount", input.guest_mount, "folder with the root file system of each guest at DIR/PID; PID is the process that runs it")
+      ->check(CLI::ExistingDirectory)
+      ->group(guests)
+      ->type_name("DIR");
+  command
+      .add_option("--guestkallsyms", input.guest_kallsyms,
+                  "a copy of the guest's /proc/kallsyms; code is read from the copies of its /proc/kcore and /proc/modules in the same folder")
+      ->check(CLI::ExistingFile)
+      ->group(guests)
+      ->type_name("FILE");
+  command.add_option("--guestmodules", input.guest_modules, "a copy of the guest's /proc/modules")
+      ->check(CLI::ExistingFile)
+      ->group(guests)
+      ->type_name("FILE");
+  command.add_option("--guestvmlinux", input.guest_vmlinux, "the guest's vmlinux, if there is no copy of its /proc/kcore; its code is marked assumed")
+      ->check(CLI::ExistingFile)
+      ->group(guests)
+      ->type_name("FILE");
+}
+
+void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) {
+  const std::string raw = "Raw captures";
+  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i")
+      ->group(raw)
+      ->type_name("FILE")
+      ->excludes(path);
+  command.add_option("--pt-cpu", input.pt_cpu, "family/model/stepping of the traced cpu, for its errata: 6/94/3")
+      ->group(raw)
+      ->type_name("F/M/S");
+  command.add_option("--image", input.images, "code bytes: FILE[,off=N,size=N]@ADDR (repeatable)")
+      ->allow_extra_args(false)
+      ->group(raw)
+      ->type_name("IMAGE");
+  command.add_option("--pages", input.pages, "code pages and their addresses (little-endian u64): DUMP,ADDRS")
+      ->group(raw)
+      ->type_name("FILES");
+  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX)")->group(raw)->type_name("N/D");
+  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq")->group(raw)->check(CLI::Range(0, 15));
+  command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
+}
+
+}  // namespace
+
 void add_input_options(CLI::App& command, InputOptions& input) {
   const std::string in = "Input";
   CLI::Option* path = command.add_option("-i,--input", input.path,
@@ -58,24 +105,8 @@ void add_input_options(CLI::App& command, InputOptions& input) {
       ->group(in)
       ->type_name("DIR");
 
-  const std::string raw = "Raw captures";
-  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i")
-      ->group(raw)
-      ->type_name("FILE")
-      ->excludes(path);
-  command.add_option("--pt-cpu", input.pt_cpu, "family/model/stepping of the traced cpu, for its errata: 6/94/3")
-      ->group(raw)
-      ->type_name("F/M/S");
-  command.add_option("--image", input.images, "code bytes: FILE[,off=N,size=N]@ADDR (repeatable)")
-      ->allow_extra_args(false)
-      ->group(raw)
-      ->type_name("IMAGE");
-  command.add_option("--pages", input.pages, "code pages and their addresses (little-endian u64): DUMP,ADDRS")
-      ->group(raw)
-      ->type_name("FILES");
-  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX)")->group(raw)->type_name("N/D");
-  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq")->group(raw)->check(CLI::Range(0, 15));
-  command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
+  add_guest_options(command, input);
+  add_raw_options(command, input, path);
 
   const std::string how = "Decoding";
   command.add_flag("--no-time", input.no_time, "ignore all times: only the packets choose between versions of code")->group(how);
@@ -138,6 +169,10 @@ Result<OpenRequest> open_options(const InputOptions& input) {
     options.stashes = {input.stash};
   }
   options.kcore_after = input.kcore_after;
+  options.guest_mount = input.guest_mount;
+  options.guest_kallsyms = input.guest_kallsyms;
+  options.guest_modules = input.guest_modules;
+  options.guest_vmlinux = input.guest_vmlinux;
   options.use_time = !input.no_time;
   options.freeze = input.freeze;
   options.anchors = !input.no_anchors;

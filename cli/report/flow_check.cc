@@ -13,6 +13,7 @@
 #include "cli/text/clean_text.h"
 #include "decoder/aux_loss.h"
 #include "image/source/jitdump.h"
+#include "ptdecode/guest.h"
 
 namespace ptd::cli {
 
@@ -30,7 +31,7 @@ bool contradicts(const Gap& gap) { return gap.reason == GapReason::image_mismatc
 
 SectionId section_of(const Gap& gap, const Timeline& timeline) {
   if (gap.section < timeline.section_count() || gap.ip.value == 0) return gap.section;
-  return timeline.section_during(is_kernel_half(gap.ip) ? kKernelSpace : gap.space, gap.ip, gap.time.first).id;
+  return timeline.section_during(space_at(gap.space, gap.ip), gap.ip, gap.time.first).id;
 }
 
 void take(const Gap& gap, SectionId section, const Timeline& timeline, const std::string& jitdump, Tallies& tallies) {

@@ -10,6 +10,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "image/source/jitdump.h"
+#include "ptdecode/guest.h"
 
 namespace ptd::cli {
 
@@ -18,6 +19,27 @@ namespace {
 constexpr uint64_t kRegionBytes = 2U << 20;
 constexpr size_t kListed = 20;
 
+/// What to do about code of a guest: of its kernel, of its processes without records, or of a file.
+std::string guest_remedy(const std::string& path, bool kernel) {
+  const size_t dot = path.find_last_of('.', path.find(']'));
+  const bool numbered = dot != std::string::npos && path.find_first_not_of("0123456789", dot + 1) == path.find(']') && path[dot + 1] != ']';
+  const std::string pid = numbered ? path.substr(dot + 1, path.find(']') - dot - 1) : "PID";
+  const std::string mounted = fmt::format("mount the guest's root file system at DIR/{} and use --guestmount DIR", pid);
+  if (path.starts_with("/")) return fmt::format("{}; or put the file of the recorded build id into --build-id-cache", mounted);
+  if (kernel) {
+    return fmt::format(
+        "copy the guest's /proc/kcore, kallsyms and modules into one folder and use --guestkallsyms FOLDER/kallsyms, or put them in "
+        "kcore_dir__{} of the recording's folder; or {}",
+        pid, mounted);
+  }
+  return fmt::format(
+      "record in the guest too (perf record --sample-identifier --buildid-all --switch-events --kcore -a -e dummy) and insert that file with "
+      "perf inject --guest-data=FILE,{},TSC-OFFSET; then {}", pid, mounted);
+}
+
+/// Returns the name of code that no record maps, in a guest of which nothing is known.
+std::string unknown_guest(uint64_t region) { return is_kernel_half(Ip{region}) ? "[guest.kernel.kallsyms]" : "[guest.user]"; }
+
 /// What to paste, or to do, so that code is found the next time.
 std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address) {
   if (!recording.from_perf()) {
@@ -25,6 +47,7 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
         "the bytes at these addresses: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, also a module or memory "
         "dump", address);
   }
+  if (path.starts_with("[guest.") || path.starts_with("/[guest")) return guest_remedy(path, kernel);
   if (path.starts_with("bpf_") || path == "[bpf]") {
     return "record as root, so that perf stores the bytes of BPF programs; or supply a copy of the text with --kcore-after PATH";
   }
@@ -106,16 +129,17 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
   for (const auto& [place, count] : tally.missing()) {
     const auto& [section_id, space, region] = place;
     std::string path, build_id;
-    bool kernel = space == kKernelSpace.value && section_id == kNoSection;
+    bool kernel = is_kernel_space(SpaceId{space}) && section_id == kNoSection;
     uint64_t address = region;
     if (section_id != kNoSection && section_id < timeline.section_count()) {
       const Section& section = timeline.section(section_id);
       path = section.path.empty() ? "[unnamed mapping]" : section.path;
       build_id = section.build_id;
-      kernel = section.space == kKernelSpace;
+      kernel = is_kernel_space(section.space);
       address = section.ip.value;
     } else {
-      path = fmt::format("[no mapping recorded: {} {:#x}..{:#x}]", is_kernel_half(Ip{region}) ? "kernel" : "user", region,
+      const bool unknown = machine_of(SpaceId{space}) == kUnknownGuest;
+      path = unknown ? unknown_guest(region) : fmt::format("[no mapping recorded: {}{} {:#x}..{:#x}]", machine_of(SpaceId{space}) != 0 ? "guest " : "", is_kernel_half(Ip{region}) ? "kernel" : "user", region,
                          region + kRegionBytes - 1);
       kernel = is_kernel_half(Ip{region});
     }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -44,14 +45,10 @@ bool shows_loss(const Timeline& timeline) {
 // Returns whether the gap shows that the code read is not the code executed. (Missing code says nothing about the path there.)
 bool contradicts_code(GapReason reason) { return reason == GapReason::image_mismatch || reason == GapReason::bad_insn; }
 
-// Returns the spaces in which code changed in place, by number.
-std::vector<bool> changing_spaces(const Timeline& timeline) {
-  std::vector<bool> changing;
-  for (SiteId id = 0; id < timeline.site_count(); ++id) {
-    const uint32_t space = timeline.site(id).space.value;
-    if (space >= changing.size()) changing.resize(space + 1);
-    changing[space] = true;
-  }
+// Returns the spaces in which code changed in place.
+std::set<SpaceId> changing_spaces(const Timeline& timeline) {
+  std::set<SpaceId> changing;
+  for (SiteId id = 0; id < timeline.site_count(); ++id) changing.insert(timeline.site(id).space);
   return changing;
 }
 
@@ -78,7 +75,7 @@ struct Decoder::State {
   Walker walker;
   Runner runner;
   bool may_heal;               ///< some address has several contents over time
-  std::vector<bool> changing;  ///< see changing_spaces
+  std::set<SpaceId> changing;  ///< see changing_spaces
   bool records_lost;           ///< records of kernel code are known to be missing
   uint64_t doubtful_blocks;    ///< number of blocks before an unexplained contradiction that become suspect
   bool has_doubt;              ///< LOST records exist, which give the time of the loss
@@ -492,7 +489,7 @@ void Decoder::State::drop_checkpoints() { older.valid = newer.valid = false; }
 // of the space changed, or the address has code at another time.
 bool Decoder::State::may_have_strayed(const Loss& loss) {
   if (loss.reason != GapReason::no_image) return contradicts_code(loss.reason);
-  return (loss.space.value < changing.size() && changing[loss.space.value]) || walker.ever_has_code(loss.space, loss.ip);
+  return changing.contains(loss.space) || walker.ever_has_code(loss.space, loss.ip);
 }
 
 // Returns whether `found`, an alternative path from `from` on, equals `batch` up to the point that later contradictions cannot affect.

@@ -435,7 +435,7 @@ void SiteBuilder::seal(const SiteInput& input, uint64_t first_version) {
     versions[i - 1].open.last = std::min(versions[i - 1].open.last, versions[i].open.last);
   }
   const size_t first_doubt = data_.doubts.size();
-  if (input.space == kKernelSpace) add_doubts(input);
+  if (is_kernel_space(input.space)) add_doubts(input);
   data_.sites.push_back({input.ip, input.size, static_cast<uint32_t>(versions.size() - first_version), first_version, input.space,
                          static_cast<uint32_t>(first_doubt), static_cast<uint32_t>(data_.doubts.size() - first_doubt)});
 }

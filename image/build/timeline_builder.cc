@@ -66,6 +66,7 @@ class LossEvidence {
 
 struct TimelineBuilder::State {
   struct Space {
+    SpaceId id;
     SpaceId parent = kNoSpace;
     TimeNs forked;
     std::vector<SectionChange> changes;
@@ -83,9 +84,16 @@ struct TimelineBuilder::State {
   SectionId first_copy_section = 0;
   std::deque<std::vector<std::byte>> inherited;  // parents' bytes with which sites of children start
 
+  uint32_t add_space(SpaceId id) {
+    spaces.emplace_back().id = id;
+    return static_cast<uint32_t>(spaces.size() - 1);
+  }
+  [[nodiscard]] uint32_t index_of(SpaceId space) const { return index_of_space(space, data->kernels); }
+  [[nodiscard]] bool has(SpaceId space) const { return index_of(space) < spaces.size(); }
   void add_change(SpaceId space, uint64_t ip, uint64_t size, Interval live, SectionId section);
   void base_from_copies();
   void suspect_spaces();
+  [[nodiscard]] std::vector<uint32_t> by_number() const;
   void build_space(uint32_t id, const SiteRanges& ranges, size_t& next_range, SiteBuilder& builder);
   void gather(const SiteRange& range, const SiteRanges& ranges, SiteInput& input);
   void gather_sections(SiteInput& input);
@@ -102,15 +110,24 @@ TimelineBuilder::~TimelineBuilder() = default;
 TimelineBuilder::TimelineBuilder(TimelineBuilder&&) noexcept = default;
 TimelineBuilder& TimelineBuilder::operator=(TimelineBuilder&&) noexcept = default;
 
-SpaceId TimelineBuilder::add_space() {
-  state_->spaces.emplace_back();
-  return SpaceId{static_cast<uint32_t>(state_->spaces.size() - 1)};
+SpaceId TimelineBuilder::add_space() { return add_space(0); }
+
+SpaceId TimelineBuilder::add_space(uint32_t machine) {
+  constexpr size_t kMostGuestSpaces = (1U << kGuestSpaceBits) - 1;
+  std::vector<uint32_t>& kernels = state_->data->kernels;
+  if (machine > kUnknownGuest) return kNoSpace;
+  if (machine != 0 && kernels.size() <= machine) kernels.resize(machine + 1);
+  if (machine != 0 && kernels[machine] == 0) kernels[machine] = state_->add_space(kernel_of_machine(machine));
+  if (machine != 0 && state_->spaces.size() >= kMostGuestSpaces) return kernel_of_machine(machine);
+  const SpaceId made = space_of_machine(machine, static_cast<uint32_t>(state_->spaces.size()));
+  state_->add_space(made);
+  return made;
 }
 
 SpaceId TimelineBuilder::fork_space(SpaceId parent, TimeNs when) {
-  const SpaceId child = add_space();
-  if (parent.value >= child.value || parent == kKernelSpace) return child;
-  State::Space& space = state_->spaces[child.value];
+  const SpaceId child = add_space(machine_of(parent));
+  if (parent.value >= child.value || is_kernel_space(parent) || is_kernel_space(child)) return child;
+  State::Space& space = state_->spaces[state_->index_of(child)];
   space.parent = parent;
   space.forked = when;
   return child;
@@ -118,9 +135,9 @@ SpaceId TimelineBuilder::fork_space(SpaceId parent, TimeNs when) {
 
 void TimelineBuilder::State::add_change(SpaceId space, uint64_t ip, uint64_t size, Interval live, SectionId section) {
   space = effective_space(space, Ip{ip});
-  if (size == 0 || space.value >= spaces.size() || live.empty()) return;
+  if (size == 0 || !has(space) || live.empty()) return;
   const uint64_t last = ip + std::min(size - 1, ~uint64_t{0} - ip);
-  spaces[space.value].changes.push_back({ip, last, live, section});
+  spaces[index_of(space)].changes.push_back({ip, last, live, section});
 }
 
 void TimelineBuilder::add_section(Section section) {
@@ -135,7 +152,7 @@ void TimelineBuilder::remove(SpaceId space, Ip ip, uint64_t size_bytes, TimeNs w
 }
 
 void TimelineBuilder::add_edit(Edit edit) {
-  if (effective_space(edit.space, edit.ip).value < state_->spaces.size() && state_->edits.add(edit)) return;
+  if (state_->has(effective_space(edit.space, edit.ip)) && state_->edits.add(edit)) return;
   add_finding({FindingKind::bad_record, edit.space, edit.ip, edit.time, std::move(edit.old_bytes), std::move(edit.new_bytes),
                "an edit without bytes, without a space or beyond the end of memory"});
 }
@@ -145,7 +162,7 @@ void TimelineBuilder::add_copy(DatedCopy copy) { state_->copies.add(std::move(co
 void TimelineBuilder::set_word_bytes(unsigned word_bytes) { state_->copies.set_word_bytes(word_bytes); }
 void TimelineBuilder::add_lost_window(Interval window) { state_->lost.push_back(window); }
 void TimelineBuilder::add_lost_window(SpaceId space, Interval window) {
-  if (space.value < state_->spaces.size()) state_->lost_of_spaces.emplace_back(space, window);
+  if (state_->has(space)) state_->lost_of_spaces.emplace_back(space, window);
 }
 void TimelineBuilder::add_finding(Finding finding) { state_->findings.push_back(std::move(finding)); }
 void TimelineBuilder::freeze_at_first_version() { state_->frozen = true; }
@@ -157,7 +174,7 @@ void TimelineBuilder::State::base_from_copies() {
   const std::vector<std::vector<AddressRange>> ranges = copies.base_ranges();
   for (size_t i = 0; i < copies.size(); ++i) {
     const DatedCopy& copy = copies.copy(i);
-    if (copy.space.value >= spaces.size()) continue;
+    if (!has(copy.space)) continue;
     for (const AddressRange range : ranges[i]) {
       Section section;
       section.space = copy.space;
@@ -166,7 +183,7 @@ void TimelineBuilder::State::base_from_copies() {
       section.code = {copy.code.owner, copy.code.bytes.subspan(range.first - copy.ip.value, section.size_bytes)};
       section.path = copy.path;
       section.build_id = copy.build_id;
-      base[copy.space.value].push_back({range.first, range.last, section.live, static_cast<SectionId>(data->sections.size())});
+      base[index_of(copy.space)].push_back({range.first, range.last, section.live, static_cast<SectionId>(data->sections.size())});
       data->sections.push_back(std::move(section));
     }
   }
@@ -179,11 +196,11 @@ void TimelineBuilder::State::base_from_copies() {
 // A child has a larger number than its parent, so that a parent's windows are known when the child's are made.
 void TimelineBuilder::State::suspect_spaces() {
   std::vector<std::vector<Interval>> windows(spaces.size());
-  for (const auto& [space, window] : lost_of_spaces) windows[space.value].push_back(window);
+  for (const auto& [space, window] : lost_of_spaces) windows[index_of(space)].push_back(window);
   for (uint32_t id = 0; !lost_of_spaces.empty() && id < spaces.size(); ++id) {
     const Space& space = spaces[id];
     if (space.parent != kNoSpace) {
-      for (const Interval window : data->spaces[space.parent.value].suspect) {
+      for (const Interval window : data->spaces[index_of(space.parent)].suspect) {
         if (window.contains(space.forked)) windows[id].push_back({space.forked, kTimeMax});
       }
     }
@@ -191,9 +208,17 @@ void TimelineBuilder::State::suspect_spaces() {
   }
 }
 
+// The order of site ranges: that of the spaces' numbers.
+std::vector<uint32_t> TimelineBuilder::State::by_number() const {
+  std::vector<uint32_t> order(spaces.size());
+  for (uint32_t id = 0; id < order.size(); ++id) order[id] = id;
+  std::ranges::sort(order, {}, [this](uint32_t id) { return spaces[id].id; });
+  return order;
+}
+
 void TimelineBuilder::State::build_space(uint32_t id, const SiteRanges& ranges, size_t& next_range, SiteBuilder& builder) {
   data->spaces[id].first_site = static_cast<SiteId>(data->sites.size());
-  for (; next_range < ranges.ranges.size() && ranges.ranges[next_range].space.value == id; ++next_range) {
+  for (; next_range < ranges.ranges.size() && ranges.ranges[next_range].space == spaces[id].id; ++next_range) {
     SiteInput input;
     gather(ranges.ranges[next_range], ranges, input);
     builder.build(input);
@@ -208,7 +233,7 @@ void TimelineBuilder::State::gather(const SiteRange& range, const SiteRanges& ra
   gather_sections(input);
   const bool mapped = std::any_of(input.steps.begin(), input.steps.end(), [](const SiteStep& s) { return !s.new_bytes.empty(); });
   if (!mapped) copies.covering(range.space, range.ip, range.size_bytes, input.copies);
-  if (!mapped && input.copies.empty() && range.space == kKernelSpace && copies.any_in(range.space)) {
+  if (!mapped && input.copies.empty() && is_kernel_space(range.space) && copies.any_in(range.space)) {
     input.outside_base = true;
     input.base_taken = copies.earliest(range.space);
   }
@@ -235,7 +260,7 @@ void TimelineBuilder::State::gather(const SiteRange& range, const SiteRanges& ra
 }
 
 void TimelineBuilder::State::gather_sections(SiteInput& input) {
-  const SpaceData& space = data->spaces[input.space.value];
+  const SpaceData& space = data->spaces[index_of(input.space)];
   const uint64_t site_last = input.ip + (input.size - 1);
   std::vector<SectionRect> rects;
   for (uint64_t at = input.ip;;) {
@@ -290,7 +315,7 @@ std::pair<Bytes, bool> TimelineBuilder::State::start_bytes(const SpaceData& spac
 }
 
 void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, uint64_t last) {
-  const SpaceData& space = data->spaces[input.space.value];
+  const SpaceData& space = data->spaces[index_of(input.space)];
   CodeView view{Timeline{data}};
   while (first <= last) {
     std::array<CodeCandidate, 4> candidates;
@@ -360,9 +385,9 @@ bool TimelineBuilder::State::add_differences(const SiteRanges& ranges, SiteBuild
                         " places: they are of different kernels or damaged, and further differences are not used"});
   }
   for (const Edit& edit : differences) {
-    if (edit.space.value >= spaces.size()) continue;
+    if (!has(edit.space)) continue;
     rects.clear();
-    data->spaces[edit.space.value].sections.find(edit.ip.value, Interval{}, rects);
+    data->spaces[index_of(edit.space)].sections.find(edit.ip.value, Interval{}, rects);
     if (rects.size() != 1 || rects[0].section < first_copy_section || rects[0].section == kNoSection) continue;
     if (!edits.add(edit)) continue;
     any_added = true;
@@ -375,6 +400,7 @@ bool TimelineBuilder::State::add_differences(const SiteRanges& ranges, SiteBuild
 Timeline TimelineBuilder::sections() const {
   auto data = std::make_shared<TimelineData>();
   data->sections = state_->data->sections;
+  data->kernels = state_->data->kernels;
   for (const State::Space& space : state_->spaces) {
     SpaceData& made = data->spaces.emplace_back();
     made.parent = space.parent;
@@ -413,7 +439,7 @@ Timeline TimelineBuilder::build() {
   if (s.frozen) builder.freeze();
   s.data->sites.reserve(ranges.ranges.size());
   size_t next_range = 0;
-  for (uint32_t id = 0; id < s.spaces.size(); ++id) s.build_space(id, ranges, next_range, builder);
+  for (const uint32_t id : s.by_number()) s.build_space(id, ranges, next_range, builder);
   Timeline timeline{std::move(s.data)};
   state_ = std::make_unique<State>();
   return timeline;

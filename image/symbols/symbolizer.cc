@@ -21,6 +21,7 @@
 #include "image/symbols/source_warnings.h"
 #include "image/symbols/source_lines.h"
 #include "image/timeline_data.h"
+#include "ptdecode/guest.h"
 
 namespace ptd {
 namespace {
@@ -34,7 +35,7 @@ struct RangeIndex {
   std::vector<NamedRange> ranges;
   std::vector<uint64_t> reach;
 
-  void sort() {
+  void prepare(bool kernel) {
     std::stable_sort(ranges.begin(), ranges.end(), [](const NamedRange& a, const NamedRange& b) { return a.ip < b.ip; });
     uint64_t next_start = 0;
     bool has_next = false;
@@ -54,6 +55,7 @@ struct RangeIndex {
       highest = std::max(highest, ranges[i].ip.value + ranges[i].size_bytes);
       reach[i] = highest;
     }
+    if (kernel) set_places();
   }
 
   // Tells apart functions of one name in one module, such as static functions of two source files. A function and its cold part share a name.
@@ -168,8 +170,7 @@ struct Symbolizer::State {
 
   void sort() {
     std::call_once(sorted, [this] {
-      for (auto& [space, index] : spaces) index.sort();
-      if (const auto found = spaces.find(kKernelSpace.value); found != spaces.end()) found->second.set_places();
+      for (auto& [space, index] : spaces) index.prepare(is_kernel_space(SpaceId{space}));
     });
   }
 
@@ -234,7 +235,7 @@ struct Symbolizer::State {
   }
   /// Returns a kernel module's own file; null for other sections, and if it is not available.
   ModuleFile* module_file(const Section& section, Ip ip) {
-    if (!is_kernel_half(ip) || !section.path.starts_with('[') || section.path == kKernelTextPath) return nullptr;
+    if (!is_kernel_half(ip) || machine_of(section.space) != 0 || !section.path.starts_with('[') || section.path == kKernelTextPath) return nullptr;
     return modules.find(section.path, section.build_id, [&] {
       std::vector<const NamedRange*> loaded;
       for (const NamedRange& range : kernel_names()) {
@@ -269,7 +270,7 @@ struct Symbolizer::State {
   }
   /// Returns the generated code at an address whose run-time gives its lines, or null. Sets `named` to the times around `when` at which this holds.
   const NamedRange* generated_at(SpaceId space, Ip ip, TimeNs when, Interval& named) const {
-    const auto index = spaces.find(is_kernel_half(ip) ? kKernelSpace.value : space.value);
+    const auto index = spaces.find(space_at(space, ip).value);
     const NamedRange* range = index == spaces.end() ? nullptr : index->second.find(ip, when, named);
     return range != nullptr && range->lines != nullptr ? range : nullptr;
   }
@@ -317,7 +318,7 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
   state.sort();
   std::map<uint32_t, Addresses> wanted;
   for (const auto& [space, addresses] : ips) {
-    for (const uint64_t ip : addresses) wanted[is_kernel_half(Ip{ip}) ? kKernelSpace.value : space].insert(ip);
+    for (const uint64_t ip : addresses) wanted[space_at(SpaceId{space}, Ip{ip}).value].insert(ip);
   }
   SymbolPick picked;
   for (const auto& [space, addresses] : wanted) {
@@ -384,7 +385,7 @@ size_t Symbolizer::range_count() const { return state_->range_count; }
 std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interval* valid) const {
   State& state = *state_;
   state.sort();
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   Interval same;
   if (valid == nullptr) valid = &same;
   *valid = {};
@@ -405,7 +406,7 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
 
 std::optional<FrameSpan> Symbolizer::frame_at(SpaceId space, Ip ip, TimeNs when) const {
   state_->sort();
-  const State::Place place = state_->place_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  const State::Place place = state_->place_at(space_at(space, ip), ip, when);
   std::optional<FrameSpan> found = place.file == nullptr ? std::nullopt : place.file->frame_at(place.offset_bytes);
   if (found) found->start = ip.value - (place.offset_bytes - found->start);
   return found;
@@ -427,7 +428,7 @@ bool Symbolizer::is_landing(SpaceId space, Ip ip, TimeNs when) const {
 std::vector<std::string> Symbolizer::names_at(SpaceId space, Ip ip, TimeNs when) const {
   State& state = *state_;
   state.sort();
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = space_at(space, ip);
   Interval valid;
   const auto index = state.spaces.find(space.value);
   const NamedRange* range = index == state.spaces.end() ? nullptr : index->second.find(ip, when, valid);

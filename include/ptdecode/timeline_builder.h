@@ -35,6 +35,8 @@ class PTD_API TimelineBuilder {
 
   /// Returns a new, empty user address space.
   [[nodiscard]] SpaceId add_space();
+  /// The same for a machine (guest.h). The first space of a machine makes its kernel's space too. Returns kNoSpace if there are too many machines.
+  [[nodiscard]] SpaceId add_space(uint32_t machine);
   /// Returns a new user address space with the mappings that `parent` has at `when` (fork).
   [[nodiscard]] SpaceId fork_space(SpaceId parent, TimeNs when);
   /// Adds a mapping from section.live.first on, which ends the mappings that it covers (mmap over them). live.last may end it early.

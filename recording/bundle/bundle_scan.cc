@@ -1,5 +1,6 @@
 // FlowScan: decodes to log the code that decoding reads.
 #include "recording/bundle/bundle_scan.h"
+#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -43,7 +44,7 @@ class StreamScan {
   };
 
   void name(SpaceId space, Ip ip) {
-    if (is_kernel_half(ip)) space = kKernelSpace;
+    space = space_at(space, ip);
     if (space != kNoSpace) result_.named[space.value].insert(ip.value);
   }
 

@@ -5,6 +5,7 @@
 #include "image/base/read_files.h"
 #include "image/code_limits.h"
 #include "ptdecode/bundle.h"
+#include "ptdecode/guest.h"
 #include "recording/bundle/requested_bundle.h"
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
@@ -108,7 +109,7 @@ void Writer::collect_lines() {
   lines_ = log_.fetches->lines();
   const auto add = [this](SpaceId space, Ip ip, uint64_t size) {
     if (size == 0) return;
-    if (is_kernel_half(ip)) space = kKernelSpace;
+    space = space_at(space, ip);
     const uint64_t last = ip.value + std::min(size - 1, ~ip.value);
     for (uint64_t line = ip.value >> kCodeLineBits; line <= last >> kCodeLineBits; ++line) lines_[space.value].insert(line);
   };

@@ -54,9 +54,10 @@ class LoggedBuilder {
  public:
   explicit LoggedBuilder(std::shared_ptr<ImageLog> log) : log_(std::move(log)) {}
 
-  [[nodiscard]] SpaceId add_space() {
-    note(AddSpaceOp{});
-    return builder_.add_space();
+  /// Spaces of guests are not logged: a recording that is logged has none.
+  [[nodiscard]] SpaceId add_space(uint32_t machine = 0) {
+    if (machine == 0) note(AddSpaceOp{});
+    return builder_.add_space(machine);
   }
   [[nodiscard]] SpaceId fork_space(SpaceId parent, TimeNs when) {
     note(ForkSpaceOp{parent, when});

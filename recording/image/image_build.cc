@@ -79,14 +79,14 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   section.ip = mapping.ip;
   section.size_bytes = mapping.size_bytes;
   section.live = {mapping.from, kTimeMax};
-  section.path = mapping.path;
+  section.path = mapping.label.empty() ? mapping.path : mapping.label;
   section.build_id = mapping.build_id;
   section.file_offset_bytes = mapping.file_offset_bytes;
   section.assumed = mapping.assumed;
   const MappedPath wanted{mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes,
                           roots,        mapping.pid,      mapping.ip.value,          mapping.from.value,
                           mapping.file_id, mapping.shared};
-  FoundCode found = source.find(wanted);
+  FoundCode found = find_code(mapping, wanted);
   // One report a file and reason, however often it is mapped.
   if (!found.findings.empty() && found_reported_.emplace(mapping.path, mapping.build_id, found.status).second) {
     for (Finding& finding : found.findings) {
@@ -114,9 +114,15 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     if (found.elf && source.options().share) return add_executable_part(section, *found.elf);
   } else {
     if (found.status == CodeStatus::replaced) replaced_.insert(mapping.path);
-    add_missing(mapping.path, mapping.build_id, sentence(found.status));
+    add_missing(section.path, mapping.build_id, sentence(found.status));
   }
   builder.add_section(std::move(section));
+}
+
+// A guest's vdso is not this machine's.
+FoundCode ImageBuild::find_code(const UserMapping& mapping, const MappedPath& wanted) {
+  if (mapping.label.empty() || !mapping.path.starts_with('[')) return source.find(wanted);
+  return {};
 }
 
 void ImageBuild::report_unmappable(const UserMapping& mapping) {

@@ -29,6 +29,7 @@ struct UserMapping {
   bool shared = false;   ///< MAP_SHARED
   bool assumed = false;  ///< it is a guess that this file is mapped there
   bool again = false;    ///< anonymous memory that was mapped there before
+  std::string label = {};  ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
 };
 
 /// Not thread-safe; finish() consumes it.
@@ -81,6 +82,7 @@ class ImageBuild {
   [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const;
   void add_symbol_files(const Section& section, const MappedPath& wanted, const FoundCode& found);
   void append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
+  FoundCode find_code(const UserMapping& mapping, const MappedPath& wanted);
   void tell_of_kept(RecordingData& data) const;
   void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
   void add_executable_part(const Section& section, const ElfFile& elf);

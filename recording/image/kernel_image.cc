@@ -12,6 +12,7 @@
 #include "image/source/code_bytes.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/name_rank.h"
+#include "ptdecode/guest.h"
 
 namespace ptd {
 namespace {
@@ -24,7 +25,7 @@ constexpr uint64_t kMaxSymbolBytes = 1U << 20;
 const std::string kKernelName = kKernelTextPath;
 
 bool is_kernel_text(const std::string& path) {
-  return path.starts_with(kKernelName) || path.starts_with("[kernel]") || path == "[kernel.vmlinux]";
+  return path.starts_with(kKernelName) || path.starts_with("[guest.kernel.kallsyms") || path.starts_with("[kernel]") || path == "[kernel.vmlinux]";
 }
 
 TimeNs plus(TimeNs t, uint64_t ns) { return t.value > kTimeMax.value - ns ? kTimeMax : TimeNs{t.value + ns}; }
@@ -60,21 +61,6 @@ class ModuleIds {
   }
   std::unordered_map<std::string, std::string> ids_;
 };
-
-void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules, const ModuleIds& ids,
-                Interval taken) {
-  for (const MemoryRange& range : ranges) {
-    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
-    DatedCopy copy;
-    copy.space = kKernelSpace;
-    copy.ip = range.ip;
-    copy.code = range.code;
-    copy.taken = taken;
-    copy.path = module_of(modules, range.ip);
-    if (copy.path != kKernelName) copy.build_id = ids.find(copy.path);
-    image.builder.add_copy(std::move(copy));
-  }
-}
 
 // perf names its reference symbol after the bracket, and its address as the offset of the mapping.
 std::string reference_symbol(const perfio::MmapRecord& kernel) {
@@ -155,6 +141,29 @@ class BpfFunctions {
 
 }  // namespace
 
+std::string KernelImage::text_path() const { return machine_ == 0 ? kKernelName : "[guest.kernel.kallsyms" + suffix_ + "]"; }
+
+std::string KernelImage::module_name(const std::string& bracketed) const {
+  return machine_ == 0 ? bracketed : "[guest." + bracketed.substr(1, bracketed.size() - 2) + suffix_ + "]";
+}
+
+void KernelImage::add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules,
+                             const perfio::Features& features, Interval taken) const {
+  const ModuleIds ids(maps_, features);
+  for (const MemoryRange& range : ranges) {
+    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
+    DatedCopy copy;
+    copy.space = kernel_of_machine(machine_);
+    copy.ip = range.ip;
+    copy.code = range.code;
+    copy.taken = taken;
+    const std::string name = module_of(modules, range.ip);
+    copy.path = name == kKernelName ? text_path() : module_name(name);
+    if (name != kKernelName && machine_ == 0) copy.build_id = ids.find(name);
+    image.builder.add_copy(std::move(copy));
+  }
+}
+
 void KernelImage::on_mmap(const perfio::MmapRecord& map) {
   if (map.executable && map.size_bytes > 0 && map.size_bytes <= ~map.addr) maps_.push_back(map);
 }
@@ -196,7 +205,7 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
   }
   if (!ranges.ok()) return false;
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
-  add_copies(image, *ranges, modules, ModuleIds(maps_, features), taken);
+  add_copies(image, *ranges, modules, features, taken);
   return true;
 }
 
@@ -246,7 +255,7 @@ bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, 
     image.builder.add_finding(std::move(finding));
     return false;
   }
-  add_copies(image, dump->ranges, modules, ModuleIds(maps_, features), {taken, kTimeMax});
+  add_copies(image, dump->ranges, modules, features, {taken, kTimeMax});
   image.note_origin(kKernelName, {}, path, "a dump of the machine's memory");
   if (dumped_symbols_.empty()) dumped_symbols_ = std::move(dump->symbols);
   return true;
@@ -271,7 +280,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   for (const KernelModule& module : modules) wanted.emplace_back(Ip{module.address}, module.size_bytes);
   const auto ranges = read_running_kcore(root + "/proc/kcore", wanted);
   if (!ranges.ok() || ranges->empty()) return false;
-  add_copies(image, *ranges, modules, ModuleIds(maps_, features), {copies.last_record, kTimeMax});
+  add_copies(image, *ranges, modules, features, {copies.last_record, kTimeMax});
   image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");
   add_names(image, root + "/proc/kallsyms", false, warnings);
   warnings.push_back(
@@ -378,7 +387,7 @@ void KernelImage::add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, 
     if (only_new_modules && (symbol.module.empty() || seen)) continue;
     named_modules_.insert(symbol.module);
     image.add_range(
-        {kKernelSpace, Ip{symbol.address}, sizes[i], {}, symbol.name, symbol.module.empty() ? "[kernel]" : "[" + symbol.module + "]"});
+        {kernel_of_machine(machine_), Ip{symbol.address}, sizes[i], {}, symbol.name, module_name(symbol.module.empty() ? "[kernel]" : "[" + symbol.module + "]")});
   }
   if (breakpoint_entry_.value == 0) breakpoint_entry_ = Ip{address_of(symbols, "int3")};  // kernels before 5.8
 }
@@ -396,9 +405,10 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
   for (const Ksymbol& symbol : ksymbols_) {
     const Interval live = lives_.live(symbol.live);
     const bool bpf = symbol.type == kKsymbolBpf;
-    image.add_range({kKernelSpace, symbol.ip, symbol.size_bytes, live, symbol.name, bpf ? "[bpf]" : "[kernel]"});
+    image.add_range({kernel_of_machine(machine_), symbol.ip, symbol.size_bytes, live, symbol.name, module_name(bpf ? "[bpf]" : "[kernel]")});
     if (!bpf) continue;  // OOL: its bytes are pokes
     Section section;
+    section.space = kernel_of_machine(machine_);
     section.ip = symbol.ip;
     section.size_bytes = symbol.size_bytes;
     section.live = live;
@@ -410,6 +420,7 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
     } else if (!is_created(symbol.ip, live)) {
       Finding finding;
       finding.kind = FindingKind::bpf_bytes_missing;
+      finding.space = kernel_of_machine(machine_);
       finding.ip = symbol.ip;
       finding.time = live;
       finding.what = "the recording contains no bytes of " + symbol.name;
@@ -481,7 +492,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
 
 void KernelImage::add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features) {
   add_ksymbols(image, features);
-  for (const Removal& removal : removals_) image.builder.remove(kKernelSpace, removal.ip, removal.size_bytes, removal.when);
+  for (const Removal& removal : removals_) image.builder.remove(kernel_of_machine(machine_), removal.ip, removal.size_bytes, removal.when);
 }
 
 }  // namespace ptd

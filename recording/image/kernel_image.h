@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "image/source/kernel/kallsyms.h"
+#include "image/source/elf_file.h"
 #include "image/source/kernel/kernel_dump.h"
 #include "perfio/format/records.h"
 #include "perfio/perf_reader.h"
@@ -36,6 +37,16 @@ class KernelImage {
   };
   /// Adds copies or vmlinux, sections of BPF programs, and names. `warnings` gets one sentence for each missing part.
   void add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
+  /// Makes this the kernel of a guest. `suffix` tells it from other guests in names: ".PID", or empty.
+  void set_guest(uint32_t machine, std::string suffix);
+  /// The files of a guest's kernel; empty: none.
+  struct GuestFiles {
+    std::string kallsyms, modules, kcore, vmlinux;
+  };
+  /// As add_to(), for a guest. Returns whether there is any code.
+  bool add_guest_to(ImageBuild& image, const GuestFiles& files, std::vector<std::string>& warnings);
+  /// Returns the path of sections with the kernel's own code.
+  [[nodiscard]] std::string text_path() const;
   /// Returns whether there is a copy of the kernel's memory.
   [[nodiscard]] bool has_copy() const { return has_copy_; }
   /// Returns the entry of #BP, 0 if the names of the kernel are not known.
@@ -66,6 +77,13 @@ class KernelImage {
   void add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features);
   void add_ksymbols(ImageBuild& image, const perfio::Features& features);
 
+  void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules,
+                  const perfio::Features& features, Interval taken) const;
+  bool add_guest_vmlinux(ImageBuild& image, const GuestFiles& files, const std::vector<KernelSymbol>& symbols, std::vector<std::string>& warnings);
+  /// Returns the name of a module's code, from its name in brackets.
+  [[nodiscard]] std::string module_name(const std::string& bracketed) const;
+  uint32_t machine_ = 0;  // 0: the host
+  std::string suffix_;
   std::vector<perfio::MmapRecord> maps_;
   struct Removal {
     Ip ip;

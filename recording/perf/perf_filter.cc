@@ -59,7 +59,7 @@ std::vector<pt::IpRange> filter_ranges(const std::vector<PerfFilter>& filters, c
     }
     bool placed = false;
     for (const UserMapping& mapping : mappings) {
-      if (mapping.path != filter.file || filter.start < mapping.file_offset_bytes) continue;
+      if (mapping.path != filter.file || !mapping.label.empty() || filter.start < mapping.file_offset_bytes) continue;
       const uint64_t offset = filter.start - mapping.file_offset_bytes;
       if (offset >= mapping.size_bytes || last > ~mapping.ip.value - offset) continue;
       ranges.push_back({mapping.ip + offset, mapping.ip + (offset + last)});

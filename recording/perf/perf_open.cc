@@ -96,6 +96,11 @@ bool uses_other_clock(const perfio::PerfReader& reader) {
   return false;
 }
 
+void warn_of_other_clock(const perfio::PerfReader& reader, RecordingData& data) {
+  if (uses_other_clock(reader) && !data.streams.empty())
+    data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
+}
+
 // What lies after the damage in a recording of one file.
 uint64_t unread_bytes(const perfio::PerfReader& reader) {
   const uint64_t offset = reader.damage().cut_offset_bytes;
@@ -120,7 +125,8 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, I
   if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is truncated at byte "
                                                                      "" + std::to_string(damage.cut_offset_bytes));
   if (fold.guest_records() != 0) {
-    data.warnings.push_back(std::to_string(fold.guest_records()) + " records of virtual machine guests are ignored");
+    data.warnings.push_back(std::to_string(fold.guest_records()) +
+                            " records of virtual machine guests are ignored: they do not say which guest, or a bundle is written, which holds no code of guests");
   }
 }
 
@@ -152,6 +158,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   ImageBuild image(options, written_at_ns(options.path));
   SidebandFold fold(options, image, data);
   fold.set_attrs(reader->attrs());
+  fold.set_guests(reader->kcore_dirs());
   ArmPerf arm;
   perfio::IntelPtInfo info;
   perfio::EtmInfo etm;
@@ -188,8 +195,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     if (!etm.valid) fill_config(info, *reader, data);
     fill_time(info, time, data);
   }
-  if (uses_other_clock(*reader) && !data.streams.empty())
-    data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
+  warn_of_other_clock(*reader, data);
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));
   fold.on_holes(reader->damage().holes);

@@ -6,17 +6,26 @@
 namespace ptd {
 
 // struct perf_record_id_index: nr, then id, idx, cpu and tid of each event, u64 each; idx is the number of the ring. One may be split over
-// several records. More may follow after the `nr` entries (machine_pid and vcpu of each).
+// several records. machine_pid and vcpu of each, u64 each, may follow after the `nr` entries: perf inject --guest-data writes them.
 void RingIndex::add(const perfio::Record& record) {
   constexpr size_t kMostEvents = 1U << 20;
   if (record.type != perfio::kRecordIdIndex) return;
   perfio::Cursor in(record.raw);
   in.skip(perfio::kRecordHeaderBytes);
-  for (uint64_t left = in.u64(); left > 0 && rings_.size() < kMostEvents; --left) {
-    const uint64_t id = in.u64(), ring = in.u64(), cpu = in.u64();
-    in.skip(sizeof(uint64_t));  // tid
+  constexpr uint64_t kEntryBytes = 32, kMachineBytes = 16;
+  const uint64_t count = in.u64();
+  const bool with_machines = count <= in.remaining() / (kEntryBytes + kMachineBytes);
+  perfio::Cursor machines = in;
+  if (with_machines) machines.skip(count * kEntryBytes);
+  for (uint64_t left = count; left > 0 && rings_.size() < kMostEvents; --left) {
+    const uint64_t id = in.u64(), ring = in.u64(), cpu = in.u64(), tid = in.u64();
     if (!in.ok()) return;
-    if (id != 0) rings_[id] = {ring, static_cast<int32_t>(cpu)};
+    Ring entry{ring, static_cast<int32_t>(cpu), static_cast<int32_t>(tid)};
+    if (with_machines) {
+      entry.machine_pid = static_cast<int32_t>(machines.u64());
+      entry.vcpu = static_cast<int32_t>(machines.u64());
+    }
+    if (id != 0) rings_[id] = entry;
   }
 }
 

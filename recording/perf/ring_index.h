@@ -16,6 +16,8 @@ class RingIndex {
   struct Ring {
     uint64_t number = 0;
     int32_t cpu = -1;  ///< -1: of a thread
+    int32_t tid = -1;  ///< of a guest's event: the host thread that runs its cpu
+    int32_t machine_pid = 0, vcpu = -1;  ///< of a guest's event: the process that runs the guest, and the guest's cpu; 0: of the host
   };
   /// The cpu of a stream, or its thread; the other one is -1.
   using StreamKey = std::pair<int32_t, int32_t>;

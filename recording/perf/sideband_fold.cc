@@ -52,6 +52,7 @@ bool SidebandFold::drops(const OpenRequest& options, uint64_t index) {
 }
 
 void SidebandFold::on_record(const perfio::Record& record) {
+  if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return on_guest_record(record, *ring);
   const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
   if (lost != nullptr) on_lost(record, *lost);
   if (record.sample_id.has_time) note_time(record);
@@ -131,10 +132,11 @@ void SidebandFold::note_time(const perfio::Record& record) {
 }
 
 SpaceId SidebandFold::space_of(int32_t pid) {
-  if (pid <= 0) return kNoSpace;  // idle, unknown
+  const uint32_t machine = machine_of_thread(pid);
+  if (own_number(pid) <= 0) return machine == 0 ? kNoSpace : kernel_of_machine(machine);  // idle, unknown
   const auto known = spaces_.find(pid);
   if (known != spaces_.end()) return known->second;
-  return spaces_[pid] = image_.builder.add_space();
+  return spaces_[pid] = image_.builder.add_space(machine);
 }
 
 Context SidebandFold::context_of(int32_t pid, int32_t tid) {
@@ -154,10 +156,7 @@ void SidebandFold::name_thread(int32_t tid, TimeNs time, const std::string& name
 }
 
 void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecord& map) {
-  if (map.guest) {
-    ++guest_records_;
-    return;
-  }
+  if (map.guest) return on_unplaced_guest_mmap(map);
   if (map.kernel) {
     kernel_.on_mmap(map);
     return;
@@ -183,7 +182,7 @@ void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecor
   const TimeNs time = time_of(record);
   name_thread(comm.tid, time, comm.comm);
   if (comm.exec && comm.pid > 0) {
-    spaces_[comm.pid] = image_.builder.add_space();
+    spaces_[comm.pid] = image_.builder.add_space(machine_of_thread(comm.pid));
     data_.contexts.add_thread(comm.tid, time, context_of(comm.pid, comm.tid));
   } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
     data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
@@ -198,7 +197,7 @@ void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecor
   const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
   if (task.pid != task.ppid) {
     if (!synthesized) {
-      spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space();
+      spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
       if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
     } else {
       space_of(task.pid);
@@ -375,6 +374,16 @@ const UserMapping* SidebandFold::remapped(size_t index) const {
   return nullptr;
 }
 
+// A guest's file is looked for in its own file system only, or by its build id.
+void SidebandFold::add_guest_mapping(UserMapping& mapping) {
+  static const std::vector<std::string> none;
+  const GuestMachine* machine = guests_.find(machine_of(mapping.space));
+  if (machine == nullptr) return;
+  const auto known = machine->build_ids.find(mapping.path);
+  if (mapping.build_id.empty() && known != machine->build_ids.end()) mapping.build_id = known->second;
+  image_.add_mapping(mapping, &machine->roots);
+}
+
 void SidebandFold::fold_mappings(const perfio::Features& features) {
   std::unordered_map<std::string, std::string> build_ids;
   for (const perfio::BuildIdEntry& entry : features.build_ids)
@@ -382,6 +391,10 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
   std::set<std::pair<int32_t, std::string>> told;
   for (size_t i = 0; i < mappings_.size(); ++i) {
     UserMapping& mapping = mappings_[i];
+    if (!mapping.label.empty()) {
+      add_guest_mapping(mapping);
+      continue;
+    }
     if (mapping.again && !announced_.empty()) continue;  // not over what was announced there
     const auto known = build_ids.find(mapping.path);
     if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
@@ -500,7 +513,8 @@ void SidebandFold::report_absent_streams() {
   }
 }
 
-void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
+void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies, bool monotonic) {
+  guests_.take_build_ids(features);
   for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
   open_losses_.clear();
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
@@ -517,6 +531,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   kernel_.add_to(image_, features, copies, data_.warnings);
   if (is_arm_ && !text_reported_ && kernel_.has_copy()) doubt_kernel();
   data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();
+  finish_guests();
   std::set<int32_t> started;
   for (const AuxEnd& end : aux_ends_) {
     if (end.cpu < 0 && end.end_offset_bytes == 0 && !started.insert(end.tid).second) continue;

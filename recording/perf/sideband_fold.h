@@ -17,6 +17,7 @@
 #include "recording/image/jit_image.h"
 #include "recording/image/kernel_image.h"
 #include "recording/perf/anonymous_ranges.h"
+#include "recording/perf/guest_machines.h"
 #include "recording/perf/ring_index.h"
 #include "recording/perf/undated_records.h"
 
@@ -41,6 +42,11 @@ class SidebandFold {
   void limit_copies(uint64_t bytes) { windows_.free_bytes = bytes; }
   /// Returns the recording's address filter, from AUXTRACE_INFO.
   void set_filter(const std::string& text) { filter_ = text; }
+  /// Sets where the code of guests is. `kcore_dirs`: PerfReader::kcore_dirs(). Limitation: bundles and plans hold no code of guests.
+  void set_guests(const std::vector<std::string>& kcore_dirs) {
+    leave_out_guests_ = options_.image_log != nullptr;
+    if (!leave_out_guests_) guests_.add_sources(options_, kcore_dirs);
+  }
   /// Declares that the file ends early: records after the last ones of its rings are lost.
   void on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes);
   using Holes = std::vector<perfio::ReadDamage::Hole>;
@@ -49,7 +55,7 @@ class SidebandFold {
   /// Reports the skipped bytes of all files.
   void on_holes(const Holes& holes);
   /// Resolves everything that needs the features: user mappings, jitdumps, the kernel; completes streams and contexts.
-  void finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic);
+  void finish(perfio::Features features, KernelImage::Copies copies, bool monotonic);
 
   [[nodiscard]] const KernelImage& kernel() const { return kernel_; }
   [[nodiscard]] uint64_t guest_records() const { return guest_records_; }
@@ -61,6 +67,12 @@ class SidebandFold {
 
  private:
   void on_mmap(const perfio::Record& record, const perfio::MmapRecord& map);
+  void on_guest_record(const perfio::Record& record, const RingIndex::Ring& ring);
+  void on_unplaced_guest_mmap(const perfio::MmapRecord& map);
+  void on_guest_mmap(TimeNs time, const perfio::MmapRecord& map, const GuestMachine& machine);
+  void on_guest_switch(const perfio::Record& record, const perfio::SwitchRecord& change, const Guest& guest, std::map<int32_t, bool>& seen);
+  void on_guest_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke, GuestMachine& machine);
+  void finish_guests();
   void on_sample(const perfio::Record& record, const perfio::OtherSample& sample);
   void add_mapping(UserMapping mapping);
   void fold_jitdumps(bool monotonic);
@@ -68,6 +80,7 @@ class SidebandFold {
   void fold_perf_maps();
   [[nodiscard]] std::string perf_map_of(int32_t pid);
   void fold_mappings(const perfio::Features& features);
+  void add_guest_mapping(UserMapping& mapping);
   void add_assumed();
   void add_given();
   [[nodiscard]] const UserMapping* remapped(size_t index) const;
@@ -102,6 +115,9 @@ class SidebandFold {
   RecordingData& data_;
   KernelImage kernel_;
   UndatedRecords undated_;
+  GuestMachines guests_;
+  std::vector<Edit> guest_edits_;
+  bool leave_out_guests_ = false;
   // Arm: a change whose end is not reported yet, by address. A record that replaces bytes by the same says that it is done.
   bool is_arm_ = false, text_reported_ = false;
   std::map<uint64_t, Edit> text_edits_;

@@ -194,6 +194,7 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
   pt::Packet packet;
   uint64_t last_ip = 0;
   bool in_start = true;  // in the segment's PSB+
+  bool in_guest = false;  // whose kernel may have the same addresses
   TimeNs now = segment.time.first, before_flow = segment.time.first;
   size_t open = stream.points.size();  // points that wait for the next timing packet
   while ((reader.offset() < last_tip || open < stream.points.size()) && reader.next(packet) == pt::PacketReader::Status::ok) {
@@ -219,8 +220,11 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
         for (; open < stream.points.size(); ++open) stream.points[open].time.last = std::max(bounds.last, stream.points[open].time.first);
         break;
       }
+      case pt::PacketKind::pip:
+        in_guest = (packet.flags & pt::kFlagNonRoot) != 0;
+        break;
       case pt::PacketKind::tip: {
-        const bool has_ip = pt::decompress_ip(packet, last_ip);
+        const bool has_ip = pt::decompress_ip(packet, last_ip) && !in_guest;
         const bool poke = has_ip && holds(poke_entries, last_ip);
         if (poke || (has_ip && holds(sync_entries, last_ip))) {
           stream.points.push_back(

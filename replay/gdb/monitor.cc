@@ -1,5 +1,6 @@
 // Monitor: see monitor.h.
 #include "replay/gdb/monitor.h"
+#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <optional>
@@ -225,7 +226,7 @@ std::string Monitor::versions(std::string_view word, ThreadKey thread) {
   if (!address || !word.empty()) return "versions needs a hexadecimal address\n";
   const Ip ip{*address};
   const TimeNs now = place ? place->time : session_->cursor().time();
-  const SpaceId space = is_kernel_half(ip) ? kKernelSpace : place ? place->space : kNoSpace;
+  const SpaceId space = space_at(place ? place->space : kNoSpace, ip);
   const Timeline& timeline = session_->recording().timeline();
   std::string text;
   const std::vector<SectionId> sections = timeline.sections_at(space, ip);

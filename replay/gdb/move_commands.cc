@@ -1,5 +1,6 @@
 // Commands that move by calls and lines: see move_commands.h.
 #include "replay/gdb/move_commands.h"
+#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <array>
@@ -83,7 +84,7 @@ std::string place_text(ReplaySession& session, CallMoves& moves, ThreadKey threa
   if (!place) return text;
   const uint64_t back = code.is_return ? 1 : 0;
   const Ip within{code.ip.value - back};
-  const SpaceId space = is_kernel_half(within) ? kKernelSpace : place->space;
+  const SpaceId space = space_at(place->space, within);
   if (const auto symbol = session.recording().symbolizer().find(space, within, place->time)) {
     const uint64_t offset = symbol->offset_bytes + back;
     text += " in " + plain(symbol->name) + (offset != 0 ? "+" + hex(offset) : "");

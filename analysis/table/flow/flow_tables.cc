@@ -14,6 +14,7 @@
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
 #include "image/base/fnv.h"
+#include "ptdecode/guest.h"
 
 namespace ptd {
 
@@ -245,7 +246,7 @@ class BlockCountsTable : public FlowTable<BlockCountRow> {
   Known row_of(const BlockTable& table, const Block& block) {
     const BlockInfo& info = table.info(block.node);
     const Bytes bytes = table.bytes(block.node);
-    const SpaceId space = is_kernel_half(info.ip) ? kKernelSpace : info.space;
+    const SpaceId space = space_at(info.space, info.ip);
     const auto size = static_cast<uint32_t>(bytes.size());
     const uint64_t hash = fnv1a(bytes);
     const CodeKeys::Found code = with_code_ ? codes_.find(space, info.ip, walk_.context().time) : CodeKeys::Found{};
@@ -366,7 +367,7 @@ class EdgesTable : public FlowTable<EdgeRow> {
     }
   }
   void add(const RowContext& at, const BranchEnds& ends, int32_t kind, bool uncertain) {
-    const SpaceId space = is_kernel_half(ends.from) ? kKernelSpace : at.space;
+    const SpaceId space = space_at(at.space, ends.from);
     Known& known = known_[Key{space.value, kind, ends.from.value, ends.to.value}];
     if (known.edge == nullptr || !known.valid.contains(at.time)) [[unlikely]] look_up(known, at, ends, kind, space);
     ++known.edge->count;

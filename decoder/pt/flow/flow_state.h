@@ -8,6 +8,7 @@
 #include "decoder/pt/flow/item.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/context_track.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/timeline.h"
 
@@ -133,7 +134,7 @@ struct FlowState {
   bool doubtful = false;   ///< the flow continued at a TIP although bits_open was set
   ExecMode mode = ExecMode::unknown;
   bool interrupts = false;  ///< RFLAGS.IF, known only with event trace
-  Context context;        ///< thread and user address space
+  Context context;        ///< thread and user address space; of a guest while one runs
   uint32_t switches = 0;  ///< context switches passed (ContextFollower)
   Ip disabled_at;         ///< where tracing would resume after it was last disabled; 0: unknown
 

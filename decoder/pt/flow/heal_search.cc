@@ -53,7 +53,7 @@ bool HealSearch::take(Flow& flow, const Candidate& candidate, Interval default_c
     const FlowState& state = flow.state;
     Pin pin;
     pin.ip = state.ip;
-    pin.space = is_kernel_half(state.ip) ? kKernelSpace : state.context.space;
+    pin.space = space_at(state.context.space, state.ip);
     pin.during = {state.now.first, default_certain.contains(state.now) ? default_certain.last : state.now.last};
     pin.candidate = candidate;
     pin.candidate.in_time = true;

@@ -171,10 +171,6 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       if (!at_stop(flow)) return WalkStop::lost;
       continue;
     }
-    if (state.non_root && options_.image_is_of_root) {
-      lose(flow, GapReason::no_image);
-      return WalkStop::lost;
-    }
     const SpaceId space = space_of(state, state.ip);
     const Candidate* only = !surveying_ && !flow.pins.empty() ? pinned(flow, space) : nullptr;
     StraightCode* code = only == nullptr ? known_code(state, space) : nullptr;
@@ -483,7 +479,7 @@ Walker::Go Walker::direct_branch(Flow& flow, const Step& step) {
   }
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
   state.ip = target;
-  if (target == options_.switch_entry && target.value != 0) pass_switch(flow);
+  if (target == options_.switch_entry && target.value != 0 && !in_guest(state)) pass_switch(flow);
   return Go::on;
 }
 
@@ -553,6 +549,7 @@ void Walker::load_bits_before_deferred_tip(FlowState& state) {
 
 Walker::Go Walker::indirect(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
+  const bool from_guest = in_guest(state);
   // Output events without a position that are queued between the branch and its target.
   give_overdue(flow);
   for (;;) {
@@ -583,7 +580,8 @@ Walker::Go Walker::indirect(Flow& flow, const Step& step) {
   // A call to its own following instruction does not occur: this is the TIP of the callee's return, and the TIPs in between are missing.
   if (missed) give_gap(flow, gap_at(state, item, GapReason::aux_lost));
   ++state.next;
-  const bool was_kernel = is_kernel_half(state.ip);
+  const bool was_kernel = is_kernel_half(state.ip), changes = in_guest(state) != from_guest;
+  if (changes && has_ip) change_machine(flow, item, EventKind::disabled, state.ip, Ip{item.ip});
   state.ip = Ip{item.ip};
   if (!has_ip) {
     state.enabled = false;
@@ -591,7 +589,7 @@ Walker::Go Walker::indirect(Flow& flow, const Step& step) {
     return Go::disabled;
   }
   set_mode(flow, item.mode, item, state.ip);
-  if (was_kernel && !is_kernel_half(state.ip)) update_context(flow, item.before, item.hi);
+  if (was_kernel && !changes && !is_kernel_half(state.ip)) update_context(flow, item.before, item.hi);
   took(flow);
   correct_target(flow);
   return Go::on;

@@ -206,7 +206,7 @@ class Walker {
   void correct_target(Flow& flow);
   bool reaches(Flow& flow, Ip ip);
   bool comes_back(Flow& flow);
-  [[nodiscard]] SpaceId space_of(const FlowState& state, Ip ip) const { return is_kernel_half(ip) ? kKernelSpace : state.context.space; }
+  [[nodiscard]] SpaceId space_of(const FlowState& state, Ip ip) const { return space_at(state.context.space, ip); }
 
   bool done_flow(const FlowState& state);
 
@@ -251,6 +251,12 @@ class Walker {
   void count_down(Flow& flow, uint64_t count);
   void give_overdue(Flow& flow);
   void update_context(Flow& flow, TimeNs first, TimeNs last);
+  /// Returns whether a guest runs whose code is not that of the recording's own machine.
+  [[nodiscard]] bool in_guest(const FlowState& state) const { return state.non_root && options_.image_is_of_root; }
+  [[nodiscard]] Context guest_context(const FlowState& state, const Context& host, TimeNs first, TimeNs last) const;
+  void set_non_root(Flow& flow, bool non_root, const Item& item);
+  [[nodiscard]] bool changes_machine(const FlowState& state);
+  void change_machine(Flow& flow, const Item& item, EventKind leaves, Ip from, Ip to);
   void pass_switch(Flow& flow);
   void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
   void give_item_event(Flow& flow, const Item& item, Ip from);

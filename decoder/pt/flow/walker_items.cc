@@ -219,7 +219,13 @@ bool Walker::at_stop(Flow& flow) {
   }
   uint8_t flags = kEventHasFrom;
   if (has_to) flags |= kEventHasTo;
-  if (has_to && options_.breakpoint_entry.value != 0 && to == options_.breakpoint_entry) flags |= kEventBreakpoint;
+  if (has_to && options_.breakpoint_entry.value != 0 && to == options_.breakpoint_entry && !in_guest(state)) flags |= kEventBreakpoint;
+  if (has_to && changes_machine(state)) {
+    change_machine(flow, item, EventKind::async_disabled, Ip{item.ip}, to);
+    set_mode(flow, item.mode, item, to);
+    took(flow);
+    return true;
+  }
   give_event(flow, item, EventKind::async_branch, flags, Ip{item.ip}, to);
   const bool was_kernel = is_kernel_half(state.ip);
   state.ip = to;
@@ -330,7 +336,8 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   if (segment_.cpu < 0) {
     context = contexts_->at_thread(segment_.tid, last);
   } else if (options_.switch_entry.value != 0) {
-    context = follower_.at(state.switches, first, last, state.ip, timeline_);
+    // A guest's ip says nothing about the host's threads.
+    context = follower_.at(state.switches, first, last, in_guest(state) ? Ip{~uint64_t{0}} : state.ip, timeline_);
   } else {
     // A switch inside the interval happened in the kernel, before the user code that is entered now. So take the later context, unless it
     // has no user code.
@@ -339,6 +346,7 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
     if (context.space == kNoSpace && early.space != kNoSpace) context = early;
   }
   if (context.space == kNoSpace) context.space = options_.default_space;
+  if (in_guest(state)) context = guest_context(state, context, first, last);
   state.context = context;
   state.mark_due = true;
 }
@@ -377,7 +385,7 @@ void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t fl
   event.time = time_of(item);
   event.about = item.own.about;
   event.cycles = item.own.cycles;
-  if (kind == EventKind::paging) flow.state.non_root = (flags & kEventNonRoot) != 0;
+  if (kind == EventKind::paging) set_non_root(flow, (flags & kEventNonRoot) != 0, item);
   if (flow.block_instructions == 0 && (!flow.mark_valid || !flow.mark.time.overlaps(event.time))) {
     put_mark(flow, event.time);
     flow.mark_valid = false;  // the next block gets its own mark

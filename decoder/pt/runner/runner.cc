@@ -41,7 +41,7 @@ WalkStop Runner::run(Flow& flow, uint64_t until_position) {
 }
 
 void Runner::set_places() {
-  const uint32_t kernel = RunnerCode::place_of(kKernelSpace, state_->mode);
+  const uint32_t kernel = RunnerCode::place_of(kernel_of_machine(machine_of(state_->context.space)), state_->mode);
   const uint32_t user = RunnerCode::place_of(state_->context.space, state_->mode);
   if (kernel != kernel_place_ || user != user_place_) calls_.forget();
   kernel_place_ = kernel;
@@ -53,7 +53,6 @@ RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ 
 // Follows the flow as far as possible. Returns false if nothing was taken.
 bool Runner::fast(Flow& flow, uint64_t until) {
   FlowState& state = flow.state;
-  if (state.non_root && walker_.options_.image_is_of_root) return false;
   if (state.silent + SilentLoop::kLeast > walker_.max_silent()) return false;
   if (state.silent_blocks + MemoTable::kMaxBlocks > SilentLoop::kMostBlocks) return false;
   if (!state.enabled || state.lost || state.doubtful || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;

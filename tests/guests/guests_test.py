@@ -1,0 +1,170 @@
+"""Guests in a host's trace: recordings of a machine with ground truth, mixed into the trace of a host by mix_guests.
+
+`perf inject --guest-data` inserts the records of the guest. It reads the mixed recordings independently, and so does `perf script`."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+MIX = os.environ["MIX_GUESTS"]
+FLOW = os.environ["GUEST_FLOW"]
+DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
+PERF = shutil.which("perf")
+CPUS = (0, 1)
+FEW_BYTES = 1500  # of trace, before the guest's kernel changes for the first time
+
+
+def run(*words):
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300, check=False)
+
+
+def truth_of(machine):
+    return [f"--truth={machine},{cpu},{DEMO}/truth.cpu{cpu}.txt" for cpu in CPUS]
+
+
+def executed(cpu):
+    return int((DEMO / f"truth.cpu{cpu}.txt").read_text(encoding="utf-8").splitlines()[-1].split()[0])
+
+
+def tallies(text):
+    """Returns (instructions, uncertain, gaps) by cpu and machine."""
+    found = re.findall(r"^cpu (\d+) machine (\d+): (\d+) instructions, (\d+) uncertain, (\d+) gaps", text, re.M)
+    return {(int(cpu), int(machine)): (int(insns), int(uncertain), int(gaps)) for cpu, machine, insns, uncertain, gaps in found}
+
+
+class Guests(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.work = pathlib.Path(cls.folder.name)
+        for name, guests, words in (("one", 1, ["--every=7"]), ("two", 2, ["--every=5", "--share"]), ("start", 1, ["--every=3", f"--bytes={FEW_BYTES}"])):
+            made = run(MIX, cls.work / name, *[DEMO] * guests, *words)
+            if made.returncode != 0:
+                raise AssertionError(made.stderr)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def mixed(self, name, with_code=()):
+        """Returns a copy of a host's recording, with copies of the kernels of the guests that these processes run."""
+        to = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "host"
+        shutil.copytree(self.work / name / "host", to)
+        for pid in with_code:
+            shutil.copytree(DEMO / "kcore_dir", to / f"kcore_dir__{pid}")
+        return to
+
+    def injected(self, name, guests=1):
+        """Returns the host's recording with the records of its guests, inserted by perf."""
+        if PERF is None or "--guest-data" not in run(PERF, "inject", "-h").stderr:
+            self.skipTest("no perf that inserts records of guests")
+        made = self.work / name / "host"
+        for guest in range(guests):
+            to = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "injected"
+            done = run(PERF, "inject", "-i", made, "-o", to, f"--guest-data={self.work / name}/guest{guest},{1000 * (guest + 1)},0")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            made = to
+        return made
+
+    def flow(self, recording, name, *words):
+        return run(FLOW, recording, f"--host={self.work / name / 'host.flow'}", *words)
+
+    def test_guest_and_host_equal_the_truth(self):
+        """Text pokes of the guest included."""
+        for exact in ([], ["--exact"]):
+            done = self.flow(self.injected("one"), "one", *truth_of(1), *exact)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            for cpu in CPUS:
+                self.assertEqual(tallies(done.stdout)[cpu, 1], (executed(cpu), 0, 0), done.stdout)
+
+    def test_kernel_without_records_of_the_guest(self):
+        """The three ways to give its code."""
+        root = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        shutil.copytree(DEMO / "kcore_dir", root / "1000" / "proc")
+        ways = ([self.mixed("start", [1000])], [self.mixed("start"), f"--guestmount={root}"],
+                [self.mixed("start"), f"--guestkallsyms={DEMO / 'kcore_dir' / 'kallsyms'}"])
+        for way in ways:
+            done = self.flow(way[0], "start", *way[1:], "--prefix", *truth_of(1))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            for cpu in CPUS:
+                insns, uncertain, gaps = tallies(done.stdout)[cpu, 1]
+                self.assertGreater(insns, 2000)
+                self.assertEqual((uncertain, gaps), (0, 0), done.stdout)
+
+    def test_without_code_a_guest_is_a_gap(self):
+        """Never the code of the host, which is at the same addresses."""
+        done = self.flow(self.mixed("one"), "one")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)  # the host is complete
+        for (_, machine), (insns, _, gaps) in tallies(done.stdout).items():
+            self.assertEqual(insns == 0, machine != 0, done.stdout)
+            self.assertEqual(gaps > 100, machine != 0, done.stdout)
+        told = run(PTDECODE, "stat", "-i", self.mixed("one"))
+        self.assertIn("[guest.kernel.kallsyms.1000]", told.stdout + told.stderr)
+        self.assertIn("kcore_dir__1000", told.stdout + told.stderr)
+
+    def test_perf_finds_the_same_flow(self):
+        """perf 6.1 loses the guest's thread at its first context switch if another host cpu runs it, and says so. Before the guest's first text poke,
+        because perf applies no poke of a guest's module or trampoline."""
+        made = self.injected("start")
+        complete = 0
+        for cpu in CPUS:
+            theirs = run(PERF, "script", "-i", made, "--itrace=i1ie", "-C", cpu, "-F", "ip,dso")
+            ours = run(PTDECODE, "script", "-q", "-i", made, "--itrace=i1i", "-C", cpu, "-F", "ip,dso")
+            self.assertEqual(theirs.returncode + ours.returncode, 0, theirs.stderr + ours.stderr)
+            until, error, _ = theirs.stdout.partition("instruction trace error")
+            lines = [[line.split() for line in text.splitlines() if line.strip()] for text in (until, ours.stdout)]
+            mine = [(int(words[0], 16), "guest." in words[1]) for words in lines[1]]
+            found = [(int(words[0], 16), "guest." in words[1]) for words in lines[0]]
+            found = found[:-1] if error else found
+            self.assertGreater(len(found), 3000)
+            self.assertEqual(found, mine[: len(found)])
+            complete += not error and len(found) == len(mine)
+        self.assertGreater(complete, 0)
+
+    def test_script_names_guest_and_cpu_as_perf_does(self):
+        made = self.injected("one")
+        listed = run(PTDECODE, "script", "-q", "-i", made, "--itrace=b", "-C", 1, "-F", "+machine_pid,+vcpu").stdout.splitlines()
+        guest = [line for line in listed if "[guest." in line]
+        self.assertGreater(len(guest), 1000)
+        for line in guest:
+            self.assertRegex(line, r"^VM: 1000 VCPU:001 +VM:1000 demo/1-[ab] +11[12] \[001\]")
+        host = [line for line in listed if "[kernel]" in line or "[kernel.kallsyms]" in line]
+        self.assertGreater(len(host), 1000)
+        for line in host:
+            self.assertNotIn("guest.", line)
+            self.assertRegex(line, r"^ +CPU 1/KVM +1002 \[001\]")
+
+    def test_calls_of_a_guest_are_not_those_of_the_host(self):
+        listed = run(PTDECODE, "script", "-q", "-i", self.injected("one"), "--format", "json").stdout.splitlines()
+        calls = [json.loads(line) for line in listed if '"call":' in line]
+        of_guest = [call for call in calls if call["comm"].startswith("VM:1000 ")]
+        of_host = [call for call in calls if call["comm"].startswith("CPU ")]
+        self.assertEqual(len(of_guest) + len(of_host), len(calls))
+        self.assertGreater(sum(call["call"] == "hot_keys" for call in of_guest), 1000)
+        self.assertEqual({call["call"] for call in of_host} - {"vcpu_enter", "handle_exit", "__switch_to"}, set())
+        self.assertGreater(sum(call["call"] == "handle_exit" for call in of_host), 1000)
+        for call in of_guest:
+            self.assertTrue(call["module"].startswith("[guest."), call)
+
+    def test_two_guests_in_turn_on_one_cpu(self):
+        alone = tallies(self.flow(self.mixed("two", [1000]), "two").stdout)
+        other = tallies(self.flow(self.mixed("two", [2000]), "two").stdout)
+        for cpu in CPUS:
+            first, second = alone[cpu, 1], other[cpu, 1]
+            self.assertGreater(first[0], 1000)
+            self.assertGreater(second[0], 1000)
+        done = self.flow(self.injected("two", guests=2), "two")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        both = tallies(done.stdout)
+        for cpu in CPUS:
+            self.assertEqual(sum(both[cpu, machine][0] for machine in (1, 2)), executed(cpu))
+            self.assertEqual(sum(both[cpu, machine][2] for machine in (1, 2)), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
