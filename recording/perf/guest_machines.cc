@@ -138,8 +138,13 @@ void GuestMachines::add_code(const OpenRequest& options, GuestMachine& machine, 
     if (files.modules.empty()) files.modules = beside(options.guest_kallsyms, "modules");
     if (files.kcore.empty()) files.kcore = beside(options.guest_modules, "kcore");
   }
-  if (!machine.kernel.add_guest_to(image, files, data.warnings))
+  if (!machine.kernel.add_guest_to(image, files, data.warnings)) {
     add_absent(image, machine.guest, machine.kernel.text_path(), Ip{kKernelFirst}, ~uint64_t{0} - kKernelFirst, kNoKernel);
+  } else if (!machine.has_records) {  // a copy cannot show a change that was undone, or made after it
+    image.builder.add_lost_window(kernel_of_machine(machine.guest.machine), {kTimeMin, kTimeMax});
+    data.warnings.push_back("the recording has no records of the guest of " + machine.kernel.text_path() +
+                            ", so changes of its kernel's code are unknown: its code is marked suspect (perf inject --guest-data inserts them)");
+  }
   if (!machine.has_records)
     add_absent(image, machine.guest, "[guest.user" + suffix_of(machine.guest) + "]", Ip{kUserFirst}, kUserBytes, kNoRecords);
 }

@@ -94,7 +94,7 @@ class Guests(unittest.TestCase):
             for cpu in CPUS:
                 insns, uncertain, gaps = tallies(done.stdout)[cpu, 1]
                 self.assertGreater(insns, 2000)
-                self.assertEqual((uncertain, gaps), (0, 0), done.stdout)
+                self.assertEqual((uncertain, gaps), (insns, 0), done.stdout)  # what changed without a record is unknown
 
     def test_without_code_a_guest_is_a_gap(self):
         """Never the code of the host, which is at the same addresses."""
