@@ -36,7 +36,7 @@ class FunctionLookup {
     bool is_entry = false;  ///< the address is the function's first
     bool is_setjmp = false;   ///< and the function is setjmp or the like
     bool is_landing = false;  ///< the address is a landing pad
-    Ip landing;               ///< where an exception goes on that leaves a call at the address; 0: nowhere in the function
+    Ip landing = {};          ///< where an exception goes on that leaves a call at the address; 0: nowhere in the function
     [[nodiscard]] bool is_same(const Function& other) const;
   };
   [[nodiscard]] const Function& at(SpaceId space, Ip ip, TimeNs when);
