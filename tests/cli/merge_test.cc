@@ -112,49 +112,51 @@ TEST(TextBuffer, Numbers) {
 /// Functions are at multiples of 0x100; those at 0x9000 and after are not known.
 uint64_t function_at(Ip ip) { return ip.value >= 0x9000 ? 0 : ip.value & ~uint64_t{0xff}; }
 
+CallStacks::Target to(uint64_t ip) { return {Ip{ip}, function_at(Ip{ip}), false, false}; }
+
 /// Thread 1 in 0x100, which called 0x200, which called 0x300, which called 0x400.
 CallStacks three_calls() {
   CallStacks calls;
   calls.select(1);
   calls.set_function(0x100);
-  calls.call(Ip{0x110}, 0x200);
-  calls.call(Ip{0x220}, 0x300);
-  calls.call(Ip{0x330}, 0x400);
+  calls.call(Ip{0x110}, to(0x200), 0);
+  calls.call(Ip{0x220}, to(0x300), 0);
+  calls.call(Ip{0x330}, to(0x400), 0);
   return calls;
 }
 
 TEST(CallStacks, ReturnsFindTheirCall) {
   CallStacks calls = three_calls();
   EXPECT_EQ(calls.depth(), 3U);
-  calls.ret(Ip{0x220}, function_at);  // two levels at once: a chain of tail calls that was left by a jump
+  calls.ret(to(0x220), function_at);  // two levels at once: a chain of tail calls that was left by a jump
   EXPECT_EQ(calls.depth(), 1U);
   EXPECT_EQ(calls.function(), 0x200U);
   calls.select(2);
   EXPECT_EQ(calls.depth(), 0U);
-  calls.ret(Ip{0x9099}, function_at);
+  calls.ret(to(0x9099), function_at);
   EXPECT_EQ(calls.depth(), 0U);
   calls.select(1);
-  calls.ret(Ip{0x9099}, function_at);  // unknown address: one level
+  calls.ret(to(0x9099), function_at);  // unknown address: one level
   EXPECT_EQ(calls.depth(), 0U);
 }
 
 TEST(CallStacks, JumpIntoAnOpenFunctionEndsCalls) {
   CallStacks calls = three_calls();
-  calls.jump(Ip{0x500}, 0x500);  // a tail call
+  calls.jump(to(0x500));  // a tail call
   EXPECT_EQ(calls.depth(), 3U);
   EXPECT_EQ(calls.function(), 0x500U);
-  calls.jump(Ip{0x240}, 0x200);  // longjmp
+  calls.jump(to(0x240));  // longjmp
   EXPECT_EQ(calls.depth(), 1U);
   EXPECT_EQ(calls.function(), 0x200U);
 }
 
 TEST(CallStacks, ReturnIntoAnOpenFunctionEndsCalls) {
   CallStacks calls = three_calls();
-  calls.ret(Ip{0x150}, function_at);  // an exception, caught in 0x100
+  calls.ret(to(0x150), function_at);  // an exception, caught in 0x100
   EXPECT_EQ(calls.depth(), 0U);
   EXPECT_EQ(calls.function(), 0x100U);
   calls = three_calls();
-  calls.ret(Ip{0x777}, function_at);  // into a function that is not open
+  calls.ret(to(0x777), function_at);  // into a function that is not open
   EXPECT_EQ(calls.depth(), 0U);
   EXPECT_EQ(calls.function(), 0x700U);
 }
