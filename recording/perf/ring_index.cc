@@ -14,7 +14,7 @@ void RingIndex::add(const perfio::Record& record) {
   in.skip(perfio::kRecordHeaderBytes);
   constexpr uint64_t kEntryBytes = 32, kMachineBytes = 16;
   const uint64_t count = in.u64();
-  const bool with_machines = count <= in.remaining() / (kEntryBytes + kMachineBytes);
+  const bool with_machines = count <= in.remaining() && count * (kEntryBytes + kMachineBytes) == in.remaining();
   perfio::Cursor machines = in;
   if (with_machines) machines.skip(count * kEntryBytes);
   for (uint64_t left = count; left > 0 && rings_.size() < kMostEvents; --left) {

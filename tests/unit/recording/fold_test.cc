@@ -334,7 +334,7 @@ TEST_F(Fold, RecordsThatOneOfTwoRingsLostAreDatedByThatRing) {
   };
   perfio::Record index;
   index.type = 69;  // PERF_RECORD_ID_INDEX: nr, then id, idx, cpu, tid
-  const std::vector<uint64_t> words = {0, 2, kTarget, 4, 2, ~uint64_t{0}, kKernel, 5, 2, ~uint64_t{0}, kBehind, 4, 2, ~uint64_t{0}};
+  const std::vector<uint64_t> words = {0, 2, kTarget, 4, 2, ~uint64_t{0}, kKernel, 5, 2, ~uint64_t{0}, kBehind, 4, 2, ~uint64_t{0}, 0};
   index.raw = std::as_bytes(std::span(words));
   fold_->on_record(index);
   const auto lost = [&](uint64_t id, uint64_t time) { on_ring(id, perfio::LostRecord{id, 5, false}, time); };
