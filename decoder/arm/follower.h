@@ -150,7 +150,10 @@ class Follower {
   void contradict(Ip ip, uint64_t offset, GapReason reason = GapReason::image_mismatch);
   void forget_calls();
   /// Returns the reason for the loss where a taken indirect branch has no target in the trace.
-  [[nodiscard]] GapReason no_target() const { return calls_unseen_ ? GapReason::unknown_return : GapReason::image_mismatch; }
+  [[nodiscard]] GapReason no_target() const {
+    const bool unknown = calls_unseen_ && config_.has_return_stack();
+    return unknown ? GapReason::unknown_return : GapReason::image_mismatch;
+  }
   void doubt(GapReason reason, Ip ip, uint64_t offset);
   void tell_start(Ip ip, uint64_t offset);
   void flush_exception(bool has_to, Ip to);

@@ -175,6 +175,20 @@ TEST(ArmChoices, CodeThatFitsNoCopyIsNamed) {
   EXPECT_TRUE(has(static_cast<uint16_t>(output.blocks[1].second), BlockFlag::suspect));
 }
 
+// Without a return stack each taken RET has an address, also behind lost flow.
+TEST(ArmChoices, AReturnWithoutAnAddressContradictsTheCode) {
+  TimelineBuilder builder;
+  Section section;
+  section.ip = Ip{kBase};
+  section.code = own_bytes(code({kRet}));
+  section.size_bytes = 4;
+  builder.add_section(std::move(section));
+  const Output output = decode(builder.build(), trace({0xf7, 0xf7, 0x9d, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0xf7, 0xf7}));
+  ASSERT_EQ(output.batch.gaps.size(), 2U);
+  EXPECT_EQ(output.batch.gaps[0].reason, GapReason::image_mismatch);
+  EXPECT_EQ(output.batch.gaps[1].reason, GapReason::image_mismatch);
+}
+
 TEST(ArmChoices, BytesThatAreNoCodeAreNamed) {
   TimelineBuilder builder;
   Section section;

@@ -6,6 +6,7 @@
 
 #include "ptdecode/edit.h"
 #include "tests/differential/program.h"
+#include "tests/support/ran.h"
 
 namespace ptd::test {
 
@@ -23,13 +24,6 @@ struct PatchedOptions {
 /// Returns a mixture of all options, determined by the seed.
 [[nodiscard]] PatchedOptions patched_options_of_seed(uint64_t seed);
 [[nodiscard]] std::string describe(const PatchedOptions& options);
-
-/// One executed instruction.
-struct Ran {
-  uint64_t ip = 0;
-  std::vector<std::byte> bytes;
-  friend bool operator==(const Ran&, const Ran&) = default;
-};
 
 struct PatchedRun {
   uint64_t base = 0;
