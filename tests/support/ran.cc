@@ -2,6 +2,7 @@
 #include "tests/support/ran.h"
 
 #include <algorithm>
+#include <span>
 
 #include "ptdecode/insn.h"
 
@@ -37,7 +38,7 @@ std::optional<size_t> first_wrong(const RanFlow& ours, const std::vector<Ran>& t
     }
     size_t end = first + 1;
     while (end < ours.insns.size() && !ours.marked[end] && !ours.lost_at[end]) ++end;
-    const auto piece = std::ranges::subrange(ours.insns.begin() + static_cast<std::ptrdiff_t>(first), ours.insns.begin() + static_cast<std::ptrdiff_t>(end));
+    const std::span piece(ours.insns.data() + first, end - first);
     const bool at_front = first == 0 && !ours.lost_at[0], at_back = end == ours.insns.size() && !ours.lost_at[end];
     auto place = from;
     if (at_back) {
