@@ -128,7 +128,7 @@ TimeNs first_time(const SegmentIndex& index, const PsbEntry& first, const Segmen
   return kTimeMin;
 }
 
-/// Finds guests with a TSC of their own: in the trace of one cpu, their TSC goes back behind the host's, or the host's behind theirs.
+/// Finds guests whose TSC has an offset: in the trace of one cpu, a guest's time is less than an earlier one of the host, or the other way round.
 class GuestClocks {
  public:
   void begin_stream() { has_host_ = has_guest_ = false; }

@@ -119,7 +119,7 @@ class PatchedMachine {
     add(kBase + 2, {{branch(Does::jump, {0xeb}, 1, kBase + 2, kBase)}});
     uint64_t ip = kBase + 4;
     for (int i = 0; i < 2; ++i) {  // what probes and static calls call
-      stubs_.push_back(ip);
+      callees_.push_back(ip);
       add(ip, {{plain({0x48, 0x29, 0xfa})}});
       add(ip + 3, {{{Does::ret, bytes_of({0xc3}), 0}}});
       ip += 4;
@@ -154,7 +154,7 @@ class PatchedMachine {
   // `ahead` is the start of a later slot of the function.
   void add_slot(SlotKind kind, uint64_t ip, uint64_t ahead) {
     const Step nop5 = plain({0x0f, 0x1f, 0x44, 0, 0}), nop2 = plain({0x66, 0x90}), nop = plain({0x90});
-    const auto call = [ip, this](size_t stub) { return branch(Does::call, {0xe8}, 4, ip, stubs_[stub]); };
+    const auto call = [ip, this](size_t callee) { return branch(Does::call, {0xe8}, 4, ip, callees_[callee]); };
     const auto mov = [](int number) { return plain({0xb8, number, 0, 0, 0}); };
     switch (kind) {
       case SlotKind::filler:
@@ -299,7 +299,7 @@ class PatchedMachine {
   std::vector<Slot> slots_;
   std::map<uint64_t, size_t> slot_at_;
   std::vector<size_t> sites_;
-  std::vector<uint64_t> functions_, stubs_, stack_, return_stack_;
+  std::vector<uint64_t> functions_, callees_, stack_, return_stack_;
   std::vector<std::pair<uint64_t, size_t>> patches_;  ///< time, slot
   uint64_t ip_ = 0, tsc_ = kBegin;
   uint64_t tnt_ = 0;

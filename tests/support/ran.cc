@@ -1,8 +1,11 @@
 // RanFlow: splits blocks into instructions, and finds unmarked stretches in the truth.
 #include "tests/support/ran.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "ptdecode/insn.h"
 
@@ -55,6 +58,29 @@ std::optional<size_t> first_wrong(const RanFlow& ours, const std::vector<Ran>& t
     first = end;
   }
   return std::nullopt;
+}
+
+void RanTally::add(const std::string& what, const RanFlow& ours, const std::vector<Ran>& truth, uint64_t patches) {
+  if (const auto wrong = first_wrong(ours, truth)) {
+    ++wrong_;
+    ADD_FAILURE() << what << ": unmarked instruction " << *wrong << " at " << std::hex << (*wrong < ours.insns.size() ? ours.insns[*wrong].ip : 0);
+  }
+  instructions_ += truth.size();
+  certain_ += static_cast<uint64_t>(std::ranges::count(ours.marked, false));
+  gaps_ += static_cast<uint64_t>(std::ranges::count(ours.lost_at, true));
+  patches_ += patches;
+}
+
+void RanTally::finish(uint64_t traces, double least_certain) const {
+  constexpr uint64_t kEnough = 100;
+  if (traces >= kEnough) {
+    EXPECT_GT(patches_, 5 * traces);
+    EXPECT_GT(static_cast<double>(certain_), least_certain * static_cast<double>(instructions_));
+    EXPECT_LT(gaps_, traces / 20);
+  }
+  for (const auto& [name, value] : {std::pair("wrong", wrong_), std::pair("instructions", instructions_), std::pair("certain", certain_), std::pair("gaps", gaps_)}) {
+    testing::Test::RecordProperty(name, std::to_string(value));
+  }
 }
 
 }  // namespace ptd::test

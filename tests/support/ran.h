@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ptdecode/flow.h"
@@ -29,5 +30,18 @@ void add_batch(const Batch& batch, const BlockTable& table, RanFlow& out);
 /// Returns the first unmarked instruction that cannot be what ran: stretches of unmarked flow must be in the truth, in order, and at its ends
 /// if nothing before or after them is marked or lost.
 [[nodiscard]] std::optional<size_t> first_wrong(const RanFlow& ours, const std::vector<Ran>& truth);
+
+/// The sums over several traces of patched code, which a test checks and records as properties.
+class RanTally {
+ public:
+  /// Fails the test if an unmarked instruction of `ours` is not in its place in the truth. `what` describes the trace.
+  void add(const std::string& what, const RanFlow& ours, const std::vector<Ran>& truth, uint64_t patches);
+  [[nodiscard]] uint64_t wrong() const { return wrong_; }
+  /// Fails the test if too much of `traces` traces is marked or lost: marks and gaps for everything would pass, too.
+  void finish(uint64_t traces, double least_certain) const;
+
+ private:
+  uint64_t wrong_ = 0, instructions_ = 0, certain_ = 0, gaps_ = 0, patches_ = 0;
+};
 
 }  // namespace ptd::test

@@ -80,7 +80,7 @@ class PatchedMachine {
     add({{Does::call_indirect, kBlrX0, 0}});  // the loop that calls a function
     add({jump(next_ip(), kBase)});
     for (int i = 0; i < 2; ++i) {  // what sites call
-      stubs_.push_back(next_ip());
+      callees_.push_back(next_ip());
       add({mov(0)});
       add({{Does::ret, kRet, 0}});
     }
@@ -95,7 +95,7 @@ class PatchedMachine {
   void add_slot(uint64_t ahead) {
     const uint64_t ip = next_ip();
     if (!random_.chance(options_.site_percent)) return add({random_.chance(50) ? Version{} : cbz(ip, ahead)});
-    const Version nop, first = call(ip, stubs_[0]), second = call(ip, stubs_[1]);
+    const Version nop, first = call(ip, callees_[0]), second = call(ip, callees_[1]);
     switch (random_.below(7)) {
       case 0:
         return add({nop, jump(ip, ahead)});
@@ -237,7 +237,7 @@ class PatchedMachine {
   Random random_;
   std::vector<Slot> slots_;
   std::vector<size_t> sites_;
-  std::vector<uint64_t> functions_, stubs_, stack_, return_stack_;
+  std::vector<uint64_t> functions_, callees_, stack_, return_stack_;
   std::vector<std::pair<uint64_t, size_t>> patches_;  ///< time, slot
   uint64_t ip_ = 0, time_ = kBegin;
   unsigned atoms_ = 0, atom_count_ = 0;
