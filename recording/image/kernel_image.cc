@@ -346,7 +346,8 @@ bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, c
                                    std::vector<std::string>& warnings) const {
   const bool has_addresses = std::any_of(symbols.begin(), symbols.end(), [](const KernelSymbol& s) { return is_kernel_half(Ip{s.address}); });
   if (!has_addresses && is_regular_file(path)) {
-    warnings.push_back(path + " has no addresses: functions of the kernel have no names (record as root, with the sysctl kernel.kptr_restrict 0 or 1)");
+    const char* remedy = machine_ == 0 ? "functions of the kernel have no names (record as root" : "functions of the guest's kernel have no names (copy it as the guest's root";
+    warnings.push_back(path + " has no addresses: " + remedy + ", with the sysctl kernel.kptr_restrict 0 or 1)");
   }
   for (const perfio::MmapRecord& map : maps_) {
     const std::string reference = is_kernel_text(map.path) ? reference_symbol(map) : std::string();

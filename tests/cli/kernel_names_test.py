@@ -101,6 +101,12 @@ class KernelNames(unittest.TestCase):
             self.assertIn("kernel.kptr_restrict", checked.stderr)
             self.assertIn("see the warnings on standard error", checked.stdout)
 
+    def test_hidden_addresses_of_a_guest_are_the_guests(self):
+        hidden = pathlib.Path(self.temporary.name) / "guest"
+        hidden.write_text(re.sub(r"(?m)^\w+", "0" * 16, KALLSYMS))
+        checked = run("check", "-i", self.recording, "--guestkallsyms", hidden)
+        self.assertIn(f"{hidden} has no addresses: functions of the guest's kernel have no names", checked.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
