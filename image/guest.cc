@@ -20,6 +20,9 @@ static_assert(kByMachine <= kGuestCpus);
 int32_t key_of_cpu(const Guest& guest) { return kByCpu - static_cast<int32_t>(guest.machine << 16U) - std::clamp(guest.vcpu, 0, kMostCpus - 1); }
 int32_t idle_of(int32_t cpu) { return kFirstIdle + std::max(cpu, 0) % kIdleNumbers; }
 
+// Whether a process or thread of the host can have this number. Files may have any.
+bool is_number(int32_t number) { return number > 0 && number < 1 << kGuestThreadBits; }
+
 bool find(const ContextTrack& contexts, int32_t key, Guest& guest) {
   const std::vector<ContextTrack::Switch>& track = contexts.switches(key);
   if (track.empty()) return false;
@@ -43,11 +46,11 @@ int32_t own_number(int32_t number) {
 
 void add_guest(ContextTrack& contexts, const Guest& guest) {
   put(contexts, kByMachine - static_cast<int32_t>(guest.machine), guest);
-  put(contexts, kByProcess - std::max(guest.pid, 0), guest);
+  if (guest.pid <= 0 || is_number(guest.pid)) put(contexts, kByProcess - std::max(guest.pid, 0), guest);
 }
 
 void add_guest_cpu(ContextTrack& contexts, int32_t host_tid, const Guest& guest) {
-  if (host_tid > 0) put(contexts, kByThread - host_tid, guest);
+  if (is_number(host_tid)) put(contexts, kByThread - host_tid, guest);
 }
 
 void add_guest_switch(ContextTrack& contexts, const Guest& guest, TimeNs time, Context to) {
@@ -67,8 +70,8 @@ std::vector<Guest> guests_of(const ContextTrack& contexts) {
 
 Guest guest_run_by(const ContextTrack& contexts, const Context& host) {
   Guest guest;
-  if (host.tid > 0 && find(contexts, kByThread - host.tid, guest)) return guest;
-  if (host.pid > 0 && find(contexts, kByProcess - host.pid, guest)) return guest;
+  if (is_number(host.tid) && find(contexts, kByThread - host.tid, guest)) return guest;
+  if (is_number(host.pid) && find(contexts, kByProcess - host.pid, guest)) return guest;
   if (find(contexts, kByProcess, guest)) return guest;
   return {kUnknownGuest, std::max(host.pid, 0), -1};
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "ptdecode/code_view.h"
@@ -125,6 +126,17 @@ TEST(GuestContexts, FollowHostThreadsAndGuestSwitches) {
   add_guest(contexts, {3, 0, -1});
   EXPECT_EQ(machine_of(context_in_guest(contexts, {700, 701, kNoSpace}, 4, TimeNs{15}).space), 3U);
   EXPECT_EQ(machine_of(context_in_guest(contexts, {600, 601, kNoSpace}, 4, TimeNs{15}).space), 2U);
+}
+
+TEST(Guests, NumbersThatNoThreadOfTheHostHasAreLeftOut) {
+  for (const int32_t number : {1 << kGuestThreadBits, std::numeric_limits<int32_t>::max()}) {
+    ContextTrack contexts;
+    add_guest(contexts, {1, number, -1});
+    add_guest_cpu(contexts, number, {1, number, 0});
+    contexts.sort();
+    EXPECT_TRUE(contexts.cpus().empty()) << number;  // as a number of a cpu of the host
+    EXPECT_EQ(guest_run_by(contexts, {number, number, kNoSpace}).machine, kUnknownGuest) << number;
+  }
 }
 
 }  // namespace
