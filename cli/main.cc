@@ -1,4 +1,5 @@
 // ptdecode: the command line over the library. The only code that prints.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 // Input and words of the commands that follow calls: see call_input.h.
 #include "cli/calls/call_input.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

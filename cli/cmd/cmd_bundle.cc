@@ -1,4 +1,5 @@
 // `ptdecode bundle`: a recording with exactly what its decode needs, in one file.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <span>

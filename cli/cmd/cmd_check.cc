@@ -1,4 +1,5 @@
 // `ptdecode check`: what disagrees with what in a recording. A bounded part of the flow is decoded.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

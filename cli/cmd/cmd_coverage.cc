@@ -1,4 +1,5 @@
 // `ptdecode coverage`: which lines of source ran, and how often.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // `ptdecode demo`: the bundled recording of code that patches itself, decoded and explained.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 

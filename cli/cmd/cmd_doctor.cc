@@ -1,4 +1,5 @@
 // `ptdecode doctor`: what this machine can record, why not more, and what helps.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // `ptdecode emulator`: the emulators and kernels that record --emulate can use.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 

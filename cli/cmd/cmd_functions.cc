@@ -1,4 +1,5 @@
 // `ptdecode functions`: where the time went, function by function, and which calls took longest.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

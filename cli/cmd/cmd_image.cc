@@ -1,4 +1,5 @@
 // `ptdecode image`: what code is where, and when.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

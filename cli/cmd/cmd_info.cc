@@ -1,4 +1,5 @@
 // `ptdecode info`: what a recording is, at a glance: read from its records, nothing is decoded.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

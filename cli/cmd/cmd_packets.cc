@@ -1,4 +1,5 @@
 // `ptdecode packets`: the packets of each stream in the order of the trace. Needs no code bytes.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // `ptdecode profile`: executed code as profiles for optimising compilers and linkers.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 

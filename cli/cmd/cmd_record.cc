@@ -1,4 +1,5 @@
 // `ptdecode record`: makes a recording of this machine, or where the processor cannot, under the emulator.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

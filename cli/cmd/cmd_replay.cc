@@ -1,4 +1,5 @@
 // `ptdecode replay`: a recording in a debugger.
+#include <CLI/CLI.hpp>
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>

@@ -1,4 +1,5 @@
 // `ptdecode report`: a recording as one HTML file.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // `ptdecode script`: the flow as lines of text.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // `ptdecode sessions`, `snapshot`, `stop`: recordings that go on by themselves.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <ctime>

@@ -1,4 +1,5 @@
 // `ptdecode stash`: the code that was kept of recordings.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // `ptdecode stat`: how much was traced, how sure the flow is, and what was lost.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

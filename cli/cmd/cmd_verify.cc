@@ -1,4 +1,5 @@
 // `ptdecode verify`: is the decode right? Against checkpoints of a ground truth, or against a decode that had every record.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

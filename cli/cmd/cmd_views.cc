@@ -1,4 +1,5 @@
 // `ptdecode timeline`, `flame` and `export`: the calls for viewers.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 // The commands of ptdecode: each adds its options to the program and gives back what runs it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+#include "cli/options/cli_app.h"
 
 namespace ptd::cli {
 

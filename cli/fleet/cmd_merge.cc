@@ -1,4 +1,5 @@
 // `ptdecode merge`: the results of all units of a plan as those of one recording.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>

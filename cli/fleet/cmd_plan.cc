@@ -1,4 +1,5 @@
 // `ptdecode plan`: divides a recording into units that are decoded on their own.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/fleet/fleet_commands.h"

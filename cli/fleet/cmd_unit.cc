@@ -1,4 +1,5 @@
 // `ptdecode unit`: decodes one unit of a plan, or lists the units.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>

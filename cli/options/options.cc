@@ -1,6 +1,7 @@
 // Options that every command has: see options.h.
 #include "cli/options/options.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

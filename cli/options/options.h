@@ -1,13 +1,13 @@
 // Options that every command has: what to open and how; and the parsers of their values.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/options/cli_app.h"
 #include "ptdecode/recording.h"
 #include "recording/data/open_request.h"
 

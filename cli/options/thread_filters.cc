@@ -1,6 +1,7 @@
 // Parses -C, --pid and --tid.
 #include "cli/options/thread_filters.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string_view>
 #include <utility>

@@ -1,11 +1,11 @@
 // The options -C, --pid and --tid.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/options/cli_app.h"
 #include "cli/options/script_options.h"
 #include "ptdecode/error.h"
 

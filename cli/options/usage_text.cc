@@ -1,6 +1,7 @@
 // Wrong command lines: see usage_text.h.
 #include "cli/options/usage_text.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,9 +1,10 @@
 // What is said about a command line that is wrong: which word, and what was likely meant.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "cli/options/cli_app.h"
 
 namespace ptd::cli {
 

@@ -1,6 +1,7 @@
 // What `record` does with the kernel's events: see record_live.h.
 #include "cli/record/record_live.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>

@@ -1,10 +1,10 @@
 // What `record` does with the kernel's events: options, and the recording itself.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/options/cli_app.h"
 #include "cli/report/stash_words.h"
 #include "ptdecode/error.h"
 

@@ -1,6 +1,7 @@
 // `ptdecode record --emulate=system`.
 #include "cli/record/record_system.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "capture/emulate/user_runner.h"

@@ -1,10 +1,10 @@
 // What `record --emulate=system` does: options, and the recording of a whole emulated machine.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "capture/emulate/system/system_runner.h"
+#include "cli/options/cli_app.h"
 #include "cli/report/stash_words.h"
 
 namespace ptd::cli {

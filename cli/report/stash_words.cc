@@ -1,6 +1,7 @@
 // What commands that record say about the stash.
 #include "cli/report/stash_words.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,9 +1,10 @@
 // What commands that record say about the stash: options, and keeping at the end.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+
+#include "cli/options/cli_app.h"
 
 namespace ptd {
 struct SaveReport;

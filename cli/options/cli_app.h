@@ -1,0 +1,7 @@
+// CLI11's classes by name only. Its headers cost each file that includes them six seconds to compile, so they are for files that add options.
+#pragma once
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
