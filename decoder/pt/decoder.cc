@@ -93,7 +93,8 @@ struct Decoder::State {
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
   uint64_t work = 0;                         ///< work of the segment without fetches, see max_segment_work()
   uint64_t fetch_work_before = 0;            ///< Walker::fetch_work() when the segment began
-  bool unproven = false;                     ///< the flow is one of several that were alive when the work limit was reached
+  bool unproven = false;                     ///< another flow was dropped, or neither contradicted nor merged with this one
+  TimeNs proven_not_before;                  ///< of the flow before
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
   std::vector<std::unique_ptr<Flow>> spare;
   std::unique_ptr<Flow> best_dead;  ///< the flow of the current fork that got furthest before it ended
@@ -101,6 +102,7 @@ struct Decoder::State {
   uint32_t dead_ties = 0;  ///< other ended flows that got as far as best_dead
   bool best_done = false;  ///< best_dead reached the segment's end
   bool pruned = false;     ///< some flow was dropped because of a limit or missing code, so the survivor is not proven
+  bool dropped = false;    ///< one of them was a flow more than options().max_candidates
   uint64_t fork_position = 0;
   TimeNs fork_not_before;
   bool segment_done = true;
@@ -111,7 +113,6 @@ struct Decoder::State {
   void fork(size_t index);
   void step_all(uint64_t position, const Batch& batch);
   bool step(size_t index, uint64_t position);
-  void forget_chosen_times(FlowState& state, TimeNs not_before);
   void merge_equal();
   void prune(size_t most);
   void note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done);
@@ -119,6 +120,7 @@ struct Decoder::State {
   void settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch);
   void run_forked(Batch& batch);
   bool run_single(Batch& batch);
+  void doubt_flow(TimeNs not_before);
   void start(const AuxSegment& segment);
   bool fill(Batch& batch);
   BatchPlace settled_end(const Batch& batch) const;
@@ -171,7 +173,7 @@ void Decoder::State::start(const AuxSegment& segment) {
   flows.clear();
   retire(std::move(best_dead));
   dead_ties = 0;
-  best_done = pruned = false;
+  best_done = pruned = dropped = false;
   segment_done = replay_due = false;
   drop_checkpoints();
   given = {};
@@ -227,6 +229,17 @@ void mark_difference(Batch& kept, const Batch& other) {
     copy_mark(kept.blocks[kept.blocks.size() - tail], other.blocks[other.blocks.size() - tail]);
   }
   for (size_t i = first; i < kept.blocks.size() - tail; ++i) mark(kept.blocks[i]);
+}
+
+// Copies the flags of `before`, another output of the same stretch, to the blocks of `found` that begin in the same way. Returns their number.
+size_t copy_marks(Batch& found, std::span<const Block> before) {
+  size_t same = 0;
+  for (; same < std::min(before.size(), found.blocks.size()); ++same) {
+    Block& block = found.blocks[same];
+    if (block.node != before[same].node || block.instructions != before[same].instructions) break;
+    block.flags = before[same].flags;
+  }
+  return same;
 }
 
 }  // namespace
@@ -359,13 +372,6 @@ bool Decoder::State::step(size_t index, uint64_t position) {
   return false;
 }
 
-// Of a flow that stands for others too: its time no longer begins at the versions that it chose, but at `not_before`.
-void Decoder::State::forget_chosen_times(FlowState& state, TimeNs not_before) {
-  state.not_before = not_before;
-  state.floors = Floors{};
-  walker.refresh_now(state);
-}
-
 // Merges flows at the same position with the same pending packets, which continue identically.
 void Decoder::State::merge_equal() {
   for (size_t i = 0; i < flows.size(); ++i) {
@@ -378,7 +384,7 @@ void Decoder::State::merge_equal() {
       if (flows[j]->penalty < flows[i]->penalty) std::swap(flows[i], flows[j]);
       mark_difference(flows[i]->pending, flows[j]->pending);
       ++stats.ambiguous_choices;
-      forget_chosen_times(flows[i]->state, std::min(flows[i]->state.not_before, flows[j]->state.not_before));
+      walker.forget_chosen_times(flows[i]->state, std::min(flows[i]->state.not_before, flows[j]->state.not_before));
       retire(std::move(flows[j]));
       flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(j));
     }
@@ -391,7 +397,7 @@ void Decoder::State::prune(size_t most) {
   while (flows.size() > most) {
     retire(std::move(flows.back()));
     flows.pop_back();
-    pruned = true;
+    pruned = dropped = true;
   }
 }
 
@@ -421,7 +427,7 @@ void Decoder::State::run_forked(Batch& batch) {
     for (const auto& flow : flows) lowest = std::min(lowest, flow->state.next);
     if (lowest != Flow::kNoLimit && lowest > 1) walker.items().release(lowest - 1);
   }
-  unproven = unproven || (spent && (pruned || flows.size() > 1));
+  if (dropped || flows.size() > 1) doubt_flow(fork_not_before);
   walker.count_fetches(false);
   resolve(batch);
 }
@@ -443,14 +449,15 @@ void Decoder::State::resolve(Batch& batch) {
   }
   flows.clear();
   if (winner) {
-    if (several) forget_chosen_times(winner->state, fork_not_before);
+    if (several) walker.forget_chosen_times(winner->state, fork_not_before);
     settle_on(std::move(winner), ambiguous, batch);
   } else if (best_dead) {  // none is left: output the one that got furthest, up to its end
     std::unique_ptr<Flow> dead = std::move(best_dead);
     if (!best_done && heal(dead->state.position, best_loss, batch)) {
       retire(std::move(dead));
     } else {
-      const Gap gap = gap_of(best_loss, *dead);
+      Gap gap = gap_of(best_loss, *dead);
+      if (dropped) gap.reason = GapReason::limit;  // one that was dropped may be right
       if (!best_done) walker.finish_block(*dead, 0);  // marked like the others
       settle_on(std::move(dead), ambiguous, batch);
       flows[0]->write_to(batch, enough_blocks);
@@ -459,8 +466,7 @@ void Decoder::State::resolve(Batch& batch) {
   }
   retire(std::move(best_dead));
   dead_ties = 0;
-  best_done = false;
-  pruned = false;
+  best_done = pruned = dropped = false;
 }
 
 void Decoder::State::settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch) {
@@ -528,7 +534,10 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
     return false;
   }
   ++stats.healed_by_packets;
-  truncate(batch, from.output - given);
+  const BatchPlace begin = from.output - given;
+  const size_t same = copy_marks(found->pending, std::span(batch.blocks).subspan(begin.blocks));
+  if (!healer.mark_open(*found, same)) doubt_flow(from.flow.state.not_before);
+  truncate(batch, begin);
   append_batch(batch, found->pending);
   for (auto& flow : flows) retire(std::move(flow));
   flows.clear();
@@ -554,6 +563,12 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   drop_checkpoints();
 }
 
+// From here on the flow is one of several. Before they parted, its time was `not_before` or later.
+void Decoder::State::doubt_flow(TimeNs not_before) {
+  if (!unproven) proven_not_before = not_before;
+  unproven = true;
+}
+
 // Runs the only flow that is alive. Returns false if the segment is done.
 bool Decoder::State::run_single(Batch& batch) {
   for (;;) {
@@ -569,15 +584,22 @@ bool Decoder::State::run_single(Batch& batch) {
     const size_t before = batch.blocks.size();
     const bool checkpoint_due = !newer.valid || (exact && flow.state.position >= newer.flow.state.position + kCheckpointEvery);
     if (checkpoint_due) set_checkpoint(batch);
-    const WalkStop stop =
-        exact ? walker.run(flow, newer.flow.state.position + kCheckpointEvery) : runner.run(flow, flow.state.position + kFastStretch);
+    const uint64_t next = flow.state.next;
+    const WalkStop stop = unproven ? walker.run(flow, flow.state.position + 1)
+                          : exact  ? walker.run(flow, newer.flow.state.position + kCheckpointEvery)
+                                   : runner.run(flow, flow.state.position + kFastStretch);
     if (!exact && runner.strayed()) {
       replay_due = true;
       return true;
     }
+    const bool proof = unproven && stop == WalkStop::position && walker.is_placed_since(flow.state, next);
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
     if (unproven) mark_ambiguous(batch, before);
+    if (proof) {
+      walker.forget_chosen_times(flow.state, proven_not_before);
+      unproven = false;
+    }
     switch (stop) {
       case WalkStop::position:
         break;
@@ -589,18 +611,23 @@ bool Decoder::State::run_single(Batch& batch) {
         const Loss loss = walker.loss();
         if (heal(flow.state.position, loss, batch)) break;
         if (replay_due) return true;
+        const bool marked = unproven;
         give_up(gap_of(loss, flow), batch);
+        if (marked) mark_ambiguous(batch, before);
         break;
       }
-      case WalkStop::fork:
+      case WalkStop::fork: {
+        const bool marked = unproven;
+        const size_t first = batch.blocks.size();
         fork_position = flow.state.position;
         fork_not_before = flow.state.not_before;
         flow.pending.clear();
         flow.penalty = 0;
         fork(0);
         run_forked(batch);
-        if (unproven) mark_ambiguous(batch, before);
+        if (marked) mark_ambiguous(batch, first);
         return true;
+      }
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/differential/jit_program.h"
 #include "tests/differential/patched_program.h"
 #include "tests/differential/seeds.h"
 #include "tests/support/ran.h"
@@ -27,8 +28,11 @@ Timeline timeline_of(const test::PatchedRun& run) {
   return builder.build();
 }
 
-test::RanFlow decode(const test::PatchedRun& run, const test::PatchedOptions& how) {
-  const Timeline timeline = timeline_of(run);
+struct How {
+  bool exact_only = false, return_compression = false;
+};
+
+test::RanFlow decode(const Timeline& timeline, const std::vector<std::byte>& trace, How how) {
   ContextTrack contexts;
   contexts.sort();
   pt::DecoderOptions options;
@@ -37,7 +41,7 @@ test::RanFlow decode(const test::PatchedRun& run, const test::PatchedOptions& ho
   pt::Decoder decoder(timeline, contexts, options);
   test::RanFlow out;
   Batch batch;
-  for (const AuxSegment& segment : test::cut_segments(run.trace)) {
+  for (const AuxSegment& segment : test::cut_segments(trace)) {
     decoder.begin(segment);
     for (bool more = true; more;) {
       batch.clear();
@@ -54,9 +58,21 @@ TEST(PatchedTraces, WhatIsNotMarkedIsWhatRan) {
   for (uint64_t seed = first; seed < first + count && tally.wrong() < 5; ++seed) {
     const auto options = test::patched_options_of_seed(seed);
     const auto run = test::run_patched(options);
-    tally.add(describe(options), decode(run, options), run.truth, run.edits.size());
+    const auto ours = decode(timeline_of(run), run.trace, {options.exact_only, options.return_compression});
+    tally.add(describe(options), ours, run.truth, run.edits.size());
   }
   tally.finish(count, 0.5);
+}
+
+TEST(PatchedTraces, WhatIsNotMarkedIsWhatRanOfAJit) {
+  const auto [first, count] = test::seeds();
+  test::RanTally tally;
+  for (uint64_t seed = first; seed < first + count && tally.wrong() < 5; ++seed) {
+    const auto options = test::jit_options_of_seed(seed);
+    const auto run = test::run_jit(options);
+    tally.add(describe(options), decode(run.timeline, run.trace, {options.exact_only, options.return_compression}), run.truth, run.changes);
+  }
+  tally.finish(count, 0.5, 0.15);
 }
 
 }  // namespace

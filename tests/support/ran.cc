@@ -71,12 +71,12 @@ void RanTally::add(const std::string& what, const RanFlow& ours, const std::vect
   patches_ += patches;
 }
 
-void RanTally::finish(uint64_t traces, double least_certain) const {
+void RanTally::finish(uint64_t traces, double least_certain, double most_gaps) const {
   constexpr uint64_t kEnough = 100;
   if (traces >= kEnough) {
     EXPECT_GT(patches_, 5 * traces);
     EXPECT_GT(static_cast<double>(certain_), least_certain * static_cast<double>(instructions_));
-    EXPECT_LT(gaps_, traces / 20);
+    EXPECT_LT(static_cast<double>(gaps_), most_gaps * static_cast<double>(traces));
   }
   for (const auto& [name, value] : {std::pair("wrong", wrong_), std::pair("instructions", instructions_), std::pair("certain", certain_), std::pair("gaps", gaps_)}) {
     testing::Test::RecordProperty(name, std::to_string(value));

@@ -38,7 +38,8 @@ class RanTally {
   void add(const std::string& what, const RanFlow& ours, const std::vector<Ran>& truth, uint64_t patches);
   [[nodiscard]] uint64_t wrong() const { return wrong_; }
   /// Fails the test if too much of `traces` traces is marked or lost: marks and gaps for everything would pass, too.
-  void finish(uint64_t traces, double least_certain) const;
+  /// `least_certain`: a share of the instructions; `most_gaps`: per trace.
+  void finish(uint64_t traces, double least_certain, double most_gaps = 0.05) const;
 
  private:
   uint64_t wrong_ = 0, instructions_ = 0, certain_ = 0, gaps_ = 0, patches_ = 0;

@@ -14,21 +14,45 @@ constexpr size_t kMaxPins = 64;
 
 std::unique_ptr<Flow> HealSearch::find(const Flow& from, uint64_t contradicted, uint64_t most_work) {
   contradicted_ = contradicted;
+  not_before_ = from.state.not_before;
   work_limit_ = walker_->work() + most_work;
   walker_->survey(true);
   std::unique_ptr<Flow> found;
   for (uint32_t strays = 1; strays <= kMaxStrays && !found; ++strays) found = search(from, strays);
   walker_->survey(false);
+  open_.clear();
+  for (const Choice& choice : path_) {
+    if (found && choice.is_open) open_.push_back(choice.output.blocks);
+  }
   path_.clear();
   return found;
+}
+
+bool HealSearch::mark_open(Flow& found, size_t first) const {
+  Blocks& blocks = found.pending.blocks;
+  bool placed = true;
+  for (auto at = std::ranges::lower_bound(open_, first); at != open_.end(); ++at) {
+    const auto end = std::ranges::upper_bound(placed_, *at);
+    placed = end != placed_.end();
+    for (size_t i = *at; i < (placed ? *end : blocks.size()); ++i) blocks[i].flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
+  }
+  return placed;
 }
 
 // Runs until the flow fits far enough beyond the contradiction, taking the likely option at each fork. Returns false if the flow ends
 // before; take_next() can then try another option.
 bool HealSearch::advance(Flow& flow, uint32_t strays) {
   for (;;) {
-    const WalkStop stop = walker_->run(flow, contradicted_ + kProof);
-    if (stop == WalkStop::position) return true;
+    const uint64_t next = flow.state.next;
+    const WalkStop stop = walker_->run(flow, flow.state.position + 1);
+    if (stop == WalkStop::position) {
+      if (walker_->is_placed_since(flow.state, next)) {
+        placed_.push_back(flow.pending.blocks.size());
+        if (std::ranges::any_of(path_, &Choice::is_open)) walker_->forget_chosen_times(flow.state, not_before_);
+      }
+      if (flow.state.position >= contradicted_ + kProof) return true;
+      continue;
+    }
     if (stop == WalkStop::done)
       return flow.state.position > contradicted_ || (flow.state.position == contradicted_ && walker_->at_end(flow.state));
     if (stop != WalkStop::fork || walker_->work() > work_limit_) return false;
@@ -40,6 +64,7 @@ bool HealSearch::advance(Flow& flow, uint32_t strays) {
     choice.before = std::make_unique<Flow>(flow);
     walker_->count_copy();
     std::swap(output, flow.pending);
+    choice.is_open = std::ranges::count_if(choice.options, &Candidate::in_time) > 1;
     choice.next = 1;
     choice.strays = strays;
     const Candidate likely = choice.options[0];
@@ -74,6 +99,7 @@ bool HealSearch::take_next(Flow& flow, uint32_t& strays, uint32_t max_strays) {
       Batch output;
       std::swap(output, flow.pending);
       truncate(output, last.output);
+      while (!placed_.empty() && placed_.back() > last.output.blocks) placed_.pop_back();
       flow = *last.before;
       walker_->count_copy();
       std::swap(output, flow.pending);
@@ -87,6 +113,7 @@ bool HealSearch::take_next(Flow& flow, uint32_t& strays, uint32_t max_strays) {
 
 std::unique_ptr<Flow> HealSearch::search(const Flow& from, uint32_t max_strays) {
   path_.clear();
+  placed_.clear();
   auto flow = std::make_unique<Flow>(from);
   flow->pending.clear();
   flow->write_to_pending();

@@ -19,15 +19,18 @@ class HealSearch {
   explicit HealSearch(Walker& walker) : walker_(&walker) {}
 
   /// Returns a flow that starts like `from` (earlier in the segment), uses content of another time at one or two addresses, and fits the
-  /// packets well past `contradicted`. Its output is in `pending`; blocks that another such flow contradicts are `ambiguous`.
-  /// Null if there is none within `most_work` (see Walker::work).
+  /// packets well past `contradicted`. Its output is in `pending`. Null if there is none within `most_work` (see Walker::work).
   [[nodiscard]] std::unique_ptr<Flow> find(const Flow& from, uint64_t contradicted, uint64_t most_work);
+  /// Marks what follows choices among several contents in time, of which nothing contradicts the others, in the flow that was found: from its block
+  /// `first` on, up to a packet that gives its place. Returns false if none gives it at the end.
+  [[nodiscard]] bool mark_open(Flow& found, size_t first) const;
 
  private:
   struct Choice {
     std::unique_ptr<Flow> before;  ///< the flow before the choice; its output is the first part of the current flow's
     BatchPlace output;
     std::vector<Candidate> options;
+    bool is_open = false;  ///< several of them are in time
     size_t next = 0;
     uint32_t strays = 0;  ///< choices of another time made before this one
   };
@@ -39,6 +42,8 @@ class HealSearch {
 
   Walker* walker_;
   std::vector<Choice> path_;
+  std::vector<size_t> open_, placed_;  ///< of the flow that was found: numbers of blocks before such choices, and before it was placed by packets
+  TimeNs not_before_;  ///< of the flow that the search began with
   uint64_t contradicted_ = 0;
   uint64_t work_limit_ = 0;
 };

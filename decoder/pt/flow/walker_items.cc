@@ -559,4 +559,20 @@ void Walker::recover(Flow& flow, Gap gap) {
   settle(flow);
 }
 
+void Walker::forget_chosen_times(FlowState& state, TimeNs not_before) {
+  state.not_before = not_before;
+  state.floors = Floors{};
+  refresh_now(state);
+}
+
+bool Walker::is_placed_since(const FlowState& state, uint64_t next) {
+  if (merges_stacks() || !state.enabled || state.tnt_count != 0) return false;
+  for (; next < state.next; ++next) {
+    const Item& item = items_.at(next);
+    const bool gives_ip = item.kind == ItemKind::tip || item.kind == ItemKind::tip_pge || item.kind == ItemKind::async_branch;
+    if (gives_ip && (item.flags & kItemNoIp) == 0) return true;
+  }
+  return false;
+}
+
 }  // namespace ptd::pt
