@@ -64,6 +64,7 @@ class Messages(Test):
             self.expect("ptdecode emulator fetch", "--", "true", status=1, env=env)
         old = self.fake("7.2.18", "-fsdev x", "-plugin x")
         self.expect("is QEMU 7.2, whose plugins cannot read registers (9.2 or later can)", "--emulator", old, "--", "true")
+        self.expect("/true does not print the help of qemu-system-x86_64 for -h", "--emulator", shutil.which("true"), "--", "true")
         self.expect("was built without 9p", "--emulator", self.fake("10.0.2", "-plugin x"), "--", "true")
         self.expect("was built without plugins", "--emulator", self.fake("10.0.2", "-fsdev x"), "--", "true")
 
