@@ -78,7 +78,7 @@ Emulator query_emulator(const std::string& path, const std::string& name, std::c
   const CommandOutcome outcome = run_command({path, "-h"}, options);
   const std::string machine = machine_of_help(outcome.text);
   if (outcome.timed_out) return {path, Fitness::no_answer, path + " did not end when asked for its help (-h)"};
-  if (machine.empty()) return {path, Fitness::no_answer, path + " does not print qemu-user's help for -h"};
+  if (machine.empty()) return {path, Fitness::no_answer, path + " does not print the help of " + name + " for -h"};
   if ("qemu-" + machine != name) return {path, Fitness::other_machine, path + " emulates " + machine + ", not " + name.substr(name.find('-') + 1)};
   if (outcome.text.find("\n-plugin ") == std::string::npos) return {path, Fitness::no_plugins, path + " was built without plugins"};
   if (!name.starts_with("qemu-system-")) return {path, Fitness::works, path + " loads plugins"};

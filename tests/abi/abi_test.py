@@ -6,6 +6,9 @@ COMPILER is "NAME VERSION". The reference has two files. libptdecode.abi.xz is w
 defines the functions of the public headers (C++ and C) and uses their classes; so the library itself needs no full debug information. symbols.txt has
 the version, the compiler and the exported symbols of the library.
 
+A build with another compiler than the reference's has its symbols compared, but not its types: abidiff reports that the bases of std::variant and
+std::unordered_map differ between the headers of GCC 12 and 14.
+
 An incompatible change fails unless the version (major.minor) changed too. --update writes a new reference. Exit status 77: skipped.
 """
 import collections
@@ -102,11 +105,14 @@ def main():
             print(f"{ABI}: {ABI.stat().st_size} bytes; {SYMBOLS}: {len(symbols)} symbols")
             return 0
         reference = read_state()
-        if major(compiler) != major(reference.compiler):
-            skip(f"the reference is of {reference.compiler}, this build of {compiler}")
-        (folder / "reference.abi").write_bytes(lzma.decompress(ABI.read_bytes()))
-        (folder / "now.abi").write_text(types_of(source, folder), encoding="utf-8")
-        report = run("abidiff", "--no-added-syms", folder / "reference.abi", folder / "now.abi", statuses=range(16))
+        same_compiler = major(compiler) == major(reference.compiler)
+        if same_compiler:
+            (folder / "reference.abi").write_bytes(lzma.decompress(ABI.read_bytes()))
+            (folder / "now.abi").write_text(types_of(source, folder), encoding="utf-8")
+            report = run("abidiff", "--no-added-syms", folder / "reference.abi", folder / "now.abi", statuses=range(16))
+        else:
+            print(f"types are not compared: the reference is of {reference.compiler}, this build of {compiler}")
+            report = run("true")
     removed = sorted(set(reference.symbols) - set(symbols))
     if report.returncode == 0 and not removed:
         print(f"{len(symbols)} symbols, {len(set(symbols) - set(reference.symbols))} of them new; no incompatible change")

@@ -34,6 +34,13 @@ def branches_of_rust(program, recording):
     return collections.Counter((int(tid), kind, int(start, 16), int(to, 16)) for _, tid, kind, start, to in rows)
 
 
+def size_option():
+    """size_t is usize in Rust. bindgen before 0.61 (Debian 12) takes it for u64 unless an option says so, which later versions do not have."""
+    said = subprocess.run(["bindgen", "--version"], capture_output=True, text=True, check=True).stdout
+    major, minor = map(int, re.search(r"(\d+)\.(\d+)", said).groups())
+    return ["--size_t-is-usize"] if (major, minor) < (0, 61) else []
+
+
 def main():
     missing = [name for name in ("bindgen", "rustc") if not shutil.which(name)]
     if missing:
@@ -41,7 +48,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         bindings, program = pathlib.Path(folder) / "ptdecode.rs", pathlib.Path(folder) / "walk"
-        subprocess.run(["bindgen", SOURCE / "include/ptdecode/ptdecode.h", "-o", bindings], check=True)
+        subprocess.run(["bindgen", SOURCE / "include/ptdecode/ptdecode.h", "-o", bindings, *size_option()], check=True)
         text = bindings.read_text(encoding="utf-8")
         for constant in ("PTD_TIME_UNKNOWN: i64 = -9223372036854775808", "PTD_NONE: u32 = 4294967295", "PTD_AUX_NEXT: u64 = 9223372036854775807"):
             assert f"pub const {constant};" in text, constant

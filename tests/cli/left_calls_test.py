@@ -19,6 +19,7 @@ PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 PROGRAM = SOURCE / "tests" / "cli" / "programs" / "left_calls.cc"
 CXX = os.environ.get("CXX", "c++")
+CLANG = next(filter(None, map(shutil.which, ("clang++", "clang++-14", "clang++-19"))), None)
 EXCEPTIONS = ("cleans", "passes", "nests")
 JUMPS = ("from_first", "chained", "retries", "signalled")
 
@@ -81,9 +82,9 @@ class LeftCalls(unittest.TestCase):
         self.check_all(JUMPS, CXX, "-O0")
         self.check_all(JUMPS, CXX, "-O2", "-static", "-D_FORTIFY_SOURCE=2")
 
-    @unittest.skipUnless(shutil.which("clang++"), "no clang++")
+    @unittest.skipUnless(CLANG, "no clang++")
     def test_clang(self):
-        self.check_all(EXCEPTIONS + JUMPS, "clang++", "-O2")
+        self.check_all(EXCEPTIONS + JUMPS, CLANG, "-O2")
 
     @unittest.skipUnless(shutil.which("aarch64-linux-gnu-g++") and shutil.which("qemu-aarch64"), "no compiler or emulator for aarch64")
     def test_aarch64(self):

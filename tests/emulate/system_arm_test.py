@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""record --emulate=system with an arm64 kernel: whole machines against their ground truth, and their cs_etm recordings in perf.
+"""record --emulate=system with an arm64 kernel: what it says where a part is missing, and with PTDECODE_SYSTEM=1 whole machines against their
+ground truth, and their cs_etm recordings in perf.
 
-Runs with PTDECODE_SYSTEM=1 only, about three minutes of processor time. Needs qemu-system-aarch64 of version 9.2 or later and an arm64 kernel
-(ptdecode emulator fetch --machine arm64), and clang with lld or aarch64-linux-gnu-gcc, which build the program.
+Whole machines need qemu-system-aarch64 of version 9.2 or later and an arm64 kernel (ptdecode emulator fetch --machine arm64), and about three minutes
+of processor time. clang with lld or aarch64-linux-gnu-gcc builds the program.
 Environment: PTDECODE, PTDECODE_SYSTEM.
 """
 import os
@@ -44,8 +45,7 @@ def auxtrace_magics(recording):
         at += size
 
 
-@unittest.skipUnless(os.environ.get("PTDECODE_SYSTEM") == "1", "PTDECODE_SYSTEM=1 runs machines")
-class ArmRuns(unittest.TestCase):
+class Test(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
@@ -55,6 +55,45 @@ class ArmRuns(unittest.TestCase):
         if self.program is None:
             self.skipTest("neither aarch64-linux-gnu-gcc nor clang with lld builds for aarch64")
 
+
+class Messages(Test):
+    """The program decides which machine is needed. Every refusal comes before anything is started."""
+
+    def expect(self, message, *words, status=2, **more):
+        done = subprocess.run([PTDECODE, "record", "--emulate=system", "--no-stash", "-o", self.recording, *words, "--", self.program],
+                              capture_output=True, text=True, check=False, **more)
+        self.assertIn(message, done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (status, ""))
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("R")], [])
+
+    def fake(self, machine, version, *options):
+        """A program that prints the help of qemu-system: softmmu/vl.c."""
+        path = self.folder + "/qemu-system-fake"
+        lines = [f"QEMU emulator version {version}", f"usage: qemu-system-{machine} [options] [disk_image]", *options]
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
+        os.chmod(path, 0o755)
+        return path
+
+    def test_emulator(self):
+        env = {**os.environ, "PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": self.folder + "/cache"}
+        if not shutil.which("qemu-system-aarch64", path=env["PATH"]):
+            self.expect("ptdecode emulator fetch --machine arm64", status=1, env=env)
+        self.expect("is QEMU 7.2, whose plugins cannot read registers (9.2 or later can)", "--emulator", self.fake("aarch64", "7.2.18", "-fsdev x", "-plugin x"))
+        self.expect("was built without 9p", "--emulator", self.fake("aarch64", "10.0.2", "-plugin x"))
+        self.expect("emulates system-x86_64, not system-aarch64", "--emulator", self.fake("x86_64", "10.0.2", "-fsdev x", "-plugin x"))
+
+    def test_options(self):
+        self.expect("--boot is for x86-64 machines", "--emulator", self.fake("aarch64", "10.0.2", "-fsdev x", "-plugin x"), "--boot")
+
+    def test_kernel(self):
+        fake = self.fake("aarch64", "10.0.2", "-fsdev x", "-plugin x")
+        self.expect("cannot read /no/such/image", "--emulator", fake, "--kernel", "/no/such/image", status=1)
+        self.expect("is not an Image of Linux for arm64", "--emulator", fake, "--kernel", "/bin/sh")
+
+
+@unittest.skipUnless(os.environ.get("PTDECODE_SYSTEM") == "1", "PTDECODE_SYSTEM=1 runs machines")
+class ArmRuns(Test):
     def record(self, *options):
         done = subprocess.run([PTDECODE, "record", "--emulate=system", "--no-stash", "-o", self.recording, "--truth", self.folder + "/T", *options, "--",
                                self.program], capture_output=True, text=True, check=False, timeout=1800)
