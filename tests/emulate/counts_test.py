@@ -122,6 +122,16 @@ class Counts(unittest.TestCase):
         self.record(self.build("first_faults"))
         self.assertNotIn(said, self.run_it("functions", "-i", "rec.data").stderr)
 
+    def test_recursions_without_packets_are_not_wrong(self):
+        """verify counts their rounds separately, wherever the segments begin and end."""
+        program = self.build("overflows")
+        for options in ([], ["--psb-period", "0"], ["--work-clock", "--psb-period", "1"]):
+            self.record(program, clock=options)
+            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
+            verified = self.run_it("verify", "-i", "rec.data", *truth).stdout
+            self.assertIn("wrong but flagged 0; silently wrong 0; lost in gaps 0", verified)
+            self.assertRegex(verified, r"; [1-9]\d* not counted by the trace")
+
     def test_code_that_is_patched_before_its_first_run(self):
         self.record(self.build("own_text"))
         truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
