@@ -162,6 +162,7 @@ Result<std::string> check_executable(const std::string& path) {
 
 // Looks in PATH as a shell does: a file there that cannot be run is named only if no other can.
 Result<std::string> find_executable(const std::string& name) {
+  if (name.empty()) return Error{ErrorCode::not_found, "cannot run a program without a name", 0};
   if (name.find('/') != std::string::npos) return check_executable(name);
   Error refused{ErrorCode::not_found, "cannot run " + name + ": it is not in PATH", 0};
   const std::string places = environment::search_path();

@@ -48,6 +48,7 @@ class Counts(unittest.TestCase):
         done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", PLUGIN, "-o", "rec.data", "--truth", "truth", *clock,
                                "--", *command], cwd=self.folder, env=self.env, capture_output=True, text=True, **options)
         self.assertEqual(done.returncode, 0, done.stderr)
+        return done
 
     def calls(self, name):
         listed = self.run_it("functions", "-i", "rec.data", "--limit", "0").stdout
@@ -131,6 +132,13 @@ class Counts(unittest.TestCase):
             verified = self.run_it("verify", "-i", "rec.data", *truth).stdout
             self.assertIn("wrong but flagged 0; silently wrong 0; lost in gaps 0", verified)
             self.assertRegex(verified, r"; [1-9]\d* not counted by the trace")
+
+    def test_a_program_without_arguments_gets_an_empty_name(self):
+        """As Linux 5.18 and later do it, argv[0] is "" if execve gets no argv or an empty one. The count is the program's."""
+        program = self.build("nameless")
+        done = self.record(program, "begin")
+        self.assertEqual(done.stderr.count("argc 1, name '', 21 calls"), 6, done.stderr)
+        self.assertEqual(self.calls("tick")[0], 6 * 21)
 
     def test_code_that_is_patched_before_its_first_run(self):
         self.record(self.build("own_text"))
