@@ -140,6 +140,11 @@ class Counts(unittest.TestCase):
         self.assertEqual(done.stderr.count("argc 1, name '', 21 calls"), 6, done.stderr)
         self.assertEqual(self.calls("tick")[0], 6 * 21)
 
+    def test_the_summary_shows_no_control_characters(self):
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-o", "a\n\x1bb", "--", "/bin/true"],
+                              cwd=self.folder, env=self.env, capture_output=True, text=True)
+        self.assertTrue(done.stderr.startswith("ptdecode: a\\x0a\\x1bb: ") and done.stderr.count("\n") == 1, done.stderr)
+
     def test_code_that_is_patched_before_its_first_run(self):
         self.record(self.build("own_text"))
         truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
