@@ -78,6 +78,7 @@ void leave_standard_streams() {
   for (const int number : kHeldSignals) (void)std::signal(number, SIG_IGN);
   const pid_t program = fork();
   if (program == 0) become_program(duties, group);
+  if (program > 0) (void)setpgid(program, group);  // in both processes: once its number is reported, it gets what the terminal sends
   if (program < 0 || !send_report(fd, program)) _exit(1);
   leave_standard_streams();
   wait_for_all(fd, program, duties.ended);

@@ -56,13 +56,41 @@ void pass_on(int number) {
   }
 }
 
+/// Holds back the signals that ask this process to end, so that none ends it while its working folder exists and nobody waits for the program.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int number : kNumbers) sigaddset(&held, number);
+    (void)pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~HeldSignals() { release(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  // Also called by the program's process, before its exec.
+  void release() const { (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  // Whether one of them has come that was not ignored when this process began.
+  [[nodiscard]] static bool any() { return std::ranges::any_of(kNumbers, has_come); }
+  [[nodiscard]] static bool has_come(int number) {
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, number) == 1 && !was_ignored(number);
+  }
+
+ private:
+  static constexpr std::array kNumbers = {SIGINT, SIGTERM, SIGHUP};
+  sigset_t before_{};
+};
+
 /// While the program runs, Ctrl-C is left to it, which also gets it and decides; other requests to end are passed on to it. Once it has
 /// ended, each of them is for this process.
 class Signals {
  public:
-  explicit Signals(pid_t program) : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
+  Signals(pid_t program, bool interrupted) : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
     g_asked = 0;
     g_program = program;
+    if (interrupted) (void)kill(program, SIGINT);  // Ctrl-C may have come before the program could get it
   }
   ~Signals() {
     g_program = 0;
@@ -134,6 +162,7 @@ Result<std::string> check_executable(const std::string& path) {
 
 // Looks in PATH as a shell does: a file there that cannot be run is named only if no other can.
 Result<std::string> find_executable(const std::string& name) {
+  if (name.empty()) return Error{ErrorCode::not_found, "cannot run a program without a name", 0};
   if (name.find('/') != std::string::npos) return check_executable(name);
   Error refused{ErrorCode::not_found, "cannot run " + name + ": it is not in PATH", 0};
   const std::string places = environment::search_path();
@@ -299,6 +328,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   const Result<std::string> file = find_executable(options.command.front());
   if (Status status = try_output(options.output, file ? *file : std::string()); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
+  const HeldSignals held;
   const Result<WorkFolder> folder = WorkFolder::create(options.output, options.work_parent);
   if (!folder) return folder.error();
   command.folder = folder->path();
@@ -314,17 +344,26 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   }
   std::string announce = socket ? socket->variable() : "PTD_ANNOUNCE=ring";
   const std::vector<char*> variables = variables_of(options.config, announce);
-  const auto become_program = [&] { exec_emulated(command, program->path, program->words, variables.data()); };
+  const auto become_program = [&] {
+    held.release();
+    exec_emulated(command, program->path, program->words, variables.data());
+  };
   const auto ended = [&] {
     if (!options.config.work_clock) SharedCount::write(command.folder + "/" + kEndedFile, read_clocks().tsc);
   };
+  if (HeldSignals::any()) {
+    folder->remove();
+    held.release();  // this ends the process, unless its user handles the signal
+    return Error{ErrorCode::start_failed, "interrupted before the program was started", 0};
+  }
   const auto holder = ProgramHolder::start({become_program, ended, [&] { (void)complete(plan, *folder); }});
   if (!holder) {
     folder->remove();
     return holder.error();
   }
   {
-    const Signals signals((*holder)->program());
+    const Signals signals((*holder)->program(), HeldSignals::has_come(SIGINT));
+    held.release();
     const StopWatcher watcher(command.folder, options.on_stopped);
     std::optional<AnnounceWatcher> listener;
     if (options.config.announce) listener.emplace(command.folder, socket.get());

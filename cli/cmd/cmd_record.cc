@@ -12,6 +12,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 #include "cli/report/stash_words.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
 
@@ -80,7 +81,7 @@ int explain() {
 
 std::string summary_text(const Words& words, const emulate::EmulateResult& result) {
   const emulate::RecordingSummary& s = result.summary;
-  std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {}{}\n", words.options.output,
+  std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {}{}\n", shown(words.options.output),
                                  s.instructions, s.packet_bytes, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
                                  counted(s.programs, "program"),
                                  result.run_s != 0 ? fmt::format(" run in {:.2f} s", result.run_s) : "");
@@ -89,7 +90,7 @@ std::string summary_text(const Words& words, const emulate::EmulateResult& resul
                         s.killed_threads == 1 ? "1 thread was" : counted(s.killed_threads, "thread") + " were", s.killed_threads == 1 ? "it" : "they");
   }
   if (s.code_loads != 0)
-    text += fmt::format("ptdecode: {} of code from no file (JIT): {}.jit\n", counted(s.code_loads, "piece"), words.options.output);
+    text += fmt::format("ptdecode: {} of code from no file (JIT): {}.jit\n", counted(s.code_loads, "piece"), shown(words.options.output));
   if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {}, as requested by --ovf\n", counted(s.overflows, "time"));
   if (s.irregular != 0)
     text += fmt::format("ptdecode: the flow was lost {}: the emulator did not report where it continued\n", counted(s.irregular, "time"));

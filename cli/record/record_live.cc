@@ -18,6 +18,7 @@
 #include "capture/live/session/session.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
 #include "image/base/whole_file.h"
@@ -200,7 +201,7 @@ Result<RecordChoice> choose(const LiveWords& words) {
 }
 
 std::string summary(const LiveWords& words, const live::RecordReport& report) {
-  std::string text = fmt::format("ptdecode: {}: {} bytes, {} records", words.output, report.file_bytes, report.records);
+  std::string text = fmt::format("ptdecode: {}: {} bytes, {} records", shown(words.output), report.file_bytes, report.records);
   if (report.aux_bytes != 0) text += fmt::format(", {} bytes of trace", report.aux_bytes);
   if (report.kernel.bpf_programs != 0) text += fmt::format(", {} BPF programs", report.kernel.bpf_programs);
   text += "\n";

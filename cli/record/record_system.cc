@@ -18,7 +18,7 @@ namespace {
 
 std::string summary_text(const SystemWords& words, const emulate::SystemResult& result) {
   const emulate::SystemSummary& s = result.summary;
-  std::string text = fmt::format("ptdecode: {}: {} instructions, {} in the kernel (Linux {}), {} bytes of trace of {}, {}\n", words.options.output,
+  std::string text = fmt::format("ptdecode: {}: {} instructions, {} in the kernel (Linux {}), {} bytes of trace of {}, {}\n", shown(words.options.output),
                                  s.instructions, s.kernel_instructions, shown(result.kernel), s.packet_bytes, counted(s.cpus, "cpu"),
                                  counted(s.text_pokes, "change of the kernel's code", "changes of the kernel's code"));
   text += fmt::format("ptdecode: the machine booted in {:.1f} s, the program ran for {:.1f} s, and the recording was complete after {:.1f} s more\n",

@@ -221,21 +221,26 @@ class SegmentCompare {
     const auto gap = std::lower_bound(gaps_.begin(), gaps_.end(), first);
     return gap != gaps_.end() && *gap <= end;
   }
-  /// Returns whether the truth that is missing before decoded instruction `d` is iterations of a loop that the decoder reports as uncounted: it has no
-  /// instruction that is not near such a place or in its own first round (a segment may begin and end within such a loop: nothing is decoded).
+  /// Returns whether the truth that is missing before decoded instruction `d` is iterations of loops that the decoder reports as uncounted: it has no
+  /// instruction that is not near such a place or in a round of its own (a segment may begin and end within such a loop: nothing is decoded).
   [[nodiscard]] bool in_loop(size_t d, size_t t, size_t t_end) const {
     constexpr size_t kNear = 4096;  // the longest loop that the decoder recognises
-    const auto at = std::ranges::lower_bound(loops_, d - std::min(d, kNear), {}, &UncountedLoop::before);
+    const size_t d_near = d - std::min(d, kNear);
+    const auto at = std::ranges::lower_bound(loops_, d_near, {}, &UncountedLoop::before);
     if (at == loops_.end() || at->before > d + kNear) return false;
-    const auto first = decoded_.ips.begin() + static_cast<std::ptrdiff_t>(d - std::min(d, kNear));
+    const auto first = decoded_.ips.begin() + static_cast<std::ptrdiff_t>(d_near);
     const auto last = decoded_.ips.begin() + static_cast<std::ptrdiff_t>(std::min(d + kNear, decoded_.size()));
-    std::unordered_set<uint64_t> near(first, last);
+    std::unordered_set<uint64_t> near(first, last), begun;
     const std::span ran = std::span(truth_.insns.ips).subspan(t, t_end - t);
-    if (!ran.empty() && at->before == d && at->ip == ran[0]) {
-      near.insert(ran[0]);
-      for (size_t i = 1; i < std::min(kNear, ran.size()) && ran[i] != ran[0]; ++i) near.insert(ran[i]);
+    // Rounds can be missing from any of their instructions on, as equal rounds have no certain places: the round from the reported address counts.
+    for (auto loop = at; loop != loops_.end() && loop->before <= d + kNear; ++loop) {
+      if (begun.insert(loop->ip).second) add_round(ran.first(std::min(2 * kNear, ran.size())), loop->ip, near);
     }
     return std::ranges::all_of(ran, [&near](uint64_t ip) { return near.contains(ip); });
+  }
+  static void add_round(std::span<const uint64_t> ran, uint64_t begin, std::unordered_set<uint64_t>& near) {
+    const auto round = std::ranges::find(ran, begin);
+    if (round != ran.end()) near.insert(round, std::find(round + 1, ran.end(), begin));
   }
   /// Whether the decode is marked beside instructions [t, t_end) of the truth, which are missing before decoded instruction `d`, or may be missing
   /// elsewhere in the loop that they are rounds of.

@@ -48,6 +48,7 @@ class Counts(unittest.TestCase):
         done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", PLUGIN, "-o", "rec.data", "--truth", "truth", *clock,
                                "--", *command], cwd=self.folder, env=self.env, capture_output=True, text=True, **options)
         self.assertEqual(done.returncode, 0, done.stderr)
+        return done
 
     def calls(self, name):
         listed = self.run_it("functions", "-i", "rec.data", "--limit", "0").stdout
@@ -121,6 +122,28 @@ class Counts(unittest.TestCase):
         self.assertIn("count unknown", self.run_it("script", "-i", "rec.data", "--itrace=e").stdout)
         self.record(self.build("first_faults"))
         self.assertNotIn(said, self.run_it("functions", "-i", "rec.data").stderr)
+
+    def test_recursions_without_packets_are_not_wrong(self):
+        """verify counts their rounds separately, wherever the segments begin and end."""
+        program = self.build("overflows")
+        for options in ([], ["--psb-period", "0"], ["--work-clock", "--psb-period", "1"]):
+            self.record(program, clock=options)
+            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
+            verified = self.run_it("verify", "-i", "rec.data", *truth).stdout
+            self.assertIn("wrong but flagged 0; silently wrong 0; lost in gaps 0", verified)
+            self.assertRegex(verified, r"; [1-9]\d* not counted by the trace")
+
+    def test_a_program_without_arguments_gets_an_empty_name(self):
+        """As Linux 5.18 and later do it, argv[0] is "" if execve gets no argv or an empty one. The count is the program's."""
+        program = self.build("nameless")
+        done = self.record(program, "begin")
+        self.assertEqual(done.stderr.count("argc 1, name '', 21 calls"), 6, done.stderr)
+        self.assertEqual(self.calls("tick")[0], 6 * 21)
+
+    def test_the_summary_shows_no_control_characters(self):
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-o", "a\n\x1bb", "--", "/bin/true"],
+                              cwd=self.folder, env=self.env, capture_output=True, text=True)
+        self.assertTrue(done.stderr.startswith("ptdecode: a\\x0a\\x1bb: ") and done.stderr.count("\n") == 1, done.stderr)
 
     def test_code_that_is_patched_before_its_first_run(self):
         self.record(self.build("own_text"))

@@ -322,7 +322,7 @@ def programs_that_do_not_run(folder, recorder):
     environment = dict(os.environ, PATH=places + ":" + os.environ["PATH"])
     out = os.path.join(places, "perf.data")
     absolute = ["/tmp", "/no/such/program", "/etc/passwd/x", "/dev/null", *(os.path.join(places, name) for name in ("folder", "loop", "pipe", *contents))]
-    for program in absolute + ["no-such-program-anywhere", "text", "folder"]:
+    for program in absolute + ["no-such-program-anywhere", "text", "folder", ""]:
         native = subprocess.run(["env", program], capture_output=True, env=environment)
         done = subprocess.run([PTDECODE, *recorder, "-o", out, "--", program], capture_output=True, text=True, env=environment)
         if recorder[1] != "--emulate":

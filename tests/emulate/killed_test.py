@@ -166,6 +166,50 @@ def cut_short(trial):
     check(f"{what}: the recorder lost it, not the processor", "overflow" not in done.stdout + done.stderr, done.stdout + done.stderr)
 
 
+def asked_to_end_early(trial):
+    """Ctrl-C, or another request to end, before the program runs: nothing remains. The folder exists for at least 20 ms before that."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        what = f"{signal.Signals(number).name} while the recorder starts"
+        for path in glob.glob(trial.out + "*"):
+            os.unlink(path)
+        command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-o", trial.out, "--", trial.deaths, "until_told", trial.counters]
+        recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        while not glob.glob(trial.out + ".work-*") and recorder.poll() is None:
+            pass
+        os.killpg(recorder.pid, number)
+        recorder.communicate(timeout=60)
+        check(f"{what}: status", recorder.returncode == -number, str(recorder.returncode))
+        left = glob.glob(trial.out + "*")
+        check(f"{what}: nothing remains", not left, str(left))
+        for path in left:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def asked_to_end_at_any_time(trial):
+    """Ctrl-C at every moment of the start: the recorder ends soon, and leaves a recording or nothing."""
+    with open(trial.counters, "wb") as file:
+        file.write(bytes(4096))
+    for step in range(40):
+        for path in glob.glob(trial.out + "*"):
+            os.unlink(path)
+        command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-o", trial.out, "--", trial.deaths, "until_told", trial.counters]
+        recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        while not glob.glob(trial.out + ".work-*") and recorder.poll() is None:
+            pass
+        time.sleep(0.002 * step)
+        os.killpg(recorder.pid, signal.SIGINT)
+        try:
+            said = recorder.communicate(timeout=60)[1]
+        except subprocess.TimeoutExpired:
+            os.killpg(recorder.pid, signal.SIGKILL)
+            check(f"Ctrl-C {2 * step} ms after the working folder appeared: the recorder ends", False)
+            return
+        left = [os.path.basename(path) for path in glob.glob(trial.out + "*")]
+        none = recorder.returncode == -signal.SIGINT or (recorder.returncode == 1 and "the program did not start" in said)
+        good = not left if none else recorder.returncode == 130 and left == [os.path.basename(trial.out)]
+        check(f"Ctrl-C {2 * step} ms after the working folder appeared", good, f"{recorder.returncode} {left} {said}")
+
+
 def memory_of(trial, rounds, options):
     """Returns the maximum memory of any process of a recording, and the size of the recording."""
     command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-q", "-o", trial.out, *options, "--", trial.deaths, "work", str(rounds)]
@@ -191,7 +235,8 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(folder)
-        for case in (without_recorder, without_holder, without_both, without_all, while_recorded, cut_short, memory):
+        for case in (without_recorder, without_holder, without_both, without_all, while_recorded, cut_short, asked_to_end_early,
+                     asked_to_end_at_any_time, memory):
             if not sys.argv[1:] or case.__name__ in sys.argv[1:]:
                 case(trial)
     return 1 if failures else 0

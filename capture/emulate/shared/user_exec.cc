@@ -161,8 +161,7 @@ void exec_emulated(const EmulatorCommand& command, const std::string& path, std:
     words.insert(words.end(), {"-0", program.before.front(), file});
     words.insert(words.end(), program.before.begin() + 1, program.before.end());
   } else {
-    if (!argv.empty()) words.insert(words.end(), {"-0", argv.front()});
-    words.push_back(file);
+    words.insert(words.end(), {"-0", argv.empty() ? "" : argv.front(), file});  // as the kernel (Linux 5.18) gives an empty name to a program without any
   }
   if (!argv.empty()) words.insert(words.end(), argv.begin() + 1, argv.end());
   std::vector<char*> pointers;
