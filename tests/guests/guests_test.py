@@ -71,8 +71,29 @@ class Guests(unittest.TestCase):
             made = to
         return made
 
+    def injected_and_mounted(self):
+        """Returns a host's recording with the records of its guest and without its code, and the folder that has it: --guestmount."""
+        recording = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "injected"
+        shutil.copytree(self.injected("one"), recording)
+        shutil.rmtree(recording / "kcore_dir__1000")
+        mount = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        shutil.copytree(DEMO / "kcore_dir", mount / "1000" / "proc")
+        return recording, mount
+
     def flow(self, recording, name, *words):
         return run(FLOW, recording, f"--host={self.work / name / 'host.flow'}", *words)
+
+    def test_lost_flow_names_threads_of_guests(self):
+        """A guest without records of its threads: by the thread that runs it. With them: by their own names."""
+        told = run(PTDECODE, "stat", "-i", self.mixed("one")).stdout
+        self.assertRegex(told, r"%.*VM:1000 CPU 0/KVM 1001  \(")
+        self.assertNotRegex(told, r"\? \d+  \(")
+        recording, _ = self.injected_and_mounted()
+        rows = json.loads(run(PTDECODE, "stat", "--json", "-i", recording).stdout)["loss_times"]["threads"]
+        names = [row["thread"] for row in rows if row["gaps"] and row["tid"] >= 1 << 22]
+        self.assertTrue(names)
+        for name in names:
+            self.assertRegex(name, r"^VM:1000 \S+ \d{1,4}$")
 
     def test_guest_and_host_equal_the_truth(self):
         """Text pokes of the guest included."""
