@@ -45,7 +45,7 @@ class SidebandFold {
   /// Sets where the code of guests is. `kcore_dirs`: PerfReader::kcore_dirs(). Limitation: bundles and plans hold no code of guests.
   void set_guests(const std::vector<std::string>& kcore_dirs) {
     leave_out_guests_ = options_.image_log != nullptr;
-    if (!leave_out_guests_) guests_.add_sources(options_, kcore_dirs);
+    if (!leave_out_guests_) guests_.add_sources(options_, kcore_dirs, data_.warnings);
   }
   /// Declares that the file ends early: records after the last ones of its rings are lost.
   void on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes);
