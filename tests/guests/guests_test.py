@@ -131,6 +131,38 @@ class Guests(unittest.TestCase):
         api.close(opened)
         return counts
 
+    def test_bundle_and_plan_have_the_code_of_guests(self):
+        """They decode as the recording does, without the guest's folder, and the bundle without the recording's too."""
+        recording, mount = self.injected_and_mounted()
+        self.check_flow(self.flow(recording, "one", f"--guestmount={mount}", *truth_of(1)))
+        views = (["script", "--itrace=b", "-F", "+machine_pid,+vcpu"], ["script", "--format", "json"], ["functions"], ["stat"], ["check"])
+        wanted = [run(PTDECODE, *view, "-q", "-i", recording, f"--guestmount={mount}").stdout for view in views]
+        self.assertIn("[guest.", wanted[0])
+        kept = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        for made in (["bundle", "-o", kept / "bundle"], ["plan", "-o", kept / "plan"]):
+            done = run(PTDECODE, *made, "-i", recording, f"--guestmount={mount}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        again = run(PTDECODE, "bundle", "-i", kept / "bundle", "-o", kept / "again")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        shutil.rmtree(mount)
+        self.check_flow(self.flow(kept / "plan", "one", *truth_of(1)))
+        self.assertEqual(run(PTDECODE, *views[0], "-q", "-i", kept / "plan").stdout, wanted[0])
+        shutil.rmtree(recording)
+        for bundle in (kept / "bundle", kept / "again"):
+            self.check_flow(self.flow(bundle, "one", *truth_of(1)))
+            self.check_flow(self.flow(bundle, "one", *truth_of(1), "--exact"))
+            for view, want in zip(views, wanted):
+                self.assertEqual(run(PTDECODE, *view, "-q", "-i", bundle).stdout.replace(str(bundle), str(recording)), want, view)
+
+    def test_bundle_of_two_guests(self):
+        """In turn on each cpu, with a kernel each."""
+        made = self.injected("two", guests=2)
+        bundle = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "bundle"
+        self.assertEqual(run(PTDECODE, "bundle", "-i", made, "-o", bundle).returncode, 0)
+        self.assertEqual(self.flow(bundle, "two").stdout, self.flow(made, "two").stdout)
+        view = ["script", "-q", "--itrace=b", "-F", "+machine_pid,+vcpu"]
+        self.assertEqual(run(PTDECODE, *view, "-i", bundle).stdout, run(PTDECODE, *view, "-i", made).stdout)
+
     def test_options_without_use_are_named(self):
         """The recording has no guest, or none that could use the code."""
         mount = pathlib.Path(tempfile.mkdtemp(dir=self.work))
