@@ -64,6 +64,24 @@ ptd_code ptd_get_missing(const ptd_recording* recording, uint32_t index, ptd_mis
   });
 }
 
+ptd_code ptd_warning_count(const ptd_recording* recording, uint32_t* out) {
+  if (out != nullptr) *out = 0;
+  return capi::with_recording(recording, out, nullptr, [&](const capi::OpenedRecording& opened) -> ptd_code {
+    *out = static_cast<uint32_t>(opened.recording->warnings().size());
+    return PTD_OK;
+  });
+}
+
+ptd_code ptd_get_warning(const ptd_recording* recording, uint32_t index, const char** out) {
+  if (out != nullptr) *out = "";
+  return capi::with_recording(recording, out, nullptr, [&](const capi::OpenedRecording& opened) -> ptd_code {
+    const std::vector<std::string>& warnings = opened.recording->warnings();
+    if (index >= warnings.size()) return PTD_ERROR_BAD_ARGUMENT;
+    *out = warnings[index].c_str();
+    return PTD_OK;
+  });
+}
+
 ptd_code ptd_get_lost(const ptd_recording* recording, ptd_lost* out) {
   return capi::fill_from(recording, out, nullptr, [&](const capi::OpenedRecording& opened) -> ptd_code {
     const LostRecords& lost = opened.recording->lost();

@@ -1,6 +1,8 @@
 // How functions of the C API report failures, and how they read the structs of their callers.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -76,15 +78,22 @@ ptd_code guarded(char** message, const Body& body) {
   }
 }
 
-/// Whether some version of a struct whose first version had `first` bytes may have `size`. Sizes of versions of this library other than the
-/// first and the last belong into a list here. A larger one is that of a newer version: its new fields are not read.
-constexpr bool is_struct_size(size_t size, size_t first) { return size >= first && size <= 4096 && size % 8 == 0; }
+/// Whether a caller's struct may have `size`, if the struct of this version has `last` bytes. A larger one is that of a newer version: its new
+/// fields are not read.
+constexpr bool is_struct_size(size_t size, size_t last) { return size >= last && size <= 4096 && size % 8 == 0; }
 
-/// Copies a caller's struct. False: its size is wrong.
+/// The size of the first version of a struct that has grown since; of any other, its size. Versions between the first and the last belong here too.
+template <typename Struct>
+constexpr size_t kFirstSize = sizeof(Struct);
+template <>
+inline constexpr size_t kFirstSize<ptd_open_options> = offsetof(ptd_open_options, guestmount);
+
+/// Copies a caller's struct; fields that its version did not have are 0. False: its size is wrong.
 template <typename Struct>
 [[nodiscard]] bool read_struct(const Struct* from, Struct& to) {
-  if (!is_struct_size(from->size, sizeof(Struct))) return false;
-  to = *from;
+  if (from->size != kFirstSize<Struct> && !is_struct_size(from->size, sizeof(Struct))) return false;
+  to = {};
+  std::memcpy(&to, from, std::min(from->size, sizeof(Struct)));
   to.size = sizeof(Struct);
   return true;
 }

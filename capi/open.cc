@@ -57,6 +57,10 @@ ptd_code read_open_options(const ptd_open_options* options, OpenRequest& request
   if (given.debug_dirs != nullptr) request.debug_dirs = list_of(given.debug_dirs);
   if (given.stashes != nullptr) request.stashes = list_of(given.stashes);
   request.kcore_after = list_of(given.kcore_after);
+  for (const auto& [text, to] : {std::pair(given.guestmount, &request.guestmount), std::pair(given.guestkallsyms, &request.guestkallsyms),
+                                 std::pair(given.guestmodules, &request.guestmodules), std::pair(given.guestvmlinux, &request.guestvmlinux)}) {
+    if (text != nullptr) *to = text;
+  }
   if (given.build_id_cache != nullptr) request.build_id_cache = given.build_id_cache;
   if (given.running_kernel != nullptr) request.running_kernel = given.running_kernel;
   request.slack_ns = given.slack_ns;

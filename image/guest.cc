@@ -4,7 +4,9 @@
 //   kByProcess - pid                -> the same; pid 0: the guest of all other processes
 //   kByThread - tid                 -> {pid, vcpu, kernel space}
 //   kByCpu - (machine << 16 | vcpu) -> switches of that guest cpu
-#include "ptdecode/guest.h"
+//   kThreads                        -> {tid, -1, no space} for each track of kByThread
+//   kCpus                           -> {machine, vcpu, no space} for each track of kByCpu
+#include "image/guest_tracks.h"
 
 #include <algorithm>
 
@@ -12,10 +14,11 @@ namespace ptd {
 namespace {
 
 constexpr int32_t kByMachine = -0x0800'0000, kByProcess = -0x1000'0000, kByThread = -0x2000'0000, kByCpu = -0x4000'0000;
+constexpr int32_t kThreads = kByMachine + 1, kCpus = kByMachine + 2;
 constexpr int32_t kMostCpus = 1 << 16;
 constexpr int32_t kIdleNumbers = 256;  // the highest numbers of a guest's threads are its idle tasks, one for each cpu
 constexpr int32_t kFirstIdle = (1 << kGuestThreadBits) - kIdleNumbers;
-static_assert(kByMachine <= kGuestCpus);
+static_assert(kByMachine < kGuestCpus && kCpus <= kGuestCpus);
 
 int32_t key_of_cpu(const Guest& guest) { return kByCpu - static_cast<int32_t>(guest.machine << 16U) - std::clamp(guest.vcpu, 0, kMostCpus - 1); }
 int32_t idle_of(int32_t cpu) { return kFirstIdle + std::max(cpu, 0) % kIdleNumbers; }
@@ -50,13 +53,17 @@ void add_guest(ContextTrack& contexts, const Guest& guest) {
 }
 
 void add_guest_cpu(ContextTrack& contexts, int32_t host_tid, const Guest& guest) {
-  if (is_number(host_tid)) put(contexts, kByThread - host_tid, guest);
+  if (!is_number(host_tid)) return;
+  if (contexts.switches(kByThread - host_tid).empty()) contexts.add_switch(kThreads, kTimeMin, {host_tid, -1, kNoSpace});
+  put(contexts, kByThread - host_tid, guest);
 }
 
 void add_guest_switch(ContextTrack& contexts, const Guest& guest, TimeNs time, Context to) {
   if (own_number(to.tid) == 0) to.tid = thread_of_machine(guest.machine, idle_of(guest.vcpu));
   if (to.space == kNoSpace) to.space = kernel_of_machine(guest.machine);
-  contexts.add_switch(key_of_cpu(guest), time, to);
+  const int32_t key = key_of_cpu(guest);
+  if (contexts.switches(key).empty()) contexts.add_switch(kCpus, kTimeMin, {static_cast<int32_t>(guest.machine), guest.vcpu, kNoSpace});
+  contexts.add_switch(key, time, to);
 }
 
 std::vector<Guest> guests_of(const ContextTrack& contexts) {
@@ -67,6 +74,26 @@ std::vector<Guest> guests_of(const ContextTrack& contexts) {
   }
   return all;
 }
+
+std::vector<GuestCpuThread> guest_cpu_threads(const ContextTrack& contexts) {
+  std::vector<GuestCpuThread> all;
+  for (const ContextTrack::Switch& known : contexts.switches(kThreads)) {
+    GuestCpuThread thread{known.to.pid, {}};
+    if (is_number(thread.host_tid) && find(contexts, kByThread - thread.host_tid, thread.guest)) all.push_back(thread);
+  }
+  return all;
+}
+
+std::vector<Guest> guest_cpus(const ContextTrack& contexts) {
+  std::vector<Guest> all;
+  for (const ContextTrack::Switch& known : contexts.switches(kCpus)) {
+    const auto machine = static_cast<uint32_t>(known.to.pid);
+    if (machine != 0 && machine <= kUnknownGuest) all.push_back({machine, 0, known.to.tid});
+  }
+  return all;
+}
+
+const std::vector<ContextTrack::Switch>& guest_switches(const ContextTrack& contexts, const Guest& guest) { return contexts.switches(key_of_cpu(guest)); }
 
 Guest guest_run_by(const ContextTrack& contexts, const Context& host) {
   Guest guest;

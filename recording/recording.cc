@@ -20,6 +20,7 @@
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
 #include "recording/trace/clock_survey.h"
+#include "recording/trace/guest_entries.h"
 #include "recording/trace/lost_trace.h"
 
 namespace ptd {
@@ -152,6 +153,24 @@ class GuestClocks {
   bool has_host_ = false, has_guest_ = false, differ_ = false;
 };
 
+/// Says so if options name code of guests and there are no guests that could use it.
+void report_unused_guests(const OpenRequest& options, RecordingData& data) {
+  std::string named;
+  for (const auto& [name, value] : {std::pair("--guestmount", &options.guestmount), std::pair("--guestkallsyms", &options.guestkallsyms),
+                                    std::pair("--guestmodules", &options.guestmodules), std::pair("--guestvmlinux", &options.guestvmlinux)}) {
+    if (!value->empty()) named += (named.empty() ? "" : ", ") + std::string(name);
+  }
+  if (named.empty()) return;
+  named += named.find(',') != std::string::npos ? " have no effect" : " has no effect";
+  if (options.path != "-" && looks_like_bundle(options.path)) {
+    data.warnings.push_back("a bundle is complete: " + named);
+  } else if (data.kind != RecordingKind::perf || !data.arm.empty()) {
+    data.warnings.push_back(named + ": only an Intel PT recording of a host has guests");
+  } else if (std::ranges::none_of(data.indexes, [&](const SegmentIndex& index) { return runs_guests(index, data.timing, data.decoder.config, options.check); })) {
+    data.warnings.push_back("no virtual machine runs in this trace (no PIP packet with NR): " + named);
+  }
+}
+
 // All that runs on a cpu of a guest whose threads are not known is named after the host thread.
 std::string guest_comm(const Recording& recording, int32_t tid, TimeNs when) {
   const uint32_t machine = machine_of_thread(tid);
@@ -256,6 +275,7 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
   const InterruptScope interrupt(options.check);
   const Status status = load();
   if (!status.ok()) return status.error();
+  report_unused_guests(options, data);
   recording->state_->passed = std::vector<PassedPages>(data.streams.size());
   return recording;
 }
@@ -264,6 +284,7 @@ Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, con
   std::unique_ptr<Recording> recording(new Recording());
   const Status status = load_raw(raw, options, recording->state_->data);
   if (!status.ok()) return status.error();
+  report_unused_guests(options, recording->state_->data);
   recording->state_->passed = std::vector<PassedPages>(recording->state_->data.streams.size());
   return recording;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/calls/call_input.h"
+#include "cli/report/thread_label.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "perfio/emulated.h"
@@ -27,13 +28,6 @@ std::vector<Row> ranked(const LossSum& sum) {
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.second->lost_ns > b.second->lost_ns; });
   return rows;
-}
-
-std::string name_of(std::pair<int32_t, int32_t> who, const Recording& recording) {
-  if (who.second == 0) return "idle";
-  if (who.second < 0) return "thread not known";
-  const auto name = recording.thread_names().find(who.second);
-  return fmt::format("{} {}", name == recording.thread_names().end() ? "?" : shown(name->second), who.second);
 }
 
 double share(uint64_t lost_ns, uint64_t traced_ns) {
@@ -126,7 +120,7 @@ std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording&
     }
     text +=
         fmt::format("  {:>6.2f} % {:>9} {:>9} {:>8}  {}  ({})\n", 100 * share(loss.lost_ns, loss.traced_ns), duration_text(loss.lost_ns),
-                    duration_text(loss.traced_ns), all, name_of(rows[i].first, recording), reasons.empty() ? "began elsewhere" : reasons);
+                    duration_text(loss.traced_ns), all, shown(thread_label(recording, rows[i].first.second)), reasons.empty() ? "began elsewhere" : reasons);
   }
   if (rows.size() > kListedThreads)
     text += fmt::format("  and {}; --json lists all\n", counted(rows.size() - kListedThreads, "more thread"));
@@ -144,7 +138,7 @@ nlohmann::json loss_json(const LossSum& sum, const Recording& recording) {
   for (const auto& [who, loss] : sum.threads) {
     nlohmann::json row = {{"pid", who.first},
                           {"tid", who.second},
-                          {"thread", name_of(who, recording)},
+                          {"thread", shown(thread_label(recording, who.second))},
                           {"traced_ns", loss.traced_ns},
                           {"lost_ns", loss.lost_ns},
                           {"gaps", nlohmann::json::object()}};

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/report/flow_check.h"
+#include "cli/report/thread_label.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd::cli {
@@ -20,10 +21,7 @@ void add_bins(TimeBins& to, const TimeBins& from, const Add& add) {
 
 std::string thread_name(const Recording& recording, StreamDensity::Thread who) {
   if (who == StreamDensity::kOtherThreads) return "other threads";
-  if (who.second < 0) return "thread not known";
-  if (who.second == 0) return "idle";
-  const auto name = recording.thread_names().find(who.second);
-  return fmt::format("{} {}", name == recording.thread_names().end() ? "?" : name->second, who.second);
+  return thread_label(recording, who.second);
 }
 
 }  // namespace

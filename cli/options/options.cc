@@ -21,21 +21,21 @@ namespace {
 
 void add_guest_options(CLI::App& command, InputOptions& input) {
   const std::string guests = "Virtual machines";
-  command.add_option("--guestmount", input.guest_mount, "folder with the root file system of each guest at DIR/PID; PID is the process that runs it")
+  command.add_option("--guestmount", input.guestmount, "folder with the root file system of each guest at DIR/PID; PID is the process that runs it")
       ->check(CLI::ExistingDirectory)
       ->group(guests)
       ->type_name("DIR");
   command
-      .add_option("--guestkallsyms", input.guest_kallsyms,
+      .add_option("--guestkallsyms", input.guestkallsyms,
                   "a copy of the guest's /proc/kallsyms; code is read from the copies of its /proc/kcore and /proc/modules in the same folder")
       ->check(CLI::ExistingFile)
       ->group(guests)
       ->type_name("FILE");
-  command.add_option("--guestmodules", input.guest_modules, "a copy of the guest's /proc/modules")
+  command.add_option("--guestmodules", input.guestmodules, "a copy of the guest's /proc/modules")
       ->check(CLI::ExistingFile)
       ->group(guests)
       ->type_name("FILE");
-  command.add_option("--guestvmlinux", input.guest_vmlinux, "the guest's vmlinux, if there is no copy of its /proc/kcore; its code is marked assumed")
+  command.add_option("--guestvmlinux", input.guestvmlinux, "the guest's vmlinux, if there is no copy of its /proc/kcore; its code is marked assumed")
       ->check(CLI::ExistingFile)
       ->group(guests)
       ->type_name("FILE");
@@ -170,10 +170,10 @@ Result<OpenRequest> open_options(const InputOptions& input) {
     options.stashes = {input.stash};
   }
   options.kcore_after = input.kcore_after;
-  options.guest_mount = input.guest_mount;
-  options.guest_kallsyms = input.guest_kallsyms;
-  options.guest_modules = input.guest_modules;
-  options.guest_vmlinux = input.guest_vmlinux;
+  options.guestmount = input.guestmount;
+  options.guestkallsyms = input.guestkallsyms;
+  options.guestmodules = input.guestmodules;
+  options.guestvmlinux = input.guestvmlinux;
   options.use_time = !input.no_time;
   options.freeze = input.freeze;
   options.anchors = !input.no_anchors;

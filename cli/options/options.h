@@ -22,7 +22,7 @@ struct InputOptions {
   unsigned mtc_period = 0, nominal_ratio = 0;
   std::vector<std::string> symfs, kcore_after, debug_dirs, maps;
   std::string build_id_cache, stash;
-  std::string guest_mount, guest_kallsyms, guest_modules, guest_vmlinux;
+  std::string guestmount, guestkallsyms, guestmodules, guestvmlinux;
   bool no_debuginfod = false;
   bool no_time = false, freeze = false, no_anchors = false;
   std::string slack, drop_poke;

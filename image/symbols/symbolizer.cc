@@ -341,9 +341,10 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
         files.add(space, rect, state.timeline.section(rect.section), file_of[rect.section]);
     }
   }
+  const auto index_of = [&state](SpaceId space) { return state.timeline.data().index_of(space); };
   for (const auto& [space, addresses] : wanted) {
-    uint32_t oldest = space;
-    while (oldest < spaces.size() && spaces[oldest].parent != kNoSpace) oldest = spaces[oldest].parent.value;
+    uint32_t oldest = index_of(SpaceId{space});
+    while (oldest < spaces.size() && spaces[oldest].parent != kNoSpace) oldest = index_of(spaces[oldest].parent);
     if (oldest >= spaces.size() || !spaces[oldest].inherits()) continue;
     for (auto ip = addresses.begin(); ip != addresses.end();) {  // what a snapshot shows at them
       ++pick_steps();
@@ -355,7 +356,7 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
   }
   files.merge_spans();
   for (const auto& [space, addresses] : wanted) {
-    for (uint32_t at = space; at < spaces.size(); at = spaces[at].parent.value) files.pick(at, addresses);
+    for (uint32_t at = index_of(SpaceId{space}); at < spaces.size(); at = index_of(spaces[at].parent)) files.pick(at, addresses);
   }
   files.add_to(picked);
   return picked;

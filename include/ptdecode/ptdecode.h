@@ -180,6 +180,11 @@ typedef struct ptd_open_options {
   const char* running_kernel;      /* "/": missing kernel code may come from this machine if it still runs the recorded boot */
   uint64_t slack_ns;               /* uncertainty that is added to every time of the trace */
   const ptd_control* control;      /* used during the call only */
+  /* Since 0.2 (a smaller `size` ends before this): code and names of virtual machines, docs/RECORDING.md. A file that cannot be read is no error
+   * but a warning (ptd_get_warning()), and the guest's flow is a gap. */
+  const char* guestmount; /* folder with the root file system of each guest at DIR/PID; PID is the host process that runs it */
+  /* Of the guest that no other source names: copies of its /proc/kallsyms, with kcore in the same folder, and /proc/modules; its vmlinux. */
+  const char *guestkallsyms, *guestmodules, *guestvmlinux;
 } ptd_open_options;
 
 /* Opens a perf.data file or directory, a pipe ("-"), a bundle, LLDB's trace.json, or a CoreSight snapshot. `options` may be NULL. */
@@ -210,6 +215,10 @@ typedef struct ptd_missing {
 } ptd_missing;
 PTD_C_API ptd_code ptd_missing_count(const ptd_recording* recording, uint32_t* out);
 PTD_C_API ptd_code ptd_get_missing(const ptd_recording* recording, uint32_t index, ptd_missing* out);
+/* What was noticed while opening, one sentence each: a cut file, an option without effect, code that cannot be read. *out lives until the
+ * recording is closed. */
+PTD_C_API ptd_code ptd_warning_count(const ptd_recording* recording, uint32_t* out);
+PTD_C_API ptd_code ptd_get_warning(const ptd_recording* recording, uint32_t index, const char** out);
 
 /* Losses reported by the kernel. Lost trace causes gaps in the flow. */
 typedef struct ptd_lost {
@@ -365,23 +374,14 @@ typedef enum ptd_event_kind { /* later versions may add kinds */
   PTD_EVENT_EXEC_MODE = 4, /* payload: ptd_mode from `to` on */
   PTD_EVENT_PAGING = 5, /* payload: CR3 */
   PTD_EVENT_VMCS = 6, /* payload: base of the VMCS */
-  PTD_EVENT_TSX_BEGIN = 7,
-  PTD_EVENT_TSX_COMMIT = 8,
-  PTD_EVENT_TSX_ABORT = 9,
+  PTD_EVENT_TSX_BEGIN = 7, PTD_EVENT_TSX_COMMIT = 8, PTD_EVENT_TSX_ABORT = 9,
   PTD_EVENT_OVERFLOW = 10, /* the processor lost packets; the flow resumes at `to` */
   PTD_EVENT_TRACE_STOP = 11,
   PTD_EVENT_PTWRITE = 12, /* payload, at `from` */
-  PTD_EVENT_EXSTOP = 13,
-  PTD_EVENT_MWAIT = 14,
-  PTD_EVENT_PWRE = 15,
-  PTD_EVENT_PWRX = 16,
-  PTD_EVENT_CBR = 17,
-  PTD_EVENT_MNT = 18,
+  PTD_EVENT_EXSTOP = 13, PTD_EVENT_MWAIT = 14, PTD_EVENT_PWRE = 15, PTD_EVENT_PWRX = 16, PTD_EVENT_CBR = 17, PTD_EVENT_MNT = 18,
   PTD_EVENT_CFE = 19, /* payload: type | vector << 8 */
   PTD_EVENT_EVD = 20, /* payload: data; aux: type */
-  PTD_EVENT_PEBS_BEGIN = 21,
-  PTD_EVENT_PEBS_ITEM = 22,
-  PTD_EVENT_PEBS_END = 23,
+  PTD_EVENT_PEBS_BEGIN = 21, PTD_EVENT_PEBS_ITEM = 22, PTD_EVENT_PEBS_END = 23,
   PTD_EVENT_TRIG = 24, /* payload: trigger bit vector; aux 1: other triggers fired too */
   PTD_EVENT_CONTEXT = 25, /* Arm. payload: CONTEXTIDR; aux: VMID | level << 32 | non-secure << 34 | root or realm << 35 | AArch64 << 36 */
   PTD_EVENT_EXCEPTION_RETURN = 26,

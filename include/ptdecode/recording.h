@@ -41,6 +41,12 @@ struct OpenOptions {
   bool debuginfod = false;                                    ///< query the servers of DEBUGINFOD_URLS for files that are not found
   std::string running_kernel;  ///< "/": missing kernel code may come from this machine if it still runs the recorded boot
   std::vector<std::string> kcore_after;  ///< later copies of the kernel's text: directories (kcore, kallsyms, modules), or dumps of memory (vmcore)
+  /// Virtual machines of a host's recording: a folder with the root file system of each guest at DIR/PID, where PID is the host process that runs
+  /// it. Its /proc (kallsyms, modules, kcore) has the kernel. A file that cannot be read is never an Error: it is a warning, and its code a Gap.
+  std::string guestmount;
+  /// Names and modules of the guest that no other source names: copies of its /proc/kallsyms and /proc/modules. Code is read from a copy of its
+  /// /proc/kcore in the same folder. Without one, it is read from guestvmlinux and marked `assumed`.
+  std::string guestkallsyms, guestmodules, guestvmlinux;
   bool use_time = true;                  ///< false: ignore all times; the packets alone choose between versions of code
   uint64_t slack_ns = 0;                 ///< see DecoderOptions::slack_ns
   bool freeze = false;                   ///< ignore edits: every address keeps its first version

@@ -220,7 +220,7 @@ using Strings = std::optional<std::vector<std::string>>;
 /// The options of opening, as keyword arguments of ptdecode.open().
 struct OpenArguments {
   Strings symfs, debug_dirs, stashes, kcore_after;
-  std::optional<std::string> build_id_cache, running_kernel;
+  std::optional<std::string> build_id_cache, running_kernel, guestmount, guestkallsyms, guestmodules, guestvmlinux;
   uint64_t slack_ns = 0, flags = 0;
 };
 
@@ -244,6 +244,18 @@ class Recording {
       ptd_stream_info info = PTD_INIT(ptd_stream_info);
       check([&](char**) { return ptd_get_stream(handle_, i, &info); });
       out.append(nb::make_tuple(i, info.cpu, info.tid, info.size_bytes, info.first_ns, info.last_ns, info.protocol, info.source));
+    }
+    return out;
+  }
+
+  std::vector<std::string> warnings() const {
+    uint32_t count = 0;
+    check([&](char**) { return ptd_warning_count(handle_, &count); });
+    std::vector<std::string> out;
+    for (uint32_t i = 0; i < count; ++i) {
+      const char* text = nullptr;
+      check([&](char**) { return ptd_get_warning(handle_, i, &text); });
+      out.emplace_back(text);
     }
     return out;
   }
@@ -385,8 +397,13 @@ std::unique_ptr<Recording> open_with(const OpenArguments& arguments, nb::object 
   options.debug_dirs = debug_dirs.get();
   options.stashes = stashes.get();
   options.kcore_after = kcore_after.get();
-  options.build_id_cache = arguments.build_id_cache ? arguments.build_id_cache->c_str() : nullptr;
-  options.running_kernel = arguments.running_kernel ? arguments.running_kernel->c_str() : nullptr;
+  const auto text = [](const std::optional<std::string>& given) { return given ? given->c_str() : nullptr; };
+  options.build_id_cache = text(arguments.build_id_cache);
+  options.running_kernel = text(arguments.running_kernel);
+  options.guestmount = text(arguments.guestmount);
+  options.guestkallsyms = text(arguments.guestkallsyms);
+  options.guestmodules = text(arguments.guestmodules);
+  options.guestvmlinux = text(arguments.guestvmlinux);
   options.slack_ns = arguments.slack_ns;
   options.control = &control.control;
   ptd_recording* handle = nullptr;
@@ -470,6 +487,10 @@ NB_MODULE(_native, module) {
       .def_rw("kcore_after", &OpenArguments::kcore_after, nb::arg().none())
       .def_rw("build_id_cache", &OpenArguments::build_id_cache, nb::arg().none())
       .def_rw("running_kernel", &OpenArguments::running_kernel, nb::arg().none())
+      .def_rw("guestmount", &OpenArguments::guestmount, nb::arg().none())
+      .def_rw("guestkallsyms", &OpenArguments::guestkallsyms, nb::arg().none())
+      .def_rw("guestmodules", &OpenArguments::guestmodules, nb::arg().none())
+      .def_rw("guestvmlinux", &OpenArguments::guestvmlinux, nb::arg().none())
       .def_rw("slack_ns", &OpenArguments::slack_ns)
       .def_rw("flags", &OpenArguments::flags);
   using Arguments = Recording::TableArguments;
@@ -491,6 +512,7 @@ NB_MODULE(_native, module) {
   nb::class_<Recording>(module, "Recording")
       .def("close", &Recording::close)
       .def("streams", &Recording::streams)
+      .def("warnings", &Recording::warnings)
       .def("info_json", &Recording::info_json)
       .def("table", [](const Recording& self, const std::string& name, const Arguments& arguments, nb::object progress) {
         return self.table(name, arguments, std::move(progress)).release();

@@ -14,6 +14,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +88,30 @@ class Package(unittest.TestCase):
         lines = [json.loads(line) for line in command("functions", "-i", DEMO, "--quiet", "--format", "json", "--limit", "0").splitlines()[1:]]
         theirs = [(line["function"], line["calls"], line["self_ns"]) for line in lines]
         self.assertEqual([(row.function, row.calls, row.self_ns) for row in self.recording.functions()], theirs)
+
+    @unittest.skipUnless(os.path.exists(os.environ.get("PTDECODE_MIX_GUESTS", "")), "the tests of guests are not built")
+    def test_code_of_guests(self):
+        """A host's recording whose guest is the demonstration. Each option has the guest's code; the command line is the second source."""
+        with tempfile.TemporaryDirectory() as name:
+            work = pathlib.Path(name)
+            subprocess.run([os.environ["PTDECODE_MIX_GUESTS"], work / "mixed", DEMO.parent, "--every=3", "--bytes=1500"], check=True, capture_output=True)
+            host, copy = work / "mixed" / "host", work / "mount" / "1000" / "proc"
+            shutil.copytree(DEMO.parent / "kcore_dir", copy)
+
+            def executed(**options):
+                with ptdecode.open(host, **options) as recording:
+                    rows = recording.blocks(columns=["tid", "instructions", "module"])
+                    return sum(row.instructions for row in rows if row.tid >= 2**22 and row.module.startswith("[guest."))
+
+            options = {"guestmount": work / "mount", "guestkallsyms": copy / "kallsyms"}
+            for option, path in options.items():
+                listed = command("script", "-q", "-i", host, f"--{option}", path, "--itrace=i1i", "-F", "ip,dso")
+                theirs = listed.count("([guest.")
+                self.assertGreater(theirs, 4000)
+                self.assertEqual(executed(**{option: path}), theirs)
+            self.assertEqual(executed(), 0)
+            with ptdecode.open(host, guestmount=work / "absent") as recording:
+                self.assertIn("absent is not a folder", "".join(recording.warnings))
 
     def test_times(self):
         rows = [row.time_ns for row in self.recording.branches() if row.time_ns is not None]

@@ -46,7 +46,8 @@ def main() -> int:
                     *wheels.glob("*.whl")], check=True)
     # The tests must not find the library of the prefix, nor a ptdecode of this machine.
     shutil.rmtree(prefix)
-    env = {**os.environ, "PATH": f"{venv / 'bin'}:/usr/bin:/bin", "PTDECODE_STASH": "off", "MALLOC_ARENA_MAX": "1"}
+    env = {**os.environ, "PATH": f"{venv / 'bin'}:/usr/bin:/bin", "PTDECODE_STASH": "off", "MALLOC_ARENA_MAX": "1",
+           "PTDECODE_MIX_GUESTS": str(BUILD / "tests" / "guests" / "mix_guests")}
     env.pop("LD_LIBRARY_PATH", None)
     tests = SOURCE / "python" / "tests"
     return max(subprocess.run([python, tests / name, SOURCE], check=False, env=env, cwd=work).returncode

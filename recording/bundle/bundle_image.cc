@@ -3,15 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "image/base/interrupt.h"
 #include "image/source/elf_file.h"
+#include "ptdecode/guest.h"
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
 namespace {
 
-enum Tag : uint8_t { kAddSpace, kForkSpace, kSection, kRemove, kEdit, kCopy, kLostWindow, kFinding, kSpaceLostWindow, kTags };
+enum Tag : uint8_t { kAddSpace, kForkSpace, kSection, kRemove, kEdit, kCopy, kLostWindow, kFinding, kSpaceLostWindow, kAddGuestSpace, kTags };
 
 // The numbers of enumerators in the file: places in these lists, to which new ones are appended.
 constexpr std::array kOrigins = {EditOrigin::text_poke,  EditOrigin::bpf,    EditOrigin::jitdump,
@@ -62,7 +64,10 @@ class OpWriter {
  public:
   OpWriter(const BundleCodeWriter& code, ByteWriter& out) : code_(code), out_(out) {}
 
-  void operator()(const AddSpaceOp&) { out_.number(kAddSpace); }
+  void operator()(const AddSpaceOp& op) {
+    out_.number(op.machine == 0 ? kAddSpace : kAddGuestSpace);
+    if (op.machine != 0) out_.number(op.machine);
+  }
   void operator()(const ForkSpaceOp& op) {
     out_.number(kForkSpace);
     out_.number(op.parent.value);
@@ -136,9 +141,7 @@ class OpReader {
   bool next(std::vector<PokeStamp>& kept, const std::vector<PokeStamp>& pokes) {
     switch (in_.number_to(kTags - 1)) {
       case kAddSpace:
-        if (++spaces_ > kMaxSpaces) return false;
-        (void)image_.builder.add_space();
-        return true;
+        return add_space(0);
       case kForkSpace:
         return fork_space();
       case kSection:
@@ -156,18 +159,37 @@ class OpReader {
         return finding();
       case kSpaceLostWindow:
         return space_lost_window();
+      case kAddGuestSpace:
+        return add_space(static_cast<uint32_t>(in_.number_to(kUnknownGuest)));
       default:
         return false;
     }
   }
 
  private:
+  // The first space of a guest comes with its kernel's.
+  bool add_space(uint32_t machine) {
+    spaces_ += machine != 0 && kernels_.insert(machine).second ? 2 : 1;
+    if (!in_.ok() || spaces_ > kMaxSpaces) return false;
+    note(image_.builder.add_space(machine));
+    return true;
+  }
+  [[nodiscard]] static uint32_t index_of(SpaceId space) { return machine_of(space) == 0 ? space.value : space.value & ((1U << kGuestSpaceBits) - 1); }
+  void note(SpaceId made) {
+    if (is_kernel_space(made)) return;
+    machines_.resize(std::max<size_t>(machines_.size(), size_t{index_of(made)} + 1), kKernel);
+    machines_[index_of(made)] = static_cast<uint8_t>(machine_of(made));
+  }
+  [[nodiscard]] bool has(SpaceId space) const {
+    if (is_kernel_space(space)) return machine_of(space) == 0 || kernels_.contains(machine_of(space));
+    return index_of(space) < machines_.size() && machines_[index_of(space)] == machine_of(space);
+  }
   bool fork_space() {
     const SpaceId parent = read_space(in_);
     const TimeNs when = in_.time();
-    if (parent.value >= spaces_++ || spaces_ > kMaxSpaces) return false;
-    (void)image_.builder.fork_space(parent, when);
-    return in_.ok();
+    if (!in_.ok() || !has(parent) || ++spaces_ > kMaxSpaces) return false;
+    note(image_.builder.fork_space(parent, when));
+    return true;
   }
   bool section() {
     Section section;
@@ -179,7 +201,7 @@ class OpReader {
     section.build_id = in_.text();
     section.file_offset_bytes = in_.number();
     section.assumed = in_.flag();
-    if (!code_.find(read_place(in_), section.code) || section.space.value >= spaces_) return false;
+    if (!code_.find(read_place(in_), section.code) || !has(section.space)) return false;
     image_.add_section(std::move(section));
     return in_.ok();
   }
@@ -187,8 +209,10 @@ class OpReader {
     const SpaceId space = read_space(in_);
     const Ip ip{in_.number()};
     const uint64_t size = in_.number();
-    image_.builder.remove(space, ip, size, in_.time());
-    return in_.ok() && space.value < spaces_;
+    const TimeNs when = in_.time();
+    if (!in_.ok() || !has(space)) return false;
+    image_.builder.remove(space, ip, size, when);
+    return true;
   }
   bool edit(std::vector<PokeStamp>& kept, const std::vector<PokeStamp>& pokes) {
     Edit edit;
@@ -200,7 +224,7 @@ class OpReader {
     edit.origin = kOrigins[in_.number_to(kOrigins.size() - 1)];
     edit.cpu = in_.id();
     edit.record_offset_bytes = in_.number();
-    if (!in_.ok() || edit.space.value >= spaces_) return false;
+    if (!in_.ok() || !has(edit.space)) return false;
     if (edit.origin == EditOrigin::text_poke) {
       const uint64_t index = poke_++;
       if (SidebandFold::drops(options_, index)) return true;
@@ -215,7 +239,7 @@ class OpReader {
     copy.ip = Ip{in_.number()};
     copy.taken = in_.interval();
     copy.path = in_.text();
-    if (!code_.find(read_place(in_), copy.code) || copy.space.value >= spaces_) return false;
+    if (!code_.find(read_place(in_), copy.code) || !has(copy.space)) return false;
     copy_bytes_ += copy.code.bytes.size();
     if (++copies_ > kMaxCopies || copy_bytes_ > kMaxCopyBytes) return false;
     image_.builder.add_copy(std::move(copy));
@@ -223,8 +247,10 @@ class OpReader {
   }
   bool space_lost_window() {
     const SpaceId space = read_space(in_);
-    image_.builder.add_lost_window(space, in_.interval());
-    return in_.ok() && space.value < spaces_;
+    const Interval window = in_.interval();
+    if (!in_.ok() || !has(space)) return false;
+    image_.builder.add_lost_window(space, window);
+    return true;
   }
   bool finding() {
     Finding finding = read_finding(in_);
@@ -237,6 +263,9 @@ class OpReader {
   const BundleCodeReader& code_;
   const OpenRequest& options_;
   ImageBuild& image_;
+  static constexpr uint8_t kKernel = 0xff;
+  std::vector<uint8_t> machines_;  // of the spaces of processes, by their number on all machines
+  std::set<uint32_t> kernels_;     // machines of guests
   uint64_t spaces_ = 1, copies_ = 0, copy_bytes_ = 0, poke_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "image/base/mapped_file.h"
 #include "image/timeline_access.h"
 #include "ptdecode/bundle.h"
+#include "ptdecode/guest.h"
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_image.h"
@@ -59,6 +60,7 @@ class Loader {
   Status open_trace();
   Status load_streams();
   bool read_contexts(ByteReader in);
+  bool read_guests(ByteReader in);
   bool read_notes(ByteReader in);
   bool read_pokes(ByteReader in);
   bool read_spans(ByteReader in);
@@ -213,21 +215,28 @@ bool Loader::read_streams(ByteReader in) {
   return in.done() && aux.empty();
 }
 
+template <typename Add>
+void read_switches(ByteReader& in, const Add& add) {
+  uint64_t time = 0;
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    time += in.number_to(~uint64_t{0} - time);
+    Context to;
+    to.pid = in.id();
+    to.tid = in.id();
+    to.space = SpaceId{static_cast<uint32_t>(in.number_to(uint64_t{1} << 32) - 1)};
+    if (in.ok()) add(TimeNs{time}, to);
+  }
+}
+
 bool Loader::read_contexts(ByteReader in) {
   const auto read_track = [&](const auto& add) {
     const int32_t key = in.id();
-    uint64_t time = 0;
-    for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
-      time += in.number_to(~uint64_t{0} - time);
-      Context to;
-      to.pid = in.id();
-      to.tid = in.id();
-      to.space = SpaceId{static_cast<uint32_t>(in.number_to(uint64_t{1} << 32) - 1)};
-      if (in.ok()) add(key, TimeNs{time}, to);
-    }
+    read_switches(in, [&](TimeNs time, Context to) { add(key, time, to); });
   };
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left)
-    read_track([&](int32_t cpu, TimeNs time, Context to) { data_.contexts.add_switch(cpu, time, to); });
+    read_track([&](int32_t cpu, TimeNs time, Context to) {
+      if (cpu > kGuestCpus) data_.contexts.add_switch(cpu, time, to);
+    });
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left)
     read_track([&](int32_t tid, TimeNs time, Context to) { data_.contexts.add_thread(tid, time, to); });
   data_.contexts.sort();
@@ -244,6 +253,36 @@ bool Loader::read_contexts(ByteReader in) {
     if (names.empty()) return false;
   }
   return in.done();
+}
+
+bool Loader::read_guests(ByteReader in) {
+  const auto read_machine = [&in] { return static_cast<uint32_t>(in.number_to(kMostGuests)); };
+  bool are_guests = true;  // machine 0 is the host
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const uint32_t machine = read_machine();
+    are_guests = are_guests && machine != 0;
+    if (const int32_t pid = in.id(); in.ok() && are_guests) add_guest(data_.contexts, {machine, pid, -1});
+  }
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const int32_t tid = in.id();
+    Guest guest;
+    guest.machine = read_machine();
+    guest.pid = in.id();
+    guest.vcpu = in.id();
+    are_guests = are_guests && guest.machine != 0;
+    if (in.ok() && are_guests) add_guest_cpu(data_.contexts, tid, guest);
+  }
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    Guest cpu;
+    cpu.machine = read_machine();
+    cpu.vcpu = in.id();
+    are_guests = are_guests && cpu.machine != 0;
+    read_switches(in, [&](TimeNs time, Context to) {
+      if (are_guests) add_guest_switch(data_.contexts, cpu, time, to);
+    });
+  }
+  data_.contexts.sort();
+  return in.done() && are_guests;
 }
 
 bool Loader::read_notes(ByteReader in) {
@@ -333,6 +372,8 @@ Status Loader::load() {
   if (!read_config(ByteReader(chunk_of(chunk::kConfig)))) return damaged(chunk::kConfig);
   if (Status status = load_streams(); !status.ok()) return status;
   if (!read_contexts(ByteReader(chunk_of(chunk::kContexts)))) return damaged(chunk::kContexts);
+  const auto guests = chunks_.find(chunk::kGuests);
+  if (guests != chunks_.end() && !read_guests(ByteReader(guests->second))) return damaged(chunk::kGuests);
   if (!read_notes(ByteReader(chunk_of(chunk::kNotes)))) return damaged(chunk::kNotes);
   if (!read_pokes(ByteReader(chunk_of(chunk::kPokes)))) return damaged(chunk::kPokes);
   const bool has_spans = chunks_.find(chunk::kSpans) != chunks_.end();

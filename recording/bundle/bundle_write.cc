@@ -4,6 +4,7 @@
 
 #include "image/base/read_files.h"
 #include "image/code_limits.h"
+#include "image/guest_tracks.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/guest.h"
 #include "recording/bundle/requested_bundle.h"
@@ -53,6 +54,7 @@ class Writer {
   Status write_samples(BundleFileWriter& file) const;
   Status write_aux(BundleFileWriter& file);
   Status write_contexts(BundleFileWriter& file) const;
+  Status write_guests(BundleFileWriter& file) const;
   Status write_notes(BundleFileWriter& file) const;
   Status write_code(BundleFileWriter& file);
   Status write_names(BundleFileWriter& file);
@@ -229,19 +231,23 @@ Status Writer::write_aux(BundleFileWriter& file) {
   return file.add(chunk::kAux, out.bytes());
 }
 
+void write_switches(const std::vector<ContextTrack::Switch>& switches, ByteWriter& out) {
+  out.number(switches.size());
+  uint64_t time = 0;
+  for (const ContextTrack::Switch& change : switches) {
+    out.number(change.time.value - time);
+    out.signed_number(change.to.pid);
+    out.signed_number(change.to.tid);
+    out.number(uint64_t{change.to.space.value} + 1);
+    time = change.time.value;
+  }
+}
+
 Status Writer::write_contexts(BundleFileWriter& file) const {
   ByteWriter out;
   const auto track = [&out](int32_t key, const std::vector<ContextTrack::Switch>& switches) {
     out.signed_number(key);
-    out.number(switches.size());
-    uint64_t time = 0;
-    for (const ContextTrack::Switch& change : switches) {
-      out.number(change.time.value - time);
-      out.signed_number(change.to.pid);
-      out.signed_number(change.to.tid);
-      out.number(uint64_t{change.to.space.value} + 1);
-      time = change.time.value;
-    }
+    write_switches(switches, out);
   };
   const std::vector<int32_t> cpus = data_.contexts.cpus(), threads = data_.contexts.threads();
   out.number(cpus.size());
@@ -263,6 +269,33 @@ Status Writer::write_contexts(BundleFileWriter& file) const {
     }
   }
   return file.add(chunk::kContexts, out.bytes());
+}
+
+// Which guests there are, which threads of the host run their cpus, and what these run.
+Status Writer::write_guests(BundleFileWriter& file) const {
+  const std::vector<Guest> guests = guests_of(data_.contexts), cpus = guest_cpus(data_.contexts);
+  const std::vector<GuestCpuThread> threads = guest_cpu_threads(data_.contexts);
+  if (guests.empty()) return {};
+  ByteWriter out;
+  out.number(guests.size());
+  for (const Guest& guest : guests) {
+    out.number(guest.machine);
+    out.signed_number(guest.pid);
+  }
+  out.number(threads.size());
+  for (const auto& [tid, guest] : threads) {
+    out.signed_number(tid);
+    out.number(guest.machine);
+    out.signed_number(guest.pid);
+    out.signed_number(guest.vcpu);
+  }
+  out.number(cpus.size());
+  for (const Guest& cpu : cpus) {
+    out.number(cpu.machine);
+    out.signed_number(cpu.vcpu);
+    write_switches(guest_switches(data_.contexts, cpu), out);
+  }
+  return file.add(chunk::kGuests, out.bytes());
 }
 
 Status Writer::write_notes(BundleFileWriter& file) const {
@@ -369,6 +402,7 @@ Status Writer::write(BundleFileWriter& file) {
   if (status.ok()) status = write_samples(file);
   if (status.ok()) status = write_aux(file);
   if (status.ok()) status = write_contexts(file);
+  if (status.ok()) status = write_guests(file);
   if (status.ok()) status = write_notes(file);
   if (status.ok()) status = write_code(file);
   if (status.ok()) status = write_names(file);

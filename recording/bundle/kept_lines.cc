@@ -2,10 +2,13 @@
 #include "recording/bundle/kept_lines.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 #include <variant>
+
+#include "ptdecode/guest.h"
 
 namespace ptd {
 namespace {
@@ -25,11 +28,11 @@ class Spaces {
  public:
   explicit Spaces(const std::vector<ImageOp>& ops) {
     for (const ImageOp& op : ops) {
+      if (const auto* add = std::get_if<AddSpaceOp>(&op)) this->add(add->made);
       if (const auto* fork = std::get_if<ForkSpaceOp>(&op)) {
-        const bool has_parent = fork->parent.value < spaces_.size();
-        spaces_.emplace_back().parent = has_parent ? fork->parent.value : 0;
+        const bool has_parent = !is_kernel_space(fork->parent) && fork->parent.value < fork->made.value && spaces_.contains(fork->parent.value);
+        add(fork->made).parent = has_parent ? fork->parent.value : 0;
       }
-      if (std::holds_alternative<AddSpaceOp>(op)) spaces_.emplace_back();
     }
     for (const ImageOp& op : ops) {
       if (const auto* section = std::get_if<Section>(&op)) add(section->space, section->ip, section->code.bytes);
@@ -39,11 +42,11 @@ class Spaces {
 
   uint64_t keep(const CodeLines& lines, BundleCodeWriter& code) {
     for (const auto& [id, own] : lines) {
-      if (id < spaces_.size()) spaces_[id].lines = own;
+      if (const auto space = spaces_.find(id); space != spaces_.end()) space->second.lines = own;
     }
-    for (size_t id = spaces_.size(); id-- > 0;) {
+    for (auto at = spaces_.rbegin(); at != spaces_.rend(); ++at) {
       ++steps_;
-      Space& space = spaces_[id];
+      Space& space = at->second;
       if (!space.lines.empty()) keep_of(space, code);
       if (space.parent != 0) hand_on(space.lines, spaces_[space.parent].lines);
       space = {};
@@ -52,9 +55,14 @@ class Spaces {
   }
 
  private:
+  // A space comes with the kernel's of its machine.
+  Space& add(SpaceId made) {
+    spaces_[kernel_of_machine(machine_of(made)).value];
+    return spaces_[made.value];
+  }
   void add(SpaceId home, Ip ip, Bytes code) {
-    if (is_kernel_half(ip)) home = kKernelSpace;
-    if (!code.empty() && home.value < spaces_.size()) spaces_[home.value].mapped.push_back({ip.value, code});
+    const auto space = spaces_.find(space_at(home, ip).value);
+    if (!code.empty() && space != spaces_.end()) space->second.mapped.push_back({ip.value, code});
   }
 
   void keep_of(Space& space, BundleCodeWriter& code) {
@@ -80,7 +88,7 @@ class Spaces {
     to.merge(from);
   }
 
-  std::vector<Space> spaces_{1};
+  std::map<uint32_t, Space> spaces_{{kKernelSpace.value, {}}};  // by number: a parent is before its children
   uint64_t steps_ = 0;
 };
 

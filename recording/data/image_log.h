@@ -15,10 +15,14 @@
 namespace ptd {
 
 /// One call of a TimelineBuilder.
-struct AddSpaceOp {};
+struct AddSpaceOp {
+  uint32_t machine = 0;     ///< see guest.h
+  SpaceId made = kNoSpace;  ///< the space that the builder returned
+};
 struct ForkSpaceOp {
   SpaceId parent;
   TimeNs when;
+  SpaceId made = kNoSpace;
 };
 struct RemoveOp {
   SpaceId space;
@@ -54,14 +58,15 @@ class LoggedBuilder {
  public:
   explicit LoggedBuilder(std::shared_ptr<ImageLog> log) : log_(std::move(log)) {}
 
-  /// Spaces of guests are not logged: a recording that is logged has none.
   [[nodiscard]] SpaceId add_space(uint32_t machine = 0) {
-    if (machine == 0) note(AddSpaceOp{});
-    return builder_.add_space(machine);
+    const SpaceId made = builder_.add_space(machine);
+    note(AddSpaceOp{machine, made});
+    return made;
   }
   [[nodiscard]] SpaceId fork_space(SpaceId parent, TimeNs when) {
-    note(ForkSpaceOp{parent, when});
-    return builder_.fork_space(parent, when);
+    const SpaceId made = builder_.fork_space(parent, when);
+    note(ForkSpaceOp{parent, when, made});
+    return made;
   }
   void add_section(Section section) {
     note(section);

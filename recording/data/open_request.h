@@ -40,8 +40,6 @@ struct OpenRequest : OpenOptions {
   std::vector<std::string> trace_files;  ///< of a plan: where its trace files are, in its order; empty, or an empty one: at the recorded path
   bool without_trace = false;  ///< of a plan: its trace files are not opened, and their bytes read as zero
   bool unit_by_unit = false;   ///< of a plan: its trace may be there in part. check_unit() is called where a unit is decoded, not here for all units
-  std::string guest_mount;  ///< folder with the root file system of each guest, DIR/PID; PID is the process that runs the guest
-  std::string guest_kallsyms, guest_modules, guest_vmlinux;  ///< names, modules and code of the guest that no other source names
   std::vector<GivenCode> given_code;
   std::vector<LostInput> lost_input;
   std::function<void()> check;  ///< called now and then while opening; may throw to end it. May be empty

@@ -1,6 +1,9 @@
 // GuestMachines: see guest_machines.h.
 #include "recording/perf/guest_machines.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -37,6 +40,19 @@ std::string folder_of(const std::string& file) {
 }
 
 std::string beside(const std::string& file, const char* name) { return file.empty() ? std::string() : folder_of(file) + "/" + name; }
+
+/// Reports what the user names and cannot be read: the code that it should have is missing.
+void warn_of_unreadable(const OpenRequest& options, std::vector<std::string>& warnings) {
+  std::error_code error;
+  const auto warn = [&warnings](const char* option, const std::string& path, const char* what) {
+    warnings.push_back(std::string("--") + option + ": " + path + what + "; no code of guests is read from it");
+  };
+  if (!options.guestmount.empty() && !std::filesystem::is_directory(options.guestmount, error)) warn("guestmount", options.guestmount, " is not a folder");
+  for (const auto& [option, path] : {std::pair("guestkallsyms", &options.guestkallsyms), std::pair("guestmodules", &options.guestmodules),
+                                     std::pair("guestvmlinux", &options.guestvmlinux)}) {
+    if (!path->empty() && ::access(path->c_str(), R_OK) != 0) warn(option, *path, " cannot be read");
+  }
+}
 
 constexpr const char* kNoKernel = "kernel of a guest without a copy of its memory";
 constexpr const char* kNoRecords = "user code of a guest without records of its processes";
@@ -77,7 +93,7 @@ GuestMachine* GuestMachines::find(uint32_t machine) {
   return nullptr;
 }
 
-void GuestMachines::add_sources(const OpenRequest& options, const std::vector<std::string>& kcore_dirs) {
+void GuestMachines::add_sources(const OpenRequest& options, const std::vector<std::string>& kcore_dirs, std::vector<std::string>& warnings) {
   constexpr std::string_view kGuestCopy = "kcore_dir__";
   for (const std::string& dir : kcore_dirs) {
     const std::string name = std::filesystem::path(dir).filename().string();
@@ -87,17 +103,23 @@ void GuestMachines::add_sources(const OpenRequest& options, const std::vector<st
     machine->kcore_dir = dir;
     machine->is_named = true;
   }
+  warn_of_unreadable(options, warnings);
   std::error_code error;
-  if (!options.guest_mount.empty()) {
-    for (const auto& entry : std::filesystem::directory_iterator(options.guest_mount, error)) {
-      const auto pid = pid_of(entry.path().filename().string());
-      GuestMachine* machine = pid ? of(*pid) : nullptr;
+  if (!options.guestmount.empty()) {
+    std::map<int32_t, std::string> roots;  // in order, so that the numbers of guests do not depend on the folder
+    for (const auto& entry : std::filesystem::directory_iterator(options.guestmount, error)) {
+      if (const auto pid = pid_of(entry.path().filename().string())) roots.emplace(*pid, entry.path().string());
+    }
+    for (const auto& [pid, root] : roots) {
+      GuestMachine* machine = of(pid);
       if (machine == nullptr) continue;
-      machine->roots = {entry.path().string()};
+      machine->roots = {root};
       machine->is_named = true;
     }
+    if (roots.empty() && !error)
+      warnings.push_back("--guestmount: no folder in " + options.guestmount + " is named after the process that runs a guest (DIR/PID); no code is read from it");
   }
-  if (options.guest_kallsyms.empty() && options.guest_modules.empty() && options.guest_vmlinux.empty()) return;
+  if (options.guestkallsyms.empty() && options.guestmodules.empty() && options.guestvmlinux.empty()) return;
   if (GuestMachine* machine = of(0)) machine->is_named = true;
 }
 
@@ -134,9 +156,9 @@ void GuestMachines::add_code(const OpenRequest& options, GuestMachine& machine, 
     const std::string proc = machine.roots.front() + "/proc/";
     files = {proc + "kallsyms", proc + "modules", proc + "kcore", {}};
   } else if (is_only) {
-    files = {options.guest_kallsyms, options.guest_modules, beside(options.guest_kallsyms, "kcore"), options.guest_vmlinux};
-    if (files.modules.empty()) files.modules = beside(options.guest_kallsyms, "modules");
-    if (files.kcore.empty()) files.kcore = beside(options.guest_modules, "kcore");
+    files = {options.guestkallsyms, options.guestmodules, beside(options.guestkallsyms, "kcore"), options.guestvmlinux};
+    if (files.modules.empty()) files.modules = beside(options.guestkallsyms, "modules");
+    if (files.kcore.empty()) files.kcore = beside(options.guestmodules, "kcore");
   }
   if (!machine.kernel.add_guest_to(image, files, data.warnings)) {
     add_absent(image, machine.guest, machine.kernel.text_path(), Ip{kKernelFirst}, ~uint64_t{0} - kKernelFirst, kNoKernel);
@@ -152,6 +174,9 @@ void GuestMachines::add_code(const OpenRequest& options, GuestMachine& machine, 
 void GuestMachines::finish(const OpenRequest& options, ImageBuild& image, RecordingData& data, const std::unordered_map<int32_t, int32_t>& pids) {
   add_cpus(data, pids);
   for (auto& [pid, machine] : by_pid_) {
+    const auto is_of_guest = [&](const auto& thread) { return thread.second == machine.guest.pid; };
+    if (!machine.roots.empty() && !machine.has_records && std::ranges::none_of(pids, is_of_guest))
+      data.warnings.push_back("--guestmount: the recording has no process " + std::to_string(pid) + ", so no guest uses " + machine.roots.front());
     add_guest(data.contexts, machine.guest);
     add_code(options, machine, image, data);
   }

@@ -30,7 +30,7 @@ struct GuestMachine {
 class GuestMachines {
  public:
   /// `kcore_dirs`: PerfReader::kcore_dirs().
-  void add_sources(const OpenRequest& options, const std::vector<std::string>& kcore_dirs);
+  void add_sources(const OpenRequest& options, const std::vector<std::string>& kcore_dirs, std::vector<std::string>& warnings);
   /// Returns the guest that process `pid` runs, which is added if it is new; 0: that of all processes that no other guest names. Null if there
   /// are too many.
   GuestMachine* of(int32_t pid);

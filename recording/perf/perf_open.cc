@@ -126,7 +126,7 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, I
                                                                      "" + std::to_string(damage.cut_offset_bytes));
   if (fold.guest_records() != 0) {
     data.warnings.push_back(std::to_string(fold.guest_records()) +
-                            " records of virtual machine guests are ignored: they do not say which guest, or a bundle is written, which holds no code of guests");
+                            " records of virtual machine guests are ignored: they do not say which guest");
   }
 }
 

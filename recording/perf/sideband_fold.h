@@ -42,11 +42,8 @@ class SidebandFold {
   void limit_copies(uint64_t bytes) { windows_.free_bytes = bytes; }
   /// Returns the recording's address filter, from AUXTRACE_INFO.
   void set_filter(const std::string& text) { filter_ = text; }
-  /// Sets where the code of guests is. `kcore_dirs`: PerfReader::kcore_dirs(). Limitation: bundles and plans hold no code of guests.
-  void set_guests(const std::vector<std::string>& kcore_dirs) {
-    leave_out_guests_ = options_.image_log != nullptr;
-    if (!leave_out_guests_) guests_.add_sources(options_, kcore_dirs);
-  }
+  /// Sets where the code of guests is. `kcore_dirs`: PerfReader::kcore_dirs().
+  void set_guests(const std::vector<std::string>& kcore_dirs) { guests_.add_sources(options_, kcore_dirs, data_.warnings); }
   /// Declares that the file ends early: records after the last ones of its rings are lost.
   void on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes);
   using Holes = std::vector<perfio::ReadDamage::Hole>;
@@ -117,7 +114,6 @@ class SidebandFold {
   UndatedRecords undated_;
   GuestMachines guests_;
   std::vector<Edit> guest_edits_;
-  bool leave_out_guests_ = false;
   // Arm: a change whose end is not reported yet, by address. A record that replaces bytes by the same says that it is done.
   bool is_arm_ = false, text_reported_ = false;
   std::map<uint64_t, Edit> text_edits_;

@@ -10,7 +10,7 @@ namespace ptd {
 
 // A guest's processes have numbers of their own in the recording (guest.h), so that they are folded as those of the host are.
 void SidebandFold::on_guest_record(const perfio::Record& record, const RingIndex::Ring& ring) {
-  GuestMachine* machine = leave_out_guests_ ? nullptr : guests_.of(ring.machine_pid);
+  GuestMachine* machine = guests_.of(ring.machine_pid);
   if (machine == nullptr) {
     ++guest_records_;
     return;
@@ -49,7 +49,7 @@ void SidebandFold::on_guest_record(const perfio::Record& record, const RingIndex
 
 // perf kvm writes where the kernels of guests are, with the process that runs the guest, or 0 for the guest of --guestkallsyms.
 void SidebandFold::on_unplaced_guest_mmap(const perfio::MmapRecord& map) {
-  GuestMachine* machine = leave_out_guests_ || !map.kernel ? nullptr : guests_.of(std::max(map.pid, 0));
+  GuestMachine* machine = !map.kernel ? nullptr : guests_.of(std::max(map.pid, 0));
   if (machine == nullptr) {
     ++guest_records_;
     return;
@@ -95,7 +95,6 @@ void SidebandFold::on_guest_poke(const perfio::Record& record, const perfio::Tex
 
 // Adds the guests to image and contexts; without any sign of one, nothing.
 void SidebandFold::finish_guests() {
-  if (leave_out_guests_) return;
   guests_.finish(options_, image_, data_, pids_);
   for (Edit& edit : guest_edits_) image_.builder.add_edit(std::move(edit));
   guest_edits_.clear();

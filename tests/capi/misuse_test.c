@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -194,6 +195,39 @@ static void test_null_and_sizes(const char* folder) {
   EXPECT(0, strcmp("unknown", ptd_code_name(-5)));
   EXPECT(1, strlen(ptd_version()) > 2);
   EXPECT(PTD_OK, ptd_cursor_free(cursor));
+  EXPECT(PTD_OK, ptd_close(recording));
+}
+
+/* Options of a program that was built with the first version, which ended before the code of guests: what follows is not read. */
+static void test_options_of_guests(const char* folder) {
+  ptd_recording* recording = open_data(folder, "demo");
+  EXPECT(PTD_OK, ptd_close(recording));
+  ptd_open_options options;
+  memset(&options, 0xa5, sizeof options);
+  memset(&options, 0, offsetof(ptd_open_options, guestmount));
+  options.size = offsetof(ptd_open_options, guestmount);
+  EXPECT(80, options.size);
+  EXPECT(PTD_OK, ptd_open(path, &options, &recording, NULL));
+  EXPECT(PTD_OK, ptd_close(recording));
+  /* Paths that cannot be read, and a recording without guests. */
+  options = PTD_INIT(ptd_open_options);
+  options.guestmount = "/nonexistent/mount";
+  options.guestkallsyms = options.guestmodules = options.guestvmlinux = "/nonexistent/file";
+  EXPECT(PTD_OK, ptd_open(path, &options, &recording, NULL));
+  uint32_t warnings = 0;
+  EXPECT(PTD_OK, ptd_warning_count(recording, &warnings));
+  const char* told[] = {"--guestmount: /nonexistent/mount is not a folder", "--guestkallsyms: /nonexistent/file cannot be read",
+                        "--guestmodules: /nonexistent/file cannot be read", "--guestvmlinux: /nonexistent/file cannot be read",
+                        "--guestmount, --guestkallsyms, --guestmodules, --guestvmlinux have no effect"};
+  for (size_t i = 0; i < sizeof told / sizeof *told; ++i) {
+    int found = 0;
+    for (uint32_t k = 0; k < warnings; ++k) {
+      const char* warning = NULL;
+      EXPECT(PTD_OK, ptd_get_warning(recording, k, &warning));
+      found += strstr(warning, told[i]) != NULL;
+    }
+    EXPECT(1, found);
+  }
   EXPECT(PTD_OK, ptd_close(recording));
 }
 
@@ -538,6 +572,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   test_handles(argv[1]);
   test_null_and_sizes(argv[1]);
+  test_options_of_guests(argv[1]);
   test_cursors(argv[1]);
   test_callbacks(argv[1]);
   test_release_in_callback(argv[1], "branches");

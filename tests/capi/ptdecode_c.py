@@ -35,6 +35,11 @@ Finding = struct("Finding", (SIZE, "size"), (STR, "kind what"), (U64, "ip"), (I6
                  (PTR, "found"), (SIZE, "found_bytes"), (U32, "space reserved"))
 
 
+OpenOptions = struct("OpenOptions", (SIZE, "size"), (U64, "flags"), (PTR, "symfs debug_dirs stashes kcore_after"), (STR, "build_id_cache running_kernel"),
+                     (U64, "slack_ns"), (PTR, "control"), (STR, "guestmount guestkallsyms guestmodules guestvmlinux"))
+OPEN_OPTIONS_0_1_BYTES = 80  # up to and including `control`
+
+
 def made(cls, **fields):
     return cls(size=c.sizeof(cls), **fields)
 
@@ -53,9 +58,9 @@ class Api:
             raise RuntimeError(f"{name}: {code}: {text}")
         return code
 
-    def open(self, path):
+    def open(self, path, options=None):
         recording = PTR()
-        self.call("ptd_open", str(path).encode(), None, c.byref(recording))
+        self.call("ptd_open", str(path).encode(), None if options is None else c.byref(options), c.byref(recording))
         return recording
 
     def close(self, recording):

@@ -25,6 +25,10 @@ static void test_bad_arguments(const char* folder) {
     EXPECT(PTD_ERROR_INVALID_HANDLE, ptd_missing_count(handle, &number));
     EXPECT(0, number);
     EXPECT(PTD_ERROR_INVALID_HANDLE, ptd_get_missing(handle, 0, &missing));
+    EXPECT(PTD_ERROR_INVALID_HANDLE, ptd_warning_count(handle, &number));
+    EXPECT(0, number);
+    EXPECT(PTD_ERROR_INVALID_HANDLE, ptd_get_warning(handle, 0, &text));
+    EXPECT(0, strcmp("", text));
     EXPECT(PTD_ERROR_INVALID_HANDLE, ptd_get_lost(handle, &lost));
     EXPECT_MESSAGE(PTD_ERROR_INVALID_HANDLE, ptd_finding_count(handle, &number, &message));
     EXPECT_MESSAGE(PTD_ERROR_INVALID_HANDLE, ptd_get_finding(handle, 0, &finding, &message));
@@ -34,6 +38,8 @@ static void test_bad_arguments(const char* folder) {
   EXPECT(PTD_ERROR_NULL_ARGUMENT, ptd_comm_at(recording, 1, 0, NULL));
   EXPECT(PTD_ERROR_NULL_ARGUMENT, ptd_missing_count(recording, NULL));
   EXPECT(PTD_ERROR_NULL_ARGUMENT, ptd_get_missing(recording, 0, NULL));
+  EXPECT(PTD_ERROR_NULL_ARGUMENT, ptd_warning_count(recording, NULL));
+  EXPECT(PTD_ERROR_NULL_ARGUMENT, ptd_get_warning(recording, 0, NULL));
   EXPECT(PTD_ERROR_NULL_ARGUMENT, ptd_get_lost(recording, NULL));
   EXPECT_MESSAGE(PTD_ERROR_NULL_ARGUMENT, ptd_finding_count(recording, NULL, &message));
   EXPECT_MESSAGE(PTD_ERROR_NULL_ARGUMENT, ptd_get_finding(recording, 0, NULL, &message));
@@ -59,6 +65,8 @@ static void test_bad_arguments(const char* folder) {
   ptd_missing missing = PTD_INIT(ptd_missing);
   ptd_finding finding = PTD_INIT(ptd_finding);
   EXPECT(PTD_ERROR_BAD_ARGUMENT, ptd_get_missing(recording, 1u << 30, &missing));
+  const char* warning = NULL;
+  EXPECT(PTD_ERROR_BAD_ARGUMENT, ptd_get_warning(recording, 1u << 30, &warning));
   EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_get_finding(recording, 1u << 30, &finding, &message));
 
   /* Ranges, the same for tables and cursors: 0 and PTD_TIME_UNKNOWN are no limits. */

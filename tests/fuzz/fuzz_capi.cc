@@ -255,6 +255,9 @@ class Caller {
     check(ptd_get_finding(recording, in_.byte(), &finding, &message_));
     (void)ptd_missing_count(recording, &count);
     (void)ptd_get_missing(recording, in_.byte(), &missing);
+    const char* warning = nullptr;
+    (void)ptd_warning_count(recording, &count);
+    (void)ptd_get_warning(recording, in_.byte(), &warning);
     (void)ptd_get_lost(recording, &lost);
     (void)ptd_comm_at(recording, in_.byte(), static_cast<int64_t>(in_.number()), &comm);
     PTD_FUZZ_CHECK(comm != nullptr);

@@ -13,14 +13,13 @@
 
 #include "ptdecode/guest.h"
 #include "ptdecode/recording.h"
-#include "recording/data/open_request.h"
 #include "tests/corpus/truth.h"
 
 namespace ptd {
 namespace {
 
 struct Words {
-  OpenRequest options;
+  OpenOptions options;
   std::map<std::pair<uint32_t, int32_t>, std::string> truths;
   std::string host;
   bool prefix = false;
@@ -36,10 +35,10 @@ Words parse(int argc, char** argv) {
   Words words;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    OpenRequest& options = words.options;
+    OpenOptions& options = words.options;
     std::string text;
-    if (take(word, "--guestmount=", options.guest_mount) || take(word, "--guestkallsyms=", options.guest_kallsyms) ||
-        take(word, "--guestmodules=", options.guest_modules) || take(word, "--guestvmlinux=", options.guest_vmlinux) ||
+    if (take(word, "--guestmount=", options.guestmount) || take(word, "--guestkallsyms=", options.guestkallsyms) ||
+        take(word, "--guestmodules=", options.guestmodules) || take(word, "--guestvmlinux=", options.guestvmlinux) ||
         take(word, "--host=", words.host))
       continue;
     if (take(word, "--truth=", text)) {
@@ -96,7 +95,7 @@ class HostCheck {
 };
 
 int run(const Words& words) {
-  const auto recording = open_recording(words.options);
+  const auto recording = Recording::open(words.options);
   if (!recording.ok()) {
     (void)std::fprintf(stderr, "%s\n", recording.error().message.c_str());
     return 2;

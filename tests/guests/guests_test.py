@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -14,8 +15,12 @@ PTDECODE = os.environ["PTDECODE"]
 MIX = os.environ["MIX_GUESTS"]
 FLOW = os.environ["GUEST_FLOW"]
 DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
+LIBRARY = os.environ.get("PTDECODE_LIBRARY", "")  # empty: not built as a shared library
 PERF = shutil.which("perf")
+sys.path.insert(0, os.path.join(os.environ["PTDECODE_SOURCE"], "tests", "capi"))
+import ptdecode_c as ptd  # noqa: E402
 CPUS = (0, 1)
+GUEST_BIT = 1 << 29  # of the number of a guest's space (guest.h)
 FEW_BYTES = 1500  # of trace, before the guest's kernel changes for the first time
 
 
@@ -71,6 +76,21 @@ class Guests(unittest.TestCase):
             made = to
         return made
 
+    def injected_and_mounted(self):
+        """Returns a host's recording with the records of its guest and without its code, and the folder that has it: --guestmount."""
+        recording = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "injected"
+        shutil.copytree(self.injected("one"), recording)
+        shutil.rmtree(recording / "kcore_dir__1000")
+        mount = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        shutil.copytree(DEMO / "kcore_dir", mount / "1000" / "proc")
+        return recording, mount
+
+    def check_flow(self, done):
+        """Checks that a decode with guest_flow has the whole flow of the host and of the guest."""
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for cpu in CPUS:
+            self.assertEqual(tallies(done.stdout)[cpu, 1], (executed(cpu), 0, 0), done.stdout)
+
     def flow(self, recording, name, *words):
         return run(FLOW, recording, f"--host={self.work / name / 'host.flow'}", *words)
 
@@ -78,9 +98,100 @@ class Guests(unittest.TestCase):
         """Text pokes of the guest included."""
         for exact in ([], ["--exact"]):
             done = self.flow(self.injected("one"), "one", *truth_of(1), *exact)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            for cpu in CPUS:
-                self.assertEqual(tallies(done.stdout)[cpu, 1], (executed(cpu), 0, 0), done.stdout)
+            self.check_flow(done)
+
+    def test_c_api(self):
+        """The number of instructions in spaces of guests, with the options of this version and of the first, which had none for guests. Without code,
+        there is what text pokes have written."""
+        if not LIBRARY:
+            self.skipTest("no shared library")
+        recording, mount = self.injected_and_mounted()
+        api = ptd.Api(LIBRARY)
+        options = ptd.made(ptd.OpenOptions, guestmount=os.fsencode(mount))
+        kallsyms = ptd.made(ptd.OpenOptions, guestkallsyms=os.fsencode(mount / "1000/proc/kallsyms"))
+        for given in (options, kallsyms):
+            self.assertEqual(self.guest_instructions(api, recording, given), [executed(cpu) for cpu in CPUS])
+        without = self.guest_instructions(api, recording, None)
+        for cpu in CPUS:
+            self.assertLess(without[cpu], executed(cpu) / 20)
+        options.size = ptd.OPEN_OPTIONS_0_1_BYTES
+        self.assertEqual(self.guest_instructions(api, recording, options), without)
+
+    @staticmethod
+    def guest_instructions(api, recording, options):
+        """By stream; those of cpus 0 and 1."""
+        opened = api.open(recording, options)
+        counts = []
+        for stream in range(len(api.streams(opened))):
+            count = 0
+            for item in api.items(opened, ptd.FLOW, stream):
+                if item.kind == ptd.BLOCKS and item.space != ptd.NONE and item.space & GUEST_BIT:
+                    count += sum(item.u.blocks.items[i].instructions for i in range(item.u.blocks.count))
+            counts.append(count)
+        api.close(opened)
+        return counts
+
+    def test_bundle_and_plan_have_the_code_of_guests(self):
+        """They decode as the recording does, without the guest's folder, and the bundle without the recording's too."""
+        recording, mount = self.injected_and_mounted()
+        self.check_flow(self.flow(recording, "one", f"--guestmount={mount}", *truth_of(1)))
+        views = (["script", "--itrace=b", "-F", "+machine_pid,+vcpu"], ["script", "--format", "json"], ["functions"], ["stat"], ["check"])
+        wanted = [run(PTDECODE, *view, "-q", "-i", recording, f"--guestmount={mount}").stdout for view in views]
+        self.assertIn("[guest.", wanted[0])
+        kept = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        for made in (["bundle", "-o", kept / "bundle"], ["plan", "-o", kept / "plan"]):
+            done = run(PTDECODE, *made, "-i", recording, f"--guestmount={mount}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        again = run(PTDECODE, "bundle", "-i", kept / "bundle", "-o", kept / "again")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        shutil.rmtree(mount)
+        self.check_flow(self.flow(kept / "plan", "one", *truth_of(1)))
+        self.assertEqual(run(PTDECODE, *views[0], "-q", "-i", kept / "plan").stdout, wanted[0])
+        shutil.rmtree(recording)
+        for bundle in (kept / "bundle", kept / "again"):
+            self.check_flow(self.flow(bundle, "one", *truth_of(1)))
+            self.check_flow(self.flow(bundle, "one", *truth_of(1), "--exact"))
+            for view, want in zip(views, wanted):
+                self.assertEqual(run(PTDECODE, *view, "-q", "-i", bundle).stdout.replace(str(bundle), str(recording)), want, view)
+
+    def test_bundle_of_two_guests(self):
+        """In turn on each cpu, with a kernel each."""
+        made = self.injected("two", guests=2)
+        bundle = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "bundle"
+        self.assertEqual(run(PTDECODE, "bundle", "-i", made, "-o", bundle).returncode, 0)
+        self.assertEqual(self.flow(bundle, "two").stdout, self.flow(made, "two").stdout)
+        view = ["script", "-q", "--itrace=b", "-F", "+machine_pid,+vcpu"]
+        self.assertEqual(run(PTDECODE, *view, "-i", bundle).stdout, run(PTDECODE, *view, "-i", made).stdout)
+
+    def test_options_without_use_are_named(self):
+        """The recording has no guest, or none that could use the code."""
+        mount = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        (mount / "1000").mkdir()
+        told = run(PTDECODE, "stat", "-i", DEMO, "--guestmount", mount, "--guestkallsyms", DEMO / "kcore_dir" / "kallsyms").stderr
+        self.assertEqual(told.count("no virtual machine runs in this trace (no PIP packet with NR): --guestmount, --guestkallsyms have no effect"), 1, told)
+        (mount / "4242").mkdir()
+        told = run(PTDECODE, "stat", "-i", self.mixed("start"), "--guestmount", mount).stderr
+        self.assertEqual(told.count(f"--guestmount: the recording has no process 4242, so no guest uses {mount}/4242"), 1, told)
+        self.assertNotIn("process 1000, so", told)
+        self.assertNotIn("no effect", told)
+        bundle = mount / "bundle"
+        run(PTDECODE, "bundle", "-i", DEMO, "-o", bundle)
+        told = run(PTDECODE, "stat", "-i", bundle, "--guestvmlinux", DEMO / "kcore_dir" / "kcore").stderr
+        self.assertEqual(told.count("a bundle is complete: --guestvmlinux has no effect"), 1, told)
+        told = run(PTDECODE, "stat", "-i", DEMO).stderr
+        self.assertNotIn("virtual machine", told)
+
+    def test_lost_flow_names_threads_of_guests(self):
+        """A guest without records of its threads: by the thread that runs it. With them: by their own names."""
+        told = run(PTDECODE, "stat", "-i", self.mixed("one")).stdout
+        self.assertRegex(told, r"%.*VM:1000 CPU 0/KVM 1001  \(")
+        self.assertNotRegex(told, r"\? \d+  \(")
+        recording, _ = self.injected_and_mounted()
+        rows = json.loads(run(PTDECODE, "stat", "--json", "-i", recording).stdout)["loss_times"]["threads"]
+        names = [row["thread"] for row in rows if row["gaps"] and row["tid"] >= 1 << 22]
+        self.assertTrue(names)
+        for name in names:
+            self.assertRegex(name, r"^VM:1000 \S+ \d{1,4}$")
 
     def test_kernel_without_records_of_the_guest(self):
         """The three ways to give its code."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import collections
 import functools
 import html
+import inspect
 import json
 import math
 import operator
@@ -319,6 +320,11 @@ class Recording:
         """The rows of the table ``threads``: pid, tid, comm."""
         return list(self.table("threads"))
 
+    @property
+    def warnings(self) -> "list[str]":
+        """What was noticed while opening, one sentence each: a cut file, an option without effect, code that cannot be read."""
+        return self._native.warnings()
+
     def info(self) -> "dict[str, Any]":
         """What ``ptdecode info --json`` prints: host, kernel, streams, lost records, missing code."""
         return json.loads(self._native.info_json())
@@ -491,8 +497,10 @@ class Recording:
         return f"<ptdecode.Recording {self._path or 'from memory'}, {len(self.streams)} streams>"
 
 
-def _arguments(symfs: Any, debug_dirs: Any, stashes: Any, kcore_after: Any, build_id_cache: Any, running_kernel: Any, slack_ns: int,
-               debuginfod: bool, ignore_time: bool, freeze: bool, allow_outside: bool) -> Any:
+def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, kcore_after: Any = None, build_id_cache: Any = None,
+               running_kernel: Any = None, slack_ns: int = 0, debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False,
+               allow_outside: bool = False, guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None,
+               guestvmlinux: Any = None) -> Any:
     def paths(value: Any) -> "Optional[list[str]]":
         if value is None:
             return None
@@ -503,6 +511,8 @@ def _arguments(symfs: Any, debug_dirs: Any, stashes: Any, kcore_after: Any, buil
     arguments.stashes, arguments.kcore_after = paths(stashes), paths(kcore_after)
     arguments.build_id_cache = None if build_id_cache is None else _path(build_id_cache)
     arguments.running_kernel = running_kernel
+    for name, path in (("guestmount", guestmount), ("guestkallsyms", guestkallsyms), ("guestmodules", guestmodules), ("guestvmlinux", guestvmlinux)):
+        setattr(arguments, name, None if path is None else _path(path))
     arguments.slack_ns = slack_ns
     arguments.flags = debuginfod | ignore_time << 1 | freeze << 2 | allow_outside << 5
     return arguments
@@ -511,13 +521,17 @@ def _arguments(symfs: Any, debug_dirs: Any, stashes: Any, kcore_after: Any, buil
 def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, debug_dirs: Any = None, stashes: Any = None,
          kcore_after: Any = None, build_id_cache: Any = None, running_kernel: Optional[str] = None, slack_ns: int = 0,
          debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False, allow_outside: bool = False,
+         guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None, guestvmlinux: Any = None,
          progress: Progress = None) -> Recording:
     """Opens a perf.data file or directory, a bundle, LLDB's trace.json, or a CoreSight snapshot.
 
     symfs, debug_dirs, stashes, kcore_after: folders; one, or a list. The options are those of the command line.
+
+    guestmount, guestkallsyms, guestmodules, guestvmlinux: paths with the code and names of the virtual machines in a host's recording. A path that
+    cannot be read raises nothing: it is one of the recording's warnings, and the guest's flow is a gap.
     """
     arguments = _arguments(symfs, debug_dirs, stashes, kcore_after, build_id_cache, running_kernel, slack_ns, debuginfod, ignore_time, freeze,
-                           allow_outside)
+                           allow_outside, guestmount, guestkallsyms, guestmodules, guestvmlinux)
     return Recording(_native.open(_path(path), arguments, _bar(progress, "opening")), _path(path))
 
 
@@ -571,12 +585,10 @@ class Builder:
 
     def open(self, *, progress: Progress = None, **options: Any) -> Recording:
         """Opens what was added. The options are those of ptdecode.open()."""
-        defaults: "dict[str, Any]" = dict(symfs=None, debug_dirs=None, stashes=None, kcore_after=None, build_id_cache=None, running_kernel=None,
-                                          slack_ns=0, debuginfod=False, ignore_time=False, freeze=False, allow_outside=False)
-        unknown = set(options) - set(defaults)
+        unknown = set(options) - set(inspect.signature(_arguments).parameters)
         if unknown:
             raise TypeError(f"open() got an unexpected keyword argument '{sorted(unknown)[0]}'")
-        return Recording(self._native.open(_arguments(**{**defaults, **options}), _bar(progress, "opening")), None)
+        return Recording(self._native.open(_arguments(**options), _bar(progress, "opening")), None)
 
 
 def build_info() -> "dict[str, str]":

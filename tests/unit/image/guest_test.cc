@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "image/guest_tracks.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/guest.h"
 #include "ptdecode/timeline_builder.h"
@@ -126,6 +127,34 @@ TEST(GuestContexts, FollowHostThreadsAndGuestSwitches) {
   add_guest(contexts, {3, 0, -1});
   EXPECT_EQ(machine_of(context_in_guest(contexts, {700, 701, kNoSpace}, 4, TimeNs{15}).space), 3U);
   EXPECT_EQ(machine_of(context_in_guest(contexts, {600, 601, kNoSpace}, 4, TimeNs{15}).space), 2U);
+}
+
+// What a bundle stores, from which the same contexts are made again.
+TEST(GuestContexts, ListTheirTracks) {
+  ContextTrack contexts;
+  EXPECT_TRUE(guest_cpu_threads(contexts).empty() && guest_cpus(contexts).empty());
+  for (int i = 0; i < 2; ++i) {
+    add_guest_cpu(contexts, 501, {1, 500, 0});
+    add_guest_cpu(contexts, 601, {2, 600, 3});
+  }
+  for (const uint64_t time : {10, 20, 30}) add_guest_switch(contexts, {2, 600, 3}, TimeNs{time}, {-1, thread_of_machine(2, 7), kNoSpace});
+  add_guest_switch(contexts, {1, 500, 0}, TimeNs{15}, {-1, thread_of_machine(1, 0), kNoSpace});
+  contexts.sort();
+  const std::vector<GuestCpuThread> threads = guest_cpu_threads(contexts);
+  ASSERT_EQ(threads.size(), 2U);
+  EXPECT_EQ(threads[1].host_tid, 601);
+  EXPECT_EQ(threads[1].guest.machine, 2U);
+  EXPECT_EQ(threads[1].guest.pid, 600);
+  EXPECT_EQ(threads[1].guest.vcpu, 3);
+  const std::vector<Guest> cpus = guest_cpus(contexts);
+  ASSERT_EQ(cpus.size(), 2U);
+  EXPECT_EQ(cpus[0].machine, 2U);
+  EXPECT_EQ(cpus[0].vcpu, 3);
+  EXPECT_EQ(guest_switches(contexts, cpus[0]).size(), 3U);
+  ContextTrack copy;  // an idle task stays that of its cpu
+  for (const ContextTrack::Switch& change : guest_switches(contexts, cpus[1])) add_guest_switch(copy, cpus[1], change.time, change.to);
+  ASSERT_EQ(guest_switches(copy, cpus[1]).size(), 1U);
+  EXPECT_EQ(guest_switches(copy, cpus[1])[0].to, guest_switches(contexts, cpus[1])[0].to);
 }
 
 TEST(Guests, NumbersThatNoThreadOfTheHostHasAreLeftOut) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ptdecode/guest.h"
+
 namespace ptd {
 namespace {
 
@@ -40,6 +42,33 @@ TEST(BundleImage, AddressSpacesAreLimitedByTheirMemory) {
     EXPECT_EQ(status.error().code, ErrorCode::contradictory_record);
     EXPECT_LT(status.error().offset_bytes, chunk.size());               // the entry that exceeds the limit,
     EXPECT_GT(status.error().offset_bytes, chunk.size() - chunk.size() / 8);  // which is the last
+  }
+}
+
+// Operations on a space that no operation before has made.
+TEST(BundleImage, SpacesOfGuestsAreThoseOfTheirMachine) {
+  const auto status_of = [](const std::vector<ImageOp>& ops) {
+    ImageLog log;
+    log.ops = ops;
+    ByteWriter chunk;
+    write_image(log, {}, chunk);
+    return read(chunk.bytes()).ok();
+  };
+  const auto edit = [](SpaceId space) {
+    Edit edit;
+    edit.space = space;
+    edit.ip = Ip{0x1000};
+    edit.new_bytes = {std::byte{0x90}};
+    return ImageOp(edit);
+  };
+  const SpaceId guest = space_of_machine(1, 2);  // after the kernel's of its machine
+  EXPECT_TRUE(status_of({AddSpaceOp{1}, edit(guest), edit(kernel_of_machine(1)), ForkSpaceOp{guest, TimeNs{5}}, edit(space_of_machine(1, 3))}));
+  EXPECT_TRUE(status_of({AddSpaceOp{1}, AddSpaceOp{0}, edit(SpaceId{3}), AddSpaceOp{1}, edit(space_of_machine(1, 4)), AddSpaceOp{2}, edit(space_of_machine(2, 6))}));
+  for (const SpaceId wrong : {SpaceId{1}, SpaceId{2}, space_of_machine(1, 1), space_of_machine(1, 3), space_of_machine(2, 2), kernel_of_machine(2), kNoSpace}) {
+    EXPECT_FALSE(status_of({AddSpaceOp{1}, edit(wrong)})) << wrong.value;
+    EXPECT_FALSE(status_of({AddSpaceOp{1}, ForkSpaceOp{wrong, TimeNs{5}}})) << wrong.value;
+    EXPECT_FALSE(status_of({AddSpaceOp{1}, RemoveOp{wrong, Ip{0x1000}, 16, TimeNs{5}}})) << wrong.value;
+    EXPECT_FALSE(status_of({AddSpaceOp{1}, SpaceLostWindowOp{wrong, {TimeNs{5}, TimeNs{6}}}})) << wrong.value;
   }
 }
 

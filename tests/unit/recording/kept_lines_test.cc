@@ -6,6 +6,7 @@
 #include <random>
 
 #include "image/fetch_log.h"
+#include "ptdecode/guest.h"
 #include "recording/bundle/bundle_wire.h"
 
 namespace ptd {
@@ -34,9 +35,9 @@ TEST(KeptLines, AreThoseOfASpaceAndItsDescendants) {
     const bool forked = id > 1 && pick(9) != 0;
     parents.push_back(forked ? static_cast<uint32_t>(1 + pick(id - 2)) : 0);
     if (forked) {
-      ops.emplace_back(ForkSpaceOp{SpaceId{parents.back()}, TimeNs{id}});
+      ops.emplace_back(ForkSpaceOp{SpaceId{parents.back()}, TimeNs{id}, SpaceId{id}});
     } else {
-      ops.emplace_back(AddSpaceOp{});
+      ops.emplace_back(AddSpaceOp{0, SpaceId{id}});
     }
     code.emplace_back(size_t{16} * kCodeLineBytes);
     for (int i = 0; i < 2; ++i) ops.emplace_back(section(id, kBase + id * 4 * kCodeLineBytes, code.back()));
@@ -65,15 +66,47 @@ TEST(KeptLines, AreThoseOfASpaceAndItsDescendants) {
   EXPECT_LT(kept, 900U);  // of 960
 }
 
+// Kernels of the host and of a guest at the same addresses, and processes of both.
+TEST(KeptLines, AreThoseOfTheMachine) {
+  constexpr uint64_t kText = 0xffffffff81000000;
+  const SpaceId host{1}, guest = space_of_machine(1, 3), child = space_of_machine(1, 4);
+  const std::vector<SpaceId> homes{kKernelSpace, kernel_of_machine(1), host, guest};
+  std::vector<std::vector<std::byte>> code(homes.size(), std::vector<std::byte>(4 * kCodeLineBytes));
+  std::vector<ImageOp> ops{AddSpaceOp{0, host}, AddSpaceOp{1, guest}, ForkSpaceOp{guest, TimeNs{5}, child}};
+  for (size_t i = 0; i < homes.size(); ++i) ops.emplace_back(section(homes[i].value, i < 2 ? kText : kBase, code[i]));
+  CodeLines lines;
+  lines[kernel_of_machine(1).value].insert(kText / kCodeLineBytes + 1);
+  lines[kKernelSpace.value].insert(kText / kCodeLineBytes + 2);
+  lines[child.value].insert(kBase / kCodeLineBytes + 3);  // of the process that it was forked from
+  BundleCodeWriter writer;
+  (void)keep_lines(ops, lines, writer);
+  ByteWriter out;
+  writer.write(out);
+  const std::vector<uint64_t> kept{2, 1, 4, 3};  // line, by home; of the host's process none
+  for (size_t i = 0; i < homes.size(); ++i) {
+    for (uint64_t line = 0; line < 4; ++line)
+      EXPECT_EQ(writer.kept_of({Bytes{code[i]}.subspan(line * kCodeLineBytes, kCodeLineBytes)}), line == kept[i] ? kCodeLineBytes : 0) << i << " " << line;
+  }
+  ByteWriter chunk;
+  write_lines(lines, chunk);
+  const auto limits = read_lines(chunk.bytes());
+  ASSERT_TRUE(limits.ok());
+  EXPECT_EQ((*limits)->at_hand(kernel_of_machine(1), kText + kCodeLineBytes, 1000), kCodeLineBytes);
+  EXPECT_EQ((*limits)->at_hand(kernel_of_machine(1), kText, 1000), 0U);
+  EXPECT_EQ((*limits)->at_hand(kKernelSpace, kText + 2 * kCodeLineBytes, 1000), kCodeLineBytes);
+  EXPECT_EQ((*limits)->at_hand(child, kBase + 3 * kCodeLineBytes, 1000), kCodeLineBytes);
+  EXPECT_EQ((*limits)->at_hand(guest, kBase + 3 * kCodeLineBytes, 1000), 0U);
+}
+
 // A chain of forks in which each process looks at a line of its own, and one piece of code mapped again and again.
 TEST(KeptLines, TheCostGrowsWithTheRecords) {
   const auto steps_of = [](uint32_t count) {
     const std::vector<std::byte> code(size_t{count} * kCodeLineBytes);
-    std::vector<ImageOp> ops{AddSpaceOp{}};
+    std::vector<ImageOp> ops{AddSpaceOp{0, SpaceId{1}}};
     CodeLines lines;
     for (uint32_t id = 1; id <= count; ++id) {
       ops.emplace_back(section(1, kBase, code));
-      ops.emplace_back(ForkSpaceOp{SpaceId{id}, TimeNs{id}});
+      ops.emplace_back(ForkSpaceOp{SpaceId{id}, TimeNs{id}, SpaceId{id + 1}});
       lines[id].insert(kBase / kCodeLineBytes + id);
     }
     BundleCodeWriter writer;

@@ -13,7 +13,9 @@ from .store import Store
 
 
 def _options(words: argparse.Namespace) -> "dict[str, Any]":
-    return {"symfs": words.symfs, "stashes": words.stash, "debuginfod": words.debuginfod, "allow_outside": words.allow_outside}
+    return {"symfs": words.symfs, "stashes": words.stash, "debuginfod": words.debuginfod, "allow_outside": words.allow_outside,
+            "guestmount": words.guestmount, "guestkallsyms": words.guestkallsyms, "guestmodules": words.guestmodules,
+            "guestvmlinux": words.guestvmlinux}
 
 
 def _add_recording_options(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +24,8 @@ def _add_recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stash", action="append", help="a folder with saved code (default: the usual ones)")
     parser.add_argument("--debuginfod", action="store_true", help="query the servers of DEBUGINFOD_URLS for files that are not found")
     parser.add_argument("--allow-outside", action="store_true", help="read files outside of the recording's folder")
+    for name in ("guestmount", "guestkallsyms", "guestmodules", "guestvmlinux"):
+        parser.add_argument(f"--{name}", help="code of virtual machines, as for ptdecode")
 
 
 def _plan(words: argparse.Namespace) -> int:

@@ -135,11 +135,10 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
     units write the table calls."""
     started, used = time.monotonic(), time.process_time()
     name = recording_id(path)
-    given = {"symfs": None, "debug_dirs": None, "stashes": None, "kcore_after": None, "build_id_cache": None, "running_kernel": None, "slack_ns": 0,
-             "debuginfod": False, "ignore_time": False, "freeze": False, "allow_outside": False, **(options or {})}
+    given = options or {}
     forget(store, name)
     with local_copy(path) as local, store.scratch() as folder, shared_downloads(store):
-        if given["debuginfod"]:
+        if given.get("debuginfod"):
             fetch_code(local, store, _arguments(**given))
         plan = os.path.join(folder, "run.plan")
         _native.plan_write(local, plan, _arguments(**given), unit_bytes, 0, None)
