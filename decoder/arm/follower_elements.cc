@@ -1,6 +1,9 @@
 // Follower: elements that are neither atoms, addresses nor contexts.
 #include "decoder/arm/follower.h"
 
+#include <array>
+#include <tuple>
+
 namespace ptd::arm {
 namespace {
 
@@ -8,6 +11,21 @@ constexpr uint64_t kPeReset = 0, kPeResetOfM = 1;   // exception types
 constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception that follows another one directly
 
 }  // namespace
+
+bool Follower::continues_like(const Follower& other) const {
+  const auto flags = [](const Follower& f) {
+    return std::array{f.need_address_, f.need_context_, f.walked_, f.starting_, f.told_lost_, f.pop_pending_, f.push_allowed_, f.has_exception_};
+  };
+  if (flags(*this) != flags(other) || space_ != other.space_) return false;
+  // The last branch matters until the address that follows it, and the place only if it is known or follows from that branch.
+  const bool branched = !known() || walked_;
+  if (branched && from_branch_ != other.from_branch_) return false;
+  const auto place = [](const Follower& f) { return std::tuple(f.ip_, f.mode_, f.isa_, f.doubtful_); };
+  const bool placed = known() || pop_pending_ || from_branch_;
+  if (placed && place(*this) != place(other)) return false;
+  if (has_exception_ && exception_.from != other.exception_.from) return false;
+  return !config_.has_return_stack() || (calls_unseen_ == other.calls_unseen_ && returns_.equals(other.returns_));
+}
 
 void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
   offset_ = element.offset_bytes;
@@ -60,7 +78,7 @@ void Follower::waypoint(Ip last, uint64_t offset) {
   if (!known()) return;
   if (starting_) tell_start(ip_, offset);
   if (!is64_) ip_.value &= 0xffffffffU;
-  const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, *chooser_);
+  const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, choices_);
   if (run.stop != RunStop::stop) return stop_at(run, offset);
   give_block(run, 0);
   ip_ = run.end;
@@ -76,7 +94,7 @@ void Follower::q(const Element& element, Ip next, uint8_t isa) {
   const Ip start = ip_;
   bool told = false;
   if (known() && (element.flags & kFlagCount) != 0 && element.aux != 0 && element.aux <= 0xfff0) {
-    const WaypointRun run = runs_->read_some(space_, ip_, mode_, when(), element.aux, *chooser_);
+    const WaypointRun run = runs_->read_some(space_, ip_, mode_, when(), element.aux, choices_);
     const bool whole = run.instructions == element.aux;
     const bool branch = whole && run.stop == RunStop::waypoint && (run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect);
     told = whole && (run.end == target || branch);
@@ -105,7 +123,7 @@ void Follower::source_address(const Element& element) {
   }
   if (starting_) tell_start(ip_, offset);
   for (uint64_t silent = 0;;) {
-    const uint32_t index = runs_->find(space_, ip_, mode_, when(), *chooser_);
+    const uint32_t index = runs_->find(space_, ip_, mode_, when(), choices_);
     const WaypointRun& run = runs_->run(index);
     silent += run.instructions;
     if (run.instructions != 0 && run.last_ip == source && run.stop == RunStop::waypoint) return leave(index, true);
@@ -121,7 +139,7 @@ void Follower::source_address(const Element& element) {
       stop_at(run, offset);
       // Nevertheless the source itself is known.
       set_place(source, element.isa);
-      const uint32_t last = runs_->find(space_, ip_, mode_, when(), *chooser_);
+      const uint32_t last = runs_->find(space_, ip_, mode_, when(), choices_);
       if (runs_->run(last).stop == RunStop::waypoint && runs_->run(last).last_ip == source) return leave(last, true);
       need_address_ = true;
       told_lost_ = true;
@@ -169,6 +187,7 @@ void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
   told_lost_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   forget_calls();
+  anchored_ = true;
 }
 
 void Follower::overflow(uint64_t offset) {
@@ -185,6 +204,7 @@ void Follower::discard(uint64_t offset) {
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   forget_calls();
   run_ = left_ = call_ = 0;
+  anchored_ = true;
 }
 
 }  // namespace ptd::arm
