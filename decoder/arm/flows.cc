@@ -122,6 +122,8 @@ void Flows::add_ways(size_t told, std::vector<std::vector<ForkScript::Fork>>& le
   }
 }
 
+bool Flows::is_likelier(const std::unique_ptr<Flow>& one, const std::unique_ptr<Flow>& other) { return one->is_likelier(*other); }
+
 /// Ends the flows that the element contradicted. If it contradicted all, none is right: the likeliest goes on after its gap, and its blocks
 /// are marked.
 void Flows::end_contradicted() {
@@ -130,7 +132,7 @@ void Flows::end_contradicted() {
     std::erase_if(flows_, contradicted);
     return;
   }
-  const auto best = std::ranges::min_element(flows_, {}, [](const std::unique_ptr<Flow>& flow) { return flow->unlikely; });
+  const auto best = std::ranges::min_element(flows_, is_likelier);
   std::swap(flows_[0], *best);
   flows_.resize(1);
   mark_ambiguous(flows_[0]->pending, 0);
@@ -145,7 +147,7 @@ void Flows::merge() {
         ++j;
         continue;
       }
-      if (flows_[j]->unlikely < flows_[i]->unlikely) std::swap(flows_[i], flows_[j]);
+      if (flows_[j]->is_likelier(*flows_[i])) std::swap(flows_[i], flows_[j]);
       mark_difference(flows_[i]->pending, flows_[j]->pending);
       flows_[i]->follower.bounds().lower_to(flows_[j]->follower.bounds());
       flows_.erase(flows_.begin() + static_cast<std::ptrdiff_t>(j));
@@ -156,7 +158,7 @@ void Flows::merge() {
 /// Keeps the `most` likeliest flows, and marks what differs in others.
 void Flows::prune(size_t most) {
   if (flows_.size() <= most) return;
-  std::ranges::stable_sort(flows_, {}, [](const std::unique_ptr<Flow>& flow) { return flow->unlikely; });
+  std::ranges::stable_sort(flows_, is_likelier);
   for (size_t i = 0; i < most; ++i) {
     for (size_t j = most; j < flows_.size(); ++j) mark_difference(flows_[i]->pending, flows_[j]->pending);
     // The dropped flows may be the right ones, with other versions.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "decoder/arm/follower.h"
@@ -55,7 +56,12 @@ class Flows {
     Follower follower;
     Batch pending;
     uint32_t unlikely = 0;  ///< forks that did not take the likeliest way
+    /// Returns whether this flow is to be output rather than `other`.
+    [[nodiscard]] bool is_likelier(const Flow& other) const {
+      return std::pair(pending.gaps.size(), unlikely) < std::pair(other.pending.gaps.size(), other.unlikely);
+    }
   };
+  [[nodiscard]] static bool is_likelier(const std::unique_ptr<Flow>& one, const std::unique_ptr<Flow>& other);
   using Op = void (*)(Follower&, const void*);
 
   void step(Op op, const void* what);

@@ -95,6 +95,8 @@ class Follower {
   // ETMv3 and PTM
   /// Returns whether the position of the flow is known, or can be taken from the return stack.
   [[nodiscard]] bool placed() const { return !need_context_ && (!need_address_ || pop_pending_); }
+  /// Returns whether the next packet must tell the target of an indirect branch.
+  [[nodiscard]] bool awaits_target() const { return need_address_ && !need_context_ && !pop_pending_ && from_branch_ && !told_lost_; }
   /// Processes an exception at the current instruction; `cancels`: the last instruction did not run.
   void exception_here(uint32_t number, bool cancels, uint64_t offset);
   /// Removes the last block, which must still be in the batch.

@@ -78,6 +78,7 @@ void Follower::waypoint(Ip last, uint64_t offset) {
   if (!known()) return;
   if (starting_) tell_start(ip_, offset);
   if (!is64_) ip_.value &= 0xffffffffU;
+  if (last < ip_) return contradict(ip_, offset);
   const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, choices_);
   if (run.stop != RunStop::stop) return stop_at(run, offset);
   give_block(run, 0);

@@ -134,10 +134,10 @@ void LegacyDecoder::State::address(const LegacyPacket& packet) {
   all.each([&](Follower& f) { f.address(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes); });
 }
 
-/// Executes atoms where the position of the flow is known.
+/// Executes atoms, which contradict code that has just left for an unknown target.
 void LegacyDecoder::State::execute(uint64_t atoms, uint32_t count, uint64_t offset) {
   all.each([&](Follower& f) {
-    if (f.placed()) f.atoms(atoms, count, offset);
+    if (f.placed() || f.awaits_target()) f.atoms(atoms, count, offset);
   });
 }
 
