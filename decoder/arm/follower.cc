@@ -425,16 +425,14 @@ void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
   walked_ = false;
 }
 
-/// Walks from ip_ to `stop` without consuming an atom. Returns false, after a gap with the reason, if `stop` cannot be reached.
-bool Follower::walk_to(Ip stop, bool through_branches, uint64_t offset) {
+/// Walks from ip_ to `stop` without consuming an atom. Returns false, after a gap with the reason, if `stop` cannot be reached. Passing a P0
+/// instruction, which has an atom if it is executed, contradicts the code, but is no gap.
+bool Follower::walk_to(Ip stop, uint64_t offset) {
   if (!is64_) ip_.value &= 0xffffffffU;
   for (uint64_t silent = 0; ip_ != stop;) {
-    const WaypointRun run = runs_->read_to(space_, ip_, mode_, when(), stop, through_branches, choices_);
+    const WaypointRun run = runs_->read_to(space_, ip_, mode_, when(), stop, !runs_->changes(), choices_);
     silent += run.instructions;
-    if (run.stop == RunStop::waypoint && run.end != stop) {
-      contradict(run.last_ip, offset);
-      return false;
-    }
+    contradicted_ = contradicted_ || run.stop == RunStop::waypoint;
     if ((run.stop != RunStop::stop && run.stop != RunStop::cut && run.stop != RunStop::waypoint) ||
         silent > options_.max_silent_instructions) {
       stop_at(run, offset);

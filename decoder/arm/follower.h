@@ -169,7 +169,7 @@ class Follower {
   void set_place(Ip ip, uint8_t isa);
   void update_context();
   void stop_at(const WaypointRun& run, uint64_t offset);
-  bool walk_to(Ip stop, bool through_branches, uint64_t offset);
+  bool walk_to(Ip stop, uint64_t offset);
   [[nodiscard]] ExecMode mode_of(uint8_t isa) const { return is64_ ? ExecMode::a64 : isa != 0 ? ExecMode::t32 : ExecMode::a32; }
   [[nodiscard]] Interval when() const { return choices_.narrowed({earliest_, latest_}); }
 

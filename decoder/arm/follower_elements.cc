@@ -45,7 +45,7 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
     doubtful_ = true;
     need_address_ = false;
   }
-  if (tells_place && known() && ip_ < back) walk_to(back, true, element.offset_bytes);
+  if (tells_place && known() && ip_ < back) walk_to(back, element.offset_bytes);
   hold_exception(tells_place ? kEventHasFrom : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
   pop_pending_ = false;
 }
@@ -79,10 +79,15 @@ void Follower::waypoint(Ip last, uint64_t offset) {
   if (starting_) tell_start(ip_, offset);
   if (!is64_) ip_.value &= 0xffffffffU;
   if (last < ip_) return contradict(ip_, offset);
-  const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, choices_);
-  if (run.stop != RunStop::stop) return stop_at(run, offset);
-  give_block(run, 0);
-  ip_ = run.end;
+  for (Ip reached{}; reached < last;) {
+    const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, !runs_->changes(), choices_);
+    // A P0 instruction has a packet of its own.
+    contradicted_ = contradicted_ || run.stop == RunStop::waypoint;
+    if (run.stop != RunStop::stop && run.stop != RunStop::waypoint) return stop_at(run, offset);
+    give_block(run, 0);
+    ip_ = run.end;
+    reached = run.last_ip;
+  }
   run_ = left_ = call_ = 0;
   walked_ = true;
   from_branch_ = false;
@@ -133,7 +138,7 @@ void Follower::source_address(const Element& element) {
     if (passes) {
       // The source is not a branch: it was executed, and the flow continues after it.
       const Ip behind = source + (mode_ == ExecMode::t32 ? 2U : 4U);
-      if (walk_to(behind, true, offset)) walked_ = false;
+      if (walk_to(behind, offset)) walked_ = false;
       return;
     }
     if ((run.stop != RunStop::waypoint && run.stop != RunStop::cut) || silent > options_.max_silent_instructions) {

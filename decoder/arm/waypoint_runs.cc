@@ -430,9 +430,10 @@ WaypointRun RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when
               chooser);
 }
 
-WaypointRun RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser) {
-  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = last, .through_branches = true,
-               .stop_is_last = true},
+WaypointRun RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, bool through_branches,
+                                   CandidateChooser& chooser) {
+  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = last,
+               .through_branches = through_branches, .stop_is_last = true},
               chooser);
 }
 

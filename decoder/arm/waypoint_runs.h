@@ -136,8 +136,8 @@ class RunCache {
   }
   /// Returns a run that ends at `stop` and contains no P0 instruction before it, unless `through_branches`; not cached.
   WaypointRun read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser);
-  /// Returns a run up to and including the instruction at `last`, through any instructions in between; not cached.
-  WaypointRun read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser);
+  /// Returns a run up to and including the instruction at `last`, and no P0 instruction before it, unless `through_branches`; not cached.
+  WaypointRun read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, bool through_branches, CandidateChooser& chooser);
   /// Returns a run of at most `most` instructions that ends with the first P0 instruction; not cached.
   WaypointRun read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser);
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
