@@ -7,8 +7,6 @@
 namespace ptd::arm {
 namespace {
 
-TimeNs middle(TimeNs a, TimeNs b) { return TimeNs{a.value / 2 + b.value / 2 + (a.value & b.value & 1)}; }
-
 /// Versions with which the flow continues in the same way.
 struct ForkWay {
   ArmInsn insn;
@@ -51,19 +49,14 @@ std::vector<ForkWay> ways_of(const CodeFork& fork, size_t likeliest) {
 
 }  // namespace
 
-/// Returns the version that the flow has reached, else the newest that was probably live by the middle of the interval.
+/// Returns the version that the flow has reached, else the oldest: the interval begins with the last timestamp, and often ends much later.
 size_t Choices::likeliest(const CodeFork& fork) const {
-  const TimeNs moment = middle(fork.when.first, fork.when.last);
-  size_t best = 0;
   for (size_t i = 0; i < fork.candidates.size(); ++i) {
     const CodeCandidate& candidate = fork.candidates[i];
     const uint32_t reached = candidate.site == kNoSite ? 0 : bounds_.floors.of(candidate.site);
     if (reached != 0 && candidate.version == reached) return i;
-    const Interval certain = candidate.certain;
-    const TimeNs opens = certain.empty() ? candidate.possible.first : middle(candidate.possible.first, certain.first);
-    if (candidate.possible.first != kTimeMin && opens <= moment) best = i;
   }
-  return best;
+  return 0;
 }
 
 CodeChoice Choices::choose(const CodeFork& fork) {

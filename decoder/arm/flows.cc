@@ -124,8 +124,7 @@ void Flows::add_ways(size_t told, std::vector<std::vector<ForkScript::Fork>>& le
 
 bool Flows::is_likelier(const std::unique_ptr<Flow>& one, const std::unique_ptr<Flow>& other) { return one->is_likelier(*other); }
 
-/// Ends the flows that the element contradicted. If it contradicted all, none is right: the likeliest goes on after its gap, and its blocks
-/// are marked.
+/// Ends the flows that the element contradicted. If it contradicted all, none is right, and the likeliest goes on.
 void Flows::end_contradicted() {
   const auto contradicted = [](const std::unique_ptr<Flow>& flow) { return flow->follower.contradicted(); };
   if (!std::ranges::all_of(flows_, contradicted)) {
@@ -135,8 +134,8 @@ void Flows::end_contradicted() {
   const auto best = std::ranges::min_element(flows_, is_likelier);
   std::swap(flows_[0], *best);
   flows_.resize(1);
-  mark_ambiguous(flows_[0]->pending, 0);
   flows_[0]->follower.bounds() = before_;
+  dropped_ = true;
 }
 
 /// Merges flows that continue alike.

@@ -3,8 +3,8 @@
 // Invariant: between two elements of the trace, all flows have executed the same elements. A fork within an element is taken by executing the
 // element once for each way. A flow that the element contradicts ends; flows that continue alike merge, and the blocks in which they differ
 // are marked ambiguous. Output is held back while several flows are possible.
-// Invariant: a limit never lets a doubtful flow through unmarked. Where flows were dropped, every block is marked up to an anchor: an element
-// that gives any flow the same place.
+// Invariant: a limit never lets a doubtful flow through unmarked. Where flows were dropped, or all were contradicted, every block is marked up
+// to an anchor: an element after which the flow does not depend on what was executed before.
 #pragma once
 
 #include <memory>
@@ -79,7 +79,7 @@ class Flows {
   size_t most_flows_;
   bool takes_forks_ = false;
   bool sure_ = true;      ///< the only flow outputs into out_, else all into Flow::pending
-  bool dropped_ = false;  ///< some flow was dropped and may be the right one
+  bool dropped_ = false;  ///< a flow that is not among flows_ may be the right one
   Batch* out_ = nullptr;
   size_t most_blocks_ = 0;
   VersionBounds before_;    ///< of the flow before the first fork

@@ -159,6 +159,7 @@ void Follower::flush_exception(bool has_to, Ip to) {
 void Follower::forget_calls() {
   returns_.clear();
   calls_unseen_ = true;
+  anchored_ = true;
 }
 
 /// The packets do not fit the code at `ip`.

@@ -116,11 +116,12 @@ class Follower {
   void discard(uint64_t offset);
 
   // Where several flows are possible (Flows)
-  /// Starts an element: nothing has contradicted the code, and the place is not known from the element alone.
+  /// Starts an element.
   void begin_element() { contradicted_ = anchored_ = false; }
   /// Returns whether the element contradicted the code. Missing code, lost packets, and a return from a call in lost flow do not.
   [[nodiscard]] bool contradicted() const { return contradicted_; }
-  /// Returns whether any flow of this trace that the element does not contradict has the same place after it, and returns to the same places.
+  /// Returns whether what follows does not depend on what was executed before: the place is lost, or it follows from the packets alone, and so
+  /// do the places to return to.
   [[nodiscard]] bool anchored() const { return anchored_; }
   /// Returns whether both, which executed the same elements, execute any further elements in the same way.
   [[nodiscard]] bool continues_like(const Follower& other) const;

@@ -193,7 +193,6 @@ void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
   told_lost_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   forget_calls();
-  anchored_ = true;
 }
 
 void Follower::overflow(uint64_t offset) {
@@ -210,7 +209,6 @@ void Follower::discard(uint64_t offset) {
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   forget_calls();
   run_ = left_ = call_ = 0;
-  anchored_ = true;
 }
 
 }  // namespace ptd::arm

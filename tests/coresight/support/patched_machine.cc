@@ -318,6 +318,7 @@ ArmPatchedOptions arm_patched_options_of_seed(uint64_t seed, arm::Protocol proto
   out.return_stack = protocol != arm::Protocol::etmv3 && random.chance(40);
   out.exact_only = random.chance(50);
   out.batch_blocks = random.chance(50) ? 7 : 4096;
+  if (protocol == arm::Protocol::etmv4 && random.chance(15)) out.max_flows = 1 + random.below(4);
   return out;
 }
 
@@ -342,7 +343,7 @@ std::string describe(const ArmPatchedOptions& options) {
          (options.dated ? " dated" : " undated") + " patches" + each(", a timestamp in ", options.timestamp_every) +
          each(", an exception in ", options.exception_every) + each(", speculation ", options.speculation) +
          (options.time_known ? "" : ", no time of the trace") + (options.return_stack ? ", return stack" : "") +
-         (options.exact_only ? ", atom by atom" : "") + ", batches of " + std::to_string(options.batch_blocks);
+         (options.exact_only ? ", atom by atom" : "") + each(", most flows ", options.max_flows) + ", batches of " + std::to_string(options.batch_blocks);
 }
 
 ArmPatchedRun run_arm_patched(const ArmPatchedOptions& options) {

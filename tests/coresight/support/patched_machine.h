@@ -26,6 +26,7 @@ struct ArmPatchedOptions {
   bool return_stack = false;
   bool exact_only = false;  ///< decode atoms one by one
   uint32_t batch_blocks = 4096;
+  uint32_t max_flows = 16;  ///< ETMv4
 };
 /// Returns a mixture of all options, determined by the seed.
 [[nodiscard]] ArmPatchedOptions arm_patched_options_of_seed(uint64_t seed, arm::Protocol protocol);
