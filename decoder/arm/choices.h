@@ -1,46 +1,61 @@
-// Choices: finds by trial which of several versions of the code were executed.
+// Choices: which of several versions of the code one flow took, and what follows from that.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "decoder/arm/waypoint_runs.h"
-#include "ptdecode/code_view.h"
+#include "decoder/version_floors.h"
 
 namespace ptd::arm {
 
-/// One path through a segment's forks. A fork is a fetch whose bytes have several possible versions; its number is its order in the flow.
-/// An undecided fork takes the version that was last used at this address, else the oldest.
-class Choices final : public CandidateChooser {
- public:
-  size_t choose(Ip ip, SpaceId space, std::span<const CodeCandidate> candidates, uint16_t& block_flags) override;
-  /// Restarts the walk at the start of the segment.
-  void restart();
-
+/// The forks of one element of the trace, in order: a fork is a fetch whose versions continue the flow differently.
+struct ForkScript {
   struct Fork {
-    uint32_t taken = 0;  ///< index of the candidate
-    uint32_t count = 0;  ///< candidates
-    bool decided = false;
-    uint16_t flags = 0;  ///< flags of the blocks that follow from this choice
+    uint32_t taken = 0;  ///< number of the way taken
+    uint32_t ways = 0;
   };
-  /// Forks passed since restart(), in order.
-  [[nodiscard]] std::vector<Fork>& forks() { return forks_; }
-  [[nodiscard]] size_t passed() const override { return passed_; }
-  /// Makes the forks after the first `count` undecided.
-  void forget_behind(size_t count);
-
- private:
-  std::vector<Fork> forks_;
-  size_t passed_ = 0;
-  std::map<std::pair<uint32_t, uint64_t>, uint32_t> last_;  // (space, ip) -> the candidate taken
+  std::vector<Fork> forks;  ///< those given take these ways, those added the likeliest
+  size_t passed = 0;
+  uint32_t unlikely = 0;  ///< forks passed that do not take the likeliest way
+  void begin(std::vector<Fork> given) {
+    forks = std::move(given);
+    passed = 0;
+    unlikely = 0;
+  }
 };
 
-/// How far one attempt got before the packets contradicted the code.
-struct Try {
-  uint64_t trouble_offset = ~uint64_t{0};  ///< offset of the first packet that did not fit the code; the maximum value if all fit
-  size_t forks_before = 0;                 ///< forks passed before that packet
+/// What the versions that a flow took imply for its next instruction.
+struct VersionBounds {
+  TimeNs not_before;
+  Floors floors;
+  /// Keeps what holds for `other`, too.
+  void lower_to(const VersionBounds& other) {
+    not_before = std::min(not_before, other.not_before);
+    floors.lower_to(other.floors);
+  }
+};
+
+/// The choices of one flow. Versions that continue it in the same way are no fork: the likeliest is taken and marked ambiguous.
+class Choices final : public CandidateChooser {
+ public:
+  explicit Choices(ForkScript& script) : script_(&script) {}
+  [[nodiscard]] CodeChoice choose(const CodeFork& fork) override;
+  [[nodiscard]] Interval narrowed(Interval when) const override {
+    const TimeNs first = std::max(when.first, bounds_.not_before);
+    return {first, std::max(first, when.last)};
+  }
+  [[nodiscard]] std::span<const VersionFloor> floors() const override { return bounds_.floors.span(); }
+  /// Returns whether a fork was passed since the script began.
+  [[nodiscard]] bool met_fork() const { return script_->passed != 0; }
+  [[nodiscard]] ForkScript& script() const { return *script_; }
+  [[nodiscard]] VersionBounds& bounds() { return bounds_; }
+  [[nodiscard]] const VersionBounds& bounds() const { return bounds_; }
+
+ private:
+  [[nodiscard]] size_t likeliest(const CodeFork& fork) const;
+  ForkScript* script_;
+  VersionBounds bounds_;
 };
 
 }  // namespace ptd::arm

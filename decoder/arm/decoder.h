@@ -11,8 +11,7 @@ namespace ptd::arm {
 struct DecoderOptions {
   TraceConfig config;
   FollowOptions follow;
-  uint32_t max_tries = 64;  ///< attempts per window of packets whose code has several versions; after that the best attempt is output,
-                            ///< marked ambiguous
+  uint32_t max_flows = 16;  ///< followed side by side where code has several versions; if there are more, what follows is marked ambiguous
 };
 
 /// Output depends on the segment, timeline, contexts and options only.

@@ -24,16 +24,26 @@ World world_of(const PacketContext& context, Protocol protocol) {
 
 }  // namespace
 
-Follower::Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options)
-    : runs_(&runs), contexts_(&contexts), config_(config), options_(options) {}
+bool ReturnStack::equals(const ReturnStack& other) const {
+  if (count_ != other.count_) return false;
+  for (uint32_t i = 0; i < count_; ++i) {
+    const Entry &a = entries_[(top_ + kDepth - i) % kDepth], &b = other.entries_[(other.top_ + kDepth - i) % kDepth];
+    if (a.ip != b.ip || a.mode != b.mode) return false;
+  }
+  return true;
+}
 
-void Follower::begin(const AuxSegment& segment, CandidateChooser& chooser) {
+Follower::Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options,
+                   ForkScript& script)
+    : runs_(&runs), contexts_(&contexts), config_(config), options_(options), choices_(script) {}
+
+void Follower::begin(const AuxSegment& segment) {
   Batch* out = out_;
   const size_t most = most_;
-  *this = Follower(*runs_, *contexts_, config_, options_);
+  const Choices choices = choices_;
+  *this = Follower(*runs_, *contexts_, config_, options_, choices.script());
   out_ = out;
   most_ = most;
-  chooser_ = &chooser;
   segment_ = segment;
   earliest_ = segment.time.first;
   latest_ = segment.time.last;
@@ -93,14 +103,7 @@ void Follower::give_block(const WaypointRun& run, uint16_t flags) {
 
 void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset) {
   flush_exception(false, {});
-  // A loss of packets contradicts no version of the code. Neither does missing code at an address that came from a packet, nor a return from
-  // a call in lost flow.
-  const bool blameless = reason == GapReason::overflow || reason == GapReason::aux_lost || reason == GapReason::unknown_return ||
-                         (reason == GapReason::no_image && !walked_);
-  if (trouble_offset_ == ~uint64_t{0} && !blameless && offset >= watch_from_ && chooser_->passed() != 0) {
-    trouble_offset_ = offset;
-    trouble_forks_ = chooser_->passed();
-  }
+  contradicted_ = contradicted_ || reason == GapReason::image_mismatch;
   const Gap gap = gap_of(reason, ip, section, offset, out_->blocks.size());
   push(out_->gaps, gap);
   flowing_ = false;
@@ -156,6 +159,7 @@ void Follower::flush_exception(bool has_to, Ip to) {
 void Follower::forget_calls() {
   returns_.clear();
   calls_unseen_ = true;
+  anchored_ = true;
 }
 
 /// The packets do not fit the code at `ip`.
@@ -191,6 +195,7 @@ void Follower::set_place(Ip ip, uint8_t isa) {
 }
 
 void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
+  anchored_ = !need_context_ && (!config_.has_return_stack() || !push_allowed_);
   const bool had_place = known() && walked_ && !starting_ && !has_exception_;
   const bool from_indirect = need_address_ && walked_ && from_branch_;
   const Ip before = ip_;
@@ -319,7 +324,7 @@ bool Follower::leads_to(uint32_t from, bool taken, Ip ip, ExecMode mode) const {
 /// Finds the run at ip_, reading it if needed, and links its predecessors to it.
 void Follower::find_run() {
   if (!is64_) ip_.value &= 0xffffffffU;
-  run_ = runs_->find(space_, ip_, mode_, when(), *chooser_);
+  run_ = runs_->find(space_, ip_, mode_, when(), choices_);
   fresh_ = true;
   if (call_ != 0 && leads_to(call_, false, ip_, mode_)) runs_->link(call_, false, run_);
   call_ = 0;
@@ -421,16 +426,14 @@ void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
   walked_ = false;
 }
 
-/// Walks from ip_ to `stop` without consuming an atom. Returns false, after a gap with the reason, if `stop` cannot be reached.
-bool Follower::walk_to(Ip stop, bool through_branches, uint64_t offset) {
+/// Walks from ip_ to `stop` without consuming an atom. Returns false, after a gap with the reason, if `stop` cannot be reached. Passing a P0
+/// instruction, which has an atom if it is executed, contradicts the code, but is no gap.
+bool Follower::walk_to(Ip stop, uint64_t offset) {
   if (!is64_) ip_.value &= 0xffffffffU;
   for (uint64_t silent = 0; ip_ != stop;) {
-    const WaypointRun run = runs_->read_to(space_, ip_, mode_, when(), stop, through_branches, *chooser_);
+    const WaypointRun run = runs_->read_to(space_, ip_, mode_, when(), stop, !runs_->changes(), choices_);
     silent += run.instructions;
-    if (run.stop == RunStop::waypoint && run.end != stop) {
-      contradict(run.last_ip, offset);
-      return false;
-    }
+    contradicted_ = contradicted_ || run.stop == RunStop::waypoint;
     if ((run.stop != RunStop::stop && run.stop != RunStop::cut && run.stop != RunStop::waypoint) ||
         silent > options_.max_silent_instructions) {
       stop_at(run, offset);

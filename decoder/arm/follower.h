@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "decoder/arm/choices.h"
 #include "decoder/arm/elements.h"
 #include "decoder/arm/options.h"
 #include "decoder/arm/vector_push.h"
@@ -43,6 +44,8 @@ class ReturnStack {
     return true;
   }
   void clear() { count_ = 0; }
+  /// Returns whether both lead to the same places.
+  [[nodiscard]] bool equals(const ReturnStack& other) const;
 
  private:
   std::array<Entry, kDepth> entries_{};
@@ -59,18 +62,16 @@ struct BatchTarget {
 /// One flow. Elements must be passed in order; each is executed at once. Output goes to the batch set by into().
 class Follower {
  public:
-  Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options);
+  Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options, ForkScript& script);
 
-  void begin(const AuxSegment& segment, CandidateChooser& chooser);
+  void begin(const AuxSegment& segment);
   void into(BatchTarget target);
   /// Outputs everything up to this point and ends the flow.
   void end();
 
   /// Consumes atoms, addresses and packets that do not affect the path from `reader`, until another kind of packet or a full batch,
-  /// but none at or after `end_offset` or once `most_forks` were passed. Returns false if another kind of packet is next.
-  bool plain_packets(PacketReader& reader, uint64_t end_offset, size_t most_forks);
-  /// Returns the number of forks passed.
-  [[nodiscard]] size_t forks() const { return chooser_->passed(); }
+  /// but none at or after `end_offset` or after one with a fork. Returns false if another kind of packet is next.
+  bool plain_packets(PacketReader& reader, uint64_t end_offset);
   /// Executes `count` atoms, the oldest in bit 0.
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
   /// Consumes previously examined packets from `place` on, and advances `place`, until at most `left` atoms are consumed.
@@ -94,6 +95,8 @@ class Follower {
   // ETMv3 and PTM
   /// Returns whether the position of the flow is known, or can be taken from the return stack.
   [[nodiscard]] bool placed() const { return !need_context_ && (!need_address_ || pop_pending_); }
+  /// Returns whether the next packet must tell the target of an indirect branch.
+  [[nodiscard]] bool awaits_target() const { return need_address_ && !need_context_ && !pop_pending_ && from_branch_ && !told_lost_; }
   /// Processes an exception at the current instruction; `cancels`: the last instruction did not run.
   void exception_here(uint32_t number, bool cancels, uint64_t offset);
   /// Removes the last block, which must still be in the batch.
@@ -111,15 +114,21 @@ class Follower {
   void overflow(uint64_t offset);
   /// Declares that the trace unit stopped and dropped speculative elements.
   void discard(uint64_t offset);
-  /// Starts watching for contradictions, at packets from `offset` on and after the first fork.
-  void watch_from(uint64_t offset) {
-    watch_from_ = offset;
-    trouble_offset_ = ~uint64_t{0};
-  }
-  /// Returns the offset of the first packet that contradicted the code or had no code; the maximum value if there was none.
-  [[nodiscard]] uint64_t trouble_offset() const { return trouble_offset_; }
-  /// Returns the number of forks passed at that point.
-  [[nodiscard]] size_t trouble_forks() const { return trouble_forks_; }
+
+  // Where several flows are possible (Flows)
+  /// Starts an element.
+  void begin_element() { contradicted_ = anchored_ = false; }
+  /// Returns whether the element contradicted the code. Missing code, lost packets, and a return from a call in lost flow do not.
+  [[nodiscard]] bool contradicted() const { return contradicted_; }
+  /// Returns whether what follows does not depend on what was executed before: the place is lost, or it follows from the packets alone, and so
+  /// do the places to return to.
+  [[nodiscard]] bool anchored() const { return anchored_; }
+  /// Returns whether both, which executed the same elements, execute any further elements in the same way.
+  [[nodiscard]] bool continues_like(const Follower& other) const;
+  [[nodiscard]] VersionBounds& bounds() { return choices_.bounds(); }
+  [[nodiscard]] const VersionBounds& bounds() const { return choices_.bounds(); }
+  /// Forgets where runs of code are, which is for speed only.
+  void forget_runs() { run_ = left_ = call_ = 0; }
 
  private:
   bool known() const { return !need_address_ && !need_context_; }
@@ -161,15 +170,15 @@ class Follower {
   void set_place(Ip ip, uint8_t isa);
   void update_context();
   void stop_at(const WaypointRun& run, uint64_t offset);
-  bool walk_to(Ip stop, bool through_branches, uint64_t offset);
+  bool walk_to(Ip stop, uint64_t offset);
   [[nodiscard]] ExecMode mode_of(uint8_t isa) const { return is64_ ? ExecMode::a64 : isa != 0 ? ExecMode::t32 : ExecMode::a32; }
-  [[nodiscard]] Interval when() const { return {earliest_, latest_ < earliest_ ? earliest_ : latest_}; }
+  [[nodiscard]] Interval when() const { return choices_.narrowed({earliest_, latest_}); }
 
   RunCache* runs_;
   const ContextTrack* contexts_;
   TraceConfig config_;
   FollowOptions options_;
-  CandidateChooser* chooser_ = nullptr;
+  Choices choices_;
   Batch* out_ = nullptr;
   size_t most_ = 0;  ///< BatchTarget::most of out_
   AuxSegment segment_;
@@ -214,8 +223,7 @@ class Follower {
   bool has_exception_ = false, exception_dated_ = false;
   Event exception_;
   std::vector<Event> held_contexts_;  ///< contexts of the handler, which precede its address; output after the exception
-  uint64_t trouble_offset_ = ~uint64_t{0}, watch_from_ = 0;
-  size_t trouble_forks_ = 0;
+  bool contradicted_ = false, anchored_ = false;  ///< by the current element
   uint64_t offset_ = 0;  ///< the packet whose instructions are being walked
 };
 

@@ -1,6 +1,9 @@
 // Follower: elements that are neither atoms, addresses nor contexts.
 #include "decoder/arm/follower.h"
 
+#include <array>
+#include <tuple>
+
 namespace ptd::arm {
 namespace {
 
@@ -8,6 +11,21 @@ constexpr uint64_t kPeReset = 0, kPeResetOfM = 1;   // exception types
 constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception that follows another one directly
 
 }  // namespace
+
+bool Follower::continues_like(const Follower& other) const {
+  const auto flags = [](const Follower& f) {
+    return std::array{f.need_address_, f.need_context_, f.walked_, f.starting_, f.told_lost_, f.pop_pending_, f.push_allowed_, f.has_exception_};
+  };
+  if (flags(*this) != flags(other) || space_ != other.space_) return false;
+  // The last branch matters until the address that follows it, and the place only if it is known or follows from that branch.
+  const bool branched = !known() || walked_;
+  if (branched && from_branch_ != other.from_branch_) return false;
+  const auto place = [](const Follower& f) { return std::tuple(f.ip_, f.mode_, f.isa_, f.doubtful_); };
+  const bool placed = known() || pop_pending_ || from_branch_;
+  if (placed && place(*this) != place(other)) return false;
+  if (has_exception_ && exception_.from != other.exception_.from) return false;
+  return !config_.has_return_stack() || (calls_unseen_ == other.calls_unseen_ && returns_.equals(other.returns_));
+}
 
 void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
   offset_ = element.offset_bytes;
@@ -27,7 +45,7 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
     doubtful_ = true;
     need_address_ = false;
   }
-  if (tells_place && known() && ip_ < back) walk_to(back, true, element.offset_bytes);
+  if (tells_place && known() && ip_ < back) walk_to(back, element.offset_bytes);
   hold_exception(tells_place ? kEventHasFrom : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
   pop_pending_ = false;
 }
@@ -60,10 +78,16 @@ void Follower::waypoint(Ip last, uint64_t offset) {
   if (!known()) return;
   if (starting_) tell_start(ip_, offset);
   if (!is64_) ip_.value &= 0xffffffffU;
-  const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, *chooser_);
-  if (run.stop != RunStop::stop) return stop_at(run, offset);
-  give_block(run, 0);
-  ip_ = run.end;
+  if (last < ip_) return contradict(ip_, offset);
+  for (Ip reached{}; reached < last;) {
+    const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, !runs_->changes(), choices_);
+    // A P0 instruction has a packet of its own.
+    contradicted_ = contradicted_ || run.stop == RunStop::waypoint;
+    if (run.stop != RunStop::stop && run.stop != RunStop::waypoint) return stop_at(run, offset);
+    give_block(run, 0);
+    ip_ = run.end;
+    reached = run.last_ip;
+  }
   run_ = left_ = call_ = 0;
   walked_ = true;
   from_branch_ = false;
@@ -76,7 +100,7 @@ void Follower::q(const Element& element, Ip next, uint8_t isa) {
   const Ip start = ip_;
   bool told = false;
   if (known() && (element.flags & kFlagCount) != 0 && element.aux != 0 && element.aux <= 0xfff0) {
-    const WaypointRun run = runs_->read_some(space_, ip_, mode_, when(), element.aux, *chooser_);
+    const WaypointRun run = runs_->read_some(space_, ip_, mode_, when(), element.aux, choices_);
     const bool whole = run.instructions == element.aux;
     const bool branch = whole && run.stop == RunStop::waypoint && (run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect);
     told = whole && (run.end == target || branch);
@@ -105,7 +129,7 @@ void Follower::source_address(const Element& element) {
   }
   if (starting_) tell_start(ip_, offset);
   for (uint64_t silent = 0;;) {
-    const uint32_t index = runs_->find(space_, ip_, mode_, when(), *chooser_);
+    const uint32_t index = runs_->find(space_, ip_, mode_, when(), choices_);
     const WaypointRun& run = runs_->run(index);
     silent += run.instructions;
     if (run.instructions != 0 && run.last_ip == source && run.stop == RunStop::waypoint) return leave(index, true);
@@ -114,14 +138,14 @@ void Follower::source_address(const Element& element) {
     if (passes) {
       // The source is not a branch: it was executed, and the flow continues after it.
       const Ip behind = source + (mode_ == ExecMode::t32 ? 2U : 4U);
-      if (walk_to(behind, true, offset)) walked_ = false;
+      if (walk_to(behind, offset)) walked_ = false;
       return;
     }
     if ((run.stop != RunStop::waypoint && run.stop != RunStop::cut) || silent > options_.max_silent_instructions) {
       stop_at(run, offset);
       // Nevertheless the source itself is known.
       set_place(source, element.isa);
-      const uint32_t last = runs_->find(space_, ip_, mode_, when(), *chooser_);
+      const uint32_t last = runs_->find(space_, ip_, mode_, when(), choices_);
       if (runs_->run(last).stop == RunStop::waypoint && runs_->run(last).last_ip == source) return leave(last, true);
       need_address_ = true;
       told_lost_ = true;

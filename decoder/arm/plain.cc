@@ -16,16 +16,15 @@ uint64_t place_of_atom(const std::byte* trace, uint64_t offset_bytes, unsigned t
   }
 }
 
-/// Reads plain packets from the trace up to an offset. Packets that commit elements end it, and with kForks also reaching `most_forks`.
+/// Reads plain packets from the trace up to an offset. Packets that commit elements end it, and with kForks also a packet with a fork.
 template <bool kForks>
 class PacketSource {
  public:
   static constexpr unsigned kMostAtoms = 64;
   static constexpr bool kMayStop = true;
-  PacketSource(PacketReader& reader, uint64_t end_offset, const CandidateChooser& chooser, size_t most_forks)
+  PacketSource(PacketReader& reader, uint64_t end_offset, const Choices& choices)
       : reader_(reader),
-        chooser_(chooser),
-        most_forks_(most_forks),
+        choices_(choices),
         forms_(plain_forms().data()),
         begin_(reader.bytes().data()),
         end_(begin_ + std::min<uint64_t>(reader.bytes().size(), end_offset)),
@@ -34,7 +33,7 @@ class PacketSource {
 
   /// Returns the next input; combines the atoms of adjacent packets, at most 64. `lost`: skips atoms, which cannot be followed.
   [[gnu::always_inline]] PlainKind next(bool lost) {
-    if (kForks && chooser_.passed() >= most_forks_) return PlainKind::end;
+    if (kForks && choices_.met_fork()) return PlainKind::end;
     const std::byte* at = at_;
     uint64_t atoms = 0;
     unsigned count = 0;
@@ -50,7 +49,7 @@ class PacketSource {
       if (count + form.count > kMostAtoms) break;
       atoms |= uint64_t{form.atoms} << count;
       count += form.count;
-      if (kForks) {  // forks are counted after each packet
+      if (kForks) {  // a fork ends the source after its packet
         ++at;
         break;
       }
@@ -93,8 +92,7 @@ class PacketSource {
   }
 
   PacketReader& reader_;
-  const CandidateChooser& chooser_;
-  size_t most_forks_;
+  const Choices& choices_;
   const PlainForm* forms_;
   const std::byte *begin_, *end_;   ///< an address or aside packet may end after end_
   const std::byte* addresses_end_;  ///< the longest address packet can be read before this point
@@ -264,7 +262,7 @@ void Follower::follow(Source& source) {
   }
 }
 
-bool Follower::plain_packets(PacketReader& reader, uint64_t end_offset, size_t most_forks) {
+bool Follower::plain_packets(PacketReader& reader, uint64_t end_offset) {
   const uint64_t before = reader.offset();
   const Bytes bytes = reader.bytes();
   if (before == bytes.size()) return false;
@@ -283,9 +281,9 @@ bool Follower::plain_packets(PacketReader& reader, uint64_t end_offset, size_t m
     reader.seek(source.reached());
   };
   if (runs_->changes()) {
-    take(PacketSource<true>(reader, end_offset, *chooser_, most_forks));
+    take(PacketSource<true>(reader, end_offset, choices_));
   } else {
-    take(PacketSource<false>(reader, end_offset, *chooser_, most_forks));
+    take(PacketSource<false>(reader, end_offset, choices_));
   }
   return reader.offset() != before;
 }

@@ -222,7 +222,7 @@ class PlainFlow {
       give_no_code(section, source_.offset(left));
       return false;
     }
-    run_ = f.runs_->find(f.space_, ip_, mode_, now_, *f.chooser_);
+    run_ = f.runs_->find(f.space_, ip_, mode_, now_, f.choices_);
     steps_ = &f.runs_->step(0);
     f.call_ = 0;
     if (left_ != 0 && (!kChanges || f.leads_to(left_, taken_, ip_, mode_))) f.runs_->link(left_, taken_, run_);

@@ -59,7 +59,7 @@ bool Resolver::resync(uint64_t from) {
 /// Handles packets that cannot be split or that contradict each other: skips to the next A-Sync at or after `from`.
 void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
   const uint64_t next = std::min<uint64_t>(find_async(bytes_, from), bytes_.size());
-  follower_->lose(reason, offset, next - std::min(next, offset));
+  flows_->each([&](Follower& f) { f.lose(reason, offset, next - std::min(next, offset)); });
   queue_.clear();
   end_ahead();
   depth_ = 0;
@@ -68,14 +68,14 @@ void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
   sync_from_ = from;
 }
 
-Resolver::Stop Resolver::run(BatchTarget target, const Bounds& bounds) {
-  follower_->into(target);
+TraceStop Resolver::run(BatchTarget target, uint64_t end_offset) {
+  flows_->into(target);
   Packet packet;
   while (!target.is_full()) {
     if (state_ == State::no_sync && !resync(sync_from_)) break;
     if (state_ == State::done) break;
-    if (reader_.offset() >= bounds.offset || follower_->forks() >= bounds.forks) return Stop::bound;
-    if (!exact_only_ && run_plain(bounds)) continue;
+    if (reader_.offset() >= end_offset || flows_->met_fork()) return TraceStop::bound;
+    if (!exact_only_ && !flows_->takes_forks() && run_plain(end_offset)) continue;
     const uint64_t offset = packet_offset_ = reader_.offset();
     switch (reader_.next(packet)) {
       case PacketReader::Status::ok:
@@ -89,24 +89,24 @@ Resolver::Stop Resolver::run(BatchTarget target, const Bounds& bounds) {
         state_ = State::done;
     }
   }
-  if (state_ != State::done) return Stop::full;
+  if (state_ != State::done) return TraceStop::full;
   if (ignored_ != 0) {
     Element element;
     element.value = ignored_;
     element.offset_bytes = reader_.offset();
-    follower_->simple_event(EventKind::ignored_packets, element);
+    flows_->each([&](Follower& f) { f.simple_event(EventKind::ignored_packets, element); });
     ignored_ = 0;
   }
-  follower_->end();
-  return Stop::end;
+  flows_->end();
+  return TraceStop::end;
 }
 
 /// Processes atoms and addresses that no speculative element precedes, which are most of a trace. Returns false if another packet is next.
-bool Resolver::run_plain(const Bounds& bounds) {
+bool Resolver::run_plain(uint64_t end_offset) {
   if (state_ != State::decoding || awaits_address_) return false;
-  if (config_.max_speculation() != 0) return !follower_->code_changes() && run_ahead();
+  if (config_.max_speculation() != 0) return !flows_->only().code_changes() && run_ahead();
   if (!queue_.empty()) return false;
-  return follower_->plain_packets(reader_, bounds.offset, bounds.forks);
+  return flows_->only().plain_packets(reader_, end_offset);
 }
 
 /// Same with speculation: examines packets only for what they commit, and leaves them in the trace until they are committed.
@@ -210,7 +210,7 @@ void Resolver::on_start(const Packet& packet, uint64_t offset) {
   Element element;
   element.offset_bytes = offset;
   element.value = packet.value;
-  if (packet.kind == PacketKind::event) return follower_->simple_event(EventKind::trace_event, element);
+  if (packet.kind == PacketKind::event) return flows_->each([&](Follower& f) { f.simple_event(EventKind::trace_event, element); });
   if (packet.kind != PacketKind::trace_info) return;
   state_ = State::decoding;
   depth_ = packet.extra;
@@ -232,7 +232,7 @@ void Resolver::on_packet(const Packet& packet, uint64_t offset) {
   element.offset_bytes = offset;
   element.flags = packet.flags;
   if (is_atom(packet.kind)) {
-    if (config_.max_speculation() == 0 && queue_.empty()) return follower_->atoms(packet.value, packet.bits, offset);
+    if (config_.max_speculation() == 0 && queue_.empty()) return flows_->atoms(packet.value, packet.bits, offset);
     element.value = packet.value;
     add(element, ElementKind::atoms, packet.bits);
     return commit_excess();
@@ -300,11 +300,8 @@ void Resolver::stop(const Packet& packet, uint64_t offset) {
   end_ahead();
   depth_ = 0;
   awaits_address_ = false;
-  if (packet.kind == PacketKind::overflow) {
-    follower_->overflow(offset);
-  } else {
-    follower_->discard(offset);
-  }
+  const bool overflow = packet.kind == PacketKind::overflow;
+  flows_->each([&](Follower& f) { overflow ? f.overflow(offset) : f.discard(offset); });
   state_ = State::no_sync;
   sync_from_ = reader_.offset();
 }
@@ -426,13 +423,13 @@ void Resolver::commit(uint64_t count) {
 /// Executes the oldest element, or some of its atoms.
 bool Resolver::commit_one(uint64_t& left) {
   Element& oldest = queue_.front();
-  if (!exact_only_ && is_plain(oldest.kind)) {
-    follower_->queued(queue_, left);
+  if (!exact_only_ && !flows_->takes_forks() && is_plain(oldest.kind)) {
+    flows_->only().queued(queue_, left);
     return true;
   }
   if (oldest.kind == ElementKind::atoms || oldest.kind == ElementKind::unseen) {
     const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, oldest.count));
-    if (oldest.kind == ElementKind::atoms) follower_->atoms(oldest.value, count, oldest.offset_bytes);
+    if (oldest.kind == ElementKind::atoms) flows_->atoms(oldest.value, count, oldest.offset_bytes);
     queue_.take(count);
     left -= count;
     return true;
@@ -449,7 +446,7 @@ bool Resolver::commit_one(uint64_t& left) {
 bool Resolver::commit_ahead(uint64_t& left) {
   if (behind_ == ahead_) return false;
   PlaceAhead place = {behind_, ahead_, gone_, noted_.data() + first_noted_};
-  follower_->packets_ahead(bytes_, place, left);
+  flows_->only().packets_ahead(bytes_, place, left);
   behind_ = place.offset_bytes;
   gone_ = place.taken;
   first_noted_ = static_cast<size_t>(place.noted - noted_.data());
@@ -462,44 +459,47 @@ bool Resolver::commit_ahead(uint64_t& left) {
 /// Executes an exception or a Q element with its address, which a context may precede.
 bool Resolver::commit_bound(Element element) {
   if (element.kind == ElementKind::q && element.with_address) {
-    follower_->q(element, Ip{element.value}, element.isa);
+    flows_->each([&](Follower& f) { f.q(element, Ip{element.value}, element.isa); });
     return true;
   }
   if (!queue_.empty() && queue_.front().kind == ElementKind::context) {
-    follower_->context(queue_.front().context, queue_.front().offset_bytes);
+    execute(queue_.front());
     queue_.pop_front();
   }
   if (queue_.empty() || queue_.front().kind != ElementKind::address) return false;
   const Element address = queue_.front();
   queue_.pop_front();
-  if (element.kind == ElementKind::q) {
-    follower_->q(element, Ip{address.value}, address.isa);
-  } else {
-    follower_->exception(element, Ip{address.value}, address.isa, element.aux == 2);
-  }
+  flows_->each([&](Follower& f) {
+    if (element.kind == ElementKind::q) return f.q(element, Ip{address.value}, address.isa);
+    f.exception(element, Ip{address.value}, address.isa, element.aux == 2);
+  });
   return true;
 }
 
 void Resolver::execute(const Element& element) {
+  if (element.kind == ElementKind::atoms) return flows_->atoms(element.value, element.count, element.offset_bytes);
+  flows_->each([&](Follower& follower) { execute_on(follower, element); });
+}
+
+void Resolver::execute_on(Follower& follower, const Element& element) {
   switch (element.kind) {
-    case ElementKind::atoms:
-      return follower_->atoms(element.value, element.count, element.offset_bytes);
     case ElementKind::address:
-      return follower_->address(Ip{element.value}, element.isa, element.offset_bytes);
+      return follower.address(Ip{element.value}, element.isa, element.offset_bytes);
     case ElementKind::context:
-      return follower_->context(element.context, element.offset_bytes);
+      return follower.context(element.context, element.offset_bytes);
     case ElementKind::source_address:
-      return follower_->source_address(element);
+      return follower.source_address(element);
     case ElementKind::trace_on:
-      return follower_->trace_on(element.offset_bytes);
+      return follower.trace_on(element.offset_bytes);
     case ElementKind::trace_info:
-      return follower_->trace_info();
+      return follower.trace_info();
     case ElementKind::timestamp:
-      return follower_->timestamp(element.value, element.flags, element.cycles);
+      return follower.timestamp(element.value, element.flags, element.cycles);
     case ElementKind::cycles:
-      return follower_->cycles(element.flags, element.cycles);
+      return follower.cycles(element.flags, element.cycles);
     case ElementKind::pe_reset:
-      return follower_->reset(element);
+      return follower.reset(element);
+    case ElementKind::atoms:
     case ElementKind::unseen:
     case ElementKind::function_return:
     case ElementKind::data:
@@ -507,7 +507,7 @@ void Resolver::execute(const Element& element) {
     case ElementKind::q:
       return;
     default:
-      return follower_->simple_event(event_of(element.kind), element);
+      return follower.simple_event(event_of(element.kind), element);
   }
 }
 

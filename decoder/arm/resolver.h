@@ -1,34 +1,30 @@
-// Resolver: converts packets to elements and passes them to the follower once they are committed.
+// Resolver: converts packets to elements and passes them to the flows once they are committed.
 #pragma once
 
 #include "decoder/arm/elements.h"
-#include "decoder/arm/follower.h"
+#include "decoder/arm/windows.h"
 #include "ptdecode/arm/packet_reader.h"
 
 namespace ptd::arm {
 
-/// Processes one segment's packets. Invariant: an element reaches the follower only once it is committed; a cancelled one never does.
+/// Processes one segment's packets. Invariant: an element reaches the flows only once it is committed; a cancelled one never does.
 class Resolver {
  public:
   /// `exact_only`: processes atoms one by one.
-  Resolver(Follower& follower, const TraceConfig& config, bool exact_only)
-      : follower_(&follower), config_(config), reader_({}, config), exact_only_(exact_only) {}
+  Resolver(Flows& flows, const TraceConfig& config, bool exact_only)
+      : flows_(&flows), config_(config), reader_({}, config), exact_only_(exact_only) {}
 
   void begin(Bytes bytes);
-  /// Where run() stops before a packet.
-  struct Bounds {
-    uint64_t offset = ~uint64_t{0};  ///< stop at or after this offset
-    size_t forks = ~size_t{0};       ///< stop when this number of forks was passed
-  };
-  enum class Stop : uint8_t { full, bound, end };
-  /// Processes packets until the batch is full, a limit is reached, or the segment is done.
-  Stop run(BatchTarget target, const Bounds& bounds);
+  /// Processes packets until the batch is full, a packet at or after `end_offset`, a fork was met, or the segment is done.
+  TraceStop run(BatchTarget target, uint64_t end_offset);
   [[nodiscard]] uint64_t offset() const { return reader_.offset(); }
+  /// Returns the number of elements that are not committed.
+  [[nodiscard]] uint64_t queued() const { return queue_.size(); }
 
  private:
   enum class State : uint8_t { no_sync, wait_info, decoding, done };
 
-  bool run_plain(const Bounds& bounds);
+  bool run_plain(uint64_t end_offset);
   bool run_ahead();
   bool look_ahead(uint64_t& due);
   bool pass_aside(uint64_t& at, uint64_t& depth, uint64_t& due);
@@ -50,8 +46,9 @@ class Resolver {
   bool commit_ahead(uint64_t& left);
   bool commit_bound(Element element);
   void execute(const Element& element);
+  static void execute_on(Follower& follower, const Element& element);
 
-  Follower* follower_;
+  Flows* flows_;
   TraceConfig config_;
   Bytes bytes_;
   PacketReader reader_;

@@ -169,12 +169,14 @@ bool RunCache::fetch(const Request& request, WaypointRun& run, CandidateChooser&
     return false;
   }
   if (candidates_.empty()) candidates_.resize(kMaxCandidates);
-  const auto ask = [&](unsigned span) { return view_.fetch(request.space, place(run.end), request.when, {}, candidates_, span); };
+  const Interval when = chooser.narrowed(request.when);
+  const auto ask = [&](unsigned span) { return view_.fetch(request.space, place(run.end), when, chooser.floors(), candidates_, span); };
   const FetchResult result = ask(kArmFetchBytes);
   if (result.status != FetchStatus::ok || result.count == 0) {
     run.stop = RunStop::no_image;
     run.section = result.section;
-    run.certain = intersect(run.certain, request.when);
+    // Reached versions rule others out in this flow only.
+    run.certain = chooser.floors().empty() ? intersect(run.certain, when) : Interval{kTimeMax, kTimeMin};
     return false;
   }
   const std::span<const CodeCandidate> found(candidates_.data(), std::min<size_t>(result.count, candidates_.size()));
@@ -182,7 +184,9 @@ bool RunCache::fetch(const Request& request, WaypointRun& run, CandidateChooser&
   window_flags_ = 0;
   window_chosen_ = found.size() > 1;
   if (window_chosen_) {
-    copy(found[std::min(chooser.choose(run.end, request.space, found, window_flags_), found.size() - 1)], kArmFetchBytes);
+    const CodeChoice choice = chooser.choose({run.end, request.mode, when, request.through_branches, found});
+    copy(found[choice.index], choice.size_bytes);
+    window_flags_ |= choice.block_flags;
     return true;
   }
   copy(found[0], kArmFetchBytes);
@@ -351,11 +355,6 @@ inline uint32_t RunCache::run_at(SpaceId space, Ip ip, ExecMode mode, size_t slo
   return slots_[slot] = run_count_++;
 }
 
-void RunCache::begin_walk() {
-  for (const uint32_t index : chosen_) steps_[index].certain = runs_[index].certain = {kTimeMax, kTimeMin};
-  chosen_.clear();
-}
-
 void RunCache::grow() {
   slots_.assign(slots_.size() * (run_count_ < kManyRuns ? 8 : 4), 0);
   runs_.resize(slots_.size() / 2);
@@ -408,7 +407,8 @@ uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
 }
 
 uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
-  const WaypointRun run = read({.space = space, .ip = ip, .mode = mode, .when = when, .stop = {}}, chooser);
+  WaypointRun run = read({.space = space, .ip = ip, .mode = mode, .when = when, .stop = {}}, chooser);
+  if (run.chosen) run.certain = {kTimeMax, kTimeMin};
   uint32_t index = hole_run_;
   // Runs without code share one entry, because a trace may contain any number of addresses without code.
   const bool hole = slots_[slot] == 0 && run.stop == RunStop::no_image && run.instructions == 0 && !run.chosen;
@@ -420,7 +420,6 @@ uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
   }
   runs_[index] = run;
   tell_step(run, steps_[index]);
-  if (run.chosen) chosen_.push_back(index);
   return index;
 }
 
@@ -431,9 +430,10 @@ WaypointRun RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when
               chooser);
 }
 
-WaypointRun RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser) {
-  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = last, .through_branches = true,
-               .stop_is_last = true},
+WaypointRun RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, bool through_branches,
+                                   CandidateChooser& chooser) {
+  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = last,
+               .through_branches = through_branches, .stop_is_last = true},
               chooser);
 }
 

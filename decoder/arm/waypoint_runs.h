@@ -27,7 +27,6 @@ enum class RunStop : uint8_t {
   cut,       ///< the maximum number of instructions of a block; the flow continues after it
   no_image,  ///< no bytes at `end`
   bad_insn,  ///< the bytes at `end` are not an instruction
-  fork,      ///< the bytes at `end` have several possible contents
 };
 
 /// Consecutive instructions. `instructions` may be 0 if `end` is not waypoint.
@@ -45,9 +44,9 @@ struct WaypointRun {
   bool has_bad = false;
   bool conditional = false;        ///< the waypoint may not be taken: it is conditional, in an IT block, or possibly in an IT block that
                                    ///< begins before the run
-  bool chosen = false;             ///< some bytes were chosen from several contents: valid for one walk only
+  bool chosen = false;             ///< some bytes were chosen from several contents, so the run is read again each time
   SectionId section = kNoSection;  ///< no_image: the section whose bytes are missing
-  Interval certain;                ///< when these bytes, and no others, were live
+  Interval certain;                ///< when these bytes, and no others, were live; empty if they were chosen
 };
 
 /// What an atom does at the end of a run.
@@ -76,13 +75,29 @@ struct alignas(64) Step {
 };
 static_assert(sizeof(Step) == 64);
 
-/// Chooses which of several versions was executed: returns an index into `candidates`.
+/// A fetch that several versions of the code answer.
+struct CodeFork {
+  Ip ip;
+  ExecMode mode = ExecMode::unknown;
+  Interval when;
+  bool through_branches = false;  ///< the flow continues after the instruction even if it is a branch
+  std::span<const CodeCandidate> candidates;
+};
+struct CodeChoice {
+  size_t index = 0;         ///< of a candidate
+  unsigned size_bytes = 0;  ///< of the instruction; the choice does not extend to the bytes after it
+  uint16_t block_flags = 0;
+};
+
+/// Chooses which of several versions was executed, and knows what earlier choices imply.
 class CandidateChooser {
  public:
   virtual ~CandidateChooser() = default;
-  /// Returns the number of forks passed so far.
-  [[nodiscard]] virtual size_t passed() const { return 0; }
-  virtual size_t choose(Ip ip, SpaceId space, std::span<const CodeCandidate> candidates, uint16_t& block_flags) = 0;
+  [[nodiscard]] virtual CodeChoice choose(const CodeFork& fork) = 0;
+  /// Returns the part of `when` that the versions chosen so far allow.
+  [[nodiscard]] virtual Interval narrowed(Interval when) const { return when; }
+  /// Returns the versions that were reached.
+  [[nodiscard]] virtual std::span<const VersionFloor> floors() const { return {}; }
 };
 
 /// Reads code and owns the blocks. One per decoder.
@@ -121,13 +136,11 @@ class RunCache {
   }
   /// Returns a run that ends at `stop` and contains no P0 instruction before it, unless `through_branches`; not cached.
   WaypointRun read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser);
-  /// Returns a run up to and including the instruction at `last`, through any instructions in between; not cached.
-  WaypointRun read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser);
+  /// Returns a run up to and including the instruction at `last`, and no P0 instruction before it, unless `through_branches`; not cached.
+  WaypointRun read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, bool through_branches, CandidateChooser& chooser);
   /// Returns a run of at most `most` instructions that ends with the first P0 instruction; not cached.
   WaypointRun read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser);
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
-  /// Drops runs whose bytes were chosen: another walk may choose other bytes.
-  void begin_walk();
   [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, Interval when);
   [[nodiscard]] bool changes() const { return changes_; }
 
@@ -217,8 +230,7 @@ class RunCache {
   std::vector<Step, RoomFor<Step>> steps_;
   uint32_t run_count_ = 0;
   uint32_t hole_run_ = 0;         // the run shared by all lookups without code, set by the last one; 0: none yet
-  std::vector<uint32_t> chosen_;  // runs made of chosen bytes since begin_walk()
-  std::vector<uint32_t> slots_;   // open addressing, power of two; 0: empty
+  std::vector<uint32_t> slots_;  // open addressing, power of two; 0: empty
   static constexpr size_t kWindowBytes = 64;
   std::vector<CodeCandidate> candidates_;  // empty before the first fetch
   // The bytes of the run being read: bytes_, then piece_.

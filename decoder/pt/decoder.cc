@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "decoder/aux_loss.h"
-#include "decoder/pt/flow/batch_edit.h"
+#include "decoder/batch_edit.h"
 #include "decoder/pt/flow/heal_search.h"
 #include "decoder/pt/flow/segment_work.h"
 #include "decoder/pt/flow/walker.h"
@@ -201,34 +201,6 @@ namespace {
 bool same_flow(const FlowState& a, const FlowState& b, bool compare_returns) {
   return a.ip == b.ip && a.enabled == b.enabled && a.lost == b.lost && a.doubtful == b.doubtful && a.countdown == b.countdown && a.mode == b.mode && a.context == b.context && a.next == b.next &&
          a.tnt_count == b.tnt_count && a.tnt == b.tnt && a.position == b.position && (!compare_returns || a.returns.equals(b.returns));
-}
-
-void mark_ambiguous(Batch& batch, size_t from) {
-  for (size_t i = from; i < batch.blocks.size(); ++i) batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
-}
-
-// Marks the blocks of `kept` that differ from `other`, another output of the same stretch, or are ambiguous there, as ambiguous.
-void mark_difference(Batch& kept, const Batch& other) {
-  const auto same = [](const Block& a, const Block& b) { return a.node == b.node && a.instructions == b.instructions; };
-  constexpr auto kAmbiguous = static_cast<uint16_t>(BlockFlag::ambiguous);
-  const auto mark = [](Block& block) {
-    block.flags = static_cast<uint16_t>((block.flags & ~static_cast<uint16_t>(BlockFlag::chosen)) | kAmbiguous);
-  };
-  const auto copy_mark = [&mark](Block& block, const Block& from) {
-    if ((from.flags & kAmbiguous) != 0) mark(block);
-  };
-  const size_t shorter = std::min(kept.blocks.size(), other.blocks.size());
-  size_t first = 0;
-  while (first < shorter && same(kept.blocks[first], other.blocks[first])) {
-    copy_mark(kept.blocks[first], other.blocks[first]);
-    ++first;
-  }
-  size_t tail = 0;
-  while (tail < shorter - first && same(kept.blocks[kept.blocks.size() - 1 - tail], other.blocks[other.blocks.size() - 1 - tail])) {
-    ++tail;
-    copy_mark(kept.blocks[kept.blocks.size() - tail], other.blocks[other.blocks.size() - tail]);
-  }
-  for (size_t i = first; i < kept.blocks.size() - tail; ++i) mark(kept.blocks[i]);
 }
 
 // Copies the flags of `before`, another output of the same stretch, to the blocks of `found` that begin in the same way. Returns their number.

@@ -190,12 +190,15 @@ TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
   EXPECT_EQ(gaps_[0].reason, GapReason::image_mismatch);
 }
 
-// Where the changes are reported, one copy is enough and nothing is suspect. The second record says that the change is done.
+// Where the changes are reported, one copy is enough and nothing is suspect. The second record says that the change is done. Once the new
+// text has run, it is the only one: the last block is not ambiguous.
 TEST_F(KernelCopies, AReportedChangeLeavesNothingSuspect) {
   const std::string records = poke(1, kBase, kNop, kNop) + poke(10, kBase + 4, kIfZeroBack, kForward2) + poke(20, kBase + 4, kForward2, kForward2);
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}, records));
   copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
-  EXPECT_EQ(blocks(false), chosen_by_packets(0));
+  std::vector<Found> expected = chosen_by_packets(0);
+  expected.back().flags = static_cast<unsigned>(BlockFlag::taken);
+  EXPECT_EQ(blocks(false), expected);
   EXPECT_TRUE(gaps_.empty());
   OpenOptions options;
   options.path = (folder_ / "recording").string();

@@ -239,7 +239,7 @@ arm::DecoderOptions Made::options() {
   options.config.configr = below(2) == 0 ? 0x1000 : 0;
   options.config.idr8 = speculation_;
   if (speculation_ != 0 && below(2) == 0) options.config.idr0 &= ~0x20000000U;  // cycle counts commit
-  options.max_tries = 8;
+  options.max_flows = 8;
   return options;
 }
 

@@ -82,9 +82,9 @@ std::vector<uint32_t> random_words(std::mt19937& random) {
 }
 
 struct NeverAsked : arm::CandidateChooser {
-  size_t choose(Ip, SpaceId, std::span<const CodeCandidate>, uint16_t&) override {
+  arm::CodeChoice choose(const arm::CodeFork&) override {
     ADD_FAILURE() << "each place has one content";
-    return 0;
+    return {};
   }
 };
 

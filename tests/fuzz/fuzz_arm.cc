@@ -157,7 +157,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   arm::DecoderOptions options;
   options.config = config_of(data[0]);
   options.follow.default_space = kKernelSpace;
-  options.max_tries = 8;
+  options.max_flows = 8;
   const Bytes trace = rest.subspan(code.size());
   arm::Decoder decoder(timeline, contexts, options);
   options.follow.exact_only = true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "decoder/pt/flow/item.h"
+#include "decoder/version_floors.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/context_track.h"
 #include "ptdecode/guest.h"
@@ -62,26 +63,6 @@ class ReturnStack {
   uint64_t low_ = 0;     ///< the least height_ since sign()
   uint64_t signature_ = 0;
   uint32_t count_ = 0;
-};
-
-/// Versions that a flow has reached: a small set that drops its oldest entry when it is full.
-class Floors {
- public:
-  void raise(SiteId site, uint32_t version) {
-    for (uint32_t i = 0; i < count_; ++i) {
-      if (floors_[i].site != site) continue;
-      if (floors_[i].version < version) floors_[i].version = version;
-      return;
-    }
-    const uint32_t slot = count_ < floors_.size() ? count_++ : next_++ % static_cast<uint32_t>(floors_.size());
-    floors_[slot] = {site, version};
-  }
-  [[nodiscard]] std::span<const VersionFloor> span() const { return {floors_.data(), count_}; }
-
- private:
-  std::array<VersionFloor, 16> floors_{};
-  uint32_t count_ = 0;
-  uint32_t next_ = 0;
 };
 
 /// Detects endless loops: a flow that begins two blocks at the same ip without consuming a packet between them loops forever. Uses Brent's

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "decoder/pt/flow/batch_edit.h"
+#include "decoder/batch_edit.h"
 #include "decoder/pt/flow/walker.h"
 
 namespace ptd::pt {

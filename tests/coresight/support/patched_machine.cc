@@ -1,21 +1,20 @@
-// A64 kernel code that is patched while it runs. Functions are rows of words; a word has one or several versions.
+// Code that is patched while it runs. Functions are rows of words; a word has one or several versions.
 #include "tests/coresight/support/patched_machine.h"
 
 #include <algorithm>
 
+#include "tests/coresight/support/patched_unit.h"
 #include "tests/differential/program.h"
 
 namespace ptd::test {
 namespace {
 
-constexpr uint64_t kBase = 0xffffffc000080000;
 constexpr size_t kReturnStackDepth = 16;
-constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0, kBlrX0 = 0xd63f0000;
 
-enum class Does : uint8_t { nothing, conditional, jump, call, call_indirect, ret };
+enum class Does : uint8_t { nothing, waypoint, conditional, jump, call, jump_indirect, call_indirect, ret, exception_return };
 struct Version {
   Does does = Does::nothing;
-  uint32_t word = kNop;
+  uint32_t word = 0;
   uint64_t target = 0;
 };
 struct Slot {
@@ -23,11 +22,34 @@ struct Slot {
   size_t now = 0;
 };
 
-uint32_t words_to(uint64_t ip, uint64_t target) { return static_cast<uint32_t>((target - ip) / 4); }
-Version jump(uint64_t ip, uint64_t target) { return {Does::jump, 0x14000000 | (words_to(ip, target) & 0x3ffffff), target}; }
-Version call(uint64_t ip, uint64_t target) { return {Does::call, 0x94000000 | (words_to(ip, target) & 0x3ffffff), target}; }
-Version cbz(uint64_t ip, uint64_t target) { return {Does::conditional, 0xb4000000 | (words_to(ip, target) & 0x7ffff) << 5, target}; }
-Version mov(uint32_t number) { return {Does::nothing, 0xd2800000 | number << 5, 0}; }
+/// Encodes instructions at the end of the code.
+class Encoder {
+ public:
+  Encoder(bool a64, uint64_t base) : a64_(a64), ip(base) {}
+  [[nodiscard]] Version nop() const { return {Does::nothing, a64_ ? 0xd503201fU : 0xe320f000U, 0}; }
+  [[nodiscard]] Version mov(uint32_t number) const { return {Does::nothing, a64_ ? 0xd2800000 | number << 5 : 0xe3a00000 | number, 0}; }
+  [[nodiscard]] Version isb() const { return {Does::waypoint, a64_ ? 0xd5033fdfU : 0xf57ff06fU, 0}; }
+  [[nodiscard]] Version jump(uint64_t to) const { return {Does::jump, a64_ ? 0x14000000 | words(to, 26) : 0xea000000 | words(to, 24), to}; }
+  [[nodiscard]] Version call(uint64_t to) const { return {Does::call, a64_ ? 0x94000000 | words(to, 26) : 0xeb000000 | words(to, 24), to}; }
+  /// CBZ or BEQ.
+  [[nodiscard]] Version branch_if(uint64_t to) const {
+    return {Does::conditional, a64_ ? 0xb4000000 | words(to, 19) << 5 : 0x0a000000 | words(to, 24), to};
+  }
+  [[nodiscard]] Version jump_indirect(uint64_t to) const { return {Does::jump_indirect, a64_ ? 0xd61f0020U : 0xe12fff11U, to}; }
+  [[nodiscard]] Version call_indirect(uint64_t to) const { return {Does::call_indirect, a64_ ? 0xd63f0000U : 0xe12fff30U, to}; }
+  [[nodiscard]] Version ret() const { return {Does::ret, a64_ ? 0xd65f03c0U : 0xe12fff1eU, 0}; }
+  /// ERET or SUBS PC, LR, #4.
+  [[nodiscard]] Version exception_return() const { return {Does::exception_return, a64_ ? 0xd69f03e0U : 0xe25ef004U, 0}; }
+
+ private:
+  [[nodiscard]] uint32_t words(uint64_t to, unsigned bits) const {
+    return static_cast<uint32_t>((to - ip - (a64_ ? 0 : 8)) / 4) & ((1U << bits) - 1);
+  }
+  bool a64_;
+
+ public:
+  uint64_t ip;
+};
 
 std::vector<std::byte> bytes_of(uint32_t word) {
   std::vector<std::byte> out;
@@ -37,34 +59,43 @@ std::vector<std::byte> bytes_of(uint32_t word) {
 
 class PatchedMachine {
  public:
-  PatchedMachine(const ArmPatchedOptions& options, ArmPatchedRun& out) : options_(options), out_(out), random_(options.seed) {
+  PatchedMachine(const ArmPatchedOptions& options, ArmPatchedRun& out)
+      : options_(options),
+        out_(out),
+        random_(options.seed),
+        base_(options.protocol == arm::Protocol::etmv4 ? 0xffffffc000080000 : 0x8000),
+        unit_(make_patched_unit(config_of(options), options.seed)),
+        make_(options.protocol == arm::Protocol::etmv4, base_) {
     build();
-    out_.base = kBase;
+    out_.base = base_;
     for (size_t i = 0; i < slots_.size(); ++i) {
       const std::vector<std::byte> word = bytes_of(slots_[i].versions[0].word);
       out_.code.insert(out_.code.end(), word.begin(), word.end());
       if (slots_[i].versions.size() > 1) sites_.push_back(i);
     }
-    for (uint32_t i = 0; i < options_.patches && !sites_.empty(); ++i) {
-      patches_.emplace_back(kBegin + random_.below(options_.steps * kMeanTicks), sites_[random_.below(static_cast<uint32_t>(sites_.size()))]);
-    }
-    std::ranges::sort(patches_);
+    for (uint32_t i = 0; i < options_.patches && !sites_.empty(); ++i) plan_patch();
+    std::ranges::stable_sort(patches_, {}, [](const auto& patch) { return patch.first; });
   }
 
   void run() {
-    ip_ = kBase;
-    sync(true);
+    ip_ = base_;
+    unit_->sync(ip_, true);
     // The trace ends with a P0 instruction: no packet tells what ran after it.
     for (uint32_t i = 0; i < options_.steps || !at_p0_; ++i) {
       time_ += 1 + random_.below(2 * kMeanTicks);
       patch();
+      if (resume_ == 0 && options_.exception_every != 0 && random_.below(options_.exception_every) == 0) interrupt();
       step();
       if (!at_p0_) continue;
-      if (random_.below(options_.sync_every) == 0) sync(false);
-      if (options_.timestamp_every != 0 && random_.below(options_.timestamp_every) == 0) timestamp();
+      if (random_.below(options_.sync_every) == 0) {
+        unit_->sync(ip_, false);
+        return_stack_.clear();
+      }
+      if (options_.timestamp_every != 0 && random_.below(options_.timestamp_every) == 0) unit_->timestamp(time_);
     }
-    flush();
-    out_.time = {TimeNs{kBegin}, TimeNs{time_}};
+    unit_->end();
+    out_.trace = unit_->trace();
+    if (options_.time_known) out_.time = {TimeNs{kBegin}, TimeNs{time_}};
   }
 
  private:
@@ -73,34 +104,43 @@ class PatchedMachine {
 
   // --- the program ---
 
-  uint64_t next_ip() const { return kBase + 4 * slots_.size(); }
-  void add(std::vector<Version> versions) { slots_.push_back({std::move(versions), 0}); }
+  void add(std::vector<Version> versions) {
+    slots_.push_back({std::move(versions), 0});
+    make_.ip += 4;
+  }
 
   void build() {
-    add({{Does::call_indirect, kBlrX0, 0}});  // the loop that calls a function
-    add({jump(next_ip(), kBase)});
+    add({make_.call_indirect(0)});  // the loop that calls a function
+    add({make_.jump(base_)});
     for (int i = 0; i < 2; ++i) {  // what sites call
-      callees_.push_back(next_ip());
-      add({mov(0)});
-      add({{Does::ret, kRet, 0}});
+      callees_.push_back(make_.ip);
+      add({make_.mov(0)});
+      add({make_.ret()});
     }
+    handler_ = make_.ip;
+    add({make_.mov(0)});
+    add({make_.nop(), make_.jump(make_.ip + 8)});
+    add({make_.mov(4)});
+    add({make_.exception_return()});
     for (uint32_t i = 0; i < options_.functions; ++i) {
-      functions_.push_back(next_ip());
-      for (uint32_t left = options_.slots; left != 0; --left) add_slot(next_ip() + 4 * (1 + random_.below(left)));
-      add({{Does::ret, kRet, 0}});
+      functions_.push_back(make_.ip);
+      for (uint32_t left = options_.slots; left != 0; --left) add_slot(left);
+      add({make_.ret()});
     }
   }
 
-  // `ahead` is a later word of the function.
-  void add_slot(uint64_t ahead) {
-    const uint64_t ip = next_ip();
-    if (!random_.chance(options_.site_percent)) return add({random_.chance(50) ? Version{} : cbz(ip, ahead)});
-    const Version nop, first = call(ip, callees_[0]), second = call(ip, callees_[1]);
-    switch (random_.below(7)) {
+  // `left`: slots of the function that are not added yet, with this one.
+  void add_slot(uint32_t left) {
+    const auto later = [&] { return make_.ip + 4 * (1 + random_.below(left)); };
+    const uint64_t ahead = later(), further = later();
+    const uint64_t back = functions_.back() + 4 * random_.below(options_.slots - left + 1);
+    const Version nop = make_.nop(), first = make_.call(callees_[0]), second = make_.call(callees_[1]);
+    if (!random_.chance(options_.site_percent)) return add({random_.chance(50) ? nop : make_.branch_if(random_.chance(80) ? ahead : back)});
+    switch (random_.below(18)) {
       case 0:
-        return add({nop, jump(ip, ahead)});
+        return add({nop, make_.jump(ahead)});
       case 1:
-        return add({jump(ip, ahead), nop});
+        return add({make_.jump(ahead), nop});
       case 2:
         return add({nop, first});
       case 3:
@@ -108,13 +148,51 @@ class PatchedMachine {
       case 4:
         return add({first, second, nop});
       case 5:
-        return add({cbz(ip, ahead), nop});
+        return add({make_.branch_if(ahead), nop});
+      case 6:
+        return add({make_.jump(ahead), make_.jump(further), nop});
+      case 7:
+        return add({make_.branch_if(ahead), make_.branch_if(further)});
+      case 8:
+        return add({make_.branch_if(back), nop, make_.jump(ahead)});
+      case 9:
+        return add({nop, make_.ret()});
+      case 10:
+        return add({make_.branch_if(ahead), make_.ret()});
+      case 11:
+        return add({nop, make_.jump_indirect(ahead)});
+      case 12:
+        return add({make_.jump(ahead), make_.jump_indirect(ahead), make_.jump_indirect(further)});
+      case 13:
+        return add({first, make_.call_indirect(callees_[0]), make_.call_indirect(callees_[1])});
+      case 14:
+        return add({nop, make_.isb(), make_.branch_if(ahead)});
+      case 15:
+        return add({first, make_.jump(ahead)});
+      case 16:
+        return add({nop, make_.jump(make_.ip + 4)});
       default:
-        return add({mov(1), mov(2), mov(3)});
+        return add({make_.mov(1), make_.mov(2), make_.mov(3)});
     }
   }
 
   // --- time ---
+
+  // One site, several at once, or one back and forth.
+  void plan_patch() {
+    uint64_t when = kBegin + random_.below(options_.steps * kMeanTicks);
+    const uint32_t way = random_.below(10), count = way < 6 ? 1 : 2 + random_.below(3);
+    size_t site = any_site();
+    for (uint32_t i = 0; i < count; ++i) {
+      patches_.emplace_back(when, site);
+      if (way < 8) {
+        site = any_site();
+      } else {
+        when += random_.below(4 * kMeanTicks);
+      }
+    }
+  }
+  size_t any_site() { return sites_[random_.below(static_cast<uint32_t>(sites_.size()))]; }
 
   void patch() {
     auto due = patches_.begin();
@@ -122,7 +200,7 @@ class PatchedMachine {
       Slot& slot = slots_[due->second];
       const size_t next = (slot.now + 1 + random_.below(static_cast<uint32_t>(slot.versions.size() - 1))) % slot.versions.size();
       Edit edit;
-      edit.ip = Ip{kBase + 4 * due->second};
+      edit.ip = Ip{base_ + 4 * due->second};
       edit.old_bytes = bytes_of(slot.versions[slot.now].word);
       edit.new_bytes = bytes_of(slot.versions[next].word);
       if (options_.dated) {
@@ -137,50 +215,13 @@ class PatchedMachine {
     patches_.erase(patches_.begin(), due);
   }
 
-  // --- packets ---
-
-  void put(uint64_t byte) { out_.trace.push_back(static_cast<std::byte>(byte)); }
-
-  // A 64-bit address, with a context of EL1 (AArch64, non-secure) or without.
-  void address(uint64_t ip, bool with_context) {
-    put(with_context ? 0x85 : 0x9d);
-    put(ip >> 2 & 0x7f);
-    put(ip >> 9 & 0x7f);
-    for (unsigned shift = 16; shift < 64; shift += 8) put(ip >> shift & 0xff);
-    if (with_context) put(0x31);
-  }
-
-  // A-Sync, Trace Info, at the start Trace On, and the address after the last P0 instruction.
-  void sync(bool start) {
-    flush();
-    for (int i = 0; i < 11; ++i) put(0);
-    for (const unsigned byte : {0x80, 0x01, 0x01, 0x00}) put(byte);
-    if (start) put(0x04);
-    return_stack_.clear();
-    address(ip_, true);
-  }
-
-  // The time of the last P0 instruction, which ran just now.
-  void timestamp() {
-    flush();
-    put(0x02);
-    uint64_t rest = time_;
-    for (; rest > 0x7f; rest >>= 7) put(0x80 | (rest & 0x7f));
-    put(rest);
-  }
-
-  void atom(bool executed) {
-    at_p0_ = true;
-    atoms_ |= (executed ? 1U : 0U) << atom_count_;
-    if (++atom_count_ == 3 || random_.chance(20)) flush();
-  }
-  void flush() {
-    constexpr unsigned kHeaders[] = {0, 0xf6, 0xd8, 0xf8};  // atom packets of formats 1 to 3
-    if (atom_count_ != 0) put(kHeaders[atom_count_] | atoms_);
-    atoms_ = atom_count_ = 0;
-  }
-
   // --- the flow ---
+
+  void interrupt() {
+    unit_->exception(ip_, handler_);
+    resume_ = ip_;
+    ip_ = handler_;
+  }
 
   void push(uint64_t next) {
     stack_.push_back(next);
@@ -189,86 +230,120 @@ class PatchedMachine {
   }
 
   // An indirect branch; a target that the return stack gives has no packet.
-  void branch_to(uint64_t target, bool links, uint64_t next) {
-    atom(true);
+  void branch_to(uint64_t target) {
     ip_ = target;
     const bool known = options_.return_stack && !return_stack_.empty() && return_stack_.back() == target;
-    if (known) return_stack_.pop_back();
-    if (links) push(next);
-    if (known) return;
-    flush();
-    address(target, false);
+    if (!known) return unit_->branch(target);
+    return_stack_.pop_back();
+    unit_->atom(true);
   }
 
   void step() {
-    const Slot& slot = slots_[(ip_ - kBase) / 4];
+    const Slot& slot = slots_[(ip_ - base_) / 4];
     const Version& version = slot.versions[slot.now];
     out_.truth.push_back({ip_, bytes_of(version.word)});
     const uint64_t next = ip_ + 4;
-    ip_ = next;
-    at_p0_ = false;
+    at_p0_ = true;
     switch (version.does) {
       case Does::nothing:
+        at_p0_ = unit_->other(ip_);
+        ip_ = next;
         return;
+      case Does::waypoint:
+        ip_ = next;
+        return unit_->atom(true);
       case Does::jump:
         ip_ = version.target;
-        return atom(true);
+        return unit_->atom(true);
       case Does::conditional: {
         const bool taken = random_.chance(50);
-        if (taken) ip_ = version.target;
-        return atom(taken);
+        ip_ = taken ? version.target : next;
+        return unit_->atom(taken);
       }
       case Does::call:
         push(next);
         ip_ = version.target;
-        return atom(true);
+        return unit_->atom(true);
       case Does::call_indirect:
-        return branch_to(functions_[random_.below(static_cast<uint32_t>(functions_.size()))], true, next);
+        ip_ = version.target != 0 ? version.target : functions_[random_.below(static_cast<uint32_t>(functions_.size()))];
+        unit_->branch(ip_);
+        return push(next);
+      case Does::jump_indirect:
+        return branch_to(version.target);
       case Does::ret: {
         const uint64_t target = stack_.back();
         stack_.pop_back();
-        return branch_to(target, false, next);
+        return branch_to(target);
       }
+      case Does::exception_return:
+        ip_ = resume_;
+        resume_ = 0;
+        return unit_->branch(ip_);
     }
   }
 
   const ArmPatchedOptions& options_;
   ArmPatchedRun& out_;
   Random random_;
+  const uint64_t base_;
+  std::unique_ptr<PatchedUnit> unit_;
+  Encoder make_;
   std::vector<Slot> slots_;
   std::vector<size_t> sites_;
   std::vector<uint64_t> functions_, callees_, stack_, return_stack_;
   std::vector<std::pair<uint64_t, size_t>> patches_;  ///< time, slot
-  uint64_t ip_ = 0, time_ = kBegin;
-  unsigned atoms_ = 0, atom_count_ = 0;
+  uint64_t ip_ = 0, time_ = kBegin, handler_ = 0;
+  uint64_t resume_ = 0;  ///< what the exception interrupted; 0: none
   bool at_p0_ = false;
 };
 
 }  // namespace
 
-ArmPatchedOptions arm_patched_options_of_seed(uint64_t seed) {
+ArmPatchedOptions arm_patched_options_of_seed(uint64_t seed, arm::Protocol protocol) {
   Random random(seed ^ 0x61726d7061746368ULL);
   ArmPatchedOptions out;
   out.seed = seed;
+  out.protocol = protocol;
   out.functions = 1 + random.below(5);
   out.slots = 1 + random.below(8);
   out.site_percent = 10 + random.below(80);
   out.steps = 50 + random.below(1000);
-  out.patches = random.below(2 + out.steps / 20);
+  out.patches = random.below(2 + out.steps / 30);
   out.timestamp_every = random.chance(30) ? 0 : 2 + random.below(100);
   out.sync_every = 20 + random.below(500);
+  out.exception_every = random.chance(50) ? 0 : 10 + random.below(100);
+  out.speculation = random.chance(60) ? 0 : 1 + random.below(20);
   out.dated = random.chance(50);
-  out.return_stack = random.chance(25);
+  out.time_known = random.chance(70);
+  out.return_stack = protocol != arm::Protocol::etmv3 && random.chance(40);
   out.exact_only = random.chance(50);
   out.batch_blocks = random.chance(50) ? 7 : 4096;
+  if (protocol == arm::Protocol::etmv4 && random.chance(15)) out.max_flows = 1 + random.below(4);
   return out;
 }
 
+arm::TraceConfig config_of(const ArmPatchedOptions& options) {
+  constexpr uint32_t kTimestamps = 1U << 11, kReturnStack = 1U << 12, kReturnStackOfPtm = 1U << 29;
+  arm::TraceConfig config;
+  config.protocol = options.protocol;
+  if (options.protocol == arm::Protocol::etmv4) {
+    config.configr = (options.timestamp_every != 0 ? kTimestamps : 0) | (options.return_stack ? kReturnStack : 0);
+    config.idr8 = options.speculation;
+    return config;
+  }
+  config.idr0 = options.protocol == arm::Protocol::ptm ? 0x4100f310 : 0x4110f250;
+  config.idr1 = 0;
+  config.configr = options.return_stack ? kReturnStackOfPtm : 0;
+  return config;
+}
+
 std::string describe(const ArmPatchedOptions& options) {
+  const auto each = [](const char* what, uint32_t every) { return every == 0 ? "" : std::string(what) + std::to_string(every); };
   return "seed " + std::to_string(options.seed) + ", " + std::to_string(options.steps) + " steps, " + std::to_string(options.patches) +
-         (options.dated ? " dated" : " undated") + " patches, a timestamp in " + std::to_string(options.timestamp_every) +
-         (options.return_stack ? ", return stack" : "") + (options.exact_only ? ", atom by atom" : "") + ", batches of " +
-         std::to_string(options.batch_blocks);
+         (options.dated ? " dated" : " undated") + " patches" + each(", a timestamp in ", options.timestamp_every) +
+         each(", an exception in ", options.exception_every) + each(", speculation ", options.speculation) +
+         (options.time_known ? "" : ", no time of the trace") + (options.return_stack ? ", return stack" : "") +
+         (options.exact_only ? ", atom by atom" : "") + each(", most flows ", options.max_flows) + ", batches of " + std::to_string(options.batch_blocks);
 }
 
 ArmPatchedRun run_arm_patched(const ArmPatchedOptions& options) {

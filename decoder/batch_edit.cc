@@ -1,9 +1,9 @@
-// Joining and cutting batches: see batch_edit.h.
-#include "decoder/pt/flow/batch_edit.h"
+// Joining, cutting and comparing batches: see batch_edit.h.
+#include "decoder/batch_edit.h"
 
 #include <algorithm>
 
-namespace ptd::pt {
+namespace ptd {
 namespace {
 
 template <typename List>
@@ -11,6 +11,12 @@ void move_tail(List& from, uint64_t place, List& to) {
   const auto begin = from.begin() + static_cast<std::ptrdiff_t>(place);
   to.assign(begin, from.end());
   from.erase(begin, from.end());
+}
+
+/// An ambiguous block is not chosen.
+void mark_block(Block& block) {
+  const auto chosen = static_cast<unsigned>(BlockFlag::chosen), ambiguous = static_cast<unsigned>(BlockFlag::ambiguous);
+  block.flags = static_cast<uint16_t>((block.flags & ~chosen) | ambiguous);
 }
 
 template <typename List>
@@ -59,4 +65,27 @@ void split(Batch& batch, BatchPlace place, Batch& tail) {
   for (Gap& gap : tail.gaps) gap.before_block -= shift;
 }
 
-}  // namespace ptd::pt
+void mark_ambiguous(Batch& batch, size_t from) {
+  for (size_t i = from; i < batch.blocks.size(); ++i) mark_block(batch.blocks[i]);
+}
+
+void mark_difference(Batch& kept, const Batch& other) {
+  const auto same = [](const Block& a, const Block& b) { return a.node == b.node && a.instructions == b.instructions; };
+  const auto copy_mark = [](Block& block, const Block& from) {
+    if (has(from.flags, BlockFlag::ambiguous)) mark_block(block);
+  };
+  const size_t shorter = std::min(kept.blocks.size(), other.blocks.size());
+  size_t first = 0;
+  while (first < shorter && same(kept.blocks[first], other.blocks[first])) {
+    copy_mark(kept.blocks[first], other.blocks[first]);
+    ++first;
+  }
+  size_t tail = 0;
+  while (tail < shorter - first && same(kept.blocks[kept.blocks.size() - 1 - tail], other.blocks[other.blocks.size() - 1 - tail])) {
+    ++tail;
+    copy_mark(kept.blocks[kept.blocks.size() - tail], other.blocks[other.blocks.size() - tail]);
+  }
+  for (size_t i = first; i < kept.blocks.size() - tail; ++i) mark_block(kept.blocks[i]);
+}
+
+}  // namespace ptd

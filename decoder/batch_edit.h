@@ -1,9 +1,9 @@
-// Joining and truncating batches before the decoder outputs them.
+// Joining, truncating and comparing batches before a decoder outputs them.
 #pragma once
 
 #include "ptdecode/flow.h"
 
-namespace ptd::pt {
+namespace ptd {
 
 /// A position in a batch, or in all output of a segment.
 struct BatchPlace {
@@ -28,4 +28,11 @@ void truncate(Batch& batch, BatchPlace place);
 /// Moves everything after `place` to `tail`, which is cleared first.
 void split(Batch& batch, BatchPlace place, Batch& tail);
 
-}  // namespace ptd::pt
+// Where several flows are possible, with the output of each since they separated:
+
+/// Marks all blocks from number `from` on as ambiguous.
+void mark_ambiguous(Batch& batch, size_t from);
+/// Marks the blocks of `kept` that differ from `other`, another output of the same stretch, or are ambiguous there, as ambiguous.
+void mark_difference(Batch& kept, const Batch& other);
+
+}  // namespace ptd
