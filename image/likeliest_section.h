@@ -5,8 +5,9 @@
 
 namespace ptd {
 
-/// Returns the section at (space, ip, when). kTimeMin stands for an unknown time: where nothing is mapped then, the section mapped last at
-/// this address is the likeliest.
+/// Returns the section at (space, ip, when). Where nothing is mapped then, code that ran there ran at another moment than `when`, which is the
+/// last that the packets tell: the section mapped next at this address is the likeliest, and if there is none, the one mapped last before.
+/// kTimeMin stands for an unknown time: then it is the section mapped last.
 [[nodiscard]] Timeline::SectionAt likeliest_section(const Timeline& timeline, SpaceId space, Ip ip, TimeNs when);
 
 }  // namespace ptd

@@ -140,6 +140,24 @@ class Counts(unittest.TestCase):
         self.assertEqual(done.stderr.count("argc 1, name '', 21 calls"), 6, done.stderr)
         self.assertEqual(self.calls("tick")[0], 6 * 21)
 
+    def test_names_of_a_library_that_is_mapped_between_two_timing_packets(self):
+        """The packets tell a time before the mapping, and the bytes that ran are the library's: its calls have its names."""
+        self.build("plugin", "-shared", "-fPIC")
+        os.rename(self.folder + "/plugin", self.folder + "/plugin.so")
+        program = self.build("loaded", "-Wl,--no-as-needed", "-ldl")
+        for options in (["--work-clock"], ["--no-mtc", "--psb-period", "6"], ["--no-tsc"]):
+            self.record(program, clock=options)
+            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
+            self.assertEqual(self.run_it("verify", "-i", "rec.data", *truth).returncode, 0)
+            listed = map(json.loads, self.run_it("functions", "-i", "rec.data", "--json").stdout.splitlines())
+            counts = {(row["function"], row["module"]): row["calls"] for row in listed if "function" in row}
+            self.assertEqual((counts.get(("fold", "plugin.so")), counts.get(("add", "loaded"))), (20, 40), options)
+            branches = self.run_it("script", "-q", "-i", "rec.data", "--itrace=b").stdout
+            entered = re.findall(r"=> +[0-9a-f]+ fold\+0x0 \(.*/plugin\.so\)$", branches, re.M)
+            self.assertEqual(len(entered), 20, options)
+            report = self.run_it("coverage", "-i", "rec.data", "--format", "lcov", "--keep-absent", "--source", PROGRAMS).stdout
+            self.assertIn("FNDA:20,fold\n", report, options)
+
     def test_the_summary_shows_no_control_characters(self):
         done = subprocess.run([PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-o", "a\n\x1bb", "--", "/bin/true"],
                               cwd=self.folder, env=self.env, capture_output=True, text=True)

@@ -87,7 +87,9 @@ TEST(SymbolFiles, AnAnswerIsForTheTimeOfItsMapping) {
   EXPECT_EQ(during(child, 0x1000, 59), std::pair(std::string("first"), Interval{kTimeMin, TimeNs{59}}));
   EXPECT_EQ(during(child, 0x1000, 60), std::pair(std::string("second"), Interval{TimeNs{60}, kTimeMax}));
   EXPECT_EQ(during(child, 0x1090, 70), std::pair(std::string(), Interval{TimeNs{60}, kTimeMax}));
-  EXPECT_EQ(during(parent, 0x1000, 5), std::pair(std::string(), Interval{kTimeMin, TimeNs{9}}));
+  // What ran at an address before the first mapping there ran after it: times of flow are the last that packets tell.
+  EXPECT_EQ(during(parent, 0x1000, 5), std::pair(std::string("first"), Interval{kTimeMin, TimeNs{9}}));
+  EXPECT_EQ(during(parent, 0x2000, 5).first, "");
 }
 
 // A trace without time asks at the start of time, before anything was mapped.
@@ -125,7 +127,8 @@ TEST(SymbolFiles, AtAnUnknownTimeTheLatestMappingCounts) {
   EXPECT_EQ(name(child, 0x2000, kTimeMin), "first");
   EXPECT_EQ(name(child, 0x3000, kTimeMin), "second");
   EXPECT_EQ(name(kKernelSpace, kText.value, kTimeMin), "late");
-  EXPECT_EQ(name(parent, 0x1000, TimeNs{5}), "");
+  EXPECT_EQ(name(parent, 0x2000, TimeNs{5}), "first");
+  EXPECT_EQ(name(child, 0x3000, TimeNs{20}), "second");
   EXPECT_EQ(name(parent, 0x4000, kTimeMin), "");
 }
 
