@@ -368,7 +368,7 @@ class Cancelling(unittest.TestCase):
             calls += 1
             return int(calls >= most)
         control = self.Control(size=ctypes.sizeof(self.Control), cancelled=self.CALLBACK(cancelled))
-        options = (ctypes.c_uint64 * 10)(80, *[0] * 8, ctypes.addressof(control))  # ptd_open_options: size first, control last
+        options = (ctypes.c_uint64 * 10)(80, *[0] * 8, ctypes.addressof(control))  # ptd_open_options of version 0.1: size first, control last
         recording = ctypes.c_void_p()
         code = API.lib.ptd_open(str(path).encode(), options, ctypes.byref(recording), None)
         self.assertEqual(code == 0, bool(recording.value))
