@@ -159,7 +159,7 @@ void Follower::flush_exception(bool has_to, Ip to) {
 void Follower::forget_calls() {
   returns_.clear();
   calls_unseen_ = true;
-  anchored_ = true;
+  anchored_ = !config_.has_return_stack();
 }
 
 /// The packets do not fit the code at `ip`.
@@ -427,13 +427,13 @@ void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
 }
 
 /// Walks from ip_ to `stop` without consuming an atom. Returns false, after a gap with the reason, if `stop` cannot be reached. Passing a P0
-/// instruction, which has an atom if it is executed, contradicts the code, but is no gap.
+/// instruction, which has an atom if it is executed, contradicts the code if the place was certain, but is no gap.
 bool Follower::walk_to(Ip stop, uint64_t offset) {
   if (!is64_) ip_.value &= 0xffffffffU;
   for (uint64_t silent = 0; ip_ != stop;) {
     const WaypointRun run = runs_->read_to(space_, ip_, mode_, when(), stop, !runs_->changes(), choices_);
     silent += run.instructions;
-    contradicted_ = contradicted_ || run.stop == RunStop::waypoint;
+    contradicted_ = contradicted_ || (run.stop == RunStop::waypoint && !doubtful_);
     if ((run.stop != RunStop::stop && run.stop != RunStop::cut && run.stop != RunStop::waypoint) ||
         silent > options_.max_silent_instructions) {
       stop_at(run, offset);

@@ -46,9 +46,10 @@ struct Output {
   std::vector<std::pair<uint64_t, unsigned>> blocks;  // (end, flags)
 };
 
-Output decode(const Timeline& timeline, const Raw& raw) {
+Output decode(const Timeline& timeline, const Raw& raw, uint32_t configr = 0) {
   arm::DecoderOptions options;
   options.config.protocol = arm::Protocol::etmv4;
+  options.config.configr = configr;
   const ContextTrack contexts;
   arm::Decoder decoder(timeline, contexts, options);
   const std::vector<std::byte> bytes = bytes_of(raw);
@@ -112,6 +113,21 @@ TEST(ArmChoices, WhatNothingDecidesIsMarked) {
   const Output output = decode(changed(conditional(), kForward2), trace({0xf7}));
   ASSERT_EQ(output.blocks.size(), 1U);
   EXPECT_EQ(output.blocks[0].second, kTaken | kAmbiguous);
+}
+
+// An exception before the RET, and no atom for the branch on the way to it: neither version ran. The calls that did are not known, so that all
+// is marked up to the next synchronisation.
+TEST(ArmChoices, WhatContradictsAllVersionsIsMarkedUpToASync) {
+  constexpr uint32_t kReturnStack = 0x1000;
+  const Raw at_ret = {0x9d, 0x03, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff};
+  const Raw sync = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x85, 0x03, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31};
+  Raw raw = trace({0x06, 0x1d});
+  for (const Raw& part : {at_ret, at_ret, Raw{0xf7}, sync, Raw{0xf7}}) raw.insert(raw.end(), part.begin(), part.end());
+  const Output output = decode(changed(conditional(), kForward2), raw, kReturnStack);
+  ASSERT_GE(output.blocks.size(), 3U);
+  for (size_t i = 0; i + 1 < output.blocks.size(); ++i) EXPECT_TRUE(has(static_cast<uint16_t>(output.blocks[i].second), BlockFlag::ambiguous)) << i;
+  EXPECT_EQ(output.blocks[output.blocks.size() - 2], (std::pair<uint64_t, unsigned>(16, kTaken | kAmbiguous)));
+  EXPECT_EQ(output.blocks.back(), (std::pair<uint64_t, unsigned>(16, kTaken)));
 }
 
 // The old code ran for long, then the new one, in one segment: each window of packets has its own choice, for every size of batches, on

@@ -1,6 +1,6 @@
 // Code that is patched while it runs: what is not marked is what ran, in its place and with its bytes.
 //
-// PTDECODE_SEEDS=first,count widens the run (default 0,400).
+// PTDECODE_SEEDS=first,count widens the run (default 0,1000).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -91,7 +91,7 @@ std::optional<size_t> first_misplaced(const RanFlow& ours, const std::vector<Ran
 class ArmPatchedTraces : public testing::TestWithParam<arm::Protocol> {};
 
 TEST_P(ArmPatchedTraces, WhatIsNotMarkedIsWhatRan) {
-  const auto [first, count] = seeds();
+  const auto [first, count] = seeds(1000);
   RanTally tally, limited;  // limited: traces of which few flows are followed
   uint64_t traces = 0, placed = 0;
   for (uint64_t seed = first; seed < first + count && tally.wrong() + limited.wrong() < 5; ++seed) {
@@ -100,6 +100,10 @@ TEST_P(ArmPatchedTraces, WhatIsNotMarkedIsWhatRan) {
     const RanFlow ours = decode(run, options);
     const bool is_limited = options.max_flows < arm::DecoderOptions{}.max_flows;
     (is_limited ? limited : tally).add(describe(options), ours, run.truth, run.edits.size());
+    ArmPatchedOptions other = options;
+    other.exact_only = !options.exact_only;
+    other.batch_blocks = options.batch_blocks == 7 ? 4096 : 7;
+    ASSERT_TRUE(decode(run, other) == ours) << describe(other) << ": another flow than on the other path, in batches of another size";
     bool fits = false;
     const auto misplaced = first_misplaced(ours, run.truth, GetParam(), fits);
     ASSERT_FALSE(misplaced.has_value()) << describe(options) << ": instruction " << *misplaced << " is not in its place";

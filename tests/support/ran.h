@@ -22,6 +22,7 @@ struct RanFlow {
   std::vector<Ran> insns;
   std::vector<bool> marked;             ///< for each of them
   std::vector<bool> lost_at = {false};  ///< for each of them and the end: a gap lies before it
+  friend bool operator==(const RanFlow&, const RanFlow&) = default;
 };
 
 /// Appends the blocks and gaps of a batch. A64 or x86.
