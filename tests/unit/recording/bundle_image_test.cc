@@ -55,11 +55,11 @@ TEST(BundleImage, SpacesOfGuestsAreThoseOfTheirMachine) {
     return read(chunk.bytes()).ok();
   };
   const auto edit = [](SpaceId space) {
-    Edit edit;
-    edit.space = space;
-    edit.ip = Ip{0x1000};
-    edit.new_bytes = {std::byte{0x90}};
-    return ImageOp(edit);
+    Edit nop;
+    nop.space = space;
+    nop.ip = Ip{0x1000};
+    nop.new_bytes = {std::byte{0x90}};
+    return ImageOp(nop);
   };
   const SpaceId guest = space_of_machine(1, 2);  // after the kernel's of its machine
   EXPECT_TRUE(status_of({AddSpaceOp{1}, edit(guest), edit(kernel_of_machine(1)), ForkSpaceOp{guest, TimeNs{5}}, edit(space_of_machine(1, 3))}));
