@@ -31,7 +31,8 @@ std::unique_ptr<Flow> HealSearch::find(const Flow& from, uint64_t contradicted, 
 bool HealSearch::mark_open(Flow& found, size_t first) const {
   Blocks& blocks = found.pending.blocks;
   bool placed = true;
-  for (auto at = std::ranges::lower_bound(open_, first); at != open_.end(); ++at) {
+  const size_t begun = first - std::min<size_t>(first, 1);  // a choice may be within a block that is not output yet
+  for (auto at = std::ranges::lower_bound(open_, begun); at != open_.end(); ++at) {
     const auto end = std::ranges::upper_bound(placed_, *at);
     placed = end != placed_.end();
     for (size_t i = *at; i < (placed ? *end : blocks.size()); ++i) blocks[i].flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
