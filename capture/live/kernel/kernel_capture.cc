@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "capture/live/kernel/bpf_programs.h"
+#include "capture/live/kernel/image_code.h"
 #include "perfio/format/sample_id.h"
 #include "perfio/format/wire.h"
 
@@ -61,6 +62,8 @@ void KernelCapture::on_record(Bytes record, const EventAttr& attr) {
   }
 }
 
+uint32_t KernelCapture::taken_bytes(const Image& image) { return image.program ? image.size_bytes : 1; }
+
 void KernelCapture::on_ksymbol(Bytes record, const EventAttr& attr) {
   constexpr uint64_t kFixedBytes = kRecordHeaderBytes + 16;
   Cursor body(record.subspan(kRecordHeaderBytes));
@@ -78,7 +81,7 @@ void KernelCapture::on_ksymbol(Bytes record, const EventAttr& attr) {
   // The memory of a program that went is cleared a grace period later only; then others may come to lie there.
   std::erase_if(images_, [&](const Image& known) {
     if (unregister) return known.address == image.address && !known.program;
-    return known.address < image.address + image.size_bytes && image.address < known.address + known.size_bytes;
+    return known.address < image.address + taken_bytes(image) && image.address < known.address + taken_bytes(known);
   });
   if (!unregister) images_.push_back(image);
 }
@@ -97,15 +100,12 @@ void KernelCapture::on_bpf_load(uint32_t id) {
 
 Status KernelCapture::read_images() {
   constexpr uint32_t kMaxImageBytes = 32768;  // a record holds less than 65,536 bytes
-  constexpr std::byte kCleared{0xcc};         // what the kernel puts where a program was, and between programs
-  constexpr int kClearedRun = 4;              // no compiled program has that many
   for (const Image& image : images_) {
     if (image.program && std::find(addresses_.begin(), addresses_.end(), image.address) != addresses_.end()) continue;
     TextPokeRecord poke;
     poke.addr = image.address;
-    poke.new_bytes = memory_->read_mapped({image.address, std::min(image.size_bytes, kMaxImageBytes)});
-    // Part of it may be another program's by now.
-    if (std::search_n(poke.new_bytes.begin(), poke.new_bytes.end(), kClearedRun, kCleared) != poke.new_bytes.end()) continue;
+    poke.new_bytes = image_code(memory_->read_mapped({image.address, std::min(image.size_bytes, kMaxImageBytes)}), image.program);
+    if (poke.new_bytes.empty()) continue;
     if (Status status = sink_.add_code(poke, image.when); !status) return status;
     ++counts_.images_read;
   }
