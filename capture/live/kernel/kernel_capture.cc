@@ -62,6 +62,8 @@ void KernelCapture::on_record(Bytes record, const EventAttr& attr) {
   }
 }
 
+uint32_t KernelCapture::taken_bytes(const Image& image) { return image.program ? image.size_bytes : 1; }
+
 void KernelCapture::on_ksymbol(Bytes record, const EventAttr& attr) {
   constexpr uint64_t kFixedBytes = kRecordHeaderBytes + 16;
   Cursor body(record.subspan(kRecordHeaderBytes));
@@ -79,7 +81,7 @@ void KernelCapture::on_ksymbol(Bytes record, const EventAttr& attr) {
   // The memory of a program that went is cleared a grace period later only; then others may come to lie there.
   std::erase_if(images_, [&](const Image& known) {
     if (unregister) return known.address == image.address && !known.program;
-    return known.address < image.address + image.size_bytes && image.address < known.address + known.size_bytes;
+    return known.address < image.address + taken_bytes(image) && image.address < known.address + taken_bytes(known);
   });
   if (!unregister) images_.push_back(image);
 }

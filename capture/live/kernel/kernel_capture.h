@@ -70,6 +70,8 @@ class KernelCapture {
     perfio::SampleId when;
     bool program = false;  // one whose bytes the kernel gives, as long as it is loaded
   };
+  /// How much memory is known to be the image's: the records of trampolines say a page, which may hold others.
+  static uint32_t taken_bytes(const Image& image);
   void on_ksymbol(Bytes record, const perfio::EventAttr& attr);
   void on_bpf_load(uint32_t id);
   Status read_images();
