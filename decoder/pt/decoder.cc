@@ -94,6 +94,7 @@ struct Decoder::State {
   uint64_t work = 0;                         ///< work of the segment without fetches, see max_segment_work()
   uint64_t fetch_work_before = 0;            ///< Walker::fetch_work() when the segment began
   bool unproven = false;                     ///< another flow was dropped, or neither contradicted nor merged with this one
+  bool unproven_stacks = false;              ///< it may have had another return stack
   TimeNs proven_not_before;                  ///< of the flow before
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
   std::vector<std::unique_ptr<Flow>> spare;
@@ -120,7 +121,7 @@ struct Decoder::State {
   void settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch);
   void run_forked(Batch& batch);
   bool run_single(Batch& batch);
-  void doubt_flow(TimeNs not_before);
+  void doubt_flow(TimeNs not_before, bool stacks);
   void start(const AuxSegment& segment);
   bool fill(Batch& batch);
   BatchPlace settled_end(const Batch& batch) const;
@@ -399,7 +400,8 @@ void Decoder::State::run_forked(Batch& batch) {
     for (const auto& flow : flows) lowest = std::min(lowest, flow->state.next);
     if (lowest != Flow::kNoLimit && lowest > 1) walker.items().release(lowest - 1);
   }
-  if (dropped || flows.size() > 1) doubt_flow(fork_not_before);
+  // A flow that ended for its missing code may come back, with the same stack, before the next packet with an address.
+  if (pruned || flows.size() > 1) doubt_flow(fork_not_before, dropped || flows.size() > 1);
   walker.count_fetches(false);
   resolve(batch);
 }
@@ -508,7 +510,7 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
   ++stats.healed_by_packets;
   const BatchPlace begin = from.output - given;
   const size_t same = copy_marks(found->pending, std::span(batch.blocks).subspan(begin.blocks));
-  if (!healer.mark_open(*found, same)) doubt_flow(from.flow.state.not_before);
+  if (!healer.mark_open(*found, same)) doubt_flow(from.flow.state.not_before, true);
   truncate(batch, begin);
   append_batch(batch, found->pending);
   for (auto& flow : flows) retire(std::move(flow));
@@ -535,9 +537,10 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   drop_checkpoints();
 }
 
-// From here on the flow is one of several. Before they parted, its time was `not_before` or later.
-void Decoder::State::doubt_flow(TimeNs not_before) {
+// From here on the flow is one of several. Before they parted, its time was `not_before` or later. `stacks`: others may have other return stacks.
+void Decoder::State::doubt_flow(TimeNs not_before, bool stacks) {
   if (!unproven) proven_not_before = not_before;
+  unproven_stacks = (unproven && unproven_stacks) || stacks;
   unproven = true;
 }
 
@@ -564,7 +567,7 @@ bool Decoder::State::run_single(Batch& batch) {
       replay_due = true;
       return true;
     }
-    const bool proof = unproven && stop == WalkStop::position && walker.is_placed_since(flow.state, next);
+    const bool proof = unproven && stop == WalkStop::position && walker.is_placed_since(flow.state, next, unproven_stacks);
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
     if (unproven) mark_ambiguous(batch, before);

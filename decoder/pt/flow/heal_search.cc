@@ -47,7 +47,7 @@ bool HealSearch::advance(Flow& flow, uint32_t strays) {
     const uint64_t next = flow.state.next;
     const WalkStop stop = walker_->run(flow, flow.state.position + 1);
     if (stop == WalkStop::position) {
-      if (walker_->is_placed_since(flow.state, next)) {
+      if (walker_->is_placed_since(flow.state, next, true)) {
         placed_.push_back(flow.pending.blocks.size());
         if (std::ranges::any_of(path_, &Choice::is_open)) walker_->forget_chosen_times(flow.state, not_before_);
       }

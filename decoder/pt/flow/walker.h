@@ -165,9 +165,9 @@ class Walker {
   void refresh_now(FlowState& state);
   /// Of a flow that stands for others too: its time no longer begins at the versions that it chose, but at `not_before`.
   void forget_chosen_times(FlowState& state, TimeNs not_before);
-  /// Returns whether the items from `next` on, which the flow has taken, give its place: every flow that fits the packets is there then. (Unless it
-  /// may have another return stack.)
-  [[nodiscard]] bool is_placed_since(const FlowState& state, uint64_t next);
+  /// Returns whether the items from `next` on, which the flow has taken, give its place: every flow that fits the packets is there then. With
+  /// `stacks`, returns false if such flows may have other return stacks.
+  [[nodiscard]] bool is_placed_since(const FlowState& state, uint64_t next, bool stacks);
   [[nodiscard]] bool merges_stacks() const { return options_.config.return_compression != ReturnCompression::off; }
   /// Returns true if the flow is at the segment's end.
   bool at_end(const FlowState& state) { return done_flow(state); }

@@ -565,8 +565,8 @@ void Walker::forget_chosen_times(FlowState& state, TimeNs not_before) {
   refresh_now(state);
 }
 
-bool Walker::is_placed_since(const FlowState& state, uint64_t next) {
-  if (merges_stacks() || !state.enabled || state.tnt_count != 0) return false;
+bool Walker::is_placed_since(const FlowState& state, uint64_t next, bool stacks) {
+  if ((stacks && merges_stacks()) || !state.enabled || state.tnt_count != 0) return false;
   for (; next < state.next; ++next) {
     const Item& item = items_.at(next);
     const bool gives_ip = item.kind == ItemKind::tip || item.kind == ItemKind::tip_pge || item.kind == ItemKind::async_branch;
