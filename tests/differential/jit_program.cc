@@ -28,6 +28,7 @@ class JitMachine {
       for (uint32_t calls = random_.below(options_.calls + 1); calls > 0; --calls) call(random_.below(options_.places));
     }
     flush();
+    if (lost_ != 0) end_overflow(kCaller);
     writer_.fup(kCaller);
     writer_.tip_pgd_suppressed();
     psb(false);
@@ -116,6 +117,7 @@ class JitMachine {
   // --- the flow ---
 
   void psb(bool running) {
+    if (lost_ != 0) return;
     flush();
     writer_.psb();
     writer_.reset_last_ip();
@@ -131,10 +133,12 @@ class JitMachine {
     tnt_ = tnt_count_ = 0;
   }
   void bit(bool taken) {
+    if (lost_ != 0) return;
     tnt_ = tnt_ << 1 | (taken ? 1 : 0);
     if (++tnt_count_ == 6) flush();
   }
   void tip(uint64_t target) {
+    if (lost_ != 0) return;
     flush();
     writer_.tip(target);
   }
@@ -142,10 +146,31 @@ class JitMachine {
   // The packets between two instructions, and the time that one takes.
   void pass() {
     tick();
+    overflow();
+    if (lost_ != 0) return;
     if (random_.below(options_.psb_every) == 0) psb(true);
     if (options_.tsc_every == 0 || random_.below(options_.tsc_every) != 0) return;
     flush();
     writer_.tsc(tsc_);
+  }
+
+  // Packets are lost from one instruction to another one, at which the trace goes on ([SDM] "Overflow (OVF) Packet").
+  void overflow() {
+    constexpr uint32_t kMostLost = 200;
+    if (lost_ != 0 && --lost_ == 0) {
+      end_overflow(ip_);
+    } else if (lost_ == 0 && options_.overflow_every != 0 && random_.below(options_.overflow_every) == 0) {
+      flush();
+      lost_ = 1 + random_.below(kMostLost);
+      has_return_ = false;
+    }
+  }
+
+  void end_overflow(uint64_t ip) {
+    lost_ = 0;
+    writer_.ovf();
+    writer_.reset_last_ip();
+    writer_.fup(ip);
   }
 
   void ran(std::vector<std::byte> bytes) {
@@ -160,7 +185,7 @@ class JitMachine {
     pass();
     ran({std::byte{0xff}, std::byte{0xd0}});
     tip(address_of(place));
-    has_return_ = true;
+    has_return_ = lost_ == 0;
     run_function(places_[place].code, address_of(place));
     ip_ = kCaller + 2;
     pass();
@@ -185,7 +210,7 @@ class JitMachine {
       }
     }
     ran({std::byte{0xc3}});
-    if (options_.return_compression && has_return_) {
+    if (options_.return_compression && has_return_ && lost_ == 0) {
       bit(true);
     } else {
       tip(kCaller + 2);
@@ -202,7 +227,8 @@ class JitMachine {
   uint64_t ip_ = 0, tsc_ = kBegin;
   uint64_t tnt_ = 0;
   unsigned tnt_count_ = 0;
-  bool has_return_ = false;  ///< the call came after the last PSB, so that its RET may be compressed
+  uint32_t lost_ = 0;        ///< instructions until the overflow ends; 0: there is none
+  bool has_return_ = false;  ///< the call came after the last PSB or overflow, so that its RET may be compressed
 };
 
 }  // namespace
@@ -219,13 +245,14 @@ JitOptions jit_options_of_seed(uint64_t seed) {
   out.tsc_every = random.chance(10) ? 0 : 2 + random.below(150);
   out.psb_every = 20 + random.below(500);
   out.return_compression = random.chance(50);
+  out.overflow_every = random.chance(70) ? 0 : 100 + random.below(1000);
   out.exact_only = random.chance(25);
   return out;
 }
 
 std::string describe(const JitOptions& options) {
   return "seed " + std::to_string(options.seed) + ", " + std::to_string(options.places) + " places, " + std::to_string(options.changes) + " changes, a TSC in " +
-         std::to_string(options.tsc_every) + (options.return_compression ? ", compressed returns" : "") + (options.exact_only ? ", exact walker" : "");
+         std::to_string(options.tsc_every) + (options.overflow_every != 0 ? ", overflows" : "") + (options.return_compression ? ", compressed returns" : "") + (options.exact_only ? ", exact walker" : "");
 }
 
 JitRun run_jit(const JitOptions& options) {

@@ -18,6 +18,7 @@ struct JitOptions {
   uint32_t ticks = 10;           ///< of the clock between two instructions, at most
   uint32_t tsc_every = 0;        ///< about one TSC packet in so many instructions; 0: only at PSBs
   uint32_t psb_every = 200;      ///< instructions
+  uint32_t overflow_every = 0;   ///< about one overflow in so many instructions; 0: none
   bool return_compression = false;
   bool exact_only = false;       ///< decode with the exact walker
 };
