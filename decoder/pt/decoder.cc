@@ -532,6 +532,7 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
       batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);
     }
   }
+  walker.forget_chosen_times(flow.state, walker.segment().time.first);  // what the lost flow chose may be wrong
   walker.recover(flow, gap);
   unproven = false;
   drop_checkpoints();
