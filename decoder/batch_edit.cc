@@ -48,10 +48,11 @@ void append_batch(Batch& to, Batch& from) {
 }
 
 void truncate(Batch& batch, BatchPlace place) {
-  batch.blocks.resize(place.blocks);
-  batch.marks.resize(place.marks);
-  batch.events.resize(place.events);
-  batch.gaps.resize(place.gaps);
+  const auto cut = [](auto& list, uint64_t size) { list.resize(std::min<size_t>(list.size(), size)); };
+  cut(batch.blocks, place.blocks);
+  cut(batch.marks, place.marks);
+  cut(batch.events, place.events);
+  cut(batch.gaps, place.gaps);
 }
 
 void split(Batch& batch, BatchPlace place, Batch& tail) {
@@ -65,8 +66,8 @@ void split(Batch& batch, BatchPlace place, Batch& tail) {
   for (Gap& gap : tail.gaps) gap.before_block -= shift;
 }
 
-void mark_ambiguous(Batch& batch, size_t from) {
-  for (size_t i = from; i < batch.blocks.size(); ++i) mark_block(batch.blocks[i]);
+void mark_ambiguous(Batch& batch, size_t from, size_t end) {
+  for (size_t i = from; i < std::min(end, batch.blocks.size()); ++i) mark_block(batch.blocks[i]);
 }
 
 void mark_difference(Batch& kept, const Batch& other) {

@@ -1,6 +1,8 @@
 // Joining, truncating and comparing batches before a decoder outputs them.
 #pragma once
 
+#include <cstdint>
+
 #include "ptdecode/flow.h"
 
 namespace ptd {
@@ -30,8 +32,8 @@ void split(Batch& batch, BatchPlace place, Batch& tail);
 
 // Where several flows are possible, with the output of each since they separated:
 
-/// Marks all blocks from number `from` on as ambiguous.
-void mark_ambiguous(Batch& batch, size_t from);
+/// Marks the blocks from number `from` on, up to number `end`, as ambiguous.
+void mark_ambiguous(Batch& batch, size_t from, size_t end = SIZE_MAX);
 /// Marks the blocks of `kept` that differ from `other`, another output of the same stretch, or are ambiguous there, as ambiguous.
 void mark_difference(Batch& kept, const Batch& other);
 

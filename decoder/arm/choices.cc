@@ -66,7 +66,10 @@ CodeChoice Choices::choose(const CodeFork& fork) {
   const ArmInsn likely_insn = insn_of(fork, fork.candidates[likely]);
   while (ways[taken].insn != likely_insn) ++taken;
   CodeChoice choice;
-  if (ways.size() > 1) {
+  ++script_->fetches;
+  const bool cut = ways.size() > 1 && script_->passed >= ForkScript::kMost;
+  script_->cut = script_->cut || cut;
+  if (ways.size() > 1 && !cut) {
     const size_t preferred = taken;
     if (script_->passed == script_->forks.size()) {
       script_->forks.push_back({static_cast<uint32_t>(preferred), static_cast<uint32_t>(ways.size())});
@@ -82,7 +85,7 @@ CodeChoice Choices::choose(const CodeFork& fork) {
     if (way.single && reported && candidate.site != kNoSite) bounds_.floors.raise(candidate.site, candidate.version);
   }
   const ForkWay& way = ways[taken];
-  if (!way.same_bytes) choice.block_flags = static_cast<uint16_t>(BlockFlag::ambiguous);
+  if (!way.same_bytes || cut) choice.block_flags = static_cast<uint16_t>(BlockFlag::ambiguous);
   choice.index = way.index;
   choice.size_bytes = way.insn.length_bytes != 0 ? way.insn.length_bytes : kArmFetchBytes;
   return choice;

@@ -18,10 +18,15 @@ struct ForkScript {
   std::vector<Fork> forks;  ///< those given take these ways, those added the likeliest
   size_t passed = 0;
   uint32_t unlikely = 0;  ///< forks passed that do not take the likeliest way
+  uint64_t fetches = 0;   ///< of several versions
+  bool cut = false;       ///< there were more forks than kMost: of those that follow, only the likeliest way is taken
+  static constexpr size_t kMost = 256;
   void begin(std::vector<Fork> given) {
     forks = std::move(given);
     passed = 0;
     unlikely = 0;
+    fetches = 0;
+    cut = false;
   }
 };
 

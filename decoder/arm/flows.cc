@@ -80,6 +80,7 @@ void Flows::try_ways(size_t index, Op op, const void* what) {
   script_.begin({});
   first.follower.begin_element();
   op(first.follower, what);
+  work_ += script_.fetches;
   if (script_.passed == 0) return;
   if (sure_) {
     sure_ = false;
@@ -89,6 +90,7 @@ void Flows::try_ways(size_t index, Op op, const void* what) {
     place = {};
     first.follower.into({first.pending, most_blocks_});
   }
+  dropped_ = dropped_ || script_.cut;
   std::vector<std::vector<ForkScript::Fork>> left;
   add_ways(0, left);
   while (!left.empty()) {
@@ -106,6 +108,8 @@ void Flows::try_ways(size_t index, Op op, const void* what) {
     left.pop_back();
     other.follower.begin_element();
     op(other.follower, what);
+    work_ += script_.fetches;
+    dropped_ = dropped_ || script_.cut;
     other.unlikely = unlikely + script_.unlikely;
     add_ways(told, left);
   }

@@ -165,6 +165,7 @@ void Follower::forget_calls() {
 /// The packets do not fit the code at `ip`.
 void Follower::contradict(Ip ip, uint64_t offset, GapReason reason) {
   give_gap(reason, ip, runs_->section_at(space_, ip, when()), offset);
+  choices_.bounds() = {};  // the versions that the flow took may be wrong
   forget_calls();
   need_address_ = true;
   told_lost_ = true;

@@ -125,7 +125,7 @@ struct Decoder::State {
   void start(const AuxSegment& segment);
   bool fill(Batch& batch);
   BatchPlace settled_end(const Batch& batch) const;
-  [[nodiscard]] bool keeps_settled(const Flow& found, BatchPlace from, const Batch& batch) const;
+  [[nodiscard]] bool keeps_settled(uint64_t same, const Batch& batch) const;
   bool start_over(Batch& batch, BatchPlace already);
   void set_checkpoint(Batch& batch);
   void drop_checkpoints();
@@ -445,9 +445,7 @@ void Decoder::State::resolve(Batch& batch) {
 
 void Decoder::State::settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch) {
   ++stats.chosen;
-  if (ambiguous) {
-    for (Block& block : flow->pending.blocks) block.flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
-  }
+  if (ambiguous) mark_ambiguous(flow->pending, 0);
   append_batch(batch, flow->pending);
   flows.clear();
   flows.push_back(std::move(flow));
@@ -472,17 +470,10 @@ bool Decoder::State::may_have_strayed(const Loss& loss) {
   return changing.contains(loss.space) || walker.ever_has_code(loss.space, loss.ip);
 }
 
-// Returns whether `found`, an alternative path from `from` on, equals `batch` up to the point that later contradictions cannot affect.
-bool Decoder::State::keeps_settled(const Flow& found, BatchPlace from, const Batch& batch) const {
+// Returns whether an alternative path, whose first blocks up to number `same` are those of `batch`, keeps what later contradictions cannot affect.
+bool Decoder::State::keeps_settled(uint64_t same, const Batch& batch) const {
   const uint64_t fixed = fixed_blocks - std::min(fixed_blocks, given.blocks);
-  const uint64_t settled = std::max(settled_end(batch).blocks, fixed);
-  if (settled <= from.blocks) return true;
-  const std::span kept(batch.blocks.data() + from.blocks, settled - from.blocks);
-  const auto same = [](const Block& a, const Block& b) {
-    return a.node == b.node && a.instructions == b.instructions && a.flags == b.flags;
-  };
-  const Blocks& other = found.pending.blocks;
-  return kept.size() <= other.size() && std::equal(kept.begin(), kept.end(), other.begin(), same);
+  return same >= std::max(settled_end(batch).blocks, fixed);
 }
 
 // Handles a contradiction of the only flow at `contradicted`. Returns true if a checkpoint leads to another path, whose output is then in
@@ -498,19 +489,22 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
   if (vain_here >= kMaxVainSearches || work_left() == 0) return false;
   const uint64_t walked_before = walker.walked();
   walker.count_fetches(true);
-  std::unique_ptr<Flow> found = healer.find(from.flow, contradicted, work_left());
+  const TimeNs not_before = unproven ? std::min(proven_not_before, from.flow.state.not_before) : from.flow.state.not_before;
+  std::unique_ptr<Flow> found = healer.find(from.flow, {contradicted, work_left(), unproven, not_before});
   walker.count_fetches(false);
   fetch_steps().walked += walker.walked() - walked_before;
   work += walker.walked() - walked_before;
-  if (found && !keeps_settled(*found, from.output - given, batch)) retire(std::move(found));
+  const BatchPlace begin = from.output - given;
+  const size_t same = found ? copy_marks(found->pending, std::span(batch.blocks).subspan(begin.blocks)) : 0;
+  if (found && !keeps_settled(begin.blocks + same, batch)) retire(std::move(found));
   if (!found) {
     ++vain_here;
     return false;
   }
   ++stats.healed_by_packets;
-  const BatchPlace begin = from.output - given;
-  const size_t same = copy_marks(found->pending, std::span(batch.blocks).subspan(begin.blocks));
-  if (!healer.mark_open(*found, same)) doubt_flow(from.flow.state.not_before, true);
+  const bool placed = healer.mark_open(*found, same);
+  if (!placed) doubt_flow(not_before, true);
+  unproven = unproven && !placed;
   truncate(batch, begin);
   append_batch(batch, found->pending);
   for (auto& flow : flows) retire(std::move(flow));

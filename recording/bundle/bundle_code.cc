@@ -176,7 +176,7 @@ Result<std::shared_ptr<const CodeLimits>> read_lines(Bytes chunk) {
   uint64_t next_space = 0;
   for (uint64_t spaces = in.count(); spaces > 0 && in.ok(); --spaces) {
     const uint64_t space = in.number_to(UINT32_MAX - 1);
-    const bool of_host = (space & kGuestBit) == 0;  // numbers of guests are not places in a list
+    const bool of_host = machine_of(SpaceId{static_cast<uint32_t>(space)}) == 0;  // numbers of guests are not places in a list
     if (of_host && space > std::min(kMaxSpaces, next_space + chunk.size())) return damaged("a list of addresses is of a space that is not there");
     if (space < next_space) return damaged("its lists of addresses are out of order");
     next_space = space + 1;

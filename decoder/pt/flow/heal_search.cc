@@ -12,10 +12,9 @@ constexpr size_t kMaxPins = 64;
 
 }  // namespace
 
-std::unique_ptr<Flow> HealSearch::find(const Flow& from, uint64_t contradicted, uint64_t most_work) {
-  contradicted_ = contradicted;
-  not_before_ = from.state.not_before;
-  work_limit_ = walker_->work() + most_work;
+std::unique_ptr<Flow> HealSearch::find(const Flow& from, const Search& how) {
+  how_ = how;
+  work_limit_ = walker_->work() + how.most_work;
   walker_->survey(true);
   std::unique_ptr<Flow> found;
   for (uint32_t strays = 1; strays <= kMaxStrays && !found; ++strays) found = search(from, strays);
@@ -29,14 +28,15 @@ std::unique_ptr<Flow> HealSearch::find(const Flow& from, uint64_t contradicted, 
 }
 
 bool HealSearch::mark_open(Flow& found, size_t first) const {
-  Blocks& blocks = found.pending.blocks;
   bool placed = true;
-  const size_t begun = first - std::min<size_t>(first, 1);  // a choice may be within a block that is not output yet
-  for (auto at = std::ranges::lower_bound(open_, begun); at != open_.end(); ++at) {
-    const auto end = std::ranges::upper_bound(placed_, *at);
+  const auto mark = [&](size_t from) {
+    const auto end = std::ranges::upper_bound(placed_, from);
     placed = end != placed_.end();
-    for (size_t i = *at; i < (placed ? *end : blocks.size()); ++i) blocks[i].flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
-  }
+    mark_ambiguous(found.pending, from, placed ? *end : found.pending.blocks.size());
+  };
+  if (how_.doubtful) mark(first);
+  const size_t begun = first - std::min<size_t>(first, 1);  // a choice may be within a block that is not output yet
+  for (auto at = std::ranges::lower_bound(open_, begun); at != open_.end(); ++at) mark(*at);
   return placed;
 }
 
@@ -49,13 +49,13 @@ bool HealSearch::advance(Flow& flow, uint32_t strays) {
     if (stop == WalkStop::position) {
       if (walker_->is_placed_since(flow.state, next, true)) {
         placed_.push_back(flow.pending.blocks.size());
-        if (std::ranges::any_of(path_, &Choice::is_open)) walker_->forget_chosen_times(flow.state, not_before_);
+        if (how_.doubtful || std::ranges::any_of(path_, &Choice::is_open)) walker_->forget_chosen_times(flow.state, how_.not_before);
       }
-      if (flow.state.position >= contradicted_ + kProof) return true;
+      if (flow.state.position >= how_.contradicted + kProof) return true;
       continue;
     }
     if (stop == WalkStop::done)
-      return flow.state.position > contradicted_ || (flow.state.position == contradicted_ && walker_->at_end(flow.state));
+      return flow.state.position > how_.contradicted || (flow.state.position == how_.contradicted && walker_->at_end(flow.state));
     if (stop != WalkStop::fork || walker_->work() > work_limit_) return false;
     Choice choice;
     choice.options = walker_->candidates();

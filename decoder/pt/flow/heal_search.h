@@ -18,11 +18,17 @@ class HealSearch {
  public:
   explicit HealSearch(Walker& walker) : walker_(&walker) {}
 
+  struct Search {
+    uint64_t contradicted = 0;  ///< position at which the packets contradicted the flow
+    uint64_t most_work = 0;     ///< see Walker::work
+    bool doubtful = false;      ///< the flow was one of several, or begins as one of them
+    TimeNs not_before;          ///< what is known of its time without its choices
+  };
   /// Returns a flow that starts like `from` (earlier in the segment), uses content of another time at one or two addresses, and fits the
-  /// packets well past `contradicted`. Its output is in `pending`. Null if there is none within `most_work` (see Walker::work).
-  [[nodiscard]] std::unique_ptr<Flow> find(const Flow& from, uint64_t contradicted, uint64_t most_work);
+  /// packets well past the contradiction. Its output is in `pending`. Null if there is none within the work.
+  [[nodiscard]] std::unique_ptr<Flow> find(const Flow& from, const Search& how);
   /// Marks what follows choices among several contents in time, of which nothing contradicts the others, in the flow that was found: from its block
-  /// `first` on, up to a packet that gives its place. Returns false if none gives it at the end.
+  /// `first` on, up to a packet that gives its place; of a doubtful flow, what follows `first`, too. Returns false if no packet gives it at the end.
   [[nodiscard]] bool mark_open(Flow& found, size_t first) const;
 
  private:
@@ -43,8 +49,7 @@ class HealSearch {
   Walker* walker_;
   std::vector<Choice> path_;
   std::vector<size_t> open_, placed_;  ///< of the flow that was found: numbers of blocks before such choices, and before it was placed by packets
-  TimeNs not_before_;  ///< of the flow that the search began with
-  uint64_t contradicted_ = 0;
+  Search how_;
   uint64_t work_limit_ = 0;
 };
 

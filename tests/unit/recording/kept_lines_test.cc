@@ -115,5 +115,14 @@ TEST(KeptLines, TheCostGrowsWithTheRecords) {
   EXPECT_LE(steps_of(4000), 5 * steps_of(1000));
 }
 
+// A number that has the bit of guests' spaces and no machine is of no space, neither of the host's nor of a guest's.
+TEST(KeptLines, ASpaceOfNoMachineIsRefused) {
+  for (const uint32_t space : {kGuestBit, kGuestBit | 1U << 30, kGuestBit | 7U << 29}) {
+    ByteWriter chunk;
+    write_lines(CodeLines{{space, {1}}}, chunk);
+    EXPECT_FALSE(read_lines(chunk.bytes()).ok()) << space;
+  }
+}
+
 }  // namespace
 }  // namespace ptd
