@@ -174,7 +174,7 @@ void GuestMachines::add_code(const OpenRequest& options, GuestMachine& machine, 
 void GuestMachines::finish(const OpenRequest& options, ImageBuild& image, RecordingData& data, const std::unordered_map<int32_t, int32_t>& pids) {
   add_cpus(data, pids);
   for (auto& [pid, machine] : by_pid_) {
-    const auto is_of_guest = [&](const auto& thread) { return thread.second == machine.guest.pid; };
+    const auto is_of_guest = [guest = machine.guest.pid](const auto& thread) { return thread.second == guest; };
     if (!machine.roots.empty() && !machine.has_records && std::ranges::none_of(pids, is_of_guest))
       data.warnings.push_back("--guestmount: the recording has no process " + std::to_string(pid) + ", so no guest uses " + machine.roots.front());
     add_guest(data.contexts, machine.guest);
