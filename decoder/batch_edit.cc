@@ -19,6 +19,8 @@ void mark_block(Block& block) {
   block.flags = static_cast<uint16_t>((block.flags & ~chosen) | ambiguous);
 }
 
+bool is_same(const Block& a, const Block& b) { return a.node == b.node && a.instructions == b.instructions; }
+
 template <typename List>
 uint64_t first_at(const List& list, uint64_t block) {
   const auto before = [](const auto& entry, uint64_t b) { return entry.before_block < b; };
@@ -71,22 +73,27 @@ void mark_ambiguous(Batch& batch, size_t from, size_t end) {
 }
 
 void mark_difference(Batch& kept, const Batch& other) {
-  const auto same = [](const Block& a, const Block& b) { return a.node == b.node && a.instructions == b.instructions; };
   const auto copy_mark = [](Block& block, const Block& from) {
     if (has(from.flags, BlockFlag::ambiguous)) mark_block(block);
   };
   const size_t shorter = std::min(kept.blocks.size(), other.blocks.size());
   size_t first = 0;
-  while (first < shorter && same(kept.blocks[first], other.blocks[first])) {
+  while (first < shorter && is_same(kept.blocks[first], other.blocks[first])) {
     copy_mark(kept.blocks[first], other.blocks[first]);
     ++first;
   }
   size_t tail = 0;
-  while (tail < shorter - first && same(kept.blocks[kept.blocks.size() - 1 - tail], other.blocks[other.blocks.size() - 1 - tail])) {
+  while (tail < shorter - first && is_same(kept.blocks[kept.blocks.size() - 1 - tail], other.blocks[other.blocks.size() - 1 - tail])) {
     ++tail;
     copy_mark(kept.blocks[kept.blocks.size() - tail], other.blocks[other.blocks.size() - tail]);
   }
   for (size_t i = first; i < kept.blocks.size() - tail; ++i) mark_block(kept.blocks[i]);
+}
+
+size_t copy_flags(Batch& kept, std::span<const Block> other) {
+  size_t same = 0;
+  for (; same < std::min(kept.blocks.size(), other.size()) && is_same(kept.blocks[same], other[same]); ++same) kept.blocks[same].flags = other[same].flags;
+  return same;
 }
 
 }  // namespace ptd

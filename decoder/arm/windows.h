@@ -75,7 +75,7 @@ class Windows {
     trace_.flows().take_forks(false);
   }
 
-  /// Moves output that is ready into the batch, as far as there is room.
+  /// Moves output that is ready into the batch, until that is full.
   void give_ready(BatchTarget target) {
     if (is_empty(ready_) || target.is_full()) return;
     const size_t room = target.most - target.batch.blocks.size();

@@ -204,17 +204,6 @@ bool same_flow(const FlowState& a, const FlowState& b, bool compare_returns) {
          a.tnt_count == b.tnt_count && a.tnt == b.tnt && a.position == b.position && (!compare_returns || a.returns.equals(b.returns));
 }
 
-// Copies the flags of `before`, another output of the same stretch, to the blocks of `found` that begin in the same way. Returns their number.
-size_t copy_marks(Batch& found, std::span<const Block> before) {
-  size_t same = 0;
-  for (; same < std::min(before.size(), found.blocks.size()); ++same) {
-    Block& block = found.blocks[same];
-    if (block.node != before[same].node || block.instructions != before[same].instructions) break;
-    block.flags = before[same].flags;
-  }
-  return same;
-}
-
 }  // namespace
 
 Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
@@ -495,7 +484,7 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
   fetch_steps().walked += walker.walked() - walked_before;
   work += walker.walked() - walked_before;
   const BatchPlace begin = from.output - given;
-  const size_t same = found ? copy_marks(found->pending, std::span(batch.blocks).subspan(begin.blocks)) : 0;
+  const size_t same = found ? copy_flags(found->pending, std::span(batch.blocks).subspan(begin.blocks)) : 0;
   if (found && !keeps_settled(begin.blocks + same, batch)) retire(std::move(found));
   if (!found) {
     ++vain_here;
