@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "ptdecode/pt/packet_writer.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/differential/branch_packets.h"
 #include "tests/differential/program.h"
 
 namespace ptd::test {
@@ -17,20 +17,18 @@ constexpr uint64_t kBegin = 1'000'000;
 
 class JitMachine {
  public:
-  JitMachine(const JitOptions& options, JitRun& out) : options_(options), out_(out), random_(options.seed), writer_(out.trace), places_(options.places) {}
+  JitMachine(const JitOptions& options, JitRun& out) : options_(options), out_(out), random_(options.seed), packets_(out.trace), places_(options.places) {}
 
   void run() {
     add_section(kCaller, {std::byte{0xff}, std::byte{0xd0}, std::byte{0xeb}, std::byte{0xfc}}, 0);  // CALL RAX; JMP back
     psb(false);
-    writer_.tip_pge(kCaller);
+    packets_.begin(kCaller);
     for (uint32_t i = 0; i < options_.changes; ++i) {
       change();
       for (uint32_t calls = random_.below(options_.calls + 1); calls > 0; --calls) call(random_.below(options_.places));
     }
-    flush();
     if (lost_ != 0) end_overflow(kCaller);
-    writer_.fup(kCaller);
-    writer_.tip_pgd_suppressed();
+    packets_.end(kCaller);
     psb(false);
     out_.timeline = builder_.build();
   }
@@ -118,29 +116,14 @@ class JitMachine {
 
   void psb(bool running) {
     if (lost_ != 0) return;
-    flush();
-    writer_.psb();
-    writer_.reset_last_ip();
     has_return_ = false;
-    writer_.tsc(tick());
-    writer_.mode_exec(ExecMode::bits64);
-    if (running) writer_.fup(ip_);
-    writer_.psbend();
-  }
-
-  void flush() {
-    if (tnt_count_ != 0) writer_.tnt(tnt_, tnt_count_);
-    tnt_ = tnt_count_ = 0;
+    packets_.psb(tick(), running ? std::optional(ip_) : std::nullopt);
   }
   void bit(bool taken) {
-    if (lost_ != 0) return;
-    tnt_ = tnt_ << 1 | (taken ? 1 : 0);
-    if (++tnt_count_ == 6) flush();
+    if (lost_ == 0) packets_.bit(taken);
   }
   void tip(uint64_t target) {
-    if (lost_ != 0) return;
-    flush();
-    writer_.tip(target);
+    if (lost_ == 0) packets_.tip(target);
   }
 
   // The packets between two instructions, and the time that one takes.
@@ -149,9 +132,7 @@ class JitMachine {
     overflow();
     if (lost_ != 0) return;
     if (random_.below(options_.psb_every) == 0) psb(true);
-    if (options_.tsc_every == 0 || random_.below(options_.tsc_every) != 0) return;
-    flush();
-    writer_.tsc(tsc_);
+    if (options_.tsc_every != 0 && random_.below(options_.tsc_every) == 0) packets_.tsc(tsc_);
   }
 
   // Packets are lost from one instruction to another one, at which the trace goes on ([SDM] "Overflow (OVF) Packet").
@@ -160,7 +141,7 @@ class JitMachine {
     if (lost_ != 0 && --lost_ == 0) {
       end_overflow(ip_);
     } else if (lost_ == 0 && options_.overflow_every != 0 && random_.below(options_.overflow_every) == 0) {
-      flush();
+      packets_.flush();
       lost_ = 1 + random_.below(kMostLost);
       has_return_ = false;
     }
@@ -168,9 +149,7 @@ class JitMachine {
 
   void end_overflow(uint64_t ip) {
     lost_ = 0;
-    writer_.ovf();
-    writer_.reset_last_ip();
-    writer_.fup(ip);
+    packets_.overflow(ip);
   }
 
   void ran(std::vector<std::byte> bytes) {
@@ -221,12 +200,10 @@ class JitMachine {
   const JitOptions& options_;
   JitRun& out_;
   Random random_;
-  pt::PacketWriter writer_;
+  BranchPackets packets_;
   TimelineBuilder builder_;
   std::vector<Place> places_;
   uint64_t ip_ = 0, tsc_ = kBegin;
-  uint64_t tnt_ = 0;
-  unsigned tnt_count_ = 0;
   uint32_t lost_ = 0;        ///< instructions until the overflow ends; 0: there is none
   bool has_return_ = false;  ///< the call came after the last PSB or overflow, so that its RET may be compressed
 };

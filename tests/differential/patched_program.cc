@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "ptdecode/pt/packet_writer.h"
+#include "tests/differential/branch_packets.h"
 
 namespace ptd::test {
 namespace {
@@ -66,7 +66,7 @@ size_t length_of(SlotKind kind) {
 
 class PatchedMachine {
  public:
-  PatchedMachine(const PatchedOptions& options, PatchedRun& out) : options_(options), out_(out), random_(options.seed), writer_(out.trace) {
+  PatchedMachine(const PatchedOptions& options, PatchedRun& out) : options_(options), out_(out), random_(options.seed), packets_(out.trace) {
     build();
     out_.base = kBase;
     for (const Slot& slot : slots_) append(out_.code, slot.versions[0]);
@@ -79,23 +79,17 @@ class PatchedMachine {
   void run() {
     ip_ = kBase;
     psb(false);
-    writer_.tip_pge(ip_);
+    packets_.begin(ip_);
     for (uint32_t i = 0; i < options_.steps; ++i) {
       tsc_ += 1 + random_.below(2 * kMeanTicks);
       patch();
       if (random_.below(options_.psb_every) == 0) psb(true);
-      if (options_.tsc_every != 0 && random_.below(options_.tsc_every) == 0) {
-        flush();
-        writer_.tsc(tsc_);
-      }
+      if (options_.tsc_every != 0 && random_.below(options_.tsc_every) == 0) packets_.tsc(tsc_);
       step();
     }
-    flush();
-    writer_.fup(ip_);
-    writer_.tip_pgd_suppressed();
-    writer_.psb();
-    writer_.tsc(tsc_ + 1);
-    writer_.psbend();
+    packets_.end(ip_);
+    ++tsc_;
+    psb(false);
   }
 
  private:
@@ -213,27 +207,8 @@ class PatchedMachine {
   }
 
   void psb(bool running) {
-    flush();
-    writer_.psb();
-    writer_.reset_last_ip();
     return_stack_.clear();
-    writer_.tsc(tsc_);
-    writer_.mode_exec(ExecMode::bits64);
-    if (running) writer_.fup(ip_);
-    writer_.psbend();
-  }
-
-  void flush() {
-    if (tnt_count_ != 0) writer_.tnt(tnt_, tnt_count_);
-    tnt_ = tnt_count_ = 0;
-  }
-  void bit(bool taken) {
-    tnt_ = tnt_ << 1 | (taken ? 1 : 0);
-    if (++tnt_count_ == 6) flush();
-  }
-  void tip(uint64_t target) {
-    flush();
-    writer_.tip(target);
+    packets_.psb(tsc_, running ? std::optional(ip_) : std::nullopt);
   }
 
   // --- the flow ---
@@ -268,7 +243,7 @@ class PatchedMachine {
         return;
       case Does::jcc: {
         const bool taken = random_.chance(50);
-        bit(taken);
+        packets_.bit(taken);
         if (taken) ip_ = step.target;
         return;
       }
@@ -279,31 +254,29 @@ class PatchedMachine {
       case Does::call_indirect:
         push(next);
         ip_ = functions_[random_.below(static_cast<uint32_t>(functions_.size()))];
-        return tip(ip_);
+        return packets_.tip(ip_);
       case Does::ret:
         ip_ = stack_.back();
         stack_.pop_back();
         if (options_.return_compression && !return_stack_.empty()) {
           return_stack_.pop_back();
-          return bit(true);
+          return packets_.bit(true);
         }
         if (!return_stack_.empty()) return_stack_.pop_back();
-        return tip(ip_);
+        return packets_.tip(ip_);
     }
   }
 
   const PatchedOptions& options_;
   PatchedRun& out_;
   Random random_;
-  pt::PacketWriter writer_;
+  BranchPackets packets_;
   std::vector<Slot> slots_;
   std::map<uint64_t, size_t> slot_at_;
   std::vector<size_t> sites_;
   std::vector<uint64_t> functions_, callees_, stack_, return_stack_;
   std::vector<std::pair<uint64_t, size_t>> patches_;  ///< time, slot
   uint64_t ip_ = 0, tsc_ = kBegin;
-  uint64_t tnt_ = 0;
-  unsigned tnt_count_ = 0;
 };
 
 }  // namespace
