@@ -200,7 +200,7 @@ int end_use(StreamData* data, int status) {
 
 /// Runs `body`, which returns 0 or an errno, unless another thread or a callback is using the stream. Does not throw.
 template <typename Body>
-int guarded(ArrowArrayStream* stream, const Body& body) {
+int guarded_stream(ArrowArrayStream* stream, const Body& body) {
   if (stream == nullptr || stream->release == nullptr) return EINVAL;
   auto* data = static_cast<StreamData*>(stream->private_data);
   StreamUse expected = StreamUse::idle;
@@ -227,7 +227,7 @@ int guarded(ArrowArrayStream* stream, const Body& body) {
 template <typename Struct, typename Body>
 int filled(ArrowArrayStream* stream, Struct* out, const Body& body) {
   Struct made{};
-  const int status = guarded(stream, [&](StreamData& data) { return out == nullptr ? set_error(data, EINVAL, "out is NULL") : body(data, made); });
+  const int status = guarded_stream(stream, [&](StreamData& data) { return out == nullptr ? set_error(data, EINVAL, "out is NULL") : body(data, made); });
   if (status == 0) {
     *out = made;
   } else {

@@ -19,7 +19,7 @@ void add_list(const char* const* from, std::vector<std::string>& to) {
   for (; from != nullptr && *from != nullptr; ++from) to.emplace_back(*from);
 }
 
-TableRequest request_of(const ptd_table_options& options, const std::shared_ptr<capi::Control>& control) {
+TableRequest table_request(const ptd_table_options& options, const std::shared_ptr<capi::Control>& control) {
   TableRequest request;
   add_list(options.columns, request.columns);
   add_list(options.functions, request.functions);
@@ -42,7 +42,7 @@ ptd_code capi::read_table_options(const ptd_table_options* options, const Opened
   if (options != nullptr && !read_struct(options, given)) return wrong_size(message, "ptd_table_options has a size that no version had");
   if (!control->set(given.control)) return wrong_size(message, "ptd_control has a size that no version had");
   control->set_owner(control->number());
-  request = request_of(given, control);
+  request = table_request(given, control);
   request.path = opened.options.path;
   if (!read_range(given.first_ns, given.last_ns, request.time))
     return bad_argument(message, "ptd_table_options: first_ns is after last_ns, or one of them is negative");

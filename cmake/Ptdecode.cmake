@@ -5,6 +5,10 @@ find_package(Threads REQUIRED)
 
 add_library(ptd_warnings INTERFACE)
 target_compile_options(ptd_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wconversion -Wno-sign-conversion)
+# Several files in one: names that only one of them knows hide each other's, and types of a .cc seem to be of a header.
+if(CMAKE_UNITY_BUILD)
+  target_compile_options(ptd_warnings INTERFACE -Wno-shadow -Wno-subobject-linkage -Wno-maybe-uninitialized)
+endif()
 
 function(ptd_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})

@@ -63,12 +63,12 @@ bool ZstdDecompressor::ends_inside_block() {
 
 namespace {
 
-constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
+constexpr uint64_t kFreeOutputBytes = 64ULL << 10, kMaxRatio = 256;
 
 }  // namespace
 
 uint64_t zstd_expansion_limit(uint64_t stored_bytes) {
-  return stored_bytes > (~uint64_t{0} - kFreeBytes) / kMaxRatio ? ~uint64_t{0} : kFreeBytes + stored_bytes * kMaxRatio;
+  return stored_bytes > (~uint64_t{0} - kFreeOutputBytes) / kMaxRatio ? ~uint64_t{0} : kFreeOutputBytes + stored_bytes * kMaxRatio;
 }
 
 std::vector<std::byte> zstd_compress(Bytes input, int level) {
@@ -86,7 +86,7 @@ std::vector<std::byte> zstd_compress(Bytes input, int level) {
 void zstd_pad(std::vector<std::byte>& frames, uint64_t raw_bytes) {
   if (raw_bytes <= zstd_expansion_limit(frames.size())) return;
   constexpr uint32_t kSkippable = 0x184D2A50;  // RFC 8878, 3.1.2
-  const uint64_t wanted = (raw_bytes - kFreeBytes + kMaxRatio - 1) / kMaxRatio;
+  const uint64_t wanted = (raw_bytes - kFreeOutputBytes + kMaxRatio - 1) / kMaxRatio;
   const auto size = static_cast<uint32_t>(wanted - std::min<uint64_t>(wanted, frames.size() + 8));
   for (const uint32_t word : {kSkippable, size}) {
     for (unsigned shift = 0; shift < 32; shift += 8) frames.push_back(static_cast<std::byte>(word >> shift));

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMaxJsonBytes = 64ULL << 20;
 
-Error bad(ErrorCode code, const std::string& path, const std::string& what) { return Error{code, path + ": " + what, 0}; }
+Error bad_file(ErrorCode code, const std::string& path, const std::string& what) { return Error{code, path + ": " + what, 0}; }
 
 // Everything that one bundle's loading shares.
 class BundleLoader {
@@ -41,7 +41,7 @@ class BundleLoader {
     for (const JsonValue& cpu : root.list("cpus")) {
       if (Status status = load_cpu_trace(cpu); !status.ok()) return status;
     }
-    if (data_.streams.empty()) return bad(ErrorCode::no_trace, options_.path, "the bundle names no trace");
+    if (data_.streams.empty()) return bad_file(ErrorCode::no_trace, options_.path, "the bundle names no trace");
     data_.contexts.sort();
     data_.description = "LLDB trace bundle " + options_.path;
     image_.finish(data_);
@@ -270,10 +270,10 @@ Status load_lldb_bundle(const OpenRequest& options, RecordingData& data) {
   auto file = MappedFile::open(options.path);
   if (!file.ok()) return file.error();
   const Bytes bytes = (*file)->bytes();
-  if (bytes.size() > kMaxJsonBytes) return bad(ErrorCode::bad_format, options.path, "too large for a trace bundle description");
+  if (bytes.size() > kMaxJsonBytes) return bad_file(ErrorCode::bad_format, options.path, "too large for a trace bundle description");
   const auto root = JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  if (!root || !root->is_object()) return bad(ErrorCode::unknown_format, options.path, "not a JSON object");
-  if (root->text("type") != "intel-pt") return bad(ErrorCode::unknown_format, options.path, "not an LLDB bundle of type intel-pt");
+  if (!root || !root->is_object()) return bad_file(ErrorCode::unknown_format, options.path, "not a JSON object");
+  if (root->text("type") != "intel-pt") return bad_file(ErrorCode::unknown_format, options.path, "not an LLDB bundle of type intel-pt");
   data.kind = RecordingKind::lldb;
   return BundleLoader(options, data).load(*root);
 }

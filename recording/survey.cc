@@ -35,7 +35,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
+using perfio::kAuxCollision, perfio::kAuxPartial, perfio::kAuxTruncated;
 
 const char* clock_name(int32_t id) {
   switch (id) {
@@ -83,9 +83,9 @@ void widen(Interval& span, bool& any, TimeNs time) {
 }
 
 // Collects what the records say.
-class Collector {
+class SurveyCollector {
  public:
-  Collector(const perfio::PerfReader& reader, Survey& survey) : reader_(reader), survey_(survey) {}
+  SurveyCollector(const perfio::PerfReader& reader, Survey& survey) : reader_(reader), survey_(survey) {}
 
   void take(const perfio::Record& record) {
     if (record.sample_id.has_time) {
@@ -217,7 +217,7 @@ class Collector {
 };
 
 // The first and the last PSB of each stream have the time; an AUX record comes after the bytes that it announces.
-void Collector::widen_by_trace(std::set<StreamKey>& dated) {
+void SurveyCollector::widen_by_trace(std::set<StreamKey>& dated) {
   const SegmentTiming timing{conversion_of(info_, time_conversion_), 0, true};
   if (!info_.valid || !timing.time.valid()) return;
   for (auto& [key, trace] : traces_) {
@@ -232,7 +232,7 @@ void Collector::widen_by_trace(std::set<StreamKey>& dated) {
   }
 }
 
-void Collector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host) {
+void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host) {
   std::set<StreamKey> dated;
   for (const AuxTime& aux : aux_times_) {
     auto stream = streams_.find({aux.cpu, -1});
@@ -323,7 +323,7 @@ Result<Survey> survey_perf(const OpenRequest& options) {
   if (!opened.ok()) return opened.error();
   perfio::PerfReader& reader = **opened;
   Survey survey;
-  Collector collector(reader, survey);
+  SurveyCollector collector(reader, survey);
   const Status status = reader.read([&](const perfio::Record& record) {
     collector.take(record);
     return true;

@@ -85,7 +85,7 @@ Status write_file(const std::string& path, const std::string& text, FileKind kin
   return (*file)->finish();
 }
 
-constexpr std::string_view kCommands =
+constexpr std::string_view kGdbCommands =
     "# Moves to a time in seconds: replay-seek 24.3417\n"
     "define replay-seek\n"
     "  monitor seek $arg0\n"
@@ -133,7 +133,7 @@ Result<SymbolFiles> write_symbol_files(const Recording& recording, ReplayMemory&
     script += "# Names of code that has no file: of the kernel, of generated code, of a bundle\nadd-symbol-file " + file + "\n";
     if (const Status written = write_file(file, names_file(request, names), FileKind::program); !written) return written.error();
   }
-  if (const Status written = write_file(made.script, script + std::string(kCommands) + request.commands, FileKind::other); !written) return written.error();
+  if (const Status written = write_file(made.script, script + std::string(kGdbCommands) + request.commands, FileKind::other); !written) return written.error();
   return made;
 }
 

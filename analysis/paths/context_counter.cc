@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxFrames = 1U << 16;
 
-uint64_t key(uint32_t context, NodeId node) { return (uint64_t{context} << 32 | node) + 1; }
+uint64_t context_key(uint32_t context, NodeId node) { return (uint64_t{context} << 32 | node) + 1; }
 
 // [LLVM] "DebugInfoMetadata.h", getBaseDiscriminatorFromDiscriminator(): its part of a discriminator that distinguishes code of one line.
 uint32_t base_discriminator(uint32_t discriminator) {
@@ -194,7 +194,7 @@ void ContextCounter::take(const Batch& batch, const BlockTable& blocks) {
     for (const Block& block : cursor_.blocks()) {
       const Node& here = node(block.node);
       if (pending_ || function_ != here.function) arrive(here);
-      if (context_ != 0) ++counts_.count(key(context_, block.node));
+      if (context_ != 0) ++counts_.count(context_key(context_, block.node));
       if (has(block.flags, BlockFlag::taken) && here.way != Way::none && here.way != Way::jump) pending_ = Pending{here.way, here.next, here.function, here.site};
     }
   }

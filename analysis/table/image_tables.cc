@@ -9,7 +9,7 @@ namespace ptd {
 
 namespace {
 
-std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string_view text_in(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 /// Columns for the bounds of get(row), null where a bound is open.
 template <typename Row, typename Get>
@@ -46,7 +46,7 @@ class SectionsTable : public RowTable<SectionRow> {
     columns.push_back(value_column<Row, uint64_t>("known_bytes", ColumnType::uint64, [](const Row& row) { return row.section->code.bytes.size(); }));
     columns.push_back(bool_column<Row>("assumed", [](const Row& row) { return row.section->assumed; }));
     columns.push_back(
-        text_column<Row>("bytes", ColumnType::binary, [](const Row& row) { return text_of(row.section->code.bytes); }, false));
+        text_column<Row>("bytes", ColumnType::binary, [](const Row& row) { return text_in(row.section->code.bytes); }, false));
     return choose(columns, request, "sections");
   }
 
@@ -92,7 +92,7 @@ class VersionsTable : public RowTable<VersionRow> {
     columns.push_back(value_column<Row, uint32_t>("size_bytes", ColumnType::uint32, [](const Row& row) { return row.where.size_bytes; }));
     columns.push_back(value_column<Row, uint32_t>("version", ColumnType::uint32, [](const Row& row) { return row.number; }));
     columns.push_back(text_column<Row>("bytes", ColumnType::binary, [](const Row& row) {
-      return row.version.known ? text_of(row.version.bytes) : std::string_view();
+      return row.version.known ? text_in(row.version.bytes) : std::string_view();
     }));
     add_interval(columns, "possible_first_ns", "possible_last_ns", [](const Row& row) { return row.version.possible; });
     add_interval(columns, "certain_first_ns", "certain_last_ns", [](const Row& row) {
@@ -141,7 +141,7 @@ class FindingsTable : public RowTable<Finding> {
                                                          [](const Finding& finding) { return finding.ip.value != 0; }));
     add_interval(columns, "first_ns", "last_ns", [](const Finding& finding) { return finding.time; });
     const auto bytes = [&columns](std::string_view title, std::vector<std::byte> Finding::* member) {
-      columns.push_back(text_column<Finding>(title, ColumnType::binary, [member](const Finding& finding) { return text_of(finding.*member); }));
+      columns.push_back(text_column<Finding>(title, ColumnType::binary, [member](const Finding& finding) { return text_in(finding.*member); }));
     };
     bytes("expected", &Finding::expected);
     bytes("found", &Finding::found);

@@ -11,7 +11,7 @@ namespace ptd {
 
 namespace {
 
-constexpr std::array<std::string_view, 13> kNames = {"blocks", "branches", "calls",    "functions", "edges",    "block_counts", "events",
+constexpr std::array<std::string_view, 13> kTableNames = {"blocks", "branches", "calls",    "functions", "edges",    "block_counts", "events",
                                                      "gaps",   "samples",  "findings", "sections",  "versions", "threads"};
 
 struct Opener {
@@ -23,7 +23,7 @@ constexpr Opener kOpeners[] = {{open_unit_table, true},  {open_branch_table, tru
 
 }  // namespace
 
-std::span<const std::string_view> table_names() { return kNames; }
+std::span<const std::string_view> table_names() { return kTableNames; }
 
 Result<std::vector<size_t>> choose_columns(std::span<const ColumnChoice> all, const TableRequest& request, std::string_view table) {
   std::vector<size_t> chosen;
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::strin
     return table;
   }
   std::string known;
-  for (const std::string_view one : kNames) known += (known.empty() ? "" : ", ") + std::string(one);
+  for (const std::string_view one : kTableNames) known += (known.empty() ? "" : ", ") + std::string(one);
   return Error{ErrorCode::invalid_argument, "there is no table '" + std::string(name) + "'; the tables are " + known, 0};
 }
 

@@ -8,7 +8,7 @@
 namespace ptd::emulate {
 namespace {
 
-constexpr uint32_t kMagic = 0x4A695444, kVersion = 1, kHeaderBytes = 40, kMachineX86_64 = 62, kCodeLoad = 0, kCodeClose = 3;
+constexpr uint32_t kJitMagic = 0x4A695444, kJitVersion = 1, kJitHeaderBytes = 40, kElfMachine = 62, kCodeLoad = 0, kCodeClose = 3;
 constexpr uint64_t kArchTimestamp = 1, kRecordHeaderBytes = 16, kLoadBytes = 40;
 
 }  // namespace
@@ -18,10 +18,10 @@ Result<std::unique_ptr<JitdumpWriter>> JitdumpWriter::create(const std::string& 
   if (!file) return file.error();
   std::vector<std::byte> header;
   perfio::ByteWriter(header)
-      .u32(kMagic)
-      .u32(kVersion)
-      .u32(kHeaderBytes)
-      .u32(kMachineX86_64)
+      .u32(kJitMagic)
+      .u32(kJitVersion)
+      .u32(kJitHeaderBytes)
+      .u32(kElfMachine)
       .u32(kCompleteJitdump)
       .u32(static_cast<uint32_t>(pid))
       .u64(tsc)

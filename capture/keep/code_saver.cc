@@ -22,9 +22,6 @@
 namespace ptd {
 namespace {
 
-constexpr std::string_view kDeleted = " (deleted)";
-constexpr std::string_view kMemory = "/memfd:";
-constexpr uint64_t k4Gib = 1ULL << 32;
 constexpr uint64_t kMostRegionBytes = 16U << 20;  // of one piece of memory
 constexpr uint64_t kMostLookBytes = 64U << 20;    // of all that are looked at again
 constexpr size_t kMostRegions = 4096;

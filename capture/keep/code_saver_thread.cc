@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kLookEvery = std::chrono::milliseconds(250);  // also while much waits
 constexpr uint64_t kRoundEveryNs = 200'000'000;              // without a mapping
-constexpr size_t kMostNamed = 1U << 14;
+constexpr size_t kMostFailures = 1U << 14;
 constexpr const char* kFailed = "out of memory while reading the mapped code";
 constexpr const char* kLeftOut = "too many mappings at once to read them all";
 
@@ -36,7 +36,7 @@ uint64_t CodeSaverThread::size_of(const Told& told) {
 }
 
 void CodeSaverThread::leave_out(const std::string& path) {
-  if (left_out_.size() < kMostNamed || left_out_.contains(path)) {
+  if (left_out_.size() < kMostFailures || left_out_.contains(path)) {
     left_out_.insert(path);
   } else {
     ++left_out_unnamed_;

@@ -24,10 +24,6 @@
 namespace ptd {
 namespace {
 
-constexpr std::string_view kDeleted = " (deleted)";
-constexpr std::string_view kMemory = "/memfd:";
-constexpr uint64_t k4Gib = 1ULL << 32;
-
 struct Mapping {
   perfio::MmapRecord map;
   uint64_t time_ns = 0;

@@ -3,12 +3,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "image/stash/stash.h"
 #include "ptdecode/error.h"
 
 namespace ptd {
+
+/// The end and the beginning of the names of mappings that have no file of this name.
+inline constexpr std::string_view kDeleted = " (deleted)", kMemory = "/memfd:";
+inline constexpr uint64_t k4Gib = 1ULL << 32;
 
 struct SaveOptions {
   std::string stash;  ///< directory

@@ -29,12 +29,6 @@ namespace fs = std::filesystem;
 constexpr uint64_t kLargeRecordBytes = 8192;  // a record that does not fit in this is none that is common
 constexpr uint64_t kLookMs = 250;             // who looks at memory that changes wants rounds without a wake-up
 
-uint64_t monotonic_ns() {
-  timespec now{};
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
-}
-
 /// What perf takes as the moment of an AUX payload: the processor's counter where there is one; never 0.
 uint64_t aux_reference() {
 #if defined(__x86_64__)

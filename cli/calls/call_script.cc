@@ -12,7 +12,7 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr size_t kMaxIndent = 48, kMinName = 24;
+constexpr size_t kMaxIndent = 48, kMinCallName = 24;
 
 std::string_view kind_note(const CallStep& step) {
   if ((step.flags & kCallNoStart) != 0) return "began before";
@@ -220,7 +220,7 @@ void CallScript::name(const CallStep& step, TextBuffer& out) {
   if (columns_ != 0) {
     const size_t used = out.size() - line_;
     return put_shown(out,
-                     function_text(input_.functions(), step.function, std::max(kMinName, columns_ > used + 2 ? columns_ - used - 2 : 0)));
+                     function_text(input_.functions(), step.function, std::max(kMinCallName, columns_ > used + 2 ? columns_ - used - 2 : 0)));
   }
   if (step.function >= names_.size()) names_.resize(input_.functions().size());
   std::string& name = names_[step.function];

@@ -24,7 +24,7 @@ constexpr uint64_t kContext = 4;  // moments shown before the first that differs
 using Kept = std::map<size_t, CallSequences::Range>;
 
 /// One of the two recordings.
-struct Side {
+struct RunSide {
   const CallWords* words = nullptr;
   std::unique_ptr<CallInput> input;
   std::unique_ptr<CallSequences> sequences;
@@ -33,7 +33,7 @@ struct Side {
 };
 
 /// Follows all calls; keeps those moments of threads that `kept` names. Returns the exit status.
-int follow(Side& side, const Kept& kept) {
+int follow(RunSide& side, const Kept& kept) {
   side.sequences = std::make_unique<CallSequences>(side.input->functions(), kept);
   const int status = side.input->walk(*side.words, [&side](std::span<const CallStep> steps, const CallTree& tree) {
     for (const CallStep& step : steps) {
@@ -59,7 +59,7 @@ struct Difference {
 /// Describes the differences of two recordings.
 class DivergenceText {
  public:
-  explicit DivergenceText(const std::array<Side, 2>& sides) : sides_(sides) {}
+  explicit DivergenceText(const std::array<RunSide, 2>& sides) : sides_(sides) {}
 
   /// Compares the moments that both sides have kept of two threads; "" if the first that differs is of the other kind.
   [[nodiscard]] std::string text(const Difference& difference, bool calls) const {
@@ -107,11 +107,11 @@ class DivergenceText {
                                                            sides_[side].thread(thread).tid, time);
   }
 
-  const std::array<Side, 2>& sides_;
+  const std::array<RunSide, 2>& sides_;
 };
 
 /// Compares the hashes of all threads that have a partner.
-std::vector<Difference> differences_of(const std::array<Side, 2>& sides, const std::vector<ThreadPair>& pairs) {
+std::vector<Difference> differences_of(const std::array<RunSide, 2>& sides, const std::vector<ThreadPair>& pairs) {
   std::vector<Difference> differences;
   for (const ThreadPair& pair : pairs) {
     const CallSequence &a = sides[0].thread(pair.a), &b = sides[1].thread(pair.b);
@@ -122,7 +122,7 @@ std::vector<Difference> differences_of(const std::array<Side, 2>& sides, const s
   return differences;
 }
 
-void print_heading(const std::array<Side, 2>& sides, const std::vector<ThreadPair>& pairs, size_t different) {
+void print_heading(const std::array<RunSide, 2>& sides, const std::vector<ThreadPair>& pairs, size_t different) {
   Output& out = standard_output();
   out.write(fmt::format("A: {}\nB: {}\n{}: {} the same, {} not\n", shown(sides[0].path()), shown(sides[1].path()),
                         counted(pairs.size(), "pair of threads", "pairs of threads"), pairs.size() - different, different));
@@ -138,7 +138,7 @@ void print_heading(const std::array<Side, 2>& sides, const std::vector<ThreadPai
 }
 
 /// Decodes both sides again for one kind of difference and returns which moments are needed.
-int follow_again(std::array<Side, 2>& sides, const std::vector<Difference>& differences, std::optional<uint64_t> Difference::* piece) {
+int follow_again(std::array<RunSide, 2>& sides, const std::vector<Difference>& differences, std::optional<uint64_t> Difference::* piece) {
   std::array<Kept, 2> kept;
   for (const Difference& difference : differences) {
     if (!(difference.*piece)) continue;
@@ -151,7 +151,7 @@ int follow_again(std::array<Side, 2>& sides, const std::vector<Difference>& diff
   return kExitOk;
 }
 
-void print_thread(const std::array<Side, 2>& sides, const Difference& difference) {
+void print_thread(const std::array<RunSide, 2>& sides, const Difference& difference) {
   const CallSequence &a = sides[0].thread(difference.threads.a), &b = sides[1].thread(difference.threads.b);
   standard_output().write(fmt::format("\n{} (A: tid {}, B: tid {})\n", shown(a.comm), a.tid, b.tid));
   for (const auto& [letter, thread] : {std::pair('A', &a), std::pair('B', &b)}) {
@@ -163,7 +163,7 @@ void print_thread(const std::array<Side, 2>& sides, const Difference& difference
 }  // namespace
 
 int show_divergence(const std::array<CallWords, 2>& words) {
-  std::array<Side, 2> sides;
+  std::array<RunSide, 2> sides;
   for (size_t i = 0; i < sides.size(); ++i) {
     sides[i].words = &words[i];
     Result<std::unique_ptr<CallInput>> opened = CallInput::open(words[i]);

@@ -16,11 +16,11 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr size_t kListedThreads = 20;
+constexpr size_t kListedLossThreads = 20;
 
 using Row = std::pair<std::pair<int32_t, int32_t>, const ThreadLoss*>;
 
-std::vector<Row> ranked(const LossSum& sum) {
+std::vector<Row> most_lost(const LossSum& sum) {
   std::vector<Row> rows;
   for (const auto& [who, loss] : sum.threads) {
     const bool any = loss.lost_ns != 0 || std::any_of(loss.gaps.begin(), loss.gaps.end(), [](uint64_t gaps) { return gaps != 0; });
@@ -107,10 +107,10 @@ Interval dated_span(const Recording& recording) {
 }
 
 std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording& recording) {
-  const std::vector<Row> rows = ranked(sum);
+  const std::vector<Row> rows = most_lost(sum);
   if (rows.empty()) return {};
   std::string text = "lost flow as a share of time traced, by thread\n     share      lost    traced     gaps  thread\n";
-  for (size_t i = 0; i < rows.size() && i < kListedThreads; ++i) {
+  for (size_t i = 0; i < rows.size() && i < kListedLossThreads; ++i) {
     const ThreadLoss& loss = *rows[i].second;
     uint64_t all = 0;
     std::string reasons;
@@ -122,8 +122,8 @@ std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording&
         fmt::format("  {:>6.2f} % {:>9} {:>9} {:>8}  {}  ({})\n", 100 * share(loss.lost_ns, loss.traced_ns), duration_text(loss.lost_ns),
                     duration_text(loss.traced_ns), all, shown(thread_label(recording, rows[i].first.second)), reasons.empty() ? "began elsewhere" : reasons);
   }
-  if (rows.size() > kListedThreads)
-    text += fmt::format("  and {}; --json lists all\n", counted(rows.size() - kListedThreads, "more thread"));
+  if (rows.size() > kListedLossThreads)
+    text += fmt::format("  and {}; --json lists all\n", counted(rows.size() - kListedLossThreads, "more thread"));
   if (sum.span.last != kTimeMax) {
     text += fmt::format("over the run, from {} to {} (blank: not traced, '.': nothing lost, 1-9: tenths lost, '#': all)\n  |",
                         moment_text(sum.span.first), moment_text(sum.span.last));

@@ -13,7 +13,7 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kTrackPieceBytes = size_t{1} << 20;
 enum : size_t { kTime, kCpu, kPid, kTid, kName, kPayload };
 
 std::string where(const RowReader& row) {
@@ -136,7 +136,7 @@ Status PerfettoWriter::add_events(const std::function<bool(std::string&)>& write
       } else if (name == "pwre" || name == "pwrx") {  // [SDM] "PWRE Packet": the state that is resolved; after PWRX, C0
         count(track_of("C-state, " + where(row), true, out), when, name == "pwre" ? payload >> 12 & 0xf : 0, out);
       }
-      if (out.size() < kPieceBytes) continue;
+      if (out.size() < kTrackPieceBytes) continue;
       if (!write(out)) return {};
       out.clear();
     }

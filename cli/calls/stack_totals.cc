@@ -16,7 +16,7 @@ namespace ptd::cli {
 namespace {
 
 constexpr double kWidth = 1200, kRow = 17, kTop = 50, kMargin = 10, kLeastWidth = 0.2;
-constexpr size_t kMaxDepth = 512;  // of frames with a name; a recursion of 100,000 levels has stacks of 50 GB altogether
+constexpr size_t kMaxNamedFrames = 512;  // of frames with a name; a recursion of 100,000 levels has stacks of 50 GB altogether
 constexpr const char* kDeeper = "[deeper calls]";
 constexpr size_t kMostDigits = 20;  // of a 64-bit number
 
@@ -189,7 +189,7 @@ void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
   }
 }
 
-// The self time of each node that is shown, and the depths of all. Of a stack that is too deep, the first node after kMaxDepth is shown, with
+// The self time of each node that is shown, and the depths of all. Of a stack that is too deep, the first node after kMaxNamedFrames is shown, with
 // the time of all below it.
 std::vector<uint64_t> StackTotals::shown_self(std::vector<size_t>& depths) const {
   std::vector<uint64_t> self(nodes_.size());
@@ -198,7 +198,7 @@ std::vector<uint64_t> StackTotals::shown_self(std::vector<size_t>& depths) const
   for (size_t i = 1; i < nodes_.size(); ++i) {  // a child comes after its parent
     const size_t parent = nodes_[i].parent;
     depths[i] = depths[parent] + 1;
-    counts_for[i] = depths[i] > kMaxDepth + 1 ? counts_for[parent] : i;
+    counts_for[i] = depths[i] > kMaxNamedFrames + 1 ? counts_for[parent] : i;
     self[counts_for[i]] += self_of(nodes_[i]);
   }
   return self;
@@ -213,7 +213,7 @@ std::string StackTotals::folded() const {
   size_t total = 0;
   for (size_t i = 1; i < nodes_.size(); ++i) {
     const size_t parent = nodes_[i].parent;  // less than i
-    names[i] = depths[i] > kMaxDepth ? kDeeper : nodes_[i].name;
+    names[i] = depths[i] > kMaxNamedFrames ? kDeeper : nodes_[i].name;
     std::replace(names[i].begin(), names[i].end(), ';', ':');
     std::replace(names[i].begin(), names[i].end(), ' ', '_');  // a tool that splits a line at blanks finds the stack and the amount
     lengths[i] = lengths[parent] + (parent == 0 ? 0 : 1) + names[i].size();
@@ -256,7 +256,7 @@ std::string StackTotals::svg(const std::string& title) const {
     todo.pop_back();
     const double width = static_cast<double>(totals[i]) * scale;
     if (width < kLeastWidth) continue;
-    const bool is_deeper = depths[i] > kMaxDepth;
+    const bool is_deeper = depths[i] > kMaxNamedFrames;
     const std::string& name = is_deeper ? deeper : nodes_[i].name;
     deepest = std::max(deepest, depths[i]);
     const std::string amount = input_.timed() ? duration_text(totals[i]) : fmt::format("{} instructions", totals[i]);

@@ -20,7 +20,7 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct BundleWords {
   InputOptions input;
   std::string recording, output, time, format = "ptdecode";
   bool dry_run = false;
@@ -58,7 +58,7 @@ std::string missing_code_text(const BundleReport& report) {
 }
 
 /// Absolute times need no recording, which may be a pipe; the others are relative to its times.
-Result<Interval> time_to_keep(const Words& words) {
+Result<Interval> time_to_keep(const BundleWords& words) {
   if (words.time.find_first_of("%+:") == std::string::npos) return parse_time_range(words.time);
   const Result<std::unique_ptr<Recording>> recording = open_recording(words.input);
   return recording ? read_time(words.time, **recording, words.input) : Result<Interval>(recording.error());
@@ -81,7 +81,7 @@ std::string report_text(const LldbReport& report, const std::string& path) {
   return text;
 }
 
-int run_lldb(const Words& words, Interval time) {
+int run_lldb(const BundleWords& words, Interval time) {
   if (words.dry_run) return report_error({ErrorCode::contradictory_options, "--dry-run lists a bundle of ptdecode, not one of LLDB", 0});
   if (!words.input.pt_path.empty())
     return report_error({ErrorCode::not_recorded, "LLDB's bundle needs the traced thread, and a raw capture (--pt) does not name it", 0});
@@ -94,7 +94,7 @@ int run_lldb(const Words& words, Interval time) {
   return kExitOk;
 }
 
-int run(Words words) {
+int run_bundle(BundleWords words) {
   if (!words.recording.empty()) words.input.path = words.recording;
   BundleOptions bundle;
   bundle.output_path = words.output;
@@ -140,7 +140,7 @@ int run(Words words) {
 }  // namespace
 
 Command add_bundle(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<BundleWords>();
   CLI::App& command = *app.add_subcommand("bundle", "Put a recording and the code that its decode needs into one file");
   command.add_option("recording", words->recording, "what to bundle, as with -i");
   add_input_options(command, words->input);
@@ -161,7 +161,7 @@ Command add_bundle(CLI::App& app) {
       "  ptdecode bundle perf.data -o bug.ptb --time 17.9,18.1   a fifth of a second\n"
       "  ptdecode bundle perf.data -o folder --format lldb       for LLDB: trace load folder/trace.json\n"
       "  ptdecode script -i bug.ptb --insn-trace=disasm");
-  return [words] { return run(*words); };
+  return [words] { return run_bundle(*words); };
 }
 
 }  // namespace ptd::cli

@@ -22,7 +22,7 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct CheckWords {
   InputOptions input;
   std::string format = "text";
 };
@@ -92,7 +92,7 @@ void print_text(const Recording& recording, const FlowCheck& flow, const std::st
   for (const auto& [kind, count] : by_kind) output.write(fmt::format("{:>8} {}\n", count, kind));
 }
 
-int run(const Words& words) {
+int run_check(const CheckWords& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
@@ -117,7 +117,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_check(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<CheckWords>();
   CLI::App& command =
       *app.add_subcommand("check", "Report contradictions in the recording: lost text pokes, wrong or missing files, lost records (exit "
                                    "status 3 if any)");
@@ -127,7 +127,7 @@ Command add_check(CLI::App& app) {
       "Examples:\n"
       "  ptdecode check && ptdecode script        decode only a consistent recording\n"
       "  ptdecode check --json --kcore-after now  compare with a later copy of the kernel's text");
-  return [words] { return run(*words); };
+  return [words] { return run_check(*words); };
 }
 
 }  // namespace ptd::cli

@@ -22,7 +22,7 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct CoverageWords {
   CallWords calls;
   std::string output, format = "text";
   std::vector<std::string> sources, dsos;
@@ -46,7 +46,7 @@ struct CoveredFile {
 };
 using Coverage = std::map<std::string, CoveredFile, std::less<>>;
 
-bool wanted_source(const Words& words, std::string_view file) {
+bool wanted_source(const CoverageWords& words, std::string_view file) {
   return words.sources.empty() ||
          std::any_of(words.sources.begin(), words.sources.end(), [&](const std::string& prefix) { return file.starts_with(prefix); });
 }
@@ -66,7 +66,7 @@ struct FileUse {
   std::map<uint64_t, uint64_t> arrivals;
 };
 
-void add_unit(const Words& words, const SourceUnit& unit, const FileUse& use, Coverage& coverage) {
+void add_unit(const CoverageWords& words, const SourceUnit& unit, const FileUse& use, Coverage& coverage) {
   using Copy = std::tuple<std::string_view, uint32_t, uint32_t>;  // file, line, and the function or inlined call that holds the code
   std::map<Copy, uint64_t> copies;
   std::map<std::string_view, std::string> normal;  // "/src/elf/../include/list.h" is the file of "/src/csu/../include/list.h"
@@ -171,12 +171,12 @@ std::string summary_text(const Coverage& coverage, bool all_files) {
   return text;
 }
 
-bool wanted_dso(const Words& words, const std::string& path) {
+bool wanted_dso(const CoverageWords& words, const std::string& path) {
   return words.dsos.empty() || std::any_of(words.dsos.begin(), words.dsos.end(),
                                            [&](const std::string& name) { return name == path || name == short_path(path); });
 }
 
-int run(const Words& words) {
+int run_coverage(const CoverageWords& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -224,7 +224,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_coverage(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<CoverageWords>();
   CLI::App& command =
       *app.add_subcommand("coverage", "Count how often each source line ran, using debug information; writes lcov's tracefile");
   add_call_options(command, words->calls);
@@ -251,7 +251,7 @@ Command add_coverage(CLI::App& app) {
       "Examples:\n"
       "  ptdecode coverage --source /src/db                       a line for each file\n"
       "  ptdecode coverage -o run.info && genhtml -o html run.info");
-  return [words] { return run(*words); };
+  return [words] { return run_coverage(*words); };
 }
 
 }  // namespace ptd::cli

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr size_t kListedSites = 8, kListedVersions = 4, kListedHits = 8, kLinesCompared = 200'000;
 constexpr size_t kLinesBefore = 4, kLinesFrom = 7;  // of the flow through a changed place
 
-struct Words {
+struct DemoWords {
   InputOptions input;
   std::string data;
 };
@@ -204,7 +204,7 @@ int show_frozen(const Recording& recording, InputOptions input) {
   return kExitOk;
 }
 
-int run(const Words& words) {
+int run_demo(const DemoWords& words) {
   const std::string folder = find_data(words.data);
   if (folder.empty()) {
     return report_error({ErrorCode::not_found,
@@ -237,7 +237,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_demo(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<DemoWords>();
   CLI::App& command = *app.add_subcommand("demo", "Decode the installed example recording of code that patches itself, and explain the "
                                                   "output");
   command.add_option("--data", words->data, "folder of the recording (default: share/ptdecode/kernel of the installation)")
@@ -246,7 +246,7 @@ Command add_demo(CLI::App& app) {
       "Examples:\n"
       "  ptdecode demo\n"
       "  ptdecode demo --data ~/my-recording    the same for your own recording");
-  return [words] { return run(*words); };
+  return [words] { return run_demo(*words); };
 }
 
 }  // namespace ptd::cli

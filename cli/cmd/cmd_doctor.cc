@@ -57,7 +57,7 @@ void print_text(const doctor::Diagnosis& diagnosis) {
       fmt::format("\ncan record: {}\ncannot: {}\n", list_text(abilities_of(diagnosis), true), list_text(abilities_of(diagnosis), false)));
 }
 
-int run(const std::string& format) {
+int run_doctor(const std::string& format) {
   doctor::Machine machine = doctor::this_machine();
   machine.stash = stash::own_stash_path();
   const doctor::Diagnosis diagnosis = doctor::diagnose(machine);
@@ -76,7 +76,7 @@ Command add_doctor(CLI::App& app) {
       "Examples:\n"
       "  ptdecode doctor && ptdecode record -e intel_pt//u -- PROGRAM\n"
       "  ptdecode doctor --json | jq -r '.checks[] | select(.verdict != \"good\") | .fix'");
-  return [format] { return run(*format); };
+  return [format] { return run_doctor(*format); };
 }
 
 }  // namespace ptd::cli

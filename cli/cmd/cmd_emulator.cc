@@ -22,7 +22,7 @@ namespace {
 
 using emulators::MachineArch;
 
-struct Words {
+struct EmulatorWords {
   std::string action = "list", name, machine;
   unsigned jobs = 0;
 };
@@ -102,7 +102,7 @@ int report_failure(const Error& error) {
   return kExitInterrupted;
 }
 
-int build(const Words& words) {
+int build(const EmulatorWords& words) {
   emulators::BuildOptions options;
   options.jobs = words.jobs;
   const auto built = with_progress(options, emulators::build_emulator);
@@ -112,7 +112,7 @@ int build(const Words& words) {
 }
 
 // What record --emulate=system lacks; with a name that part in any case.
-int fetch(const Words& words) {
+int fetch(const EmulatorWords& words) {
   emulators::FetchOptions options;
   if (!words.name.empty() && words.name != "kernel" && words.name != "qemu-system")
     return report_error({ErrorCode::bad_option, "emulator fetch: '" + words.name + "' is neither kernel nor qemu-system", 0});
@@ -133,14 +133,14 @@ int fetch(const Words& words) {
   return kExitOk;
 }
 
-int remove(const Words& words) {
+int remove(const EmulatorWords& words) {
   const Result<size_t> removed = emulators::remove_built(emulators::built_emulators(), words.name);
   if (!removed) return report_error(removed.error());
   standard_output().write(fmt::format("removed {} {}\n", *removed, *removed == 1 ? "build" : "builds"));
   return kExitOk;
 }
 
-int run(const Words& words) {
+int run_emulator(const EmulatorWords& words) {
   if (words.action != "remove" && words.action != "fetch" && !words.name.empty())
     return report_error({ErrorCode::contradictory_options, "emulator: only remove and fetch take a name", 0});
   if (words.action != "fetch" && !words.machine.empty())
@@ -153,7 +153,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_emulator(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<EmulatorWords>();
   CLI::App& command = *app.add_subcommand("emulator", "Manage the emulators of record --emulate: list, build, fetch, remove");
   command
       .add_option("action", words->action,
@@ -175,7 +175,7 @@ Command add_emulator(CLI::App& app) {
       "  ptdecode emulator fetch --machine arm64 && ptdecode record --emulate=system -- ./program-for-aarch64\n"
       "  ptdecode emulator list\n"
       "  ptdecode emulator remove");
-  return [words] { return run(*words); };
+  return [words] { return run_emulator(*words); };
 }
 
 }  // namespace ptd::cli

@@ -28,7 +28,7 @@ constexpr int64_t kMostListed = 1'000'000'000;
 constexpr size_t kMinName = 24;  // however narrow the terminal
 constexpr size_t kTextRows = 40;
 
-struct Words {
+struct FunctionsWords {
   CallWords calls;
   std::string function, sort = "self", format = "text";
   std::optional<size_t> limit;  ///< 0: all; not given: kTextRows, and all in JSON
@@ -100,7 +100,7 @@ std::string line_of(const FunctionRow& row, const Columns& columns, const Functi
          partial_text(t) + "\n";
 }
 
-void print_table(const Words& words, const std::vector<FunctionRow>& rows, bool timed, const FunctionTable& functions) {
+void print_table(const FunctionsWords& words, const std::vector<FunctionRow>& rows, bool timed, const FunctionTable& functions) {
   Columns columns{0, timed, false};
   for (const FunctionRow& row : rows) {
     columns.all_self += timed ? row.totals->self_ns : row.totals->self_instructions;
@@ -120,7 +120,7 @@ void print_table(const Words& words, const std::vector<FunctionRow>& rows, bool 
   if (rows.size() > shown_rows) output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - shown_rows, "more function")));
 }
 
-void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& functions) {
+void print_slow(const FunctionsWords& words, const SlowCalls& slow, const FunctionTable& functions) {
   Output& output = standard_output();
   if (slow.calls().empty()) {
     output.write(fmt::format("\nno call of {} to list: none was seen from its start, so how long they took is not known\n", shown(words.function)));
@@ -223,7 +223,7 @@ std::string not_called(const std::string& name, const FunctionTable& functions, 
                      is_symbol && !is_glob(name) ? "" : nameless_files(functions));
 }
 
-int run_diff(const Words& words) {
+int run_diff(const FunctionsWords& words) {
   if (words.slowest != 0 || words.sort == "max")
     return report_error({ErrorCode::contradictory_options, "functions: --diff has no --slowest and no --sort max: it compares sums", 0});
   FunctionDiffWords diff{{words.calls, words.calls}, words.function, words.sort, words.format == "json", words.limit};
@@ -231,7 +231,7 @@ int run_diff(const Words& words) {
   return diff_functions(diff);
 }
 
-int run(const Words& words) {
+int run_functions(const FunctionsWords& words) {
   if (!words.diff.empty()) return run_diff(words);
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
@@ -290,7 +290,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_functions(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<FunctionsWords>();
   CLI::App& command =
       *app.add_subcommand("functions", "Show where time was spent: calls, self and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
@@ -341,7 +341,7 @@ Command add_functions(CLI::App& app) {
       "  ptdecode functions --comm postgres                       where time was spent\n"
       "  ptdecode functions --diff before.data after.data         what got slower\n"
       "  ptdecode functions --func exec_simple_query --slowest 20 which calls were slow, and when");
-  return [words] { return run(*words); };
+  return [words] { return run_functions(*words); };
 }
 
 }  // namespace ptd::cli

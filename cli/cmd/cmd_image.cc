@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kDefaultBytes = 64;
 
-struct Words {
+struct ImageWords {
   InputOptions input;
   std::string place, at, diff, syntax = "att";
   uint64_t size_bytes = 0;
@@ -197,7 +197,7 @@ Result<CodeSpot> named_place(const Recording& recording, const SymbolWords& symb
 }
 
 /// Finds the place of a symbol or address. `user_space`: kNoSpace if neither --tid nor the recording chooses one.
-Result<CodeSpot> place_of(const Recording& recording, const Words& words, SpaceId user_space, TimeNs moment) {
+Result<CodeSpot> place_of(const Recording& recording, const ImageWords& words, SpaceId user_space, TimeNs moment) {
   const size_t plus = words.place.find('+');
   const std::string name = words.place.substr(0, plus);
   const std::vector<Ip> named = recording.symbolizer().addresses_of(name);
@@ -224,13 +224,13 @@ Result<CodeSpot> place_of(const Recording& recording, const Words& words, SpaceI
 }
 
 /// The bytes that --size names; without it, the function from the place on.
-uint64_t size_of(const Recording& recording, const Words& words, const CodeSpot& spot) {
+uint64_t size_of(const Recording& recording, const ImageWords& words, const CodeSpot& spot) {
   const std::optional<Symbol> symbol = recording.symbolizer().find(spot.space, spot.ip, spot.when);
   const bool whole = symbol && symbol->offset_bytes < symbol->size_bytes;
   return words.size_bytes != 0 ? words.size_bytes : whole ? symbol->size_bytes - symbol->offset_bytes : kDefaultBytes;
 }
 
-int show_place(const Recording& recording, const Words& words, TimeNs when, SpaceId user_space) {
+int show_place(const Recording& recording, const ImageWords& words, TimeNs when, SpaceId user_space) {
   const Result<CodeSpot> found = place_of(recording, words, user_space, when);
   if (!found) return report_error(found.error());
   const CodeSpot spot = *found;
@@ -254,7 +254,7 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
 }
 
 /// Finds the place at either time: a function may exist at one of them only. Without --size, it is the function from the place on.
-int show_difference(const Recording& recording, const Words& words, Interval times) {
+int show_difference(const Recording& recording, const ImageWords& words, Interval times) {
   DiffRange range{times, kNoSpace, Ip{}, 0};
   const auto space_at = [&](TimeNs when) {
     return words.tid >= 0 ? recording.contexts().at_thread(words.tid, when).space : recording.decoder_options().default_space;
@@ -275,7 +275,7 @@ int show_difference(const Recording& recording, const Words& words, Interval tim
   return list_difference(recording, range, words.syntax == "att");
 }
 
-int run(const Words& words) {
+int run_image(const ImageWords& words) {
   if (!words.diff.empty() && (words.versions || !words.at.empty()))
     return report_error({ErrorCode::contradictory_options, fmt::format("--diff shows two times: leave out {}", words.versions ? "--versions" : "--at"), 0});
   if (words.size_bytes != 0 && words.place.empty())
@@ -309,7 +309,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_image(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ImageWords>();
   CLI::App& command = *app.add_subcommand("image", "Show the code at an address and time: the map, disassembly, versions, differences");
   add_input_options(command, words->input);
   command.add_option("place", words->place, "an address in hex, a symbol or symbol+0xOFFSET; without it, list the map");
@@ -325,7 +325,7 @@ Command add_image(CLI::App& app) {
       "  ptdecode image schedule --versions --size 512   how text pokes changed it over time\n"
       "  ptdecode image --diff 17.9,18.4            everything that changed in between\n"
       "  ptdecode image schedule --diff 17.9,18.4   what changed in schedule()");
-  return [words] { return run(*words); };
+  return [words] { return run_image(*words); };
 }
 
 }  // namespace ptd::cli

@@ -41,7 +41,7 @@ std::string command_text(const Survey& survey) {
   return text;
 }
 
-bool bounded(Interval time) { return time.first != kTimeMin && time.last != kTimeMax; }
+bool has_bounds(Interval time) { return time.first != kTimeMin && time.last != kTimeMax; }
 
 std::string seconds_text(TimeNs time) { return fmt::format("{}.{:09}", time.value / 1'000'000'000, time.value % 1'000'000'000); }
 
@@ -86,8 +86,8 @@ std::string what_text(const Survey& survey) {
   if (survey.trace.starts_with("CoreSight")) more("; ", survey.trace);
   if (!survey.timing.empty()) more("; ", "time from " + survey.timing);
   if (has_trace) add(text, "traced", traced);
-  if (bounded(survey.time)) add(text, "time", span_text(survey.time));
-  if (survey.has_wall_clock && bounded(survey.time)) {
+  if (has_bounds(survey.time)) add(text, "time", span_text(survey.time));
+  if (survey.has_wall_clock && has_bounds(survey.time)) {
     add(text, "clock", survey.clock + "; recorded from " + date_text(survey));
   } else if (!survey.clock.empty()) {
     add(text, "clock", survey.clock + "; the time of day is not recorded" + (survey.clock == "monotonic" ? "" : " (perf record -k monotonic records it)"));
@@ -115,7 +115,7 @@ std::string streams_text(const Survey& survey) {
                                           : std::string("-"),
                         bytes_text(stream.size_bytes));
     if (!stream.source.empty()) text += "  " + shown(stream.source);
-    text += bounded(stream.time) ? "  " + span_text(stream.time) + "\n" : "\n";
+    text += has_bounds(stream.time) ? "  " + span_text(stream.time) + "\n" : "\n";
   }
   if (survey.streams.size() > kListedStreams) text += fmt::format("{:<11}   and {} more\n", "", survey.streams.size() - kListedStreams);
   return text;

@@ -24,9 +24,9 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr size_t kFieldsColumn = 26;
+constexpr size_t kPtFieldsColumn = 26;
 
-struct Words {
+struct PacketsWords {
   InputOptions input;
   std::string cpus, time;
   bool no_pad = false, plain = false, with_tsc = false;
@@ -35,7 +35,7 @@ struct Words {
 /// Lists one stream's segments in order.
 class PacketLister {
  public:
-  PacketLister(const Recording& recording, uint32_t stream, const Words& words, Interval range)
+  PacketLister(const Recording& recording, uint32_t stream, const PacketsWords& words, Interval range)
       : config_(recording.decoder_options().config), words_(words), range_(range), clock_(config_), windows_(aux_windows(recording, stream)) {}
 
   void segment(const AuxSegment& segment, TextBuffer& out);
@@ -49,7 +49,7 @@ class PacketLister {
   void bad_line(uint64_t offset, uint64_t skipped, TextBuffer& out);
 
   const pt::Config& config_;
-  const Words& words_;
+  const PacketsWords& words_;
   const Interval range_;
   pt::PtClock clock_;
   std::vector<AuxWindow> windows_;
@@ -136,7 +136,7 @@ void PacketLister::line(const pt::Packet& packet, uint64_t offset, Bytes bytes, 
   append_packet_name(out, packet);
   const size_t fields = out.size();
   append_packet_fields(out, packet);
-  if (out.size() - fields < kFieldsColumn) out.fill(kFieldsColumn - (out.size() - fields));
+  if (out.size() - fields < kPtFieldsColumn) out.fill(kPtFieldsColumn - (out.size() - fields));
   context(packet, moved, out);
   if (!words_.plain) {
     const size_t width = out.size() - start;
@@ -153,7 +153,7 @@ void PacketLister::line(const pt::Packet& packet, uint64_t offset, Bytes bytes, 
   if (dated && !(clock_.known() && range_.contains(config_.time.to_ns(clock_.now())))) out.truncate(start);
 }
 
-int run(const Words& words) {
+int run_packets(const PacketsWords& words) {
   std::vector<int32_t> cpus;
   if (!words.cpus.empty()) {
     Result<std::vector<int32_t>> list = parse_number_list("-C", words.cpus);
@@ -215,7 +215,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_packets(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<PacketsWords>();
   CLI::App& command = *app.add_subcommand("packets", "List the trace packets with their fields, times and bytes; needs no code");
   add_input_options(command, words->input);
   command.add_flag("--no-pad", words->no_pad, "omit PAD packets");
@@ -227,7 +227,7 @@ Command add_packets(CLI::App& app) {
       "Examples:\n"
       "  ptdecode packets --no-pad -C 1 | less              what cpu 1 traced, packet by packet\n"
       "  ptdecode packets --pt trace.bin --pt-cpu 6/94/3    packets of a raw capture");
-  return [words] { return run(*words); };
+  return [words] { return run_packets(*words); };
 }
 
 }  // namespace ptd::cli

@@ -29,7 +29,7 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct ProfileWords {
   CallWords calls;
   std::string output, format = "bolt", dso;
 };
@@ -75,7 +75,7 @@ const FileCounts* usual_file(const CodeCounts& counts) {
 }
 
 /// Returns the selected file; null after printing an error.
-const FileCounts* pick(const Words& words, const CodeCounts& counts) {
+const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts) {
   if (const FileCounts* usual = words.dso.empty() ? usual_file(counts) : nullptr; usual != nullptr) return usual;
   std::string known;
   for (const FileCounts& file : counts.files) {
@@ -102,7 +102,7 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
   return nullptr;
 }
 
-std::string next_step(const Words& words, const FileCounts& file, const std::string& output) {
+std::string next_step(const ProfileWords& words, const FileCounts& file, const std::string& output) {
   const std::string program = shell_word(file.path), profile = shell_word(output);
   if (words.format == "bolt") return fmt::format("perf2bolt --pa -p {} -o {} {}", profile, shell_word(output + ".fdata"), program);
   return fmt::format("create_llvm_prof --binary={} --profile={} --profiler=text --out={}", program, profile, shell_word(output + ".prof"));
@@ -117,9 +117,9 @@ std::string profile_name(const FileCounts& file, const std::string& format) {
   return fmt::format("{}.{}.{}", name, file.build_id.empty() ? "no-build-id" : file.build_id, format == "bolt" ? "pa" : "txt");
 }
 
-std::string text_of(const Words& words, const FileCounts& file) { return words.format == "bolt" ? bolt_text(file) : autofdo_text(file); }
+std::string text_of(const ProfileWords& words, const FileCounts& file) { return words.format == "bolt" ? bolt_text(file) : autofdo_text(file); }
 
-void say_profile(const Words& words, const FileCounts& file, const CodeCounts& counts, const std::string& output) {
+void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCounts& counts, const std::string& output) {
   uint64_t all = 0;
   for (const FileCounts& each : counts.files) all += each.ran_bytes();
   say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight-line ranges\n", shown(file.path),
@@ -129,7 +129,7 @@ void say_profile(const Words& words, const FileCounts& file, const CodeCounts& c
 }
 
 /// Writes a profile for each file into the folder `words.output`.
-int write_all(const Words& words, const CodeCounts& counts, int status) {
+int write_profiles(const ProfileWords& words, const CodeCounts& counts, int status) {
   std::map<std::string, size_t> names;
   size_t written = 0;
   for (const FileCounts& file : counts.files) {
@@ -179,7 +179,7 @@ bool is_folder(const std::string& output) {
   return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
 }
 
-int write_one(const Words& words, const CodeCounts& counts) {
+int write_one(const ProfileWords& words, const CodeCounts& counts) {
   const FileCounts* file = pick(words, counts);
   if (file == nullptr) return kExitUsage;
   const int written = write_result(words.output, text_of(words, *file));
@@ -188,7 +188,7 @@ int write_one(const Words& words, const CodeCounts& counts) {
 }
 
 /// Counts code by address.
-int run_by_address(const Words& words, CallInput& input) {
+int run_by_address(const ProfileWords& words, CallInput& input) {
   const bool all = is_folder(words.output);
   if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, which gets profiles of all files: remove --dso", 0});
   ProfileFolder folder;
@@ -197,7 +197,7 @@ int run_by_address(const Words& words, CallInput& input) {
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (!all && keeps_earlier_file(words.output, status)) return status;
-  const int written = all ? write_all(words, counts, status) : write_one(words, counts);
+  const int written = all ? write_profiles(words, counts, status) : write_one(words, counts);
   return written != kExitOk ? written : status;
 }
 
@@ -224,7 +224,7 @@ std::string csspgo_text(const ContextProfiles& profiles) {
 }
 
 /// Counts lines by the calls that led to them.
-int run_csspgo(const Words& words, CallInput& input) {
+int run_csspgo(const ProfileWords& words, CallInput& input) {
   if (!words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: --format csspgo includes all files: remove --dso", 0});
   if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
   ContextProfiles profiles;
@@ -246,7 +246,7 @@ int run_csspgo(const Words& words, CallInput& input) {
 }
 
 /// Counts calls and their instructions by stack.
-int run_pprof(const Words& words, CallInput& input) {
+int run_pprof(const ProfileWords& words, CallInput& input) {
   if (words.output.empty() || !words.dso.empty())
     return report_error({ErrorCode::contradictory_options,
                          words.output.empty() ? "profile: -o FILE is missing" : "profile: --format pprof includes all files: remove --dso", 0});
@@ -277,7 +277,7 @@ int run_pprof(const Words& words, CallInput& input) {
   return status;
 }
 
-int run(const Words& words) {
+int run_profile(const ProfileWords& words) {
   if (!words.calls.inlined && words.format != "pprof")
     return report_error({ErrorCode::contradictory_options, fmt::format("profile: --no-inline has no effect on --format {}: remove it", words.format), 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
@@ -293,7 +293,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_profile(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ProfileWords>();
   CLI::App& command =
       *app.add_subcommand("profile", "Count each branch and each straight-line range of code, or each stack: for LLVM, BOLT, AutoFDO and pprof");
   add_call_options(command, words->calls);
@@ -318,7 +318,7 @@ Command add_profile(CLI::App& app) {
       "  ptdecode profile -o profiles/                                of each file that ran\n"
       "  ptdecode profile --format csspgo -o run.prof && clang++ -O2 -fprofile-sample-use=run.prof ...\n"
       "  ptdecode profile --format pprof -o run.pb.gz && go tool pprof -http=: run.pb.gz");
-  return [words] { return run(*words); };
+  return [words] { return run_profile(*words); };
 }
 
 }  // namespace ptd::cli

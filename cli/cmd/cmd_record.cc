@@ -22,7 +22,7 @@ namespace {
 
 constexpr unsigned kPsbShift = 11;  // PSBFreq n: 2^(n + 11) bytes
 
-struct Words {
+struct RecordWords {
   emulate::EmulateOptions options;
   LiveWords live;
   SystemWords system;
@@ -79,7 +79,7 @@ int explain() {
   return kExitUsage;
 }
 
-std::string summary_text(const Words& words, const emulate::EmulateResult& result) {
+std::string summary_text(const RecordWords& words, const emulate::EmulateResult& result) {
   const emulate::RecordingSummary& s = result.summary;
   std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {}{}\n", shown(words.options.output),
                                  s.instructions, s.packet_bytes, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
@@ -99,7 +99,7 @@ std::string summary_text(const Words& words, const emulate::EmulateResult& resul
 }
 
 // The recording of a recorder that was killed.
-int recover(Words& words) {
+int recover(RecordWords& words) {
   Result<emulate::EmulateResult> result = emulate::recover(words.recover, words.output->count() != 0 ? words.options.output : std::string());
   if (!result) return report_error(result.error());
   words.options.output = result->output;
@@ -108,7 +108,7 @@ int recover(Words& words) {
   return kExitOk;
 }
 
-void set_packets(Words& words) {
+void set_packets(RecordWords& words) {
   emulate::EmulateOptions& options = words.options;
   emulate::PtEncoderOptions& pt = options.config.pt;
   options.psb_period = static_cast<uint8_t>(words.psb_period);
@@ -123,7 +123,7 @@ void set_packets(Words& words) {
 }
 
 // Sets the limit of the logs, and the sizes of AUX samples. A window of the default size has PSBs only if they are as frequent as possible.
-Status set_sizes(Words& words) {
+Status set_sizes(RecordWords& words) {
   emulate::UserConfig& config = words.options.config;
   if (!words.most.empty()) {
     const Result<uint64_t> most = parse_size("--max-size", words.most);
@@ -154,7 +154,7 @@ Status check_ete(const emulate::EmulateOptions& options) {
 }
 
 // The whole machine. Its time is the number of executed instructions, and its code is that of files and of the kernel.
-int run_system(Words& words) {
+int run_system(RecordWords& words) {
   for (const char* name : {"--aux-sample", "--aux-sample-every", "--work-clock", "--ovf", "--no-ran-code", "--no-date-code", "--max-size", "--no-tsc", "--no-announce"}) {
     if (words.command->get_option(name)->count() != 0)
       return report_error({ErrorCode::contradictory_options, std::string("record: ") + name + " is not for --emulate=system", 0});
@@ -183,7 +183,7 @@ void say_survivors(const std::vector<pid_t>& pids) {
                            pids.size() == 1 ? "1 process" : std::to_string(pids.size()) + " processes", pids.size() == 1 ? "s" : "", names));
 }
 
-int run(Words& words) {
+int run_record(RecordWords& words) {
   emulate::EmulateOptions& options = words.options;
   if (!words.recover.empty()) return recover(words);
   if (words.emulate.empty() && (words.live.sideband || !words.live.event.empty())) {
@@ -225,7 +225,7 @@ int run(Words& words) {
   return result->exit_status;
 }
 
-void add_packet_options(CLI::App& command, Words& words) {
+void add_packet_options(CLI::App& command, RecordWords& words) {
   constexpr unsigned kMost = 15;
   command.add_option("--psb-period", words.psb_period, "a PSB every 2^(N+11) bytes (default 3: 16 KiB)")->check(CLI::Range(0U, kMost));
   command.add_option("--mtc-period", words.mtc_period, "an MTC every 2^N ticks of the crystal clock, of 256 TSC ticks each (default 9)")
@@ -249,7 +249,7 @@ void add_packet_options(CLI::App& command, Words& words) {
                    "wrongly, without a mark");
 }
 
-void add_emulate_options(CLI::App& command, Words& words) {
+void add_emulate_options(CLI::App& command, RecordWords& words) {
   command.add_option("--truth", words.options.truth_folder, "also write the ground truth for 'ptdecode verify': DIR/truth.tidN.ptt");
   add_packet_options(command, words);
   command.add_flag("--ete", words.options.config.ete, "for aarch64 programs: an ETE trace, which processors of Armv9 write, in place of ETMv4");
@@ -266,7 +266,7 @@ void add_emulate_options(CLI::App& command, Words& words) {
 }  // namespace
 
 Command add_record(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<RecordWords>();
   CLI::App& command = *app.add_subcommand("record", "Record a trace on this machine, or in an emulator if it cannot trace");
   words->live_options = added_options(command, [&] { add_live_options(command, words->live); });
   command.add_flag("--no-announce", words->no_announce, "do not listen to what run-times announce of their code (libptd-announce)");
@@ -304,7 +304,7 @@ Command add_record(CLI::App& app) {
       "  ptdecode record --sideband -p 4711 --tree              processes and their events, without a trace\n"
       "  ptdecode record --emulate -- ls -l                     writes ./perf.data\n"
       "  ptdecode record --emulate --truth T -- ls && ptdecode verify T/truth.*");
-  return [words] { return run(*words); };
+  return [words] { return run_record(*words); };
 }
 
 }  // namespace ptd::cli

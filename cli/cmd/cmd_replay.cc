@@ -28,7 +28,7 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct ReplayWords {
   InputOptions input;
   std::string cpus, pids, tids, time, symbols;
   bool gdb = false;
@@ -135,7 +135,7 @@ void choose_process(const Recording& recording, replay::ReplayFilter& filter) {
                            shown(recording.comm_at(first->tid, first->time)), others));
 }
 
-int run(const Words& words) {
+int run_replay(const ReplayWords& words) {
   ScriptOptions options;
   if (const Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, options); !status) return report_error(status.error());
   if (const Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return report_error(status.error());
@@ -169,7 +169,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_replay(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ReplayWords>();
   CLI::App& command = *app.add_subcommand("replay", "Step through a recording in a debugger, forward and backward");
   add_input_options(command, words->input);
   command.add_flag("--gdb", words->gdb, "serve GDB's remote protocol, on standard input and output unless --port is given");
@@ -184,7 +184,7 @@ Command add_replay(CLI::App& app) {
       "Examples:\n"
       "  gdb -ex 'target remote | ptdecode replay --gdb -i perf.data --tid 1234'\n"
       "  ptdecode replay --gdb --port 2345 --time 24.1,24.3");
-  return [words] { return run(*words); };
+  return [words] { return run_replay(*words); };
 }
 
 }  // namespace ptd::cli

@@ -29,7 +29,7 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct ReportWords {
   CallWords calls;
   std::string output;
 };
@@ -65,7 +65,7 @@ std::vector<std::string> finding_texts(const Recording& recording, const FlowChe
   return texts;
 }
 
-nlohmann::json page_json(const Words& words, const Facts& facts, CallInput& input, CallFacts& calls, const PageLimits& limits) {
+nlohmann::json page_json(const ReportWords& words, const Facts& facts, CallInput& input, CallFacts& calls, const PageLimits& limits) {
   nlohmann::json cuts = nlohmann::json::array(), info = facts.info, stat = facts.stat, check = facts.check, texts = facts.findings;
   cut_list(info["threads"], limits.threads, "threads", "ptdecode info --json", cuts);
   cut_list(info["images"], limits.images, "files", "ptdecode info --json", cuts);
@@ -105,7 +105,7 @@ nlohmann::json page_json(const Words& words, const Facts& facts, CallInput& inpu
 }
 
 /// Halves what the page lists until it fits.
-std::string fitting_page(const Words& words, const Facts& facts, CallInput& input, CallFacts& calls) {
+std::string fitting_page(const ReportWords& words, const Facts& facts, CallInput& input, CallFacts& calls) {
   const std::string& path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   PageLimits limits;
   std::string page = page_text(path.substr(0, 4096), page_json(words, facts, input, calls, limits));
@@ -116,7 +116,7 @@ std::string fitting_page(const Words& words, const Facts& facts, CallInput& inpu
   return page;
 }
 
-Result<Facts> count(const Words& words, const CallInput& input, GapTally& gaps) {
+Result<Facts> count(const ReportWords& words, const CallInput& input, GapTally& gaps) {
   const Recording& recording = input.recording();
   Facts facts;
   Result<Survey> survey = survey_input(words.calls.input);
@@ -142,7 +142,7 @@ Result<Facts> count(const Words& words, const CallInput& input, GapTally& gaps) 
   return facts;
 }
 
-int run(const Words& words) {
+int run_report(const ReportWords& words) {
   if (words.output.empty())
     return report_error({ErrorCode::contradictory_options,
                          "report: -o FILE.html is missing; equivalent of 'perf report': 'ptdecode functions', or 'ptdecode flame'", 0});
@@ -181,7 +181,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_report(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ReportWords>();
   words->calls.trace_optional = true;
   CLI::App& command = *app.add_subcommand("report", "Write one HTML file that explains the recording: totals, timeline, functions, code changes, findings");
   add_input_options(command, words->calls.input);
@@ -194,7 +194,7 @@ Command add_report(CLI::App& app) {
       "Examples:\n"
       "  ptdecode report -o run.html              explains ./perf.data\n"
       "  ptdecode report -o run.html -i rec.ptb   a bundle, also on a machine without the programs");
-  return [words] { return run(*words); };
+  return [words] { return run_report(*words); };
 }
 
 }  // namespace ptd::cli

@@ -33,7 +33,7 @@ namespace {
 
 
 /// As typed.
-struct Words {
+struct ScriptWords {
   InputOptions input;
   std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
   std::vector<std::string> times, diff;
@@ -42,7 +42,7 @@ struct Words {
 };
 
 /// The shortcuts --call-trace, --call-ret-trace and --insn-trace[=disasm], which set other options as in perf.
-Status take_shortcuts(const Words& words, ScriptOptions& options) {
+Status take_shortcuts(const ScriptWords& words, ScriptOptions& options) {
   if (words.call_trace || words.call_ret_trace) {
     options.itrace = default_itrace();
     options.itrace.returns = words.call_ret_trace;
@@ -66,7 +66,7 @@ Status take_shortcuts(const Words& words, ScriptOptions& options) {
   return {};
 }
 
-Result<ScriptOptions> script_options(const Words& words) {
+Result<ScriptOptions> script_options(const ScriptWords& words) {
   ScriptOptions options;
   options.nanoseconds = words.ns;
   options.json = words.format == "json";
@@ -135,7 +135,7 @@ void run_stream(const Recording& recording, const ScriptOptions& options, uint32
 }
 
 /// Nothing was said of what to list: calls, with their durations.
-bool lists_calls(const Words& words) {
+bool lists_calls(const ScriptWords& words) {
   return !words.has_itrace && !words.has_insn_trace && !words.call_trace && !words.call_ret_trace && words.fields.empty();
 }
 
@@ -145,7 +145,7 @@ std::string file_text(const ScriptOptions& options, const Recording& recording) 
 }
 
 /// What to add to times for the time of day. Errors: usage, if the recording does not tell.
-Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
+Status find_time_of_day(const ScriptWords& words, std::optional<int64_t>& offset_ns) {
   int64_t ns = 0;
   if (!words.input.pt_path.empty() || !wall_clock_offset(words.input.path, ns))
     return Error{ErrorCode::not_recorded, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
@@ -153,7 +153,7 @@ Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
   return {};
 }
 
-int run_calls(const Words& words) {
+int run_calls(const ScriptWords& words) {
   if (words.times.size() > 1)
     return report_error({ErrorCode::contradictory_options,
                          "the tree of calls takes one --time; only --call-trace and --itrace take several", 0});
@@ -194,7 +194,7 @@ int run_calls(const Words& words) {
   return strict_status(words.input.strict, input.gaps(), input.recording());
 }
 
-int run_diff(const Words& words) {
+int run_diff(const ScriptWords& words) {
   if (words.times.size() > 1 || !lists_calls(words) || words.format == "json" || !words.symbols.empty())
     return report_error({ErrorCode::contradictory_options, "script: --diff compares calls: it takes one --time, and -C, --pid, --tid and --comm", 0});
   CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
@@ -203,7 +203,7 @@ int run_diff(const Words& words) {
   return show_divergence(both);
 }
 
-int run(const Words& words) {
+int run_script(const ScriptWords& words) {
   if (!words.diff.empty()) return run_diff(words);
   Result<ScriptOptions> options = script_options(words);
   if (!options) return report_error(options.error());
@@ -269,7 +269,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_script(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ScriptWords>();
   CLI::App& command =
       *app.add_subcommand("script", "List the flow: the tree of calls with durations, or branches, events, or every instruction");
   add_input_options(command, words->input);
@@ -326,7 +326,7 @@ Command add_script(CLI::App& app) {
   return [words, itrace, insn_trace] {
     words->has_itrace = itrace->count() != 0;
     words->has_insn_trace = insn_trace->count() != 0;
-    return run(*words);
+    return run_script(*words);
   };
 }
 

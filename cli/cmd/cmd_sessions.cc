@@ -16,13 +16,13 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct SessionsWords {
   std::string name, output = "perf.data";
   bool quiet = false;
   StashWords stash;
 };
 
-std::string time_text(uint64_t seconds) {
+std::string age_text(uint64_t seconds) {
   const auto when = static_cast<std::time_t>(seconds);
   std::tm parts{};
   char text[32] = "";
@@ -34,7 +34,7 @@ std::string session_text(const live::SessionStatus& session) {
   if (!session.alive) return fmt::format("{}: does not answer: its keeper process is stopped or is taking a snapshot\n", session.name);
   std::string text =
       fmt::format("{}: {}\n  since {}, keeper {}, {} snapshots, {} records, {} KiB of sideband", session.name, session.what,
-                  time_text(session.started_s), session.keeper_pid, session.snapshots, session.records, session.log_used_bytes / 1024);
+                  age_text(session.started_s), session.keeper_pid, session.snapshots, session.records, session.log_used_bytes / 1024);
   if (session.aux_bytes != 0) text += fmt::format(", {} KiB for the trace", session.aux_bytes / 1024);
   text += "\n";
   if (session.target_ended) text += "  the recorded programs have ended; their records are kept\n";
@@ -57,7 +57,7 @@ int run_sessions() {
   return kExitOk;
 }
 
-int run_snapshot(const Words& words) {
+int run_snapshot(const SessionsWords& words) {
   if (words.output == "-" && is_terminal(1)) {
     return report_error({ErrorCode::bad_output, "snapshot: -o - writes a recording to standard output, which is a terminal", 0});
   }
@@ -73,7 +73,7 @@ int run_snapshot(const Words& words) {
   return kExitOk;
 }
 
-int run_stop(const Words& words) {
+int run_stop(const SessionsWords& words) {
   const Status status = live::stop_session(words.name);
   return status.ok() ? kExitOk : report_error(status.error());
 }
@@ -92,7 +92,7 @@ Command add_sessions(CLI::App& app) {
 }
 
 Command add_snapshot(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<SessionsWords>();
   CLI::App& command = *app.add_subcommand("snapshot", "Write the current content of a detached recording to a file");
   command.add_option("session", words->name, "name of the session")->required();
   command.add_option("-o,--output", words->output, "the recording (default perf.data; - is standard output); a file of this name is kept as NAME.old");
@@ -107,7 +107,7 @@ Command add_snapshot(CLI::App& app) {
 }
 
 Command add_stop(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<SessionsWords>();
   CLI::App& command = *app.add_subcommand("stop", "End a detached recording");
   command.add_option("session", words->name, "name of the session")->required();
   command.footer(

@@ -24,12 +24,12 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct StashCommandWords {
   std::string action = "ls", path, recording = "perf.data", older_than, max_size, format = "text";
   bool system = false, contents = false, gone = false, dry_run = false, remove = false, quiet = false;
 };
 
-std::string stash_path(const Words& words) {
+std::string stash_path(const StashCommandWords& words) {
   if (!words.path.empty()) return words.path;
   return words.system ? std::string(stash::kSystemStash) : stash::own_stash_path();
 }
@@ -111,7 +111,7 @@ void print_recordings(const stash::Listing& listing) {
   }
 }
 
-int list(const Words& words, const stash::Stash& stash) {
+int list(const StashCommandWords& words, const stash::Stash& stash) {
   const stash::Listing listing = stash::list(stash);
   if (words.format == "json") {
     standard_output().write(json_of(listing, stash.path()).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
@@ -124,7 +124,7 @@ int list(const Words& words, const stash::Stash& stash) {
   return kExitOk;
 }
 
-int collect(const Words& words, stash::Stash& stash) {
+int collect(const StashCommandWords& words, stash::Stash& stash) {
   stash::GcOptions options;
   options.gone = words.gone;
   options.dry_run = words.dry_run;
@@ -157,7 +157,7 @@ int collect(const Words& words, stash::Stash& stash) {
   return kExitOk;
 }
 
-int verify(const Words& words, stash::Stash& stash) {
+int verify(const StashCommandWords& words, stash::Stash& stash) {
   const stash::VerifyReport report = stash::verify(stash, words.remove);
   for (const stash::Problem& problem : report.problems)
     standard_output().write(fmt::format("{}: {}{}\n", shown(problem.path), shown(problem.what), problem.removed ? " (removed)" : ""));
@@ -168,7 +168,7 @@ int verify(const Words& words, stash::Stash& stash) {
   return report.problems.empty() ? kExitOk : kExitFinding;
 }
 
-int add(const Words& words) {
+int add(const StashCommandWords& words) {
   SaveOptions options;
   options.stash = stash_path(words);
   const Result<SaveReport> report = save_code(words.recording, options);
@@ -185,13 +185,13 @@ bool nothing_yet(const std::string& path) {
          (std::filesystem::is_directory(status) && std::filesystem::is_empty(path, error) && !error);
 }
 
-int tell_nothing(const Words& words, const std::string& path) {
+int tell_nothing(const StashCommandWords& words, const std::string& path) {
   const bool json = words.action == "ls" && words.format == "json";
   standard_output().write(json ? json_of({}, path).dump(2) + "\n" : path + ": empty\n");
   return kExitOk;
 }
 
-int run(const Words& words) {
+int run_stash(const StashCommandWords& words) {
   if (words.action == "add") return add(words);
   if (const std::string path = stash_path(words); !path.empty() && nothing_yet(path)) return tell_nothing(words, path);
   using Access = stash::Stash::Access;
@@ -205,7 +205,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_stash(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<StashCommandWords>();
   CLI::App& command = *app.add_subcommand("stash", "Manage the saved code of recordings, used when the original files change: ls, add, "
                                                    "gc, verify");
   command
@@ -234,7 +234,7 @@ Command add_stash(CLI::App& app) {
       "  ptdecode stash add -i perf.data           after perf record: save the programs and libraries that ran\n"
       "  ptdecode stash gc --gone --older-than 30d --max-size 4G\n"
       "  ptdecode stash verify && ptdecode stash ls --json | jq '.recordings[].path'");
-  return [words] { return run(*words); };
+  return [words] { return run_stash(*words); };
 }
 
 }  // namespace ptd::cli

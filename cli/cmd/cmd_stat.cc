@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kListedLosses = 5;  // sentences on lost records
 
-struct Words {
+struct StatWords {
   InputOptions input;
   std::string cpus;
   std::string format = "text";
@@ -61,7 +61,7 @@ void print_text(const Recording& recording, const StatCounts& counts) {
   for (const auto& [kind, count] : findings) output.write(fmt::format("  {:<24} {:>8}\n", kind, count));
 }
 
-int run(const Words& words) {
+int run_stat(const StatWords& words) {
   std::vector<int32_t> cpus;
   if (!words.cpus.empty()) {
     Result<std::vector<int32_t>> list = parse_number_list("-C", words.cpus);
@@ -100,7 +100,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_stat(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<StatWords>();
   CLI::App& command = *app.add_subcommand("stat", "Report how much was traced, how certain the flow is, what was lost and why");
   add_input_options(command, words->input);
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
@@ -111,7 +111,7 @@ Command add_stat(CLI::App& app) {
       "Examples:\n"
       "  ptdecode stat                     decodes all of ./perf.data\n"
       "  ptdecode stat --json -i rec/ | jq '.streams[].gaps'");
-  return [words] { return run(*words); };
+  return [words] { return run_stat(*words); };
 }
 
 }  // namespace ptd::cli

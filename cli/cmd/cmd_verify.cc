@@ -22,16 +22,16 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct VerifyWords {
   InputOptions input;
   std::vector<std::string> truths, names;
   std::string cpus;
   bool reference = false;
 };
 
-double percent(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole); }
+double percent_of(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole); }
 
-int run_truth(const Words& words) {
+int run_truth(const VerifyWords& words) {
   struct Job {
     uint32_t stream = 0;
     std::vector<Checkpoint> truth;
@@ -69,7 +69,7 @@ int run_truth(const Words& words) {
 }
 
 // Complete ground truths, as `ptdecode record --emulate --truth` writes them.
-int run_complete(const Words& words) {
+int run_complete(const VerifyWords& words) {
   Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
@@ -99,7 +99,7 @@ int run_complete(const Words& words) {
   return equal ? kExitOk : kExitFinding;
 }
 
-int run_reference(const Words& words) {
+int run_reference(const VerifyWords& words) {
   InputOptions complete = words.input;
   complete.drop_poke.clear();
   complete.slack.clear();
@@ -131,16 +131,16 @@ int run_reference(const Words& words) {
         fmt::format("{}: {} instructions: right {} ({:.4f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; lost in gaps {}; "
                     "silently wrong {} ({:.6f} %); "
                     "extra {}, of them flagged {}; int3 {} of {}\n",
-                    stream_name(streams[stream]), c.reference, c.right, percent(c.right, c.reference), c.right_flagged,
-                    percent(c.right_flagged, c.reference), c.wrong_flagged, c.lost_in_gap, c.silently_wrong,
-                    percent(c.silently_wrong, c.reference), c.invented, c.invented_flagged, c.int3_other, c.int3_reference));
+                    stream_name(streams[stream]), c.reference, c.right, percent_of(c.right, c.reference), c.right_flagged,
+                    percent_of(c.right_flagged, c.reference), c.wrong_flagged, c.lost_in_gap, c.silently_wrong,
+                    percent_of(c.silently_wrong, c.reference), c.invented, c.invented_flagged, c.int3_other, c.int3_reference));
     if (c.has_silent)
       standard_output().write(fmt::format("  first silent difference in the segment at offset {:#x}\n", c.first_silent_offset_bytes));
   }
   return wrong == 0 ? kExitOk : kExitFinding;
 }
 
-int run(const Words& words) {
+int run_verify(const VerifyWords& words) {
   if (words.reference == !words.truths.empty()) {
     return report_error({ErrorCode::contradictory_options,
                          "verify: name truth files, or compare with a full decode with --reference", 0});
@@ -158,7 +158,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_verify(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<VerifyWords>();
   CLI::App& command = *app.add_subcommand("verify", "Compare a decode with a ground truth, or a restricted decode with a full one");
   add_input_options(command, words->input);
   command.add_option("truth", words->truths, "complete ground truths (*.ptt) or checkpoint files; 'tidN' or 'cpuN' in the name identifies "
@@ -174,7 +174,7 @@ Command add_verify(CLI::App& app) {
       "Examples:\n"
       "  ptdecode verify -i recording truth.cpu0.txt truth.cpu1.txt    every checkpoint of both cpus\n"
       "  ptdecode verify -i recording --reference --freeze             what a decoder without text pokes gets wrong");
-  return [words] { return run(*words); };
+  return [words] { return run_verify(*words); };
 }
 
 }  // namespace ptd::cli

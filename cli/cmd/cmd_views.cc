@@ -19,13 +19,13 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct ViewsWords {
   CallWords calls;
   std::string output, format = "svg", min, size;
 };
 
 /// Decodes the trace to find the duration of the shortest slice in a timeline of `size_bytes`. Returns it and the exit status.
-std::pair<uint64_t, int> fit_slices(const Words& words, CallInput& input, uint64_t size_bytes) {
+std::pair<uint64_t, int> fit_slices(const ViewsWords& words, CallInput& input, uint64_t size_bytes) {
   constexpr uint64_t kSliceBytes = 64;  // two packets
   DurationCounts slices;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
@@ -43,7 +43,7 @@ std::pair<uint64_t, int> fit_slices(const Words& words, CallInput& input, uint64
   return {min_ns, status};
 }
 
-int write_timeline(const Words& words, CallInput& input, uint64_t min_ns) {
+int write_timeline(const ViewsWords& words, CallInput& input, uint64_t min_ns) {
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
   if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: the trace is binary, and the output is a terminal: name a file with -o", 0});
@@ -83,7 +83,7 @@ int write_timeline(const Words& words, CallInput& input, uint64_t min_ns) {
   return status;
 }
 
-int run_timeline(const Words& words) {
+int run_timeline(const ViewsWords& words) {
   uint64_t min_ns = 0, size = 0;
   if (!words.min.empty()) {
     const Result<uint64_t> parsed = parse_duration_ns(words.min);
@@ -107,7 +107,7 @@ int run_timeline(const Words& words) {
   return write_timeline(words, input, min_ns);
 }
 
-int run_flame(const Words& words) {
+int run_flame(const ViewsWords& words) {
   if (words.format == "svg" && words.output.empty())
     return report_error({ErrorCode::contradictory_options, "flame: -o FILE.svg is missing; only --format folded writes to standard output", 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
@@ -132,7 +132,7 @@ int run_flame(const Words& words) {
 }  // namespace
 
 Command add_timeline(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ViewsWords>();
   CLI::App& command =
       *app.add_subcommand("timeline", "Draw the run as a timeline for ui.perfetto.dev: threads, nested calls, interrupts, waits");
   add_call_options(command, words->calls);
@@ -155,7 +155,7 @@ Command add_timeline(CLI::App& app) {
 }
 
 Command add_flame(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<ViewsWords>();
   CLI::App& command = *app.add_subcommand("flame", "Draw a flame graph: self time by call stack, as an SVG or as folded lines");
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);

@@ -11,8 +11,8 @@ namespace ptd::cli {
 namespace {
 
 // Columns of the sources.
-enum : size_t { kTime, kCpu, kPid, kTid, kComm, kKind, kIp, kSymbol, kOffset, kModule, kTo, kToSymbol, kToOffset, kToModule, kInstructions, kMarks };
-constexpr size_t kPeriod = kOffset, kFields = kTo, kPayload = kInstructions, kAux = kMarks;
+enum : size_t { kTimeColumn, kCpuColumn, kPidColumn, kTidColumn, kComm, kKind, kIp, kSymbol, kOffset, kModule, kTo, kToSymbol, kToOffset, kToModule, kInstructions, kMarks };
+constexpr size_t kPeriod = kOffset, kFields = kTo, kPayloadColumn = kInstructions, kAux = kMarks;
 const std::vector<std::string> kBranchColumns = {"time_ns", "cpu",    "pid", "tid",       "comm",      "flags",     "ip",           "symbol",
                                                  "offset",  "module", "to",  "to_symbol", "to_offset", "to_module", "instructions", "marks"};
 const std::vector<std::string> kEventColumns = {"time_ns", "cpu",    "pid", "tid",       "comm",      "event",     "ip",      "symbol",
@@ -66,7 +66,7 @@ Result<bool> SampleRows::advance(Source& source, const std::function<bool()>& st
     const Result<bool> more = source.rows.next();
     if (!more || !more.value()) return more;
     if (!who(source).wanted || kind_of(source) == kNotHere) continue;
-    source.time = source.rows.number(kTime, 0);
+    source.time = source.rows.number(kTimeColumn, 0);
     return true;
   }
   return false;
@@ -74,7 +74,7 @@ Result<bool> SampleRows::advance(Source& source, const std::function<bool()>& st
 
 const SampleRows::Who& SampleRows::who(Source& source) {
   const RowReader& rows = source.rows;
-  const auto pid = static_cast<int32_t>(rows.number(kPid, -1)), tid = static_cast<int32_t>(rows.number(kTid, -1));
+  const auto pid = static_cast<int32_t>(rows.number(kPidColumn, -1)), tid = static_cast<int32_t>(rows.number(kTidColumn, -1));
   const int32_t comm = rows.name(kComm);
   if (who_of_ == &source && who_.pid == pid && who_.tid == tid && who_.comm == comm) return who_;
   const ScriptOptions& filter = input_.filter();
@@ -84,7 +84,7 @@ const SampleRows::Who& SampleRows::who(Source& source) {
   who_.wanted = among(filter.pids, pid) && among(filter.tids, tid) && (filter.comms.empty() || among(filter.comms, name));
   if (!who_.wanted) return who_;
   who_.thread = names_.thread(pid, tid);
-  who_.comm_id = names_.comm(name, pid, who_.thread, TimeNs{static_cast<uint64_t>(rows.number(kTime, 0))});
+  who_.comm_id = names_.comm(name, pid, who_.thread, TimeNs{static_cast<uint64_t>(rows.number(kTimeColumn, 0))});
   return who_;
 }
 
@@ -126,7 +126,7 @@ int64_t SampleRows::put_place(Source& source, size_t end, size_t first_column) {
   const int64_t id = symbol < 0 ? 0 : last.second;
   if (has_offset && ip != 0 && names_.needs_start(id)) {
     const TimeNs when{static_cast<uint64_t>(source.time)};
-    const auto cpu = static_cast<int32_t>(rows.number(kCpu, -1)), tid = static_cast<int32_t>(rows.number(kTid, -1));
+    const auto cpu = static_cast<int32_t>(rows.number(kCpuColumn, -1)), tid = static_cast<int32_t>(rows.number(kTidColumn, -1));
     const ContextTrack& contexts = input_.recording().contexts();
     names_.set_start(id, Ip{static_cast<uint64_t>(ip - offset)}, (cpu >= 0 ? contexts.at_cpu(cpu, when) : contexts.at_thread(tid, when)).space, when);
   }
@@ -146,7 +146,7 @@ Status SampleRows::put(Source& source) {
   samples_->set(oThread, of.thread);
   samples_->set(oComm, of.comm_id);
   samples_->set(oTime, source.time);
-  samples_->set(oCpu, rows.number(kCpu, -1));
+  samples_->set(oCpu, rows.number(kCpuColumn, -1));
   samples_->set(oIp, put_place(source, 0, oFile));
   int64_t to = 0;
   if (!sample) {
@@ -175,7 +175,7 @@ Status SampleRows::put(Source& source) {
 // What perf's export script unpacks of a payload: [linux] tools/perf/scripts/python/export-to-sqlite.py, [SDM] "PWRE Packet", "PWRX Packet".
 Status SampleRows::put_event(const Source& source, const std::string& event) {
   Inserter& row = *events_.at(event);
-  const auto payload = static_cast<uint64_t>(source.rows.number(kPayload, 0));
+  const auto payload = static_cast<uint64_t>(source.rows.number(kPayloadColumn, 0));
   const auto bits = [payload](unsigned first, uint64_t mask) { return static_cast<int64_t>(payload >> first & mask); };
   const int64_t exact = source.rows.has(kIp) ? 1 : 0;
   row.set(0, last_id_);

@@ -17,12 +17,12 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct MergeWords {
   std::string plan, results, output;
 };
 
 /// Returns the files of a kind of all units, in order; the error names those that are missing.
-Result<std::vector<std::string>> files_of(const Words& words, const Recording& plan, const std::string& name) {
+Result<std::vector<std::string>> files_of(const MergeWords& words, const Recording& plan, const std::string& name) {
   std::vector<std::string> files, missing;
   std::error_code error;
   for (uint32_t i = 0; i < units_of(plan).size(); ++i) {
@@ -37,7 +37,7 @@ Result<std::vector<std::string>> files_of(const Words& words, const Recording& p
                                                     files.size(), fmt::join(missing, ", "), count > kNamed ? ", ..." : "", words.plan, words.results), 0};
 }
 
-Status merge(const Words& words, const Recording& plan) {
+Status merge(const MergeWords& words, const Recording& plan) {
   const auto steps = files_of(words, plan, "steps");
   if (!steps) return steps.error();
   const auto collected = collect_steps(plan, *steps);
@@ -60,7 +60,7 @@ Status merge(const Words& words, const Recording& plan) {
   return write_lines(plan, "findings", {}, out("findings"));
 }
 
-int run(const Words& words) {
+int run_merge(const MergeWords& words) {
   const Result<std::unique_ptr<Recording>> plan = open_plan(words.plan, {}, true);
   if (!plan) return report_error(plan.error());
   std::error_code error;
@@ -72,7 +72,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_merge(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<MergeWords>();
   CLI::App& command = *app.add_subcommand("merge", "Put the results of all units of a plan together");
   command.add_option("plan", words->plan, "the plan")->required();
   command.add_option("results", words->results, "the folder with the results of 'ptdecode unit'")->required();
@@ -80,7 +80,7 @@ Command add_merge(CLI::App& app) {
   command.footer(
       "Writes edges, block_counts, gaps, events, calls, functions and findings, one object per line (TABLES.md): the same rows as the tables\n"
       "of the whole recording, decoded on one machine. Calls that begin in one unit and end in another are one row. The trace is not read.");
-  return [words] { return run(*words); };
+  return [words] { return run_merge(*words); };
 }
 
 }  // namespace ptd::cli

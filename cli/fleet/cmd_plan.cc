@@ -14,7 +14,7 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct PlanWords {
   InputOptions input;
   std::string recording, output;
   uint32_t units = 0;
@@ -33,7 +33,7 @@ std::string report_text(const PlanReport& report, const std::string& path) {
   return text;
 }
 
-int run(Words words) {
+int run_plan(PlanWords words) {
   if (!words.recording.empty()) words.input.path = words.recording;
   const Result<OpenRequest> asked = open_options(words.input);
   if (!asked) return report_error(asked.error());
@@ -60,7 +60,7 @@ int run(Words words) {
 }  // namespace
 
 Command add_plan(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<PlanWords>();
   CLI::App& command = *app.add_subcommand("plan", "Divide a recording into units that other machines decode, each from its part of the trace");
   command.add_option("recording", words->recording, "what to plan, as with -i");
   add_input_options(command, words->input);
@@ -76,7 +76,7 @@ Command add_plan(CLI::App& app) {
       "  ptdecode unit run.plan                   list the units\n"
       "  ptdecode unit run.plan 0 -o results      decode the first one\n"
       "  ptdecode merge run.plan results -o all   when all are decoded");
-  return [words] { return run(*words); };
+  return [words] { return run_plan(*words); };
 }
 
 }  // namespace ptd::cli

@@ -22,7 +22,7 @@ namespace ptd::cli {
 
 namespace {
 
-struct Words {
+struct UnitWords {
   std::string plan, output, format = "text";
   std::optional<uint32_t> unit;
   std::vector<std::string> traces;
@@ -46,7 +46,7 @@ nlohmann::ordered_json unit_json(const Recording& plan, uint32_t number) {
   return json;
 }
 
-int list(const Words& words, const Recording& plan) {
+int list(const UnitWords& words, const Recording& plan) {
   const auto count = static_cast<uint32_t>(units_of(plan).size());
   if (words.format == "text") standard_output().write(fmt::format("{:>6} {:>6} {:>16} {:>16} {:>14}\n", "unit", "stream", "from", "to", "bytes to read"));
   for (uint32_t i = 0; i < count; ++i) {
@@ -64,7 +64,7 @@ int list(const Words& words, const Recording& plan) {
 }
 
 /// Decodes the unit once, and writes its tables and steps.
-Status decode(const Words& words, const Recording& plan, uint32_t number) {
+Status decode(const UnitWords& words, const Recording& plan, uint32_t number) {
   std::vector<UnitTable> wanted;
   for (const std::string_view name : kUnitTables) wanted.emplace_back(name, unit_request(name));
   const auto tables = open_unit_tables(plan, number, wanted, unit_file(words.output, number, "steps"), true);
@@ -75,7 +75,7 @@ Status decode(const Words& words, const Recording& plan, uint32_t number) {
   return {};
 }
 
-int run(const Words& words) {
+int run_unit(const UnitWords& words) {
   const Result<std::unique_ptr<Recording>> plan = open_plan(words.plan, words.traces);
   if (!plan) return report_error(plan.error());
   if (!words.unit) return list(words, **plan);
@@ -96,7 +96,7 @@ int run(const Words& words) {
 }  // namespace
 
 Command add_unit(CLI::App& app) {
-  auto words = std::make_shared<Words>();
+  auto words = std::make_shared<UnitWords>();
   CLI::App& command = *app.add_subcommand("unit", "Decode one unit of a plan, or list its units");
   command.add_option("plan", words->plan, "the plan, from 'ptdecode plan'")->required();
   command.add_option("unit", words->unit, "number of the unit, from 0; none: list the units");
@@ -108,7 +108,7 @@ Command add_unit(CLI::App& app) {
       "and .steps.all to follow calls across units. The last file is unit-NUMBER.sums.json, with the sizes and hashes of the tables. Each file\n"
       "appears when it is complete. Running the command again gives the same files.\n"
       "The trace file may be sparse: only the ranges of the unit are read (--json lists them).");
-  return [words] { return run(*words); };
+  return [words] { return run_unit(*words); };
 }
 
 }  // namespace ptd::cli

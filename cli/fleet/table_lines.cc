@@ -25,7 +25,7 @@ T value_at(const Column& column, size_t row) {
 
 bool is_null(const Column& column, size_t row) { return !column.valid().empty() && (column.valid()[row / 8] >> (row % 8) & 1) == 0; }
 
-std::string hex_text(std::string_view bytes) {
+std::string hex_of_bytes(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
   for (const char c : bytes) {
@@ -58,7 +58,7 @@ void add_value(const Column& column, size_t row, JsonLine& line) {
     case ColumnType::text:
       return line.text(name, text_at(column, row));
     case ColumnType::binary:
-      return line.text(name, hex_text(text_at(column, row)));
+      return line.text(name, hex_of_bytes(text_at(column, row)));
     case ColumnType::name: {
       const auto index = static_cast<size_t>(value_at<int32_t>(column, row));
       const NameSnapshot& names = column.names();

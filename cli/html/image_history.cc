@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kRegionGap = 512U << 10;  // more unused addresses than this separate two regions
 constexpr uint64_t kBandGap = 64;            // more than this separates two bands of a region
 constexpr size_t kBandRows = 24, kRegionBands = 24;
-constexpr uint64_t kShownBytes = 24;
+constexpr uint64_t kShownCodeBytes = 24;
 enum class ChangeKind : uint8_t { mapped, created, patched, removed, unmapped };
 constexpr const char* kKindNames[] = {"mapped", "created", "patched", "removed", "unmapped"};
 
@@ -205,7 +205,7 @@ nlohmann::json region_json(const Recording& recording, const Region& region, Int
 }
 
 std::string code_text(const Recording& recording, const Change& change, TimeNs when) {
-  const uint64_t size = std::clamp<uint64_t>(change.size_bytes, 1, kShownBytes);
+  const uint64_t size = std::clamp<uint64_t>(change.size_bytes, 1, kShownCodeBytes);
   return instructions_text(recording, {change.space, change.ip, when}, size, true);
 }
 

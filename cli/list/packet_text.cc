@@ -10,7 +10,7 @@ namespace {
 using pt::Packet;
 using pt::PacketKind;
 
-constexpr std::array<std::string_view, pt::kPacketKinds> kNames = {
+constexpr std::array<std::string_view, pt::kPacketKinds> kPacketNames = {
     "pad",    "psb",   "psbend", "tnt.8", "tnt.64", "tip", "tip.pge", "tip.pgd", "fup",  "mode.exec", "mode.tsx",
     "pip",    "vmcs",  "cbr",    "tsc",   "mtc",    "tma", "cyc",     "ovf",     "stop", "mnt",       "ptw",
     "exstop", "mwait", "pwre",   "pwrx",  "bbp",    "bip", "bep",     "cfe",     "evd",  "trig",      "bad",
@@ -118,7 +118,7 @@ void append_rare(TextBuffer& out, const Packet& packet) {
 
 }  // namespace
 
-std::string_view short_name(PacketKind kind) { return kNames[static_cast<size_t>(kind) % kNames.size()]; }
+std::string_view short_name(PacketKind kind) { return kPacketNames[static_cast<size_t>(kind) % kPacketNames.size()]; }
 
 void append_packet_name(TextBuffer& out, const Packet& packet) { out.left(short_name(packet.kind), 11); }
 

@@ -38,7 +38,7 @@ constexpr ShownFlag kShownFlags[] = {
 
 size_t bit_of(BlockFlag flag) { return static_cast<size_t>(std::countr_zero(static_cast<uint16_t>(flag))); }
 
-std::string share(uint64_t part, uint64_t whole) {
+std::string percent_text(uint64_t part, uint64_t whole) {
   return whole == 0 ? std::string("-") : fmt::format("{:.4f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
@@ -228,7 +228,7 @@ std::string stat_text(const StreamStat& stat) {
   for (const ShownFlag& shown : kShownFlags) {
     const size_t bit = bit_of(shown.flag);
     text += fmt::format("    {:<10} {:>10} blocks {:>12} instructions {:>10}  {}\n", shown.name, stat.flagged_blocks[bit],
-                        stat.flagged_instructions[bit], share(stat.flagged_instructions[bit], stat.instructions), shown.meaning);
+                        stat.flagged_instructions[bit], percent_text(stat.flagged_instructions[bit], stat.instructions), shown.meaning);
   }
   text += fmt::format("  gaps {}\n", stat.gaps.total());
   for (int i = 0; i < kGapReasons; ++i) {

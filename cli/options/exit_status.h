@@ -1,5 +1,8 @@
-// Exit statuses of ptdecode, in one place.
+// Exit statuses of ptdecode, in one place, and the error of an option that leads to kExitUsage.
 #pragma once
+
+#include <string>
+#include <utility>
 
 #include "ptdecode/error.h"
 
@@ -15,5 +18,7 @@ inline constexpr int kExitInterrupted = 130;  ///< Ctrl-C, as shells count it
 
 /// The status that an error of opening or creating ends the program with.
 constexpr int exit_status_of(ErrorKind kind) { return kind == ErrorKind::usage ? kExitUsage : kExitFile; }
+
+inline Error bad_option(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
 
 }  // namespace ptd::cli

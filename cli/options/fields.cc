@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "cli/options/exit_status.h"
+
 namespace ptd::cli {
 
 namespace {
@@ -13,7 +15,7 @@ struct NamedField {
   std::string_view name;
   Field field;
 };
-constexpr std::array kNames = {
+constexpr std::array kFieldNames = {
     NamedField{"comm", Field::comm},
     NamedField{"tid", Field::tid},
     NamedField{"pid", Field::pid},
@@ -66,18 +68,16 @@ constexpr std::array kElsewhere = {
     Elsewhere{"brcntr", "not recorded in a trace"},
 };
 
-Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
-
 Result<Field> field_named(std::string_view name) {
-  for (const NamedField& known : kNames) {
+  for (const NamedField& known : kFieldNames) {
     if (known.name == name) return known.field;
   }
   for (const Elsewhere& other : kElsewhere) {
-    if (other.name == name) return usage(fmt::format("-F: '{}' is not available here: {}", name, other.nearest));
+    if (other.name == name) return bad_option(fmt::format("-F: '{}' is not available here: {}", name, other.nearest));
   }
   std::string known;
-  for (const NamedField& field : kNames) known += fmt::format("{}{}", known.empty() ? "" : ",", field.name);
-  return usage(fmt::format("-F: unknown field '{}'; known fields: {}", name, known));
+  for (const NamedField& field : kFieldNames) known += fmt::format("{}{}", known.empty() ? "" : ",", field.name);
+  return bad_option(fmt::format("-F: unknown field '{}'; known fields: {}", name, known));
 }
 
 /// perf allows "hw:ip,sym" and the like; all lines here are of one kind.
@@ -91,7 +91,7 @@ Status drop_type_prefix(std::string_view& text) {
       return {};
     }
   }
-  return usage(fmt::format("-F: unknown event type '{}'; omit the prefix", type));
+  return bad_option(fmt::format("-F: unknown event type '{}'; omit the prefix", type));
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ Fields default_fields() {
 
 Result<Fields> parse_fields(std::string_view text, Fields start) {
   if (Status status = drop_type_prefix(text); !status) return status.error();
-  if (text.empty()) return usage("-F: no field given; for example -F ip or -F +insn,-comm");
+  if (text.empty()) return bad_option("-F: no field given; for example -F ip or -F +insn,-comm");
   const bool changes = text.front() == '+' || text.front() == '-';
   Fields fields = changes ? start : Fields{};
   while (!text.empty()) {
@@ -116,7 +116,7 @@ Result<Fields> parse_fields(std::string_view text, Fields start) {
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
     const char sign = word.empty() ? '\0' : word.front();
     const bool is_signed = sign == '+' || sign == '-';
-    if (is_signed != changes) return usage("-F: either all names have + or -, or none do");
+    if (is_signed != changes) return bad_option("-F: either all names have + or -, or none do");
     if (is_signed) word.remove_prefix(1);
     const Result<Field> field = field_named(word);
     if (!field) return field.error();

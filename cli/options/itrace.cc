@@ -5,11 +5,11 @@
 
 #include <charconv>
 
+#include "cli/options/exit_status.h"
+
 namespace ptd::cli {
 
 namespace {
-
-Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
 
 /// Alternatives to letters of perf that this program does not support.
 const char* instead_of(char letter) {
@@ -58,7 +58,7 @@ Status take_period(std::string_view& rest, ItraceOptions& options) {
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
   uint64_t value = 0;
   bool given = false;
-  if (!take_number(rest, value, given)) return usage("--itrace: the period is too large");
+  if (!take_number(rest, value, given)) return bad_option("--itrace: the period is too large");
   if (!given) return {};
   options.period = value;
   options.unit = PeriodUnit::ns;
@@ -80,9 +80,9 @@ Status take_period(std::string_view& rest, ItraceOptions& options) {
   } else if (starts("t")) {
     options.unit = PeriodUnit::ticks;
   } else if (!rest.empty()) {
-    return usage(fmt::format("--itrace: '{}' is not a unit for a period; use i (instructions), t (ticks), ns, us or ms", rest.front()));
+    return bad_option(fmt::format("--itrace: '{}' is not a unit for a period; use i (instructions), t (ticks), ns, us or ms", rest.front()));
   }
-  if (!scale(options.period, factor)) return usage("--itrace: the period is too large");
+  if (!scale(options.period, factor)) return bad_option("--itrace: the period is too large");
   return {};
 }
 
@@ -97,7 +97,7 @@ Status take_error_flags(std::string_view& rest, ItraceOptions& options) {
       rest.remove_prefix(1);
       any = true;
     }
-    if (!any) return usage("--itrace: 'e' may be followed by +o or -o (overflows) and +l or -l (lost data)");
+    if (!any) return bad_option("--itrace: 'e' may be followed by +o or -o (overflows) and +l or -l (lost data)");
   }
   return {};
 }
@@ -105,7 +105,7 @@ Status take_error_flags(std::string_view& rest, ItraceOptions& options) {
 Status take_ignored_number(char letter, std::string_view& rest, ItraceOptions& options) {
   uint64_t ignored = 0;
   bool given = false;
-  if (!take_number(rest, ignored, given)) return usage(fmt::format("--itrace: the number after '{}' is too large", letter));
+  if (!take_number(rest, ignored, given)) return bad_option(fmt::format("--itrace: the number after '{}' is too large", letter));
   const bool chain = letter == 'g' || letter == 'G';
   options.notes.push_back(fmt::format("--itrace: '{}' ({}) has no effect; {}", letter, chain ? "call chains" : "last-branch stacks",
                                       chain ? "--call-trace shows the calls" : "--itrace=b lists every branch"));
@@ -155,8 +155,8 @@ Status take_letter(char letter, std::string_view& rest, ItraceOptions& options) 
     default:
       break;
   }
-  if (const char* instead = instead_of(letter)) return usage(fmt::format("--itrace: '{}' is not supported: {}", letter, instead));
-  return usage(fmt::format("--itrace: unknown letter '{}'; known: i b c r e x w p I o (and g G l L without effect)", letter));
+  if (const char* instead = instead_of(letter)) return bad_option(fmt::format("--itrace: '{}' is not supported: {}", letter, instead));
+  return bad_option(fmt::format("--itrace: unknown letter '{}'; known: i b c r e x w p I o (and g G l L without effect)", letter));
 }
 
 }  // namespace

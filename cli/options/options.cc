@@ -193,13 +193,11 @@ Result<OpenRequest> open_options(const InputOptions& input) {
 
 namespace {
 
-Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
-
 Status take_tsc_ctc(const std::string& text, RawOptions& raw) {
   unsigned n = 0, d = 0;
   char rest = 0;
   if (std::sscanf(text.c_str(), "%u/%u%c", &n, &d, &rest) != 2 || n == 0 || d == 0) {
-    return usage(fmt::format("--tsc-ctc: '{}' is not N/D; for example 250/2", text));
+    return bad_option(fmt::format("--tsc-ctc: '{}' is not N/D; for example 250/2", text));
   }
   raw.tsc_ctc_ratio_n = n;
   raw.tsc_ctc_ratio_d = d;
@@ -223,7 +221,7 @@ Result<RawOptions> raw_options(const InputOptions& input) {
   }
   if (!input.pages.empty()) {
     const size_t comma = input.pages.find(',');
-    if (comma == std::string::npos) return usage(fmt::format("--pages: '{}' is not DUMP,ADDRS", input.pages));
+    if (comma == std::string::npos) return bad_option(fmt::format("--pages: '{}' is not DUMP,ADDRS", input.pages));
     raw.pages_dump = input.pages.substr(0, comma);
     raw.pages_addresses = input.pages.substr(comma + 1);
   }
@@ -265,7 +263,7 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
   const bool raw_words = !input.images.empty() || !input.pages.empty() || !input.pt_cpu.empty();
-  if (input.pt_path.empty() && raw_words) return usage("--pt-cpu, --image and --pages need --pt FILE");
+  if (input.pt_path.empty() && raw_words) return bad_option("--pt-cpu, --image and --pages need --pt FILE");
   Progress progress("reading", !input.quiet);
   options->progress = [&progress](uint64_t done, uint64_t total) {
     progress.set_total(total);

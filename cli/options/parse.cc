@@ -4,13 +4,12 @@
 #include <charconv>
 #include <limits>
 
+#include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 
 namespace ptd::cli {
 
 namespace {
-
-Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
 
 /// The whole of `text` as a number; `base` 0: 0x hex or decimal.
 bool to_number(std::string_view text, uint64_t& value, int base = 0) {
@@ -34,7 +33,7 @@ std::string_view cut(std::string_view& rest, char separator) {
 }  // namespace
 
 Result<pt::CpuId> parse_cpu(std::string_view text) {
-  const Error wrong = usage(fmt::format("--pt-cpu: '{}' is not FAMILY/MODEL[/STEPPING]; for example 6/94/3", text));
+  const Error wrong = bad_option(fmt::format("--pt-cpu: '{}' is not FAMILY/MODEL[/STEPPING]; for example 6/94/3", text));
   std::string_view rest = text;
   uint64_t family = 0, model = 0, stepping = 0;
   if (!to_number(cut(rest, '/'), family) || !to_number(cut(rest, '/'), model)) return wrong;
@@ -46,20 +45,20 @@ Result<pt::CpuId> parse_cpu(std::string_view text) {
 Result<RawImage> parse_image(std::string_view text) {
   const size_t at = text.rfind('@');
   const std::string form = fmt::format("--image: '{}' is not FILE[,off=N,size=N]@ADDR", text);
-  if (at == std::string_view::npos) return usage(form);
+  if (at == std::string_view::npos) return bad_option(form);
   RawImage image;
   const Result<Ip> address = parse_address(text.substr(at + 1));
-  if (!address) return usage(form);
+  if (!address) return bad_option(form);
   image.load_address = address->value;
   std::string_view rest = text.substr(0, at);
   image.path = std::string(cut(rest, ','));
-  if (image.path.empty()) return usage(form);
+  if (image.path.empty()) return bad_option(form);
   while (!rest.empty()) {
     const std::string_view word = cut(rest, ',');
     const bool offset = word.starts_with("off="), size = word.starts_with("size=");
     uint64_t value = 0;
-    if ((!offset && !size) || !to_number(word.substr(word.find('=') + 1), value)) return usage(form);
-    if (size && value == 0) return usage(form + ": size=0 is empty; omit size= to use the rest of the file");
+    if ((!offset && !size) || !to_number(word.substr(word.find('=') + 1), value)) return bad_option(form);
+    if (size && value == 0) return bad_option(form + ": size=0 is empty; omit size= to use the rest of the file");
     (offset ? image.file_offset_bytes : image.size_bytes) = value;
   }
   return image;
@@ -67,7 +66,7 @@ Result<RawImage> parse_image(std::string_view text) {
 
 Result<AssumedMapping> parse_map(std::string_view text) {
   const Error wrong =
-      usage(fmt::format("--map: '{}' is not PID:FILE[,off=N][,size=N]@ADDR; for example 812:/usr/bin/db,off=0x1000@55d0c0e01000", text));
+      bad_option(fmt::format("--map: '{}' is not PID:FILE[,off=N][,size=N]@ADDR; for example 812:/usr/bin/db,off=0x1000@55d0c0e01000", text));
   std::string_view rest = text;
   uint64_t pid = 0;
   if (!to_number(cut(rest, ':'), pid, 10) || pid == 0 || pid > 0x7fffffff) return wrong;
@@ -81,7 +80,7 @@ Result<DropPoke> parse_drop_poke(std::string_view text) {
   uint64_t every = 0, seed = 0;
   const bool ok = to_number(cut(rest, ','), every) && (rest.empty() || to_number(rest, seed));
   if (!ok || every == 0 || every > 0xffffffffU || seed > 0xffffffffU) {
-    return usage(fmt::format("--drop-poke: '{}' is not N[,SEED]; for example 10,3", text));
+    return bad_option(fmt::format("--drop-poke: '{}' is not N[,SEED]; for example 10,3", text));
   }
   return DropPoke{static_cast<uint32_t>(every), static_cast<uint32_t>(seed)};
 }
@@ -99,7 +98,7 @@ Result<uint64_t> parse_duration_ns(std::string_view text) {
     number.remove_suffix(unit.name.size());
     break;
   }
-  const Error wrong = usage(fmt::format("'{}' is not a duration; for example 50us, 1.5ms, 2000ns", text));
+  const Error wrong = bad_option(fmt::format("'{}' is not a duration; for example 50us, 1.5ms, 2000ns", text));
   std::string_view fraction = number;
   uint64_t value = 0, rest = 0, scale = 1;
   const std::string_view whole = cut(fraction, '.');
@@ -111,7 +110,7 @@ Result<uint64_t> parse_duration_ns(std::string_view text) {
 }
 
 Result<uint64_t> parse_seconds_ns(std::string_view text) {
-  const Error wrong = usage(fmt::format("'{}' is not a time in seconds; for example 17.865267613", text));
+  const Error wrong = bad_option(fmt::format("'{}' is not a time in seconds; for example 17.865267613", text));
   std::string_view fraction = text;
   uint64_t seconds = 0, ns = 0;
   const std::string_view whole = cut(fraction, '.');
@@ -127,28 +126,28 @@ Result<uint64_t> parse_seconds_ns(std::string_view text) {
 Result<Interval> parse_time_range(std::string_view text) {
   const size_t comma = text.find(',');
   if (comma == std::string_view::npos || text.size() == 1) {
-    return usage(fmt::format("--time: '{}' is not A,B in seconds (either may be omitted); for example 17.9,18", text));
+    return bad_option(fmt::format("--time: '{}' is not A,B in seconds (either may be omitted); for example 17.9,18", text));
   }
   Interval range;
   for (const bool first : {true, false}) {
     const std::string_view word = first ? text.substr(0, comma) : text.substr(comma + 1);
     if (word.empty()) continue;
     const Result<uint64_t> ns = parse_seconds_ns(word);
-    if (!ns) return usage(fmt::format("--time: {}", ns.error().message));
+    if (!ns) return bad_option(fmt::format("--time: {}", ns.error().message));
     (first ? range.first : range.last) = TimeNs{*ns};
   }
-  if (range.empty()) return usage(fmt::format("--time: '{}' ends before it starts", text));
+  if (range.empty()) return bad_option(fmt::format("--time: '{}' ends before it starts", text));
   return range;
 }
 
 Result<Ip> parse_address(std::string_view text) {
   uint64_t value = 0;
-  if (!to_number(text, value, 16)) return usage(fmt::format("'{}' is not a hexadecimal address", text));
+  if (!to_number(text, value, 16)) return bad_option(fmt::format("'{}' is not a hexadecimal address", text));
   return Ip{value};
 }
 
 Result<std::vector<int32_t>> parse_number_list(std::string_view option, std::string_view text) {
-  const Error wrong = usage(fmt::format("{}: '{}' is not a list of numbers; for example 0 or 1,3-5", option, text));
+  const Error wrong = bad_option(fmt::format("{}: '{}' is not a list of numbers; for example 0 or 1,3-5", option, text));
   std::vector<int32_t> numbers;
   std::string_view rest = text;
   do {

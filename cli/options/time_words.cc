@@ -18,14 +18,14 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-Error usage(std::string message) { return Error{ErrorCode::bad_time_window, std::move(message), 0}; }
+Error bad_window(std::string message) { return Error{ErrorCode::bad_time_window, std::move(message), 0}; }
 
 bool bounded(Interval span) { return !span.empty() && span.first != kTimeMin && span.last != kTimeMax; }
 
 // "14:03:05.25" or "2026-11-21 14:03:05" in local time.
 Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
   if (!scale.wall_offset_ns || scale.span.first == kTimeMin || scale.span.first == kTimeMax)
-    return usage(
+    return bad_window(
         fmt::format("--time: '{}' is a time of day, which the recording does not contain; 'perf record -k monotonic' records it", text));
   const std::string word(text.substr(0, text.find('.')));
   const std::time_t began = (static_cast<int64_t>(scale.span.first.value) + *scale.wall_offset_ns) / kSecond;
@@ -40,7 +40,7 @@ Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
   } else if (std::sscanf(word.c_str(), "%d:%d:%d%n", &day.tm_hour, &day.tm_min, &day.tm_sec, &used) != 3) {
     used = -1;
   }
-  const Error wrong = usage(fmt::format("--time: '{}' is not a time of day; for example 14:03:05.250", text));
+  const Error wrong = bad_window(fmt::format("--time: '{}' is not a time of day; for example 14:03:05.250", text));
   if (used != static_cast<int>(word.size())) return wrong;
   day.tm_isdst = -1;
   const int64_t seconds = std::mktime(&day);
@@ -69,8 +69,8 @@ bool is_percentage(std::string_view text, double value) { return percentage(text
 Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
   const std::optional<double> value = percentage(text);
   if (!value)
-    return usage(fmt::format("--time: '{}' is not a percentage; for example 10%-20%", text));
-  if (!bounded(scale.span)) return usage("--time: the recording has no times to take percentages of");
+    return bad_window(fmt::format("--time: '{}' is not a percentage; for example 10%-20%", text));
+  if (!bounded(scale.span)) return bad_window("--time: the recording has no times to take percentages of");
   const auto length = static_cast<double>(scale.span.last.value - scale.span.first.value);
   return TimeNs{scale.span.first.value + static_cast<uint64_t>(std::llround(length * *value / 100))};
 }
@@ -79,21 +79,21 @@ Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
 Result<TimeNs> moment(std::string_view text, const TimeScale& scale, TimeNs after) {
   if (text.starts_with('+')) {
     const Result<uint64_t> length = parse_duration_ns(text.substr(1));
-    if (!length) return usage(fmt::format("--time: {}", length.error().message));
-    if (after == kTimeMin) return usage("--time: the recording has no start time to count from");
+    if (!length) return bad_window(fmt::format("--time: {}", length.error().message));
+    if (after == kTimeMin) return bad_window("--time: the recording has no start time to count from");
     return TimeNs{after.value > kTimeMax.value - *length ? kTimeMax.value : after.value + *length};
   }
   if (text.ends_with('%')) return percent(text, scale);
   if (text.find(':') != std::string_view::npos) return time_of_day(text, scale);
   const Result<uint64_t> ns = parse_seconds_ns(text);
-  if (!ns) return usage(fmt::format("--time: {}", ns.error().message));
+  if (!ns) return bad_window(fmt::format("--time: {}", ns.error().message));
   return TimeNs{*ns};
 }
 
 }  // namespace
 
 Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale) {
-  const Error wrong = usage(fmt::format(
+  const Error wrong = bad_window(fmt::format(
       "--time: '{}' is not A,B (either may be omitted); for example 17.9,18 or 17.9,+5ms or 10%-20% or 14:03:05,14:03:06", text));
   size_t comma = text.find(',');
   if (comma == std::string_view::npos && text.ends_with('%'))
@@ -115,7 +115,7 @@ Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale)
   // 0% and 100% mean no limit: flow without its own timestamp may be before the first timestamp or after the last one.
   if (is_percentage(first, 0)) range.first = kTimeMin;
   if (is_percentage(last, 100)) range.last = kTimeMax;
-  if (range.empty()) return usage(fmt::format("--time: '{}' ends before it starts", text));
+  if (range.empty()) return bad_window(fmt::format("--time: '{}' ends before it starts", text));
   return range;
 }
 

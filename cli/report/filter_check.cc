@@ -14,7 +14,7 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr size_t kListed = 8;
+constexpr size_t kListedFilters = 8;
 
 struct KnownTasks {
   std::set<int32_t> cpus, pids, tids;
@@ -45,7 +45,7 @@ std::string some_of(const std::set<int32_t>& numbers) {
   std::string text;
   size_t listed = 0;
   for (const int32_t number : numbers) {
-    if (++listed > kListed) return text + fmt::format(" and {} more", numbers.size() - kListed);
+    if (++listed > kListedFilters) return text + fmt::format(" and {} more", numbers.size() - kListedFilters);
     text += fmt::format("{}{}", text.empty() ? "" : ", ", number);
   }
   return text.empty() ? "none" : text;

@@ -15,18 +15,18 @@ constexpr unsigned char kFirstPrintable = 0x20, kDelete = 0x7f;
 /// Not plain ASCII text of one line.
 bool is_odd(char c) { return static_cast<unsigned char>(c) < kFirstPrintable || static_cast<unsigned char>(c) >= kDelete; }
 
-struct Range {
+struct CharRange {
   uint32_t first, last;
 };
 /// Characters that reorder or end the line (explicit formatting characters of [Unicode] annex 9, U+2028, U+2029) or show nothing, so that two
 /// names look alike (Default_Ignorable_Code_Point of DerivedCoreProperties.txt).
-constexpr std::array kHidden = {Range{0xad, 0xad},       Range{0x34f, 0x34f},     Range{0x61c, 0x61c},     Range{0x115f, 0x1160},   Range{0x17b4, 0x17b5},
-                                Range{0x180b, 0x180f},   Range{0x200b, 0x200f},   Range{0x2028, 0x202e},   Range{0x2060, 0x206f},   Range{0x3164, 0x3164},
-                                Range{0xfe00, 0xfe0f},   Range{0xfeff, 0xfeff},   Range{0xffa0, 0xffa0},   Range{0xfff0, 0xfff8},   Range{0x1bca0, 0x1bca3},
-                                Range{0x1d173, 0x1d17a}, Range{0xe0000, 0xe0fff}};
+constexpr std::array kHidden = {CharRange{0xad, 0xad},       CharRange{0x34f, 0x34f},     CharRange{0x61c, 0x61c},     CharRange{0x115f, 0x1160},   CharRange{0x17b4, 0x17b5},
+                                CharRange{0x180b, 0x180f},   CharRange{0x200b, 0x200f},   CharRange{0x2028, 0x202e},   CharRange{0x2060, 0x206f},   CharRange{0x3164, 0x3164},
+                                CharRange{0xfe00, 0xfe0f},   CharRange{0xfeff, 0xfeff},   CharRange{0xffa0, 0xffa0},   CharRange{0xfff0, 0xfff8},   CharRange{0x1bca0, 0x1bca3},
+                                CharRange{0x1d173, 0x1d17a}, CharRange{0xe0000, 0xe0fff}};
 
 bool is_hidden(uint32_t character) {
-  return std::any_of(kHidden.begin(), kHidden.end(), [&](const Range& range) { return character >= range.first && character <= range.last; });
+  return std::any_of(kHidden.begin(), kHidden.end(), [&](const CharRange& range) { return character >= range.first && character <= range.last; });
 }
 
 /// Bytes of the character of two to four bytes that `text` begins with ([Unicode] table 3-7, well-formed UTF-8), 0 if that is none, a control

@@ -20,7 +20,7 @@ namespace ptd::cli {
 
 namespace {
 constexpr size_t kFlushAt = 1U << 18;
-constexpr char kDigits[] = "0123456789abcdef";
+constexpr char kHexDigits[] = "0123456789abcdef";
 
 size_t hex_digits(uint64_t value) {
   size_t digits = 1;
@@ -52,7 +52,7 @@ void TextBuffer::fill(size_t count, char c) {
 void TextBuffer::hex(uint64_t value) {
   const size_t digits = hex_digits(value);
   char* at = reserve(digits) + digits;
-  for (size_t i = 0; i < digits; ++i, value >>= 4) *--at = kDigits[value & 15];
+  for (size_t i = 0; i < digits; ++i, value >>= 4) *--at = kHexDigits[value & 15];
   size_ += digits;
 }
 

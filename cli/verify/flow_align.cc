@@ -11,7 +11,7 @@ namespace ptd::cli {
 namespace {
 
 constexpr size_t kStretch = 8;      // keys that are looked up together
-constexpr uint32_t kMaxDepth = 16;  // of nested alignments
+constexpr uint32_t kMaxNesting = 16;  // of nested alignments
 constexpr uint32_t kMaxRepeats = 64;
 constexpr uint32_t kNearRun = 4;  // equal keys that suffice near a difference
 constexpr uint32_t kNear = 64;    // keys after a difference that are searched
@@ -116,12 +116,12 @@ class Aligner {
     const std::vector<Placed> placed = find_runs(d, t, false);
     Range left_d{d.first, d.first}, left_t{t.first, t.first};
     for (const Placed& each : placed) {
-      run({left_d.first, each.run.first}, {left_t.first, each.at}, kMaxDepth);
+      run({left_d.first, each.run.first}, {left_t.first, each.at}, kMaxNesting);
       join_run(each);
       left_d.first = each.run.end;
       left_t.first = each.at + each.run.size();
     }
-    run({left_d.first, d.end}, {left_t.first, t.end}, kMaxDepth);
+    run({left_d.first, d.end}, {left_t.first, t.end}, kMaxNesting);
   }
 
   /// Places each run that was not found as a whole again, together with the runs beside it: those may be in the wrong iterations of a loop.
@@ -372,7 +372,7 @@ uint64_t content_key(Bytes bytes) {
 void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other, std::span<const uint32_t> gaps, uint32_t other_first,
                  std::span<uint32_t> match) {
   const Range all{0, static_cast<uint32_t>(flow.size())}, all_other{0, static_cast<uint32_t>(other.size())};
-  Aligner(flow, other, gaps, other_first, match).run(all, all_other, kMaxDepth);
+  Aligner(flow, other, gaps, other_first, match).run(all, all_other, kMaxNesting);
   const auto missing = std::count(match.begin(), match.end(), kUnmatched);
   if (gaps.empty() || missing == 0) return;
   // If a run is wrong, parts of other runs may be matched to the wrong iterations of a loop.

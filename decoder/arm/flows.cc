@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kInElement = 4;               // times as many flows may be followed within one element
 constexpr uint64_t kMostUndecided = 1U << 14;  // elements after which the likeliest flow is taken
-constexpr size_t kMostHeld = 1U << 15;         // blocks of all flows, likewise
+constexpr size_t kMostHeldBlocks = 1U << 15;         // blocks of all flows, likewise
 constexpr uint64_t kWorkPerByte = 256, kLeastWork = 1U << 20;  // of a segment, after which forks are no longer taken
 constexpr uint64_t kCopiedPerStep = 64;                        // blocks, or pairs of flows, that cost as much as one element
 
@@ -175,7 +175,7 @@ void Flows::settle() {
   ++undecided_;
   size_t held = 0;
   for (const auto& flow : flows_) held += flow->pending.blocks.size();
-  const bool spent = undecided_ > kMostUndecided || held > kMostHeld || is_spent();
+  const bool spent = undecided_ > kMostUndecided || held > kMostHeldBlocks || is_spent();
   const bool drops = flows_.size() > (spent ? 1 : most_flows_);
   prune(spent ? 1 : most_flows_);
   if (flows_.size() == 1) {

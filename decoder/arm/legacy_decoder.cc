@@ -14,7 +14,7 @@ constexpr uint32_t kBarriersAreWaypoints = 1U << 24;  // ETMCCER
 constexpr size_t kHeldBlocks = 1U << 16;
 constexpr size_t kMostFlows = 16;  // as DecoderOptions::max_flows
 
-WaypointRules rules_of(const TraceConfig& config) {
+WaypointRules legacy_rules(const TraceConfig& config) {
   WaypointRules rules;
   rules.every = config.protocol == Protocol::etmv3;
   rules.barriers = config.protocol == Protocol::ptm && (config.idr1 & kBarriersAreWaypoints) != 0;
@@ -32,7 +32,7 @@ TraceConfig follower_config(TraceConfig config) {
 
 struct LegacyDecoder::State {
   State(const Timeline& timeline, const ContextTrack& contexts, const TraceConfig& given, const FollowOptions& options)
-      : config(given), runs(timeline, rules_of(given), options.own_upper),
+      : config(given), runs(timeline, legacy_rules(given), options.own_upper),
         all(runs, contexts, follower_config(given), options, kMostFlows),
         reader({}, given) {}
 

@@ -12,7 +12,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMostSections = 1U << 20, kMostSymbols = 4U << 20;
+constexpr uint64_t kMostSectionHeaders = 1U << 20, kMostSymbols = 4U << 20;
 
 template <class T>
 std::optional<T> read(Bytes bytes, uint64_t offset) {
@@ -63,7 +63,7 @@ class Sections {
     if (!header || header->e_shoff == 0) return {};
     const auto first = read<Section>(file_, header->e_shoff);
     const uint64_t count = header->e_shnum != 0 || !first ? header->e_shnum : first->sh_size;
-    if (!first || header->e_shentsize != sizeof(Section) || count > kMostSections || !is_inside(file_, header->e_shoff, count * sizeof(Section)))
+    if (!first || header->e_shentsize != sizeof(Section) || count > kMostSectionHeaders || !is_inside(file_, header->e_shoff, count * sizeof(Section)))
       return "its section headers lie outside the file";
     all_.resize(count);
     if (count != 0) std::memcpy(all_.data(), file_.data() + header->e_shoff, count * sizeof(Section));

@@ -75,7 +75,7 @@ bool wanted(const GElf_Sym& symbol) {
 }
 
 // Where the symbols of one name are; of several addresses, `first` is one.
-struct Addresses {
+struct NameAddresses {
   uint64_t first = 0;
   bool known = false, several = false;
   void add(uint64_t address) {
@@ -89,11 +89,11 @@ struct Addresses {
 // symbol table does not give one source file for it. All other symbols get none. A function and its cold part share a name. `files`: the name
 // of the STT_FILE symbol before each symbol.
 void set_places(std::vector<ElfSymbol>& symbols, const std::vector<std::string_view>& files) {
-  std::unordered_map<std::string_view, Addresses> named;
+  std::unordered_map<std::string_view, NameAddresses> named;
   for (const ElfSymbol& symbol : symbols) {
     if (whole_function(symbol.name).size() == symbol.name.size()) named[symbol.name].add(symbol.address);
   }
-  std::map<std::pair<std::string_view, std::string_view>, Addresses> in_file;
+  std::map<std::pair<std::string_view, std::string_view>, NameAddresses> in_file;
   std::vector<size_t> ambiguous;
   for (size_t i = 0; i < symbols.size(); ++i) {
     const std::string_view name = whole_function(symbols[i].name);

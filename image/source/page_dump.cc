@@ -9,7 +9,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kDumpPageBytes = 4096;
 
 struct Page {
   uint64_t address = 0;
@@ -25,7 +25,7 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
   if (!addresses.ok()) return addresses.error();
   const Bytes list = (*addresses)->bytes();
   const uint64_t count = list.size() / sizeof(uint64_t);
-  if (list.size() % sizeof(uint64_t) != 0 || (*dump)->bytes().size() != count * kPageBytes) {
+  if (list.size() % sizeof(uint64_t) != 0 || (*dump)->bytes().size() != count * kDumpPageBytes) {
     return Error{ErrorCode::contradictory_record,
                  dump_path + " contains " + std::to_string((*dump)->bytes().size()) + " bytes, but " + addresses_path + " lists " +
                      std::to_string(count) + " pages of 4096 bytes",
@@ -38,7 +38,7 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
     if (i % kPages == 0) check_interrupt();
     uint64_t address = 0;
     std::memcpy(&address, list.data() + i * sizeof(uint64_t), sizeof(uint64_t));
-    if (address % kPageBytes == 0) {
+    if (address % kDumpPageBytes == 0) {
       pages.push_back({address, i});
     } else {
       found.odd_addresses.push_back(address);
@@ -48,9 +48,9 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
   std::stable_sort(pages.begin(), pages.end(), [](const Page& a, const Page& b) { return a.address < b.address; });
   for (size_t i = 0; i < pages.size();) {
     size_t end = i + 1;
-    while (end < pages.size() && pages[end].address == pages[end - 1].address + kPageBytes && pages[end].index == pages[end - 1].index + 1)
+    while (end < pages.size() && pages[end].address == pages[end - 1].address + kDumpPageBytes && pages[end].index == pages[end - 1].index + 1)
       ++end;
-    found.ranges.push_back({Ip{pages[i].address}, piece_of(*dump, pages[i].index * kPageBytes, (end - i) * kPageBytes)});
+    found.ranges.push_back({Ip{pages[i].address}, piece_of(*dump, pages[i].index * kDumpPageBytes, (end - i) * kDumpPageBytes)});
     const uint64_t last = pages[end - 1].address;
     i = end;
     while (i < pages.size() && pages[i].address == last) ++i;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "image/stash/content_hash.h"
+#include "image/stash/stash_dir.h"
 #include "image/stash/stash.h"
 
 namespace ptd::stash {
@@ -17,7 +18,6 @@ namespace {
 constexpr std::string_view kMagic = "ptdsym-3";
 constexpr const char* kFolder = "symbols-3";
 constexpr uint32_t kFunction = 1U << 31, kGlobal = 1U << 30, kWeak = 1U << 29, kLengthMask = kWeak - 1;
-constexpr size_t kFolderDigits = 2;
 
 struct Header {
   std::array<char, 8> magic{};

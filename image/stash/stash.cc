@@ -24,8 +24,6 @@ namespace ptd::stash {
 namespace {
 
 constexpr std::string_view kFormat = "ptdecode-stash 1\n";
-constexpr size_t kFolderDigits = 2;
-constexpr uint32_t kLockWaitMs = 60'000;
 constexpr uint64_t kChunkBytes = 1U << 20;
 constexpr uint64_t kLeastFreeShare = 20;
 

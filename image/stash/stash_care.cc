@@ -10,12 +10,11 @@
 #include <set>
 
 #include "image/stash/content_hash.h"
+#include "image/stash/stash_dir.h"
 
 namespace ptd::stash {
 namespace {
 
-constexpr uint32_t kLockWaitMs = 60'000;
-constexpr size_t kFolderDigits = 2;
 
 void for_each_object(const Stash& stash, const std::function<void(const Dir& folder, const std::string& name, const struct stat&)>& take) {
   const Result<Dir> objects = stash.top().sub(kObjects, false);

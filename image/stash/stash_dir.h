@@ -16,6 +16,9 @@ namespace ptd::stash {
 
 using ptd::Fd;
 
+inline constexpr size_t kFolderDigits = 2;  ///< of a key, which name the folder of its entry
+inline constexpr uint32_t kLockWaitMs = 60'000;
+
 /// A directory, by descriptor: all operations act on this directory even if its path changes. Names have no slash, and links are never
 /// followed. Not thread-safe.
 class Dir {

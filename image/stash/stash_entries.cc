@@ -12,7 +12,7 @@
 namespace ptd::stash {
 namespace {
 
-constexpr std::string_view kFormat = "ptdecode-stash-entries 1";
+constexpr std::string_view kEntriesFormat = "ptdecode-stash-entries 1";
 constexpr std::string_view kFormatName = "ptdecode-stash-entries ";
 constexpr std::array<const char*, 6> kKinds = {"file", "deleted", "memory", "vdso", "anonymous", "jitdump"};
 
@@ -83,7 +83,7 @@ bool parse_entry(std::string_view line, Entry& entry) {
 const char* name(EntryKind kind) { return kKinds.at(static_cast<size_t>(kind)); }
 
 std::string to_text(const Entries& entries) {
-  std::string text = std::string(kFormat) + "\nrecording " + escape(entries.recording) + "\nhost " + escape(entries.host) + "\nmade " +
+  std::string text = std::string(kEntriesFormat) + "\nrecording " + escape(entries.recording) + "\nhost " + escape(entries.host) + "\nmade " +
                      std::to_string(entries.made_s) + "\n";
   std::vector<const Entry*> sorted;
   for (const Entry& entry : entries.entries) sorted.push_back(&entry);
@@ -108,7 +108,7 @@ std::string to_text(const Entries& entries) {
 Result<Entries> parse_entries(std::string_view text) {
   const auto bad = [](const char* what) { return Error{ErrorCode::bad_format, std::string("entries of the stash: ") + what, 0}; };
   if (!text.starts_with(kFormatName)) return bad("no entries");
-  if (take(text, '\n') != kFormat) return Error{ErrorCode::unsupported_version, "entries of the stash: written by another version of ptdecode", 0};
+  if (take(text, '\n') != kEntriesFormat) return Error{ErrorCode::unsupported_version, "entries of the stash: written by another version of ptdecode", 0};
   const std::string_view body = text;
   Entries entries;
   int32_t pid = -1;
@@ -125,7 +125,7 @@ Result<Entries> parse_entries(std::string_view text) {
     } else if (word == "process") {
       if (!take_number(line, pid)) return bad("invalid process");
     } else if (word == "sum") {
-      whole = text.empty() && body.ends_with('\n') && line == hash_of(bytes_of(std::string(kFormat) + "\n" + std::string(before)));
+      whole = text.empty() && body.ends_with('\n') && line == hash_of(bytes_of(std::string(kEntriesFormat) + "\n" + std::string(before)));
       break;
     } else {
       Entry entry;

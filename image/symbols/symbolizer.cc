@@ -26,9 +26,9 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMaxGuessedBytes = 1U << 20;
-constexpr size_t kMaxStepsBack = 4096;
-constexpr size_t kProvingNames = 1000;  // number of functions with equal offsets that proves that two kernels are the same
+constexpr uint64_t kMaxGuessedKernelBytes = 1U << 20;
+constexpr size_t kMaxKernelStepsBack = 4096;
+constexpr size_t kProvingKernelNames = 1000;  // number of functions with equal offsets that proves that two kernels are the same
 
 // The ranges of one space, by address. `reach[i]` is the highest end among ranges[0..i] and bounds a search.
 struct RangeIndex {
@@ -45,7 +45,7 @@ struct RangeIndex {
         next_start = ranges[i + 1].ip.value;
         has_next = true;
       }
-      if (range.size_bytes == 0) range.size_bytes = has_next ? std::min(next_start - range.ip.value, kMaxGuessedBytes) : kMaxGuessedBytes;
+      if (range.size_bytes == 0) range.size_bytes = has_next ? std::min(next_start - range.ip.value, kMaxGuessedKernelBytes) : kMaxGuessedKernelBytes;
       range.size_bytes = std::min(range.size_bytes, ~range.ip.value);
       range.name = demangle(range.name);
     }
@@ -87,7 +87,7 @@ struct RangeIndex {
         std::upper_bound(ranges.begin(), ranges.end(), ip, [](Ip value, const NamedRange& range) { return value < range.ip; }) -
         ranges.begin());
     const NamedRange *best = nullptr, *latest = nullptr;
-    for (size_t steps = 0; i > 0 && steps < kMaxStepsBack && reach[i - 1] > ip.value; ++steps) {
+    for (size_t steps = 0; i > 0 && steps < kMaxKernelStepsBack && reach[i - 1] > ip.value; ++steps) {
       const NamedRange& range = ranges[--i];
       if (best != nullptr && range.ip != best->ip) break;
       if (ip - range.ip >= range.size_bytes) continue;
@@ -231,7 +231,7 @@ struct Symbolizer::State {
       const auto named = running.find(name);
       if (named != running.end() && named->second != 0) ++(named->second - at == slide ? agreeing : others);
     });
-    return others == 0 && agreeing >= kProvingNames ? std::optional(slide) : std::nullopt;
+    return others == 0 && agreeing >= kProvingKernelNames ? std::optional(slide) : std::nullopt;
   }
   /// Returns a kernel module's own file; null for other sections, and if it is not available.
   ModuleFile* module_file(const Section& section, Ip ip) {

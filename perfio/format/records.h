@@ -75,6 +75,7 @@ struct LostRecord {
   uint64_t id = 0, count = 0;
   bool samples = false;
 };
+inline constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2, kAuxPartial = 4, kAuxCollision = 8;  ///< PERF_AUX_FLAG_*
 struct AuxRecord {
   uint64_t aux_offset_bytes = 0, aux_size_bytes = 0, flags = 0;
 };  ///< flags: PERF_AUX_FLAG_*

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kCheckedBytes = 4096;      // of the beginning of a unit
 constexpr size_t kLeadSegments = 8;           // that are decoded before and after a unit's own: dates depend on so many
 constexpr uint64_t kLeadBytes = 8ULL << 20;   // of which no more are decoded than these bytes, but one
-constexpr uint64_t kMaxOffset = ~uint64_t{0} / 4;
+constexpr uint64_t kMaxUnitOffset = ~uint64_t{0} / 4;
 enum EntryBit : uint64_t { kHasTsc = 1, kHasTma = 2, kInRoot = 4, kInGuest = 8, kInUser = 16, kOutOfOrder = 32, kOffRecord = 64, kContradicted = 128 };
 
 uint64_t checksum_of(const AuxStream& stream, const PlanUnit& unit) {
@@ -92,8 +92,8 @@ bool read_entries(ByteReader& in, std::vector<PsbEntry>& entries) {
   uint64_t offset = 0, tsc = 0;
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
     PsbEntry& entry = entries.emplace_back();
-    const uint64_t step = in.number_to(kMaxOffset);
-    if ((step == 0 && entries.size() > 1) || (offset += step) > kMaxOffset) return false;
+    const uint64_t step = in.number_to(kMaxUnitOffset);
+    if ((step == 0 && entries.size() > 1) || (offset += step) > kMaxUnitOffset) return false;
     const uint64_t bits = in.number_to(2 * kContradicted - 1);
     tsc += static_cast<uint64_t>(in.signed_number());
     entry.offset_bytes = offset;
@@ -166,13 +166,13 @@ bool read_plan_part(ByteReader in, PlanData& plan) {
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
     TraceFile& file = plan.files.emplace_back();
     file.path = in.text();
-    file.size_bytes = in.number_to(kMaxOffset);
+    file.size_bytes = in.number_to(kMaxUnitOffset);
   }
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
     auto& pieces = plan.pieces.emplace_back();
     for (uint64_t each = in.count(); each > 0 && in.ok(); --each) {
       const uint64_t file = in.number_to(plan.files.size());
-      pieces.emplace_back(file, file != 0 ? in.number_to(kMaxOffset) : 0);
+      pieces.emplace_back(file, file != 0 ? in.number_to(kMaxUnitOffset) : 0);
     }
   }
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {

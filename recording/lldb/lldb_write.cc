@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string hex(uint64_t value) {
+std::string hex_text(uint64_t value) {
   std::string digits;
   for (; value != 0 || digits.empty(); value >>= 4) digits.insert(digits.begin(), "0123456789abcdef"[value & 15]);
   return "0x" + digits;
@@ -87,9 +87,9 @@ uint64_t lldb_tsc(const TimeConversion& time, uint64_t ns) {
   return ((since / time.time_mult) << time.time_shift) + ((since % time.time_mult) << time.time_shift) / time.time_mult;
 }
 
-class Writer {
+class LldbWriter {
  public:
-  Writer(const Recording& recording, LldbReport& report) : recording_(recording), data_(data_of(recording)), report_(report), kernel_(recording) {}
+  LldbWriter(const Recording& recording, LldbReport& report) : recording_(recording), data_(data_of(recording)), report_(report), kernel_(recording) {}
 
   Status check() const;
   Status scan(Interval time);
@@ -127,7 +127,7 @@ class Writer {
   std::string kernel_name_;  // file of the kernel's code, "" without
 };
 
-Status Writer::check() const {
+Status LldbWriter::check() const {
   const std::vector<StreamInfo>& streams = recording_.streams();
   if (streams.empty()) return Error{ErrorCode::not_recorded, "the recording has no trace", 0};
   if (!data_.arm.empty()) return Error{ErrorCode::unsupported_trace, "LLDB's bundle holds Intel PT only, and this is a trace of CoreSight", 0};
@@ -145,7 +145,7 @@ Status Writer::check() const {
   return {};
 }
 
-void Writer::take_blocks(std::span<const Block> blocks, const FlowCursor& cursor, const BlockTable& table, std::unordered_set<Seen, SeenHash>& seen) {
+void LldbWriter::take_blocks(std::span<const Block> blocks, const FlowCursor& cursor, const BlockTable& table, std::unordered_set<Seen, SeenHash>& seen) {
   const int32_t pid = cursor.context().pid;
   const uint64_t count = instructions_of(blocks);
   report_.instructions += count;
@@ -159,7 +159,7 @@ void Writer::take_blocks(std::span<const Block> blocks, const FlowCursor& cursor
   if (pid > 0 && cursor.context().tid > 0) process(pid).threads.try_emplace(cursor.context().tid);
 }
 
-Status Writer::scan(Interval time) {
+Status LldbWriter::scan(Interval time) {
   bool has_trace = false;
   for (uint32_t stream = 0; stream < recording_.streams().size(); ++stream) {
     const SegmentSpan& span = spans_.emplace_back(spans_of(recording_, stream, time));
@@ -184,7 +184,7 @@ Status Writer::scan(Interval time) {
 }
 
 // LLDB would decode other code than that which ran, and say nothing.
-Status Writer::check_code() const {
+Status LldbWriter::check_code() const {
   uint64_t conflicts = kernel_.conflicts();
   const LldbConflict* first = kernel_.conflict() ? &*kernel_.conflict() : nullptr;
   for (const auto& [pid, process] : processes_) {
@@ -196,11 +196,11 @@ Status Writer::check_code() const {
   const std::string when = has_cpus() || data_.decoder.config.time.valid() ? " at " + seconds(first->when) + " s" : "";
   return Error{ErrorCode::unsupported,
                "LLDB's bundle holds one content for each address, and " + std::to_string(conflicts) + " blocks of code that ran have another: the code at " +
-                   hex(first->ip.value) + " " + first->what + " (here" + when + "). Choose a part of the recording with --time, or write a bundle of ptdecode",
+                   hex_text(first->ip.value) + " " + first->what + " (here" + when + "). Choose a part of the recording with --time, or write a bundle of ptdecode",
                0};
 }
 
-Status Writer::write_trace(const NewFolder& folder, uint32_t stream, const std::string& name) {
+Status LldbWriter::write_trace(const NewFolder& folder, uint32_t stream, const std::string& name) {
   Result<std::unique_ptr<WholeFile>> out = WholeFile::open(folder.file(name), {0600});
   if (!out) return out.error();
   std::vector<std::byte> scratch;
@@ -216,7 +216,7 @@ Status Writer::write_trace(const NewFolder& folder, uint32_t stream, const std::
 }
 
 // PERF_RECORD_SWITCH_CPU_WIDE with a trailer of pid, tid and time. LLDB refuses records that are not later than those before them.
-std::string Writer::switches(int32_t cpu) const {
+std::string LldbWriter::switches(int32_t cpu) const {
   constexpr uint32_t kSwitchCpuWide = 15;
   constexpr uint16_t kSwitchOut = 1U << 13, kBytes = 32;
   std::string out;
@@ -248,7 +248,7 @@ std::string Writer::switches(int32_t cpu) const {
   return out;
 }
 
-void Writer::put_cpu(JsonText& json) const {
+void LldbWriter::put_cpu(JsonText& json) const {
   const pt::Config& config = data_.decoder.config;
   json.key("cpuInfo").open('{');
   json.pair("vendor", config.cpu.family == 0 ? "unknown" : "GenuineIntel");
@@ -260,7 +260,7 @@ void Writer::put_cpu(JsonText& json) const {
   json.key("tscPerfZeroConversion").open('{');
   json.pair("timeMult", config.time.time_mult);
   json.pair("timeShift", config.time.time_shift);
-  json.pair("timeZero", hex(config.time.time_zero));
+  json.pair("timeZero", hex_text(config.time.time_zero));
   json.close('}');
 }
 
@@ -272,7 +272,7 @@ std::string copy_name(const std::string& path, size_t number) {
   return "modules/" + std::to_string(number) + "-" + name;
 }
 
-Status Writer::write_modules(const NewFolder& folder, const ProcessCode& code, JsonText& json) {
+Status LldbWriter::write_modules(const NewFolder& folder, const ProcessCode& code, JsonText& json) {
   json.key("modules").open('[');
   for (const LldbModule& module : code.modules()) {
     const auto [copy, is_new] = copied_.try_emplace(module.elf.get());
@@ -284,7 +284,7 @@ Status Writer::write_modules(const NewFolder& folder, const ProcessCode& code, J
     json.open('{');
     json.pair("systemPath", module.path);
     json.pair("file", copy->second);
-    json.pair("loadAddress", hex(module.load_address));
+    json.pair("loadAddress", hex_text(module.load_address));
     if (!module.elf->build_id().empty()) json.pair("uuid", module.elf->build_id());
     json.close('}');
   }
@@ -292,7 +292,7 @@ Status Writer::write_modules(const NewFolder& folder, const ProcessCode& code, J
     json.open('{');
     json.pair("systemPath", name);
     json.pair("file", name);
-    json.pair("loadAddress", hex(made.other_address()));
+    json.pair("loadAddress", hex_text(made.other_address()));
     json.close('}');
   };
   if (code.has_other_code()) {
@@ -305,12 +305,12 @@ Status Writer::write_modules(const NewFolder& folder, const ProcessCode& code, J
   return {};
 }
 
-Status Writer::write_code(const NewFolder& folder, const std::string& name, const ProcessCode& code) const {
+Status LldbWriter::write_code(const NewFolder& folder, const std::string& name, const ProcessCode& code) const {
   const Result<std::string> made = code.other_code(code.is_64bit());
   return made ? folder.write(name, *made) : made.error();
 }
 
-Status Writer::write_process(const NewFolder& folder, int32_t pid, const Process& process, JsonText& json) {
+Status LldbWriter::write_process(const NewFolder& folder, int32_t pid, const Process& process, JsonText& json) {
   json.open('{');
   json.pair("pid", pid);
   json.pair("triple", process.code.is_64bit() ? "x86_64-unknown-linux" : "i386-unknown-linux");
@@ -325,7 +325,7 @@ Status Writer::write_process(const NewFolder& folder, int32_t pid, const Process
   return status;
 }
 
-Status Writer::write(const NewFolder& folder) {
+Status LldbWriter::write(const NewFolder& folder) {
   std::error_code ignored;
   for (const char* each : {"modules", "traces"}) fs::create_directory(folder.file(each), ignored);
   JsonText json;
@@ -365,7 +365,7 @@ Status Writer::write(const NewFolder& folder) {
   if (report_.is_kernel) {
     json.key("kernel").open('{');
     json.pair("file", kernel_name_);
-    json.pair("loadAddress", hex(kernel_.other_address()));
+    json.pair("loadAddress", hex_text(kernel_.other_address()));
     json.close('}');
   } else {
     json.key("processes").open('[');
@@ -387,7 +387,7 @@ Result<LldbReport> write_lldb_bundle(const OpenRequest& options, const LldbOptio
   const auto recording = open_recording(wanted);
   if (!recording) return recording.error();
   LldbReport report;
-  Writer writer(**recording, report);
+  LldbWriter writer(**recording, report);
   if (Status status = writer.check(); !status) return status.error();
   // Tried before the work, and removed at once: a signal that ends the program during the work leaves no folder.
   if (auto tried = NewFolder::create(bundle.folder); !tried) return tried.error();

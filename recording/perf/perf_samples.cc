@@ -13,14 +13,14 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kTypeSoftware = 1;
+constexpr uint32_t kSoftwareType = 1;
 constexpr uint64_t kSoftwareDummy = 9;
 constexpr size_t kMaxRawBytes = 256, kMaxLayouts = 4096;
 
 // Trace, or there for the records of the kernel only.
 bool has_no_samples(const perfio::EventAttr& attr) {
   return attr.name.starts_with("intel_pt") || attr.name.starts_with("cs_etm") || perfio::is_announcement(attr) ||
-         (attr.type == kTypeSoftware && attr.config == kSoftwareDummy);
+         (attr.type == kSoftwareType && attr.config == kSoftwareDummy);
 }
 
 class Collector {

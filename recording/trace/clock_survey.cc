@@ -19,7 +19,6 @@ constexpr size_t kOnePsb = 2;             // changes that one PSB with another p
 constexpr size_t kMostShifts = 16;
 constexpr uint64_t kRecordNs = 1'000'000;  // by which an AUX record may be early or late
 constexpr uint64_t kMostPeriods = 4;       // MTC periods from the last MTC before a PSB to the PSB
-constexpr uint64_t kTscMask = (uint64_t{1} << ClockRatio::kTscBits) - 1;
 constexpr uint64_t kUnknownShift = ~uint64_t{0};  // of TSCs that are wrong by an unknown amount: they are not used
 
 // Whether the TSC goes back between a PSB of phase `a` and one of phase `b`. The TSC of a thread or cpu never does, so one phase is wrong.
@@ -27,15 +26,15 @@ bool goes_back(const std::vector<PsbEntry>& psbs, const ClockRatio& ratio, uint6
   for (size_t i = 1; i < psbs.size(); ++i) {
     const uint64_t before = ratio.phase_of(psbs[i - 1]), after = ratio.phase_of(psbs[i]);
     const bool between = (ratio.is_near(before, a) && ratio.is_near(after, b)) || (ratio.is_near(before, b) && ratio.is_near(after, a));
-    if (between && ((psbs[i].tsc - psbs[i - 1].tsc) & kTscMask) > kTscMask / 2) return true;
+    if (between && ((psbs[i].tsc - psbs[i - 1].tsc) & ClockRatio::kTscMask) > ClockRatio::kTscMask / 2) return true;
   }
   return false;
 }
 
 // Whether the phase of the first or last PSB differs for another reason than a ratio that is not exact: the others drift too little for that.
 bool is_no_drift(const std::vector<PsbEntry>& psbs, const ClockRatio& ratio, const PsbEntry& odd, uint64_t phase) {
-  const auto span = [](uint64_t a, uint64_t b) { return std::min((a - b) & kTscMask, (b - a) & kTscMask); };
-  uint64_t agreed = 0, nearest = kTscMask;
+  const auto span = [](uint64_t a, uint64_t b) { return std::min((a - b) & ClockRatio::kTscMask, (b - a) & ClockRatio::kTscMask); };
+  uint64_t agreed = 0, nearest = ClockRatio::kTscMask;
   const PsbEntry* before = nullptr;
   for (const PsbEntry& psb : psbs) {
     if (psb.offset_bytes == odd.offset_bytes) continue;
@@ -98,8 +97,8 @@ std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, cons
   if (entry.is_out_of_order) return "are not in order and are not used";
   if (entry.is_off_record) return "contradict the times of AUX records and are not used";
   if (!check.use) return "contradict the crystal clock (TMA) and are not used";
-  const bool late = check.late_by <= kTscMask / 2;
-  const Tsc ticks{late ? check.late_by : (0 - check.late_by) & kTscMask};
+  const bool late = check.late_by <= ClockRatio::kTscMask / 2;
+  const Tsc ticks{late ? check.late_by : (0 - check.late_by) & ClockRatio::kTscMask};
   const std::string by = timing.time.valid() ? std::to_string(timing.time.to_ns(ticks).value - timing.time.to_ns(Tsc{0}).value) + " ns"
                                              : std::to_string(ticks.value) + " ticks";
   return "are " + by + (late ? " ahead of" : " behind") + " the crystal clock (MTC, TMA) and are corrected";
@@ -218,7 +217,7 @@ void ClockSurvey::find_shifts(size_t i, const AuxStream& stream, const SegmentIn
       const auto counted = is_right(right) ? count_to(stream, *config_, late, right) : std::nullopt;
       if (counted) late_by = *counted - right.tsc;
     }
-    if (late_by) clock.shifts.push_back({cluster.phase, *late_by & kTscMask});
+    if (late_by) clock.shifts.push_back({cluster.phase, *late_by & ClockRatio::kTscMask});
   }
 }
 
@@ -226,12 +225,12 @@ void ClockSurvey::find_shifts(size_t i, const AuxStream& stream, const SegmentIn
 void ClockSurvey::drop_disproven(size_t i, const AuxStream& stream, StreamClock& clock) const {
   const std::vector<PsbEntry>& psbs = streams_[i].psbs;
   const auto is_right = [&](const PsbEntry& psb) { return clock.ratio.is_near(clock.ratio.phase_of(psb), *clock.phase); };
-  const auto is_before = [](const PsbEntry& a, const PsbEntry& b) { return ((a.tsc - b.tsc) & kTscMask) > kTscMask / 2; };
+  const auto is_before = [](const PsbEntry& a, const PsbEntry& b) { return ((a.tsc - b.tsc) & ClockRatio::kTscMask) > ClockRatio::kTscMask / 2; };
   for (StreamClock::Shift& shift : clock.shifts) {
     for (size_t k = 0; k < psbs.size() && shift.late_by != kUnknownShift; ++k) {
       if (!clock.ratio.is_near(clock.ratio.phase_of(psbs[k]), shift.phase)) continue;
       PsbEntry corrected = psbs[k];
-      corrected.tsc = (corrected.tsc - shift.late_by) & kTscMask;
+      corrected.tsc = (corrected.tsc - shift.late_by) & ClockRatio::kTscMask;
       const bool after_next = k + 1 < psbs.size() && is_right(psbs[k + 1]) && is_before(psbs[k + 1], corrected);
       const bool before_last = k != 0 && is_right(psbs[k - 1]) && is_before(corrected, psbs[k - 1]);
       if (after_next || before_last || contradicts(stream, corrected)) shift.late_by = kUnknownShift;

@@ -136,7 +136,7 @@ bool is_copy(const AuxStream& stream, const SegmentIndex& index, const PsbEntry&
 
 std::vector<Finding> order_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
                                     const std::function<void(uint64_t offset)>& visit) {
-  constexpr uint64_t kTscMask = (uint64_t{1} << ClockRatio::kTscBits) - 1, kMostBack = uint64_t{1} << 32;
+  constexpr uint64_t kMostBack = uint64_t{1} << 32;
   constexpr uint64_t kSkew = uint64_t{1} << 14;  // between the TSCs of two processors on which a thread ran
   std::vector<Finding> findings;
   if (!timing.use_time) return findings;
@@ -147,7 +147,7 @@ std::vector<Finding> order_findings(const AuxStream& stream, const SegmentIndex&
   for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
     visit(entry->offset_bytes);
     const bool is_ordered = before && before->has_tsc && entry->has_tsc && !before->in_guest && !entry->in_guest;
-    const uint64_t back = is_ordered ? (before->tsc - entry->tsc) & kTscMask : 0;
+    const uint64_t back = is_ordered ? (before->tsc - entry->tsc) & ClockRatio::kTscMask : 0;
     const Seam* seam = before ? stream.seam_after(before->offset_bytes) : nullptr;
     const bool is_joined = seam == nullptr || seam->offset_bytes > entry->offset_bytes;
     const bool goes_back = back > least_back && back < kMostBack;

@@ -9,14 +9,14 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMaxPaddingBytes = 7;          // PERF_AUXTRACE_RECORD_ALIGNMENT - 1
-constexpr uint64_t kMaxOffset = ~uint64_t{0} / 2;  // so that no sum wraps
-constexpr uint64_t kFrameBytes = 16;              // of CoreSight: no frame begins within a conflict
+constexpr uint64_t kMostPaddingBytes = 7;          // PERF_AUXTRACE_RECORD_ALIGNMENT - 1
+constexpr uint64_t kMaxPayloadOffset = ~uint64_t{0} / 2;  // so that no sum wraps
+constexpr uint64_t kConflictFrameBytes = 16;              // of CoreSight: no frame begins within a conflict
 
 struct Sortable {
   AuxPayload payload;
   uint32_t ring = 0;     // numbered in order of appearance
-  bool is_wild = false;  // its offset is beyond kMaxOffset
+  bool is_wild = false;  // its offset is beyond kMaxPayloadOffset
   bool is_late = false;
 };
 
@@ -28,8 +28,8 @@ class RingPlacer {
   void add(const Sortable& sortable) {
     const AuxPayload& payload = sortable.payload;
     const uint64_t at = payload.offset_bytes + shift_;
-    if (at > kMaxOffset || payload.size_bytes > kMaxOffset - at) {
-      if (at > kMaxOffset || payload.bytes.size() > kMaxOffset - at) {
+    if (at > kMaxPayloadOffset || payload.size_bytes > kMaxPayloadOffset - at) {
+      if (at > kMaxPayloadOffset || payload.bytes.size() > kMaxPayloadOffset - at) {
         out_.unplaced = true;
         return;
       }
@@ -56,7 +56,7 @@ class RingPlacer {
   // What the payload up to `stop` repeats of the end of the last chunk, if it is short enough, is padding.
   void drop_padding(uint64_t at, uint64_t stop) {
     AuxChunk& last = out_.chunks.back();
-    if (end_ - at > kMaxPaddingBytes || at <= last.offset_bytes || stop < end_) return;
+    if (end_ - at > kMostPaddingBytes || at <= last.offset_bytes || stop < end_) return;
     cut_last(at);
   }
 
@@ -76,7 +76,7 @@ class RingPlacer {
       const auto first = static_cast<uint64_t>(std::mismatch(one.begin(), one.end(), other.begin()).first - one.begin());
       if (first == one.size()) continue;
       const Bytes rest = one.subspan(first);
-      const bool is_padding = rest.size() <= kMaxPaddingBytes && std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
+      const bool is_padding = rest.size() <= kMostPaddingBytes && std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
       if (is_padding && to == end_ && stop > end_ && from + first > chunk->offset_bytes) {
         cut_last(from + first);
         break;
@@ -100,8 +100,8 @@ void take_conflicts_out(PlacedPayloads& placed) {
   std::vector<PlacedPayloads::Range>& conflicts = placed.conflicts;
   if (conflicts.empty()) return;
   for (auto& [first, last] : conflicts) {
-    first = first / kFrameBytes * kFrameBytes;
-    last = (last + kFrameBytes - 1) / kFrameBytes * kFrameBytes;
+    first = first / kConflictFrameBytes * kConflictFrameBytes;
+    last = (last + kConflictFrameBytes - 1) / kConflictFrameBytes * kConflictFrameBytes;
   }
   std::sort(conflicts.begin(), conflicts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<PlacedPayloads::Range> joined;
@@ -136,7 +136,7 @@ std::vector<Sortable> sorted(std::vector<AuxPayload> payloads) {
     const auto [known, is_new] = rings.try_emplace(payload.ring, static_cast<uint32_t>(rings.size()), 0);
     auto& [ring, largest] = known->second;
     if (payload.bytes.size() > payload.size_bytes) payload.bytes = payload.bytes.first(payload.size_bytes);
-    const bool is_wild = payload.offset_bytes > kMaxOffset;
+    const bool is_wild = payload.offset_bytes > kMaxPayloadOffset;
     all.push_back({payload, ring, is_wild, payload.offset_bytes < largest});
     if (!is_wild) largest = std::max(largest, payload.offset_bytes);
   }

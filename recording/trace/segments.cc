@@ -10,9 +10,9 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kPsbBytes = 16;
+constexpr uint64_t kPsbSize = 16;
 constexpr uint64_t kMaxPsbPlusBytes = 256;  // PSB+ holds at most a dozen packets ([SDM] "PSB+")
-constexpr uint64_t kStretchBytes = 256U << 10;
+constexpr uint64_t kSegmentStretchBytes = 256U << 10;
 constexpr uint64_t kLongestRunBytes = 4096;  // of PSB patterns in a row that is taken as one run across the end of a stretch
 
 // Reads the PSB+ at `offset`, up to zeroed trace: its TSC and its length.
@@ -45,7 +45,7 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
     if (packet.kind == pt::PacketKind::fup) entry.in_user = pt::decompress_ip(packet, ip) && ip >> 47 == 0;
     if (packet.kind == pt::PacketKind::psbend || packet.kind == pt::PacketKind::ovf) break;
   }
-  entry.tail_bytes = static_cast<uint16_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbBytes, bytes.size())));
+  entry.tail_bytes = static_cast<uint16_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbSize, bytes.size())));
   return entry;
 }
 
@@ -166,15 +166,15 @@ std::vector<PsbEntry> SegmentIndex::all_entries(const Passed& passed) const {
 
 // Stretches are of bytes that are there: a hole of any size makes one more at most.
 void SegmentIndex::divide() {
-  uint64_t filled = kStretchBytes, end = 0;
+  uint64_t filled = kSegmentStretchBytes, end = 0;
   for (const AuxChunk& chunk : stream_->chunks()) {
-    if (chunk.offset_bytes - end > kStretchBytes) filled = kStretchBytes;
+    if (chunk.offset_bytes - end > kSegmentStretchBytes) filled = kSegmentStretchBytes;
     for (uint64_t at = chunk.offset_bytes; at < chunk.end();) {
-      if (filled >= kStretchBytes) {
+      if (filled >= kSegmentStretchBytes) {
         starts_.push_back(at);
         filled = 0;
       }
-      const uint64_t step = std::min(chunk.end() - at, kStretchBytes - filled);
+      const uint64_t step = std::min(chunk.end() - at, kSegmentStretchBytes - filled);
       at += step;
       filled += step;
     }
@@ -203,7 +203,7 @@ uint64_t SegmentIndex::stretch_end(size_t stretch) const {
 
 std::unique_ptr<SegmentIndex::Entries> SegmentIndex::look_through(size_t stretch) const {
   auto entries = std::make_unique<Entries>();
-  find_patterns(*stream_, starts_[stretch], stretch_end(stretch), pt::find_psb, kPsbBytes,
+  find_patterns(*stream_, starts_[stretch], stretch_end(stretch), pt::find_psb, kPsbSize,
                 [&](uint64_t offset) { entries->push_back(read_psb_plus(*stream_, offset)); });
   clock_.judge(*entries);
   entries->shrink_to_fit();

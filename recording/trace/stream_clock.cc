@@ -6,10 +6,9 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kTscMask = (uint64_t{1} << ClockRatio::kTscBits) - 1;
 
 // Whether `a` is earlier than `b`, of two TSCs of 56 bits that may have wrapped between them.
-bool is_before(uint64_t a, uint64_t b) { return ((a - b) & kTscMask) > kTscMask / 2; }
+bool is_before(uint64_t a, uint64_t b) { return ((a - b) & ClockRatio::kTscMask) > ClockRatio::kTscMask / 2; }
 
 }  // namespace
 
@@ -32,12 +31,12 @@ void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
     const auto shift = std::find_if(shifts.begin(), shifts.end(), [&](const Shift& known) { return ratio.is_near(known.phase, found); });
     if (shift != shifts.end()) {
       entry.is_contradicted = true;
-      if (shift->late_by > kTscMask) {  // wrong by an unknown amount
+      if (shift->late_by > ClockRatio::kTscMask) {  // wrong by an unknown amount
         entry.has_tsc = false;
         continue;
       }
       entry.shift = static_cast<uint8_t>(shift - shifts.begin() + 1);
-      entry.tsc = (entry.tsc - shift->late_by) & kTscMask;
+      entry.tsc = (entry.tsc - shift->late_by) & ClockRatio::kTscMask;
       continue;
     }
     const bool joins_before = i == 0 || (entry.in_user && is_right(entries[i - 1]));

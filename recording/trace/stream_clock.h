@@ -17,6 +17,7 @@ struct ClockRatio {
   static constexpr uint64_t kCtcValues = uint64_t{1} << 16;  ///< of TMA's CTC
   static constexpr uint64_t kSlackTicks = 2;                 ///< of the CTC: error of a TMA
   static constexpr unsigned kTscBits = 56;                   ///< of a TSC packet
+  static constexpr uint64_t kTscMask = (uint64_t{1} << kTscBits) - 1;
 
   uint32_t n = 0, d = 0;  ///< TSC ticks per CTC tick; 0: unknown
 

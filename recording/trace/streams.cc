@@ -12,7 +12,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMaxPaddingBytes = 7;          // PERF_AUXTRACE_RECORD_ALIGNMENT - 1
-constexpr uint64_t kMaxCopyBytes = 256ULL << 20;  // of one segment that straddles payloads
+constexpr uint64_t kMaxSegmentCopyBytes = 256ULL << 20;  // of one segment that straddles payloads
 constexpr uint64_t kPsbBytes = 16;
 constexpr uint64_t kQuickCompareBytes = 256;
 constexpr int kMaxLongCompares = 32;
@@ -164,9 +164,9 @@ Bytes AuxStream::read(uint64_t offset_bytes, uint64_t end_offset_bytes, std::vec
   if (std::next(chunk) == chunks_.end() || std::next(chunk)->offset_bytes != chunk->end()) return here;
   scratch.clear();
   uint64_t at = offset_bytes;
-  for (; chunk != chunks_.end() && at < end_offset_bytes && chunk->offset_bytes <= at && scratch.size() < kMaxCopyBytes; ++chunk) {
+  for (; chunk != chunks_.end() && at < end_offset_bytes && chunk->offset_bytes <= at && scratch.size() < kMaxSegmentCopyBytes; ++chunk) {
     const Bytes part = chunk->bytes.subspan(at - chunk->offset_bytes);
-    const Bytes used = part.first(std::min<uint64_t>({part.size(), end_offset_bytes - at, kMaxCopyBytes - scratch.size()}));
+    const Bytes used = part.first(std::min<uint64_t>({part.size(), end_offset_bytes - at, kMaxSegmentCopyBytes - scratch.size()}));
     scratch.insert(scratch.end(), used.begin(), used.end());
     at += used.size();
   }

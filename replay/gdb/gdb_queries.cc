@@ -9,7 +9,6 @@ namespace ptd::replay {
 
 namespace {
 
-constexpr const char* kError = "E01";
 constexpr uint64_t kBytesPerBranch = 24;  // of the hardware's buffer, in which GDB gives the size
 constexpr uint64_t kMostBranchBytes = uint64_t{8} << 20;
 

@@ -9,7 +9,6 @@ namespace ptd::replay {
 
 namespace {
 
-constexpr const char* kError = "E01";
 constexpr const char* kOk = "OK";
 
 TargetDescription description_of(ReplaySession& session) {

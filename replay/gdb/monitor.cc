@@ -27,7 +27,7 @@ constexpr std::string_view kHelp =
 constexpr std::string_view kHelpEnd =
     "After a move, GDB shows old registers until 'maintenance flush register-cache' ('replay-seek' of the script does both).\n";
 
-constexpr size_t kListed = 10, kMostItems = 1U << 21, kMostPages = 64, kMostVersions = 64, kMostStops = 64;
+constexpr size_t kListed = 10, kMostMonitorItems = 1U << 21, kMostPages = 64, kMostVersions = 64, kMostStops = 64;
 
 /// "24.3417" -> nanoseconds. At most nine decimals.
 std::optional<uint64_t> parse_seconds(std::string_view text) {
@@ -172,7 +172,7 @@ std::string Monitor::list(FlowItem kind) {
   TimeNs first = now, last = now;
   std::vector<std::string> before, after;
   const auto enough = [&, pages = session_->store().decoded_pages()](size_t items, const std::vector<std::string>& lines) {
-    return lines.size() >= kListed || items >= kMostItems || session_->store().decoded_pages() - pages > kMostPages;
+    return lines.size() >= kListed || items >= kMostMonitorItems || session_->store().decoded_pages() - pages > kMostPages;
   };
   ReplayCursor back(session_->cursor()), ahead(session_->cursor());
   bool begins = true, ends = true;

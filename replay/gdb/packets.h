@@ -9,6 +9,8 @@
 
 namespace ptd::replay {
 
+inline constexpr const char* kError = "E01";
+
 /// Splits the bytes of a peer into packets. Any bytes are fine: what is no packet is skipped, and a packet with a wrong checksum, or
 /// longer than kMostBytes, is refused.
 class PacketReader {

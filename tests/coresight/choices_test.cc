@@ -85,9 +85,9 @@ Timeline changed(const std::vector<std::byte>& before, uint32_t after) {
   return builder.build();
 }
 
-constexpr unsigned kBranch = static_cast<unsigned>(BlockFlag::ends_in_branch);
-constexpr unsigned kTaken = static_cast<unsigned>(BlockFlag::taken) | kBranch;
-constexpr unsigned kChosen = static_cast<unsigned>(BlockFlag::chosen), kAmbiguous = static_cast<unsigned>(BlockFlag::ambiguous);
+constexpr unsigned kBranchFlag = static_cast<unsigned>(BlockFlag::ends_in_branch);
+constexpr unsigned kTakenBranch = static_cast<unsigned>(BlockFlag::taken) | kBranchFlag;
+constexpr unsigned kIsChosenFlag = static_cast<unsigned>(BlockFlag::chosen), kIsAmbiguousFlag = static_cast<unsigned>(BlockFlag::ambiguous);
 
 // before: nop, cbz back, nop, ret.  after: nop, b over the nop, nop, ret.
 std::vector<std::byte> conditional() { return code({kNop, kIfZeroBack, kNop, kRet}); }
@@ -96,7 +96,7 @@ TEST(ArmChoices, AnAtomThatOnlyTheOldCodeTakes) {
   // N: only a conditional branch can be not taken. Then E at the RET.
   const Output output = decode(changed(conditional(), kForward2), trace({0xda}));
   ASSERT_EQ(output.blocks.size(), 2U);
-  EXPECT_EQ(output.blocks[0], (std::pair<uint64_t, unsigned>(8, kBranch | kChosen)));
+  EXPECT_EQ(output.blocks[0], (std::pair<uint64_t, unsigned>(8, kBranchFlag | kIsChosenFlag)));
   EXPECT_EQ(output.blocks[1].first, 16U);
   EXPECT_TRUE(output.batch.gaps.empty());
 }
@@ -105,14 +105,14 @@ TEST(ArmChoices, AnAddressThatOnlyTheNewCodeReaches) {
   // E, E, then an address: with the old code the flow would be at the CBZ again, with the new one it has just returned.
   const Output output = decode(changed(conditional(), kForward2), trace({0xdb, 0x9a, 0x00, 0x20, 0x00, 0x00, 0xf7}));
   ASSERT_GE(output.blocks.size(), 2U);
-  EXPECT_EQ(output.blocks[0], (std::pair<uint64_t, unsigned>(8, kTaken | kChosen)));
+  EXPECT_EQ(output.blocks[0], (std::pair<uint64_t, unsigned>(8, kTakenBranch | kIsChosenFlag)));
   EXPECT_EQ(output.blocks[1].first, 16U);
 }
 
 TEST(ArmChoices, WhatNothingDecidesIsMarked) {
   const Output output = decode(changed(conditional(), kForward2), trace({0xf7}));
   ASSERT_EQ(output.blocks.size(), 1U);
-  EXPECT_EQ(output.blocks[0].second, kTaken | kAmbiguous);
+  EXPECT_EQ(output.blocks[0].second, kTakenBranch | kIsAmbiguousFlag);
 }
 
 // An exception before the RET, and no atom for the branch on the way to it: neither version ran. The calls that did are not known, so that all
@@ -126,8 +126,8 @@ TEST(ArmChoices, WhatContradictsAllVersionsIsMarkedUpToASync) {
   const Output output = decode(changed(conditional(), kForward2), raw, kReturnStack);
   ASSERT_GE(output.blocks.size(), 3U);
   for (size_t i = 0; i + 1 < output.blocks.size(); ++i) EXPECT_TRUE(has(static_cast<uint16_t>(output.blocks[i].second), BlockFlag::ambiguous)) << i;
-  EXPECT_EQ(output.blocks[output.blocks.size() - 2], (std::pair<uint64_t, unsigned>(16, kTaken | kAmbiguous)));
-  EXPECT_EQ(output.blocks.back(), (std::pair<uint64_t, unsigned>(16, kTaken)));
+  EXPECT_EQ(output.blocks[output.blocks.size() - 2], (std::pair<uint64_t, unsigned>(16, kTakenBranch | kIsAmbiguousFlag)));
+  EXPECT_EQ(output.blocks.back(), (std::pair<uint64_t, unsigned>(16, kTakenBranch)));
 }
 
 // The old code ran for long, then the new one, in one segment: each window of packets has its own choice, for every size of batches, on
@@ -165,7 +165,7 @@ TEST(ArmChoices, EachWindowChooses) {
           const bool old = blocks < 2 * kRounds, changes = blocks % 2 == 0;
           const unsigned flags = block.flags & ~static_cast<unsigned>(BlockFlag::healed);
           ASSERT_EQ(info.ip.value + info.size_bytes - kBase, changes ? 8U : 16U) << blocks;
-          ASSERT_EQ(flags, !changes ? kTaken : (old ? kBranch : kTaken) | kChosen) << blocks << " " << depth << " " << capacity;
+          ASSERT_EQ(flags, !changes ? kTakenBranch : (old ? kBranchFlag : kTakenBranch) | kIsChosenFlag) << blocks << " " << depth << " " << capacity;
           ++blocks;
         }
       }

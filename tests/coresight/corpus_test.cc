@@ -239,13 +239,13 @@ INSTANTIATE_TEST_SUITE_P(Upstream, CoreSight, testing::ValuesIn(upstream_capture
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CoreSight);
 
 /// A folder that is deleted with the object.
-struct Folder {
+struct CaseFolder {
   fs::path path;
-  Folder() {
+  CaseFolder() {
     std::string name = (fs::temp_directory_path() / "ptd-coresight-XXXXXX").string();
     if (mkdtemp(name.data()) != nullptr) path = name;
   }
-  ~Folder() {
+  ~CaseFolder() {
     std::error_code error;
     fs::remove_all(path, error);
   }
@@ -253,7 +253,7 @@ struct Folder {
 
 TEST(CoreSightPerf, SimpleperfsRecordingGivesThePeersRanges) {
   PTD_NEED_CORPUS();
-  const Folder root;
+  const CaseFolder root;
   const std::string dir = corpus_dir() + "/cs-simpleperf-etm";
   fs::create_directories(root.path / "data/local/tmp");
   fs::copy_file(dir + "/snapshot-cpu7/etm_test_loop", root.path / "data/local/tmp/etm_test_loop");
@@ -301,7 +301,7 @@ TEST(CoreSightCapture, GivesTheFlowOfTheSnapshot) {
     ini += "[dump" + std::to_string(id) + "]\nfile=" + section.path + "\naddress=" + std::to_string(section.ip.value) +
            "\noffset=" + std::to_string(section.file_offset_bytes) + "\nlength=" + std::to_string(section.size_bytes) + "\n";
   }
-  const Folder folder;
+  const CaseFolder folder;
   std::ofstream(folder.path / "own.ini") << ini;
   const auto capture = open((folder.path / "own.ini").string(), {"/"});  // its files are elsewhere
   ASSERT_TRUE(capture);

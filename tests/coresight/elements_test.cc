@@ -35,7 +35,7 @@ std::vector<std::byte> code_of(std::initializer_list<Word> words) {
   return {raw.begin(), raw.end()};
 }
 
-struct Output {
+struct ElementOutput {
   std::vector<std::pair<uint64_t, uint64_t>> blocks;  // [start, end)
   std::vector<uint64_t> addresses;                    // of instructions
   std::vector<Event> events;
@@ -56,7 +56,7 @@ arm::TraceConfig ete() {
   return config;
 }
 
-Output decode(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets, bool exact = false) {
+ElementOutput decode(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets, bool exact = false) {
   TimelineBuilder builder;
   Section section;
   section.space = builder.add_space();
@@ -76,7 +76,7 @@ Output decode(const arm::TraceConfig& config, uint64_t base, const std::vector<s
   Batch batch;
   decoder.begin(segment);
   EXPECT_FALSE(decoder.next(batch));
-  Output output;
+  ElementOutput output;
   for (const Block& block : batch.blocks) {
     const BlockInfo& info = decoder.blocks().info(block.node);
     output.blocks.emplace_back(info.ip.value - base, info.ip.value - base + info.size_bytes);
@@ -93,15 +93,15 @@ Output decode(const arm::TraceConfig& config, uint64_t base, const std::vector<s
 using Blocks = std::vector<std::pair<uint64_t, uint64_t>>;
 
 /// Decodes on both paths and with the peer.
-Output expect_flow(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets,
+ElementOutput expect_flow(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets,
                    const Blocks& blocks) {
   for (const bool exact : {false, true}) EXPECT_EQ(decode(config, base, code, packets, exact).blocks, blocks) << "exact " << exact;
-  Output output = decode(config, base, code, packets);
+  ElementOutput output = decode(config, base, code, packets);
   EXPECT_EQ(peer_flow(config, Ip{base}, code, std::as_bytes(std::span(packets))), output.addresses);
   return output;
 }
 
-size_t count(const Output& output, EventKind kind) {
+size_t count(const ElementOutput& output, EventKind kind) {
   return static_cast<size_t>(std::count_if(output.events.begin(), output.events.end(), [&](const Event& e) { return e.kind == kind; }));
 }
 
@@ -111,7 +111,7 @@ TEST(ArmElements, ReturnStackOfA32) {
   const auto code = code_of<uint32_t>({0xeb000002, 0xeafffffe, 0, 0, 0xe1a00000, 0xe12fff1e});
   arm::TraceConfig config = etmv4();
   config.configr = 0x1000;
-  const Output output = expect_flow(config, kBase32, code, trace(kA32, {0xf7, 0xf7, 0xf7}), {{0, 4}, {0x10, 0x18}, {4, 8}});
+  const ElementOutput output = expect_flow(config, kBase32, code, trace(kA32, {0xf7, 0xf7, 0xf7}), {{0, 4}, {0x10, 0x18}, {4, 8}});
   EXPECT_TRUE(output.gaps.empty());
 }
 
@@ -120,7 +120,7 @@ TEST(ArmElements, ReturnStackOfT32) {
   const auto code = code_of<uint16_t>({0xf000, 0xf806, 0xe7fe, 0xbf00, 0xbf00, 0xbf00, 0xbf00, 0xbf00, 0x2001, 0xbd00, 0xbf00, 0xbf00});
   arm::TraceConfig config = etmv4();
   config.configr = 0x1000;
-  const Output output = expect_flow(config, kBase32, code, trace(kT32, {0xff}), {{0, 4}, {0x10, 0x14}, {4, 6}});
+  const ElementOutput output = expect_flow(config, kBase32, code, trace(kT32, {0xff}), {{0, 4}, {0x10, 0x14}, {4, 6}});
   EXPECT_TRUE(output.gaps.empty());
 }
 
@@ -129,7 +129,7 @@ TEST(ArmElements, AnAddressOverridesTheReturnStack) {
   const auto code = code_of<uint32_t>({0xeb000002, 0xeafffffe, 0xeafffffe, 0, 0xe1a00000, 0xe12fff1e});
   arm::TraceConfig config = etmv4();
   config.configr = 0x1000;
-  const Output output = expect_flow(config, kBase32, code, trace(kA32, {0xdb, 0x95, 0x02, 0xf7}), {{0, 4}, {0x10, 0x18}, {8, 12}});
+  const ElementOutput output = expect_flow(config, kBase32, code, trace(kA32, {0xdb, 0x95, 0x02, 0xf7}), {{0, 4}, {0x10, 0x18}, {8, 12}});
   EXPECT_TRUE(output.gaps.empty());
 }
 
@@ -139,7 +139,7 @@ TEST(ArmElements, QWithACount) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   arm::TraceConfig config = etmv4();
   config.idr0 |= 0x18000;
-  const Output output = decode(config, kBase64, code, trace(kA64, {0xa5, 0x03, 0x03, 0xf7}));
+  const ElementOutput output = decode(config, kBase64, code, trace(kA64, {0xa5, 0x03, 0x03, 0xf7}));
   EXPECT_EQ(output.blocks, (Blocks{{0, 12}, {12, 20}}));
   EXPECT_EQ(count(output, EventKind::skipped), 0U);
   EXPECT_TRUE(output.gaps.empty());
@@ -149,7 +149,7 @@ TEST(ArmElements, QWithoutACount) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   arm::TraceConfig config = etmv4();
   config.idr0 |= 0x18000;
-  const Output output = decode(config, kBase64, code, trace(kA64, {0xaf, 0x95, 0x03, 0xf7}));
+  const ElementOutput output = decode(config, kBase64, code, trace(kA64, {0xaf, 0x95, 0x03, 0xf7}));
   EXPECT_EQ(output.blocks, (Blocks{{12, 20}}));
   ASSERT_EQ(count(output, EventKind::skipped), 1U);
   for (const Event& event : output.events) {
@@ -165,7 +165,7 @@ TEST(ArmElements, QWhoseCountDoesNotFit) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   arm::TraceConfig config = etmv4();
   config.idr0 |= 0x18000;
-  const Output output = decode(config, kBase64, code, trace(kA64, {0xa5, 0x03, 0x02, 0xf7}));
+  const ElementOutput output = decode(config, kBase64, code, trace(kA64, {0xa5, 0x03, 0x02, 0xf7}));
   EXPECT_EQ(output.blocks, (Blocks{{12, 20}}));
   EXPECT_EQ(count(output, EventKind::skipped), 1U);
 }
@@ -174,13 +174,13 @@ TEST(ArmElements, QWhoseCountDoesNotFit) {
 TEST(ArmElements, SourceAddress) {
   // 0: NOP; CBZ X0, 10. 8: NOP; CBZ X1, 0. 10: NOP; B 10
   const auto code = code_of<uint32_t>({kNop64, 0xb4000060, kNop64, 0xb4ffffa1, kNop64, 0x17ffffff});
-  const Output output = expect_flow(ete(), kBase64, code, trace(kA64, {0xb4, 0x03, 0xf7, 0xf7}), {{0, 8}, {8, 16}, {0, 8}, {16, 24}});
+  const ElementOutput output = expect_flow(ete(), kBase64, code, trace(kA64, {0xb4, 0x03, 0xf7, 0xf7}), {{0, 8}, {8, 16}, {0, 8}, {16, 24}});
   EXPECT_TRUE(output.gaps.empty());
 }
 
 TEST(ArmElements, SourceAddressOf64Bits) {
   const auto code = code_of<uint32_t>({kNop64, 0xb4000060, kNop64, 0xb4ffffa1, kNop64, 0x17ffffff});
-  const Output output = expect_flow(ete(), kBase64, code, trace(kA64, {0xb8, 0x03, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0xf7}),
+  const ElementOutput output = expect_flow(ete(), kBase64, code, trace(kA64, {0xb8, 0x03, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0xf7}),
                                     {{0, 8}, {8, 16}, {0, 8}});
   EXPECT_TRUE(output.gaps.empty());
 }
@@ -188,7 +188,7 @@ TEST(ArmElements, SourceAddressOf64Bits) {
 // [ETE] "Transaction Start", "Transaction Failure" (an exception packet of three bytes, without an address).
 TEST(ArmElements, TransactionThatFails) {
   const auto code = code_of<uint32_t>({kNop64, kHere64, 0xd5233060, kNop64, kHere64});
-  const Output output = decode(ete(), kBase64, code, trace(kA64, {0xf7, 0x0a, 0x06, 0x30, 0x00, 0x95, 0x02, 0xf7}));
+  const ElementOutput output = decode(ete(), kBase64, code, trace(kA64, {0xf7, 0x0a, 0x06, 0x30, 0x00, 0x95, 0x02, 0xf7}));
   std::vector<EventKind> kinds;
   for (const Event& event : output.events) {
     if (event.kind == EventKind::tsx_begin || event.kind == EventKind::tsx_abort || event.kind == EventKind::async_branch) {
@@ -202,7 +202,7 @@ TEST(ArmElements, TransactionThatFails) {
 // [ETMv4] "Exception packet", type 0: the preferred return address of a PE reset is UNKNOWN. No instruction is walked for it.
 TEST(ArmElements, ResetHasNoReturnAddress) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
-  const Output output = decode(etmv4(), kBase64, code, trace(kA64, {0x06, 0x01, 0x95, 0x03, 0x95, 0x02, 0xf7}));
+  const ElementOutput output = decode(etmv4(), kBase64, code, trace(kA64, {0x06, 0x01, 0x95, 0x03, 0x95, 0x02, 0xf7}));
   EXPECT_EQ(output.blocks, (Blocks{{8, 20}}));
   ASSERT_EQ(count(output, EventKind::async_branch), 1U);
   for (const Event& event : output.events) {
@@ -216,7 +216,7 @@ TEST(ArmElements, ResetHasNoReturnAddress) {
 // [ETMv4] "Exception packet", type IRQ: the code before the preferred return address was executed.
 TEST(ArmElements, AnInterruptRunsUpToItsReturnAddress) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
-  const Output output = expect_flow(etmv4(), kBase64, code, trace(kA64, {0x06, 0x1d, 0x95, 0x03, 0x95, 0x02, 0xf7}), {{0, 12}, {8, 20}});
+  const ElementOutput output = expect_flow(etmv4(), kBase64, code, trace(kA64, {0x06, 0x1d, 0x95, 0x03, 0x95, 0x02, 0xf7}), {{0, 12}, {8, 20}});
   ASSERT_EQ(count(output, EventKind::async_branch), 1U);
   EXPECT_TRUE(output.gaps.empty());
 }
@@ -227,7 +227,7 @@ TEST(ArmElements, DataMarkersAreLeftOut) {
   arm::TraceConfig config = etmv4();
   config.idr0 |= 0x18;
   config.configr = 0x30002;
-  const Output output = decode(config, kBase64, code, trace(kA64, {0x21, 0xf7, 0x29, 0xf7}));
+  const ElementOutput output = decode(config, kBase64, code, trace(kA64, {0x21, 0xf7, 0x29, 0xf7}));
   EXPECT_EQ(output.blocks, (Blocks{{0, 8}, {4, 8}}));
   ASSERT_EQ(count(output, EventKind::ignored_packets), 1U);
   EXPECT_EQ(output.events.back().payload, 2U);

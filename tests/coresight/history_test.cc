@@ -10,7 +10,7 @@
 namespace ptd::test {
 namespace {
 
-constexpr uint32_t kNop = 0xd503201f, kBackOne = 0x17ffffff;  // b .-4
+constexpr uint32_t kNopWord = 0xd503201f, kBackOne = 0x17ffffff;  // b .-4
 constexpr uint8_t kE = 0xf7, kN = 0xf6;
 constexpr uint8_t kEl1 = 0x31, kA32El1 = 0x21, kA32El2 = 0x22;  // of an address with context: level and width
 
@@ -122,7 +122,7 @@ TEST(ArmHistory, AThreadThatCalledExecHasItsNewCode) {
   constexpr uint32_t kBranchHere = 0x14000000, kEret = 0xd69f03e0;
   TimelineBuilder builder;
   const SpaceId before = builder.add_space(), after = builder.add_space();
-  add_code<uint32_t>(builder, before, 0x1000, {kNop, kBranchHere});
+  add_code<uint32_t>(builder, before, 0x1000, {kNopWord, kBranchHere});
   add_code<uint32_t>(builder, after, 0x1000, {kBranchHere});
   add_code<uint32_t>(builder, kKernelSpace, kVector, {kEret});
   const Timeline timeline = builder.build();
@@ -164,7 +164,7 @@ TEST(ArmHistory, CodeThatWasNotThereIsLookedForAgain) {
 TEST(ArmHistory, ASourceAddressBehindAReturn) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();
-  std::vector<uint32_t> code(0x60, kNop);
+  std::vector<uint32_t> code(0x60, kNopWord);
   code[0] = 0x94000004;
   code[2] = 0x1400003e;
   code[4] = 0xd65f03c0;
@@ -188,7 +188,7 @@ TEST(ArmHistory, ASourceAddressBehindAReturn) {
 TEST(ArmHistory, ManyAddressesInTheQueue) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();
-  add_code<uint32_t>(builder, space, 0x1000, {kNop, 0xd61f0020, kNop});
+  add_code<uint32_t>(builder, space, 0x1000, {kNopWord, 0xd61f0020, kNopWord});
   const Timeline timeline = builder.build();
   arm::DecoderOptions options = etmv4(space);
   options.config.idr8 = 4;
@@ -206,7 +206,7 @@ TEST(ArmHistory, ManyAddressesInTheQueue) {
 TEST(ArmHistory, CodeThatIsUnmappedIsNotThereAnyMore) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();
-  add_code<uint32_t>(builder, space, 0x1000, {kNop, kBackOne, kNop});
+  add_code<uint32_t>(builder, space, 0x1000, {kNopWord, kBackOne, kNopWord});
   builder.remove(space, Ip{0x1000}, 12, TimeNs{1000});
   const Timeline timeline = builder.build();
   Trace trace;
@@ -222,7 +222,7 @@ TEST(ArmHistory, CodeThatIsUnmappedIsNotThereAnyMore) {
 TEST(ArmHistory, BlocksAmongLostRecordsAreSuspect) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();
-  add_code<uint32_t>(builder, kKernelSpace, 0xffff000000001000, {kNop, kBackOne, kNop});
+  add_code<uint32_t>(builder, kKernelSpace, 0xffff000000001000, {kNopWord, kBackOne, kNopWord});
   builder.add_lost_window({TimeNs{1000}, TimeNs{50000}});
   const Timeline timeline = builder.build();
   Trace trace;
@@ -240,7 +240,7 @@ TEST(ArmHistory, BlocksAmongLostRecordsAreSuspect) {
 TEST(ArmHistory, PlacesWithoutCodeAreNotKept) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();
-  add_code<uint32_t>(builder, space, 0x10000000, {kNop, kNop}, {TimeNs{5}, kTimeMax});
+  add_code<uint32_t>(builder, space, 0x10000000, {kNopWord, kNopWord}, {TimeNs{5}, kTimeMax});
   const Timeline timeline = builder.build();
   Trace trace;
   trace.address(0x1000, kEl1).put({kE});

@@ -21,10 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kBase = 0xffffffc000080000;
-constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0;
-constexpr uint32_t kForward2 = 0x14000002;    // b .+8
-constexpr uint32_t kIfZeroBack = 0xb4ffffe0;  // cbz x0, .-4
+constexpr uint64_t kTextBase = 0xffffffc000080000;
+constexpr uint32_t kNopBytes = 0xd503201f, kRetBytes = 0xd65f03c0;
+constexpr uint32_t kForward2Bytes = 0x14000002;    // b .+8
+constexpr uint32_t kIfZeroBackBytes = 0xb4ffffe0;  // cbz x0, .-4
 
 /// A little-endian byte buffer.
 struct Bin {
@@ -62,7 +62,7 @@ std::string perf_data(const std::string& trace, const std::string& records = {})
   std::string data =
       record(70, 0, Bin().u32(3, 0).u64(1, uint64_t{8} << 32 | 1, 0, kEtmv4, 0, 8, 0x1, 0x10, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1));
   Bin map;
-  map.u32(-1, 0).u64(kBase, 0x1000, kBase);
+  map.u32(-1, 0).u64(kTextBase, 0x1000, kTextBase);
   map.bytes += std::string("[kernel.kallsyms]_text").append(2, '\0');
   Bin aux;
   aux.u64(0, trace.size(), kRawFormat);
@@ -88,7 +88,7 @@ std::string poke(uint64_t time, uint64_t address, uint32_t before, uint32_t afte
   return record(20, 1, Bin().u64(address).u16(4, 4).u32(before, after, 0).u64(time));
 }
 
-/// Returns a /proc/kcore with these words at kBase.
+/// Returns a /proc/kcore with these words at kTextBase.
 std::string kcore(std::initializer_list<uint32_t> words) {
   constexpr uint64_t kCode = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr);
   const Elf64_Ehdr header = elf_header(ET_CORE, EM_AARCH64, 1);
@@ -96,7 +96,7 @@ std::string kcore(std::initializer_list<uint32_t> words) {
   load.p_type = PT_LOAD;
   load.p_flags = PF_R | PF_W | PF_X;
   load.p_offset = kCode;
-  load.p_vaddr = kBase;
+  load.p_vaddr = kTextBase;
   load.p_filesz = load.p_memsz = 4 * words.size();
   Bin file;
   file.put(header);
@@ -146,7 +146,7 @@ class KernelCopies : public testing::Test {
       for (const Block& block : batch.blocks) {
         const BlockInfo& info = decoder.blocks().info(block.node);
         const unsigned flags = block.flags & ~static_cast<unsigned>(BlockFlag::healed | BlockFlag::ends_in_branch);
-        found.push_back({info.ip.value - kBase, info.ip.value - kBase + info.size_bytes, flags});
+        found.push_back({info.ip.value - kTextBase, info.ip.value - kTextBase + info.size_bytes, flags});
       }
       for (const Gap& gap : batch.gaps) gaps_.push_back(gap);
       return true;
@@ -157,15 +157,15 @@ class KernelCopies : public testing::Test {
   std::vector<Gap> gaps_;
 };
 
-// A-Sync, info, on, kBase at EL1; N: only the CBZ of the first text can be not taken, E: the RET after it. Then kBase again: E, and the
-// address of the RET; with the first text the flow would be at kBase. E there, then kBase once more, and E: possible with both texts.
+// A-Sync, info, on, kTextBase at EL1; N: only the CBZ of the first text can be not taken, E: the RET after it. Then kTextBase again: E, and the
+// address of the RET; with the first text the flow would be at kTextBase. E there, then kTextBase once more, and E: possible with both texts.
 constexpr unsigned char kTrace[] = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01,
                                     0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31,  // address and context
                                     0xda,                                                                          // N, E
-                                    0x9a, 0x00, 0x00, 0x08, 0x00,                                                  // kBase
+                                    0x9a, 0x00, 0x00, 0x08, 0x00,                                                  // kTextBase
                                     0xf7,                                                                          // E
                                     0x9a, 0x03, 0x00, 0x08, 0x00, 0xf7,                                            // the RET, E
-                                    0x9a, 0x00, 0x00, 0x08, 0x00, 0xf7};                                           // kBase, E
+                                    0x9a, 0x00, 0x00, 0x08, 0x00, 0xf7};                                           // kTextBase, E
 
 /// The blocks of kTrace; `flags`: of each.
 std::vector<KernelCopies::Found> KernelCopies::chosen_by_packets(unsigned flags) {
@@ -180,8 +180,8 @@ std::vector<KernelCopies::Found> KernelCopies::chosen_by_packets(unsigned flags)
 
 TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
-  copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
-  copy("after", {kNop, kForward2, kNop, kRet});
+  copy("recording/kcore_dir", {kNopBytes, kIfZeroBackBytes, kNopBytes, kRetBytes});
+  copy("after", {kNopBytes, kForward2Bytes, kNopBytes, kRetBytes});
   EXPECT_EQ(blocks(true), chosen_by_packets(static_cast<unsigned>(BlockFlag::suspect)));
   EXPECT_TRUE(gaps_.empty());
   // With the first copy alone, the packets that contradict it are reported.
@@ -193,9 +193,9 @@ TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
 // Where the changes are reported, one copy is enough and nothing is suspect. The second record says that the change is done. Once the new
 // text has run, it is the only one: the last block is not ambiguous.
 TEST_F(KernelCopies, AReportedChangeLeavesNothingSuspect) {
-  const std::string records = poke(1, kBase, kNop, kNop) + poke(10, kBase + 4, kIfZeroBack, kForward2) + poke(20, kBase + 4, kForward2, kForward2);
+  const std::string records = poke(1, kTextBase, kNopBytes, kNopBytes) + poke(10, kTextBase + 4, kIfZeroBackBytes, kForward2Bytes) + poke(20, kTextBase + 4, kForward2Bytes, kForward2Bytes);
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}, records));
-  copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
+  copy("recording/kcore_dir", {kNopBytes, kIfZeroBackBytes, kNopBytes, kRetBytes});
   std::vector<Found> expected = chosen_by_packets(0);
   expected.back().flags = static_cast<unsigned>(BlockFlag::taken);
   EXPECT_EQ(blocks(false), expected);
@@ -208,17 +208,17 @@ TEST_F(KernelCopies, AReportedChangeLeavesNothingSuspect) {
   for (const auto& [time, versions] : {std::pair(5U, 1U), std::pair(15U, 2U), std::pair(25U, 1U)}) {
     std::array<CodeCandidate, 16> found;
     const TimeNs at{time};
-    EXPECT_EQ(view.fetch(kKernelSpace, Ip{kBase + 4}, Interval{at, at}, {}, found, 4).count, versions) << time;
+    EXPECT_EQ(view.fetch(kKernelSpace, Ip{kTextBase + 4}, Interval{at, at}, {}, found, 4).count, versions) << time;
   }
 }
 
 // Copies that are equal do not show that nothing changed in between.
 TEST_F(KernelCopies, EqualCopiesProveNothing) {
   const std::string trace(reinterpret_cast<const char*>(kTrace), 27);  // up to the first E
-  copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
-  copy("after", {kNop, kIfZeroBack, kNop, kRet});
+  copy("recording/kcore_dir", {kNopBytes, kIfZeroBackBytes, kNopBytes, kRetBytes});
+  copy("after", {kNopBytes, kIfZeroBackBytes, kNopBytes, kRetBytes});
   for (const bool reported : {false, true}) {
-    write("recording/data", perf_data(trace, reported ? poke(1, kBase, kNop, kNop) : ""));
+    write("recording/data", perf_data(trace, reported ? poke(1, kTextBase, kNopBytes, kNopBytes) : ""));
     const std::vector<Found> found = blocks(true);
     ASSERT_EQ(found.size(), 2U);
     for (const Found& block : found) EXPECT_EQ((block.flags & static_cast<unsigned>(BlockFlag::suspect)) == 0, reported);
@@ -228,8 +228,8 @@ TEST_F(KernelCopies, EqualCopiesProveNothing) {
 // arm64 kernels record no changes of their text: copies that differ are reported, but no record was lost.
 TEST_F(KernelCopies, AChangeProvesNoLoss) {
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
-  copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
-  copy("after", {kNop, kForward2, kNop, kRet});
+  copy("recording/kcore_dir", {kNopBytes, kIfZeroBackBytes, kNopBytes, kRetBytes});
+  copy("after", {kNopBytes, kForward2Bytes, kNopBytes, kRetBytes});
   OpenOptions options;
   options.path = (folder_ / "recording").string();
   options.kcore_after = {(folder_ / "after").string()};
@@ -251,8 +251,8 @@ TEST_F(KernelCopies, AChangeProvesNoLoss) {
 TEST_F(KernelCopies, AWordChangesAsAWhole) {
   constexpr uint32_t kCallFar = 0x94010103, kCallNear = 0x94000103, kAdd = 0x910010cc, kMove = 0xaa0103e1;
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
-  copy("recording/kcore_dir", {kCallFar, kAdd, kNop, kRet});
-  copy("after", {kCallNear, kMove, kNop, kRet});
+  copy("recording/kcore_dir", {kCallFar, kAdd, kNopBytes, kRetBytes});
+  copy("after", {kCallNear, kMove, kNopBytes, kRetBytes});
   OpenOptions options;
   options.path = (folder_ / "recording").string();
   options.kcore_after = {(folder_ / "after").string()};
@@ -261,7 +261,7 @@ TEST_F(KernelCopies, AWordChangesAsAWhole) {
   CodeView view((*opened)->timeline());
   for (const auto& [at, before, after] : {std::tuple(0U, kCallFar, kCallNear), std::tuple(4U, kAdd, kMove)}) {
     std::array<CodeCandidate, 16> found;
-    const FetchResult result = view.fetch(kKernelSpace, Ip{kBase + at}, Interval{}, {}, found, 4);
+    const FetchResult result = view.fetch(kKernelSpace, Ip{kTextBase + at}, Interval{}, {}, found, 4);
     ASSERT_EQ(result.count, 2U) << at;
     std::set<uint32_t> words;
     for (size_t i = 0; i < 2; ++i) {

@@ -77,7 +77,7 @@ void compare_fields(const ListedPacket& listed, const arm::LegacyPacket& packet,
 }
 
 /// Returns how many packets were compared.
-size_t compare_packets(const Recording& recording, uint32_t stream, const std::vector<ListedPacket>& expected) {
+size_t compare_legacy_packets(const Recording& recording, uint32_t stream, const std::vector<ListedPacket>& expected) {
   const arm::TraceConfig& config = *recording.arm_config(stream);
   size_t next = 0, compared = 0;
   std::vector<std::byte> scratch;
@@ -120,7 +120,7 @@ size_t compare_recording(const std::string& name, const std::string& listing, ar
   size_t compared = 0;
   for (uint32_t stream = 0; opened.ok() && stream < (*opened)->streams().size(); ++stream) {
     const StreamInfo& info = (*opened)->streams()[stream];
-    if (info.protocol == protocol) compared += compare_packets(**opened, stream, expected[info.trace_id]);
+    if (info.protocol == protocol) compared += compare_legacy_packets(**opened, stream, expected[info.trace_id]);
   }
   return compared;
 }

@@ -11,7 +11,7 @@
 namespace ptd::test {
 namespace {
 
-constexpr uint64_t kBase = 0x10000;
+constexpr uint64_t kMadeBase = 0x10000;
 
 /// The configuration of a trace unit.
 struct Setup {
@@ -285,7 +285,7 @@ void compare(bool ptm) {
   const unsigned count = seeds == nullptr ? 500U : static_cast<unsigned>(std::atoi(seeds));
   for (unsigned seed = 0; seed < count; ++seed) {
     std::mt19937 random(seed);
-    MadeProgram program(random, kBase, true);
+    MadeProgram program(random, kMadeBase, true);
     const Setup setup{ptm, ptm && random() % 2 == 0, random() % 2 == 0, static_cast<unsigned>(random() % 2 == 0 ? 0 : 1U << random() % 3)};
     std::vector<Told> told;
     const std::vector<uint8_t> bytes = LegacyRun(random, program, setup).run(50 + static_cast<unsigned>(random() % 400), told);

@@ -59,7 +59,7 @@ TEST(ArmPaths, AreTheSameOnTheCorpus) {
   EXPECT_GT(blocks, 1000U);
 }
 
-constexpr uint64_t kBase = 0xffffffc000080000;
+constexpr uint64_t kPathBase = 0xffffffc000080000;
 
 /// A random trace over random code.
 class Made {
@@ -122,7 +122,7 @@ Timeline Made::timeline() {
   }
   TimelineBuilder builder;
   Section section;
-  section.ip = Ip{kBase};
+  section.ip = Ip{kPathBase};
   section.size_bytes = code.size();
   section.code = own_bytes(code);
   builder.add_section(std::move(section));
@@ -131,7 +131,7 @@ Timeline Made::timeline() {
   for (uint32_t i = 0; i < edits; ++i) {
     const uint32_t at = 4 * below(words_), made = word();
     Edit edit;
-    edit.ip = Ip{kBase + at};
+    edit.ip = Ip{kPathBase + at};
     edit.old_bytes.assign(now.begin() + at, now.begin() + at + 4);
     std::memcpy(now.data() + at, &made, 4);
     edit.new_bytes.assign(now.begin() + at, now.begin() + at + 4);
@@ -265,7 +265,7 @@ TEST(ArmPaths, AreTheSameOnMadeTraces) { compare_made(false, 2000); }
 Timeline one_branch() {
   TimelineBuilder builder;
   Section section;
-  section.ip = Ip{kBase};
+  section.ip = Ip{kPathBase};
   const std::vector<std::byte> code = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0x14}};  // b .
   section.size_bytes = code.size();
   section.code = own_bytes(code);

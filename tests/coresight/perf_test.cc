@@ -103,7 +103,7 @@ TEST(EtmInfo, HardwareIds) {
 }
 
 /// A recording under construction.
-struct Made {
+struct MadePerf {
   ArmPerf arm;
   std::vector<std::unique_ptr<std::vector<std::byte>>> payloads;
   std::vector<int32_t> cpus;
@@ -182,7 +182,7 @@ std::vector<uint8_t> frame(uint8_t id, uint8_t data, uint8_t other_id, uint8_t o
 }
 
 TEST(ArmPerf, OneBufferOfTwoCpus) {
-  Made made;
+  MadePerf made;
   made.cpus = {0, 1};
   made.trace(0, -1, 0, frame(0x10, 0xaa, 0x11, 0xbb));
   RecordingData data;
@@ -194,7 +194,7 @@ TEST(ArmPerf, OneBufferOfTwoCpus) {
 }
 
 TEST(ArmPerf, IdsThatTheKernelTells) {
-  Made made;
+  MadePerf made;
   made.cpus = {0, 1, 2};
   made.hw_id(0, 0x20);
   made.hw_id(1, 0x21);
@@ -211,7 +211,7 @@ TEST(ArmPerf, IdsThatTheKernelTells) {
 
 // One id twice, in two sinks: the buffer of a CPU contains the output of its sink.
 TEST(ArmPerf, IdsBySink) {
-  Made made;
+  MadePerf made;
   made.cpus = {0, 1};
   made.hw_id(0, 0x0100000000000110 | uint64_t{1} << 8);
   made.hw_id(1, 0x0100000000000010 | uint64_t{2} << 8);
@@ -225,7 +225,7 @@ TEST(ArmPerf, IdsBySink) {
 }
 
 TEST(ArmPerf, RawTraceIsTakenAsItIs) {
-  Made made;
+  MadePerf made;
   made.cpus = {0, 1};
   made.trace(1, -1, perfio::kAuxFormatRaw, {1, 2, 3});
   made.trace(1, -1, perfio::kAuxFormatRaw | 1, {4});  // truncated
@@ -240,7 +240,7 @@ TEST(ArmPerf, RawTraceIsTakenAsItIs) {
 // written bytes.
 TEST(ArmPerf, SnapshotsOfARing) {
   constexpr uint64_t kOverwrite = 2;
-  Made made;
+  MadePerf made;
   made.cpus = {0, 1};
   made.trace(0, -1, perfio::kAuxFormatRaw | kOverwrite, {1, 2, 3});
   made.trace(0, -1, perfio::kAuxFormatRaw | kOverwrite, {4, 5, 6}, 100);
@@ -271,7 +271,7 @@ TEST(ArmPerf, TraceBeginsWithAnAsync) {
                       {{middle}, 0, {kLost}},
                       {{middle, middle}, kOverwrite, {kStart, kPause}}};
   for (const Row& row : rows) {
-    Made made;
+    MadePerf made;
     made.cpus = {0};
     for (const std::vector<uint8_t>& piece : row.pieces) made.trace(0, -1, perfio::kAuxFormatRaw | row.flags, piece);
     RecordingData data;
@@ -288,7 +288,7 @@ TEST(ArmPerf, TraceBeginsWithAnAsync) {
 
 // A payload without its own record is not taken for frames if the others are not frames.
 TEST(ArmPerf, APayloadThatNoRecordDescribes) {
-  Made made;
+  MadePerf made;
   made.cpus = {0};
   made.trace(0, -1, perfio::kAuxFormatRaw, {1, 2, 3});
   perfio::AuxtraceRecord payload;
@@ -308,7 +308,7 @@ TEST(ArmPerf, APayloadThatNoRecordDescribes) {
 // assigned to cpu 0.
 TEST(ArmPerf, IdsThatPerfMadeUp) {
   for (const bool told : {true, false}) {
-    Made made;
+    MadePerf made;
     made.cpus = {1, 0};
     if (told) made.hw_id(1, 0x10);
     made.trace(1, -1, 0, frame(0x10, 0xaa, 0x10, 0xab));
@@ -320,7 +320,7 @@ TEST(ArmPerf, IdsThatPerfMadeUp) {
 }
 
 TEST(ArmPerf, IdsOfALaterVersionAreNotRead) {
-  Made made;
+  MadePerf made;
   made.cpus = {0};
   made.hw_id(0, 0x1000000000000015);
   made.trace(0, -1, 0, frame(0x10, 0xaa, 0x10, 0xab));
@@ -342,7 +342,7 @@ TEST(ArmPerf, ThreadsByContextId) {
       {kEtmv4, 0x8080, arm::ContextNames::vmid},       {kEtmv3, 0x8080, arm::ContextNames::context_id},
   };
   for (const Row& row : kRows) {
-    Made made;
+    MadePerf made;
     made.trace(0, -1, 0, frame(0x10, 0xaa, 0x10, 0xab));
     Words words = {1, 1, 0, row.magic, 0, 8, row.control, 0x10, 0, 0, 0, 0, 0, 0};
     RecordingData data;
@@ -352,7 +352,7 @@ TEST(ArmPerf, ThreadsByContextId) {
 }
 
 TEST(ArmPerf, ThreadsHaveStreamsOfTheirOwn) {
-  Made made;
+  MadePerf made;
   made.cpus = {0, 1};
   made.trace(0, 100, 0, frame(0x10, 0xaa, 0x10, 0xab));
   made.trace(1, 200, 0, frame(0x11, 0xba, 0x11, 0xbb));
@@ -368,7 +368,7 @@ TEST(ArmPerf, ThreadsHaveStreamsOfTheirOwn) {
 }
 
 TEST(ArmPerf, RawTraceOfAnUnknownCpuIsNotGuessed) {
-  Made made;
+  MadePerf made;
   made.cpus = {0, 1};
   made.trace(-1, 100, perfio::kAuxFormatRaw, {1, 2});
   RecordingData data;

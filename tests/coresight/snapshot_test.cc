@@ -11,7 +11,7 @@
 namespace ptd::test {
 namespace {
 
-constexpr uint32_t kNop = 0xd503201f, kBranchToSelf = 0x14000000;
+constexpr uint32_t kNopCode = 0xd503201f, kBranchToSelf = 0x14000000;
 
 class Snapshot : public Folder {
  public:
@@ -40,8 +40,8 @@ std::vector<Range> flow(const Recording& recording) { return decode_ranges(recor
 // [ETMv4] "Context packet": 0x31 is AArch64, EL1, non-secure; 0x13 is AArch64, EL3, secure; 0x32 is EL2, 0x11 secure EL1.
 TEST(SnapshotSpaces, TheContextPicksTheDump) {
   const Snapshot snapshot;
-  snapshot.words("normal.bin", {kNop, kBranchToSelf});
-  snapshot.words("monitor.bin", {kNop, kNop, kNop, kBranchToSelf});
+  snapshot.words("normal.bin", {kNopCode, kBranchToSelf});
+  snapshot.words("monitor.bin", {kNopCode, kNopCode, kNopCode, kBranchToSelf});
   snapshot.words("hypervisor.bin", {kBranchToSelf});
   snapshot.frame(
       "[dump1]\nfile=normal.bin\naddress=0x1000\nlength=8\nspace=N\n[dump2]\nfile=monitor.bin\naddress=0x1000\nlength=16\nspace=EL3\n"
@@ -68,8 +68,8 @@ TEST(SnapshotSpaces, TheContextPicksTheDump) {
 
 TEST(SnapshotSpaces, ABundleKnowsThem) {
   const Snapshot snapshot;
-  snapshot.words("normal.bin", {kNop, kBranchToSelf});
-  snapshot.words("monitor.bin", {kNop, kNop, kNop, kBranchToSelf});
+  snapshot.words("normal.bin", {kNopCode, kBranchToSelf});
+  snapshot.words("monitor.bin", {kNopCode, kNopCode, kNopCode, kBranchToSelf});
   snapshot.frame("[dump1]\nfile=normal.bin\naddress=0x1000\nspace=EL1N\n[dump2]\nfile=monitor.bin\naddress=0x1000\nspace=EL3\n");
   snapshot.bytes("trace.bin", {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01, 0x01, 0x00,
                                0x04, 0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7, 0x82, 0x00, 0x08, 0x00, 0x00, 0x13, 0xf7});
@@ -88,9 +88,9 @@ TEST(SnapshotSpaces, ABundleKnowsThem) {
 // The upper half, too: a kernel's code, secure code, and code of any space; in a bundle as in the snapshot.
 TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
   const Snapshot snapshot;
-  snapshot.words("normal.bin", {kNop, kBranchToSelf});
-  snapshot.words("monitor.bin", {kNop, kNop, kNop, kBranchToSelf});
-  snapshot.words("any.bin", {kNop, kNop, kBranchToSelf, kNop, kNop, kBranchToSelf});
+  snapshot.words("normal.bin", {kNopCode, kBranchToSelf});
+  snapshot.words("monitor.bin", {kNopCode, kNopCode, kNopCode, kBranchToSelf});
+  snapshot.words("any.bin", {kNopCode, kNopCode, kBranchToSelf, kNopCode, kNopCode, kBranchToSelf});
   snapshot.frame(
       "[dump1]\nfile=normal.bin\naddress=0xffff000000001000\nspace=EL1N\n[dump2]\nfile=monitor.bin\naddress=0xffff000000001000\n"
       "space=EL3\n[dump3]\nfile=any.bin\naddress=0xffff000000001000\n");
@@ -134,8 +134,8 @@ TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
 
 TEST(SnapshotSpaces, TheEarlierOfTwoDumpsOfOneSpaceCounts) {
   const Snapshot snapshot;
-  snapshot.words("a.bin", {kNop, kBranchToSelf});
-  snapshot.words("b.bin", {kBranchToSelf, kNop, kNop, kBranchToSelf});
+  snapshot.words("a.bin", {kNopCode, kBranchToSelf});
+  snapshot.words("b.bin", {kBranchToSelf, kNopCode, kNopCode, kBranchToSelf});
   snapshot.frame("[dump1]\nfile=a.bin\naddress=0x1000\nspace=any\n[dump2]\nfile=b.bin\naddress=0x1000\nspace=EL1N\n");
   snapshot.bytes("trace.bin", {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01, 0x01, 0x00, 0x04,
                                0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7, 0x82, 0x02, 0x08, 0x00, 0x00, 0x31, 0xf7});  // 1008: only in b.bin
@@ -146,7 +146,7 @@ TEST(SnapshotSpaces, TheEarlierOfTwoDumpsOfOneSpaceCounts) {
 
 TEST(SnapshotIni, IsReadAsPeopleWriteIt) {
   const Snapshot snapshot;
-  snapshot.words("my code.bin", {0, 0, kNop, kBranchToSelf, 0});
+  snapshot.words("my code.bin", {0, 0, kNopCode, kBranchToSelf, 0});
   snapshot.text("snapshot.ini",
                 "\xef\xbb\xbf[Snapshot]\r\nVersion=1.0\r\n; a comment\r\n[Device_List]\r\nDevice0 = my cpu.ini \r\n[trace]\r\nMetadata=the "
                 "trace.ini\r\n"
@@ -217,7 +217,7 @@ TEST(SnapshotFrames, SyncsBetweenFramesAreSeenWhateverTheFormatSays) {
                       {"dstream_coresight", of_frames, true}};
   for (const Row& row : rows) {
     const Snapshot snapshot;
-    snapshot.words("code.bin", {kNop, kBranchToSelf});
+    snapshot.words("code.bin", {kNopCode, kBranchToSelf});
     snapshot.frame(kOneDump);
     snapshot.text("trace.ini", std::string("[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=") + row.format +
                                    "\n[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
@@ -232,7 +232,7 @@ TEST(SnapshotFrames, SyncsBetweenFramesAreSeenWhateverTheFormatSays) {
 // Several files are one buffer: a frame may begin in one and end in the next. A source may be listed for several buffers.
 TEST(SnapshotFrames, FilesAreJoinedAndBuffersListed) {
   const Snapshot snapshot;
-  snapshot.words("code.bin", {kNop, kBranchToSelf});
+  snapshot.words("code.bin", {kNopCode, kBranchToSelf});
   snapshot.frame(kOneDump);
   const std::vector<uint8_t> frames = frames_of({{0x10, kShortTrace}}, [] { return false; });
   snapshot.text("a.bin", {frames.begin(), frames.begin() + 9});
@@ -256,7 +256,7 @@ TEST(SnapshotFrames, ABufferThatEndsWithinAFrameIsReported) {
   const std::vector<uint8_t> frames = frames_of({{0x10, kShortTrace}}, [] { return false; });
   for (size_t size = 1; size <= frames.size(); ++size) {
     const Snapshot snapshot;
-    snapshot.words("code.bin", {kNop, kBranchToSelf});
+    snapshot.words("code.bin", {kNopCode, kBranchToSelf});
     snapshot.frame(kOneDump);
     snapshot.text("trace.ini",
                   "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=coresight\n"
@@ -290,7 +290,7 @@ TEST(SnapshotSources, BytesWithoutSynchronisationAreLost) {
                       {"ITM", "ITM_TCR=0x100000\n", bad_itm, 1, 0}};
   for (const Row& row : rows) {
     const Snapshot snapshot;
-    snapshot.words("code.bin", {kNop, kBranchToSelf});
+    snapshot.words("code.bin", {kNopCode, kBranchToSelf});
     snapshot.frame(kOneDump);
     snapshot.text("etm.ini", std::string("[device]\nname=ETM_0\nclass=trace_source\ntype=") + row.type + "\n[regs]\n" + row.regs);
     snapshot.text("trace.bin", {row.trace.begin(), row.trace.end()});
@@ -321,7 +321,7 @@ TEST(SnapshotSources, IdsThatAreSharedOrNotDescribedAreFindings) {
                       {"bytes without synchronisation", 0x12, no_sync, {}}};
   for (const Row& row : rows) {
     const Snapshot snapshot;
-    snapshot.words("code.bin", {kNop, kBranchToSelf});
+    snapshot.words("code.bin", {kNopCode, kBranchToSelf});
     snapshot.frame(kOneDump);
     snapshot.text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\ndevice2=etm1.ini\n[trace]\nmetadata=trace.ini\n");
     snapshot.text("trace.ini",
@@ -388,7 +388,7 @@ constexpr uint64_t kUpper = 0xffff000000000000;
 
 TEST(SnapshotHostile, DumpsThatAllOverlapCostNoMoreThanTheyAre) {
   const Snapshot snapshot;
-  snapshot.words("a.bin", {kNop, kBranchToSelf});
+  snapshot.words("a.bin", {kNopCode, kBranchToSelf});
   constexpr uint64_t kDumps = 3000, kApart = 0x1000;
   std::string dumps;
   for (uint64_t i = 0; i < kDumps; ++i) dumps += dump(kUpper + i * kApart, 8, "EL1N");
@@ -402,7 +402,7 @@ TEST(SnapshotHostile, DumpsThatAllOverlapCostNoMoreThanTheyAre) {
 
 TEST(SnapshotHostile, DumpsBeyondWhatIsTakenAreCounted) {
   const Snapshot snapshot;
-  snapshot.words("a.bin", {kNop, kBranchToSelf});
+  snapshot.words("a.bin", {kNopCode, kBranchToSelf});
   std::string dumps;
   for (uint64_t i = 0; i < 3000; ++i) dumps += dump(kUpper + i * 16, 8, "EL1N");
   snapshot.frame(dumps);
@@ -419,7 +419,7 @@ TEST(SnapshotHostile, DumpsBeyondWhatIsTakenAreCounted) {
 // Comparing every name of the list with every section, and every source with every buffer, would take many seconds.
 TEST(SnapshotHostile, NamesAreLookedUpNotSearchedFor) {
   const Snapshot snapshot;
-  snapshot.words("a.bin", {kNop, kBranchToSelf});
+  snapshot.words("a.bin", {kNopCode, kBranchToSelf});
   snapshot.frame(dump(kUpper, 8, "EL1N"));
   std::string names, sections, links;
   for (int i = 0; i < 60000; ++i) {

@@ -27,14 +27,14 @@ TEST_P(DecoderAgainstLibipt, SameFlow) {
   EXPECT_EQ(ours.uncertain_instructions, 0U);
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
+std::string case_name(const testing::TestParamInfo<std::string>& info) {
   std::string out = info.param;
   for (char& ch : out) {
     if (ch == '-') ch = '_';
   }
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(Corpus, DecoderAgainstLibipt, testing::ValuesIn(test::flow_cases()), test_name);
+INSTANTIATE_TEST_SUITE_P(Corpus, DecoderAgainstLibipt, testing::ValuesIn(test::flow_cases()), case_name);
 
 }  // namespace
 }  // namespace ptd

@@ -10,7 +10,7 @@ namespace ptd::test {
 namespace {
 
 constexpr uint64_t kBase = 0xffffffff81000000;
-constexpr size_t kReturnStackDepth = 64;  // [SDM] "Near Return Compression"
+constexpr size_t kStackDepth = 64;  // [SDM] "Near Return Compression"
 
 enum class Does : uint8_t { nothing, jcc, jump, call, call_indirect, ret };
 struct Step {
@@ -227,7 +227,7 @@ class PatchedMachine {
   void push(uint64_t next) {
     stack_.push_back(next);
     return_stack_.push_back(next);
-    if (return_stack_.size() > kReturnStackDepth) return_stack_.erase(return_stack_.begin());
+    if (return_stack_.size() > kStackDepth) return_stack_.erase(return_stack_.begin());
   }
 
   void step() {

@@ -35,7 +35,7 @@ std::string compare(Bytes trace, const test::Machine& machine, pt::DecoderOption
   return {};
 }
 
-pt::DecoderOptions options_of(const pt::Config& config) {
+pt::DecoderOptions runner_options(const pt::Config& config) {
   pt::DecoderOptions options;
   options.config = config;
   options.config.errata = pt::errata_of(config.cpu);
@@ -66,19 +66,19 @@ TEST_P(RunnerOnCorpus, EqualsWalker) {
       config.cpu = c->cpu;
       config.return_compression = compression;
       uint64_t blocks = 0;
-      EXPECT_EQ(compare(c->trace, machine, options_of(config), capacity, 1, blocks), "");
+      EXPECT_EQ(compare(c->trace, machine, runner_options(config), capacity, 1, blocks), "");
     }
   }
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
+std::string runner_case_name(const testing::TestParamInfo<std::string>& info) {
   std::string out = info.param;
   for (char& ch : out) {
     if (ch == '-') ch = '_';
   }
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(Corpus, RunnerOnCorpus, testing::ValuesIn(test::flow_cases()), test_name);
+INSTANTIATE_TEST_SUITE_P(Corpus, RunnerOnCorpus, testing::ValuesIn(test::flow_cases()), runner_case_name);
 
 TEST(GeneratedTraces, RunnerEqualsWalker) {
   uint64_t first = 0, count = 400;
@@ -92,7 +92,7 @@ TEST(GeneratedTraces, RunnerEqualsWalker) {
     const auto options = test::options_of_seed(seed);
     const auto trace = test::generate(options);
     const auto machine = test::make_machine(trace.memory);
-    const std::string difference = compare(trace.trace, machine, options_of(trace.config), seed % 2 == 0 ? 4096 : 64, kRounds, blocks);
+    const std::string difference = compare(trace.trace, machine, runner_options(trace.config), seed % 2 == 0 ? 4096 : 64, kRounds, blocks);
     EXPECT_EQ(difference, "") << describe(options);
     if (!difference.empty()) ++failures;
   }
@@ -122,7 +122,7 @@ TEST(RunnerBounds, OneTntFillsManyBatches) {
   config.has_mtc = true;
   for (const size_t capacity : {size_t{7}, size_t{256}}) {
     uint64_t blocks = 0;
-    EXPECT_EQ(compare(trace, test::make_machine(memory), options_of(config), capacity, 2, blocks), "");
+    EXPECT_EQ(compare(trace, test::make_machine(memory), runner_options(config), capacity, 2, blocks), "");
     EXPECT_GT(blocks, 50'000U);
   }
 }
@@ -133,7 +133,7 @@ TEST(RunnerBounds, CodePokedWhileItRuns) {
   constexpr uint64_t kInstructions = 1'000'000;
   for (const bench::Character& character : bench::characters()) {
     const bench::Synthetic made = bench::make_synthetic(character, kInstructions, 7);
-    const pt::DecoderOptions options = options_of(made.config);
+    const pt::DecoderOptions options = runner_options(made.config);
     const auto segments = test::cut_segments(made.trace);
     const Interval time = bench::time_of(segments, test::make_machine(made.memory), options);
     const test::Machine machine = bench::make_poked_machine(made.memory, bench::PokePlace::hot, kInstructions / 40, time);
@@ -164,7 +164,7 @@ TEST(RunnerBounds, SilentLoopEndsAtOnePlace) {
     for (int i = 0; i < 50; ++i) writer.tnt(0, 6);
     writer.tnt(0b000100, 6);
     writer.tnt(0, 6);
-    pt::DecoderOptions options = options_of({});
+    pt::DecoderOptions options = runner_options({});
     pt::Decoder fast(machine.timeline, machine.contexts, options);
     options.exact_only = true;
     pt::Decoder exact(machine.timeline, machine.contexts, options);
@@ -212,7 +212,7 @@ pt::DecoderOptions options_with_mtc(uint32_t ticks) {
   config.tsc_ctc_ratio_n = ticks;
   config.tsc_ctc_ratio_d = 1;
   config.has_mtc = true;
-  return options_of(config);
+  return runner_options(config);
 }
 
 // A record was lost without a LOST record: the path that the packets finally contradict began `turns` branches before. The walker may find

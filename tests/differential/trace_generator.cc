@@ -12,9 +12,9 @@ constexpr uint32_t kTscPerCtc = 80;
 
 /// One run of the machine. The state of the processor (its return stack, the pending packets) is separate from that of the program (the
 /// true stack).
-class Machine {
+class TracedMachine {
  public:
-  Machine(const TraceOptions& options, GeneratedTrace& out)
+  TracedMachine(const TraceOptions& options, GeneratedTrace& out)
       : options_(options), out_(out), random_(options.seed * 2 + 1), program_(make_program(options.program, random_)), writer_(out.trace) {
     writer_.set_compression(options.ip_compression);
     const auto& functions = program_.user_functions;
@@ -547,7 +547,7 @@ GeneratedTrace generate(const TraceOptions& options) {
   out.config.max_nonturbo_ratio = 20;
   out.config.has_mtc = out.config.has_cyc = options.timing;
   out.config.address_filter = options.address_filter;
-  Machine(options, out).run();
+  TracedMachine(options, out).run();
   return out;
 }
 

@@ -17,9 +17,9 @@ namespace ptd::test {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxSegments = 48;
+constexpr uint64_t kMaxArmSegments = 48;
 constexpr uint64_t kFrameBytes = 16;
-constexpr uint64_t kAuxtrace = 71, kHeaderBytes = 104;
+constexpr uint64_t kAuxtraceType = 71, kRecordHeaderBytes = 104;
 
 /// A segment of the trace, by the end of its bytes in the buffer that it shares with others.
 struct Placed {
@@ -38,7 +38,7 @@ PlacedStreams open(const std::string& path, const std::string& what, std::vector
     if (recording.error().message.size() < 10) findings.push_back(what + ": refused without a sentence");
     return streams;
   }
-  const std::vector<StreamDigest> digests = digest(**recording, kMaxSegments, what, findings);
+  const std::vector<StreamDigest> digests = digest(**recording, kMaxArmSegments, what, findings);
   for (uint32_t stream = 0; stream < digests.size(); ++stream) {
     streams.emplace_back();
     for (const SegmentDigest& segment : digests[stream].segments) {
@@ -70,7 +70,7 @@ void expect_same_before(const PlacedStreams& base, const PlacedStreams& got, uin
 
 /// Calls `use` with each damaged version of `file` and where the damage begins.
 template <class Use>
-void each_damage(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan, const Use& use) {
+void each_arm_damage(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan, const Use& use) {
   if (file.empty()) return;
   Random random(plan.seed);
   const auto size = static_cast<uint32_t>(file.size());
@@ -97,7 +97,7 @@ std::string only_buffer(const std::vector<std::byte>& trace_ini) {
   return file;
 }
 
-uint64_t number_at(const std::vector<std::byte>& file, uint64_t at) {
+uint64_t arm_number_at(const std::vector<std::byte>& file, uint64_t at) {
   uint64_t value = 0;
   if (at + 8 <= file.size()) std::memcpy(&value, file.data() + at, 8);
   return value;
@@ -105,15 +105,15 @@ uint64_t number_at(const std::vector<std::byte>& file, uint64_t at) {
 
 /// Returns the offset of the only AUXTRACE record's bytes; 0 if there is none, or several.
 uint64_t only_payload(const std::vector<std::byte>& file) {
-  const uint64_t begin = number_at(file, 40), end = begin + number_at(file, 48);
+  const uint64_t begin = arm_number_at(file, 40), end = begin + arm_number_at(file, 48);
   uint64_t found = 0;
-  for (uint64_t at = begin; at + 8 <= end && file.size() >= kHeaderBytes;) {
-    const uint64_t head = number_at(file, at), size = head >> 48;
+  for (uint64_t at = begin; at + 8 <= end && file.size() >= kRecordHeaderBytes;) {
+    const uint64_t head = arm_number_at(file, at), size = head >> 48;
     if (size < 8) break;
-    if ((head & 0xffffffff) == kAuxtrace) {
+    if ((head & 0xffffffff) == kAuxtraceType) {
       if (found != 0) return 0;
       found = at + size;
-      at += number_at(file, at + 8);
+      at += arm_number_at(file, at + 8);
     }
     at += size;
   }
@@ -137,7 +137,7 @@ void check_damaged_snapshot(const std::string& dir, const DamagePlan& plan, std:
   const std::string buffer = only_buffer(members["trace.ini"]);
   for (const auto& member : members) {
     const std::string& name = member.first;
-    each_damage(dir + "/" + name, member.second, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, uint64_t at) {
+    each_arm_damage(dir + "/" + name, member.second, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, uint64_t at) {
       CaseGuard guard(what);
       copy.write(name, damaged);
       const PlacedStreams got = open(copy.path(), what, findings);
@@ -155,7 +155,7 @@ void check_damaged_etm_perf(const std::string& name, const std::vector<std::byte
   const PlacedStreams base = open(copy / "data", name, findings);
   if (base.empty()) findings.push_back(name + ": the undamaged recording holds no trace");
   const uint64_t payload = only_payload(file);
-  each_damage(name, file, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, uint64_t at) {
+  each_arm_damage(name, file, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, uint64_t at) {
     CaseGuard guard(what);
     copy.write("data", damaged);
     const PlacedStreams got = open(copy / "data", what, findings);

@@ -18,7 +18,7 @@ namespace ptd::test {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxSegments = 8;
+constexpr uint64_t kMaxLoadSegments = 8;
 constexpr uint64_t kMaxMappedBytes = 1U << 20;
 
 bool starts_with(const std::vector<std::byte>& file, const char* magic) {
@@ -57,7 +57,7 @@ class FileDoors {
  private:
   void opened(const std::string& what, const Result<std::unique_ptr<Recording>>& recording) {
     if (recording.ok()) {
-      (void)digest(**recording, kMaxSegments, what, findings_);
+      (void)digest(**recording, kMaxLoadSegments, what, findings_);
     } else if (recording.error().message.size() < 10) {
       findings_.push_back(what + ": refused without a sentence");
     }
@@ -125,7 +125,7 @@ std::vector<StreamDigest> open_bundle(const TempDir& dir, const std::string& wha
   options.symfs = {"/nonexistent"};
   options.debug_dirs.clear();
   const auto recording = Recording::open(options);
-  if (recording.ok()) return digest(**recording, kMaxSegments, what, findings);
+  if (recording.ok()) return digest(**recording, kMaxLoadSegments, what, findings);
   if (recording.error().message.size() < 10) findings.push_back(what + ": refused without a sentence");
   return {};
 }

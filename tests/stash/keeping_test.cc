@@ -24,7 +24,7 @@ namespace {
 
 using testing::SizeIs;
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kPageOfCode = 4096;
 
 uint64_t monotonic_ns() {
   timespec now{};
@@ -63,7 +63,7 @@ perfio::MmapRecord anonymous(uint64_t address) {
   perfio::MmapRecord map;
   map.pid = map.tid = ::getpid();
   map.addr = address;
-  map.size_bytes = kPage;
+  map.size_bytes = kPageOfCode;
   map.path = "//anon";
   return map;
 }
@@ -114,11 +114,11 @@ class Keeping : public Scratch {
 /// Memory of this process, filled with a letter.
 class Memory {
  public:
-  explicit Memory(char letter) : at_(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    std::memset(at_, letter, kPage);
+  explicit Memory(char letter) : at_(::mmap(nullptr, kPageOfCode, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    std::memset(at_, letter, kPageOfCode);
     record = anonymous(reinterpret_cast<uint64_t>(at_));
   }
-  ~Memory() { ::munmap(at_, kPage); }
+  ~Memory() { ::munmap(at_, kPageOfCode); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   perfio::MmapRecord record;
@@ -213,8 +213,8 @@ TEST_F(Keeping, WhatMayBeCoveredByWhatTheKernelLostIsNotKept) {
 
 TEST_F(Keeping, WhatDoesNotFitIntoTheQueueIsNamed) {
   begin(16 << 10);
-  auto* memory = static_cast<char*>(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  std::memset(memory, 'a', kPage);
+  auto* memory = static_cast<char*>(::mmap(nullptr, kPageOfCode, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::memset(memory, 'a', kPageOfCode);
   perfio::MmapRecord own = anonymous(reinterpret_cast<uint64_t>(memory));
   own.path = "[anon:own]";
   saver_->on_mapping(own, 7);
@@ -238,7 +238,7 @@ TEST_F(Keeping, WhatDoesNotFitIntoTheQueueIsNamed) {
   EXPECT_THAT(why.at("/memfd:999 (deleted)"), testing::HasSubstr("too many mappings at once to read them all"));
   EXPECT_THAT(why.at("[anon:own]"), testing::HasSubstr("too many mappings at once"));
   EXPECT_FALSE(why.contains("/bin/true")) << "that is not what a queue is for";
-  ::munmap(memory, kPage);
+  ::munmap(memory, kPageOfCode);
 }
 
 TEST_F(Keeping, ManyNamesAreCountedOnly) {
@@ -284,7 +284,7 @@ void in_forked(const std::function<void()>& parent, const std::function<void()>&
 }
 
 TEST_F(Keeping, AForkGoesOnWhereItsParentWasKilled) {
-  const MemoryFile early("early", kPage), late("late", 2 * kPage);
+  const MemoryFile early("early", kPageOfCode), late("late", 2 * kPageOfCode);
   write_recording({{early.record, 7}, {late.record, 9}});
   in_forked(
       [&] {
@@ -337,7 +337,7 @@ TEST_F(Keeping, AForkConfirmsWhatALaterRoundOfItsOwnHasShown) {
 }
 
 TEST_F(Keeping, GcKnowsWhoseItIsThoughItWasKilledAndItsRecordingMoved) {
-  const MemoryFile code("code", kPage);
+  const MemoryFile code("code", kPageOfCode);
   const uint64_t file_bytes = write_recording({}, 100'000);  // which has no record of this mapping
   const std::string identity = recording_identity(path());
   EXPECT_EQ(early_identity(path(), 65'536), "") << "what comes behind that changes it";
@@ -364,9 +364,9 @@ TEST_F(Keeping, GcKnowsWhoseItIsThoughItWasKilledAndItsRecordingMoved) {
   EXPECT_THAT(report->adopted, testing::ElementsAre(path()));
   const auto kept = StashedCode::open({place_}, recording_identity(folder_ + "/elsewhere"));
   ASSERT_NE(kept, nullptr);
-  const auto found = kept->of_mapping({code.record.path, {}, 0, kPage, nullptr, code.record.pid, code.record.addr, 7});
+  const auto found = kept->of_mapping({code.record.path, {}, 0, kPageOfCode, nullptr, code.record.pid, code.record.addr, 7});
   ASSERT_NE(found.file, nullptr);
-  EXPECT_EQ(found.file->bytes().size(), kPage);
+  EXPECT_EQ(found.file->bytes().size(), kPageOfCode);
 }
 
 }  // namespace

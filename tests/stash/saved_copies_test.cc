@@ -18,7 +18,7 @@ namespace {
 
 using testing::SizeIs;
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kCopiedPage = 4096;
 
 TEST_F(Scratch, WhatARecorderLeftIsOfTheRecordingThatTellsItsMappings) {
   Entries left;
@@ -49,11 +49,11 @@ TEST_F(Scratch, TheLibraryLooksOnlyIntoTheStashesThatItIsTold) {
     const auto content = (*capture)->add(bytes_of(bytes));
     ASSERT_TRUE(content.ok());
     build_id = content->build_id;
-    (*capture)->add_entry({7, 0, 7, 0x1000, kPage, 0, EntryKind::file, content->hash, build_id, "/gone"});
+    (*capture)->add_entry({7, 0, 7, 0x1000, kCopiedPage, 0, EntryKind::file, content->hash, build_id, "/gone"});
     ASSERT_TRUE((*capture)->publish(identity(1)).ok());
   }
   if (build_id.empty()) GTEST_SKIP() << "/bin/true has no build id";
-  const MappedPath wanted{"/no/such/program", build_id, 0, kPage};
+  const MappedPath wanted{"/no/such/program", build_id, 0, kCopiedPage};
   const char* before = std::getenv("PTDECODE_STASH");
   const std::string restored = before == nullptr ? "" : before;
   ::setenv("PTDECODE_STASH", place_.c_str(), 1);

@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t kEtmType = 8;
 // Masks of perf_event_attr.config (the kernel's sysfs format files of cs_etm).
 constexpr uint64_t kConfigContextId = 1ULL << 14, kConfigTimestamp = 1ULL << 28, kConfigReturnStack = 1ULL << 29;
-constexpr uint64_t kVersion = 1, kMagicEtmv4 = 0x4040404040404040, kMagicEte = 0x5050505050505050, kNoAuthstatus = 0, kVirtualCounter = 1;
+constexpr uint64_t kHeaderVersion = 1, kMagicEtmv4 = 0x4040404040404040, kMagicEte = 0x5050505050505050, kNoAuthstatus = 0, kVirtualCounter = 1;
 constexpr uint64_t kFirstTraceId = 0x10, kTraceIds = 0x60;  // each buffer has one source: ids may repeat
 
 }  // namespace
@@ -27,7 +27,7 @@ perfio::EventAttr etm_attr() {
 perfio::AuxtraceInfoRecord etm_auxtrace_info(uint32_t cpus, bool ete) {
   perfio::AuxtraceInfoRecord info;
   info.type = perfio::kAuxtraceCsEtm;
-  info.priv = {kVersion, uint64_t{kEtmType} << 32 | cpus, 0};
+  info.priv = {kHeaderVersion, uint64_t{kEtmType} << 32 | cpus, 0};
   for (uint32_t cpu = 0; cpu < cpus; ++cpu) {
     std::vector<uint64_t> parameters = {EtmRegisters::kConfigr, kFirstTraceId + cpu % kTraceIds,
                                         EtmRegisters::kIdr0,    ete ? EtmRegisters::kEteIdr1 : EtmRegisters::kIdr1,

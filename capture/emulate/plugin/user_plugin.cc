@@ -266,7 +266,7 @@ void after_call(UserThread& thread, Call call, int64_t result) {
   }
 }
 
-void on_sigaction(uint64_t number, uint64_t action) {
+void on_sigaction_call(uint64_t number, uint64_t action) {
   struct {
     uint64_t handler, flags, restorer;
   } wanted{};
@@ -306,7 +306,7 @@ std::string traced_program(const std::string& given) {
 }
 
 // The code executed so far belongs to the old name: a PSB+ dates it, as where tracing is switched off and on.
-void rename(UserThread& thread, uint64_t now, const char* kind, const std::string& name) {
+void rename_thread(UserThread& thread, uint64_t now, const char* kind, const std::string& name) {
   thread.event(now, kind, hex_of(name.substr(0, kCommBytes - 1)));
   thread.encoder.set_time(now);
   thread.tracer.sync_outside();
@@ -328,7 +328,7 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
   if (kind != ExecKind::emulated || !peek_list(argv, arguments) || !peek_list(envp, environment)) return;
   (void)g_process.can_record_exec();
   (void)g_process.hold_others(&thread);
-  rename(thread, now, "exec", file_name(path));
+  rename_thread(thread, now, "exec", file_name(path));
   if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);  // the next program's trace begins later than this one's ends
   exec_emulated(g_command, path, std::move(arguments), reinterpret_cast<char* const*>(envp));
   thread.event(read_clock(), "exec_failed", "");
@@ -357,7 +357,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   std::copy(a, a + 6, thread.call_args.begin());
   switch (call_of(number)) {
     case kRtSigaction:
-      return on_sigaction(a[0], a[1]);
+      return on_sigaction_call(a[0], a[1]);
     case kExecve:
       return on_exec(thread, peek_text(a[0], 4096), a[1], a[2]);
     case kExecveat: {
@@ -369,7 +369,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
     case kExitGroup:
       return on_exit_group(thread, static_cast<int>(a[0]));
     case kPrctl:
-      if (char first = 0; a[0] == kPrSetName && peek(a[1], first)) rename(thread, now, "comm", peek_text(a[1], kCommBytes));
+      if (char first = 0; a[0] == kPrSetName && peek(a[1], first)) rename_thread(thread, now, "comm", peek_text(a[1], kCommBytes));
       return;
     default:
       return;

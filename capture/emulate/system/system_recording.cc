@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 using namespace perfio;
 
 constexpr uint64_t kChunkBytes = 4 << 20;  // of one AUXTRACE record
-constexpr uint32_t kTraceAttr = 0, kDummyAttr = 1, kSoftwarePmu = 1;
+constexpr uint32_t kTraceAttr = 0, kSystemDummyAttr = 1, kSoftwarePmu = 1;
 
 std::map<std::string, uint64_t> read_summary(const std::string& path) {
   std::map<std::string, uint64_t> values;
@@ -148,7 +148,7 @@ class Joiner {
     MmapRecord translated = *map;
     if (!files_.translate(translated)) return writer_.add_raw(record.raw);
     RecordContext context;
-    context.attr_index = kDummyAttr;
+    context.attr_index = kSystemDummyAttr;
     context.misc = record.misc;
     context.sample_id = record.sample_id;
     return writer_.add_mmap2(translated, context);
@@ -157,12 +157,12 @@ class Joiner {
     if (!status_.ok()) return;
     status_ = boot_.up_to(time_ns, [this](const TextPokeRecord& poke, uint64_t when) {
       RecordContext context;
-      context.attr_index = kDummyAttr;
+      context.attr_index = kSystemDummyAttr;
       context.misc = kMiscKernel;
       context.sample_id.pid = context.sample_id.tid = context.sample_id.cpu = 0;
       context.sample_id.time = when;
       context.sample_id.has_time = true;
-      context.sample_id.id = attrs_[kDummyAttr].ids.front();
+      context.sample_id.id = attrs_[kSystemDummyAttr].ids.front();
       ++pokes_;
       return writer_.add_text_poke(poke, context);
     });
@@ -308,7 +308,7 @@ class SystemRecording {
     WriterOptions options;
     options.attrs = (*reader)->attrs();
     options.directory = true;
-    if (options.attrs.size() <= kDummyAttr || options.attrs[kTraceAttr].ids.size() < traces_.size())
+    if (options.attrs.size() <= kSystemDummyAttr || options.attrs[kTraceAttr].ids.size() < traces_.size())
       return Error{ErrorCode::bad_format, "the records of the emulated machine name fewer cpus than it has", 0};
     AuxtraceInfoRecord info = info_of(values_, clock_, options.attrs[kTraceAttr].type);
     if (arm64_) {

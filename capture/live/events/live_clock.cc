@@ -14,15 +14,12 @@
 #include "ptdecode/time_conversion.h"
 
 namespace ptd::live {
-namespace {
 
 uint64_t monotonic_ns() {
   timespec now{};
   (void)clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
 }
-
-}  // namespace
 
 void LiveClock::saw(uint64_t record_time_ns) {
   least_ahead_ns_ = std::min(least_ahead_ns_, static_cast<int64_t>(monotonic_ns() - record_time_ns));

@@ -8,6 +8,9 @@
 
 namespace ptd::live {
 
+/// CLOCK_MONOTONIC.
+[[nodiscard]] uint64_t monotonic_ns();
+
 /// Uses the kernel's conversion of the processor's counter. If the kernel publishes none, it uses the record that was read soonest after
 /// its time: the clock is then late by the reader's delay, but never earlier than a record that was read. Copies are independent.
 class LiveClock {

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using perfio::EventSpec;
 
-Error usage(const std::string& message) { return {ErrorCode::bad_option, message, 0}; }
+Error bad_event(const std::string& message) { return {ErrorCode::bad_option, message, 0}; }
 
 std::string first_line(const std::string& path) {
   const Result<std::string> text = read_text_file(path);
@@ -81,19 +81,19 @@ Status check_pt(const Pmu& pmu, const EventSpec& spec, const std::vector<std::st
     const bool given = std::find(typed.begin(), typed.end(), need.term) != typed.end();
     if (!given || (value == 0 && !need.of_values)) continue;
     if (!need.of_values && allowed == 0) {
-      return usage("intel_pt: this processor does not support '" + std::string(need.term) + "' (caps/" + need.cap + " is 0)");
+      return bad_event("intel_pt: this processor does not support '" + std::string(need.term) + "' (caps/" + need.cap + " is 0)");
     }
     if (need.of_values && value != 0 && (value >= 64 || (allowed >> value & 1) == 0)) {
-      return usage("intel_pt: " + std::string(need.term) + "=" + std::to_string(value) +
+      return bad_event("intel_pt: " + std::string(need.term) + "=" + std::to_string(value) +
                    " is not supported by this processor, which supports: " + bits_text(allowed) + " (caps/" + need.cap + ")");
     }
   }
   const auto without = [&](const char* of, const char* what) { return pmu.get(spec, of) != 0 && pmu.get(spec, what) == 0; };
   if (without("mtc_period", "mtc") && std::find(typed.begin(), typed.end(), "mtc_period") != typed.end()) {
-    return usage("intel_pt: mtc_period has no effect with mtc=0");
+    return bad_event("intel_pt: mtc_period has no effect with mtc=0");
   }
-  if (without("cyc_thresh", "cyc")) return usage("intel_pt: cyc_thresh needs cyc");
-  if (without("fup_on_ptw", "ptw")) return usage("intel_pt: fup_on_ptw needs ptw");
+  if (without("cyc_thresh", "cyc")) return bad_event("intel_pt: cyc_thresh needs cyc");
+  if (without("fup_on_ptw", "ptw")) return bad_event("intel_pt: fup_on_ptw needs ptw");
   return {};
 }
 
@@ -113,14 +113,14 @@ Status set_term(const Pmu& pmu, EventSpec& spec, const std::string& term, std::v
     const auto sink = pmu.sinks.find(term.substr(1));
     std::vector<std::string> names;
     for (const auto& [name, id] : pmu.sinks) names.push_back(name);
-    if (sink == pmu.sinks.end()) return usage(pmu.name + ": no sink '" + term.substr(1) + "'; available: " + joined(names));
+    if (sink == pmu.sinks.end()) return bad_event(pmu.name + ": no sink '" + term.substr(1) + "'; available: " + joined(names));
     spec.config2 = (spec.config2 & ~uint64_t{0xffffffff}) | sink->second;
     return {};
   }
   const size_t equals = term.find('=');
   const std::string name = term.substr(0, equals);
   const std::optional<uint64_t> value = equals == std::string::npos ? 1 : parse_integer(term.substr(equals + 1), 0);
-  if (!value) return usage(pmu.name + ": '" + term + "' is not a number");
+  if (!value) return bad_event(pmu.name + ": '" + term + "' is not a number");
   for (uint32_t word = 0; word < 4; ++word) {
     if (name != (word == 0 ? "config" : "config" + std::to_string(word))) continue;
     word_of(spec, word) = *value;
@@ -129,11 +129,11 @@ Status set_term(const Pmu& pmu, EventSpec& spec, const std::string& term, std::v
   if (!pmu.has(name)) {
     std::vector<std::string> names;
     for (const auto& [known, format] : pmu.formats) names.push_back(known);
-    return usage(pmu.name + ": no term '" + name + "' on this machine; there are: " + joined(names));
+    return bad_event(pmu.name + ": no term '" + name + "' on this machine; there are: " + joined(names));
   }
   typed.push_back(name);
   if (pmu.set(spec, name, *value)) return {};
-  return usage(pmu.name + ": " + name + " has " + std::to_string(pmu.formats.at(name).bits.size()) + " bits: " + std::to_string(*value) +
+  return bad_event(pmu.name + ": " + name + " has " + std::to_string(pmu.formats.at(name).bits.size()) + " bits: " + std::to_string(*value) +
                " is too large");
 }
 
@@ -164,7 +164,7 @@ Status set_levels(EventSpec& spec, const std::string& levels) {
     if (level == 'u') spec.exclude_user = false;
     if (level == 'k') spec.exclude_kernel = false;
     if (level == 'h') spec.exclude_hv = false;
-    if (std::strchr("ukh", level) == nullptr) return usage(std::string("an event's levels are u, k and h, not '") + level + "'");
+    if (std::strchr("ukh", level) == nullptr) return bad_event(std::string("an event's levels are u, k and h, not '") + level + "'");
   }
   return {};
 }
@@ -246,7 +246,7 @@ Result<Pmu> read_pmu(const std::string& name, const std::string& sysfs) {
 Result<PmuEvent> parse_pmu_event(const std::string& text, const std::string& sysfs) {
   const size_t first = text.find('/'), last = text.rfind('/');
   if (first == std::string::npos || first == last)
-    return usage("-e: '" + text + "' is not a PMU event: NAME/TERMS/LEVELS, for example intel_pt//u");
+    return bad_event("-e: '" + text + "' is not a PMU event: NAME/TERMS/LEVELS, for example intel_pt//u");
   Result<Pmu> pmu = read_pmu(text.substr(0, first), sysfs);
   if (!pmu) return pmu.error();
   PmuEvent event{std::move(*pmu), {}, text};

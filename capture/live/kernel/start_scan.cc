@@ -68,7 +68,7 @@ bool parse_code_map(const std::string& line, MmapRecord& map) {
   return true;
 }
 
-std::string trimmed(std::string text) {
+std::string without_line_end(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }
@@ -141,7 +141,7 @@ Status scan_process(int32_t pid, const RecordSink& sink) {
     CommRecord comm;
     comm.pid = pid;
     comm.tid = tid;
-    comm.comm = trimmed(*name);
+    comm.comm = without_line_end(*name);
     if (Status status = sink(comm, at_start(0, pid, tid)); !status) return status;
   }
   const Result<std::string> maps = read_text_file(dir + "/maps");

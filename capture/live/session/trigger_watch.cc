@@ -12,7 +12,7 @@ namespace {
 
 using namespace perfio;
 
-constexpr uint32_t kRingPages = 4;
+constexpr uint32_t kTriggerRingPages = 4;
 constexpr size_t kMostDepth = 1024, kMostThreads = 65536;
 
 }  // namespace
@@ -89,7 +89,7 @@ Status TriggerWatch::add(bool returns, const EventTarget& target) {
 }
 
 Status TriggerWatch::map_ring(Ring& to) {
-  Result<std::unique_ptr<EventRing>> ring = EventRing::map(to.events.front().fd(), kRingPages);
+  Result<std::unique_ptr<EventRing>> ring = EventRing::map(to.events.front().fd(), kTriggerRingPages);
   if (!ring) return ring.error();
   to.ring = std::move(*ring);
   return {};

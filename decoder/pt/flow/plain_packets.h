@@ -7,17 +7,16 @@
 #include <cstdint>
 #include <cstring>
 
+#include "decoder/pt/packet/packet_table.h"
 #include "ptdecode/flow.h"
 
 namespace ptd::pt {
 
 constexpr bool is_short_tnt(unsigned byte) { return (byte & 1) == 0 && byte > 2; }
-inline constexpr uint8_t kLongTntBits = 47;  ///< branches in a full one
 inline constexpr uint64_t kLongTntBytes = 8;
 inline constexpr unsigned kTipOpcode = 0x0d, kTipPgeOpcode = 0x11, kTipPgdOpcode = 0x01, kFupOpcode = 0x1d, kIpOpcodeMask = 0x1f;
 inline constexpr uint64_t kWidestIp = 9;  ///< bytes of the longest TIP
 inline constexpr std::array<uint8_t, 8> kIpSize = {0, 2, 4, 6, 6, 0, 8, 0};  ///< by IPBytes; 0: suppressed or reserved
-inline constexpr std::array<uint64_t, 8> kIpMask = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};
 
 constexpr uint64_t low_bits(uint64_t value, uint32_t count) { return value & ((uint64_t{1} << count) - 1); }
 

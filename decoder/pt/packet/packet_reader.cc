@@ -25,7 +25,6 @@ uint64_t load_le(const std::byte* p, unsigned size) {
   return value;
 }
 
-constexpr uint64_t kIpMask[8] = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};
 
 /// Loads an ip payload. Constant sizes compile to single loads; a variable size would be a call of memcpy.
 uint64_t load_ip(const std::byte* p, unsigned size) {

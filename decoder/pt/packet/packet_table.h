@@ -9,6 +9,9 @@
 
 namespace ptd::pt {
 
+inline constexpr uint8_t kLongTntBits = 47;  ///< branches in a full long TNT
+inline constexpr std::array<uint64_t, 8> kIpMask = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};  ///< by IPBytes: what a compressed address replaces
+
 /// Layout of a packet's bytes.
 enum class Layout : uint8_t {
   fields,      ///< fixed size; every field is listed

@@ -8,7 +8,6 @@
 namespace ptd::pt {
 namespace {
 
-constexpr unsigned kLongTntBits = 47;
 constexpr unsigned kShortTntBits = 6;
 
 /// Bytes of one packet under construction.

@@ -21,7 +21,7 @@ constexpr size_t kMaxIntervals = 1U << 18;
 constexpr size_t kMaxCallSites = 1U << 20;
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
-constexpr uint32_t kContents = 8;
+constexpr uint32_t kMostCandidates = 8;
 constexpr uint64_t kMostSteps = 256;  // per fetch; more expensive ones are left to the walker, which counts them
 constexpr size_t kMostChecks = 24;  // per run
 constexpr size_t kMostChanging = 1U << 20;
@@ -237,7 +237,7 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   reading.is_plain = fetch_plain(reading, ip, now);
   if (reading.is_plain) return true;
   const FetchStepLimit limit(kMostSteps);
-  std::array<CodeCandidate, kContents> contents;
+  std::array<CodeCandidate, kMostCandidates> contents;
   FetchResult result = view_.fetch(reading.space, Ip{ip}, now, {}, contents);
   if (result.status != FetchStatus::ok || result.count == 0) return false;
   reading.insn = classify(contents[0].bytes, reading.mode);

@@ -13,7 +13,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMaxTextBytes = 512ULL << 20;
-constexpr size_t kMaxNameBytes = 1024;
+constexpr size_t kMaxSymbolBytes = 1024;
 
 // Takes the next word of a line; words are separated by blanks and tabs.
 std::string_view take_word(std::string_view& line) {
@@ -22,7 +22,7 @@ std::string_view take_word(std::string_view& line) {
   const auto* const end = std::find_if(begin, line.end(), is_blank);
   const std::string_view word(begin, end);
   line = {end, line.end()};
-  return word.substr(0, kMaxNameBytes);
+  return word.substr(0, kMaxSymbolBytes);
 }
 
 bool to_number(std::string_view word, int base, uint64_t& value) {

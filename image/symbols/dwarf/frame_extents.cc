@@ -17,7 +17,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxExtents = 4U << 20;
-constexpr size_t kMaxStepsBack = 64;  // over extents that overlap
+constexpr size_t kMaxExtentsBack = 64;  // over extents that overlap
 constexpr size_t kMaxPartsAhead = 4096;
 constexpr size_t kMaxSections = 1U << 16;
 constexpr uint64_t kMaxExtentBytes = 1ULL << 32;
@@ -73,10 +73,10 @@ uint64_t table_of(EhReader in, uint8_t encoding, uint64_t field) {
   return value == 0 || in.failed() ? 0 : value + (base == DW_EH_PE_pcrel ? field : 0);
 }
 
-struct ElfCloser {
+struct ElfEnd {
   void operator()(Elf* elf) const { elf_end(elf); }
 };
-using OpenElf = std::unique_ptr<Elf, ElfCloser>;
+using OpenElf = std::unique_ptr<Elf, ElfEnd>;
 
 OpenElf open_elf(const ElfFile& file) {
   const Bytes bytes = file.file()->bytes();
@@ -108,7 +108,7 @@ FrameExtents::FrameExtents(const ElfFile& file) {
   std::vector<std::pair<uint64_t, uint64_t>> linkage;  // procedure linkage tables, each with one FDE
   Elf_Scn *section = nullptr, *frames = nullptr;
   GElf_Shdr header, frames_header{};
-  while ((section = elf_nextscn(elf.get(), section)) != nullptr && linkage.size() < kMaxStepsBack) {
+  while ((section = elf_nextscn(elf.get(), section)) != nullptr && linkage.size() < kMaxExtentsBack) {
     const char* name = gelf_getshdr(section, &header) == nullptr ? nullptr : elf_strptr(elf.get(), names, header.sh_name);
     if (name == nullptr || header.sh_type == SHT_NOBITS) continue;
     if (std::strncmp(name, ".plt", 4) == 0) linkage.emplace_back(header.sh_addr, header.sh_size);
@@ -158,7 +158,7 @@ void FrameExtents::sort() {
 
 std::optional<FrameSpan> FrameExtents::find(uint64_t address) const {
   auto at = std::upper_bound(extents_.begin(), extents_.end(), address, [](uint64_t value, const FrameSpan& extent) { return value < extent.start; });
-  for (size_t steps = 0; at != extents_.begin() && steps < kMaxStepsBack; ++steps) {
+  for (size_t steps = 0; at != extents_.begin() && steps < kMaxExtentsBack; ++steps) {
     --at;
     if (address - at->start < at->size_bytes) return *at;
   }

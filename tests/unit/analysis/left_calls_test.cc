@@ -11,14 +11,14 @@
 namespace ptd {
 namespace {
 
-constexpr FunctionId kMain = 0, kF = 1, kJump = 2, kSetjmp = 3, kRestore = 4;
+constexpr FunctionId kLeftMain = 0, kLeftF = 1, kJump = 2, kSetjmp = 3, kRestore = 4;
 
 /// A thread in which main calls f.
 class Thread {
  public:
   Thread() : tree_(nullptr) {
-    add({.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .function = kMain, .to = Ip{0x1000}});
-    call(kF, 0x1010);
+    add({.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .function = kLeftMain, .to = Ip{0x1000}});
+    call(kLeftF, 0x1010);
   }
   /// `pad`: where an exception that leaves the call goes on; 0: nowhere.
   void call(FunctionId function, uint64_t return_to, uint64_t pad = 0) {
@@ -26,7 +26,7 @@ class Thread {
     add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = function, .landing = landing, .to = Ip{0x3000}, .return_to = Ip{return_to}});
   }
   void land(uint64_t pad, FlowKind kind = FlowKind::ret) {
-    add({.kind = kind, .flags = kFlowNamed, .function = kF, .landing = kLandsHere, .to = Ip{pad}});
+    add({.kind = kind, .flags = kFlowNamed, .function = kLeftF, .landing = kLandsHere, .to = Ip{pad}});
   }
   void set_jump(uint64_t place) {
     add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = kSetjmp, .landing = kEntersSetjmp, .to = Ip{0x4000}, .return_to = Ip{place}});
@@ -37,9 +37,9 @@ class Thread {
     for (int i = 0; i < helpers; ++i) call(kJump + 10, 0x2ff0);
     call(kJump, 0x2ff8);
     call(kRestore, 0x5008);
-    add({.kind = FlowKind::jump, .flags = kFlowNamed, .function = kF, .to = Ip{place}});
+    add({.kind = FlowKind::jump, .flags = kFlowNamed, .function = kLeftF, .to = Ip{place}});
   }
-  void ret(uint64_t to, FunctionId into = kF) { add({.kind = FlowKind::ret, .flags = kFlowNamed, .function = into, .to = Ip{to}}); }
+  void ret(uint64_t to, FunctionId into = kLeftF) { add({.kind = FlowKind::ret, .flags = kFlowNamed, .function = into, .to = Ip{to}}); }
   void add(FlowStep step) {
     step.tid = 7;
     step.time = step.floor = TimeNs{now_ += 10};
@@ -62,7 +62,7 @@ class Thread {
  private:
   void count(std::span<const CallStep> steps) {
     for (const CallStep& step : steps) {
-      if (step.function == kF) open_ += step.kind == CallStepKind::enter ? 1 : step.kind == CallStepKind::leave ? -1 : 0;
+      if (step.function == kLeftF) open_ += step.kind == CallStepKind::enter ? 1 : step.kind == CallStepKind::leave ? -1 : 0;
     }
   }
   CallTree tree_;
@@ -73,10 +73,10 @@ class Thread {
 TEST(LeftCalls, AnExceptionGoesOnInTheInnermostCallWithItsLandingPad) {
   for (const FlowKind kind : {FlowKind::ret, FlowKind::jump}) {
     Thread thread;
-    thread.call(kF, 0x2010, 0x2100);  // of f1, in a try block
-    thread.call(kF, 0x2010, 0x2100);
-    thread.call(kF, 0x2020);  // of f3, in none
-    thread.call(kF, 0x2030, 0x2110);
+    thread.call(kLeftF, 0x2010, 0x2100);  // of f1, in a try block
+    thread.call(kLeftF, 0x2010, 0x2100);
+    thread.call(kLeftF, 0x2020);  // of f3, in none
+    thread.call(kLeftF, 0x2030, 0x2110);
     thread.call(kJump, 0x2020);  // __cxa_throw, of f5
     EXPECT_EQ(thread.open(), 5);
     thread.land(0x2100, kind);
@@ -91,15 +91,15 @@ TEST(LeftCalls, AnExceptionGoesOnInTheInnermostCallWithItsLandingPad) {
 TEST(LeftCalls, AReturnAddressMayBeALandingPad) {
   {
     Thread thread;
-    thread.call(kF, 0x2010);
+    thread.call(kLeftF, 0x2010);
     thread.call(kJump, 0x2020, 0x2020);  // f2 calls __cxa_throw
     thread.land(0x2020);
     EXPECT_EQ(thread.open(), 2);
     EXPECT_EQ(thread.guessed(), 0U);
   }
   Thread thread;
-  thread.call(kF, 0x2010, 0x2108);
-  thread.call(kF, 0x2020, 0x2100);
+  thread.call(kLeftF, 0x2010, 0x2108);
+  thread.call(kLeftF, 0x2020, 0x2100);
   thread.call(kJump, 0x2030);
   thread.land(0x2100);
   EXPECT_EQ(thread.open(), 2);
@@ -113,7 +113,7 @@ TEST(LeftCalls, AnExceptionMayGoOnInTheCallThatFaulted) {
   constexpr FunctionId kHandler = 5;
   for (const bool traced : {false, true}) {
     Thread thread;
-    thread.call(kF, 0x2010, 0x2100);
+    thread.call(kLeftF, 0x2010, 0x2100);
     const int32_t landing = 0x2100 - 0x2050 + 1;
     if (traced) {
       const Ip kernel{0xffffffff81000000};
@@ -132,8 +132,8 @@ TEST(LeftCalls, AnExceptionMayGoOnInTheCallThatFaulted) {
 
 TEST(LeftCalls, AnExceptionLeavesMoreCallsThanAreSearchedForAReturn) {
   Thread thread;
-  thread.call(kF, 0x2010, 0x2100);
-  for (int i = 0; i < 10'000; ++i) thread.call(kF, 0x2020);
+  thread.call(kLeftF, 0x2010, 0x2100);
+  for (int i = 0; i < 10'000; ++i) thread.call(kLeftF, 0x2020);
   thread.call(kJump, 0x2030);
   thread.land(0x2100);
   EXPECT_EQ(thread.open(), 1);
@@ -142,9 +142,9 @@ TEST(LeftCalls, AnExceptionLeavesMoreCallsThanAreSearchedForAReturn) {
 TEST(LeftCalls, AnExceptionLeavesCallsBeyondTheDeepestStoredOne) {
   for (const bool inner : {false, true}) {
     Thread thread;
-    thread.call(kF, 0x2010, 0x2100);
-    for (size_t i = 3; i < CallTree::kMaxFrames + 10; ++i) thread.call(kF, 0x2020);
-    if (inner) thread.call(kF, 0x2010, 0x2100);
+    thread.call(kLeftF, 0x2010, 0x2100);
+    for (size_t i = 3; i < CallTree::kMaxFrames + 10; ++i) thread.call(kLeftF, 0x2020);
+    if (inner) thread.call(kLeftF, 0x2010, 0x2100);
     thread.call(kJump, 0x2030);
     const int open = thread.open();
     thread.land(0x2100);
@@ -158,13 +158,13 @@ TEST(LeftCalls, AnExceptionLeavesCallsBeyondTheDeepestStoredOne) {
 
 TEST(LeftCalls, LongjmpGoesOnInTheCallThatCalledSetjmp) {
   Thread thread;
-  thread.call(kF, 0x2010);
+  thread.call(kLeftF, 0x2010);
   thread.set_jump(0x2050);  // of f2
-  for (int i = 0; i < 4; ++i) thread.call(kF, 0x2010);
+  for (int i = 0; i < 4; ++i) thread.call(kLeftF, 0x2010);
   thread.long_jump(0x2050, 1);
   EXPECT_EQ(thread.open(), 2);
   EXPECT_EQ(thread.guessed(), 0U);
-  thread.call(kF, 0x2010);
+  thread.call(kLeftF, 0x2010);
   thread.restart();
   thread.long_jump(0x2050, 1);  // it comes back again
   EXPECT_EQ(thread.open(), 2);
@@ -175,14 +175,14 @@ TEST(LeftCalls, LongjmpOfACallThatItBroughtBackGoesFurtherOut) {
   Thread thread;
   for (int i = 0; i < 3; ++i) {
     thread.set_jump(0x2050);
-    thread.call(kF, 0x2010);
+    thread.call(kLeftF, 0x2010);
   }
   thread.long_jump(0x2050);
   EXPECT_EQ(thread.open(), 3);
   EXPECT_EQ(thread.guessed(), 1U);
   thread.long_jump(0x2050);
   EXPECT_EQ(thread.open(), 2);
-  thread.call(kF, 0x2010);
+  thread.call(kLeftF, 0x2010);
   thread.long_jump(0x2050, 1);  // not of f2 itself
   EXPECT_EQ(thread.open(), 2);
   thread.set_jump(0x2050);
@@ -194,11 +194,11 @@ TEST(LeftCalls, LongjmpOfACallThatItBroughtBackGoesFurtherOut) {
 TEST(LeftCalls, SetjmpOfACallThatHasEndedDoesNotCount) {
   Thread thread;
   thread.set_jump(0x2050);  // of f1
-  thread.call(kF, 0x2010);
+  thread.call(kLeftF, 0x2010);
   thread.set_jump(0x2050);  // of f2
   thread.ret(0x2010);
-  thread.call(kF, 0x2010);
-  thread.call(kF, 0x2010);
+  thread.call(kLeftF, 0x2010);
+  thread.call(kLeftF, 0x2010);
   thread.long_jump(0x2050);
   EXPECT_EQ(thread.open(), 1);
   EXPECT_EQ(thread.guessed(), 0U);
@@ -209,7 +209,7 @@ TEST(LeftCalls, AJumpIntoARecursiveFunctionIsAGuess) {
   Thread thread;
   thread.long_jump(0x2050);
   EXPECT_EQ(thread.guessed(), 0U);
-  thread.call(kF, 0x2010);
+  thread.call(kLeftF, 0x2010);
   thread.long_jump(0x2050);
   EXPECT_EQ(thread.open(), 2);
   EXPECT_EQ(thread.guessed(), 1U);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Ip kText{0xffffffff81000000};
 
-CodeBytes bytes(uint8_t value) {
+CodeBytes filled_code(uint8_t value) {
   auto owner = std::make_shared<std::vector<std::byte>>(64, std::byte{value});
   const Bytes view(*owner);
   return {std::move(owner), view};
@@ -56,7 +56,7 @@ TEST(GuestSpaces, HaveTheirOwnKernelAndEdits) {
     section.space = space;
     section.ip = ip;
     section.size_bytes = 64;
-    section.code = bytes(value);
+    section.code = filled_code(value);
     builder.add_section(std::move(section));
   };
   add(kKernelSpace, kText, 1);

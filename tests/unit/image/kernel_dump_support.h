@@ -13,7 +13,7 @@
 
 #include "tests/unit/image/source_support.h"
 
-namespace ptd::testing {
+namespace ptd::image_test {
 
 inline constexpr uint64_t kPage = 4096, kTextBase = 0xffffffff80000000, kModuleBase = 0xffffffffc0000000, kDirectBase = 0xffff888000000000;
 inline constexpr uint64_t kDumpedText = kTextBase + 16 * kPage, kModule = kModuleBase + 2 * kPage;
@@ -116,4 +116,4 @@ class Machine {
 
 inline bool has_kdumpfile() { return ::dlopen("libkdumpfile.so.10", RTLD_NOW) != nullptr; }
 
-}  // namespace ptd::testing
+}  // namespace ptd::image_test

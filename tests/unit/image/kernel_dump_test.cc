@@ -14,7 +14,7 @@
 namespace ptd {
 namespace {
 
-using namespace testing;  // NOLINT: Machine and its constants
+using namespace image_test;  // NOLINT: Machine and its constants
 
 class KernelDumps : public ::testing::Test {
  protected:

@@ -14,7 +14,7 @@
 namespace ptd::timeline_test {
 namespace {
 
-constexpr uint64_t kBase = 0x400000;
+constexpr uint64_t kMappedAt = 0x400000;
 
 // At each address a fetch of all times finds what fetches of the single moments find, in order of the first moment.
 TEST(MappingHistory, AllTimesShowWhatEachMomentShows) {
@@ -26,7 +26,7 @@ TEST(MappingHistory, AllTimesShowWhatEachMomentShows) {
   const SpaceId child = builder.fork_space(parent, TimeNs{20});
   for (int i = 0; i < 60; ++i) {
     const SpaceId space = i % 2 == 0 ? parent : child;
-    const uint64_t ip = kBase + pick(4) * 0x20;
+    const uint64_t ip = kMappedAt + pick(4) * 0x20;
     const TimeNs when{1 + pick(60)};
     if (pick(5) == 0) {
       builder.remove(space, Ip{ip}, 0x40, when);
@@ -40,7 +40,7 @@ TEST(MappingHistory, AllTimesShowWhatEachMomentShows) {
   CodeView view(timeline);
   size_t several = 0;
   for (const SpaceId space : {parent, child}) {
-    for (uint64_t ip = kBase - 8; ip < kBase + 0x100; ip += 4) {
+    for (uint64_t ip = kMappedAt - 8; ip < kMappedAt + 0x100; ip += 4) {
       std::string moments;
       for (uint64_t t = 0; t <= 100; ++t) {
         std::array<CodeCandidate, 4> got;
@@ -77,14 +77,14 @@ TEST(MappingHistory, AFetchOfAllTimesCountsContentsNotMappings) {
     const SpaceId space = forked ? builder.fork_space(parent, TimeNs{1}) : parent;
     const CodeBytes library = filled(0x10000, 1);
     for (uint64_t i = 0; i < count; ++i) {
-      Section mapped = section(space, kBase, library, {TimeNs{10 + i}, kTimeMax});
+      Section mapped = section(space, kMappedAt, library, {TimeNs{10 + i}, kTimeMax});
       if (i % 2 == 1) mapped.code = {};
       builder.add_section(std::move(mapped));
     }
     const Timeline timeline = builder.build();
     CodeView view(timeline);
     const uint64_t before = fetch_steps().taken;
-    for (uint64_t ip = kBase; ip < kBase + 0x10000 - 15; ip += 64) {
+    for (uint64_t ip = kMappedAt; ip < kMappedAt + 0x10000 - 15; ip += 64) {
       std::array<CodeCandidate, 4> got;
       EXPECT_EQ(view.fetch(space, Ip{ip}, {}, {}, got).count, 1U);
     }
@@ -98,11 +98,11 @@ TEST(MappingHistory, AFetchOfAllTimesGivesUpBeyondALimit) {
   const auto fetch = [](uint64_t count) {
     TimelineBuilder builder;
     const SpaceId space = builder.add_space();
-    for (uint64_t i = 0; i < count; ++i) builder.add_section(section(space, kBase, filled(64, 1), {TimeNs{10 + i}, kTimeMax}));
+    for (uint64_t i = 0; i < count; ++i) builder.add_section(section(space, kMappedAt, filled(64, 1), {TimeNs{10 + i}, kTimeMax}));
     CodeView view(builder.build());
     std::array<CodeCandidate, 4> got;
     const uint64_t before = fetch_steps().taken;
-    const FetchResult result = view.fetch(space, Ip{kBase}, {}, {}, got);
+    const FetchResult result = view.fetch(space, Ip{kMappedAt}, {}, {}, got);
     return std::pair(result.status, fetch_steps().taken - before);
   };
   EXPECT_EQ(fetch(1000).first, FetchStatus::ok);
@@ -114,10 +114,10 @@ TEST(MappingHistory, TheMappingsOfARangeAreCollectedOnce) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();
   constexpr uint64_t kCount = 2000;
-  for (uint64_t i = 0; i < kCount; ++i) builder.add_section(section(space, kBase, filled(0x1000, 1), {TimeNs{10 + i}, kTimeMax}));
+  for (uint64_t i = 0; i < kCount; ++i) builder.add_section(section(space, kMappedAt, filled(0x1000, 1), {TimeNs{10 + i}, kTimeMax}));
   const Timeline timeline = builder.build();
   MappingHistories histories;
-  for (uint64_t ip = kBase; ip < kBase + 0x1000; ++ip) ASSERT_EQ(histories.at(timeline.data(), space, ip)->mappings, kCount);
+  for (uint64_t ip = kMappedAt; ip < kMappedAt + 0x1000; ++ip) ASSERT_EQ(histories.at(timeline.data(), space, ip)->mappings, kCount);
   EXPECT_EQ(histories.collected(), kCount + 1);
 }
 

@@ -16,8 +16,8 @@
 namespace ptd {
 namespace {
 
-using testing::SmallElf;
-using testing::TempDir;
+using image_test::SmallElf;
+using image_test::TempDir;
 
 NameTraits symbol(const char* name, bool global = true, bool weak = false) { return {name, true, true, global, weak}; }
 

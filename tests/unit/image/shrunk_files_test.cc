@@ -39,7 +39,7 @@ class TempFile {
   int fd_;
 };
 
-std::byte at(const MappedFile& file, size_t offset) { return *static_cast<const volatile std::byte*>(file.bytes().data() + offset); }
+std::byte byte_at(const MappedFile& file, size_t offset) { return *static_cast<const volatile std::byte*>(file.bytes().data() + offset); }
 
 bool is_reported(const std::string& path, uint64_t known) {
   const std::vector<std::string> all = shrunk_files(known);
@@ -65,13 +65,13 @@ TEST(ShrunkFiles, ReadsPastTheNewEndGiveZerosAndAreCountedOnce) {
   const auto file = MappedFile::open(cut.path()), other = MappedFile::open(whole.path());
   const uint64_t known = shrunk_file_count();
   cut.cut(2 * kPage);
-  EXPECT_EQ(at(**file, kPage), std::byte{'x'});
+  EXPECT_EQ(byte_at(**file, kPage), std::byte{'x'});
   EXPECT_EQ(shrunk_file_count(), known);
-  EXPECT_EQ(at(**file, 5 * kPage), std::byte{0});
-  EXPECT_EQ(at(**file, 8 * kPage - 1), std::byte{0});
-  EXPECT_EQ(at(**file, 3 * kPage), std::byte{0});
-  EXPECT_EQ(at(**file, kPage), std::byte{'x'});
-  EXPECT_EQ(at(**other, 7 * kPage), std::byte{'x'});
+  EXPECT_EQ(byte_at(**file, 5 * kPage), std::byte{0});
+  EXPECT_EQ(byte_at(**file, 8 * kPage - 1), std::byte{0});
+  EXPECT_EQ(byte_at(**file, 3 * kPage), std::byte{0});
+  EXPECT_EQ(byte_at(**file, kPage), std::byte{'x'});
+  EXPECT_EQ(byte_at(**other, 7 * kPage), std::byte{'x'});
   EXPECT_EQ(shrunk_file_count(), known + 1);
   EXPECT_TRUE(is_reported(cut.path(), known));
   EXPECT_FALSE(is_reported(whole.path(), known));
@@ -86,7 +86,7 @@ TEST(ShrunkFiles, ThreadsMayFaultAtTheSameTime) {
   std::vector<std::thread> threads;
   for (size_t first = 0; first < 4; ++first) {
     threads.emplace_back([&, first] {
-      for (size_t page = 64; page-- > 0;) EXPECT_EQ(at(**file, page * kPage + first), std::byte{0});
+      for (size_t page = 64; page-- > 0;) EXPECT_EQ(byte_at(**file, page * kPage + first), std::byte{0});
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -115,7 +115,7 @@ TEST(ShrunkFiles, ReplacedAndRemovedFilesKeepTheirBytes) {
   const uint64_t known = shrunk_file_count();
   const auto file = MappedFile::open(replaced.path());
   ASSERT_EQ(rename(shorter.path().c_str(), replaced.path().c_str()), 0);
-  EXPECT_EQ(at(**file, 3 * kPage), std::byte{'x'});
+  EXPECT_EQ(byte_at(**file, 3 * kPage), std::byte{'x'});
   unlink(replaced.path().c_str());
   EXPECT_EQ(shrunk_files(known).size(), 0U);
 }
@@ -148,7 +148,7 @@ TEST(ShrunkFiles, AHandlerOfTheProgramIsLeftAlone) {
     const TempFile cut(4 * kPage);
     const auto file = MappedFile::open(cut.path());
     cut.cut(0);
-    (void)at(**file, kPage);
+    (void)byte_at(**file, kPage);
   };
   EXPECT_EXIT(host(), testing::ExitedWithCode(42), "");
 }

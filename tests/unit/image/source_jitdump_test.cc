@@ -11,7 +11,7 @@
 namespace ptd {
 namespace {
 
-using testing::append;
+using image_test::append;
 
 // Writes a jitdump by the layout of tools/perf "jitdump-specification".
 class JitdumpWriter {
@@ -65,12 +65,12 @@ class JitdumpWriter {
 
 JitdumpWriter sample() {
   JitdumpWriter writer;
-  writer.load(1000, 0x7f0000001000, 1, "first", testing::bytes_of({0x90, 0xc3}));
+  writer.load(1000, 0x7f0000001000, 1, "first", image_test::bytes_of({0x90, 0xc3}));
   writer.other(2, 1500, 32);  // debug info
   writer.move(2000, 0x7f0000001000, 0x7f0000002000, 2, 1);
-  writer.load(3000, 0x7f0000001000, 2, "second", testing::bytes_of({0xcc, 0xcc, 0xc3}));
+  writer.load(3000, 0x7f0000001000, 2, "second", image_test::bytes_of({0xcc, 0xcc, 0xc3}));
   writer.other(3, 4000, 0);  // close
-  writer.load(5000, 0x7f0000003000, 3, "after the end", testing::bytes_of({0xc3}));
+  writer.load(5000, 0x7f0000003000, 3, "after the end", image_test::bytes_of({0xc3}));
   return writer;
 }
 

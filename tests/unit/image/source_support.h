@@ -12,7 +12,7 @@
 #include "image/source/elf_header.h"
 #include "ptdecode/types.h"
 
-namespace ptd::testing {
+namespace ptd::image_test {
 
 /// A temporary directory that is removed with the object.
 class TempDir {
@@ -128,4 +128,4 @@ inline std::string corpus_dir() {
   return std::filesystem::is_directory(dir) ? dir : std::string();
 }
 
-}  // namespace ptd::testing
+}  // namespace ptd::image_test

@@ -27,9 +27,9 @@
 namespace ptd {
 namespace {
 
-using testing::bytes_of;
-using testing::SmallElf;
-using testing::TempDir;
+using image_test::bytes_of;
+using image_test::SmallElf;
+using image_test::TempDir;
 
 const std::string kIdA = "0102030405060708090a0b0c0d0e0f1011121314";
 const std::string kIdB = "ff02030405060708090a0b0c0d0e0f1011121314";
@@ -84,7 +84,7 @@ TEST(SourceElf, ReadsSegmentsBuildIdAndSymbols) {
 }
 
 TEST(SourceElf, CorpusFileHasTheIdThatItsBundleNames) {
-  const std::string corpus = testing::corpus_dir();
+  const std::string corpus = image_test::corpus_dir();
   if (corpus.empty()) GTEST_SKIP() << "no corpus (set PTDECODE_CORPUS)";
   const auto elf = ElfFile::open(corpus + "/pt-lldb-single/a.out");
   ASSERT_TRUE(elf.ok()) << elf.error().message;
@@ -214,7 +214,7 @@ TEST(SourcePageDump, JoinsPagesThatFollowEachOther) {
   pages[0] = std::byte{1};
   pages[4096] = std::byte{2};
   pages[2 * 4096] = std::byte{3};
-  for (const uint64_t address : {0x401000, 0x402000, 0x400000}) testing::append(addresses, address);
+  for (const uint64_t address : {0x401000, 0x402000, 0x400000}) image_test::append(addresses, address);
   const auto dump = read_page_dump(dir.write("pages.dump", pages), dir.write("pages.addr", addresses));
   ASSERT_TRUE(dump.ok()) << dump.error().message;
   const std::vector<MemoryRange>& ranges = dump->ranges;
@@ -230,7 +230,7 @@ TEST(SourcePageDump, LeavesOutPagesAtOddAddresses) {
   const TempDir dir;
   std::vector<std::byte> pages(4 * 4096), addresses;
   for (size_t i = 0; i < 4; ++i) pages[i * 4096] = std::byte{static_cast<unsigned char>(i + 1)};
-  for (const uint64_t address : {0x401000, 0x402008, 0x402000, 0x7f01}) testing::append(addresses, address);
+  for (const uint64_t address : {0x401000, 0x402008, 0x402000, 0x7f01}) image_test::append(addresses, address);
   const auto dump = read_page_dump(dir.write("pages.dump", pages), dir.write("pages.addr", addresses));
   ASSERT_TRUE(dump.ok()) << dump.error().message;
   EXPECT_EQ(dump->odd_addresses, (std::vector<uint64_t>{0x402008, 0x7f01}));

@@ -9,50 +9,50 @@
 namespace ptd {
 namespace {
 
-using testing::SmallElf;
-using testing::TempDir;
+using image_test::SmallElf;
+using image_test::TempDir;
 
-constexpr Ip kText{0xffffffff81000000};
+constexpr Ip kSymbolText{0xffffffff81000000};
 
 NamedRange range(uint64_t offset, uint64_t size, const char* name, Interval live = {}) {
-  return {kKernelSpace, kText + offset, size, live, name, "[kernel]"};
+  return {kKernelSpace, kSymbolText + offset, size, live, name, "[kernel]"};
 }
 
 TEST(SymbolRanges, UpToTheNextNameWithoutASize) {
   Symbolizer symbols{Timeline()};
   symbols.add_range(range(0x100, 0, "second"));
   symbols.add_range(range(0x000, 0, "first"));
-  const auto inside = symbols.find(kKernelSpace, kText + 0xff, kTimeMin);
+  const auto inside = symbols.find(kKernelSpace, kSymbolText + 0xff, kTimeMin);
   ASSERT_TRUE(inside);
   EXPECT_EQ(inside->name, "first");
   EXPECT_EQ(inside->offset_bytes, 0xffU);
-  EXPECT_EQ(symbols.find(kKernelSpace, kText + 0x100, kTimeMin)->name, "second");
-  EXPECT_FALSE(symbols.find(kKernelSpace, Ip{kText.value - 1}, kTimeMin));
+  EXPECT_EQ(symbols.find(kKernelSpace, kSymbolText + 0x100, kTimeMin)->name, "second");
+  EXPECT_FALSE(symbols.find(kKernelSpace, Ip{kSymbolText.value - 1}, kTimeMin));
 }
 
 TEST(SymbolRanges, KernelAddressesAreTheKernelsInEverySpace) {
   Symbolizer symbols{Timeline()};
   symbols.add_range(range(0, 16, "first"));
-  EXPECT_TRUE(symbols.find(SpaceId{7}, kText, kTimeMin));
+  EXPECT_TRUE(symbols.find(SpaceId{7}, kSymbolText, kTimeMin));
 }
 
 TEST(SymbolRanges, AnAddressReusedOverTimeHasTheNameOfItsTime) {
   Symbolizer symbols{Timeline()};
   symbols.add_range(range(0, 64, "bpf_prog_a", {TimeNs{100}, TimeNs{199}}));
   symbols.add_range(range(0, 64, "bpf_prog_b", {TimeNs{200}, TimeNs{299}}));
-  EXPECT_FALSE(symbols.find(kKernelSpace, kText + 4, TimeNs{50}));
-  EXPECT_EQ(symbols.find(kKernelSpace, kText + 4, TimeNs{150})->name, "bpf_prog_a");
-  EXPECT_EQ(symbols.find(kKernelSpace, kText + 4, TimeNs{250})->name, "bpf_prog_b");
-  EXPECT_FALSE(symbols.find(kKernelSpace, kText + 4, TimeNs{300}));
+  EXPECT_FALSE(symbols.find(kKernelSpace, kSymbolText + 4, TimeNs{50}));
+  EXPECT_EQ(symbols.find(kKernelSpace, kSymbolText + 4, TimeNs{150})->name, "bpf_prog_a");
+  EXPECT_EQ(symbols.find(kKernelSpace, kSymbolText + 4, TimeNs{250})->name, "bpf_prog_b");
+  EXPECT_FALSE(symbols.find(kKernelSpace, kSymbolText + 4, TimeNs{300}));
 }
 
 TEST(SymbolRanges, TheInnermostRangeWins) {
   Symbolizer symbols{Timeline()};
   symbols.add_range(range(0, 0x1000, "page"));
   symbols.add_range(range(0x100, 0x10, "slot"));
-  EXPECT_EQ(symbols.find(kKernelSpace, kText + 0x108, kTimeMin)->name, "slot");
-  EXPECT_EQ(symbols.find(kKernelSpace, kText + 0x200, kTimeMin)->name, "page");
-  EXPECT_FALSE(symbols.find(kKernelSpace, kText + 0x1000, kTimeMin));
+  EXPECT_EQ(symbols.find(kKernelSpace, kSymbolText + 0x108, kTimeMin)->name, "slot");
+  EXPECT_EQ(symbols.find(kKernelSpace, kSymbolText + 0x200, kTimeMin)->name, "page");
+  EXPECT_FALSE(symbols.find(kKernelSpace, kSymbolText + 0x1000, kTimeMin));
 }
 
 // A child has its parent's code until it maps something itself at that address, whatever the parent does later.
@@ -126,7 +126,7 @@ TEST(SymbolFiles, AtAnUnknownTimeTheLatestMappingCounts) {
   EXPECT_EQ(name(parent, 0x2000, kTimeMin), "second");
   EXPECT_EQ(name(child, 0x2000, kTimeMin), "first");
   EXPECT_EQ(name(child, 0x3000, kTimeMin), "second");
-  EXPECT_EQ(name(kKernelSpace, kText.value, kTimeMin), "late");
+  EXPECT_EQ(name(kKernelSpace, kSymbolText.value, kTimeMin), "late");
   EXPECT_EQ(name(parent, 0x2000, TimeNs{5}), "first");
   EXPECT_EQ(name(child, 0x3000, TimeNs{20}), "second");
   EXPECT_EQ(name(parent, 0x4000, kTimeMin), "");
@@ -151,7 +151,7 @@ TEST(SymbolPicks, OverlappingNamesCostNoMoreEach) {
       for (const uint64_t at : {i * 4096, uint64_t{0}}) {
         names.push_back(range(at, 0x7000'0000, "bpf", {TimeNs{i + 1}, kTimeMax}));
         Section section;
-        section.ip = kText + at;
+        section.ip = kSymbolText + at;
         section.size_bytes = 0x7000'0000;
         section.live = {TimeNs{i + 1}, kTimeMax};
         builder.add_section(std::move(section));
@@ -164,7 +164,7 @@ TEST(SymbolPicks, OverlappingNamesCostNoMoreEach) {
       file.live = {TimeNs{i + 1}, kTimeMax};
       file.path = "/prog";
       builder.add_section(std::move(file));
-      ips[kKernelSpace.value].insert((kText + i * 4096).value);
+      ips[kKernelSpace.value].insert((kSymbolText + i * 4096).value);
       ips[process.value].insert(0x400220 + i % 32);
     }
     Symbolizer symbols{builder.build()};

@@ -13,7 +13,7 @@
 namespace ptd {
 namespace {
 
-struct Verdict {
+struct ZydisVerdict {
   bool ok = false;
   ZyanStatus status = 0;
   int length = 0;
@@ -75,7 +75,7 @@ class Comparison {
   void operator()(const Encoding& bytes, ExecMode mode) {
     ++compared_;
     const Insn ours = classify(bytes, mode);
-    Verdict theirs = decode(bytes);
+    ZydisVerdict theirs = decode(bytes);
     if (theirs.ok ? ours.length_bytes == theirs.length && ours.cls == theirs.cls && displacement_ == ours.displacement
                   : ours.cls == InsnClass::bad) {
       both_decode_ += theirs.ok;
@@ -98,10 +98,10 @@ class Comparison {
   }
 
  private:
-  Verdict decode(const Encoding& bytes) {
+  ZydisVerdict decode(const Encoding& bytes) {
     ZydisDecodedInstruction insn;
     ZydisDecoderContext context;
-    Verdict v;
+    ZydisVerdict v;
     displacement_ = 0;
     v.status = ZydisDecoderDecodeInstruction(&decoder_, &context, bytes.data(), bytes.size(), &insn);
     v.ok = ZYAN_SUCCESS(v.status);
@@ -114,7 +114,7 @@ class Comparison {
     return v;
   }
 
-  const char* rule_of(const Encoding& bytes, ExecMode mode, const Insn& ours, const Verdict& theirs);
+  const char* rule_of(const Encoding& bytes, ExecMode mode, const Insn& ours, const ZydisVerdict& theirs);
 
   static bool is_vmx(const Insn& insn) {
     return insn.detail == InsnDetail::vmcall || insn.detail == InsnDetail::vmlaunch || insn.detail == InsnDetail::vmresume;
@@ -131,7 +131,7 @@ class Comparison {
     legacy[at] = static_cast<std::byte>(0x40 | (payload & 0xf));
     if (map1) legacy[at + 1] = std::byte{0x0f};
     if (!map1) std::copy(bytes.begin() + static_cast<long>(at) + 2, bytes.end(), legacy.begin() + static_cast<long>(at) + 1);
-    const Verdict v = decode(legacy);
+    const ZydisVerdict v = decode(legacy);
     if (!v.ok && is_vmx(ours)) return ours.length_bytes == at + 4 ? "vmx-prefix" : nullptr;
     if (!v.ok && is_fred(ours)) return ours.length_bytes == at + 4 ? "fred" : nullptr;
     if (!v.ok) return ours.cls == InsnClass::other ? "apx-rex2-slot-length" : nullptr;
@@ -143,7 +143,7 @@ class Comparison {
   bool same_without_lock(const Encoding& bytes, size_t at, const Insn& ours) {
     Encoding rest = bytes;
     std::replace(rest.begin(), rest.begin() + static_cast<long>(at), std::byte{0xf0}, std::byte{0x26});
-    const Verdict v = decode(rest);
+    const ZydisVerdict v = decode(rest);
     if (!v.ok) return ours.cls == InsnClass::other;
     return v.length == ours.length_bytes && (v.cls == ours.cls || transaction(v.mnemonic));
   }
@@ -151,7 +151,7 @@ class Comparison {
   /// Zydis classifies XBEGIN and XEND as conditional branches.
   static bool transaction(ZydisMnemonic mnemonic) { return mnemonic == ZYDIS_MNEMONIC_XBEGIN || mnemonic == ZYDIS_MNEMONIC_XEND; }
 
-  static std::string describe(const Encoding& bytes, ExecMode mode, const Insn& ours, const Verdict& theirs) {
+  static std::string describe(const Encoding& bytes, ExecMode mode, const Insn& ours, const ZydisVerdict& theirs) {
     char text[256];
     int at = std::snprintf(text, sizeof text, "mode %d:", mode == ExecMode::bits16 ? 16 : mode == ExecMode::bits32 ? 32 : 64);
     for (int i = 0; i < 15; ++i) at += std::snprintf(text + at, sizeof text - at, " %02x", std::to_integer<unsigned>(bytes[i]));
@@ -168,7 +168,7 @@ class Comparison {
 };
 
 /// Returns the name of the rule that allows a difference, or null. docs/DIFFERENCES.md gives the reason of each rule.
-const char* Comparison::rule_of(const Encoding& bytes, ExecMode mode, const Insn& ours, const Verdict& theirs) {
+const char* Comparison::rule_of(const Encoding& bytes, ExecMode mode, const Insn& ours, const ZydisVerdict& theirs) {
   const bool sequential = ours.cls == InsnClass::other;
   if (theirs.ok) {
     if (sequential && transaction(theirs.mnemonic) && ours.length_bytes == theirs.length) return "xbegin-xend-sequential";
@@ -197,7 +197,7 @@ const char* Comparison::rule_of(const Encoding& bytes, ExecMode mode, const Insn
   }
 }
 
-void compare_all(ExecMode mode, const char* name) {
+void compare_all_with_zydis(ExecMode mode, const char* name) {
   Comparison comparison(mode);
   const Density density = Density::from_environment();
   for_each_legacy(mode, density, [&](const Encoding& bytes, ExecMode m) { comparison(bytes, m); });
@@ -205,9 +205,9 @@ void compare_all(ExecMode mode, const char* name) {
   comparison.report(name);
 }
 
-TEST(ZydisDifferential, Mode16) { compare_all(ExecMode::bits16, "16-bit"); }
-TEST(ZydisDifferential, Mode32) { compare_all(ExecMode::bits32, "32-bit"); }
-TEST(ZydisDifferential, Mode64) { compare_all(ExecMode::bits64, "64-bit"); }
+TEST(ZydisDifferential, Mode16) { compare_all_with_zydis(ExecMode::bits16, "16-bit"); }
+TEST(ZydisDifferential, Mode32) { compare_all_with_zydis(ExecMode::bits32, "32-bit"); }
+TEST(ZydisDifferential, Mode64) { compare_all_with_zydis(ExecMode::bits64, "64-bit"); }
 
 }  // namespace
 }  // namespace ptd

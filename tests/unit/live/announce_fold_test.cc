@@ -118,21 +118,21 @@ std::vector<Told> fold(const std::vector<Told>& told) {
   return out;
 }
 
-struct Result {
+struct Ran {
   Code live;
   uint64_t gaps = 0;
   bool relisted = false;  // after the last gap
 };
 
 /// What a reader makes of them: each instance's history, applied by time.
-Result read(const std::vector<Told>& told) {
+Ran read(const std::vector<Told>& told) {
   std::map<uint64_t, AnnounceJoiner> joiners;
   for (const Told& one : told) {
     const auto parsed = parse_announce_record(one.record);
     EXPECT_TRUE(parsed.ok());
     if (parsed.ok()) joiners[parsed->instance].add(*parsed, one.time);
   }
-  Result result;
+  Ran result;
   for (auto& [instance, joiner] : joiners) {
     AnnounceHistory history = joiner.finish();
     result.gaps += history.gaps.size();
@@ -167,7 +167,7 @@ TEST(AnnounceFold, CodeIsTheSameHoweverOftenItIsFolded) {
     }
     kept.insert(kept.end(), runtime.told.begin() + static_cast<std::ptrdiff_t>(taken), runtime.told.end());
     EXPECT_LT(kept.size(), runtime.told.size() / 2);
-    const Result got = read(kept);
+    const Ran got = read(kept);
     EXPECT_EQ(got.live, runtime.live) << "seed " << seed;
     EXPECT_EQ(got.gaps, 0U) << "seed " << seed;
   }
@@ -181,7 +181,7 @@ TEST(AnnounceFold, ChangesThatHaveBegunAreKept) {
     std::vector<Told> kept = fold({runtime.told.begin(), runtime.told.begin() + static_cast<std::ptrdiff_t>(cut)});
     kept = fold(kept);
     kept.insert(kept.end(), runtime.told.begin() + static_cast<std::ptrdiff_t>(cut), runtime.told.end());
-    const Result got = read(kept);
+    const Ran got = read(kept);
     EXPECT_EQ(got.live, runtime.live) << cut;
     EXPECT_EQ(got.gaps, 0U) << cut;
     uint64_t begins = 0, ends = 0;

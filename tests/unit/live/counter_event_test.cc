@@ -14,7 +14,7 @@
 namespace ptd::live {
 namespace {
 
-using testing::TempDir;
+using image_test::TempDir;
 
 class CounterEvents : public ::testing::Test {
  protected:

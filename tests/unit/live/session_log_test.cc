@@ -47,14 +47,14 @@ Payload map(int32_t pid, uint64_t address, const std::string& path) {
 Payload task(int32_t pid, int32_t ppid, int32_t tid, int32_t ptid, bool exit) { return TaskRecord{pid, ppid, tid, ptid, 0, exit}; }
 
 /// The final content of the log: names by thread, paths by process.
-struct Told {
+struct ToldOfSession {
   std::map<int32_t, std::string> names;
   std::map<int32_t, std::multiset<std::string>> paths;
   std::set<uint64_t> symbols;
 };
 
-Told told_by(const SessionLog& log) {
-  Told told;
+ToldOfSession told_by(const SessionLog& log) {
+  ToldOfSession told;
   log.each([&](const LogEntry& entry) {
     Cursor body(entry.bytes.subspan(kRecordHeaderBytes));
     const RecordHeader head = read_record_header(entry.bytes);
@@ -105,7 +105,7 @@ TEST(SessionLog, WhoIsThereSurvivesManyFolds) {
   }
   EXPECT_GT((*log)->folds(), 5U);
   EXPECT_EQ((*log)->forgotten(), 0U);
-  const Told told = told_by(**log);
+  const ToldOfSession told = told_by(**log);
   EXPECT_EQ(told.names.at(10), "long");
   EXPECT_EQ(told.names.at(11), "long");
   EXPECT_EQ(told.names.at(20), "long");
@@ -136,7 +136,7 @@ TEST(SessionLog, WhatHappenedOnSeveralCpusIsFoldedInOrderOfTime) {
   }
   EXPECT_GT((*log)->folds(), 5U);
   EXPECT_EQ((*log)->forgotten(), 0U);
-  const Told told = told_by(**log);
+  const ToldOfSession told = told_by(**log);
   EXPECT_EQ(told.names.at(10), "after");
   EXPECT_EQ(told.paths.at(10), (std::multiset<std::string>{"/bin/after"}));
   EXPECT_FALSE(told.names.contains(1000)) << "it went long ago";
@@ -155,7 +155,7 @@ TEST(SessionLog, WhoseEndWasLostIsForgotten) {
   }
   EXPECT_GT((*log)->folds(), 5U);
   EXPECT_EQ((*log)->forgotten(), 0U);
-  const Told told = told_by(**log);
+  const ToldOfSession told = told_by(**log);
   EXPECT_EQ(told.names.at(10), "long");
   EXPECT_EQ(told.names.at(5999), "short") << "the log names it";
   EXPECT_FALSE(told.names.contains(1000));
@@ -170,7 +170,7 @@ TEST(SessionLog, AThreadHasNotCalledExecItself) {
   feed(task(10, 10, 12, 10, false));
   for (int i = 0; i < 2000; ++i) feed(SwitchRecord{});
   EXPECT_GT((*log)->folds(), 2U);
-  const Told told = told_by(**log);
+  const ToldOfSession told = told_by(**log);
   for (const int32_t tid : {10, 11, 12}) EXPECT_EQ(told.names.at(tid), "prog") << tid;
 }
 
@@ -184,7 +184,7 @@ TEST(SessionLog, ExecLeavesNothingOfTheOldImage) {
   feed(map(10, 0x2000, "/bin/after"));
   for (int i = 0; i < 1000; ++i) feed(SwitchRecord{});
   EXPECT_GT((*log)->folds(), 1U);
-  const Told told = told_by(**log);
+  const ToldOfSession told = told_by(**log);
   EXPECT_EQ(told.names.at(10), "after");
   EXPECT_EQ(told.paths.at(10), (std::multiset<std::string>{"/bin/after"}));
 }
@@ -233,7 +233,7 @@ TEST(SessionLog, AWriterThatIsKilledLeavesAWholeLog) {
     usleep(static_cast<useconds_t>(round * 700));
     ASSERT_EQ(kill(child, SIGKILL), 0);
     (void)waitpid(child, nullptr, 0);
-    const Told told = told_by(**log);
+    const ToldOfSession told = told_by(**log);
     EXPECT_EQ(told.names.at(10), "long");
     uint64_t before = 0, entries = 0;
     (*log)->each([&](const LogEntry& entry) {

@@ -9,21 +9,21 @@
 namespace ptd::perfio {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kRingPage = 4096;
 
 /// A control page and one page of records, written in the way of the kernel.
 struct FakeRing {
-  std::vector<std::byte> memory = std::vector<std::byte>(2 * kPage);
+  std::vector<std::byte> memory = std::vector<std::byte>(2 * kRingPage);
   perf_event_mmap_page& control() { return *reinterpret_cast<perf_event_mmap_page*>(memory.data()); }
   FakeRing() {
-    control().data_offset = kPage;
-    control().data_size = kPage;
+    control().data_offset = kRingPage;
+    control().data_size = kRingPage;
   }
   void write(uint16_t size, uint8_t fill) {
     std::vector<uint8_t> record(size, fill);
     const perf_event_header header{PERF_RECORD_TEXT_POKE, 0, size};
     std::memcpy(record.data(), &header, sizeof(header));
-    for (const uint8_t byte : record) memory[kPage + control().data_head++ % kPage] = std::byte{byte};
+    for (const uint8_t byte : record) memory[kRingPage + control().data_head++ % kRingPage] = std::byte{byte};
   }
 };
 
@@ -58,9 +58,9 @@ TEST(EventRing, ThrowsAwayWhatHasNoSize) {
 
 TEST(EventRing, RefusesMemoryThatIsNoRing) {
   FakeRing fake;
-  fake.control().data_size = kPage - 8;
+  fake.control().data_size = kRingPage - 8;
   EXPECT_FALSE(EventRing::over(fake.memory).ok());
-  fake.control().data_size = 2 * kPage;
+  fake.control().data_size = 2 * kRingPage;
   EXPECT_FALSE(EventRing::over(fake.memory).ok());
   EXPECT_FALSE(EventRing::over(std::span(fake.memory).first(16)).ok());
 }

@@ -36,7 +36,7 @@ std::vector<std::string> comms(PerfReader& reader) {
 
 void append(std::vector<std::byte>& to, Bytes bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 
-void append_record(std::vector<std::byte>& to, uint32_t type, Bytes body) {
+void append_form_record(std::vector<std::byte>& to, uint32_t type, Bytes body) {
   ByteWriter(to).u32(type).u16(0).u16(static_cast<uint16_t>(8 + body.size())).bytes(body);
 }
 
@@ -47,21 +47,21 @@ std::vector<std::byte> make_pipe() {
   out.u64(kPerfMagic2).u64(16);
   std::vector<std::byte> attr = encode_attr(full_attr(1), 112);
   ByteWriter(attr).u64(1);
-  append_record(pipe, kRecordHeaderAttr, attr);
+  append_form_record(pipe, kRecordHeaderAttr, attr);
   std::vector<std::byte> update;
   ByteWriter(update).u64(2).u64(1).text("my-event", 8);
-  append_record(pipe, kRecordEventUpdate, update);
+  append_form_record(pipe, kRecordEventUpdate, update);
   std::vector<std::byte> feature;
   ByteWriter(feature).u64(kFeatureHostname).header_string("piped-host");
-  append_record(pipe, kRecordHeaderFeature, feature);
+  append_form_record(pipe, kRecordHeaderFeature, feature);
   std::vector<std::byte> build_id;
   ByteWriter(build_id).i32(-1).bytes(hex("0102030405060708090a0b0c0d0e0f1011121314")).u32(0).text("/bin/x", 8);
-  append_record(pipe, kRecordHeaderBuildId, build_id);
+  append_form_record(pipe, kRecordHeaderBuildId, build_id);
   append(pipe, comm_at(20, "b"));
   append(pipe, comm_at(10, "a"));
   std::vector<std::byte> auxtrace;
   ByteWriter(auxtrace).u64(16).u64(0).u64(5).u32(0).i32(-1).i32(0).u32(0);
-  append_record(pipe, kRecordAuxtrace, auxtrace);
+  append_form_record(pipe, kRecordAuxtrace, auxtrace);
   append(pipe, hex("02820282028202820282028202820282"));
   append(pipe, comm_at(15, "c"));
   return pipe;
@@ -150,7 +150,7 @@ std::vector<std::string> write_compressed(const std::string& path, uint32_t type
     append(body, compressed);
     if (type == kRecordCompressed2) ByteWriter(body).align(8);
     EXPECT_LT(body.size(), 65000U);
-    append_record(record, type, body);
+    append_form_record(record, type, body);
     EXPECT_TRUE((*writer)->add_raw(record).ok());
   }
   EXPECT_TRUE((*writer)->finish().ok());

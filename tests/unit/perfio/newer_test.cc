@@ -13,13 +13,13 @@ using test::at;
 using test::full_attr;
 using test::TempDir;
 
-std::vector<std::byte> comm_at(uint64_t time, const std::string& name) {
+std::vector<std::byte> newer_comm_at(uint64_t time, const std::string& name) {
   std::vector<std::byte> record;
   EXPECT_TRUE(encode_record(CommRecord{1, 1, name, false}, {at(time), 0, true}, full_attr(1), record));
   return record;
 }
 
-void append(std::vector<std::byte>& to, Bytes bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
+void append_bytes(std::vector<std::byte>& to, Bytes bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 
 /// Returns the start of a pipe: "Pipe-mode data" of perf.data-file-format.txt.
 std::vector<std::byte> pipe_start() {
@@ -65,12 +65,12 @@ std::vector<std::byte> unknown(uint32_t type, size_t words, uint64_t time) {
 TEST(Newer, UnknownRecordsAreSkippedAndCounted) {
   TempDir dir;
   std::vector<std::byte> pipe = pipe_start();
-  for (int i = 0; i < 5; ++i) append(pipe, unknown(200, 3, 0));  // a run of them, and nothing known before
-  append(pipe, comm_at(10, "a"));
-  for (const uint32_t type : {23U, 40U, 87U, 99U, 40U}) append(pipe, unknown(type, 2 + type % 3, 20));
-  append(pipe, comm_at(30, "b"));
-  append(pipe, comm_at(40, "c"));
-  append(pipe, unknown(23, 9, 50));  // the last record of the file
+  for (int i = 0; i < 5; ++i) append_bytes(pipe, unknown(200, 3, 0));  // a run of them, and nothing known before
+  append_bytes(pipe, newer_comm_at(10, "a"));
+  for (const uint32_t type : {23U, 40U, 87U, 99U, 40U}) append_bytes(pipe, unknown(type, 2 + type % 3, 20));
+  append_bytes(pipe, newer_comm_at(30, "b"));
+  append_bytes(pipe, newer_comm_at(40, "c"));
+  append_bytes(pipe, unknown(23, 9, 50));  // the last record of the file
   test::save(dir / "pipe", pipe);
   const ReadBack back = read_back(dir / "pipe");
   EXPECT_EQ(back.comms, (std::vector<std::string>{"a", "b", "c"}));
@@ -87,10 +87,10 @@ TEST(Newer, UnknownRecordsAreSkippedAndCounted) {
 TEST(Newer, RecordsOfKnownTypesThatNothingNeedsAreNotCounted) {
   TempDir dir;
   std::vector<std::byte> pipe = pipe_start();
-  append(pipe, comm_at(10, "a"));
-  append(pipe, unknown(22, 5, 20));
-  for (const uint32_t type : {84U, 85U, 86U}) append(pipe, unknown(type, 4, 0));
-  append(pipe, comm_at(30, "b"));
+  append_bytes(pipe, newer_comm_at(10, "a"));
+  append_bytes(pipe, unknown(22, 5, 20));
+  for (const uint32_t type : {84U, 85U, 86U}) append_bytes(pipe, unknown(type, 4, 0));
+  append_bytes(pipe, newer_comm_at(30, "b"));
   test::save(dir / "pipe", pipe);
   const ReadBack back = read_back(dir / "pipe");
   EXPECT_EQ(back.comms, (std::vector<std::string>{"a", "b"}));
@@ -102,7 +102,7 @@ TEST(Newer, UnknownFeaturesAreKeptAsBytes) {
   TempDir dir;
   auto writer = PerfWriter::create(dir / "perf.data", {{full_attr(1)}, false, 0});
   ASSERT_TRUE(writer.ok());
-  ASSERT_TRUE((*writer)->add_raw(comm_at(10, "a")).ok());
+  ASSERT_TRUE((*writer)->add_raw(newer_comm_at(10, "a")).ok());
   const std::vector<std::byte> odd(13, std::byte{0xff});
   Features features;
   features.hostname = "here";
@@ -123,7 +123,7 @@ std::vector<std::string> noisy_comms(size_t count, uint64_t first_time, std::vec
   for (size_t i = 0; i < count; ++i) {
     std::string name;
     for (int k = 0; k < 200; ++k) name += static_cast<char>(33 + random() % 94);
-    append(plain, comm_at(first_time + i, name));
+    append_bytes(plain, newer_comm_at(first_time + i, name));
     names.push_back(std::move(name));
   }
   return names;
@@ -142,7 +142,7 @@ void append_as_perf(std::vector<std::byte>& pipe, Bytes stream, uint16_t misc) {
   std::vector<std::byte> head;
   ByteWriter(head).u32(kRecordCompressed2).u16(misc).u16(static_cast<uint16_t>(aligned)).u64(compressed - 16);
   std::copy(head.begin(), head.end(), parts.begin());
-  append(pipe, parts);
+  append_bytes(pipe, parts);
   if (aligned <= 65535) pipe.resize(pipe.size() + (aligned - compressed));
 }
 
@@ -164,7 +164,7 @@ TEST(Newer, CompressedRecordsLongerThanTheirHeaderCanSay) {
       want.insert(want.end(), names.begin(), names.end());
       append_as_perf(pipe, stream, round == 1 ? 0xbeef : 0);
     }
-    append(pipe, comm_at(9000, "the last"));
+    append_bytes(pipe, newer_comm_at(9000, "the last"));
     want.emplace_back("the last");
     test::save(dir / "pipe", pipe);
     const ReadBack back = read_back(dir / "pipe");
@@ -182,7 +182,7 @@ TEST(Newer, ALongCompressedRecordWithoutAChainOfParts) {
   ByteWriter(pipe).u32(kRecordCompressed2).u16(0).u16(static_cast<uint16_t>((16 + kDataBytes + 7) / 8 * 8)).u64(kDataBytes);
   for (uint64_t at = 0; at + 8 <= kDataBytes; at += 8) ByteWriter(pipe).u32(kRecordCompressed2).u16(0).u16(16);
   ByteWriter(pipe).zeros(kDataBytes % 8);
-  append(pipe, comm_at(9000, "the last"));
+  append_bytes(pipe, newer_comm_at(9000, "the last"));
   test::save(dir / "pipe", pipe);
   const ReadBack back = read_back(dir / "pipe");
   EXPECT_EQ(back.comms, std::vector<std::string>{"the last"});

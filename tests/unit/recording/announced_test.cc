@@ -14,7 +14,7 @@
 namespace ptd {
 namespace {
 
-using testing::bytes_of;
+using image_test::bytes_of;
 
 constexpr uint64_t kJit = 0x10000;  // an executable page of process 10
 constexpr int32_t kPid = 10, kOther = 20;

@@ -102,7 +102,7 @@ class Damaged {
     for (uint64_t at = pt::find_psb(trace, 0); at + kPsbBytes <= trace.size(); at = pt::find_psb(trace, at + kPsbBytes))
       psbs_.push_back(first + at);
   }
-  testing::TempDir dir_;
+  image_test::TempDir dir_;
   std::vector<std::byte> bytes_;
   std::vector<uint64_t> psbs_;  ///< offsets in the file
 };

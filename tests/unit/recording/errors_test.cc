@@ -24,7 +24,7 @@ void PrintTo(ErrorCode code, std::ostream* out) { *out << name_of(code); }
 namespace {
 
 namespace fs = std::filesystem;
-using testing::TempDir;
+using image_test::TempDir;
 
 const std::string kData = std::string(PTD_SOURCE_DIR) + "/data";
 const std::string kBundle = kData + "/user/plain.bundle";

@@ -25,11 +25,11 @@ class Fold : public ::testing::Test {
   Fold() {
     options_.symfs = {dir_.path()};
     options_.build_id_cache = dir_.path() + "/cache";
-    testing::SmallElf elf;
-    elf.code = testing::bytes_of({0x55, 0xc3});
+    image_test::SmallElf elf;
+    elf.code = image_test::bytes_of({0x55, 0xc3});
     for (int i = 1; i <= 20; ++i) elf.build_id.push_back(static_cast<std::byte>(i));
     dir_.write("bin/one", elf.bytes());
-    elf.code = testing::bytes_of({0x90, 0xc3});
+    elf.code = image_test::bytes_of({0x90, 0xc3});
     dir_.write("bin/two", elf.bytes());
     start();
   }
@@ -81,7 +81,7 @@ class Fold : public ::testing::Test {
   }
   int user_byte(int32_t tid, uint64_t ip, uint64_t time) { return byte_at(data_->contexts.at_thread(tid, TimeNs{time}).space, ip, time); }
 
-  testing::TempDir dir_;
+  image_test::TempDir dir_;
   OpenRequest options_;
   perfio::Features features_;
   std::unique_ptr<RecordingData> data_;
@@ -90,6 +90,6 @@ class Fold : public ::testing::Test {
   uint64_t records_ = 0;
 };
 
-inline constexpr uint64_t kCode = testing::SmallElf::kCodeOffset;
+inline constexpr uint64_t kCode = image_test::SmallElf::kCodeOffset;
 
 }  // namespace ptd

@@ -6,9 +6,9 @@
 namespace ptd {
 namespace {
 
-using testing::bytes_of;
-using testing::SmallElf;
-using testing::TempDir;
+using image_test::bytes_of;
+using image_test::SmallElf;
+using image_test::TempDir;
 
 TEST_F(Fold, ForkCopiesExecReplacesThreadsShare) {
   comm(10, 10, "shell", false, 0);
@@ -468,7 +468,7 @@ TEST_F(Fold, WithoutACopyTheKernelIsKnownButMissing) {
 
 TEST_F(Fold, JitdumpCodeLivesFromItsLoadToItsReplacement) {
   std::vector<std::byte> dump;
-  const auto put = [&](auto value) { testing::append(dump, value); };
+  const auto put = [&](auto value) { image_test::append(dump, value); };
   put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}),
       put(uint64_t{0});
   const auto load = [&](uint64_t time, uint64_t index, const char* name, int byte) {
@@ -493,7 +493,7 @@ TEST_F(Fold, JitdumpCodeLivesFromItsLoadToItsReplacement) {
 /// A jitdump of process 10 with one function of one byte, `a`, at 0x7f0000000000 from time 1000.
 std::vector<std::byte> small_jitdump() {
   std::vector<std::byte> dump;
-  const auto put = [&](auto value) { testing::append(dump, value); };
+  const auto put = [&](auto value) { image_test::append(dump, value); };
   put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}),
       put(uint64_t{0});
   put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 1}), put(uint64_t{1000}), put(uint32_t{10}), put(uint32_t{10});
@@ -503,7 +503,7 @@ std::vector<std::byte> small_jitdump() {
 
 TEST_F(Fold, ADamagedJitdumpIsAFindingAndItsCodeSuspectFromThenOn) {
   std::vector<std::byte> dump = small_jitdump();
-  const auto put = [&](auto value) { testing::append(dump, value); };
+  const auto put = [&](auto value) { image_test::append(dump, value); };
   put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 1}), put(uint64_t{2000});  // the rest was never written
   dir_.write("tmp/jit-10.dump", dump);
   comm(10, 10, "java", false, 0);

@@ -1,4 +1,4 @@
-// Missing trace at the beginning and end of data/demo's streams: a gap and a finding, and the unchanged rest of the flow.
+// Missing trace at the beginning and end of data/demo_path's streams: a gap and a finding, and the unchanged rest of the flow.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,17 +15,17 @@ namespace {
 constexpr uint32_t kAux = 11, kTextPoke = 20, kAuxtrace = 71, kFinishedInit = 82;  // record types of perf.data
 constexpr uint64_t kRecordHeader = 8;
 
-std::string demo() { return std::string(PTD_SOURCE_DIR) + "/data/demo"; }
+std::string demo_path() { return std::string(PTD_SOURCE_DIR) + "/data/demo_path"; }
 
-struct Told {
+struct ToldOfLoss {
   std::vector<std::pair<uint64_t, uint16_t>> runs;  ///< ip and number of instructions of each block
   std::vector<bool> uncertain;                       ///< of each block
   std::vector<GapReason> gaps;
   bool ends_in_gap = false;
 };
 
-Told decode(const Recording& recording, int32_t cpu, unsigned threads) {
-  Told told;
+ToldOfLoss decode(const Recording& recording, int32_t cpu, unsigned threads) {
+  ToldOfLoss told;
   for (uint32_t i = 0; i < recording.streams().size(); ++i) {
     if (recording.streams()[i].cpu != cpu) continue;
     const Status status = recording.decode_parallel(
@@ -44,7 +44,7 @@ Told decode(const Recording& recording, int32_t cpu, unsigned threads) {
   return told;
 }
 
-std::unique_ptr<Recording> open_at(const std::string& path) {
+std::unique_ptr<Recording> open_damaged(const std::string& path) {
   OpenOptions options;
   options.path = path;
   options.build_id_cache = "/nonexistent";
@@ -53,11 +53,11 @@ std::unique_ptr<Recording> open_at(const std::string& path) {
   return opened.ok() ? std::move(*opened) : nullptr;
 }
 
-/// data/demo in memory, with the positions of the last AUX and AUXTRACE records of one cpu.
-class Damaged {
+/// data/demo_path in memory, with the positions of the last AUX and AUXTRACE records of one cpu.
+class DamagedDemo {
  public:
-  explicit Damaged(int32_t cpu) {
-    const std::string path = demo() + "/data";
+  explicit DamagedDemo(int32_t cpu) {
+    const std::string path = demo_path() + "/data";
     bytes_.resize(std::filesystem::file_size(path));
     std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(bytes_.data()), static_cast<std::streamsize>(bytes_.size()));
     const auto data = number<uint64_t>(40), size = number<uint64_t>(48);
@@ -120,10 +120,10 @@ class Damaged {
   }
   [[nodiscard]] std::string write() const {
     dir_.write("data", Bytes(bytes_));
-    std::filesystem::copy(demo() + "/kcore_dir", dir_.path() + "/kcore_dir", std::filesystem::copy_options::recursive);
+    std::filesystem::copy(demo_path() + "/kcore_dir", dir_.path() + "/kcore_dir", std::filesystem::copy_options::recursive);
     return dir_.path();
   }
-  [[nodiscard]] std::unique_ptr<Recording> open() const { return open_at(write()); }
+  [[nodiscard]] std::unique_ptr<Recording> open() const { return open_damaged(write()); }
 
  private:
   /// Overwrites bytes with other records.
@@ -144,7 +144,7 @@ class Damaged {
   void put(uint64_t at, T value) {
     std::memcpy(bytes_.data() + at, &value, sizeof value);
   }
-  testing::TempDir dir_;
+  image_test::TempDir dir_;
   std::vector<std::byte> bytes_;
   uint64_t aux_ = 0, auxtrace_ = 0, poke_ = 0;
   std::vector<uint64_t> auxtraces_;
@@ -157,7 +157,7 @@ void expect_one_finding(const Recording& recording) {
 }
 
 TEST(LostTrace, TheUndamagedRecordingHasNone) {
-  const auto whole = open_at(demo());
+  const auto whole = open_damaged(demo_path());
   ASSERT_TRUE(whole);
   EXPECT_TRUE(whole->findings().empty());
   for (const int32_t cpu : {0, 1}) EXPECT_TRUE(decode(*whole, cpu, 1).gaps.empty());
@@ -165,10 +165,10 @@ TEST(LostTrace, TheUndamagedRecordingHasNone) {
 
 // AUX records of a cpu exist, and no AUXTRACE record.
 TEST(LostTrace, AllTraceOfACpuIsMissing) {
-  const auto whole = open_at(demo());
+  const auto whole = open_damaged(demo_path());
   ASSERT_TRUE(whole);
   for (const int32_t cpu : {0, 1}) {
-    Damaged damaged(cpu);
+    DamagedDemo damaged(cpu);
     ASSERT_TRUE(damaged.found());
     damaged.remove_trace();
     const auto recording = damaged.open();
@@ -181,7 +181,7 @@ TEST(LostTrace, AllTraceOfACpuIsMissing) {
 }
 
 TEST(LostTrace, ATextPokeThatContradictsItselfIsSkippedAndAFinding) {
-  Damaged damaged(0);
+  DamagedDemo damaged(0);
   ASSERT_TRUE(damaged.damage_text_poke());
   const auto recording = damaged.open();
   ASSERT_TRUE(recording);
@@ -190,19 +190,19 @@ TEST(LostTrace, ATextPokeThatContradictsItselfIsSkippedAndAFinding) {
 }
 
 TEST(LostTrace, AFlagOfTheLastAuxRecord) {
-  const auto whole = open_at(demo());
+  const auto whole = open_damaged(demo_path());
   ASSERT_TRUE(whole);
   for (const int32_t cpu : {0, 1}) {
-    const Told truth = decode(*whole, cpu, 1);
+    const ToldOfLoss truth = decode(*whole, cpu, 1);
     for (const uint64_t flag : {1U, 4U, 8U}) {  // TRUNCATED, PARTIAL, COLLISION
-      Damaged damaged(cpu);
+      DamagedDemo damaged(cpu);
       ASSERT_TRUE(damaged.found());
       damaged.set_flags(flag);
       const auto recording = damaged.open();
       ASSERT_TRUE(recording);
       expect_one_finding(*recording);
       for (const unsigned threads : {1U, 4U}) {
-        const Told told = decode(*recording, cpu, threads);
+        const ToldOfLoss told = decode(*recording, cpu, threads);
         EXPECT_EQ(told.runs, truth.runs) << flag;
         EXPECT_EQ(told.gaps, std::vector{GapReason::aux_lost}) << flag;
         EXPECT_TRUE(told.ends_in_gap);
@@ -212,19 +212,19 @@ TEST(LostTrace, AFlagOfTheLastAuxRecord) {
 }
 
 TEST(LostTrace, APayloadShorterThanItsAuxRecord) {
-  const auto whole = open_at(demo());
+  const auto whole = open_damaged(demo_path());
   ASSERT_TRUE(whole);
   for (const int32_t cpu : {0, 1}) {
-    const Told truth = decode(*whole, cpu, 1);
+    const ToldOfLoss truth = decode(*whole, cpu, 1);
     for (const uint64_t eighth : {1U, 3U, 4U, 7U}) {
       for (const bool of_end : {false, true}) {
-        Damaged damaged(cpu);
+        DamagedDemo damaged(cpu);
         ASSERT_TRUE(damaged.found());
         damaged.shorten(damaged.payload_bytes() / 64 * eighth * 8, of_end);
         const auto recording = damaged.open();
         ASSERT_TRUE(recording);
         expect_one_finding(*recording);
-        const Told told = decode(*recording, cpu, 1);
+        const ToldOfLoss told = decode(*recording, cpu, 1);
         EXPECT_TRUE(std::find(told.gaps.begin(), told.gaps.end(), GapReason::aux_lost) != told.gaps.end());
         EXPECT_TRUE(told.ends_in_gap);
         if (of_end) continue;
@@ -244,31 +244,31 @@ TEST(LostTrace, APayloadShorterThanItsAuxRecord) {
 
 // Trace begins with a PSB. If it is damaged, what comes before the next one is lost.
 TEST(LostTrace, ABeginningWithoutPsb) {
-  const auto whole = open_at(demo());
+  const auto whole = open_damaged(demo_path());
   ASSERT_TRUE(whole);
   for (const int32_t cpu : {0, 1}) {
-    const Told truth = decode(*whole, cpu, 1);
+    const ToldOfLoss truth = decode(*whole, cpu, 1);
     for (const size_t most : {size_t{1}, size_t{2}, size_t{9}}) {
-      Damaged damaged(cpu);
+      DamagedDemo damaged(cpu);
       ASSERT_EQ(damaged.spoil_psbs(most), most);
       const std::string path = damaged.write();
-      const auto recording = open_at(path);
+      const auto recording = open_damaged(path);
       ASSERT_TRUE(recording);
       const std::vector<Finding> findings = recording->findings();
       ASSERT_EQ(findings.size(), 1U);
       EXPECT_EQ(findings[0].kind, FindingKind::trace_lost);
       EXPECT_NE(findings[0].what.find("does not begin with its PSB packet"), std::string::npos) << findings[0].what;
-      const Told told = decode(*recording, cpu, 1);
+      const ToldOfLoss told = decode(*recording, cpu, 1);
       EXPECT_EQ(told.gaps, std::vector{GapReason::aux_lost});
       ASSERT_LT(told.runs.size(), truth.runs.size());
       EXPECT_TRUE(std::equal(told.runs.rbegin(), std::prev(told.runs.rend()), truth.runs.rbegin()));
-      testing::TempDir folder;  // the same in a bundle
+      image_test::TempDir folder;  // the same in a bundle
       OpenOptions options;
       options.path = path;
       BundleOptions to;
       to.output_path = folder.path() + "/b.ptb";
       ASSERT_TRUE(write_bundle(options, to).ok());
-      const auto bundle = open_at(folder.path() + "/b.ptb");
+      const auto bundle = open_damaged(folder.path() + "/b.ptb");
       ASSERT_TRUE(bundle);
       ASSERT_EQ(bundle->findings().size(), 1U);
       EXPECT_EQ(bundle->findings()[0].what, findings[0].what);
@@ -278,10 +278,10 @@ TEST(LostTrace, ABeginningWithoutPsb) {
 }
 
 TEST(LostTrace, AStreamWithoutAnyPsb) {
-  const auto whole = open_at(demo());
+  const auto whole = open_damaged(demo_path());
   ASSERT_TRUE(whole);
   for (const int32_t cpu : {0, 1}) {
-    Damaged damaged(cpu);
+    DamagedDemo damaged(cpu);
     ASSERT_GT(damaged.spoil_psbs(~size_t{0}), 20U);
     const auto recording = damaged.open();
     ASSERT_TRUE(recording);

@@ -15,10 +15,10 @@
 namespace ptd {
 namespace {
 
-using testing::TempDir;
+using image_test::TempDir;
 
 #define NEED_CORPUS(name)                         \
-  const std::string name = testing::corpus_dir(); \
+  const std::string name = image_test::corpus_dir(); \
   if (name.empty()) GTEST_SKIP() << "no corpus (set PTDECODE_CORPUS)"
 
 OpenOptions open_options(const std::string& path) {

@@ -24,7 +24,7 @@ struct Sums {
   void add(const Gap& gap) { gaps.insert(gaps.end(), {static_cast<uint64_t>(gap.reason), gap.stream_offset_bytes, gap.ip.value}); }
 };
 
-std::unique_ptr<Recording> open_data(const std::string& name) {
+std::unique_ptr<Recording> open_named(const std::string& name) {
   OpenOptions options;
   options.path = std::string(PTD_SOURCE_DIR) + "/data/" + name;
   auto opened = Recording::open(options);
@@ -61,7 +61,7 @@ Sums pushed(const Recording& recording, uint32_t stream, uint64_t first, uint64_
 
 TEST(StreamCursor, GivesTheWholeStream) {
   for (const char* name : {"demo", "user/pair.bundle", "user/patch.bundle", "arm/threads.bundle"}) {
-    const auto recording = open_data(name);
+    const auto recording = open_named(name);
     ASSERT_NE(nullptr, recording);
     for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) {
       const Sums sums = pulled(*recording, stream);
@@ -72,7 +72,7 @@ TEST(StreamCursor, GivesTheWholeStream) {
 }
 
 TEST(StreamCursor, BeginsAtATime) {
-  const auto recording = open_data("demo");
+  const auto recording = open_named("demo");
   ASSERT_NE(nullptr, recording);
   const Interval whole = recording->streams()[0].time;
   ASSERT_LT(whole.first, whole.last);
@@ -84,7 +84,7 @@ TEST(StreamCursor, BeginsAtATime) {
 }
 
 TEST(StreamCursor, AbsentStreamHasNoItems) {
-  const auto recording = open_data("demo");
+  const auto recording = open_named("demo");
   ASSERT_NE(nullptr, recording);
   EXPECT_EQ(Sums{}, pulled(*recording, 99));
 }
