@@ -134,12 +134,13 @@ class Install(unittest.TestCase):
         headers = sorted((PREFIX / "include").rglob("*.h"))
         self.assertTrue(headers)
         self.assertEqual([], [header for header in headers if header.relative_to(PREFIX / "include").parts[0] != "ptdecode"])
-        compilers = [CXX] + [other for other in ("clang++", "clang++-14", "clang++-19") if shutil.which(other) and other != CXX][:1]
-        for compiler in compilers:
-            for header in headers:
-                done = run(compiler, "-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", "-x", "c++", "-I", PREFIX / "include", "-",
-                           input=f'#include "{header.relative_to(PREFIX / "include")}"\n', check=False)
-                self.assertEqual(0, done.returncode, f"{compiler}: {header.name}\n{done.stderr}")
+        names = [str(header.relative_to(PREFIX / "include")) for header in headers]
+        clang = next((other for other in ("clang++", "clang++-14", "clang++-19") if shutil.which(other) and other != CXX), None)
+        # Another compiler sees other faults in a header, but not another missing include.
+        for compiler, included in [(CXX, [name]) for name in names] + ([(clang, names)] if clang else []):
+            done = run(compiler, "-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", "-x", "c++", "-I", PREFIX / "include", "-",
+                       input="".join(f'#include "{name}"\n' for name in included), check=False)
+            self.assertEqual(0, done.returncode, f"{compiler}: {' '.join(included)}\n{done.stderr}")
 
     def test_only_public_names_are_exported(self):
         library = next(prefix / LIBDIR / "libptdecode.so.0" for prefix in (PREFIX, OTHER) if (prefix / LIBDIR / "libptdecode.so.0").exists())

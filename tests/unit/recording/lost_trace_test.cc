@@ -1,4 +1,4 @@
-// Missing trace at the beginning and end of data/demo_path's streams: a gap and a finding, and the unchanged rest of the flow.
+// Missing trace at the beginning and end of data/demo's streams: a gap and a finding, and the unchanged rest of the flow.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kAux = 11, kTextPoke = 20, kAuxtrace = 71, kFinishedInit = 82;  // record types of perf.data
 constexpr uint64_t kRecordHeader = 8;
 
-std::string demo_path() { return std::string(PTD_SOURCE_DIR) + "/data/demo_path"; }
+std::string demo_path() { return std::string(PTD_SOURCE_DIR) + "/data/demo"; }
 
 struct ToldOfLoss {
   std::vector<std::pair<uint64_t, uint16_t>> runs;  ///< ip and number of instructions of each block
@@ -53,7 +53,7 @@ std::unique_ptr<Recording> open_damaged(const std::string& path) {
   return opened.ok() ? std::move(*opened) : nullptr;
 }
 
-/// data/demo_path in memory, with the positions of the last AUX and AUXTRACE records of one cpu.
+/// data/demo in memory, with the positions of the last AUX and AUXTRACE records of one cpu.
 class DamagedDemo {
  public:
   explicit DamagedDemo(int32_t cpu) {
