@@ -179,7 +179,7 @@ TEST(SegmentWorkOf, ASegmentDoesNotDependOnSegmentsDecodedBefore) {
     std::vector<uint64_t> want;
     for (const AuxSegment& each : segments) want.push_back(digest_of(*(*opened)->make_decoder(stream), each));
     std::vector<size_t> order(segments.size());
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < 5; ++round) {
       for (size_t i = 0; i < order.size(); ++i) order[i] = i;
       std::shuffle(order.begin(), order.end(), random);
       const auto decoder = (*opened)->make_decoder(stream);
@@ -266,7 +266,7 @@ class ContradictingCopies {
 
 TEST(SegmentWorkOf, CopiesThatContradictEachOtherIsBounded) {
   const ContradictingCopies copies;
-  for (const unsigned count : {2U, 5U, 20U}) {
+  for (const unsigned count : {2U, 20U}) {
     const std::string path = copies.with_segments(count);
     const Seen fast = decode(path, 1, false), exact = decode(path, 1, true), eight = decode(path, 8, false);
     EXPECT_LE(fast.most_work, kMostWork) << count << " segments";
@@ -275,7 +275,7 @@ TEST(SegmentWorkOf, CopiesThatContradictEachOtherIsBounded) {
     EXPECT_EQ(fast.digest, exact.digest) << count << " segments";
     EXPECT_EQ(fast.digest, eight.digest) << count << " segments";
   }
-  for (const unsigned count : {1U, 4U}) {
+  for (const unsigned count : {4U}) {
     const std::vector<std::string> later = copies.later_copies(count);
     const Seen fast = decode(kDemo, 1, false, later), exact = decode(kDemo, 1, true, later);
     EXPECT_LE(fast.most_work, kMostWork) << count << " later copies";
