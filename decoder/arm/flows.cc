@@ -23,7 +23,7 @@ Flows::Flows(RunCache& runs, const ContextTrack& contexts, const TraceConfig& co
 void Flows::begin(const AuxSegment& segment) {
   flows_.resize(1);
   flows_[0]->pending.clear();
-  takes_forks_ = dropped_ = false;
+  takes_forks_ = dropped_ = limited_ = false;
   sure_ = true;
   script_.begin({});
   work_ = 0;
@@ -90,14 +90,11 @@ void Flows::try_ways(size_t index, Op op, const void* what) {
     place = {};
     first.follower.into({first.pending, most_blocks_});
   }
-  dropped_ = dropped_ || script_.cut;
+  if (script_.cut) limit();
   std::vector<std::vector<ForkScript::Fork>> left;
   add_ways(0, left);
   while (!left.empty()) {
-    if (is_spent() || flows_.size() >= kInElement * most_flows_) {
-      dropped_ = true;
-      return;
-    }
+    if (is_spent() || flows_.size() >= kInElement * most_flows_) return limit();
     work_ += 1 + first.pending.blocks.size() / kCopiedPerStep;
     Flow& other = *flows_.emplace_back(std::make_unique<Flow>(before));
     other.pending = first.pending;
@@ -109,7 +106,7 @@ void Flows::try_ways(size_t index, Op op, const void* what) {
     other.follower.begin_element();
     op(other.follower, what);
     work_ += script_.fetches;
-    dropped_ = dropped_ || script_.cut;
+    if (script_.cut) limit();
     other.unlikely = unlikely + script_.unlikely;
     add_ways(told, left);
   }
@@ -182,11 +179,11 @@ void Flows::settle() {
     give_pending();
     undecided_ = 0;
   }
-  dropped_ = dropped_ || drops;
+  if (drops) limit();
   if (flows_.size() != 1) return;
   Follower& follower = flows_[0]->follower;
   if (dropped_ && follower.anchored()) {
-    dropped_ = false;
+    dropped_ = limited_ = false;
     follower.bounds() = before_;
   }
   if (dropped_) return;
@@ -198,6 +195,9 @@ void Flows::settle() {
 void Flows::give_pending() {
   Flow& flow = *flows_[0];
   if (dropped_) mark_ambiguous(flow.pending, 0);
+  for (Gap& gap : flow.pending.gaps) {
+    if (limited_ && gap.reason == GapReason::image_mismatch) gap.reason = GapReason::limit;
+  }
   append_batch(*out_, flow.pending);
   flow.unlikely = 0;
 }
