@@ -13,6 +13,27 @@ constexpr size_t kMostHeld = 1U << 15;         // blocks of all flows, likewise
 constexpr uint64_t kWorkPerByte = 256, kLeastWork = 1U << 20;  // of a segment, after which forks are no longer taken
 constexpr uint64_t kCopiedPerStep = 64;                        // blocks, or pairs of flows, that cost as much as one element
 
+/// Removes the addresses of events that differ in `other`, the output of another flow for the same elements.
+void forget_different(std::vector<Event>& kept, const std::vector<Event>& other) {
+  auto from = other.begin();
+  for (Event& event : kept) {
+    from = std::find_if(from, other.end(), [&](const Event& each) { return each.stream_offset_bytes >= event.stream_offset_bytes; });
+    const auto same = std::find_if(from, other.end(), [&](const Event& each) {
+      return each.kind == event.kind || each.stream_offset_bytes != event.stream_offset_bytes;
+    });
+    if (same == other.end() || same->stream_offset_bytes != event.stream_offset_bytes) continue;
+    if (same->from == event.from && ((same->flags ^ event.flags) & kEventHasFrom) == 0) continue;
+    event.from = {};
+    event.flags &= static_cast<uint8_t>(~kEventHasFrom);
+  }
+}
+
+/// Marks what differs in `other`, which ends.
+void take_differences(Batch& kept, const Batch& other) {
+  mark_difference(kept, other);
+  forget_different(kept.events, other.events);
+}
+
 }  // namespace
 
 Flows::Flows(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options, size_t most)
@@ -148,7 +169,7 @@ void Flows::merge() {
         continue;
       }
       if (flows_[j]->is_likelier(*flows_[i])) std::swap(flows_[i], flows_[j]);
-      mark_difference(flows_[i]->pending, flows_[j]->pending);
+      take_differences(flows_[i]->pending, flows_[j]->pending);
       flows_[i]->follower.bounds().lower_to(flows_[j]->follower.bounds());
       flows_.erase(flows_.begin() + static_cast<std::ptrdiff_t>(j));
     }
@@ -160,7 +181,7 @@ void Flows::prune(size_t most) {
   if (flows_.size() <= most) return;
   std::ranges::stable_sort(flows_, is_likelier);
   for (size_t i = 0; i < most; ++i) {
-    for (size_t j = most; j < flows_.size(); ++j) mark_difference(flows_[i]->pending, flows_[j]->pending);
+    for (size_t j = most; j < flows_.size(); ++j) take_differences(flows_[i]->pending, flows_[j]->pending);
     // The dropped flows may be the right ones, with other versions.
     flows_[i]->follower.bounds() = before_;
   }
