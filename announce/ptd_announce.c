@@ -504,6 +504,7 @@ static void relist_if_due(uint32_t number, uint32_t word) {
   uint64_t answered = LOAD(runtime->answered);
   if (LOAD(runtime->used) != 2 || runtime->relist == NULL || answered == asked) return;
   if (!__atomic_compare_exchange_n(&runtime->answered, &answered, asked, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
+  word = LOAD(HEADER->word); /* a reader turns its channel on before it asks */
   struct ptd_announcement bracket;
   memset(&bracket, 0, sizeof bracket);
   bracket.runtime = number;
@@ -519,8 +520,13 @@ void ptd_announce_send(const struct ptd_announcement* announcement) {
   const int before = errno;
   if (is_ready()) {
     const uint32_t word = LOAD(HEADER->word);
-    if ((announcement->flags & (PTD_ANNOUNCE_RELISTED | PTD_ANNOUNCE_NO_RELIST)) == 0) relist_if_due(announcement->runtime, word);
+    const int relists = (announcement->flags & (PTD_ANNOUNCE_RELISTED | PTD_ANNOUNCE_NO_RELIST)) == 0;
+    /* Where new code is complete, the run-time lists it already: a reader must hear of it before, or takes it for older code. Where a change begins,
+     * or code ends, the list is of what ran before. */
+    const int lists_new = announcement->phase == PTD_ANNOUNCE_END && announcement->kind != PTD_ANNOUNCE_UNLOAD;
+    if (relists && !lists_new) relist_if_due(announcement->runtime, word);
     emit(announcement, word);
+    if (relists && lists_new) relist_if_due(announcement->runtime, word);
   }
   errno = before;
 }

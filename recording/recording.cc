@@ -153,6 +153,13 @@ class GuestClocks {
   bool has_host_ = false, has_guest_ = false, differ_ = false;
 };
 
+/// Returns how many parts of each stream are looked through for what must be known before decoding: all of a short trace.
+size_t sampled_stretches(const RecordingData& data) {
+  uint64_t total = 0;
+  for (const AuxStream& stream : data.streams) total += stream.size_bytes();
+  return total <= kWholeTraceBytes || data.streams.empty() ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
+}
+
 /// Says so if options name code of guests and there are no guests that could use it.
 void report_unused_guests(const OpenRequest& options, RecordingData& data) {
   std::string named;
@@ -161,13 +168,18 @@ void report_unused_guests(const OpenRequest& options, RecordingData& data) {
     if (!value->empty()) named += (named.empty() ? "" : ", ") + std::string(name);
   }
   if (named.empty()) return;
-  named += named.find(',') != std::string::npos ? " have no effect" : " has no effect";
+  const bool one = named.find(',') == std::string::npos;
+  named += one ? " has no effect" : " have no effect";
+  const size_t stretches = sampled_stretches(data);
+  const auto has_guests = [&](const SegmentIndex& index) { return runs_guests(index, data.timing, data.decoder.config, stretches, options.check); };
   if (options.path != "-" && looks_like_bundle(options.path)) {
     data.warnings.push_back("a bundle is complete: " + named);
   } else if (data.kind != RecordingKind::perf || !data.arm.empty()) {
     data.warnings.push_back(named + ": only an Intel PT recording of a host has guests");
-  } else if (std::ranges::none_of(data.indexes, [&](const SegmentIndex& index) { return runs_guests(index, data.timing, data.decoder.config, options.check); })) {
-    data.warnings.push_back("no virtual machine runs in this trace (no PIP packet with NR): " + named);
+  } else if (std::ranges::none_of(data.indexes, has_guests)) {
+    data.warnings.push_back(stretches == SIZE_MAX
+                                ? "no virtual machine runs in this trace (no PIP packet with NR): " + named
+                                : "no virtual machine was found in a sample of this trace (no PIP packet with NR): without one, " + named);
   }
 }
 
@@ -199,7 +211,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     total += stream.size_bytes();
   }
   // Properties needed before decoding come from all PSBs of a short trace and from a sample of those of a long one.
-  const size_t stretches = total <= kWholeTraceBytes ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
+  const size_t stretches = sampled_stretches(data);
   std::vector<ClockStep> clocks(data.streams.size());
   ClockSurvey survey(data.decoder.config, data.streams.size());
   TipWatch tips;

@@ -200,9 +200,10 @@ uint64_t AnnounceRing::enable(bool continues) {
     const uint64_t head = load(RING_HEADER.head);
     tail_ = head - head % 8;
     release();
-    (void)__atomic_fetch_add(&RING_HEADER.generation, 1, __ATOMIC_ACQ_REL);
   }
+  // First the channel, then the question: an answer must find the channel on.
   (void)__atomic_fetch_or(&RING_HEADER.word, PTD_ANNOUNCE_WORD_RING, __ATOMIC_ACQ_REL);
+  if (!whole) (void)__atomic_fetch_add(&RING_HEADER.generation, 1, __ATOMIC_ACQ_REL);
   return first;
 }
 

@@ -13,6 +13,27 @@ constexpr size_t kMostHeldBlocks = 1U << 15;         // blocks of all flows, lik
 constexpr uint64_t kWorkPerByte = 256, kLeastWork = 1U << 20;  // of a segment, after which forks are no longer taken
 constexpr uint64_t kCopiedPerStep = 64;                        // blocks, or pairs of flows, that cost as much as one element
 
+/// Removes the addresses of events that differ in `other`, the output of another flow for the same elements.
+void forget_different(std::vector<Event>& kept, const std::vector<Event>& other) {
+  auto from = other.begin();
+  for (Event& event : kept) {
+    from = std::find_if(from, other.end(), [&](const Event& each) { return each.stream_offset_bytes >= event.stream_offset_bytes; });
+    const auto same = std::find_if(from, other.end(), [&](const Event& each) {
+      return each.kind == event.kind || each.stream_offset_bytes != event.stream_offset_bytes;
+    });
+    if (same == other.end() || same->stream_offset_bytes != event.stream_offset_bytes) continue;
+    if (same->from == event.from && ((same->flags ^ event.flags) & kEventHasFrom) == 0) continue;
+    event.from = {};
+    event.flags &= static_cast<uint8_t>(~kEventHasFrom);
+  }
+}
+
+/// Marks what differs in `other`, which ends.
+void take_differences(Batch& kept, const Batch& other) {
+  mark_difference(kept, other);
+  forget_different(kept.events, other.events);
+}
+
 }  // namespace
 
 Flows::Flows(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options, size_t most)
@@ -23,7 +44,7 @@ Flows::Flows(RunCache& runs, const ContextTrack& contexts, const TraceConfig& co
 void Flows::begin(const AuxSegment& segment) {
   flows_.resize(1);
   flows_[0]->pending.clear();
-  takes_forks_ = dropped_ = false;
+  takes_forks_ = dropped_ = limited_ = false;
   sure_ = true;
   script_.begin({});
   work_ = 0;
@@ -90,14 +111,11 @@ void Flows::try_ways(size_t index, Op op, const void* what) {
     place = {};
     first.follower.into({first.pending, most_blocks_});
   }
-  dropped_ = dropped_ || script_.cut;
+  if (script_.cut) limit();
   std::vector<std::vector<ForkScript::Fork>> left;
   add_ways(0, left);
   while (!left.empty()) {
-    if (is_spent() || flows_.size() >= kInElement * most_flows_) {
-      dropped_ = true;
-      return;
-    }
+    if (is_spent() || flows_.size() >= kInElement * most_flows_) return limit();
     work_ += 1 + first.pending.blocks.size() / kCopiedPerStep;
     Flow& other = *flows_.emplace_back(std::make_unique<Flow>(before));
     other.pending = first.pending;
@@ -109,7 +127,7 @@ void Flows::try_ways(size_t index, Op op, const void* what) {
     other.follower.begin_element();
     op(other.follower, what);
     work_ += script_.fetches;
-    dropped_ = dropped_ || script_.cut;
+    if (script_.cut) limit();
     other.unlikely = unlikely + script_.unlikely;
     add_ways(told, left);
   }
@@ -151,7 +169,7 @@ void Flows::merge() {
         continue;
       }
       if (flows_[j]->is_likelier(*flows_[i])) std::swap(flows_[i], flows_[j]);
-      mark_difference(flows_[i]->pending, flows_[j]->pending);
+      take_differences(flows_[i]->pending, flows_[j]->pending);
       flows_[i]->follower.bounds().lower_to(flows_[j]->follower.bounds());
       flows_.erase(flows_.begin() + static_cast<std::ptrdiff_t>(j));
     }
@@ -163,7 +181,7 @@ void Flows::prune(size_t most) {
   if (flows_.size() <= most) return;
   std::ranges::stable_sort(flows_, is_likelier);
   for (size_t i = 0; i < most; ++i) {
-    for (size_t j = most; j < flows_.size(); ++j) mark_difference(flows_[i]->pending, flows_[j]->pending);
+    for (size_t j = most; j < flows_.size(); ++j) take_differences(flows_[i]->pending, flows_[j]->pending);
     // The dropped flows may be the right ones, with other versions.
     flows_[i]->follower.bounds() = before_;
   }
@@ -182,11 +200,11 @@ void Flows::settle() {
     give_pending();
     undecided_ = 0;
   }
-  dropped_ = dropped_ || drops;
+  if (drops) limit();
   if (flows_.size() != 1) return;
   Follower& follower = flows_[0]->follower;
   if (dropped_ && follower.anchored()) {
-    dropped_ = false;
+    dropped_ = limited_ = false;
     follower.bounds() = before_;
   }
   if (dropped_) return;
@@ -198,6 +216,9 @@ void Flows::settle() {
 void Flows::give_pending() {
   Flow& flow = *flows_[0];
   if (dropped_) mark_ambiguous(flow.pending, 0);
+  for (Gap& gap : flow.pending.gaps) {
+    if (limited_ && gap.reason == GapReason::image_mismatch) gap.reason = GapReason::limit;
+  }
   append_batch(*out_, flow.pending);
   flow.unlikely = 0;
 }

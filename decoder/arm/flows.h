@@ -4,7 +4,8 @@
 // element once for each way. A flow that the element contradicts ends; flows that continue alike merge, and the blocks in which they differ
 // are marked ambiguous. Output is held back while several flows are possible.
 // Invariant: a limit never lets a doubtful flow through unmarked. Where flows were dropped, or all were contradicted, every block is marked up
-// to an anchor: an element after which the flow does not depend on what was executed before.
+// to an anchor: an element after which the flow does not depend on what was executed before. Until then a contradiction is a gap `limit`, because a
+// flow that was dropped may fit.
 #pragma once
 
 #include <memory>
@@ -72,6 +73,8 @@ class Flows {
   void prune(size_t most);
   void settle();
   [[nodiscard]] bool is_spent() const { return work_ > most_work_; }
+  /// A limit drops flows.
+  void limit() { dropped_ = limited_ = true; }
   void give_pending();
 
   ForkScript script_;
@@ -80,6 +83,7 @@ class Flows {
   bool takes_forks_ = false;
   bool sure_ = true;      ///< the only flow outputs into out_, else all into Flow::pending
   bool dropped_ = false;  ///< a flow that is not among flows_ may be the right one
+  bool limited_ = false;  ///< since a limit dropped it
   Batch* out_ = nullptr;
   size_t most_blocks_ = 0;
   VersionBounds before_;    ///< of the flow before the first fork

@@ -97,10 +97,12 @@ class Follower {
   [[nodiscard]] bool placed() const { return !need_context_ && (!need_address_ || pop_pending_); }
   /// Returns whether the next packet must tell the target of an indirect branch.
   [[nodiscard]] bool awaits_target() const { return need_address_ && !need_context_ && !pop_pending_ && from_branch_ && !told_lost_; }
-  /// Processes an exception at the current instruction; `cancels`: the last instruction did not run.
-  void exception_here(uint32_t number, bool cancels, uint64_t offset);
-  /// Removes the last block, which must still be in the batch.
-  void cancel_last();
+  /// Processes an exception before the current instruction.
+  void exception_here(uint32_t number, uint64_t offset);
+  /// The next instruction was traced but cancelled: it is not what leads to the next address.
+  void cancelled() { walked_ = false; }
+  /// Reports that a packet does not fit what was executed before it. The flow continues at the next address.
+  void lose_place(GapReason reason, uint64_t offset) { contradict(known() ? ip_ : Ip{}, offset, reason); }
   /// Executes up to and including the instruction at `last`, which is reached without a branch.
   void waypoint(Ip last, uint64_t offset);
   void q(const Element& element, Ip next, uint8_t isa);

@@ -56,19 +56,9 @@ void Follower::reset(const Element& element) {
   walked_ = false;
 }
 
-void Follower::cancel_last() {
-  if (out_->blocks.empty()) return;
-  const NodeId node = out_->blocks.back().node;
-  out_->blocks.pop_back();
-  ip_ = runs_->blocks().info(node).ip;
-  need_address_ = pop_pending_ = walked_ = false;
-  run_ = left_ = call_ = 0;
-}
-
-void Follower::exception_here(uint32_t number, bool cancels, uint64_t offset) {
+void Follower::exception_here(uint32_t number, uint64_t offset) {
   take_return();
   flush_exception(false, {});
-  if (cancels) cancel_last();
   hold_exception(known() ? kEventHasFrom : uint8_t{0}, ip_, number, offset);
 }
 

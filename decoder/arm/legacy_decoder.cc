@@ -11,8 +11,9 @@ namespace {
 
 constexpr uint32_t kReturnStackOfPtm = 1U << 29;      // ETMCR
 constexpr uint32_t kBarriersAreWaypoints = 1U << 24;  // ETMCCER
-constexpr size_t kHeldBlocks = 1U << 16;
-constexpr size_t kMostFlows = 16;  // as DecoderOptions::max_flows
+constexpr size_t kMostFlows = 16;        // as DecoderOptions::max_flows
+constexpr uint64_t kMostAhead = 1U << 12;  // packets after an instruction, among which the one that cancels it is looked for
+constexpr uint64_t kNever = ~uint64_t{0};
 
 WaypointRules legacy_rules(const TraceConfig& config) {
   WaypointRules rules;
@@ -28,6 +29,28 @@ TraceConfig follower_config(TraceConfig config) {
   return config;
 }
 
+bool has_atoms(const LegacyPacket& packet) { return packet.kind == LegacyKind::atoms && packet.atoms != 0; }
+
+/// Returns whether an instruction before this packet can no longer be cancelled. Cycles, times, periodic I-Syncs, and the addresses that an
+/// instruction branched to before it was cancelled, may come between the two.
+bool confirms(const LegacyPacket& packet, bool m_profile) {
+  switch (packet.kind) {
+    case LegacyKind::atoms:
+      return packet.atoms != 0;
+    case LegacyKind::branch:
+      return packet.exception && !packet.cancels;
+    case LegacyKind::isync:
+      return !packet.periodic;
+    case LegacyKind::exception_return:
+      return m_profile;
+    case LegacyKind::bad:
+    case LegacyKind::not_sync:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 struct LegacyDecoder::State {
@@ -39,8 +62,8 @@ struct LegacyDecoder::State {
   // A Trace for Windows. Its position is the number of packets taken.
   struct Place {
     Follower follower;
-    uint64_t taken;
-    bool synced, started, may_cancel, read;
+    uint64_t taken, cancel_at;
+    bool synced, started, stands, cut, read;
   };
   [[nodiscard]] bool changes() const { return runs.changes(); }
   [[nodiscard]] Flows& flows() { return all; }
@@ -50,9 +73,12 @@ struct LegacyDecoder::State {
   void go_to(const Place& place);
   TraceStop run(BatchTarget target, uint64_t end);
 
-  [[nodiscard]] bool is_full(BatchTarget target) const;
-  const LegacyPacket* peek();
+  const LegacyPacket* peek(uint64_t ahead = 0);
   void drop_taken();
+  void look_for_cancel();
+  void cancel(const LegacyPacket& packet);
+  /// Returns whether the packet only tells of an instruction that did not run.
+  [[nodiscard]] bool is_undone() const { return cancel_at != kNever && taken < cancel_at; }
   void take(const LegacyPacket& packet);
   void isync(const LegacyPacket& packet);
   void branch(const LegacyPacket& packet);
@@ -72,9 +98,11 @@ struct LegacyDecoder::State {
   std::vector<LegacyPacket> tape;  ///< packets read: those since the last place() and those read ahead
   size_t at = 0;                   ///< index of the next packet in the tape
   uint64_t taken = 0;              ///< packets
+  uint64_t cancel_at = kNever;     ///< number of the packet that cancels what was traced last; kNever: none does
+  bool stands = false;             ///< the last instruction was executed, because no packet that cancels it was found
+  bool cut = false;                ///< the search for that packet ended at its limit
   bool synced = false;             ///< an A-Sync was seen
   bool started = false;            ///< an I-Sync was seen after it
-  bool may_cancel = false;         ///< the last packet produced instructions that an exception can undo
   bool has_flow = true;            ///< ETMv3, PTM; of the others, only invalid packets are output
   bool read = false;               ///< some packet could be read: an I-Sync, or without flow an A-Sync
   uint64_t size_bytes = 0;         ///< of the segment
@@ -95,6 +123,7 @@ void LegacyDecoder::State::context(const LegacyPacket& packet) {
 void LegacyDecoder::State::isync(const LegacyPacket& packet) {
   const bool restarts = !started || !packet.periodic;
   started = true;
+  stands = stands && !restarts;
   if (packet.after_overflow) {
     Element element;
     element.offset_bytes = packet.offset_bytes;
@@ -104,7 +133,7 @@ void LegacyDecoder::State::isync(const LegacyPacket& packet) {
   context(packet);
   all.each([](Follower& f) { f.trace_info(); });
   count(packet, packet.cycles);
-  if (packet.has_ip) address(packet);
+  if (packet.has_ip && !is_undone()) address(packet);
 }
 
 /// Adds the cycles that passed up to the moment that the packet describes.
@@ -118,16 +147,27 @@ void LegacyDecoder::State::count(const LegacyPacket& packet, uint32_t cycles) {
 }
 
 void LegacyDecoder::State::branch(const LegacyPacket& packet) {
+  const bool undone = is_undone();
   if (packet.has_context || packet.has_context_id || packet.has_vmid) context(packet);
+  if (packet.cancels) cancel(packet);
   if (packet.exception) {
-    all.each([&](Follower& f) { f.exception_here(packet.number, packet.cancels, packet.offset_bytes); });
-  } else if (packet.cancels) {
-    all.each([](Follower& f) { f.cancel_last(); });
+    all.each([&](Follower& f) { f.exception_here(packet.number, packet.offset_bytes); });
   } else if (config.protocol == Protocol::ptm) {
     execute(1, 1, packet.offset_bytes);  // the branch whose target is in this packet
   }
   count(packet, packet.cycles);
-  address(packet);
+  if (!undone) address(packet);
+}
+
+/// Processes a branch that cancels what was traced last, which has not been executed if look_for_cancel() found the branch.
+void LegacyDecoder::State::cancel(const LegacyPacket& packet) {
+  const bool late = stands && cancel_at != taken;
+  cancel_at = kNever;
+  stands = false;
+  all.each([&](Follower& f) {
+    if (late) return f.lose_place(cut ? GapReason::limit : GapReason::bad_packet, packet.offset_bytes);
+    f.cancelled();
+  });
 }
 
 void LegacyDecoder::State::address(const LegacyPacket& packet) {
@@ -142,21 +182,24 @@ void LegacyDecoder::State::execute(uint64_t atoms, uint32_t count, uint64_t offs
 }
 
 // [ETMv3] "P-header packets, cycle-accurate": one cycle before each atom, one before a pair of atoms, or several before a single one. A
-// branch reported by an atom goes to the address on the return stack.
+// branch reported by an atom goes to the address on the return stack. The last instruction is not executed if a later packet cancels it.
 void LegacyDecoder::State::atoms(const LegacyPacket& packet) {
+  const uint32_t cancelled = has_atoms(packet) && is_undone() ? 1 : 0;
+  if (has_atoms(packet)) stands = cancelled == 0;
   if (packet.atoms == 0 || !packet.has_cycles) {
-    execute(packet.bits, packet.atoms, packet.offset_bytes);
+    execute(packet.bits, packet.atoms - cancelled, packet.offset_bytes);
     return count(packet, packet.cycles);
   }
   for (uint32_t atom = 0; atom < packet.atoms; ++atom) {
-    execute(packet.bits >> atom, 1, packet.offset_bytes);
+    if (atom + cancelled < packet.atoms) execute(packet.bits >> atom, 1, packet.offset_bytes);
     count(packet, packet.cycles / packet.atoms + (atom == 0 ? packet.cycles % packet.atoms : 0));
   }
 }
 
 void LegacyDecoder::State::lose(const LegacyPacket& packet) {
   if (synced) all.each([&](Follower& f) { f.lose(GapReason::bad_packet, packet.offset_bytes, 0); });
-  synced = started = false;
+  synced = started = stands = false;
+  cancel_at = kNever;
 }
 
 /// The segment ends. If no packet of it could be read, it is no trace of this kind, or its synchronisation packets are damaged.
@@ -171,7 +214,6 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
   element.value = packet.value;
   element.cycles = packet.cycles;
   element.flags = packet.has_cycles ? kFlagCycles : uint8_t{0};
-  may_cancel = packet.kind == LegacyKind::atoms;
   if (packet.kind == LegacyKind::async) synced = true;
   if (packet.kind == LegacyKind::bad) return lose(packet);
   read |= synced && (!has_flow || packet.kind == LegacyKind::isync);
@@ -201,10 +243,30 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
     case LegacyKind::trigger:
       return event(EventKind::trace_event);
     case LegacyKind::exception_return:
-      return event(EventKind::exception_return);
+      if (!is_undone()) event(EventKind::exception_return);
+      return;
     default:
       return;
   }
+}
+
+// [ETMv3] "Data aborts": of a cancelling exception, "the last instruction traced before this branch" did not run. [ETMv3] "Tracing of exception
+// return": a return may be cancelled, too. On the M profile only its packet is, because the instruction has run ([Cortex-M3] "Exception return").
+/// Finds the packet that cancels what the next packet tells last, so that it is never executed.
+void LegacyDecoder::State::look_for_cancel() {
+  const LegacyPacket& next = tape[at];
+  const bool is_return = next.kind == LegacyKind::exception_return && config.m_profile;
+  if (config.protocol != Protocol::etmv3 || !started || (!has_atoms(next) && !is_return)) return;
+  cancel_at = kNever;
+  cut = false;
+  for (uint64_t ahead = 1; ahead <= kMostAhead; ++ahead) {
+    const LegacyPacket* packet = peek(ahead);
+    if (packet == nullptr || confirms(*packet, config.m_profile)) return;
+    if (packet->kind != LegacyKind::branch || !packet->cancels) continue;
+    cancel_at = taken + ahead;
+    return;
+  }
+  cut = true;
 }
 
 LegacyDecoder::LegacyDecoder(const Timeline& timeline, const ContextTrack& contexts, const TraceConfig& config,
@@ -221,7 +283,8 @@ void LegacyDecoder::begin(const AuxSegment& segment) {
   state.tape.clear();
   state.at = 0;
   state.taken = 0;
-  state.synced = state.started = state.may_cancel = state.read = false;
+  state.cancel_at = kNever;
+  state.synced = state.started = state.stands = state.cut = state.read = false;
   state.windows.begin();
 }
 
@@ -232,48 +295,42 @@ void LegacyDecoder::State::drop_taken() {
 
 LegacyDecoder::State::Place LegacyDecoder::State::place() {
   drop_taken();
-  return {all.only(), taken, synced, started, may_cancel, read};
+  return {all.only(), taken, cancel_at, synced, started, stands, cut, read};
 }
 
 void LegacyDecoder::State::go_to(const Place& place) {
   all.only() = place.follower;
   at = 0;
   taken = place.taken;
+  cancel_at = place.cancel_at;
   synced = place.synced;
   started = place.started;
-  may_cancel = place.may_cancel;
+  stands = place.stands;
+  cut = place.cut;
   read = place.read;
 }
 
-/// Returns the next packet; null at the end.
-const LegacyPacket* LegacyDecoder::State::peek() {
-  if (at < tape.size()) return &tape[at];
-  if (!runs.changes()) {
-    tape.clear();
-    at = 0;
+/// Returns the packet `ahead` places after the next one; null after the end.
+const LegacyPacket* LegacyDecoder::State::peek(uint64_t ahead) {
+  while (at + ahead >= tape.size()) {
+    if (!runs.changes()) drop_taken();
+    const std::vector<LegacyPacket>& more = reader.next();
+    if (more.empty()) return nullptr;
+    tape.insert(tape.end(), more.begin(), more.end());
   }
-  const std::vector<LegacyPacket>& more = reader.next();
-  tape.insert(tape.end(), more.begin(), more.end());
-  return more.empty() ? nullptr : &tape[at];
-}
-
-/// Returns whether the batch is full. A last instruction that an exception may undo stays in the batch until the next packet is seen.
-bool LegacyDecoder::State::is_full(BatchTarget target) const {
-  if (may_cancel) target.most += kHeldBlocks;
-  return target.is_full();
+  return &tape[at + ahead];
 }
 
 TraceStop LegacyDecoder::State::run(BatchTarget target, uint64_t end) {
   if (all.takes_forks()) drop_taken();
   all.into(target);
-  while (!is_full(target)) {
-    const LegacyPacket* packet = peek();
-    if (packet == nullptr) {
+  while (!target.is_full()) {
+    if (peek() == nullptr) {
       this->end();
       return TraceStop::end;
     }
-    const bool cancels = may_cancel && packet->kind == LegacyKind::branch;  // it may cancel a block that was already output
-    if ((taken >= end && !cancels) || all.met_fork()) return TraceStop::bound;
+    if (taken >= end || all.met_fork()) return TraceStop::bound;
+    look_for_cancel();
     take(tape[at]);
     ++at;
     ++taken;

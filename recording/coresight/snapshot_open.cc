@@ -317,7 +317,10 @@ void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& 
   if (found == arm::FrameFormat::aligned && bytes.size() % kFrameBytes != 0)
     lose_trace(path_of(trimmed(buffer.file)) + ": its " + std::to_string(bytes.size()) + " bytes are not whole frames of " +
                std::to_string(kFrameBytes) + " bytes: the file was cut, or bytes are missing in it");
-  sources_.add_frames(bytes, 0, found, members);
+  const ArmSources::Losses losses = sources_.add_frames(bytes, 0, found, members);
+  if (found == arm::FrameFormat::synced && losses.count != 0)
+    lose_trace(path_of(trimmed(buffer.file)) + ": what is between two frame syncs is not whole frames in " + std::to_string(losses.count) +
+               " places, first at offset " + std::to_string(losses.first_offset_bytes) + ": bytes are missing there, and it is not decoded");
 }
 
 void SnapshotLoader::take_streams() {

@@ -94,8 +94,15 @@ class ArmSources::Collector final : public arm::FrameReader {
     }
   }
   void on_barrier(uint64_t /*offset_bytes*/) override { all_.break_here(members_, AuxBreak::snapshot); }
+  void on_loss(uint64_t offset_bytes) override {
+    if (losses_.count++ == 0) losses_.first_offset_bytes = offset_bytes;
+    all_.break_here(members_, AuxBreak::missing);
+    for (const size_t member : members_) all_.sources_[member].lacks_begin |= all_.sources_[member].bytes.empty();
+  }
+  [[nodiscard]] Losses losses() const { return losses_; }
 
  private:
+  Losses losses_;
   ArmSources& all_;
   const uint64_t buffer_offset_;
   const std::vector<size_t>& members_;
@@ -103,11 +110,12 @@ class ArmSources::Collector final : public arm::FrameReader {
   std::array<const Entry*, 128> others_{};  ///< another source with the id
 };
 
-void ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members) {
+ArmSources::Losses ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members) {
   std::vector<StrayIds::Source> ids;
   for (const size_t member : members) ids.push_back({member, id_of(member)});
   Collector collector(*this, buffer_offset, members);
   strays_.add_frames(buffer, format, ids, collector);
+  return collector.losses();
 }
 
 void ArmSources::add_raw(size_t source, Bytes bytes, uint64_t buffer_offset) {
@@ -134,7 +142,7 @@ void ArmSources::written(const std::vector<size_t>& members, TimeNs time) {
 
 void ArmSources::expect_async(size_t index) {
   Entry& entry = sources_[index];
-  entry.lacks_begin = !begins_with_async(entry.bytes);
+  entry.lacks_begin = entry.lacks_begin || !begins_with_async(entry.bytes);
   for (auto& [at, why] : entry.breaks) {
     if (why == AuxBreak::snapshot && !begins_with_async(Bytes(entry.bytes).subspan(at))) why = AuxBreak::missing;
   }

@@ -41,8 +41,14 @@ class ArmSources {
   /// How the bytes of a formatted buffer stand, which what tells of it may not know: the format in which they are more of these sources'
   /// own.
   [[nodiscard]] arm::FrameFormat likely_format(Bytes buffer, arm::FrameFormat told, const std::vector<size_t>& members) const;
-  /// Adds a formatted buffer: the bytes of each id go to the source with that id among `members`.
-  void add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members);
+  /// Places in a buffer where bytes are no whole frames.
+  struct Losses {
+    uint64_t count = 0;
+    uint64_t first_offset_bytes = 0;
+  };
+  /// Adds a formatted buffer: the bytes of each id go to the source with that id among `members`. Where bytes are no whole frames, trace of all of
+  /// them is missing.
+  Losses add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members);
   /// Adds unformatted bytes of one source.
   void add_raw(size_t source, Bytes bytes, uint64_t buffer_offset);
   /// Declares that the following bytes of these sources do not continue the previous ones.

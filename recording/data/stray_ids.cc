@@ -29,6 +29,10 @@ class StrayIds::Reader final : public arm::FrameReader {
     next_.on_barrier(offset_bytes);
     end();
   }
+  void on_loss(uint64_t offset_bytes) override {
+    next_.on_loss(offset_bytes);
+    end();
+  }
   void end() {
     close();
     id_known_ = false;

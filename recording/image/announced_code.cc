@@ -309,6 +309,7 @@ class AnnouncedCode::Space {
       return report(FindingKind::bad_record, Ip{what.address}, change.time,
                     "a patch of " + range_text(what.address, what.size_bytes) + " was announced without its bytes: they are not known");
     }
+    if (change.begun_unheard) suspect({std::min(change.known_since, change.time.first), change.time.last});
     add_edit(change, change.old_bytes, what.code);
     auto at = live_.upper_bound(what.address);
     if (at == live_.begin()) return;
@@ -366,13 +367,17 @@ void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& cha
     }
     Change change;
     change.time = what.time;
-    if (const auto open = begun.find(key); open != begun.end()) {
+    const auto open = begun.find(key);
+    const bool is_begun = open != begun.end();
+    if (is_begun) {
       change.time = hull(change.time, open->second.time);
       change.old_bytes = std::move(open->second.code);
       begun.erase(open);
     }
     change.after_loss = gap != history.gaps.begin();
     change.known_since = history.attached ? history.attached_at : change.time.first;
+    // It began before a reader listened: until it ended, either content may have run, and a list shows only the new one.
+    change.begun_unheard = what.kind == AnnounceKind::patch && !is_begun && history.attached && !change.after_loss;
     if (change.after_loss) {
       change.known_since = std::prev(gap)->time.first;
     } else if (relists.is_later(what.runtime, what.seq, change.time.first)) {
@@ -386,7 +391,7 @@ void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& cha
     for (const auto& [key, open] : begun) gap->time.first = std::min(gap->time.first, open.time.first);
     begun.clear();
   }
-  for (auto& [key, open] : begun) changes.push_back({open, {}, {open.time.first, kTimeMax}, true, {}, false});
+  for (auto& [key, open] : begun) changes.push_back({open, {}, {open.time.first, kTimeMax}, true, {}, false, false});
 }
 
 // Reports what is missing, and marks the time until all code was relisted.

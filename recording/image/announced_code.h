@@ -34,6 +34,7 @@ class AnnouncedCode {
     bool open = false;                  ///< no end is there
     TimeNs known_since;                 ///< of relisted code: it did not change since then
     bool after_loss = false;            ///< of relisted code: it may have been generated in a gap
+    bool begun_unheard = false;         ///< a patch whose begin came before a reader listened
   };
   struct Process {
     int32_t pid = -1;

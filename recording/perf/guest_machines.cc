@@ -54,6 +54,7 @@ void warn_of_unreadable(const OpenRequest& options, std::vector<std::string>& wa
   }
 }
 
+constexpr size_t kMostRefused = 1000;
 constexpr const char* kNoKernel = "kernel of a guest without a copy of its memory";
 constexpr const char* kNoRecords = "user code of a guest without records of its processes";
 
@@ -79,9 +80,16 @@ std::string guest_path(const Guest& guest, const std::string& path) {
 GuestMachine* GuestMachines::of(int32_t pid) {
   const auto known = by_pid_.find(pid);
   if (known != by_pid_.end()) return &known->second;
-  if (by_pid_.size() >= kMostGuests) return nullptr;
+  if (by_pid_.size() >= kMostGuests) {
+    if (refused_.size() < kMostRefused) refused_.insert(pid);
+    return nullptr;
+  }
   GuestMachine& machine = by_pid_[pid];
   machine.guest = {static_cast<uint32_t>(by_pid_.size()), pid, -1};
+  if (const auto folder = folders_.find(pid); folder != folders_.end()) {
+    machine.roots = {folder->second};
+    machine.is_named = true;
+  }
   machine.kernel.set_guest(machine.guest.machine, suffix_of(machine.guest));
   return &machine;
 }
@@ -106,17 +114,17 @@ void GuestMachines::add_sources(const OpenRequest& options, const std::vector<st
   warn_of_unreadable(options, warnings);
   std::error_code error;
   if (!options.guestmount.empty()) {
-    std::map<int32_t, std::string> roots;  // in order, so that the numbers of guests do not depend on the folder
     for (const auto& entry : std::filesystem::directory_iterator(options.guestmount, error)) {
-      if (const auto pid = pid_of(entry.path().filename().string())) roots.emplace(*pid, entry.path().string());
+      if (const auto pid = pid_of(entry.path().filename().string())) folders_.emplace(*pid, entry.path().string());
     }
-    for (const auto& [pid, root] : roots) {
-      GuestMachine* machine = of(pid);
-      if (machine == nullptr) continue;
-      machine->roots = {root};
-      machine->is_named = true;
+    for (auto& [pid, machine] : by_pid_) {
+      if (const auto folder = folders_.find(pid); folder != folders_.end()) machine.roots = {folder->second};
     }
-    if (roots.empty() && !error)
+    // In order, so that the numbers of guests do not depend on the folder. If there are too many, those of the recording come first.
+    if (by_pid_.size() + folders_.size() < kMostGuests) {
+      for (const auto& [pid, root] : folders_) (void)of(pid);
+    }
+    if (folders_.empty() && !error)
       warnings.push_back("--guestmount: no folder in " + options.guestmount + " is named after the process that runs a guest (DIR/PID); no code is read from it");
   }
   if (options.guestkallsyms.empty() && options.guestmodules.empty() && options.guestvmlinux.empty()) return;
@@ -171,8 +179,44 @@ void GuestMachines::add_code(const OpenRequest& options, GuestMachine& machine, 
     add_absent(image, machine.guest, "[guest.user" + suffix_of(machine.guest) + "]", Ip{kUserFirst}, kUserBytes, kNoRecords);
 }
 
+/// Adds the guests of folders that are not added yet, if the recording has their processes.
+void GuestMachines::add_folders(std::vector<std::string>& warnings, const std::unordered_map<int32_t, int32_t>& pids) {
+  std::set<int32_t> processes;
+  for (const auto& [tid, pid] : pids) processes.insert(pid);
+  uint64_t unused = 0;
+  std::string first;
+  for (const auto& [pid, root] : folders_) {
+    if (by_pid_.contains(pid)) continue;
+    if (processes.contains(pid)) {
+      (void)of(pid);
+    } else if (unused++ == 0) {
+      first = root;
+    }
+  }
+  if (unused != 0)
+    warnings.push_back("--guestmount: the recording has no processes for " + std::to_string(unused) + " of the " + std::to_string(folders_.size()) +
+                       " folders, so no guest uses them (the first is " + first + ")");
+}
+
+void GuestMachines::warn_of_refused(std::vector<std::string>& warnings) const {
+  constexpr size_t kListed = 4;
+  if (refused_.empty()) return;
+  std::string list;
+  size_t listed = 0;
+  for (const int32_t pid : refused_) {
+    if (listed++ == kListed) break;
+    list += (list.empty() ? "" : ", ") + (pid == 0 ? std::string("--guestkallsyms and the like") : std::to_string(pid));
+  }
+  if (refused_.size() > kListed) list += ", ...";
+  warnings.push_back("only " + std::to_string(kMostGuests) + " guests can be told apart: " + (refused_.size() == kMostRefused ? "at least " : "") +
+                     std::to_string(refused_.size()) + " more have no code, and their flow is a gap (processes " + list +
+                     "); decode them with a --guestmount folder that holds their folders only");
+}
+
 void GuestMachines::finish(const OpenRequest& options, ImageBuild& image, RecordingData& data, const std::unordered_map<int32_t, int32_t>& pids) {
+  add_folders(data.warnings, pids);
   add_cpus(data, pids);
+  warn_of_refused(data.warnings);
   for (auto& [pid, machine] : by_pid_) {
     const auto is_of_guest = [guest = machine.guest.pid](const auto& thread) { return thread.second == guest; };
     if (!machine.roots.empty() && !machine.has_records && std::ranges::none_of(pids, is_of_guest))

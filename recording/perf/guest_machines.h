@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,7 +44,11 @@ class GuestMachines {
  private:
   void add_cpus(RecordingData& data, const std::unordered_map<int32_t, int32_t>& pids);
   void add_code(const OpenRequest& options, GuestMachine& machine, ImageBuild& image, RecordingData& data);
+  void add_folders(std::vector<std::string>& warnings, const std::unordered_map<int32_t, int32_t>& pids);
+  void warn_of_refused(std::vector<std::string>& warnings) const;
   std::map<int32_t, GuestMachine> by_pid_;
+  std::map<int32_t, std::string> folders_;  ///< of --guestmount, by process; those of guests in by_pid_ are their roots
+  std::set<int32_t> refused_;               ///< processes of guests that were too many
 };
 
 /// Returns ".PID", or "" for the guest of all processes: how names tell guests apart.

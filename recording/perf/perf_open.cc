@@ -128,6 +128,10 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, I
     data.warnings.push_back(std::to_string(fold.guest_records()) +
                             " records of virtual machine guests are ignored: they do not say which guest");
   }
+  if (fold.refused_guest_records() != 0) {
+    data.warnings.push_back(std::to_string(fold.refused_guest_records()) + " records of virtual machine guests are ignored: they are of more than " +
+                            std::to_string(kMostGuests) + " guests");
+  }
 }
 
 /// The copies of the kernel's text that come with the recording or that the options name.

@@ -56,6 +56,8 @@ class SidebandFold {
 
   [[nodiscard]] const KernelImage& kernel() const { return kernel_; }
   [[nodiscard]] uint64_t guest_records() const { return guest_records_; }
+  /// Returns the number of records of guests beyond kMostGuests.
+  [[nodiscard]] uint64_t refused_guest_records() const { return refused_guest_records_; }
   [[nodiscard]] uint64_t pokes() const { return pokes_; }
   [[nodiscard]] uint64_t dropped_pokes() const { return dropped_pokes_; }
   [[nodiscard]] TimeNs last_time() const { return last_time_; }
@@ -162,7 +164,7 @@ class SidebandFold {
   std::vector<OpenHole> open_holes_;  // in the order of holes_
   TimeNs last_time_;
   RecordTimes times_;
-  uint64_t guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
+  uint64_t guest_records_ = 0, refused_guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
   std::string filter_;
   std::map<uint32_t, uint32_t> sample_names_;  // attr -> index in data_.sample_names
   struct Windows {

@@ -12,7 +12,7 @@ namespace ptd {
 void SidebandFold::on_guest_record(const perfio::Record& record, const RingIndex::Ring& ring) {
   GuestMachine* machine = guests_.of(ring.machine_pid);
   if (machine == nullptr) {
-    ++guest_records_;
+    ++refused_guest_records_;
     return;
   }
   if (!std::exchange(machine->has_records, true)) add_guest(data_.contexts, machine->guest);
@@ -49,9 +49,13 @@ void SidebandFold::on_guest_record(const perfio::Record& record, const RingIndex
 
 // perf kvm writes where the kernels of guests are, with the process that runs the guest, or 0 for the guest of --guestkallsyms.
 void SidebandFold::on_unplaced_guest_mmap(const perfio::MmapRecord& map) {
-  GuestMachine* machine = !map.kernel ? nullptr : guests_.of(std::max(map.pid, 0));
-  if (machine == nullptr) {
+  if (!map.kernel) {
     ++guest_records_;
+    return;
+  }
+  GuestMachine* machine = guests_.of(std::max(map.pid, 0));
+  if (machine == nullptr) {
+    ++refused_guest_records_;
     return;
   }
   machine->kernel.on_mmap(map);

@@ -41,6 +41,7 @@ class NoReader final : public arm::FrameReader {
  public:
   void on_run(const arm::FrameRun& /*run*/) override {}
   void on_barrier(uint64_t /*offset_bytes*/) override {}
+  void on_loss(uint64_t /*offset_bytes*/) override {}
 };
 
 std::multimap<size_t, StrayIds::Loss> losses_in(const std::vector<std::byte>& frames) {

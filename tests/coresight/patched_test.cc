@@ -35,7 +35,29 @@ Timeline timeline_of(const ArmPatchedRun& run, SpaceId& space) {
   return builder.build();
 }
 
-RanFlow decode(const ArmPatchedRun& run, const ArmPatchedOptions& how) {
+/// An exception in the output.
+struct Taken {
+  size_t before = 0;  ///< index of the instruction that follows it
+  std::optional<uint64_t> from;
+  friend bool operator==(const Taken&, const Taken&) = default;
+};
+struct Output {
+  RanFlow flow;
+  std::vector<Taken> exceptions;
+  friend bool operator==(const Output&, const Output&) = default;
+};
+
+void take(const Batch& batch, const BlockTable& table, Output& out) {
+  size_t block = 0, before = out.flow.insns.size();
+  for (const Event& event : batch.events) {
+    if (event.kind != EventKind::async_branch) continue;
+    for (; block < event.before_block; ++block) before += batch.blocks[block].instructions;
+    out.exceptions.push_back({before, (event.flags & kEventHasFrom) != 0 ? std::optional(event.from.value) : std::nullopt});
+  }
+  add_batch(batch, table, out.flow);
+}
+
+Output decode(const ArmPatchedRun& run, const ArmPatchedOptions& how) {
   arm::DecoderOptions options;
   options.config = config_of(how);
   const Timeline timeline = timeline_of(run, options.follow.default_space);
@@ -52,14 +74,26 @@ RanFlow decode(const ArmPatchedRun& run, const ArmPatchedOptions& how) {
   segment.bytes = run.trace;
   segment.time = run.time;
   decoder->begin(segment);
-  RanFlow out;
+  Output out;
   Batch batch;
   for (bool more = true; more;) {
     batch.clear();
     more = decoder->next(batch, how.batch_blocks);
-    add_batch(batch, decoder->blocks(), out);
+    take(batch, decoder->blocks(), out);
   }
   return out;
+}
+
+/// Returns the first exception that has another address than it was taken at, although the instruction before it is not marked. All must be in
+/// the output.
+std::optional<size_t> first_wrong_exception(const Output& ours, const std::vector<uint64_t>& truth) {
+  if (ours.exceptions.size() != truth.size()) return std::min(ours.exceptions.size(), truth.size());
+  for (size_t i = 0; i < truth.size(); ++i) {
+    const Taken& taken = ours.exceptions[i];
+    const bool marked = taken.before != 0 && ours.flow.marked[taken.before - 1];
+    if (!marked && taken.from && *taken.from != truth[i]) return i;
+  }
+  return std::nullopt;
 }
 
 /// Returns the first unmarked instruction that is not in its place: after so many P0 instructions. Each flow that fits the packets has as many
@@ -97,16 +131,21 @@ TEST_P(ArmPatchedTraces, WhatIsNotMarkedIsWhatRan) {
   for (uint64_t seed = first; seed < first + count && tally.wrong() + limited.wrong() < 5; ++seed) {
     const auto options = arm_patched_options_of_seed(seed, GetParam());
     const auto run = run_arm_patched(options);
-    const RanFlow ours = decode(run, options);
+    const Output output = decode(run, options);
+    const RanFlow& ours = output.flow;
     const bool is_limited = options.max_flows < arm::DecoderOptions{}.max_flows;
     (is_limited ? limited : tally).add(describe(options), ours, run.truth, run.edits.size());
     ArmPatchedOptions other = options;
     other.exact_only = !options.exact_only;
     other.batch_blocks = options.batch_blocks == 7 ? 4096 : 7;
-    ASSERT_TRUE(decode(run, other) == ours) << describe(other) << ": another flow than on the other path, in batches of another size";
+    ASSERT_TRUE(decode(run, other) == output) << describe(other) << ": another flow than on the other path, in batches of another size";
     bool fits = false;
     const auto misplaced = first_misplaced(ours, run.truth, GetParam(), fits);
     ASSERT_FALSE(misplaced.has_value()) << describe(options) << ": instruction " << *misplaced << " is not in its place";
+    if (fits) {
+      const auto wrong = first_wrong_exception(output, run.exceptions);
+      ASSERT_FALSE(wrong.has_value()) << describe(options) << ": exception " << *wrong << " has the wrong address";
+    }
     traces += is_limited ? 0 : 1;
     placed += fits && !is_limited ? 1 : 0;
   }

@@ -250,6 +250,16 @@ TEST(SnapshotFrames, FilesAreJoinedAndBuffersListed) {
     EXPECT_EQ(difference(once, decode_ranges(*recording, stream, stream + 1)[0x10]), "") << stream;
 }
 
+/// Returns the gaps of a recording's first stream.
+std::vector<GapReason> gaps_of(const Recording& recording) {
+  std::vector<GapReason> reasons;
+  (void)recording.decode(0, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+    for (const Gap& gap : batch.gaps) reasons.push_back(gap.reason);
+    return true;
+  });
+  return reasons;
+}
+
 // A buffer holds whole frames, so one that does not was cut, or lacks bytes: every length but those of whole frames is reported.
 TEST(SnapshotFrames, ABufferThatEndsWithinAFrameIsReported) {
   constexpr size_t frame_bytes = 16;
@@ -271,6 +281,57 @@ TEST(SnapshotFrames, ABufferThatEndsWithinAFrameIsReported) {
       return each.kind == FindingKind::trace_lost && each.what.find("whole frames") != std::string::npos;
     });
     EXPECT_EQ(lost, whole ? 0 : 1) << size;
+    const std::vector<GapReason> gaps = gaps_of(*recording);
+    const bool has_trace = size >= frame_bytes;
+    EXPECT_EQ(std::count(gaps.begin(), gaps.end(), GapReason::aux_lost), has_trace && !whole ? 1 : 0) << size;
+  }
+}
+
+// A trace port from which bytes are missing: of each protocol the flow has a gap there, and goes on after it.
+TEST(SnapshotFrames, BytesMissingFromATracePortAreAGap) {
+  struct Row {
+    const char *type, *regs;
+    std::vector<uint8_t> trace;  ///< synchronises, and runs one branch
+  };
+  constexpr uint32_t kA32Nop = 0xe1a00000, kA32ToSelf = 0xeafffffe;
+  const Row rows[] = {{"ETM4", "TRCCONFIGR=0x1\nTRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\nTRCIDR1=0x4100f403\nTRCIDR2=0x488\n", kShortTrace},
+                      {"ETM3.5", "ETMTRACEIDR=0x10\n", {0, 0, 0, 0, 0, 0x80, 0x08, 0x29, 0x00, 0x10, 0x00, 0x00, 0x88}},
+                      {"PTM1.1", "ETMTRACEIDR=0x10\n", {0, 0, 0, 0, 0, 0x80, 0x08, 0x00, 0x10, 0x00, 0x00, 0x29, 0x84}}};
+  for (const Row& row : rows) {
+    const bool etmv4 = row.trace == kShortTrace;
+    std::vector<uint8_t> trace;
+    constexpr size_t kTimes = 8;
+    for (size_t i = 0; i < kTimes; ++i) trace.insert(trace.end(), row.trace.begin(), row.trace.end());
+    std::vector<uint8_t> port;
+    const std::vector<uint8_t> frames = frames_of({{0x10, trace}, {0x11, {1, 2}}, {0x10, trace}}, [] { return false; });
+    for (size_t at = 0; at < frames.size(); ++at) {
+      if (at % 64 == 0) port.insert(port.end(), {0xff, 0xff, 0xff, 0x7f});
+      port.push_back(frames[at]);
+    }
+    size_t whole = 0;
+    for (const size_t missing : {size_t{0}, size_t{1}, size_t{6}}) {
+      const Snapshot snapshot;
+      snapshot.words("code.bin", {etmv4 ? kNop : kA32Nop, etmv4 ? kBranchToSelf : kA32ToSelf});
+      snapshot.frame(kOneDump);
+      snapshot.text("trace.ini",
+                    "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=dstream_coresight\n"
+                    "[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
+      snapshot.text("etm.ini", std::string("[device]\nname=ETM_0\nclass=trace_source\ntype=") + row.type + "\n[regs]\n" + row.regs);
+      std::string content(port.begin(), port.end());
+      content.erase(80, missing);
+      snapshot.text("trace.bin", content);
+      const auto recording = snapshot.open();
+      ASSERT_TRUE(recording);
+      const std::vector<GapReason> gaps = gaps_of(*recording);
+      EXPECT_EQ(std::count(gaps.begin(), gaps.end(), GapReason::aux_lost), missing == 0 ? 0 : 1) << row.type << " " << missing;
+      EXPECT_EQ(gaps.size(), missing == 0 ? 0U : 1U) << row.type << " " << missing;
+      EXPECT_EQ(count_of(*recording, "not whole frames in 1 places, first at offset 72"), missing == 0 ? 0U : 1U) << row.type;
+      // The next id byte comes in the second half.
+      const size_t ranges = flow(*recording).size();
+      if (missing == 0) whole = ranges;
+      EXPECT_GT(ranges, whole / 8) << row.type;
+      EXPECT_EQ(ranges == whole, missing == 0) << row.type;
+    }
   }
 }
 

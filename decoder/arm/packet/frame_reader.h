@@ -18,6 +18,8 @@ class FrameReader {
   virtual void on_id(uint8_t /*id*/, uint64_t /*offset_bytes*/) {}
   /// See split_frames().
   virtual void on_barrier(uint64_t offset_bytes) = 0;
+  /// Bytes from `offset_bytes` on are omitted, because they are not whole frames. The bytes after them have no id until an id byte gives one.
+  virtual void on_loss(uint64_t offset_bytes) = 0;
 };
 
 FrameCounts read_frames(Bytes buffer, FrameFormat format, FrameReader& reader);

@@ -2,6 +2,7 @@
 #include "ptdecode/arm/frames.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "decoder/arm/packet/frame_reader.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr size_t kFrameBytes = 16;
 constexpr uint32_t kFrameSync = 0x7fffffff;
+constexpr size_t kFrameSyncBytes = 4;
 
 uint32_t word_at(Bytes bytes, uint64_t at) {
   uint32_t word = 0;
@@ -28,6 +30,15 @@ class Splitter {
   void frame(const std::array<uint8_t, kFrameBytes>& bytes, const std::array<uint64_t, kFrameBytes>& offsets);
   void put(uint8_t byte, uint64_t offset);
   void flush();
+  [[nodiscard]] static uint64_t find_sync(Bytes buffer, uint64_t from);
+  template <typename Put>
+  static uint64_t pass_stretch(Bytes buffer, uint64_t from, uint64_t end, const Put& put_pair);
+  uint64_t stretch(Bytes buffer, uint64_t from, uint64_t end);
+  void lose(uint64_t offset, uint64_t bytes) {
+    counts_.skipped_bytes += bytes;
+    id_known_ = false;
+    reader_.on_loss(offset);
+  }
   void barrier(uint64_t offset) {
     ++counts_.barriers;
     id_ = 0;
@@ -96,40 +107,64 @@ FrameCounts Splitter::aligned(Bytes buffer) {
     }
     frame(bytes, offsets);
   }
-  counts_.skipped_bytes += buffer.size() - at;
+  if (at < buffer.size()) lose(at, buffer.size() - at);
   return counts_;
 }
 
-FrameCounts Splitter::synced(Bytes buffer) {
-  uint64_t at = 0;
-  while (at + 4 <= buffer.size() && word_at(buffer, at) != kFrameSync) ++at;
-  if (at + 4 > buffer.size()) at = buffer.size();
-  counts_.skipped_bytes = at;
+/// Returns the offset of the first frame sync at or after `from`, else the end. No frame contains one, wherever it begins: it has ff at an even
+/// offset, an id that no source has.
+uint64_t Splitter::find_sync(Bytes buffer, uint64_t from) {
+  for (uint64_t last = from + kFrameSyncBytes - 1; last < buffer.size(); ++last) {
+    const void* const found = std::memchr(buffer.data() + last, 0x7f, buffer.size() - last);
+    if (found == nullptr) break;
+    last = static_cast<uint64_t>(static_cast<const std::byte*>(found) - buffer.data());
+    if (word_at(buffer, last + 1 - kFrameSyncBytes) == kFrameSync) return last + 1 - kFrameSyncBytes;
+  }
+  return buffer.size();
+}
+
+/// Calls `put_pair` with the offset of each two bytes of frames. Returns how many bytes at the end are no whole pair.
+template <typename Put>
+uint64_t Splitter::pass_stretch(Bytes buffer, uint64_t from, uint64_t end, const Put& put_pair) {
+  uint64_t at = from;
+  for (; at + 2 <= end; at += 2) {
+    if (buffer[at] != std::byte{0xff} || buffer[at + 1] != std::byte{0x7f}) put_pair(at);
+  }
+  return end - at;
+}
+
+/// Reads the frames between two syncs. Returns the number of bytes after the last whole frame.
+uint64_t Splitter::stretch(Bytes buffer, uint64_t from, uint64_t end) {
   std::array<uint8_t, kFrameBytes> bytes{};
   std::array<uint64_t, kFrameBytes> offsets{};
   size_t filled = 0;
-  while (at + 2 <= buffer.size()) {
-    if (at + 4 <= buffer.size() && word_at(buffer, at) == kFrameSync) {
-      // A frame sync inside a frame: bytes were lost. The frame restarts after it.
-      counts_.skipped_bytes += filled;
-      filled = 0;
-      at += 4;
-      continue;
+  const uint64_t odd = pass_stretch(buffer, from, end, [&](uint64_t at) {
+    for (unsigned i = 0; i < 2; ++i, ++filled) {
+      bytes[filled] = static_cast<uint8_t>(buffer[at + i]);
+      offsets[filled] = at + i;
     }
-    if (buffer[at] == std::byte{0xff} && buffer[at + 1] == std::byte{0x7f}) {
-      at += 2;
-      continue;
-    }
-    for (unsigned i = 0; i < 2; ++i, ++at, ++filled) {
-      bytes[filled] = static_cast<uint8_t>(buffer[at]);
-      offsets[filled] = at;
-    }
-    if (filled == kFrameBytes) {
-      frame(bytes, offsets);
-      filled = 0;
+    if (filled != kFrameBytes) return;
+    frame(bytes, offsets);
+    filled = 0;
+  });
+  return filled + odd;
+}
+
+FrameCounts Splitter::synced(Bytes buffer) {
+  uint64_t at = find_sync(buffer, 0);
+  counts_.skipped_bytes = at;
+  while (at < buffer.size()) {
+    const uint64_t from = at + kFrameSyncBytes;
+    at = find_sync(buffer, from);
+    uint64_t size = 0;
+    const uint64_t odd = pass_stretch(buffer, from, at, [&](uint64_t) { size += 2; });
+    // A stretch that is not of whole frames lacks bytes, or has too many. Nothing shows where: all of it is omitted.
+    if (at < buffer.size() && (size + odd) % kFrameBytes != 0) {
+      lose(from, size + odd);
+    } else {
+      counts_.skipped_bytes += stretch(buffer, from, at);
     }
   }
-  counts_.skipped_bytes += filled + (buffer.size() - at);
   return counts_;
 }
 
@@ -142,6 +177,7 @@ class SourceRuns final : public FrameReader {
     if (run.id != 0) on_run_(run);
   }
   void on_barrier(uint64_t offset_bytes) override { on_barrier_(offset_bytes); }
+  void on_loss(uint64_t offset_bytes) override { on_barrier_(offset_bytes); }
 
  private:
   const std::function<void(const FrameRun&)>& on_run_;

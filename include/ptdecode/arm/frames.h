@@ -28,7 +28,7 @@ struct FrameRun {
 struct FrameCounts {
   uint64_t frames = 0;
   uint64_t barriers = 0;       ///< runs of frame syncs: the trace is not continuous there
-  uint64_t skipped_bytes = 0;  ///< before the first sync, or less than a frame at the end
+  uint64_t skipped_bytes = 0;  ///< before the first sync, between two syncs if they are not whole frames, or less than a frame at the end
 };
 
 /// Splits `buffer`: calls `on_run` with the bytes of each source, in order (id 0, the formatter's own padding, is omitted), and

@@ -219,6 +219,7 @@ class PatchedMachine {
 
   void interrupt() {
     unit_->exception(ip_, handler_);
+    out_.exceptions.push_back(ip_);
     resume_ = ip_;
     ip_ = handler_;
   }
@@ -319,11 +320,12 @@ ArmPatchedOptions arm_patched_options_of_seed(uint64_t seed, arm::Protocol proto
   out.exact_only = random.chance(50);
   out.batch_blocks = random.chance(50) ? 7 : 4096;
   if (protocol == arm::Protocol::etmv4 && random.chance(15)) out.max_flows = 1 + random.below(4);
+  out.cycles = protocol == arm::Protocol::etmv3 && random.chance(50);
   return out;
 }
 
 arm::TraceConfig config_of(const ArmPatchedOptions& options) {
-  constexpr uint32_t kTimestamps = 1U << 11, kReturnStack = 1U << 12, kReturnStackOfPtm = 1U << 29;
+  constexpr uint32_t kTimestamps = 1U << 11, kReturnStack = 1U << 12, kReturnStackOfPtm = 1U << 29, kCycleAccurate = 1U << 12;
   arm::TraceConfig config;
   config.protocol = options.protocol;
   if (options.protocol == arm::Protocol::etmv4) {
@@ -333,7 +335,7 @@ arm::TraceConfig config_of(const ArmPatchedOptions& options) {
   }
   config.idr0 = options.protocol == arm::Protocol::ptm ? 0x4100f310 : 0x4110f250;
   config.idr1 = 0;
-  config.configr = options.return_stack ? kReturnStackOfPtm : 0;
+  config.configr = (options.return_stack ? kReturnStackOfPtm : 0) | (options.cycles ? kCycleAccurate : 0);
   return config;
 }
 
@@ -342,7 +344,7 @@ std::string describe(const ArmPatchedOptions& options) {
   return "seed " + std::to_string(options.seed) + ", " + std::to_string(options.steps) + " steps, " + std::to_string(options.patches) +
          (options.dated ? " dated" : " undated") + " patches" + each(", a timestamp in ", options.timestamp_every) +
          each(", an exception in ", options.exception_every) + each(", speculation ", options.speculation) +
-         (options.time_known ? "" : ", no time of the trace") + (options.return_stack ? ", return stack" : "") +
+         (options.time_known ? "" : ", no time of the trace") + (options.return_stack ? ", return stack" : "") + (options.cycles ? ", cycles" : "") +
          (options.exact_only ? ", atom by atom" : "") + each(", most flows ", options.max_flows) + ", batches of " + std::to_string(options.batch_blocks);
 }
 

@@ -24,6 +24,7 @@ struct ArmPatchedOptions {
   bool dated = true;                  ///< the changes have times; otherwise only their order is known, as between copies of memory
   bool time_known = true;             ///< the times of the trace's start and end are known
   bool return_stack = false;
+  bool cycles = false;  ///< ETMv3: cycle-accurate
   bool exact_only = false;  ///< decode atoms one by one
   uint32_t batch_blocks = 4096;
   uint32_t max_flows = 16;  ///< ETMv4
@@ -39,6 +40,7 @@ struct ArmPatchedRun {
   std::vector<Edit> edits;      ///< in order; their time is that of the timestamps
   std::vector<std::byte> trace;
   std::vector<Ran> truth;
+  std::vector<uint64_t> exceptions;  ///< the address of the instruction before which each was taken
   Interval time;  ///< of the whole trace
 };
 [[nodiscard]] ArmPatchedRun run_arm_patched(const ArmPatchedOptions& options);

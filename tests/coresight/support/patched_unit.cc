@@ -72,11 +72,15 @@ class Etmv4 final : public PatchedUnit {
 
 class Legacy final : public PatchedUnit {
  public:
-  Legacy(const arm::TraceConfig& config, uint64_t seed) : ptm_(config.protocol == arm::Protocol::ptm), random_(seed) {}
+  Legacy(const arm::TraceConfig& config, uint64_t seed)
+      : ptm_(config.protocol == arm::Protocol::ptm), cycles_(!ptm_ && (config.configr & kCycleAccurate) != 0), random_(seed) {}
 
   void sync(uint64_t ip, bool start) override {
     flush();
     if (start || random_.chance(50)) put({0, 0, 0, 0, 0, 0x80});
+    isync(ip, start);
+  }
+  void isync(uint64_t ip, bool start) {
     const uint64_t information = start ? 0x29 : 0x09;
     put({0x08});
     if (!ptm_) put({information});
@@ -87,6 +91,7 @@ class Legacy final : public PatchedUnit {
     ran_ = false;
     // PTM: 1, zeros, a one, one atom (0 is E), 0. ETMv3: 1neeee00.
     if (ptm_) return put({executed ? 0x84U : 0x86U});
+    if (cycles_) return cycle_atom(executed);
     if (executed && random_.chance(50) && executed_ < 14) {
       ++executed_;
       return;
@@ -106,16 +111,18 @@ class Legacy final : public PatchedUnit {
     if (!ptm_) atom(true);
     return !ptm_;
   }
-  void exception(uint64_t, uint64_t handler) override {
+  void exception(uint64_t ip, uint64_t handler) override {
     flush();
     if (ran_ && ptm_) {
       put({0x72});  // waypoint update
       address(before_, 0);
     }
     ran_ = false;
-    constexpr uint64_t kIrq = 14;
+    constexpr uint64_t kIrq = 14, kCancels = 0x20;
+    const bool cancels = !ptm_ && random_.chance(50);
+    if (cancels) cancelled(ip);
     address(handler, 0x40);
-    put({kIrq << 1 | 1});
+    put({kIrq << 1 | 1 | (cancels ? kCancels : 0)});
   }
   void timestamp(uint64_t time) override {
     flush();
@@ -129,13 +136,32 @@ class Legacy final : public PatchedUnit {
     if (executed_ != 0) put({0x80U | executed_ << 2});
     executed_ = 0;
   }
+  // [ETMv3] "P-header encodings in cycle-accurate mode": 1N0EEE00 (each after a cycle), 1E1WWW00 (after WWW + 1 cycles), 10010N10 (at once).
+  void cycle_atom(bool executed) {
+    if (random_.chance(20)) put({random_.chance(50) ? 0x80U : 0xa0U | random_.below(8) << 2});
+    if (random_.chance(30)) return put({executed ? 0x92U : 0x96U});
+    if (!executed) return put({0xc0});
+    put({random_.chance(50) ? 0x84U : 0xe0U | random_.below(8) << 2});
+  }
+  // The instruction at `ip`, which the next exception cancels, and what can come between the two.
+  void cancelled(uint64_t ip) {
+    atom(random_.chance(70));
+    flush();
+    while (random_.chance(30)) put({random_.chance(50) ? 0x0cU : 0x66U});
+    if (random_.chance(15)) put({0x76});  // it was an exception return
+    if (random_.chance(20)) address(ip + 8, 0);
+    if (random_.chance(20)) put({0x42, 0});
+    if (cycles_ && random_.chance(50)) put({0xa0U | random_.below(8) << 2});
+    if (random_.chance(20)) isync(ip + 4, false);
+  }
   // All five bytes of an A32 address. `follows`: a bit of the last byte.
   void address(uint64_t ip, uint64_t follows) {
     put({0x81 | (ip >> 2 & 0x3f) << 1, 0x80 | (ip >> 8 & 0x7f), 0x80 | (ip >> 15 & 0x7f), 0x80 | (ip >> 22 & 0x7f),
          0x08 | (ip >> 29 & 7) | follows});
   }
 
-  const bool ptm_;
+  static constexpr uint32_t kCycleAccurate = 1U << 12;  // ETMCR
+  const bool ptm_, cycles_;
   Random random_;
   unsigned executed_ = 0;  ///< ETMv3: E atoms that have no packet yet
   bool ran_ = false;       ///< PTM: instructions ran since the last waypoint

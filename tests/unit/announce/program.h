@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -122,5 +123,29 @@ inline ptd_announcement load_of(uint64_t address, const std::vector<char>& code,
   what.name = name;
   return what;
 }
+
+inline std::vector<char> code_of(size_t size, char seed) {
+  std::vector<char> code(size);
+  for (size_t i = 0; i < size; ++i) code[i] = static_cast<char>(seed + i * 7);
+  return code;
+}
+
+/// A listener and what it hears.
+class Ring : public testing::Test {
+ protected:
+  Collector heard;
+  AnnounceListener listener{[this](const Heard& h) { heard.take(h); }};
+  void drain() {
+    while (listener.drain() != 0) listener.release();
+  }
+  /// Returns what a program announces in its first step.
+  AnnounceHistory heard_of(Program& program) {
+    listener.look({program.pid()});
+    program.go();
+    drain();
+    listener.stop();
+    return heard.of(program.pid());
+  }
+};
 
 }  // namespace ptd::announce

@@ -255,6 +255,19 @@ TEST_F(Announced, LateAttach) {
   EXPECT_EQ(count(FindingKind::records_lost, "1 announcement of its generated code is lost (number 10)"), 1U);  // at the end
 }
 
+// A reader came while code was patched. What is listed is the new code, and until the patch ended, the old one may have run.
+TEST_F(Announced, AttachDuringAPatch) {
+  say({.kind = PTD_ANNOUNCE_ATTACH}, 500);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x22})}, 610);
+  relist(PTD_ANNOUNCE_BEGIN, 611);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .code = bytes_of({0x22, 0xc3})}, 612);
+  relist(PTD_ANNOUNCE_END, 613);
+  finish();
+  EXPECT_TRUE(any(at(kJit, 550).flags, CodeFlag::suspect));
+  EXPECT_EQ(at(kJit, 650).bytes, Bytes8{0x22});
+  EXPECT_FALSE(any(at(kJit, 650).flags, CodeFlag::suspect));
+}
+
 // A run-time that began to announce only after the reader came: its code is certain from then on.
 TEST_F(Announced, UnwatchedCode) {
   say({.kind = PTD_ANNOUNCE_ATTACH}, 500);
