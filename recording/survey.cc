@@ -20,6 +20,7 @@
 #include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
 #include "ptdecode/bundle.h"
+#include "recording/data/absent_trace.h"
 #include "recording/data/event_names.h"
 #include "recording/data/json_form.h"
 #include "recording/data/own_files.h"
@@ -36,6 +37,7 @@ namespace ptd {
 namespace {
 
 using perfio::kAuxCollision, perfio::kAuxPartial, perfio::kAuxTruncated;
+constexpr size_t kMostWarnings = 100;
 
 const char* clock_name(int32_t id) {
   switch (id) {
@@ -144,9 +146,8 @@ class SurveyCollector {
     if (record.sample_id.has_time) aux_times_.push_back({record.sample_id.cpu, record.sample_id.tid, TimeNs{record.sample_id.time}, aux.aux_offset_bytes + aux.aux_size_bytes});
   }
   void on(const perfio::Record&, const perfio::AuxtraceErrorRecord& error) {
-    constexpr size_t kMost = 100;
-    if (error.code == perfio::kNotRecordedCode && survey_.warnings.size() < kMost)
-      survey_.warnings.push_back("the recording is incomplete: " + error.message);
+    if (error.code == perfio::kNotRecordedCode && survey_.warnings.size() < kMostWarnings)
+      survey_.warnings.push_back(absence_of(error.message));
   }
   void on(const perfio::Record& record, const perfio::ItraceStartRecord& start) {
     if (record.sample_id.has_time) started_.try_emplace(start.tid, TimeNs{record.sample_id.time});
@@ -414,6 +415,9 @@ Survey survey_of(const Recording& recording) {
     survey.images.push_back({image.path, image.build_id, 0, 0, false, image.reason, {}, {}});
   survey.lost = recording.lost();
   survey.warnings = recording.warnings();
+  for (const Finding& finding : recording.findings()) {
+    if (is_absence(finding) && survey.warnings.size() < kMostWarnings) survey.warnings.push_back(finding.what);
+  }
   if (is_part_of_trace(recording)) survey.warnings.emplace_back(kPartOfTrace);
   return survey;
 }

@@ -113,6 +113,15 @@ std::vector<ThreadPair> match_threads(const std::vector<CallSequence>& a, const 
     of_b.erase(found);
   }
   if (left.size() == 1 && of_b.size() == 1) pairs.push_back({left.front(), of_b.begin()->second});
+  if (left.size() < 2 && of_b.size() < 2) return pairs;
+  const auto renamed = [](std::string_view name, const auto& mine, const auto& others, size_t lefts) {
+    return !others.contains(name) && mine.at(name) == lefts;
+  };
+  const bool both = !left.empty() && !of_b.empty() && renamed(a[left.front()].comm, count_a, count_b, left.size()) &&
+                    renamed(of_b.begin()->first.first, count_b, count_a, of_b.size());
+  if (!both) return pairs;
+  auto other = of_b.begin();
+  for (auto mine = left.begin(); mine != left.end() && other != of_b.end(); ++mine, ++other) pairs.push_back({*mine, other->second});
   return pairs;
 }
 

@@ -78,7 +78,8 @@ class CallSequences {
   std::vector<uint64_t> hashes_;  ///< of names, by FunctionId + 1; 0: not met
 };
 
-/// Threads of two recordings with one name: the first of it in each, the second, and so on; or the only one that is left in each.
+/// Threads of two recordings with one name: the first of it in each, the second, and so on; or the only one that is left in each. If all that are
+/// left have one name in each, which the other does not have (another version of a program), they are matched in the same way.
 struct ThreadPair {
   size_t a = 0, b = 0;
 };

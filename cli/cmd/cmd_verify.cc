@@ -17,6 +17,7 @@
 #include "cli/verify/truth.h"
 #include "cli/report/flow_check.h"
 #include "cli/verify/truth_compare.h"
+#include "recording/data/aux_windows.h"
 
 namespace ptd::cli {
 
@@ -68,6 +69,8 @@ int run_truth(const VerifyWords& words) {
   return equal ? kExitOk : kExitFinding;
 }
 
+bool is_sampled(const Recording& recording) { return !recording.streams().empty() && !aux_windows(recording, 0).empty(); }
+
 // Complete ground truths, as `ptdecode record --emulate --truth` writes them.
 int run_complete(const VerifyWords& words) {
   Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
@@ -84,6 +87,10 @@ int run_complete(const VerifyWords& words) {
     const int32_t tid = tid_of_path(name), cpu = tid < 0 ? cpu_of_path(name) : -1;
     uint32_t index = 0;
     while (index < streams.size() && (tid >= 0 || cpu >= 0) && (tid >= 0 ? streams[index].tid != tid : streams[index].cpu != cpu)) ++index;
+    if (index == streams.size() && is_sampled(recording)) {
+      standard_output().write(fmt::format("{}: no AUX sample holds trace of it; what it ran counts as lost\n", shown(name)));
+      continue;
+    }
     if (index == streams.size()) return report_error({ErrorCode::no_such_stream, path + ": the recording has no stream with this name", 0});
     const Result<TruthCounts> counts =
         compare_with_truth(recording, index, path, words.names, [&](uint64_t bytes) { progress.add(bytes); });

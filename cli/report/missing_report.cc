@@ -11,6 +11,7 @@
 #include "cli/text/size_words.h"
 #include "image/source/jitdump.h"
 #include "ptdecode/guest.h"
+#include "recording/data/absent_trace.h"
 
 namespace ptd::cli {
 
@@ -84,6 +85,18 @@ const MissingImage* missing_image(const Recording& recording, const std::string&
 }
 
 std::string share_text(double share) { return share > 0 && share < 0.001 ? "< 0.1 %" : fmt::format("{:.1f} %", 100 * share); }
+
+/// Names the processes and programs without trace. They leave no gap, because no stream is theirs.
+std::string absence_text(const Recording& recording) {
+  constexpr size_t kNamed = 3;
+  std::string text;
+  size_t all = 0;
+  for (const Finding& finding : recording.findings()) {
+    if (is_absence(finding) && ++all <= kNamed) text += "ptdecode: " + shown(finding.what) + "\n";
+  }
+  if (all > kNamed) text += fmt::format("ptdecode: and {} more; 'ptdecode check' lists all\n", all - kNamed);
+  return text;
+}
 
 }  // namespace
 
@@ -202,8 +215,9 @@ std::string interrupt_text(double share_decoded, const GapTally& tally) {
 }
 
 std::string gap_summary(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {
-  if (tally.total() == 0) return {};
-  std::string text = fmt::format("ptdecode: flow was lost in {}:\n", counted(tally.total(), "place"));
+  std::string text = absence_text(recording);
+  if (tally.total() == 0) return text;
+  text += fmt::format("ptdecode: flow was lost in {}:\n", counted(tally.total(), "place"));
   for (int i = 0; i < kGapReasons; ++i) {
     const auto reason = static_cast<GapReason>(i);
     const GapTally::Count& count = tally.by_reason()[static_cast<size_t>(i)];

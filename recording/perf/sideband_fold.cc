@@ -12,6 +12,7 @@
 #include "image/source/code_bytes.h"
 #include "perfio/emulated.h"
 #include "perfio/format/auxtrace_pt.h"
+#include "recording/data/absent_trace.h"
 #include "recording/perf/perf_filter.h"
 #include "recording/trace/lost_trace.h"
 
@@ -38,7 +39,7 @@ void note_not_recorded(const perfio::AuxtraceErrorRecord& error, Builder& builde
   Finding finding;
   finding.kind = FindingKind::trace_lost;
   finding.time = {kTimeMin, kTimeMax};
-  finding.what = "the recording is incomplete: " + error.message;
+  finding.what = absence_of(error.message);
   builder.add_finding(std::move(finding));
 }
 

@@ -180,6 +180,20 @@ class Divergence(Diff):
         self.assertRegex(calls, r"\n    A \S+ calls .* > handle_old\n")
         self.assertRegex(calls, r"\n    B \S+ calls .* > handle_c\n")
 
+    def test_two_versions_with_threads(self):
+        """All threads have the name of the program, which differs: they are matched in order."""
+        for name in ("pool-1", "pool-2"):
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-pthread", SOURCE / "tests" / "emulate" / "programs" / "threads.c", "-o", name], cwd=self.folder, check=True)
+            done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", name + ".data", "--", "./" + name],
+                                  cwd=self.folder, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        _, text = self.diff(self.folder / "pool-1.data", self.folder / "pool-2.data")
+        self.assertIn("5 pairs of threads:", text)
+        self.assertNotIn("only in", text)
+        _, text = self.diff(self.folder / "pool-1.data", self.b)
+        self.assertIn("\n1 pair of threads:", text)
+        self.assertEqual(text.count("only in A: pool-1"), 4)
+
     def test_signals_are_no_difference(self):
         """A timer interrupts each run at other moments."""
         subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", SOURCE / "tests" / "cli" / "programs" / "ticking.c", "-o", "ticking"], cwd=self.folder, check=True)

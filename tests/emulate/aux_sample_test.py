@@ -171,6 +171,9 @@ def main():
         _, stat = compare(folder, program, "1K", "5000", "--short-tnt")  # the start of a window moves among the PSBs
         check("windows without a PSB are named", stat["streams"][0]["windows"]["undecoded"] > 0, str(stat["streams"][0]["windows"]))
         compare(folder, pair, "4K", "8K")
+        # The shell has ground truth, and no stream: its trace is shorter than the distance of two samples.
+        out, _, truths = emulate.record(folder, ["/bin/sh", "-c", f"{program[0]}; true"], "--aux-sample", "--aux-sample-every", "128K")
+        check("a process without samples", len(json.loads(run("stat", "--json", "-q", "-i", out).stdout)["streams"]) == 1 and truths == 2, str(truths))
         against_the_whole_trace(folder, program)
         refused = run("record", "--emulate", "--aux-sample=61K", "-o", os.path.join(folder, "x"), "--", *program)
         check("a window that no record holds is refused", refused.returncode == 2 and "60K" in refused.stderr, refused.stderr)

@@ -353,6 +353,13 @@ def odd_programs(folder):
     check("the file itself says that it is incomplete", re.search(r"^trace_lost: the recording is incomplete: process \d+ is not recorded", findings, re.M), findings)
     told = subprocess.run([PTDECODE, "info", "-i", out], capture_output=True, text=True).stdout
     check("info says that it is incomplete", re.search(r"^warning +the recording is incomplete: process \d+ is not", told, re.M), told)
+    bundle = out + ".bundle"
+    subprocess.run([PTDECODE, "bundle", "-q", "-i", out, "-o", bundle], check=True)
+    for words in (["functions"], ["script"], ["stat"], ["flame", "-o", out + ".svg"], ["coverage"], ["export", "-o", out + ".db"]):
+        said = subprocess.run([PTDECODE, *words, "-i", out], capture_output=True, text=True).stderr
+        check(f"{words[0]} says that it is incomplete", re.search(r"^ptdecode: the recording is incomplete: process \d+ is not", said, re.M), said)
+    told = subprocess.run([PTDECODE, "info", "-i", bundle], capture_output=True, text=True).stdout
+    check("info of its bundle says that it is incomplete", re.search(r"^warning +the recording is incomplete: process \d+ is not", told, re.M), told)
     limits(folder, odd)
     for words, said in ((["-o", "-"], "standard output"), (["-o", "/dev/full"], "/dev/full"), (["-e", "intel_pt//", "-o", out], "cannot be combined with")):
         done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, *words, "--", odd, "work"], capture_output=True, text=True)

@@ -167,7 +167,7 @@ void UserThread::publish_bytes(uint32_t more_flags) {
     state_ = nullptr;
     return;
   }
-  state_->set_totals({packet_log_.size(), truth_log_.size(), encoder.time(), tracer.counts().irregular, encoder.counts().overflow});
+  state_->set_totals({packet_log_.size(), truth_log_.size(), encoder.time(), tracer.counts().irregular, tracer.counts().overflows});
   publish_step(more_flags);
   if (config_.overflow_bytes != 0 && encoder.written() >= overflow_at_) {
     overflow_at_ = encoder.written() + config_.overflow_bytes;

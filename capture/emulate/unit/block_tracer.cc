@@ -25,6 +25,7 @@ void BlockTracer::stamp() {
 void BlockTracer::slow_begin(const Block& block) {
   if (lose_blocks_ != 0 && encoder_.enabled()) {
     if (!encoder_.losing()) {
+      ++counts_.overflows;
       encoder_.lose();
       if (truth_ != nullptr) truth_->lose();
     } else if (--lose_blocks_ == 0) {

@@ -89,6 +89,7 @@ class BlockTracer {
   [[nodiscard]] const Block* current() const { return current_; }
   struct Counts {
     uint64_t insns = 0, blocks = 0, irregular = 0, events = 0, stops_inside = 0;
+    uint64_t overflows = 0;  ///< those that overflow() requested
   };
   [[nodiscard]] const Counts& counts() const { return counts_; }
 

@@ -56,5 +56,29 @@ TEST(TraceUnitLoops, MtcAndPsbGoOnInLoopsWithoutOtherPackets) {
   }
 }
 
+/// A jump that goes on elsewhere loses its packets, which nobody requested.
+TEST(TraceUnitLoops, OnlyRequestedLossesCountAsOverflows) {
+  std::vector<std::byte> out;
+  PtEncoder encoder({}, out);
+  BlockTracer tracer(encoder, nullptr, false);
+  Block there, elsewhere;
+  there.ip = there.last_ip = there.target = 0x401000;
+  there.end = there.ip + 5;
+  elsewhere.ip = elsewhere.last_ip = elsewhere.target = 0x402000;
+  elsewhere.end = elsewhere.ip + 5;
+  there.insns = elsewhere.insns = 1;
+  there.kind = elsewhere.kind = BlockEnd::jump;
+  uint64_t tsc = 1'000'000;
+  const auto enter = [&](const Block& block) { tracer.enter(block, [&] { return tsc += 100; }); };
+  enter(there);
+  enter(elsewhere);  // the emulator did not say how
+  EXPECT_EQ(tracer.counts().irregular, 1U);
+  EXPECT_EQ(tracer.counts().overflows, 0U);
+  tracer.overflow(3);
+  for (int i = 0; i < 8; ++i) enter(elsewhere);
+  EXPECT_EQ(tracer.counts().irregular, 1U);
+  EXPECT_EQ(tracer.counts().overflows, 1U);
+}
+
 }  // namespace
 }  // namespace ptd::emulate
