@@ -42,6 +42,22 @@ std::string_view without_parameters(std::string_view name) {
   return name.substr(word);
 }
 
+/// Returns the length of the name without " [clone .lto_priv.0]" or ".lto_priv.0": link-time optimization renames a function whose name another
+/// file has too, and leaves its code as it is (GCC, lto_privatize_decl).
+size_t length_before_lto(std::string_view name) {
+  constexpr std::string_view kRenamed = ".lto_priv.", kClone = " [clone ";
+  const size_t at = name.rfind(kRenamed);
+  if (at == std::string_view::npos) return name.size();
+  std::string_view number = name.substr(at + kRenamed.size()), before = name.substr(0, at);
+  if (before.ends_with(kClone)) {
+    if (!number.ends_with(']')) return name.size();
+    number.remove_suffix(1);
+    before.remove_suffix(kClone.size());
+  }
+  const bool is_number = !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
+  return is_number ? before.size() : name.size();
+}
+
 /// Whether a linker's name of a C++ or Rust function has this form.
 bool is_mangled(std::string_view name) { return name.starts_with("_Z") || name.starts_with("_R"); }
 
@@ -62,6 +78,7 @@ bool matches_name(const std::string& pattern, std::string_view name) {
   // A version of a dynamic symbol: "dlopen@@GLIBC_2.34" of an executable that calls it, or of a library that defines it.
   if (const size_t version = name.find('@'); version != std::string_view::npos && version != 0)
     return pattern.find('@') == std::string::npos && matches_name(pattern, name.substr(0, version));
+  if (const size_t before = length_before_lto(name); before != 0 && before != name.size()) return matches_name(pattern, name.substr(0, before));
   if (const size_t place = place_length(name); place != 0) {
     const std::string_view rest = name.substr(place);
     return matches_name(pattern, rest) || (pattern.starts_with(name.substr(0, place)) && matches_name(pattern.substr(place), rest));

@@ -12,10 +12,10 @@ import sys
 
 import ptdecode
 
-SOURCE, ROUNDS = pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
+SOURCE, ROUNDS = pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 4_000
 RECORDING = SOURCE / "data" / "user" / "plain.bundle"
 WARM_UP = 1000
-MOST_BYTES = 1 << 20  # 105 bytes a round: less than a message
+MOST_BYTES = 128 * ROUNDS  # less than a message
 TRIES = 3
 
 

@@ -39,6 +39,16 @@ TEST(NameMatch, VersionsOfDynamicSymbols) {
     EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
 }
 
+TEST(NameMatch, FunctionsThatLinkTimeOptimizationRenames) {
+  for (const Case& each : {Case{"less_", "less_(int, int) [clone .lto_priv.0]"}, Case{"less_(int, int)", "less_(int, int) [clone .lto_priv.12]"},
+                           Case{"less_", "less_.lto_priv.0"}, Case{"less_.lto_priv.0", "less_.lto_priv.0"}, Case{"le*_", "less_.lto_priv.0"},
+                           Case{"less_(int, int) [clone .lto_priv.0]", "less_(int, int) [clone .lto_priv.0]"}, Case{"f", "a.cc:f(int) [clone .lto_priv.3]"}})
+    EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+  for (const Case& each : {Case{"less_", "less_(int, int) [clone .lto_priv.]"}, Case{"less_", "less_.lto_priv.x"}, Case{"less_", "less_.constprop.0.lto_priv.0"},
+                           Case{"f", "f(int) [clone .part.0] [clone .lto_priv.0]"}, Case{"", ".lto_priv.0"}, Case{"less_.lto_priv.1", "less_.lto_priv.0"}})
+    EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
 TEST(NameMatch, ThunksAreNotTheirFunctions) {
   constexpr const char *kThunk = "non-virtual thunk to D::g(int) const", *kWrapper = "TLS wrapper function for shop::state";
   for (const Case& each : {Case{kThunk, kThunk}, Case{"non-virtual thunk to D::g", kThunk}, Case{"*thunk to D::*", kThunk},

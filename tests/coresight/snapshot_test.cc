@@ -311,7 +311,7 @@ TEST(SnapshotFrames, BytesMissingFromATracePortAreAGap) {
     size_t whole = 0;
     for (const size_t missing : {size_t{0}, size_t{1}, size_t{6}}) {
       const Snapshot snapshot;
-      snapshot.words("code.bin", {etmv4 ? kNop : kA32Nop, etmv4 ? kBranchToSelf : kA32ToSelf});
+      snapshot.words("code.bin", {etmv4 ? kNopCode : kA32Nop, etmv4 ? kBranchToSelf : kA32ToSelf});
       snapshot.frame(kOneDump);
       snapshot.text("trace.ini",
                     "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=dstream_coresight\n"
