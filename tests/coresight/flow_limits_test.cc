@@ -16,7 +16,7 @@ namespace {
 using Raw = std::vector<uint8_t>;
 constexpr uint64_t kBase = 0xffffffc000080000;
 constexpr size_t kSites = 10'000;  // NOPs in a row, each of which may be a branch
-constexpr size_t kReturn = kSites, kLoop = kSites + 1, kConditional = kSites + 2, kAfter = kSites + 4;
+constexpr size_t kLoop = kSites + 1, kConditional = kSites + 2, kAfter = kSites + 4;  // after the return at kSites
 constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0, kToSelf = 0x14000000, kIfZeroNext = 0xb4000020;
 constexpr size_t kBranchTo = kSites - 10;  // the site that branches to kConditional; all others branch to kLoop
 static_assert(kBranchTo > arm::ForkScript::kMost);
