@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,6 +73,9 @@ class Guests(unittest.TestCase):
         for guest in range(guests):
             to = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "injected"
             done = run(PERF, "inject", "-i", made, "-o", to, f"--guest-data={self.work / name}/guest{guest},{1000 * (guest + 1)},0")
+            # perf 6.12 calls a null pointer there.
+            if done.returncode == -signal.SIGSEGV:
+                self.skipTest("this perf crashes when it inserts records of guests")
             self.assertEqual(done.returncode, 0, done.stderr)
             made = to
         return made
