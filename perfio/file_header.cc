@@ -14,7 +14,6 @@ namespace ptd::perfio {
 namespace {
 
 constexpr uint64_t kSectionBytes = 16;
-constexpr uint64_t kMaxAttrs = 65536;
 
 /// perf_file_section, clipped to the file.
 Bytes section_of(Bytes file, uint64_t offset, uint64_t size) {

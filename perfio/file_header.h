@@ -9,6 +9,8 @@
 
 namespace ptd::perfio {
 
+inline constexpr size_t kMaxAttrs = 65536;
+
 /// The form of a recording, from its first bytes.
 struct FileLayout {
   bool pipe = false;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "perfio/file_header.h"
 #include "perfio/format/features.h"
 #include "perfio/format/record_parse.h"
 
@@ -10,7 +11,6 @@ namespace ptd::perfio {
 namespace {
 
 constexpr uint64_t kEventUpdateName = 2;  // PERF_EVENT_UPDATE__NAME
-constexpr size_t kMaxBuiltAttrs = 65536;
 
 Bytes body_of(const RawRecord& raw) { return raw.bytes.subspan(kRecordHeaderBytes); }
 
@@ -46,7 +46,7 @@ bool RecordBuilder::apply_header_record(const RawRecord& raw) {
 }
 
 bool RecordBuilder::apply_attr(Bytes body) {
-  if (body.size() < 64 || attrs_.size() >= kMaxBuiltAttrs) return false;
+  if (body.size() < 64 || attrs_.size() >= kMaxAttrs) return false;
   Cursor size_field(body.subspan(4));
   const uint64_t stated = size_field.u32();
   const uint64_t attr_bytes = stated == 0 ? 64 : stated;

@@ -3,12 +3,13 @@
 
 #include <span>
 
+#include "capture/emulate/shared/user_exec.h"
 #include "perfio/format/byte_writer.h"
 
 namespace ptd::emulate {
 namespace {
 
-constexpr uint32_t kJitMagic = 0x4A695444, kJitVersion = 1, kJitHeaderBytes = 40, kElfMachine = 62, kCodeLoad = 0, kCodeClose = 3;
+constexpr uint32_t kJitMagic = 0x4A695444, kJitVersion = 1, kJitHeaderBytes = 40, kCodeLoad = 0, kCodeClose = 3;
 constexpr uint64_t kArchTimestamp = 1, kRecordHeaderBytes = 16, kLoadBytes = 40;
 
 }  // namespace
@@ -21,7 +22,7 @@ Result<std::unique_ptr<JitdumpWriter>> JitdumpWriter::create(const std::string& 
       .u32(kJitMagic)
       .u32(kJitVersion)
       .u32(kJitHeaderBytes)
-      .u32(kElfMachine)
+      .u32(kMachineX86_64)
       .u32(kCompleteJitdump)
       .u32(static_cast<uint32_t>(pid))
       .u64(tsc)

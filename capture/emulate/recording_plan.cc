@@ -19,12 +19,12 @@
 namespace ptd::emulate {
 namespace {
 
-constexpr uint64_t kNsOfSecond = 1'000'000'000, kMostPlanBytes = uint64_t{64} << 20;
+constexpr uint64_t kMostPlanBytes = uint64_t{64} << 20;
 
 uint64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kNsOfSecond + static_cast<uint64_t>(now.tv_nsec);
+  return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
 }
 
 // mult and shift as the kernel has them for its TSC: 31 bits of fraction at most.
@@ -106,7 +106,7 @@ Result<RecordingPlan> read_plan(const std::string& folder) {
 
 void set_time(RecordingPlan& plan) {
   if (plan.recording.config.work_clock) {
-    plan.recording.time = conversion_of({0, kNsOfSecond}, {kWorkTicksPerSecond, 2 * kNsOfSecond});
+    plan.recording.time = conversion_of({0, kNsPerSecond}, {kWorkTicksPerSecond, 2 * kNsPerSecond});
   } else {
     plan.recording.time = conversion_of(plan.before, plan.boot == this_boot() ? read_clocks() : plan.start);
   }

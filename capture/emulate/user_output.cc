@@ -15,13 +15,13 @@
 
 #include "capture/emulate/shared/mapped_log.h"
 #include "capture/emulate/shared/user_config.h"
+#include "capture/emulate/unit/truth_log.h"
 
 namespace ptd::emulate {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostInsns = 4096;
 constexpr std::string_view kEventsEnding = ".events";
 
 uint64_t to_number(const std::string& word) {
@@ -38,7 +38,7 @@ void read_blocks(const std::string& path, UserImage& image) {
     if (again == 0) {
       TruthBlock block;
       uint64_t count = 0, size = 0;
-      if (!take_number(bytes, block.ip) || !take_number(bytes, count) || count > kMostInsns || bytes.size() < count) return;
+      if (!take_number(bytes, block.ip) || !take_number(bytes, count) || count > kMaxInsns || bytes.size() < count) return;
       for (uint64_t i = 0; i < count; ++i) {
         block.lengths.push_back(static_cast<uint8_t>(bytes[i]));
         size += block.lengths.back();

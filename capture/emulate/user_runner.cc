@@ -43,7 +43,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPluginName = "ptdecode-emulate.so";
-constexpr uint64_t kNsPerSecond = 1'000'000'000, kBusHz = 100'000'000;
+constexpr uint64_t kBusHz = 100'000'000;
 
 volatile sig_atomic_t g_program = 0;  // gets the signals that ask this process to end
 volatile sig_atomic_t g_asked = 0;    // this process was asked to end after the program itself had ended
@@ -274,17 +274,9 @@ std::vector<char*> variables_of(const UserConfig& config, std::string& announce)
   return all;
 }
 
-std::string first_bytes(const std::string& path) {
-  std::string head(256, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<size_t>(file.gcount()));
-  return head;
-}
-
 // Whether a shell runs the file: text without an interpreter line. execve refuses it, and execvp then starts /bin/sh.
 bool is_plain_script(const std::string& path) {
-  const std::string read = first_bytes(path);
+  const std::string read = head_of(path);
   return machine_of(path) == 0 && missing_interpreter(path).empty() && !read.starts_with("#!") && !read.starts_with("\177ELF") &&
          read.find('\0') == std::string_view::npos;
 }
@@ -308,7 +300,7 @@ Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words) 
   const std::string missing = missing_interpreter(program.path);
   const int number = errno;
   if (!missing.empty()) return system_error(program.path + ": cannot run its interpreter " + missing, ErrorCode::permission_denied, number);
-  if (first_bytes(program.path).starts_with("\177ELF\1"))
+  if (head_of(program.path).starts_with("\177ELF\1"))
     return Error{ErrorCode::start_failed, program.path + ": a 32-bit program; record --emulate runs 64-bit programs for x86-64 and aarch64", 0};
   return Error{ErrorCode::start_failed, program.path + ": neither a program for x86-64 or aarch64 nor a script for one", 0};
 }

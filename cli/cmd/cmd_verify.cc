@@ -12,6 +12,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "cli/text/size_words.h"
 #include "cli/verify/checkpoint_check.h"
 #include "cli/verify/reference_compare.h"
 #include "cli/verify/truth.h"
@@ -30,7 +31,6 @@ struct VerifyWords {
   bool reference = false;
 };
 
-double percent_of(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole); }
 
 int run_truth(const VerifyWords& words) {
   struct Job {
@@ -138,9 +138,9 @@ int run_reference(const VerifyWords& words) {
         fmt::format("{}: {} instructions: right {} ({:.4f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; lost in gaps {}; "
                     "silently wrong {} ({:.6f} %); "
                     "extra {}, of them flagged {}; int3 {} of {}\n",
-                    stream_name(streams[stream]), c.reference, c.right, percent_of(c.right, c.reference), c.right_flagged,
-                    percent_of(c.right_flagged, c.reference), c.wrong_flagged, c.lost_in_gap, c.silently_wrong,
-                    percent_of(c.silently_wrong, c.reference), c.invented, c.invented_flagged, c.int3_other, c.int3_reference));
+                    stream_name(streams[stream]), c.reference, c.right, percent(c.right, c.reference), c.right_flagged,
+                    percent(c.right_flagged, c.reference), c.wrong_flagged, c.lost_in_gap, c.silently_wrong,
+                    percent(c.silently_wrong, c.reference), c.invented, c.invented_flagged, c.int3_other, c.int3_reference));
     if (c.has_silent)
       standard_output().write(fmt::format("  first silent difference in the segment at offset {:#x}\n", c.first_silent_offset_bytes));
   }

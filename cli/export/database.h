@@ -16,6 +16,8 @@ struct sqlite3_stmt;
 
 namespace ptd::cli {
 
+inline constexpr uint64_t kRowsPerCheck = 4096;  ///< after so many, writers look whether Ctrl-C was pressed
+
 /// A new database in one transaction, without a journal: if a write fails, the file is useless and must be removed. Errors of every function:
 /// write_failed. Not thread-safe.
 class Database {

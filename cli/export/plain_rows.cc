@@ -14,7 +14,6 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr uint64_t kMostRowsUnchecked = 4096;
 
 const char* sql_type(ColumnType type) {
   if (type == ColumnType::text || type == ColumnType::name) return "TEXT";
@@ -74,7 +73,7 @@ Status write_plain_table(Database& database, CallInput& input, std::string_view 
   auto out = Inserter::create(database, table, listed);
   if (!out) return out.error();
   const WhoFilter filter(input.filter(), columns);
-  for (uint64_t count = 1; count % kMostRowsUnchecked != 0 || !stopped(); ++count) {
+  for (uint64_t count = 1; count % kRowsPerCheck != 0 || !stopped(); ++count) {
     const Result<bool> more = rows.next();
     if (!more) return more.error();
     if (!more.value()) break;

@@ -28,7 +28,6 @@ constexpr const char* kColumns =
 
 constexpr int64_t kNotHere = -1;  // the event is in ptd_events only
 constexpr int64_t kNotMet = -2;
-constexpr uint64_t kRowsPerCheck = 4096;
 
 /// The events that perf's export script has a table for, and its columns.
 const std::map<std::string, const char*> kSingleEvents = {{"ptwrite", "id,payload,exact_ip"}, {"cbr", "id,cbr,percent"},

@@ -39,7 +39,7 @@ constexpr ShownFlag kShownFlags[] = {
 size_t bit_of(BlockFlag flag) { return static_cast<size_t>(std::countr_zero(static_cast<uint16_t>(flag))); }
 
 std::string percent_text(uint64_t part, uint64_t whole) {
-  return whole == 0 ? std::string("-") : fmt::format("{:.4f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
+  return whole == 0 ? std::string("-") : fmt::format("{:.4f} %", percent(part, whole));
 }
 
 constexpr size_t kFirstBytes = 256;

@@ -17,4 +17,8 @@ namespace ptd::cli {
 [[nodiscard]] std::string size_text(uint64_t bytes);
 /// "1 thread", "2 threads"; `plural` for words that take more than an s.
 [[nodiscard]] std::string counted(uint64_t count, std::string_view word, std::string_view plural = {});
+/// 0 of nothing.
+[[nodiscard]] constexpr double percent(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
 }  // namespace ptd::cli

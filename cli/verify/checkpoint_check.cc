@@ -6,13 +6,13 @@
 #include <algorithm>
 
 #include "cli/cache/node_cache.h"
+#include "cli/text/size_words.h"
 #include "cli/verify/marked.h"
 
 namespace ptd::cli {
 
 namespace {
 
-double percent(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole); }
 
 }  // namespace
 

@@ -12,11 +12,6 @@ namespace {
 /// Copying the text takes some time: a site may be dated this far from most others.
 constexpr uint64_t kCopySlackNs = 200'000'000;
 
-Interval widen(Interval when, uint64_t ns) {
-  return {TimeNs{when.first.value < ns ? 0 : when.first.value - ns},
-          when.last.value > kTimeMax.value - ns ? kTimeMax : TimeNs{when.last.value + ns}};
-}
-
 /// Returns the apparent size of the instruction at the start that was replaced, as jump labels, static calls and ftrace do.
 size_t patched_size(Bytes a, Bytes b) {
   const auto starts = [](Bytes bytes, std::initializer_list<uint8_t> with) {

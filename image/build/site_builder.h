@@ -12,6 +12,9 @@
 
 namespace ptd {
 
+/// Returns `when`, longer by `ns` on either side.
+[[nodiscard]] Interval widen(Interval when, uint64_t ns);
+
 /// An event that changes, or proves, the bytes of a site. Offsets are relative to the site's first byte.
 struct SiteStep {
   enum class Kind : uint8_t {

@@ -13,7 +13,6 @@ constexpr uint64_t kPokeWindowNs = 50'000'000;
 
 TimeNs earlier(TimeNs t, uint64_t ns) { return t.value < ns ? kTimeMin : TimeNs{t.value - ns}; }
 TimeNs later(TimeNs t, uint64_t ns) { return t.value > kTimeMax.value - ns ? kTimeMax : TimeNs{t.value + ns}; }
-Interval widened(Interval when, uint64_t ns) { return {earlier(when.first, ns), later(when.last, ns)}; }
 
 /// The number of steps that certainly precede `taken`, and the number that may.
 struct Places {
@@ -31,6 +30,8 @@ Places places(const std::vector<SiteStep>& steps, Interval taken) {
 }
 
 }  // namespace
+
+Interval widen(Interval when, uint64_t ns) { return {earlier(when.first, ns), later(when.last, ns)}; }
 
 void SiteBuilder::place_copies(SiteInput& input) {
   for (const SiteCopy& copy : input.copies) place_copy(input, copy);
@@ -99,7 +100,7 @@ void SiteBuilder::matching_times(SiteInput& input, const SiteCopy& copy, std::ve
 
 // Returns true for a copy taken in the middle of a poke: INT3 in its first byte, each other byte old or new.
 bool SiteBuilder::half_written(const SiteInput& input, const SiteCopy& copy) {
-  const Interval taken = widened(copy.limit, kPokeWindowNs);
+  const Interval taken = widen(copy.limit, kPokeWindowNs);
   for (const SiteStep& step : input.steps) {
     if (step.kind != SiteStep::Kind::record || step.old_bytes.size() != step.new_bytes.size() || !taken.overlaps(step.time)) continue;
     if (step.offset < copy.offset || step.end() > copy.offset + copy.bytes.size()) continue;

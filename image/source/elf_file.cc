@@ -18,6 +18,7 @@
 #include "image/placed_name.h"
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
+#include "image/source/elf_handle.h"
 
 namespace ptd {
 namespace {
@@ -30,11 +31,6 @@ constexpr size_t kMaxLinkNameBytes = 4096;
 constexpr size_t kMaxRelocations = 1U << 20;
 constexpr uint64_t kMaxPltBytes = 16U << 20;
 constexpr uint64_t kReadsPerByte = 4;  // of relocations, their symbols and linkage tables
-
-struct ElfCloser {
-  void operator()(Elf* elf) const { elf_end(elf); }
-};
-using ElfHandle = std::unique_ptr<Elf, ElfCloser>;
 
 // libelf takes a pointer to non-const; with ELF_C_READ semantics (elf_memory) it does not write to the image.
 ElfHandle open_memory(Bytes bytes) {

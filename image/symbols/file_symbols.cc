@@ -18,7 +18,6 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMaxGuessedBytes = 1U << 20;  // maximum assumed size of a symbol without a size
 constexpr size_t kMaxStepsBack = 64;             // over smaller symbols that start within a larger one
 
 NameRank rank(const ElfSymbol& symbol) {

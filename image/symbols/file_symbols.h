@@ -22,6 +22,8 @@ namespace ptd {
 class SourceLines;
 class SourceWarnings;
 
+inline constexpr uint64_t kMaxGuessedBytes = 1U << 20;  ///< maximum assumed size of a symbol without a size
+
 /// A symbol found in a file: its address is in the file's own address space.
 struct FileSymbol {
   std::string_view name;  ///< demangled; lives as long as the FileSymbols

@@ -26,7 +26,6 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMaxGuessedKernelBytes = 1U << 20;
 constexpr size_t kMaxKernelStepsBack = 4096;
 constexpr size_t kProvingKernelNames = 1000;  // number of functions with equal offsets that proves that two kernels are the same
 
@@ -45,7 +44,7 @@ struct RangeIndex {
         next_start = ranges[i + 1].ip.value;
         has_next = true;
       }
-      if (range.size_bytes == 0) range.size_bytes = has_next ? std::min(next_start - range.ip.value, kMaxGuessedKernelBytes) : kMaxGuessedKernelBytes;
+      if (range.size_bytes == 0) range.size_bytes = has_next ? std::min(next_start - range.ip.value, kMaxGuessedBytes) : kMaxGuessedBytes;
       range.size_bytes = std::min(range.size_bytes, ~range.ip.value);
       range.name = demangle(range.name);
     }

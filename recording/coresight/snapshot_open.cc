@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "decoder/arm/packet/frame_reader.h"
 #include "image/base/mapped_file.h"
 #include "recording/coresight/snapshot_dumps.h"
 #include "recording/coresight/snapshot_ini.h"
@@ -17,7 +18,6 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kFrameBytes = 16;  // of a formatter, without syncs
 constexpr uint64_t kMaxIniBytes = 4ULL << 20;
 constexpr uint64_t kMaxAllInisBytes = 64ULL << 20;  // of devices
 constexpr size_t kMaxDevices = 4096, kMaxBuffers = 4096, kMaxSources = 4096;
@@ -314,9 +314,9 @@ void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& 
     const std::string what = found == arm::FrameFormat::synced ? "with frame syncs between its frames" : "as whole frames without syncs";
     data_.warnings.push_back(dir_ + ": the buffer " + buffer.name + " is read " + what + ", as its bytes require, not as its format says");
   }
-  if (found == arm::FrameFormat::aligned && bytes.size() % kFrameBytes != 0)
+  if (found == arm::FrameFormat::aligned && bytes.size() % arm::kFrameBytes != 0)
     lose_trace(path_of(trimmed(buffer.file)) + ": its " + std::to_string(bytes.size()) + " bytes are not whole frames of " +
-               std::to_string(kFrameBytes) + " bytes: the file was cut, or bytes are missing in it");
+               std::to_string(arm::kFrameBytes) + " bytes: the file was cut, or bytes are missing in it");
   const ArmSources::Losses losses = sources_.add_frames(bytes, 0, found, members);
   if (found == arm::FrameFormat::synced && losses.count != 0)
     lose_trace(path_of(trimmed(buffer.file)) + ": what is between two frame syncs is not whole frames in " + std::to_string(losses.count) +

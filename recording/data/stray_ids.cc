@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "decoder/arm/packet/frame_reader.h"
+
 namespace ptd {
 namespace {
 
-constexpr uint64_t kFormatterFrameBytes = 16, kRepeatFrames = 8;  // formatters repeat an id after so many frames
+constexpr uint64_t kRepeatFrames = 8;  // formatters repeat an id after so many frames
 constexpr uint8_t kFlushId = 0x7b, kTriggerId = 0x7d;    // [CoreSight] "Trace IDs": written without a source
 constexpr uint32_t kSyncZeros = 5;                       // before 0x80: A-Sync of ETM, PTM and ITM
 constexpr uint32_t kSyncOnes = 10;                       // ASYNC of STM
@@ -74,7 +76,7 @@ void StrayIds::Reader::on_run(const arm::FrameRun& run) {
 void StrayIds::Reader::on_id(uint8_t id, uint64_t offset_bytes) {
   next_.on_id(id, offset_bytes);
   const bool repeats = id_known_ && id == id_;
-  const bool is_soon = id_known_ && offset_bytes / kFormatterFrameBytes - id_offset_ / kFormatterFrameBytes < kRepeatFrames;
+  const bool is_soon = id_known_ && offset_bytes / arm::kFrameBytes - id_offset_ / arm::kFrameBytes < kRepeatFrames;
   if (stray_ && repeats && id != 0) {
     stray_->is_source = true;
   } else {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "decoder/pt/packet/packet_table.h"
 #include "ptdecode/pt/packet_reader.h"
 
 namespace ptd {
@@ -65,9 +66,9 @@ std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated)
 }
 
 bool begins_with_psb(const AuxStream& stream) {
-  constexpr uint64_t kMostBefore = 64, kPsbBytes = 16;
+  constexpr uint64_t kMostBefore = 64;
   std::vector<std::byte> scratch;
-  const Bytes bytes = stream.read(stream.begin_offset(), stream.begin_offset() + kMostBefore + kPsbBytes, scratch);
+  const Bytes bytes = stream.read(stream.begin_offset(), stream.begin_offset() + kMostBefore + pt::kPsbBytes, scratch);
   return pt::find_psb(bytes, 0) < bytes.size();
 }
 

@@ -6,12 +6,12 @@
 #include <tuple>
 #include <utility>
 
+#include "decoder/arm/packet/frame_reader.h"
+
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMostPaddingBytes = 7;          // PERF_AUXTRACE_RECORD_ALIGNMENT - 1
 constexpr uint64_t kMaxPayloadOffset = ~uint64_t{0} / 2;  // so that no sum wraps
-constexpr uint64_t kConflictFrameBytes = 16;              // of CoreSight: no frame begins within a conflict
 
 struct Sortable {
   AuxPayload payload;
@@ -56,7 +56,7 @@ class RingPlacer {
   // What the payload up to `stop` repeats of the end of the last chunk, if it is short enough, is padding.
   void drop_padding(uint64_t at, uint64_t stop) {
     AuxChunk& last = out_.chunks.back();
-    if (end_ - at > kMostPaddingBytes || at <= last.offset_bytes || stop < end_) return;
+    if (end_ - at > kMaxPaddingBytes || at <= last.offset_bytes || stop < end_) return;
     cut_last(at);
   }
 
@@ -76,7 +76,7 @@ class RingPlacer {
       const auto first = static_cast<uint64_t>(std::mismatch(one.begin(), one.end(), other.begin()).first - one.begin());
       if (first == one.size()) continue;
       const Bytes rest = one.subspan(first);
-      const bool is_padding = rest.size() <= kMostPaddingBytes && std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
+      const bool is_padding = rest.size() <= kMaxPaddingBytes && std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
       if (is_padding && to == end_ && stop > end_ && from + first > chunk->offset_bytes) {
         cut_last(from + first);
         break;
@@ -100,8 +100,8 @@ void take_conflicts_out(PlacedPayloads& placed) {
   std::vector<PlacedPayloads::Range>& conflicts = placed.conflicts;
   if (conflicts.empty()) return;
   for (auto& [first, last] : conflicts) {
-    first = first / kConflictFrameBytes * kConflictFrameBytes;
-    last = (last + kConflictFrameBytes - 1) / kConflictFrameBytes * kConflictFrameBytes;
+    first = first / arm::kFrameBytes * arm::kFrameBytes;
+    last = (last + arm::kFrameBytes - 1) / arm::kFrameBytes * arm::kFrameBytes;
   }
   std::sort(conflicts.begin(), conflicts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<PlacedPayloads::Range> joined;

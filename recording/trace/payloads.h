@@ -8,6 +8,8 @@
 
 namespace ptd {
 
+inline constexpr uint64_t kMaxPaddingBytes = 7;  ///< of a payload: PERF_AUXTRACE_RECORD_ALIGNMENT - 1
+
 /// Contiguous bytes of a stream. The bytes belong to the recording's reader or to the stream's owner.
 struct AuxChunk {
   uint64_t offset_bytes = 0;  ///< stream offset of the first byte

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "decoder/pt/packet/packet_table.h"
 #include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/arm/packet_reader.h"
 #include "ptdecode/pt/packet_reader.h"
@@ -10,7 +11,6 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kPsbSize = 16;
 constexpr uint64_t kMaxPsbPlusBytes = 256;  // PSB+ holds at most a dozen packets ([SDM] "PSB+")
 constexpr uint64_t kSegmentStretchBytes = 256U << 10;
 constexpr uint64_t kLongestRunBytes = 4096;  // of PSB patterns in a row that is taken as one run across the end of a stretch
@@ -45,7 +45,7 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
     if (packet.kind == pt::PacketKind::fup) entry.in_user = pt::decompress_ip(packet, ip) && ip >> 47 == 0;
     if (packet.kind == pt::PacketKind::psbend || packet.kind == pt::PacketKind::ovf) break;
   }
-  entry.tail_bytes = static_cast<uint16_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbSize, bytes.size())));
+  entry.tail_bytes = static_cast<uint16_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(pt::kPsbBytes, bytes.size())));
   return entry;
 }
 
@@ -203,7 +203,7 @@ uint64_t SegmentIndex::stretch_end(size_t stretch) const {
 
 std::unique_ptr<SegmentIndex::Entries> SegmentIndex::look_through(size_t stretch) const {
   auto entries = std::make_unique<Entries>();
-  find_patterns(*stream_, starts_[stretch], stretch_end(stretch), pt::find_psb, kPsbSize,
+  find_patterns(*stream_, starts_[stretch], stretch_end(stretch), pt::find_psb, pt::kPsbBytes,
                 [&](uint64_t offset) { entries->push_back(read_psb_plus(*stream_, offset)); });
   clock_.judge(*entries);
   entries->shrink_to_fit();

@@ -6,14 +6,13 @@
 #include <map>
 #include <utility>
 
+#include "decoder/pt/packet/packet_table.h"
 #include "ptdecode/pt/packet_reader.h"
 
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMaxPaddingBytes = 7;          // PERF_AUXTRACE_RECORD_ALIGNMENT - 1
 constexpr uint64_t kMaxSegmentCopyBytes = 256ULL << 20;  // of one segment that straddles payloads
-constexpr uint64_t kPsbBytes = 16;
 constexpr uint64_t kQuickCompareBytes = 256;
 constexpr int kMaxLongCompares = 32;
 constexpr uint64_t kHandlerNs = 1'000'000;  // more than the handler of a sample's interrupt takes
@@ -22,11 +21,11 @@ constexpr uint64_t kHandlerNs = 1'000'000;  // more than the handler of a sample
 
 uint64_t overlap_bytes(Bytes previous, Bytes next) {
   const uint64_t psb = pt::find_psb(next, 0);
-  if (psb + kPsbBytes > next.size()) return 0;
+  if (psb + pt::kPsbBytes > next.size()) return 0;
   // The first bytes of a PSB+ hold its TSC and ip, so only the true place matches for long; the budget is for hostile data.
   int long_compares = 0;
-  for (uint64_t at = pt::find_psb(previous, 0); at + kPsbBytes <= previous.size() && long_compares < kMaxLongCompares;
-       at = pt::find_psb(previous, at + kPsbBytes)) {
+  for (uint64_t at = pt::find_psb(previous, 0); at + pt::kPsbBytes <= previous.size() && long_compares < kMaxLongCompares;
+       at = pt::find_psb(previous, at + pt::kPsbBytes)) {
     const uint64_t shared = previous.size() - at;
     if (shared > next.size() - psb) continue;
     const uint64_t quick = std::min(shared, kQuickCompareBytes);

@@ -9,6 +9,7 @@
 #include "decoder/arm/decoder.h"
 #include "image/source/code_bytes.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/support/peak_memory.h"
 
 namespace ptd::test {
 namespace {
@@ -94,27 +95,6 @@ Output decode(const Timeline& timeline, const Raw& trace, uint32_t max_flows, bo
     }
   }
   return output;
-}
-
-/// Returns a line "VmHWM:  1234 kB" of /proc/self/status, in MiB.
-long status_mib(const char* field) {
-  FILE* const file = std::fopen("/proc/self/status", "r");
-  if (file == nullptr) return 0;
-  char line[256];
-  long kib = 0;
-  while (std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::strncmp(line, field, std::strlen(field)) == 0) (void)std::sscanf(line + std::strlen(field), ": %ld", &kib);
-  }
-  (void)std::fclose(file);
-  return kib / 1024;
-}
-
-/// Sets the peak to the present size. Without the permission to do so, the peak is that of the whole run, a stricter measure.
-void reset_peak() {
-  FILE* const file = std::fopen("/proc/self/clear_refs", "w");
-  if (file == nullptr) return;
-  (void)std::fputs("5", file);
-  (void)std::fclose(file);
 }
 
 class FlowLimits : public testing::TestWithParam<std::pair<uint32_t, bool>> {};

@@ -9,6 +9,7 @@
 #include "tests/differential/program.h"
 #include "tests/hostile/damage.h"
 #include "tests/hostile/digest.h"
+#include "tests/hostile/each_damage.h"
 #include "tests/hostile/guard.h"
 #include "tests/hostile/temp_dir.h"
 #include "tests/support/corpus.h"
@@ -68,22 +69,6 @@ void expect_same_before(const PlacedStreams& base, const PlacedStreams& got, uin
   }
 }
 
-/// Calls `use` with each damaged version of `file` and where the damage begins.
-template <class Use>
-void each_arm_damage(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan, const Use& use) {
-  if (file.empty()) return;
-  Random random(plan.seed);
-  const auto size = static_cast<uint32_t>(file.size());
-  for (uint64_t i = 0; i < plan.cuts; ++i) {
-    const uint64_t at = random.below(size);
-    use(name + " cut at " + std::to_string(at), std::vector<std::byte>(file.begin(), file.begin() + static_cast<long>(at)), at);
-  }
-  for (uint64_t i = 0; i < plan.mutations; ++i) {
-    const uint64_t at = random.below(size);
-    use(name + " mutated at " + std::to_string(at), mutated(file, at, 1 + random.below(8), random.next()), at);
-  }
-}
-
 /// Returns the buffer's file if the snapshot has one buffer in one file, else "".
 std::string only_buffer(const std::vector<std::byte>& trace_ini) {
   const IniFile ini = parse_ini({reinterpret_cast<const char*>(trace_ini.data()), trace_ini.size()});
@@ -97,23 +82,17 @@ std::string only_buffer(const std::vector<std::byte>& trace_ini) {
   return file;
 }
 
-uint64_t arm_number_at(const std::vector<std::byte>& file, uint64_t at) {
-  uint64_t value = 0;
-  if (at + 8 <= file.size()) std::memcpy(&value, file.data() + at, 8);
-  return value;
-}
-
 /// Returns the offset of the only AUXTRACE record's bytes; 0 if there is none, or several.
 uint64_t only_payload(const std::vector<std::byte>& file) {
-  const uint64_t begin = arm_number_at(file, 40), end = begin + arm_number_at(file, 48);
+  const uint64_t begin = number_at(file, 40), end = begin + number_at(file, 48);
   uint64_t found = 0;
   for (uint64_t at = begin; at + 8 <= end && file.size() >= kRecordHeaderBytes;) {
-    const uint64_t head = arm_number_at(file, at), size = head >> 48;
+    const uint64_t head = number_at(file, at), size = head >> 48;
     if (size < 8) break;
     if ((head & 0xffffffff) == kAuxtraceType) {
       if (found != 0) return 0;
       found = at + size;
-      at += arm_number_at(file, at + 8);
+      at += number_at(file, at + 8);
     }
     at += size;
   }
@@ -137,12 +116,12 @@ void check_damaged_snapshot(const std::string& dir, const DamagePlan& plan, std:
   const std::string buffer = only_buffer(members["trace.ini"]);
   for (const auto& member : members) {
     const std::string& name = member.first;
-    each_arm_damage(dir + "/" + name, member.second, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, uint64_t at) {
+    each_damage(dir + "/" + name, member.second, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, DamagedRange range) {
       CaseGuard guard(what);
       copy.write(name, damaged);
       const PlacedStreams got = open(copy.path(), what, findings);
       guard.end(findings);
-      if (name == buffer) expect_same_before(base, got, at, what, findings);
+      if (name == buffer) expect_same_before(base, got, range.first, what, findings);
     });
     copy.write(name, member.second);
   }
@@ -155,13 +134,13 @@ void check_damaged_etm_perf(const std::string& name, const std::vector<std::byte
   const PlacedStreams base = open(copy / "data", name, findings);
   if (base.empty()) findings.push_back(name + ": the undamaged recording holds no trace");
   const uint64_t payload = only_payload(file);
-  each_arm_damage(name, file, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, uint64_t at) {
+  each_damage(name, file, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, DamagedRange range) {
     CaseGuard guard(what);
     copy.write("data", damaged);
     const PlacedStreams got = open(copy / "data", what, findings);
     guard.end(findings);
     // A cut removes the sideband after it, which decides how the trace is read.
-    if (payload != 0 && at > payload && damaged.size() == file.size()) expect_same_before(base, got, at - payload, what, findings);
+    if (payload != 0 && range.first > payload && damaged.size() == file.size()) expect_same_before(base, got, range.first - payload, what, findings);
   });
 }
 

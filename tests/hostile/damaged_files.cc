@@ -11,6 +11,7 @@
 #include "tests/differential/program.h"
 #include "tests/hostile/damage.h"
 #include "tests/hostile/digest.h"
+#include "tests/hostile/each_damage.h"
 #include "tests/hostile/guard.h"
 #include "tests/hostile/temp_dir.h"
 
@@ -101,23 +102,6 @@ class FileDoors {
   std::vector<std::string>& findings_;
   TempDir dir_;
 };
-
-/// Cuts and mutations of `file`, by the plan; `use` gets each with the range of damaged bytes.
-template <class Use>
-void each_damage(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan, const Use& use) {
-  if (file.empty()) return;
-  Random random(plan.seed);
-  const auto size = static_cast<uint32_t>(file.size());
-  for (uint64_t i = 0; i < plan.cuts; ++i) {
-    const uint64_t at = random.below(size);
-    const std::vector<std::byte> cut(file.begin(), file.begin() + static_cast<long>(at));
-    use(name + " cut at " + std::to_string(at), cut, DamagedRange{at, ~0ULL});
-  }
-  for (uint64_t i = 0; i < plan.mutations; ++i) {
-    const uint64_t at = random.below(size), length = 1 + random.below(8);
-    use(name + " mutated at " + std::to_string(at), mutated(file, at, length, random.next()), DamagedRange{at, at + length});
-  }
-}
 
 std::vector<StreamDigest> open_bundle(const TempDir& dir, const std::string& what, std::vector<std::string>& findings) {
   OpenOptions options;

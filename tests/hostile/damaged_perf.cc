@@ -10,6 +10,7 @@
 #include "tests/differential/program.h"
 #include "tests/hostile/damage.h"
 #include "tests/hostile/digest.h"
+#include "tests/hostile/each_damage.h"
 #include "tests/hostile/guard.h"
 #include "tests/hostile/temp_dir.h"
 #include "tests/support/segments.h"
@@ -51,12 +52,6 @@ RecordList read_records(const std::string& path) {
     out.end_bytes[{record.file_offset_bytes, record.type, record.size_bytes, record.misc, record.sample_id.time}] = end;
     return true;
   });
-  return out;
-}
-
-uint64_t number_at(const std::vector<std::byte>& file, size_t at) {
-  uint64_t out = 0;
-  if (at + 8 <= file.size()) std::memcpy(&out, file.data() + at, 8);
   return out;
 }
 

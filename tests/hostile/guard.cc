@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tests/support/peak_memory.h"
+
 namespace ptd::test {
 namespace {
 
@@ -18,27 +20,6 @@ double cpu_seconds() {
   timespec now{};
   (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-// Returns a line "VmHWM:  1234 kB" of /proc/self/status, in MiB; 0 if it does not exist.
-long status_mib(const char* field) {
-  FILE* file = std::fopen("/proc/self/status", "r");
-  if (file == nullptr) return 0;
-  char line[256];
-  long kib = 0;
-  while (std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::strncmp(line, field, std::strlen(field)) == 0) (void)std::sscanf(line + std::strlen(field), ": %ld", &kib);
-  }
-  (void)std::fclose(file);
-  return kib / 1024;
-}
-
-// Resets the peak to the present size; without the permission to do so the peak is that of the whole run, a stricter measure.
-void reset_peak() {
-  FILE* file = std::fopen("/proc/self/clear_refs", "w");
-  if (file == nullptr) return;
-  (void)std::fputs("5", file);
-  (void)std::fclose(file);
 }
 
 void on_watchdog(int) {

@@ -15,7 +15,7 @@ constexpr std::array<char, 8> kMagic = {'P', 'T', 'D', 'T', 'R', 'U', 'T', 'H'};
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 16, kBufferBytes = size_t{1} << 20;
 constexpr int kCompressionLevel = 3;
-constexpr uint64_t kMaxInsns = 4096, kMaxInsnBytes = 15, kMaxBlocks = uint64_t{1} << 28;
+constexpr uint64_t kMaxInsnBytes = 15, kMaxBlocks = uint64_t{1} << 28;
 constexpr auto kFirstBlock = static_cast<uint64_t>(TruthTag::block);
 
 // How many numbers follow a tag, blocks not counted.

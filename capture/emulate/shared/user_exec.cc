@@ -24,15 +24,6 @@ struct Program {
   std::vector<std::string> before;  ///< what a script's interpreter gets in place of argv[0]
 };
 
-std::string head_of(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {};
-  std::array<char, 256> head{};
-  const ssize_t count = read(fd, head.data(), head.size());
-  close(fd);
-  return count > 0 ? std::string(head.data(), static_cast<size_t>(count)) : std::string();
-}
-
 // "#!interpreter [one argument]", blanks around either left out.
 bool parse_script(const std::string& head, std::string& interpreter, std::string& argument) {
   const std::string line = head.substr(2, head.find('\n') - 2);
@@ -121,6 +112,15 @@ Program resolve(const std::string& path, int depth = 0) {
 }
 
 }  // namespace
+
+std::string head_of(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  std::array<char, 256> head{};
+  const ssize_t count = read(fd, head.data(), head.size());
+  close(fd);
+  return count > 0 ? std::string(head.data(), static_cast<size_t>(count)) : std::string();
+}
 
 uint16_t machine_of(const std::string& path) { return resolve(path).machine; }
 

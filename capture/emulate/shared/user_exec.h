@@ -24,6 +24,8 @@ enum class ExecKind : unsigned char {
   foreign,   ///< another kind of program, which runs outside the emulator
 };
 
+/// The first 256 bytes of a file, or what it has of them; "" if it cannot be read.
+[[nodiscard]] std::string head_of(const std::string& path);
 /// The machine of the 64-bit program that execve(path, ...) would run; 0 for anything else.
 [[nodiscard]] uint16_t machine_of(const std::string& path);
 /// The interpreter that a script or a program of this machine names and that cannot be run, also that of an interpreter; "" if there is no such

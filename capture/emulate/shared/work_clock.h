@@ -12,6 +12,7 @@ namespace ptd::emulate {
 /// Ticks that the instruction at `ip` takes: other ones in the next 64 bytes of code, so that functions differ in instructions per cycle.
 [[nodiscard]] constexpr uint64_t work_ticks(uint64_t ip) { return 1 + ((ip >> 6) & 7); }
 inline constexpr uint64_t kWorkTicksOfCall = 5000;  ///< of a system call
+inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
 inline constexpr uint64_t kWorkTicksPerSecond = 2'000'000'000;
 inline constexpr uint64_t kFirstWorkTick = 1'000'000'000;
 inline constexpr const char* kWorkClockFile = "clock";

@@ -27,6 +27,8 @@ enum class TruthEvent : uint8_t {
   exception = 16,      ///< and up to 31 above, only there: [ETMv4] exception type (kind - exception), with the preferred return address
 };
 
+inline constexpr uint64_t kMaxInsns = 4096;  ///< of a block
+
 /// Appends records to a byte vector, which must outlive it and may be emptied by its owner.
 class TruthLog {
  public:

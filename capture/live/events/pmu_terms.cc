@@ -20,11 +20,6 @@ using perfio::EventSpec;
 
 Error bad_event(const std::string& message) { return {ErrorCode::bad_option, message, 0}; }
 
-std::string first_line(const std::string& path) {
-  const Result<std::string> text = read_text_file(path);
-  return text ? text->substr(0, text->find('\n')) : std::string();
-}
-
 std::vector<std::string> files_of(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;

@@ -19,11 +19,6 @@ constexpr uint64_t kKilo = 1024;
 constexpr uint32_t kSmallestPages = 8;
 constexpr uint64_t kSmallestAuxPages = 4;
 
-std::string first_line_of(const std::string& path) {
-  const Result<std::string> text = read_text_file(path);
-  return text ? text->substr(0, text->find('\n')) : std::string();
-}
-
 uint64_t number_or(const std::string& text, uint64_t fallback) {
   if (text.empty() || text[0] < '0' || text[0] > '9') return fallback;
   return std::strtoull(text.c_str(), nullptr, 10);
@@ -45,7 +40,7 @@ uint64_t cgroup_limit(const std::string& root) {
     if (!version2 && ("," + controllers + ",").find(",memory,") == std::string::npos) continue;
     const std::string base = root + (version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
     for (std::string path = line.substr(second + 1);; path = path.substr(0, path.rfind('/'))) {
-      least = std::min(least, number_or(first_line_of(base + path + (version2 ? "/memory.max" : "/memory.limit_in_bytes")), ~uint64_t{0}));
+      least = std::min(least, number_or(first_line(base + path + (version2 ? "/memory.max" : "/memory.limit_in_bytes")), ~uint64_t{0}));
       if (path.find('/') == std::string::npos) break;
     }
   }
@@ -83,12 +78,12 @@ std::string kib(uint64_t bytes) { return std::to_string(bytes / kKilo) + " KiB";
 RingLimits read_limits(const std::string& root) {
   RingLimits limits;
   limits.page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  limits.mlock_kb = number_or(first_line_of(root + "/proc/sys/kernel/perf_event_mlock_kb"), limits.mlock_kb);
-  limits.unlimited_lock = may_lock(root) || first_line_of(root + "/proc/sys/kernel/perf_event_paranoid").starts_with("-");
+  limits.mlock_kb = number_or(first_line(root + "/proc/sys/kernel/perf_event_mlock_kb"), limits.mlock_kb);
+  limits.unlimited_lock = may_lock(root) || first_line(root + "/proc/sys/kernel/perf_event_paranoid").starts_with("-");
   rlimit lock{};
   if (getrlimit(RLIMIT_MEMLOCK, &lock) == 0) limits.memlock_bytes = lock.rlim_cur == RLIM_INFINITY ? ~uint64_t{0} : lock.rlim_cur;
   limits.memory_bytes = std::min(machine_memory(root), cgroup_limit(root));
-  const std::vector<int32_t> cpus = parse_cpu_list(first_line_of(root + "/sys/devices/system/cpu/online"));
+  const std::vector<int32_t> cpus = parse_cpu_list(first_line(root + "/sys/devices/system/cpu/online"));
   limits.cpus = std::max<uint32_t>(1, static_cast<uint32_t>(cpus.size()));
   return limits;
 }

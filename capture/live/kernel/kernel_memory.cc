@@ -20,7 +20,6 @@
 namespace ptd::live {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kKernelHalf = 1ULL << 63;
 #if defined(__aarch64__)
 constexpr uint16_t kMachine = EM_AARCH64;
@@ -153,6 +152,11 @@ std::vector<std::byte> KernelMemory::read_mapped(MemoryExtent extent) const {
     bytes.insert(bytes.end(), page.begin(), page.begin() + got);
   }
   return bytes;
+}
+
+std::string first_line(const std::string& path) {
+  const Result<std::string> text = read_text_file(path);
+  return text ? text->substr(0, text->find('\n')) : std::string();
 }
 
 Result<std::string> read_text_file(const std::string& path) {

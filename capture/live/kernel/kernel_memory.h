@@ -12,6 +12,8 @@
 
 namespace ptd::live {
 
+inline constexpr uint64_t kPage = 4096;
+
 struct MemoryExtent {
   uint64_t address = 0, size_bytes = 0;
 };
@@ -57,6 +59,8 @@ struct KernelText {
 
 /// Reads a file of /proc or /sys, whose size is not known in advance.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path);
+/// Returns its first line without the end; "" if it cannot be read.
+[[nodiscard]] std::string first_line(const std::string& path);
 
 struct ModuleLine {
   std::string name;

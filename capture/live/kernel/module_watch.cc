@@ -16,7 +16,6 @@ namespace {
 
 constexpr const char* kEvents = "/sys/kernel/tracing/events/module/";
 constexpr uint32_t kModuleRingPages = 8;
-constexpr uint64_t kModulePage = 4096;
 constexpr uint64_t kMaxCodeBytes = 4U << 20;    // of one module
 constexpr size_t kMaxPokeBytes = 32768;         // a record holds less than 65,536 bytes
 constexpr size_t kMaxPokes = 1U << 16;          // of one round
@@ -77,7 +76,7 @@ MemoryExtent area_of(uint64_t address) {
         dash == std::string_view::npos || dash + 3 > line.size())
       continue;
     const uint64_t first = number_of(line.substr(2), 16), last = number_of(line.substr(dash + 3), 16);
-    if (first <= address && address < last && last - first > kModulePage) return {first, last - first - kModulePage};
+    if (first <= address && address < last && last - first > kPage) return {first, last - first - kPage};
   }
   return {};
 }
@@ -88,7 +87,7 @@ bool is_text(const SectionAddress& section) { return section.name.find("text") !
 MemoryExtent area_by_name(const std::string& module, const SectionAddress& section) {
   if (is_init(section)) {
     const Result<std::string> size = read_text_file("/sys/module/" + module + "/initsize");
-    return {section.address & ~(kModulePage - 1), size ? number_of(*size, 10) : 0};
+    return {section.address & ~(kPage - 1), size ? number_of(*size, 10) : 0};
   }
   for (const ModuleLine& line : list_modules()) {
     if (line.name == module && section.address - line.extent.address < line.extent.size_bytes) return line.extent;

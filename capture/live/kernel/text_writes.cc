@@ -11,7 +11,7 @@ namespace ptd::live {
 namespace {
 
 constexpr unsigned kMostRounds = 100;  // between a write to a module that is loaded and the reading of its code
-constexpr uint64_t kTextPage = 4096, kWordBytes = 4;
+constexpr uint64_t kWordBytes = 4;
 
 }  // namespace
 
@@ -87,7 +87,7 @@ uint64_t TextWrites::address_of(const Sample& sample) const {
   for (const uint64_t word : sample.stack) {  // a module: a caller's address of it
     const auto extent = code_.upper_bound(word);
     const bool inside = extent != code_.end() && word >= extent->second.address && word - image_.address >= image_.size_bytes;
-    if (!inside || word % kTextPage != sample.place % kTextPage || word == found) continue;
+    if (!inside || word % kPage != sample.place % kPage || word == found) continue;
     if (found != 0) return 0;  // ambiguous
     found = word;
   }

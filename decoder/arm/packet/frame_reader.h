@@ -5,6 +5,8 @@
 
 namespace ptd::arm {
 
+inline constexpr size_t kFrameBytes = 16;  ///< without syncs
+
 /// Receives the contents of frames, in order.
 class FrameReader {
  public:

@@ -9,7 +9,6 @@
 namespace ptd::arm {
 namespace {
 
-constexpr size_t kFrameBytes = 16;
 constexpr uint32_t kFrameSync = 0x7fffffff;
 constexpr size_t kFrameSyncBytes = 4;
 

@@ -9,7 +9,6 @@
 namespace ptd::pt {
 namespace {
 
-constexpr uint64_t kPsbBytes = 16;
 constexpr uint64_t kMaxCycBytes = 10;  // 5 + 8 * 7 + 3 bits
 constexpr std::byte kOvf[] = {std::byte{0x02}, std::byte{0xf3}};
 constexpr uint8_t kOvfBytes = 2;

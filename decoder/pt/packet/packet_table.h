@@ -9,6 +9,7 @@
 
 namespace ptd::pt {
 
+inline constexpr uint64_t kPsbBytes = 16;
 inline constexpr uint8_t kLongTntBits = 47;  ///< branches in a full long TNT
 inline constexpr std::array<uint64_t, 8> kIpMask = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};  ///< by IPBytes: what a compressed address replaces
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "image/source/elf_handle.h"
 #include "image/symbols/dwarf/eh_reader.h"
 
 namespace ptd {
@@ -73,21 +74,16 @@ uint64_t table_of(EhReader in, uint8_t encoding, uint64_t field) {
   return value == 0 || in.failed() ? 0 : value + (base == DW_EH_PE_pcrel ? field : 0);
 }
 
-struct ElfEnd {
-  void operator()(Elf* elf) const { elf_end(elf); }
-};
-using OpenElf = std::unique_ptr<Elf, ElfEnd>;
-
-OpenElf open_elf(const ElfFile& file) {
+ElfHandle open_elf(const ElfFile& file) {
   const Bytes bytes = file.file()->bytes();
   elf_version(EV_CURRENT);
-  return OpenElf(elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size()));
+  return ElfHandle(elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size()));
 }
 
 }  // namespace
 
 bool has_landing_pads(const ElfFile& file) {
-  const OpenElf elf = open_elf(file);
+  const ElfHandle elf = open_elf(file);
   size_t names = 0;
   if (!elf || elf_getshdrstrndx(elf.get(), &names) != 0) return false;
   Elf_Scn* section = nullptr;
@@ -100,7 +96,7 @@ bool has_landing_pads(const ElfFile& file) {
 }
 
 FrameExtents::FrameExtents(const ElfFile& file) {
-  const OpenElf elf = open_elf(file);
+  const ElfHandle elf = open_elf(file);
   size_t names = 0, ident_size = 0;
   const char* ident = elf ? elf_getident(elf.get(), &ident_size) : nullptr;
   if (ident == nullptr || ident_size < EI_NIDENT || ident[EI_DATA] != ELFDATA2LSB || elf_getshdrstrndx(elf.get(), &names) != 0) return;
