@@ -1,7 +1,7 @@
 """Memory and descriptors stay constant: recordings opened and closed, tables read to their end, dropped half read, and handed to another library.
 
 usage: leak_test.py SOURCE [ROUNDS]
-A process of its own, so that nothing else allocates memory. Fewer than 1,000 rounds, for valgrind, have no limit of memory. The heap of a
+A process of its own, so that nothing else allocates memory. Fewer than 500 rounds, for valgrind, have no limit of memory. The heap of a
 process with several threads may grow once by a few MiB, a leak grows it each time.
 """
 import gc
@@ -12,9 +12,9 @@ import sys
 
 import ptdecode
 
-SOURCE, ROUNDS = pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 4_000
+SOURCE, ROUNDS = pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
 RECORDING = SOURCE / "data" / "user" / "plain.bundle"
-WARM_UP = 1000
+WARM_UP = 500
 MOST_BYTES = 128 * ROUNDS  # less than a message
 TRIES = 3
 

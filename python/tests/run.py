@@ -22,7 +22,7 @@ def environment(venv: pathlib.Path) -> "pathlib.Path | None":
     if not stamp.exists() or stamp.read_text() != "\n".join(NEEDED):
         shutil.rmtree(venv, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        made = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *NEEDED], check=False)
+        made = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", *NEEDED], check=False)
         if made.returncode != 0:
             print("skipped: pip cannot install", *NEEDED)
             return None
