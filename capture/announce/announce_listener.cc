@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kMostRecords = 1U << 16;  // of a ring in one round
 constexpr int kPauseUs = 2000;
+constexpr int kLooksUntilGone = 3;  // a busy system may hide a mapping from a look
 constexpr size_t kMostRings = 4096, kMostTroubles = 16;
 
 }  // namespace
@@ -95,7 +96,11 @@ void AnnounceListener::look(const std::vector<int32_t>& pids) {
   for (Source& source : sources_) {
     const std::vector<RingPlace> places = find_rings(source.pid);
     const auto same = [&](const RingPlace& place) { return place.inode == source.ring->place().inode && place.device == source.ring->place().device; };
-    if (std::none_of(places.begin(), places.end(), same)) close(source, true);
+    if (std::any_of(places.begin(), places.end(), same)) {
+      source.missed = 0;
+    } else if (++source.missed >= kLooksUntilGone || has_ended(source.pid)) {
+      close(source, true);
+    }
   }
   std::erase_if(sources_, [](const Source& source) { return source.ring == nullptr; });
   for (const int32_t pid : pids) {
@@ -123,8 +128,8 @@ void AnnounceListener::release() {
 }
 
 void AnnounceListener::close(Source& source, bool gone) {
+  if (!gone) source.ring->disable();  // what a process that is gone shares with a child stays on: the child's ring starts so
   if (source.own) {
-    source.ring->disable();
     const auto on_record = [&](Bytes record) { hear(source.pid, record); };
     if (gone) {
       (void)source.ring->read_rest(on_record);
@@ -133,8 +138,6 @@ void AnnounceListener::close(Source& source, bool gone) {
     }
     tell(source, false, source.ring->given_out());
     source.ring->release();
-  } else {
-    source.ring->disable();
   }
   source.ring.reset();
 }

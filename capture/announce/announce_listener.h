@@ -61,6 +61,7 @@ class AnnounceListener {
     int32_t pid = -1;
     bool own = false;  ///< of this process; else of one that it was forked from
     std::unique_ptr<AnnounceRing> ring;
+    int missed = 0;  ///< looks, the last ones, that did not find it in the process's memory
   };
   void hear(int32_t pid, Bytes record);
   void tell(const Source& source, bool attached, uint64_t seq);

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -66,10 +67,25 @@ bool is_place(int fd, const RingPlace& place) {
   return fstat(fd, &info) == 0 && info.st_dev == place.device && info.st_ino == place.inode;
 }
 
+// The folder in /proc of the process, or of one of its threads if the first one has ended: that has no memory.
+std::string memory_folder(int32_t pid) {
+  const auto has_memory = [](const std::string& folder) {
+    std::array<char, 2> start{};
+    return readlink((folder + "exe").c_str(), start.data(), start.size()) >= 0;
+  };
+  std::string folder = proc(pid, "");
+  if (has_memory(folder)) return folder;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder + "task", error), end; !error && at != end; at.increment(error)) {
+    if (const std::string thread = at->path().string() + "/"; has_memory(thread)) return thread;
+  }
+  return folder;
+}
+
 // Opens the mapped file through the process's descriptors; root can also open it through the mapping if they are closed.
 Fd open_place(int32_t pid, const RingPlace& place) {
   std::error_code error;
-  const std::string folder = proc(pid, "fd");
+  const std::string process = memory_folder(pid), folder = process + "fd";
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     struct stat info {};
     if (stat(at->path().c_str(), &info) != 0 || info.st_dev != place.device || info.st_ino != place.inode) continue;
@@ -79,7 +95,7 @@ Fd open_place(int32_t pid, const RingPlace& place) {
   std::array<char, 64> range{};
   (void)std::snprintf(range.data(), range.size(), "map_files/%llx-%llx", static_cast<unsigned long long>(place.address),
                       static_cast<unsigned long long>(place.end));
-  Fd fd = open_again(proc(pid, range.data()));
+  Fd fd = open_again(process + range.data());
   return fd.ok() && is_place(fd.get(), place) ? std::move(fd) : Fd();
 }
 
@@ -112,9 +128,22 @@ T load(const T& place) {
 
 }  // namespace
 
+bool has_ended(int32_t pid) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(proc(pid, "task"), error), end; !error && at != end; at.increment(error)) {
+    errno = 0;
+    std::ifstream file(at->path() / "stat");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const size_t name_end = text.rfind(") ");
+    const bool is_known = name_end != std::string::npos && name_end + 2 < text.size();
+    if (is_known ? text[name_end + 2] != 'Z' && text[name_end + 2] != 'X' : errno != ENOENT && errno != ESRCH) return false;
+  }
+  return !error || error == std::errc::no_such_file_or_directory || error == std::errc::no_such_process;
+}
+
 std::vector<RingPlace> find_rings(int32_t pid) {
   std::vector<RingPlace> places;
-  std::ifstream maps(proc(pid, "maps"));
+  std::ifstream maps(memory_folder(pid) + "maps");
   uint64_t lines = 0;
   for (std::string line; lines < kMostMaps && std::getline(maps, line); ++lines) {
     if (line.find("/memfd:" PTD_ANNOUNCE_MEMFD " (deleted)") == std::string::npos) continue;
@@ -242,14 +271,16 @@ void AnnounceRing::release() { __atomic_store_n(&RING_HEADER.tail, tail_, __ATOM
 
 uint64_t AnnounceRing::read_rest(const std::function<void(Bytes record)>& on_record) {
   const uint64_t end = tail_ + ring_bytes_;
-  uint64_t count = 0;
+  uint64_t count = 0, read = tail_;
   while (tail_ < end) {
     if (take(on_record)) {
+      read = tail_;
       ++count;
     } else {
       tail_ += 8;
     }
   }
+  tail_ = read;
   return count;
 }
 

@@ -21,6 +21,8 @@ struct RingPlace {
 
 /// Returns the rings that a process maps, from /proc/PID/maps; empty if the process is gone or another user's.
 [[nodiscard]] std::vector<RingPlace> find_rings(int32_t pid);
+/// Returns whether no thread of the process runs any more. False if that cannot be known.
+[[nodiscard]] bool has_ended(int32_t pid);
 
 /// A mapped ring. One reader at a time: a lock on the file keeps others out and ends with the reader. Not thread-safe.
 class AnnounceRing {

@@ -214,13 +214,17 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, cons
   const bool kept_mode = !rules.keep_old && ::lstat(path.c_str(), &replaced) == 0 && S_ISREG(replaced.st_mode);
   for (int i = 0; i < kTries; ++i) {
     const std::string temporary = path + ".part" + std::to_string(::getpid()) + (i == 0 ? "" : "." + std::to_string(i));
+    add_temporary(temporary);  // first, because a signal may come as soon as the file is there
     const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rules.mode);
-    if (fd < 0 && errno == EEXIST) continue;
-    if (fd < 0) return open_error(path, errno);
+    if (fd < 0) {
+      const int error = errno;
+      remove_temporary(temporary);
+      if (error == EEXIST) continue;
+      return open_error(path, error);
+    }
     if (kept_mode) (void)::fchmod(fd, replaced.st_mode & rules.mode);
     std::unique_ptr<WholeFile> file(new WholeFile(fd, path, rules));
     file->temporary_ = temporary;
-    add_temporary(temporary);
     return file;
   }
   return open_error(path, EEXIST);

@@ -138,14 +138,9 @@ void shift_numbers(std::vector<std::byte>& record, uint64_t by) {
 }
 
 void AnnounceJoiner::add(const AnnounceRecord& record, TimeNs time, uint64_t offset_bytes) {
-  if (record.kind == AnnounceKind::attach) {
-    if (attached_) return;
-    attached_ = true;
-    attached_at_ = time;
-    first_seq_ = record.size_bytes;
-  } else if (record.kind == AnnounceKind::detach) {
-    detached_ = true;
-    end_seq_ = std::max(end_seq_, record.size_bytes);
+  if (record.kind == AnnounceKind::attach || record.kind == AnnounceKind::detach) {
+    constexpr size_t kMostReaders = 1U << 16;
+    if (readers_.size() < kMostReaders) readers_.push_back({time, record.kind, record.size_bytes});
   } else {
     const auto [place, is_new] = pieces_.try_emplace(record.seq);
     if (!is_new) return;
@@ -192,13 +187,25 @@ bool AnnounceJoiner::join(std::map<uint64_t, Piece>::iterator& at, AnnounceHisto
   return true;
 }
 
+// Between the end of a reader and the next one, changes had no numbers.
+void AnnounceJoiner::add_unheard(AnnounceHistory& history) const {
+  for (size_t i = 1; i < readers_.size(); ++i) {
+    const Reader &before = readers_[i - 1], &after = readers_[i];
+    if (before.kind != AnnounceKind::detach || after.kind != AnnounceKind::attach) continue;
+    const auto place = std::upper_bound(history.gaps.begin(), history.gaps.end(), after.seq, [](uint64_t seq, const auto& gap) { return seq < gap.first_seq; });
+    history.gaps.insert(place, {after.seq, 0, {before.time, after.time}});
+  }
+}
+
 AnnounceHistory AnnounceJoiner::finish() {
   AnnounceHistory history;
-  history.attached = attached_;
-  history.attached_at = attached_at_;
+  std::stable_sort(readers_.begin(), readers_.end(), [](const Reader& a, const Reader& b) { return a.time < b.time; });
+  const auto attach = std::find_if(readers_.begin(), readers_.end(), [](const Reader& reader) { return reader.kind == AnnounceKind::attach; });
+  history.attached = attach != readers_.end();
+  if (history.attached) history.attached_at = attach->time;
   // Without a reader's record, what came before the first number was for somebody else.
-  uint64_t next = attached_ || pieces_.empty() ? first_seq_ : pieces_.begin()->first;
-  TimeNs told = attached_ ? attached_at_ : kTimeMin;
+  uint64_t next = history.attached ? attach->seq : pieces_.empty() ? 0 : pieces_.begin()->first;
+  TimeNs told = history.attached ? attach->time : kTimeMin;
   const auto add_gap = [&](uint64_t end, TimeNs until) {
     AnnounceGap* open = history.gaps.empty() ? nullptr : &history.gaps.back();
     if (open != nullptr && open->first_seq + open->count == next) {  // one gap, with parts of announcements in it
@@ -221,7 +228,10 @@ AnnounceHistory AnnounceJoiner::finish() {
     if (whole) told = std::max(told, std::prev(at)->second.time);
     next = end;
   }
-  if (detached_ && end_seq_ > next) add_gap(end_seq_, kTimeMax);
+  uint64_t given_out = 0;
+  for (const Reader& reader : readers_) given_out = std::max(given_out, reader.kind == AnnounceKind::detach ? reader.seq : 0);
+  if (given_out > next) add_gap(given_out, kTimeMax);
+  add_unheard(history);
   pieces_.clear();
   return history;
 }

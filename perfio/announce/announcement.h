@@ -56,7 +56,7 @@ struct Announcement {
 /// Adds to the numbers of a record of this version; also to those that a reader's record names.
 void shift_numbers(std::vector<std::byte>& record, uint64_t by);
 
-/// Sequence numbers that no record has. What they announced happened within `time`.
+/// Sequence numbers that no record has. What they announced happened within `time`. Without numbers: nobody listened then.
 struct AnnounceGap {
   uint64_t first_seq = 0, count = 0;
   Interval time;
@@ -84,10 +84,14 @@ class AnnounceJoiner {
     uint64_t offset_bytes = 0;
   };
   bool join(std::map<uint64_t, Piece>::iterator& at, AnnounceHistory& history) const;
+  struct Reader {
+    TimeNs time;
+    AnnounceKind kind = AnnounceKind::attach;
+    uint64_t seq = 0;  ///< the first one that it could read, or how many were given out
+  };
+  void add_unheard(AnnounceHistory& history) const;
   std::map<uint64_t, Piece> pieces_;  // by number
-  bool attached_ = false, detached_ = false;
-  TimeNs attached_at_;
-  uint64_t first_seq_ = 0, end_seq_ = 0;  // that the reader could read, and was given out
+  std::vector<Reader> readers_;
 };
 
 }  // namespace ptd

@@ -354,7 +354,7 @@ void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& cha
   std::map<Key, Announcement> begun;
   auto gap = history.gaps.begin();
   for (Announcement& what : history.announcements) {
-    for (; gap != history.gaps.end() && gap->first_seq < what.seq; ++gap) {
+    for (; gap != history.gaps.end() && gap->first_seq <= what.seq; ++gap) {
       for (const auto& [key, open] : begun) gap->time.first = std::min(gap->time.first, open.time.first);
       begun.clear();
     }
@@ -405,12 +405,13 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
     const Interval window{gap.time.first, std::max(gap.time.last, told)};
     image.builder.add_lost_window(space, window);
     const std::string last = std::to_string(gap.first_seq + gap.count - 1);
-    image.builder.add_finding(finding_of(
-        FindingKind::records_lost, space, window,
-        "process " + std::to_string(pid) + ": " + std::to_string(gap.count) +
-            (gap.count == 1 ? " announcement of its generated code is lost (number " + last
-                            : " announcements of its generated code are lost (numbers " + std::to_string(gap.first_seq) + " to " + last) +
-            "): its code is suspect " + (told == kTimeMax ? "since then" : "until it announced all of it again")));
+    const std::string lost =
+        gap.count == 0   ? "announcements of its generated code were not read for a while"
+        : gap.count == 1 ? "1 announcement of its generated code is lost (number " + last + ")"
+                         : std::to_string(gap.count) + " announcements of its generated code are lost (numbers " + std::to_string(gap.first_seq) + " to " + last + ")";
+    image.builder.add_finding(finding_of(FindingKind::records_lost, space, window,
+                                         "process " + std::to_string(pid) + ": " + lost + ": its code is suspect " +
+                                             (told == kTimeMax ? "since then" : "until it announced all of it again")));
   }
 }
 

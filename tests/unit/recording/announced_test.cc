@@ -334,6 +334,26 @@ TEST_F(Announced, LinesAreThoseOfTheCodeAtThatTime) {
   EXPECT_EQ(line(kJit + 1, 450), "");
 }
 
+// Nobody listened for a while, and no number shows what changed then.
+TEST_F(Announced, NoReaderInBetween) {
+  say({.kind = PTD_ANNOUNCE_ATTACH}, 5);
+  say({.code = bytes_of({0x11, 0x12})}, 10);
+  say({.kind = PTD_ANNOUNCE_DETACH, .size = 1}, 20);
+  say({.kind = PTD_ANNOUNCE_ATTACH, .size = 1}, 30);
+  relist(PTD_ANNOUNCE_BEGIN, 40);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .code = bytes_of({0x21, 0x22})}, 41);
+  relist(PTD_ANNOUNCE_END, 42);
+  say({.address = kJit + 0x100, .code = bytes_of({0x31})}, 50);
+  finish();
+  EXPECT_EQ(at(kJit, 15).bytes, Bytes8{0x11});
+  EXPECT_FALSE(any(at(kJit, 15).flags, CodeFlag::suspect));
+  EXPECT_TRUE(any(at(kJit, 25).flags, CodeFlag::suspect));
+  EXPECT_TRUE(any(at(kJit, 35).flags, CodeFlag::suspect));
+  EXPECT_EQ(at(kJit, 45).bytes, Bytes8{0x21});
+  EXPECT_FALSE(any(at(kJit, 45).flags, CodeFlag::suspect));
+  EXPECT_EQ(count(FindingKind::records_lost, "announcements of its generated code were not read for a while: its code is suspect until it announced all of it again"), 1U);
+}
+
 TEST(AnnounceJoiner, ChunksThatDoNotBelongTogether) {
   AnnounceRecord record;
   record.code_bytes = 2 * PTD_ANNOUNCE_CHUNK_BYTES;
