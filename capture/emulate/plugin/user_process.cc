@@ -353,6 +353,15 @@ void UserProcess::find_stale(const Block& fresh) {
   }
 }
 
+// A clock of work is given room for the PSB+s around the change: a few instructions later, the next one may come.
+uint64_t UserProcess::change_moment() const {
+  if (!work_clock().is_open() || !config_.date_changes) return read_clock();
+  work_clock().pass(2 * kSyncTicks);
+  const uint64_t now = read_clock();
+  work_clock().pass(kSyncTicks);
+  return now;
+}
+
 void UserProcess::log_block(const Block& block, bool is_new, uint64_t now) {
   TruthLog log(block_bytes_);
   log.put(is_new ? 0 : 1);
@@ -371,7 +380,6 @@ void UserProcess::log_block(const Block& block, bool is_new, uint64_t now) {
 
 Block* UserProcess::translated(uint64_t ip, std::span<const SeenInsn> insns) {
   const Spin hold(lock_);
-  const uint64_t now = read_clock();
   const BlockStore::Added added = store_.add(ip, mode_, insns);
   if (added.block == nullptr) return nullptr;
   Block& block = *added.block;
@@ -381,9 +389,10 @@ Block* UserProcess::translated(uint64_t ip, std::span<const SeenInsn> insns) {
   if (seen.changed) find_stale(block);
   if (added.is_new && handlers_.count(ip) != 0) block.watched = true;
   if (!added.is_new && !seen.fresh && !seen.changed) return &block;
-  log_block(block, added.is_new, now);
   const bool may_be_patched = (mode_ == ExecMode::a64 && writable_code_) || meets(written_, {block.ip, block.end});
   const bool changed = seen.changed || seen.remapped || (seen.fresh && may_be_patched);
+  const uint64_t now = changed ? change_moment() : read_clock();
+  log_block(block, added.is_new, now);
   if (changed && tl_thread != nullptr && config_.date_changes) {
     // Code of a new mapping did not change between two instructions of this thread: all of the block ran after the change.
     if (tl_thread->sync_first == 0) tl_thread->sync_first = seen.remapped ? now + kSyncTicks : now - kSyncTicks;
@@ -426,11 +435,11 @@ void UserProcess::show_file(uint64_t first, uint64_t size_bytes) {
 void UserProcess::entered_stale(UserThread& thread, Block& block) {
   const Spin hold(lock_);
   if (!block.stale) return;
-  const uint64_t now = read_clock();
   const bool changed = remember(block.ip, block.code()).changed;
   block.stale = false;
   if (!changed) return;
   find_stale(block);
+  const uint64_t now = change_moment();
   log_block(block, false, now);
   if (!config_.date_changes) return;
   if (thread.sync_first == 0) thread.sync_first = now - kSyncTicks;

@@ -184,6 +184,7 @@ class UserProcess {
   static void add_range(std::vector<Range>& ranges, const Range& range);
   void find_stale(const Block& fresh);
   void add_to_pages(Block& block);
+  [[nodiscard]] uint64_t change_moment() const;
   void log_block(const Block& block, bool is_new, uint64_t now);
   void log_start(UserThread& thread);
 

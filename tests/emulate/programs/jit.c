@@ -38,6 +38,10 @@ int main(void) {
     place[6] = (uint8_t)i;
     sum += ((Function)(void*)place)(0);
   }
+  // A loop that modifies the next instruction: mov ecx, 100; 1: inc byte [rip+1]; mov eax, imm32; dec ecx; jnz 1b; ret
+  const uint8_t loop[] = {0xb9, 100, 0, 0, 0, 0xfe, 0x05, 1, 0, 0, 0, 0xb8, 0, 0, 0, 0, 0xff, 0xc9, 0x75, 0xf1, 0xc3};
+  memcpy(place + 64, loop, sizeof loop);
+  sum += ((Function)(void*)(place + 64))(0);
   printf("%ld\n", sum);
   return 0;
 }
