@@ -187,11 +187,12 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
   const std::string why = any || interrupted_at_ ? std::string{} : nothing_matched(filter_, *recording_);
   if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
   const int status = why.empty() ? kExitOk : kExitUsage;
-  if (words.input.quiet) return status;
-  say_on_error(symbol_warnings(*recording_));
+  // Not a part of the summary: the numbers of the output are wrong, or may be.
   if (folded_ != 0) say_on_error("ptdecode: " + folded_text(folded_) + "\n");
   if (guessed_ != 0) say_on_error("ptdecode: " + guessed_text(guessed_) + "\n");
   if (uncounted_ != 0) say_on_error("ptdecode: " + uncounted_text(uncounted_) + "\n");
+  if (words.input.quiet) return status;
+  say_on_error(symbol_warnings(*recording_));
   if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
   say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
   return status;

@@ -127,7 +127,9 @@ class Export {
     const std::pair<std::string_view, std::string> facts[] = {{"tables_version", "1"},
                                                               {"ptdecode", ptd_version()},
                                                               {"recording", words_.calls.input.path},
-                                                              {"description", input_.recording().description()}};
+                                                              {"description", input_.recording().description()},
+                                                              {"calls_too_deep", std::to_string(input_.folded())},
+                                                              {"guessed_longjmps", std::to_string(input_.guessed())}};
     for (const auto& [key, value] : facts) {
       (*info)->set(0, key);
       const std::string text = valid_utf8(value);

@@ -4,11 +4,13 @@
 The wanted numbers follow from the programs' loops. Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without
 qemu-x86_64.
 """
+import contextlib
 import json
 import os
 import re
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -99,12 +101,15 @@ class Counts(unittest.TestCase):
             self.assertIsNone(cut)
             said = [self.run_it(*command, "-i", "rec.data").stderr for command in (
                 ["functions"], ["functions", "--func", "down", "--slowest", "1"], ["functions", "--comm", "deep"], ["timeline", "-o", "rec.pftrace"],
-                ["flame", "--format", "folded"], ["report", "-o", "rec.html"])]
+                ["flame", "--format", "folded"], ["report", "-o", "rec.html"], ["functions", "-q"], ["export", "-q", "--tables", "calls", "-o", "rec.db"])]
             deeper = int(re.search(r"(\d+) calls were deeper than the limit of 65536 open calls", said[0])[1])
             for each in said:
                 self.assertIn(f"{deeper} calls were deeper", each)
             with open(self.folder + "/rec.html") as page:
                 self.assertIn(f"{deeper} calls were deeper", page.read())
+            with contextlib.closing(sqlite3.connect(self.folder + "/rec.db")) as database:
+                self.assertEqual(database.execute("SELECT value FROM ptd_info WHERE key = 'calls_too_deep'").fetchone(), (str(deeper),))
+                self.assertEqual(database.execute("SELECT count(*) FROM ptd_calls WHERE call = 'down'").fetchone(), (count,))
             head = json.loads(self.run_it("functions", "-i", "rec.data", "--json").stdout.splitlines()[0])
             self.assertEqual(head["calls_too_deep"], deeper)
             self.assertEqual(count + deeper, 2 * (depth + 1))
