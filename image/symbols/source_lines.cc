@@ -142,7 +142,8 @@ void SourceLines::index() {
     units_.emplace_back().offset = dwarf_dieoffset(&die);
   }
   if (got < 0) warnings_->add(debug_sentence(path_, "after " + std::to_string(units_.size()) + " units"));
-  std::sort(reaches_.begin(), reaches_.end(), [](const Reach& a, const Reach& b) { return a.first < b.first; });
+  // Units that share an inline function all describe the copy that the linker kept: reach_of() finds the first one, whose copy it is.
+  std::sort(reaches_.begin(), reaches_.end(), [](const Reach& a, const Reach& b) { return std::pair(a.first, b.unit) < std::pair(b.first, a.unit); });
 }
 
 const SourceLines::Reach* SourceLines::reach_of(uint64_t address) const {
@@ -396,9 +397,11 @@ size_t SourceLines::statement_end(const Unit& unit, size_t at, size_t next) {
 
 SourceUnit SourceLines::statements(const Unit& unit) const {
   SourceUnit result;
+  const auto number = static_cast<uint32_t>(&unit - units_.data());
   for (size_t i = 0; i < unit.rows.size(); ++i) {
     const Row& row = unit.rows[i];
-    if (row.end || !row.statement || row.line == 0 || reach_of(row.address) == nullptr) continue;
+    if (row.end || !row.statement || row.line == 0) continue;
+    if (const Reach* reach = reach_of(row.address); reach == nullptr || reach->unit != number) continue;
     const size_t next = next_address(unit, i), last = statement_end(unit, i, next);
     const auto end_at = [&](size_t index) { return index < unit.rows.size() ? unit.rows[index].address : row.address + 1; };
     result.statements.push_back({row.address, end_at(next), row.file, row.line, scope_at(unit, row.address)});
@@ -407,6 +410,9 @@ SourceUnit SourceLines::statements(const Unit& unit) const {
     result.statements.back().end = end_at(last);
   }
   result.functions = functions_of(unit.scopes, unit.rows, result.statements);
+  for (SourceFunction& function : result.functions) {
+    if (const Reach* reach = reach_of(function.entry); reach != nullptr && reach->unit != number) function.name = {};
+  }
   return result;
 }
 

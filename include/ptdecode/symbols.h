@@ -129,7 +129,7 @@ struct SourceStatement {
   uint32_t line = 0;
   uint32_t scope = 0;  ///< number, within the unit, of the function or of its inlined call
 };
-/// A function's own code, or one inlined copy of it.
+/// A function's own code, or one inlined copy of it. Without a name: it has none, or the code belongs to another compilation.
 struct SourceFunction {
   std::string_view name, file;
   uint32_t line = 0;     ///< of its declaration; if that is not known, of its first instruction; 0: neither is known

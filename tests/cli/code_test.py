@@ -246,6 +246,42 @@ int main(int argc, char**) {
                 around = want["shop::Basket::order()"][0] if "{lambda" in name else want[name][0]
                 self.assertIn(optimized[name][0], (want[name][0], around), name)
 
+    def test_what_several_compilations_share_is_counted_once(self):
+        """Inline functions and templates in a header: the linker keeps one copy, and each compilation has debug information of it."""
+        place = self.folder / "shared"
+        place.mkdir()
+        (place / "shared.h").write_text("inline int twice(int n) {\n  int sum = 0;\n  for (int i = 0; i < 2; ++i)\n    sum += n;\n  return sum;\n}\n"
+                                        "template <class T>\nT half(T value) {\n  return value / 2;\n}\n")
+        for name in "abc":
+            (place / f"{name}.cc").write_text(f'#include "shared.h"\nint {name}(int n) {{ return twice(n) + half(n); }}\n')
+        (place / "main.cc").write_text('#include "shared.h"\nint a(int), b(int), c(int);\nint main() {\n  int sum = 0;\n'
+                                       '  for (int i = 0; i < 7; ++i) sum += a(i) + b(i) + c(i) + twice(i);\n  return sum & 1;\n}\n')
+        sources = [f"{name}.cc" for name in ("a", "b", "c", "main")]
+        cxx = os.environ.get("CXX", "c++")
+        subprocess.run([cxx, "-O0", "-g", "--coverage", *sources, "-o", "counted"], cwd=place, check=True)
+        subprocess.run(["./counted"], cwd=place, check=False)
+        want, functions = collections.Counter(), collections.Counter()
+        for notes in place.glob("*.gcno"):
+            out = subprocess.run([shutil.which("gcov") or "gcov", "--json-format", "--stdout", notes], cwd=place, capture_output=True, check=True).stdout
+            for file in json.loads(out)["files"]:
+                if file["file"].endswith("shared.h"):
+                    want.update({line["line_number"]: line["count"] for line in file["lines"]})
+                    functions.update({re.sub(r"^\w+ |<.*|\(.*", "", each["demangled_name"]): each["execution_count"] for each in file["functions"]})
+        self.assertEqual(functions, {"twice": 28, "half": 21})
+        for options in (["-O0"], ["-O0", "-gdwarf-4", "-ffunction-sections", "-Wl,--gc-sections"]):
+            subprocess.run([cxx, "-g", *options, *sources, "-o", "plain"], cwd=place, check=True)
+            done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", place / "data", "--", place / "plain")
+            self.assertLess(done.returncode, 2, done.stderr)
+            text = run("coverage", "-q", "-i", place / "data", "--format", "lcov", "--source", place.resolve()).stdout
+            record = next(record for record in text.split("end_of_record") if "/shared.h\n" in record)
+            got = {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", record, re.M)}
+            loop = 3  # gcov adds its parts
+            self.assertEqual({line: count for line, count in got.items() if line in want and line != loop},
+                             {line: count for line, count in want.items() if line in got and line != loop}, options)
+            self.assertGreater(len(set(got) & set(want)), 5)
+            entered = {re.sub(r"^\w+ |<.*|\(.*", "", name): int(count) for count, name in re.findall(r"^FNDA:(\d+),(.*)$", record, re.M)}
+            self.assertEqual(entered, functions, options)
+
     def test_image_of_the_only_process_needs_no_tid(self):
         listed = subprocess.run(["nm", self.folder / "sorter"], capture_output=True, text=True, check=True).stdout
         address = int(re.search(r"^([0-9a-f]+) T main$", listed, re.M)[1], 16)
