@@ -86,7 +86,8 @@ class Bundles(unittest.TestCase):
                 got = run([*command, "-i", bundle], env=self.elsewhere)
             finally:
                 away.rename(original)
-            want, got = ([status, re.sub(ignored, b"", out), err] for status, out, err in (want, got))
+            if want != got:  # searching large outputs takes long
+                want, got = ([status, re.sub(ignored, b"", out), err] for status, out, err in (want, got))
             for what, a, b in zip(("status", "output", "messages"), want, got):
                 if a != b:
                     a, b = (str(x).splitlines() if isinstance(x, int) else x.decode(errors="replace").splitlines()[:200000] for x in (a, b))

@@ -116,6 +116,7 @@ class Payloads(unittest.TestCase):
     def test_contradicting_pieces_leave_a_gap_and_nothing_wrong(self):
         pieces = list(self.trace.cut(1 << 10))
         expected = self.flow(DEMO)
+        intact_lines = {cpu: self.instructions(expected, cpu) for cpu in ("[000]", "[001]")}
         fields, _ = pieces[4]
         for name, more in (("of other offset", (fields, pieces[6][1])), ("changed", (fields, bytes(byte ^ 0x55 for byte in pieces[4][1])))):
             for at in (0, 5, len(pieces)):
@@ -125,8 +126,8 @@ class Payloads(unittest.TestCase):
                     self.assertNotEqual(expected, got)
                     self.assertRegex(run("stat", "-q", "-i", self.demo).stdout, r"aux_lost +1")
                     self.assertIn("AUXTRACE records overlap and contradict each other: two versions of ", run("check", "-q", "-i", self.demo).stdout)
-                    for cpu in ("[000]", "[001]"):
-                        intact = iter(self.instructions(expected, cpu))
+                    for cpu, lines in intact_lines.items():
+                        intact = iter(lines)
                         left = self.instructions(got, cpu)
                         self.assertGreater(len(left), 1000)
                         self.assertEqual([], [line for line in left if line not in intact])  # a subsequence
