@@ -134,6 +134,12 @@ def run(folder):
     out, text, streams = record(folder, build("programs/arm.c", folder, "-Wl,-e,begin"), 150000)
     check("fork and exec stay in the emulator", (streams, text) == (2, "30800\n55\n30800\n"), f"{streams} {text}")
     check("a bundle of it says the same", bundle_says_the_same(folder, out))
+    # Signals at any instruction, with and without siginfo.
+    alarms = build("programs/arm_alarms.c", folder)
+    for options in ([], ["--ete"]):
+        out, text, _ = record(folder, alarms, 10000, *options)
+        calls = {row["function"]: row["calls"] for row in rows_of(out)}
+        check("alarms: each call is counted", (calls.get("leaf"), calls.get("on_alarm", 0) >= 120) == (int(text), True), f"{text} {calls}")
     check_times(folder, build("programs/arm_times.c", folder))
     return 1 if failures else 0
 

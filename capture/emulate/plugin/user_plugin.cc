@@ -77,12 +77,16 @@ struct SignalFrame {
   int stack_pointer, first_argument;
   bool has_restorer;
   uint64_t number, stack, place, siginfo;  // in the frame: first argument, stack pointer and instruction that were interrupted
+  int link;              // aarch64: the register with the return address,
+  uint64_t link_before;  // and what was interrupted has in it, in the frame
 };
 /// The next instruction, in words: after regs[16]; after regs and xregs.
 constexpr size_t kProgramCounterX86_64 = 16, kProgramCounterAarch64 = 8 + 32;
-constexpr SignalFrame kFrameX86_64{4, 7, true, 8 + 40 + 8 * 8, 8 + 40 + 15 * 8, 8 + 40 + 16 * 8, 8 + 40 + 256 + 8};
+constexpr SignalFrame kFrameX86_64{4, 7, true, 8 + 40 + 8 * 8, 8 + 40 + 15 * 8, 8 + 40 + 16 * 8, 8 + 40 + 256 + 8, 0, 0};
 constexpr uint64_t kArmContext = 128 + 176;  // struct sigcontext: fault address, x0 .. x30, sp, pc
-constexpr SignalFrame kFrameAarch64{8 + 31, 8, false, kArmContext + 8, kArmContext + 8 + 31 * 8, kArmContext + 8 + 32 * 8, 0};
+constexpr SignalFrame kFrameAarch64{8 + 31, 8, false, kArmContext + 8, kArmContext + 8 + 31 * 8, kArmContext + 8 + 32 * 8, 0, 8 + 30, kArmContext + 8 + 30 * 8};
+/// Where an aarch64 handler returns to: mov x8, #__NR_rt_sigreturn; svc #0. Of the emulator, of the vdso or of a C library.
+constexpr std::array<uint32_t, 2> kSigreturnAarch64{0xd2801168, 0xd4000001};
 constexpr uint64_t kSiginfoCode = 8;
 
 UserProcess g_process;
@@ -130,18 +134,17 @@ bool is_fault(uint64_t number) {
   return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE || number == SIGTRAP;
 }
 
-/// Reads the frame of a signal for `handler`; `number` is the handler's first argument. False if it is none. Limitation: without SA_SIGINFO
-/// the frame does not say whether the processor raised the signal or a process sent it, so `inside` follows from the number.
-bool read_frame(uint64_t frame, uint64_t handler, uint64_t number, AsyncEvent& event) {
+/// Reads the frame of a signal for `handler`; `number` is the handler's first argument, `link` its return address if that is in a register.
+/// False if it is none. Limitation: without SA_SIGINFO the frame does not say whether the processor raised the signal or a process sent it,
+/// so `inside` follows from the number.
+bool read_frame(uint64_t frame, uint64_t handler, uint64_t number, uint64_t link, AsyncEvent& event) {
   const SignalFrame& form = signal_frame();
   uint64_t returns_to = 0;
   int32_t code = 0, told = 0;
-  if (form.has_restorer && (!peek(frame, returns_to) || !g_process.is_restorer(returns_to))) return false;
-  if (!peek(frame + form.place, event.ip) || !peek(frame + form.siginfo, told) || !peek(frame + form.siginfo + kSiginfoCode, code))
-    return false;
-  if (!form.has_restorer && told != static_cast<int32_t>(number)) return false;
-  const bool raised = code > 0 && told == static_cast<int32_t>(number);
-  event.inside = form.has_restorer && !g_process.has_siginfo(handler) ? is_fault(number) : raised;
+  std::array<uint32_t, 2> returns{};
+  const bool is_frame = form.has_restorer ? peek(frame, returns_to) && g_process.is_restorer(returns_to) : peek(link, returns) && returns == kSigreturnAarch64;
+  if (!is_frame || !peek(frame + form.place, event.ip) || !peek(frame + form.siginfo, told) || !peek(frame + form.siginfo + kSiginfoCode, code)) return false;
+  event.inside = is_fault(number) && (!g_process.has_siginfo(handler) || (code > 0 && told == static_cast<int32_t>(number)));
   return true;
 }
 
@@ -152,11 +155,13 @@ bool signal_entry(const Block& entered, const uint64_t* registers, const Block* 
   constexpr int kMostSignals = 64;
   const SignalFrame& form = signal_frame();
   uint64_t frame = registers[form.stack_pointer];
-  if (!read_frame(frame, entered.ip, registers[form.first_argument], event)) return false;
+  if (!read_frame(frame, entered.ip, registers[form.first_argument], registers[form.link], event)) return false;
   for (int i = 0; i < kMostSignals && g_process.is_handler(event.ip) && (current == nullptr || current->ip != event.ip); ++i) {
     const uint64_t handler = event.ip;
-    uint64_t below = 0, number = 0;
-    if (!peek(frame + form.stack, below) || !peek(frame + form.number, number) || !read_frame(below, handler, number, event)) break;
+    uint64_t below = 0, number = 0, link = 0;
+    if (!peek(frame + form.stack, below) || !peek(frame + form.number, number) || !peek(frame + form.link_before, link) ||
+        !read_frame(below, handler, number, link, event))
+      break;
     frame = below;
   }
   return true;
