@@ -59,7 +59,9 @@ std::string remedies(const GapTally& gaps, const Recording& recording) {
         "    --filter 'filter FUNCTION' or user code only (intel_pt//u); or keep only the end, perf record --snapshot\n",
         lost.aux_truncated);
   }
-  if (count(GapReason::overflow) != 0) {
+  if (count(GapReason::overflow) != 0 && perfio::is_emulated(recording.description())) {
+    text += "  overflow: record --ovf dropped packets, or the emulator did not report where the program continued, which no option changes\n";
+  } else if (count(GapReason::overflow) != 0) {
     text +=
         "  overflow: the processor produced trace faster than memory accepts it: remove cyc from the event, raise mtc_period, or trace "
         "less "

@@ -80,6 +80,8 @@ class Threads(unittest.TestCase):
     def test_one_thread_with_lost_packets(self):
         path = self.emulated("parser", [SOURCE / "tests/cli/programs/parser.c"], "--ovf", "5000")
         self.assertIn(b" lost", self.check("-i", path))
+        done = run("stat", "-i", path)
+        self.assertIn(b"overflow: record --ovf dropped packets", done.stdout + done.stderr)
 
     def test_cycles(self):
         self.check("-i", self.emulated("sorter", [SOURCE / "tests/cli/programs/sorter.c"], "--cyc"))
