@@ -98,7 +98,7 @@ void AnnounceListener::look(const std::vector<int32_t>& pids) {
     const auto same = [&](const RingPlace& place) { return place.inode == source.ring->place().inode && place.device == source.ring->place().device; };
     if (std::any_of(places.begin(), places.end(), same)) {
       source.missed = 0;
-    } else if (++source.missed >= kLooksUntilGone || has_ended(source.pid)) {
+    } else if (has_ended(source.pid) || (is_readable(source.pid) && ++source.missed >= kLooksUntilGone)) {
       close(source, true);
     }
   }

@@ -77,7 +77,7 @@ std::string memory_folder(int32_t pid) {
   if (has_memory(folder)) return folder;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder + "task", error), end; !error && at != end; at.increment(error)) {
-    if (const std::string thread = at->path().string() + "/"; has_memory(thread)) return thread;
+    if (const std::string thread = "/proc/" + at->path().filename().string() + "/"; has_memory(thread)) return thread;
   }
   return folder;
 }
@@ -140,6 +140,8 @@ bool has_ended(int32_t pid) {
   }
   return !error || error == std::errc::no_such_file_or_directory || error == std::errc::no_such_process;
 }
+
+bool is_readable(int32_t pid) { return std::ifstream(memory_folder(pid) + "maps").peek() != std::ifstream::traits_type::eof(); }
 
 std::vector<RingPlace> find_rings(int32_t pid) {
   std::vector<RingPlace> places;
@@ -222,7 +224,8 @@ bool AnnounceRing::is_of(int32_t pid) const { return inner_pid(pid) == owner_; }
 void AnnounceRing::ask_forked() { (void)__atomic_fetch_or(&RING_HEADER.word, PTD_ANNOUNCE_WORD_FORKED, __ATOMIC_ACQ_REL); }
 
 uint64_t AnnounceRing::enable(bool continues) {
-  const bool whole = continues || (from_start_ && tail_ == 0);  // everything that it announced is in the ring
+  const bool on = (load(RING_HEADER.word) & PTD_ANNOUNCE_WORD_RING) != 0;
+  const bool whole = on && (continues || (from_start_ && tail_ == 0));  // everything that it announced is in the ring
   const uint64_t first = whole ? 0 : given_out();
   if (!whole) {
     // What an earlier reader left is not read.

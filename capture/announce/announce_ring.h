@@ -21,6 +21,8 @@ struct RingPlace {
 
 /// Returns the rings that a process maps, from /proc/PID/maps; empty if the process is gone or another user's.
 [[nodiscard]] std::vector<RingPlace> find_rings(int32_t pid);
+/// Returns whether the mappings of a process can be read.
+[[nodiscard]] bool is_readable(int32_t pid);
 /// Returns whether no thread of the process runs any more. False if that cannot be known.
 [[nodiscard]] bool has_ended(int32_t pid);
 

@@ -183,20 +183,7 @@ int CallInput::ended(const Progress& progress) {
   return kExitInterrupted;
 }
 
-int CallInput::say_summary(const CallWords& words, bool any) const {
-  const std::string why = any || interrupted_at_ ? std::string{} : nothing_matched(filter_, *recording_);
-  if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
-  const int status = why.empty() ? kExitOk : kExitUsage;
-  // Not a part of the summary: the numbers of the output are wrong, or may be.
-  if (folded_ != 0) say_on_error("ptdecode: " + folded_text(folded_) + "\n");
-  if (guessed_ != 0) say_on_error("ptdecode: " + guessed_text(guessed_) + "\n");
-  if (uncounted_ != 0) say_on_error("ptdecode: " + uncounted_text(uncounted_) + "\n");
-  if (words.input.quiet) return status;
-  say_on_error(symbol_warnings(*recording_));
-  if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
-  say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
-  return status;
-}
+namespace {
 
 std::string folded_text(uint64_t folded) {
   return fmt::format("{} deeper than the limit of {} open calls: not counted; their time is that of the deepest call counted",
@@ -208,15 +195,37 @@ std::string guessed_text(uint64_t guessed) {
                      "wrong", counted(guessed, "time"));
 }
 
-std::string left_out_text(uint64_t left_out) {
-  return fmt::format("{} beyond the limits of {} functions in a path and {} paths: counted as part of the caller", counted(left_out, "call was", "calls were"),
-                     CallPaths::kMostDepth, CallPaths::kMostPaths - 1);
-}
-
 std::string uncounted_text(uint64_t times) {
   return fmt::format("the flow was in a loop or recursion without packets {}: how often its code ran is not known, and its rounds count once; "
                      "'ptdecode script --itrace=e' lists where",
                      counted(times, "time"));
+}
+
+}  // namespace
+
+std::vector<std::string> CallInput::doubts() const {
+  std::vector<std::string> texts;
+  if (folded_ != 0) texts.push_back(folded_text(folded_));
+  if (guessed_ != 0) texts.push_back(guessed_text(guessed_));
+  if (uncounted_ != 0) texts.push_back(uncounted_text(uncounted_));
+  return texts;
+}
+
+int CallInput::say_summary(const CallWords& words, bool any) const {
+  const std::string why = any || interrupted_at_ ? std::string{} : nothing_matched(filter_, *recording_);
+  if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
+  const int status = why.empty() ? kExitOk : kExitUsage;
+  for (const std::string& doubt : doubts()) say_on_error("ptdecode: " + doubt + "\n");
+  if (words.input.quiet) return status;
+  say_on_error(symbol_warnings(*recording_));
+  if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
+  say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
+  return status;
+}
+
+std::string left_out_text(uint64_t left_out) {
+  return fmt::format("{} beyond the limits of {} functions in a path and {} paths: counted as part of the caller", counted(left_out, "call was", "calls were"),
+                     CallPaths::kMostDepth, CallPaths::kMostPaths - 1);
 }
 
 Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {

@@ -84,6 +84,8 @@ class CallInput {
   [[nodiscard]] uint64_t guessed() const { return guessed_; }
   /// After the walk: how often the flow was in a loop or recursion without packets.
   [[nodiscard]] uint64_t uncounted() const { return uncounted_; }
+  /// A sentence on each of these numbers that is not 0. They are no part of a summary, which --quiet hides: other numbers are wrong, or may be.
+  [[nodiscard]] std::vector<std::string> doubts() const;
 
  private:
   struct Known {
@@ -108,14 +110,8 @@ class CallInput {
   std::optional<double> interrupted_at_;  ///< share of the trace that was decoded when Ctrl-C came
 };
 
-/// A sentence on calls that were too deep to be counted.
-[[nodiscard]] std::string folded_text(uint64_t folded);
-/// Says how often a call had to be guessed (CallThread::guessed).
-[[nodiscard]] std::string guessed_text(uint64_t guessed);
 /// A sentence on calls without a path of their own (CallPaths::left_out()).
 [[nodiscard]] std::string left_out_text(uint64_t left_out);
-/// A sentence on loops and recursions without packets, which a trace does not count.
-[[nodiscard]] std::string uncounted_text(uint64_t times);
 /// Reads one --time against the recording. Errors: usage.
 [[nodiscard]] Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input);
 /// What of one --time is wrong whatever the recording: found before it is opened.

@@ -86,8 +86,7 @@ nlohmann::json page_json(const ReportWords& words, const Facts& facts, CallInput
   note(flame["frames"], flame["all"], "frames of the flame graph", "ptdecode flame --format folded");
   note(image["regions"], image["all_regions"], "regions of addresses", "ptdecode image");
   note(image["changes"], image["all_changes"], "changes of code", "ptdecode image --diff A,B");
-  if (input.folded() != 0) cuts.push_back(folded_text(input.folded()));
-  if (input.uncounted() != 0) cuts.push_back(uncounted_text(input.uncounted()));
+  for (std::string& doubt : input.doubts()) cuts.push_back(std::move(doubt));
   const std::string& path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const bool dated = facts.span.first != kTimeMin && facts.span.last != kTimeMax;
   nlohmann::json json = {{"schema", "ptdecode-report-1"}, {"recording", path}, {"input", "-i " + shell_word(path)}, {"version", ptd_version()},
@@ -170,9 +169,9 @@ int run_report(const ReportWords& words) {
   }
   const std::string page = fitting_page(words, *facts, input, calls);
   if (const int written = write_result(words.output, page); written != kExitOk) return written;
+  for (const std::string& doubt : input.doubts()) say_on_error("ptdecode: " + doubt + "\n");
   if (!words.calls.input.quiet) {
     say_on_error(symbol_warnings(input.recording()));
-    if (input.folded() != 0) say_on_error("ptdecode: " + folded_text(input.folded()) + "\n");
     say_on_error(fmt::format("ptdecode: {}: {}; open it in a browser\n", shown(words.output), size_text(page.size())));
   }
   return strict_status(words.calls.input.strict, gaps, input.recording());

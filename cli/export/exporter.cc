@@ -124,12 +124,15 @@ class Export {
   Status complete() {
     auto info = Inserter::create(database_, "ptd_info", "key,value");
     if (!info) return info.error();
-    const std::pair<std::string_view, std::string> facts[] = {{"tables_version", "1"},
-                                                              {"ptdecode", ptd_version()},
-                                                              {"recording", words_.calls.input.path},
-                                                              {"description", input_.recording().description()},
-                                                              {"calls_too_deep", std::to_string(input_.folded())},
-                                                              {"guessed_longjmps", std::to_string(input_.guessed())}};
+    std::vector<std::pair<std::string_view, std::string>> facts = {{"tables_version", "1"},
+                                                                   {"ptdecode", ptd_version()},
+                                                                   {"recording", words_.calls.input.path},
+                                                                   {"description", input_.recording().description()}};
+    if (tables_.contains("calls")) {
+      facts.emplace_back("calls_too_deep", std::to_string(input_.folded()));
+      facts.emplace_back("guessed_longjmps", std::to_string(input_.guessed()));
+      facts.emplace_back("uncounted_loops", std::to_string(input_.uncounted()));
+    }
     for (const auto& [key, value] : facts) {
       (*info)->set(0, key);
       const std::string text = valid_utf8(value);
@@ -189,8 +192,8 @@ int write_database(const ExportWords& words) {
   if (!words.calls.input.quiet) {
     const char* const cut = status == kExitInterrupted ? "; interrupted: its tables are incomplete" : "";
     say_on_error(fmt::format("ptdecode: {}: {}{}\n", shown(words.output), all.summary(), cut));
-    if (all.left_out() != 0) say_on_error("ptdecode: " + left_out_text(all.left_out()) + "\n");
   }
+  if (all.left_out() != 0) say_on_error("ptdecode: " + left_out_text(all.left_out()) + "\n");
   return status != kExitOk ? status : matched;
 }
 

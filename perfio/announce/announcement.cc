@@ -139,7 +139,7 @@ void shift_numbers(std::vector<std::byte>& record, uint64_t by) {
 
 void AnnounceJoiner::add(const AnnounceRecord& record, TimeNs time, uint64_t offset_bytes) {
   if (record.kind == AnnounceKind::attach || record.kind == AnnounceKind::detach) {
-    constexpr size_t kMostReaders = 1U << 16;
+    constexpr size_t kMostReaders = 4096;
     if (readers_.size() < kMostReaders) readers_.push_back({time, record.kind, record.size_bytes});
   } else {
     const auto [place, is_new] = pieces_.try_emplace(record.seq);
@@ -192,9 +192,9 @@ void AnnounceJoiner::add_unheard(AnnounceHistory& history) const {
   for (size_t i = 1; i < readers_.size(); ++i) {
     const Reader &before = readers_[i - 1], &after = readers_[i];
     if (before.kind != AnnounceKind::detach || after.kind != AnnounceKind::attach) continue;
-    const auto place = std::upper_bound(history.gaps.begin(), history.gaps.end(), after.seq, [](uint64_t seq, const auto& gap) { return seq < gap.first_seq; });
-    history.gaps.insert(place, {after.seq, 0, {before.time, after.time}});
+    history.gaps.push_back({std::max(before.seq, after.seq), 0, {before.time, after.time}});  // a reader of the whole ring says 0
   }
+  std::stable_sort(history.gaps.begin(), history.gaps.end(), [](const AnnounceGap& a, const AnnounceGap& b) { return a.first_seq < b.first_seq; });
 }
 
 AnnounceHistory AnnounceJoiner::finish() {

@@ -379,7 +379,7 @@ void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& cha
     // It began before a reader listened: until it ended, either content may have run, and a list shows only the new one.
     change.begun_unheard = what.kind == AnnounceKind::patch && !is_begun && history.attached && !change.after_loss;
     if (change.after_loss) {
-      change.known_since = std::prev(gap)->time.first;
+      change.known_since = std::min(std::prev(gap)->time.first, change.time.first);
     } else if (relists.is_later(what.runtime, what.seq, change.time.first)) {
       change.known_since = change.time.first;
     }

@@ -413,6 +413,9 @@ def small(folder):
     record(folder, [signals], "--cyc", "--no-retcomp", "--short-tnt", "--psb-period", "0", "--mtc-period", "3")
     out, text, _ = record(folder, [build("storm", folder, "-static")])  # signals at one time
     check("no signal is lost", text == "200 200 50\n", text)
+    out, text, _ = record(folder, [build("chained", folder, "-O2", "-static")])
+    listed = subprocess.run([PTDECODE, "script", "-q", "-i", out, "--itrace=e"], capture_output=True, text=True).stdout
+    check("handlers that jump to others", text == f"100 100 {100 * (10 + 28)}\n" and "gap" not in listed, text + listed[:300])
     threads = build("threads", folder)
     out, text, streams = record(folder, [threads])
     libipt_agrees("threads", out)

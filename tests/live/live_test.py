@@ -59,7 +59,7 @@ class Recorded(unittest.TestCase):
 
     def script(self, path):
         return subprocess.run(["perf", "script", "-i", path, "--show-task-events", "--show-mmap-events", "--show-bpf-events", "--show-namespace-events"],
-                              capture_output=True, text=True, timeout=300, check=True).stdout
+                              capture_output=True, text=True, errors="replace", timeout=300, check=True).stdout
 
 
 class AgainstPerf(Recorded):

@@ -41,6 +41,9 @@ uint64_t g_read = 0;
 std::atomic<uint64_t> g_caught{0};
 // Signals that were sent to this thread. Its storage exists from the thread's start: a signal handler uses it.
 __attribute__((tls_model("initial-exec"))) thread_local uint64_t tl_sent = 0;
+// The emulator has handled a signal since the flag was cleared. Known only if its sigprocmask() is replaced.
+__attribute__((tls_model("initial-exec"))) thread_local bool tl_handled = false;
+bool g_sees_handling = false;
 // A signal that is caught in the emulator's place has reached this thread. 0: none.
 __attribute__((tls_model("initial-exec"))) thread_local int tl_fatal = 0;
 
@@ -126,7 +129,9 @@ void catch_fatal(struct sigaction& action, int number) {
 // not blocked the signal: the emulator blocks what the program does. QEMU 10 itself would remove the plugin's calls from the code of the other threads
 // before it ends ("preexit_cleanup").
 int on_sigprocmask(int how, const sigset_t* set, sigset_t* old) {
-  if (tl_fatal != 0 && how == SIG_SETMASK && set != nullptr && sigismember(set, SIGSEGV) == 1) {
+  const bool handles = how == SIG_SETMASK && set != nullptr && sigismember(set, SIGSEGV) == 1;
+  if (handles) tl_handled = true;
+  if (handles && tl_fatal != 0) {
     const int number = std::exchange(tl_fatal, 0);
     if ((g_caught & bit_of(number)) != 0) end_by(number);  // otherwise another thread has just set a handler
   }
@@ -212,7 +217,7 @@ int hook_main_program(dl_phdr_info* info, size_t, void* hooked) {
       const char* name = table.names + table.symbols[ELF64_R_SYM(table.entries[k].r_info)].st_name;
       auto** slot = reinterpret_cast<void**>(info->dlpi_addr + table.entries[k].r_offset);
       if (std::strcmp(name, "kill") == 0) *static_cast<bool*>(hooked) = replace(slot, reinterpret_cast<void*>(on_kill));
-      if (std::strcmp(name, "sigprocmask") == 0) (void)replace(slot, reinterpret_cast<void*>(on_sigprocmask));
+      if (std::strcmp(name, "sigprocmask") == 0) g_sees_handling = replace(slot, reinterpret_cast<void*>(on_sigprocmask));
       if (std::strcmp(name, "sigaction") == 0) (void)replace(slot, reinterpret_cast<void*>(on_sigaction));
       if (std::strcmp(name, "siglongjmp") == 0 || std::strcmp(name, "__longjmp_chk") == 0)
         (void)replace(slot, reinterpret_cast<void*>(on_siglongjmp));
@@ -243,6 +248,8 @@ bool is_in_generated_code() {
 }
 
 void forget_sent_signals() { tl_sent = 0; }
+
+bool signal_was_handled() { return std::exchange(tl_handled, false) || !g_sees_handling; }
 
 void catch_fatal_signals() {
   for (int number = 1; number < kSignals; ++number) {

@@ -18,6 +18,8 @@ bool hook_emulator(DeathCallback on_death, JumpCallback on_jump, ThreadQuery run
 [[nodiscard]] bool is_in_generated_code();
 /// The program's handler of a signal begins: what was sent to this thread before has arrived.
 void forget_sent_signals();
+/// Returns whether the emulator has handled a signal in this thread since the last call, or that is not known.
+[[nodiscard]] bool signal_was_handled();
 
 /// The program begins: lets the emulator catch the signals of which the program dies, unless it does so already.
 void catch_fatal_signals();

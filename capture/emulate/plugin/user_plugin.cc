@@ -142,7 +142,8 @@ bool read_frame(uint64_t frame, uint64_t handler, uint64_t number, uint64_t link
   uint64_t returns_to = 0;
   int32_t code = 0, told = 0;
   std::array<uint32_t, 2> returns{};
-  const bool is_frame = form.has_restorer ? peek(frame, returns_to) && g_process.is_restorer(returns_to) : peek(link, returns) && returns == kSigreturnAarch64;
+  const bool is_frame = form.has_restorer ? peek(frame, returns_to) && g_process.is_restorer(returns_to)
+                                          : (peek(link, returns) && returns == kSigreturnAarch64) || (link != 0 && g_process.is_restorer(link));
   if (!is_frame || !peek(frame + form.place, event.ip) || !peek(frame + form.siginfo, told) || !peek(frame + form.siginfo + kSiginfoCode, code)) return false;
   event.inside = is_fault(number) && (!g_process.has_siginfo(handler) || (code > 0 && told == static_cast<int32_t>(number)));
   return true;
@@ -208,7 +209,8 @@ void enter_plain(UserThread& thread, const Block& block) {
 void enter_watched(UserThread& thread, const Block& block, const uint64_t* registers) {
   AsyncEvent event;
   const bool dated = thread.sync_first != 0;
-  if (!signal_entry(block, registers, thread.tracer.current(), event)) return enter_plain(thread, block);
+  // A handler may jump to another one, with its own frame.
+  if (!signal_was_handled() || !signal_entry(block, registers, thread.tracer.current(), event)) return enter_plain(thread, block);
   event.inside = event.inside || event.ip == thread.left_at;
   forget_sent_signals();
   if (dated) return enter_dated_handler(thread, block, event);

@@ -25,16 +25,6 @@ namespace {
 
 bool equals(const std::vector<std::byte>& a, const std::vector<char>& b) { return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0; }
 
-// The descriptor of the process's own ring.
-int open_own_ring() {
-  const std::vector<RingPlace> rings = find_rings(getpid());
-  for (int fd = 3; fd < 1024 && rings.size() == 1; ++fd) {
-    struct stat info {};
-    if (fstat(fd, &info) == 0 && info.st_ino == rings[0].inode && info.st_dev == rings[0].device) return fd;
-  }
-  return -1;
-}
-
 TEST_F(Ring, IdleProgramWritesNothing) {
   Program program([](const Steps& steps) {
     const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
@@ -345,69 +335,6 @@ TEST_F(Ring, SignalHandlersAnnounce) {
   }
   EXPECT_GE(from_handler, 50U);
   EXPECT_TRUE(history.gaps.empty());
-}
-
-// A look that does not find the mapping, as on a busy system, loses nothing.
-TEST_F(Ring, MissedByALook) {
-  Program program([](const Steps& steps) {
-    const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
-    const auto code = code_of(16, 1);
-    const ptd_announcement first = load_of(0x1000, code, "first", runtime), second = load_of(0x2000, code, "second", runtime);
-    steps.wait();
-    ptd_announce_code(&first);
-    void* const page = &ptd_announce_page;
-    const int fd = open_own_ring();
-    if (mmap(page, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != page || fd < 0) _exit(1);
-    steps.wait();
-    if (mmap(page, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != page) _exit(1);
-    ptd_announce_code(&second);
-    steps.wait();
-  });
-  listener.look({program.pid()});
-  drain();
-  program.go();
-  EXPECT_TRUE(find_rings(program.pid()).empty());
-  listener.look({program.pid()});
-  drain();
-  program.go();
-  listener.look({program.pid()});
-  drain();
-  EXPECT_EQ(listener.rings(), 1U);
-  const AnnounceHistory history = heard.of(program.pid());
-  std::vector<std::string> names;
-  for (const Announcement& what : history.announcements) {
-    if (what.kind == AnnounceKind::load) names.push_back(what.name);
-  }
-  EXPECT_EQ(names, (std::vector<std::string>{"first", "second"}));
-  EXPECT_TRUE(history.gaps.empty());
-}
-
-// The thread that began the process has ended, others go on.
-TEST_F(Ring, FirstThreadEnds) {
-  Program program([](const Steps& steps) {
-    (void)ptd_announce_register("test", nullptr, nullptr);
-    static const Steps* in_step = nullptr;
-    in_step = &steps;
-    std::thread([] {
-      for (std::string text; text.find(") Z ") == std::string::npos; usleep(1000)) {
-        std::ifstream file("/proc/self/stat");
-        std::getline(file, text);
-      }
-      const auto code = code_of(16, 1);
-      const ptd_announcement what = load_of(0x1000, code, "other", 0);
-      in_step->wait();
-      ptd_announce_code(&what);
-      in_step->wait();
-    }).detach();
-    (void)syscall(SYS_exit, 0);  // of this thread only
-  });
-  listener.look({program.pid()});
-  EXPECT_EQ(listener.listening(), 1U);
-  program.go();
-  listener.look({program.pid()});
-  drain();
-  EXPECT_EQ(listener.listening(), 1U);
-  EXPECT_EQ(heard.of(program.pid()).announcements.size(), 1U);
 }
 
 // What a killed program announced completely is read; nothing waits for what it began.

@@ -354,6 +354,22 @@ TEST_F(Announced, NoReaderInBetween) {
   EXPECT_EQ(count(FindingKind::records_lost, "announcements of its generated code were not read for a while: its code is suspect until it announced all of it again"), 1U);
 }
 
+// The second reader found the ring whole, and says that it begins at 0: what was announced before the gap stays known.
+TEST_F(Announced, NoReaderInBetweenAWholeRing) {
+  say({.kind = PTD_ANNOUNCE_ATTACH}, 5);
+  relist(PTD_ANNOUNCE_BEGIN, 6);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .code = bytes_of({0x11, 0x12})}, 7);
+  relist(PTD_ANNOUNCE_END, 8);
+  say({.kind = PTD_ANNOUNCE_DETACH, .size = 3}, 20);
+  say({.kind = PTD_ANNOUNCE_ATTACH}, 30);
+  say({.address = kJit + 0x100, .code = bytes_of({0x31})}, 50);
+  finish();
+  EXPECT_EQ(at(kJit, 15).bytes, Bytes8{0x11});
+  EXPECT_FALSE(any(at(kJit, 15).flags, CodeFlag::suspect));
+  EXPECT_TRUE(any(at(kJit, 25).flags, CodeFlag::suspect));
+  EXPECT_TRUE(any(at(kJit, 60).flags, CodeFlag::suspect));  // nothing was listed again
+}
+
 TEST(AnnounceJoiner, ChunksThatDoNotBelongTogether) {
   AnnounceRecord record;
   record.code_bytes = 2 * PTD_ANNOUNCE_CHUNK_BYTES;
