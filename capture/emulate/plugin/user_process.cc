@@ -353,7 +353,7 @@ void UserProcess::find_stale(const Block& fresh) {
   }
 }
 
-// A clock of work is given room for the PSB+s around the change: a few instructions later, the next one may come.
+// Passes time on a clock of work, before and after the change: the next change may be a few instructions away, and the PSB+s around each need room.
 uint64_t UserProcess::change_moment() const {
   if (!work_clock().is_open() || !config_.date_changes) return read_clock();
   work_clock().pass(2 * kSyncTicks);
