@@ -44,10 +44,10 @@ void AnnounceListener::hear(int32_t pid, Bytes record) {
   sink_(heard);
 }
 
-void AnnounceListener::tell(const Source& source, bool attached, uint64_t seq) {
+void AnnounceListener::tell(const Source& source, bool attached, uint64_t seq, const Moment& when) {
   const AnnounceKind kind = attached ? AnnounceKind::attach : AnnounceKind::detach;
   const std::vector<std::byte> record = encode_reader_record(kind, source.ring->instance(), seq);
-  sink_({source.pid, source.pid, moment_now(), record});
+  sink_({source.pid, source.pid, when, record});
 }
 
 void AnnounceListener::open(int32_t pid, const RingPlace& place) {
@@ -75,7 +75,7 @@ void AnnounceListener::add(Source source) {
   if (source.own) {
     ++rings_found_;
     const uint64_t first = source.ring->enable(continues_);
-    tell(source, true, first);
+    tell(source, true, first, moment_now());
   } else {
     source.ring->ask_forked();
   }
@@ -128,6 +128,7 @@ void AnnounceListener::release() {
 }
 
 void AnnounceListener::close(Source& source, bool gone) {
+  const Moment end = moment_now();  // from here on, a change may be unheard
   if (!gone) source.ring->disable();  // what a process that is gone shares with a child stays on: the child's ring starts so
   if (source.own) {
     const auto on_record = [&](Bytes record) { hear(source.pid, record); };
@@ -136,7 +137,7 @@ void AnnounceListener::close(Source& source, bool gone) {
     } else {
       (void)source.ring->read(on_record, kMostRecords);
     }
-    tell(source, false, source.ring->given_out());
+    tell(source, false, source.ring->given_out(), end);
     source.ring->release();
   }
   source.ring.reset();

@@ -64,7 +64,7 @@ class AnnounceListener {
     int missed = 0;  ///< looks, the last ones, that did not find it in the process's memory
   };
   void hear(int32_t pid, Bytes record);
-  void tell(const Source& source, bool attached, uint64_t seq);
+  void tell(const Source& source, bool attached, uint64_t seq, const Moment& when);
   void open(int32_t pid, const RingPlace& place);
   void add(Source source);
   void refuse(const std::string& why);
