@@ -18,9 +18,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "announce/ptd_announce.h"
 #include "image/base/system_error.h"
@@ -131,12 +131,13 @@ T load(const T& place) {
 bool has_ended(int32_t pid) {
   std::error_code error;
   for (std::filesystem::directory_iterator at(proc(pid, "task"), error), end; !error && at != end; at.increment(error)) {
-    errno = 0;
-    std::ifstream file(at->path() / "stat");
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    const size_t name_end = text.rfind(") ");
-    const bool is_known = name_end != std::string::npos && name_end + 2 < text.size();
-    if (is_known ? text[name_end + 2] != 'Z' && text[name_end + 2] != 'X' : errno != ENOENT && errno != ESRCH) return false;
+    std::array<char, 128> start{};  // number, name of at most 64 bytes, state
+    const Fd file(::open((at->path() / "stat").c_str(), O_RDONLY | O_CLOEXEC));
+    const ssize_t got = file.ok() ? ::read(file.get(), start.data(), start.size()) : -1;
+    if (got < 0 && (errno == ENOENT || errno == ESRCH)) continue;  // it ended meanwhile
+    const std::string_view text(start.data(), got > 0 ? static_cast<size_t>(got) : 0);
+    const size_t state = text.rfind(") ");
+    if (state == std::string_view::npos || state + 2 >= text.size() || (text[state + 2] != 'Z' && text[state + 2] != 'X')) return false;
   }
   return !error || error == std::errc::no_such_file_or_directory || error == std::errc::no_such_process;
 }

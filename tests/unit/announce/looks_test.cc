@@ -85,5 +85,19 @@ TEST_F(Ring, FirstThreadEnds) {
   EXPECT_EQ(heard.of(program.pid()).announcements.size(), 1U);
 }
 
+// A process may end while its files in /proc are read.
+TEST(HasEnded, ProcessThatEndsMeanwhile) {
+  EXPECT_FALSE(has_ended(getpid()));
+  for (int i = 0; i < 300; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    std::thread reaper([child] { (void)waitpid(child, nullptr, 0); });
+    while (!has_ended(child)) {
+    }
+    reaper.join();
+    EXPECT_TRUE(has_ended(child));
+  }
+}
+
 }  // namespace
 }  // namespace ptd::announce
