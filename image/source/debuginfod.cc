@@ -35,6 +35,7 @@ std::atomic<bool (*)()> g_stop = nullptr;
 /// The file that libdebuginfod writes for a build id. Its name, and that of the cache, are its own.
 struct WrittenFile {
   std::filesystem::path folder;  ///< of this build id in the cache; empty: none is written
+  std::filesystem::path part;    ///< the file that the reply is written to: "executable.XXXXXX", until it is complete
   uint64_t size_bytes = 0;
 };
 WrittenFile find_written(const std::string& build_id) {
@@ -46,6 +47,7 @@ WrittenFile find_written(const std::string& build_id) {
     struct stat file {};
     if (stat(entry.path().c_str(), &file) != 0 || !S_ISREG(file.st_mode)) continue;
     written.folder = target.parent_path();
+    if (target.has_extension()) written.part = target;
     written.size_bytes = std::max(written.size_bytes, static_cast<uint64_t>(file.st_size));
   }
   return written;
@@ -75,7 +77,10 @@ class Download {
     std::unique_lock lock(mutex_);
     while (!finished_) {
       check();
-      if (!why_.empty() && Clock::now() - ended_ > kEndPause) return false;
+      if (!why_.empty() && Clock::now() - ended_ > kEndPause) {
+        remove_part();
+        return false;
+      }
       (void)changed_.wait_for(lock, kLookPause);
     }
     return true;
@@ -122,6 +127,11 @@ class Download {
     why_ = std::move(why);
     ended_ = Clock::now();
     if (folder_.empty()) folder_ = find_written(build_id_).folder;
+  }
+  // A download that does not end in time goes on, perhaps until this process ends: its file would stay.
+  void remove_part() const {
+    const std::filesystem::path part = find_written(build_id_).part;
+    if (!part.empty()) (void)::unlink(part.c_str());
   }
   // After a download that its progress function ended, libdebuginfod may leave an empty file, by which it does not query a server for this build id
   // in the next 10 minutes.

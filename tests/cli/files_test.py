@@ -103,17 +103,27 @@ class BadServer:
         self.server.server_close()
 
 
-# A libdebuginfod that waits for a reply and calls no progress function until it has one, as version 0.192 does with a silent server. It creates $ASKED.
+# A libdebuginfod that waits for a reply and calls no progress function until it has one, as version 0.192 does with a silent server. It creates $ASKED, and the file
+# of a long reply if a folder for it is set.
 SILENT_LIBRARY = """
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 static int client;
 void* debuginfod_begin(void) { return &client; }
 void debuginfod_end(void* c) { (void)c; }
 void debuginfod_set_progressfn(void* c, int (*f)(void*, long, long)) { (void)c, (void)f; }
 int debuginfod_find_executable(void* c, const unsigned char* id, int size, char** path) {
-  (void)c, (void)id, (void)size, (void)path;
+  char name[4096];
+  (void)c, (void)size, (void)path;
+  if (getenv("DEBUGINFOD_CACHE_PATH") != 0) {
+    snprintf(name, sizeof name, "%s/%s", getenv("DEBUGINFOD_CACHE_PATH"), (const char*)id);
+    mkdir(name, 0700);
+    snprintf(name, sizeof name, "%s/%s/executable.a1B2c3", getenv("DEBUGINFOD_CACHE_PATH"), (const char*)id);
+    ftruncate(creat(name, 0600), 1ll << 32);
+  }
   if (getenv("ASKED") != 0) close(creat(getenv("ASKED"), 0600));
   for (;;) pause();
 }
@@ -242,6 +252,14 @@ class Files(unittest.TestCase):
     def test_ctrl_c_ends_a_silent_library(self):
         asked = self.folder / "asked"
         self.check_ctrl_c(self.silent_library() | {"ASKED": str(asked)}, asked.exists)
+
+    def test_a_library_that_does_not_end_leaves_no_file(self):
+        cache = self.folder / "cache_of_silent"
+        cache.mkdir()
+        done = run("stat", "-i", self.folder / "rec", environment=self.silent_library() | {"DEBUGINFOD_CACHE_PATH": str(cache)})
+        self.assertRegex(done.stderr, r"debuginfod: a reply that unpacks to more than \d+ MiB: not tried again")
+        self.assertEqual([path.name for path in cache.iterdir()], [self.build_id])
+        self.assertEqual(list((cache / self.build_id).iterdir()), [])
 
     def check_ctrl_c(self, environment, is_asked):
         with subprocess.Popen([PTDECODE, "functions", "-i", str(self.folder / "rec")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

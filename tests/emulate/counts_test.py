@@ -93,6 +93,14 @@ class Counts(unittest.TestCase):
         self.assertEqual({name: entered.get(name) for name in ("touch", "main", "on_fault", "never_called")},
                          {"touch": 300, "main": 1, "on_fault": 200, "never_called": 0})
 
+    def test_signals_that_are_sent_to_a_block_that_loops_to_itself(self):
+        """Each round counts, though the handlers do not ask for the origin of the signal."""
+        done = self.record(self.build("sent"))
+        self.assertGreaterEqual(int(done.stdout), 5)
+        listed = map(json.loads, self.run_it("functions", "-i", "rec.data", "--json").stdout.splitlines())
+        spin = [row for row in listed if row.get("function") == "spin"]
+        self.assertEqual((spin[0]["calls"], spin[0]["self_instructions"]), (1, 2 * 3000000 + 1))
+
     def test_deep_recursion_keeps_main(self):
         program = self.build("deep")
         for depth in (65600, 200000):

@@ -249,6 +249,8 @@ bool is_in_generated_code() {
 
 void forget_sent_signals() { tl_sent = 0; }
 
+bool signal_was_sent(uint64_t number) { return number < kSignals && (tl_sent & bit_of(static_cast<int>(number))) != 0; }
+
 bool signal_was_handled() { return std::exchange(tl_handled, false) || !g_sees_handling; }
 
 void catch_fatal_signals() {

@@ -1,6 +1,8 @@
 // Hooks of C library functions that QEMU calls: its plugin interface has no callback for a program that dies.
 #pragma once
 
+#include <cstdint>
+
 namespace ptd::emulate {
 
 /// Called in the dying thread just before QEMU ends its own process by signal `number`, which the program has no handler for. `fault`: an
@@ -18,6 +20,8 @@ bool hook_emulator(DeathCallback on_death, JumpCallback on_jump, ThreadQuery run
 [[nodiscard]] bool is_in_generated_code();
 /// The program's handler of a signal begins: what was sent to this thread before has arrived.
 void forget_sent_signals();
+/// Returns whether signal `number` was sent to this thread since then.
+[[nodiscard]] bool signal_was_sent(uint64_t number);
 /// Returns whether the emulator has handled a signal in this thread since the last call, or that is not known.
 [[nodiscard]] bool signal_was_handled();
 

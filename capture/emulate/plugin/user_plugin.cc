@@ -135,8 +135,8 @@ bool is_fault(uint64_t number) {
 }
 
 /// Reads the frame of a signal for `handler`; `number` is the handler's first argument, `link` its return address if that is in a register.
-/// False if it is none. Limitation: without SA_SIGINFO the frame does not say whether the processor raised the signal or a process sent it,
-/// so `inside` follows from the number.
+/// False if it is none. Without SA_SIGINFO the frame does not say whether the processor raised the signal or a process sent it: the emulator's
+/// own signals do, unless the program had it blocked meanwhile.
 bool read_frame(uint64_t frame, uint64_t handler, uint64_t number, uint64_t link, AsyncEvent& event) {
   const SignalFrame& form = signal_frame();
   uint64_t returns_to = 0;
@@ -145,7 +145,7 @@ bool read_frame(uint64_t frame, uint64_t handler, uint64_t number, uint64_t link
   const bool is_frame = form.has_restorer ? peek(frame, returns_to) && g_process.is_restorer(returns_to)
                                           : (peek(link, returns) && returns == kSigreturnAarch64) || (link != 0 && g_process.is_restorer(link));
   if (!is_frame || !peek(frame + form.place, event.ip) || !peek(frame + form.siginfo, told) || !peek(frame + form.siginfo + kSiginfoCode, code)) return false;
-  event.inside = is_fault(number) && (!g_process.has_siginfo(handler) || (code > 0 && told == static_cast<int32_t>(number)));
+  event.inside = is_fault(number) && (g_process.has_siginfo(handler) ? code > 0 && told == static_cast<int32_t>(number) : !signal_was_sent(number));
   return true;
 }
 

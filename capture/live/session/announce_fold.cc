@@ -7,7 +7,7 @@
 namespace ptd::live {
 namespace {
 
-constexpr size_t kMostRuntimes = 256;
+constexpr size_t kMostRuntimes = 256, kMostReaders = 4096;
 constexpr uint32_t kNoRuntime = ~uint32_t{0};  // of the record after a loss
 
 Announcement bracket(uint32_t runtime, bool begin) {
@@ -26,13 +26,12 @@ void AnnounceFold::take(TimeNs time, Bytes record) {
   earliest_ = std::min(earliest_, time);
   latest_ = std::max(latest_, time);
   Instance& instance = instances_[parsed->instance];
-  if (parsed->kind == AnnounceKind::attach) {
-    if (instance.attached) return;
+  if (parsed->kind == AnnounceKind::attach && !instance.attached) {
     instance.attached = true;
     instance.next = parsed->size_bytes;
     instance.settled = time;
-  } else if (parsed->kind == AnnounceKind::detach) {
-    instance.detach = {time, {record.begin(), record.end()}};
+  } else if (parsed->kind == AnnounceKind::attach || parsed->kind == AnnounceKind::detach) {
+    if (instance.readers.size() < kMostReaders) instance.readers.push_back({time, {record.begin(), record.end()}});
   } else if (parsed->seq >= instance.next) {  // else an earlier reader took it too
     size_bytes_ += record.size();
     (void)instance.records.try_emplace(parsed->seq, Raw{time, {record.begin(), record.end()}});
@@ -110,11 +109,24 @@ void AnnounceFold::apply(Instance& instance, Announcement& what) {
   if (std::includes(instance.relisted.begin(), instance.relisted.end(), instance.runtimes.begin(), instance.runtimes.end())) instance.lost = false;
 }
 
+// Adds the reader so far, and those that others followed. The last one that ended is kept, because nobody may listen since then.
+void AnnounceFold::settle_readers(Instance& instance, TimeNs until, AnnounceJoiner& joiner) {
+  const auto is_attach = [](const Raw& raw) { return parse_announce_record(raw.bytes)->kind == AnnounceKind::attach; };
+  const auto later = std::find_if(instance.readers.begin(), instance.readers.end(), [&](const Raw& raw) { return raw.time > until; });
+  const auto kept = std::find_if(std::make_reverse_iterator(later), instance.readers.rend(), is_attach).base();
+  const std::vector<std::byte> attach = encode_reader_record(AnnounceKind::attach, 0, instance.next);
+  joiner.add(*parse_announce_record(attach), instance.listened_since());
+  for (auto at = instance.readers.begin(); at != kept; ++at) {
+    joiner.add(*parse_announce_record(at->bytes), at->time);
+    instance.settled = std::max(instance.settled, at->time);
+  }
+  instance.readers.erase(instance.readers.begin(), kept);
+}
+
 // Applies the records up to the first that is later than `until`, in order of their numbers.
 void AnnounceFold::settle(Instance& instance, TimeNs until) {
   AnnounceJoiner joiner;
-  const std::vector<std::byte> attach = encode_reader_record(AnnounceKind::attach, 0, instance.next);
-  joiner.add(*parse_announce_record(attach), instance.settled);
+  settle_readers(instance, until, joiner);
   auto at = instance.records.begin();
   for (; at != instance.records.end() && at->second.time <= until; ++at) {
     joiner.add(*parse_announce_record(at->second.bytes), at->second.time);
@@ -125,7 +137,7 @@ void AnnounceFold::settle(Instance& instance, TimeNs until) {
   instance.records.erase(instance.records.begin(), at);
   auto gap = history.gaps.begin();
   const auto lose = [&](uint64_t before) {
-    for (; gap != history.gaps.end() && gap->first_seq < before; ++gap) {
+    for (; gap != history.gaps.end() && gap->first_seq <= before; ++gap) {
       instance.lost = true;
       instance.relisted.clear();
       instance.begun.clear();
@@ -164,7 +176,7 @@ void AnnounceFold::each(const std::function<void(TimeNs time, Bytes record)>& on
     uint64_t count = before.size() + (instance.lost ? 2 : 0);
     for (const auto& [key, what] : instance.begun) count += encode_announcement(what, id).size();
     number = instance.next - std::min(instance.next, count);
-    attach(id, instance.settled, number);
+    attach(id, instance.listened_since(), number);
     for (const Announcement& what : before) tell(id, instance.settled, what);
     if (instance.lost) {  // a number without a record, and one after it
       ++number;
@@ -172,7 +184,7 @@ void AnnounceFold::each(const std::function<void(TimeNs time, Bytes record)>& on
     }
     for (const auto& [key, what] : instance.begun) tell(id, instance.settled, what);
     for (const auto& [seq, raw] : instance.records) on_record(raw.time, raw.bytes);
-    if (!instance.detach.bytes.empty()) on_record(instance.detach.time, instance.detach.bytes);
+    for (const Raw& reader : instance.readers) on_record(reader.time, reader.bytes);
   }
 }
 

@@ -1,6 +1,7 @@
 // AnnounceFold: reduces the announcements of one process to the code that is live after them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -42,8 +43,11 @@ class AnnounceFold {
     uint64_t next = 0;                      // number after the last settled one
     TimeNs settled;
     bool attached = false, lost = false;
-    Raw detach;
+    std::vector<Raw> readers;  // after the first attach, by time; one that ended stays until the next has begun
+    // A reader's last records may be later than its end.
+    [[nodiscard]] TimeNs listened_since() const { return readers.empty() ? settled : std::min(settled, readers.front().time); }
   };
+  static void settle_readers(Instance& instance, TimeNs until, AnnounceJoiner& joiner);
   void settle(Instance& instance, TimeNs until);
   void apply(Instance& instance, Announcement& what);
   void change(Announcement& what);

@@ -1,7 +1,7 @@
 /* A JIT whose code is loaded, moved, patched and unloaded N times, in few places that are reused at once, and announced.
  * lives N [MODE [PLACES]]: MODE late: nothing is announced before a reader is there; silent: every 97th change is not
- * announced; burst: many changes at once, more than the ring holds; outside: also announces code where it has none; forks: a child does
- * the same, with its parent's code; stops: after each N changes, prints the live code and waits for a line of input; names: also writes
+ * announced; burst: many changes at once, with long names, more than the ring holds; outside: also announces code where it has none; forks: a child
+ * does the same, with its parent's code; stops: after each N changes, prints the live code and waits for a line of input; names: also writes
  * /tmp/perf-PID.map, and prints how often each life was called. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static unsigned* calls; /* of each life */
 static int place_count = 12;
 static unsigned long seed = 1;
 static uint32_t runtime;
-static int silent, forked;
+static int silent, forked, in_burst;
 static long changes;
 
 static unsigned next_random(void) {
@@ -33,8 +33,8 @@ static unsigned char* place(int i) { return area + i * kPlaceBytes; }
 
 static void announce(int kind, int phase, unsigned char* at, unsigned char* from, unsigned size, const void* code, int flags) {
   if (silent && changes % 97 == 0) return;
-  char name[32];
-  snprintf(name, sizeof name, "life_%ld", changes);
+  char name[2048];
+  snprintf(name, sizeof name, "life_%0*ld", in_burst ? 2000 : 1, changes);
   const struct ptd_announcement what = {.runtime = runtime, .kind = (uint8_t)kind, .phase = (uint8_t)phase, .flags = (uint16_t)flags,
                                         .address = (uint64_t)(uintptr_t)at, .old_address = (uint64_t)(uintptr_t)from, .size = size,
                                         .code = code, .name = name};
@@ -183,7 +183,8 @@ int main(int argc, char** argv) {
       static const unsigned char kRet = 0xc3;
       announce(PTD_ANNOUNCE_LOAD, PTD_ANNOUNCE_END, (unsigned char*)0x10000, NULL, 1, &kRet, 0);
     }
-    if (burst && changes % 1000 < 500) continue;
+    in_burst = burst && changes % 1000 < 500;
+    if (in_burst) continue;
     if (forks && !forked && changes % 100 == 0) fork_now();
     run(i);
     run((int)(next_random() % (unsigned)place_count));

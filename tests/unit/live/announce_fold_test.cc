@@ -47,6 +47,8 @@ class Runtime {
     bracket(false);
   }
   void lose() { ++seq_; }
+  void detach() { tell({reader(AnnounceKind::detach, seq_)}); }
+  void attach() { tell({reader(AnnounceKind::attach, seq_)}); }
   Code live;
   std::vector<Told> told;
 
@@ -213,6 +215,38 @@ TEST(AnnounceFold, ALossStaysOneUntilTheCodeIsRelisted) {
   kept = fold(fold(kept));
   EXPECT_EQ(read(kept).gaps, 0U);
   EXPECT_EQ(read(kept).live, runtime.live);
+}
+
+TEST(AnnounceFold, TimeWithoutAReaderIsALoss) {
+  Runtime runtime(11);
+  for (int i = 0; i < 60; ++i) runtime.step();
+  runtime.detach();
+  const size_t detached = runtime.told.size();
+  for (int i = 0; i < 4; ++i) runtime.step();  // read with the rest of the channel
+  const size_t attached = runtime.told.size();
+  runtime.attach();
+  for (int i = 0; i < 60; ++i) runtime.step();
+  ASSERT_EQ(read({runtime.told.begin(), runtime.told.begin() + static_cast<std::ptrdiff_t>(attached)}).gaps, 0U);
+  ASSERT_EQ(read({runtime.told.begin(), runtime.told.begin() + static_cast<std::ptrdiff_t>(attached) + 1}).gaps, 1U);
+  // Wherever it is folded: the same gaps (one more if that is within an announcement).
+  for (size_t cut = detached - 5; cut <= runtime.told.size(); ++cut) {
+    std::vector<Told> kept{runtime.told.begin(), runtime.told.begin() + static_cast<std::ptrdiff_t>(cut)};
+    const uint64_t gaps = read(kept).gaps;
+    kept = fold(fold(kept));
+    EXPECT_EQ(read(kept).gaps, gaps) << cut;
+    kept.insert(kept.end(), runtime.told.begin() + static_cast<std::ptrdiff_t>(cut), runtime.told.end());
+    EXPECT_EQ(read(kept).gaps, 1U) << cut;
+    kept = fold(fold(kept));
+    EXPECT_EQ(read(kept).gaps, 1U) << cut;
+    EXPECT_FALSE(read(kept).relisted) << cut;
+    Runtime later = runtime;
+    later.relist();
+    for (int i = 0; i < 60; ++i) later.step();
+    kept.insert(kept.end(), later.told.begin() + static_cast<std::ptrdiff_t>(runtime.told.size()), later.told.end());
+    kept = fold(fold(kept));
+    EXPECT_EQ(read(kept).gaps, 0U) << cut;
+    EXPECT_EQ(read(kept).live, later.live) << cut;
+  }
 }
 
 TEST(AnnounceFold, TheLatestRecordsWaitForThoseBeforeThem) {
