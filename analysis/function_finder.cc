@@ -4,8 +4,8 @@
 #include "image/code_name.h"
 #include "image/left_calls.h"
 #include "image/likeliest_section.h"
+#include "image/mapped_kind.h"
 #include "image/placed_name.h"
-#include "image/symbols/mapped_kind.h"
 #include "ptdecode/guest.h"
 
 namespace ptd {

@@ -107,8 +107,10 @@ Status BuilderParts::add_record(uint32_t ring, Bytes record) {
     default:
       break;
   }
-  places_.push_back({0, records_.size(), ring});
+  // In this order, so that a lack of memory leaves no place without a record.
+  const size_t offset_bytes = records_.size();
   records_.insert(records_.end(), record.begin(), record.end());
+  places_.push_back({0, offset_bytes, ring});
   return {};
 }
 
@@ -116,15 +118,20 @@ Status BuilderParts::add_aux(int32_t cpu, int32_t tid, uint64_t offset_bytes, By
   if ((cpu < 0) == (tid < 0)) return usage("AUX bytes are of one cpu (tid -1) or of one thread (cpu -1)");
   const std::pair<int32_t, int32_t> key(std::max(cpu, -1), std::max(tid, -1));
   if (aux_.size() >= kMostBuffers && !aux_of_.contains(key)) return usage("more than " + std::to_string(kMostBuffers) + " AUX buffers");
-  const auto [place, is_new] = aux_of_.try_emplace(key, aux_.size());
-  if (is_new) aux_.push_back({key.first, key.second, {}});
-  AuxBuffer& buffer = aux_[place->second];
+  if (!aux_of_.contains(key)) {
+    aux_.push_back({key.first, key.second, {}});
+    aux_of_.emplace(key, aux_.size() - 1);  // of a failure, an empty buffer is left
+  }
+  AuxBuffer& buffer = aux_[aux_of_.at(key)];
   const uint64_t end = buffer.pieces.empty() ? 0 : buffer.pieces.back().offset_bytes + buffer.pieces.back().bytes.size();
   if (offset_bytes == kNext) offset_bytes = end;
   if (bytes.size() > ~offset_bytes) return usage("AUX bytes end beyond the largest offset");
-  if (buffer.pieces.empty() || offset_bytes != end) buffer.pieces.push_back({offset_bytes, {}});
-  std::vector<std::byte>& piece = buffer.pieces.back().bytes;
-  piece.insert(piece.end(), bytes.begin(), bytes.end());
+  if (buffer.pieces.empty() || offset_bytes != end) {
+    buffer.pieces.push_back({offset_bytes, {bytes.begin(), bytes.end()}});
+  } else {
+    std::vector<std::byte>& piece = buffer.pieces.back().bytes;
+    piece.insert(piece.end(), bytes.begin(), bytes.end());
+  }
   return {};
 }
 
@@ -141,7 +148,7 @@ Status BuilderParts::add_code(GivenCode code) {
 Status BuilderParts::set_feature(uint32_t bit, Bytes bytes) {
   if (bit == 0 || bit >= kFeatureBits || bit == kFeatureAuxtrace || bit == kFeatureDirFormat || bit == kFeatureCompressed)
     return usage("feature " + std::to_string(bit) + " describes the file itself or does not exist");
-  features_[bit].assign(bytes.begin(), bytes.end());
+  features_.insert_or_assign(bit, std::vector<std::byte>(bytes.begin(), bytes.end()));
   return {};
 }
 

@@ -100,6 +100,20 @@ void date_end(std::vector<UserImage>& images, uint64_t ended_tsc) {
   if (!told) last->last_tsc = std::max(last->last_tsc, ended_tsc);
 }
 
+// Each thread but the first was cloned by another, whose call began before.
+void find_creators(std::vector<UserThreadOutput>& threads) {
+  for (const UserThreadOutput& creator : threads) {
+    for (const UserEvent& event : creator.events) {
+      if (event.kind != "cloned") continue;
+      for (UserThreadOutput& thread : threads) {  // a later thread may have the same number
+        if (static_cast<uint64_t>(thread.tid) != event.number(0) || thread.first_tsc < event.number(1) || thread.created_tsc > event.number(1)) continue;
+        thread.creator = creator.tid;
+        thread.created_tsc = event.number(1);
+      }
+    }
+  }
+}
+
 /// Unique numbers for processes and threads. Those that the plugin sees are of the process' own PID namespace, and in two
 /// namespaces two processes may both be 1.
 class Numbers {
@@ -112,8 +126,10 @@ class Numbers {
       process_[i] = before >= 0 ? process_[static_cast<size_t>(before)] : next_process_++;
       const int32_t given = image.pid;
       image.pid = number_of(process_[i], given);
+      if (image.parent >= 0 && image.forker >= 0) image.forker = number_of(process_[static_cast<size_t>(image.parent)], image.forker);
       for (UserThreadOutput& thread : image.threads) {
         thread.tid = number_of(process_[i], thread.tid);
+        if (thread.creator >= 0) thread.creator = number_of(process_[i], thread.creator);
         thread.pid = image.pid;
       }
     }
@@ -213,14 +229,17 @@ std::vector<UserImage> read_user_output(const std::string& folder) {
       if (event.kind != "forked" || event.words.size() < 3) continue;
       parents[name] = event.words[1];
       image.parent_blocks = event.number(2);
+      image.first_tsc = event.number(3);
+      image.forker = static_cast<int32_t>(event.number(4));
     }
     image.threads.push_back(std::move(thread));
   }
   std::vector<UserImage> images;
   for (auto& [name, image] : by_name) {
     std::sort(image.threads.begin(), image.threads.end(), [](const auto& a, const auto& b) { return a.first_tsc < b.first_tsc; });
-    image.first_tsc = image.threads.front().first_tsc;
+    image.first_tsc = image.first_tsc == 0 ? image.threads.front().first_tsc : std::min(image.first_tsc, image.threads.front().first_tsc);
     for (const UserThreadOutput& thread : image.threads) image.last_tsc = std::max(image.last_tsc, thread.last_tsc);
+    find_creators(image.threads);
     read_blocks(folder + "/" + name + ".blocks", image);
     if (!image.translations.empty()) {
       image.first_tsc = std::min(image.first_tsc, image.translations.front().tsc);

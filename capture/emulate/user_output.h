@@ -30,6 +30,8 @@ struct UserBlock {
 
 struct UserThreadOutput {
   int32_t pid = -1, tid = -1;
+  int32_t creator = -1;      ///< the thread that cloned it, and with it its name
+  uint64_t created_tsc = 0;  ///< 0: as far as is known, when it began
   uint64_t first_tsc = 0, last_tsc = 0;
   std::vector<UserEvent> events;
   std::string packet_path, truth_path;
@@ -42,7 +44,8 @@ struct UserImage {
   std::string name;  ///< of its files
   int32_t pid = -1;
   uint64_t first_tsc = 0, last_tsc = 0;
-  int parent = -1;                        ///< index of the image that it was forked from, or -1: it began with exec
+  int parent = -1;                        ///< index of the image that it was forked from at first_tsc, or -1: it began with exec
+  int32_t forker = -1;                    ///< the parent's thread that forked
   uint64_t parent_blocks = 0;             ///< blocks that the parent had by then: they keep their numbers
   std::vector<UserThreadOutput> threads;  ///< in the order of their start
   std::vector<UserBlock> translations;    ///< its own, in order of time

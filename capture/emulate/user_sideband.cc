@@ -173,7 +173,8 @@ void UserSideband::begin_image(size_t index, Space& space) {
     space = std::move(at_fork_[index]);
     perfio::TaskRecord fork;
     fork.pid = fork.tid = image.pid;
-    fork.ppid = fork.ptid = images_[static_cast<size_t>(image.parent)].pid;
+    fork.ppid = images_[static_cast<size_t>(image.parent)].pid;
+    fork.ptid = image.forker;
     put(image.first_tsc, image.pid, image.pid, fork);
     return;
   }
@@ -344,8 +345,10 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
   const UserImage& image = images_[index];
   const uint64_t first = event.number(0), size = event.number(1);
   if (event.kind == "thread") {
-    if (thread.tid != image.pid)
-      put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, image.pid, 0, false});
+    if (thread.tid != image.pid) {
+      const int32_t creator = thread.creator >= 0 ? thread.creator : image.pid;
+      put(thread.created_tsc != 0 ? thread.created_tsc : event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, creator, 0, false});
+    }
     put(event.tsc, image.pid, thread.tid, perfio::ItraceStartRecord{image.pid, thread.tid});
   } else if (event.kind == "first_map" || event.kind == "map") {
     return on_map(index, space, event);

@@ -7,7 +7,7 @@
 #include "cli/calls/call_export.h"
 #include "cli/calls/perfetto_fields.h"
 #include "cli/options/thread_filters.h"
-#include "image/symbols/mapped_kind.h"
+#include "image/mapped_kind.h"
 
 namespace ptd::cli {
 

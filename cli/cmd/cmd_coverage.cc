@@ -200,7 +200,7 @@ int run_coverage(const CoverageWords& words) {
   }
   if (const int nothing = counts.files.empty() ? input.say_summary(words.calls, false) : kExitOk; nothing != kExitOk) return nothing;
   if (coverage.empty()) {
-    if (!words.calls.input.quiet) say_on_error(symbol_warnings(input.recording()));
+    if (!counts.files.empty()) (void)input.say_summary(words.calls, true);
     if (looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("coverage"));
     if (any_told && !words.sources.empty())
       return report_error({ErrorCode::not_recorded, "coverage: no source file of the code that ran matches --source; 'ptdecode coverage --source /' lists them", 0});

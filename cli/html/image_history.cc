@@ -11,7 +11,7 @@
 #include "cli/html/density.h"
 #include "cli/list/code_text.h"
 #include "cli/text/size_words.h"
-#include "image/symbols/mapped_kind.h"
+#include "image/mapped_kind.h"
 
 namespace ptd::cli {
 

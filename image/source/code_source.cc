@@ -76,13 +76,6 @@ const char* name(FoundAt place) {
   return kNames.at(static_cast<size_t>(place));
 }
 
-bool is_anonymous(const std::string& path) {
-  static constexpr std::array<std::string_view, 10> kPrefixes = {
-      "//anon", "[heap", "[stack", "[anon", "anon_inode:", "/memfd:", "/dev/zero", "/SYSV", "[uprobes]", "[vsyscall]"};
-  if (path.empty() || path == "/anon_hugepage" || path.starts_with("/anon_hugepage")) return true;
-  return std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view prefix) { return path.starts_with(prefix); });
-}
-
 Bytes host_vdso() {
   const auto* start = reinterpret_cast<const std::byte*>(getauxval(AT_SYSINFO_EHDR));
   if (start == nullptr) return {};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "image/base/mapped_file.h"
+#include "image/mapped_kind.h"
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
 #include "image/source/record_times.h"
@@ -192,9 +193,6 @@ class CodeSource {
   std::map<std::pair<uint64_t, uint64_t>, OpenFile> files_by_identity_;  ///< a path spelled in many ways is mapped once
   std::map<std::tuple<std::string, std::string, uint64_t, uint64_t>, bool> same_code_;  ///< by two files, offset and size
 };
-
-/// Returns true for mappings without a file: "//anon", "[heap]", "[stack]", "anon_inode:...", "/memfd:...", "/dev/zero", "/SYSV...".
-[[nodiscard]] bool is_anonymous(const std::string& path);
 
 /// Returns the bytes of this process's vdso, empty if it has none.
 [[nodiscard]] Bytes host_vdso();

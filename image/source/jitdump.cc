@@ -71,13 +71,6 @@ std::string jit_address_name(uint64_t address) {
   return {name, static_cast<size_t>(std::snprintf(name, sizeof name, "code_%llx", static_cast<unsigned long long>(address)))};
 }
 
-bool is_jitdump_path(const std::string& path) {
-  constexpr std::string_view kPrefix = "jit-", kSuffix = ".dump";
-  const std::string name = path.substr(path.rfind('/') + 1);
-  return name.size() > kPrefix.size() + kSuffix.size() && name.starts_with(kPrefix) && name.ends_with(kSuffix) &&
-         std::all_of(name.begin() + kPrefix.size(), name.end() - kSuffix.size(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 void JitdumpSum::add(Bytes bytes) {
   sum_ = fnv1a(bytes, sum_);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "image/base/fnv.h"
+#include "image/mapped_kind.h"
 #include "ptdecode/error.h"
 #include "ptdecode/types.h"
 
@@ -80,9 +81,6 @@ inline constexpr size_t kMaxJitdumpDamage = 32;
 
 /// Returns true if the bytes begin like a jitdump.
 [[nodiscard]] bool is_jitdump(Bytes bytes);
-
-/// Returns true for ".../jit-123.dump".
-[[nodiscard]] bool is_jitdump_path(const std::string& path);
 
 /// Reads only the header. Errors: as for read_jitdump().
 Result<JitdumpHeader> read_jitdump_header(Bytes bytes);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "image/symbols/mapped_kind.h"
+#include "image/mapped_kind.h"
 
 namespace ptd {
 namespace {
@@ -99,9 +99,8 @@ void RanCode::add(Ip ip, const CodeBytes& code, TimeNs time, const std::function
         section.path = part.file->path;
         section.build_id = part.file->build_id;
         section.file_offset_bytes = part.file->file_offset_bytes + (section.ip - part.file->ip);
-        if (contents_[at] == Content::unknown) section.live.first = part.mapped_at;
       }
-      cover(section.ip.value, section.live.first, section.code.bytes);
+      cover(section.ip.value, time, section.code.bytes);
       add(std::move(section));
     }
     first = part.end;

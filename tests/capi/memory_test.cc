@@ -185,6 +185,7 @@ Outcome build_and_use() {
     (void)outcome.good("add_records", ptd_builder_add_records(builder, ring, comm + 10, sizeof comm - 10, nullptr));
   }
   (void)outcome.good("add_aux", ptd_builder_add_aux(builder, 0, -1, PTD_AUX_NEXT, code, sizeof code, nullptr));
+  (void)outcome.good("add_aux again", ptd_builder_add_aux(builder, 0, -1, PTD_AUX_NEXT, code, sizeof code, nullptr));
   (void)outcome.good("add_code", ptd_builder_add_code(builder, 7, 0x401000, code, sizeof code, 0, "a_function_with_a_long_name", nullptr));
   (void)outcome.good("set_feature", ptd_builder_set_feature(builder, 3, code, sizeof code, nullptr));
   (void)outcome.good("set_pt", ptd_builder_set_pt(builder, &config, nullptr));

@@ -101,6 +101,33 @@ class Counts(unittest.TestCase):
         spin = [row for row in listed if row.get("function") == "spin"]
         self.assertEqual((spin[0]["calls"], spin[0]["self_instructions"]), (1, 2 * 3000000 + 1))
 
+    def test_a_child_has_what_its_parent_had_when_it_forked(self):
+        """The program checks what each child ran, and prints the names that its threads have."""
+        program = self.build("forked", "-pthread")
+        for clock in ([], ["--work-clock"]):
+            done = self.record(program, clock=clock)
+            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
+            verified = self.run_it("verify", "-i", "rec.data", *truth)
+            self.assertEqual(verified.returncode, 0, verified.stdout)
+            wanted = dict(line.split() for line in done.stdout.splitlines())
+            self.assertEqual(list(wanted.values()), ["worker"] * 3)
+            named = {(tid, comm) for comm, tid in map(str.split, self.run_it("script", "-q", "-i", "rec.data", "--itrace=b", "-F", "comm,tid").stdout.splitlines())
+                     if tid in wanted}
+            self.assertEqual(named, set(wanted.items()))
+
+    def test_code_of_a_missing_file_is_not_what_its_address_had_at_another_time(self):
+        program = self.build("reused")
+        for letters, total in (("fg", 18), ("gf", 18), ("fgfh", 39), ("gfh", 36)):
+            done = self.record(program, letters, clock=["--no-stash"])
+            self.assertEqual(int(done.stdout), total)
+            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
+            verified = self.run_it("verify", "-i", "rec.data", *truth).stdout
+            self.assertRegex(verified, "silently wrong 0; lost in gaps 0,", letters)
+            os.rename(self.folder + "/code", self.folder + "/away")
+            verified = self.run_it("verify", "-i", "rec.data", *truth).stdout
+            # Between two packets of time, generated code may be the only one that is known: it is marked.
+            self.assertRegex(verified, r"wrong but flagged ([1-9]\d*; silently wrong 0|0; silently wrong 0; lost in gaps [1-9])", letters)
+
     def test_deep_recursion_keeps_main(self):
         program = self.build("deep")
         for depth in (65600, 200000):

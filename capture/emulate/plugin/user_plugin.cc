@@ -1,5 +1,6 @@
 // The QEMU plugin for user mode: passes QEMU's callbacks to UserProcess.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -265,6 +266,9 @@ void after_call(UserThread& thread, Call call, int64_t result) {
       return g_process.show_file(a[0], a[1]);
     case kMunmap:
       return thread.event(now, "unmap", std::to_string(a[0]) + ' ' + std::to_string(a[1]));
+    case kClone:
+      if ((a[0] & CLONE_THREAD) != 0) thread.event(now, "cloned", std::to_string(result) + ' ' + std::to_string(thread.called_at));
+      return;
     case kMremap:
       return thread.event(now, "move",
                           std::to_string(a[0]) + ' ' + std::to_string(a[1]) + ' ' + std::to_string(result) + ' ' + std::to_string(a[2]));
@@ -360,6 +364,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   thread.tracer.leave(now);
   thread.publish();
   thread.call = number;
+  thread.called_at = now;
   thread.left_at = 0;
   std::copy(a, a + 6, thread.call_args.begin());
   switch (call_of(number)) {
@@ -470,6 +475,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
   g_command.qemu = std::filesystem::read_symlink("/proc/self/exe", error).string();
   g_command.plugin = plugin_path();
   g_command.machine = arm ? kMachineAarch64 : kMachineX86_64;
+  (void)pthread_atfork([] { g_process.note_fork(); }, nullptr, nullptr);  // the emulator has stopped the other threads by then ("fork_start")
   (void)hook_emulator(on_death, on_jump, [] { return UserProcess::current_thread() != nullptr; });
   g_process.start(g_command.folder, arm ? ptd::ExecMode::a64 : ptd::ExecMode::bits64);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

@@ -247,7 +247,8 @@ void UserProcess::log_start(UserThread& thread) {
   if (started_) return;
   started_ = true;
   if (!parent_name_.empty()) {
-    thread.event(now, "forked", std::to_string(parent_pid_) + ' ' + parent_name_ + ' ' + std::to_string(parent_blocks_));
+    thread.event(now, "forked", std::to_string(parent_pid_) + ' ' + parent_name_ + ' ' + std::to_string(parent_blocks_) + ' ' +
+                                    std::to_string(forked_at_) + ' ' + std::to_string(forker_));
     return;
   }
   thread.event(now, "started", "");
@@ -267,6 +268,11 @@ void UserProcess::log_start(UserThread& thread) {
     if (!copy.empty())
       thread.event(now, "first_map", std::to_string(map.start) + ' ' + std::to_string(map.end - map.start) + " 0 0 0 0 5 " + hex_of("[vdso]") + " ? " + hex_of(copy));
   }
+}
+
+void UserProcess::note_fork() {
+  forked_at_ = read_clock();
+  forker_ = this_thread();
 }
 
 void UserProcess::become_child(unsigned vcpu) {

@@ -73,6 +73,7 @@ class UserThread {
   uint64_t sync_first = 0, sync_last = 0;  ///< known code changed between these times; 0: it did not
   int64_t call = -1;                       ///< number and arguments of the system call that is under way
   std::array<uint64_t, 6> call_args{};
+  uint64_t called_at = 0;
   const uint64_t* registers = nullptr;     ///< the emulator's CPU state; null where it is not known
   uint64_t left_at = 0;  ///< instruction before which the emulator left the block entered last; 0: it did not
 
@@ -112,6 +113,8 @@ class UserProcess {
 
   /// `folder`: the working folder, absolute. `mode`: of the code.
   void start(const std::string& folder, ExecMode mode);
+  /// This thread forks now: the child begins with what the process has at this moment.
+  void note_fork();
   /// After fork, in the child, whose only thread has vcpu index `vcpu`.
   void become_child(unsigned vcpu);
   [[nodiscard]] const UserConfig& config() const { return config_; }
@@ -192,7 +195,8 @@ class UserProcess {
   UserConfig config_;
   ExecMode mode_ = ExecMode::bits64;
   pid_t pid_ = 0, parent_pid_ = 0;
-  uint64_t parent_blocks_ = 0;
+  pid_t forker_ = 0;  ///< the thread of the parent that forked
+  uint64_t parent_blocks_ = 0, forked_at_ = 0;
   bool started_ = false;
   std::atomic<bool> writable_code_{false};
   std::vector<Range> files_;    ///< addresses of files' code

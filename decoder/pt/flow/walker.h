@@ -194,6 +194,8 @@ class Walker {
   FetchResult fetch_contents(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors);
   bool fetch_certain(const Flow& flow, SpaceId space);
   void join_alike(Interval now);
+  [[nodiscard]] bool is_file_missing(SectionId section) const;
+  void doubt_beside_missing(const FlowState& state, SpaceId space);
   bool read_survey(Flow& flow, SpaceId space);
   const std::vector<Candidate>& ever(const FlowState& state, SpaceId space, Ip ip);
   [[nodiscard]] const Candidate* pinned(const Flow& flow, SpaceId space) const;

@@ -6,6 +6,7 @@
 
 #include "decoder/block_rules.h"
 #include "decoder/pt/flow/walker.h"
+#include "image/mapped_kind.h"
 
 namespace ptd::pt {
 namespace {
@@ -233,8 +234,25 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
     only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents_[0].certain : state.now;
     if (own.count == 1) only.flags = contents_[0].flags;
   }
+  if (!is_kernel_space(space)) doubt_beside_missing(state, space);
   if (candidates_.size() > 1) join_alike(state.now);
   return true;
+}
+
+// Marks the candidates if they are only a part of what may have run: in some of the time, a file is mapped there whose bytes are not known.
+void Walker::doubt_beside_missing(const FlowState& state, SpaceId space) {
+  const Interval now = state.now;
+  const auto is_missing = [&](TimeNs when) {
+    if (!now.contains({when, when})) return false;
+    const SectionId id = timeline_.section_at(space, state.ip, when);
+    return is_file_missing(id) && timeline_.section(id).code.bytes.size() <= state.ip - timeline_.section(id).ip;
+  };
+  const bool doubt = std::ranges::any_of(candidates_, [&](const Candidate& candidate) {
+    const Interval live = candidate.certain;
+    return !live.contains(now) && (is_missing(now.first) || is_missing(now.last) || (live.first > now.first && is_missing(TimeNs{live.first.value - 1})) ||
+                                   (live.last < now.last && is_missing(TimeNs{live.last.value + 1})));
+  });
+  for (Candidate& candidate : candidates_) candidate.flags = doubt ? candidate.flags | CodeFlag::suspect : candidate.flags;
 }
 
 // Returns true if a lost flow can resume at the ip of `item`: the target of a TIP, or the position of an event. Without code it resumes
@@ -301,6 +319,9 @@ const std::vector<Candidate>& Walker::ever(const FlowState& state, SpaceId space
   return list;
 }
 
+// Returns whether a file is mapped there whose bytes are not known: what ran was none of what the address had at other times.
+bool Walker::is_file_missing(SectionId section) const { return section != kNoSection && shows_file(timeline_.section(section).path); }
+
 // Fills candidates_ with the distinct instructions that were at the flow's ip at any time, the most likely first.
 bool Walker::read_survey(Flow& flow, SpaceId space) {
   const FlowState& state = flow.state;
@@ -312,6 +333,7 @@ bool Walker::read_survey(Flow& flow, SpaceId space) {
     for (Candidate& candidate : candidates_) candidate.in_time = false;
     candidates_.insert(candidates_.begin(), first);
   }
+  if (!now_known && pin == nullptr && is_file_missing(loss_.section) && !is_kernel_space(space)) return false;
   if (candidates_.size() == 1 && candidates_[0].certain.first == kTimeMin && candidates_[0].certain.last == kTimeMax) return true;
   for (const Candidate& other : ever(state, space, state.ip)) {
     const bool alike =  // same instruction

@@ -114,19 +114,8 @@ static void patch(int i) { /* je becomes jne, or the other way round */
   announce(PTD_ANNOUNCE_PATCH, PTD_ANNOUNCE_END, at, NULL, 1, at, 0);
 }
 
-/* The parent goes on when the child runs: the emulator dates a fork by the child's start. */
 static void fork_now(void) {
-  int ends[2];
-  char byte = 0;
-  if (pipe(ends) != 0) exit(1);
-  if (fork() == 0) {
-    forked = 1;
-    (void)write(ends[1], &byte, 1);
-  } else {
-    (void)read(ends[0], &byte, 1);
-  }
-  close(ends[0]);
-  close(ends[1]);
+  forked = fork() == 0;
 }
 
 /* A line for each place: its address and bytes. */
