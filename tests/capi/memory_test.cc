@@ -185,7 +185,6 @@ Outcome build_and_use() {
     (void)outcome.good("add_records", ptd_builder_add_records(builder, ring, comm + 10, sizeof comm - 10, nullptr));
   }
   (void)outcome.good("add_aux", ptd_builder_add_aux(builder, 0, -1, PTD_AUX_NEXT, code, sizeof code, nullptr));
-  (void)outcome.good("add_aux again", ptd_builder_add_aux(builder, 0, -1, PTD_AUX_NEXT, code, sizeof code, nullptr));
   (void)outcome.good("add_code", ptd_builder_add_code(builder, 7, 0x401000, code, sizeof code, 0, "a_function_with_a_long_name", nullptr));
   (void)outcome.good("set_feature", ptd_builder_set_feature(builder, 3, code, sizeof code, nullptr));
   (void)outcome.good("set_pt", ptd_builder_set_pt(builder, &config, nullptr));
@@ -249,6 +248,24 @@ void sweep(const char* name, int runs, const Run& run) {
   if (out_of_memory < runs / 4) ++failures;
 }
 
+/// Each allocation of two additions fails once: the second works, whatever the first has left.
+void add_again() {
+  const uint8_t bytes[64] = {};
+  int64_t bad = 0;
+  bool failed = true;
+  for (all_after = false; failed; ++bad) {
+    first_bad = bad;
+    const Counting use_of_library;
+    ptd_builder* builder = nullptr;
+    failed = ptd_builder_new(&builder, nullptr) != PTD_OK;
+    for (int i = 0; i < 2; ++i) failed |= ptd_builder_add_aux(builder, 0, -1, PTD_AUX_NEXT, bytes, sizeof bytes, nullptr) != PTD_OK;
+    (void)ptd_builder_free(builder);
+  }
+  first_bad = -1;
+  std::printf("builder that goes on: %lld runs\n", static_cast<long long>(bad));
+  if (bad < 4) ++failures;
+}
+
 /// LeakSanitizer's list of threads moves when it grows, at each power of two, while threads read it without a lock (GCC 12): such a thread reads
 /// unmapped memory. So the list grows here, where no two threads run, beyond what the sweeps need: they start 1,860 threads.
 void grow_list_of_threads() {
@@ -274,6 +291,7 @@ int main(int argc, char** argv) {
   const LldbBundle bundle;
   sweep("LLDB bundle", 2 * runs, [&bundle] { return open_and_use(bundle.path()); });
   sweep("builder", 2 * runs, [] { return build_and_use(); });
+  add_again();
   if (failures != 0) std::fprintf(stderr, "%d failures\n", failures);
   return failures != 0 ? 1 : 0;
 }
