@@ -16,6 +16,7 @@
 #include "decoder/aux_loss.h"
 #include "decoder/batch_edit.h"
 #include "decoder/pt/flow/heal_search.h"
+#include "decoder/pt/flow/mode_check.h"
 #include "decoder/pt/flow/segment_work.h"
 #include "decoder/pt/flow/walker.h"
 #include "decoder/pt/runner/runner.h"
@@ -74,6 +75,7 @@ struct Decoder::State {
 
   Walker walker;
   Runner runner;
+  bool modes_differ = false;   ///< in the segment's packets: its code may be of another mode
   bool may_heal;               ///< some address has several contents over time
   std::set<SpaceId> changing;  ///< see changing_spaces
   bool records_lost;           ///< records of kernel code are known to be missing
@@ -166,6 +168,7 @@ void Decoder::begin(const AuxSegment& segment) {
   state_->exact = state_->walker.options().exact_only;
   state_->doubt = 0;
   state_->fixed_blocks = 0;
+  state_->modes_differ = modes_contradict(segment, state_->walker.options().config);
   state_->start(segment);
 }
 
@@ -662,6 +665,7 @@ bool Decoder::fill(Batch& batch, size_t batch_blocks) {
   if (state.replay_due) more = state.start_over(batch, already);
   if (!more) state.tell_lost_after(batch);
   if (state.has_doubt) state.spread_doubt(batch);
+  for (size_t i = 0; state.modes_differ && i < batch.blocks.size(); ++i) batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;
   return more;

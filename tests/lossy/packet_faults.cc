@@ -189,6 +189,25 @@ void erase(Window& window, uint64_t first, uint64_t size) {
   for (uint64_t& psb : window.psbs) psb -= psb > first ? size : 0;
 }
 
+/// The segment's PSB+, or a packet before a TIP, says 32-bit mode. Returns false if there is no such packet.
+bool change_mode(Window& window, size_t segment, bool at_tip, Random& random) {
+  const std::vector<std::byte> mode32 = {std::byte{0x99}, std::byte{0x02}};
+  if (at_tip) {
+    const std::vector<Found> tips = find_packets(window, segment, false);
+    if (tips.empty()) return false;
+    const uint64_t at = tips[random() % tips.size()].first;
+    window.bytes.insert(window.bytes.begin() + static_cast<std::ptrdiff_t>(at), mode32.begin(), mode32.end());
+    for (uint64_t& psb : window.psbs) psb += psb > at ? mode32.size() : 0;
+    return true;
+  }
+  for (const uint64_t at : packet_starts(window, segment)) {
+    if (window.bytes[at] != mode32[0]) continue;
+    window.bytes[at + 1] = mode32[1];
+    return true;
+  }
+  return false;
+}
+
 /// Returns false if the fault is impossible in the window.
 bool damage(Window& window, const std::string& kind, Random& random) {
   const size_t segment = kBefore;
@@ -204,6 +223,8 @@ bool damage(Window& window, const std::string& kind, Random& random) {
     window.psbs.back() += copy.size();
   } else if (kind == "segment-drop") {
     erase(window, first, end - first);
+  } else if (kind.starts_with("mode-")) {
+    return change_mode(window, segment, kind == "mode-tip", random);
   } else if (kind == "byte") {
     *place(first + random() % (end - first)) ^= static_cast<std::byte>(1 + random() % 255);
   } else if (kind.starts_with("packets-drop-")) {

@@ -4,17 +4,13 @@
 #include <utility>
 
 #include "decoder/pt/flow/item.h"
+#include "decoder/pt/flow/mode_check.h"
 #include "decoder/pt/flow/plain_packets.h"
 
 namespace ptd::pt {
 namespace {
 
 constexpr uint64_t kReleasedAtOnce = 8192;
-
-ExecMode exec_mode_of(const Packet& packet) {
-  if ((packet.flags & kFlagCsL) != 0) return ExecMode::bits64;
-  return (packet.flags & kFlagCsD) != 0 ? ExecMode::bits32 : ExecMode::bits16;
-}
 
 }  // namespace
 

@@ -540,13 +540,6 @@ Walker::Go Walker::near_return(Flow& flow, const Step& step) {
   return indirect(flow, step);
 }
 
-// A branch that retired before the first branch of a TNT may have its TIP after that TNT, which is sent first when both were deferred
-// ([SDM] "Deferred TIPs"): all bits of the TNT then belong to later branches.
-void Walker::load_bits_before_deferred_tip(FlowState& state) {
-  if (state.tnt_count != 0 || options_.config.tip_order != TipOrder::may_be_deferred) return;
-  if (items_.at(state.next).kind == ItemKind::tnt && items_.at(state.next + 1).kind == ItemKind::tip) load_tnt(state);
-}
-
 Walker::Go Walker::indirect(Flow& flow, const Step& step) {
   FlowState& state = flow.state;
   const bool from_guest = in_guest(state);
@@ -571,6 +564,12 @@ Walker::Go Walker::indirect(Flow& flow, const Step& step) {
   }
   if (item.kind != ItemKind::tip) {
     lose(flow, GapReason::image_mismatch);
+    return Go::lost;
+  }
+  // Only a far transfer changes the mode: such a packet is damaged, and so may its TIP be.
+  if (item.mode != ExecMode::unknown && item.mode != state.mode && state.mode != ExecMode::unknown && !is_far(step.cls)) {
+    ++state.next;
+    lose(flow, GapReason::bad_packet);
     return Go::lost;
   }
   if ((item.flags & kItemLongTip) != 0) doubt_path(flow);

@@ -575,4 +575,11 @@ bool Walker::is_placed_since(const FlowState& state, uint64_t next, bool stacks)
   return false;
 }
 
+// A branch that retired before the first branch of a TNT may have its TIP after that TNT, which is sent first when both were deferred
+// ([SDM] "Deferred TIPs"): all bits of the TNT then belong to later branches.
+void Walker::load_bits_before_deferred_tip(FlowState& state) {
+  if (state.tnt_count != 0 || options_.config.tip_order != TipOrder::may_be_deferred) return;
+  if (items_.at(state.next).kind == ItemKind::tnt && items_.at(state.next + 1).kind == ItemKind::tip) load_tnt(state);
+}
+
 }  // namespace ptd::pt
