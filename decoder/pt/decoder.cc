@@ -493,6 +493,8 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
     ++vain_here;
     return false;
   }
+  // Missing code contradicts nothing: another path on which all code is known fits, but need not be what ran.
+  if (loss.reason == GapReason::no_image) mark_ambiguous(found->pending, same);
   ++stats.healed_by_packets;
   const bool placed = healer.mark_open(*found, same);
   if (!placed) doubt_flow(not_before, true);

@@ -100,15 +100,20 @@ void KernelCapture::on_bpf_load(uint32_t id) {
 
 Status KernelCapture::read_images() {
   constexpr uint32_t kMaxImageBytes = 32768;  // a record holds less than 65,536 bytes
-  for (const Image& image : images_) {
+  constexpr unsigned kMostReads = 1000;
+  std::vector<Image> unread;
+  for (Image& image : images_) {
     if (image.program && std::find(addresses_.begin(), addresses_.end(), image.address) != addresses_.end()) continue;
     TextPokeRecord poke;
     poke.addr = image.address;
     poke.new_bytes = image_code(memory_->read_mapped({image.address, std::min(image.size_bytes, kMaxImageBytes)}), image.program);
+    // The record of a trampoline comes before its code is written.
+    if (poke.new_bytes.empty() && !image.program && ++image.reads < kMostReads) unread.push_back(image);
     if (poke.new_bytes.empty()) continue;
     if (Status status = sink_.add_code(poke, image.when); !status) return status;
     ++counts_.images_read;
   }
+  images_ = std::move(unread);
   return {};
 }
 
@@ -153,7 +158,7 @@ Status KernelCapture::end_round() {
   }
   if (status.ok() && memory_ != nullptr) status = read_images();
   if (status.ok() && memory_ != nullptr && text_ != nullptr) status = take_text();
-  images_.clear();
+  if (memory_ == nullptr) images_.clear();
   programs_.clear();
   addresses_.clear();
   if (modules_ == nullptr) return status;

@@ -69,6 +69,7 @@ class KernelCapture {
     uint32_t size_bytes = 0;
     perfio::SampleId when;
     bool program = false;  // one whose bytes the kernel gives, as long as it is loaded
+    unsigned reads = 0;    // that found no code yet
   };
   /// How much memory is known to be the image's: the records of trampolines say a page, which may hold others.
   static uint32_t taken_bytes(const Image& image);
@@ -82,7 +83,7 @@ class KernelCapture {
   std::unique_ptr<ModuleWatch> modules_;
   std::unique_ptr<TextWatch> text_;
   CaptureSink sink_;
-  std::vector<Image> images_;                  // registered in this round and not gone
+  std::vector<Image> images_;                  // registered in this round, or without code until now, and not gone
   std::vector<uint64_t> addresses_;            // of the functions of this round's programs
   std::vector<perfio::BpfProgInfo> programs_;  // of this round
   std::set<uint32_t> program_ids_;
