@@ -177,7 +177,9 @@ void KernelImage::on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, i
     return;
   }
   if (symbol.size_bytes == 0 || symbol.size_bytes > ~symbol.addr) return;
-  ksymbols_.push_back({ip, symbol.size_bytes, symbol.type, cpu, 0, symbol.name, lives_.open(ip, symbol.size_bytes, time)});
+  // The record of a trampoline says that it takes a page, which others share since Linux 6.9.
+  const bool whole = symbol.type != kKsymbolBpf || symbol.name.starts_with("bpf_prog_");
+  ksymbols_.push_back({ip, symbol.size_bytes, symbol.type, cpu, 0, symbol.name, lives_.open(ip, whole ? symbol.size_bytes : 1, time)});
 }
 
 void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
@@ -393,12 +395,12 @@ void KernelImage::add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, 
   if (breakpoint_entry_.value == 0) breakpoint_entry_ = Ip{address_of(symbols, "int3")};  // kernels before 5.8
 }
 
-/// Whether a record brought code to the address while it had its name.
-bool KernelImage::is_created(Ip ip, Interval live) const {
+/// Returns the size of the code that a record brought to the address while it had its name; 0 if none did.
+uint64_t KernelImage::created_bytes(Ip ip, Interval live) const {
   const auto here = created_.find(ip.value);
-  if (here == created_.end()) return false;
+  if (here == created_.end()) return 0;
   const auto created = here->second.lower_bound(live.first);
-  return created != here->second.end() && *created <= live.last;
+  return created != here->second.end() && created->first <= live.last ? created->second : 0;
 }
 
 void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& features) {
@@ -406,19 +408,20 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
   for (const Ksymbol& symbol : ksymbols_) {
     const Interval live = lives_.live(symbol.live);
     const bool bpf = symbol.type == kKsymbolBpf;
-    image.add_range({kernel_of_machine(machine_), symbol.ip, symbol.size_bytes, live, symbol.name, module_name(bpf ? "[bpf]" : "[kernel]")});
+    const uint64_t created = bpf ? created_bytes(symbol.ip, live) : 0, size_bytes = created != 0 ? created : symbol.size_bytes;
+    image.add_range({kernel_of_machine(machine_), symbol.ip, size_bytes, live, symbol.name, module_name(bpf ? "[bpf]" : "[kernel]")});
     if (!bpf) continue;  // OOL: its bytes are pokes
     Section section;
     section.space = kernel_of_machine(machine_);
     section.ip = symbol.ip;
-    section.size_bytes = symbol.size_bytes;
+    section.size_bytes = size_bytes;
     section.live = live;
     section.path = symbol.name;
     Bytes code = functions.find(symbol.bpf_id, symbol.ip, symbol.name);
     if (!code.empty()) {
       section.size_bytes = std::max<uint64_t>(section.size_bytes, code.size());
       section.code = own_bytes(code);
-    } else if (!is_created(symbol.ip, live)) {
+    } else if (created == 0) {
       Finding finding;
       finding.kind = FindingKind::bpf_bytes_missing;
       finding.space = kernel_of_machine(machine_);

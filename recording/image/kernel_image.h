@@ -26,7 +26,7 @@ class KernelImage {
   /// BPF load events follow the KSYMBOLs of their program on the same cpu and give its id.
   void on_bpf(const perfio::BpfRecord& bpf, int32_t cpu);
   /// Processes a TEXT_POKE that adds code where there was none.
-  void on_created(Ip ip, TimeNs time) { created_[ip.value].insert(time); }
+  void on_created(Ip ip, uint64_t size_bytes, TimeNs time) { created_[ip.value][time] = size_bytes; }
 
   /// Sets the paths of copies of the text.
   struct Copies {
@@ -73,7 +73,7 @@ class KernelImage {
   void add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, bool only_new_modules);
   [[nodiscard]] bool are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
                                       std::vector<std::string>& warnings) const;
-  [[nodiscard]] bool is_created(Ip ip, Interval live) const;
+  [[nodiscard]] uint64_t created_bytes(Ip ip, Interval live) const;
   void add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features);
   void add_ksymbols(ImageBuild& image, const perfio::Features& features);
 
@@ -91,7 +91,7 @@ class KernelImage {
     TimeNs when;
   };
   std::vector<Ksymbol> ksymbols_;
-  std::map<uint64_t, std::set<TimeNs>> created_;  // when, by address
+  std::map<uint64_t, std::map<TimeNs, uint64_t>> created_;  // by address and time: size
   std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;

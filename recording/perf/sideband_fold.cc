@@ -234,7 +234,7 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
     image_.builder.add_finding(std::move(finding));
     return;
   }
-  if (poke.old_bytes.empty()) kernel_.on_created(Ip{poke.addr}, time_of(record));
+  if (poke.old_bytes.empty()) kernel_.on_created(Ip{poke.addr}, size, time_of(record));
   const bool in_place = is_arm_ && poke.old_bytes.size() == poke.new_bytes.size();
   text_reported_ = text_reported_ || in_place;
   const auto begun = text_edits_.find(poke.addr);

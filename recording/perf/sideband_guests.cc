@@ -85,7 +85,7 @@ void SidebandFold::on_guest_poke(const perfio::Record& record, const perfio::Tex
   const uint64_t size = std::max(poke.old_bytes.size(), poke.new_bytes.size());
   if (size == 0 || size > ~poke.addr || !is_kernel_half(Ip{poke.addr})) return;
   const TimeNs time = record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin;
-  if (poke.old_bytes.empty()) machine.kernel.on_created(Ip{poke.addr}, time);
+  if (poke.old_bytes.empty()) machine.kernel.on_created(Ip{poke.addr}, size, time);
   Edit edit;
   edit.space = kernel_of_machine(machine.guest.machine);
   edit.ip = Ip{poke.addr};
