@@ -10,10 +10,12 @@
 
 namespace ptd {
 FunctionFinder::Entry& FunctionFinder::entry_at(SpaceId space, Ip ip, TimeNs when) {
-  Entry& entry = entries_[(ip.value ^ (ip.value >> 14) ^ space.value) % kEntries];
+  const uint64_t hash = (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value;
+  Entry& entry = entries_.at(hash);
   const bool same = entry.ip == ip && entry.space == space && entry.found.valid.contains(when) && (entry.found.named || entry.pid == pid_);
-  if (!same) entry = {ip, space, pid_, look_up(space, ip, when), kNoFunction};
-  return entry;
+  if (same) return entry;
+  const FoundFunction found = look_up(space, ip, when);
+  return entries_.replace(hash) = {ip, space, pid_, found, kNoFunction};
 }
 
 FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "image/base/growing_cache.h"
 #include "ptdecode/function_table.h"
 #include "ptdecode/symbols.h"
 
@@ -35,7 +36,7 @@ struct FoundFunction : FunctionAt {
 class FunctionFinder {
  public:
   FunctionFinder(const Symbolizer& symbolizer, Timeline timeline, FunctionTable& table)
-      : symbolizer_(symbolizer), timeline_(std::move(timeline)), table_(table), entries_(kEntries) {}
+      : symbolizer_(symbolizer), timeline_(std::move(timeline)), table_(table) {}
   FoundFunction find(SpaceId space, Ip ip, TimeNs when);
   /// Whose code is met from here on; no two processes share a space.
   void set_process(int32_t pid) { pid_ = pid; }
@@ -51,7 +52,7 @@ class FunctionFinder {
   FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
 
  private:
-  static constexpr size_t kEntries = 1U << 12;
+  static constexpr unsigned kEntryBits = 12;
   struct Entry {
     Ip ip;
     SpaceId space = kNoSpace;
@@ -75,7 +76,7 @@ class FunctionFinder {
   const Symbolizer& symbolizer_;
   const Timeline timeline_;
   FunctionTable& table_;
-  std::vector<Entry> entries_;
+  GrowingCache<Entry> entries_{kEntryBits};
   std::map<std::string, uint32_t, std::less<>> modules_;
   std::vector<bool> names_added_;  ///< by function
   std::map<std::string, bool> owners_;  ///< whether a function has the name

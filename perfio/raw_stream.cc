@@ -11,9 +11,9 @@ namespace ptd::perfio {
 namespace {
 
 constexpr size_t kChunkBytes = 256U << 10;
-// Records shrink some ten to a hundred times; a file that grows without end is no recording.
-constexpr uint64_t kFreeBytes = 64ULL << 20;
-constexpr uint64_t kMaxGrowth = 1000;
+// perf's records shrink to a tenth, or to a fiftieth at most. Each takes several times its size in memory, so what expands further is not read.
+constexpr uint64_t kFreeBytes = 16ULL << 20;
+constexpr uint64_t kMaxGrowth = 64;
 constexpr unsigned kChain = 4;        // valid headers in a row show that records begin there
 constexpr unsigned kChainBehind = 2;  // the same after a record of unknown type
 constexpr size_t kMostHoles = 64;     // in a file; what follows the last of them is lost
@@ -280,7 +280,8 @@ bool RawStream::refill() {
   decompressed_bytes_ += got;
   if (decompressed_bytes_ > kFreeBytes && (decompressed_bytes_ - kFreeBytes) / kMaxGrowth > compressed_bytes_) {
     chunk_.resize(kept);
-    fail_compressed("the compressed stream expands beyond the limit");
+    fail_compressed("the compressed stream expands to more than " + std::to_string(kFreeBytes >> 20) + " MiB and " + std::to_string(kMaxGrowth) +
+                    " times its size,");
     return false;
   }
   if (zstd_.failed()) fail_compressed("the compressed stream is damaged");

@@ -21,7 +21,6 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kBatchBlocks = 1U << 14;
 constexpr unsigned kMaxThreads = 256;
 constexpr uint64_t kNone = ~uint64_t{0};  // see ParallelJob::find
 
@@ -219,7 +218,7 @@ class ParallelDecode::Crew {
     }
     hand.batch.clear();
     hand.given = hand.piece;
-    const bool more = hand.decoder->next(hand.batch, kBatchBlocks);
+    const bool more = hand.decoder->next(hand.batch, job_.batch_blocks);
     if (more) return true;
     hand.piece = nullptr;
     return hand.next < hand.end && hand.next != kNone;

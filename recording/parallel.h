@@ -11,6 +11,8 @@
 
 namespace ptd {
 
+inline constexpr size_t kBatchBlocks = 1U << 14;
+
 struct ParallelJob {
   uint64_t first_offset = 0, last_offset = 0;  ///< segments that begin in [first, last)
   unsigned threads = 1;  ///< including the one that calls next()
@@ -20,6 +22,7 @@ struct ParallelJob {
   /// Called on any thread: returns the segment that begins at `at`. Its bytes are valid until its scratch is reused.
   std::function<AuxSegment(uint64_t at, std::vector<std::byte>& scratch)> segment;
   std::function<std::unique_ptr<FlowDecoder>()> make_decoder;
+  size_t batch_blocks = kBatchBlocks;
 };
 
 /// A batch with what it is from.
@@ -56,6 +59,7 @@ struct StreamPart {
   uint32_t stream = 0;
   uint64_t first_offset = 0, last_offset = Recording::kStreamEnd;
   unsigned threads = 1;
+  size_t batch_blocks = kBatchBlocks;
 };
 
 /// Starts the decoding of what Recording::decode_parallel decodes. Errors: no_such_stream.

@@ -443,6 +443,7 @@ Result<std::unique_ptr<ParallelDecode>> start_decode(const Recording& recording,
   job.first_offset = part.first_offset;
   job.last_offset = part.last_offset;
   job.threads = part.threads;
+  job.batch_blocks = part.batch_blocks;
   job.held_bytes = Recording::kHeldBytes;
   job.find = [&data, stream](uint64_t at) {
     const std::optional<PsbEntry> entry = data.indexes[stream].next(at);

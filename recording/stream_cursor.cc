@@ -15,7 +15,7 @@ struct StreamCursor::State {
   Interval time;
   uint64_t at = 0;  ///< stream offset of the next segment
   uint64_t last_offset = Recording::kStreamEnd;  ///< segments that begin there or later are not wanted
-  std::unique_ptr<FlowDecoder> decoder;
+  std::unique_ptr<FlowDecoder> decoder;  ///< made for the first segment: a stream without any needs no memory
   AuxSegment segment;
   std::vector<std::byte> scratch;
   bool in_segment = false;
@@ -31,10 +31,11 @@ struct StreamCursor::State {
 };
 
 bool StreamCursor::State::fill() {
-  if (!decoder || (goes_on && !goes_on())) return false;
+  if (goes_on && !goes_on()) return false;
   if (!in_segment) {
     if (at >= last_offset || !recording->next_segment(stream, at, segment, scratch)) return false;
     if (time.last < segment.time.first || segment.stream_offset_bytes >= last_offset) return false;
+    if (!decoder) decoder = recording->make_decoder(stream);
     decoder->begin(segment);
   }
   batch.clear();
@@ -50,7 +51,6 @@ StreamCursor::StreamCursor(const Recording& recording, uint32_t stream, Interval
   state_->recording = &recording;
   state_->stream = stream;
   state_->time = time;
-  state_->decoder = recording.make_decoder(stream);
   if (time.first != kTimeMin) state_->at = recording.segment_at(stream, time.first);
   state_->cursor.begin(state_->batch);
 }
@@ -84,6 +84,9 @@ const Gap& StreamCursor::gap() const { return state_->cursor.gap(); }
 const Mark& StreamCursor::context() const { return state_->cursor.context(); }
 uint64_t StreamCursor::decoded_bytes() const { return state_->decoded_bytes; }
 TimeNs StreamCursor::now() const { return state_->cursor.now(); }
-const BlockTable& StreamCursor::table() const { return state_->decoder->blocks(); }
+const BlockTable& StreamCursor::table() const {
+  static const BlockTable kNone;
+  return state_->decoder ? state_->decoder->blocks() : kNone;
+}
 
 }  // namespace ptd

@@ -25,6 +25,8 @@ namespace {
 constexpr size_t kGivenSteps = 2048;
 constexpr unsigned kWarmUpSegments = 8;
 static_assert(kWarmUpSegments > FlowDates::kRateSegments);
+// With more streams than kManyStreams, each decodes smaller batches, and only so many at a time have threads of their own: memory is for each.
+constexpr size_t kManyStreams = 64, kSmallBatchBlocks = 1U << 10;
 constexpr size_t kFirstSteps = 64;  // the first ones are output early, for a short time to the first line
 
 /// When a step comes, of those of all streams. A thread that moves leaves one cpu before it comes to the other: of equal times, a switch_in and
@@ -52,14 +54,16 @@ class StreamWalk {
     const ThreadSchedule& schedule;
     InlineChains* inlined;
     FunctionProfile& finished;
+    size_t streams = 0;
+    size_t& helped;  ///< streams with threads of their own that are being decoded
   };
   StreamWalk(const Shared& shared, const Stream& stream, size_t index)
       : recording_(shared.recording), options_(shared.options), functions_(shared.functions), stream_(stream.index), threads_(stream.threads),
-        schedule_(shared.schedule), inlined_(shared.inlined), index_(index), finished_(shared.finished) {}
+        schedule_(shared.schedule), inlined_(shared.inlined), index_(index), is_one_of_many_(shared.streams > kManyStreams), helped_(shared.helped), finished_(shared.finished) {}
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
-  [[nodiscard]] bool started() const { return flow_.has_value() || recorded_.has_value(); }
+  [[nodiscard]] bool started() const { return started_ || recorded_.has_value(); }
   /// Returns when the next step, or group of steps, comes.
   [[nodiscard]] Moment next() const {
     if (!started()) return {recording_.streams()[stream_].time.first, false, index_};
@@ -68,7 +72,7 @@ class StreamWalk {
     return given_ ? moment(items_.moves[move_].time) : moment(items_.steps[at_]);
   }
   [[nodiscard]] const Status& status() const { return status_; }
-  [[nodiscard]] bool timed() const { return recorded_ ? recorded_->timed() : flow_ && flow_->timed(); }
+  [[nodiscard]] bool timed() const { return recorded_ ? recorded_->timed() : flow_ ? flow_->timed() : timed_; }
 
   /// Starts decoding and continues to the first step; false if there is none.
   bool start() {
@@ -79,11 +83,15 @@ class StreamWalk {
       recorded_.emplace(files == options_.steps->by_stream.end() ? kNone : files->second, all);
       return fetch();
     }
+    started_ = true;
     const StreamInfo& info = recording_.streams()[stream_];
     flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_), inlined_);
-    auto decode = start_decode(recording_, {stream_, first_segment(), Recording::kStreamEnd, threads_});
+    is_helped_ = threads_ > 1 && (!is_one_of_many_ || helped_ < std::max<size_t>(kManyStreams, std::thread::hardware_concurrency()));
+    auto decode = start_decode(recording_, {stream_, first_segment(), Recording::kStreamEnd, is_helped_ ? threads_ : 1,
+                                            is_one_of_many_ ? kSmallBatchBlocks : kBatchBlocks});
     if (decode) {
       decode_ = std::move(*decode);
+      helped_ += is_helped_ ? 1 : 0;
     } else {
       status_ = decode.error();
     }
@@ -214,8 +222,14 @@ class StreamWalk {
       if (ended_) flow_->finish(options_.time.last == kTimeMax && !stopped() ? recording_.streams()[stream_].time.last : kTimeMin);
       flow_->give(items_.steps, items_.moves);
     }
-    if (ended_) decode_.reset();
+    if (ended_) free_decoder();
     return !items_.steps.empty();
+  }
+  void free_decoder() {
+    if (decode_ && is_helped_) --helped_;
+    decode_.reset();
+    timed_ = timed();
+    flow_.reset();
   }
   bool fetch_recorded() {
     while (items_.empty()) {
@@ -244,8 +258,12 @@ class StreamWalk {
   const ThreadSchedule& schedule_;
   InlineChains* const inlined_;
   const size_t index_;
+  const bool is_one_of_many_;
+  size_t& helped_;
+  bool is_helped_ = false;  ///< counted in it
+  bool started_ = false, timed_ = false;
   std::unique_ptr<ParallelDecode> decode_;
-  std::optional<CallFlow> flow_;
+  std::optional<CallFlow> flow_;  ///< until the stream's end, as decode_
   std::optional<RecordedSteps> recorded_;  ///< in place of both
   uint64_t segment_ = ~uint64_t{0};  ///< where the last batch's began
   uint64_t offset_ = 0;              ///< of the trace, that progress was told of
@@ -378,6 +396,7 @@ struct CallCursor::State {
   const ThreadSchedule schedule_;
   InlineChains inlined_;
   std::vector<uint32_t> streams_;
+  size_t helped_ = 0;  ///< see StreamWalk::Shared
   std::vector<std::unique_ptr<StreamWalk>> walks_;
   std::priority_queue<Moment, std::vector<Moment>, std::greater<>> order_;
   std::vector<CallStep> steps_;
@@ -408,7 +427,7 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
   if (!options_.enters) tree.leave_out_enters();
   if (options_.inlined) tree.follow_inlined(inlined_);
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
-  const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr, finished};
+  const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr, finished, streams_.size(), helped_};
   for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
     walks_.push_back(std::make_unique<StreamWalk>(shared, stream, walks_.size()));
     order_.push(walks_.back()->next());

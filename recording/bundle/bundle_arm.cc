@@ -43,7 +43,7 @@ bool read_source(ByteReader& in, ArmSource& source) {
   config.m_profile = in.flag();
   config.v7_core = in.flag();
   std::pair<uint64_t, uint64_t> place;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(place)); left > 0 && in.ok(); --left) {
     place.first += in.number_to(~uint64_t{0} - place.first);
     place.second += static_cast<uint64_t>(in.signed_number());
     source.places.push_back(place);
@@ -79,7 +79,7 @@ bool read_arm_sources(ByteReader in, const OpenRequest& options, RecordingData& 
   follow.time = data.decoder.config.time;
   const bool one_clock = in.flag();
   follow.use_time = options.use_time && one_clock;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(ArmSource)); left > 0 && in.ok(); --left) {
     if (!read_source(in, data.arm.emplace_back())) return false;
   }
   return in.done() && data.arm.size() == data.streams.size();

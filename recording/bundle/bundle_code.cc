@@ -97,12 +97,11 @@ void BundleCodeWriter::write(ByteWriter& out) {
   for (const Range& kept : kept_) out.raw({reinterpret_cast<const std::byte*>(kept.first), kept.end - kept.first});
 }
 
-Status BundleCodeReader::read(Bytes chunk) {
+Status BundleCodeReader::read(ByteReader in) {
   struct Run {
     uint64_t offset_bytes = 0, size_bytes = 0;  // among all blobs
   };
-  ByteReader in(chunk);
-  std::vector<uint64_t> sizes(in.count());
+  std::vector<uint64_t> sizes(in.count(sizeof(uint64_t) + sizeof(Blob)));
   std::vector<Run> runs;
   uint64_t total = 0;
   for (size_t i = 0; i < sizes.size() && in.ok(); ++i) {
@@ -110,7 +109,7 @@ Status BundleCodeReader::read(Bytes chunk) {
     const uint64_t first = total;
     total += sizes[i];
     uint64_t at = 0;
-    for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    for (uint64_t left = in.count(sizeof(Run)); left > 0 && in.ok(); --left) {
       at += in.number_to(sizes[i] - at);
       const uint64_t size = in.number_to(sizes[i] - at);
       runs.push_back({first + at, size});
@@ -169,19 +168,18 @@ void write_lines(const CodeLines& lines, ByteWriter& out) {
   }
 }
 
-Result<std::shared_ptr<const CodeLimits>> read_lines(Bytes chunk) {
+Result<std::shared_ptr<const CodeLimits>> read_lines(ByteReader in) {
   constexpr uint64_t kMaxSpaces = 1ULL << 24;
-  ByteReader in(chunk);
   auto limits = std::make_shared<CodeLimits>();
   uint64_t next_space = 0;
-  for (uint64_t spaces = in.count(); spaces > 0 && in.ok(); --spaces) {
+  for (uint64_t spaces = in.count(sizeof(std::vector<uint64_t>)); spaces > 0 && in.ok(); --spaces) {
     const uint64_t space = in.number_to(UINT32_MAX - 1);
     const bool of_host = machine_of(SpaceId{static_cast<uint32_t>(space)}) == 0;  // numbers of guests are not places in a list
-    if (of_host && space > std::min(kMaxSpaces, next_space + chunk.size())) return damaged("a list of addresses is of a space that is not there");
+    if (of_host && space > std::min(kMaxSpaces, next_space + in.size())) return damaged("a list of addresses is of a space that is not there");
     if (space < next_space) return damaged("its lists of addresses are out of order");
     next_space = space + 1;
     uint64_t at = 0;
-    for (uint64_t runs = in.count(); runs > 0 && in.ok(); --runs) {
+    for (uint64_t runs = in.count(2 * sizeof(uint64_t)); runs > 0 && in.ok(); --runs) {
       const uint64_t first = at + in.number_to(kMaxLine - at);
       const uint64_t count = in.number_to(kMaxLine - first + 1);
       if (count == 0) break;

@@ -51,7 +51,7 @@ class BundleCodeWriter {
 class BundleCodeReader {
  public:
   /// Errors: file_format.
-  [[nodiscard]] Status read(Bytes chunk);
+  [[nodiscard]] Status read(ByteReader in);
   /// Returns false for an invalid position.
   [[nodiscard]] bool find(CodePlace place, CodeBytes& code) const;
 
@@ -65,6 +65,6 @@ class BundleCodeReader {
 
 void write_lines(const CodeLines& lines, ByteWriter& out);
 /// Errors: file_format.
-Result<std::shared_ptr<const CodeLimits>> read_lines(Bytes chunk);
+Result<std::shared_ptr<const CodeLimits>> read_lines(ByteReader in);
 
 }  // namespace ptd

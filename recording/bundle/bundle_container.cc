@@ -64,7 +64,8 @@ bool is_known(std::string_view type) {
   return std::find(kKnown.begin(), kKnown.end(), type) != kKnown.end();
 }
 
-Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes stored) {
+/// `most`: of the content, if it is compressed.
+Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes stored, uint64_t most) {
   if (hash_of_chunk(stored) != header.checksum) return Error{ErrorCode::bad_checksum, "its bytes do not match their checksum", 0};
   if (header.method == kStored) {
     if (header.raw_bytes != header.stored_bytes) return Error{ErrorCode::contradictory_record, "its sizes contradict each other", 0};
@@ -73,6 +74,11 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
   if (header.method != kZstd) return Error{ErrorCode::unsupported_compression, "it is compressed in an unknown way", 0};
   if (header.raw_bytes > perfio::zstd_expansion_limit(header.stored_bytes))
     return Error{ErrorCode::contradictory_record, "its expanded size is above the limit", 0};
+  if (header.raw_bytes > most) {
+    return Error{ErrorCode::contradictory_record,
+                 "with it, the content of the bundle is above the limit of " + std::to_string(kFreeContentBytes >> 20) + " MiB and " +
+                     std::to_string(kContentGrowth) + " bytes for each byte of the file", 0};
+  }
   return perfio::zstd_decompress(stored, header.raw_bytes);
 }
 
@@ -125,7 +131,10 @@ Status BundleFileWriter::add(std::string_view type, Bytes content) {
   header.type = type;
   header.raw_bytes = content.size();
   const std::vector<std::byte> small = perfio::zstd_compress(content, fast_ ? kFastestLevel : content.size() <= kSmallBytes ? kBestLevel : kFastLevel);
-  const bool compressed = !small.empty() && small.size() < content.size() && content.size() <= perfio::zstd_expansion_limit(small.size());
+  const uint64_t plain = std::min<uint64_t>(content.size(), kContentGrowth * small.size()), beyond = type == chunk::kAux ? 0 : content.size() - plain;
+  const bool compressed =
+      !small.empty() && small.size() < content.size() && content.size() <= perfio::zstd_expansion_limit(small.size()) && beyond <= free_bytes_;
+  if (compressed) free_bytes_ -= beyond;
   const Bytes stored = compressed ? Bytes(small) : content;
   header.method = compressed ? kZstd : kStored;
   header.stored_bytes = stored.size();
@@ -156,6 +165,7 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
                  8};
   }
   BundleChunks chunks;
+  uint64_t left_bytes = kFreeContentBytes + kContentGrowth * file.size();
   uint32_t count = 0;
   for (uint64_t at = kHeaderBytes;; ++count) {
     if (file.size() - at < kChunkHeaderBytes) return Error{ErrorCode::truncated, path + ": the bundle is truncated", file.size()};
@@ -168,8 +178,10 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
       const bool optional = header.type[0] >= 'a' && header.type[0] <= 'z';
       if (!optional) return Error{ErrorCode::unsupported_version, what + "unknown type, and the bundle cannot be read without it", at};
     } else {
-      auto content = content_of(header, stored);
+      const bool is_trace = header.type == chunk::kAux;
+      auto content = content_of(header, stored, is_trace ? ~uint64_t{0} : left_bytes);
       if (!content.ok()) return Error{content.error().code, what + content.error().message, at};
+      if (header.method == kZstd && !is_trace) left_bytes -= content->size();
       if (header.type == chunk::kEnd) {
         if (content->size() != 4 || get<uint32_t>(*content, 0) != count)
           return Error{ErrorCode::missing_part, what + "parts are missing", at};

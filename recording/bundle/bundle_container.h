@@ -25,6 +25,9 @@ inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "
                                   kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kSites = "land", kPlan = "PLAN", kIndex = "INDX", kEnd = "END ";
 }  // namespace chunk
 
+/// The content of all compressed chunks but AUX is at most so many bytes, and kContentGrowth more for each byte of the file.
+inline constexpr uint64_t kFreeContentBytes = 16ULL << 20, kContentGrowth = 64;
+
 /// Writes chunks sequentially to a temporary file next to `path`, which finish() renames.
 class BundleFileWriter {
  public:
@@ -48,7 +51,7 @@ class BundleFileWriter {
   std::unique_ptr<WholeFile> whole_;
   [[nodiscard]] Status append(Bytes bytes);
   std::unique_ptr<perfio::OutputFile> file_;  // null: only measured
-  uint64_t size_bytes_ = 0, raw_bytes_ = 0;
+  uint64_t size_bytes_ = 0, raw_bytes_ = 0, free_bytes_ = kFreeContentBytes;
   uint32_t chunks_ = 0;
   bool fast_ = false;
 };

@@ -51,7 +51,7 @@ void write_other_events(const OtherEvents& events, ByteWriter& out) {
 }
 
 bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size_t most, OtherEvents& events) {
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) events.names.push_back(in.text());
+  for (uint64_t left = in.count(sizeof(std::string)); left > 0 && in.ok(); --left) events.names.push_back(in.text());
   events.left_out = in.number();
   uint64_t bytes_left = kMostEventBytes;
   std::map<std::string, std::shared_ptr<const std::string>> field_names;
@@ -60,7 +60,7 @@ bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size
     if (!one) one = std::make_shared<const std::string>(std::move(name));
     return one;
   };
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(OtherEvent)); left > 0 && in.ok(); --left) {
     OtherEvent event;
     event.time = in.time();
     event.pid = in.id();
@@ -69,7 +69,7 @@ bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size
     event.name = static_cast<uint32_t>(in.number_to(UINT32_MAX));
     event.ip = Ip{in.number()};
     event.period = in.number();
-    for (uint64_t fields = in.count(); fields > 0 && in.ok(); --fields) {
+    for (uint64_t fields = in.count(sizeof(TracepointField)); fields > 0 && in.ok(); --fields) {
       TracepointField field;
       field.name = shared(in.text());
       field.value = in.text();
@@ -98,10 +98,11 @@ Result<OtherEvents> read_bundled_events(const std::string& path, const std::vect
   if (!file) return file.error();
   const Result<BundleChunks> chunks = read_bundle_chunks((*file)->bytes(), path);
   if (!chunks) return chunks.error();
+  ListBudget budget((*file)->bytes().size());
   OtherEvents events;
   const auto found = chunks->find(chunk::kEvents);
-  if (found != chunks->end() && !read_bundled_events(ByteReader(found->second), times, most, events)) {
-    return Error{ErrorCode::bad_format, path + ": its samples of other events are damaged", 0};
+  if (found != chunks->end() && !read_bundled_events(ByteReader(found->second, &budget), times, most, events)) {
+    return Error{ErrorCode::bad_format, path + ": its samples of other events" + (budget.exceeded() ? ": " + ListBudget::message() : " are damaged"), 0};
   }
   return events;
 }

@@ -29,6 +29,8 @@ static_assert(kFindings.back() == FindingKind::trace_lost && kFindings.size() ==
 constexpr uint64_t kMaxCopies = 4096, kMaxCopyBytes = 2ULL << 30;
 /// A space takes up to 170 bytes of memory, and next to nothing in a compressed file.
 constexpr uint64_t kMaxSpaces = 1ULL << 20;
+/// Of memory, for each entry, about.
+constexpr uint64_t kEntryBytes = 256;
 
 template <class List, class Value>
 uint64_t number_of(const List& list, Value value) {
@@ -299,12 +301,11 @@ void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& 
   for (const ImageOp& op : log.ops) std::visit(writer, op);
 }
 
-Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes) {
-  ByteReader in(chunk);
+Status read_image(ByteReader in, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes) {
   OpReader reader(in, code, options, image);
   std::vector<PokeStamp> kept;
   constexpr uint64_t kEntries = 1024;  // between two checks
-  for (uint64_t left = in.count(); left > 0; --left) {
+  for (uint64_t left = in.count(kEntryBytes); left > 0; --left) {
     if (left % kEntries == 0) check_interrupt();
     const uint64_t at = in.offset();
     if (!in.ok() || !reader.next(kept, pokes)) return Error{ErrorCode::contradictory_record, "an entry of the image is invalid", at};
@@ -363,9 +364,8 @@ bool write_texts(const SymbolPick& pick, ByteWriter& out, const TextsOf& texts_o
 }
 
 template <class Store>
-Status read_texts(Bytes chunk, SymbolPick& pick, std::string_view what, const Store& store) {
-  ByteReader in(chunk);
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+Status read_texts(ByteReader in, SymbolPick& pick, std::string_view what, const Store& store) {
+  for (uint64_t left = in.count(2 * sizeof(std::string)); left > 0 && in.ok(); --left) {
     const uint64_t file = in.number(), symbol = in.number();
     std::string text = in.text();
     if (file >= pick.files.size() || symbol >= pick.files[file].symbols.size())
@@ -386,12 +386,12 @@ bool write_aliases(const SymbolPick& pick, ByteWriter& out) {
   return write_texts(pick, out, [](const FixedSymbol& symbol) { return std::span(symbol.aliases); });
 }
 
-Status read_places(Bytes chunk, SymbolPick& pick) {
-  return read_texts(chunk, pick, "source files", [](FixedSymbol& symbol, std::string place) { symbol.place = std::move(place); });
+Status read_places(ByteReader in, SymbolPick& pick) {
+  return read_texts(in, pick, "source files", [](FixedSymbol& symbol, std::string place) { symbol.place = std::move(place); });
 }
 
-Status read_aliases(Bytes chunk, SymbolPick& pick) {
-  return read_texts(chunk, pick, "other names", [](FixedSymbol& symbol, std::string name) {
+Status read_aliases(ByteReader in, SymbolPick& pick) {
+  return read_texts(in, pick, "other names", [](FixedSymbol& symbol, std::string name) {
     if (name.size() > kMaxSymbolNameBytes) name.resize(kMaxSymbolNameBytes);
     if (symbol.aliases.size() + 1 < Symbolizer::kMostNames) symbol.aliases.push_back(std::move(name));
   });
@@ -409,9 +409,8 @@ bool write_range_places(const SymbolPick& pick, ByteWriter& out) {
   return count != 0;
 }
 
-Status read_range_places(Bytes chunk, SymbolPick& pick) {
-  ByteReader in(chunk);
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+Status read_range_places(ByteReader in, SymbolPick& pick) {
+  for (uint64_t left = in.count(sizeof(NamedRange)); left > 0 && in.ok(); --left) {
     const uint64_t range = in.number();
     std::string place = read_name(in);
     if (range >= pick.ranges.size()) return Error{ErrorCode::contradictory_record, "it names a range that does not exist", in.offset()};
@@ -440,14 +439,13 @@ bool write_range_lines(const SymbolPick& pick, ByteWriter& out) {
   return count != 0;
 }
 
-Status read_range_lines(Bytes chunk, SymbolPick& pick) {
-  ByteReader in(chunk);
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+Status read_range_lines(ByteReader in, SymbolPick& pick) {
+  for (uint64_t left = in.count(sizeof(GeneratedLines)); left > 0 && in.ok(); --left) {
     const uint64_t range = in.number();
     auto lines = std::make_shared<GeneratedLines>();
     lines->file = read_name(in);
     uint32_t offset = 0;
-    for (uint64_t count = in.count(); count > 0 && in.ok(); --count) {
+    for (uint64_t count = in.count(sizeof(GeneratedLines::Line)); count > 0 && in.ok(); --count) {
       offset += static_cast<uint32_t>(in.number_to(~offset));
       lines->lines.push_back({offset, static_cast<uint32_t>(in.number_to(~uint32_t{0}))});
     }
@@ -473,9 +471,8 @@ bool write_frames(const SymbolPick& pick, ByteWriter& out) {
   return count != 0;
 }
 
-Status read_frames(Bytes chunk, SymbolPick& pick) {
-  ByteReader in(chunk);
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+Status read_frames(ByteReader in, SymbolPick& pick) {
+  for (uint64_t left = in.count(sizeof(FrameSpan)); left > 0 && in.ok(); --left) {
     const uint64_t file = in.number();
     FrameSpan frame;
     frame.start = in.number();
@@ -503,9 +500,8 @@ bool write_sites(const SymbolPick& pick, ByteWriter& out) {
   return count != 0;
 }
 
-Status read_sites(Bytes chunk, SymbolPick& pick) {
-  ByteReader in(chunk);
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+Status read_sites(ByteReader in, SymbolPick& pick) {
+  for (uint64_t left = in.count(sizeof(CallSite)); left > 0 && in.ok(); --left) {
     const uint64_t file = in.number();
     CallSite site;
     site.start = in.number();
@@ -518,10 +514,9 @@ Status read_sites(Bytes chunk, SymbolPick& pick) {
   return {};
 }
 
-Result<SymbolPick> read_symbols(Bytes chunk) {
-  ByteReader in(chunk);
+Result<SymbolPick> read_symbols(ByteReader in) {
   SymbolPick pick;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(NamedRange)); left > 0 && in.ok(); --left) {
     NamedRange& range = pick.ranges.emplace_back();
     range.space = read_space(in);
     range.ip = Ip{in.number()};
@@ -530,12 +525,12 @@ Result<SymbolPick> read_symbols(Bytes chunk) {
     range.name = read_name(in);
     range.module = read_name(in);
   }
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(FileSymbolPick)); left > 0 && in.ok(); --left) {
     FileSymbolPick& file = pick.files.emplace_back();
     file.section_path = in.text();
     file.build_id = in.text();
     file.module = read_name(in);
-    for (uint64_t symbols = in.count(); symbols > 0 && in.ok(); --symbols) {
+    for (uint64_t symbols = in.count(sizeof(FixedSymbol)); symbols > 0 && in.ok(); --symbols) {
       FixedSymbol& symbol = file.symbols.emplace_back();
       symbol.file_offset_bytes = in.number();
       symbol.reach_bytes = in.number();

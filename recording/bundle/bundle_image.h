@@ -12,7 +12,7 @@ namespace ptd {
 void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& out);
 /// Adds everything to `image`, except the text pokes that the options drop, which are also removed from `pokes`.
 /// Errors: file_format.
-Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
+Status read_image(ByteReader in, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
 
 void write_finding(const Finding& finding, ByteWriter& out);
 /// in.ok() is false if it does not fit.
@@ -28,13 +28,13 @@ bool write_range_lines(const SymbolPick& pick, ByteWriter& out);
 bool write_frames(const SymbolPick& pick, ByteWriter& out);
 bool write_sites(const SymbolPick& pick, ByteWriter& out);
 /// Errors: file_format.
-Result<SymbolPick> read_symbols(Bytes chunk);
+Result<SymbolPick> read_symbols(ByteReader in);
 /// Errors: file_format.
-Status read_places(Bytes chunk, SymbolPick& pick);
-Status read_aliases(Bytes chunk, SymbolPick& pick);
-Status read_range_places(Bytes chunk, SymbolPick& pick);
-Status read_range_lines(Bytes chunk, SymbolPick& pick);
-Status read_frames(Bytes chunk, SymbolPick& pick);
-Status read_sites(Bytes chunk, SymbolPick& pick);
+Status read_places(ByteReader in, SymbolPick& pick);
+Status read_aliases(ByteReader in, SymbolPick& pick);
+Status read_range_places(ByteReader in, SymbolPick& pick);
+Status read_range_lines(ByteReader in, SymbolPick& pick);
+Status read_frames(ByteReader in, SymbolPick& pick);
+Status read_sites(ByteReader in, SymbolPick& pick);
 
 }  // namespace ptd

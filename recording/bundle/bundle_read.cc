@@ -23,6 +23,8 @@
 namespace ptd {
 namespace {
 
+// Of memory, for each entry of a map with a list or a name.
+constexpr uint64_t kMapEntryBytes = 128;
 constexpr uint64_t kMaxOffset = ~uint64_t{0} / 4;  // of a stream
 
 /// Address space in place of a file: pages of zeros that take no memory.
@@ -37,7 +39,8 @@ Bytes absent_bytes(uint64_t size_bytes, std::vector<std::shared_ptr<const void>>
 /// Fills a RecordingData from chunks. Every read_* is false where a chunk does not fit.
 class Loader {
  public:
-  Loader(const OpenRequest& options, BundleChunks& chunks, RecordingData& data) : options_(options), chunks_(chunks), data_(data) {}
+  Loader(const OpenRequest& options, BundleChunks& chunks, uint64_t file_bytes, RecordingData& data)
+      : options_(options), chunks_(chunks), budget_(file_bytes), data_(data) {}
 
   Status load();
 
@@ -46,7 +49,9 @@ class Loader {
     const auto found = chunks_.find(type);
     return found == chunks_.end() ? Bytes{} : Bytes(found->second);
   }
+  [[nodiscard]] ByteReader reader_of(std::string_view type) { return ByteReader(chunk_of(type), &budget_); }
   [[nodiscard]] Error damaged(std::string_view type, const Error& why = {ErrorCode::bad_format, {}, 0}) const {
+    if (budget_.exceeded()) return Error{ErrorCode::bad_format, options_.path + ": part '" + std::string(type) + "' of the bundle: " + ListBudget::message(), why.offset_bytes};
     const std::string reason = why.message.empty() ? "its content is inconsistent" : why.message;
     return Error{why.code, options_.path + ": part '" + std::string(type) + "' of the bundle: " + reason, why.offset_bytes};
   }
@@ -69,6 +74,7 @@ class Loader {
 
   const OpenRequest& options_;
   BundleChunks& chunks_;
+  ListBudget budget_;
   RecordingData& data_;
   std::vector<std::string> warnings_;
   std::vector<MissingImage> missing_;
@@ -107,7 +113,7 @@ bool Loader::read_config(ByteReader in) {
   config.time.time_cycles = in.number();
   config.time.time_mask = in.number();
   config.time.cap_user_time_short = in.flag();
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(decoder.filter[0])); left > 0 && in.ok(); --left) {
     const Ip first{in.number()};
     decoder.filter.push_back({first, Ip{in.number()}});
   }
@@ -126,7 +132,7 @@ bool Loader::read_stream(ByteReader& in, Bytes& aux) {
   stream.idx = static_cast<uint32_t>(in.number_to(UINT32_MAX));
   std::vector<AuxChunk> chunks;
   uint64_t at = 0;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(AuxChunk)); left > 0 && in.ok(); --left) {
     AuxChunk chunk;
     chunk.offset_bytes = in.number_to(kMaxOffset);
     const uint64_t size = in.number();
@@ -135,7 +141,7 @@ bool Loader::read_stream(ByteReader& in, Bytes& aux) {
     chunks.push_back(chunk);
   }
   std::vector<Seam> seams;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(Seam)); left > 0 && in.ok(); --left) {
     const uint64_t offset = in.number_to(kMaxOffset * 2);
     const auto why = static_cast<AuxBreak>(in.number_to(static_cast<uint64_t>(AuxBreak::missing)));
     if (!seams.empty() && offset < seams.back().offset_bytes) return false;
@@ -143,7 +149,7 @@ bool Loader::read_stream(ByteReader& in, Bytes& aux) {
   }
   std::vector<AuxStream::Written> written;
   uint64_t end = 0;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(AuxStream::Written)); left > 0 && in.ok(); --left) {
     end += in.number_to(~uint64_t{0} - end);
     written.push_back({end, in.time()});
   }
@@ -218,7 +224,7 @@ bool Loader::read_streams(ByteReader in) {
 template <typename Add>
 void read_switches(ByteReader& in, const Add& add) {
   uint64_t time = 0;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(ContextTrack::Switch)); left > 0 && in.ok(); --left) {
     time += in.number_to(~uint64_t{0} - time);
     Context to;
     to.pid = in.id();
@@ -233,20 +239,20 @@ bool Loader::read_contexts(ByteReader in) {
     const int32_t key = in.id();
     read_switches(in, [&](TimeNs time, Context to) { add(key, time, to); });
   };
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left)
+  for (uint64_t left = in.count(kMapEntryBytes); left > 0 && in.ok(); --left)
     read_track([&](int32_t cpu, TimeNs time, Context to) {
       if (cpu > kGuestCpus) data_.contexts.add_switch(cpu, time, to);
     });
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left)
+  for (uint64_t left = in.count(kMapEntryBytes); left > 0 && in.ok(); --left)
     read_track([&](int32_t tid, TimeNs time, Context to) { data_.contexts.add_thread(tid, time, to); });
   data_.contexts.sort();
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(kMapEntryBytes); left > 0 && in.ok(); --left) {
     const int32_t tid = in.id();
     data_.thread_names[tid] = in.text();
   }
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(kMapEntryBytes); left > 0 && in.ok(); --left) {
     auto& names = data_.comms[in.id()];
-    for (uint64_t each = in.count(); each > 0 && in.ok(); --each) {
+    for (uint64_t each = in.count(sizeof(std::pair<TimeNs, std::string>)); each > 0 && in.ok(); --each) {
       const TimeNs time = in.time();
       names.emplace_back(time, in.text());
     }
@@ -258,12 +264,12 @@ bool Loader::read_contexts(ByteReader in) {
 bool Loader::read_guests(ByteReader in) {
   const auto read_machine = [&in] { return static_cast<uint32_t>(in.number_to(kMostGuests)); };
   bool are_guests = true;  // machine 0 is the host
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(kMapEntryBytes); left > 0 && in.ok(); --left) {
     const uint32_t machine = read_machine();
     are_guests = are_guests && machine != 0;
     if (const int32_t pid = in.id(); in.ok() && are_guests) add_guest(data_.contexts, {machine, pid, -1});
   }
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(kMapEntryBytes); left > 0 && in.ok(); --left) {
     const int32_t tid = in.id();
     Guest guest;
     guest.machine = read_machine();
@@ -272,7 +278,7 @@ bool Loader::read_guests(ByteReader in) {
     are_guests = are_guests && guest.machine != 0;
     if (in.ok() && are_guests) add_guest_cpu(data_.contexts, tid, guest);
   }
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(kMapEntryBytes); left > 0 && in.ok(); --left) {
     Guest cpu;
     cpu.machine = read_machine();
     cpu.vcpu = in.id();
@@ -286,8 +292,8 @@ bool Loader::read_guests(ByteReader in) {
 }
 
 bool Loader::read_notes(ByteReader in) {
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) warnings_.push_back(in.text());
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(std::string)); left > 0 && in.ok(); --left) warnings_.push_back(in.text());
+  for (uint64_t left = in.count(sizeof(MissingImage)); left > 0 && in.ok(); --left) {
     MissingImage& missing = missing_.emplace_back();
     missing.path = in.text();
     missing.build_id = in.text();
@@ -299,7 +305,7 @@ bool Loader::read_notes(ByteReader in) {
 }
 
 bool Loader::read_pokes(ByteReader in) {
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(PokeStamp)); left > 0 && in.ok(); --left) {
     const TimeNs time = in.time();
     data_.pokes.push_back({time, in.id()});
   }
@@ -307,9 +313,9 @@ bool Loader::read_pokes(ByteReader in) {
 }
 
 bool Loader::read_spans(ByteReader in) {
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(std::vector<pt::SyncPoint>)); left > 0 && in.ok(); --left) {
     auto& points = spans_.emplace_back();
-    for (uint64_t each = in.count(); each > 0 && in.ok(); --each) {
+    for (uint64_t each = in.count(sizeof(pt::SyncPoint)); each > 0 && in.ok(); --each) {
       const uint64_t offset = in.number();
       if (!points.empty() && offset < points.back().stream_offset_bytes) return false;
       points.push_back({offset, in.interval()});
@@ -328,20 +334,20 @@ bool Loader::read_event_names(ByteReader in) {
 
 Status Loader::load_image() {
   BundleCodeReader code;
-  if (Status status = code.read(chunk_of(chunk::kCode)); !status.ok()) return damaged(chunk::kCode, status.error());
-  const auto limits = read_lines(chunk_of(chunk::kLines));
+  if (Status status = code.read(reader_of(chunk::kCode)); !status.ok()) return damaged(chunk::kCode, status.error());
+  const auto limits = read_lines(reader_of(chunk::kLines));
   if (!limits.ok()) return damaged(chunk::kLines, limits.error());
-  auto symbols = read_symbols(chunk_of(chunk::kSymbols));
+  auto symbols = read_symbols(reader_of(chunk::kSymbols));
   if (!symbols.ok()) return damaged(chunk::kSymbols, symbols.error());
   for (const auto& [type, read] : {std::pair(chunk::kSymbolPlaces, &read_places), std::pair(chunk::kAliases, &read_aliases),
                                    std::pair(chunk::kRangePlaces, &read_range_places), std::pair(chunk::kRangeLines, &read_range_lines),
                                    std::pair(chunk::kFrames, &read_frames), std::pair(chunk::kSites, &read_sites)}) {
     if (chunks_.find(type) == chunks_.end()) continue;
-    if (Status status = read(chunk_of(type), *symbols); !status.ok()) return damaged(type, status.error());
+    if (Status status = read(reader_of(type), *symbols); !status.ok()) return damaged(type, status.error());
   }
   ImageBuild image(options_);
   if (chunks_.find(chunk::kArm) != chunks_.end()) image.builder.set_word_bytes(4);
-  if (Status status = read_image(chunk_of(chunk::kImage), code, options_, image, data_.pokes); !status.ok())
+  if (Status status = read_image(reader_of(chunk::kImage), code, options_, image, data_.pokes); !status.ok())
     return damaged(chunk::kImage, status.error());
   for (NamedRange& range : symbols->ranges) image.add_range(std::move(range));
   image.finish(data_);
@@ -353,11 +359,11 @@ Status Loader::load_image() {
 Status Loader::load_streams() {
   if (chunks_.find(chunk::kPlan) != chunks_.end()) {
     plan_ = std::make_shared<PlanData>();
-    if (chunks_.find(chunk::kIndex) == chunks_.end() || !read_plan_part(ByteReader(chunk_of(chunk::kPlan)), *plan_)) return damaged(chunk::kPlan);
+    if (chunks_.find(chunk::kIndex) == chunks_.end() || !read_plan_part(reader_of(chunk::kPlan), *plan_)) return damaged(chunk::kPlan);
     plan_->id = hash_of_chunk(chunk_of(chunk::kPlan));
     if (Status status = open_trace(); !status.ok()) return status;
   }
-  if (!read_streams(ByteReader(chunk_of(chunk::kStreams)))) return damaged(chunk::kStreams);
+  if (!read_streams(reader_of(chunk::kStreams))) return damaged(chunk::kStreams);
   if (plan_ && plan_->pieces.size() != data_.streams.size()) return damaged(chunk::kPlan);
   data_.plan = plan_;
   return {};
@@ -368,22 +374,22 @@ Status Loader::load() {
                                       chunk::kCode, chunk::kImage, chunk::kLines, chunk::kSymbols, chunk::kPokes}) {
     if (chunks_.find(type) == chunks_.end()) return damaged(type, Error{ErrorCode::missing_part, "it is missing", 0});
   }
-  if (!read_info(ByteReader(chunk_of(chunk::kInfo)))) return damaged(chunk::kInfo);
-  if (!read_config(ByteReader(chunk_of(chunk::kConfig)))) return damaged(chunk::kConfig);
+  if (!read_info(reader_of(chunk::kInfo))) return damaged(chunk::kInfo);
+  if (!read_config(reader_of(chunk::kConfig))) return damaged(chunk::kConfig);
   if (Status status = load_streams(); !status.ok()) return status;
-  if (!read_contexts(ByteReader(chunk_of(chunk::kContexts)))) return damaged(chunk::kContexts);
+  if (!read_contexts(reader_of(chunk::kContexts))) return damaged(chunk::kContexts);
   const auto guests = chunks_.find(chunk::kGuests);
-  if (guests != chunks_.end() && !read_guests(ByteReader(guests->second))) return damaged(chunk::kGuests);
-  if (!read_notes(ByteReader(chunk_of(chunk::kNotes)))) return damaged(chunk::kNotes);
-  if (!read_pokes(ByteReader(chunk_of(chunk::kPokes)))) return damaged(chunk::kPokes);
+  if (guests != chunks_.end() && !read_guests(reader_of(chunk::kGuests))) return damaged(chunk::kGuests);
+  if (!read_notes(reader_of(chunk::kNotes))) return damaged(chunk::kNotes);
+  if (!read_pokes(reader_of(chunk::kPokes))) return damaged(chunk::kPokes);
   const bool has_spans = chunks_.find(chunk::kSpans) != chunks_.end();
-  if (has_spans && !read_spans(ByteReader(chunk_of(chunk::kSpans)))) return damaged(chunk::kSpans);
+  if (has_spans && !read_spans(reader_of(chunk::kSpans))) return damaged(chunk::kSpans);
   const bool has_arm = chunks_.find(chunk::kArm) != chunks_.end();
-  if (has_arm && !read_arm_sources(ByteReader(chunk_of(chunk::kArm)), options_, data_)) return damaged(chunk::kArm);
+  if (has_arm && !read_arm_sources(reader_of(chunk::kArm), options_, data_)) return damaged(chunk::kArm);
   const auto names = chunks_.find(chunk::kEventNames);
-  if (names != chunks_.end() && !read_event_names(ByteReader(names->second))) return damaged(chunk::kEventNames);
+  if (names != chunks_.end() && !read_event_names(reader_of(chunk::kEventNames))) return damaged(chunk::kEventNames);
   const auto windows = chunks_.find(chunk::kWindows);
-  if (windows != chunks_.end() && !read_windows(ByteReader(windows->second), data_)) return damaged(chunk::kWindows);
+  if (windows != chunks_.end() && !read_windows(reader_of(chunk::kWindows), data_)) return damaged(chunk::kWindows);
   if (Status status = load_image(); !status.ok()) return status;
   data_.missing = std::move(missing_);
   OpenRequest indexing = options_;
@@ -392,7 +398,7 @@ Status Loader::load() {
   if (perf && has_arm) indexing.use_time = data_.arm_follow.use_time;
   if (!plan_) {
     index_streams(indexing, data_);
-  } else if (!read_index_part(ByteReader(chunk_of(chunk::kIndex)), indexing, data_)) {
+  } else if (!read_index_part(reader_of(chunk::kIndex), indexing, data_)) {
     return damaged(chunk::kIndex);
   }
   if (plan_ && !options_.without_trace && !options_.unit_by_unit) {
@@ -422,7 +428,7 @@ Status load_bundle(const OpenRequest& options, RecordingData& data) {
   if (!file.ok()) return file.error();
   auto chunks = read_bundle_chunks((*file)->bytes(), options.path);
   if (!chunks.ok()) return chunks.error();
-  return Loader(options, *chunks, data).load();
+  return Loader(options, *chunks, (*file)->bytes().size(), data).load();
 }
 
 }  // namespace ptd

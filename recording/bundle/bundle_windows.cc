@@ -28,12 +28,12 @@ void write_windows(const RecordingData& data, const std::function<bool(size_t st
 }
 
 bool read_windows(ByteReader in, RecordingData& data) {
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) data.sample_names.push_back(in.text());
+  for (uint64_t left = in.count(sizeof(std::string)); left > 0 && in.ok(); --left) data.sample_names.push_back(in.text());
   if (in.number() != data.streams.size()) return false;
   for (AuxStream& stream : data.streams) {
     std::vector<AuxSample> samples;
     uint64_t end = 0;
-    for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    for (uint64_t left = in.count(sizeof(AuxSample)); left > 0 && in.ok(); --left) {
       AuxSample& sample = samples.emplace_back();
       end += in.number_to(~uint64_t{0} - end);
       sample.last_bytes = end;

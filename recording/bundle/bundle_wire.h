@@ -37,10 +37,32 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
+/// Limits the memory that the lists of a file take: a compressed list of tiny items takes next to nothing in the file.
+class ListBudget {
+ public:
+  static constexpr uint64_t kFreeBytes = 32ULL << 20, kPerFileByte = 128;
+  explicit ListBudget(uint64_t file_bytes) : left_(kFreeBytes + kPerFileByte * file_bytes) {}
+  /// Returns false if `items` of `item_bytes` each are more than what is left.
+  [[nodiscard]] bool take(uint64_t items, uint64_t item_bytes) {
+    exceeded_ = exceeded_ || items > left_ / item_bytes;
+    left_ -= exceeded_ ? 0 : items * item_bytes;
+    return !exceeded_;
+  }
+  [[nodiscard]] bool exceeded() const { return exceeded_; }
+  [[nodiscard]] static std::string message() {
+    return "its lists need more memory than the limit of " + std::to_string(kFreeBytes >> 20) + " MiB and " + std::to_string(kPerFileByte) + " bytes for each byte of the file";
+  }
+
+ private:
+  uint64_t left_;
+  bool exceeded_ = false;
+};
+
 /// Reads the output of ByteWriter. After the first error, ok() is false and everything reads as zero or empty.
 class ByteReader {
  public:
-  explicit ByteReader(Bytes bytes) : bytes_(bytes) {}
+  /// `budget`: of its lists, null without a limit.
+  explicit ByteReader(Bytes bytes, ListBudget* budget = nullptr) : bytes_(bytes), budget_(budget) {}
 
   uint64_t number() {
     uint64_t value = 0;
@@ -67,8 +89,11 @@ class ByteReader {
     return value >= INT32_MIN && value <= INT32_MAX ? static_cast<int32_t>(value) : static_cast<int32_t>(fail());
   }
   bool flag() { return number_to(1) != 0; }
-  /// Reads the number of following items, each of at least one byte, so it is bounded by the remaining bytes.
-  uint64_t count() { return number_to(bytes_.size() - at_); }
+  /// Reads the number of following items, each of at least one byte, so it is bounded by the remaining bytes. `item_bytes`: of memory, about.
+  uint64_t count(uint64_t item_bytes = 1) {
+    const uint64_t items = number_to(bytes_.size() - at_);
+    return budget_ == nullptr || budget_->take(items, item_bytes) ? items : fail();
+  }
   Bytes blob() { return raw(number()); }
   Bytes raw(uint64_t size) {
     if (size > bytes_.size() - at_) {
@@ -91,6 +116,7 @@ class ByteReader {
   /// Returns whether everything was read without error.
   [[nodiscard]] bool done() const { return ok_ && at_ == bytes_.size(); }
   [[nodiscard]] uint64_t offset() const { return at_; }
+  [[nodiscard]] uint64_t size() const { return bytes_.size(); }
 
  private:
   uint64_t fail() {
@@ -99,6 +125,7 @@ class ByteReader {
     return 0;
   }
   Bytes bytes_;
+  ListBudget* budget_;
   uint64_t at_ = 0;
   bool ok_ = true;
 };

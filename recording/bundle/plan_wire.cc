@@ -90,7 +90,7 @@ void write_entries(const std::vector<PsbEntry>& entries, ByteWriter& out) {
 // Returns false if the entries are not in order.
 bool read_entries(ByteReader& in, std::vector<PsbEntry>& entries) {
   uint64_t offset = 0, tsc = 0;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(PsbEntry)); left > 0 && in.ok(); --left) {
     PsbEntry& entry = entries.emplace_back();
     const uint64_t step = in.number_to(kMaxUnitOffset);
     if ((step == 0 && entries.size() > 1) || (offset += step) > kMaxUnitOffset) return false;
@@ -163,19 +163,19 @@ void write_plan_part(const RecordingData& data, const PlanData& plan, ByteWriter
 }
 
 bool read_plan_part(ByteReader in, PlanData& plan) {
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(TraceFile)); left > 0 && in.ok(); --left) {
     TraceFile& file = plan.files.emplace_back();
     file.path = in.text();
     file.size_bytes = in.number_to(kMaxUnitOffset);
   }
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(plan.pieces[0])); left > 0 && in.ok(); --left) {
     auto& pieces = plan.pieces.emplace_back();
-    for (uint64_t each = in.count(); each > 0 && in.ok(); --each) {
+    for (uint64_t each = in.count(sizeof(plan.pieces[0][0])); each > 0 && in.ok(); --each) {
       const uint64_t file = in.number_to(plan.files.size());
       pieces.emplace_back(file, file != 0 ? in.number_to(kMaxUnitOffset) : 0);
     }
   }
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+  for (uint64_t left = in.count(sizeof(PlanUnit)); left > 0 && in.ok(); --left) {
     if (plan.pieces.empty()) return false;  // no streams
     PlanUnit& unit = plan.units.emplace_back();
     unit.stream = static_cast<uint32_t>(in.number_to(plan.pieces.size() - 1));
@@ -183,7 +183,7 @@ bool read_plan_part(ByteReader in, PlanData& plan) {
     unit.time = in.interval();
     if (unit.from_offset > unit.first_offset || unit.first_offset >= unit.last_offset || unit.last_offset > unit.to_offset) return false;
   }
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) plan.findings.push_back(read_finding(in));
+  for (uint64_t left = in.count(sizeof(Finding)); left > 0 && in.ok(); --left) plan.findings.push_back(read_finding(in));
   const bool has_wall = in.flag();
   const int64_t offset = in.signed_number();
   if (has_wall) plan.wall_offset_ns = offset;
@@ -214,7 +214,7 @@ bool read_index_part(ByteReader in, const OpenRequest& options, RecordingData& d
   data.decoder.slack_ns = use_time ? decoder_slack : kTimeMax.value;
   for (size_t s = 0; s < data.streams.size(); ++s) {
     StreamClock clock;
-    for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    for (uint64_t left = in.count(sizeof(StreamClock::Shift)); left > 0 && in.ok(); --left) {
       const uint64_t phase = in.number();
       clock.shifts.push_back({phase, in.number()});
     }

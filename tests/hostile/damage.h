@@ -60,6 +60,9 @@ void check_damaged_snapshot(const std::string& dir, const DamagePlan& plan, std:
 void check_damaged_etm_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan,
                             std::vector<std::string>& findings);
 
+/// Copies of a bundle, of 1 MB, in which one list has tiny items without end: each is refused with a message that names a limit.
+void check_tiny_items(const std::string& bundle, std::vector<std::string>& findings);
+
 /// Returns the bytes with the one at `at` and up to `length` - 1 after it changed.
 [[nodiscard]] std::vector<std::byte> mutated(const std::vector<std::byte>& bytes, uint64_t at, uint64_t length, uint64_t seed);
 

@@ -96,6 +96,8 @@ void seeds_and_demo(Run& run) {
       run.one("arm (CoreSight recording)", 0, [&] { check_damaged_etm_perf("arm", *read_file(path.string()), run.plan, run.findings); });
     if (path.filename() == "small" || path.filename() == "pipe") run.perf({path.filename().string(), *read_file(path.string()), {}, {}});
   }
+  const std::string bundle = (root / "data/user/plain.bundle").string();
+  run.one("tiny items", 0, [&] { check_tiny_items(bundle, run.findings); });
   if (const auto demo = read_file((root / "data/demo/data").string()))
     run.perf({"demo", first_segments_of(*demo, kSegments), (root / "data/demo/kcore_dir").string(), {}});
 }

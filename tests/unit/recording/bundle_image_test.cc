@@ -29,7 +29,7 @@ Status read(const std::vector<std::byte>& chunk) {
   const OpenRequest request;
   ImageBuild image(request);
   std::vector<PokeStamp> pokes;
-  return read_image(chunk, {}, request, image, pokes);
+  return read_image(ByteReader(chunk), {}, request, image, pokes);
 }
 
 TEST(BundleImage, AddressSpacesAreLimitedByTheirMemory) {
@@ -82,7 +82,7 @@ TEST(BundleImage, NamesAreCutAsInASymbolTable) {
   file.symbols.emplace_back().name = "short";
   ByteWriter out;
   write_symbols(pick, out);
-  const auto read = read_symbols(out.bytes());
+  const auto read = read_symbols(ByteReader(out.bytes()));
   ASSERT_TRUE(read.ok());
   for (const std::string& cut : {read->ranges[0].name, read->ranges[0].module, read->files[0].module, read->files[0].symbols[0].name})
     EXPECT_EQ(cut, name.substr(0, 4096));
@@ -102,7 +102,7 @@ TEST(BundleImage, LinesOfGeneratedCode) {
   ASSERT_TRUE(write_range_lines(pick, out));
   SymbolPick read = pick;
   read.ranges[1].lines = nullptr;
-  ASSERT_TRUE(read_range_lines(out.bytes(), read).ok());
+  ASSERT_TRUE(read_range_lines(ByteReader(out.bytes()), read).ok());
   EXPECT_EQ(read.ranges[0].lines, nullptr);
   EXPECT_EQ(read.ranges[2].lines, nullptr);
   ASSERT_NE(read.ranges[1].lines, nullptr);
@@ -113,8 +113,8 @@ TEST(BundleImage, LinesOfGeneratedCode) {
     EXPECT_EQ(read.ranges[1].lines->lines[i].line, lines.lines[i].line);
   }
   read.ranges.resize(1);  // no range 1
-  EXPECT_FALSE(read_range_lines(out.bytes(), read).ok());
-  EXPECT_FALSE(read_range_lines(Bytes(out.bytes()).first(out.bytes().size() - 1), pick).ok());
+  EXPECT_FALSE(read_range_lines(ByteReader(out.bytes()), read).ok());
+  EXPECT_FALSE(read_range_lines(ByteReader(Bytes(out.bytes()).first(out.bytes().size() - 1)), pick).ok());
 }
 
 }  // namespace
