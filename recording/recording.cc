@@ -15,8 +15,9 @@
 #include "ptdecode/guest.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "perfio/emulated.h"
-#include "recording/data/json_form.h"
 #include "recording/data/aux_windows.h"
+#include "recording/data/json_form.h"
+#include "recording/data/miscounts.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
 #include "recording/trace/clock_survey.h"
@@ -354,6 +355,17 @@ std::vector<Finding> Recording::findings() const {
     const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };
     for (Finding& finding : clock_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
     for (Finding& finding : order_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+std::vector<Finding> miscount_findings(const Recording& recording) {
+  std::vector<Finding> findings;
+  const RecordingData& data = data_of(recording);
+  for (size_t i = 0; !data.plan && data.arm.empty() && i < data.streams.size(); ++i) {
+    PassedPages passed;
+    const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };
+    for (Finding& finding : count_findings(data.streams[i], data.indexes[i], data.timing, data.decoder.config, visit))
+      findings.push_back(std::move(finding));
   }
   return findings;
 }

@@ -45,7 +45,9 @@ void print_text(const Recording& recording, const FlowCheck& flow, const std::st
   std::map<std::string_view, size_t> by_kind;
   Output& output = standard_output();
   const TextRecords records = text_records(recording);
-  for (const Finding& finding : recording.findings()) {
+  std::vector<Finding> findings = recording.findings();
+  findings.insert(findings.end(), flow.miscounts.begin(), flow.miscounts.end());
+  for (const Finding& finding : findings) {
     ++by_kind[name(finding.kind, records)];
     output.write(finding_text(finding, records) + "\n");
   }

@@ -59,6 +59,7 @@ std::vector<std::string> finding_texts(const Recording& recording, const FlowChe
   std::vector<std::string> texts;
   const TextRecords records = text_records(recording);
   for (const Finding& finding : recording.findings()) texts.push_back(finding_text(finding, records));
+  for (const Finding& each : flow.miscounts) texts.push_back(finding_text(each, records));
   for (const FlowContradiction& each : flow.contradictions) texts.push_back(contradiction_text(each));
   for (const WrongTimes& each : flow.wrong_times) texts.push_back(wrong_times_text(each));
   for (const TraceDamage& each : flow.damage) texts.push_back(damage_text(each, stream_name(recording.streams()[each.stream])));

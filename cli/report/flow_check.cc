@@ -14,6 +14,7 @@
 #include "decoder/aux_loss.h"
 #include "image/source/jitdump.h"
 #include "ptdecode/guest.h"
+#include "recording/data/miscounts.h"
 
 namespace ptd::cli {
 
@@ -183,6 +184,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
                    [](const FlowContradiction& a, const FlowContradiction& b) { return a.packets > b.packets; });
   result.wrong_times = times.finish();
   result.missing = rank_missing(gaps, recording, result.decoded_bytes);
+  result.miscounts = miscount_findings(recording);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "decoder/pt/flow/time_ahead.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/pt_clock.h"
 
@@ -54,13 +55,22 @@ bool has_ordered_records(const AuxStream& stream) {
   return std::is_sorted(written.begin(), written.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
 }
 
-// Whether an AUX record says that the byte at `offset` was written at another time than `time`.
-bool contradicts_records(const AuxStream& stream, uint64_t offset, Interval time) {
+// Whether an AUX record says that the byte at `offset` was written at another time than `time`, by more than `slack_ns`.
+bool contradicts_records(const AuxStream& stream, uint64_t offset, Interval time, uint64_t slack_ns = kRecordNs) {
   const auto& written = stream.written();
   const auto next = std::upper_bound(written.begin(), written.end(), offset,
                                      [](uint64_t value, const AuxStream::Written& record) { return value < record.end_offset_bytes; });
-  if (next != written.end() && next->time.value < time.first.value - std::min(time.first.value, kRecordNs)) return true;
-  return next != written.begin() && time.last.value < std::prev(next)->time.value - std::min(std::prev(next)->time.value, kRecordNs);
+  if (next != written.end() && next->time.value < time.first.value - std::min(time.first.value, slack_ns)) return true;
+  return next != written.begin() && time.last.value < std::prev(next)->time.value - std::min(std::prev(next)->time.value, slack_ns);
+}
+
+// Same, by so much that the trace's order does not explain it: `time` is before or after all records of the stream, or far from those around.
+bool is_far_off_records(const AuxStream& stream, uint64_t offset, Interval time, uint64_t far_ns) {
+  if (!contradicts_records(stream, offset, time)) return false;
+  const auto& written = stream.written();
+  const uint64_t first = written.front().time.value, last = written.back().time.value;
+  return time.last.value < first - std::min(first, kRecordNs) || last < time.first.value - std::min(time.first.value, kRecordNs) ||
+         contradicts_records(stream, offset, time, far_ns);
 }
 
 // The TSC that the PSB `to` should have by the clock of `from`, the PSB before it: MTC packets count the crystal clock between the two.
@@ -243,12 +253,15 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
   const StreamSamples& mine = streams_[i];
   clock.in_order = !mine.in_guest && mine.timed >= kFewSamples && mine.backward <= std::max<size_t>(1, mine.timed / kUsual);
   clock.of_thread = stream.cpu < 0;
-  const bool is_rare = contradicted_ != 0 && contradicted_ <= std::max<size_t>(1, timed_ / kUsual);
-  if (is_rare && !mine.in_guest && has_ordered_records(stream)) {
-    const auto contradict = [&stream, time = config_->time](const PsbEntry& psb) {
-      return contradicts_records(stream, psb.offset_bytes, time.to_interval(Tsc{psb.tsc}, Tsc{psb.tsc}));
+  const bool is_rare = contradicted_ <= std::max<size_t>(1, timed_ / kUsual);
+  if (is_rare && !mine.in_guest && has_ordered_records(stream) && config_->time.valid()) {
+    const auto time_of = [time = config_->time](const PsbEntry& psb) { return time.to_interval(Tsc{psb.tsc}, Tsc{psb.tsc}); };
+    const uint64_t far_ns = config_->time.to_ns(Tsc{StreamClock::kFarTicks}).value - config_->time.to_ns(Tsc{0}).value;
+    clock.is_far_off_records = [&stream, time_of, far_ns](const PsbEntry& psb) {
+      return is_far_off_records(stream, psb.offset_bytes, time_of(psb), far_ns);
     };
-    clock.contradicts_records = contradict;
+    if (contradicted_ != 0)
+      clock.contradicts_records = [&stream, time_of](const PsbEntry& psb) { return contradicts_records(stream, psb.offset_bytes, time_of(psb)); };
   }
   clock.ratio = ratio();
   if (!clock.ratio.known()) return clock;
@@ -316,8 +329,7 @@ std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex&
     Finding& finding = findings.emplace_back();
     finding.kind = FindingKind::clock_contradicts;
     finding.time = hull(index.time_of(first, timing), index.time_of(last, timing));
-    finding.what = (stream.cpu >= 0 ? "cpu " + std::to_string(stream.cpu) : "thread " + std::to_string(stream.tid)) + ", trace offset " +
-                   std::to_string(first.offset_bytes);
+    finding.what = name_of(stream) + ", trace offset " + std::to_string(first.offset_bytes);
     if (count > 1) finding.what += " to " + std::to_string(last.offset_bytes);
     finding.what += ": the TSCs of " + std::to_string(count) + " PSB packet" + (count == 1 ? " " : "s ");
     finding.what += what_is_wrong(index, first, timing);
@@ -331,6 +343,36 @@ std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex&
     last = *entry;
   }
   finish();
+  return findings;
+}
+
+std::vector<Finding> count_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
+                                    const pt::Config& config, const std::function<void(uint64_t offset)>& visit) {
+  std::vector<Finding> findings;
+  if (!timing.use_time || config.tsc_ctc_ratio_n == 0) return findings;
+  uint64_t places = 0, first = 0;
+  Interval time;
+  pt::TimeAhead ahead;
+  std::vector<std::byte> scratch;
+  for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
+    visit(entry->offset_bytes);
+    const AuxSegment segment = index.segment(*entry, timing, scratch);
+    ahead.begin(segment, config, timing.slack_ns);
+    Interval here = segment.time;
+    while (const pt::TimePoint* point = ahead.next()) {
+      if (ahead.contradicted_at() == pt::kNoOffset) here.first = point->first;
+      ahead.pass_one();
+    }
+    if (ahead.contradicted_at() == pt::kNoOffset) continue;
+    time = places == 0 ? here : hull(time, here);
+    if (places++ == 0) first = entry->offset_bytes + ahead.contradicted_at();
+  }
+  if (places == 0) return findings;
+  Finding& finding = findings.emplace_back();
+  finding.kind = FindingKind::clock_contradicts;
+  finding.time = time;
+  finding.what = name_of(stream) + ", trace offset " + std::to_string(first) + (places == 1 ? "" : " and " + std::to_string(places - 1) + " later") +
+                 ": MTC packets count from there to a later time than that of the next TSC";
   return findings;
 }
 

@@ -25,8 +25,9 @@ namespace ptd {
 /// A TSC that nothing else checks is wrong if AUX records contradict it and agree with nearly all others.
 /// In a stream with fewer than eight PSBs, all but one must agree; with two PSBs, one of them must agree with another stream.
 ///
-/// Limitation: a stream with one PSB is only checked against AUX records, to 1 ms. Streams with PSBs of a VMX guest, and TSCs moved by a
-/// multiple of 65,536 crystal ticks are not checked. If all later TSCs of a thread moved forward where MTC packets do not count on, and none past the time of its last AUX
+/// Limitation: a stream with one PSB is only checked against AUX records, to 1 ms. Streams with PSBs of a VMX guest are not checked. A TSC moved
+/// by a multiple of 65,536 crystal ticks is wrong if it is before or after all AUX records or 2^32 ticks from its place among them or among
+/// the other TSCs; else order_findings() finds it. If all later TSCs of a thread moved forward where MTC packets do not count on, and none past the time of its last AUX
 /// record, this is not found. If nothing else decides, the phase of most PSBs counts as right.
 class ClockSurvey {
  public:
@@ -67,5 +68,8 @@ class ClockSurvey {
 /// Reports one finding for each run of PSBs with a contradicted TSC. Scans the whole stream; `visit` gets each offset that it reaches.
 [[nodiscard]] std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
                                                   const std::function<void(uint64_t offset)>& visit);
+/// Reports one finding for the MTC packets that count to a later time than the TSC after them: see pt::TimeAhead. Scans the whole stream.
+[[nodiscard]] std::vector<Finding> count_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
+                                                  const pt::Config& config, const std::function<void(uint64_t offset)>& visit);
 
 }  // namespace ptd

@@ -36,11 +36,6 @@ bool is_conflict(const AuxStream& stream, const Seam& seam) {
 /// Whether bytes are missing where the stream begins though it begins at offset 0: they are there and cannot be decoded.
 bool is_begin(const AuxStream& stream, const Seam& seam) { return seam.why == AuxBreak::missing && seam.offset_bytes == 0 && stream.size_bytes() != 0; }
 
-std::string name_of(const AuxStream& stream) {
-  if (stream.cpu >= 0) return "cpu " + std::to_string(stream.cpu);
-  return stream.tid >= 0 ? "thread " + std::to_string(stream.tid) : "the trace";
-}
-
 }  // namespace
 
 std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated) {

@@ -6,7 +6,7 @@
 namespace ptd {
 namespace {
 
-
+uint64_t distance(uint64_t a, uint64_t b) { return std::min((a - b) & ClockRatio::kTscMask, (b - a) & ClockRatio::kTscMask); }
 // Whether `a` is earlier than `b`, of two TSCs of 56 bits that may have wrapped between them.
 bool is_before(uint64_t a, uint64_t b) { return ((a - b) & ClockRatio::kTscMask) > ClockRatio::kTscMask / 2; }
 
@@ -14,8 +14,8 @@ bool is_before(uint64_t a, uint64_t b) { return ((a - b) & ClockRatio::kTscMask)
 
 void StreamClock::judge(std::vector<PsbEntry>& entries) const {
   if (phase) judge_phase(entries);
-  if (contradicts_records) judge_records(entries);
-  if (in_order && (!phase || of_thread)) judge_order(entries);
+  judge_records(entries);
+  if (in_order) judge_order(entries);
 }
 
 // Whether the crystal clock agrees with the TSC.
@@ -47,30 +47,34 @@ void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
   }
 }
 
-// Only for TSCs that the crystal clock does not confirm: where it does, the trace is not in order.
+// Where the crystal clock confirms the TSC, the trace is not in order, or the TSC is far off.
 void StreamClock::judge_records(std::vector<PsbEntry>& entries) const {
   for (PsbEntry& entry : entries) {
-    if (!entry.has_tsc || entry.in_guest || entry.is_contradicted || is_right(entry) || !contradicts_records(entry)) continue;
+    if (!entry.has_tsc || entry.in_guest || entry.is_contradicted) continue;
+    const auto& is_wrong = is_right(entry) || !contradicts_records ? is_far_off_records : contradicts_records;
+    if (!is_wrong || !is_wrong(entry)) continue;
     entry.is_contradicted = entry.is_off_record = true;
     entry.has_tsc = false;
   }
 }
 
 // A TSC is wrong if those around it are in order without it. Where two are not in order and either may be wrong, it is the later one. Two
-// such PSBs side by side, and those that the crystal clock agrees with, are not in order themselves: the decoder finds that.
+// such PSBs side by side, and those that the crystal clock agrees with, are not in order themselves: the decoder finds that. A TSC that is far
+// from both neighbours is wrong nevertheless.
 void StreamClock::judge_order(std::vector<PsbEntry>& entries) const {
   std::vector<PsbEntry*> timed;
   for (PsbEntry& entry : entries) {
     if (entry.has_tsc && !entry.in_guest) timed.push_back(&entry);
   }
   if (timed.size() < 3) return;
-  std::vector<bool> wrong(timed.size());
+  std::vector<bool> wrong(timed.size()), far(timed.size());
   const size_t last = timed.size() - 1;
   for (size_t i = 0; i <= last; ++i) {
     const uint64_t tsc = timed[i]->tsc;
     const uint64_t before = timed[i == 0 ? 1 : i == last ? i - 2 : i - 1]->tsc;
     const uint64_t after = timed[i == 0 ? 2 : i == last ? i - 1 : i + 1]->tsc;
     if (is_before(after, before)) continue;
+    far[i] = std::min(distance(tsc, before), distance(tsc, after)) >= kFarTicks;
     wrong[i] = (i != last && is_before(after, tsc)) || (i != 0 && is_before(tsc, before));
   }
   for (size_t i = 1; i <= last; ++i) {
@@ -78,7 +82,8 @@ void StreamClock::judge_order(std::vector<PsbEntry>& entries) const {
   }
   for (size_t i = 0; i <= last; ++i) {
     const bool is_pair = (i != 0 && wrong[i - 1]) || (i != last && wrong[i + 1]);
-    if (!wrong[i] || is_pair || is_right(*timed[i])) continue;
+    const bool must_be_far = phase && (!of_thread || is_right(*timed[i]));
+    if (!wrong[i] || is_pair || (must_be_far && !far[i])) continue;
     timed[i]->is_contradicted = timed[i]->is_out_of_order = true;
     timed[i]->has_tsc = false;
   }

@@ -53,6 +53,8 @@ struct StreamClock {
   struct Shift {
     uint64_t phase = 0, late_by = 0;
   };
+  /// A TSC with the right phase may be wrong by a multiple of a wrap of the TMA's 16 bits. By so many ticks no order of the trace explains it.
+  static constexpr uint64_t kFarTicks = uint64_t{1} << 32;
   ClockRatio ratio;
   std::optional<uint64_t> phase;  ///< of TSCs that are right
   std::vector<Shift> shifts;      ///< at most 255
@@ -60,6 +62,8 @@ struct StreamClock {
   bool of_thread = false;
   /// Returns whether AUX records prove that a PSB was written at another time than its TSC. Empty: the records say nothing.
   std::function<bool(const PsbEntry&)> contradicts_records;
+  /// Returns whether AUX records contradict a TSC by so much that it is wrong even if the crystal clock agrees with it. May be empty.
+  std::function<bool(const PsbEntry&)> is_far_off_records;
 
   /// Checks the PSBs of one part, as read from the trace.
   void judge(std::vector<PsbEntry>& entries) const;

@@ -203,4 +203,9 @@ TimeNs AuxStream::written_from(uint64_t offset_bytes) const {
   return TimeNs{time - std::min(time, kEarlyNs)};
 }
 
+std::string name_of(const AuxStream& stream) {
+  if (stream.cpu >= 0) return "cpu " + std::to_string(stream.cpu);
+  return stream.tid >= 0 ? "thread " + std::to_string(stream.tid) : "the trace";
+}
+
 }  // namespace ptd

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ptdecode/aux_segment.h"
@@ -112,6 +113,8 @@ class AuxStream {
   bool snapshot_ = false, finished_ = false, begin_lost_ = false;
 };
 
+/// "cpu 3" or "thread 4711", for findings.
+[[nodiscard]] std::string name_of(const AuxStream& stream);
 /// Bytes at the start of `next` that repeat the end of `previous` in overlapping snapshots: found through the first PSB of `next`, which
 /// must be in `previous`, with the same bytes from there to its end. 0 if they do not overlap.
 [[nodiscard]] uint64_t overlap_bytes(Bytes previous, Bytes next);

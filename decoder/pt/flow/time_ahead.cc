@@ -45,6 +45,11 @@ uint64_t other_bytes(uint64_t word) {
   return (odd | ~large) & kHigh;
 }
 
+/// Returns whether a packet shows that the TSC may be that of a VMX guest.
+bool is_of_guest(const Packet& packet) {
+  return packet.kind == PacketKind::vmcs || (packet.kind == PacketKind::pip && (packet.flags & kFlagNonRoot) != 0);
+}
+
 }  // namespace
 
 uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
@@ -103,6 +108,10 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   window_ = 0;
   bounds_ = {segment.time.first, segment.time.last, segment.time.first};
   end_ = segment.time.last;
+  limit_ = segment.tail_bytes != 0 ? segment.time.last : kTimeMax;
+  counted_to_ = tsc_at_ = 0;
+  contradicted_at_ = kNoOffset;
+  miscounts_ = in_guest_ = false;
   head_ = bound_ = count_ = 0;
   in_start_ = true;
   done_ = false;
@@ -112,7 +121,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
 [[gnu::always_inline]] inline TimeAhead::Bounds TimeAhead::bounds_at(const PtClock& clock, const Bounds& before) const {
   const Interval told = ns_of(clock.earliest(), clock.latest());
   Bounds bounds;
-  bounds.first = later(before.first, minus(told.first, slack_ns_));  // it is initially the segment's lower bound
+  bounds.first = later(before.first, earlier(minus(told.first, slack_ns_), limit_));  // it is initially the segment's lower bound
   bounds.last = later(earlier(plus(told.last, slack_ns_), segment_.time.last), bounds.first);
   // Without CYC the bounds are a tick or two apart.
   const TimeNs about = clock.cycles() == 0 ? bounds.first : ns_of(clock.now(), clock.now()).first;
@@ -234,6 +243,7 @@ bool TimeAhead::scan_packet() {
     return true;
   }
   if (status != PacketReader::Status::ok) return false;
+  in_guest_ = in_guest_ || is_of_guest(packet);
   switch (packet.kind) {
     case PacketKind::psb:
       if (in_start_ && offset == 0) return true;
@@ -248,14 +258,17 @@ bool TimeAhead::scan_packet() {
         clock_.on_loss();
         return true;
       }
-      [[fallthrough]];
+      add(offset, reader_.offset(), read_tsc(packet, offset));
+      return true;
     case PacketKind::cyc:
-    case PacketKind::tma:
-    case PacketKind::mtc: {
+    case PacketKind::tma: {
       const bool told = clock_.on_packet(packet, offset) && clock_.known();
       add(offset, reader_.offset(), told);
       return true;
     }
+    case PacketKind::mtc:
+      add(offset, reader_.offset(), read_mtc(packet, offset));
+      return true;
     case PacketKind::ovf:  // [SDM] "Overflow": an OVF inside a PSB+ ends the PSB+
       if (!in_start_) clock_.on_packet(packet, offset);
       in_start_ = false;
@@ -273,6 +286,78 @@ bool TimeAhead::scan_packet() {
   }
 }
 
+// Reads a TSC that was corrected. Returns whether it gave a time.
+bool TimeAhead::read_tsc(const Packet& packet, uint64_t offset) {
+  if (goes_back_at(packet, offset, in_guest_, clock_)) contradicted_at_ = std::min(contradicted_at_, tsc_at_);
+  miscounts_ = false;
+  tsc_at_ = in_start_ ? 0 : offset;
+  return clock_.known();
+}
+
+// Gives a TSC to `clock`. Returns whether packets have counted to a later time. A TSC that is earlier by more than 2^32 ticks comes from another
+// clock.
+bool TimeAhead::goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock) const {
+  constexpr uint64_t kMostBack = uint64_t{1} << 32, kSkew = uint64_t{1} << 14;
+  const uint64_t period = (uint64_t{config_.tsc_ctc_ratio_n} << (config_.mtc_period & 15U)) / std::max(config_.tsc_ctc_ratio_d, 1U);
+  const uint64_t least_back = period + (segment_.cpu < 0 ? kSkew : 0);  // processors' TSCs may differ a little
+  const bool counts = config_.has_mtc && clock.known() && !in_guest;
+  const uint64_t counted = clock.earliest().value;
+  clock.on_packet(tsc, offset);
+  const uint64_t back = counted - std::min(counted, clock.now().value);
+  return counts && back > least_back && back < kMostBack && !ends_in_guest();
+}
+
+// Whether the next PSB+ is of a VMX guest.
+bool TimeAhead::ends_in_guest() const {
+  PacketReader reader(segment_.bytes, own_bytes_);
+  Packet packet;
+  while (reader.next(packet) == PacketReader::Status::ok && packet.kind != PacketKind::psbend) {
+    if (is_of_guest(packet)) return true;
+  }
+  return false;
+}
+
+// Reads an MTC. Returns whether it gave a time.
+bool TimeAhead::read_mtc(const Packet& packet, uint64_t offset) {
+  if (miscounts_) return false;
+  const PtClock before = clock_;
+  const bool told = clock_.on_packet(packet, offset) && clock_.known();
+  const bool is_due = before.expects_mtcs() && PtClock(before).step_due_mtc(static_cast<uint8_t>(packet.value));
+  if (is_due || clock_.holes() == before.holes() || offset < counted_to_ || !contradicts_tsc()) return told;
+  clock_ = before;
+  clock_.on_loss();
+  miscounts_ = true;
+  contradicted_at_ = std::min(contradicted_at_, offset);
+  return false;
+}
+
+// Whether the packets from here on count to a later time than that of the next TSC, or in the last segment of the last AUX record.
+bool TimeAhead::contradicts_tsc() {
+  PacketReader reader = reader_;
+  PtClock clock = clock_;
+  Packet packet;
+  bool in_guest = in_guest_, in_tail = false;
+  for (;;) {
+    if (!in_tail && reader.block_items() == 0) reader.seek(skip_plain(segment_.bytes, reader.offset(), plain_end()));
+    const uint64_t offset = counted_to_ = reader.offset();
+    const PacketReader::Status status = reader.next(packet);
+    if (status != PacketReader::Status::ok || (!in_tail && zeros_.cuts(offset, reader.offset()))) break;
+    in_guest = in_guest || is_of_guest(packet);
+    if (packet.kind == PacketKind::psb && offset != 0) in_tail = true;
+    if (packet.kind == PacketKind::psbend && in_tail) return false;
+    if (packet.kind == PacketKind::tsc) {
+      if (in_tail ? correct_tsc(packet, segment_.tail_tsc) : correct_tsc_between(packet, segment_, config_.time))
+        return goes_back_at(packet, offset, in_guest, clock);
+      clock.on_loss();
+    } else {
+      clock.on_packet(packet, offset);
+    }
+  }
+  const Interval& time = segment_.time;
+  return segment_.tail_bytes == 0 && !in_guest && config_.time.valid() && time.first < time.last && time.last < kTimeMax &&
+         plus(time.last, kOutsideNs) < ns_of(clock.earliest(), clock.earliest()).first;
+}
+
 // Skips PADs, or a packet that reaches into zeroed trace. Their times are lost.
 void TimeAhead::pass_zeros() {
   clock_.on_loss();
@@ -288,8 +373,7 @@ void TimeAhead::scan_tail() {
   for (;;) {
     const uint64_t offset = reader_.offset();
     if (reader_.next(packet) != PacketReader::Status::ok || packet.kind == PacketKind::psbend || packet.kind == PacketKind::ovf) return;
-    if (packet.kind != PacketKind::tsc || !correct_tsc(packet, segment_.tail_tsc)) continue;
-    if (clock_.on_packet(packet, offset) && clock_.known()) add(offset, reader_.offset(), true);
+    if (packet.kind == PacketKind::tsc && correct_tsc(packet, segment_.tail_tsc)) add(offset, reader_.offset(), read_tsc(packet, offset));
   }
 }
 

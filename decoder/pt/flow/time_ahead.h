@@ -34,6 +34,10 @@ struct alignas(64) TimePoint {
 /// most kMaxAheadBytes. Beyond that, the end of the segment is the upper bound.
 ///
 /// A flow that needs no upper bound for now reads timing packets where it meets them: see may_read_at().
+///
+/// An MTC packet counts from the one before it, so that one wrong bit moves all times up to the next TSC, mostly by 256 periods. The count of
+/// undamaged packets is never too high, as missing ones lower it: if it comes to a later time than that TSC, the MTC packets from the first
+/// that is not the expected one on are not used, and the TSC bounds the times.
 class TimeAhead {
  public:
   static constexpr uint64_t kMaxAheadBytes = 1U << 20;
@@ -66,6 +70,9 @@ class TimeAhead {
 
   /// Returns the upper bound of all times in the segment that the segment's end gives. The clock may contradict it.
   [[nodiscard]] TimeNs end() const { return end_; }
+  /// Returns the offset of the packet from which on MTC packets counted to a later time than the next TSC: of the first MTC packet that is not
+  /// used, or of the TSC before if none of them stands out. kNoOffset: no TSC read so far contradicts the count.
+  [[nodiscard]] uint64_t contradicted_at() const { return contradicted_at_; }
   /// Returns whether all points read were passed, so that read_at() may read the next one. Packets that come before it and have no time
   /// need not be told, except to skip_to().
   [[nodiscard]] bool may_read_at() const { return head_ == count_ && !done_ && !in_start_ && reader_.block_items() == 0; }
@@ -97,6 +104,11 @@ class TimeAhead {
   void add(uint64_t offset, uint64_t end, bool bounds) { date(append(), offset, end, bounds); }
   bool read_mtcs(uint64_t at, uint64_t end, TimePoint& point);
   bool read_cyc(uint64_t at, uint64_t end, TimePoint& point);
+  bool read_mtc(const Packet& packet, uint64_t offset);
+  [[nodiscard]] bool contradicts_tsc();
+  [[nodiscard]] bool goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock) const;
+  [[nodiscard]] bool ends_in_guest() const;
+  bool read_tsc(const Packet& packet, uint64_t offset);
   [[nodiscard]] uint64_t plain_end() const { return std::max(std::min(own_bytes_, zeros_.first), reader_.offset()); }
   [[nodiscard]] Interval ns_of(Tsc first, Tsc last) const;
 
@@ -111,6 +123,12 @@ class TimeAhead {
   uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted
   Bounds bounds_;  ///< after the last timing packet
   TimeNs end_;
+  TimeNs limit_;  ///< of lower bounds: the next PSB's TSC
+  uint64_t counted_to_ = 0;                ///< up to there the count of MTC packets was compared with the next TSC
+  uint64_t contradicted_at_ = kNoOffset;
+  uint64_t tsc_at_ = 0;                    ///< offset of the last TSC, 0: that of the PSB+
+  bool miscounts_ = false;                 ///< MTC packets are not used up to the next TSC
+  bool in_guest_ = false;                  ///< the segment has times of a VMX guest, whose TSC is another clock
   std::vector<TimePoint> points_;  ///< the first count_ are in use
   size_t head_ = 0, bound_ = 0, count_ = 0;
   TimePoint here_;  ///< the result of read_at()

@@ -172,6 +172,39 @@ TEST(ClockSurvey, OneTscMovedIsCorrected) {
   }
 }
 
+// One high bit of a TSC: the crystal clock's 16 bits do not show it if the TSC moves by a multiple of their wrap. The others' order shows it, or
+// the AUX records.
+TEST(ClockSurvey, ATscFarAwayIsNotUsedThoughTheCrystalClockAgrees) {
+  for (const unsigned bits : {10U, 13U, 20U, 26U, 30U, 32U}) {
+    for (const int64_t ticks : {int64_t{kWrap} << bits, -(int64_t{kWrap} << bits)}) {
+      for (const size_t place : {size_t{0}, size_t{1}, size_t{12}, size_t{62}, size_t{63}}) {
+        for (const int32_t cpu : {0, -1}) {
+          for (const bool with_records : {false, true}) {
+            const bool at_end = (place == 0 && ticks < 0) || (place == 63 && ticks > 0);  // in order
+            if (at_end && !with_records) continue;
+            SCOPED_TRACE(std::to_string(ticks) + " at " + std::to_string(place));
+            Trace trace = moved(place, place + 1, ticks);
+            trace.cpu = cpu;
+            trace.first = uint64_t{1} << 55;
+            if (with_records) {
+              trace.begun = trace.first;
+              for (const size_t i : {size_t{20}, size_t{63}}) trace.records.emplace_back(i, trace.first + (i + 1) * trace.step);
+            }
+            const Judged judged({trace});
+            ASSERT_EQ(judged.findings().size(), 1U);
+            EXPECT_TRUE(judged.order_findings().empty());
+            const std::vector<PsbEntry> entries = judged.entries();
+            for (size_t i = 0; i < entries.size(); ++i) {
+              EXPECT_EQ(entries[i].is_contradicted, i == place) << i;
+              EXPECT_EQ(entries[i].has_tsc, i != place) << i;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // In a short stream too: one PSB contradicts all others.
 TEST(ClockSurvey, OneTscMovedInAShortTraceIsCorrected) {
   for (const size_t count : {size_t{3}, size_t{4}, size_t{7}, size_t{8}, size_t{9}, size_t{15}, size_t{16}}) {

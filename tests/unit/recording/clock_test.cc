@@ -1,11 +1,15 @@
 // Moved TSC packets of data/demo: each is reported, and flow and times are those of the undamaged recording.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/recording.h"
+#include "recording/data/miscounts.h"
 #include "tests/unit/image/source_support.h"
 
 namespace ptd {
@@ -21,6 +25,7 @@ struct Told {
     uint64_t ip = 0;
     uint16_t instructions = 0, flags = 0;
     Interval time;
+    uint64_t segment = 0;  ///< its offset in the stream
     bool same(const Run& other) const { return ip == other.ip && instructions == other.instructions; }
   };
   std::vector<Run> runs;
@@ -30,13 +35,13 @@ struct Told {
 Told decode(const Recording& recording, uint32_t stream, unsigned threads = 1) {
   Told told;
   const Status status = recording.decode_parallel(
-      stream, 0, Recording::kStreamEnd, threads, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+      stream, 0, Recording::kStreamEnd, threads, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
         size_t mark = 0;
         for (size_t i = 0; i < batch.blocks.size(); ++i) {
           while (mark < batch.marks.size() && batch.marks[mark].before_block <= i) ++mark;
           const Block& block = batch.blocks[i];
           const Interval time = mark != 0 ? batch.marks[mark - 1].time : told.runs.empty() ? Interval{} : told.runs.back().time;
-          told.runs.push_back({decoder.blocks().info(block.node).ip.value, block.instructions, block.flags, time});
+          told.runs.push_back({decoder.blocks().info(block.node).ip.value, block.instructions, block.flags, time, segment.stream_offset_bytes});
         }
         told.gaps += batch.gaps.size();
         return true;
@@ -80,6 +85,18 @@ class Damaged {
     std::memcpy(&value, tsc, kTscBytes);
     value = ((value >> 8) + static_cast<uint64_t>(ticks)) << 8 | 0x19;
     std::memcpy(tsc, &value, kTscBytes);
+  }
+  /// Flips a bit of the MTC packet `number` of segment `i`. Returns its distance from the PSB; 0: the segment has fewer.
+  [[nodiscard]] uint64_t flip_mtc(size_t i, size_t number, unsigned bit) {
+    const Bytes trace = Bytes(bytes_).subspan(psbs_[i], (i + 1 < psbs_.size() ? psbs_[i + 1] : bytes_.size()) - psbs_[i]);
+    pt::PacketReader reader(trace);
+    pt::Packet packet;
+    for (uint64_t at = 0; reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset()) {
+      if (packet.kind != pt::PacketKind::mtc || number-- != 0) continue;
+      bytes_[psbs_[i] + at + 1] ^= static_cast<std::byte>(1U << bit);
+      return at;
+    }
+    return 0;
   }
   /// Writes the recording to a folder and opens it.
   [[nodiscard]] std::unique_ptr<Recording> open() const {
@@ -143,7 +160,7 @@ class MovedTsc : public ::testing::TestWithParam<int64_t> {
 };
 
 TEST_P(MovedTsc, OneIsFoundAndMovesNothing) {
-  EXPECT_TRUE(whole_->findings().empty());
+  EXPECT_TRUE(whole_->findings().empty() && miscount_findings(*whole_).empty());
   const size_t segments = Damaged(0).segments();
   ASSERT_GT(segments, 8U);
   for (size_t i = 0; i < segments; i += 2) {
@@ -163,6 +180,106 @@ TEST_P(MovedTsc, AllLaterOnesAreOneFinding) {
     for (size_t later = i; later < segments; ++later) damaged.move_tsc(later, GetParam());
     expect_found(damaged);
     if (HasFatalFailure()) return;
+  }
+}
+
+/// Damage that leaves the flow as it is: times become uncertain, not wrong.
+class UncertainTimes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    whole_ = open_at(demo());
+    ASSERT_TRUE(whole_);
+    for (uint32_t i = 0; i < whole_->streams().size(); ++i) {
+      if (whole_->streams()[i].cpu == 0) stream_ = i;
+    }
+    truth_ = decode(*whole_, stream_);
+    starts_ = whole_->segment_starts(stream_);
+  }
+  /// Expects one finding that names `place` (or none, if `may_have_no_effect`), and the true flow and times, but for `slack_ns`, in all segments
+  /// without doubtful code. Where the time is wide, code that changes is doubtful.
+  void expect_uncertain(const Damaged& damaged, const std::string& place, uint64_t slack_ns, bool may_have_no_effect = false) const {
+    const auto recording = damaged.open();
+    ASSERT_TRUE(recording);
+    std::vector<Finding> findings = recording->findings();
+    for (const Finding& finding : miscount_findings(*recording)) findings.push_back(finding);
+    if (!may_have_no_effect || !findings.empty()) {
+      ASSERT_EQ(findings.size(), 1U);
+      EXPECT_EQ(findings[0].kind, FindingKind::clock_contradicts);
+      EXPECT_NE(findings[0].what.find(place), std::string::npos) << findings[0].what << ", expected " << place;
+    }
+    const Told told = decode(*recording, stream_, 4);
+    EXPECT_EQ(told.gaps, 0U);
+    const auto found = by_segment(told), real = by_segment(truth_);
+    ASSERT_EQ(found.size(), real.size());
+    size_t doubtful = 0;
+    for (const auto& [segment, runs] : real) {
+      const std::map<uint64_t, Told::Run>& here = found.at(segment);
+      if (std::any_of(here.begin(), here.end(), [](const auto& run) { return (run.second.flags & kUncertainFlags) != 0; })) {
+        ++doubtful;
+        continue;
+      }
+      for (const auto& [at, run] : runs) {
+        const auto same = here.find(at);
+        ASSERT_TRUE(same != here.end() && same->second.ip == run.ip) << segment << ' ' << at;
+        const Interval time = same->second.time;  // both contain the true time of the block
+        ASSERT_TRUE(time.first.value <= run.time.last.value + slack_ns && run.time.first.value <= time.last.value + slack_ns)
+            << segment << ' ' << at << ": " << time.first.value << ".." << time.last.value << ", true " << run.time.first.value << ".."
+            << run.time.last.value;
+      }
+    }
+    EXPECT_LE(doubtful, 2U);
+  }
+  /// The runs of each segment by the number of its instructions before them.
+  static std::map<uint64_t, std::map<uint64_t, Told::Run>> by_segment(const Told& told) {
+    std::map<uint64_t, std::map<uint64_t, Told::Run>> segments;
+    uint64_t count = 0, before = 0;
+    for (const Told::Run& run : told.runs) {
+      if (run.segment != std::exchange(before, run.segment)) count = 0;
+      if (run.instructions != 0) segments[run.segment].emplace(count, run);
+      count += run.instructions;
+    }
+    return segments;
+  }
+
+  std::unique_ptr<Recording> whole_;
+  uint32_t stream_ = 0;
+  Told truth_;
+  std::vector<uint64_t> starts_;
+};
+
+// A wrong MTC packet moves all times up to the next TSC, by 256 periods: the TSC contradicts them. Bit 0 moves one period, which no TSC
+// contradicts; bit 1 moves two periods before the count shows it. The first MTC after a TMA may belong to an edge before it, and has no effect then.
+TEST_F(UncertainTimes, OneBitOfAnMtc) {
+  constexpr uint64_t kPeriodNs = 334;  // 8 ticks of 24 MHz: tests/demo/pt_stream.h
+  size_t trials = 0;
+  for (size_t i = 0; i + 1 < starts_.size(); i += 3) {
+    for (const unsigned bit : {1U, 2U, 4U, 7U}) {
+      for (const size_t number : {size_t{0}, size_t{3}, size_t{20}}) {
+        Damaged damaged(0);
+        const uint64_t at = damaged.flip_mtc(i, number, bit);
+        if (at == 0) continue;
+        SCOPED_TRACE("segment " + std::to_string(i) + ", MTC " + std::to_string(number) + ", bit " + std::to_string(bit));
+        expect_uncertain(damaged, "trace offset " + (bit == 1 ? "" : std::to_string(starts_[i] + at)), bit == 1 ? 2 * kPeriodNs : 0, number == 0);
+        if (HasFatalFailure()) return;
+        ++trials;
+      }
+    }
+  }
+  EXPECT_GT(trials, 20U);
+}
+
+// A multiple of a wrap of the crystal clock's 16 bits, which TMA packets do not show: the TSCs around bound the times.
+TEST_F(UncertainTimes, OneTscFarAway) {
+  constexpr int64_t kWrap = 65536 * 125;
+  constexpr uint64_t kTwoSegmentsNs = 60'000;
+  for (size_t i = 1; i < starts_.size(); i += 2) {
+    for (const int64_t ticks : {-1000 * kWrap, 1000 * kWrap, kWrap << 20, kWrap << 30}) {
+      SCOPED_TRACE("segment " + std::to_string(i) + " by " + std::to_string(ticks));
+      Damaged damaged(0);
+      damaged.move_tsc(i, ticks);
+      expect_uncertain(damaged, "trace offset " + std::to_string(starts_[i]) + ":", kTwoSegmentsNs);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

@@ -1,0 +1,16 @@
+// Miscounts: MTC packets that count to a later time than the TSC after them. Private to the project.
+#pragma once
+
+#include <vector>
+
+#include "ptdecode/finding.h"
+
+namespace ptd {
+
+class Recording;
+
+/// Reports one finding for each stream with such packets: see pt::TimeAhead. Reads the timing packets of the whole trace, so Recording::findings()
+/// does not contain them. Empty for a plan.
+[[nodiscard]] std::vector<Finding> miscount_findings(const Recording& recording);
+
+}  // namespace ptd
