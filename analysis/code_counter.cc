@@ -222,7 +222,9 @@ void CodeCounter::add_to(FileSums& files) const {
     }
   }
   const auto add_branch = [&](NodeId from, uint64_t to, uint64_t count) {
-    by_id[nodes_[from].file]->branches[{places_[from].address + places_[from].last_offset, to}] += count;
+    const uint64_t address = places_[from].address + places_[from].last_offset;
+    CodeBranch& branch = by_id[nodes_[from].file]->branches[{address, to}];
+    branch = {address, to, branch.count + count, nodes_[from].jumps};
   };
   for (const KeyCounts::Slot& slot : branches_.slots()) {
     if (slot.key != 0) add_branch(first_of(slot.key), places_[second_of(slot.key)].address, slot.count);
@@ -298,7 +300,7 @@ Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions
   for (auto& [name, found] : files) {
     FileCounts& file = sums.files.emplace_back(FileCounts{name.first, name.second, found.offset_to_address, found.relocatable, {}, {}});
     for (auto& [place, run] : found.runs) file.runs.push_back(run);
-    for (const auto& [way, count] : found.branches) file.branches.push_back({way.first, way.second, count});
+    for (const auto& [way, branch] : found.branches) file.branches.push_back(branch);
   }
   std::stable_sort(sums.files.begin(), sums.files.end(),
                    [](const FileCounts& a, const FileCounts& b) { return a.ran_bytes() > b.ran_bytes(); });

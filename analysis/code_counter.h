@@ -60,7 +60,7 @@ class CodeCounter {
     uint64_t offset_to_address = 0;
     bool relocatable = false;
     std::map<std::pair<uint64_t, uint64_t>, CodeRun> runs;
-    std::map<std::pair<uint64_t, uint64_t>, uint64_t> branches;
+    std::map<std::pair<uint64_t, uint64_t>, CodeBranch> branches;
   };
   /// By path and build id. Code without a file is left out.
   using FileSums = std::map<std::pair<std::string, std::string>, FileSum>;

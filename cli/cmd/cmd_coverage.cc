@@ -54,16 +54,24 @@ bool wanted_source(const CoverageWords& words, std::string_view file) {
 /// How often the code of a file was executed, and how often branches led to its addresses.
 struct FileUse {
   explicit FileUse(const FileCounts& file) : counts(file.runs) {
-    for (const CodeBranch& branch : file.branches) arrivals[branch.to] += branch.count;
+    for (const CodeBranch& branch : file.branches) branches.emplace(branch.to, &branch);
   }
-  /// A first instruction that faults is not executed, and its function is entered.
-  [[nodiscard]] uint64_t entries(const SourceFunction& function) const {
+  /// Returns how often the function `number` of the unit was entered. A first instruction that faults is not executed, and its function is
+  /// entered. A jump from inside of the function to its first instruction (a loop, or Go's code after it has grown the stack) does not enter it.
+  [[nodiscard]] uint64_t entries(const SourceUnit& unit, uint32_t number) const {
+    const SourceFunction& function = unit.functions[number];
+    uint64_t arrived = 0, from_inside = 0;
+    for (auto [at, end] = branches.equal_range(function.entry); at != end; ++at) {
+      const CodeBranch& branch = *at->second;
+      arrived += branch.count;
+      if (branch.is_jump && unit.contains(number, branch.from)) from_inside += branch.count;
+    }
     const uint64_t executed = counts.highest(function.entry, function.entry + 1);
-    const auto arrived = arrivals.find(function.entry);
-    return function.inlined || arrived == arrivals.end() ? executed : std::max(executed, arrived->second);
+    const uint64_t all = function.inlined ? executed : std::max(executed, arrived);
+    return all - std::min(all, from_inside);
   }
   AddressCounts counts;
-  std::map<uint64_t, uint64_t> arrivals;
+  std::multimap<uint64_t, const CodeBranch*> branches;  ///< by target
 };
 
 void add_unit(const CoverageWords& words, const SourceUnit& unit, const FileUse& use, Coverage& coverage) {
@@ -91,13 +99,13 @@ void add_unit(const CoverageWords& words, const SourceUnit& unit, const FileUse&
     count = std::max(count, times);
   }
   for (const auto& [copy, count] : copies) coverage[std::string(std::get<0>(copy))].lines[std::get<1>(copy)] += count;
-  for (size_t i = 0; i < unit.functions.size(); ++i) {
+  for (uint32_t i = 0; i < unit.functions.size(); ++i) {
     const SourceFunction& function = unit.functions[i];
     if (function.name.empty() || function.line == 0 || !wanted_source(words, path_of(function.file))) continue;
     const auto file = coverage.find(path_of(function.file));
     if (file == coverage.end()) continue;
     // The optimizer may have moved the first instruction of an inlined copy to where it is not always executed.
-    const uint64_t entries = use.entries(function);
+    const uint64_t entries = use.entries(unit, i);
     file->second.functions[{std::string(function.name), function.line}] += entries == 0 && function.inlined ? executed[i] : entries;
   }
 }
@@ -238,12 +246,14 @@ Command add_coverage(CLI::App& app) {
       "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed statement\n"
       "(is_stmt of the line table), added up over the functions that contain statements of the line: instances of a template and inlined\n"
       "copies count separately. Other code with its number, which compilers move and insert, does not count, as with gcov. clang marks only\n"
-      "the first part of a line as a statement: what directly follows with the same line counts, too, if the statement ran.\n"
+      "the first part of a line as a statement: what directly follows with the same line counts, too, if the statement ran. A statement that\n"
+      "the optimizer left without code after an inlined copy does not count with the code that follows.\n"
       "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov counts\n"
-      "the same without optimization. Limitation: the optimizer can merge parts of an inlined copy with other code, and its count is then\n"
-      "too low, but not 0 if a statement of the copy ran. If functions of a source file share a name (lambdas: operator()), the line is\n"
-      "added to it. A function is entered, too, where its first instruction faulted; that instruction was not executed, so\n"
-      "its line is not counted. Limitation: debug information in .dwo files (-gsplit-dwarf) is not read, so only lines are counted.\n"
+      "the same without optimization. A jump within a function to its first instruction (a loop) does not enter it. Limitation: the optimizer\n"
+      "can merge parts of an inlined copy with other code, and its count is then too low, but not 0 if a statement of the copy ran. If\n"
+      "functions of a source file share a name (lambdas: operator()), the line is added to it. A function is entered, too, where its first\n"
+      "instruction faulted; that instruction was not executed, so its line is not counted. Limitation: debug information in .dwo files\n"
+      "(-gsplit-dwarf) is not read, so only lines are counted.\n"
       "The kernel and its modules are included if their debug files are found (--debug-dir, --symfs). Without a recorded build id, a\n"
       "module's file (.ko or .ko.debug, not compressed) is used if its functions have the addresses that the kernel reports. This does "
       "not\n"

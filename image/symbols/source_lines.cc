@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -54,6 +55,7 @@ struct SourceLines::Unit {
   bool is_llvm = false;     // compiled by clang or another compiler that uses LLVM
   std::vector<Row> rows;
   std::vector<Scope> scopes;
+  std::vector<EmptyCopy> empty_copies;
   std::vector<ScopePiece> pieces;  // by address
 };
 
@@ -251,9 +253,10 @@ void SourceLines::load_scopes(Unit& unit) {
     warnings_->add(path_ + ": names of its functions and inlined calls are in " + file_->missing_alternate +
                    " (.gnu_debugaltlink), which is missing or has another build id; lines are known");
   const std::function<std::string_view(const char*)> names = [&](const char* text) { return readable(text); };
-  std::vector<ScopeExtent> extents;
-  read_scopes(die, {std::exchange(unit.counted, true) ? nullptr : &file_->limits, names}, unit.scopes, extents);
-  unit.pieces = pieces_of(std::move(extents));
+  UnitScopes found = read_scopes(die, {std::exchange(unit.counted, true) ? nullptr : &file_->limits, names});
+  unit.scopes = std::move(found.scopes);
+  unit.empty_copies = std::move(found.empty);
+  unit.pieces = pieces_of(std::move(found.extents));
 }
 
 // Returns the innermost scope that contains the address.
@@ -371,6 +374,35 @@ std::vector<SourceFunction> functions_of(const std::vector<Scope>& scopes, const
   return functions;
 }
 
+// Removes statements without code (`bare`) at instructions of another function, if their line has code in its own, and no copy of that begins
+// there: with optimization, the statement that ends an inlined copy is at the first instruction after the copy, which runs also if the statement
+// does not.
+void drop_bare(const std::vector<Scope>& scopes, const std::vector<EmptyCopy>& empty, const std::vector<bool>& bare,
+               std::vector<SourceStatement>& statements) {
+  using Place = std::tuple<std::string_view, uint32_t, Dwarf_Off>;  // file, line, function
+  const auto place = [&](const SourceStatement& each) {
+    return Place(each.file, each.line, each.scope == kNoScope ? Dwarf_Off{0} : scopes[each.scope].origin);
+  };
+  std::vector<Place> with_code;
+  for (size_t i = 0; i < statements.size(); ++i)
+    if (!bare[i]) with_code.push_back(place(statements[i]));
+  std::sort(with_code.begin(), with_code.end());
+  std::vector<std::pair<uint64_t, Dwarf_Off>> entries;
+  for (const Scope& scope : scopes) entries.emplace_back(scope.entry, scope.origin);
+  for (const EmptyCopy& copy : empty) entries.emplace_back(copy.entry, copy.origin);
+  std::sort(entries.begin(), entries.end());
+  const auto is_strange = [&](const SourceStatement& each) {
+    const auto at = std::lower_bound(with_code.begin(), with_code.end(), Place(each.file, each.line, 0));
+    const bool has_code = at != with_code.end() && std::get<0>(*at) == each.file && std::get<1>(*at) == each.line;
+    return has_code && !std::binary_search(at, with_code.end(), place(each)) &&
+           !std::binary_search(entries.begin(), entries.end(), std::pair(each.first, std::get<2>(*at)));
+  };
+  size_t kept = 0;
+  for (size_t i = 0; i < statements.size(); ++i)
+    if (!bare[i] || !is_strange(statements[i])) statements[kept++] = statements[i];
+  statements.resize(kept);
+}
+
 }  // namespace
 
 /// Returns the index of the first row after `at` with another address. Rows at one address are several statements of one instruction.
@@ -395,23 +427,40 @@ size_t SourceLines::statement_end(const Unit& unit, size_t at, size_t next) {
   return next;
 }
 
+// Returns whether the instruction at the address of row `at` has its line, which is that of the last row at the address. The rows before it are
+// statements that the optimizer left without code.
+bool SourceLines::has_code(const Unit& unit, size_t at, size_t next) {
+  const Row& row = unit.rows[at];
+  const Row& last = unit.rows[next - 1];
+  return last.line == row.line && last.file == row.file;
+}
+
 SourceUnit SourceLines::statements(const Unit& unit) const {
   SourceUnit result;
-  const auto number = static_cast<uint32_t>(&unit - units_.data());
+  std::vector<bool> bare;  // of each statement: it has no code
+  const auto unit_number = static_cast<uint32_t>(&unit - units_.data());
   for (size_t i = 0; i < unit.rows.size(); ++i) {
     const Row& row = unit.rows[i];
     if (row.end || !row.statement || row.line == 0) continue;
-    if (const Reach* reach = reach_of(row.address); reach == nullptr || reach->unit != number) continue;
+    if (const Reach* reach = reach_of(row.address); reach == nullptr || reach->unit != unit_number) continue;
     const size_t next = next_address(unit, i), last = statement_end(unit, i, next);
     const auto end_at = [&](size_t index) { return index < unit.rows.size() ? unit.rows[index].address : row.address + 1; };
     result.statements.push_back({row.address, end_at(next), row.file, row.line, scope_at(unit, row.address)});
+    bare.push_back(!has_code(unit, i, next));
     if (last == next) continue;
     result.statements.push_back(result.statements.back());
     result.statements.back().end = end_at(last);
+    bare.push_back(bare.back());
   }
+  drop_bare(unit.scopes, unit.empty_copies, bare, result.statements);
   result.functions = functions_of(unit.scopes, unit.rows, result.statements);
+  result.contains = [&unit](uint32_t number, uint64_t address) {
+    uint32_t scope = scope_at(unit, address);
+    for (unsigned depth = 0; scope != kNoScope && scope != number && depth < kMaxScopeDepth; ++depth) scope = unit.scopes[scope].parent;
+    return scope == number;
+  };
   for (SourceFunction& function : result.functions) {
-    if (const Reach* reach = reach_of(function.entry); reach != nullptr && reach->unit != number) function.name = {};
+    if (const Reach* reach = reach_of(function.entry); reach != nullptr && reach->unit != unit_number) function.name = {};
   }
   return result;
 }

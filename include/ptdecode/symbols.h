@@ -140,6 +140,8 @@ struct SourceFunction {
 struct SourceUnit {
   std::vector<SourceStatement> statements;  ///< by address
   std::vector<SourceFunction> functions;    ///< by their number, as SourceStatement::scope
+  /// Returns whether the address is in the code of the function `number`, or of what is inlined in it. Valid during the visit.
+  std::function<bool(uint32_t number, uint64_t address)> contains;
 };
 using SourceVisitor = std::function<bool(const SourceUnit&)>;
 

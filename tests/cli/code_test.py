@@ -246,6 +246,36 @@ int main(int argc, char**) {
                 around = want["shop::Basket::order()"][0] if "{lambda" in name else want[name][0]
                 self.assertIn(optimized[name][0], (want[name][0], around), name)
 
+    def test_a_function_is_entered_from_outside_or_by_a_call(self):
+        """Not by its own loop; and a statement without code is none of the next line's. Against gcov, `functions`, and the program itself."""
+        source, place = PROGRAMS / "entered.c", self.folder / "entered"
+        place.mkdir()
+        cc = os.environ.get("CC", "cc")
+        subprocess.run([cc, "-O0", "-g", "-w", "--coverage", "-o", "counted", source], cwd=place, check=True)
+        subprocess.run(["./counted"], cwd=place, check=True, stdout=subprocess.DEVNULL)
+        out = subprocess.run([shutil.which("gcov") or "gcov", "--json-format", "--stdout", next(place.glob("*.gcno"))], cwd=place, capture_output=True,
+                             check=True).stdout
+        file = json.loads(out)["files"][0]
+        want = {each["name"]: each["execution_count"] for each in file["functions"]}
+        self.assertEqual((want["loops"], want["falls"], want["tree"], want["odd"]), (2, 6, 177, 5))
+        times = {line["line_number"]: line["count"] for line in file["lines"]}
+        for optimization in ("-O0", "-O1", "-O2"):
+            subprocess.run([cc, optimization, "-g", "-w", "-o", "plain", source], cwd=place, check=True)
+            done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", place / "data", "--", place / "plain")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            text = run("coverage", "-q", "-i", place / "data", "--format", "lcov", "--source", source.resolve()).stdout
+            entered = {name: int(count) for count, name in re.findall(r"^FNDA:(\d+),(\w+)$", text, re.M)}
+            self.assertGreaterEqual(set(entered), {"tree", "even", "odd", "loops", "by_jump", "falls", "main"})
+            self.assertEqual({name: entered[name] for name in entered if name != "choose"}, {name: want[name] for name in entered if name != "choose"},
+                             optimization)
+            rows = map(json.loads, run("functions", "-q", "-i", place / "data", "--json").stdout.splitlines())
+            calls = {row["function"]: row["calls"] for row in rows if row.get("function") in entered}
+            self.assertEqual({name: calls[name] for name in ("tree", "even", "odd", "loops", "by_jump", "main")},
+                             {name: entered[name] for name in ("tree", "even", "odd", "loops", "by_jump", "main")}, optimization)
+            got = {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", text, re.M)}
+            number = next(i for i, line in enumerate(source.read_text().split("\n"), 1) if "x *= 3; break;" in line)
+            self.assertEqual(got[number], times[number], optimization)
+
     def test_what_several_compilations_share_is_counted_once(self):
         """Inline functions and templates in a header: the linker keeps one copy, and each compilation has debug information of it."""
         place = self.folder / "shared"

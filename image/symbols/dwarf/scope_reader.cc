@@ -63,8 +63,8 @@ uint64_t number_of(Dwarf_Die* die, unsigned kind) {
 // Walks the DIEs of a unit and collects its functions and inlined calls.
 class ScopeReader {
  public:
-  ScopeReader(const ScopeSource& source, std::vector<Scope>& scopes, std::vector<ScopeExtent>& extents)
-      : source_(source), limits_(source.limits), scopes_(scopes), extents_(extents) {}
+  ScopeReader(const ScopeSource& source, UnitScopes& found)
+      : source_(source), limits_(source.limits), scopes_(found.scopes), extents_(found.extents), empty_(found.empty) {}
   void read(Dwarf_Die* unit) {
     visit(unit, kNoScope, 0);
     for (Scope& scope : scopes_) {
@@ -112,7 +112,10 @@ class ScopeReader {
     } else if (outer.line != 0 && enclosing_of_.size() < kMaxEnclosed) {
       enclosing_of_.emplace(dwarf_dieoffset(die), outer);
     }
-    if (extents_.size() == before) {  // a declaration, or a function that is only inlined
+    if (extents_.size() == before) {  // a declaration, a function that is only inlined, or a copy without code
+      Dwarf_Addr entry = 0;
+      const bool is_copy = dwarf_tag(die) == DW_TAG_inlined_subroutine && empty_.size() < kMaxScopes;
+      if (is_copy && dwarf_entrypc(die, &entry) == 0) empty_.push_back({entry, origin_of(*die)});
       visit(die, parent, depth + 1);
     } else {
       add(die, {declared, extents_[before].first}, parent, depth);
@@ -156,6 +159,7 @@ class ScopeReader {
   DebugLimits* const limits_;
   std::vector<Scope>& scopes_;
   std::vector<ScopeExtent>& extents_;
+  std::vector<EmptyCopy>& empty_;
   static constexpr size_t kMaxEnclosed = 1U << 16;
   Declaration enclosing_;  // of the DIE that is read
   std::unordered_map<Dwarf_Off, Declaration> enclosing_of_;
@@ -163,8 +167,10 @@ class ScopeReader {
 
 }  // namespace
 
-void read_scopes(Dwarf_Die unit, const ScopeSource& source, std::vector<Scope>& scopes, std::vector<ScopeExtent>& extents) {
-  ScopeReader(source, scopes, extents).read(&unit);
+UnitScopes read_scopes(Dwarf_Die unit, const ScopeSource& source) {
+  UnitScopes found;
+  ScopeReader(source, found).read(&unit);
+  return found;
 }
 
 std::vector<ScopePiece> pieces_of(std::vector<ScopeExtent> extents) {

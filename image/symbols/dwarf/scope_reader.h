@@ -42,6 +42,12 @@ struct ScopeExtent {
   uint32_t scope = 0, depth = 0;
 };
 
+// An inlined copy that the optimizer left without code of its own.
+struct EmptyCopy {
+  uint64_t entry = 0;
+  Dwarf_Off origin = 0;  // as Scope::origin
+};
+
 // From `first` up to the next piece, `scope` is the innermost scope.
 struct ScopePiece {
   uint64_t first = 0;
@@ -54,8 +60,15 @@ struct ScopeSource {
   const std::function<std::string_view(const char*)>& names;
 };
 
-/// Appends the functions of a unit, and the inlined ones, with their addresses. Ends early where a limit is exceeded.
-void read_scopes(Dwarf_Die unit, const ScopeSource& source, std::vector<Scope>& scopes, std::vector<ScopeExtent>& extents);
+/// What read_scopes() found in a unit.
+struct UnitScopes {
+  std::vector<Scope> scopes;
+  std::vector<ScopeExtent> extents;
+  std::vector<EmptyCopy> empty;
+};
+
+/// Returns the functions of a unit, and the inlined ones, with their addresses. Ends early where a limit is exceeded.
+[[nodiscard]] UnitScopes read_scopes(Dwarf_Die unit, const ScopeSource& source);
 
 /// Returns the innermost scope of each address, as pieces by address.
 [[nodiscard]] std::vector<ScopePiece> pieces_of(std::vector<ScopeExtent> extents);
