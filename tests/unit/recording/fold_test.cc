@@ -283,6 +283,23 @@ TEST_F(Fold, ABpfAddressReusedByAnotherProgram) {
   EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x1000, 10'000'000'000), -1);  // long after the grace period
 }
 
+// The records of trampolines say that each takes a page; since Linux 6.9 they lie in one with others (bpf_jit_comp.c, "arch_alloc_bpf_trampoline").
+TEST_F(Fold, TrampolinesShareAPage) {
+  const auto name_code = [&](uint64_t offset, uint32_t size, const char* name, std::initializer_list<int> code, uint64_t time) {
+    feed(perfio::KsymbolRecord{kText.value + offset, size, 1, false, name}, time);
+    poke(offset, {}, bytes_of(code), time);
+  };
+  name_code(0x3000, 4096, "bpf_trampoline_1", {0x55, 0xc3}, 1000);
+  name_code(0x3100, 2, "bpf_prog_1", {0xaa, 0xc3}, 2000);
+  name_code(0x3200, 4096, "bpf_trampoline_1", {0x56, 0xc3}, 3000);
+  finish();
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x3000, 3500), 0x55);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x3100, 3500), 0xaa);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x3200, 3500), 0x56);
+  EXPECT_EQ(data_->symbolizer->find(kKernelSpace, kText + 0x3101, TimeNs{3500})->name, "bpf_prog_1");
+  EXPECT_EQ(data_->symbolizer->find(kKernelSpace, kText + 0x3001, TimeNs{3500})->name, "bpf_trampoline_1");
+}
+
 TEST_F(Fold, OutOfLinePagesLiveByPokes) {
   feed(perfio::KsymbolRecord{kText.value + 0x5000, 4096, 2, false, "kprobe_insn_page"}, 1000);
   poke(0x5000, {}, bytes_of({0xcc, 0xc3}), 1100);
