@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -244,6 +245,15 @@ class Bundles(unittest.TestCase):
             else:
                 self.assertEqual((status, out), (1, b""), err)
                 self.assertIn(b"part 'STRM' of the bundle", err)
+
+    def test_streams_without_trace_take_little_memory(self):
+        whole = self.make([SOURCE / "data" / "demo"]).read_bytes()
+        streams, many, limit = 20000, self.tmp / "many.ptb", 1 << 30
+        content = b"".join(parts.number(2 * cpu) + b"\1" + parts.number(cpu) + bytes(3) for cpu in range(streams))
+        many.write_bytes(parts.replaced(whole, {b"STRM": parts.number(streams) + content, b"AUX ": b""}))
+        listing = subprocess.run([PTDECODE, "script", "-i", many], capture_output=True,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assertEqual(listing.returncode, 0, listing.stderr)
 
     def test_a_folder_is_not_overwritten(self):
         folder = self.tmp / "folder"

@@ -2,9 +2,8 @@
 #include <array>
 #include <string_view>
 
-#include "perfio/zstd_stream.h"
 #include "ptdecode/bundle.h"
-#include "ptdecode/recording_cursor.h"
+#include "perfio/zstd_stream.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_events.h"
 #include "recording/bundle/bundle_wire.h"
@@ -97,33 +96,6 @@ std::vector<std::byte> content_of(const TinyList& list, uint64_t list_bytes) {
   return content;
 }
 
-// A stream without trace needs no decoder.
-void check_empty_streams(const BundleChunks& chunks, const TempDir& dir, std::vector<std::string>& findings) {
-  constexpr int32_t kStreams = 16000;
-  ByteWriter streams;
-  streams.number(kStreams);
-  for (int32_t i = 0; i < kStreams; ++i) {
-    for (const int64_t id : {int64_t{i}, int64_t{-1}}) streams.signed_number(id);
-    streams.number(static_cast<uint64_t>(i));
-    for (int list = 0; list < 3; ++list) streams.number(0);
-  }
-  BundleBytes out;
-  for (const auto& [type, content] : chunks) {
-    const Bytes stored = type == chunk::kStreams ? Bytes(streams.bytes()) : type == chunk::kAux ? Bytes() : Bytes(content);
-    if (type != chunk::kEnd) out.add(type, stored, stored.size(), false);
-  }
-  dir.write("bundle", out.finish());
-  CaseGuard guard("bundle with empty streams");
-  OpenOptions options;
-  options.path = dir / "bundle";
-  const auto recording = Recording::open(options);
-  if (!recording.ok()) return findings.push_back("bundle with empty streams: " + recording.error().message);
-  RecordingCursor cursor(**recording);
-  while (cursor.next() != FlowItem::end) {
-  }
-  guard.end(findings);
-}
-
 }  // namespace
 
 void check_tiny_items(const std::string& bundle, std::vector<std::string>& findings) {
@@ -156,7 +128,6 @@ void check_tiny_items(const std::string& bundle, std::vector<std::string>& findi
       if (said.find(" limit of ") == std::string::npos) findings.push_back(what + ": no message names a limit: " + said);
     }
   }
-  check_empty_streams(*chunks, dir, findings);
   // What is written is read, however well it compresses.
   const auto writer = BundleFileWriter::create(dir / "long");
   if (!writer.ok()) return findings.push_back(writer.error().message);
