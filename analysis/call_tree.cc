@@ -149,22 +149,20 @@ void CallTree::State::drop_ended(Stack& stack) {
 void CallTree::State::save_place(Now& now) {
   const std::vector<Frame>& frames = now.stack.frames;
   const size_t caller = frames.size() - 2;
-  if (frames.size() < 2 || frames.back().return_to.value == 0) return;
-  drop_ended(now.stack);
-  now.stack.saved.save(caller, frames[caller].instructions, frames.back().return_to);
+  if (frames.size() >= 2) save_place(now.stack, caller, frames.back().return_to);
+}
+
+void CallTree::State::save_place(Stack& stack, size_t caller, Ip place) {
+  if (place.value == 0) return;
+  drop_ended(stack);
+  stack.saved.save(caller, stack.frames[caller].instructions, place);
 }
 
 // Returns how many frames are left where an exception goes on; 0 if none of the open calls has this landing pad.
 size_t CallTree::State::frame_of_landing(const Now& now) {
-  constexpr uint64_t kMostInVain = 1U << 26;
-  const std::vector<Frame>& frames = now.stack.frames;
-  const bool limited = now.stack.searched_in_vain > kMostInVain && frames.size() > kMostGroupSteps;
-  const size_t least = limited ? frames.size() - kMostGroupSteps : 1;
-  for (size_t i = frames.size(); i-- > least;) {
-    if (lands_at(frames[i].return_to, frames[i].landing, now.step.to)) return i;
-  }
-  now.stack.searched_in_vain += frames.size() - std::min(least, frames.size());
-  return 0;
+  const auto lands = [&](const Frame& frame) { return lands_at(frame.return_to, frame.landing, now.step.to); };
+  const size_t match = now.stack.landing_search.innermost(now.stack.frames, lands, kMostGroupSteps);
+  return match == 0 ? 0 : match - 1;
 }
 
 // Returns the index + 1 of the frame in which the flow goes on inside of the step's function, as after longjmp; 0 if that is not open.
@@ -173,13 +171,15 @@ size_t CallTree::State::frame_of_jump(Now& now) {
   const std::vector<Frame>& frames = stack.frames;
   const FlowStep& step = now.step;
   const auto is_open = [&](const Frame& frame) { return frame.function == step.function; };
-  const size_t inner = innermost(frames, is_open);
+  const uint32_t open = stack.open[step.function];  // also inlined calls
+  const size_t inner = open == 0 ? 0 : stack.search.innermost(frames, is_open);
   const bool jumps = (step.kind == FlowKind::jump || step.kind == FlowKind::ret) && !is_kernel_half(step.to);
   if (inner == 0 || !jumps) return inner;
   drop_ended(stack);
   SavedPlaces::Found found;
-  const bool known = stack.saved.take(step.to, frames.size() - 1, found) && is_open(frames[found.depth]);
-  if (known ? found.several : innermost(std::span(frames).first(inner - 1), is_open) != 0) ++now.thread.guessed;
+  const bool known = stack.saved.take(step.to, frames.size() - 1, [&](size_t depth) { return is_open(frames[depth]); }, found);
+  const bool several = known ? found.several : open > 1 && stack.search.look(std::span(frames).first(inner - 1), is_open) != 0;
+  if (several) ++now.thread.guessed;
   return known ? found.depth + 1 : inner;
 }
 
@@ -207,7 +207,8 @@ void CallTree::State::give_up(Now& now, CallLoss why) {
 // The return goes where a given-up call was awaited: its callers are open again.
 bool CallTree::State::take_up(Now& now) {
   std::vector<Frame>& old = now.stack.given_up;
-  const size_t found = innermost(old, [&](const Frame& frame) { return frame.return_to == now.step.to && frame.return_to.value != 0; });
+  const auto awaits = [&](const Frame& frame) { return frame.return_to == now.step.to && frame.return_to.value != 0; };
+  const size_t found = now.stack.search.innermost(old, awaits);
   if (found == 0) return false;
   while (!now.stack.frames.empty()) leave(now, 0);
   const std::vector<Frame> frames = std::move(old);
@@ -244,7 +245,7 @@ void CallTree::State::take_return(Now& now) {
   if (frames.empty()) return root(now);
   if (const size_t depth = step.landing == kLandsHere ? frame_of_landing(now) : 0; depth != 0) return leave_to(now, depth);
   const auto awaits = [&](const Frame& frame) { return frame.return_to == step.to && step.to.value != 0; };
-  if (const size_t match = innermost(frames, awaits); match != 0) return leave_to(now, match - 1);
+  if (const size_t match = now.stack.search.innermost(frames, awaits); match != 0) return leave_to(now, match - 1);
   if ((step.flags & kFlowUnseen) != 0) return frames.size() > 1 ? leave(now, 0) : void();
   const Frame& top = frames.back();
   if (top.role == Role::handler) {
@@ -272,15 +273,16 @@ void CallTree::State::take_far_return(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   const bool seen = (step.flags & kFlowUnseen) == 0;
-  size_t match = innermost(frames, [&](const Frame& frame) { return is_boundary(frame.kind) && frame.return_to == step.to && seen; });
+  BoundedSearch& search = now.stack.search;
+  size_t match = search.innermost(frames, [&](const Frame& frame) { return is_boundary(frame.kind) && frame.return_to == step.to && seen; });
   const bool exact = match != 0;
   // IRET to the next instruction is how a kernel serialises ("iret_to_self").
   if (!exact && seen && !frames.empty() && !is_boundary(frames.back().kind) && frames.back().function == step.function) return;
   const bool to_user = seen && !is_kernel_half(step.to);
   if (!exact && to_user)
-    match = innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind) && !is_kernel_half(frame.return_to); });
+    match = search.innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind) && !is_kernel_half(frame.return_to); });
   const bool from_user = match != 0;  // what ends was entered from user code
-  if (match == 0) match = innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind); });
+  if (match == 0) match = search.innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind); });
   if (match == 0) {
     leave_to(now, 0);
     if (seen) root(now);
@@ -341,17 +343,19 @@ void CallTree::State::arrive(Now& now, Return back) {
     back = {restorer.return_to, true, true};
     if (step.to == back.due || back.due.value == 0) return;
   }
-  if (const size_t match = innermost(frames, [&](const Frame& frame) { return frame.return_to == step.to; }); match != 0)
+  BoundedSearch& search = now.stack.search;
+  if (const size_t match = search.innermost(frames, [&](const Frame& frame) { return frame.return_to == step.to; }); match != 0)
     return leave_to(now, match - 1);
   if (back.syscall && is_restart(step.to, back.due)) return;
   if ((step.flags & kFlowEntry) != 0) return enter_handler(now, step.function, back);
   const bool named = (step.flags & kFlowNamed) != 0;
-  const size_t open = named ? innermost(frames, [&](const Frame& frame) { return frame.function == step.function; }) : 0;
+  const bool is_open = named && now.stack.open[step.function] != 0;
+  const size_t open = is_open ? search.innermost(frames, [&](const Frame& frame) { return frame.function == step.function; }) : 0;
   if (open != 0) return leave_to(now, open);
   const auto near = [&](const Frame& frame) {
     return frame.role != Role::plain && (is_restart(step.to, frame.return_to) || step.to - frame.return_to <= kMostInsnBytes);
   };
-  if (const size_t match = innermost(frames, near); match != 0) return leave_to(now, match - 1);
+  if (const size_t match = search.innermost(frames, near); match != 0) return leave_to(now, match - 1);
   if (sigreturn && (named || step.to - back.due <= kMostInsnBytes)) return take_jump(now);  // the handler changed where it returns to
   if (back.kernel && !named) return enter_handler(now, step.from != kNoFunction ? step.from : step.function, back);
   give_up(now, CallLoss::strange_resume);
@@ -464,6 +468,26 @@ void CallTree::State::take_other(Now& now) {
   if (!frames.empty() && frames.back().untraced() && (step.flags & kFlowUnseen) == 0) end_untraced(now);
 }
 
+// The stored calls, as FoldedCalls needs them.
+struct CallTree::State::StoredCalls {
+  State& state;
+  Stack& stack;
+  CallThread& thread;
+  bool awaits(Ip to) {
+    return to.value != 0 && stack.search.innermost(stack.frames, [&](const Frame& frame) { return frame.return_to == to; }) != 0;
+  }
+  bool saved(Ip place, FunctionId function) {
+    state.drop_ended(stack);
+    return stack.saved.has(place, [&](size_t depth) { return stack.frames[depth].function == function; });
+  }
+  [[nodiscard]] bool is_open(FunctionId function) const { return stack.open[function] != 0; }
+  bool runs(FunctionId function) {
+    if (stack.frames.back().function == function && stack.open[function] > 1) guess();  // frame_of_jump() counts other guesses
+    return is_open(function) && stack.search.innermost(stack.frames, [&](const Frame& frame) { return frame.function == function; }) != 0;
+  }
+  void guess() { ++thread.guessed; }
+};
+
 // The stack is as deep as it may get: calls further in are part of its last one. Returns false for a step that is of the frames.
 bool CallTree::State::take_folded(Now& now) {
   Stack& stack = now.stack;
@@ -476,11 +500,10 @@ bool CallTree::State::take_folded(Now& now) {
     if (stack.folded.leave_to_landing(now.step.to)) return true;
     if (frame_of_landing(now) != 0) stack.folded.clear();
   }
-  const auto awaits = [&](Ip to) {
-    return to.value != 0 && innermost(stack.frames, [&](const Frame& frame) { return frame.return_to == to; }) != 0;
-  };
-  const FoldedCalls::Where where = stack.folded.take(now.step, stack.resume, awaits);
+  StoredCalls stored{*this, stack, now.thread};
+  const FoldedCalls::Where where = stack.folded.take(now.step, stack.resume, stored);
   if (where == FoldedCalls::Where::outside) return false;
+  if (now.step.landing == kEntersSetjmp) save_place(stack, stack.frames.size() - 1, stack.folded.only_return());
   if (begins) stack.resume = {};
   if (where == FoldedCalls::Where::begun) ++now.thread.folded;
   if (where != FoldedCalls::Where::unknown) return true;

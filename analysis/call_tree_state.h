@@ -13,6 +13,7 @@
 #include "analysis/folded_calls.h"
 #include "analysis/base/open_counts.h"
 #include "analysis/thread_schedule.h"
+#include "image/bounded_search.h"
 #include "image/left_calls.h"
 #include "ptdecode/call_tree.h"
 
@@ -60,7 +61,7 @@ struct CallTree::State {
     std::vector<Frame> inner;  ///< inlined functions of `frames`, from the outermost frame on
     FoldedCalls folded;  ///< inside of the last frame, which accounts for them
     SavedPlaces saved;   ///< number of a call: Frame::instructions
-    uint64_t searched_in_vain = 0;  ///< frames, for landing pads
+    BoundedSearch search, landing_search;  ///< of frames; for landing pads
     Off off = Off::lost;  ///< nothing is known before the first step
     bool met = false;
     bool kernel = false;  ///< paused by a system call or an interrupt of user code
@@ -104,6 +105,7 @@ struct CallTree::State {
   void leave_inlined(Now& now, InlineId kept, uint8_t flags);
   void leave_to(Now& now, size_t depth);
   void save_place(Now& now);
+  void save_place(Stack& stack, size_t caller, Ip place);
   void drop_ended(Stack& stack);
   size_t frame_of_landing(const Now& now);
   size_t frame_of_jump(Now& now);
@@ -119,6 +121,7 @@ struct CallTree::State {
   bool take_plain(Now& now);
   void take_other(Now& now);
   void dispatch(Now& now);
+  struct StoredCalls;
   bool take_folded(Now& now);
   void root(Now& now);
   void replace(Now& now, uint8_t flags);

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "image/bounded_search.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -44,18 +46,25 @@ class SavedPlaces {
   void drop_ended(IsOpen is_open) {
     while (!saved_.empty() && !is_open(saved_.back().depth, saved_.back().number)) saved_.pop_back();
   }
-  /// Returns the call in which the flow goes on at `place`, and marks it. `from`: the depth of the call that jumps. False: none called setjmp.
-  bool take(Ip place, size_t from, Found& found) {
+  /// Returns the call in which the flow goes on at `place`, and marks it. `from`: the depth of the call that jumps. `is_open(depth)`: whether the
+  /// call there is of the function that contains the place. False: none called setjmp.
+  template <typename IsOpen>
+  bool take(Ip place, size_t from, IsOpen is_open, Found& found) {
     constexpr size_t kJumpers = 2;  // longjmp, and the function that restores the registers
-    const auto is_here = [place](const Saved& saved) { return saved.place == place; };
-    auto at = std::find_if(saved_.rbegin(), saved_.rend(), is_here);
-    if (at == saved_.rend()) return false;
-    const auto outer = std::find_if(std::next(at), saved_.rend(), is_here);
-    found.several = outer != saved_.rend();
-    if (found.several && at->used && from <= at->depth + kJumpers) at = outer;
-    at->used = true;
-    found.depth = at->depth;
+    const auto is_here = [&](const Saved& saved) { return saved.place == place && is_open(saved.depth); };
+    size_t at = search_.innermost(saved_, is_here);
+    if (at == 0) return false;
+    const size_t outer = search_.look(std::span(saved_).first(at - 1), is_here);
+    found.several = outer != 0;
+    if (found.several && saved_[at - 1].used && from <= saved_[at - 1].depth + kJumpers) at = outer;
+    saved_[at - 1].used = true;
+    found.depth = saved_[at - 1].depth;
     return true;
+  }
+  /// Returns whether take() would find a call, which does not mark it.
+  template <typename IsOpen>
+  bool has(Ip place, IsOpen is_open) {
+    return search_.look(saved_, [&](const Saved& saved) { return saved.place == place && is_open(saved.depth); }) != 0;
   }
   /// Replaces the number of each call by `renumber(depth)`.
   template <typename Renumber>
@@ -72,6 +81,7 @@ class SavedPlaces {
     bool used = false;  ///< longjmp has come back to it since
   };
   std::vector<Saved> saved_;  ///< those of ended calls come last
+  BoundedSearch search_;
 };
 
 }  // namespace ptd

@@ -67,7 +67,7 @@ void CallStack::save_place() {
 bool CallStack::jump_back(Ip place) {
   drop_ended();
   SavedPlaces::Found found;
-  if (!saved_.take(place, calls_.size(), found)) return false;
+  if (!saved_.take(place, calls_.size(), [](size_t) { return true; }, found)) return false;
   calls_.resize(found.depth);
   return true;
 }

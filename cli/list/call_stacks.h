@@ -1,19 +1,20 @@
 // CallStacks: how deep each thread is in calls, for indentation.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "image/bounded_search.h"
 #include "image/left_calls.h"
 #include "ptdecode/types.h"
 
 namespace ptd::cli {
 
-/// Open calls by thread; bounded. Follows the rules of CallTree: a return ends the call that awaits it and all calls inside it; an exception, and
-/// a jump or return into the middle of an open function (longjmp), end all calls inside that function; any other return ends all.
-/// Functions are given by their first address, 0 if it is not known.
+/// Open calls by thread; of calls deeper than kMaxDepth, only the number and the innermost function are kept. Follows the rules of CallTree: a
+/// return ends the call that awaits it and all calls inside it; an exception, and a jump or return into the middle of an open function (longjmp),
+/// end all calls inside that function; any other return ends all. Functions are given by their first address, 0 if it is not known.
 class CallStacks {
  public:
   /// Where a call or jump goes.
@@ -29,13 +30,22 @@ class CallStacks {
   }
   [[nodiscard]] size_t depth() const { return thread_ == nullptr ? 0 : thread_->frames.size() - 1; }
   /// Returns the innermost function.
-  [[nodiscard]] uint64_t function() const { return thread_ == nullptr ? 0 : thread_->frames.back().function; }
+  [[nodiscard]] uint64_t function() const {
+    if (thread_ == nullptr) return 0;
+    return thread_->deeper != 0 ? thread_->deepest : thread_->frames.back().function;
+  }
   void set_function(uint64_t function) {
-    if (thread_ != nullptr) thread_->frames.back().function = function;
+    if (thread_ != nullptr) (thread_->deeper != 0 ? thread_->deepest : thread_->frames.back().function) = function;
   }
   /// `landing`: where an exception goes on that leaves the call; 0: nowhere in the function.
   void call(Ip return_to, const Target& to, uint64_t landing) {
-    if (thread_ == nullptr || thread_->frames.size() > kMaxDepth) return;
+    if (thread_ == nullptr) return;
+    if (thread_->frames.size() > kMaxDepth) {
+      ++thread_->deeper;
+      thread_->deepest = to.function;
+      thread_->deepest_return = return_to.value;
+      return;
+    }
     thread_->frames.push_back({return_to.value, to.function, 0, landing, ++thread_->calls});
     if (to.is_setjmp) save();
   }
@@ -44,7 +54,8 @@ class CallStacks {
   void ret(const Target& to, FunctionAt function_at) {
     if (thread_ == nullptr || land(to)) return;
     std::vector<Frame>& frames = thread_->frames;
-    const size_t awaiting = innermost([&](const Frame& frame) { return frame.return_to == to.ip.value; });
+    if (thread_->deeper != 0) return end_deepest(function_at(to.ip));
+    const size_t awaiting = thread_->search.innermost(frames, [&](const Frame& frame) { return frame.return_to == to.ip.value; });
     if (awaiting > 1) return frames.resize(awaiting - 1);
     const uint64_t function = function_at(to.ip);
     if (function == 0) {
@@ -54,19 +65,23 @@ class CallStacks {
       if (inner) frames.pop_back();
       frames.back().function = function;
     } else if (!go_back(to.ip, function)) {
-      frames.assign(1, {0, function});
+      set_frames({0, function});
     }
   }
   void jump(const Target& to) {
     if (thread_ == nullptr || land(to) || to.function == 0 || to.function == function()) return;
-    if (to.ip.value == to.function || !go_back(to.ip, to.function)) thread_->frames.back().function = to.function;
-    if (to.is_setjmp) save();
+    if (to.ip.value == to.function || !go_back(to.ip, to.function)) set_function(to.function);
+    if (to.is_setjmp && thread_->deeper == 0) save();
   }
   /// Tracing resumes at `to`: returns from the call that left the traced region, if it was one. Elsewhere it may be a signal's handler.
   template <typename FunctionAt>
   void resume(Ip to, FunctionAt function_at) {
     if (thread_ == nullptr) return;
     Frame& top = thread_->frames.back();
+    if (thread_->deeper != 0) {
+      if (std::exchange(thread_->deepest_return, 0) == to.value) end_deepest(function_at(to));
+      return;
+    }
     if (thread_->frames.size() > 1 && top.return_to == to.value) return thread_->frames.pop_back();
     const uint64_t function = function_at(to);
     if (function == 0 || function == top.function) return;
@@ -79,11 +94,11 @@ class CallStacks {
   }
   /// Flow was lost: nothing is known of the depth.
   void lose() {
-    if (thread_ != nullptr) thread_->frames.assign(1, {});
+    if (thread_ != nullptr) set_frames({});
   }
 
  private:
-  static constexpr size_t kMaxDepth = 4096, kMaxSearch = 256;
+  static constexpr size_t kMaxDepth = 4096;
   struct Frame {
     uint64_t return_to = 0, function = 0;
     uint64_t interrupted = 0;  ///< the function before a signal's handler
@@ -92,36 +107,45 @@ class CallStacks {
   struct Thread {
     std::vector<Frame> frames;  ///< the first is the function that no call was seen of
     SavedPlaces saved;
+    BoundedSearch search;
     uint64_t calls = 0;
+    uint64_t deeper = 0;  ///< calls inside of those of `frames`
+    uint64_t deepest = 0, deepest_return = 0;  ///< their innermost function; where it returns to, 0: not known
   };
-  /// Returns index + 1 of the innermost frame that fits, 0 if none does.
-  template <typename Fits>
-  [[nodiscard]] size_t innermost(Fits fits) const {
-    const std::vector<Frame>& frames = thread_->frames;
-    const size_t least = frames.size() - std::min(frames.size(), kMaxSearch);
-    for (size_t i = frames.size(); i > least; --i) {
-      if (fits(frames[i - 1])) return i;
-    }
-    return 0;
+  /// Nothing is known but the innermost function.
+  void set_frames(const Frame& only) {
+    thread_->frames.assign(1, only);
+    thread_->deeper = 0;
+  }
+  /// Ends the innermost of the calls that are only counted. `function`: where the flow goes on.
+  void end_deepest(uint64_t function) {
+    --thread_->deeper;
+    thread_->deepest = function;
+    thread_->deepest_return = 0;
+  }
+  void leave_to(size_t frames) {
+    thread_->frames.resize(frames);
+    thread_->deeper = 0;
   }
   /// Ends the calls that an exception leaves to go on at `to`. Returns false if it is no such place.
   bool land(const Target& to) {
     if (!to.is_landing) return false;
     for (size_t i = thread_->frames.size(); i-- > 1;) {
       if (thread_->frames[i].interrupted != 0 && thread_->frames[i].interrupted == to.function) return false;  // it may go on in this call
-      if (thread_->frames[i].landing == to.ip.value) return thread_->frames.resize(i), true;
+      if (thread_->frames[i].landing == to.ip.value) return leave_to(i), true;
     }
     return false;
   }
   /// Ends the calls inside the call of an open function in which the flow goes on. Returns false if it is not open.
   bool go_back(Ip to, uint64_t function) {
     const auto is_open = [function](const Frame& frame) { return frame.function == function || frame.interrupted == function; };
-    size_t open = innermost(is_open);
+    size_t open = thread_->search.innermost(thread_->frames, is_open);
     if (open == 0) return false;
     drop_ended();
     SavedPlaces::Found found;
-    if (thread_->saved.take(to, thread_->frames.size() - 1, found) && is_open(thread_->frames[found.depth])) open = found.depth + 1;
-    thread_->frames.resize(open);
+    const auto is_open_at = [&](size_t depth) { return is_open(thread_->frames[depth]); };
+    if (thread_->saved.take(to, thread_->frames.size() - 1, is_open_at, found)) open = found.depth + 1;
+    leave_to(open);
     thread_->frames.back().function = function;
     return true;
   }

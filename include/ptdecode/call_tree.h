@@ -114,7 +114,8 @@ struct FlowEnd {
 ///    there. A jump into the middle of another function continues under that function's name, but is not a call of it.
 ///  - An interrupt ends with the return from it (IRET, or tracing that resumes at the interrupted address), whatever is open inside it.
 ///  - A call of untraced code ends where traced flow resumes: no instruction is attributed to untraced code.
-///  - Of calls deeper than kMaxFrames, only the return address is kept. Their time and instructions are the last stored call's own.
+///  - Of calls deeper than kMaxFrames, only the return address and the function are kept. Their time and instructions are the last stored call's
+///    own. A jump or return out of them goes on in the stored call that it is found in, by the rules above.
 ///  - Where the kernel returns to other user code than was interrupted, that is the handler of a signal. Its return ends it, and begins
 ///    the code that calls sigreturn, which ends at the interrupted address, at the system call that is executed again, or elsewhere.
 class PTD_API CallTree {

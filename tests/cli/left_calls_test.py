@@ -43,7 +43,7 @@ class LeftCalls(unittest.TestCase):
         """Records the program. Returns how often it called each mark."""
         program = self.folder / "left_calls"
         done = run(PTDECODE, "record", "-q", "--emulate", *options, "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", self.folder / "data", "--",
-                   program, kind)
+                   program, *kind.split())
         return [int(word) for word in done.stdout.split()]
 
     def check(self, path, counts):
@@ -88,11 +88,27 @@ class LeftCalls(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("aarch64-linux-gnu-g++") and shutil.which("qemu-aarch64"), "no compiler or emulator for aarch64")
     def test_aarch64(self):
-        self.check_all(("cleans", "nests", "from_first", "chained"), "aarch64-linux-gnu-g++", "-O2", "-static")
+        self.check_all(("cleans", "nests", "from_first", "chained", "dives 1000"), "aarch64-linux-gnu-g++", "-O2", "-static")
+
+    def test_jumps_out_of_any_number_of_calls(self):
+        """Of more than 65536 open calls, the deepest ones only count."""
+        self.build(CXX, "-O1")
+        for depth in (252, 253, 1000, 60000, 65540):
+            with self.subTest(depth=depth):
+                said = self.check(self.folder / "data", self.record(f"dives {depth}"))
+                self.assertNotIn("may have been meant", said)
+                rows = [json.loads(line) for line in run(PTDECODE, "functions", "--format", "json", "-i", self.folder / "data").stdout.splitlines()]
+                dives, deeper = next(row for row in rows if row.get("function", "").startswith("dives")), rows[0]["calls_too_deep"]
+                self.assertEqual(dives["no_end"], 0)
+                if depth <= 60000:
+                    self.assertEqual((dives["calls"], deeper), (4 * (depth + 1), 0))
+                else:
+                    self.assertLess(dives["calls"], 4 * (depth + 1))
+                    self.assertGreaterEqual(dives["calls"] + deeper, 4 * (depth + 1))
 
     def test_bundles_and_units(self):
         """A bundle, which has no file of the program, gives the same calls, and so does a merge of units, which follows groups of calls."""
-        for kind in ("cleans", "chained"):
+        for kind in ("cleans", "chained", "dives 1000", "dives 65540"):
             with self.subTest(kind):
                 self.build(CXX, "-O2")
                 counts = self.record(kind)
@@ -102,7 +118,7 @@ class LeftCalls(unittest.TestCase):
                 (self.folder / "left_calls").unlink()
                 self.check(self.folder / "small.bundle", counts)
                 self.check(self.folder / "run.plan", counts)
-                units, tables = self.folder / (kind + ".units"), self.folder / (kind + ".tables")
+                units, tables = self.folder / (kind.replace(" ", "") + ".units"), self.folder / (kind.replace(" ", "") + ".tables")
                 for unit in range(len(run(PTDECODE, "unit", self.folder / "run.plan").stdout.splitlines()) - 1):
                     run(PTDECODE, "unit", self.folder / "run.plan", unit, "-o", units)
                 run(PTDECODE, "merge", self.folder / "run.plan", units, "-o", tables)

@@ -150,6 +150,33 @@ TEST(CallStacks, JumpIntoAnOpenFunctionEndsCalls) {
   EXPECT_EQ(calls.function(), 0x200U);
 }
 
+// Of 20,000 calls of 0x500, the calls beyond the deepest one that is kept only count.
+TEST(CallStacks, AnyNumberOfCallsMayBeOpen) {
+  CallStacks calls = three_calls();
+  const auto recurse = [&calls](int count) {
+    for (int i = 0; i < count; ++i) calls.call(Ip{0x550}, to(0x500), 0);
+  };
+  calls.call(Ip{0x440}, to(0x500), 0);
+  recurse(20'000);
+  calls.call(Ip{0x560}, to(0x600), 0);
+  calls.call(Ip{0x650}, {}, 0);  // untraced code
+  calls.resume(Ip{0x650}, function_at);
+  calls.jump(to(0x680));
+  EXPECT_EQ(calls.function(), 0x600U);
+  calls.ret(to(0x560), function_at);
+  for (int i = 0; i < 20'000; ++i) calls.ret(to(0x550), function_at);
+  EXPECT_EQ(calls.depth(), 4U);
+  EXPECT_EQ(calls.function(), 0x500U);
+  for (const int count : {1000, 20'000}) {
+    recurse(count);
+    calls.call(Ip{0x560}, to(0x700), 0);
+    calls.jump(to(0x450));  // longjmp
+    EXPECT_EQ(calls.depth(), 3U);
+    EXPECT_EQ(calls.function(), 0x400U);
+    calls.call(Ip{0x440}, to(0x500), 0);
+  }
+}
+
 TEST(CallStacks, ReturnIntoAnOpenFunctionEndsCalls) {
   CallStacks calls = three_calls();
   calls.ret(to(0x150), function_at);  // an exception, caught in 0x100

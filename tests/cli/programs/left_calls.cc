@@ -3,6 +3,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 static volatile int sink;  // keeps calls from becoming tail calls
 static int counts[10];
@@ -134,6 +135,28 @@ __attribute__((noinline)) void signalled(int level) {
   MARK_LEVEL(level);
 }
 
+// Leaves any number of calls at once. Of setjmp, the calls are known.
+static std::jmp_buf surface;
+static void* builtin_surface[5];
+__attribute__((noinline)) int dives(long left, bool builtin) {
+  if (left == 0 && builtin) __builtin_longjmp(builtin_surface, 1);
+  if (left == 0) std::longjmp(surface, 1);
+  sink = dives(left - 1, builtin) + 1;
+  return sink;
+}
+template <int kLevel>
+__attribute__((noinline)) void surfaces(long depth) {
+  MARK_LEVEL(kLevel);
+  if (setjmp(surface) == 0) dives(depth, false);
+  MARK_LEVEL(kLevel);
+  if constexpr (kLevel < 3) surfaces<kLevel + 1>(depth);
+  MARK_LEVEL(kLevel);
+}
+__attribute__((noinline)) void surfaces_builtin(long depth) {
+  if (__builtin_setjmp(builtin_surface) == 0) dives(depth, true);
+  MARK_LEVEL(1);
+}
+
 int main(int, char** argv) {
   const auto wants = [&](const char* name) { return std::strcmp(argv[1], name) == 0; };
   signal(SIGUSR1, handler);
@@ -160,6 +183,12 @@ int main(int, char** argv) {
     }
     if (wants("retries")) retries(1);
     if (wants("signalled")) signalled(1);
+    if (wants("dives")) {
+      surfaces<1>(std::atol(argv[2]));
+      surfaces_builtin(std::atol(argv[2]));
+      MARK_LEVEL(0);
+      break;
+    }
   }
   for (const int count : counts) std::printf("%d ", count);
   return 0;

@@ -11,7 +11,7 @@
 namespace ptd {
 namespace {
 
-constexpr FunctionId kLeftMain = 0, kLeftF = 1, kJump = 2, kSetjmp = 3, kRestore = 4;
+constexpr FunctionId kLeftMain = 0, kLeftF = 1, kJump = 2, kSetjmp = 3, kRestore = 4, kOther = 50;
 
 /// A thread in which main calls f.
 class Thread {
@@ -28,9 +28,9 @@ class Thread {
   void land(uint64_t pad, FlowKind kind = FlowKind::ret) {
     add({.kind = kind, .flags = kFlowNamed, .function = kLeftF, .landing = kLandsHere, .to = Ip{pad}});
   }
-  void set_jump(uint64_t place) {
+  void set_jump(uint64_t place, FunctionId caller = kLeftF) {
     add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = kSetjmp, .landing = kEntersSetjmp, .to = Ip{0x4000}, .return_to = Ip{place}});
-    ret(place);
+    ret(place, caller);
   }
   /// longjmp calls the function that restores the registers, as in glibc. `helpers`: functions of the program in between.
   void long_jump(uint64_t place, int helpers = 0) {
@@ -202,6 +202,70 @@ TEST(LeftCalls, SetjmpOfACallThatHasEndedDoesNotCount) {
   thread.long_jump(0x2050);
   EXPECT_EQ(thread.open(), 1);
   EXPECT_EQ(thread.guessed(), 0U);
+}
+
+TEST(LeftCalls, LongjmpLeavesAnyNumberOfCalls) {
+  constexpr size_t kMost = CallTree::kMaxFrames;
+  for (const size_t count : {size_t{252}, size_t{253}, size_t{60'000}, kMost - 4, kMost, kMost + 100'000}) {
+    for (const bool setjmp : {false, true}) {
+      for (const FlowKind kind : {FlowKind::jump, FlowKind::ret}) {
+        Thread thread;
+        if (setjmp) thread.set_jump(0x2050);
+        for (size_t i = 0; i < count; ++i) thread.call(kOther, 0x6010);
+        thread.call(kJump, 0x6020);
+        thread.add({.kind = kind, .flags = kFlowNamed, .function = kLeftF, .to = Ip{0x2050}});
+        thread.call(kLeftF, 0x2010);
+        EXPECT_EQ(thread.open(), 2) << count;
+        thread.ret(0x2010);
+        thread.ret(0x1010, kLeftMain);
+        EXPECT_EQ(thread.open(), 0) << count;
+        EXPECT_EQ(thread.guessed() + thread.forgotten(), 0U) << count;
+      }
+    }
+  }
+}
+
+// The call that called setjmp, or is the innermost of the function, is itself deeper than the deepest stored one.
+TEST(LeftCalls, LongjmpGoesOnInACallBeyondTheDeepestStoredOne) {
+  for (const bool setjmp : {false, true}) {
+    for (const bool at_limit : {false, true}) {
+      Thread thread;  // main and f1
+      const size_t count = at_limit ? CallTree::kMaxFrames - 2 : CallTree::kMaxFrames + 1000;
+      for (size_t i = 0; i < count; ++i) thread.call(kLeftF, 0x2010);
+      const int open = thread.open();
+      if (setjmp) thread.set_jump(0x2050);
+      for (int i = 0; i < 2000; ++i) thread.call(kOther + i % 2, 0x6010);
+      if (setjmp) thread.call(kLeftF, 0x2010);
+      thread.long_jump(0x2050);
+      EXPECT_EQ(thread.guessed(), setjmp ? 0U : 1U);
+      EXPECT_EQ(thread.open(), open);
+      for (size_t i = 0; i < count; ++i) thread.ret(0x2010);
+      EXPECT_EQ(thread.open(), 1);
+      EXPECT_EQ(thread.forgotten(), 0U);
+    }
+  }
+}
+
+// Each step of these flows would pass all open calls. They end in time only if such searches are limited.
+TEST(LeftCalls, JumpsToPlacesThatAreNotOpenAreCheap) {
+  for (const size_t count : {CallTree::kMaxFrames - 10, CallTree::kMaxFrames + 70'000}) {
+    Thread thread;
+    for (size_t i = 2; i < count; ++i) {
+      thread.call(kOther + i % 2, 0x6010);
+      if (i % 8 != 0) continue;
+      thread.set_jump(0x100'0000 + i, kOther + i % 2);
+    }
+    const FunctionId top = kOther + (count - 1) % 2;
+    for (int i = 0; i < 200'000; ++i) {
+      thread.call(kJump, 0x6020);
+      thread.add({.kind = FlowKind::ret, .flags = kFlowNamed | kFlowEntry, .function = kOther + 8, .to = Ip{0x9000}});  // a retpoline
+      thread.add({.kind = FlowKind::jump, .flags = kFlowNamed, .function = kOther + 8, .landing = kLandsHere, .to = Ip{0xa000}});
+      thread.add({.kind = FlowKind::jump, .flags = kFlowNamed, .function = kOther + 7, .to = Ip{0x8001}});  // not open
+      thread.add({.kind = FlowKind::jump, .flags = kFlowNamed, .function = top, .to = Ip{0x6001}});         // no place of setjmp
+    }
+    EXPECT_EQ(thread.forgotten(), 0U);
+    EXPECT_EQ(thread.open(), 1);
+  }
 }
 
 // Without a call of setjmp that was seen, the innermost call of the function is taken.
