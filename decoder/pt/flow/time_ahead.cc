@@ -121,7 +121,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
 [[gnu::always_inline]] inline TimeAhead::Bounds TimeAhead::bounds_at(const PtClock& clock, const Bounds& before) const {
   const Interval told = ns_of(clock.earliest(), clock.latest());
   Bounds bounds;
-  bounds.first = later(before.first, earlier(minus(told.first, slack_ns_), limit_));  // it is initially the segment's lower bound
+  bounds.first = later(before.first, earlier(minus(told.first, slack_ns_), miscounts_ ? limit_ : kTimeMax));  // it is initially the segment's lower bound
   bounds.last = later(earlier(plus(told.last, slack_ns_), segment_.time.last), bounds.first);
   // Without CYC the bounds are a tick or two apart.
   const TimeNs about = clock.cycles() == 0 ? bounds.first : ns_of(clock.now(), clock.now()).first;
