@@ -13,7 +13,6 @@
 #include "analysis/folded_calls.h"
 #include "analysis/base/open_counts.h"
 #include "analysis/thread_schedule.h"
-#include "image/bounded_search.h"
 #include "image/left_calls.h"
 #include "ptdecode/call_tree.h"
 

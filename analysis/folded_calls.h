@@ -9,7 +9,7 @@
 
 #include "analysis/call_flow.h"
 #include "analysis/frame_search.h"
-#include "image/bounded_search.h"
+#include "image/left_calls.h"
 #include "ptdecode/types.h"
 
 namespace ptd {

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "image/bounded_search.h"
 #include "image/left_calls.h"
 #include "ptdecode/types.h"
 
