@@ -388,7 +388,7 @@ bool ItemReader::is_before_start(const PsbTime& after) const {
   if (!segment_.tsc.use || !segment_.tail_tsc.use) return false;
   const uint64_t back = (start_time_.tsc - segment_.tsc.late_by - after.tsc + segment_.tail_tsc.late_by) & kTscMask;
   if (back != 0 || slack_ns_ != 0) return back > (segment_.cpu < 0 && !enabled_ ? kSkew : 0) && back < kMostBack;
-  return cursor_.now_first > segment_.time.last;
+  return ahead_.passed_end();
 }
 
 void ItemReader::on_flow(const Packet& packet, uint64_t offset) {

@@ -111,17 +111,19 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   limit_ = segment.tail_bytes != 0 ? segment.time.last : kTimeMax;
   counted_to_ = tsc_at_ = 0;
   contradicted_at_ = kNoOffset;
-  miscounts_ = in_guest_ = false;
+  passed_end_ = miscounts_ = in_guest_ = false;
   head_ = bound_ = count_ = 0;
   in_start_ = true;
   done_ = false;
 }
 
 // Returns the bounds from a clock that has processed a timing packet.
-[[gnu::always_inline]] inline TimeAhead::Bounds TimeAhead::bounds_at(const PtClock& clock, const Bounds& before) const {
+[[gnu::always_inline]] inline TimeAhead::Bounds TimeAhead::bounds_at(const PtClock& clock, const Bounds& before) {
   const Interval told = ns_of(clock.earliest(), clock.latest());
   Bounds bounds;
-  bounds.first = later(before.first, earlier(minus(told.first, slack_ns_), miscounts_ ? limit_ : kTimeMax));  // it is initially the segment's lower bound
+  const TimeNs counted = minus(told.first, slack_ns_);
+  passed_end_ |= limit_ < counted;
+  bounds.first = later(before.first, earlier(counted, limit_));  // it is initially the segment's lower bound
   bounds.last = later(earlier(plus(told.last, slack_ns_), segment_.time.last), bounds.first);
   // Without CYC the bounds are a tick or two apart.
   const TimeNs about = clock.cycles() == 0 ? bounds.first : ns_of(clock.now(), clock.now()).first;
@@ -326,7 +328,7 @@ bool TimeAhead::read_mtc(const Packet& packet, uint64_t offset) {
   if (is_due || clock_.holes() == before.holes() || offset < counted_to_ || !contradicts_tsc()) return told;
   clock_ = before;
   clock_.on_loss();
-  miscounts_ = true;
+  miscounts_ = passed_end_ = true;
   contradicted_at_ = std::min(contradicted_at_, offset);
   return false;
 }

@@ -70,6 +70,8 @@ class TimeAhead {
 
   /// Returns the upper bound of all times in the segment that the segment's end gives. The clock may contradict it.
   [[nodiscard]] TimeNs end() const { return end_; }
+  /// Returns whether packets read so far count to a later time than that of the next PSB. The times given do not show it.
+  [[nodiscard]] bool passed_end() const { return passed_end_; }
   /// Returns the offset of the packet from which on MTC packets counted to a later time than the next TSC: of the first MTC packet that is not
   /// used, or of the TSC before if none of them stands out. kNoOffset: no TSC read so far contradicts the count.
   [[nodiscard]] uint64_t contradicted_at() const { return contradicted_at_; }
@@ -95,7 +97,7 @@ class TimeAhead {
   struct Bounds {
     TimeNs first, last, about;
   };
-  [[nodiscard]] Bounds bounds_at(const PtClock& clock, const Bounds& before) const;
+  [[nodiscard]] Bounds bounds_at(const PtClock& clock, const Bounds& before);
   TimePoint& append() {
     if (count_ == points_.size()) points_.resize(2 * count_ + 1);
     return points_[count_++];
@@ -127,6 +129,7 @@ class TimeAhead {
   uint64_t counted_to_ = 0;                ///< up to there the count of MTC packets was compared with the next TSC
   uint64_t contradicted_at_ = kNoOffset;
   uint64_t tsc_at_ = 0;                    ///< offset of the last TSC, 0: that of the PSB+
+  bool passed_end_ = false;
   bool miscounts_ = false;                 ///< MTC packets are not used up to the next TSC
   bool in_guest_ = false;                  ///< the segment has times of a VMX guest, whose TSC is another clock
   std::vector<TimePoint> points_;  ///< the first count_ are in use
