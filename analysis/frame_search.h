@@ -19,15 +19,4 @@ inline constexpr uint64_t kMostGroupSteps = 1U << 13;
   return landing > kEntersSetjmp && landing != 0 && return_to + static_cast<uint64_t>(int64_t{landing} - 1) == to;
 }
 
-/// Returns the index + 1 of the innermost frame that fits, or 0 if none of the last 256 frames does.
-template <typename Frames, typename Fits>
-size_t innermost(const Frames& frames, Fits fits) {
-  constexpr size_t kMostSearched = 256;
-  const size_t least = frames.size() > kMostSearched ? frames.size() - kMostSearched : 0;
-  for (size_t i = frames.size(); i > least; --i) {
-    if (fits(frames[i - 1])) return i;
-  }
-  return 0;
-}
-
 }  // namespace ptd

@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/frame_search.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/likeliest_time.h"
 
@@ -115,7 +114,7 @@ uint32_t ContextCounter::context(uint32_t caller, uint32_t site, const Node& cal
 }
 
 void ContextCounter::take_return(const Node& here) {
-  const size_t match = innermost(stack_, [&](const auto& frame) { return frame.return_to == here.ip; });
+  const size_t match = search_.innermost(stack_, [&](const auto& frame) { return frame.return_to == here.ip; });
   if (match == 0) {
     if (here.function != function_) stack_.clear();
     return;

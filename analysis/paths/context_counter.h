@@ -12,6 +12,7 @@
 #include "analysis/branch_code.h"
 #include "analysis/code_counter.h"
 #include "analysis/function_finder.h"
+#include "image/left_calls.h"
 #include "ptdecode/counts.h"
 
 namespace ptd {
@@ -109,6 +110,7 @@ class ContextCounter {
   std::map<std::pair<std::string_view, std::string_view>, uint32_t> files_;          ///< by path and build id
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, Instruction> instructions_;  ///< by context, file and address
   std::vector<Frame> stack_;
+  BoundedSearch search_;
   std::optional<Pending> pending_;
   uint32_t context_ = 0;
   FunctionId function_ = kNoFunction;  ///< of the last block; kNoFunction: the flow begins anew

@@ -48,7 +48,7 @@ bool GroupBuilder::take_inside(const FlowStep& step) {
     case FlowKind::far_return: {
       if (step.landing == kLandsHere) return take_landing(step);
       const bool far = step.kind == FlowKind::far_return;
-      const size_t match = innermost(frames_, [&](const Frame& frame) { return frame.return_to == step.to && (!far || is_boundary(frame.kind)); });
+      const size_t match = search_.innermost(frames_, [&](const Frame& frame) { return frame.return_to == step.to && (!far || is_boundary(frame.kind)); });
       if (match == 0 || step.to.value == 0) return false;
       leave_to(match - 1, step);
       return true;

@@ -8,6 +8,7 @@
 #include "analysis/call_flow.h"
 #include "analysis/base/open_counts.h"
 #include "analysis/frame_search.h"
+#include "image/left_calls.h"
 #include "ptdecode/call_tree.h"
 #include "ptdecode/function_profile.h"
 
@@ -97,6 +98,7 @@ class GroupBuilder {
   bool one_group_ = false, drops_calls_ = false;
   bool user_ = false;        ///< a step with this context may have gone to a user address
   std::vector<Frame> frames_;
+  BoundedSearch search_;
   std::vector<Entry> entries_;
   std::vector<FinishedCall> pending_;  ///< calls that ended, of groups that have not
   uint64_t next_step_ = 0, flushed_at_ = 0;
