@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "capture/emulate/shared/mapped_log.h"
@@ -102,15 +103,18 @@ void date_end(std::vector<UserImage>& images, uint64_t ended_tsc) {
 
 // Each thread but the first was cloned by another, whose call began before.
 void find_creators(std::vector<UserThreadOutput>& threads) {
+  std::map<uint64_t, std::map<uint64_t, int32_t>> clones;  // by number and time of the call: who called. Numbers come again
   for (const UserThreadOutput& creator : threads) {
     for (const UserEvent& event : creator.events) {
-      if (event.kind != "cloned") continue;
-      for (UserThreadOutput& thread : threads) {  // a later thread may have the same number
-        if (static_cast<uint64_t>(thread.tid) != event.number(0) || thread.first_tsc < event.number(1) || thread.created_tsc > event.number(1)) continue;
-        thread.creator = creator.tid;
-        thread.created_tsc = event.number(1);
-      }
+      if (event.kind == "cloned") clones[event.number(0)][event.number(1)] = creator.tid;
     }
+  }
+  for (UserThreadOutput& thread : threads) {
+    const auto calls = clones.find(static_cast<uint64_t>(thread.tid));
+    if (calls == clones.end()) continue;
+    const auto after = calls->second.upper_bound(thread.first_tsc);
+    if (after == calls->second.begin()) continue;
+    std::tie(thread.created_tsc, thread.creator) = *std::prev(after);
   }
 }
 
