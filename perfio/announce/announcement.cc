@@ -139,7 +139,6 @@ void shift_numbers(std::vector<std::byte>& record, uint64_t by) {
 
 void AnnounceJoiner::add(const AnnounceRecord& record, TimeNs time, uint64_t offset_bytes) {
   if (record.kind == AnnounceKind::attach || record.kind == AnnounceKind::detach) {
-    constexpr size_t kMostReaders = 4096;
     if (readers_.size() < kMostReaders) readers_.push_back({time, record.kind, record.size_bytes});
   } else {
     const auto [place, is_new] = pieces_.try_emplace(record.seq);

@@ -73,6 +73,7 @@ struct AnnounceHistory {
 /// Joins the records of one instance, which may come in any order and twice. Not thread-safe.
 class AnnounceJoiner {
  public:
+  static constexpr size_t kMostReaders = 4096;  ///< further ones are ignored
   void add(const AnnounceRecord& record, TimeNs time, uint64_t offset_bytes = 0);
   [[nodiscard]] AnnounceHistory finish();
 

@@ -7,7 +7,7 @@
 namespace ptd::live {
 namespace {
 
-constexpr size_t kMostRuntimes = 256, kMostReaders = 4096;
+constexpr size_t kMostRuntimes = 256;
 constexpr uint32_t kNoRuntime = ~uint32_t{0};  // of the record after a loss
 
 Announcement bracket(uint32_t runtime, bool begin) {
@@ -31,7 +31,7 @@ void AnnounceFold::take(TimeNs time, Bytes record) {
     instance.next = parsed->size_bytes;
     instance.settled = time;
   } else if (parsed->kind == AnnounceKind::attach || parsed->kind == AnnounceKind::detach) {
-    if (instance.readers.size() < kMostReaders) instance.readers.push_back({time, {record.begin(), record.end()}});
+    if (instance.readers.size() < AnnounceJoiner::kMostReaders) instance.readers.push_back({time, {record.begin(), record.end()}});
   } else if (parsed->seq >= instance.next) {  // else an earlier reader took it too
     size_bytes_ += record.size();
     (void)instance.records.try_emplace(parsed->seq, Raw{time, {record.begin(), record.end()}});
