@@ -168,8 +168,8 @@ void Decoder::begin(const AuxSegment& segment) {
   state_->exact = state_->walker.options().exact_only;
   state_->doubt = 0;
   state_->fixed_blocks = 0;
-  state_->modes_differ = modes_contradict(segment, state_->walker.options().config);
   state_->start(segment);
+  state_->modes_differ = modes_contradict(segment, state_->walker.options().config, state_->walker.items().start().mode);
 }
 
 void Decoder::State::start(const AuxSegment& segment) {
@@ -667,7 +667,9 @@ bool Decoder::fill(Batch& batch, size_t batch_blocks) {
   if (state.replay_due) more = state.start_over(batch, already);
   if (!more) state.tell_lost_after(batch);
   if (state.has_doubt) state.spread_doubt(batch);
-  for (size_t i = 0; state.modes_differ && i < batch.blocks.size(); ++i) batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (state.modes_differ) {
+    for (Block& block : batch.blocks) block.flags |= static_cast<uint16_t>(BlockFlag::suspect);
+  }
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;
   return more;
