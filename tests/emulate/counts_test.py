@@ -52,6 +52,10 @@ class Counts(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
+    def verify(self):
+        truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
+        return self.run_it("verify", "-i", "rec.data", *truth)
+
     def calls(self, name):
         listed = self.run_it("functions", "-i", "rec.data", "--limit", "0").stdout
         row = re.search(rf"^ *(\d+) .* {name} \(\w+\)( \[.*\])?$", listed, re.M)
@@ -63,8 +67,7 @@ class Counts(unittest.TestCase):
         program = self.build("mapped_over")
         subprocess.run([program, "other", "write"], check=True, cwd=self.folder)
         self.record(program, "other", "run")
-        truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
-        verified = self.run_it("verify", "-i", "rec.data", *truth)
+        verified = self.verify()
         self.assertEqual(verified.returncode, 0, verified.stdout)
         count, _, listed = self.calls("call")
         self.assertEqual(count, 1000)
@@ -106,8 +109,7 @@ class Counts(unittest.TestCase):
         program = self.build("forked", "-pthread")
         for clock in ([], ["--work-clock"]):
             done = self.record(program, clock=clock)
-            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
-            verified = self.run_it("verify", "-i", "rec.data", *truth)
+            verified = self.verify()
             self.assertEqual(verified.returncode, 0, verified.stdout)
             wanted = dict(line.split() for line in done.stdout.splitlines())
             self.assertEqual(list(wanted.values()), ["worker"] * 3)
@@ -120,11 +122,10 @@ class Counts(unittest.TestCase):
         for letters, total in (("fg", 18), ("gf", 18), ("fgfh", 39), ("gfh", 36)):
             done = self.record(program, letters, clock=["--no-stash"])
             self.assertEqual(int(done.stdout), total)
-            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
-            verified = self.run_it("verify", "-i", "rec.data", *truth).stdout
+            verified = self.verify().stdout
             self.assertRegex(verified, "silently wrong 0; lost in gaps 0,", letters)
             os.rename(self.folder + "/code", self.folder + "/away")
-            verified = self.run_it("verify", "-i", "rec.data", *truth).stdout
+            verified = self.verify().stdout
             # Between two packets of time, generated code may be the only one that is known: it is marked.
             self.assertRegex(verified, r"wrong but flagged ([1-9]\d*; silently wrong 0|0; silently wrong 0; lost in gaps [1-9])", letters)
 
@@ -168,8 +169,7 @@ class Counts(unittest.TestCase):
         program = self.build("overflows")
         for options in ([], ["--psb-period", "0"], ["--work-clock", "--psb-period", "1"]):
             self.record(program, clock=options)
-            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
-            verified = self.run_it("verify", "-i", "rec.data", *truth).stdout
+            verified = self.verify().stdout
             self.assertIn("wrong but flagged 0; silently wrong 0; lost in gaps 0", verified)
             self.assertRegex(verified, r"; [1-9]\d* not counted by the trace")
 
@@ -187,8 +187,7 @@ class Counts(unittest.TestCase):
         program = self.build("loaded", "-Wl,--no-as-needed", "-ldl")
         for options in (["--work-clock"], ["--no-mtc", "--psb-period", "6"], ["--no-tsc"]):
             self.record(program, clock=options)
-            truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
-            self.assertEqual(self.run_it("verify", "-i", "rec.data", *truth).returncode, 0)
+            self.assertEqual(self.verify().returncode, 0)
             listed = map(json.loads, self.run_it("functions", "-i", "rec.data", "--json").stdout.splitlines())
             counts = {(row["function"], row["module"]): row["calls"] for row in listed if "function" in row}
             self.assertEqual((counts.get(("fold", "plugin.so")), counts.get(("add", "loaded"))), (20, 40), options)
@@ -205,8 +204,7 @@ class Counts(unittest.TestCase):
 
     def test_code_that_is_patched_before_its_first_run(self):
         self.record(self.build("own_text"))
-        truth = [f"truth/{name}" for name in os.listdir(self.folder + "/truth") if name.endswith(".ptt")]
-        verified = self.run_it("verify", "-i", "rec.data", *truth)
+        verified = self.verify()
         self.assertEqual(verified.returncode, 0, verified.stdout)
         self.assertIn("wrong but flagged 0; silently wrong 0", verified.stdout)
 

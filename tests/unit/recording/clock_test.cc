@@ -124,7 +124,8 @@ class Damaged {
   std::vector<uint64_t> psbs_;  ///< offsets in the file
 };
 
-class MovedTsc : public ::testing::TestWithParam<int64_t> {
+/// The demo's recording, and the true flow of its cpu 0.
+class Demo : public ::testing::Test {
  protected:
   void SetUp() override {
     whole_ = open_at(demo());
@@ -134,6 +135,13 @@ class MovedTsc : public ::testing::TestWithParam<int64_t> {
     }
     truth_ = decode(*whole_, stream_);
   }
+  std::unique_ptr<Recording> whole_;
+  uint32_t stream_ = 0;
+  Told truth_;
+};
+
+class MovedTsc : public Demo, public ::testing::WithParamInterface<int64_t> {
+ protected:
   /// Expects one report, and the true flow and times.
   void expect_found(const Damaged& damaged) const {
     const auto recording = damaged.open();
@@ -153,10 +161,6 @@ class MovedTsc : public ::testing::TestWithParam<int64_t> {
     }
   }
   static bool is_near(TimeNs a, TimeNs b) { return (a < b ? b.value - a.value : a.value - b.value) < 100; }
-
-  std::unique_ptr<Recording> whole_;
-  uint32_t stream_ = 0;
-  Told truth_;
 };
 
 TEST_P(MovedTsc, OneIsFoundAndMovesNothing) {
@@ -184,15 +188,11 @@ TEST_P(MovedTsc, AllLaterOnesAreOneFinding) {
 }
 
 /// Damage that leaves the flow as it is: times become uncertain, not wrong.
-class UncertainTimes : public ::testing::Test {
+class UncertainTimes : public Demo {
  protected:
   void SetUp() override {
-    whole_ = open_at(demo());
-    ASSERT_TRUE(whole_);
-    for (uint32_t i = 0; i < whole_->streams().size(); ++i) {
-      if (whole_->streams()[i].cpu == 0) stream_ = i;
-    }
-    truth_ = decode(*whole_, stream_);
+    Demo::SetUp();
+    if (HasFatalFailure()) return;
     starts_ = whole_->segment_starts(stream_);
   }
   /// Expects one finding that names `place` (or none, if `may_have_no_effect`), and the true flow and times, but for `slack_ns`, in all segments
@@ -241,9 +241,6 @@ class UncertainTimes : public ::testing::Test {
     return segments;
   }
 
-  std::unique_ptr<Recording> whole_;
-  uint32_t stream_ = 0;
-  Told truth_;
   std::vector<uint64_t> starts_;
 };
 
