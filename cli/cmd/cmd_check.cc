@@ -45,9 +45,7 @@ void print_text(const Recording& recording, const FlowCheck& flow, const std::st
   std::map<std::string_view, size_t> by_kind;
   Output& output = standard_output();
   const TextRecords records = text_records(recording);
-  std::vector<Finding> findings = recording.findings();
-  findings.insert(findings.end(), flow.miscounts.begin(), flow.miscounts.end());
-  for (const Finding& finding : findings) {
+  for (const Finding& finding : flow.findings) {
     ++by_kind[name(finding.kind, records)];
     output.write(finding_text(finding, records) + "\n");
   }
@@ -81,7 +79,7 @@ void print_text(const Recording& recording, const FlowCheck& flow, const std::st
         "missing, 'ptdecode check --help' the options that supply it\n");
     return;
   }
-  if (by_kind.empty() && recording.streams().empty()) {
+  if (by_kind.empty() && !has_trace(recording)) {
     output.write("no findings in the records and files; there is no trace to compare them with\n");
     return;
   }
@@ -98,7 +96,7 @@ int run_check(const CheckWords& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
-  if (recording.streams().empty()) note_absent_trace(words.input, recording);
+  if (!has_trace(recording)) note_absent_trace(words.input, recording);
   Progress progress("decoding", !words.input.quiet);
   FlowCheck flow = check_flow(recording, kCheckedFlowBytes, progress);
   progress.finish();
@@ -110,9 +108,8 @@ int run_check(const CheckWords& words) {
   } else {
     print_text(recording, flow, unverified_text(files));
   }
-  const std::vector<Finding> findings = recording.findings();
   const TextRecords records = text_records(recording);
-  const bool agrees = std::none_of(findings.begin(), findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
+  const bool agrees = std::none_of(flow.findings.begin(), flow.findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
   return agrees && flow.agrees() && has_code(recording) ? kExitOk : kExitFinding;
 }
 

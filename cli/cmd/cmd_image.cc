@@ -297,7 +297,7 @@ int run_image(const ImageWords& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
-  if (recording.streams().empty()) note_absent_trace(words.input, recording);
+  if (!has_trace(recording)) note_absent_trace(words.input, recording);
   if (!words.diff.empty()) return show_difference(recording, words, range);
   const TimeNs moment = when.value_or(trace_time(recording).last);
   SpaceId user_space = recording.decoder_options().default_space;

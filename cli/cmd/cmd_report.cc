@@ -58,8 +58,7 @@ nlohmann::json gap_sentences() {
 std::vector<std::string> finding_texts(const Recording& recording, const FlowCheck& flow) {
   std::vector<std::string> texts;
   const TextRecords records = text_records(recording);
-  for (const Finding& finding : recording.findings()) texts.push_back(finding_text(finding, records));
-  for (const Finding& each : flow.miscounts) texts.push_back(finding_text(each, records));
+  for (const Finding& finding : flow.findings) texts.push_back(finding_text(finding, records));
   for (const FlowContradiction& each : flow.contradictions) texts.push_back(contradiction_text(each));
   for (const WrongTimes& each : flow.wrong_times) texts.push_back(wrong_times_text(each));
   for (const TraceDamage& each : flow.damage) texts.push_back(damage_text(each, stream_name(recording.streams()[each.stream])));
@@ -149,14 +148,14 @@ int run_report(const ReportWords& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
-  if (input.recording().streams().empty()) note_absent_trace(words.calls.input, input.recording());
+  if (!has_trace(input.recording())) note_absent_trace(words.calls.input, input.recording());
   if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
   GapTally gaps;
   const Result<Facts> facts = count(words, input, gaps);
   if (!facts) return report_error(facts.error());
   CallFacts calls(input);
   bool ended_early = interrupted();
-  if (!ended_early && !input.recording().streams().empty()) {
+  if (!ended_early && has_trace(input.recording())) {
     const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
       calls.take(steps, tree);
       return true;

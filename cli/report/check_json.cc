@@ -19,8 +19,7 @@ nlohmann::json check_json(const Recording& recording, const FlowCheck& flow) {
   nlohmann::json json = {{"schema", "ptdecode-check-1"}, {"recording", recording.description()}};
   json["findings"] = nlohmann::json::array();
   const TextRecords records = text_records(recording);
-  for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
-  for (const Finding& finding : flow.miscounts) json["findings"].push_back(finding_json(finding, records));
+  for (const Finding& finding : flow.findings) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
   for (const WrongTimes& times : flow.wrong_times) json["findings"].push_back(wrong_times_json(times));
   for (const TraceDamage& damage : flow.damage)

@@ -184,7 +184,8 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
                    [](const FlowContradiction& a, const FlowContradiction& b) { return a.packets > b.packets; });
   result.wrong_times = times.finish();
   result.missing = rank_missing(gaps, recording, result.decoded_bytes);
-  result.miscounts = miscount_findings(recording);
+  result.findings = recording.findings();
+  for (Finding& finding : miscount_findings(recording)) result.findings.push_back(std::move(finding));
   return result;
 }
 

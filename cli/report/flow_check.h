@@ -45,12 +45,12 @@ struct FlowCheck {
   std::vector<WrongTimes> wrong_times;            ///< by path
   std::vector<MissingLine> missing;               ///< code without bytes that the flow came to; the largest loss first
   std::vector<TraceDamage> damage;                ///< by stream and reason
-  std::vector<Finding> miscounts;                 ///< of the whole trace: see miscount_findings()
+  std::vector<Finding> findings;                  ///< Recording::findings(), and those of reading all times: see miscount_findings()
   uint64_t blocks = 0;                            ///< decoded
   uint64_t instructions = 0, uncertain = 0;       ///< decoded; of these in blocks that are ambiguous or suspect
   uint64_t decoded_bytes = 0, all_bytes = 0;      ///< of trace
   [[nodiscard]] bool is_empty() const { return all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
-  [[nodiscard]] bool agrees() const { return contradictions.empty() && wrong_times.empty() && missing.empty() && damage.empty() && miscounts.empty() && !is_empty(); }
+  [[nodiscard]] bool agrees() const { return contradictions.empty() && wrong_times.empty() && missing.empty() && damage.empty() && !is_empty(); }
 };
 
 /// Decodes the beginning of each stream of `recording`: about `budget_bytes` of all streams together, each with its share by size, and at least

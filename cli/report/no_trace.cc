@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
@@ -38,9 +40,13 @@ std::string no_trace_text(const InputOptions& input, const Recording& recording)
 
 }  // namespace
 
+bool has_trace(const Recording& recording) {
+  return std::ranges::any_of(recording.streams(), [](const StreamInfo& stream) { return stream.size_bytes != 0; });
+}
+
 Result<std::unique_ptr<Recording>> open_traced(const InputOptions& input) {
   Result<std::unique_ptr<Recording>> recording = open_recording(input);
-  if (recording && (*recording)->streams().empty()) return Error{ErrorCode::no_trace, no_trace_text(input, **recording), 0};
+  if (recording && !has_trace(**recording)) return Error{ErrorCode::no_trace, no_trace_text(input, **recording), 0};
   return recording;
 }
 

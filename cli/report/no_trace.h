@@ -5,6 +5,8 @@
 
 namespace ptd::cli {
 
+/// Returns whether the recording contains a byte of trace: its streams may all be empty.
+[[nodiscard]] bool has_trace(const Recording& recording);
 /// As open_recording(), for what needs a trace: without one, an error that says what the file is and how to record a trace.
 [[nodiscard]] Result<std::unique_ptr<Recording>> open_traced(const InputOptions& input);
 /// Says that on standard error of a recording without a trace; for what makes sense without one.

@@ -249,8 +249,10 @@ class Bundles(unittest.TestCase):
     def test_streams_without_trace_take_little_memory(self):
         whole = self.make([SOURCE / "data" / "demo"]).read_bytes()
         streams, many, limit = 20000, self.tmp / "many.ptb", 1 << 30
-        content = b"".join(parts.number(2 * cpu) + b"\1" + parts.number(cpu) + bytes(3) for cpu in range(streams))
-        many.write_bytes(parts.replaced(whole, {b"STRM": parts.number(streams) + content, b"AUX ": b""}))
+        traced = next(parts.content_of(stored) for kind, stored in parts.parts_of(whole) if kind == b"STRM")
+        self.assertEqual(traced[0], 2)  # streams
+        content = traced[1:] + b"".join(parts.number(2 * cpu) + b"\1" + parts.number(cpu) + bytes(3) for cpu in range(2, streams))
+        many.write_bytes(parts.replaced(whole, {b"STRM": parts.number(streams) + content}))
         listing = subprocess.run([PTDECODE, "script", "-i", many], capture_output=True,
                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
         self.assertEqual(listing.returncode, 0, listing.stderr)

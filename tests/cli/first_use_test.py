@@ -584,6 +584,23 @@ class NoTrace(unittest.TestCase):
         self.assertRegex(done.stdout, r"(?m)^trace +none; .*perf record -e intel_pt//u")
 
 
+    def test_an_empty_stream_is_no_trace(self):
+        folder = WORK / "empty_stream"
+        folder.mkdir()
+        (folder / "trace.bin").touch()
+        shutil.copy("/bin/true", folder / "true")
+        thread, module = {"tid": 1, "iptTrace": "trace.bin"}, {"systemPath": "true", "file": "true", "loadAddress": 0x400000}
+        cpu = {"vendor": "GenuineIntel", "family": 6, "model": 142, "stepping": 10}
+        bundle = {"type": "intel-pt", "cpuInfo": cpu, "processes": [{"pid": 1, "triple": "x86_64", "threads": [thread], "modules": [module]}]}
+        (folder / "trace.json").write_text(json.dumps(bundle))
+        for words in (["stat"], ["functions"], ["script"], ["packets"]):
+            done = run(*words, "-i", folder / "trace.json")
+            self.assertEqual((done.returncode, done.stdout), (1, ""), (words, done.stderr))
+            self.assertIn("contains no trace", done.stderr)
+        done = run("check", "-i", folder / "trace.json")
+        self.assertIn("there is no trace to compare", done.stdout)
+        self.assertNotIn("agree", done.stdout)
+
 if __name__ == "__main__":
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
