@@ -5,6 +5,7 @@ Whole runs need qemu-system-x86_64 of version 9.2 or later and a kernel (ptdecod
 Environment: PTDECODE, PTDECODE_SYSTEM.
 """
 import itertools
+import json
 import os
 import re
 import shutil
@@ -135,6 +136,23 @@ class Runs(Test):
                     self.assertEqual((mine or b"").strip(), (other or b"").strip(), f"cpu {cpu}, instruction {count}")
             self.assertEqual((ours.returncode, perfs.returncode), (0, 0))
             self.assertGreater(count, 100_000)
+
+    def test_a_tracepoint_is_the_largest_difference(self):
+        """Two runs of a program, the second with a tracepoint on in the kernel. The program's source gives the number of its system calls of each kind."""
+        here, program = os.path.dirname(os.path.abspath(__file__)), self.folder + "/asks"
+        subprocess.run([os.environ.get("CC", "cc"), "-static", "-o", program, here + "/programs/asks.c"], check=True)
+        sides = [self.folder + "/before", self.folder + "/after"]
+        for self.recording, events in zip(sides, ([], ["--events", "syscalls:sys_enter_getppid"])):
+            done = self.record(*events, "--", program)
+            self.assertEqual((done.returncode, done.stdout), (0, "3000\n"), done.stderr)
+        diff = [PTDECODE, "functions", "-q", "--comm", "asks", "--sort", "instructions", "--format", "json", "--diff", *sides]
+        listed = subprocess.run(diff, check=True, capture_output=True, text=True)
+        rows = [row for row in map(json.loads, listed.stdout.splitlines()) if "function" in row]
+        calls = {row["function"]: (row["calls_a"], row["calls_b"]) for row in rows}
+        self.assertEqual(rows[0]["function"], "ftrace_syscall_enter")  # the kernel's function that the tracepoint calls, in every system call
+        self.assertEqual(calls["ftrace_syscall_enter"][0], 0)
+        self.assertIn(calls["ftrace_syscall_enter"][1], range(5001, 5050))  # 5,000 of the loop, and those of the start
+        self.assertEqual(calls["trace_event_buffer_lock_reserve"], (0, 3000))  # an entry of the ring for each getppid
 
     def test_real_kernel(self):
         script = "unshare -Urn id -u; cat /sys/class/net/lo/address; head -c 4 /proc/kcore | tail -c 3; nproc; echo x > /tmp/new && cat /tmp/new"
