@@ -225,10 +225,11 @@ std::string gap_summary(const GapTally& tally, const Recording& recording, uint6
   }
   const std::vector<MissingLine> missing = rank_missing(tally, recording, total_bytes);
   if (missing.empty()) return text;
-  text += "missing code, by share of the trace lost:\n";
+  const bool has_shares = missing.front().lost_bytes != 0;  // gaps of Arm traces count no bytes
+  text += has_shares ? "missing code, by share of the trace lost:\n" : "missing code, by number of gaps:\n";
   for (size_t i = 0; i < missing.size() && i < kListed; ++i) {
     const MissingLine& line = missing[i];
-    text += fmt::format("  {:>8} {:>8} gaps  {}{}  ({})\n{:22}supply: {}\n", share_text(line.share), line.gaps, shown(line.path),
+    text += fmt::format("  {:>8} {:>8} {:<4}  {}{}  ({})\n{:22}supply: {}\n", has_shares ? share_text(line.share) : "", line.gaps, line.gaps == 1 ? "gap" : "gaps", shown(line.path),
                         line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), "", shown(line.remedy));
   }
   if (missing.size() > kListed) text += fmt::format("  and {} more; 'ptdecode stat --json' lists all\n", missing.size() - kListed);
