@@ -310,40 +310,55 @@ Result<std::unique_ptr<AllStepsReader>> AllStepsReader::open(const std::string& 
   return reader;
 }
 
-Result<bool> AllStepsReader::next(std::vector<FlowStep>& steps, const std::vector<FunctionId>& functions) {
-  const auto block = blocks_.next();
+Result<bool> AllStepsReader::open_block() {
+  auto block = blocks_.next();
   if (!block) return block.error();
-  ByteReader in(block->content);
+  content_ = std::move(block->content);
+  in_ = ByteReader(content_);
+  coder_ = {};
   if (block->kind == StepBlock::end) {
-    if (in.number() != count_ || !in.done()) return blocks_.damaged(ErrorCode::bad_format, "the end of the file of steps is inconsistent");
+    if (in_.number() != count_ || !in_.done()) return blocks_.damaged(ErrorCode::bad_format, "the end of the file of steps is inconsistent");
     return false;
   }
   if (block->kind != StepBlock::steps) return blocks_.damaged(ErrorCode::bad_format, "unknown part of the file of steps");
-  block_first_ = block->first;
-  StepCoder coder;
-  for (uint64_t left = in.count(); left > 0 && in.ok(); --left, ++count_) {
-    const FlowStep step = coder.read(in, in.number_to(StepCoder::kMostWord), functions);
-    if (in.ok()) steps.push_back(step);
+  count_ = block->first;
+  left_ = in_.count();
+  return true;
+}
+
+Status AllStepsReader::take(uint64_t count, std::vector<FlowStep>& steps, const std::vector<FunctionId>& functions) {
+  for (; count > 0 && in_.ok(); --count, --left_, ++count_) {
+    const FlowStep step = coder_.read(in_, in_.number_to(StepCoder::kMostWord), functions);
+    if (in_.ok()) steps.push_back(step);
   }
-  if (!in.done()) return blocks_.damaged(ErrorCode::bad_format, "the steps are inconsistent");
+  if (!in_.ok() || (left_ == 0 && !in_.done())) return blocks_.damaged(ErrorCode::bad_format, "the steps are inconsistent");
+  return {};
+}
+
+Result<bool> AllStepsReader::next(std::vector<FlowStep>& steps, const std::vector<FunctionId>& functions) {
+  const Result<bool> more = open_block();
+  if (!more || !more.value()) return more;
+  if (Status status = take(left_, steps, functions); !status) return status.error();
   return true;
 }
 
 Status AllStepsReader::read(uint64_t first, uint64_t count, std::vector<FlowStep>& steps, const std::vector<FunctionId>& functions) {
   while (count != 0) {
-    if (first < block_first_ || first - block_first_ >= block_.size()) {
+    if (first < count_ - taken_.size() || first >= count_ + left_) {
       blocks_.skip_to(first);
-      block_.clear();
-      const Result<bool> more = next(block_, functions);
+      taken_.clear();
+      const Result<bool> more = open_block();
       if (!more) return more.error();
-      if (!more.value() || first < block_first_ || first - block_first_ >= block_.size())
-        return blocks_.damaged(ErrorCode::bad_format, "steps of a group are missing");
+      if (!more.value() || first < count_ || first - count_ >= left_) return blocks_.damaged(ErrorCode::bad_format, "steps of a group are missing");
     }
-    const size_t at = first - block_first_;
-    const size_t taken = std::min<uint64_t>(count, block_.size() - at);
-    steps.insert(steps.end(), block_.begin() + static_cast<std::ptrdiff_t>(at), block_.begin() + static_cast<std::ptrdiff_t>(at + taken));
-    first += taken;
-    count -= taken;
+    const uint64_t end = first + std::min(count, count_ + left_ - first);
+    if (end > count_) {
+      if (Status status = take(end - count_, taken_, functions); !status) return status;
+    }
+    const auto from = taken_.end() - static_cast<std::ptrdiff_t>(count_ - first);
+    steps.insert(steps.end(), from, from + static_cast<std::ptrdiff_t>(end - first));
+    count -= end - first;
+    first = end;
   }
   return {};
 }

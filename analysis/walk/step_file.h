@@ -104,9 +104,15 @@ class AllStepsReader {
 
  private:
   AllStepsReader() = default;
+  Result<bool> open_block();
+  Status take(uint64_t count, std::vector<FlowStep>& steps, const std::vector<FunctionId>& functions);
   StepBlocks blocks_;
-  std::vector<FlowStep> block_;  // the last that read() met
-  uint64_t block_first_ = 0, count_ = 0;
+  // The block that was opened last, of which the steps up to `count_` were taken. The names of later ones may not be known yet.
+  std::vector<std::byte> content_;
+  ByteReader in_{{}};
+  StepCoder coder_;
+  uint64_t left_ = 0, count_ = 0;
+  std::vector<FlowStep> taken_;  ///< by read(), of the block
 };
 
 }  // namespace ptd

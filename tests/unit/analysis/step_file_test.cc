@@ -75,6 +75,44 @@ TEST_F(StepFile, EqualStepsAreReadAgain) {
   EXPECT_EQ(steps.front().time, written.steps[150000].time);
 }
 
+// A block with all steps goes on with steps of functions that the block with the groups does not name.
+TEST_F(StepFile, StepsAreReadBeforeTheNamesOfLaterOnesInTheirBlock) {
+  FunctionTable written;
+  const FunctionId early = written.intern("early", "a.so"), late = written.intern("late", "a.so");
+  StepItems first = equal_steps(200000), second = equal_steps(100);
+  for (FlowStep& step : first.steps) {
+    step.function = early;
+    step.to.value = step.time.value * step.time.value;  // numbers of some bytes
+  }
+  for (FlowStep& step : second.steps) step.function = late;
+  auto file = StepFileWriter::create(path_, kHead, true);
+  ASSERT_TRUE(file.ok());
+  for (const StepItems* items : {&first, &second}) {
+    for (const FlowStep& step : items->steps) (*file)->add(step, written);
+    (*file)->add(*items, written);
+  }
+  ASSERT_TRUE((*file)->finish(0, true, {}, written).ok());
+  auto reader = StepFileReader::open(path_);
+  ASSERT_TRUE(reader.ok());
+  FunctionTable functions;
+  FunctionProfile totals;
+  StepItems items;
+  ASSERT_TRUE((*reader)->next(items, functions, totals).ok());
+  ASSERT_EQ((*reader)->functions().size(), 1U);
+  auto all = AllStepsReader::open(path_, kHead);
+  ASSERT_TRUE(all.ok());
+  std::vector<FlowStep> steps;
+  ASSERT_TRUE((*all)->read(199900, 50, steps, (*reader)->functions()).ok());
+  ASSERT_TRUE((*all)->read(199950, 50, steps, (*reader)->functions()).ok());
+  ASSERT_EQ(steps.size(), 100U);
+  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(steps[i].to, first.steps[199900 + i].to);
+  EXPECT_EQ(functions.info(steps.back().function).name, "early");
+  EXPECT_FALSE((*all)->read(200000, 1, steps, (*reader)->functions()).ok());
+  ASSERT_TRUE((*reader)->next(items, functions, totals).ok());
+  ASSERT_TRUE((*AllStepsReader::open(path_, kHead))->read(200099, 1, steps, (*reader)->functions()).ok());
+  EXPECT_EQ(functions.info(steps.back().function).name, "late");
+}
+
 // A block of a few hundred bytes, with a checksum, for a million steps.
 TEST_F(StepFile, BlockThatExpandsAboveTheLimitIsAnError) {
   write(equal_steps(0));
