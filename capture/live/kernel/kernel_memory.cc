@@ -108,8 +108,25 @@ Status KernelMemory::read_segments() {
     const uint64_t at = header.e_phoff + i * sizeof(segment);
     if (pread(fd_, &segment, sizeof(segment), static_cast<off_t>(at)) != static_cast<ssize_t>(sizeof(segment))) return bad;
     if (segment.p_type == PT_LOAD) segments_.push_back({segment.p_vaddr, segment.p_memsz, segment.p_offset});
+    if (segment.p_type == PT_NOTE) {
+      constexpr uint64_t kMostNotes = 1 << 20;
+      notes_.resize(std::min<uint64_t>(segment.p_filesz, kMostNotes));
+      const ssize_t got = pread(fd_, notes_.data(), notes_.size(), static_cast<off_t>(segment.p_offset));
+      notes_.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    }
   }
   return {};
+}
+
+std::optional<uint64_t> KernelMemory::number(std::string_view name) const { return vmcoreinfo_number(notes_, name); }
+
+std::optional<uint64_t> vmcoreinfo_number(std::string_view text, std::string_view name) {
+  const std::string begin = "\nNUMBER(" + std::string(name) + ")=0x";
+  const size_t at = text.find(begin);
+  uint64_t value = 0;
+  if (at == std::string_view::npos) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data() + at + begin.size(), text.data() + text.size(), value, 16);
+  return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
 std::vector<std::byte> KernelMemory::read(MemoryExtent extent) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,8 @@ class KernelMemory {
   /// data of the previous read ([Linux] 6.1 mm/vmalloc.c, vread(), and fs/proc/kcore.c), so each page is read after a page with known
   /// content.
   [[nodiscard]] std::vector<std::byte> read_mapped(MemoryExtent extent) const;
+  /// Returns what a kernel with vmcoreinfo says of itself for debuggers of dumps: the value of the line "NUMBER(name)=0x...".
+  [[nodiscard]] std::optional<uint64_t> number(std::string_view name) const;
 
  private:
   explicit KernelMemory(int fd) : fd_(fd) {}
@@ -44,7 +47,11 @@ class KernelMemory {
   };
   int fd_;
   std::vector<Segment> segments_;
+  std::string notes_;
 };
+
+/// Returns the value of the line "NUMBER(name)=0x..." of vmcoreinfo; nothing if `text` has none.
+[[nodiscard]] std::optional<uint64_t> vmcoreinfo_number(std::string_view text, std::string_view name);
 
 /// The code ranges of the kernel's address space: its text, modules, and code created at run time (BPF, trampolines, slots), by page.
 struct KernelText {

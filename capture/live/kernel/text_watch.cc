@@ -22,16 +22,11 @@ bool append_line(const char* path, const std::string& line) {
   return done;
 }
 
-/// The physical address of the kernel's code, which /proc/iomem shows to root; 0 if it does not.
-uint64_t physical_code() {
-  const Result<std::string> text = read_text_file("/proc/iomem");
-  const size_t at = text ? text->find(" : Kernel code") : std::string::npos;
-  if (at == std::string::npos) return 0;
-  const size_t line = text->rfind('\n', at);
-  const size_t begin = text->find_first_not_of(" \n", line == std::string::npos ? 0 : line);
-  uint64_t value = 0;
-  (void)std::from_chars(text->data() + begin, text->data() + at, value, 16);
-  return value;
+/// The physical address of the kernel's text at `address`; 0 if the kernel does not tell. [Linux] arch/arm64/kernel/vmcore_info.c: kimage_voffset is the
+/// difference. /proc/iomem, the other source, begins the code at _stext or at _text, depending on the kernel.
+uint64_t physical_text(const KernelMemory& memory, uint64_t address) {
+  const std::optional<uint64_t> offset = memory.number("kimage_voffset");
+  return offset ? address - *offset : 0;
 }
 
 }  // namespace
@@ -71,7 +66,7 @@ bool TextWatch::open(int32_t cpus) {
 Status TextWatch::begin(const KernelMemory& memory, std::string_view kallsyms) {
   const Result<KernelText> text = find_kernel_text(kallsyms);
   if (!text) return text.error();
-  writes_ = TextWrites(text->text, physical_code());
+  writes_ = TextWrites(text->text, physical_text(memory, text->text.address));
   for (Ring& ring : rings_) ring.ring->drain([](Bytes) {});
   std::vector<MemoryExtent> extents = text->others;
   extents.push_back(text->text);

@@ -82,7 +82,15 @@ bool TextWrites::is_image(const Sample& sample) const {
 
 /// The place is that of the word itself, not of its page.
 uint64_t TextWrites::address_of(const Sample& sample) const {
-  if (is_image(sample)) return image_.address + (sample.place - image_place_);
+  if (is_image(sample)) {
+    const uint64_t address = image_.address + (sample.place - image_place_);
+    bool others = false;  // the callers have another address of the image: its place is not where it was said to be
+    for (const uint64_t word : sample.stack) {
+      if (word == address) return address;
+      others = others || (word - image_.address < image_.size_bytes && word % kPage == address % kPage);
+    }
+    return others ? 0 : address;
+  }
   uint64_t found = 0;
   for (const uint64_t word : sample.stack) {  // a module: a caller's address of it
     const auto extent = code_.upper_bound(word);

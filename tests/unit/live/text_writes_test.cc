@@ -100,6 +100,26 @@ TEST_F(Kernel, AWriteIsTwoRecords) {
   EXPECT_EQ(writes_.counts().changes, 2U);
 }
 
+// /proc/iomem may have another start of the code than the image's.
+TEST_F(Kernel, AnImageThatIsElsewhereGivesNoChangesOfOtherCode) {
+  write(10, 8, kBranch, stack_of(kBranch, kImage + 0x1008));
+  EXPECT_THAT(take(), IsEmpty());
+  for (int round = 0; round < 200; ++round) {
+    take();
+    if (!unknown_.empty()) break;
+  }
+  EXPECT_THAT(unknown_, ElementsAre(10));
+}
+
+TEST(Vmcoreinfo, Number) {
+  constexpr std::string_view kText = "OSRELEASE=6.12\nNUMBER(VA_BITS)=48\nNUMBER(kimage_voffset)=0xffff99b928c00000\nNUMBER(PHYS_OFFSET)=0x40000000\n";
+  EXPECT_EQ(vmcoreinfo_number(kText, "kimage_voffset"), 0xffff99b928c00000U);
+  EXPECT_EQ(vmcoreinfo_number(kText, "PHYS_OFFSET"), 0x40000000U);
+  EXPECT_EQ(vmcoreinfo_number(kText, "kimage"), std::nullopt);
+  EXPECT_EQ(vmcoreinfo_number(kText, "VA_BITS"), std::nullopt);
+  EXPECT_EQ(vmcoreinfo_number("\nNUMBER(PHYS_OFFSET)=0x", "PHYS_OFFSET"), std::nullopt);
+}
+
 TEST_F(Kernel, TheFirstChangeIsOfTheImage) {
   EXPECT_EQ(text(writes_.first_change()), "1 i0 nop>nop");
 }
