@@ -27,7 +27,8 @@ std::string summary_text(const SystemWords& words, const emulate::SystemResult& 
   if (s.clock_reads_wrong != 0)
     text += fmt::format("ptdecode: the trace's clock differed from the machine's at {} of {} readings\n", s.clock_reads_wrong, s.clock_reads);
   if (s.lost_records != 0)
-    text += fmt::format("ptdecode: the machine's kernel lost {}: its rings were full\n", counted(s.lost_records, "record"));
+    text += fmt::format("ptdecode: {} of the machine's kernel could not be recorded: a ring was full, or a change of code is not known\n",
+                        counted(s.lost_records, "record"));
   for (const std::string& message : result.messages) text += "ptdecode: " + shown(message) + "\n";
   return text;
 }

@@ -173,9 +173,23 @@ void TextWrites::add_change(const Write& write, bool old_known, std::vector<Code
   ++counts_.changes;
 }
 
+/// Whether the callers have an address that may be meant, and none of code that is known.
+bool TextWrites::is_of_other_code(const Sample& sample) const {
+  constexpr uint64_t kKernelHalf = uint64_t{1} << 63;
+  bool found = false;
+  for (const uint64_t word : sample.stack) {
+    if (word < kKernelHalf || word % kPage != sample.place % kPage) continue;
+    const auto extent = code_.upper_bound(word);
+    const bool is_known = extent != code_.end() && word >= extent->second.address;
+    if (is_known || word - image_.address < image_.size_bytes) return false;
+    found = true;
+  }
+  return found;
+}
+
 void TextWrites::wait_for_code(const OnUnknown& on_unknown) {
   for (Write& write : unplaced_) {
-    if (++write.rounds < kMostRounds) continue;
+    if (++write.rounds < kMostRounds || is_of_other_code(write.begin)) continue;
     ++counts_.unknown;
     on_unknown(write.begin.time_ns, write.begin.cpu);
   }
