@@ -117,6 +117,7 @@ std::vector<TextWrites::Write> TextWrites::writes() {
       if (is_image(write.begin)) poke_index_ = sample.index;
       open_.erase(begun);
       if (write.address != 0 || write.begin.index == poke_index_) writes.push_back(write);
+      if (const uint64_t other = write.address == 0 ? other_code(write.begin) : 0; other != 0) pages_[write.begin.place / kPage] = other / kPage;
     } else {
       open_[sample.cpu] = sample;
     }
@@ -173,23 +174,29 @@ void TextWrites::add_change(const Write& write, bool old_known, std::vector<Code
   ++counts_.changes;
 }
 
-/// Whether the callers have an address that may be meant, and none of code that is known.
-bool TextWrites::is_of_other_code(const Sample& sample) const {
+/// Returns an address outside of all known code that the write may be to: one that the callers have, or else by a write before to the same page
+/// (aarch64_insn_set(), which overwrites code that is freed, keeps none on the stack). 0 if there is none, or if the callers have one of known code.
+uint64_t TextWrites::other_code(const Sample& sample) const {
   constexpr uint64_t kKernelHalf = uint64_t{1} << 63;
-  bool found = false;
+  const auto is_known = [this](uint64_t address) {
+    const auto extent = code_.upper_bound(address);
+    return address - image_.address < image_.size_bytes || (extent != code_.end() && address >= extent->second.address);
+  };
+  uint64_t found = 0;
   for (const uint64_t word : sample.stack) {
     if (word < kKernelHalf || word % kPage != sample.place % kPage) continue;
-    const auto extent = code_.upper_bound(word);
-    const bool is_known = extent != code_.end() && word >= extent->second.address;
-    if (is_known || word - image_.address < image_.size_bytes) return false;
-    found = true;
+    if (is_known(word)) return 0;
+    found = word;
   }
-  return found;
+  if (found != 0) return found;
+  const auto page = pages_.find(sample.place / kPage);
+  const uint64_t address = page == pages_.end() ? 0 : page->second * kPage + sample.place % kPage;
+  return is_known(address) ? 0 : address;
 }
 
 void TextWrites::wait_for_code(const OnUnknown& on_unknown) {
   for (Write& write : unplaced_) {
-    if (++write.rounds < kMostRounds || is_of_other_code(write.begin)) continue;
+    if (++write.rounds < kMostRounds || other_code(write.begin) != 0) continue;
     ++counts_.unknown;
     on_unknown(write.begin.time_ns, write.begin.cpu);
   }

@@ -236,6 +236,33 @@ TEST_F(Kernel, AWriteToCodeThatNobodyKnowsChangesNothing) {
   }
 }
 
+// The kernel overwrites the code of a BPF program that is freed, in a function that keeps no address on the stack.
+TEST_F(Kernel, AFreedProgramIsKnownByItsPage) {
+  write(10, 8, kBranch);
+  write_module(20, 0x10, kBranch);
+  EXPECT_EQ(take().size(), 2U);
+  writes_.on_code(kModule + 0x20, Bytes(module_).first(0x40));  // behind the header that was written
+  const auto overwrite = [this](uint64_t time_ns, uint64_t place) {
+    sample(time_ns, place, stack_of(kTrap, 0));
+    sample(time_ns + 1, 0, {});
+  };
+  overwrite(30, kModulePlace + 0x30);  // not freed yet
+  std::vector<uint64_t> unknown;
+  const auto wait = [&] {
+    for (int round = 0; round < 200; ++round) {
+      EXPECT_THAT(take(), IsEmpty());
+      unknown.insert(unknown.end(), unknown_.begin(), unknown_.end());
+    }
+  };
+  wait();
+  EXPECT_THAT(unknown, ElementsAre(30));
+  writes_.on_free({kModule + 0x20, 0x40});
+  overwrite(40, kModulePlace + 0x30);
+  overwrite(50, kModulePlace + 0x1030);  // another page
+  wait();
+  EXPECT_THAT(unknown, ElementsAre(30, 50));
+}
+
 TEST_F(Kernel, AWriteWithoutAnAddressIsUnknown) {
   write(10, 8, kBranch);
   sample(20, kModulePlace + 0x10, stack_of(kTrap, kModule + 0x14));  // of another instruction
