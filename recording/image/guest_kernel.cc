@@ -80,7 +80,7 @@ bool KernelImage::add_guest_to(ImageBuild& image, const GuestFiles& files, std::
   if (!files.kcore.empty() && ::stat(files.kcore.c_str(), &info) == 0) {
     const auto ranges = is_whole_memory(files.kcore) ? read_running_kcore(files.kcore, text_of(symbols, modules)) : read_kcore(files.kcore);
     has_code = ranges.ok() && !ranges->empty();
-    if (has_code) add_copies(image, *ranges, modules, {}, {kTimeMin, kTimeMax});
+    if (has_code) add_copies(image, *ranges, files.kcore, modules, {}, {kTimeMin, kTimeMax});
     if (!ranges.ok()) warnings.push_back(ranges.error().message);
   }
   has_copy_ = has_code;

@@ -147,11 +147,72 @@ std::string KernelImage::module_name(const std::string& bracketed) const {
   return machine_ == 0 ? bracketed : "[guest." + bracketed.substr(1, bracketed.size() - 2) + suffix_ + "]";
 }
 
-void KernelImage::add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules,
+namespace {
+
+using Extents = std::vector<std::pair<uint64_t, uint64_t>>;  ///< addresses and ends
+
+/// Leaves each address to one range. Returns the pages for which two have different bytes, in order. A copy of a kernel has few overlaps: after
+/// kMostCompared bytes of them, others count as different.
+Extents remove_overlaps(std::vector<MemoryRange>& ranges) {
+  constexpr uint64_t kPageBytes = 4096, kMostCompared = uint64_t{1} << 30;
+  uint64_t compared = 0;
+  std::ranges::stable_sort(ranges, {}, &MemoryRange::ip);
+  Extents contradicted;
+  const MemoryRange* last = nullptr;  // the one that ends last
+  for (MemoryRange& range : ranges) {
+    const uint64_t known = last == nullptr ? 0 : last->ip.value + last->code.bytes.size();
+    if (range.ip.value < known) {
+      const uint64_t end = std::min(known, range.ip.value + range.code.bytes.size());
+      for (uint64_t at = range.ip.value; at < end;) {
+        const uint64_t next = compared < kMostCompared ? std::min(end, at / kPageBytes * kPageBytes + kPageBytes) : end;
+        const Bytes one = last->code.bytes.subspan(at - last->ip.value, next - at), other = range.code.bytes.subspan(at - range.ip.value, next - at);
+        if (compared >= kMostCompared || !std::ranges::equal(one, other)) contradicted.emplace_back(at, next);
+        compared += next - at;
+        at = next;
+      }
+      range = {Ip{end}, {range.code.owner, range.code.bytes.subspan(end - range.ip.value)}};
+    }
+    if (!range.code.bytes.empty()) last = &range;
+  }
+  std::ranges::sort(contradicted);
+  return contradicted;
+}
+
+/// Removes extents, which are in order, from ranges.
+std::vector<MemoryRange> without(const std::vector<MemoryRange>& ranges, const Extents& extents) {
+  std::vector<MemoryRange> left;
+  for (const MemoryRange& range : ranges) {
+    const uint64_t first = range.ip.value, end = first + range.code.bytes.size();
+    uint64_t from = first;
+    const auto add = [&](uint64_t to) {
+      if (from < to) left.push_back({Ip{from}, {range.code.owner, range.code.bytes.subspan(from - first, to - from)}});
+    };
+    for (const auto& [begin, after] : extents) {
+      if (begin >= end || after <= from) continue;
+      add(begin);
+      from = std::min(after, end);
+    }
+    add(end);
+  }
+  return left;
+}
+
+}  // namespace
+
+void KernelImage::add_copies(ImageBuild& image, std::vector<MemoryRange> ranges, const std::string& source, const std::vector<KernelModule>& modules,
                              const perfio::Features& features, Interval taken) const {
+  std::erase_if(ranges, [](const MemoryRange& range) { return !is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value; });
+  if (const Extents contradicted = remove_overlaps(ranges); !contradicted.empty()) {
+    Finding finding;
+    finding.kind = FindingKind::section_overlap;
+    finding.space = kernel_of_machine(machine_);
+    finding.ip = Ip{contradicted.front().first};
+    finding.what = source + " contains different bytes for the same addresses, first in this page: none of them are used";
+    image.builder.add_finding(std::move(finding));
+    ranges = without(ranges, contradicted);
+  }
   const ModuleIds ids(maps_, features);
   for (const MemoryRange& range : ranges) {
-    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
     DatedCopy copy;
     copy.space = kernel_of_machine(machine_);
     copy.ip = range.ip;
@@ -207,7 +268,7 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
   }
   if (!ranges.ok()) return false;
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
-  add_copies(image, *ranges, modules, features, taken);
+  add_copies(image, *ranges, dir + "/kcore", modules, features, taken);
   return true;
 }
 
@@ -257,7 +318,7 @@ bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, 
     image.builder.add_finding(std::move(finding));
     return false;
   }
-  add_copies(image, dump->ranges, modules, features, {taken, kTimeMax});
+  add_copies(image, dump->ranges, path, modules, features, {taken, kTimeMax});
   image.note_origin(kKernelName, {}, path, "a dump of the machine's memory");
   if (dumped_symbols_.empty()) dumped_symbols_ = std::move(dump->symbols);
   return true;
@@ -282,7 +343,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   for (const KernelModule& module : modules) wanted.emplace_back(Ip{module.address}, module.size_bytes);
   const auto ranges = read_running_kcore(root + "/proc/kcore", wanted);
   if (!ranges.ok() || ranges->empty()) return false;
-  add_copies(image, *ranges, modules, features, {copies.last_record, kTimeMax});
+  add_copies(image, *ranges, root + "/proc/kcore", modules, features, {copies.last_record, kTimeMax});
   image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");
   add_names(image, root + "/proc/kallsyms", false, warnings);
   warnings.push_back(

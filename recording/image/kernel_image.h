@@ -77,7 +77,7 @@ class KernelImage {
   void add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features);
   void add_ksymbols(ImageBuild& image, const perfio::Features& features);
 
-  void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules,
+  void add_copies(ImageBuild& image, std::vector<MemoryRange> ranges, const std::string& source, const std::vector<KernelModule>& modules,
                   const perfio::Features& features, Interval taken) const;
   bool add_guest_vmlinux(ImageBuild& image, const GuestFiles& files, const std::vector<KernelSymbol>& symbols, std::vector<std::string>& warnings);
   /// Returns the name of a module's code, from its name in brackets.

@@ -63,6 +63,32 @@ class CheckFlow(unittest.TestCase):
         self.assertRegex(gaps, r"(image_mismatch|no_image|bad_insn) +\d+")
         self.assert_listed(recording, "flow_contradicts|code_missing")
 
+    def test_segments_of_kcore_that_overlap(self):
+        """Bytes that two segments agree on are used. Where they differ, either may be wrong, so that the page has no code; a finding names it."""
+        recording = self.folder / "demo"
+        shutil.copytree(DEMO, recording)
+        kcore = recording / "kcore_dir/kcore"
+        kcore.chmod(0o644)
+        raw = bytearray(kcore.read_bytes())
+        at, text = struct.unpack_from("<2Q", raw, 64 + 8)  # of the first segment
+        counts = re.search(r"(?m)^all streams: .*", run("stat", "-q", "-i", DEMO).stdout)[0]
+        for wrong in (None, 0x345):
+            part = bytearray(raw[at + 0x200:at + 0xa00])
+            if wrong is not None:
+                part[wrong] ^= 1
+            struct.pack_into("<2I6Q", raw, 64 + 2 * 56, 1, 7, len(raw), text + 0x200, 0, len(part), len(part), 0x1000)
+            struct.pack_into("<H", raw, 56, 3)  # e_phnum
+            kcore.write_bytes(raw + part)
+            checked = run("check", "-q", "-i", recording)
+            named = f"section_overlap: {kcore} contains different bytes for the same addresses, first in this page: none of them are used [at {text + 0x200:#x}]"
+            self.assertEqual((checked.stdout.splitlines()[0], checked.returncode), (AGREES.strip(), 0) if wrong is None else (named, 3))
+            done = run("stat", "-q", "-i", recording).stdout
+            self.assertEqual(counts in done, wrong is None)
+            self.assertEqual(bool(re.search(r"(?m)^ +no_image +[1-9]", done)), wrong is not None)
+            listed = run("script", "-q", "-i", recording, "--itrace=i1i", "-F", "ip").stdout.split()
+            inside = [ip for ip in listed if text + 0x200 <= int(ip, 16) < text + 0xa00]
+            self.assertEqual(bool(inside), wrong is None)
+
     def test_trace_bytes_that_lose_flow(self):
         """The places and bytes are those of the gaps that `stat` counts; nothing else is wrong with the recording."""
         recording = self.folder / "demo"
