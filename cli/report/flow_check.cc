@@ -158,13 +158,14 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
     const auto next = std::lower_bound(starts.begin(), starts.end(), 1 + static_cast<uint64_t>(share * static_cast<double>(size)));
     const uint64_t end = next == starts.end() ? size : *next;
     std::vector<TraceDamage> damage;
+    GapTally here;
     const auto sink = [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
       times.take(batch, decoder.blocks());
       for (const Gap& gap : batch.gaps) {
         const SectionId section = section_of(gap, recording.timeline());
         const bool missing = contradicts(gap) && missing_files.contains(section);
         if (contradicts(gap) && !missing) take(gap, section, recording.timeline(), times.of(gap.space), tallies);
-        gaps.add(missing ? in_missing_code(gap, section) : gap);
+        here.add(missing ? in_missing_code(gap, section) : gap);
         if (is_damage(gap, segment)) take_damage(gap, stream, damage);
       }
       result.blocks += batch.blocks.size();
@@ -176,6 +177,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
       return true;
     };
     (void)recording.decode_parallel(stream, 0, end == size ? Recording::kStreamEnd : end, 0, sink);
+    gaps.merge(here);
     result.decoded_bytes += end;
     result.damage.insert(result.damage.end(), damage.begin(), damage.end());
   }
@@ -243,9 +245,9 @@ nlohmann::json damage_json(const TraceDamage& damage, const std::string& stream)
 }
 
 std::string missing_code_text(const MissingLine& line) {
+  const uint64_t gaps = line.gaps + line.following_gaps;
   return fmt::format("code_missing: {}{}: {}; the flow is lost in {} place{}, with {:.1f} % of the trace; supply: {}", shown(line.path),
-                     line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), line.gaps, line.gaps == 1 ? "" : "s",
-                     100 * line.share, shown(line.remedy));
+                     line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), gaps, gaps == 1 ? "" : "s", 100 * line.share, shown(line.remedy));
 }
 
 nlohmann::json contradiction_json(const FlowContradiction& contradiction) {

@@ -67,6 +67,7 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
 }
 
 constexpr const char* kLongMapping = "the mapping is longer than its file";
+constexpr const char* kOtherTimes = "its bytes are known at other times only";
 
 // A file in which a process logged its generated code, and of which something is missing; else null.
 const MissingImage* missing_jitdump(const Recording& recording) {
@@ -101,26 +102,27 @@ std::string absence_text(const Recording& recording) {
 }  // namespace
 
 void GapTally::add(const Gap& gap) {
-  Count& count = by_reason_[static_cast<size_t>(gap.reason) % kGapReasons];
-  ++count.gaps;
-  count.lost_bytes += gap.lost_bytes;
+  const Count count{1, gap.lost_bytes};
+  by_reason_[static_cast<size_t>(gap.reason) % kGapReasons].add(count);
+  if (gap.reason == GapReason::unknown_return) {
+    if (last_ && gap.space == last_space_) missing_[*last_].following.add(count);
+    return;
+  }
+  last_.reset();
   if (gap.reason != GapReason::no_image) return;
   const bool known = gap.section != kNoSection;
   Place place{gap.section, known ? 0 : gap.space.value, known ? 0 : gap.ip.value / kRegionBytes * kRegionBytes};
   if (missing_.size() >= kMaxPlaces && !missing_.contains(place)) place = Place{kNoSection, kNoSpace.value, 0};
-  Count& here = missing_[place];
-  ++here.gaps;
-  here.lost_bytes += gap.lost_bytes;
+  missing_[place].own.add(count);
+  last_ = place;
+  last_space_ = gap.space;
 }
 
 void GapTally::merge(const GapTally& other) {
-  for (size_t i = 0; i < by_reason_.size(); ++i) {
-    by_reason_[i].gaps += other.by_reason_[i].gaps;
-    by_reason_[i].lost_bytes += other.by_reason_[i].lost_bytes;
-  }
-  for (const auto& [place, count] : other.missing_) {
-    missing_[place].gaps += count.gaps;
-    missing_[place].lost_bytes += count.lost_bytes;
+  for (size_t i = 0; i < by_reason_.size(); ++i) by_reason_[i].add(other.by_reason_[i]);
+  for (const auto& [place, missing] : other.missing_) {
+    missing_[place].own.add(missing.own);
+    missing_[place].following.add(missing.following);
   }
 }
 
@@ -139,7 +141,7 @@ bool is_missing_file(const Recording& recording, SectionId section) {
 std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {
   std::map<std::pair<std::string, std::string>, MissingLine> lines;
   const Timeline& timeline = recording.timeline();
-  for (const auto& [place, count] : tally.missing()) {
+  for (const auto& [place, missing] : tally.missing()) {
     const auto& [section_id, space, region] = place;
     std::string path, build_id;
     bool kernel = is_kernel_space(SpaceId{space}) && section_id == kNoSection;
@@ -159,15 +161,18 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     MissingLine& line = lines[{path, build_id}];
     line.path = path;
     line.build_id = build_id;
-    line.gaps += count.gaps;
-    line.lost_bytes += count.lost_bytes;
+    line.gaps += missing.own.gaps;
+    line.following_gaps += missing.following.gaps;
+    line.lost_bytes += missing.own.lost_bytes + missing.following.lost_bytes;
     const uint64_t file_bytes = section_id == kNoSection ? 0 : timeline.section(section_id).code.bytes.size();
     if (file_bytes != 0 && recording.from_perf() && !kernel && missing_image(recording, path, build_id) == nullptr) {
       // The file was found, and has no such place.
       if (!line.reason.empty()) continue;
-      line.reason = kLongMapping;
-      line.remedy = fmt::format("nothing, if the file is complete: it has {} of the {} bytes that the mapping's record names", file_bytes,
-                                timeline.section(section_id).size_bytes);
+      const uint64_t mapped_bytes = timeline.section(section_id).size_bytes;
+      const bool is_long = file_bytes < mapped_bytes;
+      line.reason = is_long ? kLongMapping : kOtherTimes;
+      line.remedy = is_long ? fmt::format("nothing, if the file is complete: it has {} of the {} bytes that the mapping's record names", file_bytes, mapped_bytes)
+                            : "nothing, if the file is complete; 'ptdecode check' tells whether the packets contradict its times";
       continue;
     }
     line.reason = section_id == kNoSection ? "not mapped by any record" : "bytes not found";
@@ -180,13 +185,13 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
   }
   std::vector<MissingLine> ranked;
   for (auto& [key, line] : lines) {
-    const MissingImage* image = line.reason == kLongMapping ? nullptr : missing_image(recording, line.path, line.build_id);
+    const MissingImage* image = line.reason == kLongMapping || line.reason == kOtherTimes ? nullptr : missing_image(recording, line.path, line.build_id);
     if (image != nullptr) line.reason = image->reason;
     line.share = total_bytes == 0 ? 0 : static_cast<double>(line.lost_bytes) / static_cast<double>(total_bytes);
     ranked.push_back(std::move(line));
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const MissingLine& a, const MissingLine& b) {
-    return std::pair(a.lost_bytes, a.gaps) > std::pair(b.lost_bytes, b.gaps);
+    return std::pair(a.lost_bytes, a.gaps + a.following_gaps) > std::pair(b.lost_bytes, b.gaps + b.following_gaps);
   });
   return ranked;
 }
@@ -198,6 +203,7 @@ nlohmann::json missing_json(std::span<const MissingLine> lines) {
                     {"build_id", line.build_id},
                     {"reason", line.reason},
                     {"gaps", line.gaps},
+                    {"following_gaps", line.following_gaps},
                     {"lost_bytes", line.lost_bytes},
                     {"share", line.share},
                     {"supply", line.remedy}});
@@ -229,8 +235,9 @@ std::string gap_summary(const GapTally& tally, const Recording& recording, uint6
   text += has_shares ? "missing code, by share of the trace lost:\n" : "missing code, by number of gaps:\n";
   for (size_t i = 0; i < missing.size() && i < kListed; ++i) {
     const MissingLine& line = missing[i];
-    text += fmt::format("  {:>8} {:>8} {:<4}  {}{}  ({})\n{:22}supply: {}\n", has_shares ? share_text(line.share) : "", line.gaps, line.gaps == 1 ? "gap" : "gaps", shown(line.path),
-                        line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), "", shown(line.remedy));
+    const std::string following = line.following_gaps == 0 ? "" : fmt::format("; and {} that follow: returns to calls in lost flow", counted(line.following_gaps, "gap"));
+    text += fmt::format("  {:>8} {:>8} {:<4}  {}{}  ({}{})\n{:22}supply: {}\n", has_shares ? share_text(line.share) : "", line.gaps, line.gaps == 1 ? "gap" : "gaps", shown(line.path),
+                        line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), following, "", shown(line.remedy));
   }
   if (missing.size() > kListed) text += fmt::format("  and {} more; 'ptdecode stat --json' lists all\n", missing.size() - kListed);
   return text;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -20,7 +21,14 @@ class GapTally {
   struct Count {
     uint64_t gaps = 0;
     uint64_t lost_bytes = 0;
+    void add(const Count& other) { gaps += other.gaps, lost_bytes += other.lost_bytes; }
   };
+  /// Code that was missing. A gap that *follows* is an unknown_return of the same space, with no gap of another reason since the missing code: the call of that
+  /// return would be known if the flow had not been lost there, unless it is from before the trace.
+  struct Missing {
+    Count own, following;
+  };
+  /// Counts the next gap of a stream.
   void add(const Gap& gap);
   void merge(const GapTally& other);
   [[nodiscard]] uint64_t total() const;
@@ -28,19 +36,23 @@ class GapTally {
 
   /// Where code was missing: a section, or (kNoSection) the 2 MiB region of a space.
   using Place = std::tuple<SectionId, uint32_t, uint64_t>;  // section, space, region address
-  [[nodiscard]] const std::map<Place, Count>& missing() const { return missing_; }
+  [[nodiscard]] const std::map<Place, Missing>& missing() const { return missing_; }
 
  private:
   static constexpr size_t kMaxPlaces = 1U << 16;
   std::array<Count, kGapReasons> by_reason_{};
-  std::map<Place, Count> missing_;
+  std::map<Place, Missing> missing_;
+  std::optional<Place> last_;  ///< the missing code after which an unknown_return of last_space_ follows
+  SpaceId last_space_ = kNoSpace;
 };
 
 /// One line of the ranked list.
 struct MissingLine {
   std::string path, build_id, reason, remedy;
-  uint64_t gaps = 0, lost_bytes = 0;
-  double share = 0;  ///< of all trace bytes
+  uint64_t gaps = 0;            ///< in this code
+  uint64_t following_gaps = 0;  ///< see GapTally::Missing
+  uint64_t lost_bytes = 0;      ///< in all of them
+  double share = 0;             ///< of all trace bytes
 };
 /// Returns whether the section's file was not found. Some of its code may be known: what the program changed, for example.
 [[nodiscard]] bool is_missing_file(const Recording& recording, SectionId section);

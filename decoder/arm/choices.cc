@@ -7,6 +7,8 @@
 namespace ptd::arm {
 namespace {
 
+constexpr size_t kCandidatesPerStep = 16;  // that cost as much as one fetch
+
 /// Versions with which the flow continues in the same way.
 struct ForkWay {
   ArmInsn insn;
@@ -66,7 +68,7 @@ CodeChoice Choices::choose(const CodeFork& fork) {
   const ArmInsn likely_insn = insn_of(fork, fork.candidates[likely]);
   while (ways[taken].insn != likely_insn) ++taken;
   CodeChoice choice;
-  ++script_->fetches;
+  script_->fetches += 1 + fork.candidates.size() / kCandidatesPerStep;
   const bool cut = ways.size() > 1 && script_->passed >= ForkScript::kMost;
   script_->cut = script_->cut || cut;
   if (ways.size() > 1 && !cut) {

@@ -12,7 +12,8 @@ namespace {
 constexpr unsigned kMostBadInRow = 4096;
 constexpr size_t kFirstSlots = 128;
 constexpr uint32_t kManyRuns = 1U << 14;  // up to this number, large allocation steps are cheaper
-constexpr size_t kMaxCandidates = 16;
+constexpr size_t kCandidates = 16;        // maximum number of versions per fetch
+constexpr size_t kMostCandidates = 256;   // maximum number if that is not enough
 
 uint32_t waypoints_of(WaypointRules rules) {
   if (rules.every) return ~uint32_t{0};
@@ -168,10 +169,22 @@ bool RunCache::fetch(const Request& request, WaypointRun& run, CandidateChooser&
     run.stop = RunStop::no_image;
     return false;
   }
-  if (candidates_.empty()) candidates_.resize(kMaxCandidates);
+  if (candidates_.empty()) candidates_.resize(kCandidates);
   const Interval when = chooser.narrowed(request.when);
-  const auto ask = [&](unsigned span) { return view_.fetch(request.space, place(run.end), when, chooser.floors(), candidates_, span); };
-  const FetchResult result = ask(kArmFetchBytes);
+  const auto ask = [&](unsigned span, size_t most = kCandidates) {
+    return view_.fetch(request.space, place(run.end), when, chooser.floors(), std::span(candidates_).first(most), span);
+  };
+  FetchResult result = ask(kArmFetchBytes);
+  if (result.status == FetchStatus::too_many && result.count == kCandidates) {
+    candidates_.resize(kMostCandidates);
+    result = ask(kArmFetchBytes, kMostCandidates);
+  }
+  if (result.status == FetchStatus::too_many) {
+    run.stop = RunStop::too_many;
+    run.section = result.section;
+    run.certain = {kTimeMax, kTimeMin};  // a shorter interval may have fewer
+    return false;
+  }
   if (result.status != FetchStatus::ok || result.count == 0) {
     run.stop = RunStop::no_image;
     run.section = result.section;

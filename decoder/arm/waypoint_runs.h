@@ -26,6 +26,7 @@ enum class RunStop : uint8_t {
   stop,      ///< the requested address
   cut,       ///< the maximum number of instructions of a block; the flow continues after it
   no_image,  ///< no bytes at `end`
+  too_many,  ///< the bytes at `end` have too many versions
   bad_insn,  ///< the bytes at `end` are not an instruction
 };
 

@@ -52,7 +52,7 @@ struct SourceLines::Unit {
   bool counted = false;        // the cost of its scopes is deducted from the file's limits
   bool lines_counted = false;  // and that of its line table
   bool has_lines = false;      // its line table can be read; valid once `lines_counted`
-  bool is_llvm = false;     // compiled by clang or another compiler that uses LLVM
+  bool joins_rows = false;     // a row that is no statement continues the one before it
   std::vector<Row> rows;
   std::vector<Scope> scopes;
   std::vector<EmptyCopy> empty_copies;
@@ -169,13 +169,19 @@ bool names_another_file(Dwarf_Die& unit) {
   return dwarf_hasattr(&unit, DW_AT_dwo_name) != 0 || dwarf_hasattr(&unit, DW_AT_GNU_dwo_name) != 0;
 }
 
-bool is_of_llvm(Dwarf_Die& unit) {
+// Returns whether rows that are no statements belong to the statement before them if they have its line. LLVM leaves is_stmt out of a row whose line is that of
+// the row before it, also of a loop's condition. So does GCC if only the discriminator differs (a loop without column numbers, or of a Fortran array). If it
+// optimizes, it also leaves it out of code that it moved or inserted.
+bool joins_rows(Dwarf_Die& unit) {
   Dwarf_Attribute attribute;
   const char* producer = dwarf_attr(&unit, DW_AT_producer, &attribute) == nullptr ? nullptr : dwarf_formstring(&attribute);
   if (producer == nullptr) return false;
-  constexpr size_t kMostBytes = 256;  // a hostile file may have a long one
+  constexpr size_t kMostBytes = 4096;  // a hostile file may have a long one
   const std::string_view text(producer, ::strnlen(producer, kMostBytes));
-  return text.find("clang") != std::string_view::npos || text.find("LLVM") != std::string_view::npos;
+  if (text.find("clang") != std::string_view::npos || text.find("LLVM") != std::string_view::npos) return true;
+  const size_t level = text.rfind(" -O");  // GCC: the command line; without the option it does not optimize
+  const bool has_options = text.starts_with("GNU ") && text.size() < kMostBytes && text.find(" -") != std::string_view::npos;
+  return has_options && (level == std::string_view::npos || text.substr(level).starts_with(" -O0"));
 }
 
 // The folder that relative paths of a unit are relative to; null if it names none.
@@ -202,7 +208,7 @@ void SourceLines::load(Unit& unit) {
   if (std::exchange(unit.loaded, true)) return;
   Dwarf_Die die;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
-  unit.is_llvm = is_of_llvm(die);
+  unit.joins_rows = joins_rows(die);
   if (!std::exchange(unit.lines_counted, true)) unit.has_lines = has_lines(unit);
   Dwarf_Lines* lines = nullptr;
   Dwarf_Files* files = nullptr;
@@ -413,12 +419,11 @@ size_t SourceLines::next_address(const Unit& unit, size_t at) {
 }
 
 /// Returns the index of the first row from `next` on that does not continue the statement of row `at`: of another line or scope, or a statement
-/// itself. LLVM leaves is_stmt out of a row whose line is that of the row before it, also of a loop's condition. GCC leaves it out of code that it
-/// moved or inserted.
+/// itself.
 size_t SourceLines::statement_end(const Unit& unit, size_t at, size_t next) {
   const Row& row = unit.rows[at];
   const auto continues = [&](const Row& other) { return !other.end && !other.statement && other.line == row.line && other.file == row.file; };
-  while (unit.is_llvm && next < unit.rows.size()) {
+  while (unit.joins_rows && next < unit.rows.size()) {
     const size_t group_end = next_address(unit, next);
     const auto first = unit.rows.begin() + static_cast<std::ptrdiff_t>(next), last = unit.rows.begin() + static_cast<std::ptrdiff_t>(group_end);
     if (!std::all_of(first, last, continues) || scope_at(unit, first->address) != scope_at(unit, row.address)) break;

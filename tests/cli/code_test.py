@@ -128,6 +128,33 @@ class Code(RecordedPrograms):
                 self.assertGreater(len(both), 12)
                 self.assertEqual({line: got[line] for line in both}, {line: want[line] for line in both}, (name, compiler))
 
+    def test_loops_within_one_line(self):
+        """GCC marks only their first part as a statement if they have no columns. Against gcov, and of an array's elements against the source."""
+        place = self.folder / "one line"
+        place.mkdir()
+        sources = {"gcc": ("loop.c", ["-gno-column-info"], "#include <stdio.h>\nint values[1000];\nint main(void) {\n  int i = 1000, sum = 0;\n"
+                           "  do sum += values[--i] + 1; while (i);\n  return sum != 1000;\n}\n"),
+                   "gfortran": ("array.f90", [], "program p\n real :: a(50,40)\n integer :: i, n = 0\n a = 1\n do i = 1, 5\n  n = n + i\n end do\n"
+                                " if (n /= 15 .or. a(3,3) /= 1) stop 1\nend program\n")}
+        for compiler, (name, options, text) in sources.items():
+            if not shutil.which(compiler):
+                continue
+            (place / name).write_text(text)
+            subprocess.run([compiler, "-O0", "-g", "--coverage", "-o", "counted", name], cwd=place, check=True)
+            subprocess.run(["./counted"], cwd=place, check=True)
+            out = subprocess.run(["gcov", "--json-format", "--stdout", next(place.glob(f"*{pathlib.Path(name).stem}.gcno"))], cwd=place, capture_output=True, check=True).stdout
+            want = {line["line_number"]: line["count"] for file in json.loads(out)["files"] for line in file["lines"]}
+            subprocess.run([compiler, "-O0", "-g", *options, "-o", "plain", name], cwd=place, check=True)
+            done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", place / "data", "--", place / "plain")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            text = run("coverage", "-q", "-i", place / "data", "--format", "lcov", "--source", place.resolve()).stdout
+            got = {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", text, re.M)}
+            if compiler == "gcc":
+                self.assertEqual((got[5], want[5]), (1000, 1000))
+            else:  # the condition of the inner loop, for 40 columns of 50 elements; gcov adds up the loops
+                self.assertEqual((got[4], want[4]), (40 * (50 + 1), 1 + 40 + 40 * 50))
+                self.assertEqual((got[5], want[5]), (6, 6))
+
     def test_a_lines_count_is_that_of_its_most_executed_statement(self):
         """Against the ground truth and readelf's line table."""
         counts = collections.Counter()

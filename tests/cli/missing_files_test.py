@@ -4,6 +4,7 @@ the packets contradict the file, although the program generates code and the flo
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Skips what needs qemu-x86_64, or qemu-aarch64 with clang and lld.
 """
+import json
 import os
 import pathlib
 import re
@@ -110,6 +111,42 @@ class MissingFiles(unittest.TestCase):
             shutil.rmtree(self.folder / "truth")
         self.record(whole)
         self.assert_named(whole)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_the_file_that_costs_most_is_first(self):
+        """Two libraries are missing. One calls the program 1,000 times, and after each return of the program to it the flow is lost: all of these gaps are due
+        to it. The other is called 300 times."""
+        (self.folder / "calls.c").write_text("""
+            int calls(int (*back)(int), int n) {
+              volatile int sum = 0;
+              for (int i = 0; i < n; ++i) { sum += back(i); for (int k = 0; k < 200; ++k) if ((i * k) & 3) sum += k; }
+              return sum;
+            }""")
+        (self.folder / "plain.c").write_text("int plain(int n) { volatile int sum = 0; for (int k = 0; k < 60; ++k) if ((n * k) & 5) sum += k; return sum; }")
+        (self.folder / "program.c").write_text("""
+            int calls(int (*back)(int), int n);
+            int plain(int n);
+            __attribute__((noinline)) int back(int i) { return i & 1 ? 3 : i; }
+            int main(void) { int sum = calls(back, 1000); for (int i = 0; i < 300; ++i) sum += plain(i); return sum < 0; }""")
+        for name in ("calls", "plain"):
+            subprocess.run([CC, "-O1", "-Wl,--build-id", "-shared", "-fPIC", f"{name}.c", "-o", f"lib{name}.so"], check=True, cwd=self.folder)
+        subprocess.run([CC, "-O1", "-Wl,--build-id", "program.c", "./libcalls.so", "./libplain.so", "-Wl,-rpath,$ORIGIN", "-o", "program"], check=True, cwd=self.folder)
+        self.record(self.folder / "program")
+        for name in ("calls", "plain"):
+            (self.folder / f"lib{name}.so").unlink()
+        stat = json.loads(self.run_it("stat", "--json", "-i", self.recording).stdout)
+        first, second = stat["missing_code"]
+        self.assertEqual([pathlib.Path(line["path"]).name for line in (first, second)], ["libcalls.so", "libplain.so"])
+        # 200 branches of each round, and 60 of each call: nearly all of the trace of both is lost.
+        self.assertGreater(first["lost_bytes"], 8 * second["lost_bytes"])
+        self.assertAlmostEqual(first["following_gaps"], 1000, delta=10)
+        self.assertLess(second["following_gaps"], 10)
+        lost = {reason: gap["lost_bytes"] for reason, gap in stat["streams"][0]["gaps"].items() if reason in ("no_image", "unknown_return")}
+        self.assertEqual(first["lost_bytes"] + second["lost_bytes"], sum(lost.values()))
+        for command in ("stat", "functions"):
+            said = self.run_it(command, "-i", self.recording)
+            self.assertRegex(said.stderr, r"(?m)^missing code, by share of the trace lost:\n +[6-9][0-9]\.[0-9] % +\d+ gaps?  \S+/libcalls\.so .*; and \d+ gaps that follow")
+        self.assertRegex(self.run_it("check", "-i", self.recording).stdout, r"(?m)^code_missing: \S+/libcalls\.so .* the flow is lost in 1\d\d\d places, with [6-9]\d\.\d %")
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_changed_copies_below_symfs(self):

@@ -116,6 +116,38 @@ TEST(ArmHistory, ACallOfOneSpaceLeadsToNoCodeOfAnother) {
   EXPECT_EQ(flow.blocks.back(), behind);
 }
 
+// MOVZ w0, #i; B . with another i every 100 ns. Over a long time the code has too many versions, which is no proof that it has none in a part of that time.
+TEST(ArmHistory, TooManyVersionsOfOneTimeAreNoHoleInAnother) {
+  constexpr uint32_t kMovz = 0x52800000, kBranchHere = 0x14000000;
+  constexpr uint32_t kVersions = 300;
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  for (uint32_t i = 0; i < kVersions; ++i) {
+    add_code<uint32_t>(builder, space, 0x1000, {kMovz | i << 5, kBranchHere}, {TimeNs{uint64_t{100} * i}, TimeNs{uint64_t{100} * i + 99}});
+  }
+  const Timeline timeline = builder.build();
+  Trace trace;
+  trace.address(0x1000, kEl1).put({kE});
+  for (const bool exact : {false, true}) {
+    arm::DecoderOptions options = etmv4(space);
+    options.follow.worlds.fill(space);
+    options.follow.exact_only = exact;
+    arm::Decoder decoder(timeline, kNoContexts, options);
+    using Gaps = std::vector<std::pair<GapReason, uint64_t>>;
+    EXPECT_TRUE(decode(decoder, trace, {TimeNs{10}, TimeNs{20}}).gaps.empty());
+    EXPECT_EQ(decode(decoder, trace).gaps, (Gaps{{GapReason::limit, 0x1000}}));
+    const Flow later = decode(decoder, trace, {TimeNs{15010}, TimeNs{15020}});
+    EXPECT_TRUE(later.gaps.empty());
+    ASSERT_EQ(later.blocks.size(), 1U);
+    EXPECT_EQ(later.blocks[0], std::tuple(space.value, uint64_t{0x1000}, uint16_t{2}));
+    EXPECT_FALSE(has(later.flags[0], BlockFlag::ambiguous));
+    const Flow some = decode(decoder, trace, {TimeNs{0}, TimeNs{1999}});  // 20 versions
+    EXPECT_TRUE(some.gaps.empty());
+    ASSERT_EQ(some.blocks.size(), 1U);
+    EXPECT_TRUE(has(some.flags[0], BlockFlag::ambiguous));
+  }
+}
+
 // NOP, B . before exec, B . after it. The thread's context id is the same, and no other thread ran meanwhile.
 TEST(ArmHistory, AThreadThatCalledExecHasItsNewCode) {
   constexpr uint64_t kVector = 0xffff000000001000;

@@ -163,13 +163,14 @@ void EtmEncoder::put_sync(uint64_t ip, uint64_t time, bool trace_on) {
 
 EtmEncoder::Synced EtmEncoder::sync(uint64_t ip, bool trace_on) {
   flush_atoms();
+  time_ = std::max(time_, told_time_);
   Synced synced;
   synced.here = true;
-  synced.twice = asked_ != time_ && asked_ != 0;
+  synced.first_time = std::max(asked_, told_time_);
+  synced.twice = asked_ != 0 && synced.first_time != time_;
   if (synced.twice) {
     synced.first_offset_bytes = written_bytes();
-    synced.first_time = asked_;
-    put_sync(ip, asked_, trace_on);
+    put_sync(ip, synced.first_time, trace_on);
   }
   synced.offset_bytes = written_bytes();
   synced.time = time_;
@@ -282,6 +283,7 @@ void EtmEncoder::recover() {
   losing_ = false;
   put_little(0x0500, 2);  // Overflow
   off_ = sync_due_ = pause_stamped_ = true;
+  asked_ = 0;
   after_exception_ = false;
 }
 

@@ -55,7 +55,7 @@ class EtmEncoder {
   static constexpr uint32_t kTrap = 3, kIrq = 14;
   /// Packets are lost from here on; what was decided before is still written.
   void lose();
-  /// Packets are written again, from the next instruction on.
+  /// Packets are written again, from the next instruction on, after one synchronisation. Its time is not before that of earlier packets.
   void recover();
   /// Nothing follows.
   void flush() { flush_atoms(); }
@@ -98,7 +98,7 @@ class EtmEncoder {
   bool has_waiting_ = false, off_ = true, losing_ = false, sync_due_ = true, at_target_ = false;
   bool stamp_due_ = false, pause_stamped_ = true;
   uint64_t stamp_ = 0, told_time_ = 0;  // of the timestamp that is due; of the last one written
-  uint64_t time_ = 0, asked_ = 0;  // of the synchronisation that is due; when it was first asked for
+  uint64_t time_ = 0, asked_ = 0;  // of the synchronisation that is due; when it was first asked for, 0: not since the last loss
 };
 
 }  // namespace ptd::emulate

@@ -1,4 +1,4 @@
-// Walker: the instruction loop and blocks. walker_fetch.cc reads the code, walker_items.cc consumes items.
+// Walker: the instruction loop and blocks. walker_fetch.cc reads the code, walker_ahead.cc looks at code that is not executed, walker_items.cc consumes items.
 #include "decoder/pt/flow/walker.h"
 
 #include <algorithm>
@@ -11,32 +11,7 @@ namespace {
 
 constexpr unsigned kCacheBits = 16;  // of the cache of code
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
-constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
-constexpr uint64_t kMostFetchedAhead = 8192;     // steps of the fetches of one look ahead, which are not counted as work of the segment
-constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop without packets that an event ends
-constexpr size_t kMostOpenWays = 32;             // addresses in such a loop that are not yet followed
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks searched ahead for an execution of the switch function
-
-// Returns where the flow goes after `step` unless a branch packet determines it.
-std::optional<Ip> next_without_branch_packet(const Step& step) {
-  switch (step.cls) {
-    case InsnClass::jump_direct:
-    case InsnClass::call_direct:
-      return step.target;
-    case InsnClass::other:
-    case InsnClass::mov_cr3:
-    case InsnClass::ptwrite:
-      return step.next;
-    default:
-      return std::nullopt;
-  }
-}
-
-// Returns whether each execution of `step`, which is not a branch, produces a packet. A HLT ends with an interrupt.
-bool generates_packet(const Step& step) {
-  return step.cls == InsnClass::mov_cr3 || step.cls == InsnClass::ptwrite || step.detail == InsnDetail::vmptrld ||
-         step.detail == InsnDetail::xbegin || step.detail == InsnDetail::hlt;
-}
 
 }  // namespace
 
@@ -287,59 +262,6 @@ void Walker::correct_target(Flow& flow) {
   if (!options_.config.errata.bdm64 || !state.has_stop || state.stop_ip == state.ip.value || flow.block_instructions != 0) return;
   const Item& item = items_.at(state.next);
   if (item.kind == ItemKind::at_ip && item.event == EventKind::tsx_abort && !reaches(flow, Ip{item.ip})) state.ip = Ip{item.ip};
-}
-
-// Returns whether the flow reaches `ip` without a packet. If the bytes have several candidates or many versions, it is assumed to.
-bool Walker::reaches(Flow& flow, Ip ip) {
-  const FetchStepLimit limit(kModestFetch);
-  FlowState& state = flow.state;
-  const Ip start = state.ip;
-  bool leads_on = true;
-  for (uint32_t steps = 0; leads_on && state.ip != ip; ++steps) {
-    const bool found = steps < kMostStepsToAbort && read_candidates(flow, space_of(state, state.ip));
-    leads_on = found || (steps < kMostStepsToAbort && loss_.reason == GapReason::limit);
-    if (!found || candidates_.size() > 1) break;
-    const std::optional<Ip> next = next_without_branch_packet(step_of(candidates_[0].insn, state.ip, state.mode));
-    leads_on = next.has_value();
-    state.ip = next.value_or(state.ip);
-  }
-  state.ip = start;
-  return leads_on;
-}
-
-// Returns true if code that generates no packet leads from the flow's ip back to it. In that case no packet shows how often the flow passed
-// the ip. Follows every candidate. Limitation: a loop of more than kMostStepsOfLoop instructions, or through code with many versions, is
-// not found.
-bool Walker::comes_back(Flow& flow) {
-  const FetchStepLimit limit(kModestFetch);
-  const uint64_t fetched_before = fetch_steps().taken;
-  FlowState& state = flow.state;
-  const Ip start = state.ip;
-  std::array<Ip, kMostOpenWays> open{start};
-  size_t open_count = 1;
-  bool back = false;
-  const auto follow = [&](const Step& step) {
-    const std::optional<Ip> next = next_without_branch_packet(step);
-    if (!next || generates_packet(step)) return;
-    back = back || *next == start;
-    if (open_count < open.size()) open[open_count++] = *next;
-  };
-  for (uint32_t steps = 0; open_count != 0 && !back && steps < kMostStepsOfLoop; ++steps) {
-    state.ip = open[--open_count];
-    if (fetch_steps().taken - fetched_before > kMostFetchedAhead) break;
-    const SpaceId space = space_of(state, state.ip);
-    const StraightCode* code = read_plain(state, space);
-    if (code != nullptr) {
-      const uint64_t offset = start.value - state.ip.value;
-      back = back || (offset != 0 && offset <= code->last_at && code->index_at(offset) != code->count);
-      steps += code->count - 1U;
-      follow(code->last());
-    } else if (read_candidates(flow, space)) {
-      for (const Candidate& candidate : candidates_) follow(step_of(candidate.insn, state.ip, state.mode));
-    }
-  }
-  state.ip = start;
-  return back;
 }
 
 void Walker::lose(const Flow& flow, GapReason reason) {

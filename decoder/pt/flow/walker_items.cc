@@ -236,17 +236,6 @@ bool Walker::at_stop(Flow& flow) {
   return true;
 }
 
-// Outputs an event `skipped` if the flow is in a loop without packets. The ip of an asynchronous event does not show how often the flow
-// passed it, so the flow takes the event when it first reaches the ip, and `skipped` stands for the other iterations.
-void Walker::give_uncounted_loop(Flow& flow, const Item& item) {
-  const bool of_insn = item.kind == ItemKind::at_ip && (item.event == EventKind::exstop || item.event == EventKind::mwait ||
-                                                        item.event == EventKind::tsx_begin || item.event == EventKind::tsx_commit);
-  if (of_insn || !comes_back(flow)) return;
-  Item rounds = item;
-  rounds.value = rounds.aux = 0;
-  give_event(flow, rounds, EventKind::skipped, kEventHasFrom | kEventHasTo, flow.state.ip, flow.state.ip);
-}
-
 // Works around erratum SKD022: a VM entry that clears TraceEn writes a FUP before its TIP.PGD, but the entry itself did retire.
 bool Walker::retire_vm_entry(Flow& flow) {
   if (!read_candidates(flow, space_of(flow.state, flow.state.ip)) || candidates_.size() != 1) return false;

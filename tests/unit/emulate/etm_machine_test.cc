@@ -76,6 +76,18 @@ TEST(EtmMachine, ASystemCallAndItsHandler) {
   EXPECT_EQ(packets, expected);
 }
 
+// The packets of a program's thread 7.
+std::vector<uint8_t> packets_of(const std::vector<std::byte>& log, const std::vector<TruthBlock>& blocks, const EtmMachineOptions& machine = {}) {
+  std::string folder = (fs::temp_directory_path() / "ptd-etm-XXXXXX").string();
+  EXPECT_NE(mkdtemp(folder.data()), nullptr);
+  const EtmFiles files{folder + "/packets", folder + "/truth"};
+  const auto lookup = [&](uint64_t number) { return number < blocks.size() ? &blocks[number] : nullptr; };
+  EXPECT_TRUE(encode_etm(log, lookup, 7, files, [](Bytes) {}, machine).ok());
+  std::vector<uint8_t> packets = content(files.packets);
+  fs::remove_all(folder);
+  return packets;
+}
+
 // 13 branches that are not taken, one that is. `ete` and without it.
 std::vector<uint8_t> packets_of_chain(bool ete) {
   constexpr uint32_t kCbz = 0xb4000040, kBranch = 0x14000040;  // to +8 and +0x100
@@ -90,13 +102,7 @@ std::vector<uint8_t> packets_of_chain(bool ete) {
   log.block(0);
   log.block(1);
   log.end();
-  std::string folder = (fs::temp_directory_path() / "ptd-etm-XXXXXX").string();
-  EXPECT_NE(mkdtemp(folder.data()), nullptr);
-  const EtmFiles files{folder + "/packets", folder + "/truth"};
-  const auto lookup = [&](uint64_t number) { return number < blocks.size() ? &blocks[number] : nullptr; };
-  EXPECT_TRUE(encode_etm(bytes, lookup, 7, files, [](Bytes) {}, {.ete = ete}).ok());
-  std::vector<uint8_t> packets = content(files.packets);
-  fs::remove_all(folder);
+  std::vector<uint8_t> packets = packets_of(bytes, blocks, {.ete = ete});
   constexpr size_t kSyncBytes = 12 + 3 + 10 + 1 + 6 + 3;  // A-Sync, Trace Info, Timestamp, Trace On, Context, address
   EXPECT_GE(packets.size(), kSyncBytes);
   packets.erase(packets.begin(), packets.begin() + static_cast<std::ptrdiff_t>(std::min(kSyncBytes, packets.size())));
@@ -106,6 +112,47 @@ std::vector<uint8_t> packets_of_chain(bool ete) {
 TEST(EtmMachine, EteHasASourceAddressForALongChainOfBranches) {
   EXPECT_EQ(packets_of_chain(false), (std::vector<uint8_t>{0xd5, 0xd5, 0xf8, 0xf7}));  // Atoms NNNNN NNNNN NNN E
   EXPECT_EQ(packets_of_chain(true), (std::vector<uint8_t>{0xb4, 0x0d}));               // Source Address 0x1034, the last two bytes of it that differ
+}
+
+// The first packets after a loss have the time of the code after it, not that of the last synchronisation before.
+TEST(EtmMachine, TimeDoesNotGoBackAfterALoss) {
+  constexpr uint32_t kBranch = 0x14000040;  // to +0x100
+  const std::vector<TruthBlock> blocks = {block_of(kProgram, kBranch), block_of(kProgram + 0x100, kBranch), block_of(kProgram + 0x300, kRet)};
+  std::vector<std::byte> bytes;
+  TruthLog log(bytes);
+  log.psb(0, 0x100);
+  log.block(0);
+  log.psb(0, 0x180);
+  log.time(0x200);
+  log.block(1);
+  log.lose();
+  log.recover();
+  log.psb(0, 0x300);
+  log.block(2);
+  log.end();
+  const std::vector<uint8_t> expected = {
+      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
+      0x01, 0x01, 0x00,                                            // Trace Info
+      0x02, 0x80, 0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x100, whole
+      0x04,                                                        // Trace On
+      0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0, id 7
+      0x95, 0x80, 0x08,                                            // address 0x1000
+      0xf7,                                                        // Atom E
+      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
+      0x01, 0x01, 0x00,                                            // Trace Info
+      0x02, 0x80, 0x83, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x180, whole
+      0x81, 0xb0, 7, 0, 0, 0,                                      // Context
+      0x95, 0xc0, 0x08,                                            // address 0x1100
+      0x02, 0x80, 0x04,                                            // Timestamp 0x200
+      0x00, 0x05,                                                  // Overflow
+      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
+      0x01, 0x01, 0x00,                                            // Trace Info
+      0x02, 0x80, 0x86, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x300, whole
+      0x04,                                                        // Trace On
+      0x81, 0xb0, 7, 0, 0, 0,                                      // Context
+      0x95, 0xc0, 0x09,                                            // address 0x1300
+  };
+  EXPECT_EQ(packets_of(bytes, blocks), expected);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ struct Outcome {
   std::vector<EventKind> events;
 };
 
-Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>& trace, const pt::DecoderOptions& given = {}) {
+Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>& trace, const pt::DecoderOptions& given = {}, const std::vector<Edit>& edits = {}) {
   TimelineBuilder builder;
   const SpaceId user = builder.add_space();
   Section section;
@@ -44,6 +44,10 @@ Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>&
   auto owner = std::make_shared<std::vector<std::byte>>(code);
   section.code = {owner, Bytes(*owner)};
   builder.add_section(std::move(section));
+  for (Edit edit : edits) {
+    edit.space = user;
+    builder.add_edit(std::move(edit));
+  }
   const Timeline timeline = builder.build();
   ContextTrack contexts;
   pt::DecoderOptions options = given;
@@ -141,6 +145,40 @@ TEST(SilentLoop, AnEventInCodeThatPacketsCountReportsNothing) {
     const int from = code[0] == std::byte{0xf4} ? 1 : 2;
     const Outcome got = decode(code, trace_of({0x7d, from, 0x10, 0x40, 0, 0, 0, 0x01}));
     EXPECT_EQ(got.events, std::vector<EventKind>{EventKind::async_disabled}) << code.size();
+  }
+}
+
+// nop; jmp +8; +8: nop or zeros; jmp kCode + 2. While generated code is being written, a jump to a part that is not there yet leads through zeros.
+TEST(SilentLoop, MemoryWithoutCodeIsNoPartOfALoop) {
+  const std::vector<std::byte> fup = bytes_of({0x7d, 0x02, 0x10, 0x40, 0, 0, 0, 0x01});
+  for (const int written : {0, 1}) {
+    std::vector<std::byte> code = bytes_of({0x66, 0x90, 0xeb, 0x04, 0xf4, 0xf4, 0xf4, 0xf4});  // nop; jmp +8
+    append(code, written != 0 ? bytes_of({0x66, 0x90}) : bytes_of({0x00, 0x00}));
+    append(code, bytes_of({0xeb, 0xf6}));  // jmp kCode + 2
+    std::vector<std::byte> trace = trace_of({});
+    append(trace, fup);
+    const Outcome got = decode(code, trace);
+    const std::vector<EventKind> in_loop = {EventKind::skipped, EventKind::async_disabled}, no_loop = {EventKind::async_disabled};
+    EXPECT_EQ(got.events, written != 0 ? in_loop : no_loop);
+  }
+}
+
+// nop; kCode + 2: jmp +8, later jmp *%rax; +8: ret, at another time jmp kCode + 2. It is a loop only if both direct jumps were there at one time.
+TEST(SilentLoop, VersionsOfDifferentTimesAreNoLoop) {
+  const std::vector<std::byte> code = bytes_of({0x66, 0x90, 0xeb, 0x04, 0xf4, 0xf4, 0xf4, 0xf4, 0xc3, 0x90});
+  for (const uint64_t second : {500, 1000, 2000}) {
+    std::vector<Edit> edits(2);
+    edits[0].ip = Ip{kCode + 2};
+    edits[0].old_bytes = bytes_of({0xeb, 0x04});
+    edits[0].new_bytes = bytes_of({0xff, 0xe0});
+    edits[0].time = {TimeNs{1000}, TimeNs{1000}};
+    edits[1].ip = Ip{kCode + 8};
+    edits[1].old_bytes = bytes_of({0xc3, 0x90});
+    edits[1].new_bytes = bytes_of({0xeb, 0xf8});
+    edits[1].time = {TimeNs{second}, TimeNs{second}};
+    const Outcome got = decode(code, trace_of({0x7d, 0x02, 0x10, 0x40, 0, 0, 0, 0x01}), {}, edits);
+    const bool is_loop = std::find(got.events.begin(), got.events.end(), EventKind::skipped) != got.events.end();
+    EXPECT_EQ(is_loop, second < 1000) << second;
   }
 }
 
