@@ -264,7 +264,7 @@ void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns,
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
   ImageBuild image(options, recorded_at_ns);
   image.source.set_same_host(same_host);
-  if (reader_.features().cpu_desc != perfio::kEmulatedCpu) image.source.set_record_times(times_);
+  if (!perfio::is_emulated(reader_.features().cpu_desc)) image.source.set_record_times(times_);
   for (const auto& error : rewritten_) image.source.add_rewritten(error.pid, error.ip, error.time);
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(reader_)));
   for (const auto& [key, mapped] : mapped_) {

@@ -36,7 +36,7 @@ class CodeModel {
   /// Returns the file that was mapped; null if it is no longer there, if its path names another file now, or if it was written to since and has no
   /// build id. A reader uses none of these.
   std::shared_ptr<const MappedFile> file_of(const UserMap& map);
-  /// Whether the file that was mapped is still there and was written to since, which leaves its build id.
+  /// Whether the file that was mapped, or another one with its inode, is there and was written to since.
   [[nodiscard]] bool is_rewritten(const UserMap& map);
   /// True if a reader would find these bytes at `ip`.
   [[nodiscard]] bool shows(uint64_t ip, Bytes code) const;

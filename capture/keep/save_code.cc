@@ -44,7 +44,7 @@ int64_t written_ns(const struct stat& info) { return ns_of(info.st_mtim); }
 struct RecordAge {
   int64_t recorded_at_ns = 0;
   RecordTimes times;
-  bool emulated = false;  ///< the recorder has compared the files with those that were mapped
+  bool emulated = false;  ///< the clock may be another one; the recorder of a program has compared the files with those that were mapped
   std::set<std::tuple<int32_t, uint64_t, uint64_t>> rewritten;  ///< mappings whose files are known to be written to since: process, address, time
   [[nodiscard]] int64_t mapped_by(const Mapping& mapping) const {
     return emulated ? recorded_at_ns : times.latest_wall_ns(mapping.time_ns, recorded_at_ns);
@@ -272,7 +272,7 @@ Result<SaveReport> save_code(const std::string& recording, const SaveOptions& op
   if (!host.empty() && ::uname(&own) == 0 && host != own.nodename)
     return Error{ErrorCode::unsupported, recording + " was recorded on " + host + ", not on this machine", 0};
   age.recorded_at_ns = written_at_ns(recording);
-  age.emulated = (*reader)->features().cpu_desc == perfio::kEmulatedCpu;
+  age.emulated = perfio::is_emulated((*reader)->features().cpu_desc);
   // Named before the long part: what is flushed by then is this recording's, also if this process is killed on the way.
   const std::string identity = recording_identity(**reader);
   (void)capture.name_recording(identity);

@@ -119,8 +119,8 @@ class CodeSource {
 
   /// Declares that the recording is from another machine: see CodeSourceOptions::same_host. Call before the first find().
   void set_same_host(bool same) { options_.same_host = same; }
-  /// Sets the times of the records, from which the age of a mapping follows. Without them, or if an emulator made the recording (whose
-  /// recorder compares what ran with the files), each mapping is as old as the recording. Call before the first find().
+  /// Sets the times of the records, from which the age of a mapping follows. Without them, each mapping is as old as the recording. An
+  /// emulator's clock may run faster than this machine's: its recorder compares the files instead. Call before the first find().
   void set_record_times(const RecordTimes& times) { times_ = times; }
   /// Declares that the file of a mapping (process, address, time) was written to while the recording was made. Call before the first find().
   void add_rewritten(int32_t pid, uint64_t address, uint64_t time_ns) { rewritten_.emplace(pid, address, time_ns); }

@@ -524,7 +524,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
   open_losses_.clear();
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
-  if (features.cpu_desc != perfio::kEmulatedCpu) image_.source.set_record_times(times_);
+  if (!perfio::is_emulated(features.cpu_desc)) image_.source.set_record_times(times_);
   undated_.report(mappings_, parents_, image_);
   fold_mappings(features);
   const Timeline mapped = announced_.empty() ? Timeline() : image_.builder.sections();

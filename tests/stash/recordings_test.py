@@ -184,7 +184,7 @@ class Recordings(unittest.TestCase):
             recording = (self.folder / "rec").read_bytes()
             self.assertEqual(recording.count(b"emulated by QEMU"), 1)
             told = self.run_it("stat", "-i", self.folder / "rec").stderr
-            self.assertEqual(f"replaced or written to since they were recorded: {self.program}: " in told, "echo" in change, told)
+            self.assertEqual(f"replaced or written to since they were recorded: {self.program}: " in told, "chmod" not in change, told)
             (self.folder / "rec").write_bytes(recording.replace(b"emulated by QEMU", b"recorded by perf"))
             told = self.run_it("stat", "-i", self.folder / "rec").stderr
             self.assertRegex(told, f"{said}.*{self.program}: ", change)
