@@ -146,6 +146,7 @@ class SurveyCollector {
     if (record.sample_id.has_time) aux_times_.push_back({record.sample_id.cpu, record.sample_id.tid, TimeNs{record.sample_id.time}, aux.aux_offset_bytes + aux.aux_size_bytes});
   }
   void on(const perfio::Record&, const perfio::AuxtraceErrorRecord& error) {
+    if (error.code == perfio::kRewrittenCode) rewritten_.push_back(error);
     if (error.code == perfio::kNotRecordedCode && survey_.warnings.size() < kMostWarnings)
       survey_.warnings.push_back(absence_of(error.message));
   }
@@ -204,6 +205,7 @@ class SurveyCollector {
   Survey& survey_;
   bool timed_ = false;
   RecordTimes times_;
+  std::vector<perfio::AuxtraceErrorRecord> rewritten_;
   perfio::IntelPtInfo info_;
   perfio::EtmInfo etm_;
   perfio::TimeConvRecord time_conversion_;
@@ -262,7 +264,8 @@ void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns,
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
   ImageBuild image(options, recorded_at_ns);
   image.source.set_same_host(same_host);
-  if (reader_.features().cpu_desc != perfio::kEmulatedCpu) image.source.set_record_times(times_);
+  if (!perfio::is_emulated(reader_.features().cpu_desc)) image.source.set_record_times(times_);
+  for (const auto& error : rewritten_) image.source.add_rewritten(error.pid, error.ip, error.time);
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(reader_)));
   for (const auto& [key, mapped] : mapped_) {
     SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}, false};

@@ -23,7 +23,8 @@ void CodeModel::cut(uint64_t first, uint64_t end) {
   }
 }
 
-std::shared_ptr<const MappedFile> CodeModel::file_of(const UserMap& map) {
+/// Returns the file that is at the mapping's path; null if there is none, or if it has another inode, which may have been used again.
+const CodeModel::Opened* CodeModel::opened_of(const UserMap& map) {
   const auto [known, fresh] = opened_.try_emplace(map.path);
   Opened& opened = known->second;
   if (fresh) {
@@ -33,9 +34,27 @@ std::shared_ptr<const MappedFile> CodeModel::file_of(const UserMap& map) {
   }
   const FileId& id = opened.id;
   const bool replaced = id.inode != 0 && map.inode != 0 && (id.inode != map.inode || id.maj != map.major || id.min != map.minor);
-  // An inode number may be used again, and a file may be written to.
-  const bool rebuilt = map.build_id.has_value() && *map.build_id != opened.build_id;
-  return replaced || rebuilt ? nullptr : opened.file;
+  return replaced || opened.file == nullptr ? nullptr : &opened;
+}
+
+bool CodeModel::is_rewritten(const UserMap& map) {
+  const Opened* opened = opened_of(map);
+  if (opened == nullptr) return false;
+  if (map.build_id.has_value() && *map.build_id != opened->build_id) return true;
+  if (map.written_at_ns == 0) return false;
+  // Some file systems keep fractions of a second only in memory. An earlier time was set by hand, as `cp -p` does.
+  constexpr int64_t kSecond = 1'000'000'000;
+  const int64_t written = opened->file->modified_ns();
+  return written > map.written_at_ns || written / kSecond < map.written_at_ns / kSecond;
+}
+
+std::shared_ptr<const MappedFile> CodeModel::file_of(const UserMap& map) {
+  const Opened* opened = opened_of(map);
+  if (opened == nullptr) return nullptr;
+  // A reader uses a file with the recorded build id, although it may have been written to.
+  const std::string recorded = map.build_id.value_or("");
+  const bool used = recorded.empty() ? !is_rewritten(map) : recorded == opened->build_id;
+  return used ? opened->file : nullptr;
 }
 
 void CodeModel::add_file_again(const UserMap& map) {

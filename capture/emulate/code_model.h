@@ -22,6 +22,7 @@ struct UserMap {
   uint32_t prot = 0;
   std::string path;
   std::optional<std::string> build_id;  ///< of read_build_id(), when the mapping was made; "": the file has none; null: it could not be read
+  int64_t written_at_ns = 0;            ///< when it was last written to at that time, since the epoch; 0: unknown
   [[nodiscard]] uint64_t end() const { return ip + size_bytes; }
 };
 
@@ -32,8 +33,11 @@ class CodeModel {
   void add_file(const UserMap& map);
   /// The record of a mapping that exists already (mprotect): its memory keeps code that was written to it.
   void add_file_again(const UserMap& map);
-  /// Returns the file that was mapped; null if it is no longer there, or if its path names another file now.
+  /// Returns the file that was mapped; null if it is no longer there, if its path names another file now, or if it was written to since and has no
+  /// build id. A reader uses none of these.
   std::shared_ptr<const MappedFile> file_of(const UserMap& map);
+  /// Whether the file that was mapped, or another one with its inode, is there and was written to since.
+  [[nodiscard]] bool is_rewritten(const UserMap& map);
   /// True if a reader would find these bytes at `ip`.
   [[nodiscard]] bool shows(uint64_t ip, Bytes code) const;
   /// The bytes are reported from now on.
@@ -54,6 +58,8 @@ class CodeModel {
   }
 
  private:
+  struct Opened;
+  const Opened* opened_of(const UserMap& map);
   static constexpr uint64_t kPageBytes = 4096;
   struct Page {
     std::array<std::byte, kPageBytes> bytes{};

@@ -240,6 +240,7 @@ class Writer {
     context.sample_id.cpu = record.cpu;
     perfio::Payload payload = record.payload;
     if (auto* task = std::get_if<perfio::TaskRecord>(&payload)) task->time = context.sample_id.time;
+    if (auto* error = std::get_if<perfio::AuxtraceErrorRecord>(&payload)) error->time = context.sample_id.time;
     check(writer_.add(payload, context));
   }
   void check(Status status) {

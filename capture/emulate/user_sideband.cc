@@ -14,6 +14,7 @@
 #include "image/source/build_id_note.h"
 #include "image/source/elf_file.h"
 #include "image/source/jitdump.h"
+#include "perfio/emulated.h"
 
 namespace ptd::emulate {
 namespace {
@@ -34,6 +35,7 @@ UserMap map_of(const UserEvent& event) {
   map.prot = static_cast<uint32_t>(event.number(6));
   map.path = event.text(7);
   if (event.words.size() > 8 && event.words[8] != "?") map.build_id = event.text(8);
+  map.written_at_ns = static_cast<int64_t>(event.number(10));
   return map;
 }
 
@@ -124,6 +126,19 @@ void UserSideband::put_mapping(size_t index, uint64_t tsc, const UserMap& map) {
   (void)build_ids_[map.path].insert(record.build_id);
   record.path = map.path;
   put(tsc, pid, pid, std::move(record));
+}
+
+// What was written to a file since it was mapped leaves its inode, and often its build id: a reader cannot know.
+void UserSideband::put_file(size_t index, uint64_t tsc, Space& space, const UserMap& map) {
+  put_mapping(index, tsc, map);
+  if (!space.shown.is_rewritten(map)) return;
+  perfio::AuxtraceErrorRecord error;
+  error.type = perfio::kAuxtraceErrorItrace;
+  error.code = perfio::kRewrittenCode;
+  error.pid = error.tid = images_[index].pid;
+  error.ip = map.ip;
+  error.message = "a file was written to after it was mapped";
+  put(tsc, error.pid, error.tid, std::move(error));
 }
 
 // Creates the first folder PREFIX/N that does not exist, from N = `next` on, so that files of earlier recordings are kept. If the folder cannot be
@@ -236,7 +251,7 @@ Status UserSideband::on_protection(size_t index, Space& space, const UserEvent& 
     map.file_offset_bytes += from - map.ip;
     map.ip = from;
     map.size_bytes = to - from;
-    put_mapping(index, event.tsc, map);
+    put_file(index, event.tsc, space, map);
     space.shown.add_file_again(map);
     space.shown.for_each_code(from, to - 1, [&](uint64_t ip, Bytes code) {
       if (status.ok()) status = tell(index, event.tsc + 1, ip, code);
@@ -289,6 +304,7 @@ Status UserSideband::place_copy(const std::string& name, UserMap& map) {
   map.minor = id.min;
   map.inode = id.inode;
   map.build_id = read_build_id(regular.fd.get());
+  map.written_at_ns = 0;
   return {};
 }
 
@@ -312,7 +328,7 @@ Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) 
   space.files.push_back(map);
   const std::vector<UserMap> parts = event.kind == "first_map" ? loaded_code(space, map) : (map.prot & kProtExec) != 0 ? std::vector{map} : std::vector<UserMap>();
   for (const UserMap& part : parts) {
-    put_mapping(index, event.tsc, part);
+    put_file(index, event.tsc, space, part);
     space.shown.add_file(part);
   }
   return {};

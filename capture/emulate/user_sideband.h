@@ -73,6 +73,7 @@ class UserSideband {
   Status on_block(size_t index, Space& space, const UserBlock& translation);
   Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
   void put_mapping(size_t index, uint64_t tsc, const UserMap& map);
+  void put_file(size_t index, uint64_t tsc, Space& space, const UserMap& map);
   void put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload);
 
   const std::vector<UserImage>& images_;

@@ -44,8 +44,8 @@ int64_t written_ns(const struct stat& info) { return ns_of(info.st_mtim); }
 struct RecordAge {
   int64_t recorded_at_ns = 0;
   RecordTimes times;
-  /// An emulator's recorder compares what ran with the files as they are when it ends.
-  bool emulated = false;
+  bool emulated = false;  ///< the clock may be another one; the recorder of a program has compared the files with those that were mapped
+  std::set<std::tuple<int32_t, uint64_t, uint64_t>> rewritten;  ///< mappings whose files are known to be written to since: process, address, time
   [[nodiscard]] int64_t mapped_by(const Mapping& mapping) const {
     return emulated ? recorded_at_ns : times.latest_wall_ns(mapping.time_ns, recorded_at_ns);
   }
@@ -68,8 +68,10 @@ class MappingSaver {
     if (is_anonymous(path) && !memory) return;
     const Kept& kept = known_file(mapping);
     if (kept.content.hash.empty()) return;
-    if (mapping.build_id.empty() && kept.changed_ns > age_.mapped_by(mapping))
-      return skip(path, "changed after it was mapped, and there is no build id to check it");
+    if (kept.changed_ns > age_.mapped_by(mapping) || age_.rewritten.contains({mapping.map.pid, mapping.map.addr, mapping.time_ns})) {
+      const std::string changed = "changed after it was mapped, and ";
+      return skip(path, changed + (mapping.build_id.empty() ? "there is no build id to check it" : "its build id does not show how"));
+    }
     add_entry(mapping, kept.kind, kept.content);
   }
 
@@ -140,7 +142,11 @@ class MappingSaver {
       return at->second;
     }
     struct stat info {};
-    const int64_t changed_ns = ::fstat(proven.fd.get(), &info) == 0 ? std::max(written_ns(info), ns_of(info.st_ctim)) : 0;
+    int64_t changed_ns = 0;
+    if (::fstat(proven.fd.get(), &info) == 0) {
+      const auto [first, last] = std::minmax({written_ns(info), ns_of(info.st_ctim)});
+      changed_ns = mapping.build_id.empty() ? last : first;  // with a build id, only a write counts
+    }
     const Result<stash::Content> content = capture_.add(proven.fd.get());
     if (!content) {
       skip(map.path, content.error().message);
@@ -231,9 +237,11 @@ class MappingSaver {
   std::set<std::tuple<int32_t, uint64_t, uint64_t>> known_live_;  // process, address, time
 };
 
-Status read_mappings(perfio::PerfReader& reader, std::vector<Mapping>& mappings, RecordTimes& times) {
+Status read_mappings(perfio::PerfReader& reader, std::vector<Mapping>& mappings, RecordAge& age) {
   const Status status = reader.read([&](const perfio::Record& record) {
-    if (record.sample_id.has_time) times.add(record.sample_id.time);
+    if (record.sample_id.has_time) age.times.add(record.sample_id.time);
+    const auto* error = std::get_if<perfio::AuxtraceErrorRecord>(&record.payload);
+    if (error != nullptr && error->code == perfio::kRewrittenCode) age.rewritten.emplace(error->pid, error->ip, error->time);
     const auto* map = std::get_if<perfio::MmapRecord>(&record.payload);
     if (map == nullptr || map->guest || map->kernel || !map->executable || map->pid <= 0 || is_kernel_half(Ip{map->addr})) return true;
     mappings.push_back(
@@ -258,13 +266,13 @@ Result<SaveReport> save_code(const std::string& recording, const SaveOptions& op
   if (!reader.ok()) return reader.error();
   std::vector<Mapping> mappings;
   RecordAge age;
-  if (Status status = read_mappings(**reader, mappings, age.times); !status) return status.error();
+  if (Status status = read_mappings(**reader, mappings, age); !status) return status.error();
   struct utsname own {};
   const std::string& host = (*reader)->features().hostname;
   if (!host.empty() && ::uname(&own) == 0 && host != own.nodename)
     return Error{ErrorCode::unsupported, recording + " was recorded on " + host + ", not on this machine", 0};
   age.recorded_at_ns = written_at_ns(recording);
-  age.emulated = (*reader)->features().cpu_desc == perfio::kEmulatedCpu;
+  age.emulated = perfio::is_emulated((*reader)->features().cpu_desc);
   // Named before the long part: what is flushed by then is this recording's, also if this process is killed on the way.
   const std::string identity = recording_identity(**reader);
   (void)capture.name_recording(identity);

@@ -60,6 +60,7 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
         "PID:FILE,off=N@{:#x}",
         address);
   }
+  if (path.ends_with(" (replaced)")) return "no file has it any more: record again, with another name for each build";
   const std::string below = fmt::format("--symfs ROOT with ROOT{}", path.starts_with("/") ? path : "/" + path);
   if (build_id.empty()) return below + "; for a container: --symfs PID=/proc/PID/root";
   return fmt::format("{} of build id {}; or DEBUGINFOD_URLS=https://debuginfod.elfutils.org (debuginfod-find executable {})", below,

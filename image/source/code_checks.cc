@@ -81,17 +81,27 @@ const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, con
   return nullptr;
 }
 
+/// Returns whether a file with the recorded build id was written to after it was mapped. A write sets both times; a modification time in the future was
+/// set by hand.
+bool CodeSource::is_rewritten(const MappedFile& file, const MappedPath& wanted) const {
+  if (is_told_rewritten(wanted)) return true;
+  const int64_t recorded_at = options_.recorded_at_ns;
+  return recorded_at != 0 && std::min(file.modified_ns(), file.changed_ns()) > times_.latest_wall_ns(wanted.time_ns, recorded_at);
+}
+
 /// Returns what the times of a file without a recorded build id say against it.
 CodeSource::Doubt CodeSource::doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const {
   const int64_t recorded_at = options_.recorded_at_ns;
-  if (recorded_at == 0 || is_jitdump(opened.file->bytes())) return {};
-  const std::string unchecked = ", and no build id was recorded to check it";
+  if (is_jitdump(opened.file->bytes())) return {};
+  const std::string unchecked = ", and no build id was recorded to check it", written = "was written to after it was mapped" + unchecked;
+  if (is_told_rewritten(wanted)) return {written, !wanted.shared, true};
+  if (recorded_at == 0) return {};
   if (opened.file->modified_ns() > recorded_at) return {"is newer than the recording" + unchecked, true, false};
   if (opened.file->changed_ns() > recorded_at)
     return {"changed after it was recorded, though its modification time is older" + unchecked, false, true};
   const int64_t mapped_by = times_.latest_wall_ns(wanted.time_ns, recorded_at);
   if (created_ns(*opened.file) > mapped_by) return {"was created after the recorded file was mapped: its inode number was used again", true, false};
-  if (opened.file->modified_ns() > mapped_by) return {"was written to after it was mapped" + unchecked, !wanted.shared, true};
+  if (opened.file->modified_ns() > mapped_by) return {written, !wanted.shared, true};
   if (opened.file->changed_ns() > mapped_by)
     return {"changed after it was mapped, though its modification time is older" + unchecked, false, true};
   return {};
@@ -188,26 +198,27 @@ std::string CodeSource::find_saved_symbols(const MappedPath& wanted_raw, const F
 bool CodeSource::prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found) {
   const MappedFile& file = *open_file(place.path, place.kind).file;
   const int64_t recorded_at = options_.recorded_at_ns;
+  const bool rewritten = is_rewritten(file, wanted);
   const int64_t saved_at = options_.saved && wanted.pid >= 0 ? options_.saved->saved_at_ns(wanted) : 0;
-  if (saved_at != 0) {
+  if (saved_at != 0) {  // of a file that was not written to after it was mapped
     const bool older = file.changed_ns() <= (recorded_at == 0 ? saved_at : std::min(saved_at, recorded_at));
-    if (older && (place.kind == FoundAt::path || is_unchanged(place, wanted))) return true;
+    if (older && !rewritten && (place.kind == FoundAt::path || is_unchanged(place, wanted))) return true;
     FoundCode copy;
     if (try_kept_mapping(wanted, copy) && check_copy(wanted, std::move(copy), found)) return true;
   }
-  // A write sets both times; a modification time in the future was set by hand.
-  const bool written = std::min(file.modified_ns(), file.changed_ns()) > recorded_at;
-  if (recorded_at == 0 || !written || !is_recorded_file(place, wanted)) return is_unchanged(place, wanted);
+  if (!rewritten || !is_recorded_file(place, wanted)) return !rewritten && is_unchanged(place, wanted);
+  // A copy from before the recording proves nothing if the file was written to since: there may have been copies of both contents.
+  const bool later = !is_told_rewritten(wanted) && std::min(file.modified_ns(), file.changed_ns()) > recorded_at;
   std::vector<FoundCode> copies;
-  for (const auto& saved : options_.saved ? options_.saved->with_build_id(wanted.build_id) : std::vector<std::shared_ptr<const MappedFile>>()) {
+  for (const auto& saved : options_.saved && later ? options_.saved->with_build_id(wanted.build_id) : std::vector<std::shared_ptr<const MappedFile>>()) {
     if (FoundCode copy; saved->modified_ns() <= recorded_at && try_place({remember(saved), FoundAt::kept}, wanted, copy))
       copies.push_back(std::move(copy));
   }
   if (copies.size() == 1 && check_copy(wanted, std::move(copies.front()), found)) return true;
   found.assumed = found.doubted = true;
   found.report(FindingKind::file_changed,
-               found.file_path + " was written to after the recording: it has the recorded build id, but "
-                                 "nothing proves that its code is unchanged");
+               found.file_path + " was written to after " + (later ? "the recording" : "it was mapped") +
+                   ": it has the recorded build id, but nothing proves that its code is unchanged");
   return true;
 }
 

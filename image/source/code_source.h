@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -25,7 +26,8 @@ namespace ptd {
 ///
 /// A file with the recorded build id may have been changed in place, which leaves its build id. If its executable bytes differ from those of
 /// the copy saved for this recording, the copy is used. Without such a copy, a file at its recorded path on the recording's machine that was
-/// written to after the recording is used as `assumed`, unless the only copy with that build id in the stash is older than the recording.
+/// written to after it was mapped is used as `assumed`, unless that was after the recording and the only copy with that build id in the stash is
+/// older than the recording.
 /// Below a symfs root, and on another machine, the build id is proof enough: copies there are new files. FoundCode::by_id_alone says so if there is
 /// no saved copy to compare with.
 ///
@@ -117,9 +119,11 @@ class CodeSource {
 
   /// Declares that the recording is from another machine: see CodeSourceOptions::same_host. Call before the first find().
   void set_same_host(bool same) { options_.same_host = same; }
-  /// Sets the times of the records, from which the age of a mapping follows. Without them, or if an emulator made the recording (whose
-  /// recorder compares what ran with the files), each mapping is as old as the recording. Call before the first find().
+  /// Sets the times of the records, from which the age of a mapping follows. Without them, each mapping is as old as the recording. An
+  /// emulator's clock may run faster than this machine's: its recorder compares the files instead. Call before the first find().
   void set_record_times(const RecordTimes& times) { times_ = times; }
+  /// Declares that the file of a mapping (process, address, time) was written to while the recording was made. Call before the first find().
+  void add_rewritten(int32_t pid, uint64_t address, uint64_t time_ns) { rewritten_.emplace(pid, address, time_ns); }
   /// Sets the saved files of this recording. Call before the first find().
   void set_saved(std::shared_ptr<SavedFiles> saved) { options_.saved = std::move(saved); }
 
@@ -171,6 +175,10 @@ class CodeSource {
     bool assumed = false;   ///< it may be another file
   };
   const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
+  [[nodiscard]] bool is_told_rewritten(const MappedPath& wanted) const {
+    return rewritten_.contains({wanted.pid, wanted.address, wanted.time_ns});
+  }
+  [[nodiscard]] bool is_rewritten(const MappedFile& file, const MappedPath& wanted) const;
   [[nodiscard]] Doubt doubt_of_age(const OpenFile& opened, const MappedPath& wanted) const;
   struct Lack {
     CodeStatus status = CodeStatus::found;
@@ -189,6 +197,7 @@ class CodeSource {
   const std::string& remember(const std::shared_ptr<const MappedFile>& file);
   CodeSourceOptions options_;
   RecordTimes times_;
+  std::set<std::tuple<int32_t, uint64_t, uint64_t>> rewritten_;  ///< mappings: see add_rewritten()
   std::unordered_map<std::string, OpenFile> files_;
   std::map<std::pair<uint64_t, uint64_t>, OpenFile> files_by_identity_;  ///< a path spelled in many ways is mapped once
   std::map<std::tuple<std::string, std::string, uint64_t, uint64_t>, bool> same_code_;  ///< by two files, offset and size

@@ -51,6 +51,11 @@ std::string first_of(const std::set<std::string>& paths) {
   return names;
 }
 
+MappedPath wanted_of(const UserMapping& mapping, const std::vector<std::string>* roots) {
+  return {mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes, roots, mapping.pid, mapping.ip.value, mapping.from.value,
+          mapping.file_id, mapping.shared};
+}
+
 }  // namespace
 
 int64_t written_at_ns(const std::string& recording) {
@@ -71,7 +76,7 @@ ImageBuild::ImageBuild(const OpenRequest& options, int64_t recorded_at_ns)
   if (options.freeze) builder.freeze_at_first_version();
 }
 
-void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots) {
+void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots, const UserMapping* last) {
   if (mapping.size_bytes == 0) return;
   if (mapping.size_bytes > ~mapping.ip.value) return report_unmappable(mapping);
   Section section;
@@ -83,9 +88,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   section.build_id = mapping.build_id;
   section.file_offset_bytes = mapping.file_offset_bytes;
   section.assumed = mapping.assumed;
-  const MappedPath wanted{mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes,
-                          roots,        mapping.pid,      mapping.ip.value,          mapping.from.value,
-                          mapping.file_id, mapping.shared};
+  const MappedPath wanted = wanted_of(mapping, roots);
   FoundCode found = find_code(mapping, wanted);
   // One report a file and reason, however often it is mapped.
   if (!found.findings.empty() && found_reported_.emplace(mapping.path, mapping.build_id, found.status).second) {
@@ -114,9 +117,19 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     if (found.elf && source.options().share) return add_executable_part(section, *found.elf);
   } else {
     if (found.status == CodeStatus::replaced) replaced_.insert(mapping.path);
+    if (is_replaced(mapping, roots, last, found)) section.path += " (replaced)";
     add_missing(section.path, mapping.build_id, sentence(found.status));
   }
   builder.add_section(std::move(section));
+}
+
+// A file without a build id would give its names to all mappings of its path.
+bool ImageBuild::is_replaced(const UserMapping& mapping, const std::vector<std::string>* roots, const UserMapping* last, const FoundCode& found) {
+  if (last == nullptr || last == &mapping || !mapping.label.empty()) return false;
+  if (found.status != CodeStatus::replaced && found.status != CodeStatus::wrong_build_id) return false;
+  const auto [known, is_new] = used_without_id_.try_emplace(mapping.path);
+  if (is_new) known->second = last->build_id.empty() && source.find(wanted_of(*last, roots)).status == CodeStatus::found;
+  return known->second;
 }
 
 // A guest's vdso is not this machine's.

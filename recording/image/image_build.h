@@ -40,8 +40,10 @@ class ImageBuild {
   LoggedBuilder builder;
   CodeSource source;
 
-  /// Finds the file and adds the section. Without bytes, the section is added and listed as missing. `roots`: see MappedPath.
-  void add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots = nullptr);
+  /// Finds the file and adds the section. Without bytes, the section is added and listed as missing. `roots`: see MappedPath. `last`: the last
+  /// mapping of the same path in the recording. If its file is used and is not that of this mapping, this one's path gets the ending
+  /// " (replaced)", because names and lines of the file are not its own.
+  void add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots = nullptr, const UserMapping* last = nullptr);
   /// Reports a mapping that does not fit into the address space, which add_mapping() ignores; once for each path.
   void report_unmappable(const UserMapping& mapping);
   /// Records, for `bundle --dry-run`, which file provides the bytes of sections with this path and build id, and why it may be used.
@@ -82,12 +84,14 @@ class ImageBuild {
   [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const;
   void add_symbol_files(const Section& section, const MappedPath& wanted, const FoundCode& found);
   void append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
+  bool is_replaced(const UserMapping& mapping, const std::vector<std::string>* roots, const UserMapping* last, const FoundCode& found);
   FoundCode find_code(const UserMapping& mapping, const MappedPath& wanted);
   void tell_of_kept(RecordingData& data) const;
   void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
   void add_executable_part(const Section& section, const ElfFile& elf);
   void note_damage(const std::string& file);
   void leave_out(const UserMapping& mapping, TimeNs since);
+  std::map<std::string, bool> used_without_id_;                         // paths: whether the last mapping's file is used and has no build id
   std::set<std::string> replaced_;                                      // paths whose files are not the recorded ones, and are not used
   std::set<std::string> unmappable_;                                    // paths with a mapping that does not fit into the address space
   std::set<std::string> examined_, damaged_;                            // symbol files; sentences

@@ -33,14 +33,14 @@ uint64_t mix(uint64_t seed, uint64_t index) {
 }
 
 // perf's own records of this type say where perf failed to decode, which is not the recording's fault.
-template <class Builder>
-void note_not_recorded(const perfio::AuxtraceErrorRecord& error, Builder& builder) {
+void note_error(const perfio::AuxtraceErrorRecord& error, ImageBuild& image) {
+  if (error.code == perfio::kRewrittenCode) image.source.add_rewritten(error.pid, error.ip, error.time);
   if (error.code != perfio::kNotRecordedCode) return;
   Finding finding;
   finding.kind = FindingKind::trace_lost;
   finding.time = {kTimeMin, kTimeMax};
   finding.what = absence_of(error.message);
-  builder.add_finding(std::move(finding));
+  image.builder.add_finding(std::move(finding));
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ void SidebandFold::on_record(const perfio::Record& record) {
       on_sample(record, payload);
       on_aux_sample(record, payload);
     }
-    if constexpr (std::is_same_v<T, perfio::AuxtraceErrorRecord>) note_not_recorded(payload, image_.builder);
+    if constexpr (std::is_same_v<T, perfio::AuxtraceErrorRecord>) note_error(payload, image_);
   };
   std::visit(handle, record.payload);
 }
@@ -390,6 +390,13 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
   for (const perfio::BuildIdEntry& entry : features.build_ids)
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
   std::set<std::pair<int32_t, std::string>> told;
+  std::unordered_map<std::string_view, const UserMapping*> last_of;
+  for (UserMapping& mapping : mappings_) {
+    if (!mapping.label.empty()) continue;
+    const auto known = build_ids.find(mapping.path);
+    if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
+    last_of[mapping.path] = &mapping;
+  }
   for (size_t i = 0; i < mappings_.size(); ++i) {
     UserMapping& mapping = mappings_[i];
     if (!mapping.label.empty()) {
@@ -397,11 +404,9 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
       continue;
     }
     if (mapping.again && !announced_.empty()) continue;  // not over what was announced there
-    const auto known = build_ids.find(mapping.path);
-    if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
     const UserMapping* file = remapped(i);
     if (file == nullptr) {
-      image_.add_mapping(mapping, roots_of(mapping.pid));
+      image_.add_mapping(mapping, roots_of(mapping.pid), last_of[mapping.path]);
       continue;
     }
     UserMapping copy = mapping;
@@ -519,7 +524,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
   open_losses_.clear();
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
-  if (features.cpu_desc != perfio::kEmulatedCpu) image_.source.set_record_times(times_);
+  if (!perfio::is_emulated(features.cpu_desc)) image_.source.set_record_times(times_);
   undated_.report(mappings_, parents_, image_);
   fold_mappings(features);
   const Timeline mapped = announced_.empty() ? Timeline() : image_.builder.sections();

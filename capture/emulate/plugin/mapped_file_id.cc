@@ -2,6 +2,7 @@
 #include "capture/emulate/plugin/mapped_file_id.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "image/base/mapped_file.h"
@@ -20,10 +21,16 @@ int open_mapped(const std::string& path, unsigned major, unsigned minor, unsigne
   return -1;
 }
 
-bool build_id_of(const std::string& path, unsigned major, unsigned minor, unsigned long inode, std::string& id) {
+int64_t written_at_ns(int fd) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  struct stat info {};
+  return fstat(fd, &info) == 0 ? info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec : 0;
+}
+
+bool content_of(const std::string& path, unsigned major, unsigned minor, unsigned long inode, FileContent& content) {
   const int fd = open_mapped(path, major, minor, inode);
   if (fd < 0) return false;
-  id = read_build_id(fd);
+  content = {read_build_id(fd), written_at_ns(fd)};
   close(fd);
   return true;
 }

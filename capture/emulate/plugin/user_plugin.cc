@@ -237,7 +237,7 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
     std::ostringstream text;
     text << address << ' ' << a[1] << ' ' << file.offset_bytes + (address - file.start) << ' ' << file.major << ' ' << file.minor << ' '
          << file.inode << ' ' << (a[2] & 7) << ' ' << hex_of(file.path) << ' ' << hex_of(read_build_id(fd)) << ' '
-         << hex_of(keep_unnamed(g_command.folder, file, {"/proc/self/fd/" + std::to_string(fd)}));
+         << hex_of(keep_unnamed(g_command.folder, file, {"/proc/self/fd/" + std::to_string(fd)})) << ' ' << written_at_ns(fd);
     thread.event(now, "map", text.str());
     if ((a[2] & kProtExec) == 0) return;
     g_process.note_file(address, a[1], (a[2] & kProtWrite) != 0);

@@ -129,11 +129,12 @@ std::vector<std::string> file_maps() {
   return maps;
 }
 
-// The build id of a line of file_maps(), as a word; "?" if its path names another file by now.
-std::string build_id_word(const std::string& map) {
+// The rest of an event of a line of file_maps(). The build id is "?" if its path names another file by now.
+std::string content_words(const std::string& map, const std::string& copy) {
   const MappedFileLine file(map);
-  std::string id;
-  return build_id_of(file.path, file.major, file.minor, file.inode, id) ? hex_of(id) : "?";
+  FileContent content;
+  const bool known = content_of(file.path, file.major, file.minor, file.inode, content);
+  return (known ? hex_of(content.build_id) : "?") + ' ' + hex_of(copy) + ' ' + std::to_string(content.written_at_ns);
 }
 
 UserThread::UserThread(const UserConfig& config, CutFlag& cut, const std::string& name, pid_t id)
@@ -259,7 +260,7 @@ void UserProcess::log_start(UserThread& thread) {
     const Range range{file.start, file.start + file.size_bytes};
     add_range(files_, range);
     if ((file.prot & kProtWrite) != 0) add_range(written_, range);
-    thread.event(now, "first_map", map + ' ' + build_id_word(map) + ' ' + hex_of(keep_unnamed(folder_, file, {program_path()})));
+    thread.event(now, "first_map", map + ' ' + content_words(map, keep_unnamed(folder_, file, {program_path()})));
   }
   // QEMU 8.2 and later give the program a vdso, mapped without a name and, as all its code, as data that the emulator reads.
   for (const HostMap& map : host_maps()) {

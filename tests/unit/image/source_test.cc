@@ -463,6 +463,53 @@ TEST(SourceLookup, AFileThatChangedAfterItWasMappedIsDoubted) {
   EXPECT_FALSE(find(touched, mapped, false).assumed) << "no record has a time";
 }
 
+TEST(SourceLookup, AFileThatWasWrittenToAfterItWasMappedIsAssumedDespiteItsBuildId) {
+  const TempDir dir;
+  const std::string path = dir.write("prog", small_elf().bytes());
+  dir.write("root" + path, small_elf().bytes());
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  const auto written = static_cast<uint64_t>(info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec);
+  RecordTimes times;  // the recording's clock is the wall clock
+  times.add(written - 10 * kSecond);
+  times.add(written + 10 * kSecond);
+  const auto find = [&](uint64_t mapped, bool told = false, bool same_host = true, const std::string& root = {}) {
+    CodeSourceOptions options;
+    options.recorded_at_ns = static_cast<int64_t>(times.last_ns);
+    options.same_host = same_host;
+    if (!root.empty()) options.symfs = {root};
+    CodeSource source(options);
+    if (told) {
+      source.add_rewritten(1, 0x400000, mapped);
+    } else {
+      source.set_record_times(times);
+    }
+    MappedPath wanted{path, kIdA, 0, 4096};
+    wanted.pid = 1;
+    wanted.address = 0x400000;
+    wanted.time_ns = mapped;
+    return source.find(wanted);
+  };
+  const auto is_doubted = [](const FoundCode& code) {
+    EXPECT_EQ(code.status, CodeStatus::found);
+    EXPECT_EQ(code.assumed, !code.findings.empty());
+    EXPECT_EQ(code.doubted, code.assumed);
+    for (const Finding& finding : code.findings) {
+      EXPECT_EQ(finding.kind, FindingKind::file_changed);
+      EXPECT_NE(finding.what.find("was written to after it was mapped"), std::string::npos);
+    }
+    return code.assumed;
+  };
+  EXPECT_TRUE(is_doubted(find(written - kSecond)));
+  EXPECT_FALSE(is_doubted(find(written))) << "mapped as soon as it was built";
+  EXPECT_FALSE(is_doubted(find(written + kSecond)));
+  EXPECT_TRUE(is_doubted(find(written + kSecond, true))) << "its recorder knows";
+  EXPECT_FALSE(is_doubted(find(written - kSecond, false, false))) << "another machine's file has its own times";
+  EXPECT_FALSE(is_doubted(find(written - kSecond, false, true, dir.path() + "/root"))) << "a copy of a file has its own times";
+  set_modified(path, 1);
+  EXPECT_FALSE(is_doubted(find(written - kSecond))) << "as a package manager leaves a file";
+}
+
 TEST(SourceLookup, NamedPipesDoNotHang) {
   const TempDir dir;
   dir.write("root/x", std::string("x"));
