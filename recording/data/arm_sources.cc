@@ -12,12 +12,12 @@ namespace {
 constexpr size_t kLookedAtBytes = 1U << 20;  // of a buffer, for its format
 constexpr size_t kMostTold = 64;             // findings about sources with one id
 
-// [ETMv4] "Alignment synchronization packet": at least 11 bytes 0, then 80. [ETMv3], [PFT]: at least 5. 70: [ETE] "Ignore packet".
-bool begins_with_async(Bytes bytes) {
-  constexpr std::ptrdiff_t kLeastZeros = 5;
+// [ETMv4] "Alignment synchronization packet": 11 bytes 0, then 80. [ETMv3], [PFT]: at least 5. 70: [ETE] "Ignore packet".
+bool begins_with_async(Bytes bytes, arm::Protocol protocol) {
+  const std::ptrdiff_t least_zeros = protocol == arm::Protocol::etmv4 || protocol == arm::Protocol::ete ? 11 : 5;
   const auto first = std::find_if(bytes.begin(), bytes.end(), [](std::byte byte) { return byte != std::byte{0x70}; });
   const auto end = std::find_if(first, bytes.end(), [](std::byte byte) { return byte != std::byte{0}; });
-  return end == bytes.end() || (end - first >= kLeastZeros && *end == std::byte{0x80});
+  return end == bytes.end() || (end - first >= least_zeros && *end == std::byte{0x80});
 }
 
 }  // namespace
@@ -142,9 +142,10 @@ void ArmSources::written(const std::vector<size_t>& members, TimeNs time) {
 
 void ArmSources::expect_async(size_t index) {
   Entry& entry = sources_[index];
-  entry.lacks_begin = entry.lacks_begin || !begins_with_async(entry.bytes);
+  const arm::Protocol protocol = entry.source.config.protocol;
+  entry.lacks_begin = entry.lacks_begin || !begins_with_async(entry.bytes, protocol);
   for (auto& [at, why] : entry.breaks) {
-    if (why == AuxBreak::snapshot && !begins_with_async(Bytes(entry.bytes).subspan(at))) why = AuxBreak::missing;
+    if (why == AuxBreak::snapshot && !begins_with_async(Bytes(entry.bytes).subspan(at), protocol)) why = AuxBreak::missing;
   }
 }
 

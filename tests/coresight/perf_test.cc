@@ -108,6 +108,7 @@ struct MadePerf {
   std::vector<std::unique_ptr<std::vector<std::byte>>> payloads;
   std::vector<int32_t> cpus;
   std::map<int32_t, uint64_t> at;  // size of each ring so far
+  uint64_t kind = kEtmv4;
 
   template <typename Payload>
   void record(Payload payload, int32_t cpu, int32_t tid) {
@@ -143,7 +144,7 @@ struct MadePerf {
     Words words = {2, cpus.size(), 0};
     for (const int32_t cpu : cpus) {
       const uint64_t id = first_id == 0x7f ? 0x7f : first_id + static_cast<uint64_t>(cpu);  // bit 31, too: assigned by perf
-      words.insert(words.end(), {kEtmv4, static_cast<uint64_t>(cpu), 8, 0x1001, id, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1});
+      words.insert(words.end(), {kind, static_cast<uint64_t>(cpu), 8, 0x1001, id, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1});
     }
     arm.finish(parse(words), true, data);
   }
@@ -254,24 +255,33 @@ TEST(ArmPerf, SnapshotsOfARing) {
 }
 
 // A trace unit begins with an A-Sync when it is enabled: for each AUX record. Where the first bytes are others, they are damaged.
+// [ETMv4], [ETE]: 11 bytes 0, then 80. [ETMv3]: at least 5. 70: [ETE] "Ignore packet".
 TEST(ArmPerf, TraceBeginsWithAnAsync) {
   constexpr uint64_t kOverwrite = 2;
-  const std::vector<uint8_t> async = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01}, etmv3 = {0, 0, 0, 0, 0, 0x80, 0x08}, ete = {0x70, 0x70, 0, 0, 0, 0, 0, 0, 0x80},
-                             zeros(20), damaged = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x81, 0x01}, middle = {0xf7, 0xf8};
+  const std::vector<uint8_t> async = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01}, etmv3 = {0, 0, 0, 0, 0, 0x80, 0x08},
+                             ete = {0x70, 0x70, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80}, zeros(20), middle = {0xf7, 0xf8};
+  std::vector<uint8_t> damaged = async, at_5 = async, at_10 = async, at_0 = async;
+  damaged[11] = 0x81;
+  at_0[0] = at_5[5] = at_10[10] = 0x80;
   struct Row {
+    uint64_t kind;
     std::vector<std::vector<uint8_t>> pieces;
     uint64_t flags;
     std::vector<AuxBreak> want;  // of each piece
   };
   constexpr auto kStart = AuxBreak::stream_start, kPause = AuxBreak::snapshot, kLost = AuxBreak::missing;
-  const Row rows[] = {{{async, async}, 0, {kStart, kPause}},
-                      {{etmv3, ete, zeros}, 0, {kStart, kPause, kPause}},
-                      {{damaged, async}, 0, {kLost, kPause}},
-                      {{async, damaged, async}, 0, {kStart, kLost, kPause}},
-                      {{middle}, 0, {kLost}},
-                      {{middle, middle}, kOverwrite, {kStart, kPause}}};
+  const Row rows[] = {{kEtmv4, {async, async}, 0, {kStart, kPause}},
+                      {kEtmv3, {etmv3, async, zeros}, 0, {kStart, kPause, kPause}},
+                      {kEte, {ete, zeros}, 0, {kStart, kPause}},
+                      {kEtmv4, {damaged, async}, 0, {kLost, kPause}},
+                      {kEtmv4, {async, damaged, async}, 0, {kStart, kLost, kPause}},
+                      {kEtmv4, {at_5, at_10, at_0, async}, 0, {kLost, kLost, kLost, kPause}},
+                      {kEte, {async, at_5, at_10, at_0}, 0, {kStart, kLost, kLost, kLost}},
+                      {kEtmv4, {middle}, 0, {kLost}},
+                      {kEtmv4, {middle, middle}, kOverwrite, {kStart, kPause}}};
   for (const Row& row : rows) {
     MadePerf made;
+    made.kind = row.kind;
     made.cpus = {0};
     for (const std::vector<uint8_t>& piece : row.pieces) made.trace(0, -1, perfio::kAuxFormatRaw | row.flags, piece);
     RecordingData data;
