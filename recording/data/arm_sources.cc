@@ -97,7 +97,6 @@ class ArmSources::Collector final : public arm::FrameReader {
   void on_loss(uint64_t offset_bytes) override {
     if (losses_.count++ == 0) losses_.first_offset_bytes = offset_bytes;
     all_.break_here(members_, AuxBreak::missing);
-    for (const size_t member : members_) all_.sources_[member].lacks_begin |= all_.sources_[member].bytes.empty();
   }
   [[nodiscard]] Losses losses() const { return losses_; }
 
@@ -127,7 +126,10 @@ void ArmSources::break_here(const std::vector<size_t>& members, AuxBreak why) {
   for (const size_t member : members) {
     Entry& entry = sources_[member];
     const uint64_t at = entry.bytes.size();
-    if (at == 0) continue;
+    if (at == 0) {
+      entry.lacks_begin |= why == AuxBreak::missing;
+      continue;
+    }
     if (entry.breaks.empty() || entry.breaks.back().first != at) {
       entry.breaks.emplace_back(at, why);
     } else if (entry.breaks.back().second == AuxBreak::snapshot) {
