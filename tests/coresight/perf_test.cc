@@ -319,8 +319,8 @@ std::string seams_of(AuxStream& stream) {
   stream.finish();
   std::string text;
   for (const Seam& seam : stream.seams()) {
-    text += (text.empty() ? "" : ", ") + std::to_string(seam.offset_bytes);
-    text += seam.why == AuxBreak::stream_start ? " start" : seam.why == AuxBreak::snapshot ? " pause" : seam.why == AuxBreak::missing ? " lost" : " other";
+    const bool start = seam.why == AuxBreak::stream_start, pause = seam.why == AuxBreak::snapshot, lost = seam.why == AuxBreak::missing;
+    text += (text.empty() ? "" : ", ") + std::to_string(seam.offset_bytes) + (start ? " start" : pause ? " pause" : lost ? " lost" : " other");
   }
   return text;
 }
@@ -331,7 +331,8 @@ std::string told_by(const MadePerf& made) {
   return text;
 }
 
-const std::vector<uint8_t> kFirst = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0xf7, 0xf8}, kSecond = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0xf9, 0xfa};
+const std::vector<uint8_t> kFirst = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0xf7, 0xf8};
+const std::vector<uint8_t> kSecond = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0xf9, 0xfa};
 constexpr const char* kBoth = "00 00 00 00 00 00 00 00 00 00 00 80 f7 f8 00 00 00 00 00 00 00 00 00 00 00 80 f9 fa";
 
 std::string without_bars(std::string text) {
@@ -387,7 +388,8 @@ TEST(ArmPerf, PaddingNeedsNoRecord) {
   made.aux(0, -1, 0, 14, perfio::kAuxFormatRaw);
   made.aux(0, -1, 18, 14, perfio::kAuxFormatRaw);
   made.payload(0, -1, 0, joined({kFirst, {0x70, 0x70, 0x70, 0}, kSecond, {0, 0, 0}}));
-  const std::vector<uint8_t> padding = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, barrier = {0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f};
+  const std::vector<uint8_t> sync = {0xff, 0xff, 0xff, 0x7f}, barrier = joined({sync, sync, sync, sync});
+  const std::vector<uint8_t> padding = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   made.aux(1, -1, 0, 16, 0);
   made.aux(1, -1, 48, 16, 0);
   made.payload(1, -1, 0, joined({frame(0x11, 0xaa, 0x11, 0xab), padding, barrier, frame(0x11, 0xac, 0x11, 0xad)}));
