@@ -1,13 +1,17 @@
-// SnapshotDumps: names of memory spaces; truncates overlapping dumps.
-#include "image/source/code_bytes.h"
+// SnapshotDumps: names of memory spaces; truncates and compares overlapping dumps.
 #include "recording/coresight/snapshot_dumps.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
-
+#include <utility>
 
 namespace ptd {
 namespace {
+
+constexpr uint64_t kMostComparedBytes = 4ULL << 30;  // of overlapping dumps
+constexpr uint64_t kLeastComparedBytes = 64;         // what a comparison counts as
+constexpr size_t kMostToldOverlaps = 64;
 
 constexpr uint32_t bit(arm::World world) { return 1U << static_cast<unsigned>(world); }
 
@@ -65,6 +69,64 @@ class SnapshotDumps::Layer {
 
  private:
   std::map<uint64_t, uint64_t> covered_;  // first address -> end
+};
+
+/// Reports dumps of one space that have different bytes for an address. Give dumps in order.
+class SnapshotDumps::Overlaps {
+ public:
+  Overlaps(const std::vector<Dump>& dumps, ImageBuild& image) : dumps_(dumps), image_(image) {}
+
+  void begin_space(SpaceId space) {
+    space_ = space;
+    used_.clear();
+  }
+  /// Dump `index` is used in [from, to).
+  void use(size_t index, uint64_t from, uint64_t to) { used_[from] = {to, index}; }
+  /// Compares a dump with those that are used at its addresses.
+  void compare(size_t index) {
+    const Dump& dump = dumps_[index];
+    const uint64_t end = dump.address + dump.length;
+    auto other = used_.upper_bound(dump.address);
+    if (other != used_.begin() && std::prev(other)->second.first > dump.address) --other;
+    for (; other != used_.end() && other->first < end && told_.size() < kMostToldOverlaps && compared_bytes_ <= kMostComparedBytes; ++other)
+      compare(dump, dumps_[other->second.second], std::max(dump.address, other->first), std::min(end, other->second.first));
+  }
+
+ private:
+  static Bytes bytes_of(const Dump& dump, uint64_t from, uint64_t to) {
+    if (!dump.opened.file) return {};
+    const Bytes bytes = dump.opened.file->bytes();
+    const uint64_t at = std::min<uint64_t>(dump.offset + (from - dump.address), bytes.size());
+    return bytes.subspan(at, std::min<uint64_t>(to - from, bytes.size() - at));
+  }
+
+  void compare(const Dump& dump, const Dump& used, uint64_t from, uint64_t to) {
+    const Bytes a = bytes_of(used, from, to), b = bytes_of(dump, from, to);
+    const size_t size = std::min(a.size(), b.size());
+    compared_bytes_ += std::max<uint64_t>(size, kLeastComparedBytes);
+    if (compared_bytes_ > kMostComparedBytes)
+      return tell(from, "the dumps overlap in more than " + std::to_string(kMostComparedBytes >> 30) + " GiB: the rest is not compared");
+    if (size == 0 || a.data() == b.data() || std::memcmp(a.data(), b.data(), size) == 0) return;
+    if (!told_.emplace(used.path, dump.path).second) return;
+    const auto same = static_cast<uint64_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size), b.begin()).first - a.begin());
+    tell(from + same, used.path + " and " + dump.path + " contain different bytes for the same addresses; the first one is used");
+  }
+
+  void tell(uint64_t address, const std::string& what) {
+    Finding finding;
+    finding.kind = FindingKind::section_overlap;
+    finding.space = space_;
+    finding.ip = Ip{address};
+    finding.what = what;
+    image_.builder.add_finding(std::move(finding));
+  }
+
+  const std::vector<Dump>& dumps_;
+  ImageBuild& image_;
+  SpaceId space_;
+  std::map<uint64_t, std::pair<uint64_t, size_t>> used_;  // first address -> end, dump
+  std::set<std::pair<std::string, std::string>> told_;
+  uint64_t compared_bytes_ = 0;
 };
 
 void SnapshotDumps::add(const IniSection& section, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings) {
@@ -163,9 +225,12 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
     image.add_symbol_file(dump.path, dump.path, {});
     image.note_origin(dump.path, {}, dump.path, "a memory dump of the snapshot");
   }
+  Overlaps overlaps(dumps_, image);
   const auto lay = [&](Layer& layer, size_t index, SpaceId space, bool lower) {
     const Dump& dump = dumps_[index];
+    if (lower || !own_upper) overlaps.compare(index);
     const auto use = [&](uint64_t from, uint64_t to) {
+      overlaps.use(index, from, to);
       Section section;
       section.ip = lower ? arm::lowered(Ip{from}) : Ip{from};
       section.space = space;
@@ -179,12 +244,14 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
   };
   for (const auto& [seen, space] : spaces) {
     Layer layer;
+    overlaps.begin_space(space);
     for (size_t i = 0; i < dumps_.size(); ++i) {
       if (seen[i] && (own_upper || !is_kernel_half(Ip{dumps_[i].address}))) lay(layer, i, space, true);
     }
   }
   // The upper half that all share: ranges in which dumps differ are left empty, without even a name.
   Layer layer = own_upper ? covered_twice() : Layer();
+  overlaps.begin_space(kKernelSpace);
   for (size_t i = 0; i < dumps_.size(); ++i) {
     if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace, false);
   }

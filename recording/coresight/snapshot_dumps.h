@@ -18,7 +18,7 @@ namespace ptd {
 ///
 ///     address  ----------------------------------->
 ///     EL1N     [ kernel (space=N)  ][ any         ]     a space of the timeline for each set of dumps that some world sees;
-///     EL3      [ monitor (EL3) ]    [ any         ]     of two dumps of one world and address the earlier counts
+///     EL3      [ monitor (EL3) ]    [ any         ]     of two dumps of one world and address the earlier counts; a finding if they differ
 class SnapshotDumps {
  public:
   static constexpr size_t kMost = 1U << 14;  ///< dumps of one snapshot; more are counted, and reported by place()
@@ -37,6 +37,7 @@ class SnapshotDumps {
     OwnFiles::Opened opened;
   };
   class Layer;
+  class Overlaps;
   [[nodiscard]] bool upper_halves_differ() const;
   [[nodiscard]] Layer covered_twice() const;
   std::vector<Dump> dumps_;

@@ -12,12 +12,12 @@ namespace {
 constexpr size_t kLookedAtBytes = 1U << 20;  // of a buffer, for its format
 constexpr size_t kMostTold = 64;             // findings about sources with one id
 
-// [ETMv4] "Alignment synchronization packet": at least 11 bytes 0, then 80. [ETMv3], [PFT]: at least 5. 70: [ETE] "Ignore packet".
-bool begins_with_async(Bytes bytes) {
-  constexpr std::ptrdiff_t kLeastZeros = 5;
+// [ETMv4] "Alignment synchronization packet": 11 bytes 0, then 80. [ETMv3], [PFT]: at least 5. 70: [ETE] "Ignore packet".
+bool begins_with_async(Bytes bytes, arm::Protocol protocol) {
+  const std::ptrdiff_t least_zeros = protocol == arm::Protocol::etmv4 || protocol == arm::Protocol::ete ? 11 : 5;
   const auto first = std::find_if(bytes.begin(), bytes.end(), [](std::byte byte) { return byte != std::byte{0x70}; });
   const auto end = std::find_if(first, bytes.end(), [](std::byte byte) { return byte != std::byte{0}; });
-  return end == bytes.end() || (end - first >= kLeastZeros && *end == std::byte{0x80});
+  return end == bytes.end() || (end - first >= least_zeros && *end == std::byte{0x80});
 }
 
 }  // namespace
@@ -97,7 +97,6 @@ class ArmSources::Collector final : public arm::FrameReader {
   void on_loss(uint64_t offset_bytes) override {
     if (losses_.count++ == 0) losses_.first_offset_bytes = offset_bytes;
     all_.break_here(members_, AuxBreak::missing);
-    for (const size_t member : members_) all_.sources_[member].lacks_begin |= all_.sources_[member].bytes.empty();
   }
   [[nodiscard]] Losses losses() const { return losses_; }
 
@@ -127,7 +126,10 @@ void ArmSources::break_here(const std::vector<size_t>& members, AuxBreak why) {
   for (const size_t member : members) {
     Entry& entry = sources_[member];
     const uint64_t at = entry.bytes.size();
-    if (at == 0) continue;
+    if (at == 0) {
+      entry.lacks_begin |= why == AuxBreak::missing;
+      continue;
+    }
     if (entry.breaks.empty() || entry.breaks.back().first != at) {
       entry.breaks.emplace_back(at, why);
     } else if (entry.breaks.back().second == AuxBreak::snapshot) {
@@ -142,9 +144,10 @@ void ArmSources::written(const std::vector<size_t>& members, TimeNs time) {
 
 void ArmSources::expect_async(size_t index) {
   Entry& entry = sources_[index];
-  entry.lacks_begin = entry.lacks_begin || !begins_with_async(entry.bytes);
+  const arm::Protocol protocol = entry.source.config.protocol;
+  entry.lacks_begin = entry.lacks_begin || !begins_with_async(entry.bytes, protocol);
   for (auto& [at, why] : entry.breaks) {
-    if (why == AuxBreak::snapshot && !begins_with_async(Bytes(entry.bytes).subspan(at))) why = AuxBreak::missing;
+    if (why == AuxBreak::snapshot && !begins_with_async(Bytes(entry.bytes).subspan(at), protocol)) why = AuxBreak::missing;
   }
 }
 

@@ -2,6 +2,7 @@
 #include "recording/perf/arm_perf.h"
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 
 namespace ptd {
@@ -18,6 +19,21 @@ AuxBreak break_behind(uint64_t flags) {
   if ((flags & kAuxCollision) != 0) return AuxBreak::collision;
   if ((flags & kAuxPartial) != 0) return AuxBreak::partial;
   return (flags & kAuxTruncated) != 0 ? AuxBreak::truncated : AuxBreak::snapshot;
+}
+
+bool is_raw(uint64_t flags) { return (flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw; }
+
+/// Whether these bytes hold no trace: zeros, [ETE] "Ignore packet" (the kernel's TRBE driver), in frames id 0 and [linux] coresight_barrier_pkt.
+bool is_padding(Bytes bytes, bool raw) {
+  constexpr std::array kBarrier = {std::byte{0xff}, std::byte{0xff}, std::byte{0xff}, std::byte{0x7f}};
+  const std::byte other{raw ? uint8_t{0x70} : uint8_t{1}};
+  while (!bytes.empty()) {
+    const Bytes word = bytes.first(std::min(bytes.size(), kBarrier.size()));
+    const bool is_barrier = !raw && std::equal(word.begin(), word.end(), kBarrier.begin(), kBarrier.end());
+    if (!is_barrier && std::any_of(word.begin(), word.end(), [&](std::byte byte) { return byte != std::byte{0} && byte != other; })) return false;
+    bytes = bytes.subspan(word.size());
+  }
+  return true;
 }
 
 std::bitset<128> ids_in(Bytes frames) {
@@ -45,6 +61,12 @@ arm::TraceConfig arm_config(const perfio::EtmCpu& cpu) {
   config.devarch = cpu.devarch;
   config.trace_id = cpu.traceidr & 0x7f;
   return config;
+}
+
+std::vector<Finding> ArmPerf::findings() const {
+  std::vector<Finding> findings = sources_.findings();
+  findings.insert(findings.end(), findings_.begin(), findings_.end());
+  return findings;
 }
 
 void ArmPerf::on_record(const perfio::Record& record) {
@@ -120,64 +142,125 @@ void ArmPerf::add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes,
 void ArmPerf::add_piece(const Payload& payload, const Piece& piece, Bytes bytes, uint64_t buffer_offset) {
   const int32_t cpu = payload.cpu >= 0 ? payload.cpu : piece.cpu;
   const int32_t tid = payload.cpu >= 0 ? -1 : payload.tid;
-  if ((piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw) return add_raw(cpu, tid, piece, bytes, buffer_offset);
+  if (is_raw(piece.flags)) return add_raw(cpu, tid, piece, bytes, buffer_offset);
   const std::vector<size_t> members = members_of(cpu, tid, bytes);
   sources_.add_frames(bytes, buffer_offset, arm::FrameFormat::aligned, members);
   sources_.break_here(members, break_behind(piece.flags));
   if (piece.has_time) sources_.written(members, piece.time);
 }
 
-/// Cuts a payload where AUX records say so; a payload that none describes is one piece, in the format of all others.
-void ArmPerf::add_payload(const Payload& payload, const std::vector<Piece>& pieces, uint64_t buffer_offset) {
-  bool described = false;
-  const uint64_t size = payload.bytes.size();
-  const auto holds = [&](uint64_t first, uint64_t kept) {
-    return first >= payload.offset_bytes && first - payload.offset_bytes <= size - kept;
-  };
-  for (const Piece& piece : pieces) {
-    const bool same = payload.cpu >= 0 ? piece.cpu == payload.cpu || piece.cpu < 0 : piece.tid == payload.tid || piece.tid < 0;
-    if (!same || piece.size_bytes == 0) continue;
-    // What is left of a record that is larger than its payload is its end. Where the ring is overwritten the record's offset is that of its
-    // end, too ([linux] perf_aux_output_end()).
-    const uint64_t kept = std::min(piece.size_bytes, size);
-    const bool by_end = (piece.flags & kAuxOverwrite) != 0;
-    if (by_end && piece.offset_bytes < kept) continue;
-    const uint64_t first = by_end ? piece.offset_bytes - kept : piece.offset_bytes + (piece.size_bytes - kept);
-    if (!holds(first, kept)) continue;
-    described = true;
-    add_piece(payload, piece, payload.bytes.subspan(first - payload.offset_bytes, kept), buffer_offset + (first - payload.offset_bytes));
-  }
-  if (described || size == 0) return;
-  const auto is_raw = [](const Piece& piece) { return (piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw; };
-  Piece all;
-  if (!pieces.empty() && std::all_of(pieces.begin(), pieces.end(), is_raw)) all.flags = perfio::kAuxFormatRaw;
-  add_piece(payload, all, payload.bytes, buffer_offset);
+void ArmPerf::add_finding(RingKey ring, const std::string& what) {
+  Finding& finding = findings_.emplace_back();
+  finding.kind = FindingKind::bad_record;
+  finding.what = (ring.first >= 0 ? "cpu " + std::to_string(ring.first) : "thread " + std::to_string(ring.second)) + ": " + what;
 }
 
-/// Marks the end of a ring of which an AUX record names bytes after the last payload.
-void ArmPerf::end_ring(const Payload& last) {
-  for (const Piece& piece : pieces_) {
-    const bool same = last.cpu >= 0 ? piece.cpu == last.cpu : piece.tid == last.tid;
-    if (!same || (piece.flags & kAuxOverwrite) != 0 || piece.size_bytes > ~piece.offset_bytes) continue;
-    const uint64_t end = piece.offset_bytes + piece.size_bytes;
-    if (end < last.offset_bytes || end - last.offset_bytes <= last.bytes.size()) continue;
-    const bool is_raw = (piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw;
-    std::vector<size_t> members;
-    for (size_t i = 0; is_raw && i < slots_.size(); ++i) {
-      if (slots_[i].cpu == piece.cpu && slots_[i].tid == (last.cpu >= 0 ? -1 : last.tid)) members.push_back(i);
-    }
-    if (!is_raw) members = members_of(last.cpu, last.cpu >= 0 ? -1 : last.tid, last.bytes);
-    return sources_.break_here(members, AuxBreak::missing);
+/// What the records of a ring name, each byte once. Records without the cpu or thread count where no other names the bytes.
+std::vector<AuxRange> ArmPerf::ranges_of(RingKey ring) {
+  std::vector<AuxRange> own, any;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    const int32_t whose = ring.first >= 0 ? piece.cpu : piece.tid;
+    if (whose >= 0 && whose != (ring.first >= 0 ? ring.first : ring.second)) continue;
+    const uint64_t last = piece.offset_bytes + std::min(piece.size_bytes, ~piece.offset_bytes);
+    (whose >= 0 ? own : any).push_back({piece.offset_bytes, last, i});
   }
+  NamedRanges named = each_once(std::move(own));
+  if (named.doubled_bytes != 0)
+    add_finding(ring, "AUX records overlap: " + std::to_string(named.doubled_bytes) + " bytes of trace are named twice, from offset " +
+                          std::to_string(named.first_doubled) + " of the ring on; they are decoded once");
+  add_unnamed(named.ranges, each_once(std::move(any)).ranges);
+  return std::move(named.ranges);
+}
+
+/// Adds bytes of a payload that no AUX record names, unless they are padding: as one piece, in the format of the record next to them. Null: of all.
+void ArmPerf::add_without_record(const Payload& payload, Ring& ring, uint64_t from, uint64_t to, const Piece* neighbour) {
+  const Bytes bytes = payload.bytes.subspan(from, to - from);
+  Piece all;
+  if (neighbour != nullptr) all.cpu = neighbour->cpu;
+  const auto has_raw = [](const Piece& piece) { return is_raw(piece.flags); };
+  const bool raw = neighbour != nullptr ? has_raw(*neighbour) : !pieces_.empty() && std::all_of(pieces_.begin(), pieces_.end(), has_raw);
+  if (raw) all.flags = perfio::kAuxFormatRaw;
+  if (!overwritten_) {
+    if (is_padding(bytes, raw)) return;
+    if (ring.unnamed_bytes == 0) ring.first_unnamed = payload.offset_bytes + from;
+    ring.unnamed_bytes += bytes.size();
+  }
+  add_piece(payload, all, bytes, ring.bytes + from);
+}
+
+/// Cuts a payload where AUX records say so. What none names is a piece, too: the record may be lost.
+void ArmPerf::add_payload(const Payload& payload, Ring& ring) {
+  if (overwritten_) return add_snapshot(payload, ring);
+  const Piece* neighbour = nullptr;
+  uint64_t at = 0;
+  for (auto range = first_after(ring.named, payload.offset_bytes); range != ring.named.end(); ++range) {
+    const uint64_t first = std::max(range->first, payload.offset_bytes) - payload.offset_bytes;
+    if (first >= payload.bytes.size()) break;
+    const uint64_t last = std::min<uint64_t>(range->last - payload.offset_bytes, payload.bytes.size());
+    const Piece& piece = pieces_[range->record];
+    if (first > at) add_without_record(payload, ring, at, first, neighbour == nullptr ? &piece : neighbour);
+    add_piece(payload, piece, payload.bytes.subspan(first, last - first), ring.bytes + first);
+    neighbour = &piece;
+    at = last;
+  }
+  if (at < payload.bytes.size()) add_without_record(payload, ring, at, payload.bytes.size(), neighbour);
+}
+
+/// The ranges that a snapshot of a ring holds whole, each byte once. What is left of a record that is larger than the snapshot is its end. With
+/// the flag, the offset of a record is that of its end ([linux] perf_aux_output_end()).
+std::vector<AuxRange> ArmPerf::ranges_held(const Payload& payload) const {
+  std::vector<AuxRange> held;
+  const uint64_t size = payload.bytes.size();
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    const bool same = payload.cpu >= 0 ? piece.cpu == payload.cpu || piece.cpu < 0 : piece.tid == payload.tid || piece.tid < 0;
+    const uint64_t kept = std::min(piece.size_bytes, size);
+    const uint64_t last = piece.offset_bytes + ((piece.flags & kAuxOverwrite) != 0 ? 0 : std::min(piece.size_bytes, ~piece.offset_bytes));
+    if (!same || last < kept || last - kept < payload.offset_bytes || last - payload.offset_bytes > size) continue;
+    held.push_back({last - kept, last, i});
+  }
+  return each_once(std::move(held)).ranges;
+}
+
+/// A later snapshot may hold the same bytes again; bytes that no record names are older.
+void ArmPerf::add_snapshot(const Payload& payload, Ring& ring) {
+  const std::vector<AuxRange> held = ranges_held(payload);
+  for (const AuxRange& range : held) {
+    const uint64_t first = range.first - payload.offset_bytes;
+    const Bytes bytes = payload.bytes.subspan(first, range.last - range.first);
+    Bytes& before = ring.snapshots[{range.first, range.last}];
+    if (std::equal(bytes.begin(), bytes.end(), before.begin(), before.end())) continue;
+    before = bytes;
+    add_piece(payload, pieces_[range.record], bytes, ring.bytes + first);
+  }
+  if (held.empty() && !payload.bytes.empty()) add_without_record(payload, ring, 0, payload.bytes.size(), nullptr);
+}
+
+/// Declares that trace is missing there of the sources of `piece`. `payload`: one of its ring.
+void ArmPerf::lose(const Payload& payload, const Piece& piece) {
+  const bool raw = is_raw(piece.flags);
+  const RingKey ring = ring_of(payload);
+  std::vector<size_t> members;
+  for (size_t i = 0; raw && i < slots_.size(); ++i) {
+    if (slots_[i].cpu == piece.cpu && slots_[i].tid == ring.second) members.push_back(i);
+  }
+  if (!raw) members = members_of(ring.first, ring.second, payload.bytes);
+  sources_.break_here(members, AuxBreak::missing);
+}
+
+/// Declares that trace is missing if AUX records name bytes in [from, to), which the file does not contain.
+void ArmPerf::lose_between(const Ring& ring, const Payload& payload, uint64_t from, uint64_t to) {
+  const auto range = first_after(ring.named, from);
+  if (from < to && range != ring.named.end() && range->first < to) lose(payload, pieces_[range->record]);
 }
 
 /// Replaces the payloads of a ring that repeat or contradict each other or are not in order: by offset, each byte once, one for each stretch
 /// without a hole, which an AUX record may name as a whole.
 void ArmPerf::order_payloads(std::vector<std::shared_ptr<const void>>& owners) {
-  const auto key = [](const Payload& payload) { return std::pair(payload.cpu, payload.cpu >= 0 ? -1 : payload.tid); };
-  std::map<std::pair<int32_t, int32_t>, std::vector<AuxPayload>> rings;
-  for (const Payload& one : payloads_) rings[key(one)].push_back({one.offset_bytes, one.size_bytes, one.bytes, one.idx});
-  std::map<std::pair<int32_t, int32_t>, std::vector<AuxChunk>> replaced;
+  std::map<RingKey, std::vector<AuxPayload>> rings;
+  for (const Payload& one : payloads_) rings[ring_of(one)].push_back({one.offset_bytes, one.size_bytes, one.bytes, one.idx});
+  std::map<RingKey, std::vector<AuxChunk>> replaced;
   for (auto& [of, payloads] : rings) {
     PlacedPayloads placed = place_payloads(std::move(payloads));
     if (placed.doubled_bytes == 0 && placed.conflicts.empty() && placed.late_payloads == 0) continue;
@@ -186,7 +269,7 @@ void ArmPerf::order_payloads(std::vector<std::shared_ptr<const void>>& owners) {
   if (replaced.empty()) return;
   std::vector<Payload> ordered;
   for (const Payload& payload : payloads_) {
-    const auto ring = replaced.find(key(payload));
+    const auto ring = replaced.find(ring_of(payload));
     if (ring == replaced.end()) {
       ordered.push_back(payload);
       continue;
@@ -207,20 +290,29 @@ void ArmPerf::order_payloads(std::vector<std::shared_ptr<const void>>& owners) {
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
   add_sources(info);
+  const auto is_overwritten = [](const Piece& piece) { return (piece.flags & kAuxOverwrite) != 0; };
+  overwritten_ = info.snapshot_mode || (!pieces_.empty() && std::all_of(pieces_.begin(), pieces_.end(), is_overwritten));
   if (!info.snapshot_mode) order_payloads(data.owners);
-  std::map<std::pair<int32_t, int32_t>, Ring> rings;
+  std::map<RingKey, Ring> rings;
   for (const Payload& payload : payloads_) {
-    Ring& ring = rings[{payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}];
+    Ring& ring = rings[ring_of(payload)];
+    if (ring.last == nullptr && !overwritten_) ring.named = ranges_of(ring_of(payload));
+    lose_between(ring, payload, ring.last == nullptr ? 0 : ring.last->end(), payload.offset_bytes);
     ring.last = &payload;
-    add_payload(payload, pieces_, ring.bytes);
+    add_payload(payload, ring);
     ring.bytes += payload.bytes.size();
   }
-  for (const auto& [of, ring] : rings) end_ring(*ring.last);
-  // Where the kernel overwrites its buffer, the oldest trace of a source may begin anywhere.
-  const bool overwrites = info.snapshot_mode || std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) { return (piece.flags & kAuxOverwrite) != 0; });
+  for (const auto& [of, ring] : rings) {
+    lose_between(ring, *ring.last, ring.last->end(), ~uint64_t{0});
+    if (ring.unnamed_bytes != 0)
+      add_finding(of, "no AUX record names " + std::to_string(ring.unnamed_bytes) + " bytes of trace, the first at offset " +
+                          std::to_string(ring.first_unnamed) +
+                          " of the ring: records are lost or damaged; the bytes are decoded as a trace of their own");
+  }
   bool virtual_time = true, by_vmid = false, by_context = false;
   for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!overwrites) sources_.expect_async(i);
+    // Where the kernel overwrites its buffer, the oldest trace of a source may begin anywhere.
+    if (!overwritten_) sources_.expect_async(i);
     AuxStream stream = sources_.take(i, data.owners);
     ArmSource source = std::move(sources_.taken_source(i));
     const bool legacy = source.config.protocol == arm::Protocol::etmv3 || source.config.protocol == arm::Protocol::ptm;

@@ -108,6 +108,7 @@ struct MadePerf {
   std::vector<std::unique_ptr<std::vector<std::byte>>> payloads;
   std::vector<int32_t> cpus;
   std::map<int32_t, uint64_t> at;  // size of each ring so far
+  uint64_t kind = kEtmv4;
 
   template <typename Payload>
   void record(Payload payload, int32_t cpu, int32_t tid) {
@@ -116,6 +117,18 @@ struct MadePerf {
     made.sample_id.cpu = cpu;
     made.sample_id.tid = tid;
     arm.on_record(made);
+  }
+  void aux(int32_t cpu, int32_t tid, uint64_t offset, uint64_t size, uint64_t flags) { record(perfio::AuxRecord{offset, size, flags}, cpu, tid); }
+  void payload(int32_t cpu, int32_t tid, uint64_t offset, const std::vector<uint8_t>& raw) {
+    auto& bytes = *payloads.emplace_back(std::make_unique<std::vector<std::byte>>());
+    for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
+    perfio::AuxtraceRecord made;
+    made.cpu = cpu;
+    made.tid = tid;
+    made.offset_bytes = offset;
+    made.size_bytes = bytes.size();
+    made.payload = bytes;
+    record(made, -1, -1);
   }
   void hw_id(int32_t cpu, uint64_t id) { record(perfio::AuxOutputHwIdRecord{id}, cpu, -1); }
   /// Adds an AUX record and its bytes, of the ring of a CPU, or of a thread that ran on it. `lost`: bytes that the record covers before
@@ -143,7 +156,7 @@ struct MadePerf {
     Words words = {2, cpus.size(), 0};
     for (const int32_t cpu : cpus) {
       const uint64_t id = first_id == 0x7f ? 0x7f : first_id + static_cast<uint64_t>(cpu);  // bit 31, too: assigned by perf
-      words.insert(words.end(), {kEtmv4, static_cast<uint64_t>(cpu), 8, 0x1001, id, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1});
+      words.insert(words.end(), {kind, static_cast<uint64_t>(cpu), 8, 0x1001, id, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1});
     }
     arm.finish(parse(words), true, data);
   }
@@ -254,24 +267,33 @@ TEST(ArmPerf, SnapshotsOfARing) {
 }
 
 // A trace unit begins with an A-Sync when it is enabled: for each AUX record. Where the first bytes are others, they are damaged.
+// [ETMv4], [ETE]: 11 bytes 0, then 80. [ETMv3]: at least 5. 70: [ETE] "Ignore packet".
 TEST(ArmPerf, TraceBeginsWithAnAsync) {
   constexpr uint64_t kOverwrite = 2;
-  const std::vector<uint8_t> async = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01}, etmv3 = {0, 0, 0, 0, 0, 0x80, 0x08}, ete = {0x70, 0x70, 0, 0, 0, 0, 0, 0, 0x80},
-                             zeros(20), damaged = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x81, 0x01}, middle = {0xf7, 0xf8};
+  const std::vector<uint8_t> async = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01}, etmv3 = {0, 0, 0, 0, 0, 0x80, 0x08},
+                             ete = {0x70, 0x70, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80}, zeros(20), middle = {0xf7, 0xf8};
+  std::vector<uint8_t> damaged = async, at_5 = async, at_10 = async, at_0 = async;
+  damaged[11] = 0x81;
+  at_0[0] = at_5[5] = at_10[10] = 0x80;
   struct Row {
+    uint64_t kind;
     std::vector<std::vector<uint8_t>> pieces;
     uint64_t flags;
     std::vector<AuxBreak> want;  // of each piece
   };
   constexpr auto kStart = AuxBreak::stream_start, kPause = AuxBreak::snapshot, kLost = AuxBreak::missing;
-  const Row rows[] = {{{async, async}, 0, {kStart, kPause}},
-                      {{etmv3, ete, zeros}, 0, {kStart, kPause, kPause}},
-                      {{damaged, async}, 0, {kLost, kPause}},
-                      {{async, damaged, async}, 0, {kStart, kLost, kPause}},
-                      {{middle}, 0, {kLost}},
-                      {{middle, middle}, kOverwrite, {kStart, kPause}}};
+  const Row rows[] = {{kEtmv4, {async, async}, 0, {kStart, kPause}},
+                      {kEtmv3, {etmv3, async, zeros}, 0, {kStart, kPause, kPause}},
+                      {kEte, {ete, zeros}, 0, {kStart, kPause}},
+                      {kEtmv4, {damaged, async}, 0, {kLost, kPause}},
+                      {kEtmv4, {async, damaged, async}, 0, {kStart, kLost, kPause}},
+                      {kEtmv4, {at_5, at_10, at_0, async}, 0, {kLost, kLost, kLost, kPause}},
+                      {kEte, {async, at_5, at_10, at_0}, 0, {kStart, kLost, kLost, kLost}},
+                      {kEtmv4, {middle}, 0, {kLost}},
+                      {kEtmv4, {middle, middle}, kOverwrite, {kStart, kPause}}};
   for (const Row& row : rows) {
     MadePerf made;
+    made.kind = row.kind;
     made.cpus = {0};
     for (const std::vector<uint8_t>& piece : row.pieces) made.trace(0, -1, perfio::kAuxFormatRaw | row.flags, piece);
     RecordingData data;
@@ -284,6 +306,151 @@ TEST(ArmPerf, TraceBeginsWithAnAsync) {
     }
     EXPECT_EQ(told, row.want) << &row - rows;
   }
+}
+
+std::vector<uint8_t> joined(const std::vector<std::vector<uint8_t>>& parts) {
+  std::vector<uint8_t> all;
+  for (const std::vector<uint8_t>& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// The places of a stream where its bytes do not continue: "0 start, 14 pause, 28 lost".
+std::string seams_of(AuxStream& stream) {
+  stream.finish();
+  std::string text;
+  for (const Seam& seam : stream.seams()) {
+    const bool start = seam.why == AuxBreak::stream_start, pause = seam.why == AuxBreak::snapshot, lost = seam.why == AuxBreak::missing;
+    text += (text.empty() ? "" : ", ") + std::to_string(seam.offset_bytes) + (start ? " start" : pause ? " pause" : lost ? " lost" : " other");
+  }
+  return text;
+}
+
+std::string told_by(const MadePerf& made) {
+  std::string text;
+  for (const Finding& finding : made.arm.findings()) text += (text.empty() ? "" : "\n") + finding.what;
+  return text;
+}
+
+const std::vector<uint8_t> kFirst = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0xf7, 0xf8};
+const std::vector<uint8_t> kSecond = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0xf9, 0xfa};
+constexpr const char* kBoth = "00 00 00 00 00 00 00 00 00 00 00 80 f7 f8 00 00 00 00 00 00 00 00 00 00 00 80 f9 fa";
+
+std::string without_bars(std::string text) {
+  for (size_t bar = text.find(" |"); bar != std::string::npos; bar = text.find(" |")) text.erase(bar, 2);
+  return text;
+}
+
+// Each byte of a ring is decoded once, whichever AUX records name it. `kFirst` and `kSecond` are what the trace unit wrote in two runs.
+TEST(ArmPerf, RecordsThatOverlapOrAreMissing) {
+  struct Row {
+    std::vector<std::pair<uint64_t, uint64_t>> records;  // offset, size
+    std::string seams, told;                              // `told`: the beginning
+  };
+  const std::string intact = "0 start, 14 pause, 28 pause", twice = "cpu 0: AUX records overlap: ", none = "cpu 0: no AUX record names ";
+  const Row rows[] = {
+      {{{0, 14}, {14, 14}}, intact, ""},
+      {{{14, 14}, {0, 14}}, intact, ""},
+      {{{0, 14}, {0, 14}, {14, 14}}, intact, twice + "14 bytes of trace are named twice, from offset 0 of the ring on; they are decoded once"},
+      {{{0, 14}, {14, 14}, {14, 14}}, intact, twice + "14 bytes of trace are named twice, from offset 14 "},
+      {{{0, 20}, {14, 14}}, intact, twice + "6 bytes of trace are named twice, from offset 14 "},
+      {{{0, 28}, {14, 7}}, intact, twice + "7 bytes of trace are named twice, from offset 14 "},
+      {{{0, 14}, {10, 18}}, "0 start, 10 lost, 28 pause", twice + "4 bytes of trace are named twice, from offset 10 "},
+      {{{14, 14}}, intact, none + "14 bytes of trace, the first at offset 0 of the ring"},
+      {{{0, 14}}, intact, none + "14 bytes of trace, the first at offset 14 "},
+      {{{0, 14}, {14, 0}}, intact, none + "14 bytes of trace, the first at offset 14 "},
+      {{{0, 7}, {14, 14}}, "0 start, 7 lost, 14 pause, 28 pause", none + "7 bytes of trace, the first at offset 7 "},
+      {{{0, 14}, {14, 7}}, "0 start, 14 pause, 21 lost, 28 pause", none + "7 bytes of trace, the first at offset 21 "},
+      {{{0, 14}, {14, 15}}, "0 start, 14 pause, 28 lost", ""},
+      {{{0, ~uint64_t{0}}, {14, 14}}, "0 start, 14 pause, 28 lost", twice + "14 bytes of trace "},
+      {{{0, 14}, {~uint64_t{0}, 14}}, intact, none + "14 bytes of trace, the first at offset 14 "},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(&row - rows);
+    MadePerf made;
+    made.cpus = {0};
+    for (const auto& [offset, size] : row.records) made.aux(0, -1, offset, size, perfio::kAuxFormatRaw);
+    made.payload(0, -1, 0, joined({kFirst, kSecond}));
+    RecordingData data;
+    made.finish(data, 0x10);
+    ASSERT_EQ(data.streams.size(), 1U);
+    EXPECT_EQ(without_bars(text_of(data, 0)), std::string("cpu 0 tid -1: ") + kBoth);
+    EXPECT_EQ(seams_of(data.streams[0]), row.seams);
+    EXPECT_EQ(told_by(made).substr(0, row.told.size()), row.told);
+    EXPECT_EQ(told_by(made).empty(), row.told.empty());
+  }
+}
+
+// The TRBE driver fills the end of its buffer with Ignore packets, which no AUX record names ([linux] "trbe_pad_buf"); perf pads with zeros. In
+// frames, id 0 and barriers are padding.
+TEST(ArmPerf, PaddingNeedsNoRecord) {
+  MadePerf made;
+  made.cpus = {0, 1};
+  made.aux(0, -1, 0, 14, perfio::kAuxFormatRaw);
+  made.aux(0, -1, 18, 14, perfio::kAuxFormatRaw);
+  made.payload(0, -1, 0, joined({kFirst, {0x70, 0x70, 0x70, 0}, kSecond, {0, 0, 0}}));
+  const std::vector<uint8_t> sync = {0xff, 0xff, 0xff, 0x7f}, barrier = joined({sync, sync, sync, sync});
+  const std::vector<uint8_t> padding = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  made.aux(1, -1, 0, 16, 0);
+  made.aux(1, -1, 48, 16, 0);
+  made.payload(1, -1, 0, joined({frame(0x11, 0xaa, 0x11, 0xab), padding, barrier, frame(0x11, 0xac, 0x11, 0xad)}));
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 2U);
+  EXPECT_EQ(without_bars(text_of(data, 0)), std::string("cpu 0 tid -1: ") + kBoth);
+  EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: aa ab | ac ad");
+  EXPECT_EQ(told_by(made), "");
+}
+
+// Payloads that the file lacks, of which AUX records tell: the first, the second or the third.
+TEST(ArmPerf, PayloadsThatAreMissing) {
+  const std::string want[] = {"0 lost, 14 pause, 28 pause", "0 start, 14 lost, 28 pause", "0 start, 14 pause, 28 lost"};
+  for (uint64_t lost = 0; lost < 3; ++lost) {
+    MadePerf made;
+    made.cpus = {0};
+    for (uint64_t i = 0; i < 3; ++i) {
+      made.aux(0, -1, 14 * i, 14, perfio::kAuxFormatRaw);
+      if (i != lost) made.payload(0, -1, 14 * i, kFirst);
+    }
+    RecordingData data;
+    made.finish(data, 0x10);
+    ASSERT_EQ(data.streams.size(), 1U);
+    EXPECT_EQ(seams_of(data.streams[0]), want[lost]);
+    EXPECT_EQ(told_by(made), "");
+  }
+}
+
+// A snapshot of a ring that is not full yet holds the bytes of the one before, too.
+TEST(ArmPerf, SnapshotsThatRepeatBytes) {
+  constexpr uint64_t kFlags = perfio::kAuxFormatRaw | perfio::kAuxOverwrite;
+  MadePerf made;
+  made.cpus = {0};
+  made.aux(0, -1, 14, 14, kFlags);
+  made.payload(0, -1, 0, kFirst);
+  made.aux(0, -1, 28, 14, kFlags);
+  made.aux(0, -1, 28, 14, kFlags);
+  made.payload(0, -1, 0, joined({kFirst, kSecond}));
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 1U);
+  EXPECT_EQ(without_bars(text_of(data, 0)), std::string("cpu 0 tid -1: ") + kBoth);
+  EXPECT_EQ(told_by(made), "");
+}
+
+// [linux] "perf_event_tid": the last AUX record of a thread may lack its tid. It tells nothing about bytes that another record names.
+TEST(ArmPerf, RecordsWithoutAThread) {
+  MadePerf made;
+  made.cpus = {0};
+  made.aux(0, 100, 0, 14, perfio::kAuxFormatRaw);
+  made.aux(0, -1, 14, 14, perfio::kAuxFormatRaw);
+  made.payload(-1, 100, 0, joined({kFirst, kSecond}));
+  made.aux(0, 200, 0, 28, perfio::kAuxFormatRaw);
+  made.payload(-1, 200, 0, joined({kFirst, kSecond}));
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 2U);
+  EXPECT_EQ(seams_of(data.streams[0]), "0 start, 14 pause, 28 pause");
+  EXPECT_EQ(seams_of(data.streams[1]), "0 start, 28 pause");
+  EXPECT_EQ(told_by(made), "");
 }
 
 // A payload without its own record is not taken for frames if the others are not frames.

@@ -144,6 +144,53 @@ TEST(SnapshotSpaces, TheEarlierOfTwoDumpsOfOneSpaceCounts) {
   EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}, {0x1008, 0x1010, 2, true}}, flow(*recording)), "");
 }
 
+// Dumps of one space with different bytes for an address: a finding with the first such address. Dumps with equal bytes, and those of different
+// spaces, are none.
+TEST(SnapshotSpaces, DumpsThatContradictEachOther) {
+  struct Row {
+    std::string dumps;
+    std::vector<std::pair<uint64_t, std::string>> want;  // address, its files
+  };
+  const auto dump = [](const std::string& file, const std::string& address, const std::string& space) {
+    return "[dump]\nfile=" + file + "\naddress=" + address + "\nspace=" + space + "\n";
+  };
+  const std::string a = "a.bin", b = "b.bin", same = "same.bin";
+  const Row rows[] = {
+      {dump(a, "0x1000", "any") + dump(b, "0x1000", "EL1N"), {{0x1004, "a.bin and b.bin"}}},
+      {dump(b, "0x1000", "any") + dump(same, "0x1000", "any") + dump(a, "0x1000", "any"),
+       {{0x1004, "b.bin and a.bin"}, {0x1004, "b.bin and same.bin"}}},
+      {dump(a, "0x1000", "any") + dump(b, "0x0ffc", "any"), {{0x1004, "a.bin and b.bin"}}},
+      {dump(a, "0x1000", "any") + dump(same, "0x1000", "any") + dump(a, "0x1000", "any"), {}},
+      {dump(a, "0x1000", "any") + dump(b, "0x1008", "any"), {}},
+      {dump(a, "0x1000", "EL1N") + dump(b, "0x1000", "EL3"), {}},
+      {dump(a, "0xffff000000001000", "any") + dump(b, "0xffff000000001000", "any"), {{0xffff000000001004, "a.bin and b.bin"}}},
+      {dump(a, "0xffff000000001000", "EL1N") + dump(b, "0xffff000000001000", "any"), {{0xffff000000001004, "a.bin and b.bin"}}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(&row - rows);
+    const Snapshot snapshot;
+    snapshot.words(a, {kNopCode, kBranchToSelf});
+    snapshot.words(same, {kNopCode, kBranchToSelf, kNopCode});
+    snapshot.words(b, {kNopCode, kNopCode, kNopCode, kBranchToSelf});
+    snapshot.frame(row.dumps);
+    snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
+    const auto recording = snapshot.open();
+    ASSERT_TRUE(recording);
+    std::vector<std::pair<uint64_t, std::string>> told;
+    for (const Finding& finding : recording->findings()) {
+      if (finding.kind != FindingKind::section_overlap) continue;
+      std::string files = finding.what.substr(0, finding.what.find(" contain different bytes for the same addresses; the first one is used"));
+      const std::string folder = snapshot.path() + "/";
+      for (size_t at = files.find(folder); at != std::string::npos; at = files.find(folder)) files.erase(at, folder.size());
+      told.emplace_back(finding.ip.value, files);
+    }
+    std::sort(told.begin(), told.end());
+    auto want = row.want;
+    std::sort(want.begin(), want.end());
+    EXPECT_EQ(told, want);
+  }
+}
+
 TEST(SnapshotIni, IsReadAsPeopleWriteIt) {
   const Snapshot snapshot;
   snapshot.words("my code.bin", {0, 0, kNopCode, kBranchToSelf, 0});

@@ -123,6 +123,7 @@ def run(folder):
         check(f"OpenCSD finds the same {len(flow)} instructions", flow == ours and len(flow) > 100000, f"{len(flow)} {len(ours)}")
         check("the snapshot of the same bytes gives the same flow", addresses(snapshot) == ours)
     check_names_the_wrong_file(folder, out, plain)
+    check_damaged_records(folder, out)
     check_ete(folder, plain)
     # Threads: each with its own trace unit and truth.
     out, text, streams = record(folder, build("programs/arm_threads.c", folder, "-mno-outline-atomics"), 50000)
@@ -191,6 +192,49 @@ def check_times(folder, program):
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--cyc", "--mtc-period", "3", "-q", "--", program],
                           capture_output=True, text=True, timeout=120)
     check("options without effect are named", "does not have: --cyc, --mtc-period\n" in done.stderr, done.stderr)
+
+
+def with_record_twice(data, at, size):
+    """A perf.data file with the record at `at` doubled. The header has the size of the records at 48, and feature bits from 72 on."""
+    data = bytearray(data[:at + size] + data[at:])
+    begin, end = struct.unpack_from("<2Q", data, 40)
+    struct.pack_into("<Q", data, 48, end + size)
+    features = sum(byte.bit_count() for byte in data[72:104])
+    for table in range(begin + end + size, begin + end + size + 16 * features, 16):
+        struct.pack_into("<Q", data, table, struct.unpack_from("<Q", data, table)[0] + size)
+    return data
+
+
+def check_damaged_records(folder, recording):
+    """AUX records that name too much or too little, and a damaged first A-Sync: no instruction is decoded twice, and none is missing without a gap."""
+    with open(recording, "rb") as file:
+        data = file.read()
+    at, = struct.unpack_from("<Q", data, 40)
+    for kind, _, record, payload in perf_records(recording):
+        if kind == 11:
+            aux, (offset, size), aux_bytes = at, struct.unpack_from("<2Q", record, 8), len(record)
+        elif kind == 71:
+            trace = at + len(record)
+        at += len(record) + len(payload)
+    fields = {"half": (offset, size // 2), "second half": (offset + size // 2, size - size // 2), "later": (offset + 1, size), "shorter": (offset + 1, size - 1), "empty": (offset, 0)}
+    variants = {name: data[:aux + 8] + struct.pack("<2Q", *values) + data[aux + 24:] for name, values in fields.items()}
+    variants["twice"] = with_record_twice(data, aux, aux_bytes)
+    for byte in (0, 5, 8, 10):
+        variants[f"A-Sync {byte}"] = data[:trace + byte] + b"\x80" + data[trace + byte + 1:]
+    want, out = addresses(recording), recording + ".damaged"
+    for name, damaged in variants.items():
+        with open(out, "wb") as file:
+            file.write(damaged)
+        got = addresses(out)
+        stat = json.loads(subprocess.run([PTDECODE, "stat", "--json", "-i", out], capture_output=True, text=True).stdout)
+        gaps = sum(gap["count"] for stream in stat["streams"] for gap in stream["gaps"].values())
+        before = next((i for i, pair in enumerate(zip(got, want)) if pair[0] != pair[1]), min(len(got), len(want)))
+        rest = len(got) - before
+        check(f"AUX record, {name}: a part of the flow", rest >= 0 and (rest == 0 or got[-rest:] == want[-rest:]) and len(got) <= len(want), f"{len(got)} {before}")
+        check(f"AUX record, {name}: a gap where flow is missing", gaps != 0 or got == want, f"{len(got)} of {len(want)}")
+        check(f"AUX record, {name}: most of the flow", 2 * len(got) > len(want), f"{len(got)} of {len(want)}")
+        status = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True).returncode
+        check(f"AUX record, {name}: a finding", status == 3, str(status))
 
 
 def check_names_the_wrong_file(folder, recording, program):
