@@ -287,12 +287,25 @@ void ArmPerf::order_payloads(std::vector<std::shared_ptr<const void>>& owners) {
   payloads_ = std::move(ordered);
 }
 
+/// Removes the zeros that a recorder writes to fill a payload's last eight bytes: the next payload of the ring begins before them.
+void ArmPerf::remove_padding() {
+  constexpr uint64_t kAlignment = 8;  // [perf] PERF_AUXTRACE_RECORD_ALIGNMENT
+  std::map<RingKey, Payload*> before;
+  for (Payload& payload : payloads_) {
+    Payload*& last = before[ring_of(payload)];
+    if (last != nullptr && payload.offset_bytes > last->offset_bytes && payload.offset_bytes < last->end() && last->end() - payload.offset_bytes < kAlignment)
+      last->bytes = last->bytes.first(payload.offset_bytes - last->offset_bytes);
+    last = &payload;
+  }
+}
+
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
   add_sources(info);
   const auto is_overwritten = [](const Piece& piece) { return (piece.flags & kAuxOverwrite) != 0; };
   overwritten_ = info.snapshot_mode || (!pieces_.empty() && std::all_of(pieces_.begin(), pieces_.end(), is_overwritten));
   if (!info.snapshot_mode) order_payloads(data.owners);
+  if (!overwritten_) remove_padding();
   std::map<RingKey, Ring> rings;
   for (const Payload& payload : payloads_) {
     Ring& ring = rings[ring_of(payload)];

@@ -58,6 +58,7 @@ class ArmPerf {
   [[nodiscard]] static RingKey ring_of(const Payload& payload) { return {payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}; }
   void add_finding(RingKey ring, const std::string& what);
   void order_payloads(std::vector<std::shared_ptr<const void>>& owners);
+  void remove_padding();
   [[nodiscard]] std::vector<AuxRange> ranges_of(RingKey ring);
   [[nodiscard]] std::vector<AuxRange> ranges_held(const Payload& payload) const;
   void lose(const Payload& payload, const Piece& piece);

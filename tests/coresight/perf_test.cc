@@ -401,6 +401,22 @@ TEST(ArmPerf, PaddingNeedsNoRecord) {
   EXPECT_EQ(told_by(made), "");
 }
 
+// perf makes the size of each payload a multiple of eight, and begins the next one where the trace ended: the zeros between are not what the next
+// record names.
+TEST(ArmPerf, PaddingOfAPayloadIsNotOfTheNextRecord) {
+  MadePerf made;
+  made.cpus = {0};
+  made.aux(0, -1, 0, 14, perfio::kAuxFormatRaw);
+  made.aux(0, -1, 14, 14, perfio::kAuxFormatRaw);
+  made.payload(0, -1, 0, joined({kFirst, {0, 0}}));
+  made.payload(0, -1, 14, joined({kSecond, {0, 0}}));
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 1U);
+  EXPECT_EQ(without_bars(text_of(data, 0)), std::string("cpu 0 tid -1: ") + kBoth);
+  EXPECT_EQ(told_by(made), "");
+}
+
 // Payloads that the file lacks, of which AUX records tell: the first, the second or the third.
 TEST(ArmPerf, PayloadsThatAreMissing) {
   const std::string want[] = {"0 lost, 14 pause, 28 pause", "0 start, 14 lost, 28 pause", "0 start, 14 pause, 28 lost"};
