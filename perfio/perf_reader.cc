@@ -35,6 +35,7 @@ constexpr uint64_t kMergeRecords = 1024;  // how many records of one data.N file
 struct DirectoryForm {
   std::vector<std::string> kcore_dirs;  ///< names
   std::vector<std::string> data_files;  ///< names: data.0, data.1, ...
+  std::string missing;                  ///< the first name that is not there, although later ones are
 };
 
 /// A file of a recording's folder.
@@ -60,14 +61,15 @@ DirectoryForm list_directory(const std::string& path) {
     if (name.starts_with("kcore_dir") && fs::is_directory(path + "/" + name, ignored)) out.kcore_dirs.push_back(name);
     uint64_t number = 0;
     const char* end_of_name = name.data() + name.size();
-    if (name.starts_with("data.") && std::from_chars(name.data() + 5, end_of_name, number).ptr == end_of_name && name.size() > 5 &&
-        fs::is_regular_file(path + "/" + name, ignored)) {
+    if (name.starts_with("data.") && std::from_chars(name.data() + 5, end_of_name, number).ptr == end_of_name && name.size() > 5)
       numbered.emplace_back(number, name);
-    }
   }
   std::sort(out.kcore_dirs.begin(), out.kcore_dirs.end());
   std::sort(numbered.begin(), numbered.end());
-  for (auto& [number, file] : numbered) out.data_files.push_back(std::move(file));
+  for (auto& [number, file] : numbered) {
+    if (number > out.data_files.size() && out.missing.empty()) out.missing = "data." + std::to_string(out.data_files.size());
+    out.data_files.push_back(std::move(file));
+  }
   return out;
 }
 
@@ -167,7 +169,13 @@ Status ReaderImpl::take_directory(const std::string& path) {
     if (outside.empty()) kcore_dirs_.push_back((fs::path(path) / name).string());
     if (!outside.empty()) leave_out(outside);
   }
+  if (!form.missing.empty()) add_damage_message(open_damage_, path + "/" + form.missing + " is missing, and later files of its kind are there");
   for (const std::string& name : form.data_files) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(path + "/" + name, ignored)) {
+      add_damage_message(open_damage_, path + "/" + name + " is no regular file: its records are not read");
+      continue;
+    }
     const RegularFile part = open_part(path, name, limits_.allow_outside);
     auto more = MappedFile::open(part, path + "/" + name);
     if (!more && !part.outside) return more.error();

@@ -180,6 +180,18 @@ class HostileFiles(unittest.TestCase):
         self.assertEqual(got.returncode, 1)
         self.assertIn(OUTSIDE, got.stderr)
 
+    def test_what_is_no_file_of_records_in_the_folder_of_a_perf_recording(self):
+        shutil.copytree(SOURCE / "data" / "demo", self.folder, copy_function=shutil.copyfile)
+        before = run("stat", "-i", self.folder)
+        (self.folder / "data.1").mkdir()
+        os.mkfifo(self.folder / "data.2")
+        checked = run("check", "-i", self.folder)
+        self.assertIn("no findings in what could be read", checked.stdout)
+        for what in ("data.0 is missing, and later files of its kind are there", "data.1 is no regular file: its records are not read",
+                     "data.2 is no regular file: its records are not read"):
+            self.assertIn(f"ptdecode: warning: {self.folder}/{what}\n", checked.stderr)
+        self.assertEqual(run("stat", "-i", self.folder).stdout, before.stdout)
+
 
 @unittest.skipUnless(shutil.which("qemu-x86_64") and shutil.which("cc"), "needs qemu-x86_64 and a compiler")
 class MappedFiles(unittest.TestCase):
