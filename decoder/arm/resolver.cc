@@ -33,9 +33,10 @@ EventKind event_of(ElementKind kind) {
 
 }  // namespace
 
-void Resolver::begin(Bytes bytes) {
+void Resolver::begin(Bytes bytes, std::span<const TimestampRepair> repairs) {
   bytes_ = bytes;
   reader_.restart(bytes);
+  reader_.set_repairs(repairs);
   queue_.restart();
   end_ahead();
   depth_ = 0;
