@@ -124,7 +124,8 @@ static_assert(same(PTD_GAP_IMAGE_MISMATCH, GapReason::image_mismatch));
 static_assert(same(PTD_GAP_BAD_INSN, GapReason::bad_insn));
 static_assert(same(PTD_GAP_LIMIT, GapReason::limit));
 static_assert(same(PTD_GAP_UNKNOWN_RETURN, GapReason::unknown_return));
-static_assert(PTD_GAP_UNKNOWN_RETURN + 1 == kGapReasons);
+static_assert(same(PTD_GAP_UNCOMMITTED, GapReason::uncommitted));
+static_assert(PTD_GAP_UNCOMMITTED + 1 == kGapReasons);
 
 }  // namespace
 

@@ -108,6 +108,8 @@ const char* name(GapReason reason) {
       return "limit";
     case GapReason::unknown_return:
       return "unknown_return";
+    case GapReason::uncommitted:
+      return "uncommitted";
   }
   return "?";
 }
@@ -143,6 +145,8 @@ const char* sentence(GapReason reason) {
       return "a limit of the decoder was reached";
     case GapReason::unknown_return:
       return "a return whose call is not part of the decoded flow";
+    case GapReason::uncommitted:
+      return "the trace ended, or was restarted, before it committed the last branches";
   }
   return "?";
 }

@@ -23,6 +23,7 @@
 #include "recording/trace/clock_survey.h"
 #include "recording/trace/guest_entries.h"
 #include "recording/trace/lost_trace.h"
+#include "recording/trace/timestamp_findings.h"
 
 namespace ptd {
 
@@ -108,6 +109,12 @@ class TipWatch {
   size_t looks_ = 0;
   std::vector<std::byte> scratch_;
 };
+
+void warn_of_times(size_t contradicted, RecordingData& data) {
+  const bool is_arm = !data.arm.empty();
+  data.warnings.push_back(std::to_string(contradicted) + (is_arm ? " timestamp" : " TSC") + " packets contradict the rest of the trace: it is damaged or the " +
+                          (is_arm ? "clock" : "TSC") + " was set; 'ptdecode check' lists them");
+}
 
 // Builds the index of stream `i` of Arm trace.
 SegmentIndex index_arm(size_t i, const SegmentIndex::Passed& passed, const RecordingData& data, StreamInfo& info) {
@@ -247,16 +254,13 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   size_t contradicted = 0;
   for (size_t i = 0; i < data.streams.size(); ++i) {
     SegmentIndex& index = data.indexes[i];
-    if (data.arm.empty() && data.timing.use_time) contradicted += index.set_clock(survey.clock_of(i, data.streams[i], index));
+    if (data.timing.use_time) contradicted += index.set_clock(survey.clock_of(i, data.streams[i], index));
     const auto first = index.next(0), last = index.previous(data.streams[i].end_offset());
     if (!first || !last) continue;
     data.infos[i].time = {first_time(index, *first, data.timing), index.time_of(*last, data.timing).last};
     decodable = true;
   }
-  if (contradicted != 0) {
-    data.warnings.push_back(std::to_string(contradicted) +
-                            " TSC packets contradict the rest of the trace: it is damaged or the TSC was set; 'ptdecode check' lists them");
-  }
+  if (contradicted != 0) warn_of_times(contradicted, data);
   if (options.use_time) guest_clocks.report(data.warnings);
   allow_for_coarse_clocks(clocks, data);
   if (data.decoder.config.tip_order == pt::TipOrder::unknown) data.decoder.config.tip_order = tips.order();
@@ -350,10 +354,11 @@ std::vector<Finding> Recording::findings() const {
   for (size_t i = 0; i < data.streams.size(); ++i) {
     for (Finding& finding : begin_findings(data.streams[i], data.indexes[i], data.arm.empty() ? "PSB" : "A-Sync")) findings.push_back(std::move(finding));
   }
-  for (size_t i = 0; data.arm.empty() && i < data.streams.size(); ++i) {
+  for (size_t i = 0; i < data.streams.size(); ++i) {
     PassedPages passed;
     const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };
     for (Finding& finding : clock_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
+    if (!data.arm.empty()) continue;
     for (Finding& finding : order_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
   }
   return findings;
@@ -361,10 +366,11 @@ std::vector<Finding> Recording::findings() const {
 std::vector<Finding> miscount_findings(const Recording& recording) {
   std::vector<Finding> findings;
   const RecordingData& data = data_of(recording);
-  for (size_t i = 0; !data.plan && data.arm.empty() && i < data.streams.size(); ++i) {
+  for (size_t i = 0; !data.plan && i < data.streams.size(); ++i) {
     PassedPages passed;
     const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };
-    for (Finding& finding : count_findings(data.streams[i], data.indexes[i], data.timing, data.decoder.config, visit))
+    for (Finding& finding : i < data.arm.size() ? timestamp_findings(data.streams[i], data.indexes[i], data.timing, data.arm[i].config, visit)
+                                                : count_findings(data.streams[i], data.indexes[i], data.timing, data.decoder.config, visit))
       findings.push_back(std::move(finding));
   }
   return findings;

@@ -70,6 +70,8 @@ std::string remedies(const GapTally& gaps, const Recording& recording) {
   }
   if (count(GapReason::no_image) != 0) text += "  no_image: the code was not found; see the list of missing code\n";
   if (count(GapReason::unknown_return) != 0) text += "  unknown_return: calls in lost flow return here: what helps against the other gaps helps here\n";
+  if (count(GapReason::uncommitted) != 0)
+    text += "  uncommitted: the trace was cut, or the recorded speculation depth of the trace unit (TRCIDR8) is wrong; 'ptdecode check' says so if it is\n";
   if (count(GapReason::image_mismatch) + count(GapReason::bad_insn) != 0) {
     text += "  image_mismatch, bad_insn: the code that was found is not the code that ran; 'ptdecode check' lists the contradictions\n";
     if (count(GapReason::no_image) != 0) text += "    (supply the missing code first: the flow may resume after it at a wrong place)\n";

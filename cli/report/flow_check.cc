@@ -127,6 +127,8 @@ std::set<SectionId> sections_of_missing_files(const Recording& recording) {
 /// Whether the trace bytes themselves cause the gap, and not a loss that a finding of the recording names.
 bool is_damage(const Gap& gap, const AuxSegment& segment) {
   if (gap.reason == GapReason::bad_packet) return true;
+  // Nothing was in flight at the sync point after the segment, or there is none.
+  if (gap.reason == GapReason::uncommitted) return !segment.break_after;
   if (gap.reason != GapReason::aux_lost) return false;
   const bool at_begin = segment.break_before != AuxBreak::none && gap.stream_offset_bytes == segment.stream_offset_bytes;
   const bool at_end = is_loss(segment.lost_after) && gap.stream_offset_bytes == segment.stream_offset_bytes + segment.bytes.size();
@@ -229,12 +231,16 @@ nlohmann::json wrong_times_json(const WrongTimes& times) {
 }
 
 std::string damage_text(const TraceDamage& damage, const std::string& stream) {
+  const std::string time = damage.first_time == Interval{} ? "" : fmt::format(" [first at time {}]", time_text(damage.first_time));
+  if (damage.reason == GapReason::uncommitted)
+    return fmt::format("trace_damaged: {}: the trace does not commit its last branches before {} of its sync points (uncommitted), the first at trace offset {}: "
+                       "commits are lost, or the recorded speculation depth of the trace unit (TRCIDR8) is wrong{}",
+                       stream, damage.gaps, damage.first_offset_bytes, time);
   const bool is_invalid = damage.reason == GapReason::bad_packet;
-  std::string text = fmt::format("trace_damaged: {}: {} lose the flow in {} place{} ({}), with {} bytes of trace, the first at trace offset {}", stream,
+  const std::string text = fmt::format("trace_damaged: {}: {} lose the flow in {} place{} ({}), with {} bytes of trace, the first at trace offset {}", stream,
                                  is_invalid ? "invalid packets" : "overwritten or repeated trace bytes", damage.gaps,
                                  damage.gaps == 1 ? "" : "s", name(damage.reason), damage.lost_bytes, damage.first_offset_bytes);
-  if (damage.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(damage.first_time));
-  return text;
+  return text + time;
 }
 
 nlohmann::json damage_json(const TraceDamage& damage, const std::string& stream) {

@@ -1,6 +1,7 @@
 // Decoder: follows the elements of a segment in windows.
 #include "decoder/arm/decoder.h"
 
+#include "decoder/arm/packet/timestamps.h"
 #include "decoder/arm/resolver.h"
 #include "decoder/arm/windows.h"
 
@@ -18,7 +19,9 @@ WaypointRules rules_of(const TraceConfig& config) {
 
 struct Decoder::State {
   State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
-      : runs(timeline, rules_of(options.config), options.follow.own_upper),
+      : config(options.config),
+        follow(options.follow),
+        runs(timeline, rules_of(options.config), options.follow.own_upper),
         all(runs, contexts, options.config, options.follow, options.max_flows),
         resolver(all, options.config, options.follow.exact_only) {}
 
@@ -38,6 +41,9 @@ struct Decoder::State {
   }
   TraceStop run(BatchTarget target, uint64_t end) { return resolver.run(target, end); }
 
+  TraceConfig config;
+  FollowOptions follow;
+  TimestampCheck timestamps;
   RunCache runs;
   Flows all;
   Resolver resolver;
@@ -49,9 +55,20 @@ Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const D
 Decoder::~Decoder() = default;
 
 void Decoder::begin(const AuxSegment& segment) {
-  state_->all.begin(segment);
-  state_->resolver.begin(segment.bytes.first(segment.bytes.size() - segment.tail_bytes));
-  state_->windows.begin();
+  State& state = *state_;
+  AuxSegment own = segment;
+  const Bytes bytes = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
+  state.timestamps = {};
+  if (state.follow.use_time) state.timestamps = check_timestamps(bytes, state.config, segment.timestamps, segment.tsc.use);
+  // The segment's bounds are those of its own first timestamp.
+  const TickRange around = segment.timestamps;
+  if (state.timestamps.first_is_wrong && segment.tsc.use) {
+    const uint64_t first = around.first == 0 ? 0 : state.follow.time.to_ns(Tsc{around.first}).value;
+    own.time.first = first > state.follow.slack_ns ? TimeNs{first - state.follow.slack_ns} : kTimeMin;
+  }
+  state.all.begin(own);
+  state.resolver.begin(bytes, state.timestamps.repairs);
+  state.windows.begin();
 }
 
 bool Decoder::fill(Batch& batch, size_t batch_blocks) { return state_->windows.fill({batch, batch_blocks}); }

@@ -64,8 +64,8 @@ void Flows::take_forks(bool on) {
   script_.begin({});
 }
 
-void Flows::end() {
-  each([](Follower& follower) { follower.end(); });
+void Flows::end(uint64_t uncommitted) {
+  each([uncommitted](Follower& follower) { follower.end(uncommitted); });
   if (!sure_) {
     prune(1);
     give_pending();

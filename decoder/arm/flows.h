@@ -27,8 +27,8 @@ class Flows {
   void begin(const AuxSegment& segment);
   /// Sets where output goes.
   void into(BatchTarget target);
-  /// Outputs everything up to this point and ends the flow.
-  void end();
+  /// Outputs everything up to this point and ends the flow. `uncommitted`: P0 elements after it that were not committed.
+  void end(uint64_t uncommitted = 0);
 
   /// Sets whether each() takes forks. Otherwise the likeliest version is taken at each, and met_fork() tells that the output must be dropped.
   void take_forks(bool on);

@@ -63,9 +63,10 @@ void Follower::into(BatchTarget target) {
   lose(GapReason::aux_lost, 0, 0);
 }
 
-void Follower::end() {
+void Follower::end(uint64_t uncommitted) {
   flush_exception(false, {});
-  if (is_loss(segment_.lost_after)) lose(GapReason::aux_lost, segment_.bytes.size(), 0);
+  if (is_loss(segment_.lost_after)) return lose(GapReason::aux_lost, segment_.bytes.size(), 0);
+  if (uncommitted != 0) lose(GapReason::uncommitted, segment_.bytes.size(), 0);
 }
 
 // --- output

@@ -66,8 +66,8 @@ class Follower {
 
   void begin(const AuxSegment& segment);
   void into(BatchTarget target);
-  /// Outputs everything up to this point and ends the flow.
-  void end();
+  /// Outputs everything up to this point and ends the flow. `uncommitted`: P0 elements after it that were not committed.
+  void end(uint64_t uncommitted = 0);
 
   /// Consumes atoms, addresses and packets that do not affect the path from `reader`, until another kind of packet or a full batch,
   /// but none at or after `end_offset` or after one with a fork. Returns false if another kind of packet is next.

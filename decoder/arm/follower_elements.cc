@@ -148,7 +148,7 @@ void Follower::source_address(const Element& element) {
 
 void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles) {
   if ((flags & kFlagCycles) != 0) cycles_ += cycles;
-  if (!options_.use_time) return;
+  if (!options_.use_time || (flags & kFlagNoTime) != 0) return;
   const Tsc ticks{value};
   Interval at = options_.time.to_interval(ticks, ticks);
   if (at.last.value < at.first.value) at.last = at.first;

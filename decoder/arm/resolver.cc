@@ -33,9 +33,10 @@ EventKind event_of(ElementKind kind) {
 
 }  // namespace
 
-void Resolver::begin(Bytes bytes) {
+void Resolver::begin(Bytes bytes, std::span<const TimestampRepair> repairs) {
   bytes_ = bytes;
   reader_.restart(bytes);
+  reader_.set_repairs(repairs);
   queue_.restart();
   end_ahead();
   depth_ = 0;
@@ -97,7 +98,8 @@ TraceStop Resolver::run(BatchTarget target, uint64_t end_offset) {
     flows_->each([&](Follower& f) { f.simple_event(EventKind::ignored_packets, element); });
     ignored_ = 0;
   }
-  flows_->end();
+  const bool has_unseen = !queue_.empty() && queue_.front().kind == ElementKind::unseen;
+  flows_->end(depth_ - std::min<uint64_t>(depth_, has_unseen ? queue_.front().count : 0));
   return TraceStop::end;
 }
 

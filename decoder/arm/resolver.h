@@ -14,7 +14,8 @@ class Resolver {
   Resolver(Flows& flows, const TraceConfig& config, bool exact_only)
       : flows_(&flows), config_(config), reader_({}, config), exact_only_(exact_only) {}
 
-  void begin(Bytes bytes);
+  /// `repairs`: of timestamps; they must outlive the decoding of the segment.
+  void begin(Bytes bytes, std::span<const TimestampRepair> repairs);
   /// Processes packets until the batch is full, a packet at or after `end_offset`, a fork was met, or the segment is done.
   TraceStop run(BatchTarget target, uint64_t end_offset);
   [[nodiscard]] uint64_t offset() const { return reader_.offset(); }

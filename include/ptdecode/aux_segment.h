@@ -24,6 +24,11 @@ struct TscCheck {
   uint64_t late_by = 0;
 };
 
+/// Bounds in ticks of the trace unit's clock.
+struct TickRange {
+  uint64_t first = 0, last = ~uint64_t{0};
+};
+
 /// A part of one stream, from one PSB up to (not including) the next: the unit of decoding and of parallelism.
 /// Lifetime: the bytes belong to the creator of the segment and must outlive its decode.
 struct AuxSegment {
@@ -34,7 +39,8 @@ struct AuxSegment {
   int32_t cpu = -1;                  ///< cpu of a per-cpu stream, else -1
   int32_t tid = -1;                  ///< tid of a per-thread stream, else -1
   Interval time;                     ///< bounds of all times in the segment, from neighbours and AUX records
-  TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail
+  TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail. Arm: `tsc.use` is false if its first timestamp is wrong
+  TickRange timestamps;              ///< Arm: of the timestamps in the segment, from neighbours and AUX records
   AuxBreak break_before = AuxBreak::none;
   bool break_after = false;  ///< the flow does not continue in the next segment (lost data, end of stream)
   AuxBreak lost_after = AuxBreak::none;  ///< in the last segment: why trace after it is missing. `snapshot`: tracing was paused, nothing is missing

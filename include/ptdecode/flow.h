@@ -209,8 +209,9 @@ enum class GapReason : uint8_t {
   bad_insn,        ///< the bytes at `ip` are not an instruction
   limit,           ///< a bound of the decoder was reached (candidates, instructions without a packet)
   unknown_return,  ///< the return at `ip` is compressed, and its call came before the decoded flow: its target is unknown
+  uncommitted,     ///< Arm: branches up to a sync point or the end of the trace were never committed: whether they were executed is unknown
 };
-inline constexpr int kGapReasons = 8;
+inline constexpr int kGapReasons = 9;
 /// Return one sentence for people, and the enumerator's name.
 [[nodiscard]] PTD_API const char* sentence(GapReason reason);
 [[nodiscard]] PTD_API const char* name(GapReason reason);

@@ -406,8 +406,7 @@ typedef struct ptd_event {
   uint8_t kind;          /* ptd_event_kind */
   uint8_t flags;         /* PTD_EVENT_HAS_*, PTD_EVENT_FLAG_* */
   const char* name;      /* of the kind: "ptwrite"; static */
-  uint64_t from, to;     /* valid by flags */
-  uint64_t payload, aux;
+  uint64_t from, to, payload, aux; /* `from` and `to`: valid by flags */
   uint64_t offset_bytes; /* of the packet in its stream */
 } ptd_event;
 
@@ -419,7 +418,8 @@ typedef enum ptd_gap_reason { /* later versions may add reasons */
   PTD_GAP_IMAGE_MISMATCH = 4, /* the packets do not fit the code bytes at `ip` */
   PTD_GAP_BAD_INSN = 5, /* the bytes at `ip` are no instruction */
   PTD_GAP_LIMIT = 6, /* a bound of the decoder was reached */
-  PTD_GAP_UNKNOWN_RETURN = 7 /* the return at `ip` is compressed, and its call is not in the decoded flow */
+  PTD_GAP_UNKNOWN_RETURN = 7, /* the return at `ip` is compressed, and its call is not in the decoded flow */
+  PTD_GAP_UNCOMMITTED = 8 /* Arm: branches up to a sync point or the end of the trace were never committed: whether they ran is unknown */
 } ptd_gap_reason;
 
 typedef struct ptd_gap {

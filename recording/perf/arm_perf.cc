@@ -71,6 +71,8 @@ std::vector<Finding> ArmPerf::findings() const {
 
 void ArmPerf::on_record(const perfio::Record& record) {
   const perfio::SampleId& id = record.sample_id;
+  const bool tells_start = std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxOutputHwIdRecord>(record.payload);
+  if (tells_start && id.has_time) started_ = std::min(started_, TimeNs{id.time});
   if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
     pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}});
   } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
@@ -332,6 +334,7 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
     by_vmid |= !legacy && (source.config.configr & 0x80) != 0 && source.config.vmid_is_context_el2();
     by_context |= (source.config.configr & (legacy ? kContextIdOfEtmcr : kContextIdOfTrcconfigr)) != 0;
     virtual_time &= info.cpus[slots_[i].base].ts_source == 1;
+    if (started_ != kTimeMax) stream.add_written(0, started_);
     if (stream.size_bytes() == 0) continue;
     stream.cpu = slots_[i].tid >= 0 ? -1 : slots_[i].cpu;
     stream.tid = slots_[i].tid;

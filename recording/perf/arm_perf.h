@@ -79,6 +79,7 @@ class ArmPerf {
   std::map<int32_t, perfio::EtmHwId> hw_ids_;  // cpu -> its last id
   ArmSources sources_;
   std::vector<Slot> slots_;  // of each source; those of the metadata come first
+  TimeNs started_ = kTimeMax;  // when tracing started: of the first ITRACE_START or AUX_OUTPUT_HW_ID record
   size_t bases_ = 0;
   std::map<std::pair<int32_t, size_t>, size_t> of_thread_;  // (thread, base) -> slot
   uint64_t unread_ids_ = 0;                                 // AUX_OUTPUT_HW_ID of a version that is not known

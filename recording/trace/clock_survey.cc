@@ -103,6 +103,7 @@ std::optional<uint64_t> count_to(const AuxStream& stream, const pt::Config& conf
 }
 
 std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, const SegmentTiming& timing) {
+  if (index.clock().of_arm) return std::string("contradict ") + (entry.is_off_record ? "the times of AUX records" : "those around them") + " and are corrected or not used";
   const TscCheck check = index.clock().check_of(entry);
   if (entry.is_out_of_order) return "are not in order and are not used";
   if (entry.is_off_record) return "contradict the times of AUX records and are not used";
@@ -331,7 +332,9 @@ std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex&
     finding.time = hull(index.time_of(first, timing), index.time_of(last, timing));
     finding.what = name_of(stream) + ", trace offset " + std::to_string(first.offset_bytes);
     if (count > 1) finding.what += " to " + std::to_string(last.offset_bytes);
-    finding.what += ": the TSCs of " + std::to_string(count) + " PSB packet" + (count == 1 ? " " : "s ");
+    const bool is_arm = index.clock().of_arm;
+    finding.what += std::string(is_arm ? ": the timestamps of " : ": the TSCs of ") + std::to_string(count) + (is_arm ? " A-Sync packet" : " PSB packet") +
+                    (count == 1 ? " " : "s ");
     finding.what += what_is_wrong(index, first, timing);
     count = 0;
   };

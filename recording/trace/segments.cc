@@ -124,7 +124,7 @@ const SegmentIndex::Entries* SegmentIndex::Slot::put(std::unique_ptr<const Entri
 
 SegmentIndex::SegmentIndex(const AuxStream& stream) : stream_(&stream) { divide(); }
 
-SegmentIndex::SegmentIndex(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed) : stream_(&stream) {
+SegmentIndex::SegmentIndex(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed) : stream_(&stream), is_arm_(true) {
   divide();
   Entries entries;
   if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
@@ -148,7 +148,7 @@ SegmentIndex::SegmentIndex(const AuxStream& stream, const arm::TraceConfig& conf
 }
 
 SegmentIndex::SegmentIndex(const AuxStream& stream, const std::vector<PsbEntry>& entries, StreamClock clock, bool is_arm)
-    : stream_(&stream), clock_(std::move(clock)) {
+    : stream_(&stream), clock_(std::move(clock)), is_arm_(is_arm) {
   divide();
   timeless_ = is_arm && std::none_of(entries.begin(), entries.end(), [](const PsbEntry& entry) { return entry.has_tsc; });
   keep(entries);
@@ -213,12 +213,26 @@ std::unique_ptr<SegmentIndex::Entries> SegmentIndex::look_through(size_t stretch
 size_t SegmentIndex::set_clock(StreamClock clock) {
   clock_ = std::move(clock);
   size_t count = 0;
+  const auto is_wrong = [](const PsbEntry& entry) { return entry.is_contradicted; };
+  if (is_arm_) {
+    clock_.of_arm = true;
+    Entries entries = all_entries(nullptr);
+    clock_.judge(entries);
+    count = static_cast<size_t>(std::count_if(entries.begin(), entries.end(), is_wrong));
+    auto from = entries.begin();
+    for (size_t i = 0; count != 0 && i < starts_.size(); ++i) {
+      const auto to = from + static_cast<std::ptrdiff_t>(entries_of(i).size());
+      slots_[i].replace(std::make_unique<Entries>(from, to));
+      from = to;
+    }
+    return count;
+  }
   for (size_t i = 0; i < starts_.size(); ++i) {
     const Entries* found = slots_[i].get();
     if (found == nullptr) continue;
     auto judged = std::make_unique<Entries>(*found);
     clock_.judge(*judged);
-    const auto wrong = std::count_if(judged->begin(), judged->end(), [](const PsbEntry& entry) { return entry.is_contradicted; });
+    const auto wrong = std::count_if(judged->begin(), judged->end(), is_wrong);
     count += static_cast<size_t>(wrong);
     if (wrong != 0) slots_[i].replace(std::move(judged));
   }
@@ -346,6 +360,7 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   segment.tid = stream_->tid;
   segment.time = time_of(entry, timing);
   segment.tsc = clock_.check_of(entry);
+  if (is_arm_ && !timeless_ && timing.use_time) segment.timestamps = timestamps_of(entry, own_end, timing);
   if (tail != 0) segment.tail_tsc = clock_.check_of(*behind);
   const auto before = previous(entry.offset_bytes);
   const Seam* broken = before ? stream_->seam_between(before->offset_bytes, entry.offset_bytes) : nullptr;
@@ -357,6 +372,31 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
     segment.break_before = broken->why;
   }
   return segment;
+}
+
+// The timestamps of an Arm segment, which ends at `end`, are between those of the sync points around it. After the last one, they are at most 1 ms later
+// than the AUX record, and before the first one as much earlier, if the clock of these records fits the segment's own first timestamp.
+TickRange SegmentIndex::timestamps_of(const PsbEntry& entry, uint64_t end, const SegmentTiming& timing) const {
+  constexpr uint64_t kRecordNs = 1'000'000;
+  constexpr size_t kMaxSearch = 16;  // neighbours without a timestamp
+  TickRange range;
+  auto before = previous(entry.offset_bytes), next = this->next(entry.offset_bytes + 1);
+  for (size_t steps = 1; steps < kMaxSearch && before && !before->has_tsc; ++steps) before = previous(before->offset_bytes);
+  for (size_t steps = 1; steps < kMaxSearch && next && !next->has_tsc; ++steps) next = this->next(next->offset_bytes + 1);
+  if (before && before->has_tsc) {
+    range.first = before->tsc;
+  } else if (const TimeNs from = timing.time.valid() ? stream_->written_from(entry.offset_bytes) : kTimeMin; from != kTimeMin) {
+    const uint64_t least = timing.time.to_tsc(from).value;
+    if (!entry.has_tsc || entry.tsc >= least) range.first = least;
+  }
+  if (next && next->has_tsc) range.last = next->tsc;
+  const TimeNs written = timing.time.valid() ? stream_->written_by(end) : kTimeMax;
+  if (written.value < kTimeMax.value - kRecordNs) {
+    const uint64_t most = timing.time.to_tsc(TimeNs{written.value + kRecordNs}).value;
+    if (!entry.has_tsc || entry.tsc <= most) range.last = std::min(range.last, most);
+  }
+  const uint64_t own = entry.has_tsc ? entry.tsc : range.first;
+  return own < range.first || own > range.last || range.last < range.first ? TickRange{} : range;
 }
 
 // The first PSB with a TSC in stretches [first, last), of which only some are looked through.

@@ -92,11 +92,13 @@ class SegmentIndex {
   [[nodiscard]] std::optional<PsbEntry> timed_psb(size_t first_stretch, size_t last_stretch) const;
   void find_whole(Entries& entries, const Passed& passed) const;
   void keep(const Entries& entries);
+  [[nodiscard]] TickRange timestamps_of(const PsbEntry& entry, uint64_t end, const SegmentTiming& timing) const;
 
   const AuxStream* stream_;
   StreamClock clock_;
   std::vector<uint64_t> starts_;  ///< stream offsets at which stretches begin
   std::unique_ptr<Slot[]> slots_;
+  bool is_arm_ = false;
   bool timeless_ = false;  ///< no entry has a TSC: none need be looked for
 };
 

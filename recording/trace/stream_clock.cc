@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "decoder/arm/packet/timestamps.h"
+
 namespace ptd {
 namespace {
 
@@ -15,7 +17,7 @@ bool is_before(uint64_t a, uint64_t b) { return ((a - b) & ClockRatio::kTscMask)
 void StreamClock::judge(std::vector<PsbEntry>& entries) const {
   if (phase) judge_phase(entries);
   judge_records(entries);
-  if (in_order) judge_order(entries);
+  if (in_order) of_arm ? judge_timestamps(entries) : judge_order(entries);
 }
 
 // Whether the crystal clock agrees with the TSC.
@@ -84,6 +86,38 @@ void StreamClock::judge_order(std::vector<PsbEntry>& entries) const {
     const bool is_pair = (i != 0 && wrong[i - 1]) || (i != last && wrong[i + 1]);
     const bool must_be_far = phase && (!of_thread || is_right(*timed[i]));
     if (!wrong[i] || is_pair || (must_be_far && !far[i])) continue;
+    timed[i]->is_contradicted = timed[i]->is_out_of_order = true;
+    timed[i]->has_tsc = false;
+  }
+}
+
+// A timestamp is wrong if those around it are in order without it, and another value of one byte is between them. Of two that are not in order and
+// may be wrong, neither is used.
+void StreamClock::judge_timestamps(std::vector<PsbEntry>& entries) {
+  std::vector<PsbEntry*> timed;
+  for (PsbEntry& entry : entries) {
+    if (entry.has_tsc && entry.tsc != 0) timed.push_back(&entry);
+  }
+  if (timed.size() < 3) return;
+  const size_t last = timed.size() - 1;
+  const auto at = [&](size_t i) { return timed[i]->tsc; };
+  const auto is_wrong = [&](size_t i) {
+    uint64_t least = at(i == 0 ? 0 : i - 1), most = at(i == last ? last : i + 1);
+    if (i == 0 || i == last) {  // about as far from the others as these are from each other
+      const uint64_t next = i == 0 ? at(1) : at(last - 1), span = i == 0 ? at(last) - at(2) : at(last - 2) - at(0);
+      const uint64_t step = i == 0 ? at(2) - next : next - at(last - 2);
+      const bool is_odd = i == 0 ? at(0) > next : at(last) < next;
+      if (!is_odd || span > ~uint64_t{0} / 2 || step > span) return false;
+      least = i == 0 ? next - std::min(next, span) : next;
+      most = i == 0 ? next : next + std::min(span, ~next);
+    }
+    return least <= most && (at(i) < least || at(i) > most) && arm::is_one_byte_off(at(i), least, most);
+  };
+  std::vector<size_t> wrong;
+  for (size_t i = 0; i <= last; ++i) {
+    if (is_wrong(i)) wrong.push_back(i);
+  }
+  for (const size_t i : wrong) {
     timed[i]->is_contradicted = timed[i]->is_out_of_order = true;
     timed[i]->has_tsc = false;
   }

@@ -60,12 +60,13 @@ struct StreamClock {
   std::vector<Shift> shifts;      ///< at most 255
   bool in_order = false;          ///< TSCs are known to grow: one that does not is wrong
   bool of_thread = false;
+  bool of_arm = false;            ///< TSCs are timestamps of 64 bits
   /// Returns whether AUX records prove that a PSB was written at another time than its TSC. Empty: the records say nothing.
   std::function<bool(const PsbEntry&)> contradicts_records;
   /// Returns whether AUX records contradict a TSC by so much that it is wrong even if the crystal clock agrees with it. May be empty.
   std::function<bool(const PsbEntry&)> is_far_off_records;
 
-  /// Checks the PSBs of one part, as read from the trace.
+  /// Checks the PSBs of one part, as read from the trace; of Arm trace, all sync points.
   void judge(std::vector<PsbEntry>& entries) const;
   /// Returns how the decoder must interpret the TSC of `entry`, which was checked.
   [[nodiscard]] TscCheck check_of(const PsbEntry& entry) const;
@@ -75,6 +76,7 @@ struct StreamClock {
   void judge_phase(std::vector<PsbEntry>& entries) const;
   void judge_records(std::vector<PsbEntry>& entries) const;
   void judge_order(std::vector<PsbEntry>& entries) const;
+  static void judge_timestamps(std::vector<PsbEntry>& entries);
 };
 
 }  // namespace ptd

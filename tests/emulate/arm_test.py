@@ -125,6 +125,7 @@ def run(folder):
     check_names_the_wrong_file(folder, out, plain)
     check_damaged_records(folder, out)
     check_ete(folder, plain)
+    check_wrong_bits(folder, out)
     # Threads: each with its own trace unit and truth.
     out, text, streams = record(folder, build("programs/arm_threads.c", folder, "-mno-outline-atomics"), 50000)
     check("threads add up", (streams, text) == (5, f"{sum(fibonacci(10 + (i + t) % 8) for i in range(20) for t in range(4))}\n"), f"{streams} {text}")
@@ -257,6 +258,42 @@ def check_names_the_wrong_file(folder, recording, program):
     found = re.search(r"flow_contradicts: (\S+) .*is not the code that ran: (\d+) packets? .* at (\d+) place", done.stdout)
     check("check names the wrong file", done.returncode == 3 and found and found[1].endswith(program) and 0 < int(found[3]) <= changed,
           f"{changed} {done.returncode} {done.stdout}")
+
+
+def check_wrong_bits(folder, recording):
+    """Wrong bits in a full timestamp and in TRCIDR8: the times are those of the undamaged recording, and what is not shown is a gap."""
+    def damaged(name, at, bits):
+        data = bytearray(original)
+        data[at] ^= bits
+        path = os.path.join(folder, name)
+        with open(path, "wb") as file:
+            file.write(data)
+        return path
+
+    def checked(path):
+        done = subprocess.run([PTDECODE, "check", "-i", path], capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    def times(path):
+        return subprocess.run([PTDECODE, "script", "-q", "-i", path, "--itrace=b", "-F", "time,ip", "--ns"], capture_output=True, text=True).stdout
+
+    with open(recording, "rb") as file:
+        original = file.read()
+    want = times(recording)
+    syncs = [found.start() for found in re.finditer(rb"\0{11}\x80\x01\x01\0\x02", original)]
+    for sync in (syncs[0], syncs[len(syncs) // 2], syncs[-1]):
+        for byte, bit in ((6, 0), (7, 3), (8, 0), (8, 6), (9, 7)):
+            path = damaged("wrong-time.data", sync + 15 + byte, 1 << bit)
+            code, text = checked(path)
+            check(f"bit {bit} of byte {byte} of a timestamp is found", code == 3 and "clock_contradicts: " in text, f"{code} {text}")
+            check("  and corrected", want.count("\n") > 1000 and times(path) == want)
+    at = 0  # the AUXTRACE_INFO record (type 70), of which TRCIDR8 is word 13
+    for kind, _, record, payload in perf_records(recording):
+        if kind == 70:
+            at = original.index(record) + 8 + 96
+    for depth in (64, 4096):
+        code, text = checked(damaged("wrong-depth.data", at + (depth >> 8 != 0), depth >> 8 or depth))
+        check(f"TRCIDR8 {depth} is found", code == 3 and "TRCIDR8) is wrong" in text, f"{code} {text}")
 
 
 def bundle_says_the_same(folder, recording):

@@ -128,6 +128,7 @@ bool PacketReader::short_aside(const std::byte* at, Packet& packet) {
     packet.kind = PacketKind::timestamp;
     packet.value = timestamp_;
     packet.size_bytes = 1 + size;
+    if (!repairs_.empty()) repair(packet);
     return true;
   }
   if (header == 0x88 && (*dispatch_)[header] != kNoForm) {
@@ -288,7 +289,16 @@ PacketReader::Status PacketReader::timestamp(Packet& packet) {
     packet.cycles = static_cast<uint32_t>(cycles) & cycle_mask_;
     packet.flags |= kFlagCycles;
   }
+  if (!repairs_.empty()) repair(packet);
   return Status::ok;
+}
+
+void PacketReader::repair(Packet& packet) {
+  const auto found = std::lower_bound(repairs_.begin(), repairs_.end(), offset_,
+                                      [](const TimestampRepair& repair, uint64_t offset) { return repair.offset_bytes < offset; });
+  if (found == repairs_.end() || found->offset_bytes != offset_) return;
+  packet.value = timestamp_ -= found->late_by;
+  if (!found->use) packet.flags |= kFlagNoTime;
 }
 
 PacketReader::Status PacketReader::exception(Packet& packet) {

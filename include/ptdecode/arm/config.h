@@ -43,6 +43,8 @@ struct PTD_API TraceConfig {
   [[nodiscard]] constexpr bool traces_data() const { return (idr0 & 0x18) == 0x18 && (configr & 6) != 0 && (configr & 0x30000) != 0; }
   [[nodiscard]] constexpr bool loads_are_p0() const { return (idr0 & 6) != 0 && (configr & 2) != 0; }
   [[nodiscard]] constexpr bool stores_are_p0() const { return (idr0 & 6) != 0 && (configr & 4) != 0; }
+  /// ETMv4 and ETE.
+  [[nodiscard]] constexpr bool has_timestamps() const { return (configr & 0x800) != 0; }
   [[nodiscard]] constexpr bool has_return_stack() const { return (configr & 0x1000) != 0; }
   [[nodiscard]] constexpr uint8_t context_id_bytes() const { return ((idr2 >> 5) & 0x1f) == 4 ? 4 : 0; }
   [[nodiscard]] constexpr uint8_t vmid_bytes() const {

@@ -43,7 +43,7 @@ struct PacketContext {
 /// | except                    | extra = type; aux = 1: preferred return address follows, 2: it is also a target, 0: none; |
 /// |                           | kFlagFault: a fault is pending (M profile) |
 /// | trace_info                | value = INFO; aux = key; extra = speculation depth, if kFlagSpeculation; cycles = threshold |
-/// | timestamp                 | value = timestamp, decompressed; kFlagCycles: cycles |
+/// | timestamp                 | value = timestamp, decompressed; kFlagCycles: cycles; kFlagNoTime: the value is wrong |
 /// | ccnt_*                    | cycles, with the threshold added (kFlagCycles if known); kFlagCommit: value = elements committed |
 /// | commit, cancel_*          | value = elements; cancel_f2, cancel_f3 and mispredict also bits and aux: the atoms before it |
 /// | q                         | kFlagAddress: value, isa; kFlagCount: aux = instructions |
@@ -70,6 +70,7 @@ inline constexpr uint8_t kFlagAddress = 4;
 inline constexpr uint8_t kFlagCount = 8;
 inline constexpr uint8_t kFlagSpeculation = 16;
 inline constexpr uint8_t kFlagFault = 32;
+inline constexpr uint8_t kFlagNoTime = 64;
 
 constexpr bool is_atom(PacketKind kind) { return kind >= PacketKind::atom_f1 && kind <= PacketKind::atom_f6; }
 constexpr bool is_address_context(PacketKind kind) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 
 #include "ptdecode/arm/packet_table.h"
 #include "ptdecode/export.h"
@@ -14,6 +15,13 @@ namespace ptd::arm {
 inline constexpr uint64_t kAsyncBytes = 12;
 /// Finds the next A-Sync at or after `from`; in a longer run of zeros the last eleven count. Returns bytes.size() if there is none.
 [[nodiscard]] PTD_API uint64_t find_async(Bytes bytes, uint64_t from);
+
+/// A timestamp packet that is wrong: the true time is `late_by` ticks earlier, modulo 2^64, or unknown.
+struct TimestampRepair {
+  uint64_t offset_bytes = 0;
+  uint64_t late_by = 0;
+  bool use = true;
+};
 
 /// Reads packets one by one, with decompressed addresses and timestamps ([ETMv4] "Address compression", "Timestamp instruction trace
 /// packet"). Cheap to copy; not thread-safe. The bytes must outlive it.
@@ -48,6 +56,10 @@ class PTD_API PacketReader {
     return Status::ok;
   }
 
+  /// Sets which timestamps are wrong, in order of their offsets; they must outlive the reader's use of these bytes. A correction also applies to the
+  /// following timestamps that keep the wrong byte. One that is not used has kFlagNoTime.
+  void set_repairs(std::span<const TimestampRepair> repairs) { repairs_ = repairs; }
+
   [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] uint64_t offset() const { return offset_; }
   /// Continues at another offset and keeps the decompression state.
@@ -76,6 +88,7 @@ class PTD_API PacketReader {
   [[nodiscard]] uint64_t short_value(uint8_t isa, uint64_t raw) const;
   [[nodiscard]] uint64_t long_value(unsigned bytes, uint8_t isa, uint64_t raw) const;
   void push_address(uint64_t value, uint8_t isa);
+  void repair(Packet& packet);
 
   bool byte(uint8_t& value);
   bool number(unsigned most_bytes, uint64_t& value);
@@ -92,6 +105,7 @@ class PTD_API PacketReader {
   bool is64_ = false;              ///< the last context was AArch64
   uint64_t timestamp_ = 0;
   uint32_t cycle_threshold_ = 0;
+  std::span<const TimestampRepair> repairs_;
 };
 
 [[gnu::always_inline]] inline const std::byte* PacketReader::plain_address(const std::byte* at, AddressForm form, Address& address) {

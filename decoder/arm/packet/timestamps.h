@@ -1,0 +1,34 @@
+// Timestamps: finds timestamp packets that others contradict. Private to the project.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ptdecode/arm/packet_reader.h"
+#include "ptdecode/aux_segment.h"
+
+namespace ptd::arm {
+
+/// Returns whether a timestamp between `least` and `most` differs from `value` in one byte of its packet.
+[[nodiscard]] bool is_one_byte_off(uint64_t value, uint64_t least, uint64_t most);
+
+/// What is wrong with the timestamps of a segment.
+struct TimestampCheck {
+  std::vector<TimestampRepair> repairs;  ///< in order of their offsets
+  bool first_is_wrong = false;           ///< the first timestamp is among them
+  uint64_t last = 0;                     ///< the last timestamp that is not wrong; 0 if there is none
+};
+
+/// Checks the timestamps of a segment. `first_is_known`: false if its first timestamp is known to be wrong.
+///
+/// A packet has only the low bytes of a timestamp ([ETMv4] "Timestamp instruction trace packet"), so a wrong byte is in all timestamps up to the next
+/// packet with that byte. Timestamps never go back. Where one does, it or an earlier one is wrong: the one that last wrote the highest byte in which the
+/// two differ. It is wrong if another value of one byte makes it fit the timestamps before and after it. If there is exactly one such value, the byte is
+/// corrected. Otherwise no timestamp with this byte is used. If either may be wrong, neither is used. If one byte explains nothing, the
+/// clock has changed, as where a guest with an offset begins to run, and nothing is wrong.
+///
+/// Limitations: a wrong byte that contradicts no other timestamp is not found. Of several wrong packets without right ones between them, none may be
+/// found.
+[[nodiscard]] TimestampCheck check_timestamps(Bytes bytes, const TraceConfig& config, TickRange bounds, bool first_is_known);
+
+}  // namespace ptd::arm
