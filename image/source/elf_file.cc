@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "image/placed_name.h"
+#include "image/base/regular_file.h"
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
 #include "image/source/elf_handle.h"
@@ -497,10 +498,9 @@ Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) 
 Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, const std::vector<std::pair<Ip, uint64_t>>& wanted) {
   constexpr uint64_t kMaxBytes = 512ULL << 20;
   constexpr size_t kMaxSegments = 4096;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return system_error(path);
-  const auto close_at_end = [](const int* open) { ::close(*open); };
-  const std::unique_ptr<const int, decltype(close_at_end)> closer(&fd, close_at_end);
+  const RegularFile file = open_regular(path);
+  if (!file.fd.ok()) return Error{file.code(), path + ": " + file.why(), 0};
+  const int fd = file.fd.get();
   static const bool ready = elf_version(EV_CURRENT) != EV_NONE;
   const ElfHandle elf(ready ? elf_begin(fd, ELF_C_READ, nullptr) : nullptr);
   size_t count = 0;

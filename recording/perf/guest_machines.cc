@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "image/base/regular_file.h"
 #include "image/source/build_id.h"
 #include "perfio/format/wire.h"
 
@@ -161,8 +162,14 @@ void GuestMachines::add_code(const OpenRequest& options, GuestMachine& machine, 
   if (!machine.kcore_dir.empty()) {
     files = {machine.kcore_dir + "/kallsyms", machine.kcore_dir + "/modules", machine.kcore_dir + "/kcore", {}};
   } else if (!machine.roots.empty()) {
-    const std::string proc = machine.roots.front() + "/proc/";
-    files = {proc + "kallsyms", proc + "modules", proc + "kcore", {}};
+    // The guest decides what is in its folder: a link out of it would lead to files of the host.
+    const auto inside = [&](const char* name) {
+      const std::string path = machine.roots.front() + "/proc/" + name;
+      if (!open_beneath(machine.roots.front(), std::string("proc/") + name).outside) return path;
+      data.warnings.push_back(path + " leads out of the guest's folder: it is not used");
+      return std::string();
+    };
+    files = {inside("kallsyms"), inside("modules"), inside("kcore"), {}};
   } else if (is_only) {
     files = {options.guestkallsyms, options.guestmodules, beside(options.guestkallsyms, "kcore"), options.guestvmlinux};
     if (files.modules.empty()) files.modules = beside(options.guestkallsyms, "modules");

@@ -211,6 +211,25 @@ class Guests(unittest.TestCase):
                 self.assertGreater(insns, 2000)
                 self.assertEqual((uncertain, gaps), (insns, 0), done.stdout)  # what changed without a record is unknown
 
+    def test_files_of_a_guest_that_are_none(self):
+        """The guest decides what is in its folder: a FIFO, for which open() waits, and links out of it."""
+        root = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        proc = root / "1000" / "proc"
+        shutil.copytree(DEMO / "kcore_dir", proc)
+        recording = self.mixed("start")
+        (proc / "kcore").unlink()
+        os.mkfifo(proc / "kcore")
+        told = run(PTDECODE, "stat", "-i", recording, f"--guestmount={root}").stderr
+        self.assertIn(f"{proc / 'kcore'}: not a regular file", told)
+        (proc / "kcore").unlink()
+        for name in ("kallsyms", "kcore"):
+            (proc / name).unlink(missing_ok=True)
+            (proc / name).symlink_to(DEMO / "kcore_dir" / name)
+        told = run(PTDECODE, "stat", "-i", recording, f"--guestmount={root}").stderr
+        for name in ("kallsyms", "kcore"):
+            self.assertIn(f"{proc / name} leads out of the guest's folder: it is not used", told)
+        self.assertIn("no_image", told)
+
     def test_without_code_a_guest_is_a_gap(self):
         """Never the code of the host, which is at the same addresses."""
         done = self.flow(self.mixed("one"), "one")
