@@ -19,6 +19,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMaxJsonBytes = 64ULL << 20;
+constexpr size_t kMostSections = 1U << 18;  // of all modules: a short bundle may name a file with many segments many times
 
 Error bad_file(ErrorCode code, const std::string& path, const std::string& what) { return Error{code, path + ": " + what, 0}; }
 
@@ -188,10 +189,22 @@ class BundleLoader {
       section.path = name;
       section.build_id = build_id;
       if (!segment.executable || section.size_bytes == 0 || section.size_bytes > ~section.ip.value) continue;
+      if (sections_++ == kMostSections) report_many(section);
+      if (sections_ > kMostSections) break;
       if (use_bytes) section.code = piece_of(elf.file(), segment.file_offset_bytes, segment.file_size_bytes);
       image_.add_section(std::move(section));
     }
     if (use_bytes) image_.add_symbol_file(name, elf.path(), build_id);
+  }
+
+  void report_many(const Section& first_unused) {
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.space = first_unused.space;
+    finding.ip = first_unused.ip;
+    finding.what = options_.path + ": the modules have more than " + std::to_string(kMostSections) + " segments with code: the others are not used";
+    data_.warnings.push_back(finding.what);
+    image_.builder.add_finding(std::move(finding));
   }
 
   void load_kernel(const JsonValue& kernel) {
@@ -262,6 +275,7 @@ class BundleLoader {
   std::map<std::pair<std::string, std::string>, Module> modules_;  // by path and wanted build id
   decltype(RecordingData::elf_files) elf_files_;
   size_t again_ = 0;  // traces named again
+  size_t sections_ = 0;
 };
 
 }  // namespace

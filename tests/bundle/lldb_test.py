@@ -117,6 +117,23 @@ class Lldb(unittest.TestCase):
         self.assertEqual(ran.count(int(program["loadAddress"], 16) + recorded.symbol("leaf")[0]), 3 * (2 * 40 + 2))
         self.assertEqual(len(process["threads"]), 3)
 
+    def test_a_file_of_many_segments_that_is_named_many_times(self):
+        """A few kilobytes stood for gigabytes of sections."""
+        bundle = self.bundle(DATA / "user" / "plain.bundle", "many")
+        before = re.search(r"(?m)^all streams: \d+ instructions", run("stat", "-q", "-i", bundle).stdout)[0]
+        count = 60000
+        header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, count, 0, 0, 0)
+        segments = b"".join(struct.pack("<IIQQQQQQ", 1, 5, 0x1000, 0x1000 * i + 0x400000, 0, 16, 16, 0x1000) for i in range(count))
+        (bundle.parent / "many.elf").write_bytes(header + segments)
+        described = json.loads(bundle.read_text())
+        modules = [{"file": "many.elf", "systemPath": f"/x{i}", "loadAddress": 0x10000000000 + i * 0x10000000} for i in range(1000)]
+        described["processes"][0]["modules"] += modules
+        bundle.write_text(json.dumps(described))
+        limited = [sys.executable, "-c", "import os, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)); os.execvp(sys.argv[1], sys.argv[1:])"]
+        done = subprocess.run([*limited, PTDECODE, "stat", "-i", bundle], capture_output=True, text=True, timeout=120)
+        self.assertIn("the modules have more than 262144 segments with code: the others are not used", done.stderr)
+        self.assertIn(before, done.stdout)
+
     def test_bundles_of_upstream(self):
         """The same flow as from the original, here and in LLDB, with the same error at the code that is missing."""
         if not UPSTREAM:
