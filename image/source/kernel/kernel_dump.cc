@@ -204,7 +204,7 @@ Pages pages_of(const std::vector<std::pair<Ip, uint64_t>>& wanted) {
   return merged;
 }
 
-enum class MessageKind : uint32_t { error, text_start, build_id, code, symbol, end };
+enum class MessageKind : uint32_t { error, text_start, build_id, code, symbol, bad_names, end };
 
 /// What the process that reads the dump sends; `size_bytes` bytes follow.
 struct Message {
@@ -265,7 +265,9 @@ Status send_kernel(const Library& library, int file, const std::string& path, co
   sender.flush();
   NameTables tables;
   if (!tables.read(*dump)) return {};
-  for (const KernelSymbol& symbol : tables.decode(stext)) {
+  const std::vector<KernelSymbol> symbols = tables.decode(stext);
+  if (symbols.empty()) sender.send({MessageKind::bad_names});
+  for (const KernelSymbol& symbol : symbols) {
     sender.send({MessageKind::symbol, static_cast<uint8_t>(symbol.type), symbol.address}, symbol.name);
   }
   return {};
@@ -290,6 +292,7 @@ class Receiver {
         if (content.empty() || content.size() > kMostNameLetters || letters_ > kMostNamesLetters || kernel_.symbols.size() >= kMostNames) return false;
         kernel_.symbols.push_back({message.address, static_cast<char>(message.detail), std::move(content), {}});
         return true;
+      case MessageKind::bad_names: kernel_.has_bad_names = true; return true;
       case MessageKind::end: break;
     }
     return false;

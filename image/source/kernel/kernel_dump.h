@@ -19,6 +19,7 @@ struct KernelDump {
   uint64_t stext = 0;                 ///< address of _stext, which differs between boots
   std::vector<MemoryRange> ranges;    ///< in address order; without the pages that are not in the dump
   std::vector<KernelSymbol> symbols;  ///< of the kernel proper, sorted by address; in kernels since 6.0
+  bool has_bad_names = false;         ///< the dump has tables of names, but they are malformed or contradict _stext
 };
 
 /// Reads the parts of a kernel's memory that are within `wanted` (address and size), at most 512 MiB, from a dump that libkdumpfile reads: ELF
