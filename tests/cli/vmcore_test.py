@@ -61,19 +61,18 @@ def memory_of(extra=()):
     return [*memory, (TABLES, tables_of(pages))]
 
 
-def info_of(stext):
-    """Returns VMCOREINFO."""
+def note_of(stext, more_info=""):
+    """Returns the ELF note VMCOREINFO."""
     root = TABLES + TEXT_BASE - PHYS_BASE
     info = (f"OSRELEASE=6.1.0\nPAGESIZE=4096\nNUMBER(phys_base)={PHYS_BASE}\nNUMBER(pgtable_l5_enabled)=0\nNUMBER(KERNEL_IMAGE_SIZE)=1073741824\n"
-            f"SYMBOL(swapper_pg_dir)={root:x}\nSYMBOL(init_top_pgt)={root:x}\nSYMBOL(_stext)={stext:x}\n").encode()
-    return info
+            f"SYMBOL(swapper_pg_dir)={root:x}\nSYMBOL(init_top_pgt)={root:x}\nSYMBOL(_stext)={stext:x}\n{more_info}").encode()
+    info += b"\n" * (-len(info) % 4)
+    return struct.pack("<III", 11, len(info), 0) + b"VMCOREINFO\0\0" + info
 
 
 def vmcore(stext=TEXT, more_info="", extra=()):
     """Returns an ELF dump."""
-    memory, info = memory_of(extra), info_of(stext) + more_info.encode()
-    info += b"\n" * (-len(info) % 4)
-    note = struct.pack("<III", 11, len(info), 0) + b"VMCOREINFO\0\0" + info
+    memory, note = memory_of(extra), note_of(stext, more_info)
     headers = [struct.pack("<IIQQQQQQ", 4, 0, PAGE, 0, 0, len(note), 0, 4)]
     body = note + b"\0" * (-len(note) % PAGE)
     for physical, content in memory:
@@ -84,7 +83,7 @@ def vmcore(stext=TEXT, more_info="", extra=()):
     return start + b"\0" * (PAGE - len(start)) + body
 
 
-def compressed(version=6, block=PAGE, sub_header_blocks=1, bitmap_blocks=None, max_frame=0x4000):
+def compressed(version=6, block=PAGE, sub_header_blocks=1, bitmap_blocks=None, max_frame=0x5000):
     """Returns a dump as makedumpfile writes it (struct disk_dump_header, kdump_sub_header), every second page compressed."""
     pages = {(physical + at) // PAGE: content[at:at + PAGE].ljust(PAGE, b"\0")
              for physical, content in memory_of() for at in range(0, len(content), PAGE)}
@@ -95,8 +94,9 @@ def compressed(version=6, block=PAGE, sub_header_blocks=1, bitmap_blocks=None, m
     blocks = 2 * len(bitmap) // PAGE if bitmap_blocks is None else bitmap_blocks
     header = b"KDUMP   " + struct.pack("<i", version) + names + bytes(6) + struct.pack("<QQ", 0, 0)
     header += struct.pack("<IiiIIIIIII", 1, block, sub_header_blocks, blocks, min(max_frame, 0xffffffff), 0, 0, 0, 1, 0)
-    info = info_of(TEXT)
-    sub = struct.pack("<QiiQQQQQQQQQQQ", PHYS_BASE, 1, 0, 0, 0, PAGE + 1024, len(info), 0, 0, 0, 0, 0, 0, max_frame).ljust(1024, b"\0") + info
+    note = note_of(TEXT)
+    sub = struct.pack("<QiiQQQQQQQQQQQ", PHYS_BASE, 1, 0, 0, 0, PAGE + 1048, len(note) - 24, PAGE + 1024, len(note), 0, 0, 0, 0, max_frame)
+    sub = sub.ljust(1024, b"\0") + note
     start = header.ljust(PAGE, b"\0") + sub.ljust(PAGE, b"\0") + bytes(bitmap) * 2
     descriptors, data = b"", b""
     for i, frame in enumerate(sorted(pages)):

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -15,9 +16,9 @@
 #include <string_view>
 
 #include "image/base/fd.h"
-#include "image/base/forked_work.h"
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
+#include "image/source/kernel/forked_work.h"
 #include "image/source/library_function.h"
 
 namespace ptd {

@@ -1,5 +1,5 @@
 // ForkedWork.
-#include "image/base/forked_work.h"
+#include "image/source/kernel/forked_work.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

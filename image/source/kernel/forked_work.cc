@@ -1,5 +1,5 @@
 // ForkedWork: see forked_work.h.
-#include "image/base/forked_work.h"
+#include "image/source/kernel/forked_work.h"
 
 #include <fcntl.h>
 #include <poll.h>
