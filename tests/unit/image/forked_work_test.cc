@@ -80,16 +80,17 @@ TEST(ForkedWork, TimeAndProcessorTimeAreLimited) {
 }
 
 TEST(ForkedWork, MemoryIsLimited) {
-  const auto reserve = [](uint64_t bytes) {
-    return [bytes](int) {
-      const std::vector<char> all(bytes);
-      ::_exit(all[bytes / 2]);
-    };
-  };
-  EXPECT_EQ(end_of(reserve(100ULL << 20)).how, "ended early");
-  ForkedWork::Limits limits = kLimits;
-  limits.memory_bytes = 64ULL << 20;
-  EXPECT_NE(end_of(reserve(100ULL << 20), limits).how, "ended early");
+  for (const uint64_t limit_mib : {64, 512}) {
+    ForkedWork::Limits limits = kLimits;
+    limits.memory_bytes = limit_mib << 20;
+    const auto started = ForkedWork::start("work", limits, [](int output) {
+      const std::vector<char> all(200U << 20);
+      send(output, {&all[all.size() / 2], 1});
+    });
+    ASSERT_TRUE(started.ok());
+    std::array<std::byte, 1> done{};
+    EXPECT_EQ((*started)->read(done), limit_mib == 512) << (*started)->stop().how;
+  }
 }
 
 TEST(ForkedWork, ProgramsThatIgnoreSigchldGetNoHang) {
