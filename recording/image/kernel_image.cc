@@ -320,6 +320,7 @@ bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, 
   }
   add_copies(image, dump->ranges, path, modules, features, {taken, kTimeMax});
   image.note_origin(kKernelName, {}, path, "a dump of the machine's memory");
+  if (dump->has_bad_names) warnings.push_back(path + " has tables of the kernel's names that are malformed; they are not used");
   if (dumped_symbols_.empty()) dumped_symbols_ = std::move(dump->symbols);
   return true;
 }

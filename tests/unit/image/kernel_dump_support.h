@@ -64,6 +64,12 @@ class Machine {
     symbol("kallsyms_token_table", kTokens);
     symbol("kallsyms_token_index", kIndex);
   }
+  /// After put_names(): makes `letters` letters of the token `number`, at `place` (from 0x200 to 0x800) of the tokens.
+  void put_token(uint8_t number, uint16_t place, size_t letters) {
+    std::memset(&memory_[7 * kPage + place], 'x', letters);
+    memory_[7 * kPage + place + letters] = 0;
+    std::memcpy(&memory_[7 * kPage + 0x800 + number * 2U], &place, sizeof place);
+  }
   void symbol(const std::string& name, uint64_t physical) {
     std::array<char, 24> hex{};
     std::snprintf(hex.data(), hex.size(), "%lx", static_cast<unsigned long>(kTextBase + physical));

@@ -92,7 +92,33 @@ TEST_F(KernelDumps, NamesThatContradictTheDumpAreNotUsed) {
     const auto dump = read(machine.dump(), {{Ip{kDumpedText}, kPage}});
     ASSERT_TRUE(dump.ok()) << dump.error().message;
     EXPECT_TRUE(dump->symbols.empty()) << names[0] << names[1];
+    EXPECT_TRUE(dump->has_bad_names) << names[0] << names[1];
   }
+}
+
+TEST_F(KernelDumps, NamesLongerThanLinuxAllowsAreNotUsed) {
+  for (const size_t letters : {512, 513}) {  // KSYM_NAME_LEN
+    Machine machine;
+    machine.symbol("_stext", 16 * kPage);
+    machine.put_names({"T_stext", "t\x01\x02"}, {0x10000, 0x10020}, kTextBase);
+    machine.put_token(1, 0x200, 500);
+    machine.put_token(2, 0x400, letters - 500);
+    const auto dump = read(machine.dump(), {{Ip{kDumpedText}, kPage}});
+    ASSERT_TRUE(dump.ok()) << dump.error().message;
+    EXPECT_EQ(dump->symbols.size(), letters == 512 ? 2U : 0U);
+    EXPECT_EQ(dump->has_bad_names, letters != 512);
+  }
+}
+
+TEST_F(KernelDumps, ACrashOfTheLibraryIsAnError) {
+  Machine machine;
+  machine.symbol("_stext", 16 * kPage);
+  std::vector<std::byte> bytes = machine.dump();
+  const uint64_t sections = 0x7f0000;  // past the end
+  std::memcpy(&bytes[offsetof(Elf64_Ehdr, e_shoff)], &sections, sizeof sections);
+  const auto dump = read(bytes, {{Ip{kDumpedText}, kPage}});
+  ASSERT_FALSE(dump.ok());
+  EXPECT_TRUE(dump.error().message.ends_with("/vmcore: the dump is damaged: the process that read it was ended by signal 11")) << dump.error().message;
 }
 
 TEST_F(KernelDumps, OtherFilesAndEmptyDumpsAreNamed) {
