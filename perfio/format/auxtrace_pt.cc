@@ -91,4 +91,18 @@ IntelPtConfig intel_pt_config(const IntelPtInfo& info, const std::vector<EventAt
   return out;
 }
 
+bool correct_pmu_type(const std::vector<EventAttr>& attrs, const std::map<std::string, uint32_t>& pmu_types, IntelPtInfo& info) {
+  const std::string name = "intel_pt";
+  const auto has_type = [&](uint32_t type) { return std::ranges::any_of(attrs, [&](const EventAttr& attr) { return attr.type == type; }); };
+  if (!info.valid || attrs.empty() || has_type(info.pmu_type)) return false;
+  const auto mapped = pmu_types.find(name);
+  const auto named = std::ranges::find_if(attrs, [&](const EventAttr& attr) { return attr.name.starts_with(name); });
+  if (mapped != pmu_types.end() && has_type(mapped->second)) {
+    info.pmu_type = mapped->second;
+  } else if (named != attrs.end()) {
+    info.pmu_type = named->type;
+  }
+  return true;
+}
+
 }  // namespace ptd::perfio

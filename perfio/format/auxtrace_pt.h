@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -57,5 +58,7 @@ struct IntelPtConfig {
 [[nodiscard]] IntelPtInfo parse_intel_pt_info(const AuxtraceInfoRecord& record);
 /// Reads the first attr of the PMU's type with the masks of `info`, or those of current kernels if the record has none.
 [[nodiscard]] IntelPtConfig intel_pt_config(const IntelPtInfo& info, const std::vector<EventAttr>& attrs);
+/// Replaces a PMU type that no attr has with that of the Intel PT event, by PMU_MAPPINGS or the event's name. Returns whether no attr has it.
+[[nodiscard]] bool correct_pmu_type(const std::vector<EventAttr>& attrs, const std::map<std::string, uint32_t>& pmu_types, IntelPtInfo& info);
 
 }  // namespace ptd::perfio

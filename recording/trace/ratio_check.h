@@ -1,0 +1,39 @@
+// Checks the ratio of TSC and crystal clock against the packets that contain both. Private to recording.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "ptdecode/finding.h"
+#include "ptdecode/pt/config.h"
+#include "recording/trace/segments.h"
+#include "recording/trace/streams.h"
+
+namespace ptd {
+
+/// Compares how far TSC and crystal clock (TMA) advance between the PSBs of all streams. A wrong ratio contradicts most of them, by an amount that
+/// grows with the distance. Not thread-safe.
+///
+/// Limitation: a ratio that is wrong by less than 0.1 %, or a recording with fewer than three PSBs a stream, is not checked.
+class RatioCheck {
+ public:
+  explicit RatioCheck(const pt::Config& config) : ratio_{config.tsc_ctc_ratio_n, config.tsc_ctc_ratio_d} {}
+  /// Adds the PSBs of one stream. Scans it; `visit` gets each offset that it reaches.
+  void add(const SegmentIndex& index, const std::function<void(uint64_t offset)>& visit);
+  /// Returns one finding if the ratio is wrong, else none.
+  [[nodiscard]] std::vector<Finding> findings() const;
+
+ private:
+  /// Pairs of PSBs that were compared.
+  struct Pairs {
+    uint64_t judged = 0, wrong = 0;
+    [[nodiscard]] bool refute() const { return wrong >= 2 && wrong * 2 > judged; }
+  };
+  void compare(const PsbEntry& from, const PsbEntry& to, Pairs& pairs) const;
+  [[nodiscard]] uint64_t crystal_ticks(const PsbEntry& from, const PsbEntry& to) const;
+
+  ClockRatio ratio_;
+  Pairs near_, far_;  ///< neighbours; PSBs so far apart that a small error shows
+};
+
+}  // namespace ptd
