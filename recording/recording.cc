@@ -362,7 +362,7 @@ std::vector<Finding> Recording::findings() const {
     for (Finding& finding : clock_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
     if (!data.arm.empty()) continue;
     for (Finding& finding : order_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
-    ratio.add(data.indexes[i], visit);
+    ratio.add(data.streams[i], data.indexes[i], visit);
   }
   for (Finding& finding : ratio.findings()) findings.push_back(std::move(finding));
   return findings;

@@ -14,7 +14,6 @@ constexpr uint64_t kMostTscs = 4096;
 constexpr size_t kSearchedBytes = 64U << 10;   // of a payload, for its first PSB
 constexpr uint64_t kRecordNs = 1'000'000;      // by which a record may be early or late
 constexpr uint64_t kFarNs = 1'000'000'000;     // no order of writing explains this
-constexpr uint64_t kSameNs = 100;              // a smaller difference between two conversions has no effect
 
 // The TSC of a PSB+, unless it may be that of a VMX guest.
 std::optional<uint64_t> tsc_of(Bytes psb_plus) {
@@ -60,7 +59,7 @@ void add(FindingKind kind, std::string what, ChosenTime& chosen) {
 // Chooses between two conversions that differ.
 void compare(const TimeConversion& from_record, const TimeConversion& from_info, const ClockWitness& witness, ChosenTime& chosen) {
   const uint64_t apart = witness.difference_ns(from_record, from_info);
-  if (from_info.valid() && from_record.valid() && apart <= kSameNs) return;
+  if (from_info.valid() && from_record.valid() && apart == 0) return;
   std::string what = "TIME_CONV and AUXTRACE_INFO contain different conversions from TSC to time";
   if (from_info.valid() && from_record.valid()) what += ", " + std::to_string(apart) + " ns apart";
   const uint64_t record_error = witness.error_ns(from_record), info_error = witness.error_ns(from_info);

@@ -2,7 +2,10 @@
 #include "recording/trace/ratio_check.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+
+#include "ptdecode/pt/packet_reader.h"
 
 namespace ptd {
 namespace {
@@ -11,6 +14,17 @@ constexpr uint64_t kFarTicks = 1U << 12;    // of the crystal clock: an error of
 constexpr uint64_t kMostTicks = 1U << 22;   // beyond, a correct ratio that is not exact may explain any value
 constexpr uint64_t kInexact = 1000;         // a ratio may be wrong by this part
 constexpr uint64_t kErrorTicks = 2 * ClockRatio::kSlackTicks;
+constexpr uint64_t kHost = ~uint64_t{0};    // in place of a VMCS
+
+// The VMCS in a PSB+; none if it has none.
+std::optional<uint64_t> vmcs_of(const AuxStream& stream, const PsbEntry& psb, std::vector<std::byte>& scratch) {
+  pt::PacketReader reader(stream.read(psb.offset_bytes, psb.offset_bytes + psb.tail_bytes, scratch));
+  pt::Packet packet;
+  while (reader.next(packet) == pt::PacketReader::Status::ok) {
+    if (packet.kind == pt::PacketKind::vmcs) return packet.value;
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -30,31 +44,39 @@ void RatioCheck::compare(const PsbEntry& from, const PsbEntry& to, Pairs& pairs)
   pairs.wrong += off > kErrorTicks + expected / kInexact ? 1 : 0;
 }
 
-void RatioCheck::add(const SegmentIndex& index, const std::function<void(uint64_t offset)>& visit) {
+void RatioCheck::add(const AuxStream& stream, const SegmentIndex& index, const std::function<void(uint64_t offset)>& visit) {
   if (!ratio_.known()) return;
-  std::vector<PsbEntry> timed;
-  bool in_guest = false;
+  std::map<uint64_t, Track> tracks;
+  std::vector<std::byte> scratch;
+  bool runs_guests = false;
+  for (auto entry = index.next(0); entry && !runs_guests; entry = index.next(entry->offset_bytes + 1)) {
+    visit(entry->offset_bytes);
+    runs_guests = entry->in_guest;
+  }
   for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
     visit(entry->offset_bytes);
-    in_guest = in_guest || entry->in_guest;
-    if (entry->has_tsc && entry->has_tma && entry->shift == 0 && !entry->in_guest) timed.push_back(*entry);
-  }
-  std::optional<PsbEntry> start, before;
-  for (const PsbEntry& entry : timed) {
-    if (in_guest && !entry.in_root) continue;  // it may be of a guest, whose TSC is another clock
-    if (before) compare(*before, entry, near_);
-    before = entry;
-    if (!start) start = entry;
-    if (crystal_ticks(*start, entry) < kFarTicks) continue;
-    compare(*start, entry, far_);
-    start = entry;
+    const bool is_known = !runs_guests || entry->in_root || entry->in_guest;
+    if (!is_known || !entry->has_tsc || !entry->has_tma || entry->shift != 0) continue;
+    const bool is_guest = entry->in_guest && !entry->in_root;
+    const std::optional<uint64_t> machine = is_guest ? vmcs_of(stream, *entry, scratch) : kHost;
+    if (!machine) continue;
+    const auto [known, is_new] = tracks.try_emplace(*machine, Track{*entry, *entry});
+    if (is_new) continue;
+    auto& [start, before] = known->second;
+    Clock& clock = is_guest ? guests_ : host_;
+    compare(before, *entry, clock.near);
+    before = *entry;
+    if (crystal_ticks(start, *entry) < kFarTicks) continue;
+    compare(start, *entry, clock.far);
+    start = *entry;
   }
 }
 
 std::vector<Finding> RatioCheck::findings() const {
   std::vector<Finding> findings;
-  if (!near_.refute() && !far_.refute()) return findings;
-  const Pairs& pairs = near_.refute() ? near_ : far_;
+  const Clock& clock = host_.is_judged() ? host_ : guests_;
+  if (!clock.near.refute() && !clock.far.refute()) return findings;
+  const Pairs& pairs = clock.near.refute() ? clock.near : clock.far;
   Finding& finding = findings.emplace_back();
   finding.kind = FindingKind::clock_contradicts;
   finding.time = {kTimeMin, kTimeMax};

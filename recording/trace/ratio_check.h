@@ -14,12 +14,15 @@ namespace ptd {
 /// Compares how far TSC and crystal clock (TMA) advance between the PSBs of all streams. A wrong ratio contradicts most of them, by an amount that
 /// grows with the distance. Not thread-safe.
 ///
-/// Limitation: a ratio that is wrong by less than 0.1 %, or a recording with fewer than three PSBs a stream, is not checked.
+/// The TSC of a VMX guest is another clock, with a constant offset: its PSBs are compared with each other, and only count if there are no pairs of the
+/// host.
+///
+/// Limitation: not found if the ratio is wrong by less than 0.1 %, or if no stream has three PSBs with TSC and TMA.
 class RatioCheck {
  public:
   explicit RatioCheck(const pt::Config& config) : ratio_{config.tsc_ctc_ratio_n, config.tsc_ctc_ratio_d} {}
   /// Adds the PSBs of one stream. Scans it; `visit` gets each offset that it reaches.
-  void add(const SegmentIndex& index, const std::function<void(uint64_t offset)>& visit);
+  void add(const AuxStream& stream, const SegmentIndex& index, const std::function<void(uint64_t offset)>& visit);
   /// Returns one finding if the ratio is wrong, else none.
   [[nodiscard]] std::vector<Finding> findings() const;
 
@@ -29,11 +32,20 @@ class RatioCheck {
     uint64_t judged = 0, wrong = 0;
     [[nodiscard]] bool refute() const { return wrong >= 2 && wrong * 2 > judged; }
   };
+  /// Neighbours, and PSBs so far apart that a small error shows.
+  struct Clock {
+    Pairs near, far;
+    [[nodiscard]] bool is_judged() const { return near.judged >= 2; }
+  };
+  /// PSBs with one clock: the first one of a distant pair, and the last one.
+  struct Track {
+    PsbEntry start, before;
+  };
   void compare(const PsbEntry& from, const PsbEntry& to, Pairs& pairs) const;
   [[nodiscard]] uint64_t crystal_ticks(const PsbEntry& from, const PsbEntry& to) const;
 
   ClockRatio ratio_;
-  Pairs near_, far_;  ///< neighbours; PSBs so far apart that a small error shows
+  Clock host_, guests_;
 };
 
 }  // namespace ptd
