@@ -24,7 +24,21 @@ constexpr uint64_t kCheckedRecords = 4096;  // between two checks of a cancellat
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& reader, RecordingData& data) {
+void correct_pmu_type(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
+  const uint32_t type = info.pmu_type;
+  if (!perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info)) return;
+  Finding finding;
+  finding.kind = FindingKind::bad_record;
+  finding.time = {kTimeMin, kTimeMax};
+  finding.what = "AUXTRACE_INFO names PMU type " + std::to_string(type) + ", which no event has: " +
+                 (info.pmu_type != type ? "the Intel PT event has type " + std::to_string(info.pmu_type)
+                                        : "decoded without the config of the Intel PT event");
+  data.warnings.push_back(finding.what);
+  image.builder.add_finding(std::move(finding));
+}
+
+void fill_config(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
+  if (!data.streams.empty()) correct_pmu_type(reader, info, image, data);
   pt::Config& config = data.decoder.config;
   const perfio::Features& features = reader.features();
   if (!parse_cpuid(features.cpuid, config.cpu)) {
@@ -91,19 +105,6 @@ void fill_time(const perfio::PerfReader& reader, const perfio::IntelPtInfo& info
   if (!chosen.time.valid()) {
     data.warnings.push_back("the recording contains no conversion from trace time to perf time: decoded without time");
   }
-}
-
-void correct_pmu_type(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
-  const uint32_t type = info.pmu_type;
-  if (!perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info)) return;
-  Finding finding;
-  finding.kind = FindingKind::bad_record;
-  finding.time = {kTimeMin, kTimeMax};
-  finding.what = "AUXTRACE_INFO names PMU type " + std::to_string(type) + ", which no event has: " +
-                 (info.pmu_type != type ? "the Intel PT event has type " + std::to_string(info.pmu_type)
-                                        : "decoded without the config of the Intel PT event");
-  data.warnings.push_back(finding.what);
-  image.builder.add_finding(std::move(finding));
 }
 
 void warn_of_other_clock(const perfio::PerfReader& reader, RecordingData& data) {
@@ -208,10 +209,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     if (!data.streams.empty()) data.warnings.push_back("the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   }
   if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode
-    if (!etm.valid) {
-      if (!data.streams.empty()) correct_pmu_type(*reader, info, image, data);
-      fill_config(info, *reader, data);
-    }
+    if (!etm.valid) fill_config(*reader, info, image, data);
     fill_time(*reader, info, time, witness, image, data);
   }
   warn_of_other_clock(*reader, data);

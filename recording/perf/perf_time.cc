@@ -159,11 +159,11 @@ ChosenTime choose_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRe
   }
   if (!chosen.time.valid()) chosen.time = {};
   if (chosen.time.valid() && witness.refutes(chosen.time)) {
+    const auto from_to = [](uint64_t first, uint64_t last) { return std::to_string(first) + " to " + std::to_string(last) + " ns"; };
     const Interval trace = witness.trace_time(chosen.time);
     add(FindingKind::clock_contradicts,
-        "the trace is from " + std::to_string(trace.first.value) + " to " + std::to_string(trace.last.value) + " ns by the conversion from TSC to time, the records from " +
-            std::to_string(witness.records().first_ns) + " to " + std::to_string(witness.records().last_ns) +
-            " ns: the conversion is wrong, and so are times and threads",
+        "by the conversion from TSC to time, the trace is from " + from_to(trace.first.value, trace.last.value) + ", but the records are from " +
+            from_to(witness.records().first_ns, witness.records().last_ns) + ": the conversion is wrong, and so are times and threads",
         chosen);
   }
   return chosen;

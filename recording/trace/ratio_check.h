@@ -11,13 +11,12 @@
 
 namespace ptd {
 
-/// Compares how far TSC and crystal clock (TMA) advance between the PSBs of all streams. A wrong ratio contradicts most of them, by an amount that
-/// grows with the distance. Not thread-safe.
+/// Compares how far TSC and crystal clock (TMA) advance between the PSBs of all streams. A wrong ratio contradicts most pairs of PSBs.
+/// The TSC of a VMX guest is another clock, with a constant offset. PSBs of a guest are compared with each other, and only count if the host has none.
+/// Not thread-safe.
 ///
-/// The TSC of a VMX guest is another clock, with a constant offset: its PSBs are compared with each other, and only count if there are no pairs of the
-/// host.
-///
-/// Limitation: not found if the ratio is wrong by less than 0.1 %, or if no stream has three PSBs with TSC and TMA.
+/// Limitation: not found if the ratio is wrong by less than 0.1 %, or if no stream has three PSBs with TSC and TMA. A guest with a scaled TSC, in a
+/// trace without PSBs of the host, is reported too.
 class RatioCheck {
  public:
   explicit RatioCheck(const pt::Config& config) : ratio_{config.tsc_ctc_ratio_n, config.tsc_ctc_ratio_d} {}
