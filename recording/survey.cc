@@ -303,6 +303,7 @@ void take_clock(const perfio::PerfReader& reader, Survey& survey) {
 void take_event(perfio::IntelPtInfo info, const perfio::PerfReader& reader, Survey& survey) {
   survey.snapshot = info.snapshot_mode;
   survey.filter = info.filter;
+  (void)perfio::correct_masks(info);
   (void)perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info);
   const perfio::IntelPtConfig config = perfio::intel_pt_config(info, reader.attrs());
   if (!config.valid) return;

@@ -24,21 +24,31 @@ constexpr uint64_t kCheckedRecords = 4096;  // between two checks of a cancellat
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-void correct_pmu_type(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
-  const uint32_t type = info.pmu_type;
-  if (!perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info)) return;
-  Finding finding;
-  finding.kind = FindingKind::bad_record;
-  finding.time = {kTimeMin, kTimeMax};
-  finding.what = "AUXTRACE_INFO names PMU type " + std::to_string(type) + ", which no event has: " +
-                 (info.pmu_type != type ? "the Intel PT event has type " + std::to_string(info.pmu_type)
-                                        : "decoded without the config of the Intel PT event");
-  data.warnings.push_back(finding.what);
-  image.builder.add_finding(std::move(finding));
+// Contradictions inside AUXTRACE_INFO, and with the events.
+void correct_info(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
+  const auto report = [&](const std::string& what) {
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.time = {kTimeMin, kTimeMax};
+    finding.what = "AUXTRACE_INFO " + what;
+    data.warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
+  };
+  const uint32_t type = info.pmu_type, n = info.tsc_ctc_ratio_n, d = info.tsc_ctc_ratio_d;
+  if (perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info)) {
+    report("names PMU type " + std::to_string(type) + ", which no event has: " +
+           (info.pmu_type != type ? "the Intel PT event has type " + std::to_string(info.pmu_type)
+                                  : "decoded without the config of the Intel PT event"));
+  }
+  if (perfio::correct_masks(info)) report("has other masks of timing bits than the intel_pt PMU: those of the PMU are used");
+  if (n < d || (n != 0 && d == 0)) {  // [SDM] "CPUID.15H": the TSC is a multiple of the crystal clock
+    report("contains an impossible ratio of TSC and crystal clock, " + std::to_string(n) + ":" + std::to_string(d) +
+           ": times between TSC packets are wrong");
+  }
 }
 
 void fill_config(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
-  if (!data.streams.empty()) correct_pmu_type(reader, info, image, data);
+  if (!data.streams.empty()) correct_info(reader, info, image, data);
   pt::Config& config = data.decoder.config;
   const perfio::Features& features = reader.features();
   if (!parse_cpuid(features.cpuid, config.cpu)) {

@@ -287,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(Ticks, MovedTsc, ::testing::Values(-3'000'000'000, -20'
 // Damage of TIME_CONV and AUXTRACE_INFO: each is reported, and where it can be told, the times are those of the undamaged recording.
 constexpr uint32_t kAuxtraceInfo = 70, kAuxtrace = 71, kTimeConv = 79;
 constexpr size_t kConvShift = 8, kConvMult = 16, kConvZero = 24, kConvShort = 49;                              // of TIME_CONV
-constexpr size_t kInfoPmuType = 16, kInfoMult = 32, kInfoZero = 40, kInfoRatioN = 112, kInfoRatioD = 120;      // of AUXTRACE_INFO
+constexpr size_t kInfoPmuType = 16, kInfoMult = 32, kInfoZero = 40, kInfoPeriod = 104, kInfoRatioN = 112, kInfoRatioD = 120;      // of AUXTRACE_INFO
 
 class Conversion : public ::testing::Test {
  protected:
@@ -379,6 +379,20 @@ TEST_F(Conversion, AnUnknownPmuType) {
   flip(kAuxtraceInfo, kInfoPmuType, 0);
   expect(FindingKind::bad_record, "PMU type 9");
   expect_true_times();
+}
+
+TEST_F(Conversion, AWrongMask) {
+  flip(kAuxtraceInfo, kInfoPeriod + 1, 6);
+  expect(FindingKind::bad_record, "masks of timing bits");
+  expect_true_times();
+}
+
+TEST_F(Conversion, AnImpossibleRatio) {
+  for (const auto& [offset, bit] : {std::pair(kInfoRatioD, 1U), std::pair(kInfoRatioD + 2, 3U)}) {  // 250:0 and 250:524290
+    flip(kAuxtraceInfo, offset, bit);
+    expect(FindingKind::bad_record, "impossible ratio");
+    flip(kAuxtraceInfo, offset, bit);
+  }
 }
 
 TEST_F(Conversion, AWrongRatio) {
