@@ -23,6 +23,7 @@
 #include "recording/trace/clock_survey.h"
 #include "recording/trace/guest_entries.h"
 #include "recording/trace/lost_trace.h"
+#include "recording/trace/ratio_check.h"
 #include "recording/trace/timestamp_findings.h"
 
 namespace ptd {
@@ -354,13 +355,16 @@ std::vector<Finding> Recording::findings() const {
   for (size_t i = 0; i < data.streams.size(); ++i) {
     for (Finding& finding : begin_findings(data.streams[i], data.indexes[i], data.arm.empty() ? "PSB" : "A-Sync")) findings.push_back(std::move(finding));
   }
+  RatioCheck ratio(data.decoder.config);
   for (size_t i = 0; i < data.streams.size(); ++i) {
     PassedPages passed;
     const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };
     for (Finding& finding : clock_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
     if (!data.arm.empty()) continue;
     for (Finding& finding : order_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
+    ratio.add(data.streams[i], data.indexes[i], visit);
   }
+  for (Finding& finding : ratio.findings()) findings.push_back(std::move(finding));
   return findings;
 }
 std::vector<Finding> miscount_findings(const Recording& recording) {

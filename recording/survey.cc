@@ -94,6 +94,7 @@ class SurveyCollector {
       widen(survey_.time, timed_, TimeNs{record.sample_id.time});
       times_.add(record.sample_id.time);
     }
+    witness_.on_record(record);
     rings_.add(record);
     if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return;  // of a guest
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
@@ -209,6 +210,7 @@ class SurveyCollector {
   perfio::IntelPtInfo info_;
   perfio::EtmInfo etm_;
   perfio::TimeConvRecord time_conversion_;
+  ClockWitness witness_;
   uint32_t other_trace_ = 0;
   RingIndex rings_;
   std::map<StreamKey, SurveyStream> streams_;
@@ -221,7 +223,7 @@ class SurveyCollector {
 
 // The first and the last PSB of each stream have the time; an AUX record comes after the bytes that it announces.
 void SurveyCollector::widen_by_trace(std::set<StreamKey>& dated) {
-  const SegmentTiming timing{conversion_of(info_, time_conversion_), 0, true};
+  const SegmentTiming timing{choose_time(info_, time_conversion_, witness_).time, 0, true};
   if (!info_.valid || !timing.time.valid()) return;
   for (auto& [key, trace] : traces_) {
     trace.finish();
@@ -236,6 +238,7 @@ void SurveyCollector::widen_by_trace(std::set<StreamKey>& dated) {
 }
 
 void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host) {
+  witness_.finish(reader_);
   std::set<StreamKey> dated;
   for (const AuxTime& aux : aux_times_) {
     auto stream = streams_.find({aux.cpu, -1});
@@ -297,9 +300,11 @@ void take_clock(const perfio::PerfReader& reader, Survey& survey) {
   survey.wall_offset_ns = static_cast<int64_t>(features.wall_clock_ns - features.clockid_time_ns);
 }
 
-void take_event(const perfio::IntelPtInfo& info, const perfio::PerfReader& reader, Survey& survey) {
+void take_event(perfio::IntelPtInfo info, const perfio::PerfReader& reader, Survey& survey) {
   survey.snapshot = info.snapshot_mode;
   survey.filter = info.filter;
+  (void)perfio::correct_masks(info);
+  (void)perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info);
   const perfio::IntelPtConfig config = perfio::intel_pt_config(info, reader.attrs());
   if (!config.valid) return;
   for (const auto& [on, name] : {std::pair(config.tsc, "TSC"), std::pair(config.mtc, "MTC"), std::pair(config.cyc, "CYC")}) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "perfio/format/wire.h"
 
@@ -89,6 +90,30 @@ IntelPtConfig intel_pt_config(const IntelPtInfo& info, const std::vector<EventAt
     break;
   }
   return out;
+}
+
+bool correct_masks(IntelPtInfo& info) {
+  bool wrong = false;
+  for (const auto& [given, usual] : {std::pair(&info.tsc_bit, kConfigTsc), std::pair(&info.mtc_bit, kConfigMtc), std::pair(&info.cyc_bit, kConfigCyc),
+                                     std::pair(&info.mtc_freq_bits, kConfigMtcPeriod)}) {
+    wrong = wrong || (*given != 0 && *given != usual);
+    if (*given != 0) *given = usual;
+  }
+  return wrong;
+}
+
+bool correct_pmu_type(const std::vector<EventAttr>& attrs, const std::map<std::string, uint32_t>& pmu_types, IntelPtInfo& info) {
+  const std::string name = "intel_pt";
+  const auto has_type = [&](uint32_t type) { return std::ranges::any_of(attrs, [&](const EventAttr& attr) { return attr.type == type; }); };
+  if (!info.valid || attrs.empty() || has_type(info.pmu_type)) return false;
+  const auto mapped = pmu_types.find(name);
+  const auto named = std::ranges::find_if(attrs, [&](const EventAttr& attr) { return attr.name.starts_with(name); });
+  if (mapped != pmu_types.end() && has_type(mapped->second)) {
+    info.pmu_type = mapped->second;
+  } else if (named != attrs.end()) {
+    info.pmu_type = named->type;
+  }
+  return true;
 }
 
 }  // namespace ptd::perfio

@@ -4,7 +4,6 @@
 
 #include <charconv>
 
-#include "perfio/emulated.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
@@ -25,7 +24,31 @@ constexpr uint64_t kCheckedRecords = 4096;  // between two checks of a cancellat
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& reader, RecordingData& data) {
+// Contradictions inside AUXTRACE_INFO, and with the events.
+void correct_info(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
+  const auto report = [&](const std::string& what) {
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.time = {kTimeMin, kTimeMax};
+    finding.what = "AUXTRACE_INFO " + what;
+    data.warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
+  };
+  const uint32_t type = info.pmu_type, n = info.tsc_ctc_ratio_n, d = info.tsc_ctc_ratio_d;
+  if (perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info)) {
+    report("names PMU type " + std::to_string(type) + ", which no event has: " +
+           (info.pmu_type != type ? "the Intel PT event has type " + std::to_string(info.pmu_type)
+                                  : "decoded without the config of the Intel PT event"));
+  }
+  if (perfio::correct_masks(info)) report("has other masks of timing bits than the intel_pt PMU: those of the PMU are used");
+  if (n < d || (n != 0 && d == 0)) {  // [SDM] "CPUID.15H": the TSC is a multiple of the crystal clock
+    report("contains an impossible ratio of TSC and crystal clock, " + std::to_string(n) + ":" + std::to_string(d) +
+           ": times between TSC packets are wrong");
+  }
+}
+
+void fill_config(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
+  if (!data.streams.empty()) correct_info(reader, info, image, data);
   pt::Config& config = data.decoder.config;
   const perfio::Features& features = reader.features();
   if (!parse_cpuid(features.cpuid, config.cpu)) {
@@ -50,13 +73,6 @@ void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& read
           "the recording contradicts itself on return compression: the noretcomp bit that AUXTRACE_INFO names is not DisRETC of "
           "the event's config; decoded by the packets");
     }
-  }
-}
-
-void fill_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, RecordingData& data) {
-  data.decoder.config.time = conversion_of(info, record);
-  if (!data.decoder.config.time.valid()) {
-    data.warnings.push_back("the recording contains no conversion from trace time to perf time: decoded without time");
   }
 }
 
@@ -87,13 +103,18 @@ bool uses_monotonic_clock(const perfio::PerfReader& reader) {
   return false;
 }
 
-// Not if an emulator made the trace: its clock is that of the records. Limitation: a file that is cut does not say who made it.
-bool uses_other_clock(const perfio::PerfReader& reader) {
-  if (reader.damage().cut || reader.features().cpu_desc == perfio::kEmulatedCpu) return false;
-  for (const perfio::EventAttr& attr : reader.attrs()) {
-    if (attr.use_clockid) return true;
+void fill_time(const perfio::PerfReader& reader, const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, ClockWitness& witness,
+               ImageBuild& image, RecordingData& data) {
+  witness.finish(reader);
+  ChosenTime chosen = choose_time(info, record, witness);
+  data.decoder.config.time = chosen.time;
+  for (Finding& finding : chosen.findings) {
+    data.warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
   }
-  return false;
+  if (!chosen.time.valid()) {
+    data.warnings.push_back("the recording contains no conversion from trace time to perf time: decoded without time");
+  }
 }
 
 void warn_of_other_clock(const perfio::PerfReader& reader, RecordingData& data) {
@@ -167,6 +188,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   perfio::IntelPtInfo info;
   perfio::EtmInfo etm;
   perfio::TimeConvRecord time;
+  ClockWitness witness;
   uint32_t other_trace = 0;
   if (reader->mappings().size() == 1) fold.watch_holes(reader->damage().holes);
   uint64_t records = 0;
@@ -183,6 +205,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
       note_rings(info, etm, fold);
     }
     if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;
+    witness.on_record(record);
     fold.on_record(record);
     arm.on_record(record);
     return true;
@@ -196,8 +219,8 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     if (!data.streams.empty()) data.warnings.push_back("the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   }
   if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode
-    if (!etm.valid) fill_config(info, *reader, data);
-    fill_time(info, time, data);
+    if (!etm.valid) fill_config(*reader, info, image, data);
+    fill_time(*reader, info, time, witness, image, data);
   }
   warn_of_other_clock(*reader, data);
   image.source.set_same_host(from_this_host(reader->features()));

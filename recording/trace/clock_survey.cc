@@ -19,6 +19,7 @@ constexpr size_t kUsual = 8;              // at least 7 of 8 PSBs are like the o
 constexpr size_t kOnePsb = 2;             // changes that one PSB with another phase causes
 constexpr size_t kMostShifts = 16;
 constexpr uint64_t kRecordNs = 1'000'000;  // by which an AUX record may be early or late
+constexpr uint64_t kFarNs = 1'000'000'000;  // no order of writing explains this
 constexpr uint64_t kMostPeriods = 4;       // MTC periods from the last MTC before a PSB to the PSB
 constexpr uint64_t kUnknownShift = ~uint64_t{0};  // of TSCs that are wrong by an unknown amount: they are not used
 
@@ -355,6 +356,7 @@ std::vector<Finding> count_findings(const AuxStream& stream, const SegmentIndex&
   if (!timing.use_time || config.tsc_ctc_ratio_n == 0) return findings;
   uint64_t places = 0, first = 0;
   Interval time;
+  std::optional<Interval> past_end;
   pt::TimeAhead ahead;
   std::vector<std::byte> scratch;
   for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
@@ -362,13 +364,27 @@ std::vector<Finding> count_findings(const AuxStream& stream, const SegmentIndex&
     const AuxSegment segment = index.segment(*entry, timing, scratch);
     ahead.begin(segment, config, timing.slack_ns);
     Interval here = segment.time;
+    TimeNs counted_to = here.first;
     while (const pt::TimePoint* point = ahead.next()) {
       if (ahead.contradicted_at() == pt::kNoOffset) here.first = point->first;
+      counted_to = point->first;
       ahead.pass_one();
     }
-    if (ahead.contradicted_at() == pt::kNoOffset) continue;
+    if (ahead.contradicted_at() == pt::kNoOffset) {
+      // At the end of the trace the last AUX record has the time.
+      const bool is_end = segment.tail_bytes == 0 && segment.time.last < kTimeMax && !ahead.in_guest() && config.time.valid();
+      if (is_end && counted_to > segment.time.last && counted_to.value - segment.time.last.value > kFarNs) past_end = segment.time;
+      continue;
+    }
     time = places == 0 ? here : hull(time, here);
     if (places++ == 0) first = entry->offset_bytes + ahead.contradicted_at();
+  }
+  if (past_end) {
+    Finding& finding = findings.emplace_back();
+    finding.kind = FindingKind::clock_contradicts;
+    finding.time = *past_end;
+    finding.what = name_of(stream) + ": MTC packets count to a later time than that of the last AUX record: the ratio of TSC and crystal clock (" +
+                   std::to_string(config.tsc_ctc_ratio_n) + ":" + std::to_string(config.tsc_ctc_ratio_d) + ") may be wrong";
   }
   if (places == 0) return findings;
   Finding& finding = findings.emplace_back();

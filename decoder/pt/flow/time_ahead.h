@@ -75,6 +75,8 @@ class TimeAhead {
   /// Returns the offset of the packet from which on MTC packets counted to a later time than the next TSC: of the first MTC packet that is not
   /// used, or of the TSC before if none of them stands out. kNoOffset: no TSC read so far contradicts the count.
   [[nodiscard]] uint64_t contradicted_at() const { return contradicted_at_; }
+  /// Returns whether packets read so far show that TSCs may be those of a VMX guest.
+  [[nodiscard]] bool in_guest() const { return in_guest_; }
   /// Returns whether all points read were passed, so that read_at() may read the next one. Packets that come before it and have no time
   /// need not be told, except to skip_to().
   [[nodiscard]] bool may_read_at() const { return head_ == count_ && !done_ && !in_start_ && reader_.block_items() == 0; }

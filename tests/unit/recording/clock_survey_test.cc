@@ -9,6 +9,7 @@
 
 #include "ptdecode/pt/packet_writer.h"
 #include "recording/trace/lost_trace.h"
+#include "recording/trace/ratio_check.h"
 
 namespace ptd {
 namespace {
@@ -82,6 +83,11 @@ class Judged {
   }
   [[nodiscard]] std::vector<Finding> order_findings(size_t i = 0) const {
     return ptd::order_findings(streams_[i], indexes_[i], {config_.time, 0, true}, [](uint64_t) {});
+  }
+  [[nodiscard]] std::vector<Finding> ratio_findings() const {
+    RatioCheck check(config_);
+    for (size_t i = 0; i < streams_.size(); ++i) check.add(streams_[i], indexes_[i], [](uint64_t) {});
+    return check.findings();
   }
   [[nodiscard]] size_t all_findings() const {
     size_t count = 0;
@@ -508,6 +514,36 @@ TEST(ClockSurvey, OtherReasonsAreNoDamage) {
   other_socket.cpu = 1;
   other_socket.crystal_offset = 30'000;
   EXPECT_EQ(Judged({Trace{}, other_socket}).all_findings(), 0U);
+}
+
+// The machine's ratio is 84. An error of 0.1 % is that of a ratio that is not exact.
+TEST(RatioCheck, WrongRatiosAreFound) {
+  for (const uint32_t ratio : {1U, 20U, 80U, 83U, 85U, 168U, 84U + (1U << 24), 84U + (1U << 31)})
+    EXPECT_EQ(Judged({Trace{}}, ratio).ratio_findings().size(), 1U) << ratio;
+  Trace sparse;
+  sparse.count = 3;
+  EXPECT_EQ(Judged({sparse}, 42).ratio_findings().size(), 1U);
+  Trace guest;
+  guest.change = [](size_t, Sync& sync) { sync.guest = true; };
+  EXPECT_EQ(Judged({guest}, 83).ratio_findings().size(), 1U);
+}
+
+TEST(RatioCheck, OtherCausesAreNoWrongRatio) {
+  Trace wraps;
+  wraps.count = 400;
+  wraps.first = (uint64_t{1} << 56) - 20'000'050;
+  Trace sparse;
+  sparse.step = 10 * kWrap + 4711;
+  Trace half = moved(32, 64, 5'000'000);  // a TSC that is moved for good
+  Trace guests;
+  guests.change = [](size_t i, Sync& sync) {
+    sync.guest = i % 2 != 0;
+    sync.told += sync.guest ? 1'234'567'890 : 0;
+  };
+  Trace timeless;
+  timeless.mtc = false;
+  for (const Trace& trace : {Trace{}, wraps, sparse, half, guests, timeless}) EXPECT_TRUE(Judged({trace}).ratio_findings().empty());
+  EXPECT_TRUE(Judged({moved(10, 11, -300'000)}).ratio_findings().empty());
 }
 
 }  // namespace
