@@ -108,8 +108,10 @@ def other_commands(folder, out):
     check("info counts windows", info["windows"]["cpu-clock:u"]["samples"] == len(expected), str(info["windows"]))
     check("info counts their bytes", info["windows"]["cpu-clock:u"]["bytes"] == sum(len(window) for _, _, _, window in expected), str(info["windows"]))
     check("info in words", f"{len(expected)} of cpu-clock:u" in run("info", "-i", out).stdout)
-    functions = run("functions", "-q", "-i", out)
-    check("functions", functions.returncode == 0 and "main" in functions.stdout, functions.stderr)
+    functions = run("functions", "-q", "-i", out, "--format", "json")
+    rows = [row for row in map(json.loads, functions.stdout.splitlines()) if row.get("self_instructions")]
+    total = int(re.search(r"(?m)^all streams: (\d+) instructions", run("stat", "-q", "-i", out).stdout)[1])
+    check("functions have all instructions", functions.returncode == 0 and sum(row["self_instructions"] for row in rows) == total, functions.stdout[-2000:] + functions.stderr)
     checked = run("check", "-i", out)
     check("check finds nothing", "trace_lost" not in checked.stdout and "clock_contradicts" not in checked.stdout, checked.stdout)
     bundle = os.path.join(folder, "windows.ptb")
