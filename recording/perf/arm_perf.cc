@@ -289,13 +289,13 @@ void ArmPerf::order_payloads(std::vector<std::shared_ptr<const void>>& owners) {
   payloads_ = std::move(ordered);
 }
 
-/// Removes the zeros that a recorder writes to fill a payload's last eight bytes: the next payload of the ring begins before them.
+/// Removes the recorder's padding, which the next payload of the ring repeats; rings that were replaced have none (place_payloads()).
 void ArmPerf::remove_padding() {
-  constexpr uint64_t kAlignment = 8;  // [perf] PERF_AUXTRACE_RECORD_ALIGNMENT
   std::map<RingKey, Payload*> before;
   for (Payload& payload : payloads_) {
     Payload*& last = before[ring_of(payload)];
-    if (last != nullptr && payload.offset_bytes > last->offset_bytes && payload.offset_bytes < last->end() && last->end() - payload.offset_bytes < kAlignment)
+    const bool repeats = last != nullptr && payload.offset_bytes > last->offset_bytes && payload.offset_bytes < last->end();
+    if (repeats && last->end() - payload.offset_bytes <= kMaxPaddingBytes)
       last->bytes = last->bytes.first(payload.offset_bytes - last->offset_bytes);
     last = &payload;
   }
