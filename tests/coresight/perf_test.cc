@@ -401,6 +401,15 @@ TEST(ArmPerf, PaddingNeedsNoRecord) {
   EXPECT_EQ(told_by(made), "");
 }
 
+// The only stream has kFirst and kSecond once, and nothing is reported.
+void expect_both(MadePerf& made) {
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 1U);
+  EXPECT_EQ(without_bars(text_of(data, 0)), std::string("cpu 0 tid -1: ") + kBoth);
+  EXPECT_EQ(told_by(made), "");
+}
+
 // perf makes the size of each payload a multiple of eight, and begins the next one where the trace ended: the zeros between are not what the next
 // record names.
 TEST(ArmPerf, PaddingOfAPayloadIsNotOfTheNextRecord) {
@@ -410,11 +419,7 @@ TEST(ArmPerf, PaddingOfAPayloadIsNotOfTheNextRecord) {
   made.aux(0, -1, 14, 14, perfio::kAuxFormatRaw);
   made.payload(0, -1, 0, joined({kFirst, {0, 0}}));
   made.payload(0, -1, 14, joined({kSecond, {0, 0}}));
-  RecordingData data;
-  made.finish(data, 0x10);
-  ASSERT_EQ(data.streams.size(), 1U);
-  EXPECT_EQ(without_bars(text_of(data, 0)), std::string("cpu 0 tid -1: ") + kBoth);
-  EXPECT_EQ(told_by(made), "");
+  expect_both(made);
 }
 
 // Payloads that the file lacks, of which AUX records tell: the first, the second or the third.
@@ -445,11 +450,7 @@ TEST(ArmPerf, SnapshotsThatRepeatBytes) {
   made.aux(0, -1, 28, 14, kFlags);
   made.aux(0, -1, 28, 14, kFlags);
   made.payload(0, -1, 0, joined({kFirst, kSecond}));
-  RecordingData data;
-  made.finish(data, 0x10);
-  ASSERT_EQ(data.streams.size(), 1U);
-  EXPECT_EQ(without_bars(text_of(data, 0)), std::string("cpu 0 tid -1: ") + kBoth);
-  EXPECT_EQ(told_by(made), "");
+  expect_both(made);
 }
 
 // [linux] "perf_event_tid": the last AUX record of a thread may lack its tid. It tells nothing about bytes that another record names.

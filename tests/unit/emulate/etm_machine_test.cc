@@ -30,6 +30,21 @@ std::vector<uint8_t> content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+/// The packets at the start of a trace at 0x1000, at time 0x100, and those that follow.
+std::vector<uint8_t> from_start(const std::vector<uint8_t>& rest) {
+  std::vector<uint8_t> packets = {
+      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
+      0x01, 0x01, 0x00,                                            // Trace Info
+      0x02, 0x80, 0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x100, whole
+      0x04,                                                        // Trace On
+      0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0, id 7
+      0x95, 0x80, 0x08,                                            // address 0x1000
+  };
+  packets.insert(packets.end(), rest.begin(), rest.end());
+  return packets;
+}
+
+
 TEST(EtmMachine, ASystemCallAndItsHandler) {
   const std::vector<TruthBlock> blocks = {block_of(kProgram, kSvc), block_of(kVector, kEret), block_of(kProgram + 4, kRet)};
   std::vector<std::byte> bytes;
@@ -56,13 +71,7 @@ TEST(EtmMachine, ASystemCallAndItsHandler) {
   const std::vector<uint8_t> packets = content(files.packets);
   fs::remove_all(folder);
   ASSERT_TRUE(status.ok());
-  const std::vector<uint8_t> expected = {
-      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
-      0x01, 0x01, 0x00,                                            // Trace Info
-      0x02, 0x80, 0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x100, whole
-      0x04,                                                        // Trace On
-      0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0, id 7
-      0x95, 0x80, 0x08,                                            // address 0x1000
+  const std::vector<uint8_t> expected = from_start({
       0x06, 0x05,                                                  // Exception: call; the preferred return address follows
       0x95, 0x01,                                                  // address 0x1004
       0x81, 0xb1, 7, 0, 0, 0,                                      // Context: EL1
@@ -72,7 +81,7 @@ TEST(EtmMachine, ASystemCallAndItsHandler) {
       0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0
       0x91,                                                        // address: the last but one
       0x02, 0x80, 0x04,                                            // Timestamp 0x200
-  };
+  });
   EXPECT_EQ(packets, expected);
 }
 
@@ -130,13 +139,7 @@ TEST(EtmMachine, TimeDoesNotGoBackAfterALoss) {
   log.psb(0, 0x300);
   log.block(2);
   log.end();
-  const std::vector<uint8_t> expected = {
-      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
-      0x01, 0x01, 0x00,                                            // Trace Info
-      0x02, 0x80, 0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x100, whole
-      0x04,                                                        // Trace On
-      0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0, id 7
-      0x95, 0x80, 0x08,                                            // address 0x1000
+  const std::vector<uint8_t> expected = from_start({
       0xf7,                                                        // Atom E
       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
       0x01, 0x01, 0x00,                                            // Trace Info
@@ -151,7 +154,7 @@ TEST(EtmMachine, TimeDoesNotGoBackAfterALoss) {
       0x04,                                                        // Trace On
       0x81, 0xb0, 7, 0, 0, 0,                                      // Context
       0x95, 0xc0, 0x09,                                            // address 0x1300
-  };
+  });
   EXPECT_EQ(packets_of(bytes, blocks), expected);
 }
 

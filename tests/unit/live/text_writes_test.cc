@@ -241,7 +241,7 @@ TEST_F(Kernel, AFreedProgramIsKnownByItsPage) {
   write(10, 8, kBranch);
   write_module(20, 0x10, kBranch);
   EXPECT_EQ(take().size(), 2U);
-  writes_.on_code(kModule + 0x20, Bytes(module_).first(0x40));  // behind the header that was written
+  writes_.on_code(kModule + 0x20, Bytes(module_).first(0x40));  // after the header that was written
   const auto overwrite = [this](uint64_t time_ns, uint64_t place) {
     sample(time_ns, place, stack_of(kTrap, 0));
     sample(time_ns + 1, 0, {});

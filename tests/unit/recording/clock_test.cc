@@ -34,6 +34,14 @@ struct Told {
   uint64_t gaps = 0;
 };
 
+/// The number at an offset of a file.
+template <class T, class Content>
+T number_at(const Content& content, uint64_t at) {
+  T value{};
+  std::memcpy(&value, content.data() + at, sizeof value);
+  return value;
+}
+
 Told decode(const Recording& recording, uint32_t stream, unsigned threads = 1) {
   Told told;
   const Status status = recording.decode_parallel(
@@ -69,11 +77,11 @@ class Damaged {
     bytes_.resize(std::filesystem::file_size(path));
     std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(bytes_.data()), static_cast<std::streamsize>(bytes_.size()));
     constexpr uint32_t kAuxtrace = 71;
-    const auto data = number<uint64_t>(40), size = number<uint64_t>(48);
+    const auto data = number_at<uint64_t>(bytes_, 40), size = number_at<uint64_t>(bytes_, 48);
     for (uint64_t at = data; at + 8 <= data + size;) {
-      const auto record_bytes = number<uint16_t>(at + 6);
-      const uint64_t payload = number<uint32_t>(at) == kAuxtrace ? number<uint64_t>(at + 8) : 0;
-      if (payload != 0 && number<int32_t>(at + 40) == cpu) find_psbs(at + record_bytes, at + record_bytes + payload);
+      const auto record_bytes = number_at<uint16_t>(bytes_, at + 6);
+      const uint64_t payload = number_at<uint32_t>(bytes_, at) == kAuxtrace ? number_at<uint64_t>(bytes_, at + 8) : 0;
+      if (payload != 0 && number_at<int32_t>(bytes_, at + 40) == cpu) find_psbs(at + record_bytes, at + record_bytes + payload);
       at += record_bytes + payload;
     }
   }
@@ -110,12 +118,6 @@ class Damaged {
   [[nodiscard]] const std::string& path() const { return dir_.path(); }
 
  private:
-  template <class T>
-  [[nodiscard]] T number(uint64_t at) const {
-    T value{};
-    std::memcpy(&value, bytes_.data() + at, sizeof value);
-    return value;
-  }
   void find_psbs(uint64_t first, uint64_t end) {
     const Bytes trace = Bytes(bytes_).subspan(first, end - first);
     for (uint64_t at = pt::find_psb(trace, 0); at + kPsbBytes <= trace.size(); at = pt::find_psb(trace, at + kPsbBytes))
@@ -299,9 +301,9 @@ class Conversion : public ::testing::Test {
   }
   /// Flips a bit of the record of this type.
   void flip(uint32_t type, size_t offset, unsigned bit) {
-    for (uint64_t at = number<uint64_t>(40), end = at + number<uint64_t>(48); at + 8 <= end;) {
-      if (number<uint32_t>(at) == type) bytes_[at + offset] = static_cast<char>(bytes_[at + offset] ^ 1 << bit);
-      at += number<uint16_t>(at + 6) + (number<uint32_t>(at) == kAuxtrace ? number<uint64_t>(at + 8) : 0);
+    for (uint64_t at = number_at<uint64_t>(bytes_, 40), end = at + number_at<uint64_t>(bytes_, 48); at + 8 <= end;) {
+      if (number_at<uint32_t>(bytes_, at) == type) bytes_[at + offset] = static_cast<char>(bytes_[at + offset] ^ 1 << bit);
+      at += number_at<uint16_t>(bytes_, at + 6) + (number_at<uint32_t>(bytes_, at) == kAuxtrace ? number_at<uint64_t>(bytes_, at + 8) : 0);
     }
   }
   /// Opens the recording and expects the finding.
@@ -326,12 +328,6 @@ class Conversion : public ::testing::Test {
   }
 
  private:
-  template <class T>
-  [[nodiscard]] T number(uint64_t at) const {
-    T value{};
-    std::memcpy(&value, bytes_.data() + at, sizeof value);
-    return value;
-  }
   image_test::TempDir dir_;
   std::string bytes_;
   std::unique_ptr<Recording> whole_, damaged_;
