@@ -44,7 +44,6 @@ std::vector<uint8_t> from_start(const std::vector<uint8_t>& rest) {
   return packets;
 }
 
-
 TEST(EtmMachine, ASystemCallAndItsHandler) {
   const std::vector<TruthBlock> blocks = {block_of(kProgram, kSvc), block_of(kVector, kEret), block_of(kProgram + 4, kRet)};
   std::vector<std::byte> bytes;
