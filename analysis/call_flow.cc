@@ -158,7 +158,7 @@ void CallFlow::resolve_ahead() {
 [[gnu::always_inline]] inline void CallFlow::hold(bool resumes, bool silent) {
   fill(out_.back());
   dates_.add(resumes, silent);
-  if (waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
+  if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
 }
 
 // The open branch went `to` there.

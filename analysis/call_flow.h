@@ -296,7 +296,6 @@ class CallFlow {
   void put_out_dated();
   size_t drop_unproved();
   [[nodiscard]] size_t held_count() const { return out_.size() - dated_; }
-  [[nodiscard]] size_t waiting() const { return held_count() + moves_.size() - dated_moves_; }
   [[nodiscard]] FlowStep& held(size_t index) { return out_[dated_ + index]; }
   [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, when()); }
   [[nodiscard]] FunctionId unnamed_entry(Ip to) { return finder_.unnamed_entry(space_, to, when()); }

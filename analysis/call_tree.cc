@@ -52,6 +52,7 @@ const std::vector<CallThread>& CallTree::threads() const { return state_->thread
 std::optional<FlowEnd> CallTree::end_of(uint32_t thread) const { return state_->stacks[thread].end; }
 bool CallTree::finished() const { return state_->finished; }
 void CallTree::leave_out_enters() { state_->enters = false; }
+void CallTree::add_to(FunctionProfile& totals) { state_->totals = &totals; }
 void CallTree::follow_inlined(InlineChains& chains) { state_->chains = &chains; }
 
 void CallTree::State::find_thread(const FlowStep& step) {
@@ -120,20 +121,43 @@ void CallTree::State::go_on(Now& now) {
 
 inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
   Stack& stack = now.stack;
-  stack.frames.push_back(new_frame);
-  Frame& frame = stack.frames.back();
-  frame.function = function;
+  Frame& frame = stack.frames.emplace_back(now, function, flags);
   frame.kind = kind;
   frame.by_jump = by_jump;
-  frame.flags = flags;
   frame.return_to = return_to;
-  put_enter(now, frame, by_jump ? FrameKind::tail : kind, stack.depth() - 1);
+  put_enter(now, frame, by_jump ? FrameKind::tail : kind);
   return frame;
+}
+
+// Outputs that a call, the innermost one, is left.
+void CallTree::State::put_step(Now& now, const Open& call, FrameKind kind, const EndedCall& ended) const {
+  now.out.push_back(new_step);
+  CallStep& step = now.out.back();
+  step.kind = CallStepKind::leave;
+  step.frame = kind;
+  step.flags = ended.flags;
+  step.thread = now.index;
+  step.cpu = now.step.cpu;
+  step.depth = now.stack.depth() - 1;
+  step.function = call.function;
+  step.time = TimeNs{call.start.value + ended.total_ns};
+  step.floor = now.step.floor;
+  step.start = call.start;
+  step.start_floor = call.floor;
+  step.off_cpu_ns = ended.off_cpu_ns;
+  step.untraced_ns = ended.untraced_ns;
+  step.lost_ns = ended.lost_ns;
+  step.self_ns = ended.self_ns;
+  step.instructions = ended.instructions;
+  step.self_instructions = ended.self_instructions;
+  step.cycles = ended.cycles;
+  step.self_cycles = ended.self_cycles;
 }
 
 inline void CallTree::State::leave(Now& now, uint8_t flags) {
   if (now.stack.frames.back().inlined != kNotInlined) leave_inlined(now, kNotInlined, flags);
-  put_leave(now, now.stack.frames.back(), flags, now.stack.depth() - 1);
+  const Frame& frame = now.stack.frames.back();
+  put_leave(now, frame, frame.by_jump ? FrameKind::tail : frame.kind, flags);
   now.stack.frames.pop_back();
 }
 

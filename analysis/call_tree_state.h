@@ -15,6 +15,7 @@
 #include "analysis/thread_schedule.h"
 #include "image/left_calls.h"
 #include "ptdecode/call_tree.h"
+#include "ptdecode/function_profile.h"
 
 namespace ptd {
 
@@ -33,19 +34,25 @@ struct CallTree::State {
     handler,   ///< of a signal: entered from the kernel at another place than was interrupted
     restorer,  ///< what a handler returns to: it calls sigreturn
   };
-  struct Frame {
-    FunctionId function = kNoFunction;
+  struct Now;
+  /// Of a call, or of an inlined function. Constructed in place: the compiler clears a temporary with "rep stos", which takes longer than the rest.
+  struct Open {
+    Open(const Now& now, FunctionId entered, uint8_t call_flags);
+    FunctionId function;
+    uint8_t flags;
+    TimeNs start, floor;
+    uint64_t off_cpu_ns, untraced_ns, lost_ns, instructions, cycles;  ///< the thread's totals when it began
+    uint64_t self_ns = 0, self_instructions = 0, self_cycles = 0;
+    [[nodiscard]] bool untraced() const { return function == kNoFunction || (flags & kCallUntraced) != 0; }
+  };
+  struct Frame : Open {
+    using Open::Open;
     FrameKind kind = FrameKind::call;
     bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
     Role role = Role::plain;
-    uint8_t flags = 0;
-    InlineId inlined = kNotInlined;  ///< Stack::inner holds a frame for each function of this chain
+    InlineId inlined = kNotInlined;  ///< Stack::inner has each function of this chain
     int32_t landing = 0;             ///< FlowStep::landing of the call
     Ip return_to;
-    TimeNs start, floor;
-    uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
-    uint64_t self_ns = 0, self_instructions = 0, self_cycles = 0;
-    [[nodiscard]] bool untraced() const { return function == kNoFunction || (flags & kCallUntraced) != 0; }
   };
   /// Where the kernel returns to user code.
   struct Return {
@@ -57,7 +64,7 @@ struct CallTree::State {
   enum class Off : uint8_t { running, switched, paused, halted, lost };
   struct Stack {
     std::vector<Frame> frames, given_up;
-    std::vector<Frame> inner;  ///< inlined functions of `frames`, from the outermost frame on
+    std::vector<Open> inner;  ///< inlined functions of `frames`, from the outermost frame on
     FoldedCalls folded;  ///< inside of the last frame, which accounts for them
     SavedPlaces saved;   ///< number of a call: Frame::instructions
     BoundedSearch search, landing_search;  ///< of frames; for landing pads
@@ -80,9 +87,7 @@ struct CallTree::State {
     CallThread& thread;
     std::vector<CallStep>& out;
   };
-  // Copied where one is added: the compiler clears a new one, or a copy of a constant, with "rep stos", which takes longer than the rest.
-  Frame new_frame;
-  CallStep new_step;
+  CallStep new_step;  ///< copied where one is added: see Open
   uint32_t thread_of(const FlowStep& step) {
     if (step.tid != last_tid || step.cpu != last_cpu || threads.empty()) find_thread(step);
     return last_thread;
@@ -96,8 +101,9 @@ struct CallTree::State {
   void go_on(Now& now);
   Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
   void leave(Now& now, uint8_t flags);
-  void put_enter(Now& now, Frame& frame, FrameKind kind, uint32_t depth);
-  void put_leave(Now& now, const Frame& frame, uint8_t flags, uint32_t depth);
+  void put_enter(Now& now, const Open& call, FrameKind kind);
+  void put_leave(Now& now, const Open& call, FrameKind kind, uint8_t flags);
+  void put_step(Now& now, const Open& call, FrameKind kind, const EndedCall& ended) const;
   void follow_inlined(Now& now);
   void enter_inlined(Now& now, InlineId wanted, uint32_t begins, uint8_t flags);
   void enter_one(Now& now, InlineId wanted, uint8_t flags);
@@ -130,6 +136,7 @@ struct CallTree::State {
   uint32_t last_thread = 0;             ///< its index
   bool finished = false;
   bool enters = true;   ///< steps of kind enter are output
+  FunctionProfile* totals = nullptr;  ///< gets what ends, in place of steps of kind leave
   size_t left_out = 0;  ///< steps that take() left out
   std::vector<CallThread> threads;
   std::vector<Stack> stacks;
@@ -137,19 +144,19 @@ struct CallTree::State {
   InlineChains* chains = nullptr;  ///< null: inlined functions are not followed
 };
 
-// Completes a frame, which is the last of its list, and outputs that it was entered.
-inline void CallTree::State::put_enter(Now& now, Frame& frame, FrameKind kind, uint32_t depth) {
-  const CallThread& thread = now.thread;
-  const FlowStep& by = now.step;
-  if (now.stack.open[frame.function]++ != 0) frame.flags |= kCallInner;
-  frame.flags |= estimated(by);
-  frame.start = by.time;
-  frame.floor = by.floor;
-  frame.off_cpu_ns = thread.off_cpu_ns;
-  frame.untraced_ns = thread.untraced_ns;
-  frame.lost_ns = thread.lost_ns;
-  frame.instructions = thread.instructions;
-  frame.cycles = thread.cycles;
+inline CallTree::State::Open::Open(const Now& now, FunctionId entered, uint8_t call_flags)
+    : function(entered),
+      flags(call_flags | estimated(now.step) | (now.stack.open[entered]++ != 0 ? kCallInner : 0)),
+      start(now.step.time),
+      floor(now.step.floor),
+      off_cpu_ns(now.thread.off_cpu_ns),
+      untraced_ns(now.thread.untraced_ns),
+      lost_ns(now.thread.lost_ns),
+      instructions(now.thread.instructions),
+      cycles(now.thread.cycles) {}
+
+// Outputs that a call, the innermost one, was entered.
+inline void CallTree::State::put_enter(Now& now, const Open& call, FrameKind kind) {
   if (!enters) {
     ++left_out;
     return;
@@ -158,39 +165,35 @@ inline void CallTree::State::put_enter(Now& now, Frame& frame, FrameKind kind, u
   CallStep& step = now.out.back();
   step.kind = CallStepKind::enter;
   step.frame = kind;
-  step.flags = frame.flags;
-  step.thread = now.index;
-  step.cpu = by.cpu;
-  step.depth = depth;
-  step.function = frame.function;
-  step.time = step.start = by.time;
-  step.floor = step.start_floor = by.floor;
-}
-
-// Outputs that a frame, which is the last of its list, is left.
-inline void CallTree::State::put_leave(Now& now, const Frame& frame, uint8_t flags, uint32_t depth) {
-  now.out.push_back(new_step);
-  CallStep& step = now.out.back();
-  step.kind = CallStepKind::leave;
-  step.frame = frame.by_jump ? FrameKind::tail : frame.kind;
-  step.flags = frame.flags | flags | estimated(now.step);
+  step.flags = call.flags;
   step.thread = now.index;
   step.cpu = now.step.cpu;
-  step.depth = depth;
-  step.function = frame.function;
-  step.time = std::max(now.step.time, frame.start);
-  step.floor = now.step.floor;
-  step.start = frame.start;
-  step.start_floor = frame.floor;
-  step.off_cpu_ns = now.thread.off_cpu_ns - frame.off_cpu_ns;
-  step.untraced_ns = now.thread.untraced_ns - frame.untraced_ns;
-  step.lost_ns = now.thread.lost_ns - frame.lost_ns;
-  step.instructions = now.thread.instructions - frame.instructions;
-  step.self_ns = frame.self_ns;
-  step.self_instructions = frame.self_instructions;
-  step.cycles = now.thread.cycles - frame.cycles;
-  step.self_cycles = frame.self_cycles;
-  --now.stack.open[frame.function];
+  step.depth = now.stack.depth() - 1;
+  step.function = call.function;
+  step.time = step.start = call.start;
+  step.floor = step.start_floor = call.floor;
+}
+
+// Outputs or counts that a call, the innermost one, is left.
+[[gnu::always_inline]] inline void CallTree::State::put_leave(Now& now, const Open& call, FrameKind kind, uint8_t flags) {
+  const CallThread& thread = now.thread;
+  const TimeNs end = std::max(now.step.time, call.start);
+  const EndedCall ended{.flags = static_cast<uint8_t>(call.flags | flags | estimated(now.step)),
+                      .total_ns = end.value - call.start.value,
+                      .off_cpu_ns = thread.off_cpu_ns - call.off_cpu_ns,
+                      .untraced_ns = thread.untraced_ns - call.untraced_ns,
+                      .lost_ns = thread.lost_ns - call.lost_ns,
+                      .self_ns = call.self_ns,
+                      .instructions = thread.instructions - call.instructions,
+                      .self_instructions = call.self_instructions,
+                      .cycles = thread.cycles - call.cycles,
+                      .self_cycles = call.self_cycles};
+  --now.stack.open[call.function];
+  if (totals != nullptr) {
+    ++left_out;
+    return totals->add(call.function, ended);
+  }
+  put_step(now, call, kind, ended);
 }
 
 // Attributes what passed since the thread's last step to the innermost call. Untraced code runs no instructions that are seen
@@ -209,7 +212,7 @@ inline void CallTree::State::spend(Now& now) {
     return;
   }
   Frame& outer = now.stack.frames.back();
-  Frame& frame = outer.inlined == kNotInlined ? outer : now.stack.inner.back();
+  Open& frame = outer.inlined == kNotInlined ? outer : now.stack.inner.back();
   frame.self_instructions += step.instructions;
   frame.self_cycles += step.cycles;
   const bool traced = !frame.untraced();
@@ -221,7 +224,7 @@ inline void CallTree::State::spend(Now& now) {
 inline void CallTree::State::leave_inlined(Now& now, InlineId kept, uint8_t flags) {
   Stack& stack = now.stack;
   for (InlineId& open = stack.frames.back().inlined; open != kept; open = (*chains)[open].outer) {
-    put_leave(now, stack.inner.back(), flags, stack.depth() - 1);
+    put_leave(now, stack.inner.back(), FrameKind::inlined, flags);
     stack.inner.pop_back();
   }
 }

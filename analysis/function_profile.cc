@@ -2,42 +2,24 @@
 #include "ptdecode/function_profile.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <iterator>
 #include <utility>
 
 namespace ptd {
-namespace {
-
-constexpr unsigned kClassBits = 7;  // 128 classes a doubling: each less than 0.8 % wide
-
-size_t class_of(uint64_t ns) {
-  if (ns < (1U << kClassBits)) return ns;
-  const auto shift = static_cast<unsigned>(std::bit_width(ns)) - kClassBits - 1;
-  return (size_t{shift} << kClassBits) + (ns >> shift);
-}
 
 // The highest duration of a class.
-uint64_t end_of(size_t index) {
+uint64_t DurationCounts::end_of(size_t index) {
   if (index < (2U << kClassBits)) return index;
   const size_t shift = (index >> kClassBits) - 1;
   return ((uint64_t{index & ((1U << kClassBits) - 1)} + (1U << kClassBits) + 1) << shift) - 1;
 }
 
-}  // namespace
-
-void DurationCounts::add(uint64_t ns) {
-  ++count_;
-  add_max(ns, 1);
-  if (const size_t index = class_of(ns); index < classes_.size()) [[likely]] {
-    ++classes_[index];
-  } else if (!classes_.empty()) {
-    classify(ns);
-  } else {
-    exact_.push_back(ns);
-    if (exact_.size() >= kExact) classify_all();
-  }
+// Adds a value without a counter for its class.
+void DurationCounts::add_first(uint64_t ns) {
+  if (!classes_.empty()) return classify(ns);
+  exact_.push_back(ns);
+  if (exact_.size() >= kExact) classify_all();
 }
 
 void DurationCounts::classify_all() {
@@ -156,32 +138,10 @@ bool FunctionProfile::subtract(const FunctionProfile& other) {
 }
 
 void FunctionProfile::add(std::span<const CallStep> steps) {
-  constexpr unsigned kSpecial = kCallNoStart | kCallMiddle | kCallCut | kCallEstimated;
   for (const CallStep& step : steps) {
     if (step.kind != CallStepKind::leave) continue;
-    FunctionTotals& totals = step.function < functions_.size() ? functions_[step.function] : of(step.function);
-    if ((step.flags & kSpecial) == 0) [[likely]] {
-      ++totals.calls;
-      totals.durations.add(step.total_ns());
-    } else {
-      const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (step.flags & kCallCut) == 0;
-      totals.calls += started ? 1 : 0;
-      totals.no_start += started ? 0 : 1;
-      totals.no_end += started && !ended ? 1 : 0;
-      totals.estimated += (step.flags & kCallEstimated) != 0 ? 1 : 0;
-      if (started && ended) totals.durations.add(step.total_ns());
-    }
-    totals.self_ns += step.self_ns;
-    totals.self_instructions += step.self_instructions;
-    totals.self_cycles += step.self_cycles;
-    if ((step.flags & kCallInner) != 0) continue;
-    totals.total_ns += step.total_ns();
-    totals.instructions += step.instructions;
-    totals.cycles += step.cycles;
-    if ((step.off_cpu_ns | step.untraced_ns | step.lost_ns) == 0) continue;
-    totals.off_cpu_ns += step.off_cpu_ns;
-    totals.untraced_ns += step.untraced_ns;
-    totals.lost_ns += step.lost_ns;
+    add(step.function, {step.flags, step.total_ns(), step.off_cpu_ns, step.untraced_ns, step.lost_ns, step.self_ns, step.instructions,
+                        step.self_instructions, step.cycles, step.self_cycles});
   }
 }
 

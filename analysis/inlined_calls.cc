@@ -50,7 +50,7 @@ inline void CallFlow::move_inlined(const Node& node, const InlinedPiece& to) {
   moves_.push_back({{}, 0, static_cast<uint32_t>(ran), to.chain, node.function, to.begins});
   last_position_ = dates_.position();
   dates_.add(false);
-  if (waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
+  if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
 }
 
 // Passes a block in which the flow enters or leaves inlined functions.
@@ -79,7 +79,8 @@ const Block* CallFlow::pass_inlined(const Block* at, const Block* last) {
       dates_.ran(std::exchange(ran, 0));
       pass_pieces(*at);
     }
-    if (at != last && !(nodes_->keys[at->node].may_end(*at) && ends(at))) continue;
+    const Key key = nodes_->keys[at->node];
+    if (at != last && (!key.may_end(*at) || key.jumps_inside(nodes_->keys[at[1].node]) || !ends(at))) continue;
     dates_.ran(ran);
     return at;
   }
@@ -88,13 +89,9 @@ const Block* CallFlow::pass_inlined(const Block* at, const Block* last) {
 // Enters the innermost function of the chain `wanted`; the others are open.
 inline void CallTree::State::enter_one(Now& now, InlineId wanted, uint8_t flags) {
   Stack& stack = now.stack;
-  stack.inner.push_back(new_frame);
-  Frame& frame = stack.inner.back();
-  frame.function = (*chains)[wanted].function;
-  frame.kind = FrameKind::inlined;
-  frame.flags = flags;
+  stack.inner.emplace_back(now, (*chains)[wanted].function, flags);
   stack.frames.back().inlined = wanted;
-  put_enter(now, frame, FrameKind::inlined, stack.depth() - 1);
+  put_enter(now, stack.inner.back(), FrameKind::inlined);
 }
 
 // Enters the functions of the chain `wanted` that are not open in the innermost frame.

@@ -425,6 +425,7 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
         order_.push(walks_[stream]->next());
       }, options_.on_group) {
   if (!options_.enters) tree.leave_out_enters();
+  if (inside_ && options_.totals != nullptr) tree.add_to(*options_.totals);
   if (options_.inlined) tree.follow_inlined(inlined_);
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
   const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr, finished, streams_.size(), helped_};
@@ -441,6 +442,7 @@ inline bool CallCursor::State::begins(TimeNs time) {
     inside_ = true;
     clear();
     tree.restart(options_.time.first, steps_);
+    if (options_.totals != nullptr) tree.add_to(*options_.totals);
   }
   past_ = options_.time.last < time;
   return !past_;

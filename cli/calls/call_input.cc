@@ -123,14 +123,15 @@ void CallInput::set_up(Options& options, Progress& progress) {
   stop_on_interrupt();
 }
 
-int CallInput::walk(const CallWords& words, const CallSink& sink, bool enters) {
+int CallInput::walk(const CallWords& words, const CallSink& sink, const WalkWants& wants) {
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
   CallWalkOptions options;
   set_up(options, progress);
   options.progress = [&progress](uint64_t bytes) { progress.add(bytes); };
   options.stopped = interrupted;
   options.threads = words.threads;
-  options.enters = enters;
+  options.enters = wants.enters;
+  options.totals = wants.totals;
   options.inlined = words.inlined;
   const CallSink counting = [&](std::span<const CallStep> steps, const CallTree& tree) {
     for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {

@@ -35,6 +35,12 @@ void add_inline_option(CLI::App& command, CallWords& words);
 /// Adds --threads.
 void add_thread_option(CLI::App& command, unsigned& threads);
 
+/// As the members of CallWalkOptions.
+struct WalkWants {
+  bool enters = true;
+  FunctionProfile* totals = nullptr;
+};
+
 /// An open recording with what of it is wanted.
 class CallInput {
  public:
@@ -50,6 +56,8 @@ class CallInput {
   bool wanted(const CallStep& step, const CallTree& tree) {
     return (filter_.comms.empty() && matched(step.thread)) || decide(step, tree);  // without --comm, a thread's steps pass together
   }
+  /// Whether the steps of all threads pass.
+  [[nodiscard]] bool wants_all() const { return filter_.pids.empty() && filter_.tids.empty() && filter_.comms.empty(); }
   /// Whether the step's thread passes --pid and --tid.
   bool passes(const CallStep& step, const CallTree& tree) { return know(step.thread, tree).passes; }
   /// The same of a sample of another event, and whether it passes --cpu.
@@ -65,8 +73,8 @@ class CallInput {
   /// The last name of a thread. `thread` as CallStep::thread.
   const std::string& comm(uint32_t thread, const CallTree& tree);
   /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
-  /// `enters` as CallWalkOptions::enters. May be called again; the other functions then describe the last walk.
-  int walk(const CallWords& words, const CallSink& sink, bool enters = true);
+  /// `wants` says what `sink` gets. May be called again; the other functions then describe the last walk.
+  int walk(const CallWords& words, const CallSink& sink, const WalkWants& wants = {});
   /// Decodes likewise and counts how often which code ran. Returns the exit status.
   int count(const CallWords& words, CodeCounts& counts);
   /// Same as above, with a function that counts.

@@ -241,10 +241,11 @@ int run_functions(const FunctionsWords& words) {
   std::vector<CallThread> threads;
   FunctionFilter filter = filter_of(words.function, input.functions());
   const bool by_name = !input.filter().comms.empty();
+  const bool sums_only = input.wants_all() && words.slowest == 0;
   NamedTimes named;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     size_t first = 0;  // of those that are wanted and not counted yet
-    for (size_t i = 0; i < steps.size(); ++i) {
+    for (size_t i = 0; !sums_only && i < steps.size(); ++i) {
       const CallStep& step = steps[i];
       if (!input.wanted(step, tree)) {
         profile.add(steps.subspan(first, i - first));
@@ -259,12 +260,12 @@ int run_functions(const FunctionsWords& words) {
       const CallThread& thread = tree.threads()[step.thread];
       slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
     }
-    profile.add(steps.subspan(first));
+    if (!sums_only) profile.add(steps.subspan(first));
     for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
-      if (input.matched(i)) threads.push_back(tree.threads()[i]);
+      if (sums_only || input.matched(i)) threads.push_back(tree.threads()[i]);
     }
     return true;
-  }, false);
+  }, {.enters = false, .totals = sums_only ? &profile : nullptr});
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (by_name) named.replace(threads);
   const std::vector<FunctionRow> rows = ranked({words.sort, words.function, input.timed()}, profile, input.functions());

@@ -34,7 +34,7 @@ std::pair<uint64_t, int> fit_slices(const ViewsWords& words, CallInput& input, u
       if (is_slice && input.wanted(step, tree)) slices.add(step.total_ns());
     }
     return true;
-  }, false);
+  }, {.enters = false});
   const uint64_t count = slices.count(), fitting = size_bytes / kSliceBytes;
   if (status != kExitOk || count <= fitting) return {0, status};
   const uint64_t min_ns = slices.quantile(static_cast<double>(count - fitting) / static_cast<double>(count)) + 1;

@@ -13,6 +13,7 @@
 
 namespace ptd {
 
+class FunctionProfile;
 class InlineChains;
 class ThreadSchedule;
 struct CallGroup;
@@ -132,7 +133,9 @@ class PTD_API CallTree {
   void follow_inlined(InlineChains& chains);
   /// Leaves steps of kind enter out of the output from here on.
   void leave_out_enters();
-  /// Processes one step and appends the resulting call steps to `out`. Returns how many of them leave_out_enters() left out.
+  /// Also leaves out steps of kind leave: adds their calls to `totals`, which must outlive the tree.
+  void add_to(FunctionProfile& totals);
+  /// Processes one step and appends the resulting call steps to `out`. Returns how many of them were left out.
   size_t take(const FlowStep& step, std::vector<CallStep>& out);
   /// Returns whether take(group) has the same effect as taking the steps that `group` replaces (docs/FLEET.md).
   [[nodiscard]] bool accepts(const CallGroup& group) const;

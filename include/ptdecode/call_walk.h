@@ -21,6 +21,8 @@ struct CallWalkOptions {
   Interval time;                                 ///< only this range: earlier calls have no start, calls that end later are cut
   unsigned threads = 0;                          ///< number of threads, including the caller's; 0: one per core
   bool enters = true;                            ///< false: leaves out steps of kind enter
+  /// Not null: gets the calls of the range, as FunctionProfile::add() of their steps of kind leave, which are left out. Must outlive the walk.
+  FunctionProfile* totals = nullptr;
   bool inlined = false;                          ///< follows inlined functions of files with DWARF; has no effect with `steps`
   bool all_steps = false;                        ///< with `steps`: follows every step. No group (docs/FLEET.md) is used in place of its steps
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,7 +17,15 @@ namespace ptd {
 /// A distribution of durations: exact up to kExact values, then in classes of less than 1 % width. Not thread-safe; quantile() sorts.
 class PTD_API DurationCounts {
  public:
-  void add(uint64_t ns);
+  void add(uint64_t ns) {
+    ++count_;
+    if (ns >= max_) [[unlikely]] add_max(ns, 1);
+    if (const size_t index = class_of(ns); index < classes_.size()) [[likely]] {
+      ++classes_[index];
+    } else {
+      add_first(ns);
+    }
+  }
   /// Adds all values of `other`.
   void add(const DurationCounts& other);
   /// Removes the values of `other`, which must have been added. Returns false if the result is less exact than if they had never been added.
@@ -44,11 +54,26 @@ class PTD_API DurationCounts {
 
  private:
   static constexpr size_t kExact = 1024;
+  static constexpr unsigned kClassBits = 7;  ///< 128 classes a doubling: each less than 0.8 % wide
+  static size_t class_of(uint64_t ns) {
+    if (ns < (1U << kClassBits)) return ns;
+    const auto shift = static_cast<unsigned>(std::bit_width(ns)) - kClassBits - 1;
+    return (size_t{shift} << kClassBits) + (ns >> shift);
+  }
+  static uint64_t end_of(size_t index);
+  void add_first(uint64_t ns);
   void classify(uint64_t ns);
   void classify_all();
   mutable std::vector<uint64_t> exact_;
   std::vector<uint64_t> classes_;
   uint64_t count_ = 0, max_ = 0, max_count_ = 0;
+};
+
+/// What counts of a call that ended: the members of its CallStep of kind leave.
+struct EndedCall {
+  uint8_t flags = 0;
+  uint64_t total_ns = 0, off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, self_ns = 0;
+  uint64_t instructions = 0, self_instructions = 0, cycles = 0, self_cycles = 0;
 };
 
 struct FunctionTotals {
@@ -61,6 +86,8 @@ struct FunctionTotals {
   uint64_t self_instructions = 0, instructions = 0;
   uint64_t self_cycles = 0, cycles = 0;  ///< core cycles; 0 without CYC packets
   DurationCounts durations;              ///< of the calls that were seen from start to end
+  /// Adds a call of the function.
+  void add(const EndedCall& call);
   /// Adds the totals of other calls of the function.
   void add(const FunctionTotals& other);
   /// Removes totals that were added. Returns false as DurationCounts::subtract() does.
@@ -72,7 +99,10 @@ struct FunctionTotals {
 /// Counters by FunctionId, updated with steps of calls. Not thread-safe. References are valid until the next add().
 class PTD_API FunctionProfile {
  public:
+  /// Adds the calls that end in these steps.
   void add(std::span<const CallStep> steps);
+  /// Adds a call.
+  void add(FunctionId function, const EndedCall& call);
   /// Returns the totals of a function, which the caller may change.
   [[nodiscard]] FunctionTotals& of(FunctionId function);
   void add(const FunctionProfile& other);
@@ -86,5 +116,35 @@ class PTD_API FunctionProfile {
   std::vector<FunctionTotals> functions_;
   FunctionTotals untraced_;
 };
+
+[[gnu::always_inline]] inline void FunctionTotals::add(const EndedCall& call) {
+  constexpr unsigned kSpecial = kCallNoStart | kCallMiddle | kCallCut | kCallEstimated;
+  if ((call.flags & kSpecial) == 0) [[likely]] {
+    ++calls;
+    durations.add(call.total_ns);
+  } else {
+    const bool started = (call.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (call.flags & kCallCut) == 0;
+    calls += started ? 1 : 0;
+    no_start += started ? 0 : 1;
+    no_end += started && !ended ? 1 : 0;
+    estimated += (call.flags & kCallEstimated) != 0 ? 1 : 0;
+    if (started && ended) durations.add(call.total_ns);
+  }
+  self_ns += call.self_ns;
+  self_instructions += call.self_instructions;
+  self_cycles += call.self_cycles;
+  if ((call.flags & kCallInner) != 0) return;
+  total_ns += call.total_ns;
+  instructions += call.instructions;
+  cycles += call.cycles;
+  if ((call.off_cpu_ns | call.untraced_ns | call.lost_ns) == 0) return;
+  off_cpu_ns += call.off_cpu_ns;
+  untraced_ns += call.untraced_ns;
+  lost_ns += call.lost_ns;
+}
+
+[[gnu::always_inline]] inline void FunctionProfile::add(FunctionId function, const EndedCall& call) {
+  (function < functions_.size() ? functions_[function] : of(function)).add(call);
+}
 
 }  // namespace ptd

@@ -76,6 +76,50 @@ TEST(CallWalk, WithoutEntersTheOtherStepsAreTheSame) {
   }
 }
 
+/// The totals of all functions as text.
+std::vector<std::string> text(const FunctionProfile& profile) {
+  std::vector<std::string> lines;
+  for (FunctionTotals totals : profile.functions()) {
+    std::string line;
+    const auto numbers = {totals.calls,       totals.no_start,    totals.no_end,  totals.estimated,         totals.self_ns,      totals.total_ns,
+                          totals.off_cpu_ns,  totals.untraced_ns, totals.lost_ns, totals.self_instructions, totals.instructions, totals.self_cycles,
+                          totals.cycles,      totals.durations.count(),           totals.durations.max()};
+    for (const uint64_t number : numbers) line += std::to_string(number) + " ";
+    totals.durations.each([&](uint64_t value, uint64_t count) { line += std::to_string(value) + ":" + std::to_string(count) + " "; });
+    if (totals.all_calls() != 0) lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST(CallWalk, TotalsAreThoseOfTheStepsThatTheyReplace) {
+  for (const char* path : kRecordings) {
+    const auto recording = open(path);
+    ASSERT_NE(recording, nullptr) << path;
+    Interval all{kTimeMax, kTimeMin};
+    for (const StreamInfo& stream : recording->streams()) all = hull(all, stream.time);
+    const uint64_t third = (all.last.value - all.first.value) / 3;
+    for (const Interval time : {Interval{}, Interval{TimeNs{all.first.value + third}, TimeNs{all.last.value - third}}}) {
+      for (const bool inlined : {false, true}) {
+        CallWalkOptions options;
+        options.time = time;
+        options.inlined = inlined;
+        FunctionTable functions, same_functions;
+        FunctionProfile want, have;
+        size_t leaves = 0;
+        EXPECT_TRUE(walk_calls(*recording, options, functions, [&](std::span<const CallStep> steps, const CallTree&) { return want.add(steps), true; }).ok());
+        options.totals = &have;
+        EXPECT_TRUE(walk_calls(*recording, options, same_functions, [&](std::span<const CallStep> steps, const CallTree&) {
+                      for (const CallStep& step : steps) leaves += step.kind == CallStepKind::leave ? 1 : 0;
+                      return true;
+                    }).ok());
+        EXPECT_EQ(leaves, 0U) << path;
+        EXPECT_GE(text(want).size(), 2U) << path;
+        EXPECT_EQ(text(have), text(want)) << path;
+      }
+    }
+  }
+}
+
 size_t threads_of_this_process() {
   const std::filesystem::directory_iterator tasks("/proc/self/task");
   return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
