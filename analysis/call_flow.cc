@@ -27,8 +27,9 @@ CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, Funct
 CallFlow::Key::Key(const Node& node) {
   const Kind kind = node.halts ? halts : node.way == Way::none ? inside : node.way == Way::jump ? jumps : calls;
   // A number that does not fit is compared where the jump is resolved.
-  const bool fits = node.function < (kNoFunction >> kKindBits);
-  word_ = fits ? node.function << kKindBits | kind : ~kKindMask | (kind == jumps ? calls : kind);
+  const bool fits = node.function < (kNoFunction >> kFunctionBit);
+  const uint32_t entry = (node.flags & kFlowEntry) != 0 ? kEntry : 0;
+  word_ = fits ? node.function << kFunctionBit | entry | kind : ~kKindMask | (kind == jumps ? calls : kind);
 }
 
 void CallFlow::refresh(NodeId id) {
@@ -43,6 +44,7 @@ void CallFlow::refresh(NodeId id) {
     node.way = code.way;
     node.bare_return = code.bare_return;
     node.halts = code.halts;
+    node.indirect = code.indirect;
     node.known = true;
   }
   if (!same) {
@@ -172,7 +174,9 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
 
 // `entered`: Node::entered of the target.
 [[gnu::always_inline]] inline void CallFlow::resolve(const Pending& pending, const Target& to, FunctionId& entered) {
-  if (pending.way == Way::none || (pending.way == Way::jump && to.function == pending.from)) return;
+  if (pending.way == Way::none) return;
+  const bool again = pending.indirect && (to.flags & kFlowEntry) != 0;  // a tail call of the function itself; a direct jump may be a loop
+  if (pending.way == Way::jump && to.function == pending.from && !again) return;
   const bool named = (to.flags & kFlowNamed) != 0;
   if (pending.way == Way::call_direct) {
     // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
@@ -226,7 +230,7 @@ bool CallFlow::ends(const Block* at) {
   if (!key.is_jump()) return key.may_end(*at);
   const NodeId next = at[1].node;
   if (!nodes_->keys[next].is_known()) refresh(next);
-  return key.may_end(*at) && !key.same_function(nodes_->keys[next]);
+  return key.may_end(*at) && (!key.same_function(nodes_->keys[next]) || (nodes_->keys[next].is_entry() && nodes_->nodes[at->node].indirect));
 }
 
 // Passes blocks whose branches call nothing, return from nothing and stay in one function. Returns the first other one, or the last.
@@ -251,7 +255,7 @@ bool CallFlow::ends(const Block* at) {
   last_function_ = here.function;
   far_next_ = here.way == Way::far_call ? here.next() : Ip{};
   if (here.halts) [[unlikely]] halt(here.next());
-  if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.function, here.module, here.next(), here.landing};
+  if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.indirect, here.function, here.module, here.next(), here.landing};
 }
 
 void CallFlow::take_blocks(std::span<const Block> blocks) {

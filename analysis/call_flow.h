@@ -20,7 +20,9 @@ namespace ptd {
 enum class FlowKind : uint8_t {
   call,        ///< near call, or system call / software interrupt into traced code (flag far)
   ret,         ///< near return
-  jump,        ///< to another function; one to a return thunk, or to a bare RET without a name of its own, is part of the return
+  /// To another function, or an indirect jump to the first instruction of the same, which is a tail call. A jump to a return thunk, or to a bare
+  /// RET without a name of its own, is part of the return.
+  jump,
   interrupt,   ///< interrupt, fault, trap, signal: `return_to` is the interrupted address
   far_return,  ///< IRET, SYSRET and the like
   begin,       ///< tracing starts at `to`, or flow resumes there after a gap
@@ -180,6 +182,7 @@ class CallFlow {
     bool thunk : 1 = false;  ///< of returns: a jump here is part of the return
     bool known : 1 = false;  ///< its code was read
     bool lands : 1 = false;  ///< it begins at a landing pad
+    bool indirect : 1 = false;  ///< as in BranchCode
     bool saves : 1 = false;  ///< it is where setjmp, or the like, begins
     [[nodiscard]] int32_t entry_landing() const { return lands ? kLandsHere : saves ? kEntersSetjmp : 0; }
     [[nodiscard]] Ip next() const { return ip + size_bytes; }
@@ -190,12 +193,12 @@ class CallFlow {
     Interval valid{kTimeMax, kTimeMin};  ///< FoundFunction::valid
     int32_t pid = -1;                    ///< that `at` was found for
   };
-  /// A node's function and what may follow it, in 32 bits: the loop over all blocks reads nothing else of a node.
+  /// A node's function, whether it begins there, and what may follow it, in 32 bits: the loop over all blocks reads nothing else of a node.
   class Key {
    public:
     enum Kind : uint32_t {
       inside = 0,    ///< the flow stays in the function and calls nothing
-      jumps = 1,     ///< if its branch is taken (BlockFlag::taken, the same bit), it may leave the function
+      jumps = 1,     ///< if its branch is taken (BlockFlag::taken, the same bit), it may leave the function, or call it
       halts = 2,     ///< the core halts
       calls = 5,     ///< if it is taken, it calls or returns
       unknown = 10,  ///< not looked up in this epoch (see epoch_time_)
@@ -204,16 +207,17 @@ class CallFlow {
     explicit Key(const Node& node);
     [[nodiscard]] bool is_known() const { return (word_ & unknown) != unknown; }
     [[nodiscard]] bool is_jump() const { return (word_ & kKindMask) == jumps; }
+    [[nodiscard]] bool is_entry() const { return (word_ & kEntry) != 0; }
     /// Returns whether may_end() is the answer, whatever comes after the block.
     [[nodiscard]] bool surely_ends() const { return is_known() && !is_jump(); }
-    /// Returns whether this is a jump and `next`, the key of the block after it, is known to be of the same function.
-    [[nodiscard]] bool jumps_inside(Key next) const { return is_jump() && (word_ ^ next.word_) <= kKindMask; }
+    /// Returns whether this is a jump and `next`, the key of the block after it, is known to be of the same function, but not its first block.
+    [[nodiscard]] bool jumps_inside(Key next) const { return is_jump() && ((word_ & ~kEntry) ^ next.word_) <= kKindMask; }
     /// Returns whether the flow may go on from `block` in a way that matters.
     [[nodiscard]] bool may_end(const Block& block) const { return (word_ & ((block.flags & 1U) | 2U)) != 0; }
-    [[nodiscard]] bool same_function(Key other) const { return ((word_ ^ other.word_) & ~kKindMask) == 0; }
+    [[nodiscard]] bool same_function(Key other) const { return ((word_ ^ other.word_) & ~(kKindMask | kEntry)) == 0; }
 
    private:
-    static constexpr uint32_t kKindBits = 4, kKindMask = (1U << kKindBits) - 1;
+    static constexpr uint32_t kEntry = 16, kFunctionBit = 5, kKindMask = kEntry - 1;
     uint32_t word_ = ~kKindMask | unknown;  ///< an unknown one is of another function than any jump
   };
   /// The inlined functions of a node: those of its first instruction, and Nodes::pieces of the others.
@@ -236,6 +240,7 @@ class CallFlow {
   /// A taken branch whose target is not known yet.
   struct Pending {
     Way way = Way::none;  ///< none: there is no such branch, or where it goes does not matter
+    bool indirect = false;  ///< as in BranchCode
     FunctionId from = kNoFunction;
     uint32_t module = 0;  ///< FoundFunction::module of `from`
     Ip return_to;

@@ -129,31 +129,6 @@ inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, 
   return frame;
 }
 
-// Outputs that a call, the innermost one, is left.
-void CallTree::State::put_step(Now& now, const Open& call, FrameKind kind, const EndedCall& ended) const {
-  now.out.push_back(new_step);
-  CallStep& step = now.out.back();
-  step.kind = CallStepKind::leave;
-  step.frame = kind;
-  step.flags = ended.flags;
-  step.thread = now.index;
-  step.cpu = now.step.cpu;
-  step.depth = now.stack.depth() - 1;
-  step.function = call.function;
-  step.time = TimeNs{call.start.value + ended.total_ns};
-  step.floor = now.step.floor;
-  step.start = call.start;
-  step.start_floor = call.floor;
-  step.off_cpu_ns = ended.off_cpu_ns;
-  step.untraced_ns = ended.untraced_ns;
-  step.lost_ns = ended.lost_ns;
-  step.self_ns = ended.self_ns;
-  step.instructions = ended.instructions;
-  step.self_instructions = ended.self_instructions;
-  step.cycles = ended.cycles;
-  step.self_cycles = ended.self_cycles;
-}
-
 inline void CallTree::State::leave(Now& now, uint8_t flags) {
   if (now.stack.frames.back().inlined != kNotInlined) leave_inlined(now, kNotInlined, flags);
   const Frame& frame = now.stack.frames.back();
@@ -331,7 +306,8 @@ void CallTree::State::take_jump(Now& now) {
   const FlowStep& step = now.step;
   if (frames.empty()) return root(now);
   if (const size_t depth = step.landing == kLandsHere ? frame_of_landing(now) : 0; depth != 0) return leave_to(now, depth);
-  if (frames.back().function == step.function || (step.flags & kFlowNamed) == 0) return;
+  const bool again = step.kind == FlowKind::jump && step.from == step.function && (step.flags & kFlowEntry) != 0;
+  if ((frames.back().function == step.function && !again) || (step.flags & kFlowNamed) == 0) return;
   if ((step.flags & kFlowEntry) != 0) {
     replace(now, 0);
     return step.landing == kEntersSetjmp ? save_place(now) : void();

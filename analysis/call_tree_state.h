@@ -174,6 +174,31 @@ inline void CallTree::State::put_enter(Now& now, const Open& call, FrameKind kin
   step.floor = step.start_floor = call.floor;
 }
 
+// Outputs that a call, the innermost one, is left.
+inline void CallTree::State::put_step(Now& now, const Open& call, FrameKind kind, const EndedCall& ended) const {
+  now.out.push_back(new_step);
+  CallStep& step = now.out.back();
+  step.kind = CallStepKind::leave;
+  step.frame = kind;
+  step.flags = ended.flags;
+  step.thread = now.index;
+  step.cpu = now.step.cpu;
+  step.depth = now.stack.depth() - 1;
+  step.function = call.function;
+  step.time = TimeNs{call.start.value + ended.total_ns};
+  step.floor = now.step.floor;
+  step.start = call.start;
+  step.start_floor = call.floor;
+  step.off_cpu_ns = ended.off_cpu_ns;
+  step.untraced_ns = ended.untraced_ns;
+  step.lost_ns = ended.lost_ns;
+  step.self_ns = ended.self_ns;
+  step.instructions = ended.instructions;
+  step.self_instructions = ended.self_instructions;
+  step.cycles = ended.cycles;
+  step.self_cycles = ended.self_cycles;
+}
+
 // Outputs or counts that a call, the innermost one, is left.
 [[gnu::always_inline]] inline void CallTree::State::put_leave(Now& now, const Open& call, FrameKind kind, uint8_t flags) {
   const CallThread& thread = now.thread;

@@ -63,6 +63,7 @@ CodeCounter::Node& CodeCounter::meet(NodeId id, const BlockTable& blocks) {
     if (insn.length_bytes == 0) break;
     place.last_offset = offset;
     node.jumps = insn.cls == InsnClass::jcc || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jump_indirect;
+    node.indirect = insn.cls == InsnClass::jump_indirect || insn.cls == InsnClass::call_indirect || insn.cls == InsnClass::ret;
     node.far = insn.cls == InsnClass::far_call || insn.cls == InsnClass::far_jump || insn.cls == InsnClass::far_ret;
     offset += insn.length_bytes;
   }
@@ -224,7 +225,7 @@ void CodeCounter::add_to(FileSums& files) const {
   const auto add_branch = [&](NodeId from, uint64_t to, uint64_t count) {
     const uint64_t address = places_[from].address + places_[from].last_offset;
     CodeBranch& branch = by_id[nodes_[from].file]->branches[{address, to}];
-    branch = {address, to, branch.count + count, nodes_[from].jumps};
+    branch = {address, to, branch.count + count, nodes_[from].jumps, nodes_[from].indirect};
   };
   for (const KeyCounts::Slot& slot : branches_.slots()) {
     if (slot.key != 0) add_branch(first_of(slot.key), places_[second_of(slot.key)].address, slot.count);

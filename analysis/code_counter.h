@@ -79,6 +79,7 @@ class CodeCounter {
     Ip ip, next;  ///< of its first instruction, and after its last one
     uint32_t file = kNoFile;
     bool known = false, jumps = false;  ///< jumps: ends in a jump, conditional or not
+    bool indirect = false;              ///< CodeBranch::is_indirect
     bool far = false;                   ///< ends in a far transfer, which is no branch of a profile
     bool by_jump = false;               ///< of `run_last`
     NodeId branch_to = kNone, run_last = kNone;

@@ -77,7 +77,8 @@ bool GroupBuilder::take_jump(const FlowStep& step) {
     return true;
   }
   if (step.function == kNoFunction || (frames_.empty() && !one_group_)) return false;
-  if (frames_.empty() || frames_.back().function == step.function) {
+  const bool again = step.from == step.function && (step.flags & kFlowEntry) != 0;
+  if (frames_.empty() || (frames_.back().function == step.function && !again)) {
     absorb(step);
     return true;
   }

@@ -57,14 +57,16 @@ struct FileUse {
     for (const CodeBranch& branch : file.branches) branches.emplace(branch.to, &branch);
   }
   /// Returns how often the function `number` of the unit was entered. A first instruction that faults is not executed, and its function is
-  /// entered. A jump from inside of the function to its first instruction (a loop, or Go's code after it has grown the stack) does not enter it.
+  /// entered. A direct jump from inside of the function to its first instruction (a loop, or Go's code after it has grown the stack) does not
+  /// enter it; an indirect one is a tail call.
   [[nodiscard]] uint64_t entries(const SourceUnit& unit, uint32_t number) const {
     const SourceFunction& function = unit.functions[number];
     uint64_t arrived = 0, from_inside = 0;
     for (auto [at, end] = branches.equal_range(function.entry); at != end; ++at) {
       const CodeBranch& branch = *at->second;
       arrived += branch.count;
-      if (branch.is_jump && unit.contains(number, branch.from)) from_inside += branch.count;
+      const bool may_loop = branch.is_jump && (!branch.is_indirect || function.inlined);
+      if (may_loop && unit.contains(number, branch.from)) from_inside += branch.count;
     }
     const uint64_t executed = counts.highest(function.entry, function.entry + 1);
     const uint64_t all = function.inlined ? executed : std::max(executed, arrived);
@@ -251,7 +253,7 @@ Command add_coverage(CLI::App& app) {
       "code that GCC optimized, a loop within one line of a Fortran array, or without column numbers, may count once. A statement that the\n"
       "optimizer left without code after an inlined copy does not count with the code that follows.\n"
       "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov counts\n"
-      "the same without optimization. A jump within a function to its first instruction (a loop) does not enter it. Limitation: the optimizer\n"
+      "the same without optimization. A direct jump within a function to its first instruction (a loop) does not enter it. Limitation: the optimizer\n"
       "can merge parts of an inlined copy with other code, and its count is then too low, but not 0 if a statement of the copy ran. If\n"
       "functions of a source file share a name (lambdas: operator()), the line is added to it. A function is entered, too, where its first\n"
       "instruction faulted; that instruction was not executed, so its line is not counted. Limitation: debug information in .dwo files\n"

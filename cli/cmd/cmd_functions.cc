@@ -321,6 +321,8 @@ Command add_functions(CLI::App& app) {
       "NAME (inlined): a function that is inlined in others. Its calls are entries from outside at its first instruction. The compiler mixes its\n"
       "code with the code around it, so an entry elsewhere continues a call and counts as one without start. With --no-inline, its time counts\n"
       "for the function that contains it.\n"
+      "A direct jump of a function to its own first instruction may be a loop, or a tail call of itself, and is no call. An indirect one is a tail\n"
+      "call. Where the flow runs from the end of one function into the next without a branch, as in hand-written assembly, nothing is called.\n"
       "Percentiles include only calls that were seen from start to end.\n"
       "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
       "even with CYC packets, each of which covers up to 47 branches.\n"

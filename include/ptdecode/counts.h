@@ -25,6 +25,7 @@ struct CodeBranch {
   uint64_t from = 0, to = 0;  ///< address of the branch, and its target
   uint64_t count = 0;
   bool is_jump = false;  ///< not a call or return
+  bool is_indirect = false;  ///< its target is not in the instruction
 };
 
 /// The executed code of one file. Addresses are the file's own (p_vaddr).

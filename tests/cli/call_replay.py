@@ -263,7 +263,7 @@ def replay(path, symbols, packets=None):
                     pop()
         elif last and last[0] == "jump" and len(insns) == 1 and kind_of(insns[0][1]) == "ret":
             pass  # a return through a thunk
-        elif last and last[0] == "jump" and here != symbols.start(last[2]) and here is not None:
+        elif last and last[0] == "jump" and here is not None and (here != symbols.start(last[2]) or (here == ip and packet_of(last[3]) == "target")):
             if here == ip:
                 back = stack[-1][1]
                 pop()
@@ -283,7 +283,7 @@ def replay(path, symbols, packets=None):
         if packets:
             packets.take(stack[-1][0], insns)
         address, code = insns[-1]
-        last = (kind_of(code), address + len(code), address)
+        last = (kind_of(code), address + len(code), address, code)
     while stack:
         pop()
     if packets:

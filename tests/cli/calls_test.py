@@ -631,6 +631,25 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
         self.assertIn("no function is named 'nobody'", done.stderr)
 
 
+class TailCalls(unittest.TestCase):
+    def test_an_indirect_jump_to_the_own_start_is_a_tail_call_and_a_direct_one_a_loop(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            program, data = folder / "handlers", folder / "handlers.data"
+            subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", SOURCE / "tests/cli/programs/handlers.c", "-o", program], check=True)
+            done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", program)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            want = {name: int(count) for name, count in re.findall(r"^(\w+) (\d+)$", done.stdout, re.M)}
+            self.assertEqual(len(want), 3, done.stdout)
+            rows = {row["function"]: row for row in json_lines(run("functions", "-q", "--no-inline", "--format", "json", "-i", data)) if "function" in row}
+            self.assertEqual({name: rows[name]["calls"] for name in want}, want)
+            for row in (rows["handle_add"], rows["handle_multiply"]):  # no call is another's caller
+                self.assertEqual(row["self_instructions"] % row["calls"], 0, row)
+            covered = run("coverage", "-q", "--format", "lcov", "-i", data).stdout
+            entries = {name: int(count) for count, name in re.findall(r"^FNDA:(\d+),(\w+)$", covered, re.M)}
+            self.assertEqual({name: entries[name] for name in want if name != "count_down"}, {name: want[name] for name in want if name != "count_down"})
+
+
 if __name__ == "__main__":
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
