@@ -2,9 +2,12 @@
 #include "perfio/recording_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +16,7 @@
 
 #include "image/base/environment.h"
 #include "image/base/fd.h"
+#include "image/base/interrupt.h"
 #include "image/base/system_error.h"
 #include "perfio/format/wire.h"
 
@@ -27,6 +31,25 @@ bool may_be_recording(const char* data, size_t size) {
   return magic == kPerfMagic2 || magic == kPerfMagic2Swapped || magic == kPerfMagic1;
 }
 
+/// What the copy of an input without end leaves free on its file system: this, or a twentieth of it if that is less.
+constexpr uint64_t kLeastFreeBytes = 1ULL << 30, kLeastFreeShare = 20;
+
+bool has_room(int fd, uint64_t more_bytes) {
+  struct statvfs info {};
+  if (::fstatvfs(fd, &info) != 0 || info.f_blocks == 0) return true;  // unknown: write() reports a full one
+  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize, all = uint64_t{info.f_blocks} * info.f_frsize;
+  return free >= std::min(kLeastFreeBytes, all / kLeastFreeShare) + more_bytes;
+}
+
+/// Waits for input. check_interrupt() may throw meanwhile.
+void wait_for_input(int fd) {
+  constexpr int kPauseMs = 100;
+  pollfd wanted{fd, POLLIN, 0};
+  do {
+    check_interrupt();
+  } while (::poll(&wanted, 1, kPauseMs) == 0);
+}
+
 Result<Fd> spool(int from, const std::string& path) {
   std::string name = environment::temporary_folder() + "/ptdecode-XXXXXX";
   Fd to(::mkostemp(name.data(), O_CLOEXEC));
@@ -34,8 +57,10 @@ Result<Fd> spool(int from, const std::string& path) {
   ::unlink(name.c_str());
   std::vector<char> buffer(1U << 18);
   size_t filled = 0;
+  uint64_t copied_bytes = 0;
   bool first = true, more = true;
   while (more) {
+    wait_for_input(from);
     const ssize_t got = ::read(from, buffer.data() + filled, buffer.size() - filled);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error("cannot read " + path, ErrorCode::read_failed);
@@ -44,6 +69,12 @@ Result<Fd> spool(int from, const std::string& path) {
     if (more && first && filled < sizeof(uint64_t)) continue;  // a pipe may give its magic in pieces
     if (first && !may_be_recording(buffer.data(), filled)) more = false;
     first = false;
+    if (!has_room(to.get(), filled))
+      return Error{ErrorCode::no_space,
+                   "cannot spool " + path + " to " + name + ": the file system is nearly full after " + std::to_string(copied_bytes) +
+                       " bytes (TMPDIR names another folder)",
+                   0};
+    copied_bytes += filled;
     if (!write_all(to.get(), buffer.data(), filled)) return system_error("cannot spool " + path + " to " + name, ErrorCode::write_failed);
     filled = 0;
   }

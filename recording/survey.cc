@@ -285,6 +285,9 @@ void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns,
     line.by_id_alone = line.found && code.by_id_alone;
     survey_.images.push_back(std::move(line));
   }
+  if (const auto& saved = image.source.options().saved) {
+    for (std::string& trouble : saved->troubles()) survey_.warnings.push_back(std::move(trouble));
+  }
   std::stable_sort(survey_.images.begin(), survey_.images.end(), [](const SurveyImage& a, const SurveyImage& b) {
     return std::tuple(a.found, b.size_bytes, a.path) < std::tuple(b.found, a.size_bytes, b.path);
   });

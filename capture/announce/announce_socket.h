@@ -13,7 +13,7 @@ namespace ptd::announce {
 /// A Unix socket in a folder of its own, which only this user may enter. Removed with the object. Not thread-safe.
 class AnnounceSocket {
  public:
-  /// Errors: of the system.
+  /// Makes the socket, and removes those of this user that a killed recorder left in the same folder. Errors: of the system.
   static Result<std::unique_ptr<AnnounceSocket>> create();
   ~AnnounceSocket();
   AnnounceSocket(const AnnounceSocket&) = delete;

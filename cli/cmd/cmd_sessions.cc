@@ -31,6 +31,7 @@ std::string age_text(uint64_t seconds) {
 }
 
 std::string session_text(const live::SessionStatus& session) {
+  if (!session.alive && !session.trouble.empty()) return session.name + ": " + session.trouble + "\n";
   if (!session.alive) return fmt::format("{}: does not answer: its keeper process is stopped or is taking a snapshot\n", session.name);
   std::string text =
       fmt::format("{}: {}\n  since {}, keeper {}, {} snapshots, {} records, {} KiB of sideband", session.name, session.what,

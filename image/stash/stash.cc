@@ -50,6 +50,14 @@ Status for_each_chunk(int fd, uint64_t limit_bytes, const std::function<Status(B
   }
 }
 
+/// Checks the kinds of everything at the top of a stash, so that a foreign one is named once and not for each content. A part may be absent.
+Status check_parts(const Dir& top) {
+  for (const char* name : {kObjects, kBuildIds, kRecordings, kIncoming}) {
+    if (const Result<Dir> dir = top.sub(name, false); !dir && dir.error().code != ErrorCode::not_found) return dir.error();
+  }
+  return top.check_file(kLockFile);
+}
+
 mode_t mode_of(const std::string& stash, Readers readers) { return stash == kSystemStash && readers == Readers::all ? 0444 : 0400; }
 
 }  // namespace
@@ -97,11 +105,12 @@ Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access acces
   if (!top) return top.error();
   if (write) {
     if (Status status = top->publish("format", 0644, false, bytes_of(kFormat)); !status) return status.error();
-    if (Status status = top->publish("lock", 0600, false, Bytes{}); !status) return status.error();
+    if (Status status = top->publish(kLockFile, 0600, false, Bytes{}); !status) return status.error();
     for (const char* name : {kObjects, kBuildIds, kRecordings, kIncoming}) {
       if (Result<Dir> dir = top->sub(name, true); !dir) return dir.error();
     }
   }
+  if (Status status = check_parts(*top); !status) return status.error();
   const Result<std::string> format = top->read_file("format", kFormat.size());
   if (!format)
     return format.error().kind() == ErrorKind::file_format ? too_large(path + ": written by another version of ptdecode") : format.error();
@@ -109,7 +118,7 @@ Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access acces
   return std::unique_ptr<Stash>(new Stash(std::move(*top)));
 }
 
-Result<Fd> Stash::lock_file() const { return top_.open_file("lock"); }
+Result<Fd> Stash::lock_file() const { return top_.open_file(kLockFile); }
 
 Result<std::shared_ptr<const MappedFile>> Stash::read(const std::string& hash) const {
   if (!is_hash(hash)) return Error{ErrorCode::bad_format, "'" + hash + "' is not the hash of a file in the stash", 0};
@@ -132,13 +141,13 @@ Result<std::shared_ptr<const MappedFile>> Stash::read(const std::string& hash) c
   return file;
 }
 
-std::vector<std::string> Stash::with_build_id(const std::string& build_id) const {
+Result<std::vector<std::string>> Stash::with_build_id(const std::string& build_id) const {
   std::vector<std::string> hashes;
   if (build_id.size() < kFolderDigits * 2) return hashes;
   const Result<Dir> ids = top_.sub(kBuildIds, false);
-  if (!ids) return hashes;
-  const Result<Dir> folder = ids->sub(build_id.substr(0, kFolderDigits), false);
-  if (!folder) return hashes;
+  const Result<Dir> folder = ids ? ids->sub(build_id.substr(0, kFolderDigits), false) : Result<Dir>(ids.error());
+  if (!folder && folder.error().code == ErrorCode::not_found) return hashes;
+  if (!folder) return folder.error();
   for (const std::string& name : folder->names()) {
     const size_t dot = name.find('.');
     if (dot == std::string::npos || !is_hash(std::string_view(name).substr(dot + 1))) continue;

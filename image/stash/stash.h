@@ -51,13 +51,14 @@ struct Content {
 class Stash {
  public:
   enum class Access : uint8_t { read, write };
-  /// Errors: file_open (absent, another user's, not writable), unsupported (the layout of a later version).
+  /// Errors: file_open (absent, another user's, not writable, or with a link, FIFO or
+  /// other foreign kind of file in place of one of its parts), unsupported (the layout of a later version).
   static Result<std::unique_ptr<Stash>> open(const std::string& path, Access access);
 
   /// Returns the verified bytes of a content. Errors: file_open if it does not exist; file_format if it is damaged. Thread-safe.
   [[nodiscard]] Result<std::shared_ptr<const MappedFile>> read(const std::string& hash) const;
-  /// Returns the hashes of contents with a build id (hex), ignoring zero padding.
-  [[nodiscard]] std::vector<std::string> with_build_id(const std::string& build_id) const;
+  /// Returns the hashes of contents with a build id (hex), ignoring zero padding. Errors: of the folder that would list them.
+  [[nodiscard]] Result<std::vector<std::string>> with_build_id(const std::string& build_id) const;
   /// Returns the entries of a recording. Errors: file_open if it has none.
   [[nodiscard]] Result<Entries> entries_of(const std::string& identity) const;
   [[nodiscard]] std::vector<std::string> recordings() const;
@@ -155,6 +156,7 @@ inline constexpr const char* kBuildIds = "build-ids";
 inline constexpr const char* kRecordings = "recordings";
 inline constexpr const char* kIncoming = "incoming";
 inline constexpr const char* kParsed = "parsed";
+inline constexpr const char* kLockFile = "lock";
 inline constexpr const char* kEntriesFile = "entries";
 inline constexpr const char* kIdentityFile = "identity";  ///< file of an unfinished recording, once its identity is known
 inline constexpr uint64_t kMaxEntriesBytes = 256ULL << 20;

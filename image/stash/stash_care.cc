@@ -242,6 +242,7 @@ class Verification {
   Verification(Stash& stash, bool remove) : stash_(stash), remove_(remove) {}
 
   void run() {
+    for (const char* part : {kObjects, kBuildIds}) check_folders(part);
     for_each_object(stash_, [this](const Dir& folder, const std::string& name, const struct stat& info) { check(folder, name, info); });
     const Result<Dir> recordings = stash_.top().sub(kRecordings, false);
     if (!recordings) {
@@ -282,6 +283,16 @@ class Verification {
     return {damaged ? "damaged: its hash differs" : file.error().message, damaged};
   }
 
+  // A folder of contents or of build ids in whose place is something else hides all of its names.
+  void check_folders(const char* part) {
+    const Result<Dir> dir = stash_.top().sub(part, false);
+    for (const std::string& name : dir ? dir->names() : std::vector<std::string>()) {
+      const Result<Dir> folder = dir->sub(name, false);
+      struct stat info {};
+      if (!folder && dir->stat(name, info)) report.problems.push_back({dir->path() + "/" + name, folder.error().message});
+    }
+  }
+
   void check(const Dir& folder, const std::string& name, const struct stat& info) {
     const std::string hash = hash_of_place(folder, name), path = folder.path() + "/" + name;
     if (!is_hash(hash)) {
@@ -302,7 +313,7 @@ class Verification {
 
   /// Removes a damaged content. A recorder may have replaced it since it was read, so it is read again with exclusive access to the stash.
   [[nodiscard]] bool remove(const Dir& folder, const std::string& name, const std::string& hash) const {
-    const Result<Fd> lock_file = stash_.top().open_file("lock");
+    const Result<Fd> lock_file = stash_.top().open_file(kLockFile);
     if (!lock_file) return false;
     const Lock lock(lock_file->get(), true, kLockWaitMs);
     return lock.ok() && read(hash).damaged && folder.remove(name);
@@ -387,7 +398,7 @@ Listing list(const Stash& stash) {
 }
 
 Result<GcReport> gc(Stash& stash, const GcOptions& options) {
-  const Result<Fd> lock_file = stash.top().open_file("lock");
+  const Result<Fd> lock_file = stash.top().open_file(kLockFile);
   if (!lock_file) return lock_file.error();
   const Lock lock(lock_file->get(), true, kLockWaitMs);
   if (!lock.ok()) return Error{ErrorCode::busy, stash.path() + ": locked by recorders for more than a minute", 0};

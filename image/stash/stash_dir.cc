@@ -50,6 +50,23 @@ bool is_simple(const std::string& name) { return !name.empty() && name != "." &&
 
 std::string own_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
+/// Returns an error if a name is a link or a file of another kind, which errno does not tell apart. A name that does not exist is fine.
+Status check_kind(int parent, const std::string& name, const std::string& path, bool directory) {
+  struct stat info {};
+  if (::fstatat(parent, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  if (S_ISLNK(info.st_mode)) return Error{ErrorCode::not_regular_file, path + " is a link and is not followed", 0};
+  if (directory && !S_ISDIR(info.st_mode)) return Error{ErrorCode::not_regular_file, path + ": not a directory", 0};
+  if (!directory && !S_ISREG(info.st_mode)) return Error{ErrorCode::not_regular_file, path + ": not a regular file", 0};
+  return {};
+}
+
+/// Returns the error of a name that could not be opened.
+Error open_error(int parent, const std::string& name, const std::string& path, bool directory) {
+  const int number = errno;
+  const Status kind = check_kind(parent, name, path, directory);
+  return kind ? system_error(path, ErrorCode::open_failed, number) : kind.error();
+}
+
 bool remove_at(int parent, const char* name, int depth) {
   if (::unlinkat(parent, name, 0) == 0 || errno == ENOENT) return true;
   if (depth >= kMaxDepth) return false;
@@ -92,7 +109,7 @@ Result<Dir> Dir::sub(const std::string& name, bool create) const {
   if (create && ::fstat(fd_.get(), &own) == 0 && ::mkdirat(fd_.get(), name.c_str(), own.st_mode & 0777) != 0 && errno != EEXIST)
     return system_error(path);
   Dir dir(::openat(fd_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), path);
-  if (!dir.ok()) return system_error(path);
+  if (!dir.ok()) return open_error(fd_.get(), name, path, true);
   if (Status status = check_directory(dir.fd(), path, true); !status) return status.error();
   return dir;
 }
@@ -117,12 +134,15 @@ bool Dir::stat(const std::string& name, struct stat& info) const {
   return is_simple(name) && ::fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+Status Dir::check_file(const std::string& name) const { return check_kind(fd_.get(), name, path_ + "/" + name, false); }
+
 Result<Fd> Dir::open_file(const std::string& name) const {
   const std::string path = path_ + "/" + name;
   if (!is_simple(name)) return system_error(path, ErrorCode::open_failed, EINVAL);
   Fd fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat info {};
-  if (!fd.ok() || ::fstat(fd.get(), &info) != 0) return system_error(path);
+  if (!fd.ok()) return open_error(fd_.get(), name, path, false);
+  if (::fstat(fd.get(), &info) != 0) return system_error(path);
   if (!S_ISREG(info.st_mode)) return Error{ErrorCode::not_regular_file, path + ": not a regular file", 0};
   if (!is_ours(info, true) || (info.st_mode & kOthersWrite) != 0)
     return Error{ErrorCode::untrusted_file, path + ": another user may have written it, so it is not used", 0};

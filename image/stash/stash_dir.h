@@ -27,7 +27,8 @@ class Dir {
   /// Opens the top directory of a stash; with a `create_mode` creates it and (private to this user) its parents. Refuses with file_open:
   /// another user's directory, one that others may write to, a link of another user. `owner_root`: also accepts root's, for reading.
   static Result<Dir> open_top(const std::string& path, unsigned create_mode, bool owner_root);
-  /// Opens a directory in this one; with `create` creates it. Refuses as above, and every link.
+  /// Opens a directory in this one; with `create` creates it. Refuses as above, and with
+  /// not_regular_file every link and what is no directory.
   [[nodiscard]] Result<Dir> sub(const std::string& name, bool create) const;
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -37,7 +38,9 @@ class Dir {
   [[nodiscard]] std::vector<std::string> names(size_t limit = 1U << 22) const;
   /// Stats a name without following links; returns false if it does not exist.
   [[nodiscard]] bool stat(const std::string& name, struct stat& info) const;
-  /// Opens a regular file of ours (or root's) for reading. Errors: file_open.
+  /// Returns not_regular_file for a name that is neither a regular file nor absent, without opening it.
+  [[nodiscard]] Status check_file(const std::string& name) const;
+  /// Opens a regular file of ours (or root's) for reading. Errors: file_open; not_regular_file for links, too.
   [[nodiscard]] Result<Fd> open_file(const std::string& name) const;
   /// Reads a small file. Errors: file_open; file_format if it is longer than `limit_bytes`.
   [[nodiscard]] Result<std::string> read_file(const std::string& name, uint64_t limit_bytes) const;

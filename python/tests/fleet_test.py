@@ -159,6 +159,18 @@ class Fleet(unittest.TestCase):
                 merge(self.store, facts["recording"])
                 self.assertEqual(differences(self.store, facts["recording"], recording), {})
 
+    def test_units_that_do_not_exist_are_refused(self):
+        facts = write_plan(str(DEMO), self.store, 9000)
+        name, wrong = facts["recording"], (-1, facts["units"], 2**32, 2**70)
+        for unit in wrong:
+            with self.subTest(unit=unit), self.assertRaisesRegex(ValueError, f"^unit: {unit} is not in 0 to {facts['units'] - 1}$"):
+                decode_unit(self.store, name, unit)
+        with self.assertRaisesRegex(TypeError, "^unit: "):
+            decode_unit(self.store, name, "1")
+        for size in (-1, 2**64):
+            with self.assertRaisesRegex(ValueError, f"^unit_bytes: {size} is not in "):
+                write_plan(str(DEMO), self.store, size)
+
     def test_same_files(self):
         """Decoding a unit again gives the same bytes."""
         name = write_plan(str(DEMO), self.store, 9000)["recording"]

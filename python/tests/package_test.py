@@ -147,6 +147,41 @@ class Package(unittest.TestCase):
             with self.subTest(**options), self.assertRaisesRegex(error, f"^{name}: "):
                 table(options.pop("name", "calls"), **options)
 
+    def test_numbers_out_of_range_name_their_argument(self):
+        """Each number of each method, one below and one above its range, and what is no number. The bounds themselves are accepted."""
+        recording, builder = self.recording, ptdecode.Builder()
+        pt = {"pmu_type": 8, "time_shift": 0, "time_mult": 1, "time_zero": 0, "max_nonturbo_ratio": 0}
+        u64, u32, i32, time = (0, 2**64 - 1), (0, 2**32 - 1), (0, 2**31 - 1), (-2**63, 2**63 - 1)
+        cases = [("ip", u64, lambda value: recording.versions(value)), ("slack_ns", u64, lambda value: ptdecode.open(DEMO, slack_ns=value)),
+                 ("size_bytes", (0, 2**30), lambda value: recording.code_at(0, 0, size_bytes=value)),
+                 ("instructions", u32, lambda value: recording.disassemble(0, 0, instructions=value)),
+                 ("ids", u64, lambda value: builder.add_attr(bytes(128), ids=[1, value])), ("ring", u32, lambda value: builder.add_records(value, b"")),
+                 ("cpu", i32, lambda value: builder.add_aux(b"", cpu=value)), ("tid", i32, lambda value: builder.add_aux(b"", tid=value)),
+                 ("offset_bytes", u64, lambda value: builder.add_aux(b"", cpu=0, offset_bytes=value)),
+                 ("address", u64, lambda value: builder.add_code(value, b"")), ("pid", i32, lambda value: builder.add_code(0, b"", pid=value)),
+                 ("from_ns", time, lambda value: builder.add_code(0, b"", from_ns=value)), ("feature", u32, lambda value: builder.set_feature(value, b"")),
+                 ("tsc_ctc_ratio numerator", u32, lambda value: builder.set_pt(**pt, tsc_ctc_ratio=(value, 1))),
+                 ("tsc_ctc_ratio denominator", u32, lambda value: builder.set_pt(**pt, tsc_ctc_ratio=(1, value)))]
+        for method in (recording.code_at, recording.disassemble, recording.symbol_at):
+            cases += [("ip", u64, lambda value, method=method: method(value, 0)), ("time_ns", time, lambda value, method=method: method(0, value)),
+                      ("pid", i32, lambda value, method=method: method(0, 0, pid=value)), ("space", u32, lambda value, method=method: method(0, 0, space=value))]
+        cases += [(name, (0, 2**{"time_shift": 16, "time_zero": 64}.get(name, 32) - 1), lambda value, name=name: builder.set_pt(**{**pt, name: value}))
+                  for name in pt]
+        for name, (least, most), call in cases:
+            with self.subTest(name=name, most=most):
+                for wrong in (least - 1, most + 1, 2**70, -2**70):
+                    with self.assertRaisesRegex(ValueError, f"^{name}: {wrong} is not in {least} to {most}$"):
+                        call(wrong)
+                for wrong in ("1", 1.5):
+                    with self.assertRaisesRegex(TypeError, f"^{name}: an integer is needed"):
+                        call(wrong)
+                for right in (least, most):
+                    with contextlib.suppress(ptdecode.Error):  # the library may have nothing there
+                        call(right)
+        with self.assertRaisesRegex(ValueError, "^tsc_ctc_ratio: "):
+            builder.set_pt(**pt, tsc_ctc_ratio=(1,))
+        self.assertEqual(recording.code_at(2**63, 0).bytes, b"")
+
     def test_percentages_are_those_of_the_command_line(self):
         """Where nothing in the trace says when a stream ends, the last records do."""
         for path in (DEMO, KERNEL, SOURCE / "data" / "arm" / "threads.bundle", emulated()):

@@ -93,7 +93,11 @@ std::shared_ptr<StashedCode> StashedCode::open(const std::vector<std::string>& s
   auto kept = std::make_shared<StashedCode>();
   for (const std::string& path : stashes) {
     Result<std::unique_ptr<stash::Stash>> stash = stash::Stash::open(path, stash::Stash::Access::read);
-    if (!stash) continue;
+    if (!stash) {
+      if (stash.error().code != ErrorCode::not_found)
+        kept->note({stash.error().code, "the stash " + path + " is not used: " + stash.error().message, 0});
+      continue;
+    }
     Result<stash::Entries> entries = identity.empty() ? Result<stash::Entries>(stash::Entries()) : (*stash)->entries_of(identity);
     if (entries) {
       for (stash::Entry& entry : entries->entries)
@@ -107,7 +111,7 @@ std::shared_ptr<StashedCode> StashedCode::open(const std::vector<std::string>& s
     }
     kept->stashes_.push_back(std::move(*stash));
   }
-  return kept->stashes_.empty() ? nullptr : kept;
+  return kept->stashes_.empty() && kept->troubles_.empty() ? nullptr : kept;
 }
 
 std::vector<const StashedCode::Mapping*> StashedCode::entries_of(const MappedPath& wanted) const {
@@ -190,7 +194,9 @@ std::vector<ElfSymbol> StashedCode::symbols_of(const ElfFile& elf) {
 std::vector<std::shared_ptr<const MappedFile>> StashedCode::with_build_id(const std::string& build_id) {
   std::vector<std::shared_ptr<const MappedFile>> files;
   for (size_t stash = 0; stash < stashes_.size(); ++stash) {
-    for (const std::string& hash : stashes_[stash]->with_build_id(build_id)) {
+    const Result<std::vector<std::string>> hashes = stashes_[stash]->with_build_id(build_id);
+    if (!hashes) note(hashes.error());
+    for (const std::string& hash : hashes ? *hashes : std::vector<std::string>()) {
       if (auto file = read(stash, hash)) files.push_back(std::move(file));
     }
   }

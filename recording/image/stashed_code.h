@@ -25,10 +25,11 @@ namespace ptd {
 /// recording moved it, at PATH.old. "" if neither has a mapping of theirs.
 [[nodiscard]] std::string recording_of(const stash::Entries& entries);
 
-/// Looks up code in stashes. Not thread-safe, like CodeSource. A missing or untrusted stash is treated as empty.
+/// Looks up code in stashes. Not thread-safe, like CodeSource. A missing stash is empty. One that cannot
+/// be used is, too, and troubles() names it.
 class StashedCode : public SavedFiles {
  public:
-  /// `identity`: that of the recording; "": look up build ids only. Null if there is no stash.
+  /// `identity`: that of the recording; "": look up build ids only. Null if there is no stash, usable or not.
   static std::shared_ptr<StashedCode> open(const std::vector<std::string>& stashes, const std::string& identity = {});
   OfMapping of_mapping(const MappedPath& wanted) override;
   int64_t saved_at_ns(const MappedPath& wanted) override;

@@ -3,6 +3,7 @@
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Inputs: PTDECODE_CORPUS and its neighbour faults/; what is absent is skipped.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -24,6 +25,29 @@ NOTHING = {"DEBUGINFOD_URLS": "", "PTDECODE_STASH": "off"}
 
 def run(*words):
     return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300, env={**os.environ, **NOTHING})
+
+
+class Endless(unittest.TestCase):
+    @unittest.skipUnless(os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0, "needs root, for a small file system")
+    def test_an_input_that_never_ends_leaves_room_on_the_disk(self):
+        mebibyte = 1 << 20
+        for name in ("-", "/dev/stdin"):
+            with tempfile.TemporaryDirectory() as folder:
+                words = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64m none "$TMPDIR" && exec "$@"', "sh", PTDECODE, "stat", "-i", name]
+                with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": folder}) as process:
+                    sent = 0
+                    try:
+                        while True:
+                            sent += process.stdin.write(b"PERFILE2" + bytes(mebibyte - 8))
+                    except BrokenPipeError:
+                        pass
+                    with contextlib.suppress(BrokenPipeError):
+                        process.stdin.close()
+                    process.stdin = None
+                    said = process.communicate(timeout=60)[1].decode()
+                self.assertEqual(process.returncode, 1, said)
+                self.assertRegex(said, rf"cannot spool {name} to {folder}/ptdecode-\w+: the file system is nearly full after \d+ bytes \(TMPDIR names another folder\)")
+                self.assertTrue(50 * mebibyte < sent < 62 * mebibyte, "a twentieth of 64 MiB stays free")
 
 
 class HostileFiles(unittest.TestCase):

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "decoder/arm/decoder.h"
+#include "ptdecode/arm/packet_reader.h"
 #include "tests/coresight/support/expected.h"
 #include "tests/support/corpus.h"
 
@@ -13,6 +14,7 @@ namespace {
 struct Walked {
   std::vector<Range> ranges;
   std::vector<size_t> before_gap;  ///< ranges before each gap
+  bool bad_packet = false;         ///< is the reason of the last gap
 };
 
 Walked walk(const Recording& recording, uint32_t stream, Bytes bytes) {
@@ -28,13 +30,77 @@ Walked walk(const Recording& recording, uint32_t stream, Bytes bytes) {
   for (bool more = true; more;) {
     batch.clear();
     more = decoder.next(batch);
-    for (const Gap& gap : batch.gaps) walked.before_gap.push_back(walked.ranges.size() + gap.before_block);
+    for (const Gap& gap : batch.gaps) {
+      walked.before_gap.push_back(walked.ranges.size() + gap.before_block);
+      walked.bad_packet = gap.reason == GapReason::bad_packet;
+    }
     for (const Block& block : batch.blocks) {
       const BlockInfo& info = decoder.blocks().info(block.node);
       walked.ranges.push_back({info.ip.value, info.ip.value + info.size_bytes, info.instructions, has(block.flags, BlockFlag::taken)});
     }
   }
   return walked;
+}
+
+// [ETMv4] "Trace Info instruction trace packet", INFO.cc_enabled: a trace unit that counts no cycles writes no packet with a count.
+TEST(ArmDamage, ACycleCountIsAPacketOnlyIfCyclesAreCounted) {
+  constexpr unsigned kTimestamp = 0x03, kFormat1 = 0x0f, kFormat2 = 0x0d, kFormat3 = 0x15;
+  for (const unsigned header : {kTimestamp, kFormat1, kFormat2, kFormat3}) {
+    for (const bool register_says : {false, true}) {
+      for (const bool info_says : {false, true}) {
+        arm::TraceConfig config;
+        config.protocol = arm::Protocol::etmv4;
+        config.configr = register_says ? 0x810 : 0x800;
+        std::vector<std::byte> bytes;
+        for (const unsigned value : {0x01U, 0x01U, info_says ? 1U : 0U, header}) bytes.push_back(static_cast<std::byte>(value));
+        bytes.resize(20, std::byte{0x71});
+        for (const bool aside : {false, true}) {
+          arm::PacketReader reader(bytes, config);
+          arm::Packet packet;
+          ASSERT_EQ(reader.next(packet), arm::PacketReader::Status::ok);
+          const auto status = aside ? reader.next_aside(packet) : reader.next(packet);
+          EXPECT_EQ(status == arm::PacketReader::Status::ok, register_says || info_says) << header << aside;
+          reader.reset();  // nothing is known again
+          reader.seek(3);
+          EXPECT_EQ(reader.next(packet), arm::PacketReader::Status::ok) << header << aside;
+        }
+      }
+    }
+  }
+}
+
+// One wrong bit makes 0x02 a timestamp with a cycle count, which takes the atoms after it, or 0x12, a cycle count.
+TEST(ArmDamage, AWrongBitInATimestampHeaderIsAGapThere) {
+  OpenOptions options;
+  options.path = std::string(PTD_SOURCE_DIR) + "/data/arm_kernel/kernel.bundle";
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok());
+  std::vector<std::byte> scratch;
+  AuxSegment segment;
+  uint64_t from = 0;
+  ASSERT_TRUE((*opened)->next_segment(0, from, segment, scratch));
+  const std::vector<std::byte> whole(segment.bytes.begin(), segment.bytes.end());
+  const Walked right = walk(**opened, 0, whole);
+  ASSERT_FALSE(right.bad_packet);
+  arm::PacketReader reader(whole, *(*opened)->arm_config(0));
+  arm::Packet packet;
+  std::vector<uint64_t> headers;
+  for (uint64_t at = 0; reader.next(packet) == arm::PacketReader::Status::ok; at = reader.offset()) {
+    if (packet.kind == arm::PacketKind::timestamp) headers.push_back(at);
+  }
+  ASSERT_GT(headers.size(), 100U);
+  for (size_t i = 0; i < headers.size(); i += headers.size() / 20) {
+    for (const unsigned bit : {0U, 4U}) {
+      std::vector<std::byte> damaged = whole;
+      damaged[headers[i]] ^= static_cast<std::byte>(1U << bit);
+      const Walked got = walk(**opened, 0, damaged), cut = walk(**opened, 0, Bytes(whole).first(headers[i]));
+      ASSERT_TRUE(got.bad_packet) << i;
+      EXPECT_EQ(got.ranges.size(), got.before_gap.back()) << i << ": no flow up to the next sync point";
+      EXPECT_GE(got.ranges.size(), cut.ranges.size()) << i;
+      ASSERT_LE(got.ranges.size(), right.ranges.size()) << i;
+      for (size_t k = 0; k < got.ranges.size(); ++k) ASSERT_EQ(got.ranges[k], right.ranges[k]) << i << ", range " << k;
+    }
+  }
 }
 
 TEST(ArmDamage, TheFlowBeforeItIsUnchanged) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Detached sessions: they outlive their caller, their target and each of their own two processes; no other user can access them; nothing
 remains."""
+import contextlib
 import os
 import pathlib
 import re
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -268,6 +270,39 @@ class Sessions(unittest.TestCase):
             client.close()
         self.snapshot("one")
         self.assertEqual(self.keeper("one"), keeper)
+
+    def test_what_is_no_answer_is_told_apart_from_silence(self):
+        self.sockets.mkdir(0o700)
+        kinds = {"talks": (lambda client: client.send(b"HTTP/1.1 400 Bad Request"), "gives an answer that is not a session's"),
+                 "hands": (lambda client: socket.send_fds(client, [b"x"], [0, 1]), "gives an answer that is not a session's"),
+                 "hangs": (lambda client: client.close(), "closes the connection without an answer")}
+        with contextlib.ExitStack() as open_ones:
+            for name, (behave, _) in kinds.items():
+                server = open_ones.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                server.bind(str(self.sockets / name))
+                server.listen(16)
+
+                def serve(server=server, behave=behave):
+                    while True:
+                        try:
+                            client = server.accept()[0]
+                        except OSError:  # the test is over
+                            return
+                        with client, contextlib.suppress(OSError):
+                            client.recv(4096)
+                            behave(client)
+                threading.Thread(target=serve, daemon=True).start()
+                open_ones.callback(server.shutdown, socket.SHUT_RDWR)
+            listed = self.run_it("sessions").stdout.decode()
+            for name, (_, said) in kinds.items():
+                self.assertRegex(listed, rf"(?m)^{name}: .*{said}")
+                for words in (("snapshot", name, "-o", self.dir / "none"), ("stop", name)):
+                    got = self.run_it(*words, timeout=60)
+                    self.assertEqual(got.returncode, 1, got.stderr)
+                    text = got.stderr.decode()
+                    self.assertIn(f"session '{name}' {said}", text)
+                    self.assertIn(str(self.sockets / name), text)
+                    self.assertNotIn("within", text)
 
     def test_a_snapshot_keeps_the_code_that_is_only_there_while_its_processes_run(self):
         deleted, memory = self.dir / "gone", "import os\nfd=os.memfd_create('code',0)\nos.write(fd,open('%s','rb').read())\nos.execve(fd,['sleep','1000'],os.environ)"

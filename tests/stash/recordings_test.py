@@ -3,6 +3,7 @@
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_CROWD: recorders at once (default 6). Exit status 77 without qemu-x86_64.
 """
+import contextlib
 import hashlib
 import json
 import os
@@ -329,6 +330,55 @@ class Recordings(unittest.TestCase):
         found = self.run_it("stash", "verify", status=3).stdout
         self.assertIn(f"{kept}: damaged", found)
         self.assertIn("(removed)", self.run_it("stash", "verify", "--remove", status=3).stdout)
+
+    @contextlib.contextmanager
+    def replaced(self, place, make):
+        """Something else in place of a part of the stash."""
+        away = self.folder / "away"
+        place.rename(away)
+        make(place)
+        try:
+            yield
+        finally:
+            place.rmdir() if place.is_dir() and not place.is_symlink() else place.unlink()
+            away.rename(place)
+
+    def test_a_foreign_kind_of_file_in_the_stash_is_named_and_the_stash_not_used(self):
+        self.compile("-O2", "sha1")
+        self.record()
+        parts = ["format", "lock", "objects", "build-ids", "recordings", "incoming"]
+        kinds = [("a FIFO", os.mkfifo, parts), ("a link", lambda place: place.symlink_to("/dev/zero"), parts), ("a folder", pathlib.Path.mkdir, parts[:2])]
+        for kind, make, name in ((kind, make, name) for kind, make, names in kinds for name in names):
+            place = self.stash / name
+            with self.subTest(kind=kind, name=name), self.replaced(place, make):
+                said = f"{place} is a link and is not followed\n" if kind == "a link" else f"{place}: not a "
+                for words in (("stat",), ("script", "--itrace=g"), ("check",), ("info",), ("functions",), ("bundle", "-o", self.folder / "bundle")):
+                    done = self.run_it(words[0], "-i", self.folder / "rec", *words[1:])
+                    self.assertEqual((done.stdout + done.stderr).count(f"the stash {self.stash} is not used: {said}"), 1, (words, done.stderr))
+                for words in (("ls",), ("gc",), ("verify",), ("add", "-i", self.folder / "rec")):
+                    self.assertIn(said, self.run_it("stash", *words, status=1).stderr)
+                done = self.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.folder / "again", "--", self.program)
+                self.assertEqual(done.stderr.count(f"the recorded code is not saved: {said}"), 1, done.stderr)
+        whole = self.flow()
+        self.program.unlink()
+        self.assertEqual(self.flow(), whole)
+
+    def test_a_foreign_kind_of_file_below_the_stash_is_named(self):
+        self.compile("-O2", "sha1")
+        self.record()
+        recording = next((self.stash / "recordings").iterdir())
+        digest = hashlib.sha256(self.program.read_bytes()).hexdigest()
+        content = self.stash / "objects" / digest[:2] / digest[2:]
+        build_ids = self.stash / "build-ids" / self.images()[str(self.program)]["build_id"][:2]
+        self.program.unlink()
+        for make in (os.mkfifo, lambda place: place.symlink_to("/dev/zero")):
+            for place in (content, content.parent, recording, recording / "entries", build_ids):
+                with self.subTest(place=place), self.replaced(place, make):
+                    if place != build_ids:  # the entries suffice
+                        self.assertIn(str(place), self.run_it("stat", "-i", self.folder / "rec").stderr)
+                    self.assertIn(str(place), self.run_it("stash", "verify", status=3).stdout)
+                    self.run_it("stash", "ls")
+        self.run_it("stash", "verify")
 
     def test_who_does_not_want_it_has_none(self):
         self.compile("-O2", "sha1")

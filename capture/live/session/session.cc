@@ -112,10 +112,18 @@ Status fork_keeper(SessionKeeper& keeper, Workload* workload) {
   return started;
 }
 
-Error no_answer(const std::string& name, std::chrono::seconds patience) {
-  return Error{ErrorCode::busy,
-               "session '" + name + "' does not answer within " + std::to_string(patience.count()) +
-                   " s: its keeper is stopped (kill -CONT) or takes another snapshot",
+/// What came in place of an answer.
+enum class NoAnswer : uint8_t { silence, hang_up, nonsense };
+
+Error no_answer(const SessionDir& dir, const std::string& name, NoAnswer kind, std::chrono::seconds patience) {
+  if (kind == NoAnswer::silence)
+    return Error{ErrorCode::busy,
+                 "session '" + name + "' does not answer within " + std::to_string(patience.count()) +
+                     " s: its keeper is stopped (kill -CONT) or takes another snapshot",
+                 0};
+  const std::string what = kind == NoAnswer::hang_up ? "closes the connection without an answer" : "gives an answer that is not a session's";
+  return Error{ErrorCode::bad_format,
+               "session '" + name + "' " + what + ": another program or version of ptdecode listens there (end it, or remove " + dir.path() + "/" + name + ")",
                0};
 }
 
@@ -126,6 +134,7 @@ Result<SessionReply> ask(const SessionDir& dir, const std::string& name, Session
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + patience;
   passed_fd = connection = -1;
+  NoAnswer kind = NoAnswer::silence;
   for (int i = 0; i < kTries && Clock::now() < end; ++i) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(end - Clock::now());
     const int fd = dir.connect_to(name, left);
@@ -146,13 +155,14 @@ Result<SessionReply> ask(const SessionDir& dir, const std::string& name, Session
       if (reply.error.empty()) return reply;
       return Error{ErrorCode::read_failed, "session '" + name + "': " + reply.error, 0};
     }
-    const bool silent = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    const bool silent = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK), several = got < 0 && errno == EBADMSG;
+    kind = silent ? NoAnswer::silence : got > 0 || several ? NoAnswer::nonsense : NoAnswer::hang_up;
     if (passed_fd >= 0) close(passed_fd);
     close(fd);
     if (silent) break;
     (void)usleep(kPauseUs);
   }
-  return no_answer(name, patience);
+  return no_answer(dir, name, kind, patience);
 }
 
 /// Its status, which any keeper tells at once unless it is busy or stopped.
@@ -228,6 +238,7 @@ Result<std::vector<SessionStatus>> list_sessions() {
     SessionStatus status;
     status.name = name;
     if (reply.ok()) status = reply->status;
+    if (!reply.ok() && reply.error().code != ErrorCode::busy) status.trouble = reply.error().message;
     sessions.push_back(std::move(status));
   }
   return sessions;

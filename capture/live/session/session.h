@@ -36,6 +36,7 @@ struct SessionChoice {
 /// The status of a session.
 struct SessionStatus {
   std::string name, what;
+  std::string trouble;  ///< what is wrong with a session that is not alive; "": it does not answer in time
   int32_t keeper_pid = -1, backup_pid = -1;
   uint64_t started_s = 0;  ///< wall clock
   uint64_t snapshots = 0, records = 0, lost_records = 0, log_used_bytes = 0, log_folds = 0, forgotten = 0, aux_bytes = 0;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "decoder/arm/packet/uncounted.h"
+
 namespace ptd::arm {
 namespace {
 
@@ -56,6 +58,7 @@ void PacketReader::reset() {
   is64_ = false;
   timestamp_ = 0;
   cycle_threshold_ = 0;
+  dispatch_ = &dispatch_of(config_);
 }
 
 bool PacketReader::byte(uint8_t& value) {
@@ -138,7 +141,7 @@ bool PacketReader::short_aside(const std::byte* at, Packet& packet) {
     return true;
   }
   const bool in_header = (header & 0xf0) == 0x10;
-  if (!in_header && (header & 0xfe) != 0x0c) return false;
+  if ((!in_header && (header & 0xfe) != 0x0c) || (*dispatch_)[header] == kNoForm) return false;
   packet.kind = in_header ? PacketKind::ccnt_f3 : PacketKind::ccnt_f2;
   packet.cycles = cycle_threshold_ + (in_header ? header & 3U : second & 0xfU);
   packet.flags = kFlagCycles;
@@ -266,6 +269,10 @@ PacketReader::Status PacketReader::trace_info(Packet& packet) {
   packet.cycles = static_cast<uint32_t>(sections[3]);
   if ((control & 4) != 0) packet.flags |= kFlagSpeculation;
   cycle_threshold_ = packet.cycles;
+  // [ETMv4] "Trace Info instruction trace packet": INFO.cc_enabled. Packets with a cycle count are damage only if TRCCONFIGR.CCI agrees.
+  constexpr uint32_t kCci = 0x10, kCcEnabled = 1;
+  const bool counts = (config_.configr & kCci) != 0 || (packet.value & kCcEnabled) != 0;
+  dispatch_ = counts ? &dispatch_of(config_) : &uncounted_dispatch_of(config_);
   return Status::ok;
 }
 

@@ -1,6 +1,8 @@
 // The packet table. Comments are the bit patterns of [ETMv4] "Instruction trace packets" and [ETE] "Trace packets".
 #include "ptdecode/arm/packet_table.h"
 
+#include "decoder/arm/packet/uncounted.h"
+
 namespace ptd::arm {
 namespace {
 
@@ -188,6 +190,11 @@ constexpr bool is_aside(PacketKind kind) {
   return kind == timestamp || kind == ccnt_f1 || kind == ccnt_f2 || kind == ccnt_f3 || kind == ts_marker || kind == commit;
 }
 
+/// Bit 0 of a timestamp's header says that a cycle count follows.
+constexpr bool has_cycles(PacketKind kind, unsigned header) {
+  return kind == ccnt_f1 || kind == ccnt_f2 || kind == ccnt_f3 || (kind == timestamp && (header & 1) != 0);
+}
+
 constexpr std::array<PlainForm, 256> make_plain_forms() {
   std::array<PlainForm, 256> forms{};
   for (const PacketForm& form : kForms) {
@@ -212,19 +219,34 @@ const char* name(PacketKind kind) {
   return kNames[static_cast<size_t>(kind) < kPacketKinds ? static_cast<size_t>(kind) : kPacketKinds - 1];
 }
 
-const Dispatch& dispatch_of(const TraceConfig& config) {
-  static const auto kDispatches = [] {
-    std::array<Dispatch, size_t{1} << kNeeds> made;
-    for (unsigned set = 0; set < made.size(); ++set) {
-      made[set].fill(kNoForm);
-      for (size_t index = 0; index < std::size(kForms); ++index) {
-        const auto needs = static_cast<unsigned>(kForms[index].needs);
-        if (needs != 0 && (set >> (needs - 1) & 1) == 0) continue;
-        for (unsigned byte = kForms[index].first; byte <= kForms[index].last; ++byte) made[set][byte] = static_cast<uint8_t>(index);
+namespace {
+
+using Dispatches = std::array<Dispatch, size_t{1} << kNeeds>;  // by the set of Needs that are satisfied
+
+Dispatches make_dispatches(bool counted) {
+  Dispatches made;
+  for (unsigned set = 0; set < made.size(); ++set) {
+    made[set].fill(kNoForm);
+    for (size_t index = 0; index < std::size(kForms); ++index) {
+      const auto needs = static_cast<unsigned>(kForms[index].needs);
+      if (needs != 0 && (set >> (needs - 1) & 1) == 0) continue;
+      for (unsigned byte = kForms[index].first; byte <= kForms[index].last; ++byte) {
+        if (counted || !has_cycles(kForms[index].kind, byte)) made[set][byte] = static_cast<uint8_t>(index);
       }
     }
-    return made;
-  }();
+  }
+  return made;
+}
+
+}  // namespace
+
+const Dispatch& dispatch_of(const TraceConfig& config) {
+  static const Dispatches kDispatches = make_dispatches(true);
+  return kDispatches[has(config)];
+}
+
+const Dispatch& uncounted_dispatch_of(const TraceConfig& config) {
+  static const Dispatches kDispatches = make_dispatches(false);
   return kDispatches[has(config)];
 }
 

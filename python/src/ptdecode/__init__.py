@@ -36,6 +36,7 @@ __all__ = ["open", "demo_path", "record_emulated", "build_info", "Recording", "T
 __version__: str = _native.version()
 
 Time = Union[None, str, "tuple[int, int]", slice]
+_MOST_CODE_BYTES = 1 << 30  # of code_at()
 Progress = Union[None, bool, Callable[[int, int], Any]]
 
 
@@ -81,15 +82,28 @@ def _names(argument: str, values: Optional[Sequence[str]]) -> "Optional[list[str
     return None if values is None else [_name(argument, value) for value in values]
 
 
-def _number(argument: str, value: Any, most: int) -> int:
-    """Returns an integer from 0 to `most`."""
+def _number(argument: str, value: Any, most: int, least: int = 0) -> int:
+    """Returns an integer from `least` to `most`."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{argument}: an integer is needed, not {type(value).__name__}") from None
-    if not 0 <= number <= most:
-        raise ValueError(f"{argument}: {number} is not in 0 to {most}")
+    if not least <= number <= most:
+        raise ValueError(f"{argument}: {number} is not in {least} to {most}")
     return number
+
+
+def _ip(value: Any, argument: str = "ip") -> int:
+    return _number(argument, value, 2**64 - 1)
+
+
+def _time_ns(value: Any, argument: str = "time_ns") -> int:
+    return _number(argument, value, 2**63 - 1, -2**63)
+
+
+def _id(argument: str, value: Any) -> int:
+    """Returns the number of a cpu, process or thread for the library, where None is -1."""
+    return -1 if value is None else _number(argument, value, 2**31 - 1)
 
 
 @functools.lru_cache(maxsize=64)
@@ -389,8 +403,7 @@ class Recording:
         arguments.columns = _names("columns", columns)
         arguments.functions = _names("func", [func] if isinstance(func, str) else func)
         arguments.stream = None if stream is None else _number("stream", stream, 2**32 - 2)
-        arguments.cpu, arguments.pid, arguments.tid = (-1 if value is None else _number(argument, value, 2**31 - 1)
-                                                       for argument, value in (("cpu", cpu), ("pid", pid), ("tid", tid)))
+        arguments.cpu, arguments.pid, arguments.tid = (_id(argument, value) for argument, value in (("cpu", cpu), ("pid", pid), ("tid", tid)))
         arguments.first_ns, arguments.last_ns = (_number("time", bound, 2**63 - 1) for bound in self._window(time))
         arguments.batch_rows = _number("batch_rows", batch_rows, 2**31 - 1)
         arguments.threads = _number("threads", threads, 256)
@@ -435,30 +448,35 @@ class Recording:
     def versions(self, ip: Optional[int] = None, **options: Any) -> "Union[Table, list[Any]]":
         """The contents of all places that changed, or, as a list, those of the place that holds ``ip``."""
         table = self.table("versions", **options)
-        return table if ip is None else [row for row in table if row.ip <= ip < row.ip + row.size_bytes]
+        if ip is None:
+            return table
+        place = _ip(ip)
+        return [row for row in table if row.ip <= place < row.ip + row.size_bytes]
 
-    def _space(self, space: Optional[int], pid: Optional[int], time_ns: int) -> int:
+    def _place(self, ip: int, time_ns: int, pid: Optional[int], space: Optional[int]) -> "tuple[int, int, int]":
+        """The space, address and time of a place, checked for the library."""
+        place, when, process = _ip(ip), _time_ns(time_ns), _id("pid", pid)
         if space is not None:
-            return space
-        if pid is None:
-            return 0
-        found = self._native.space_of(pid, time_ns)
-        return _native.NO_SPACE if found is None else found
+            return _number("space", space, 2**32 - 1), place, when
+        found = 0 if pid is None else self._native.space_of(process, when)
+        return _native.NO_SPACE if found is None else found, place, when
 
     def code_at(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None, size_bytes: int = 16) -> Code:
-        """The code bytes that were live at an address. A user address needs ``pid`` or ``space``."""
-        return Code(*self._native.code_at(self._space(space, pid, time_ns), ip, time_ns, size_bytes))
+        """The code bytes that were live at an address. A user address needs ``pid`` or ``space``. At most 1 GiB."""
+        size = _number("size_bytes", size_bytes, _MOST_CODE_BYTES)
+        return Code(*self._native.code_at(*self._place(ip, time_ns, pid, space), size))
 
     def disassemble(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None, instructions: int = 10) -> str:
         """Instructions from an address on: lines of address, bytes and text, separated by tabs."""
-        return self._native.disassemble(self._space(space, pid, time_ns), ip, time_ns, instructions)
+        most = _number("instructions", instructions, 2**32 - 1)
+        return self._native.disassemble(*self._place(ip, time_ns, pid, space), most)
 
     def symbol_at(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None) -> Symbol:
         """The function and the source line of an address.
 
         The first address in a file makes ptdecode read its symbols: about 0.25 s for a million of them, in which Ctrl-C has to wait.
         """
-        return Symbol(*self._native.symbol_at(self._space(space, pid, time_ns), ip, time_ns))
+        return Symbol(*self._native.symbol_at(*self._place(ip, time_ns, pid, space)))
 
     def _command(self, *words: str) -> str:
         if self._path is None:
@@ -510,11 +528,11 @@ def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, k
     arguments.symfs, arguments.debug_dirs = paths(symfs), paths(debug_dirs)
     arguments.stashes, arguments.kcore_after = paths(stashes), paths(kcore_after)
     arguments.build_id_cache = None if build_id_cache is None else _path(build_id_cache)
-    arguments.running_kernel = running_kernel
+    arguments.running_kernel = None if running_kernel is None else _name("running_kernel", running_kernel)
     for name, path in (("guestmount", guestmount), ("guestkallsyms", guestkallsyms), ("guestmodules", guestmodules), ("guestvmlinux", guestvmlinux)):
         setattr(arguments, name, None if path is None else _path(path))
-    arguments.slack_ns = slack_ns
-    arguments.flags = debuginfod | ignore_time << 1 | freeze << 2 | allow_outside << 5
+    arguments.slack_ns = _number("slack_ns", slack_ns, 2**64 - 1)
+    arguments.flags = bool(debuginfod) | bool(ignore_time) << 1 | bool(freeze) << 2 | bool(allow_outside) << 5
     return arguments
 
 
@@ -557,31 +575,38 @@ class Builder:
 
     def add_attr(self, attr: bytes, ids: Sequence[int] = (), name: str = "") -> None:
         """A perf_event_attr as passed to perf_event_open(2), and the ids of its events."""
-        self._native.add_attr(_bytes_of(attr), list(ids), name)
+        self._native.add_attr(_bytes_of(attr), [_number("ids", value, 2**64 - 1) for value in ids], _name("name", name))
 
     def add_records(self, ring: int, records: bytes) -> None:
         """Bytes of one ring buffer: perf records. A record may be split between two calls with the same ring."""
-        self._native.add_records(ring, _bytes_of(records))
+        self._native.add_records(_number("ring", ring, 2**32 - 1), _bytes_of(records))
 
     def add_aux(self, aux: bytes, *, cpu: Optional[int] = None, tid: Optional[int] = None, offset_bytes: Optional[int] = None) -> None:
         """Bytes of the AUX buffer of a cpu, or of a thread. offset_bytes: aux_offset of the AUX record; None: after the last ones."""
-        at = self._next.get((cpu, tid), 0) if offset_bytes is None else offset_bytes
+        at = self._next.get((cpu, tid), 0) if offset_bytes is None else _number("offset_bytes", offset_bytes, 2**64 - 1)
         added = _bytes_of(aux)
-        self._native.add_aux(added, -1 if cpu is None else cpu, -1 if tid is None else tid, at)
+        self._native.add_aux(added, _id("cpu", cpu), _id("tid", tid), at)
         self._next[cpu, tid] = at + len(added)
 
     def add_code(self, address: int, code: bytes, *, pid: Optional[int] = None, from_ns: int = 0, name: str = "") -> None:
         """Code at an address of a process (None: the kernel) from a moment on."""
-        self._native.add_code(address, _bytes_of(code), -1 if pid is None else pid, from_ns, name)
+        self._native.add_code(_ip(address, "address"), _bytes_of(code), _id("pid", pid), _time_ns(from_ns, "from_ns"), _name("name", name))
 
     def set_feature(self, feature: int, value: bytes) -> None:
         """A header feature of perf.data (HEADER_CPUID, ...), as in the file."""
-        self._native.set_feature(feature, _bytes_of(value))
+        self._native.set_feature(_number("feature", feature, 2**32 - 1), _bytes_of(value))
 
     def set_pt(self, pmu_type: int, *, time_shift: int, time_mult: int, time_zero: int, tsc_ctc_ratio: "tuple[int, int]" = (0, 0),
                max_nonturbo_ratio: int = 0, cpuid: Optional[str] = None) -> None:
         """How Intel PT was configured; replaces an AUXTRACE_INFO record."""
-        self._native.set_pt(pmu_type, time_shift, time_mult, time_zero, *tsc_ctc_ratio, max_nonturbo_ratio, cpuid)
+        try:
+            ratio_n, ratio_d = tsc_ctc_ratio
+        except (TypeError, ValueError):
+            raise ValueError(f"tsc_ctc_ratio: {tsc_ctc_ratio!r} is not (numerator, denominator)") from None
+        numbers = {"pmu_type": (pmu_type, 32), "time_shift": (time_shift, 16), "time_mult": (time_mult, 32), "time_zero": (time_zero, 64),
+                   "tsc_ctc_ratio numerator": (ratio_n, 32), "tsc_ctc_ratio denominator": (ratio_d, 32), "max_nonturbo_ratio": (max_nonturbo_ratio, 32)}
+        self._native.set_pt(*(_number(name, value, 2**bits - 1) for name, (value, bits) in numbers.items()),
+                            None if cpuid is None else _name("cpuid", cpuid))
 
     def open(self, *, progress: Progress = None, **options: Any) -> Recording:
         """Opens what was added. The options are those of ptdecode.open()."""

@@ -16,7 +16,7 @@ from typing import Any, Iterator, Optional, Sequence
 import pyarrow
 import pyarrow.parquet
 
-from .. import Error, Recording, Table, _arguments, _native
+from .. import Error, Recording, Table, _arguments, _native, _number
 from .store import Store, filesystem, is_url, read_ranges
 
 CODE = ["code", "code_offset"]
@@ -108,12 +108,16 @@ class Plan:
     def units(self) -> "list[dict[str, Any]]":
         return self.facts["units"]
 
+    def _unit(self, unit: int) -> int:
+        """Returns the number of a unit of this plan."""
+        return _number("unit", unit, len(self.units) - 1)
+
     def table(self, name: str, *, unit: Optional[int] = None, steps: "Optional[Sequence[str]]" = None,
               columns: "Optional[Sequence[str]]" = None) -> Table:
         """A table of one unit, or one that is made from the steps of all units."""
         arguments = _native.TableArguments()
         arguments.columns = None if columns is None else list(columns)
-        arguments.unit = unit
+        arguments.unit = None if unit is None else self._unit(unit)
         arguments.steps = None if steps is None else list(steps)
         arguments.cpu = arguments.pid = arguments.tid = -1
         arguments.threads = 1
@@ -121,12 +125,12 @@ class Plan:
 
     def write_steps(self, unit: int, output: str) -> None:
         """Writes all steps of a unit to a file beside `output`."""
-        self._native.unit_steps(unit, output)
+        self._native.unit_steps(self._unit(unit), output)
 
     def unit_tables(self, unit: int, tables: "Sequence[tuple[str, list[str]]]", steps: str) -> "list[Table]":
         """Returns several tables of one unit, from one decode. Read each once, and `calls` first, on one thread at a time. The file `steps` is complete
         when one table has been read to its end."""
-        streams = self._native.unit_tables(unit, list(tables), steps)
+        streams = self._native.unit_tables(self._unit(unit), list(tables), steps)
         return [Table(name, functools.partial(lambda stream: stream, stream)) for (name, _), stream in zip(tables, streams)]
 
 
@@ -141,7 +145,7 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
         if given.get("debuginfod"):
             fetch_code(local, store, _arguments(**given))
         plan = os.path.join(folder, "run.plan")
-        _native.plan_write(local, plan, _arguments(**given), unit_bytes, 0, None)
+        _native.plan_write(local, plan, _arguments(**given), _number("unit_bytes", unit_bytes, 2**64 - 1), 0, None)
         with Recording(_native.open(local, _arguments(**given), None), local) as recording:
             rows = {table: write_table(recording.table(table, progress=False), store, f"{table}/recording={name}/part.parquet")
                     for table in RECORDING_TABLES if table != "samples" or has_samples(recording)}
@@ -230,7 +234,8 @@ def plan_of(store: Store, name: str, unit: int, traces: "Optional[Sequence[str]]
             status = os.stat(local)
             yield _opened(local, status.st_size, status.st_mtime_ns) if same else Plan(local, where or None)
             return
-        ranges = Plan(local, without_trace=True).units[unit]["ranges"]
+        described = Plan(local, without_trace=True)
+        ranges = described.units[described._unit(unit)]["ranges"]
         copies = []
         for index, (trace, file) in enumerate(zip(where, facts["files"])):
             copies.append(os.path.join(folder, f"trace-{index}"))
@@ -258,7 +263,8 @@ def decode_unit(store: Store, name: str, unit: int, traces: "Optional[Sequence[s
     calls = store.get_json(f"_plans/{name}.json").get("calls", True)
     tables = [*([("calls", CALL_COLUMNS["calls"])] if calls else []), *UNIT_TABLES.items()]
     with plan_of(store, name, unit, traces) as plan, store.scratch() as folder:
-        facts["bytes"] = plan.units[unit]["end_offset_bytes"] - plan.units[unit]["first_offset_bytes"]
+        described = plan.units[plan._unit(unit)]
+        facts["bytes"] = described["end_offset_bytes"] - described["first_offset_bytes"]
         steps = os.path.join(folder, "unit.steps")
         facts["rows"] = {table.name: write_table(table, store, f"{table.name}/recording={name}/unit={unit:05}/part.parquet")
                          for table in plan.unit_tables(unit, tables, steps)}
