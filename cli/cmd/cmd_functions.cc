@@ -217,9 +217,10 @@ std::string not_called(const std::string& name, const FunctionTable& functions, 
   if (gaps.total() != 0)
     return fmt::format("--func: no call of '{}' is in the flow that could be decoded{}; flow is lost {}, where it may have been called: 'ptdecode check' "
                        "says why", name, others, counted(gaps.total(), "time"));
+  const std::string list = name.find(',') == std::string::npos ? "" : ": it takes one name, or a glob such as 'read*'";
   const bool is_symbol = is_glob(name) || !recording.symbolizer().addresses_of(name).empty();
-  return fmt::format("--func: {}{}{}; 'ptdecode functions --limit 0' lists what was called",
-                     is_symbol ? fmt::format("'{}' was not called", name) : fmt::format("no function is named '{}'", name), others,
+  return fmt::format("--func: {}{}{}{}; 'ptdecode functions --limit 0' lists what was called",
+                     is_symbol ? fmt::format("'{}' was not called", name) : fmt::format("no function is named '{}'", name), list, others,
                      is_symbol && !is_glob(name) ? "" : nameless_files(functions));
 }
 
@@ -325,7 +326,7 @@ Command add_functions(CLI::App& app) {
       "call. Where the flow runs from the end of one function into the next without a branch, as in hand-written assembly, nothing is called.\n"
       "Percentiles include only calls that were seen from start to end.\n"
       "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
-      "even with CYC packets, each of which covers up to 47 branches.\n"
+      "even with CYC packets, each of which covers up to 47 branches. Own times of several --time ranges do not add up exactly to that of all.\n"
       "~: no packet gives the start or end of some of these calls, because flow is missing beside them. Their times are estimated from the rate\n"
       "of other code. 'estimated' in JSON and tables is their number.\n"
       "A function without a symbol is named by module and file offset (libc.so.6+0x1234): its start by .eh_frame, else the address that is\n"

@@ -99,6 +99,9 @@ std::string nothing_matched(const ScriptOptions& options, const Recording& recor
   add(!options.comms.empty(), "--comm");
   add(!options.symbols.empty(), "-S");
   if (filters.empty()) return {};
+  const Interval span = span_of(recording);
+  if (std::any_of(options.times.begin(), options.times.end(), [&](const Interval& range) { return range.overlaps(span); }))
+    hint += "; lines have the time of the timing packet before them, so a range between two such packets may have none";
   for (const std::string& symbol : options.symbols) {
     if (!is_glob(symbol) && recording.symbolizer().addresses_of(symbol).empty()) hint += fmt::format("; no function is named '{}'", symbol);
   }
