@@ -61,6 +61,7 @@ struct FileUse {
   /// enter it; an indirect one is a tail call.
   [[nodiscard]] uint64_t entries(const SourceUnit& unit, uint32_t number) const {
     const SourceFunction& function = unit.functions[number];
+    if (function.part) return 0;
     uint64_t arrived = 0, from_inside = 0;
     for (auto [at, end] = branches.equal_range(function.entry); at != end; ++at) {
       const CodeBranch& branch = *at->second;
@@ -75,6 +76,13 @@ struct FileUse {
   AddressCounts counts;
   std::multimap<uint64_t, const CodeBranch*> branches;  ///< by target
 };
+
+/// Returns whether a statement is the declaration of a function at the start of a part of it, which is executed after the function was entered.
+bool declares_part(const SourceUnit& unit, const SourceStatement& statement) {
+  if (statement.scope >= unit.functions.size()) return false;
+  const SourceFunction& function = unit.functions[statement.scope];
+  return function.part && function.line == statement.line && function.file == statement.file;
+}
 
 void add_unit(const CoverageWords& words, const SourceUnit& unit, const FileUse& use, Coverage& coverage) {
   using Copy = std::tuple<std::string_view, uint32_t, uint32_t>;  // file, line, and the function or inlined call that holds the code
@@ -96,7 +104,7 @@ void add_unit(const CoverageWords& words, const SourceUnit& unit, const FileUse&
     began = times;
     if (statement.scope < executed.size()) executed[statement.scope] = std::max(executed[statement.scope], times);
     const std::string& path = path_of(statement.file);
-    if (!wanted_source(words, path)) continue;
+    if (!wanted_source(words, path) || declares_part(unit, statement)) continue;
     uint64_t& count = copies[{path, statement.line, statement.scope}];
     count = std::max(count, times);
   }
@@ -252,9 +260,14 @@ Command add_coverage(CLI::App& app) {
       "ran. Of a loop within one line, the count is that of the part that ran most often (the condition); gcov may add up parts. Limitation: in\n"
       "code that GCC optimized, a loop within one line of a Fortran array, or without column numbers, may count once. A statement that the\n"
       "optimizer left without code after an inlined copy does not count with the code that follows.\n"
+      "Limitation: where the optimizer copied a statement within a function (unrolled, peeled or split loops, paths that it separated), the count\n"
+      "is that of the copy that ran most often, not the sum: the line table does not tell copies of a statement from statements that share a\n"
+      "line and column (those of a macro), or from a statement whose code is in several places. So the count may be too low. Without\n"
+      "optimization (-O0) there are no copies.\n"
       "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov counts\n"
-      "the same without optimization. A direct jump within a function to its first instruction (a loop) does not enter it. Limitation: the optimizer\n"
-      "can merge parts of an inlined copy with other code, and its count is then too low, but not 0 if a statement of the copy ran. If\n"
+      "the same without optimization. A direct jump within a function to its first instruction (a loop) does not enter it, and neither does the\n"
+      "code that GCC split off the function (NAME.part.N, or inlined back). Limitation: the optimizer can merge parts of an inlined copy with other\n"
+      "code, and its count is then too low, but not 0 if a statement of the copy ran. If\n"
       "functions of a source file share a name (lambdas: operator()), the line is added to it. A function is entered, too, where its first\n"
       "instruction faulted; that instruction was not executed, so its line is not counted. Limitation: debug information in .dwo files\n"
       "(-gsplit-dwarf) is not read, so only lines are counted.\n"

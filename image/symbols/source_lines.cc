@@ -16,6 +16,7 @@
 #include "image/source/elf_damage.h"
 #include "image/symbols/debug_file.h"
 #include "image/symbols/dwarf/scope_reader.h"
+#include "image/symbols/dwarf/statement_scopes.h"
 #include "image/symbols/source_warnings.h"
 
 namespace ptd {
@@ -265,12 +266,6 @@ void SourceLines::load_scopes(Unit& unit) {
   unit.pieces = pieces_of(std::move(found.extents));
 }
 
-// Returns the innermost scope that contains the address.
-uint32_t SourceLines::scope_at(const Unit& unit, uint64_t address) {
-  const auto after = std::upper_bound(unit.pieces.begin(), unit.pieces.end(), address, [](uint64_t value, const ScopePiece& piece) { return value < piece.first; });
-  return after == unit.pieces.begin() ? kNoScope : std::prev(after)->scope;
-}
-
 SourcePlace SourceLines::place(uint64_t address) {
   const std::lock_guard lock(mutex_);
   SourcePlace place;
@@ -285,7 +280,7 @@ SourcePlace SourceLines::place(uint64_t address) {
     frame.line = std::prev(at)->line;
   }
   for (auto row = at; row != unit->rows.begin() && std::prev(row)->address == address; --row) place.begins_statement |= std::prev(row)->statement && !std::prev(row)->end;
-  for (uint32_t number = scope_at(*unit, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
+  for (uint32_t number = scope_at(unit->pieces, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];
     frame.function = scope.name;
     frames.push_back(frame);
@@ -307,7 +302,7 @@ std::vector<ProfileFrame> SourceLines::profile_frames(uint64_t address) {
   if (after == unit->rows.begin() || std::prev(after)->end || std::prev(after)->line == 0) return {};
   uint32_t line = std::prev(after)->line, discriminator = std::prev(after)->discriminator;
   std::vector<ProfileFrame> frames;
-  for (uint32_t number = scope_at(*unit, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
+  for (uint32_t number = scope_at(unit->pieces, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];
     if (scope.linkage_name == nullptr || scope.declared.line == 0) return {};
     frames.push_back({std::string_view(scope.linkage_name, ::strnlen(scope.linkage_name, kMostName)), line - scope.declared.line, discriminator});
@@ -332,7 +327,7 @@ InlinedPlace SourceLines::inlined(uint64_t address) {
   if (unit == nullptr) return place;
   const auto after = std::upper_bound(unit->pieces.begin(), unit->pieces.end(), address, [](uint64_t value, const ScopePiece& piece) { return value < piece.first; });
   if (after != unit->pieces.end()) place.same_bytes = std::min(place.same_bytes, after->first - address);
-  for (uint32_t number = scope_at(*unit, address); number != kNoScope && unit->scopes[number].inlined && place.functions.size() < kMaxScopeDepth;) {
+  for (uint32_t number = scope_at(unit->pieces, address); number != kNoScope && unit->scopes[number].inlined && place.functions.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];
     place.functions.push_back({scope.name, &scope, scope.entry == address});
     number = scope.parent;
@@ -380,10 +375,11 @@ std::vector<SourceFunction> functions_of(const std::vector<Scope>& scopes, const
   return functions;
 }
 
-// Removes statements without code (`bare`) at instructions of another function, if their line has code in its own, and no copy of that begins
-// there: with optimization, the statement that ends an inlined copy is at the first instruction after the copy, which runs also if the statement
-// does not.
-void drop_bare(const std::vector<Scope>& scopes, const std::vector<EmptyCopy>& empty, const std::vector<bool>& bare,
+enum class StatementKind : uint8_t { has_code, bare, past_copy };  // bare: without code; past_copy: and at the first address after its copy
+
+// Removes statements without code at instructions of another function, if their line has code in its own, and no copy of that begins there: with
+// optimization, the statement that ends an inlined copy is at the first instruction after the copy, which runs also if the statement does not.
+void drop_bare(const std::vector<Scope>& scopes, const std::vector<EmptyCopy>& empty, const std::vector<StatementKind>& kinds,
                std::vector<SourceStatement>& statements) {
   using Place = std::tuple<std::string_view, uint32_t, Dwarf_Off>;  // file, line, function
   const auto place = [&](const SourceStatement& each) {
@@ -391,21 +387,21 @@ void drop_bare(const std::vector<Scope>& scopes, const std::vector<EmptyCopy>& e
   };
   std::vector<Place> with_code;
   for (size_t i = 0; i < statements.size(); ++i)
-    if (!bare[i]) with_code.push_back(place(statements[i]));
+    if (kinds[i] == StatementKind::has_code) with_code.push_back(place(statements[i]));
   std::sort(with_code.begin(), with_code.end());
   std::vector<std::pair<uint64_t, Dwarf_Off>> entries;
   for (const Scope& scope : scopes) entries.emplace_back(scope.entry, scope.origin);
   for (const EmptyCopy& copy : empty) entries.emplace_back(copy.entry, copy.origin);
   std::sort(entries.begin(), entries.end());
-  const auto is_strange = [&](const SourceStatement& each) {
+  const auto is_strange = [&](const SourceStatement& each, StatementKind kind) {
     const auto at = std::lower_bound(with_code.begin(), with_code.end(), Place(each.file, each.line, 0));
     const bool has_code = at != with_code.end() && std::get<0>(*at) == each.file && std::get<1>(*at) == each.line;
-    return has_code && !std::binary_search(at, with_code.end(), place(each)) &&
+    return has_code && (kind == StatementKind::past_copy || !std::binary_search(at, with_code.end(), place(each))) &&
            !std::binary_search(entries.begin(), entries.end(), std::pair(each.first, std::get<2>(*at)));
   };
   size_t kept = 0;
   for (size_t i = 0; i < statements.size(); ++i)
-    if (!bare[i] || !is_strange(statements[i])) statements[kept++] = statements[i];
+    if (kinds[i] == StatementKind::has_code || !is_strange(statements[i], kinds[i])) statements[kept++] = statements[i];
   statements.resize(kept);
 }
 
@@ -426,7 +422,7 @@ size_t SourceLines::statement_end(const Unit& unit, size_t at, size_t next) {
   while (unit.joins_rows && next < unit.rows.size()) {
     const size_t group_end = next_address(unit, next);
     const auto first = unit.rows.begin() + static_cast<std::ptrdiff_t>(next), last = unit.rows.begin() + static_cast<std::ptrdiff_t>(group_end);
-    if (!std::all_of(first, last, continues) || scope_at(unit, first->address) != scope_at(unit, row.address)) break;
+    if (!std::all_of(first, last, continues) || scope_at(unit.pieces, first->address) != scope_at(unit.pieces, row.address)) break;
     next = group_end;
   }
   return next;
@@ -442,25 +438,31 @@ bool SourceLines::has_code(const Unit& unit, size_t at, size_t next) {
 
 SourceUnit SourceLines::statements(const Unit& unit) const {
   SourceUnit result;
-  std::vector<bool> bare;  // of each statement: it has no code
+  std::vector<SourceStatement>& statements = result.statements;
+  std::vector<StatementKind> kinds;
+  const StatementScopes scopes(unit.scopes, unit.pieces);
   const auto unit_number = static_cast<uint32_t>(&unit - units_.data());
+  size_t group = 0;  // the first row at the address
   for (size_t i = 0; i < unit.rows.size(); ++i) {
     const Row& row = unit.rows[i];
+    if (unit.rows[group].address != row.address || unit.rows[group].end) group = i;
     if (row.end || !row.statement || row.line == 0) continue;
     if (const Reach* reach = reach_of(row.address); reach == nullptr || reach->unit != unit_number) continue;
     const size_t next = next_address(unit, i), last = statement_end(unit, i, next);
     const auto end_at = [&](size_t index) { return index < unit.rows.size() ? unit.rows[index].address : row.address + 1; };
-    result.statements.push_back({row.address, end_at(next), row.file, row.line, scope_at(unit, row.address)});
-    bare.push_back(!has_code(unit, i, next));
+    const bool bare = !has_code(unit, i, next);
+    const auto [scope, past_copy] = scopes.of({row.address, row.file, row.line, static_cast<uint32_t>(i - group), bare});
+    statements.push_back({row.address, end_at(next), row.file, row.line, scope});
+    kinds.push_back(past_copy ? StatementKind::past_copy : bare ? StatementKind::bare : StatementKind::has_code);
     if (last == next) continue;
-    result.statements.push_back(result.statements.back());
-    result.statements.back().end = end_at(last);
-    bare.push_back(bare.back());
+    statements.push_back(statements.back());
+    statements.back().end = end_at(last);
+    kinds.push_back(kinds.back());
   }
-  drop_bare(unit.scopes, unit.empty_copies, bare, result.statements);
+  drop_bare(unit.scopes, unit.empty_copies, kinds, statements);
   result.functions = functions_of(unit.scopes, unit.rows, result.statements);
   result.contains = [&unit](uint32_t number, uint64_t address) {
-    uint32_t scope = scope_at(unit, address);
+    uint32_t scope = scope_at(unit.pieces, address);
     for (unsigned depth = 0; scope != kNoScope && scope != number && depth < kMaxScopeDepth; ++depth) scope = unit.scopes[scope].parent;
     return scope == number;
   };

@@ -60,7 +60,6 @@ class SourceLines {
   void load_scopes(Unit& unit);
   std::string_view kept(std::string_view text);
   std::string_view readable(const char* text);
-  [[nodiscard]] static uint32_t scope_at(const Unit& unit, uint64_t address);
   [[nodiscard]] static size_t next_address(const Unit& unit, size_t at);
   [[nodiscard]] static bool has_code(const Unit& unit, size_t at, size_t next);
   [[nodiscard]] static size_t statement_end(const Unit& unit, size_t at, size_t next);

@@ -480,7 +480,19 @@ bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, 
   if (file == nullptr && path == state_->kernel_file().path) file = state_->kernel.file;
   ModuleFile* module = file == nullptr ? state_->modules.found_at(path) : nullptr;
   SourceLines* source = module != nullptr ? &module->lines() : file == nullptr ? nullptr : file->source();
-  return source != nullptr && source->visit(visitor);
+  if (file == nullptr) return source != nullptr && source->visit(visitor);
+  const auto is_part = [file](const SourceFunction& function) {
+    uint64_t from_start = 0;
+    const auto offset = function.inlined ? std::nullopt : file->offset_of(function.entry);
+    const auto symbol = offset ? file->find(*offset, from_start) : std::nullopt;
+    return symbol && from_start == 0 && symbol->name.find(".part.") != std::string_view::npos;
+  };
+  return source != nullptr && source->visit([&](const SourceUnit& unit) {
+    if (std::none_of(unit.functions.begin(), unit.functions.end(), is_part)) return visitor(unit);
+    SourceUnit named = unit;
+    for (SourceFunction& function : named.functions) function.part = is_part(function);
+    return visitor(named);
+  });
 }
 
 std::optional<FilePlace> Symbolizer::file_place(SpaceId space, Ip ip, TimeNs when) const {

@@ -135,6 +135,7 @@ struct SourceFunction {
   uint32_t line = 0;     ///< of its declaration; if that is not known, of its first instruction; 0: neither is known
   uint64_t entry = 0;    ///< address of its first instruction
   bool inlined = false;  ///< a copy in another function's code
+  bool part = false;     ///< split off the function by GCC (-fpartial-inlining), with the symbol NAME.part.N; what enters the function comes first
 };
 /// One compilation.
 struct SourceUnit {

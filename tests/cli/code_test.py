@@ -17,7 +17,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import call_replay  # noqa: E402
-from recorded_programs import CC, CXX, PROGRAMS, RecordedPrograms  # noqa: E402
+from recorded_programs import CC, CXX, PROGRAMS, RecordedPrograms, without_parts  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
 
@@ -51,7 +51,8 @@ class Code(RecordedPrograms):
                 at.append(line)
         lines = deepest = 0
         for address in addresses:
-            names, places = want[address][0::2], [os.path.basename(place.split(" (disc")[0]) for place in want[address][1::2]]
+            names, places = without_parts(want[address][0::2], want[address][1::2])
+            places = [os.path.basename(place.split(" (disc")[0]) for place in places]
             if not re.search(r":[1-9]\d*$", places[0]):  # the C run-time: its assembler code has no lines
                 self.assertEqual(told[address], "", hex(address))
                 continue

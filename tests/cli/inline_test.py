@@ -17,7 +17,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import call_replay  # noqa: E402
 import perfetto_reader  # noqa: E402
-from recorded_programs import CXX, RecordedPrograms  # noqa: E402
+from recorded_programs import CXX, RecordedPrograms, without_parts  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
 MARK = " (inlined)"
@@ -48,7 +48,7 @@ class Chains:
             else:
                 names.append(line)
         for address in addresses:
-            names = self.known[address][0::2]  # innermost first; the others are places
+            names, _ = without_parts(self.known[address][0::2], self.known[address][1::2])  # innermost first
             self.known[address] = tuple(name + MARK for name in reversed(names[:-1]))
 
     def __getitem__(self, address):
@@ -59,16 +59,17 @@ class Inlined(RecordedPrograms):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for name, flags in (("inlined", ["-O2"]), ("plain", ["-O2", "-fno-inline"])):
-            cls.build(name, CXX, *flags, "-static", source="inlined", record=["--no-stash"])
+        for name, source, flags in (("inlined", "inlined", ["-O2"]), ("plain", "inlined", ["-O2", "-fno-inline"]), ("parts", "parts", ["-O2"])):
+            cls.build(name, CXX, *flags, "-static", source=source, record=["--no-stash"])
 
     def executed(self, name):
         for what, insns in call_replay.truth_blocks(self.truth_file(name)):
             yield from insns if what == "run" else ()
 
-    def test_the_stack_at_each_instruction_is_that_of_addr2line(self):
-        chains = Chains(self.folder / "inlined")
-        insns = list(self.executed("inlined"))
+    def check_stacks(self, name):
+        """Compares the stack at each instruction. Returns those of the ground truth and addr2line, and the chains."""
+        chains = Chains(self.folder / name)
+        insns = list(self.executed(name))
         chains.ask(ip for ip, _ in insns)
         stack = [[None, ()]]  # of each open call: where it returns to, and its inlined functions
         want, following = [], None  # following: the kind of the instruction before, and the address after it
@@ -83,7 +84,7 @@ class Inlined(RecordedPrograms):
             want.append(tuple(frame for call in stack for frame in ("*", *call[1])))
             following = call_replay.kind_of(code), ip + len(code)
         got = []
-        done = subprocess.run([os.environ["PTDECODE_INLINE_STACKS"], self.folder / "inlined.data"], capture_output=True, text=True)
+        done = subprocess.run([os.environ["PTDECODE_INLINE_STACKS"], self.data(name)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         for line in done.stdout.splitlines():
             count, *frames = line.split("\t")
@@ -91,9 +92,35 @@ class Inlined(RecordedPrograms):
         self.assertEqual(len(got), len(want))
         for at, (ours, theirs) in enumerate(zip(got, want)):
             self.assertEqual(ours, theirs, (at, hex(insns[at][0])))
-        self.assertGreater(max(map(len, (chains[ip] for ip, _ in insns))), 3)
-        print(f"{len(want)} instructions, {len(set(want))} stacks: equal", flush=True)
+        print(f"{name}: {len(want)} instructions, {len(set(want))} stacks: equal", flush=True)
+        return want, chains
 
+    def test_the_stack_at_each_instruction_is_that_of_addr2line(self):
+        _, chains = self.check_stacks("inlined")
+        self.assertGreater(max(map(len, chains.known.values())), 3)
+
+    def test_a_part_that_is_inlined_back_is_no_call(self):
+        """GCC splits Square::area() and inlines the part after the first condition back. A recursive function that is inlined into itself is called."""
+        done = subprocess.run(["addr2line", "-e", "parts", "-i", "-f", "-C"], cwd=self.folder, capture_output=True, text=True, check=True,
+                              input="".join(f"{ip:#x}\n" for ip, _ in self.executed("parts"))).stdout
+        self.assertRegex(done, r"Square::area\(int\) const\n.*\nSquare::area\(int\) const\n")
+        want, chains = self.check_stacks("parts")
+        area, move = "Square::area(int) const", "move(int)" + MARK
+        self.assertEqual([chain for chain in chains.known.values() if area + MARK in chain], [])
+        self.assertTrue(any(first == second == move for stack in want for first, second in zip(stack, stack[1:])))
+        data = self.data("parts")
+        rows = self.functions("parts")
+        self.assertEqual({name: row["calls"] for name, row in rows.items() if "area" in name}, {area: 20})
+        self.assertEqual(rows[area], self.functions("parts", "--no-inline")[area])
+        self.assertGreater(rows[move]["calls"], 20)
+        folded = run("flame", "-q", "-i", data, "--format", "folded").stdout
+        self.assertIn(area.replace(" ", "_"), folded)
+        self.assertNotRegex(folded, r"Square::area[^;]*;Square::area")
+        self.assertRegex(folded, r";move[^;]*;move")
+        self.assertEqual(run("profile", "-q", "-i", data, "--format", "csspgo", "-o", self.folder / "parts.prof").returncode, 0)
+        contexts = (self.folder / "parts.prof").read_text()
+        self.assertIn("_ZNK6Square4areaEi", contexts)
+        self.assertNotIn("_ZNK6Square4areaEi:0 @ _ZNK6Square4areaEi", contexts)
 
     def functions(self, name, *words):
         done = run("functions", "-q", "-i", self.folder / (name + ".data"), "--limit", 0, "--format", "json", *words)

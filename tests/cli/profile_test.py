@@ -48,9 +48,19 @@ class Profile(RecordedPrograms):
             frames = json.loads(line)[0].get("Symbol", []) if line.startswith("[") else json.loads(line).get("Symbol", [])
             known = frames and all(frame["Line"] and frame["StartLine"] and frame["FunctionName"] for frame in frames)
             # A constructor or destructor has several names at one address: D1 and D2. The debug information has the second.
-            places[address] = tuple((re.sub(r"([CD])1E", r"\g<1>2E", frame["FunctionName"]), (frame["Line"] - frame["StartLine"]) & 0xffff, self.base(frame["Discriminator"]))
-                                    for frame in reversed(frames)) if known else ()
+            named = [(re.sub(r"([CD])1E", r"\g<1>2E", frame["FunctionName"]), (frame["Line"] - frame["StartLine"]) & 0xffff, self.base(frame["Discriminator"]))
+                     for frame in reversed(frames)]
+            places[address] = self.without_parts(named) if known else ()
         return places
+
+    @staticmethod
+    def without_parts(frames):
+        """A part that GCC splits off a function and inlines back (-fpartial-inlining) is no call: its place is the function's declaration. D4 is the
+        common name of D1 and D2."""
+        def name(i):
+            return re.sub(r"([CD])4E", r"\g<1>2E", frames[i][0])
+
+        return tuple(frame for i, frame in enumerate(frames) if i + 1 == len(frames) or frame[1] != 0 or name(i) != name(i + 1))
 
     @staticmethod
     def base(discriminator):

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr size_t kMaxScopes = 1U << 22;
 constexpr unsigned kGnuDiscriminator = 0x2136;  // DW_AT_GNU_discriminator, which dwarf.h of elfutils lacks
+constexpr unsigned kGnuEntryView = 0x2138;      // DW_AT_GNU_entry_view, likewise
 constexpr int kMostReferences = 16;  // from one DIE to the next
 
 // Replaces a DIE by the one that it refers to. Returns false if there is none.
@@ -60,6 +62,17 @@ uint64_t number_of(Dwarf_Die* die, unsigned kind) {
   return find_attribute(*die, kind, attribute) && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
 }
 
+// Returns whether an inlined copy named `inner` may be a part of the function `outer`. Constructors and destructors have variants (C1, C2; D0, D1,
+// D2) with one DIE of origin, which is named C4 or D4. A destructor D0 or D1 calls D2. [Itanium C++ ABI] "Constructors and Destructors"
+bool may_be_part(std::string_view outer, std::string_view inner) {
+  if (outer.empty() || outer.size() != inner.size()) return false;
+  const auto [at, other] = std::mismatch(outer.begin(), outer.end(), inner.begin());
+  if (at == outer.end()) return true;
+  const bool rest_equal = std::equal(at + 1, outer.end(), other + 1);
+  const char kind = at == outer.begin() ? '\0' : *(at - 1);
+  return rest_equal && *other == '4' && ((kind == 'C' && (*at == '1' || *at == '2')) || (kind == 'D' && *at == '2'));
+}
+
 // Walks the DIEs of a unit and collects its functions and inlined calls.
 class ScopeReader {
  public:
@@ -96,7 +109,32 @@ class ScopeReader {
     } while (scopes_.size() < kMaxScopes && (limits_ == nullptr || !limits_->exceeded()) && dwarf_siblingof(&die, &die) == 0);
   }
 
+  // Returns whether an inlined copy is a part of the function `parent` around it. GCC splits a function that begins with a short part
+  // (-fpartial-inlining), and may then inline the rest into that part. It gives the call, which is not in the source, the place of the function's
+  // declaration. A call of a recursive function has a place of its own.
+  // Limitation: without columns (-gno-column-info), a recursive call in the line of the declaration is taken for a part.
+  [[nodiscard]] bool is_part(Dwarf_Die* die, uint32_t parent) const {
+    if (parent == kNoScope || dwarf_tag(die) != DW_TAG_inlined_subroutine || scopes_[parent].origin != origin_of(*die)) return false;
+    const Scope& outer = scopes_[parent];
+    const char* const name = name_of(die);
+    if (outer.linkage_name == nullptr || name == nullptr || !may_be_part(bounded(outer.linkage_name), bounded(name))) return false;
+    const Declaration declared = place_of(die, DW_AT_decl_file, DW_AT_decl_line), call = place_of(die, DW_AT_call_file, DW_AT_call_line);
+    const bool same_file = declared.file_number == call.file_number || declared.file_number == kNoFile;
+    if (call.line == 0 || call.line != declared.line || !same_file || number_of(die, DW_AT_call_column) != number_of(die, DW_AT_decl_column))
+      return false;
+    // A destructor D0 that is inlined, too, is not told from D2, which it calls first.
+    Dwarf_Addr entry = 0;
+    const bool both_begin = dwarf_entrypc(die, &entry) == 0 && entry == outer.entry;
+    return !(outer.inlined && both_begin && bounded(name).find("D4Ev") != std::string_view::npos);
+  }
+
+  static std::string_view bounded(const char* name) {
+    constexpr size_t kMostName = 1U << 16;
+    return {name, ::strnlen(name, kMostName)};
+  }
+
   void take(Dwarf_Die* die, uint32_t parent, unsigned depth) {
+    if (is_part(die, parent)) return visit(die, parent, depth + 1);
     const auto number = static_cast<uint32_t>(scopes_.size());
     const size_t before = extents_.size();
     Dwarf_Addr base = 0, first = 0, end = 0;
@@ -142,6 +180,10 @@ class ScopeReader {
     }
     Dwarf_Addr entry = 0;
     scope.entry = dwarf_entrypc(die, &entry) == 0 ? entry : start.first;
+    Dwarf_Attribute attribute;
+    Dwarf_Word view = 0;
+    if (scope.inlined && dwarf_attr(die, kGnuEntryView, &attribute) != nullptr && dwarf_formudata(&attribute, &view) == 0)
+      scope.entry_view = static_cast<uint32_t>(std::min<Dwarf_Word>(view, kNoView));
     scopes_.push_back(scope);
     visit(die, number, depth + 1);
   }
@@ -200,6 +242,12 @@ std::vector<ScopePiece> pieces_of(std::vector<ScopeExtent> extents) {
     if (pieces.empty() || pieces.back().scope != scope) pieces.push_back({edges[i].at, scope});
   }
   return pieces;
+}
+
+uint32_t scope_at(const std::vector<ScopePiece>& pieces, uint64_t address) {
+  const auto after =
+      std::upper_bound(pieces.begin(), pieces.end(), address, [](uint64_t value, const ScopePiece& piece) { return value < piece.first; });
+  return after == pieces.begin() ? kNoScope : std::prev(after)->scope;
 }
 
 }  // namespace ptd

@@ -15,6 +15,7 @@ namespace ptd {
 inline constexpr unsigned kMaxScopeDepth = 200;
 inline constexpr uint32_t kNoScope = 0xffffffffU;
 inline constexpr uint32_t kNoFile = 0xffffffffU;
+inline constexpr uint32_t kNoView = 0xffffffffU;
 
 // A place in the source. `line` 0: not known.
 struct Declaration {
@@ -33,6 +34,7 @@ struct Scope {
   uint32_t parent = kNoScope;
   bool inlined = false;
   uint64_t entry = 0;
+  uint32_t entry_view = kNoView;  // number of the first row at `entry`, of those at that address, that is of the copy; kNoView: unknown
   Dwarf_Off origin = 0;  // of the function's own DIE: the same for all of its copies
 };
 
@@ -67,10 +69,14 @@ struct UnitScopes {
   std::vector<EmptyCopy> empty;
 };
 
-/// Returns the functions of a unit, and the inlined ones, with their addresses. Ends early where a limit is exceeded.
+/// Returns the functions of a unit, and the inlined ones, with their addresses. Ends early where a limit is exceeded. A part that GCC split off
+/// a function and inlined into the rest of it is not a scope of its own: its code belongs to the function.
 [[nodiscard]] UnitScopes read_scopes(Dwarf_Die unit, const ScopeSource& source);
 
 /// Returns the innermost scope of each address, as pieces by address.
 [[nodiscard]] std::vector<ScopePiece> pieces_of(std::vector<ScopeExtent> extents);
+
+/// Returns the innermost scope at an address; kNoScope if there is none.
+[[nodiscard]] uint32_t scope_at(const std::vector<ScopePiece>& pieces, uint64_t address);
 
 }  // namespace ptd
