@@ -31,6 +31,7 @@
 #include "cli/text/gzip.h"
 #include "cli/text/output.h"
 #include "cli/text/shell_word.h"
+#include "image/base/environment.h"
 #include "image/base/inherited_signals.h"
 #include "image/base/read_files.h"
 #include "image/base/shrunk_files.h"
@@ -229,6 +230,10 @@ int main(int argc, char** argv) try {
   }
   if (const std::string empty = empty_option(*app.get_subcommands().front()); !empty.empty()) {
     ptd::cli::say_on_error("ptdecode: " + empty + " has an empty value\n");
+    return ptd::cli::kExitUsage;
+  }
+  if (const std::string empty = ptd::environment::empty_variable(); !empty.empty()) {
+    ptd::cli::say_on_error("ptdecode: the environment variable " + empty + " has an empty value: set it to a folder, or unset it\n");
     return ptd::cli::kExitUsage;
   }
   const std::string command = app.get_subcommands().front()->get_name();

@@ -1,6 +1,7 @@
 // Converts the plugin's files to a recording.
 #include "capture/emulate/user_recording.h"
 
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -455,10 +456,14 @@ void put_cpus(const std::vector<Stream>& streams, std::vector<TimedRecord>& reco
 Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const std::vector<UserImage> images = read_user_output(options.work_folder);
   const uint64_t missing = SharedCount::read(options.work_folder + "/" + kMissingFile);
-  if (images.empty() && missing != 0) {
+  rlimit files{};  // also of this process, which reads what the emulator wrote
+  constexpr rlim_t kFewFiles = 64;
+  const bool few = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kFewFiles;
+  if (images.empty() && (missing != 0 || few)) {
     const uint64_t most = options.config.most_log_bytes;
     const bool limited = most != 0 && SharedCount::read(options.work_folder + "/" + kSpaceFile) > most;
     const std::string why = limited ? "the logs of one thread need more than " + std::to_string(most) + " bytes; raise --max-size"
+                            : few   ? "a process may open only " + std::to_string(files.rlim_cur) + " files; raise the limit (ulimit -n)"
                                     : "the disk of the working folder " + options.work_folder + " is full, or the folder is not accessible";
     return Error{ErrorCode::no_space, "nothing was recorded: " + why, 0};
   }

@@ -21,6 +21,12 @@ std::string runtime_dir() { return value_of("XDG_RUNTIME_DIR"); }
 std::string debuginfod_urls() { return value_of("DEBUGINFOD_URLS"); }
 std::string stash() { return value_of("PTDECODE_STASH"); }
 std::string demo() { return value_of("PTDECODE_DEMO"); }
+std::string empty_variable() {
+  for (const char* name : {"PTDECODE_STASH", "PTDECODE_DEMO"}) {
+    if (const char* value = std::getenv(name); value != nullptr && *value == '\0') return name;
+  }
+  return {};
+}
 std::string qemu_sysroot() { return value_of("QEMU_LD_PREFIX"); }
 
 std::string temporary_folder() {

@@ -134,6 +134,12 @@ Result<Place> look_at(const std::string& path) {
   return place;
 }
 
+// Standard output itself, or its pipe under another name. Its reader may leave early, as `head` does.
+bool is_standard_output(int fd) {
+  struct stat own {}, standard {};
+  return ::fstat(fd, &own) == 0 && ::fstat(STDOUT_FILENO, &standard) == 0 && own.st_dev == standard.st_dev && own.st_ino == standard.st_ino;
+}
+
 Error refusal(const std::string& path, std::string_view what) {
   return Error{ErrorCode::bad_output, path + " is " + std::string(what) + ": -o names the output file, -i the recording", 0};
 }
@@ -274,8 +280,9 @@ bool WholeFile::write(std::string_view text) {
 
 bool WholeFile::flush() {
   if (error_ == 0 && !closed_ && !write_all(fd_, pending_.data(), pending_.size())) {
-    closed_ = errno == EPIPE && straight();
-    error_ = closed_ ? 0 : errno;
+    const int number = errno;
+    closed_ = number == EPIPE && is_standard_output(fd_);
+    error_ = closed_ ? 0 : number;
   }
   pending_.clear();
   return error_ == 0 && !closed_;

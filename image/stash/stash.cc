@@ -97,6 +97,22 @@ std::vector<std::string> stash_paths() {
   return paths;
 }
 
+namespace {
+
+/// A stash is not made among other files. `format` is its first file, which may have been interrupted.
+Status check_place(const Dir& top) {
+  struct stat info {};
+  if (top.stat("format", info)) return {};
+  for (const std::string& name : top.names()) {
+    const bool is_temporary = name.starts_with("tmp.") && name.find_first_not_of("0123456789.", 4) == std::string::npos;
+    if (is_temporary || name == "lost+found") continue;  // that of a file system
+    return Error{ErrorCode::bad_output, top.path() + ": not a stash, and not empty (it has " + name + "): name a stash, an empty folder or a new one", 0};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access access) {
   if (path.empty())
     return Error{ErrorCode::not_found, "there is no stash: neither HOME nor XDG_CACHE_HOME is set, or PTDECODE_STASH=off", 0};
@@ -104,6 +120,7 @@ Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access acces
   Result<Dir> top = Dir::open_top(path, write ? (path == kSystemStash ? 0755U : 0700U) : 0U, !write && path == kSystemStash);
   if (!top) return top.error();
   if (write) {
+    if (Status status = check_place(*top); !status) return status.error();
     if (Status status = top->publish("format", 0644, false, bytes_of(kFormat)); !status) return status.error();
     if (Status status = top->publish(kLockFile, 0600, false, Bytes{}); !status) return status.error();
     for (const char* name : {kObjects, kBuildIds, kRecordings, kIncoming}) {

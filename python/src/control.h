@@ -58,6 +58,8 @@ struct Control {
       static_cast<Control*>(user)->done = done_bytes;
     };
   }
+  /// For the garbage collector: from here on, no progress is reported.
+  void forget_progress() { const nb::object released = std::exchange(progress, nb::none()); }
   /// With the GIL, on the main thread. False: a signal handler or the progress callback raised; the exception is set.
   bool poll() {
     if (PyErr_CheckSignals() != 0) return false;

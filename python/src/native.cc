@@ -138,7 +138,21 @@ class Stream {
   ArrowSchema schema_{};
 };
 
-/// What the stream of a capsule owns: the library's stream, read with signals and progress.
+/// The garbage collector follows the progress callback of a stream, because it may refer to an object that owns the stream.
+int traverse_stream(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Stream>(self)->control().progress.ptr());
+  return 0;
+}
+int clear_stream(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<Stream>(self)->control().forget_progress();
+  return 0;
+}
+PyType_Slot stream_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse_stream)}, {Py_tp_clear, reinterpret_cast<void*>(clear_stream)}, {0, nullptr}};
+
+/// What the stream of a capsule owns: the library's stream, read with signals and progress. Limitation: capsules take no part in garbage collection. If
+/// the progress callback refers to the owner of the capsule, both live until the stream is released.
 struct Exported {
   std::unique_ptr<Control> control;
   ArrowArrayStream inner{};
@@ -508,7 +522,7 @@ NB_MODULE(_native, module) {
       .def_rw("last_ns", &Arguments::last_ns)
       .def_rw("batch_rows", &Arguments::batch_rows)
       .def_rw("threads", &Arguments::threads);
-  nb::class_<Stream>(module, "Stream").def("columns", &Stream::columns).def("next_columns", &Stream::next_columns).def("capsule", &Stream::capsule);
+  nb::class_<Stream>(module, "Stream", nb::type_slots(stream_slots)).def("columns", &Stream::columns).def("next_columns", &Stream::next_columns).def("capsule", &Stream::capsule);
   nb::class_<Recording>(module, "Recording")
       .def("close", &Recording::close)
       .def("streams", &Recording::streams)

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import doctest
 import functools
+import gc
 import io
 import json
 import multiprocessing
@@ -22,6 +23,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 
 import duckdb
 import pandas
@@ -290,6 +292,28 @@ class Package(unittest.TestCase):
                 pass
         self.assertTrue(seen)
         self.assertTrue(all(0 <= done <= total for done, total in seen))
+
+    def test_cycles_are_freed(self):
+        """A progress callback may refer to the object that owns the table: what was read in part, and what was not begun, is collected."""
+        class Reader:
+            def __init__(self, begin, table, **options):
+                self.recording = ptdecode.open(KERNEL, progress=self.report)
+                self.table = getattr(self.recording, table)(progress=self.report, **options)
+                self.rows = iter(self.table)
+                if begin:
+                    self.first = next(self.rows)
+
+            def report(self, done, total):
+                self.seen = done, total
+
+        gc.collect()
+        before = len(os.listdir("/proc/self/task"))
+        for begin, table in ((True, "calls"), (False, "calls"), (True, "branches")):
+            with self.subTest(begin=begin, table=table):
+                gone = weakref.ref(Reader(begin, table))
+                gc.collect()
+                self.assertIsNone(gone())
+        self.assertEqual(len(os.listdir("/proc/self/task")), before)
 
     def test_control_c_stops(self):
         # A shell starts jobs in the background with SIGINT ignored, and Python then installs no handler.

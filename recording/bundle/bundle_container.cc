@@ -194,4 +194,14 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
   }
 }
 
+uint64_t hash_of_bundle(Bytes file) {
+  uint64_t hash = kFnvStart;
+  for (uint64_t at = kHeaderBytes; at <= file.size() && file.size() - at >= kChunkHeaderBytes;) {
+    const Bytes header = file.subspan(at, kChunkHeaderBytes);
+    hash = fnv1a(header, hash);
+    at += kChunkHeaderBytes + decode(header).stored_bytes;
+  }
+  return hash;
+}
+
 }  // namespace ptd

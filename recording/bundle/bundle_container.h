@@ -65,4 +65,7 @@ using BundleChunks = std::map<std::string, std::vector<std::byte>, std::less<>>;
 /// Errors: file_format (not a bundle, damaged, a chunk twice), file_cut, unsupported (newer version, unknown chunk).
 Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path);
 
+/// Returns a hash of the type, encoding, sizes and checksum of every chunk of a bundle that read_bundle_chunks() accepts: equal content, equal hash.
+[[nodiscard]] uint64_t hash_of_bundle(Bytes file);
+
 }  // namespace ptd

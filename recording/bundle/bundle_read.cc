@@ -1,11 +1,13 @@
 // Opens a bundle: restores the state of the original recording, as far as decoding needs it.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <limits>
 #include <new>
 
+#include "image/base/fnv.h"
 #include "image/base/mapped_file.h"
 #include "image/timeline_access.h"
 #include "ptdecode/bundle.h"
@@ -39,8 +41,8 @@ Bytes absent_bytes(uint64_t size_bytes, std::vector<std::shared_ptr<const void>>
 /// Fills a RecordingData from chunks. Every read_* is false where a chunk does not fit.
 class Loader {
  public:
-  Loader(const OpenRequest& options, BundleChunks& chunks, uint64_t file_bytes, RecordingData& data)
-      : options_(options), chunks_(chunks), budget_(file_bytes), data_(data) {}
+  Loader(const OpenRequest& options, BundleChunks& chunks, Bytes file, RecordingData& data)
+      : options_(options), chunks_(chunks), file_(file), budget_(file.size()), data_(data) {}
 
   Status load();
 
@@ -64,6 +66,7 @@ class Loader {
   [[nodiscard]] Result<std::shared_ptr<const MappedFile>> open_planned(const std::string& path) const;
   Status open_trace();
   Status load_streams();
+  [[nodiscard]] uint64_t plan_id() const;
   bool read_contexts(ByteReader in);
   bool read_guests(ByteReader in);
   bool read_notes(ByteReader in);
@@ -74,6 +77,7 @@ class Loader {
 
   const OpenRequest& options_;
   BundleChunks& chunks_;
+  Bytes file_;
   ListBudget budget_;
   RecordingData& data_;
   std::vector<std::string> warnings_;
@@ -346,6 +350,7 @@ Status Loader::load_image() {
     if (Status status = read(reader_of(type), *symbols); !status.ok()) return damaged(type, status.error());
   }
   ImageBuild image(options_);
+  if (plan_ && plan_->frozen) image.builder.freeze_at_first_version();
   if (chunks_.find(chunk::kArm) != chunks_.end()) image.builder.set_word_bytes(4);
   if (Status status = read_image(reader_of(chunk::kImage), code, options_, image, data_.pokes); !status.ok())
     return damaged(chunk::kImage, status.error());
@@ -356,11 +361,24 @@ Status Loader::load_image() {
   return {};
 }
 
+/// All parts decide the flow of a unit, and so do these options of the reader. Without them, the id depends on the file only.
+uint64_t Loader::plan_id() const {
+  const uint64_t id = hash_of_bundle(file_);
+  const OpenRequest usual;
+  ByteWriter given;
+  for (const auto& [value, default_value] : {std::pair(options_.use_time, usual.use_time), std::pair(options_.freeze, usual.freeze),
+                                             std::pair(options_.anchors, usual.anchors)})
+    given.flag(value != default_value);
+  for (const uint64_t value : {options_.slack_ns, uint64_t{options_.drop_nth_poke}, uint64_t{options_.drop_poke_seed}}) given.number(value);
+  const bool is_usual = std::ranges::all_of(given.bytes(), [](std::byte byte) { return byte == std::byte{0}; });
+  return is_usual ? id : fnv1a(given.bytes(), id);
+}
+
 Status Loader::load_streams() {
   if (chunks_.find(chunk::kPlan) != chunks_.end()) {
     plan_ = std::make_shared<PlanData>();
     if (chunks_.find(chunk::kIndex) == chunks_.end() || !read_plan_part(reader_of(chunk::kPlan), *plan_)) return damaged(chunk::kPlan);
-    plan_->id = hash_of_chunk(chunk_of(chunk::kPlan));
+    plan_->id = plan_id();
     if (Status status = open_trace(); !status.ok()) return status;
   }
   if (!read_streams(reader_of(chunk::kStreams))) return damaged(chunk::kStreams);
@@ -408,7 +426,7 @@ Status Loader::load() {
   if (!options_.kcore_after.empty()) data_.warnings.push_back("a bundle is complete: --kcore-after has no effect");
   if (perf && !has_arm) find_kernel_places(data_);
   if (perf && !has_arm && !has_spans && !plan_) add_anchors(indexing, data_);
-  if (has_spans && options_.anchors && !options_.freeze) data_.anchors = std::move(spans_);
+  if (has_spans && options_.anchors && !options_.freeze && !(plan_ && plan_->frozen)) data_.anchors = std::move(spans_);
   return {};
 }
 
@@ -428,7 +446,7 @@ Status load_bundle(const OpenRequest& options, RecordingData& data) {
   if (!file.ok()) return file.error();
   auto chunks = read_bundle_chunks((*file)->bytes(), options.path);
   if (!chunks.ok()) return chunks.error();
-  return Loader(options, *chunks, (*file)->bytes().size(), data).load();
+  return Loader(options, *chunks, (*file)->bytes(), data).load();
 }
 
 }  // namespace ptd

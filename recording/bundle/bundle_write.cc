@@ -565,6 +565,7 @@ Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wan
   plan.findings = (*recording)->findings();
   plan.findings.erase(plan.findings.begin(), plan.findings.begin() + static_cast<std::ptrdiff_t>(data.timeline.findings().size()));
   plan.wall_offset_ns = wanted.wall_offset_ns;
+  plan.frozen = options.freeze || (data.plan && data.plan->frozen);
   auto file = BundleFileWriter::create(wanted.output_path);
   if (!file.ok()) return file.error();
   (*file)->set_fast();

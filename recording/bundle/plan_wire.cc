@@ -160,6 +160,7 @@ void write_plan_part(const RecordingData& data, const PlanData& plan, ByteWriter
   for (const Finding& finding : plan.findings) write_finding(finding, out);
   out.flag(plan.wall_offset_ns.has_value());
   out.signed_number(plan.wall_offset_ns.value_or(0));
+  if (plan.frozen) out.flag(true);  // older readers accept a plan without it
 }
 
 bool read_plan_part(ByteReader in, PlanData& plan) {
@@ -187,6 +188,8 @@ bool read_plan_part(ByteReader in, PlanData& plan) {
   const bool has_wall = in.flag();
   const int64_t offset = in.signed_number();
   if (has_wall) plan.wall_offset_ns = offset;
+  if (in.done()) return true;
+  plan.frozen = in.flag();
   return in.done();
 }
 

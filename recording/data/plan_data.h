@@ -42,7 +42,8 @@ struct PlanUnit {
 };
 
 struct PlanData {
-  uint64_t id = 0;  ///< of the plan's content: results of other plans have another one
+  uint64_t id = 0;  ///< of the plan's whole content and the options of its reader: results of other plans have another one
+  bool frozen = false;  ///< it was made with OpenOptions::freeze, and is decoded so
   std::vector<TraceFile> files;
   /// Of each stream, for each of its chunks in order: 1 + index of its file, and where it lies there. 0: the plan contains its bytes.
   std::vector<std::vector<std::pair<uint32_t, uint64_t>>> pieces;

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <vector>
 
 #include "ptdecode/types.h"
+#include "recording/image/shared_ranges.h"
 
 namespace ptd {
 
@@ -20,52 +20,48 @@ class AnonymousRanges {
   };
   /// Adds [first, first + size) and returns it in pieces that were there before, or not.
   std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes) {
-    Ranges& ranges = ranges_[space];
+    SharedRanges& ranges = ranges_[space];
     std::vector<Piece> pieces;
     uint64_t at = first, begin = first, end = first + size_bytes;
     const auto put = [&](uint64_t to, bool again) {
       if (to > at) pieces.push_back({at, to - at, again});
       at = std::max(at, to);
     };
-    auto known = ranges.upper_bound(first);
-    if (known != ranges.begin() && std::prev(known)->second >= first) --known;
+    auto known = ranges.at_or_before(first);
+    if (!known || known->end < first) known = ranges.after(first);
     const uint64_t until = end;
-    while (known != ranges.end() && known->first <= until) {
+    for (; known && known->first <= until; known = ranges.after(known->first)) {
       put(std::clamp(known->first, at, until), false);
-      put(std::clamp(known->second, at, until), true);
+      put(std::clamp(known->end, at, until), true);
       begin = std::min(begin, known->first);
-      end = std::max(end, known->second);
-      known = ranges.erase(known);
+      end = std::max(end, known->end);
+      ranges.erase(known->first);
     }
     put(until, false);
-    ranges[begin] = end;
+    ranges.insert({begin, end});
     return pieces;
   }
   /// Something else was mapped there.
   void cut(SpaceId space, uint64_t first, uint64_t size_bytes) {
     const auto found = ranges_.find(space);
     if (found == ranges_.end()) return;
-    Ranges& ranges = found->second;
+    SharedRanges& ranges = found->second;
     const uint64_t end = first + size_bytes;
-    auto at = ranges.upper_bound(first);
-    if (at != ranges.begin() && std::prev(at)->second > first) --at;
-    while (at != ranges.end() && at->first < end) {
-      const uint64_t begin = at->first, last = at->second;
-      at = ranges.erase(at);
-      if (begin < first) ranges[begin] = first;
-      if (last > end) ranges[end] = last;
+    auto at = ranges.at_or_before(first);
+    if (!at || at->end <= first) at = ranges.after(first);
+    for (; at && at->first < end; at = ranges.after(at->first)) {
+      ranges.erase(at->first);
+      if (at->first < first) ranges.insert({at->first, first});
+      if (at->end > end) ranges.insert({end, at->end});
     }
   }
   /// A child starts with the memory of its parent.
   void fork(SpaceId parent, SpaceId child) {
-    constexpr size_t kMostRanges = 4096;  // more: its memory counts as new
-    const auto found = ranges_.find(parent);
-    if (found != ranges_.end() && found->second.size() <= kMostRanges) ranges_[child] = Ranges(found->second);
+    if (const auto found = ranges_.find(parent); found != ranges_.end()) ranges_[child] = SharedRanges(found->second);
   }
 
  private:
-  using Ranges = std::map<uint64_t, uint64_t>;  // first address -> end; disjoint, not adjacent
-  std::map<SpaceId, Ranges> ranges_;
+  std::map<SpaceId, SharedRanges> ranges_;  // not adjacent
 };
 
 }  // namespace ptd

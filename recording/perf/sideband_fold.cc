@@ -149,7 +149,9 @@ Context SidebandFold::context_of(int32_t pid, int32_t tid) {
   return {pid, tid, space_of(pid)};
 }
 
-void SidebandFold::name_thread(int32_t tid, TimeNs time, const std::string& name) {
+void SidebandFold::name_thread(int32_t tid, TimeNs time, const std::string& given) {
+  constexpr size_t kMostBytes = 64;  // of the kernel's names of threads, with that of a worker's queue. A child of each fork gets a copy
+  const std::string name = given.substr(0, kMostBytes);
   data_.thread_names[tid] = name;
   auto& names = data_.comms[tid];
   if (!names.empty() && names.back().second == name) return;
@@ -358,21 +360,18 @@ const std::vector<std::string>* SidebandFold::roots_of(int32_t pid) const {
   return nullptr;
 }
 
-/// The mapping of a file in whose place anonymous memory came: programs copy their text into huge pages so. Null if there is none.
-const UserMapping* SidebandFold::remapped(size_t index) const {
+/// The mapping of a file in whose place anonymous memory came: programs copy their text into huge pages so. Null if there is none. `latest`: the
+/// mappings before `index`. Those of the same kind are the same pages, announced again.
+const UserMapping* SidebandFold::remapped(size_t index, const LatestMappings& latest) const {
   const UserMapping& now = mappings_[index];
-  if (!now.path.starts_with("//anon") && !now.path.starts_with("/anon_hugepage")) return nullptr;
-  for (size_t i = index; i-- > 0;) {
-    const UserMapping& before = mappings_[i];
-    if (before.space != now.space || now.ip < before.ip || now.ip - before.ip >= before.size_bytes) continue;
-    const bool inside = now.size_bytes <= before.size_bytes - (now.ip - before.ip);
-    if (!before.path.starts_with('/') || is_anonymous(before.path)) {
-      if (before.path == now.path) continue;  // the same pages, announced again
-      return nullptr;
-    }
-    return inside ? &before : nullptr;
-  }
-  return nullptr;
+  const LatestMappings::Kind kind = LatestMappings::kind_of(now.path);
+  if (kind == LatestMappings::Kind::other) return nullptr;
+  const std::optional<size_t> found = latest.latest_but(now.space, now.ip, kind);
+  if (!found) return nullptr;
+  const UserMapping& before = mappings_[*found];
+  if (!before.path.starts_with('/') || is_anonymous(before.path)) return nullptr;
+  const bool inside = now.size_bytes <= before.size_bytes - (now.ip - before.ip);
+  return inside ? &before : nullptr;
 }
 
 // A guest's file is looked for in its own file system only, or by its build id.
@@ -397,14 +396,16 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
     if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
     last_of[mapping.path] = &mapping;
   }
+  LatestMappings latest;
   for (size_t i = 0; i < mappings_.size(); ++i) {
     UserMapping& mapping = mappings_[i];
+    const UserMapping* file = remapped(i, latest);
+    latest.add(mapping.space, mapping.ip, mapping.size_bytes, LatestMappings::kind_of(mapping.path), i);
     if (!mapping.label.empty()) {
       add_guest_mapping(mapping);
       continue;
     }
     if (mapping.again && !announced_.empty()) continue;  // not over what was announced there
-    const UserMapping* file = remapped(i);
     if (file == nullptr) {
       image_.add_mapping(mapping, roots_of(mapping.pid), last_of[mapping.path]);
       continue;

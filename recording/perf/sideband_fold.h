@@ -18,6 +18,7 @@
 #include "recording/image/kernel_image.h"
 #include "recording/perf/anonymous_ranges.h"
 #include "recording/perf/guest_machines.h"
+#include "recording/perf/latest_mappings.h"
 #include "recording/perf/ring_index.h"
 #include "recording/perf/undated_records.h"
 
@@ -82,7 +83,7 @@ class SidebandFold {
   void add_guest_mapping(UserMapping& mapping);
   void add_assumed();
   void add_given();
-  [[nodiscard]] const UserMapping* remapped(size_t index) const;
+  [[nodiscard]] const UserMapping* remapped(size_t index, const LatestMappings& latest) const;
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, const perfio::CommRecord& comm);
   void on_task(const perfio::Record& record, const perfio::TaskRecord& task);

@@ -291,6 +291,15 @@ class Recordings(unittest.TestCase):
         self.full(sideband, 0)
         self.full(sideband, 500)
 
+    def test_too_few_files(self):
+        """Where the emulator has no descriptor left for its logs, the program ran, and the message says what was missing."""
+        named = False
+        for limit in range(5, 12):
+            done = run(*RECORD, "-o", "x.data", "--", "/bin/true", cwd=self.folder, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+            self.assertNotIn("did not start", done.stderr, limit)
+            named = named or f"nothing was recorded: a process may open only {limit} files; raise the limit (ulimit -n)" in done.stderr
+        self.assertTrue(named)
+
 
 if __name__ == "__main__":
     if shutil.which("qemu-x86_64") is None:

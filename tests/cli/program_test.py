@@ -464,6 +464,21 @@ class OutputFiles(unittest.TestCase):
             self.assertTrue(pipe.is_fifo(), words)
         self.assertEqual([each.name for each in self.folder.iterdir() if not each.is_fifo()], [])
 
+    def test_a_reader_that_leaves_early(self):
+        """What the reader of a pipe did not read is lost: an error. The reader of standard output may leave, whatever its name is."""
+        for words in (["flame"], ["timeline"], ["report"]):
+            closed, output = os.pipe()
+            os.close(closed)
+            named = f"/dev/fd/{output}"
+            done = subprocess.run([PTDECODE, *words, "-q", "-i", self.recording, "-o", named], capture_output=True, timeout=60, pass_fds=[output], check=False)
+            os.close(output)
+            with self.subTest(words=words, output=named):
+                self.assertEqual((done.returncode, done.stderr.decode()), (1, f"ptdecode: {named}: cannot write: Broken pipe\n"))
+            for named in ("-", "/dev/stdout"):
+                script = f'set -o pipefail; "$@" 2> {self.folder}/said | head -c 1 > /dev/null'
+                done = subprocess.run(["bash", "-c", script, "bash", PTDECODE, *words, "-q", "-i", self.recording, "-o", named], timeout=60, check=False)
+                self.assertEqual(done.returncode, 0, ((self.folder / "said").read_text(), words, named))
+
     def test_a_full_disk_is_said(self):
         full = self.folder / "full"
         full.symlink_to("/dev/full")

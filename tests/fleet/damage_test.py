@@ -78,6 +78,42 @@ class Damage(unittest.TestCase):
         sums.unlink()
         self.assertIn("1 of 4 units are missing there: 1", run("merge", self.plan, results, "-o", self.folder / "bad").stderr)
 
+    def test_results_of_other_plans(self):
+        """A merge refuses units of a plan of the same trace with other code or options. Equal inputs give an equal plan, whose results stay valid."""
+        results, again, kcore = self.folder / "results", self.folder / "again.plan", self.folder / "rec/kcore_dir/kcore"
+        for unit in range(4):
+            self.good(run("unit", self.plan, unit, "-o", results))
+
+        def plan_again(*words):
+            self.good(run("plan", self.folder / "rec", "-o", again, "--units", 4, "--quiet", *words))
+
+        plan_again()
+        self.assertEqual(again.read_bytes(), self.plan.read_bytes())
+        self.good(run("merge", again, results, "-o", self.folder / "all"))
+        for words, code in (((), b"damaged"), (("--freeze",), None), (("--no-time",), None), (("--no-anchors",), None)):
+            with self.subTest(words=words, code=code):
+                kcore.rename(kcore.with_name("away"))
+                kcore.write_bytes(code or kcore.with_name("away").read_bytes())
+                plan_again(*words)
+                kcore.with_name("away").rename(kcore)
+                self.assertIn("of another plan", run("merge", again, results, "-o", self.folder / "bad").stderr)
+                self.good(run("unit", again, 1, "-o", results))
+                for plan in (self.plan, again):
+                    done = run("merge", plan, results, "-o", self.folder / "bad")
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn("the steps are of another plan; decode its units again", done.stderr)
+                self.good(run("unit", self.plan, 1, "-o", results))
+                self.good(run("merge", self.plan, results, "-o", self.folder / "all"))
+
+    def test_frozen(self):
+        """A plan that was made with --freeze is decoded so, as the recording is."""
+        self.good(run("plan", self.folder / "rec", "-o", self.folder / "frozen.plan", "--units", 4, "--quiet", "--freeze"))
+        self.good(run("plan", "-i", self.folder / "frozen.plan", "-o", self.folder / "second.plan", "--units", 2, "--quiet"))
+        want = run("functions", "-i", self.folder / "rec", "--freeze")
+        self.assertNotEqual(want.stdout, run("functions", "-i", self.folder / "rec").stdout)
+        for plan in ("frozen.plan", "second.plan"):
+            self.assertEqual(run("functions", "-i", self.folder / plan).stdout, want.stdout)
+
     def test_nested_rows(self):
         """A row whose sums are right, but which is nested too deeply to be written, is refused."""
         units = len(run("unit", self.plan).stdout.splitlines()) - 1

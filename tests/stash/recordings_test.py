@@ -36,7 +36,8 @@ class Recordings(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
         self.stash = self.folder / "cache" / "ptdecode"
         self.program = self.folder / "sorter"
-        self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), "PTDECODE_STASH": "", "DEBUGINFOD_URLS": ""}
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), "DEBUGINFOD_URLS": ""}
+        self.environment.pop("PTDECODE_STASH", None)
 
     def run_it(self, *words, status=0):
         done = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=120, env=self.environment)
@@ -428,6 +429,28 @@ class Recordings(unittest.TestCase):
         self.assertEqual((after["contents"], after["recordings"], after["bytes"]), ([], [], 0))
         for wrong in (("--older-than", "soon"), ("--max-size", "much")):
             self.run_it("stash", "gc", *wrong, status=2)
+
+    def test_a_folder_of_other_files_is_no_stash(self):
+        mine = self.folder / "mine"
+        mine.mkdir()
+        (mine / "notes").write_text("mine")
+        self.compile("-O2", "sha1")
+        for words in (("stash", "gc"), ("stash", "gc", "--dry-run"), ("stash", "verify"), ("stash", "add", "-i", self.folder / "rec")):
+            if words[1] == "add":
+                self.record("--no-stash")
+            said = self.run_it(*words, "--stash", mine, status=2).stderr
+            self.assertEqual(said, f"ptdecode: {mine}: not a stash, and not empty (it has notes): name a stash, an empty folder or a new one\n")
+            self.assertEqual([path.name for path in mine.iterdir()], ["notes"])
+        (mine / "notes").unlink()
+        self.assertEqual(self.run_it("stash", "gc", "--stash", mine).stdout, f"{mine}: empty\n")
+        self.run_it("stash", "add", "-i", self.folder / "rec", "--stash", mine)
+        self.assertIn("0 files, 0 bytes freed", self.run_it("stash", "gc", "--stash", mine).stdout)
+
+    def test_an_empty_variable_is_an_error(self):
+        self.environment["PTDECODE_STASH"] = ""
+        said = self.run_it("stash", status=2).stderr
+        self.assertEqual(said, "ptdecode: the environment variable PTDECODE_STASH has an empty value: set it to a folder, or unset it\n")
+        self.run_it("--help")
 
     def test_what_is_not_known_of_a_recording_has_no_date(self):
         # Entries that cannot be read: another user's in the machine's stash, or damaged ones.

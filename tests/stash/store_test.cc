@@ -225,6 +225,21 @@ TEST_F(Scratch, StrangersAreRefused) {
   EXPECT_THAT(open()->read(hash_of(bytes_of("one"))).error().message, HasSubstr("another user may have written it"));
 }
 
+TEST_F(Scratch, OtherFilesDoNotBecomeAStash) {
+  fs::create_directory(place_);
+  for (const char* name : {"notes.txt", "objects", ".hidden", "tmp.save"}) {
+    const std::string path = place_ + "/" + name;
+    std::ofstream(path) << "mine";
+    EXPECT_THAT(refusal(Stash::Access::write), HasSubstr(std::string("not a stash, and not empty (it has ") + name));
+    fs::remove(path);
+    EXPECT_TRUE(fs::is_empty(place_)) << name;
+  }
+  std::ofstream(place_ + "/tmp.12.345.1") << "PTD";  // its making was interrupted
+  fs::create_directory(place_ + "/lost+found");
+  EXPECT_EQ(refusal(Stash::Access::write), "");
+  EXPECT_EQ(refusal(), "");
+}
+
 TEST_F(Scratch, LinksInsideAreNeverFollowed) {
   const auto stash = open();
   keep(*stash, 1, {"one"});

@@ -150,12 +150,12 @@ bool SharedCount::create(const std::string& path) {
 }
 
 uint64_t SharedCount::read(const std::string& path) {
-  uint64_t count = 0;
+  std::array<uint64_t, kWords> words{};
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
-  if (::read(fd, &count, sizeof count) != static_cast<ssize_t>(sizeof count)) count = 0;
+  const ssize_t got = ::read(fd, words.data(), sizeof words);
   ::close(fd);
-  return count;
+  return got == kUnopenedBytes ? std::max<uint64_t>(words[0], 1) : got < static_cast<ssize_t>(sizeof(uint64_t)) ? 0 : words[0];
 }
 
 void SharedCount::write(const std::string& path, uint64_t value) {
@@ -166,14 +166,21 @@ void SharedCount::write(const std::string& path, uint64_t value) {
 }
 
 void SharedCount::open(const std::string& path) {
+  unopened_ = path;
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
   void* page = mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ::close(fd);
-  if (page != MAP_FAILED) count_ = static_cast<uint64_t*>(page);
+  if (page == MAP_FAILED) return;
+  count_ = static_cast<uint64_t*>(page);
+  unopened_.clear();
 }
 
-uint64_t SharedCount::add(uint64_t number) { return count_ != nullptr ? __atomic_add_fetch(count_, number, __ATOMIC_RELAXED) : 0; }
+// A process without a free descriptor makes the file shorter, which needs neither a descriptor nor disk space.
+uint64_t SharedCount::add(uint64_t number) {
+  if (count_ == nullptr && !unopened_.empty()) (void)!::truncate(unopened_.c_str(), kUnopenedBytes);
+  return count_ != nullptr ? __atomic_add_fetch(count_, number, __ATOMIC_RELAXED) : 0;
+}
 
 void SharedCount::add_with_detail(uint64_t detail) {
   const uint64_t count = add();

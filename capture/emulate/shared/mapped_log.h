@@ -74,6 +74,7 @@ class SharedCount {
  public:
   /// Creates the file with 0 in it; false if the system refuses.
   static bool create(const std::string& path);
+  /// Returns the sum; at least 1 if a process had something to add and could not open the file.
   static uint64_t read(const std::string& path);
   /// Overwrites the number in the file, which needs no further disk space.
   static void write(const std::string& path, uint64_t value);
@@ -86,7 +87,9 @@ class SharedCount {
 
  private:
   static constexpr size_t kWords = 512, kMostDetails = kWords - 1;  // a page
+  static constexpr long kUnopenedBytes = (kWords - 1) * sizeof(uint64_t);
   uint64_t* count_ = nullptr;  // mapped as long as the process lives
+  std::string unopened_;       // the file's path if it could not be mapped
 };
 
 }  // namespace ptd::emulate

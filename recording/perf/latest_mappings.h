@@ -1,0 +1,66 @@
+// LatestMappings: the last mapping of each kind at an address, while mappings are read in their order. Private to recording.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+/// Each kind has a map of disjoint ranges. A mapping replaces what it covers, so adding n mappings takes a time of n log n. Not thread-safe.
+class LatestMappings {
+ public:
+  /// The kernel names anonymous memory by its pages.
+  enum class Kind : uint8_t { other, anonymous, huge_pages };
+  static constexpr size_t kKinds = 3;
+  static Kind kind_of(std::string_view path) {
+    return path.starts_with("//anon") ? Kind::anonymous : path.starts_with("/anon_hugepage") ? Kind::huge_pages : Kind::other;
+  }
+
+  /// Adds mapping number `index`, which is larger than those before. Nothing, if its size is 0.
+  void add(SpaceId space, Ip ip, uint64_t size_bytes, Kind kind, size_t index) {
+    if (size_bytes == 0) return;
+    const uint64_t first = ip.value, last = size_bytes - 1 > ~first ? ~uint64_t{0} : first + (size_bytes - 1);
+    Ranges& ranges = spaces_[space][static_cast<size_t>(kind)];
+    auto at = ranges.lower_bound(first);
+    if (at != ranges.begin()) {
+      Range& before = std::prev(at)->second;
+      if (before.last > last) ranges.emplace_hint(at, last + 1, before);
+      if (before.last >= first) before.last = first - 1;
+    }
+    for (at = ranges.lower_bound(first); at != ranges.end() && at->first <= last; at = ranges.erase(at)) {
+      if (at->second.last > last) ranges.emplace_hint(std::next(at), last + 1, at->second);
+    }
+    ranges[first] = {last, index};
+  }
+  /// Returns the number of the last mapping that contains `ip` and is not of this kind.
+  [[nodiscard]] std::optional<size_t> latest_but(SpaceId space, Ip ip, Kind kind) const {
+    const auto found = spaces_.find(space);
+    if (found == spaces_.end()) return std::nullopt;
+    std::optional<size_t> latest;
+    for (size_t i = 0; i < kKinds; ++i) {
+      const Ranges& ranges = found->second[i];
+      const auto next = ranges.upper_bound(ip.value);
+      if (i == static_cast<size_t>(kind) || next == ranges.begin() || std::prev(next)->second.last < ip.value) continue;
+      const size_t index = std::prev(next)->second.index;
+      if (!latest || *latest < index) latest = index;
+    }
+    return latest;
+  }
+
+ private:
+  struct Range {
+    uint64_t last = 0;
+    size_t index = 0;
+  };
+  using Ranges = std::map<uint64_t, Range>;  // by first address
+  std::map<SpaceId, std::array<Ranges, kKinds>> spaces_;
+};
+
+}  // namespace ptd
