@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -141,16 +142,25 @@ TEST_F(WholeFileTest, ADescriptorOfThisProcessIsAppendedTo) {
   EXPECT_EQ(files(), 1U);
 }
 
-TEST_F(WholeFileTest, AReaderWhoHasHadEnoughIsNoError) {
+TEST_F(WholeFileTest, AReaderWhoHasHadEnoughIsAnErrorUnlessItReadsStandardOutput) {
   const auto before = ::signal(SIGPIPE, SIG_IGN);
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe(ends.data()), 0);
-  ::close(ends[0]);
-  auto file = WholeFile::open("/dev/fd/" + std::to_string(ends[1]));
-  ASSERT_TRUE(file.ok());
-  EXPECT_FALSE((*file)->write(std::string(1U << 20, 'x')));
-  EXPECT_TRUE((*file)->finish().ok());
-  ::close(ends[1]);
+  for (const bool standard : {false, true}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    ::close(ends[0]);
+    std::fflush(stdout);
+    const int own_output = ::dup(STDOUT_FILENO);
+    if (standard) ::dup2(ends[1], STDOUT_FILENO);
+    auto file = WholeFile::open("/dev/fd/" + std::to_string(ends[1]));
+    const bool wrote = file.ok() && (*file)->write(std::string(1U << 20, 'x'));
+    const bool finished = file.ok() && (*file)->finish().ok();
+    ::dup2(own_output, STDOUT_FILENO);
+    ::close(own_output);
+    ::close(ends[1]);
+    EXPECT_TRUE(file.ok());
+    EXPECT_FALSE(wrote);
+    EXPECT_EQ(finished, standard);
+  }
   (void)::signal(SIGPIPE, before);
 }
 
