@@ -240,7 +240,7 @@ void add_packet_options(CLI::App& command, RecordWords& words) {
   command.add_flag("--no-tsc", words.no_tsc, "no timestamps");
   command.add_flag("--work-clock", words.options.config.work_clock,
                    "take time from the number of executed instructions, at 2 GHz, not from the clock, so that equal runs give equal "
-                   "traces");
+                   "traces; all threads share this clock, so that a thread's times contain what others ran meanwhile");
   command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to test the decoder");
   command.add_flag("--no-ran-code", words.no_ran_code,
                    "write no generated code as it ran: like hardware, know only what the program announces (libptd-announce)");

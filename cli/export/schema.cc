@@ -65,6 +65,7 @@ CREATE VIEW comm_threads_view AS SELECT comm_id, (SELECT comm FROM comms WHERE i
 constexpr const char* kCallViews = R"sql(
 CREATE INDEX calls_by_parent_path ON calls (parent_call_path_id);
 CREATE INDEX calls_by_parent ON calls (parent_id);
+CREATE INDEX calls_by_caller ON calls (NULLIF(parent_id, 0));  -- of ptd_calls
 CREATE INDEX calls_by_function ON calls (call_symbol_id);
 CREATE INDEX calls_by_time ON calls (call_time);
 CREATE VIEW call_paths_view AS SELECT c.id, printf('%x', c.ip) AS ip, c.symbol_id, (SELECT name FROM symbols WHERE id = c.symbol_id) AS symbol,
