@@ -85,7 +85,7 @@ class AnnouncedCode::Space {
 
   void apply(const Change& change) {
     const Announcement& what = change.what;
-    if (!is_mapped(what.address, what.size_bytes)) return refuse(change);
+    if (!names_only_ && !is_mapped(what.address, what.size_bytes)) return refuse(change);
     if (change.open) return leave_open(change);
     switch (what.kind) {
       case AnnounceKind::load:
@@ -117,7 +117,8 @@ class AnnouncedCode::Space {
     return code.empty() ? nullptr : std::make_shared<const std::vector<std::byte>>(code);
   }
 
-  // Whether all of the range was mapped executable at some time: memory is often made executable after the code is announced.
+  // Whether all of the range was mapped executable at some time: memory is often made executable after the code is announced. A recording
+  // with a complete jitdump has no records of anonymous memory.
   [[nodiscard]] bool is_mapped(uint64_t address, uint64_t size) const {
     for (const uint64_t end = address + size; address < end;) {
       uint64_t reach = address;
