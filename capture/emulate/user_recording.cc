@@ -400,7 +400,7 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   if (missing != 0) {
     summary.warnings.push_back(
         std::to_string(missing) + (missing == 1 ? " thread or program is" : " threads or programs are") +
-        " not in the recording: the disk of the working folder was nearly full, or the folder was not accessible after a change of root, user or "
+        " not in the recording: the disk of the working folder was nearly full, or the folder was moved, or was not accessible after a change of root, user or "
         "limits");
   }
   return summary;
@@ -467,7 +467,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
                                     : "the disk of the working folder " + options.work_folder + " is full, or the folder is not accessible";
     return Error{ErrorCode::no_space, "nothing was recorded: " + why, 0};
   }
-  if (images.empty()) return Error{ErrorCode::no_trace, "the emulator left no trace: the program did not start", 0};
+  if (images.empty()) return Error{ErrorCode::no_trace, "the emulator left no trace: the program did not start, or its logs were removed", 0};
   const Result<std::vector<Stream>> made = streams_of(images, options);
   if (!made) return made.error();
   const std::vector<Stream>& streams = *made;

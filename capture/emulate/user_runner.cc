@@ -213,16 +213,43 @@ Status try_folder(const std::string& path) {
   return {};
 }
 
+// The working folder is at `now`, not where the plan has it: a folder above it was renamed, or the folder itself. An output whose folder was
+// renamed with it follows.
+void follow(RecordingOptions& recording, const std::string& now) {
+  const fs::path output = recording.output, truth = recording.truth_folder;
+  const fs::path before = output.parent_path(), after = fs::path(now).parent_path();
+  std::error_code error;
+  const bool beside = fs::path(recording.work_folder).filename().string().starts_with(output.filename().string() + ".work-") &&
+                      fs::path(recording.work_folder).filename() == fs::path(now).filename();
+  recording.work_folder = now;
+  if (!beside || fs::exists(before, error)) return;
+  recording.output = (after / output.filename()).string();
+  const fs::path inside = truth.lexically_relative(before);
+  if (!inside.empty() && *inside.begin() != ".." && !fs::exists(truth, error)) recording.truth_folder = (after / inside).lexically_normal().string();
+}
+
 // The recording, and the folder's end if it could be made or never can be. If not yet (a full disk), its error says where the logs are.
 Result<RecordingSummary> complete(RecordingPlan& plan, const WorkFolder& folder) {
+  const std::string now = folder.current_path();
+  if (now.empty()) {
+    return Error{ErrorCode::no_trace,
+                 "nothing was recorded: the working folder " + folder.path() +
+                     " was removed while the program ran. If it was moved to another file system, complete the recording with ptdecode record --recover FOLDER", 0};
+  }
+  const bool moved = now != plan.recording.work_folder;
+  if (moved) follow(plan.recording, now);
   set_time(plan);
   Result<RecordingSummary> summary = write_recording(plan.recording);
-  if (summary || summary.error().kind() != ErrorKind::file_open || !has_user_output(folder.path())) {
+  if (moved && summary) {
+    summary->warnings.push_back("the working folder was moved to " + now + " while the program ran: the recording is " + plan.recording.output +
+                                ", and programs that were started after the move are not recorded");
+  }
+  if (summary || summary.error().kind() != ErrorKind::file_open || !has_user_output(now)) {
     folder.remove();
     return summary;
   }
   Error error = summary.error();
-  error.message += "; what was recorded is in " + folder.path() + ", for ptdecode record --recover";
+  error.message += "; what was recorded is in " + now + ", for ptdecode record --recover";
   return error;
 }
 
@@ -341,7 +368,8 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     exec_emulated(command, program->path, program->words, variables.data());
   };
   const auto ended = [&] {
-    if (!options.config.work_clock) SharedCount::write(command.folder + "/" + kEndedFile, read_clocks().tsc);
+    const std::string now = options.config.work_clock ? "" : folder->current_path();
+    if (!now.empty()) SharedCount::write(now + "/" + kEndedFile, read_clocks().tsc);
   };
   if (HeldSignals::any()) {
     folder->remove();
@@ -365,8 +393,15 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     result.exit_status = (*holder)->wait({Signals::program_ended, running, Signals::asked});
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);
+  const bool gone = folder->current_path().empty();
+  const std::string planned = plan.recording.output;
   Result<RecordingSummary> summary = complete(plan, *folder);
-  if (!summary) return summary.error();
+  if (!summary) {
+    Error error = summary.error();
+    if (gone) error.message += ". The program's exit status is " + std::to_string(result.exit_status);
+    return error;
+  }
+  result.output = plan.recording.output == planned ? options.output : plan.recording.output;
   result.summary = std::move(*summary);
   return result;
 }

@@ -30,7 +30,7 @@ struct EmulateOptions {
 struct EmulateResult {
   int exit_status = 0;  ///< of the program; 128 + signal if one ended it
   double run_s = 0;     ///< the run, without the writing of the recording
-  std::string output;   ///< of recover(): the recording
+  std::string output;   ///< the recording
   RecordingSummary summary;
 };
 

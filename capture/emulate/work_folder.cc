@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,9 +87,22 @@ WorkFolder::~WorkFolder() {
 
 WorkFolder::WorkFolder(WorkFolder&& other) noexcept : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
 
-void WorkFolder::remove() const {
+std::string WorkFolder::current_path() const {
+  struct stat ours{}, named{};
+  if (lock_ < 0 || fstat(lock_, &ours) != 0) return {};
+  const auto holds_lock = [&](const std::string& folder) {
+    return stat((folder + "/" + kLockFile).c_str(), &named) == 0 && named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;
+  };
+  if (holds_lock(path_)) return path_;
   std::error_code error;
-  fs::remove_all(path_, error);
+  const std::string moved = fs::read_symlink("/proc/self/fd/" + std::to_string(lock_), error).parent_path().string();
+  return !error && holds_lock(moved) ? moved : std::string();
+}
+
+void WorkFolder::remove() const {
+  const std::string now = current_path();
+  std::error_code error;
+  fs::remove_all(now.empty() ? path_ : now, error);
 }
 
 std::vector<pid_t> users_of(const std::string& folder) {

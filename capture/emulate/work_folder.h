@@ -23,8 +23,10 @@ class WorkFolder {
   WorkFolder(WorkFolder&& other) noexcept;
   WorkFolder& operator=(WorkFolder&&) = delete;
 
-  /// Absolute.
+  /// Absolute; where the folder was created or adopted.
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Returns the absolute path that the folder has now, which differs from path() after a rename; "" if it was removed.
+  [[nodiscard]] std::string current_path() const;
   void remove() const;
 
  private:

@@ -220,6 +220,7 @@ int run_record(RecordWords& words) {
   standard_output().flush();
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
   if (!result) return report_error(result.error());
+  options.output = result->output;
   if (!words.quiet || !result->summary.warnings.empty() || result->summary.irregular != 0) say_on_error(summary_text(words, *result));
   keep_recorded(options.output, words.stash, words.quiet);
   return result->exit_status;

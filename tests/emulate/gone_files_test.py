@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Programs whose file is removed or replaced while they are recorded have the names and counts that their source gives.
+"""Programs whose file is removed or replaced while they are recorded have the names and counts that their source gives. A recording is
+completed in a folder that was renamed meanwhile.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
@@ -112,6 +113,59 @@ int main(void) {
             done = subprocess.run([PTDECODE, "verify", "-q", "-i", "rec.data", *files], cwd=self.folder, capture_output=True, text=True,
                                   env=dict(self.env, PTDECODE_STASH=self.folder + stash))
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class GoneFolders(unittest.TestCase):
+    """The program renames or removes the folders that the recorder uses, and exits with 7."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        os.mkdir(self.folder + "/g3")
+
+    def record(self, script, output="g3/X"):
+        return subprocess.run([PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "--truth", "g3/T", "-o", output, "--", "sh", "-c",
+                               script + "; exit 7"], cwd=self.folder, capture_output=True, text=True)
+
+    def check_recording(self, path, truth):
+        truths = [f"{truth}/{name}" for name in os.listdir(f"{self.folder}/{truth}")]
+        done = subprocess.run([PTDECODE, "verify", "-q", "-i", path, *truths], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_outputs_folder_is_renamed(self):
+        done = self.record("mv g3 g4")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertIn(f"the recording is {os.path.realpath(self.folder)}/g4/X,", done.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["g4"])
+        self.assertEqual(sorted(os.listdir(self.folder + "/g4")), ["T", "X"])
+        self.check_recording("g4/X", "g4/T")
+
+    def test_a_folder_of_the_same_name_takes_its_place(self):
+        """The recording is at the path that the user named."""
+        done = self.record("mv g3 g4; mkdir g3")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertEqual(os.listdir(self.folder + "/g4"), ["T"])
+        self.check_recording("g3/X", "g3/T")
+
+    def test_the_working_folder_is_renamed(self):
+        done = self.record("mv g3/X.work-* elsewhere")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["g3"])
+        self.check_recording("g3/X", "g3/T")
+
+    def test_a_program_after_the_rename_is_reported(self):
+        self.record("mv g3 g4; true | cat")
+        done = subprocess.run([PTDECODE, "check", "-i", "g4/X"], cwd=self.folder, capture_output=True, text=True)
+        self.assertIn("trace_lost", done.stdout)
+
+    def test_the_working_folder_is_removed(self):
+        done = self.record("rm -r g3/X.work-*")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("was removed while the program ran", done.stderr)
+        self.assertIn("exit status is 7", done.stderr)
+        self.assertNotIn("did not start", done.stderr)
+        self.assertEqual(os.listdir(self.folder + "/g3"), ["T"])
 
 
 if __name__ == "__main__":
