@@ -332,6 +332,25 @@ Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words) 
   return Error{ErrorCode::start_failed, program.path + ": neither a program for x86-64 or aarch64 nor a script for one", 0};
 }
 
+namespace {
+
+/// Completes the recording of a program that has ended.
+Result<EmulateResult> finish(const EmulateOptions& options, RecordingPlan& plan, const WorkFolder& folder, EmulateResult result) {
+  const bool gone = folder.current_path().empty();
+  const std::string planned = plan.recording.output;
+  Result<RecordingSummary> summary = complete(plan, folder);
+  if (!summary) {
+    Error error = summary.error();
+    if (gone) error.message += ". The program's exit status is " + std::to_string(result.exit_status);
+    return error;
+  }
+  result.output = plan.recording.output == planned ? options.output : plan.recording.output;
+  result.summary = std::move(*summary);
+  return result;
+}
+
+}  // namespace
+
 Result<EmulateResult> emulate(const EmulateOptions& options) {
   const Result<ProgramToRun> program = find_program_to_run(options.command);
   if (!program) return program.error();
@@ -393,17 +412,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     result.exit_status = (*holder)->wait({Signals::program_ended, running, Signals::asked});
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);
-  const bool gone = folder->current_path().empty();
-  const std::string planned = plan.recording.output;
-  Result<RecordingSummary> summary = complete(plan, *folder);
-  if (!summary) {
-    Error error = summary.error();
-    if (gone) error.message += ". The program's exit status is " + std::to_string(result.exit_status);
-    return error;
-  }
-  result.output = plan.recording.output == planned ? options.output : plan.recording.output;
-  result.summary = std::move(*summary);
-  return result;
+  return finish(options, plan, *folder, std::move(result));
 }
 
 Result<EmulateResult> recover(const std::string& folder, const std::string& output) {

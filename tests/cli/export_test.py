@@ -89,6 +89,9 @@ class Program(Database):
                                                 " JOIN call_paths_view w ON w.id = p.id WHERE v.symbol = 'leaf' AND w.parent_symbol = 'work'"
                                                 " AND p.parent_id = c.parent_call_path_id"), 150)
         self.assertEqual(self.number(self.path, "SELECT count(*) FROM calls WHERE parent_id >= id"), 0)
+        for table in ("calls", "ptd_calls"):
+            plan = str(self.ask(self.path, f"EXPLAIN QUERY PLAN SELECT count(*) FROM {table} WHERE parent_id = 7"))
+            self.assertRegex(plan, "SEARCH .*INDEX", table)
         # The depth of fib(10) is that of its nine inner calls.
         self.assertEqual(self.number(self.path, f"SELECT max(depth) - min(depth) FROM ptd_calls WHERE call = 'fib' AND tid = {tids[1]}"), 9)
 
