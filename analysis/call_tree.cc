@@ -338,6 +338,8 @@ void CallTree::State::arrive(Now& now, Return back) {
   const bool sigreturn = back.syscall && frames.back().role == Role::restorer;
   if (sigreturn) {
     const Frame restorer = frames.back();
+    // QEMU runs sigreturn again if a signal came meanwhile (linux-user/signal.c, "block_signals").
+    if (is_restart(step.to, back.due) && step.to != restorer.return_to) return;
     leave(now, 0);
     if (frames.empty()) return root(now);
     back = {restorer.return_to, true, true};

@@ -244,6 +244,23 @@ TEST(CallTree, ASignalDuringASigreturnIsAnInterruptOfTheSameCode) {
   EXPECT_EQ(story.end(), "main(kernel(off on ) !handler() =g(kernel(off on ) ) !thunk() =g(kernel(off on ) ) f()x )x ");
 }
 
+TEST(CallTree, ASigreturnMayBeRunAgain) {
+  for (const bool at_entry : {false, true}) {
+    const auto flags = static_cast<uint8_t>(at_entry ? kFlowEntry | kFlowNamed : kFlowNamed);
+    Story story;
+    story.call(kF, 0x1010);
+    story.stop(0x2000);
+    story.begin(0x9000, kHandler, kFlowEntry | kFlowNamed, kHandler);
+    story.ret(0x9900, kG, kFlowEntry | kFlowNamed);
+    story.untraced_syscall(0x9909);
+    story.begin(0x9907, kG, kFlowNamed);
+    story.untraced_syscall(0x9909);
+    story.begin(0x2000, kF, flags);
+    story.ret(0x1010);
+    EXPECT_EQ(story.end(), "main(f(off on !handler() =g(kernel(off on ) kernel(off on ) ) ) )x ") << at_entry;
+  }
+}
+
 TEST(CallTree, AHandlerMayReturnElsewhere) {
   for (const uint8_t known : {kFlowNamed, uint8_t{0}}) {
     Story story;
