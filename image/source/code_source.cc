@@ -296,6 +296,18 @@ bool CodeSource::find_file(const MappedPath& wanted, FoundCode& found) {
   return !fetched.empty() && try_place({fetched, FoundAt::debuginfod}, wanted, found);
 }
 
+bool CodeSource::is_at_its_path(const MappedPath& wanted) {
+  const auto is_it = [&](const Place& place) {
+    if (!place.path.ends_with(kDeleted)) return false;  // in a cache
+    const OpenFile& opened = open_file(place.path, place.kind);
+    if (!opened.file) return false;
+    if (!wanted.build_id.empty()) return opened.elf != nullptr && same_build_id(wanted.build_id, opened.elf->build_id());
+    return place.kind == FoundAt::root || (wanted.file_id.inode != 0 && !doubt_of(place, opened, wanted).other);
+  };
+  const std::vector<Place> below = roots(wanted), others = places(wanted);
+  return std::any_of(below.begin(), below.end(), is_it) || std::any_of(others.begin(), others.end(), is_it);
+}
+
 FoundCode CodeSource::find(const MappedPath& wanted_raw) {
   check_interrupt();
   MappedPath wanted = wanted_raw;
@@ -308,7 +320,7 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
       return found;
     }
   } else {
-    const bool deleted = wanted.path.ends_with(kDeleted);
+    const bool deleted = wanted.path.ends_with(kDeleted) && !is_at_its_path(wanted);
     if (deleted) wanted.path.resize(wanted.path.size() - kDeleted.size());
     // A deleted file's path may now lead to another file: only a build id or a saved copy proves the bytes.
     if (deleted && wanted.build_id.empty()) {

@@ -165,6 +165,8 @@ class CodeSource {
   std::vector<Place> roots(const MappedPath& wanted) const;
   std::vector<Place> places(const MappedPath& wanted) const;
   FoundCode find_vdso(const MappedPath& wanted);
+  /// Returns whether the mapped file is at the recorded path: a file's name may end as the path of a deleted file does.
+  bool is_at_its_path(const MappedPath& wanted);
   bool find_file(const MappedPath& wanted, FoundCode& found);
   bool try_place(const Place& place, const MappedPath& wanted, FoundCode& found);
   /// Returns the name of a path within the recording's own folder; "" if the path is not below it by name.

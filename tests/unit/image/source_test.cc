@@ -313,6 +313,22 @@ TEST(SourceLookup, DeletedAndAnonymousMemoryHasNoBytes) {
   }
 }
 
+TEST(SourceLookup, AFileMayBeNamedLikeADeletedOne) {
+  const TempDir dir;
+  const std::vector<std::byte> bytes = small_elf().bytes();
+  const std::string path = dir.write("bin/prog (deleted)", bytes), deleted = dir.write("bin/other", bytes) + " (deleted)";
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  MappedPath wanted{path, "", 0, 4096};
+  wanted.file_id = {major(info.st_dev), minor(info.st_dev), info.st_ino};
+  CodeSource source(CodeSourceOptions{});
+  EXPECT_EQ(source.find(wanted).file_path, path);
+  EXPECT_EQ(source.find({path, kIdA, 0, 4096}).file_path, path);
+  wanted.file_id.inode += 1;
+  EXPECT_EQ(source.find(wanted).status, CodeStatus::deleted);
+  EXPECT_EQ(source.find({deleted, "", 0, 4096}).status, CodeStatus::deleted);
+}
+
 TEST(SourceLookup, ABareNameInASymfsRootNeedsTheId) {
   const TempDir dir;
   dir.write("root/prog", small_elf().bytes());
