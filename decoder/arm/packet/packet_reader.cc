@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "decoder/arm/packet/uncounted.h"
 
 namespace ptd::arm {
 namespace {
@@ -272,7 +271,7 @@ PacketReader::Status PacketReader::trace_info(Packet& packet) {
   // [ETMv4] "Trace Info instruction trace packet": INFO.cc_enabled. Packets with a cycle count are damage only if TRCCONFIGR.CCI agrees.
   constexpr uint32_t kCci = 0x10, kCcEnabled = 1;
   const bool counts = (config_.configr & kCci) != 0 || (packet.value & kCcEnabled) != 0;
-  dispatch_ = counts ? &dispatch_of(config_) : &uncounted_dispatch_of(config_);
+  dispatch_ = &dispatch_of(config_, counts);
   return Status::ok;
 }
 

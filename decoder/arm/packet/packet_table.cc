@@ -1,8 +1,6 @@
 // The packet table. Comments are the bit patterns of [ETMv4] "Instruction trace packets" and [ETE] "Trace packets".
 #include "ptdecode/arm/packet_table.h"
 
-#include "decoder/arm/packet/uncounted.h"
-
 namespace ptd::arm {
 namespace {
 
@@ -223,7 +221,7 @@ namespace {
 
 using Dispatches = std::array<Dispatch, size_t{1} << kNeeds>;  // by the set of Needs that are satisfied
 
-Dispatches make_dispatches(bool counted) {
+Dispatches make_dispatches(bool counts) {
   Dispatches made;
   for (unsigned set = 0; set < made.size(); ++set) {
     made[set].fill(kNoForm);
@@ -231,7 +229,7 @@ Dispatches make_dispatches(bool counted) {
       const auto needs = static_cast<unsigned>(kForms[index].needs);
       if (needs != 0 && (set >> (needs - 1) & 1) == 0) continue;
       for (unsigned byte = kForms[index].first; byte <= kForms[index].last; ++byte) {
-        if (counted || !has_cycles(kForms[index].kind, byte)) made[set][byte] = static_cast<uint8_t>(index);
+        if (counts || !has_cycles(kForms[index].kind, byte)) made[set][byte] = static_cast<uint8_t>(index);
       }
     }
   }
@@ -240,14 +238,9 @@ Dispatches make_dispatches(bool counted) {
 
 }  // namespace
 
-const Dispatch& dispatch_of(const TraceConfig& config) {
-  static const Dispatches kDispatches = make_dispatches(true);
-  return kDispatches[has(config)];
-}
-
-const Dispatch& uncounted_dispatch_of(const TraceConfig& config) {
-  static const Dispatches kDispatches = make_dispatches(false);
-  return kDispatches[has(config)];
+const Dispatch& dispatch_of(const TraceConfig& config, bool counts) {
+  static const std::array<Dispatches, 2> kDispatches = {make_dispatches(false), make_dispatches(true)};
+  return kDispatches[counts ? 1 : 0][has(config)];
 }
 
 }  // namespace ptd::arm
