@@ -5,7 +5,6 @@
 #include <linux/magic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "capture/announce/unix_address.h"
 #include "image/base/directory.h"
 #include "image/base/environment.h"
 #include "image/base/system_error.h"
@@ -29,14 +29,6 @@ constexpr std::string_view kFolderStart = "ptdecode-announce-";
 constexpr const char* kSocketName = "socket";
 constexpr size_t kMostNames = 1U << 16;       // of a temporary folder that is searched for stale ones
 constexpr time_t kLeastAgeS = 60;             // a younger folder may be one whose socket is not bound yet
-
-bool address_of(const std::string& path, sockaddr_un& address) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return false;
-  std::copy(path.begin(), path.end(), address.sun_path);
-  return true;
-}
 
 /// Returns whether the sockets in a folder can only be those of this machine, where connect() tells whether one is in use.
 bool is_local(int folder) {
@@ -58,7 +50,7 @@ bool remove_dead_socket(int folder) {
   sockaddr_un address{};
   const Fd trial(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!S_ISSOCK(info.st_mode) || info.st_uid != geteuid() || !trial.ok()) return false;
-  if (!address_of("/proc/self/fd/" + std::to_string(folder) + "/" + kSocketName, address)) return false;
+  if (!set_unix_address("/proc/self/fd/" + std::to_string(folder) + "/" + kSocketName, address)) return false;
   if (connect(trial.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno != ECONNREFUSED) return false;
   return unlinkat(folder, kSocketName, 0) == 0;
 }
@@ -101,7 +93,7 @@ Result<std::unique_ptr<AnnounceSocket>> AnnounceSocket::create() {
   sockaddr_un address{};
   made->socket_ = Fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
-  if (!address_of(made->path_, address) || !made->socket_.ok()) return fail();
+  if (!set_unix_address(made->path_, address) || !made->socket_.ok()) return fail();
   if (setsockopt(made->socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
       bind(made->socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return fail();

@@ -7,14 +7,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "capture/announce/unix_address.h"
 #include "image/base/environment.h"
 #include "image/base/system_error.h"
 
@@ -32,14 +31,6 @@ std::string folder_path() {
   const std::string user = std::to_string(geteuid());
   if (is_own_folder("/run/user/" + user)) return "/run/user/" + user + "/ptdecode";
   return "/tmp/ptdecode-" + user;
-}
-
-bool address_of(const std::string& path, sockaddr_un& address) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return false;
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return true;
 }
 
 }  // namespace
@@ -112,7 +103,7 @@ void SessionDir::remove(const std::string& name, uint64_t inode_wanted) const {
 
 int SessionDir::connect_to(const std::string& name, std::chrono::seconds patience) const {
   sockaddr_un address{};
-  if (!address_of(socket_path(name), address)) {
+  if (!set_unix_address(socket_path(name), address)) {
     errno = ENAMETOOLONG;
     return -1;
   }
@@ -133,7 +124,7 @@ int SessionDir::connect_to(const std::string& name, std::chrono::seconds patienc
 int SessionDir::listen_as(const std::string& name) const {
   constexpr int kBacklog = 16;
   sockaddr_un address{};
-  if (!address_of(socket_path(name), address)) {
+  if (!set_unix_address(socket_path(name), address)) {
     errno = ENAMETOOLONG;
     return -1;
   }
