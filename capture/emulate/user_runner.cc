@@ -308,6 +308,21 @@ bool is_plain_script(const std::string& path) {
          read.find('\0') == std::string_view::npos;
 }
 
+/// Completes the recording of a program that has ended.
+Result<EmulateResult> finish(const EmulateOptions& options, RecordingPlan& plan, const WorkFolder& folder, EmulateResult result) {
+  const bool gone = folder.current_path().empty();
+  const std::string planned = plan.recording.output;
+  Result<RecordingSummary> summary = complete(plan, folder);
+  if (!summary) {
+    Error error = summary.error();
+    if (gone) error.message += ". The program's exit status is " + std::to_string(result.exit_status);
+    return error;
+  }
+  result.output = plan.recording.output == planned ? options.output : plan.recording.output;
+  result.summary = std::move(*summary);
+  return result;
+}
+
 }  // namespace
 
 Result<std::string> find_program(const std::string& name) { return find_executable(name); }
@@ -331,25 +346,6 @@ Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words) 
     return Error{ErrorCode::start_failed, program.path + ": a 32-bit program; record --emulate runs 64-bit programs for x86-64 and aarch64", 0};
   return Error{ErrorCode::start_failed, program.path + ": neither a program for x86-64 or aarch64 nor a script for one", 0};
 }
-
-namespace {
-
-/// Completes the recording of a program that has ended.
-Result<EmulateResult> finish(const EmulateOptions& options, RecordingPlan& plan, const WorkFolder& folder, EmulateResult result) {
-  const bool gone = folder.current_path().empty();
-  const std::string planned = plan.recording.output;
-  Result<RecordingSummary> summary = complete(plan, folder);
-  if (!summary) {
-    Error error = summary.error();
-    if (gone) error.message += ". The program's exit status is " + std::to_string(result.exit_status);
-    return error;
-  }
-  result.output = plan.recording.output == planned ? options.output : plan.recording.output;
-  result.summary = std::move(*summary);
-  return result;
-}
-
-}  // namespace
 
 Result<EmulateResult> emulate(const EmulateOptions& options) {
   const Result<ProgramToRun> program = find_program_to_run(options.command);

@@ -246,7 +246,7 @@ int run_functions(const FunctionsWords& words) {
   NamedTimes named;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     size_t first = 0;  // of those that are wanted and not counted yet
-    for (size_t i = 0; !sums_only && i < steps.size(); ++i) {
+    for (size_t i = 0; i < steps.size(); ++i) {
       const CallStep& step = steps[i];
       if (!input.wanted(step, tree)) {
         profile.add(steps.subspan(first, i - first));
@@ -261,7 +261,7 @@ int run_functions(const FunctionsWords& words) {
       const CallThread& thread = tree.threads()[step.thread];
       slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
     }
-    if (!sums_only) profile.add(steps.subspan(first));
+    profile.add(steps.subspan(first));
     for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
       if (sums_only || input.matched(i)) threads.push_back(tree.threads()[i]);
     }

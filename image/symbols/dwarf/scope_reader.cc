@@ -122,7 +122,7 @@ class ScopeReader {
     const bool same_file = declared.file_number == call.file_number || declared.file_number == kNoFile;
     if (call.line == 0 || call.line != declared.line || !same_file || number_of(die, DW_AT_call_column) != number_of(die, DW_AT_decl_column))
       return false;
-    // A destructor D0 that is inlined, too, is not told from D2, which it calls first.
+    // Of destructors that are inlined, the name does not say whether it is D0 or D2, which D0 calls first.
     Dwarf_Addr entry = 0;
     const bool both_begin = dwarf_entrypc(die, &entry) == 0 && entry == outer.entry;
     return !(outer.inlined && both_begin && bounded(name).find("D4Ev") != std::string_view::npos);
