@@ -14,9 +14,6 @@
 
 namespace ptd {
 
-/// Whether the kernel executes a system call again: the flow goes on at SYSCALL, SYSENTER or INT (2 bytes), or SVC (2 or 4).
-constexpr bool is_restart(Ip to, Ip return_to) { return return_to - to == 2 || return_to - to == 4; }
-
 /// A stack of return addresses and functions. Recursion from one place takes one entry. Beyond kMostRuns entries only the number of calls is
 /// known. Not thread-safe.
 class FoldedCalls {

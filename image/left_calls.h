@@ -13,6 +13,9 @@
 
 namespace ptd {
 
+/// Whether the kernel executes a system call again: the flow goes on at SYSCALL, SYSENTER or INT (2 bytes), or SVC (2 or 4).
+constexpr bool is_restart(Ip to, Ip return_to) { return return_to - to == 2 || return_to - to == 4; }
+
 /// Searches stacks of calls from the innermost call on. A search that finds a call, which then ends the calls inside of it, costs less than these
 /// calls did. Other searches are limited: after kMost calls that they looked at, only the innermost kAlways calls are searched. So no flow takes a
 /// time that grows with the product of its length and its depth. Not thread-safe.

@@ -45,7 +45,7 @@ class CallStacks {
       thread_->deepest_return = return_to.value;
       return;
     }
-    thread_->frames.push_back({return_to.value, to.function, 0, landing, ++thread_->calls});
+    thread_->frames.push_back({return_to.value, to.function, 0, landing, ++thread_->calls, to.ip.value == 0});
     if (to.is_setjmp) save();
   }
   /// `function_at`: returns the function at an address.
@@ -57,7 +57,10 @@ class CallStacks {
     const size_t awaiting = thread_->search.innermost(frames, [&](const Frame& frame) { return frame.return_to == to.ip.value; });
     if (awaiting > 1) return frames.resize(awaiting - 1);
     const uint64_t function = function_at(to.ip);
-    if (function == 0) {
+    if (frames.back().is_handler() && !frames.back().is_restorer) {
+      frames.back().is_restorer = true;
+      frames.back().function = function;
+    } else if (function == 0) {
       if (frames.size() > 1) frames.pop_back();
     } else if (to.ip.value == function) {  // a return used as a jump
       const bool inner = frames.size() > 1 && frames[frames.size() - 2].function == frames.back().function;
@@ -72,17 +75,23 @@ class CallStacks {
     if (to.ip.value == to.function || !go_back(to.ip, to.function)) set_function(to.function);
     if (to.is_setjmp && thread_->deeper == 0) save();
   }
-  /// Tracing resumes at `to`: returns from the call that left the traced region, if it was one. Elsewhere it may be a signal's handler.
+  /// Tracing resumes at `to`: the call returns that left the traced region, or a signal's handler does. Elsewhere it may be such a handler.
   template <typename FunctionAt>
   void resume(Ip to, FunctionAt function_at) {
     if (thread_ == nullptr) return;
-    Frame& top = thread_->frames.back();
+    std::vector<Frame>& frames = thread_->frames;
     if (thread_->deeper != 0) {
       if (std::exchange(thread_->deepest_return, 0) == to.value) end_deepest(function_at(to));
       return;
     }
-    if (thread_->frames.size() > 1 && top.return_to == to.value) return thread_->frames.pop_back();
+    if (frames.size() > 1 && frames.back().resumes_at(to)) return frames.pop_back();
     const uint64_t function = function_at(to);
+    if (frames.size() > 1 && frames.back().untraced && frames.back().function == 0 && frames[frames.size() - 2].is_restorer) {  // sigreturn
+      frames.pop_back();
+      frames.back().is_restorer = false;
+      if (frames.back().resumes_at(to)) return frames.pop_back();
+    }
+    Frame& top = frames.back();
     if (function == 0 || function == top.function) return;
     if (top.interrupted == 0) {
       top.interrupted = top.function;
@@ -102,6 +111,10 @@ class CallStacks {
     uint64_t return_to = 0, function = 0;
     uint64_t interrupted = 0;  ///< the function before a signal's handler
     uint64_t landing = 0, number = 0;
+    bool untraced = false;     ///< a call of untraced code
+    bool is_restorer = false;  ///< the handler has returned: what runs calls sigreturn
+    [[nodiscard]] bool is_handler() const { return interrupted != 0 || (untraced && function != 0); }
+    [[nodiscard]] bool resumes_at(Ip to) const { return return_to == to.value || (untraced && is_restart(to, Ip{return_to})); }
   };
   struct Thread {
     std::vector<Frame> frames;  ///< the first is the function that no call was seen of

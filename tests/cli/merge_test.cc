@@ -150,6 +150,34 @@ TEST(CallStacks, JumpIntoAnOpenFunctionEndsCalls) {
   EXPECT_EQ(calls.function(), 0x200U);
 }
 
+// 0x400 is interrupted; the handler 0x800 returns to 0x900, which calls sigreturn.
+TEST(CallStacks, ASignalLeavesTheDepthAsItWas) {
+  CallStacks calls = three_calls();
+  const auto handle = [&calls] {
+    calls.resume(Ip{0x800}, function_at);
+    calls.ret(to(0x900), function_at);
+    calls.call(Ip{0x909}, {}, 0);
+  };
+  for (int i = 0; i < 3; ++i) {
+    handle();
+    if (i == 1) handle();  // another signal that was pending
+    if (i == 2) {          // sigreturn runs again
+      calls.resume(Ip{0x907}, function_at);
+      calls.call(Ip{0x909}, {}, 0);
+    }
+    calls.resume(Ip{0x420}, function_at);
+    EXPECT_EQ(calls.depth(), 3U) << i;
+    EXPECT_EQ(calls.function(), 0x400U) << i;
+  }
+  for (const uint64_t resumed : {0x450, 0x44e}) {  // in a system call, which is executed again or not
+    calls.call(Ip{0x450}, {}, 0);
+    handle();
+    calls.resume(Ip{resumed}, function_at);
+    EXPECT_EQ(calls.depth(), 3U) << resumed;
+    EXPECT_EQ(calls.function(), 0x400U) << resumed;
+  }
+}
+
 // Of 20,000 calls of 0x500, the calls beyond the deepest one that is kept only count.
 TEST(CallStacks, AnyNumberOfCallsMayBeOpen) {
   CallStacks calls = three_calls();

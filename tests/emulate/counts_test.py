@@ -103,6 +103,8 @@ class Counts(unittest.TestCase):
         listed = map(json.loads, self.run_it("functions", "-i", "rec.data", "--json").stdout.splitlines())
         spin = [row for row in listed if row.get("function") == "spin"]
         self.assertEqual((spin[0]["calls"], spin[0]["self_instructions"]), (1, 2 * 3000000 + 1))
+        columns = {line.index("spin") for line in self.run_it("script", "--call-trace", "-i", "rec.data").stdout.splitlines() if "spin  [tr end" in line}
+        self.assertEqual(len(columns), 1, columns)
 
     def test_a_child_has_what_its_parent_had_when_it_forked(self):
         """The program checks what each child ran, and prints the names that its threads have."""
