@@ -1,6 +1,7 @@
 // PathProfile and ProfileDiff: see profile_diff.h.
 #include "analysis/paths/profile_diff.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -14,6 +15,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kNone = ~size_t{0};
+constexpr size_t kFolded = kNone - 1;  // matches: an inlined function that counts as part of its callers
 
 CallSums sums_of(const FunctionTotals& totals) {
   return {totals.all_calls(), totals.self_ns, totals.total_ns, totals.self_instructions, totals.instructions};
@@ -46,6 +48,8 @@ ProfileDiff::ProfileDiff(const DiffSide& a, const DiffSide& b) {
   const std::array<DiffSide, kSides> sides = {a, b};
   Matches matches;
   match_functions(sides, matches);
+  find_folded();
+  fold_functions(sides, matches);
   match_paths(sides, matches);
 }
 
@@ -91,6 +95,37 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
   for (size_t& match : matches[1]) match = moved[match];
 }
 
+void ProfileDiff::find_folded() {
+  for (size_t side = 0; side < kSides; ++side) {
+    std::set<std::string_view> inlined, others;                           // modules of this side; of the other
+    std::map<std::string_view, std::set<std::string_view>> counterparts;  // of this side's modules, by the functions that both have
+    for (const Function& row : functions_) {
+      const bool is_inlined = row.info[side].name.ends_with(kInlinedMark);
+      const bool here = row.sums[side].calls != 0, there = row.sums[1 - side].calls != 0;
+      if (is_inlined && here) inlined.insert(row.info[side].module);
+      if (is_inlined && there) others.insert(row.info[1 - side].module);
+      if (!is_inlined && here && there) counterparts[row.info[side].module].insert(row.info[1 - side].module);
+    }
+    for (const std::string_view module : inlined) {
+      const auto found = counterparts.find(module);
+      const auto is_other = [&](std::string_view counterpart) { return others.contains(counterpart); };
+      if (found != counterparts.end() && std::none_of(found->second.begin(), found->second.end(), is_other)) folded_[side].emplace(module);
+    }
+  }
+}
+
+void ProfileDiff::fold_functions(const std::array<DiffSide, kSides>& sides, Matches& matches) {
+  for (size_t side = 0; side < kSides; ++side) {
+    for (FunctionId id = 0; id < sides[side].functions.size(); ++id) {
+      const FunctionInfo& info = sides[side].functions.info(id);
+      size_t& match = matches[side][size_t{id} + 1];
+      if (match == 0 || !info.name.ends_with(kInlinedMark) || !folded_[side].contains(info.module)) continue;
+      functions_[match].sums[side] = {};
+      match = kFolded;
+    }
+  }
+}
+
 void ProfileDiff::match_paths(const std::array<DiffSide, kSides>& sides, const Matches& matches) {
   CallPaths both;
   paths_.emplace_back();
@@ -101,6 +136,14 @@ void ProfileDiff::match_paths(const std::array<DiffSide, kSides>& sides, const M
     for (size_t i = CallPaths::kRoot + 1; i < own.size(); ++i) {
       const size_t id = own[i].function == kNoFunction ? 0 : size_t{own[i].function} + 1;
       const size_t function = id < matches[side].size() ? matches[side][id] : 0;
+      if (function == kFolded) {
+        number[i] = number[own[i].parent];
+        if (i >= sums.size() || number[i] == CallPaths::kRoot) continue;
+        const CallSums part{.self_ns = sums[i].self_ns, .self_instructions = sums[i].self_instructions};
+        paths_[number[i]].sums[side] += part;
+        functions_[paths_[number[i]].function].sums[side] += part;
+        continue;
+      }
       number[i] = both.below(number[own[i].parent], static_cast<FunctionId>(function));
       if (number[i] == paths_.size()) paths_.push_back({number[own[i].parent], function, {}});
       if (i < sums.size()) paths_[number[i]].sums[side] += sums[i];

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,8 @@ struct DiffSide {
 };
 
 /// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each: another
-/// version of a program may have another file name. Untraced code is a function without a name. Immutable.
+/// version of a program may have another file name. Untraced code is a function without a name. Where only one recording lists inlined functions of a
+/// module, as only one has its debug information, they count as part of their callers. Immutable.
 class ProfileDiff {
  public:
   static constexpr size_t kSides = 2;
@@ -61,14 +63,19 @@ class ProfileDiff {
   [[nodiscard]] const std::vector<Function>& functions() const { return functions_; }
   /// All paths, callers first; the first one is CallPaths::kRoot, of no function.
   [[nodiscard]] const std::vector<Path>& paths() const { return paths_; }
+  /// The modules of each side whose inlined functions count as part of their callers.
+  [[nodiscard]] const std::array<std::set<std::string>, kSides>& folded() const { return folded_; }
 
  private:
   using Matches = std::array<std::vector<size_t>, kSides>;  ///< by FunctionId + 1: the index in functions_
   void match_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);
+  void find_folded();
+  void fold_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);
   void match_paths(const std::array<DiffSide, kSides>& sides, const Matches& matches);
 
   std::vector<Function> functions_;
   std::vector<Path> paths_;
+  std::array<std::set<std::string>, kSides> folded_;
 };
 
 }  // namespace ptd

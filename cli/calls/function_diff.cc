@@ -23,7 +23,7 @@ constexpr size_t kTextFunctions = 40, kTextPaths = 10;
 struct Side {
   std::unique_ptr<CallInput> input;
   PathProfile profile;
-  CallSums all;  ///< of all calls
+  CallSums all;  ///< of all calls that are compared
 };
 
 /// What is compared.
@@ -104,6 +104,12 @@ class DiffPrinter {
       out.write(fmt::format("{}: {}: {}, {} instructions{}\n", side == 0 ? 'A' : 'B', shown(words_.calls[side].input.path), counted(all.calls, "call"),
                             all.self_instructions, metric_.timed ? ", " + duration_text(all.self_ns) + " running" : ""));
     }
+    for (size_t side = 0; side < 2; ++side) {
+      const std::set<std::string>& folded = diff_.folded()[side];
+      if (folded.empty()) continue;
+      out.write(fmt::format("only {} has inlined functions of {}: they count as part of their callers\n", side == 0 ? 'A' : 'B',
+                            shown(fmt::format("{}", fmt::join(folded, ", ")))));
+    }
     const std::string name = metric_.name();
     out.write(fmt::format("\n{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} function\n", "calls A", "calls B", name + " A", name + " B", "change", "per call"));
     const auto changed = static_cast<size_t>(std::count_if(functions_.begin(), functions_.end(), [this](const auto* row) { return metric_.change(row->sums) != 0; }));
@@ -133,7 +139,8 @@ class DiffPrinter {
     const auto dump = [](const nlohmann::json& json) {
       standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
     };
-    dump({{"schema", "ptdecode-functions-diff-1"}, {"timed", metric_.timed}, {"a", words_.calls[0].input.path}, {"b", words_.calls[1].input.path}});
+    dump({{"schema", "ptdecode-functions-diff-1"}, {"timed", metric_.timed}, {"a", words_.calls[0].input.path}, {"b", words_.calls[1].input.path},
+          {"without_inlined_a", diff_.folded()[0]}, {"without_inlined_b", diff_.folded()[1]}});
     for (size_t i = 0; i < rows(functions_.size(), 0); ++i) {
       const ProfileDiff::Function& row = *functions_[i];
       nlohmann::json json = {{"function", name_of(row)}, {"module_a", row.info[0].module}, {"module_b", row.info[1].module}};
@@ -199,10 +206,12 @@ int diff_functions(const FunctionDiffWords& words) {
   std::array<Side, 2> sides;
   for (size_t i = 0; i < sides.size(); ++i) {
     if (const int status = follow(words.calls[i], sides[i]); status != kExitOk) return status;
-    for (const CallSums& sums : sides[i].profile.sums()) sides[i].all += sums;
   }
   const bool timed = sides[0].input->timed() && sides[1].input->timed();
   const ProfileDiff diff({sides[0].profile, sides[0].input->functions()}, {sides[1].profile, sides[1].input->functions()});
+  for (const ProfileDiff::Path& path : diff.paths()) {
+    for (size_t i = 0; i < sides.size(); ++i) sides[i].all += path.sums[i];
+  }
   const DiffPrinter printer(words, diff, Metric{words.sort, timed});
   if (!printer.any() && !words.function.empty())
     return report_error({ErrorCode::no_such_function, fmt::format("--func: '{}' was called in neither recording", words.function), 0});

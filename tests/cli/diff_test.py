@@ -114,6 +114,37 @@ class Diff(unittest.TestCase):
         listed = [line for line in run("functions", "-q", "-i", self.a, "--json").stdout.splitlines() if '"function"' in line]
         self.assertIn(f"\n{len(listed)} other functions did not change\n", done.stdout)
 
+    def test_only_one_has_debug_information(self):
+        """The code is the same: inlined functions of one side count as part of their callers, and nothing has changed."""
+        (self.folder / "inlines.c").write_text(
+            "static inline unsigned step(unsigned x) { return x * 31 + 7; }\n"
+            "static inline unsigned steps(unsigned x) { for (int i = 0; i < 9; ++i) x ^= step(x + i); return x; }\n"
+            "__attribute__((noinline)) unsigned work(unsigned x) { return steps(x) + step(x); }\n"
+            "int main(void) { unsigned x = 1; for (int i = 0; i < 50; ++i) x = work(x); return x == 0; }\n")
+        for name, flags in (("with", ["-g"]), ("without", ["-g0"])):
+            (self.folder / name).mkdir()
+            program = self.folder / name / "inlines"
+            subprocess.run([os.environ.get("CC", "cc"), "-O2", "-static", *flags, self.folder / "inlines.c", "-o", program], check=True)
+            done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--work-clock", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", "data",
+                                   "--", "./inlines"], cwd=program.parent, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        files = [self.folder / name / "data" for name in ("with", "without")]
+        self.assertIn("step (inlined)", run("functions", "-i", files[0], "--limit", "0").stdout)
+        for a, b in (files, files[::-1]):
+            listed = {}
+            for option in ("--inline", "--no-inline"):
+                done = run("functions", "-q", "--json", "--diff", a, b, option)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                head, *rows = map(json.loads, done.stdout.splitlines())
+                listed[option] = [row for row in rows if "function" in row]
+                self.assertEqual([row for row in rows if "path" in row], [])
+                for row in listed[option]:
+                    self.assertEqual({row[key] for key in row if key.endswith("_a")} - {row[key[:-1] + "b"] for key in row if key.endswith("_a")}, set(), row)
+                expected = ["inlines"] if option == "--inline" else []
+                self.assertEqual((head["without_inlined_a"], head["without_inlined_b"]), (expected, []) if a == files[0] else ([], expected))
+            self.assertEqual(listed["--inline"], listed["--no-inline"])
+        self.assertIn("only A has inlined functions of inlines: they count as part of their callers\n", run("functions", "-q", "--diff", *files).stdout)
+
     def test_options(self):
         functions, paths = self.rows("--func", "reply", "--sort", "total")
         self.assertEqual([row["function"] for row in functions], ["reply"])
@@ -128,6 +159,7 @@ class Divergence(Diff):
     """`script --diff`."""
 
     test_the_planted_regression_comes_first = test_by_time = test_what_only_one_has = test_text = test_a_recording_and_itself = test_options = None
+    test_only_one_has_debug_information = None
 
     def diff(self, a, b, *words):
         done = run("script", "-q", "--diff", a, b, *words)
