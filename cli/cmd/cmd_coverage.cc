@@ -12,6 +12,7 @@
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
+#include "cli/report/missing_report.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
@@ -222,6 +223,10 @@ int run_coverage(const CoverageWords& words) {
     if (looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("coverage"));
     if (any_told && !words.sources.empty())
       return report_error({ErrorCode::not_recorded, "coverage: no source file of the code that ran matches --source; 'ptdecode coverage --source /' lists them", 0});
+    for (const std::string& dso : words.dsos) {
+      if (const std::string missing = missing_file_text(input.recording(), dso); without.empty() && !missing.empty())
+        return report_error({ErrorCode::not_recorded, "coverage: --dso: " + missing, 0});
+    }
     const std::string why = counts.files.empty() ? "no code of a file ran"
                             : without.empty()    ? "no code that ran matches --dso"
                                                  : "no debug information in " + shown(without);

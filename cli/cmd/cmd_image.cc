@@ -11,6 +11,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 #include "cli/report/finding_text.h"
+#include "cli/report/missing_report.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
@@ -204,7 +205,10 @@ Result<CodeSpot> place_of(const Recording& recording, const ImageWords& words, S
   Spaces spaces = spaces_at(recording, moment);
   if (named.empty()) {
     const Result<Ip> address = parse_address(words.place);
-    if (!address) return Error{ErrorCode::no_such_function, fmt::format("'{}' is neither a hexadecimal address nor a known symbol", words.place), 0};
+    if (!address) {
+      const std::string missing = missing_file_text(recording, {});
+      return Error{ErrorCode::no_such_function, fmt::format("'{}' is neither a hexadecimal address nor a known symbol{}", words.place, missing.empty() ? "" : "; " + missing), 0};
+    }
     if (is_kernel_half(*address)) return CodeSpot{kKernelSpace, *address, moment};
     if (user_space != kNoSpace) return CodeSpot{user_space, *address, moment};
     if (words.tid >= 0) return no_thread(words.tid);

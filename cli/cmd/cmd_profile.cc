@@ -17,6 +17,7 @@
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
+#include "cli/report/missing_report.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/gzip.h"
@@ -75,7 +76,7 @@ const FileCounts* usual_file(const CodeCounts& counts) {
 }
 
 /// Returns the selected file; null after printing an error.
-const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts) {
+const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts, const Recording& recording) {
   if (const FileCounts* usual = words.dso.empty() ? usual_file(counts) : nullptr; usual != nullptr) return usual;
   std::string known;
   for (const FileCounts& file : counts.files) {
@@ -91,6 +92,10 @@ const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts) {
   }
   if (known.empty() && looks_like_bundle(words.calls.input.path)) {
     report_error(no_source_lines("profile"));
+    return nullptr;
+  }
+  if (const std::string missing = words.dso.empty() ? "" : missing_file_text(recording, words.dso); !missing.empty()) {
+    report_error({ErrorCode::not_recorded, "--dso: " + missing, 0});
     return nullptr;
   }
   const std::string none = known.empty() ? "no code of a file ran"
@@ -179,8 +184,8 @@ bool is_folder(const std::string& output) {
   return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
 }
 
-int write_one(const ProfileWords& words, const CodeCounts& counts) {
-  const FileCounts* file = pick(words, counts);
+int write_one(const ProfileWords& words, const CodeCounts& counts, const Recording& recording) {
+  const FileCounts* file = pick(words, counts, recording);
   if (file == nullptr) return kExitUsage;
   const int written = write_result(words.output, text_of(words, *file));
   if (written == kExitOk && !words.calls.input.quiet) say_profile(words, *file, counts, words.output);
@@ -197,7 +202,7 @@ int run_by_address(const ProfileWords& words, CallInput& input) {
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (!all && keeps_earlier_file(words.output, status)) return status;
-  const int written = all ? write_profiles(words, counts, status) : write_one(words, counts);
+  const int written = all ? write_profiles(words, counts, status) : write_one(words, counts, input.recording());
   return written != kExitOk ? written : status;
 }
 

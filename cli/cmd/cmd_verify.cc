@@ -91,7 +91,10 @@ int run_complete(const VerifyWords& words) {
       standard_output().write(fmt::format("{}: no AUX sample holds trace of it; what it ran counts as lost\n", shown(name)));
       continue;
     }
-    if (index == streams.size()) return report_error({ErrorCode::no_such_stream, path + ": the recording has no stream with this name", 0});
+    if (index == streams.size()) {
+      return report_error({ErrorCode::no_such_stream,
+                           path + ": the recording has no stream with this name; it may be of an earlier recording, as record --truth keeps what is in its folder", 0});
+    }
     const Result<TruthCounts> counts =
         compare_with_truth(recording, index, path, words.names, [&](uint64_t bytes) { progress.add(bytes); });
     if (!counts) return report_error(counts.error());

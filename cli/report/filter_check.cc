@@ -103,7 +103,7 @@ std::string nothing_matched(const ScriptOptions& options, const Recording& recor
   if (std::any_of(options.times.begin(), options.times.end(), [&](const Interval& range) { return range.overlaps(span); }))
     hint += "; lines have the time of the timing packet before them, so a range between two such packets may have none";
   for (const std::string& symbol : options.symbols) {
-    if (!is_glob(symbol) && recording.symbolizer().addresses_of(symbol).empty()) hint += fmt::format("; no function is named '{}'", symbol);
+    if (!is_glob(symbol) && recording.symbolizer().addresses_of(symbol).empty()) hint += fmt::format("; no function is named '{}' (-S does not know those that are inlined)", symbol);
   }
   std::set<std::string> names;
   for (const auto& [tid, name] : recording.thread_names()) names.insert(name);

@@ -329,7 +329,7 @@ InlinedPlace SourceLines::inlined(uint64_t address) {
   if (after != unit->pieces.end()) place.same_bytes = std::min(place.same_bytes, after->first - address);
   for (uint32_t number = scope_at(unit->pieces, address); number != kNoScope && unit->scopes[number].inlined && place.functions.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];
-    place.functions.push_back({scope.name, &scope, scope.entry == address});
+    place.functions.push_back({scope.name, &scope, scope.first_code == address});
     number = scope.parent;
   }
   std::reverse(place.functions.begin(), place.functions.end());

@@ -111,6 +111,12 @@ class MissingFiles(unittest.TestCase):
             shutil.rmtree(self.folder / "truth")
         self.record(whole)
         self.assert_named(whole)
+        whole.unlink()
+        missing = rf"the code of {re.escape(str(whole))} is missing \(file not found\): 'ptdecode check' says what to supply"
+        for words in (("profile", "--dso", "whole"), ("coverage", "--dso", "whole"), ("image", "main")):
+            done = self.run_it(words[0], "-q", "-i", self.recording, *words[1:])
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertRegex(done.stderr, missing)
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_the_file_that_costs_most_is_first(self):

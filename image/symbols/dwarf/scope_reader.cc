@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -156,7 +157,7 @@ class ScopeReader {
       if (is_copy && dwarf_entrypc(die, &entry) == 0) empty_.push_back({entry, origin_of(*die)});
       visit(die, parent, depth + 1);
     } else {
-      add(die, {declared, extents_[before].first}, parent, depth);
+      add(die, {declared, extents_[before].first, before}, parent, depth);
     }
     enclosing_ = outer;
   }
@@ -164,7 +165,16 @@ class ScopeReader {
   struct Start {
     Declaration declared;
     uint64_t first = 0;  // address
+    size_t extents = 0;  // its extents are those from this one on
   };
+  static uint64_t first_code(uint64_t entry, std::span<const ScopeExtent> extents) {
+    uint64_t next = ~uint64_t{0};
+    for (const ScopeExtent& extent : extents) {
+      if (entry >= extent.first && entry < extent.end) return entry;
+      if (extent.first > entry) next = std::min(next, extent.first);
+    }
+    return next != ~uint64_t{0} ? next : entry;
+  }
   void add(Dwarf_Die* die, const Start& start, uint32_t parent, unsigned depth) {
     const auto number = static_cast<uint32_t>(scopes_.size());
     Scope scope;
@@ -180,6 +190,7 @@ class ScopeReader {
     }
     Dwarf_Addr entry = 0;
     scope.entry = dwarf_entrypc(die, &entry) == 0 ? entry : start.first;
+    scope.first_code = first_code(scope.entry, std::span(extents_).subspan(start.extents));
     Dwarf_Attribute attribute;
     Dwarf_Word view = 0;
     if (scope.inlined && dwarf_attr(die, kGnuEntryView, &attribute) != nullptr && dwarf_formudata(&attribute, &view) == 0)

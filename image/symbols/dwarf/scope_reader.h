@@ -34,6 +34,7 @@ struct Scope {
   uint32_t parent = kNoScope;
   bool inlined = false;
   uint64_t entry = 0;
+  uint64_t first_code = 0;  // `entry`; if that is not in its code, as compilers may move it: the next address that is
   uint32_t entry_view = kNoView;  // number of the first row at `entry`, of those at that address, that is of the copy; kNoView: unknown
   Dwarf_Off origin = 0;  // of the function's own DIE: the same for all of its copies
 };
