@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxRuns = 1U << 19;  // some 100 MB with all dependent data; then everything is cleared
 constexpr size_t kMaxBlocks = 1U << 22;
-constexpr size_t kFirstSlots = 1U << 12;
+constexpr size_t kFirstSlots = 1U << 8;
 constexpr size_t kMaxIntervals = 1U << 18;
 constexpr size_t kMaxCallSites = 1U << 20;
 constexpr uint32_t kMaxRunCalls = 16;
@@ -45,7 +45,7 @@ uint64_t place_half(uint64_t ip) { return ip >> 63; }
 
 }  // namespace
 
-/// A run under construction. The object is reused to avoid allocations.
+/// A run under construction. The object is reused to avoid allocations. Its large arrays are not cleared: memory that nothing was written to is not used.
 struct RunnerCode::Reading {
   SpaceId space;
   ExecMode mode = ExecMode::unknown;
@@ -61,10 +61,10 @@ struct RunnerCode::Reading {
   uint64_t plain_ip = 0;  ///< address of plain.bytes
   uint64_t next_ip = 0;   ///< if has_next: address of `insn`, which read_straight() has read but not taken
   bool has_next = false;
-  std::array<std::byte, kFetchSpanBytes> fetched{};
+  std::array<std::byte, kFetchSpanBytes> fetched;
   bool adopts = false;  ///< no other run shares its blocks, as far as it is known
   const std::byte* block_lasting = nullptr;  ///< the block's bytes, unless they are in block_bytes
-  std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes{};
+  std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes;
   size_t block_size = 0;
   Ip block_ip;
   uint16_t block_instructions = 0, block_flags = 0;
@@ -111,7 +111,7 @@ RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_en
       table_(&table),
       switch_entry_(switch_entry),
       returns_compressed_(returns_compressed),
-      reading_(std::make_unique<Reading>()) {
+      reading_(std::make_unique_for_overwrite<Reading>()) {
   clear();
 }
 
@@ -129,9 +129,11 @@ void RunnerCode::clear() {
   blocks_.grow_to(kCopySlack);
   calls_.clear();
   intervals_.assign(1, Interval{});
-  valid_slots_.assign(1U << 10, 0);
+  valid_slots_.assign(1U << 6, 0);
   memos_.clear();
-  targets_.assign(kTargets, Target{});
+  static_assert(kNoRun == 0);
+  targets_.clear();
+  targets_.grow_to(kTargets);
   versions_.clear();
   versions_.grow_to(1);
   begin_epoch();

@@ -14,8 +14,8 @@ namespace ptd::pt {
 
 /// Like a vector of elements whose initial value is all zero bytes. A large one grows by moving its pages to another address, so elements are
 /// neither copied nor initialised, and pages that nothing was written to take no memory. A small one is on the heap, whose pages the next
-/// decoder finds in place. Throws std::bad_alloc. Not thread-safe.
-template <typename T>
+/// decoder finds in place. `kMappedBytes`: the least size of a large one. Throws std::bad_alloc. Not thread-safe.
+template <typename T, size_t kMappedBytes = size_t{1} << 23>
 class ZeroedArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
@@ -45,9 +45,10 @@ class ZeroedArray {
     if (size > bytes_ / sizeof(T)) reserve(size);
     size_ = std::max(size_, size);
   }
-  void push_back(T value) {
+  void push_back(const T& value) {
+    const T kept = value;  // it may be in the array
     grow_to(size_ + 1);
-    data_[size_ - 1] = value;
+    data_[size_ - 1] = kept;
   }
   void clear() {
     if (is_mapped()) {
@@ -60,7 +61,7 @@ class ZeroedArray {
   }
 
  private:
-  static constexpr size_t kFirstBytes = 1U << 14, kMappedBytes = 1U << 23;
+  static constexpr size_t kFirstBytes = 1U << 11;
   static constexpr std::align_val_t kAlign{64};
   static_assert(alignof(T) <= static_cast<size_t>(kAlign));
 
