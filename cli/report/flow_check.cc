@@ -54,10 +54,12 @@ void take(const Gap& gap, SectionId section, const Timeline& timeline, const std
   }
 }
 
-/// Evidence of wrong times in jitdumps.
-class JitTimesCheck {
+constexpr std::string_view kKernelCode = "[kernel]";
+
+/// Evidence of wrong times in jitdumps, and of text pokes that are lost or have wrong times.
+class TimesCheck {
  public:
-  explicit JitTimesCheck(const Timeline& timeline) : timeline_(timeline) {
+  explicit TimesCheck(const Timeline& timeline) : timeline_(timeline) {
     for (SectionId id = 0; id < timeline.section_count(); ++id) {
       const Section& section = timeline.section(id);
       if (is_jitdump_path(section.path)) dumps_.emplace(section.space.value, section.path);
@@ -69,7 +71,6 @@ class JitTimesCheck {
     return found == dumps_.end() ? std::string() : found->second;
   }
   void take(const Batch& batch, const BlockTable& table) {
-    if (dumps_.empty()) return;
     size_t mark = 0;
     for (size_t i = 0; i < batch.blocks.size(); ++i) {
       if (!has(batch.blocks[i].flags, BlockFlag::healed)) continue;
@@ -77,7 +78,7 @@ class JitTimesCheck {
       const BlockInfo& info = table.info(batch.blocks[i].node);
       add(info.space, info.ip, batch.marks.empty() ? Interval{} : batch.marks[mark].time);
     }
-    for (const Gap& gap : batch.gaps) {
+    for (const Gap& gap : dumps_.empty() ? std::span<const Gap>() : std::span<const Gap>(batch.gaps)) {
       if (contradicts(gap) || gap.reason == GapReason::no_image) add(gap.space, gap.ip, gap.time);
     }
   }
@@ -89,14 +90,17 @@ class JitTimesCheck {
 
  private:
   void add(SpaceId space, Ip ip, Interval time) {
+    if (is_kernel_half(ip)) return add(std::string(kKernelCode), ip, time);
     if (!dumps_.contains(space.value)) return;
     const auto [known, is_new] = path_at_.try_emplace({space.value, ip.value});
     for (const SectionId id : is_new ? timeline_.sections_at(space, ip) : std::vector<SectionId>()) {
       if (is_jitdump_path(timeline_.section(id).path)) known->second = timeline_.section(id).path;
     }
-    if (known->second.empty()) return;
-    WrongTimes& times = found_[known->second];
-    if (times.blocks++ == 0) times = {known->second, 1, ip, time};
+    if (!known->second.empty()) add(known->second, ip, time);
+  }
+  void add(const std::string& path, Ip ip, Interval time) {
+    WrongTimes& times = found_[path];
+    if (times.blocks++ == 0) times = {path, 1, ip, time};
   }
   const Timeline& timeline_;
   std::map<uint32_t, std::string> dumps_;                        // by space
@@ -148,7 +152,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
   FlowCheck result;
   Tallies tallies;
   GapTally gaps;
-  JitTimesCheck times(recording.timeline());
+  TimesCheck times(recording.timeline());
   const std::set<SectionId> missing_files = sections_of_missing_files(recording);
   const auto streams = static_cast<uint32_t>(recording.streams().size());
   for (uint32_t stream = 0; stream < streams; ++stream) result.all_bytes += recording.streams()[stream].size_bytes;
@@ -217,9 +221,11 @@ std::string contradiction_text(const FlowContradiction& contradiction) {
 }
 
 std::string wrong_times_text(const WrongTimes& times) {
-  std::string text = fmt::format("times_contradict: {}: {} block{} ran at times at which the file has other code there, or none, the first at {:#x}",
-                                 times.path, times.blocks, times.blocks == 1 ? "" : "s", times.first_place.value);
+  const bool kernel = times.path == kKernelCode;
+  std::string text = fmt::format("times_contradict: {}: {} block{} ran at times at which {}, the first at {:#x}", times.path, times.blocks,
+                                 times.blocks == 1 ? "" : "s", kernel ? "the text pokes give other code there" : "the file has other code there, or none", times.first_place.value);
   if (times.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(times.first_time));
+  if (kernel) return text + ": a text poke is lost or has a wrong time, so code there may be that of another time without a mark";
   return text + ": its times are wrong, or it lacks records, so its other code may be that of another time without a mark";
 }
 

@@ -22,9 +22,9 @@ struct FlowContradiction {
   std::string jitdump;         ///< names code of the same process; its times may be what is wrong
 };
 
-/// A jitdump whose times the packets contradict: code of it ran at other times than it says.
+/// A jitdump, or the text pokes of the kernel, whose times the packets contradict: code ran at other times than they say.
 struct WrongTimes {
-  std::string path;
+  std::string path;     ///< of the jitdump; "[kernel]"
   uint64_t blocks = 0;  ///< that fit the packets only with code of another time, and gaps where code of another time is known
   Ip first_place;
   Interval first_time;

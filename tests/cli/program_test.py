@@ -854,6 +854,13 @@ class KernelPokes(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn(b"poke_healed", done.stdout)
 
+    def test_the_last_pokes_of_places_may_be_lost(self):
+        """No record or copy contradicts them then, but the packets do."""
+        for words, expected in (((), ["no findings: the records, the code bytes and the files agree"]), (("--drop-poke", "11"), ["1 times_contradict"])):
+            done = run("check", "-q", "-i", DEMO, *words)
+            self.assertEqual(done.returncode, 3 if words else 0)
+            self.assertEqual([line.strip() for line in done.stdout.decode().splitlines() if not line.startswith("times_contradict: [kernel]: ") and line.strip()], expected)
+
 
 if __name__ == "__main__":
     if not CORPUS.is_dir():
