@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""`ptdecode replay --gdb` of a program with several threads: which thread a packet or a command of GDB is for.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without gdb or qemu-x86_64.
+"""
+import collections
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from gdb_client import Client, stop_of
+from gdb_test import gdb
+from recorded import PTDECODE, SOURCE, Recorded, truth_insns
+
+PROGRAMS = SOURCE / "tests" / "replay" / "programs"
+
+
+class Threads(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = holder.name
+        cls.recorded = Recorded(holder.name, PROGRAMS / "threads.c", "-pie", "-fPIE", "-pthread", name="threads")
+        cls.tids = sorted(cls.recorded.truths)
+        ran = subprocess.run([PTDECODE, "script", "-q", "-i", cls.recorded.path, "--itrace=i1i", "-F", "ip,sym"], capture_output=True, text=True,
+                             env=cls.recorded.environment, check=True).stdout
+        cls.leaf = re.search(r"^ *(\w+) leaf$", ran, re.M)[1]
+
+    def client(self):
+        return Client("-i", self.recorded.path, ptdecode=PTDECODE)
+
+    def stops(self, peer, packet):
+        """Returns the threads of the stops up to the end of the recording, and that of the end."""
+        threads = []
+        while True:
+            _, _, thread, named = stop_of(peer.ask(packet))
+            if "replaylog" in named:
+                return threads, thread
+            threads.append(thread)
+
+    def gdb(self, *commands):
+        return gdb(self.recorded.path, *commands, words=["--symbol-dir", self.folder])
+
+    def test_only_a_resumed_thread_stops(self):
+        """A thread hits its own breakpoints, as many as when all threads are resumed, forward and backward."""
+        with self.client() as peer:
+            self.assertEqual(peer.ask(f"Z0,{self.leaf},1"), "OK")
+            every, _ = self.stops(peer, "vCont;c")
+            counts = collections.Counter(every)
+            self.assertEqual([counts[tid] for tid in self.tids[1:]], [120, 120])
+            self.assertEqual(len(self.stops(peer, "bc")[0]), len(every))
+            for tid in self.tids:
+                self.assertEqual(self.stops(peer, f"vCont;c:{tid:x}"), ([tid] * counts[tid], tid))
+                self.assertEqual(peer.ask(f"Hc{tid:x}"), "OK")
+                self.assertEqual(self.stops(peer, "bc"), ([tid] * counts[tid], tid))
+            first, second = self.tids[1:]
+            self.assertEqual(collections.Counter(self.stops(peer, f"vCont;c:{first:x};c:{second:x}")[0]), {first: 120, second: 120})
+            self.assertEqual(peer.ask("Hc0"), "OK")
+            self.stops(peer, "bc")
+            self.assertEqual(len(self.stops(peer, f"vCont;c:{first:x};c")[0]), len(every))
+            self.assertEqual(peer.ask("vCont;c:7fffffff")[0], "E")
+
+    def test_steps_of_a_resumed_thread(self):
+        """Breakpoints of other threads stop none of them."""
+        for tid, path in self.recorded.truths.items():
+            truth = [ip for ip, _ in truth_insns(path)[:600]]
+            with self.client() as peer:
+                self.assertEqual(peer.ask(f"Z0,{self.leaf},1"), "OK")
+                stops = [stop_of(reply) for reply in peer.ask_all([f"vCont;s:{tid:x}"] * (len(truth) - 1))]
+                self.assertEqual([stop[1:3] for stop in stops], [(ip, tid) for ip in truth[1:]])
+                self.assertEqual(peer.ask(f"Hc{tid:x}"), "OK")
+                stops = [stop_of(reply) for reply in peer.ask_all(["bs"] * (len(truth) - 1))]
+                self.assertEqual([stop[1:3] for stop in stops], [(ip, tid) for ip in truth[-2::-1]])
+
+    def test_scheduler_locking(self):
+        for mode in ("on", "step"):
+            parts, errors = self.gdb("break leaf thread 2", "continue", f"set scheduler-locking {mode}", "thread 3", "stepi", "stepi", "thread",
+                                     "maintenance flush register-cache", "info threads")
+            self.assertIn("threads that GDB did not resume ran too", parts[4], errors)
+            self.assertNotIn("internal-error", errors)
+            self.assertIn("Current thread is 3", parts[6], errors)
+            self.assertIn("* 3 ", parts[8], errors)
+
+
+if __name__ == "__main__":
+    for tool in ("gdb", "qemu-x86_64"):
+        if shutil.which(tool) is None:
+            print(f"skipped: no {tool}")
+            sys.exit(77)
+    unittest.main(verbosity=1)
