@@ -51,16 +51,13 @@ std::string GdbServer::branch_trace_setting(std::string_view text) {
     }
     return kError;
   }
+  const ThreadKey thread = chosen(general_);  // GDB asks for each thread
   if (text == ":bts") {
-    if (traces_branches_) return "E.Branch trace is on already";
-    traces_branches_ = true;
+    // GDB forgets the traces of an earlier program without a packet, so a second request is no error.
+    traced_.insert(thread);
     return "OK";
   }
-  if (text == ":off") {
-    if (!traces_branches_) return "E.Branch trace is off";
-    traces_branches_ = false;
-    return "OK";
-  }
+  if (text == ":off") return traced_.erase(thread) != 0 ? "OK" : "E.Branch trace is off";
   return text == ":pt" ? "E.The branch trace has the form bts only" : "";
 }
 
@@ -121,13 +118,13 @@ std::optional<std::string> GdbServer::document(std::string_view object, std::str
   }
   if (object == "libraries-svr4") return session_.image_of(thread).library_list();
   if (object == "btrace-conf") {
-    if (!traces_branches_) return std::nullopt;
+    if (!traced_.contains(thread)) return std::nullopt;
     return "<!DOCTYPE btrace-conf SYSTEM \"btrace-conf.dtd\">\n<btrace-conf version=\"1.0\">\n<bts size=\"" +
            hex(branch_bytes_) + "\"/>\n</btrace-conf>\n";
   }
   if (object == "btrace") {
     // `delta` is refused: GDB then reads the whole trace, which also holds after a move backward.
-    if (!traces_branches_ || (annex != "all" && annex != "new")) return std::nullopt;
+    if (!traced_.contains(thread) || (annex != "all" && annex != "new")) return std::nullopt;
     return btrace_document(branch_trace(session_.cursor(), thread, std::max<uint64_t>(branch_bytes_ / kBytesPerBranch, 2), session_.memory()));
   }
   return std::nullopt;

@@ -95,7 +95,7 @@ class GdbServer {
   std::string output_, last_reply_;
   bool acknowledges_ = true, running_ = false, done_ = false, backward_ = false;
   bool tells_breakpoints_ = false;  // the peer understands swbreak and hwbreak
-  bool traces_branches_ = false;
+  std::set<ThreadKey> traced_;  // of which the peer has the branch trace
   uint64_t branch_bytes_ = uint64_t{64} << 10;  // size of the branch trace buffer
   ThreadKey general_ = kNoThread, continued_ = kNoThread;
   Resumed resumed_;

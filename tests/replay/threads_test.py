@@ -85,6 +85,40 @@ class Threads(unittest.TestCase):
             self.assertIn("Current thread is 3", parts[6], errors)
             self.assertIn("* 3 ", parts[8], errors)
 
+    def test_branch_trace_of_each_thread(self):
+        with self.client() as peer:
+            self.assertEqual(peer.ask(f"Z0,{self.leaf},1"), "OK")
+            first, second, third = self.tids
+            while stop_of(peer.ask("vCont;c"))[2] != second:
+                pass
+            for tid in (first, second):
+                self.assertEqual(peer.ask_all([f"Hg{tid:x}", "Qbtrace:bts"]), ["OK", "OK"])
+            blocks = {}
+            for tid in (first, second):
+                self.assertEqual(peer.ask(f"Hg{tid:x}"), "OK")
+                self.assertIn("bts", peer.document("btrace-conf"))
+                ips = {ip for ip, _ in truth_insns(self.recorded.truths[tid])}
+                blocks[tid] = [(int(a, 16), int(b, 16)) for a, b in re.findall(r'begin="0x(\w+)" end="0x(\w+)"', peer.document("btrace", "all"))]
+                self.assertLessEqual({ip for block in blocks[tid] for ip in block}, ips)
+            self.assertEqual(blocks[second][0][1], int(self.leaf, 16))
+            self.assertNotEqual(blocks[first], blocks[second])
+            for tid, state in ((third, "E"), (second, "O"), (second, "E"), (first, "O")):
+                self.assertEqual(peer.ask(f"Hg{tid:x}"), "OK")
+                self.assertEqual(peer.ask("Qbtrace:off")[0], state)
+                self.assertEqual(peer.ask("qXfer:btrace:read:all:0,1000")[0], "E")
+
+    def test_listing_of_the_branch_trace(self):
+        """The commands in docs/REPLAY.md work as they are there, with one thread and with several."""
+        text = (SOURCE / "docs" / "REPLAY.md").read_text(encoding="utf-8")
+        commands = re.findall(r"^\(gdb\) (.*)$", re.search(r"^```\n(\(gdb\) record btrace bts\n.*?)^```$", text, re.M | re.S)[1], re.M)
+        self.assertIn("reverse-finish", commands)
+        one = Recorded(self.folder, PROGRAMS / "loops.c", "-static", "-no-pie", name="loops")
+        for recorded, place, caller in ((self.recorded, "leaf thread 2", "worker"), (one, "inner", "main")):
+            parts, errors = gdb(recorded.path, f"break {place}", "continue", *commands, "record stop", "continue", words=["--symbol-dir", self.folder])
+            self.assertNotRegex("".join(parts), "not meaningful|No trace|Could not|rror", errors)
+            self.assertRegex(parts[-3], rf"#[01] .*\b{caller} \(", errors)
+            self.assertIn("Breakpoint 1, ", parts[-1], errors)
+
 
 if __name__ == "__main__":
     for tool in ("gdb", "qemu-x86_64"):
