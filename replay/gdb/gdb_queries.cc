@@ -64,10 +64,15 @@ std::string GdbServer::branch_trace_setting(std::string_view text) {
 std::string GdbServer::monitor(std::string_view text) {
   const auto command = from_hex(text);
   if (!command) return kError;
-  const std::string printed = monitor_.execute(*command, chosen(general_));
-  if (monitor_.moved()) {
-    general_ = kNoThread;
-    held_.reset();
+  // `select COMMAND`: GDB selects the thread that executes after a move, at its next step. For scripts, which then step.
+  std::string_view words = *command;
+  arrives_ = take(words, "select ");
+  const ThreadKey thread = selected();
+  std::string printed = monitor_.execute(words, thread);
+  if (monitor_.moved()) held_.reset();
+  if (monitor_.moved() && !arrives_ && session_.current() != thread) {
+    printed += "GDB still has thread " + std::to_string(thread) + " selected: select the other with 'thread', or move with 'replay-" +
+               std::string(words.substr(0, words.find(' '))) + "' of the script that 'monitor symbols' writes\n";
   }
   constexpr size_t kOnce = 4096;
   for (size_t at = 0; at < printed.size(); at += kOnce) send("O" + to_hex(std::string_view(printed).substr(at, kOnce)));

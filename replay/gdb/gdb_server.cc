@@ -102,7 +102,9 @@ std::optional<std::string> GdbServer::answer_letter(std::string_view packet) {
       return select(rest);
     case 'T': {
       const auto id = take_thread(rest);
-      return id && rest.empty() && session_.threads().contains(*id) ? kOk : kError;
+      if (!id || !rest.empty() || !session_.threads().contains(*id)) return kError;
+      selected_ = *id;
+      return kOk;
     }
     case 'Z':
     case 'z':
@@ -134,8 +136,15 @@ std::optional<int64_t> GdbServer::take_thread(std::string_view& text) const {
 
 ThreadKey GdbServer::chosen(int64_t id) const { return id > 0 ? id : session_.current(); }
 
+// The thread that the user works with. Neither qRcmd nor the `bs` of a reverse-stepi names it, and Hg is for the registers that GDB reads last:
+// after `info threads`, those of the last thread. `thread N` asks whether the thread is alive (T), and GDB selects the thread of a stop.
+ThreadKey GdbServer::selected() const { return selected_ > 0 ? selected_ : session_.current(); }
+
 // Without a thread, the next instruction of any thread is a step.
-ThreadKey GdbServer::stepping(int64_t id) const { return id == -1 ? kAnyThread : chosen(id); }
+ThreadKey GdbServer::stepping(int64_t id) const {
+  if (id == -1) return kAnyThread;
+  return id > 0 ? id : selected();
+}
 
 std::string GdbServer::select(std::string_view text) {
   if (text.empty()) return kError;
@@ -248,7 +257,7 @@ std::optional<std::string> GdbServer::resume_all(std::string_view actions) {
     }
     if (!action.empty()) return kError;
     all = all || id == -1;
-    resumed.only.push_back(chosen(id));
+    resumed.only.push_back(id > 0 ? id : selected());
     if (steps || letter == 'c' || letter == 'C') continue;
     steps = true;
     resumed.step = stepping(id);
@@ -293,6 +302,8 @@ std::optional<std::string> GdbServer::resume(bool backward, Resumed resumed) {
     report(*held);
     return std::nullopt;
   }
+  // GDB selects another thread at a stop only. Signal 0: it takes the signal of a step for the end of the step.
+  if (std::exchange(arrives_, false) && resumed_.step != kNoThread) return stop_reply("00", "");
   backward_ = backward;
   session_.run().begin(request());
   running_ = true;
@@ -321,7 +332,6 @@ void GdbServer::stop(const RunResult& result) {
   session_.moved();
   const auto next = resumed_.step == kAnyThread && result.reason == StopReason::stepped ? session_.cursor().next_place() : std::nullopt;
   if (const ThreadKey thread = next ? next->thread : result.thread; thread != kNoThread && is_resumed(thread)) session_.set_current(thread);
-  general_ = kNoThread;  // GDB selects the thread of a stop
   if (!follow_program(result)) report(result);
 }
 
@@ -394,6 +404,7 @@ void GdbServer::report(const RunResult& result) {
 std::string GdbServer::stop_reply(const char* signal, const std::string& reason) {
   const ThreadKey thread = session_.current();
   if (thread == kNoThread) return std::string("S") + signal;
+  general_ = selected_ = thread;  // GDB selects the thread of a stop
   std::string text = std::string("T") + signal;
   if (const auto place = session_.place_of(thread))
     text += hex(target_.pc_register()).substr(2) + ":" + target_.one_register(target_.pc_register(), &place->ip.value) + ";";

@@ -85,6 +85,7 @@ class GdbServer {
   void warn_of_program();
   std::string stop_reply(const char* signal, const std::string& reason);
   [[nodiscard]] ThreadKey chosen(int64_t id) const;
+  [[nodiscard]] ThreadKey selected() const;
   [[nodiscard]] ThreadKey stepping(int64_t id) const;
   [[nodiscard]] std::optional<int64_t> take_thread(std::string_view& text) const;
 
@@ -97,7 +98,9 @@ class GdbServer {
   bool tells_breakpoints_ = false;  // the peer understands swbreak and hwbreak
   std::set<ThreadKey> traced_;  // of which the peer has the branch trace
   uint64_t branch_bytes_ = uint64_t{64} << 10;  // size of the branch trace buffer
-  ThreadKey general_ = kNoThread, continued_ = kNoThread;
+  ThreadKey general_ = kNoThread, continued_ = kNoThread;  // of Hg and Hc
+  ThreadKey selected_ = kNoThread;                         // see selected()
+  bool arrives_ = false;                                   // the next step reports the position, and does not move
   Resumed resumed_;
   // The program whose symbols the peer has. Of one process, an exec event tells it of another one; of several, a message does.
   SpaceId program_space_ = kNoSpace;

@@ -114,10 +114,60 @@ class Threads(unittest.TestCase):
         self.assertIn("reverse-finish", commands)
         one = Recorded(self.folder, PROGRAMS / "loops.c", "-static", "-no-pie", name="loops")
         for recorded, place, caller in ((self.recorded, "leaf thread 2", "worker"), (one, "inner", "main")):
-            parts, errors = gdb(recorded.path, f"break {place}", "continue", *commands, "record stop", "continue", words=["--symbol-dir", self.folder])
+            commands_here = [f"break {place}", "continue", *commands, "record stop", "continue"]
+            parts, errors = gdb(recorded.path, *commands_here, words=["--symbol-dir", self.folder])
             self.assertNotRegex("".join(parts), "not meaningful|No trace|Could not|rror", errors)
             self.assertRegex(parts[-3], rf"#[01] .*\b{caller} \(", errors)
             self.assertIn("Breakpoint 1, ", parts[-1], errors)
+
+    def test_the_selected_thread(self):
+        """GDB sends Hg for the registers that it reads, of any thread, and T for the thread that its user selects."""
+        with self.client() as peer:
+            self.assertEqual(peer.ask(f"Z0,{self.leaf},1"), "OK")
+            first, second, third = self.tids
+            while stop_of(peer.ask("vCont;c"))[2] != second:
+                pass
+            self.assertEqual(peer.ask(f"Hg{third:x}"), "OK")
+            for command in ("backtrace", "marks", "versions"):
+                self.assertTrue(peer.monitor(command).startswith(f"thread {second} threads (pid {first}):\n"))
+            self.assertRegex(peer.monitor("backtrace"), "(?s)#0 .* in leaf .* in worker")
+            self.assertEqual(peer.ask(f"T{first:x}"), "OK")
+            self.assertTrue(peer.monitor("backtrace").startswith(f"thread {first} threads"))
+            self.assertIn(f"thread {first} threads", peer.monitor("time"))
+            self.assertEqual(peer.ask_all([f"z0,{self.leaf},1", "Hc0"]), ["OK", "OK"])  # in between, other threads call leaf
+            self.assertEqual(stop_of(peer.ask("bs"))[2], first)
+            # A move does not change the thread whose registers GDB reads.
+            self.assertEqual(peer.ask(f"Hg{second:x}"), "OK")
+            self.assertRegex(peer.monitor("percent 0"), rf"; thread {first} ")
+            pc = peer.ask("p10")
+            self.assertEqual(peer.ask(f"Hg{second:x}"), "OK")
+            self.assertEqual(peer.ask("p10"), pc)
+            self.assertEqual(stop_of(peer.ask(f"vCont;s:{second:x}"))[2], second)
+            self.assertIn(f"GDB still has thread {second} selected", peer.monitor("percent 0"))
+            # The next step is the stop at the new position.
+            self.assertNotIn("GDB still", peer.monitor("select percent 0"))
+            self.assertEqual(peer.ask(f"Hg{first:x}"), "OK")
+            pc = int.from_bytes(bytes.fromhex(peer.ask("p10")), "little")
+            self.assertEqual(stop_of(peer.ask(f"vCont;s:{second:x};c"))[:3], (0, pc, first))
+            self.assertNotEqual(stop_of(peer.ask(f"vCont;s:{first:x};c"))[1], pc)
+
+    def test_commands_after_a_list_of_threads(self):
+        _, errors = self.gdb("monitor symbols")
+        script = f"source {self.folder}/symbols.gdb"
+        parts, errors = self.gdb(script, "break leaf thread 2", "continue", "replay-backtrace", "info threads", "replay-backtrace", "thread apply 1 3 print 1",
+                                 "monitor backtrace", "replay-finish", "thread", "info threads", "replay-backtrace")
+        name = f"thread {self.tids[1]} threads (pid {self.tids[0]}):\n"
+        self.assertTrue(parts[3].startswith(name + "#0 "), errors)
+        self.assertEqual([part.strip() for part in (parts[5], parts[7])], [parts[3].strip()] * 2, errors)
+        self.assertRegex(parts[8], r"(?s)^thread .*at (0x\w+) in mid.*\n#0  0x\w+ in mid ", errors)
+        self.assertIn("Current thread is 2 ", parts[9], errors)
+        self.assertRegex(parts[10], r"\* 2 .* in mid ", errors)
+        self.assertTrue(parts[11].startswith(name + "#0 "), errors)
+        # A move to a time selects the thread that executes then.
+        percents = (0, 60, 90, 30, 99)
+        parts, errors = self.gdb(script, "break leaf thread 2", "continue", *(word for at in percents for word in (f"replay-percent {at}", "thread")))
+        for moved, selected in zip(parts[3::2], parts[4::2]):
+            self.assertEqual(re.search(r"^now at .*; thread (\d+) ", moved)[1], re.search(r"\(Thread (\d+)\)", selected)[1], errors)
 
 
 if __name__ == "__main__":
