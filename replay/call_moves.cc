@@ -114,7 +114,7 @@ MoveResult CallMoves::to_end(ThreadKey thread) {
   RunResult result = session_->run().go_on();
   while (result.reason == StopReason::budget) result = session_->run().go_on();
   session_->moved();
-  session_->set_current(result.thread == kNoThread ? thread : result.thread);
+  session_->set_current(thread);
   return {MoveResult::Why::edge};
 }
 

@@ -42,6 +42,7 @@ void ReplayRun::begin(const RunRequest& request) {
   if (!request.keeps_notes) {
     notes_.clear();
     more_notes_ = 0;
+    passed_others_ = false;
   }
   before_ = cursor_->time();
 }
@@ -95,6 +96,10 @@ bool ReplayRun::passes_time() {
   const bool passes = std::any_of(request_.times.begin(), request_.times.end(), [&](TimeNs time) { return low < time && time <= high; });
   before_ = now;
   return passes;
+}
+
+bool ReplayRun::stops(ThreadKey thread) const {
+  return request_.only.empty() || std::binary_search(request_.only.begin(), request_.only.end(), thread);
 }
 
 bool ReplayRun::leaves_space() const {
@@ -184,6 +189,11 @@ std::optional<RunResult> ReplayRun::forward_blocks(uint64_t& budget) {
   const bool steps = request_.step == thread || request_.step == kAnyThread;
   const uint32_t count = at.item().count;
   uint32_t block = at.block_index(), insn = at.insn_index();
+  if (!stops(thread)) {
+    passed_others_ = passed_others_ || block < count;
+    budget -= std::min<uint64_t>(budget, count - block);
+    block = count;
+  }
   for (; block < count; ++block, insn = 0) {
     if (budget == 0) {
       at.set_forward(block, insn);
@@ -226,7 +236,11 @@ RunResult ReplayRun::forward() {
         if (const auto stop = forward_blocks(budget)) return *stop;
         break;
       case FlowItem::gap:
-        return after_gap(thread);
+        if (stops(thread)) return after_gap(thread);
+        note_gap();
+        cursor_->leave_forward();
+        if (budget != 0) --budget;
+        break;
       default:
         note_event();
         cursor_->leave_forward();
@@ -242,6 +256,11 @@ std::optional<RunResult> ReplayRun::backward_blocks(uint64_t& budget) {
   const ThreadKey thread = at.thread();
   const bool steps = request_.step == thread || request_.step == kAnyThread;
   uint32_t block = at.block_index(), insn = at.insn_index();
+  if (!stops(thread)) {
+    passed_others_ = passed_others_ || block != 0 || insn != 0;
+    budget -= std::min<uint64_t>(budget, block);
+    block = insn = 0;
+  }
   while (block != 0 || insn != 0) {
     if (budget == 0) {
       at.set_backward(block, insn);
@@ -281,7 +300,7 @@ RunResult ReplayRun::backward() {
         break;
       case FlowItem::gap:
         note_gap();
-        gap_behind_ = true;
+        gap_behind_ = gap_behind_ || stops(thread);
         cursor_->leave_backward();
         break;
       default:

@@ -50,6 +50,7 @@ struct RunRequest {
   bool backward = false;
   ThreadKey step = kNoThread;     ///< stop after an instruction of this thread, or of any (kAnyThread)
   ThreadKey resumed = kNoThread;  ///< a breakpoint at the next instruction of this thread has been reported already
+  std::vector<ThreadKey> only;    ///< sorted: the flow of other threads passes, without a stop at their breakpoints and gaps; empty: all threads stop
   std::vector<TimeNs> times;      ///< stop where one of these is passed
   SpaceId space = kNoSpace;       ///< stop at user code of another space; kNoSpace: do not
   bool keeps_notes = false;       ///< of the run before: it is part of the same movement
@@ -75,6 +76,8 @@ class ReplayRun {
   /// Returns the notes since begin(), and the number of those that were left out.
   [[nodiscard]] const std::vector<ReplayNote>& notes() const { return notes_; }
   [[nodiscard]] uint64_t more_notes() const { return more_notes_; }
+  /// Returns whether flow of threads other than RunRequest::only has passed since begin().
+  [[nodiscard]] bool passed_others() const { return passed_others_; }
 
  private:
   RunResult forward();
@@ -86,6 +89,7 @@ class ReplayRun {
   RunResult after_step(ThreadKey thread);
   void pass_gap();
   bool passes_time();
+  [[nodiscard]] bool stops(ThreadKey thread) const;
   [[nodiscard]] bool leaves_space() const;
   void note(ThreadKey thread, TimeNs time, std::string text);
   void note_event();
@@ -100,6 +104,7 @@ class ReplayRun {
   TimeNs before_;               // of the last item
   std::vector<ReplayNote> notes_;
   uint64_t more_notes_ = 0;
+  bool passed_others_ = false;
 };
 
 }  // namespace ptd::replay

@@ -85,22 +85,30 @@ Status write_file(const std::string& path, const std::string& text, FileKind kin
   return (*file)->finish();
 }
 
+// GDB does not send the selected thread with a monitor command: see GdbServer::selected().
 constexpr std::string_view kGdbCommands =
-    "# Moves to a time in seconds: replay-seek 24.3417\n"
+    "# Monitor commands are for the selected thread: GDB asks whether it is alive, and so names it\n"
+    "define hook-monitor\n"
+    "  if $_thread\n"
+    "    set $replay_thread = $_thread\n"
+    "    thread apply $replay_thread -q echo\n"
+    "  end\n"
+    "end\n"
+    "# The next two: the stepi does not move, and makes GDB select the thread that executes then. Moves to a time in seconds: replay-seek 24.3417\n"
     "define replay-seek\n"
-    "  monitor seek $arg0\n"
+    "  monitor select seek $arg0\n"
     "  maintenance flush register-cache\n"
     "  maintenance flush dcache\n"
     "  sharedlibrary\n"
-    "  frame\n"
+    "  stepi\n"
     "end\n"
     "# Moves to a share of the recording: replay-percent 40\n"
     "define replay-percent\n"
-    "  monitor percent $arg0\n"
+    "  monitor select percent $arg0\n"
     "  maintenance flush register-cache\n"
     "  maintenance flush dcache\n"
     "  sharedlibrary\n"
-    "  frame\n"
+    "  stepi\n"
     "end\n";
 
 }  // namespace

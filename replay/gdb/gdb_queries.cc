@@ -51,26 +51,28 @@ std::string GdbServer::branch_trace_setting(std::string_view text) {
     }
     return kError;
   }
+  const ThreadKey thread = chosen(general_);  // GDB asks for each thread
   if (text == ":bts") {
-    if (traces_branches_) return "E.Branch trace is on already";
-    traces_branches_ = true;
+    // GDB forgets the traces of an earlier program without a packet, so a second request is no error.
+    traced_.insert(thread);
     return "OK";
   }
-  if (text == ":off") {
-    if (!traces_branches_) return "E.Branch trace is off";
-    traces_branches_ = false;
-    return "OK";
-  }
+  if (text == ":off") return traced_.erase(thread) != 0 ? "OK" : "E.Branch trace is off";
   return text == ":pt" ? "E.The branch trace has the form bts only" : "";
 }
 
 std::string GdbServer::monitor(std::string_view text) {
   const auto command = from_hex(text);
   if (!command) return kError;
-  const std::string printed = monitor_.execute(*command, chosen(general_));
-  if (monitor_.moved()) {
-    general_ = kNoThread;
-    held_.reset();
+  // `select COMMAND`: GDB selects the thread that executes after a move, at its next step. For scripts, which then step.
+  std::string_view words = *command;
+  arrives_ = take(words, "select ");
+  const ThreadKey thread = selected();
+  std::string printed = monitor_.execute(words, thread);
+  if (monitor_.moved()) held_.reset();
+  if (monitor_.moved() && !arrives_ && session_.current() != thread) {
+    printed += "GDB still has thread " + std::to_string(thread) + " selected: select the other with 'thread', or move with 'replay-" +
+               std::string(words.substr(0, words.find(' '))) + "' of the script that 'monitor symbols' writes\n";
   }
   constexpr size_t kOnce = 4096;
   for (size_t at = 0; at < printed.size(); at += kOnce) send("O" + to_hex(std::string_view(printed).substr(at, kOnce)));
@@ -121,13 +123,13 @@ std::optional<std::string> GdbServer::document(std::string_view object, std::str
   }
   if (object == "libraries-svr4") return session_.image_of(thread).library_list();
   if (object == "btrace-conf") {
-    if (!traces_branches_) return std::nullopt;
+    if (!traced_.contains(thread)) return std::nullopt;
     return "<!DOCTYPE btrace-conf SYSTEM \"btrace-conf.dtd\">\n<btrace-conf version=\"1.0\">\n<bts size=\"" +
            hex(branch_bytes_) + "\"/>\n</btrace-conf>\n";
   }
   if (object == "btrace") {
     // `delta` is refused: GDB then reads the whole trace, which also holds after a move backward.
-    if (!traces_branches_ || (annex != "all" && annex != "new")) return std::nullopt;
+    if (!traced_.contains(thread) || (annex != "all" && annex != "new")) return std::nullopt;
     return btrace_document(branch_trace(session_.cursor(), thread, std::max<uint64_t>(branch_bytes_ / kBytesPerBranch, 2), session_.memory()));
   }
   return std::nullopt;

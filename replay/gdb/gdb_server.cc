@@ -69,8 +69,8 @@ void GdbServer::handle(std::string_view packet) {
 
 std::optional<std::string> GdbServer::answer(std::string_view packet) {
   if (packet == "?") return stop_reply("05", "");
-  if (packet == "bs") return resume(true, stepping(continued_));
-  if (packet == "bc") return resume(true, kNoThread);
+  if (packet == "bs") return resume(true, legacy(true));
+  if (packet == "bc") return resume(true, legacy(false));
   if (packet == "vCont?") return "vCont;c;C;s;S;r";
   if (take(packet, "vCont;")) return resume_all(packet);
   if (packet.starts_with("vKill") || packet == "k") {
@@ -102,19 +102,21 @@ std::optional<std::string> GdbServer::answer_letter(std::string_view packet) {
       return select(rest);
     case 'T': {
       const auto id = take_thread(rest);
-      return id && rest.empty() && session_.threads().contains(*id) ? kOk : kError;
+      if (!id || !rest.empty() || !session_.threads().contains(*id)) return kError;
+      selected_ = *id;
+      return kOk;
     }
     case 'Z':
     case 'z':
       return breakpoint(rest, letter == 'Z');
     case 's':
-      return rest.empty() ? resume(false, stepping(continued_)) : kError;  // an address would be a jump
+      return rest.empty() ? resume(false, legacy(true)) : kError;  // an address would be a jump
     case 'c':
-      return rest.empty() ? resume(false, kNoThread) : kError;
+      return rest.empty() ? resume(false, legacy(false)) : kError;
     case 'S':
-      return rest.find(';') == std::string_view::npos ? resume(false, stepping(continued_)) : kError;
+      return rest.find(';') == std::string_view::npos ? resume(false, legacy(true)) : kError;
     case 'C':
-      return rest.find(';') == std::string_view::npos ? resume(false, kNoThread) : kError;
+      return rest.find(';') == std::string_view::npos ? resume(false, legacy(false)) : kError;
     case 'D':
       done_ = true;
       return kOk;
@@ -134,8 +136,15 @@ std::optional<int64_t> GdbServer::take_thread(std::string_view& text) const {
 
 ThreadKey GdbServer::chosen(int64_t id) const { return id > 0 ? id : session_.current(); }
 
+// The thread that the user works with. Neither qRcmd nor the `bs` of a reverse-stepi names it, and Hg is for the registers that GDB reads last:
+// after `info threads`, those of the last thread. `thread N` asks whether the thread is alive (T), and GDB selects the thread of a stop.
+ThreadKey GdbServer::selected() const { return selected_ > 0 ? selected_ : session_.current(); }
+
 // Without a thread, the next instruction of any thread is a step.
-ThreadKey GdbServer::stepping(int64_t id) const { return id == -1 ? kAnyThread : chosen(id); }
+ThreadKey GdbServer::stepping(int64_t id) const {
+  if (id == -1) return kAnyThread;
+  return id > 0 ? id : selected();
+}
 
 std::string GdbServer::select(std::string_view text) {
   if (text.empty()) return kError;
@@ -216,9 +225,12 @@ std::string GdbServer::breakpoint(std::string_view text, bool insert) {
 
 // Runs
 
+// ACTION[:THREAD];... An action without a thread is for all threads that no other action names. The whole recording moves, so the first action
+// that steps decides; without one, all continue.
 std::optional<std::string> GdbServer::resume_all(std::string_view actions) {
-  // The whole recording moves, so the first action that steps decides; without one, all continue.
-  while (!actions.empty()) {
+  Resumed resumed;
+  bool steps = false, all = false;
+  do {
     const size_t end = std::min(actions.find(';'), actions.size());
     std::string_view action = actions.substr(0, end);
     actions.remove_prefix(std::min(end + 1, actions.size()));
@@ -240,31 +252,60 @@ std::optional<std::string> GdbServer::resume_all(std::string_view actions) {
     int64_t id = -1;
     if (take(action, ":")) {
       const auto thread = take_thread(action);
-      if (!thread) return kError;
+      if (!thread || (*thread > 0 && !session_.threads().contains(*thread))) return kError;
       id = *thread;
     }
     if (!action.empty()) return kError;
-    if (letter != 'c' && letter != 'C') return resume(false, stepping(id), range);
-  }
-  return resume(false, kNoThread);
+    all = all || id == -1;
+    resumed.only.push_back(id > 0 ? id : selected());
+    if (steps || letter == 'c' || letter == 'C') continue;
+    steps = true;
+    resumed.step = stepping(id);
+    resumed.range = range;
+  } while (!actions.empty());
+  if (all) resumed.only.clear();
+  return resume(false, std::move(resumed));
 }
 
-std::optional<std::string> GdbServer::resume(bool backward, ThreadKey step, std::optional<Range> range) {
+// The packets s, c, bs and bc resume the thread that Hc chose, and without one, all.
+GdbServer::Resumed GdbServer::legacy(bool steps) const {
+  Resumed resumed;
+  if (steps) resumed.step = stepping(continued_);
+  if (continued_ > 0) resumed.only = {continued_};
+  return resumed;
+}
+
+bool GdbServer::is_resumed(ThreadKey thread) const {
+  return resumed_.only.empty() || std::binary_search(resumed_.only.begin(), resumed_.only.end(), thread);
+}
+
+RunRequest GdbServer::request() {
+  RunRequest request;
+  request.backward = backward_;
+  request.step = resumed_.step;
+  request.resumed = resumed_.step > kNoThread ? resumed_.step : session_.current();
+  request.only = resumed_.only;
+  request.times = monitor_.stops();
+  if (follows_programs_) request.space = program_space_;
+  return request;
+}
+
+std::optional<std::string> GdbServer::resume(bool backward, Resumed resumed) {
   if (session_.current() == kNoThread) return stop_reply("05", backward ? "replaylog:begin;" : "replaylog:end;");
-  if (const auto held = std::exchange(held_, std::nullopt); held && backward == backward_) {
+  std::sort(resumed.only.begin(), resumed.only.end());
+  resumed_ = std::move(resumed);
+  // GDB takes the stop of a thread that it did not resume for an error of its own.
+  const bool other = !is_resumed(session_.current());
+  if (other) session_.set_current(resumed_.step > kNoThread ? resumed_.step : resumed_.only.front());
+  if (auto held = std::exchange(held_, std::nullopt); held && backward == backward_) {
+    if (other) held->reason = StopReason::stepped;
     report(*held);
     return std::nullopt;
   }
+  // GDB selects another thread at a stop only. Signal 0: it takes the signal of a step for the end of the step.
+  if (std::exchange(arrives_, false) && resumed_.step != kNoThread) return stop_reply("00", "");
   backward_ = backward;
-  stepped_ = step;
-  range_ = range;
-  RunRequest request;
-  request.backward = backward;
-  request.step = step;
-  request.resumed = step > kNoThread ? step : session_.current();
-  request.times = monitor_.stops();
-  if (follows_programs_) request.space = program_space_;
-  session_.run().begin(request);
+  session_.run().begin(request());
   running_ = true;
   return std::nullopt;
 }
@@ -275,25 +316,22 @@ void GdbServer::continue_run() {
     const RunResult result = session_.run().go_on();
     session_.moved();
     if (result.reason == StopReason::budget) return;
-    if (result.reason != StopReason::stepped || !range_ || stepped_ == kAnyThread) return stop(result);
-    const auto place = session_.place_of(stepped_);
-    if (!place || place->ip.value < range_->first || place->ip.value >= range_->end || session_.run().breaks().contains(place->ip)) return stop(result);
-    RunRequest request;
-    request.step = request.resumed = stepped_;
-    request.times = monitor_.stops();
-    if (follows_programs_) request.space = program_space_;
-    request.keeps_notes = true;
-    session_.run().begin(request);
+    const auto& range = resumed_.range;
+    if (result.reason != StopReason::stepped || !range || resumed_.step == kAnyThread) return stop(result);
+    const auto place = session_.place_of(resumed_.step);
+    if (!place || place->ip.value < range->first || place->ip.value >= range->end || session_.run().breaks().contains(place->ip)) return stop(result);
+    RunRequest further = request();
+    further.keeps_notes = true;
+    session_.run().begin(further);
   }
 }
 
 void GdbServer::stop(const RunResult& result) {
   running_ = false;
-  range_.reset();
+  resumed_.range.reset();
   session_.moved();
-  const auto next = stepped_ == kAnyThread && result.reason == StopReason::stepped ? session_.cursor().next_place() : std::nullopt;
-  if (next || result.thread != kNoThread) session_.set_current(next ? next->thread : result.thread);
-  general_ = kNoThread;  // GDB selects the thread of a stop
+  const auto next = resumed_.step == kAnyThread && result.reason == StopReason::stepped ? session_.cursor().next_place() : std::nullopt;
+  if (const ThreadKey thread = next ? next->thread : result.thread; thread != kNoThread && is_resumed(thread)) session_.set_current(thread);
   if (!follow_program(result)) report(result);
 }
 
@@ -311,7 +349,7 @@ bool GdbServer::follow_program(const RunResult& result) {
     send("O" + to_hex(line));
     held_.reset();
     if (passed) return false;
-    return resume(backward_, stepped_, range_), true;
+    return resume(backward_, resumed_), true;
   }
   send(stop_reply("05", "exec:" + to_hex(program_) + ";"));
   return true;
@@ -337,6 +375,8 @@ void GdbServer::report(const RunResult& result) {
   for (const ReplayNote& note : session_.run().notes()) say("[" + seconds(note.time) + " s, thread " + std::to_string(note.thread) + "] " + note.text);
   if (const uint64_t more = session_.run().more_notes(); more != 0)
     say("and " + std::to_string(more) + " more gaps and asynchronous branches; 'monitor events' lists the nearest");
+  if (session_.run().passed_others())
+    say("threads that GDB did not resume ran too, as the recording has one time: 'maintenance flush register-cache' shows where they are now");
   std::string reason;
   const char* signal = "05";
   if (result.reason == StopReason::breakpoint && tells_breakpoints_) {
@@ -364,6 +404,7 @@ void GdbServer::report(const RunResult& result) {
 std::string GdbServer::stop_reply(const char* signal, const std::string& reason) {
   const ThreadKey thread = session_.current();
   if (thread == kNoThread) return std::string("S") + signal;
+  general_ = selected_ = thread;  // GDB selects the thread of a stop
   std::string text = std::string("T") + signal;
   if (const auto place = session_.place_of(thread))
     text += hex(target_.pc_register()).substr(2) + ":" + target_.one_register(target_.pc_register(), &place->ip.value) + ";";

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "replay/gdb/monitor.h"
 #include "replay/gdb/packets.h"
@@ -67,7 +68,16 @@ class GdbServer {
   std::string monitor(std::string_view text);
   std::string branch_trace_setting(std::string_view text);
   std::optional<std::string> resume_all(std::string_view actions);
-  std::optional<std::string> resume(bool backward, ThreadKey step, std::optional<Range> range = std::nullopt);
+  /// Which threads a packet resumes.
+  struct Resumed {
+    ThreadKey step = kNoThread;   // of RunRequest
+    std::vector<ThreadKey> only;  // of RunRequest
+    std::optional<Range> range;   // of addresses: the step goes on within it
+  };
+  std::optional<std::string> resume(bool backward, Resumed resumed);
+  [[nodiscard]] Resumed legacy(bool steps) const;
+  [[nodiscard]] bool is_resumed(ThreadKey thread) const;
+  [[nodiscard]] RunRequest request();
   void continue_run();
   void stop(const RunResult& result);
   void report(const RunResult& result);
@@ -75,6 +85,7 @@ class GdbServer {
   void warn_of_program();
   std::string stop_reply(const char* signal, const std::string& reason);
   [[nodiscard]] ThreadKey chosen(int64_t id) const;
+  [[nodiscard]] ThreadKey selected() const;
   [[nodiscard]] ThreadKey stepping(int64_t id) const;
   [[nodiscard]] std::optional<int64_t> take_thread(std::string_view& text) const;
 
@@ -85,10 +96,12 @@ class GdbServer {
   std::string output_, last_reply_;
   bool acknowledges_ = true, running_ = false, done_ = false, backward_ = false;
   bool tells_breakpoints_ = false;  // the peer understands swbreak and hwbreak
-  bool traces_branches_ = false;
+  std::set<ThreadKey> traced_;  // of which the peer has the branch trace
   uint64_t branch_bytes_ = uint64_t{64} << 10;  // size of the branch trace buffer
-  ThreadKey general_ = kNoThread, continued_ = kNoThread, stepped_ = kNoThread;
-  std::optional<Range> range_;
+  ThreadKey general_ = kNoThread, continued_ = kNoThread;  // of Hg and Hc
+  ThreadKey selected_ = kNoThread;                         // see selected()
+  bool arrives_ = false;                                   // the next step reports the position, and does not move
+  Resumed resumed_;
   // The program whose symbols the peer has. Of one process, an exec event tells it of another one; of several, a message does.
   SpaceId program_space_ = kNoSpace;
   std::string program_;

@@ -25,7 +25,8 @@ constexpr std::string_view kHelp =
     "versions [ADDR]   the contents that the code at ADDR (default: pc) had over time\n"
     "symbols           write a script that loads symbols, and defines replay-seek, replay-next and so on\n";
 constexpr std::string_view kHelpEnd =
-    "After a move, GDB shows old registers until 'maintenance flush register-cache' ('replay-seek' of the script does both).\n";
+    "After a move, GDB shows old registers until 'maintenance flush register-cache' ('replay-seek' of the script does both,\n"
+    "and selects the thread that executes at that time). The commands are for the thread that GDB has selected.\n";
 
 constexpr size_t kListed = 10, kMostMonitorItems = 1U << 21, kMostPages = 64, kMostVersions = 64, kMostStops = 64;
 
@@ -81,13 +82,19 @@ std::string Monitor::execute(std::string_view command, ThreadKey thread) {
   if (verb == "stop-at") return stop_at(word);
   if (verb == "gaps") return list(FlowItem::gap);
   if (verb == "events") return list(FlowItem::event);
-  if (verb == "marks") return marks(thread);
-  if (verb == "versions") return versions(word, thread);
-  if (verb == "symbols") return symbols(thread);
-  if (const auto printed = move_command(*session_, moves_, verb, thread, moved_)) return *printed;
+  if (verb == "marks") return of(thread) + marks(thread);
+  if (verb == "versions") return of(thread) + versions(word, thread);
+  if (verb == "symbols") return of(thread) + symbols(thread);
+  if (const auto printed = move_command(*session_, moves_, verb, thread, moved_)) return of(thread) + *printed;
   const std::string help = std::string(kHelp) + std::string(kMoveHelp) + std::string(kHelpEnd);
   if (verb.empty() || verb == "help") return help;
   return "no such command: " + plain(verb.substr(0, 64)) + "; the commands are:\n" + help;
+}
+
+std::string Monitor::of(ThreadKey thread) const {
+  const ThreadList& threads = session_->threads();
+  if (threads.all().size() < 2 || !threads.contains(thread)) return "";
+  return "thread " + std::to_string(thread) + " " + threads.name(thread, session_->cursor().time()) + ":\n";
 }
 
 std::string Monitor::time(ThreadKey thread) {

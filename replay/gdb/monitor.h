@@ -16,7 +16,7 @@ class Monitor {
   Monitor(ReplaySession& session, std::string folder, uint16_t elf_machine, bool is_64bit)
       : session_(&session), moves_(session), folder_(std::move(folder)), elf_machine_(elf_machine), is_64bit_(is_64bit) {}
 
-  /// `thread`: the one that the debugger has selected.
+  /// `thread`: the one that the debugger has selected. If the recording has several, the output names it.
   std::string execute(std::string_view command, ThreadKey thread);
   /// Times at which a run stops; see RunRequest::times.
   [[nodiscard]] std::vector<TimeNs>& stops() { return stops_; }
@@ -26,6 +26,7 @@ class Monitor {
   [[nodiscard]] SpaceId symbol_space() const { return symbol_space_; }
 
  private:
+  std::string of(ThreadKey thread) const;
   std::string time(ThreadKey thread);
   std::string seek(std::string_view word);
   std::string percent(std::string_view word);

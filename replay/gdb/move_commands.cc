@@ -100,8 +100,8 @@ std::optional<std::string> move_command(ReplaySession& session, CallMoves& moves
   if (command == kCommands.end()) return std::nullopt;
   const MoveResult result = command->move(moves, thread);
   moved = result.why != MoveResult::Why::unknown;
-  const auto place = session.place_of(session.current());
-  return std::string(reason_text(result.why)) + (place ? "at " + place_text(session, moves, session.current(), {place->ip}) + "\n" : "");
+  const auto place = session.place_of(thread);
+  return std::string(reason_text(result.why)) + (place ? "at " + place_text(session, moves, thread, {place->ip}) + "\n" : "");
 }
 
 }  // namespace ptd::replay
