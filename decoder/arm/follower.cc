@@ -355,15 +355,10 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
     if (run_ == 0) find_run();
     const WaypointRun& run = runs_->run(run_);
     if (run.stop == RunStop::waypoint) {
-      if (!executed && !run.conditional) {
-        // Some trace units report a branch to the next instruction as not taken.
-        const bool harmless = run.last.cls == ArmClass::direct && run.target == run.end;
-        const bool branch = run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect;
-        if (branch && !harmless) {
-          const uint32_t index = run_;
-          leave(index, executed);
-          return doubt(GapReason::image_mismatch, runs_->run(index).last_ip, offset);
-        }
+      if (!executed && run.is_always_taken()) {
+        const uint32_t index = run_;
+        leave(index, executed);
+        return doubt(GapReason::image_mismatch, runs_->run(index).last_ip, offset);
       }
       return leave(run_, executed);
     }
@@ -428,14 +423,18 @@ void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
   walked_ = false;
 }
 
-/// Walks from ip_ to `stop` without consuming an atom. Returns false, after a gap with the reason, if `stop` cannot be reached. Passing a P0
-/// instruction, which has an atom if it is executed, contradicts the code if the place was certain, but is no gap.
+/// Walks from ip_ to `stop` without consuming an atom. Returns false, after a gap with the reason, if `stop` cannot be reached. Every P0
+/// instruction that is executed has an atom ([ETMv4] "Atom elements"), so one on the way contradicts the code and nothing is walked. If the
+/// place is a guess whose blocks are marked, the walk passes it.
 bool Follower::walk_to(Ip stop, uint64_t offset) {
   if (!is64_) ip_.value &= 0xffffffffU;
   for (uint64_t silent = 0; ip_ != stop;) {
-    const WaypointRun run = runs_->read_to(space_, ip_, mode_, when(), stop, !runs_->changes(), choices_);
+    const WaypointRun run = runs_->read_to(space_, ip_, mode_, when(), stop, passes_p0(), choices_);
+    if (run.stop == RunStop::waypoint && !doubtful_) {
+      contradict(run.last_ip, offset);
+      return false;
+    }
     silent += run.instructions;
-    contradicted_ = contradicted_ || (run.stop == RunStop::waypoint && !doubtful_);
     if ((run.stop != RunStop::stop && run.stop != RunStop::cut && run.stop != RunStop::waypoint) ||
         silent > options_.max_silent_instructions) {
       stop_at(run, offset);

@@ -173,6 +173,10 @@ class Follower {
   void update_context();
   void stop_at(const WaypointRun& run, uint64_t offset);
   bool walk_to(Ip stop, uint64_t offset);
+  bool come_to(Ip back, uint64_t offset);
+  /// Returns whether code that is walked without atoms may contain P0 instructions in the middle of a block.
+  [[nodiscard]] bool passes_p0() const { return doubtful_ && !runs_->changes(); }
+  void leave_source(Ip source, uint8_t isa);
   [[nodiscard]] ExecMode mode_of(uint8_t isa) const { return is64_ ? ExecMode::a64 : isa != 0 ? ExecMode::t32 : ExecMode::a32; }
   [[nodiscard]] Interval when() const { return choices_.narrowed({earliest_, latest_}); }
 

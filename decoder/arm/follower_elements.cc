@@ -27,6 +27,14 @@ bool Follower::continues_like(const Follower& other) const {
   return !config_.has_return_stack() || (calls_unseen_ == other.calls_unseen_ && returns_.equals(other.returns_));
 }
 
+/// Brings the flow to the place of an exception. Returns false, after a gap with the reason, if it cannot come there without an atom.
+bool Follower::come_to(Ip back, uint64_t offset) {
+  if (ip_ < back) return walk_to(back, offset);
+  if (ip_ == back || doubtful_) return true;
+  contradict(ip_, offset);  // only a branch leads back
+  return false;
+}
+
 void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
   offset_ = element.offset_bytes;
   if (!target) take_return();  // a target in the trace does not come from the return stack, so nothing is popped
@@ -45,7 +53,7 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
     doubtful_ = true;
     need_address_ = false;
   }
-  if (tells_place && known() && ip_ < back) walk_to(back, element.offset_bytes);
+  if (tells_place && known() && !come_to(back, element.offset_bytes)) from_branch_ = false;  // the lost place is not where it branched to
   hold_exception(tells_place ? kEventHasFrom : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
   pop_pending_ = false;
 }
@@ -70,9 +78,10 @@ void Follower::waypoint(Ip last, uint64_t offset) {
   if (!is64_) ip_.value &= 0xffffffffU;
   if (last < ip_) return contradict(ip_, offset);
   for (Ip reached{}; reached < last;) {
-    const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, !runs_->changes(), choices_);
+    const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, passes_p0(), choices_);
     // A P0 instruction has a packet of its own.
     contradicted_ = contradicted_ || run.stop == RunStop::waypoint;
+    if (run.stop == RunStop::waypoint && run.last_ip != last && !doubtful_) return contradict(run.last_ip, offset);
     if (run.stop != RunStop::stop && run.stop != RunStop::waypoint) return stop_at(run, offset);
     give_block(run, 0);
     ip_ = run.end;
@@ -105,6 +114,15 @@ void Follower::q(const Element& element, Ip next, uint8_t isa) {
   pop_pending_ = false;
 }
 
+/// Executes the branch at `source`, however the flow came there.
+void Follower::leave_source(Ip source, uint8_t isa) {
+  set_place(source, isa);
+  const uint32_t index = runs_->find(space_, ip_, mode_, when(), choices_);
+  if (runs_->run(index).stop == RunStop::waypoint && runs_->run(index).last_ip == source) return leave(index, true);
+  need_address_ = true;
+  told_lost_ = true;
+}
+
 /// Executes up to the branch at element.value, which was taken; all P0 instructions before it were not.
 void Follower::source_address(const Element& element) {
   const uint64_t offset = offset_ = element.offset_bytes;
@@ -114,7 +132,7 @@ void Follower::source_address(const Element& element) {
   const bool had_place = known();
   if (has_exception_) flush_exception(had_place, ip_);
   if (!had_place || source < ip_) {
-    if (had_place) give_event(EventKind::skipped, kEventHasFrom | kEventHasTo, ip_, source, 0, 0, offset);
+    if (had_place) contradict(ip_, offset);  // only a branch leads back, and it has an element
     set_place(source, element.isa);
   }
   if (starting_) tell_start(ip_, offset);
@@ -133,13 +151,11 @@ void Follower::source_address(const Element& element) {
     }
     if ((run.stop != RunStop::waypoint && run.stop != RunStop::cut) || silent > options_.max_silent_instructions) {
       stop_at(run, offset);
-      // Nevertheless the source itself is known.
-      set_place(source, element.isa);
-      const uint32_t last = runs_->find(space_, ip_, mode_, when(), choices_);
-      if (runs_->run(last).stop == RunStop::waypoint && runs_->run(last).last_ip == source) return leave(last, true);
-      need_address_ = true;
-      told_lost_ = true;
-      return;
+      return leave_source(source, element.isa);  // the source itself is known
+    }
+    if (run.stop == RunStop::waypoint && run.is_always_taken()) {
+      contradict(run.last_ip, offset);
+      return leave_source(source, element.isa);
     }
     give_block(run, run.stop == RunStop::waypoint ? static_cast<uint16_t>(BlockFlag::ends_in_branch) : uint16_t{0});
     ip_ = run.end;

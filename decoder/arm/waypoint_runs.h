@@ -48,6 +48,11 @@ struct WaypointRun {
   bool chosen = false;             ///< some bytes were chosen from several contents, so the run is read again each time
   SectionId section = kNoSection;  ///< no_image: the section whose bytes are missing
   Interval certain;                ///< when these bytes, and no others, were live; empty if they were chosen
+  /// Returns whether the run ends in an unconditional branch. Some trace units report one to the next instruction as not taken.
+  [[nodiscard]] bool is_always_taken() const {
+    if (conditional) return false;
+    return last.cls == ArmClass::indirect || (last.cls == ArmClass::direct && target != end);
+  }
 };
 
 /// What an atom does at the end of a run.

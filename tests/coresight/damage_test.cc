@@ -12,10 +12,33 @@ namespace ptd::test {
 namespace {
 
 struct Walked {
-  std::vector<Range> ranges;
+  std::vector<Range> ranges;       ///< that are not marked
   std::vector<size_t> before_gap;  ///< ranges before each gap
   bool bad_packet = false;         ///< is the reason of the last gap
 };
+
+Walked walk(FlowDecoder& decoder, const AuxSegment& segment) {
+  decoder.begin(segment);
+  Walked walked;
+  Batch batch;
+  for (bool more = true; more;) {
+    batch.clear();
+    more = decoder.next(batch);
+    auto gap = batch.gaps.begin();
+    for (size_t i = 0; i <= batch.blocks.size(); ++i) {
+      for (; gap != batch.gaps.end() && gap->before_block == i; ++gap) {
+        walked.before_gap.push_back(walked.ranges.size());
+        walked.bad_packet = gap->reason == GapReason::bad_packet;
+      }
+      if (i == batch.blocks.size()) break;
+      const Block& block = batch.blocks[i];
+      const BlockInfo& info = decoder.blocks().info(block.node);
+      if (has(block.flags, BlockFlag::suspect)) continue;
+      walked.ranges.push_back({info.ip.value, info.ip.value + info.size_bytes, info.instructions, has(block.flags, BlockFlag::taken)});
+    }
+  }
+  return walked;
+}
 
 Walked walk(const Recording& recording, uint32_t stream, Bytes bytes) {
   arm::DecoderOptions options;
@@ -24,22 +47,7 @@ Walked walk(const Recording& recording, uint32_t stream, Bytes bytes) {
   arm::Decoder decoder(recording.timeline(), recording.contexts(), options);
   AuxSegment segment;
   segment.bytes = bytes;
-  decoder.begin(segment);
-  Walked walked;
-  Batch batch;
-  for (bool more = true; more;) {
-    batch.clear();
-    more = decoder.next(batch);
-    for (const Gap& gap : batch.gaps) {
-      walked.before_gap.push_back(walked.ranges.size() + gap.before_block);
-      walked.bad_packet = gap.reason == GapReason::bad_packet;
-    }
-    for (const Block& block : batch.blocks) {
-      const BlockInfo& info = decoder.blocks().info(block.node);
-      walked.ranges.push_back({info.ip.value, info.ip.value + info.size_bytes, info.instructions, has(block.flags, BlockFlag::taken)});
-    }
-  }
-  return walked;
+  return walk(decoder, segment);
 }
 
 // [ETMv4] "Trace Info instruction trace packet", INFO.cc_enabled: a trace unit that counts no cycles writes no packet with a count.
@@ -101,6 +109,50 @@ TEST(ArmDamage, AWrongBitInATimestampHeaderIsAGapThere) {
       for (size_t k = 0; k < got.ranges.size(); ++k) ASSERT_EQ(got.ranges[k], right.ranges[k]) << i << ", range " << k;
     }
   }
+}
+
+/// The flow has a gap, before which it is as it was. More gaps may follow, at returns from calls in the lost flow. After the last, it is as it was.
+void expect_gap(const Walked& got, const std::vector<Range>& right) {
+  ASSERT_FALSE(got.before_gap.empty());
+  const auto first = static_cast<std::ptrdiff_t>(got.before_gap.front()), last = static_cast<std::ptrdiff_t>(got.before_gap.back());
+  const auto after = static_cast<std::ptrdiff_t>(got.ranges.size()) - last;
+  ASSERT_LE(got.ranges.size(), right.size());
+  EXPECT_TRUE(std::equal(got.ranges.begin(), got.ranges.begin() + first, right.begin()));
+  EXPECT_TRUE(std::equal(got.ranges.begin() + last, got.ranges.end(), right.end() - after));
+}
+
+// The atoms before an exception become an event: the flow would walk from its place through branches, without an atom, to the return address.
+TEST(ArmDamage, MissingAtomsBeforeAnExceptionAreAGap) {
+  constexpr auto kEvent = std::byte{0x71};
+  OpenOptions options;
+  options.path = std::string(PTD_SOURCE_DIR) + "/data/arm_kernel/kernel.bundle";
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok());
+  const auto decoder = (*opened)->make_decoder(0);
+  std::vector<std::byte> scratch;
+  uint64_t from = 0;
+  size_t damages = 0;
+  AuxSegment segment;
+  for (unsigned i = 0; i < 3 && (*opened)->next_segment(0, from, segment, scratch); ++i) {
+    const std::vector<std::byte> whole(segment.bytes.begin(), segment.bytes.end());
+    const Walked right = walk(*decoder, segment);
+    ASSERT_TRUE(right.before_gap.empty());
+    arm::PacketReader reader(whole, *(*opened)->arm_config(0));
+    arm::Packet packet;
+    uint64_t atom = 0;
+    for (uint64_t at = 0; reader.next(packet) == arm::PacketReader::Status::ok; at = reader.offset()) {
+      if (is_atom(packet.kind)) atom = at;
+      if (packet.kind != arm::PacketKind::except || atom == 0 || atom + 1 != at) continue;
+      SCOPED_TRACE(at);
+      std::vector<std::byte> damaged = whole;
+      damaged[atom] = kEvent;
+      segment.bytes = damaged;
+      expect_gap(walk(*decoder, segment), right.ranges);
+      ++damages;
+    }
+  }
+  EXPECT_GE(damages, 10U);
+  RecordProperty("damages", std::to_string(damages));
 }
 
 TEST(ArmDamage, TheFlowBeforeItIsUnchanged) {
