@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/options/exit_status.h"
-#include "cli/cache/symbol_cache.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "image/source/jitdump.h"
@@ -137,7 +136,7 @@ uint64_t GapTally::total() const {
 std::string missing_file_text(const Recording& recording, std::string_view name) {
   for (const MissingImage& image : recording.missing_images()) {
     if (!image.path.starts_with('/') || image.path.starts_with("//") || image.reason.empty()) continue;
-    if (name.empty() || image.path == name || short_path(image.path) == name)
+    if (name.empty() || image.path == name || std::string_view(image.path).substr(image.path.rfind('/') + 1) == name)
       return fmt::format("the code of {} is missing ({}): 'ptdecode check' says what to supply", shown(image.path), image.reason);
   }
   return {};

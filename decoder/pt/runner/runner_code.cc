@@ -131,7 +131,6 @@ void RunnerCode::clear() {
   intervals_.assign(1, Interval{});
   valid_slots_.assign(1U << 6, 0);
   memos_.clear();
-  static_assert(kNoRun == 0);
   targets_.clear();
   targets_.grow_to(kTargets);
   versions_.clear();
