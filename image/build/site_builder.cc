@@ -444,7 +444,7 @@ void SiteBuilder::seal(const SiteInput& input, uint64_t first_version) {
 // window may have changed it and changed it back, but only within the window. With two windows the content between them is in doubt. After
 // the last known content, one window is enough.
 void SiteBuilder::add_doubts(const SiteInput& input) {
-  const std::vector<Interval>& windows = data_.suspect;
+  const std::vector<Interval>& windows = data_.lost_of(input.space);
   if (windows.empty()) return;
   std::vector<TimeNs> told;
   for (const SiteStep& step : input.steps) told.push_back(step.time.last);
