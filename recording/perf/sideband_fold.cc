@@ -82,31 +82,12 @@ void SidebandFold::on_record(const perfio::Record& record) {
   std::visit(handle, record.payload);
 }
 
-// The records of a cpu are in order of time in the file, so those that a hole swallowed lie between its records before and after the hole.
-void SidebandFold::note_holes(const perfio::Record& record) {
-  while (open_holes_.size() < holes_->size() && record.file_offset_bytes >= (*holes_)[open_holes_.size()].offset_bytes) {
-    TimeNs first = cpu_times_.empty() ? kTimeMin : kTimeMax;
-    for (const auto& [cpu, time] : cpu_times_) first = std::min(first, time);
-    open_holes_.push_back({first, {}});
-  }
-  for (size_t i = 0; i < open_holes_.size(); ++i) {
-    if (record.file_offset_bytes >= (*holes_)[i].offset_bytes) open_holes_[i].next_times.emplace(record.sample_id.cpu, time_of(record));
-  }
-}
-
 void SidebandFold::on_holes(const Holes& holes) {
+  const std::vector<Interval> windows = hole_times_.windows();
   for (size_t i = 0; i < holes.size(); ++i) {
     Finding finding;
     finding.kind = FindingKind::records_lost;
-    finding.time = {kTimeMin, kTimeMax};
-    if (i < open_holes_.size()) {
-      const OpenHole& hole = open_holes_[i];
-      finding.time = {hole.first, hole.first};
-      for (const auto& [cpu, time] : cpu_times_) {
-        const auto next = hole.next_times.find(cpu);
-        finding.time.last = std::max(finding.time.last, next == hole.next_times.end() ? kTimeMax : next->second);
-      }
-    }
+    finding.time = i < windows.size() ? windows[i] : Interval{kTimeMin, kTimeMax};
     const auto [offset, size] = holes[i];
     finding.what = "the file is damaged at byte " + std::to_string(offset) + ": " + std::to_string(size) +
                    " bytes are skipped, records and trace";
@@ -116,8 +97,11 @@ void SidebandFold::on_holes(const Holes& holes) {
 }
 
 void SidebandFold::note_time(const perfio::Record& record) {
-  if (holes_ != nullptr && !holes_->empty()) note_holes(record);
   const TimeNs now = time_of(record);
+  if (holes_ != nullptr && !holes_->empty()) {
+    const auto passed = std::ranges::upper_bound(*holes_, record.file_offset_bytes, {}, &perfio::ReadDamage::Hole::offset_bytes);
+    hole_times_.add(record.sample_id.cpu, now, static_cast<size_t>(passed - holes_->begin()), cpu_times_);
+  }
   last_time_ = std::max(last_time_, now);
   if (record.sample_id.has_time) times_.add(record.sample_id.time);
   TimeNs& cpu = cpu_times_[record.sample_id.cpu];

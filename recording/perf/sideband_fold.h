@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perfio/format/records.h"
+#include "recording/data/hole_times.h"
 #include "recording/data/recording_data.h"
 #include "perfio/announce/announce_event.h"
 #include "recording/image/announced_code.h"
@@ -106,7 +107,6 @@ class SidebandFold {
   [[nodiscard]] const RingIndex::Ring* ring_of(const perfio::Record& record) const;
   void note_time(const perfio::Record& record);
   void note_ring_time(uint64_t ring, TimeNs now);
-  void note_holes(const perfio::Record& record);
   void on_aux(const perfio::Record& record, const perfio::AuxRecord& aux);
   void on_auxtrace(const perfio::AuxtraceRecord& aux);
   void on_aux_sample(const perfio::Record& record, const perfio::OtherSample& sample);
@@ -162,12 +162,8 @@ class SidebandFold {
   };
   std::vector<AuxEnd> aux_ends_;
   std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;  // (cpu, tid) -> index in data_.streams
-  struct OpenHole {
-    TimeNs first;                          // the earliest of the last times before the hole
-    std::map<int32_t, TimeNs> next_times;  // cpu -> time of its first record after the hole
-  };
-  const Holes* holes_ = nullptr;
-  std::vector<OpenHole> open_holes_;  // in the order of holes_
+  const Holes* holes_ = nullptr;  // in order of their offsets
+  HoleTimes hole_times_;
   TimeNs last_time_;
   RecordTimes times_;
   uint64_t guest_records_ = 0, refused_guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
