@@ -42,7 +42,9 @@ void CodeView::Scratch::look_at_suspect_windows() {
   suspect = CodeFlag::none;
   flags_constant = {};
   one_piece = true;
-  for (const std::vector<Interval>* windows : {&data->suspect, &data->spaces[data->index_of(space)].suspect}) {
+  const SpaceId guest = machine_of(space) != 0 ? kernel_of_machine(machine_of(space)) : space;
+  const auto windows_of = [this](SpaceId id) { return &data->spaces[data->index_of(id)].suspect; };
+  for (const std::vector<Interval>* windows : {&data->suspect, windows_of(guest), windows_of(space)}) {
     auto at = std::lower_bound(windows->begin(), windows->end(), when.first, [](Interval w, TimeNs t) { return w.last < t; });
     if (at != windows->end() && at->first <= when.last) {
       suspect = CodeFlag::suspect;

@@ -44,7 +44,7 @@ struct SpaceData {
   TimeNs forked;
   SiteId first_site = 0;
   uint32_t site_count = 0;
-  std::vector<Interval> suspect;  ///< when records of its code were lost; disjoint, in order
+  std::vector<Interval> suspect;  ///< when records of its code were lost (a guest's kernel: any records of the guest or the host); disjoint, in order
   MappingSnapshots::Id start = MappingSnapshots::kNothing;  ///< the same for a space without `parent`: see cut_fork_chains()
 
   [[nodiscard]] bool inherits() const { return parent != kNoSpace || start != MappingSnapshots::kNothing; }
@@ -76,6 +76,10 @@ class TimelineData {
 
   /// Returns the place of a space in `spaces`; spaces.size() or more if there is no such space.
   [[nodiscard]] uint32_t index_of(SpaceId space) const { return index_of_space(space, kernels); }
+  /// Returns the windows in which records of the machine of `kernel` were lost.
+  [[nodiscard]] const std::vector<Interval>& lost_of(SpaceId kernel) const {
+    return machine_of(kernel) == 0 ? suspect : spaces[index_of(kernel)].suspect;
+  }
 
   /// Return when the version may have been live, and when it certainly was (its neighbours were not).
   [[nodiscard]] Interval possible(const Site& site, uint32_t version) const;

@@ -96,6 +96,8 @@ class SurveyCollector {
     }
     witness_.on_record(record);
     rings_.add(record);
+    const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
+    if (lost != nullptr) ++survey_.lost.records, survey_.lost.count += lost->count;
     if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return;  // of a guest
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
     if (record.type == perfio::kRecordSample) note_sample(record);
@@ -153,10 +155,6 @@ class SurveyCollector {
   }
   void on(const perfio::Record& record, const perfio::ItraceStartRecord& start) {
     if (record.sample_id.has_time) started_.try_emplace(start.tid, TimeNs{record.sample_id.time});
-  }
-  void on(const perfio::Record&, const perfio::LostRecord& lost) {
-    ++survey_.lost.records;
-    survey_.lost.count += lost.count;
   }
   void on(const perfio::Record&, const perfio::CommRecord& comm) { threads_[comm.tid] = {comm.pid, comm.tid, comm.comm}; }
   void on(const perfio::Record&, const perfio::TaskRecord& task) {

@@ -36,12 +36,26 @@ SiteBuilder::SiteBuilder(TimelineData& data, const EditStore& edits)
       edits_(edits),
       next_edit_(static_cast<uint32_t>(edits.edits().size())),
       reported_(edits.edits().size()),
+      is_pending_(edits.edits().size()),
       findings_left_(kMaxFindings) {}
 
 void SiteBuilder::report(Finding finding) {
   if (findings_left_ == 0) return;
   if (--findings_left_ == 0) finding.what += " (further findings are omitted)";
   data_.findings.push_back(std::move(finding));
+}
+
+// Adds a finding of the current site. Those beyond the limit of report() are not stored.
+void SiteBuilder::add_pending(Finding finding) {
+  if (pending_.size() < findings_left_) pending_.push_back(std::move(finding));
+}
+
+// Returns whether no site reports the stored edit yet. It counts as reported from now on, unless the current site is split.
+bool SiteBuilder::begin_report(uint32_t edit) {
+  if (reported_[edit] || is_pending_[edit]) return false;
+  is_pending_[edit] = true;
+  pending_edits_.push_back(edit);
+  return true;
 }
 
 void SiteBuilder::build(SiteInput& input) {
@@ -53,6 +67,7 @@ void SiteBuilder::build(SiteInput& input) {
 
 void SiteBuilder::build_at(SiteInput& input, uint32_t depth) {
   pending_.clear();
+  for (const uint32_t edit : pending_edits_) is_pending_[edit] = false;
   pending_edits_.clear();
   const size_t steps = input.steps.size();
   place_copies(input);
@@ -279,15 +294,15 @@ void SiteBuilder::heal_removal(const SiteInput& input, const SiteStep& cause) {
   step.size = standing.end - standing.first;
   step.edit = next_edit_++;
   if (!frozen_ && !reported_[cause.edit]) {
-    pending_edits_.push_back(cause.edit);
-    pending_.push_back({FindingKind::poke_healed,
-                        input.space,
-                        Ip{input.ip + cause.offset},
-                        step.time,
-                        {},
-                        {},
-                        "a removal of code was inserted: other code was created at the same addresses, so the record of the removal was "
-                        "lost"});
+    (void)begin_report(cause.edit);
+    add_pending({FindingKind::poke_healed,
+                 input.space,
+                 Ip{input.ip + cause.offset},
+                 step.time,
+                 {},
+                 {},
+                 "a removal of code was inserted: other code was created at the same addresses, so the record of the removal was "
+                 "lost"});
   }
   for (uint32_t offset = standing.first; offset < standing.end; ++offset) {
     bytes_[offset] = {step.time.first, static_cast<int32_t>(scanned_.size()), {}, Level::absent, false};
@@ -336,23 +351,22 @@ void SiteBuilder::report_mismatch(const SiteInput& input, const SiteStep& cause,
     finding.time = window;
     finding.what = cause.copy == 0 ? "the base copy contains bytes that no record explains: a record was lost"
                                    : "a later copy contains bytes that no record explains: a record was lost";
-    pending_.push_back(std::move(finding));
+    add_pending(std::move(finding));
     return;
   }
   if (cause.edit < reported_.size()) {
-    if (reported_[cause.edit] || std::find(pending_edits_.begin(), pending_edits_.end(), cause.edit) != pending_edits_.end()) return;
-    pending_edits_.push_back(cause.edit);
+    if (!begin_report(cause.edit)) return;
     const StoredEdit& edit = edits_.edits()[cause.edit];
     finding.ip = Ip{edit.ip};
     finding.expected = to_vector(Bytes{edits_.old_bytes(edit), edit.old_size});
     finding.what =
         "record at file offset " + std::to_string(edit.record_offset_bytes) + " has other old bytes than the timeline";
   }
-  pending_.push_back(finding);
+  add_pending(finding);
   finding.kind = FindingKind::poke_healed;
   finding.time = window;
   finding.what = found.empty() ? "a creation of code was inserted: its record was lost" : "a version was inserted: its record was lost";
-  pending_.push_back(std::move(finding));
+  add_pending(std::move(finding));
 }
 
 void SiteBuilder::write_versions(const SiteInput& input) {
@@ -444,7 +458,7 @@ void SiteBuilder::seal(const SiteInput& input, uint64_t first_version) {
 // window may have changed it and changed it back, but only within the window. With two windows the content between them is in doubt. After
 // the last known content, one window is enough.
 void SiteBuilder::add_doubts(const SiteInput& input) {
-  const std::vector<Interval>& windows = data_.suspect;
+  const std::vector<Interval>& windows = data_.lost_of(input.space);
   if (windows.empty()) return;
   std::vector<TimeNs> told;
   for (const SiteStep& step : input.steps) told.push_back(step.time.last);

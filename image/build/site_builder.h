@@ -111,6 +111,8 @@ class SiteBuilder {
   void heal_removal(const SiteInput& input, const SiteStep& cause);
   bool extend_heal(const SiteStep& cause, Bytes held, const Mismatch& mismatch);
   void push_pooled(SiteStep step, Bytes content, Level level);
+  void add_pending(Finding finding);
+  bool begin_report(uint32_t edit);
   void report_mismatch(const SiteInput& input, const SiteStep& cause, const Mismatch& mismatch, Bytes held);
   void split(const SiteInput& input, uint32_t depth);
   void write_versions(const SiteInput& input);
@@ -122,7 +124,8 @@ class SiteBuilder {
   const EditStore& edits_;
   bool frozen_ = false;
   uint32_t next_edit_;
-  std::vector<bool> reported_;  // per stored edit
+  std::vector<bool> reported_;    // per stored edit
+  std::vector<bool> is_pending_;  // per stored edit: it is in pending_edits_
   size_t findings_left_;
 
   // State of the current site.

@@ -132,14 +132,14 @@ void SiteBuilder::place_copy(SiteInput& input, const SiteCopy& copy) {
   const bool any_record = std::any_of(input.steps.begin(), input.steps.begin() + static_cast<ptrdiff_t>(place),
                                       [](const SiteStep& s) { return s.kind == SiteStep::Kind::record; });
   if (copy.copy == 0 && (half || any_record)) {
-    pending_.push_back({FindingKind::base_copy_redated,
-                        input.space,
-                        Ip{input.ip + copy.offset},
-                        copy.taken,
-                        {},
-                        {copy.bytes.begin(), copy.bytes.end()},
-                        half ? "the base copy was made in the middle of a poke of this address"
-                             : "the base copy is newer than a record, by its content, or a record before that one was lost"});
+    add_pending({FindingKind::base_copy_redated,
+                 input.space,
+                 Ip{input.ip + copy.offset},
+                 copy.taken,
+                 {},
+                 {copy.bytes.begin(), copy.bytes.end()},
+                 half ? "the base copy was made in the middle of a poke of this address"
+                      : "the base copy is newer than a record, by its content, or a record before that one was lost"});
   }
   if (half) return;
   SiteStep step;

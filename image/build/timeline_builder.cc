@@ -197,8 +197,14 @@ void TimelineBuilder::State::base_from_copies() {
 void TimelineBuilder::State::suspect_spaces() {
   std::vector<std::vector<Interval>> windows(spaces.size());
   for (const auto& [space, window] : lost_of_spaces) windows[index_of(space)].push_back(window);
+  for (const uint32_t kernel : data->kernels) {
+    if (kernel == 0) continue;
+    windows[kernel].insert(windows[kernel].end(), data->suspect.begin(), data->suspect.end());
+    data->spaces[kernel].suspect = merged(std::move(windows[kernel]));
+  }
   for (uint32_t id = 0; !lost_of_spaces.empty() && id < spaces.size(); ++id) {
     const Space& space = spaces[id];
+    if (machine_of(space.id) != 0 && is_kernel_space(space.id)) continue;
     if (space.parent != kNoSpace) {
       for (const Interval window : data->spaces[index_of(space.parent)].suspect) {
         if (window.contains(space.forked)) windows[id].push_back({space.forked, kTimeMax});
@@ -368,7 +374,7 @@ void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& 
     std::vector<Interval> times;
     LossEvidence losses;
     for (size_t i = first; i < end; ++i) gather_times(i, ranges, builder, losses, times);
-    copies.date(first, end, times, losses.allowance(times.size(), data->suspect));
+    copies.date(first, end, times, losses.allowance(times.size(), data->lost_of(copies.copy(first).space)));
   }
 }
 

@@ -50,7 +50,8 @@ class PTD_API TimelineBuilder {
   /// Declares that records of the kernel image were lost during `window`.
   void add_lost_window(Interval window);
   /// Declares that records of the code of one space were lost during `window`. A space that is forked from it during `window` is suspect too. For
-  /// the kernel's space, it declares that kernel code changed without records; user code is not affected.
+  /// the kernel's space, it declares that kernel code changed without records; user code is not affected. For the space of a guest's kernel, it
+  /// declares that records of the guest were lost: all code of the guest is affected.
   void add_lost_window(SpaceId space, Interval window);
   void add_finding(Finding finding);
   /// Switches verification off: the timeline keeps each address's first version only. For tests that show what happens without pokes.

@@ -25,8 +25,17 @@ void RingIndex::add(const perfio::Record& record) {
       entry.machine_pid = static_cast<int32_t>(machines.u64());
       entry.vcpu = static_cast<int32_t>(machines.u64());
     }
+    if (entry.machine_pid > 0) entry.number = number_of_guest_ring(entry, id);
     if (id != 0) rings_[id] = entry;
   }
+}
+
+// A guest numbers its rings as the host does, from 0. Where the guest's cpu is unknown, each event counts as a ring: its latest record is never later
+// than the ring's, so that times of lost records are too long rather than too short.
+uint64_t RingIndex::number_of_guest_ring(const Ring& ring, uint64_t id) {
+  constexpr uint64_t kGuestRings = uint64_t{1} << 32;
+  const uint64_t own = ring.vcpu >= 0 ? ring.number : id;
+  return guest_rings_.try_emplace({ring.machine_pid, ring.vcpu, own}, kGuestRings + guest_rings_.size()).first->second;
 }
 
 const RingIndex::Ring* RingIndex::find(uint64_t id) const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -14,7 +16,7 @@ namespace ptd {
 class RingIndex {
  public:
   struct Ring {
-    uint64_t number = 0;
+    uint64_t number = 0;  ///< no two rings have the same, of any machine
     int32_t cpu = -1;  ///< -1: of a thread
     int32_t tid = -1;  ///< of a guest's event: the host thread that runs its cpu
     int32_t machine_pid = 0, vcpu = -1;  ///< of a guest's event: the process that runs the guest, and the guest's cpu; 0: of the host
@@ -30,7 +32,9 @@ class RingIndex {
   [[nodiscard]] StreamKey stream_of(const perfio::SampleId& sample, bool per_cpu) const;
 
  private:
+  uint64_t number_of_guest_ring(const Ring& ring, uint64_t id);
   std::unordered_map<uint64_t, Ring> rings_;  // by id of the event
+  std::map<std::tuple<int32_t, int32_t, uint64_t>, uint64_t> guest_rings_;  // (process, guest cpu, number there) -> number
 };
 
 }  // namespace ptd

@@ -53,9 +53,9 @@ bool SidebandFold::drops(const OpenRequest& options, uint64_t index) {
 }
 
 void SidebandFold::on_record(const perfio::Record& record) {
-  if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return on_guest_record(record, *ring);
   const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
   if (lost != nullptr) on_lost(record, *lost);
+  if (const RingIndex::Ring* ring = ring_of(record); ring != nullptr && ring->machine_pid > 0) return on_guest_record(record, *ring);
   if (record.sample_id.has_time) note_time(record);
   undated_.on_record(record);
   rings_.add(record);
@@ -82,31 +82,12 @@ void SidebandFold::on_record(const perfio::Record& record) {
   std::visit(handle, record.payload);
 }
 
-// The records of a cpu are in order of time in the file, so those that a hole swallowed lie between its records before and after the hole.
-void SidebandFold::note_holes(const perfio::Record& record) {
-  while (open_holes_.size() < holes_->size() && record.file_offset_bytes >= (*holes_)[open_holes_.size()].offset_bytes) {
-    TimeNs first = cpu_times_.empty() ? kTimeMin : kTimeMax;
-    for (const auto& [cpu, time] : cpu_times_) first = std::min(first, time);
-    open_holes_.push_back({first, {}});
-  }
-  for (size_t i = 0; i < open_holes_.size(); ++i) {
-    if (record.file_offset_bytes >= (*holes_)[i].offset_bytes) open_holes_[i].next_times.emplace(record.sample_id.cpu, time_of(record));
-  }
-}
-
 void SidebandFold::on_holes(const Holes& holes) {
+  const std::vector<Interval> windows = hole_times_.windows();
   for (size_t i = 0; i < holes.size(); ++i) {
     Finding finding;
     finding.kind = FindingKind::records_lost;
-    finding.time = {kTimeMin, kTimeMax};
-    if (i < open_holes_.size()) {
-      const OpenHole& hole = open_holes_[i];
-      finding.time = {hole.first, hole.first};
-      for (const auto& [cpu, time] : cpu_times_) {
-        const auto next = hole.next_times.find(cpu);
-        finding.time.last = std::max(finding.time.last, next == hole.next_times.end() ? kTimeMax : next->second);
-      }
-    }
+    finding.time = i < windows.size() ? windows[i] : Interval{kTimeMin, kTimeMax};
     const auto [offset, size] = holes[i];
     finding.what = "the file is damaged at byte " + std::to_string(offset) + ": " + std::to_string(size) +
                    " bytes are skipped, records and trace";
@@ -116,17 +97,22 @@ void SidebandFold::on_holes(const Holes& holes) {
 }
 
 void SidebandFold::note_time(const perfio::Record& record) {
-  if (holes_ != nullptr && !holes_->empty()) note_holes(record);
   const TimeNs now = time_of(record);
+  if (holes_ != nullptr && !holes_->empty()) {
+    const auto passed = std::ranges::upper_bound(*holes_, record.file_offset_bytes, {}, &perfio::ReadDamage::Hole::offset_bytes);
+    hole_times_.add(record.sample_id.cpu, now, static_cast<size_t>(passed - holes_->begin()), cpu_times_);
+  }
   last_time_ = std::max(last_time_, now);
   if (record.sample_id.has_time) times_.add(record.sample_id.time);
   TimeNs& cpu = cpu_times_[record.sample_id.cpu];
   cpu = std::max(cpu, now);
-  const RingIndex::Ring* ring = rings_.find(record.sample_id.id);
-  if (ring == nullptr) return;
-  TimeNs& latest = ring_times_[ring->number];
-  if (const auto open = open_losses_.find(ring->number); open != open_losses_.end() && now > open->second.first) {
-    add_lost({open->second.first, now}, open->second.count, open->second.cpu);
+  if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr) note_ring_time(ring->number, now);
+}
+
+void SidebandFold::note_ring_time(uint64_t ring, TimeNs now) {
+  TimeNs& latest = ring_times_[ring];
+  if (const auto open = open_losses_.find(ring); open != open_losses_.end() && now > open->second.first) {
+    add_lost({open->second.first, now}, open->second);
     open_losses_.erase(open);
   }
   latest = std::max(latest, now);
@@ -272,33 +258,50 @@ void SidebandFold::doubt_kernel() {
   data_.warnings.push_back("arm64 kernels do not record changes of their code, and nothing else in the recording does: kernel code is marked suspect");
 }
 
+// LOST has its event's id in its payload, also where other records have none.
+const RingIndex::Ring* SidebandFold::ring_of(const perfio::Record& record) const {
+  const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
+  return rings_.find(record.sample_id.id == 0 && lost != nullptr ? lost->id : record.sample_id.id);
+}
+
 // LOST is written when the ring has space again: everything since the ring's previous record may be gone.
 void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecord& lost) {
   ++data_.lost.records;
   data_.lost.count += lost.count;
   if (lost.samples) return;  // samples only: nothing that the image is made of
   const int32_t cpu = record.sample_id.cpu;
-  const RingIndex::Ring* ring = rings_.find(record.sample_id.id != 0 ? record.sample_id.id : lost.id);
+  const RingIndex::Ring* ring = ring_of(record);
   if (ring == nullptr) {
     const auto latest = cpu_times_.find(cpu);
     return add_lost({latest == cpu_times_.end() ? kTimeMin : latest->second, record.sample_id.has_time ? time_of(record) : kTimeMax},
-                    lost.count, cpu);
+                    {kTimeMin, lost.count, cpu});
   }
+  const bool of_guest = ring->machine_pid > 0;
   const auto latest = ring_times_.find(ring->number);
   const TimeNs first = latest == ring_times_.end() ? kTimeMin : latest->second;
-  if (record.sample_id.has_time && time_of(record) > first) return add_lost({first, time_of(record)}, lost.count, cpu);
+  const Loss loss{first, lost.count, of_guest ? ring->vcpu : cpu, of_guest ? ring->machine_pid : 0};
+  if (record.sample_id.has_time && time_of(record) > first) return add_lost({first, time_of(record)}, loss);
   // All that are open begin at the ring's latest record: they are one.
-  OpenLoss& open = open_losses_.try_emplace(ring->number, OpenLoss{first, 0, cpu}).first->second;
-  open.count += std::min(lost.count, ~open.count);
-  if (open.cpu != cpu) open.cpu = -1;
+  const auto [open, is_new] = open_losses_.try_emplace(ring->number, loss);
+  if (is_new) return;
+  open->second.count += std::min(lost.count, ~open->second.count);
+  if (open->second.cpu != loss.cpu) open->second.cpu = -1;
 }
 
-void SidebandFold::add_lost(Interval window, uint64_t count, int32_t cpu) {
+// Lost records of the host leave the code of guests in doubt too: the host's records say which thread runs which guest.
+void SidebandFold::add_lost(Interval window, const Loss& loss) {
   Finding finding;
   finding.kind = FindingKind::records_lost;
   finding.time = window;
-  finding.what = std::to_string(count) + " records of cpu " + std::to_string(cpu) + " were lost";
-  image_.builder.add_lost_window(finding.time);
+  finding.what = std::to_string(loss.count) + " records of ";
+  if (loss.guest_pid == 0 || loss.cpu >= 0) finding.what += "cpu " + std::to_string(loss.cpu) + (loss.guest_pid == 0 ? "" : " of ");
+  if (loss.guest_pid != 0) finding.what += "the guest of process " + std::to_string(loss.guest_pid);
+  finding.what += " were lost";
+  if (loss.guest_pid == 0) {
+    image_.builder.add_lost_window(finding.time);
+  } else {
+    guest_losses_.emplace_back(loss.guest_pid, finding.time);
+  }
   image_.builder.add_finding(std::move(finding));
 }
 
@@ -522,7 +525,7 @@ void SidebandFold::report_absent_streams() {
 
 void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies, bool monotonic) {
   guests_.take_build_ids(features);
-  for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
+  for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss);
   open_losses_.clear();
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
   if (!perfio::is_emulated(features.cpu_desc)) image_.source.set_record_times(times_);

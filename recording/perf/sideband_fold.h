@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perfio/format/records.h"
+#include "recording/data/hole_times.h"
 #include "recording/data/recording_data.h"
 #include "perfio/announce/announce_event.h"
 #include "recording/image/announced_code.h"
@@ -95,9 +96,17 @@ class SidebandFold {
   void add_text_edits();
   void doubt_kernel();
   void on_lost(const perfio::Record& record, const perfio::LostRecord& lost);
-  void add_lost(Interval window, uint64_t count, int32_t cpu);
+  /// Records that one ring, or one cpu, lost.
+  struct Loss {
+    TimeNs first;  // of the ring's latest record
+    uint64_t count = 0;
+    int32_t cpu = -1;       // of the host or the guest; -1: of several, or unknown
+    int32_t guest_pid = 0;  // the process that runs the guest; 0: the host
+  };
+  void add_lost(Interval window, const Loss& loss);
+  [[nodiscard]] const RingIndex::Ring* ring_of(const perfio::Record& record) const;
   void note_time(const perfio::Record& record);
-  void note_holes(const perfio::Record& record);
+  void note_ring_time(uint64_t ring, TimeNs now);
   void on_aux(const perfio::Record& record, const perfio::AuxRecord& aux);
   void on_auxtrace(const perfio::AuxtraceRecord& aux);
   void on_aux_sample(const perfio::Record& record, const perfio::OtherSample& sample);
@@ -117,6 +126,7 @@ class SidebandFold {
   UndatedRecords undated_;
   GuestMachines guests_;
   std::vector<Edit> guest_edits_;
+  std::vector<std::pair<int32_t, Interval>> guest_losses_;  // process that runs the guest, when its records were lost
   // Arm: a change whose end is not reported yet, by address. A record that replaces bytes by the same says that it is done.
   bool is_arm_ = false, text_reported_ = false;
   std::map<uint64_t, Edit> text_edits_;
@@ -126,12 +136,7 @@ class SidebandFold {
   std::map<int32_t, TimeNs> cpu_times_;           // cpu -> time of its latest record
   RingIndex rings_;
   std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record
-  struct OpenLoss {
-    TimeNs first;
-    uint64_t count = 0;
-    int32_t cpu = -1;  // -1: of several
-  };
-  std::map<uint64_t, OpenLoss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
+  std::map<uint64_t, Loss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   struct LastSwitch {
     int32_t pid = -1;  // of the task that runs since then
@@ -157,12 +162,8 @@ class SidebandFold {
   };
   std::vector<AuxEnd> aux_ends_;
   std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;  // (cpu, tid) -> index in data_.streams
-  struct OpenHole {
-    TimeNs first;                          // the earliest of the last times before the hole
-    std::map<int32_t, TimeNs> next_times;  // cpu -> time of its first record after the hole
-  };
-  const Holes* holes_ = nullptr;
-  std::vector<OpenHole> open_holes_;  // in the order of holes_
+  const Holes* holes_ = nullptr;  // in order of their offsets
+  HoleTimes hole_times_;
   TimeNs last_time_;
   RecordTimes times_;
   uint64_t guest_records_ = 0, refused_guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;

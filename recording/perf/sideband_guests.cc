@@ -21,6 +21,7 @@ void SidebandFold::on_guest_record(const perfio::Record& record, const RingIndex
   const auto renumber = [&](auto&... numbers) { ((numbers = thread_of_machine(machine->guest.machine, numbers)), ...); };
   renumber(own.sample_id.pid, own.sample_id.tid);
   const TimeNs time = own.sample_id.has_time ? TimeNs{own.sample_id.time} : kTimeMin;
+  if (own.sample_id.has_time) note_ring_time(ring.number, time);
   const auto handle = [&](auto& payload) {
     using T = std::decay_t<decltype(payload)>;
     if constexpr (std::is_same_v<T, perfio::MmapRecord>) {
@@ -100,6 +101,10 @@ void SidebandFold::on_guest_poke(const perfio::Record& record, const perfio::Tex
 // Adds the guests to image and contexts; without any sign of one, nothing.
 void SidebandFold::finish_guests() {
   guests_.finish(options_, image_, data_, pids_);
+  for (const auto& [pid, window] : guest_losses_) {
+    if (const GuestMachine* machine = guests_.of(pid)) image_.builder.add_lost_window(kernel_of_machine(machine->guest.machine), window);
+  }
+  guest_losses_.clear();
   for (Edit& edit : guest_edits_) image_.builder.add_edit(std::move(edit));
   guest_edits_.clear();
 }

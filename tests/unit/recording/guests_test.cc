@@ -128,5 +128,123 @@ TEST_F(ManyGuests, RecordsThatAreIgnoredSayWhy) {
   EXPECT_EQ(told("only 62 guests can be told apart: 8 more"), 1);
 }
 
+/// A guest of process 500 with events of two of its cpus, and one of an unknown cpu, whose rings have the numbers of the host's.
+class GuestLosses : public Fold {
+ protected:
+  static constexpr uint64_t kHost = 70, kFirst = 71, kSecond = 72, kUnknown = 73, kOther = 74;
+  static constexpr int32_t kProcess = 300;  ///< of the guest
+  static constexpr uint64_t kAt = 0x401000;
+
+  GuestLosses() {
+    constexpr uint64_t kNone = ~uint64_t{0};
+    const std::vector<std::array<uint64_t, 6>> events = {  // id, idx, cpu, tid; machine_pid, vcpu
+        {kHost, 0, 0, kNone, 0, kNone}, {kFirst, 0, 0, 501, 500, 0}, {kSecond, 0, 0, 502, 500, 1}, {kUnknown, 0, 0, 503, 500, kNone},
+        {kOther, 0, 0, 601, 600, 0}};
+    std::vector<uint64_t> words = {0, events.size()};  // the header comes first
+    for (const auto& event : events) words.insert(words.end(), event.begin(), event.begin() + 4);
+    for (const auto& event : events) words.insert(words.end(), event.begin() + 4, event.end());
+    perfio::Record index;
+    index.type = perfio::kRecordIdIndex;
+    index.raw = std::as_bytes(std::span(words));
+    fold_->on_record(index);
+    for (const int32_t pid : {500, 600, kProcess}) comm(pid, pid, "one", true, 100);
+    map(kProcess, kAt, "/bin/one", 100);
+  }
+  void on_ring(uint64_t id, perfio::Payload payload, uint64_t time) {
+    perfio::Record record;
+    record.payload = std::move(payload);
+    record.sample_id = {kProcess, kProcess, time, time != 0, 0, id};
+    fold_->on_record(record);
+  }
+  void lose(uint64_t id, uint64_t time, bool samples = false) { on_ring(id, perfio::LostRecord{id, 7, samples}, time); }
+  void patch(uint64_t id, uint64_t offset, uint64_t time) {
+    on_ring(id, perfio::TextPokeRecord{kText.value + offset, image_test::bytes_of({0x90}), image_test::bytes_of({0xc3})}, time);
+  }
+  void map_in_guest(uint64_t id, uint64_t time) {
+    perfio::MmapRecord map;
+    map.pid = map.tid = kProcess;
+    map.addr = kAt;
+    map.size_bytes = 4096;
+    map.path = "/bin/one";
+    map.executable = true;
+    on_ring(id, map, time);
+  }
+  [[nodiscard]] std::vector<std::string> losses() const {
+    std::vector<std::string> out;
+    for (const Finding& finding : data_->timeline.findings()) {
+      if (finding.kind != FindingKind::records_lost) continue;
+      const std::string end = finding.time.last == kTimeMax ? "end" : std::to_string(finding.time.last.value);
+      out.push_back(finding.what + " " + std::to_string(finding.time.first.value) + " to " + end);
+    }
+    return out;
+  }
+  [[nodiscard]] SpaceId space_in(uint32_t machine) const {
+    return data_->contexts.at_thread(thread_of_machine(machine, kProcess), TimeNs{150}).space;
+  }
+  [[nodiscard]] bool is_suspect(SpaceId space, uint64_t ip, uint64_t time) const {
+    CodeView view(data_->timeline);
+    std::array<CodeCandidate, 8> out;
+    const FetchResult result = view.fetch(space, Ip{ip}, {TimeNs{time}, TimeNs{time}}, {}, out);
+    EXPECT_GT(result.count, 0U) << ip << " at " << time;
+    return result.count > 0 && any(out[0].flags, CodeFlag::suspect);
+  }
+};
+
+TEST_F(GuestLosses, AreCountedDatedAndNamedWithTheGuest) {
+  patch(kFirst, 0, 1000);
+  patch(kSecond, 8, 1500);
+  patch(kHost, 0, 1800);  // also of a ring with number 0
+  lose(kFirst, 2000);
+  lose(kSecond, 3000, true);  // samples only
+  lose(kSecond, 0);           // until the ring's next record
+  lose(kSecond, 0);
+  patch(kFirst, 0x10, 3500);
+  patch(kSecond, 0x18, 4000);
+  patch(kUnknown, 0x20, 4500);
+  lose(kUnknown, 5000);
+  on_ring(0, perfio::LostRecord{kFirst, 7, false}, 0);  // no record has its event's id
+  finish();
+  EXPECT_EQ(data_->lost.records, 6U);
+  EXPECT_EQ(data_->lost.count, 42U);
+  const std::vector<std::string> want = {"7 records of cpu 0 of the guest of process 500 were lost 1000 to 2000",
+                                         "14 records of cpu 1 of the guest of process 500 were lost 3000 to 4000",
+                                         "7 records of the guest of process 500 were lost 4500 to 5000",
+                                         "7 records of cpu 0 of the guest of process 500 were lost 3500 to end"};
+  EXPECT_EQ(losses(), want);
+}
+
+TEST_F(GuestLosses, LeaveTheCodeOfThatGuestInDoubt) {
+  options_.guestmount = dir_.path() + "/guests";
+  for (const char* guest : {"guests/500/", "guests/600/"}) {
+    image_test::SmallElf elf;
+    elf.code = image_test::bytes_of({0x55, 0xc3});
+    dir_.write(guest + std::string("bin/one"), elf.bytes());
+  }
+  fold_->set_guests({});
+  for (const uint64_t id : {kFirst, kOther}) {
+    on_ring(id, perfio::CommRecord{kProcess, kProcess, "one", true}, 100);
+    map_in_guest(id, 100);
+    patch(id, 0, 1000);
+  }
+  patch(kHost, 0, 1000);
+  lose(kFirst, 2000);
+  patch(kFirst, 0x40, 5000);
+  finish();
+  const SpaceId user = space_in(1), kernel = kernel_of_machine(1);
+  ASSERT_EQ(machine_of(user), 1U);
+  ASSERT_FALSE(is_kernel_space(user));
+  for (const uint64_t time : {999, 1000, 1500, 2000, 2001}) {
+    const bool within = time >= 1000 && time <= 2000;
+    EXPECT_EQ(is_suspect(user, kAt + kCode, time), within) << time;
+    EXPECT_EQ(is_suspect(kernel, kText.value, time), time >= 1000) << time << ": nothing shows the bytes after the loss";
+  }
+  for (const uint64_t time : {1500, 2001}) {
+    for (const uint32_t machine : {0U, 2U}) {
+      EXPECT_FALSE(is_suspect(space_in(machine), kAt + kCode, time)) << machine << " at " << time;
+      EXPECT_FALSE(is_suspect(kernel_of_machine(machine), kText.value, time)) << machine << " at " << time;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ptd
