@@ -253,8 +253,7 @@ void CallTree::State::take_return(Now& now) {
     return;
   }
   if (is_boundary(top.kind) || top.function == step.function) return;  // a computed jump
-  // A return used as a jump. Of a function whose call was not seen, it is the return to its caller, whose symbol may begin there.
-  if ((step.flags & kFlowEntry) != 0 && (frames.size() > 1 || (top.flags & kCallNoStart) == 0)) {
+  if ((step.flags & kFlowEntry) != 0) {
     if (frames.size() > 1 && frames[frames.size() - 2].function == top.function) leave(now, 0);  // the inner call of a retpoline
     return replace(now, 0);
   }

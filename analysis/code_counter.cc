@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "decoder/insn/executed_insn.h"
 #include "decoder/uncounted_rounds.h"
 #include "ptdecode/flow_decoder.h"
 #include "ptdecode/guest.h"
@@ -59,7 +60,7 @@ CodeCounter::Node& CodeCounter::meet(NodeId id, const BlockTable& blocks) {
   place.size_bytes = info.size_bytes;
   const Bytes bytes = blocks.bytes(id);
   for (uint32_t offset = 0; offset < bytes.size();) {
-    const Insn insn = classify(bytes.subspan(offset), info.mode);
+    const Insn insn = executed_insn(bytes.subspan(offset), info.mode);
     if (insn.length_bytes == 0) break;
     place.last_offset = offset;
     node.jumps = insn.cls == InsnClass::jcc || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jump_indirect;

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "decoder/insn/executed_insn.h"
 #include "ptdecode/insn.h"
 
 namespace ptd {
@@ -40,7 +41,7 @@ Interval InlinedCode::find(const BlockInfo& block, const Place& place, std::vect
       end = offset + std::max<uint64_t>(1, std::min<uint64_t>(found.same_bytes, block.size_bytes));
       if (end >= block.size_bytes) break;
     }
-    offset += std::max<uint64_t>(1, classify(Bytes{block.first_byte + offset, block.size_bytes - offset}, block.mode).length_bytes);
+    offset += std::max<uint64_t>(1, executed_insn(Bytes{block.first_byte + offset, block.size_bytes - offset}, block.mode).length_bytes);
   }
   if (pieces.empty()) pieces.emplace_back();
   return valid;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "decoder/insn/executed_insn.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/likeliest_time.h"
 
@@ -89,7 +90,7 @@ void ContextCounter::find_places(const BlockInfo& info, Node& node) {
   node.first = static_cast<uint32_t>(places_.size());
   for (size_t offset = 0; offset < bytes.size();) {
     const Ip ip = info.ip + offset;
-    offset += std::max<size_t>(1, classify(bytes.subspan(offset), info.mode).length_bytes);
+    offset += std::max<size_t>(1, executed_insn(bytes.subspan(offset), info.mode).length_bytes);
     const auto place = symbolizer.file_place(info.space, ip, cursor_.now());
     if (!place) continue;
     const uint32_t file = files_.try_emplace({place->path, place->build_id}, static_cast<uint32_t>(files_.size())).first->second;

@@ -48,7 +48,7 @@ ProfileDiff::ProfileDiff(const DiffSide& a, const DiffSide& b) {
   const std::array<DiffSide, kSides> sides = {a, b};
   Matches matches;
   match_functions(sides, matches);
-  find_folded();
+  find_folded(sides);
   fold_functions(sides, matches);
   match_paths(sides, matches);
 }
@@ -95,7 +95,7 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
   for (size_t& match : matches[1]) match = moved[match];
 }
 
-void ProfileDiff::find_folded() {
+void ProfileDiff::find_folded(const std::array<DiffSide, kSides>& sides) {
   for (size_t side = 0; side < kSides; ++side) {
     std::set<std::string_view> inlined, others;                           // modules of this side; of the other
     std::map<std::string_view, std::set<std::string_view>> counterparts;  // of this side's modules, by the functions that both have
@@ -108,7 +108,8 @@ void ProfileDiff::find_folded() {
     }
     for (const std::string_view module : inlined) {
       const auto found = counterparts.find(module);
-      const auto is_other = [&](std::string_view counterpart) { return others.contains(counterpart); };
+      const DiffSide& other = sides[1 - side];
+      const auto is_other = [&](std::string_view counterpart) { return others.contains(counterpart) || other.has_debug_information(counterpart); };
       if (found != counterparts.end() && std::none_of(found->second.begin(), found->second.end(), is_other)) folded_[side].emplace(module);
     }
   }

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/paths/call_paths.h"
@@ -40,11 +42,12 @@ class PathProfile {
 struct DiffSide {
   const PathProfile& profile;
   const FunctionTable& functions;
+  std::function<bool(std::string_view module)> has_debug_information;
 };
 
 /// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each: another
-/// version of a program may have another file name. Untraced code is a function without a name. Where only one recording lists inlined functions of a
-/// module, as only one has its debug information, they count as part of their callers. Immutable.
+/// version of a program may have another file name. Untraced code is a function without a name. Where only one recording has the debug information of a
+/// module, its inlined functions count as part of their callers. Immutable.
 class ProfileDiff {
  public:
   static constexpr size_t kSides = 2;
@@ -69,7 +72,7 @@ class ProfileDiff {
  private:
   using Matches = std::array<std::vector<size_t>, kSides>;  ///< by FunctionId + 1: the index in functions_
   void match_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);
-  void find_folded();
+  void find_folded(const std::array<DiffSide, kSides>& sides);
   void fold_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);
   void match_paths(const std::array<DiffSide, kSides>& sides, const Matches& matches);
 

@@ -1,6 +1,8 @@
 // NodeCache: see node_cache.h.
 #include "cli/cache/node_cache.h"
 
+#include "decoder/insn/executed_insn.h"
+
 namespace ptd::cli {
 
 void NodeCache::bind(const BlockTable& table) {
@@ -19,7 +21,7 @@ const NodeCache::Node& NodeCache::fill(NodeId id) {
   node.first = static_cast<uint32_t>(insns_.size());
   uint32_t offset = 0;
   while (node.count < info.instructions && offset < bytes.size()) {
-    const Insn insn = classify(bytes.subspan(offset), info.mode);
+    const Insn insn = executed_insn(bytes.subspan(offset), info.mode);
     if (insn.length_bytes == 0) break;
     insns_.push_back({offset, insn.length_bytes, insn.cls, insn.detail, insn.displacement});
     offset += insn.length_bytes;

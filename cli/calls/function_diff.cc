@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analysis/names/name_match.h"
 #include "analysis/paths/profile_diff.h"
+#include "cli/cache/symbol_cache.h"
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
@@ -70,6 +74,22 @@ int follow(const CallWords& words, Side& side) {
     }
     return true;
   });
+}
+
+bool has_debug_information(const Recording& recording, std::string_view module) {
+  const Timeline& timeline = recording.timeline();
+  std::set<std::pair<std::string_view, std::string_view>> asked;
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (short_path(section.path) != module || !asked.emplace(section.path, section.build_id).second) continue;
+    bool found = false;
+    (void)recording.symbolizer().visit_source(section.path, section.build_id, [&found](const SourceUnit&) {
+      found = true;
+      return false;
+    });
+    if (found) return true;
+  }
+  return false;
 }
 
 /// The larger changes first; equal ones in the order of their names or callers.
@@ -161,7 +181,9 @@ class DiffPrinter {
   }
   [[nodiscard]] static std::string name_of(const ProfileDiff::Function& row) { return row.info[0].name.empty() ? "[not traced]" : row.info[0].name; }
   [[nodiscard]] bool wants(const ProfileDiff::Function& row) const {
-    return words_.function.empty() || matches_name(words_.function, name_of(row));
+    std::string_view name = row.info[0].name;
+    if (name.ends_with(kInlinedMark)) name.remove_suffix(kInlinedMark.size());
+    return words_.function.empty() || matches_name(words_.function, name_of(row)) || matches_name(words_.function, name);
   }
   [[nodiscard]] static std::string name_text(const ProfileDiff::Function& row) {
     const auto& [a, b] = row.info;
@@ -208,7 +230,10 @@ int diff_functions(const FunctionDiffWords& words) {
     if (const int status = follow(words.calls[i], sides[i]); status != kExitOk) return status;
   }
   const bool timed = sides[0].input->timed() && sides[1].input->timed();
-  const ProfileDiff diff({sides[0].profile, sides[0].input->functions()}, {sides[1].profile, sides[1].input->functions()});
+  const auto side_of = [](const Side& side) {
+    return DiffSide{side.profile, side.input->functions(), [&side](std::string_view module) { return has_debug_information(side.input->recording(), module); }};
+  };
+  const ProfileDiff diff(side_of(sides[0]), side_of(sides[1]));
   for (const ProfileDiff::Path& path : diff.paths()) {
     for (size_t i = 0; i < sides.size(); ++i) sides[i].all += path.sums[i];
   }

@@ -8,6 +8,7 @@
 
 #include "cli/report/finding_text.h"
 #include "cli/text/clean_text.h"
+#include "decoder/insn/executed_insn.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/disassembler.h"
 #include "ptdecode/insn.h"
@@ -97,9 +98,9 @@ std::string code_lines(const Recording& recording, CodeSpot spot, uint64_t size_
       return text + absent(ip, why);
     }
     const CodeCandidate& code = candidates[fetched.count - 1];
-    const Insn insn = classify(code.bytes, mode);
+    const Insn insn = executed_insn(code.bytes, mode);
     const Bytes bytes = code.bytes.first(insn.length_bytes == 0 ? 1 : insn.length_bytes);
-    text += line(ip, code, bytes, insn.length_bytes == 0 ? "(no instruction)" : disassembler.text(bytes, ip, mode));
+    text += line(ip, code, bytes, insn.cls == InsnClass::bad ? "(no instruction)" : disassembler.text(bytes, ip, mode));
     ip = ip + bytes.size();
   }
   return text;

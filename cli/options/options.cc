@@ -43,7 +43,7 @@ void add_guest_options(CLI::App& command, InputOptions& input) {
 
 void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) {
   const std::string raw = "Raw captures";
-  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i")
+  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i; a tick of the TSC is shown as 1 ns, because its frequency is not known")
       ->group(raw)
       ->type_name("FILE")
       ->excludes(path);

@@ -1,5 +1,6 @@
 // FlowScan: decodes to log the code that decoding reads.
 #include "recording/bundle/bundle_scan.h"
+#include "decoder/insn/executed_insn.h"
 #include "ptdecode/guest.h"
 
 #include <algorithm>
@@ -68,7 +69,7 @@ class StreamScan {
     Ip ip = info.ip;
     while (!bytes.empty()) {
       name(space, ip);
-      const Insn insn = classify(bytes, info.mode);
+      const Insn insn = executed_insn(bytes, info.mode);
       if (insn.length_bytes == 0) return;
       const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc || insn.cls == InsnClass::call_direct;
       if (direct) name(space, direct_target(insn, ip, info.mode));

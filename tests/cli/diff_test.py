@@ -121,7 +121,7 @@ class Diff(unittest.TestCase):
             "static inline unsigned steps(unsigned x) { for (int i = 0; i < 9; ++i) x ^= step(x + i); return x; }\n"
             "__attribute__((noinline)) unsigned work(unsigned x) { return steps(x) + step(x); }\n"
             "int main(void) { unsigned x = 1; for (int i = 0; i < 50; ++i) x = work(x); return x == 0; }\n")
-        for name, flags in (("with", ["-g"]), ("without", ["-g0"])):
+        for name, flags in (("with", ["-g"]), ("without", ["-g0"]), ("calls", ["-g", "-O0"])):
             (self.folder / name).mkdir()
             program = self.folder / name / "inlines"
             subprocess.run([os.environ.get("CC", "cc"), "-O2", "-static", *flags, self.folder / "inlines.c", "-o", program], check=True)
@@ -143,6 +143,12 @@ class Diff(unittest.TestCase):
                 expected = ["inlines"] if option == "--inline" else []
                 self.assertEqual((head["without_inlined_a"], head["without_inlined_b"]), (expected, []) if a == files[0] else ([], expected))
             self.assertEqual(listed["--inline"], listed["--no-inline"])
+        done = run("functions", "-q", "--json", "--diff", files[0], self.folder / "calls" / "data", "--func", "step")
+        head, *rows = map(json.loads, done.stdout.splitlines())  # the debug information of both is there
+        self.assertEqual((head["without_inlined_a"], head["without_inlined_b"]), ([], []))
+        calls = {row["function"]: (row["calls_a"], row["calls_b"]) for row in rows if "function" in row}
+        self.assertEqual(calls.keys(), {"step", "step (inlined)"})
+        self.assertEqual((calls["step"][0], calls["step (inlined)"][1]), (0, 0))
         self.assertIn("only A has inlined functions of inlines: they count as part of their callers\n", run("functions", "-q", "--diff", *files).stdout)
 
     def test_options(self):

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analysis/names/branch_kind.h"
+#include "decoder/insn/executed_insn.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
@@ -23,7 +24,7 @@ Insn BranchFlow::last_insn(NodeId id, Ip& ip) const {
   Insn last;
   Ip at = ip = info.ip;
   for (uint32_t i = 0; i < info.instructions && !rest.empty(); ++i) {
-    const Insn insn = classify(rest, info.mode);
+    const Insn insn = executed_insn(rest, info.mode);
     if (insn.length_bytes == 0) break;
     last = insn;
     ip = at;

@@ -200,17 +200,6 @@ TEST(CallTree, AGapGivesUpAndALaterReturnTakesUp) {
   EXPECT_EQ(story.tree().threads().at(0).gaps, 1U);
 }
 
-TEST(CallTree, AReturnFromACallThatWasNotSeenMayGoToTheStartOfASymbol) {
-  Story story;
-  story.add({.kind = FlowKind::gap});
-  story.begin(0x1004, kMain);
-  story.ret(0x2000, kF, kFlowEntry | kFlowNamed);
-  story.call(kG, 0x2010);
-  story.ret(0x3000, kThunk, kFlowEntry | kFlowNamed);  // a return used as a jump: its call was seen
-  story.ret(0x2010, kF);
-  EXPECT_EQ(story.end(), "main()x LOST off on ?main() ?f(g() =thunk() )x ");
-}
-
 TEST(CallTree, ASignalIsAnInterruptOfWhatWasNotTracedBefore) {
   Story story;
   story.add({.kind = FlowKind::pause, .return_to = Ip{0x1004}});
