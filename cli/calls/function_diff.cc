@@ -127,7 +127,7 @@ class DiffPrinter {
     for (size_t side = 0; side < 2; ++side) {
       const std::set<std::string>& folded = diff_.folded()[side];
       if (folded.empty()) continue;
-      out.write(fmt::format("only {} has inlined functions of {}: they count as part of their callers\n", side == 0 ? 'A' : 'B',
+      out.write(fmt::format("only {} has debug information of {}: inlined functions count as part of their callers\n", side == 0 ? 'A' : 'B',
                             shown(fmt::format("{}", fmt::join(folded, ", ")))));
     }
     const std::string name = metric_.name();

@@ -223,8 +223,8 @@ int run_coverage(const CoverageWords& words) {
     if (looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("coverage"));
     if (any_told && !words.sources.empty())
       return report_error({ErrorCode::not_recorded, "coverage: no source file of the code that ran matches --source; 'ptdecode coverage --source /' lists them", 0});
-    for (const std::string& dso : words.dsos) {
-      if (const std::string missing = missing_file_text(input.recording(), dso); without.empty() && !missing.empty())
+    for (const std::string& dso : without.empty() ? words.dsos : std::vector<std::string>()) {
+      if (const std::string missing = missing_file_text(input.recording(), dso); !missing.empty())
         return report_error({ErrorCode::not_recorded, "coverage: --dso: " + missing, 0});
     }
     const std::string why = counts.files.empty() ? "no code of a file ran"

@@ -149,7 +149,7 @@ class Diff(unittest.TestCase):
         calls = {row["function"]: (row["calls_a"], row["calls_b"]) for row in rows if "function" in row}
         self.assertEqual(calls.keys(), {"step", "step (inlined)"})
         self.assertEqual((calls["step"][0], calls["step (inlined)"][1]), (0, 0))
-        self.assertIn("only A has inlined functions of inlines: they count as part of their callers\n", run("functions", "-q", "--diff", *files).stdout)
+        self.assertIn("only A has debug information of inlines: inlined functions count as part of their callers\n", run("functions", "-q", "--diff", *files).stdout)
 
     def test_options(self):
         functions, paths = self.rows("--func", "reply", "--sort", "total")
