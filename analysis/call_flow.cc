@@ -20,6 +20,7 @@ CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, Funct
       cpu_(cpu),
       stream_tid_(tid),
       tid_(tid),
+      in_ns_(clock.in_ns),
       dates_(clock) {
   if (inlined != nullptr) inlined_code_.emplace(symbolizer, table, *inlined);
 }
@@ -91,7 +92,7 @@ void CallFlow::begin_epoch() {
 }
 
 void CallFlow::begin_segment(Interval time) {
-  dates_.begin_segment(time.first);
+  dates_.begin_segment(in_ns_ ? time.first : kTimeMin);
   segment_time_ = look_up_time(time);
   if (!epoch_time_.contains(when())) begin_epoch();
 }
@@ -195,6 +196,9 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.flags = pending.way == Way::jump && enters ? kFlowEntry | kFlowNamed : to.flags;
   if (pending.way == Way::far_call) step.flags |= kFlowFar;
   if (branch_uncertain_) [[unlikely]] step.flags |= kFlowUncertain;
+  if (ret && (to.flags & kFlowEntry) != 0 && finder_.follows_call(space_, to.ip, cursor_.context().mode, when())) [[unlikely]] {
+    step.flags |= kFlowAfterCall;
+  }
   step.to = to.ip;
   step.function = enters ? entered : to.function;
   step.return_to = pending.return_to;
@@ -449,7 +453,7 @@ void CallFlow::take_gap(const Gap& gap) {
   step.kind = FlowKind::gap;
   step.gap = gap.reason;
   const bool comparable = timed_ || dates_.position() == 0;  // with the times that came before
-  const bool known = gap.time.first != kTimeMin && gap.time.last != kTimeMax;
+  const bool known = in_ns_ && gap.time.first != kTimeMin && gap.time.last != kTimeMax;
   // An earlier or equal time says nothing new: the steps since the last packet ran after it, and share the time up to the next one.
   if (comparable && known && (!dates_.timed() || dates_.now() < gap.time.first)) put_out(dates_.anchor(gap.time.first));
   if (!unproved_.empty()) {
@@ -517,7 +521,8 @@ size_t CallFlow::drop_unproved() {
 
 // A packet with a time and a cycle count. If it repeats the last one, undated steps stay undated: they ran after that one.
 void CallFlow::told(TimeNs time, uint64_t cycles) {
-  timed_ = true;
+  if (in_ns_) timed_ = true;
+  else time = kTimeMin;  // for the cycles only
   const bool counts = dates_.last_count() != cycles;
   if (dates_.timed() && time <= dates_.now() && !counts) return;
   put_out(dates_.anchor(time, counts ? std::optional(cycles) : std::nullopt));

@@ -43,6 +43,7 @@ inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
 inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it is outside the traced code
 inline constexpr uint8_t kFlowUncertain = 64;  ///< the branch, or what it led to, is in flow that is ambiguous or suspect
 inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
+inline constexpr uint8_t kFlowAfterCall = 32;  ///< ret: `to` is the first address of a function, and the instruction before it is a CALL
 inline constexpr uint8_t kFlowEstimated = 128;  ///< between the packets that bound its time, flow is missing: FlowDates::estimated()
 
 /// FlowStep::landing of a jump or return: `to` is the landing pad of an exception.
@@ -330,6 +331,7 @@ class CallFlow {
   bool branch_uncertain_ = false;  ///< the open branch, or what it leads to
   bool synced_ = false;  ///< a mark has just dated the next block: a flow that begins with it begins then
   FlowCursor cursor_;
+  bool in_ns_;  ///< FlowClock::in_ns
   FlowDates dates_;
   uint64_t last_position_ = 0;
   FlowPart part_ = FlowPart::before;

@@ -253,7 +253,8 @@ void CallTree::State::take_return(Now& now) {
     return;
   }
   if (is_boundary(top.kind) || top.function == step.function) return;  // a computed jump
-  if ((step.flags & kFlowEntry) != 0) {
+  const bool began_unseen = frames.size() == 1 && (top.flags & kCallNoStart) != 0;  // then the call may be older than the flow
+  if ((step.flags & kFlowEntry) != 0 && !(began_unseen && (step.flags & kFlowAfterCall) != 0)) {
     if (frames.size() > 1 && frames[frames.size() - 2].function == top.function) leave(now, 0);  // the inner call of a retpoline
     return replace(now, 0);
   }

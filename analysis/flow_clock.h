@@ -10,16 +10,17 @@ namespace ptd {
 [[nodiscard]] inline FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadSchedule& schedule) {
   FlowClock clock;
   const StreamInfo& info = recording.streams()[stream];
-  clock.first = info.time.first;
   if (info.cpu < 0) {
     clock.schedule = &schedule;
     clock.tid = info.tid;
   }
   const pt::Config& config = recording.decoder_options().config;
+  clock.in_ns = config.time.valid();
+  if (clock.in_ns) clock.first = info.time.first;
   if (recording.arm_config(stream) != nullptr || !config.has_mtc || config.tsc_ctc_ratio_d == 0) return clock;
   const unsigned shift = config.mtc_period < 15 ? config.mtc_period : 15;
   const Tsc period{(uint64_t{config.tsc_ctc_ratio_n} << shift) / config.tsc_ctc_ratio_d};
-  clock.tick_ns = config.time.valid() ? config.time.to_ns(period).value - config.time.to_ns(Tsc{0}).value : period.value;
+  if (clock.in_ns) clock.tick_ns = config.time.to_ns(period).value - config.time.to_ns(Tsc{0}).value;
   return clock;
 }
 

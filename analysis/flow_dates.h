@@ -20,6 +20,7 @@ struct FlowClock {
   /// While tracing is on, a timing packet comes at least as often: the period of MTC packets. 0: nothing is promised.
   uint64_t tick_ns = 0;
   TimeNs first = kTimeMin;  ///< the first known time of the stream: dates code before it. kTimeMin: there is none
+  bool in_ns = true;  ///< false: packets give ticks of unknown length, which are no times
   const ThreadSchedule* schedule = nullptr;  ///< with `tid`: when the stream's thread was on a cpu. May be null
   int32_t tid = -1;                  ///< of a stream of one thread
 };

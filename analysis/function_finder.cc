@@ -7,6 +7,7 @@
 #include "image/mapped_kind.h"
 #include "image/placed_name.h"
 #include "ptdecode/guest.h"
+#include "ptdecode/insn.h"
 
 namespace ptd {
 FunctionFinder::Entry& FunctionFinder::entry_at(SpaceId space, Ip ip, TimeNs when) {
@@ -111,6 +112,21 @@ FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when
 std::string FunctionFinder::unnamed_text(SpaceId space, Ip ip, TimeNs when) const {
   const Place place = place_of(space, ip, when);
   return place.module + "+" + hex_text(place.offset_bytes);
+}
+
+bool FunctionFinder::follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const {
+  constexpr uint64_t kShortest = 2, kLongest = 7;
+  const SectionId found = likeliest_section(timeline_, space_at(space, ip), ip, when).id;
+  if (found == kNoSection) return false;
+  const Section& section = timeline_.section(found);
+  const Bytes bytes = section.code.bytes;
+  const uint64_t at = ip - section.ip;
+  if (at > bytes.size()) return false;
+  for (uint64_t length = kShortest; length <= std::min(kLongest, at); ++length) {
+    const Insn insn = classify(bytes.subspan(at - length, length), mode);
+    if (insn.length_bytes == length && (insn.cls == InsnClass::call_direct || insn.cls == InsnClass::call_indirect)) return true;
+  }
+  return false;
 }
 
 FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {

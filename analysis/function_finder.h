@@ -48,6 +48,8 @@ class FunctionFinder {
   [[nodiscard]] bool is_landing(SpaceId space, Ip ip, TimeNs when) const { return symbolizer_.is_landing(space, ip, when); }
   /// FlowStep::landing of a call or interrupt: `call` is an address of the instruction.
   [[nodiscard]] int32_t landing_of(SpaceId space, Ip call, Ip return_to, TimeNs when) const;
+  /// Returns whether a CALL ends directly before `ip`, in the bytes that the section was mapped with.
+  [[nodiscard]] bool follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const;
   /// The function that begins at `ip`, in code that no symbol names.
   FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
 

@@ -64,6 +64,7 @@ ptd_code read_open_options(const ptd_open_options* options, OpenRequest& request
   if (given.build_id_cache != nullptr) request.build_id_cache = given.build_id_cache;
   if (given.running_kernel != nullptr) request.running_kernel = given.running_kernel;
   request.slack_ns = given.slack_ns;
+  request.clock_hz = given.clock_hz;
   request.debuginfod = has(PTD_OPEN_DEBUGINFOD);
   request.use_time = !has(PTD_OPEN_IGNORE_TIME);
   request.freeze = has(PTD_OPEN_FREEZE);

@@ -123,6 +123,7 @@ Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData
   config.tsc_ctc_ratio_d = raw.tsc_ctc_ratio_d;
   config.max_nonturbo_ratio = raw.max_nonturbo_ratio;
   config.has_mtc = raw.tsc_ctc_ratio_d != 0;
+  if (options.clock_hz != 0) config.time = TimeConversion::of_frequency(options.clock_hz);
 
   // One stream of an unknown cpu and thread: every lookup gets the single user space.
   const Context context{-1, -1, user};

@@ -400,10 +400,11 @@ Survey survey_of(const Recording& recording) {
       sources.push_back(*config);
       source = stream.source + " " + arm::name(config->protocol) + " of " + (stream.core.empty() ? "an unknown core" : stream.core);
     }
-    survey.streams.push_back({stream.cpu, stream.tid, source, stream.size_bytes, stream.time});
+    const Interval time = recording.decoder_options().config.time.valid() ? stream.time : Interval{};
+    survey.streams.push_back({stream.cpu, stream.tid, source, stream.size_bytes, time});
     survey.trace_bytes += stream.size_bytes;
-    if (stream.time.first != kTimeMin) widen(survey.time, timed, stream.time.first);
-    if (stream.time.last != kTimeMax) widen(survey.time, timed, stream.time.last);
+    if (time.first != kTimeMin) widen(survey.time, timed, time.first);
+    if (time.last != kTimeMax) widen(survey.time, timed, time.last);
   }
   const std::map<int32_t, int32_t> pids = pids_of(recording.contexts());
   for (const auto& [tid, name] : recording.thread_names()) {

@@ -40,6 +40,7 @@ StreamScript::StreamScript(const Recording& recording, const ScriptOptions& opti
       stacks_(options.fields.has(Field::brstack)),
       follows_branches_(options.itrace.any_branch() || call_tree_),
       writer_(recording, options, cpu),
+      in_ns_(recording.decoder_options().config.time.valid()),
       period_ns_(period_in_ns(options.itrace, recording.decoder_options().config.time)),
       last_time_(options.times.empty() ? kTimeMax : TimeNs{0}) {
   for (const Interval& range : options.times) last_time_ = std::max(last_time_, range.last);
@@ -118,15 +119,16 @@ void StreamScript::resolve(std::optional<Ip> to, bool ends_trace, TextBuffer& ou
 
 void StreamScript::take_mark(const Mark& told, Chunk& chunk) {
   Mark mark = told;
-  mark.time_known = is_dated(mark);
-  if (mark.time_known) mark.time.first = cursor_.now();
+  const bool dated = is_dated(mark);
+  mark.time_known = dated && in_ns_;
+  if (dated) mark.time.first = cursor_.now();
   if (mark.tid != writer_.mark().tid) end_stack(chunk.text);
-  if (mark.time_known) chunk.cut(mark.time.first);
+  if (dated) chunk.cut(mark.time.first);
   if (call_tree_ && (mark_number_ == 0 || mark.tid != writer_.mark().tid)) calls_.select(mark.tid);
   writer_.set_mark(mark);
   ++mark_number_;
   const bool timed = options_.itrace.instructions && options_.itrace.unit != PeriodUnit::instructions && period_ns_ != 0;
-  if (timed && mark.time_known && mark.time.first.value >= next_sample_time_) {
+  if (timed && dated && mark.time.first.value >= next_sample_time_) {
     sample_due_ = next_sample_time_ != 0;
     next_sample_time_ = mark.time.first.value + period_ns_;
   }

@@ -67,6 +67,7 @@ class StreamScript {
   std::vector<Event> deferred_;           ///< events between a branch and its target
   uint64_t mark_number_ = 0;
   uint64_t since_sample_ = 0, next_sample_time_ = 0;
+  bool in_ns_ = true;  ///< the times of marks are nanoseconds; otherwise ticks of unknown length, which are not listed
   uint64_t period_ns_ = 0;
   bool sample_due_ = false;
   bool flowing_ = false;  ///< the flow goes on from the last block

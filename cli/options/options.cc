@@ -43,7 +43,7 @@ void add_guest_options(CLI::App& command, InputOptions& input) {
 
 void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) {
   const std::string raw = "Raw captures";
-  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i; a tick of the TSC is shown as 1 ns, because its frequency is not known")
+  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i; without times unless --clock-freq is given")
       ->group(raw)
       ->type_name("FILE")
       ->excludes(path);
@@ -58,6 +58,9 @@ void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) 
       ->group(raw)
       ->type_name("FILES");
   command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX)")->group(raw)->type_name("N/D");
+  command.add_option("--clock-freq", input.clock_freq, "frequency of the TSC (--pt), or of the timestamps of a CoreSight snapshot or capture file: 2.4GHz")
+      ->group(raw)
+      ->type_name("HZ");
   command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq")->group(raw)->check(CLI::Range(0, 15));
   command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
 }
@@ -176,6 +179,11 @@ Result<OpenRequest> open_options(const InputOptions& input) {
   options.guestvmlinux = input.guestvmlinux;
   options.use_time = !input.no_time;
   options.freeze = input.freeze;
+  if (!input.clock_freq.empty()) {
+    const Result<uint64_t> hz = parse_frequency_hz(input.clock_freq);
+    if (!hz) return hz.error();
+    options.clock_hz = *hz;
+  }
   options.anchors = !input.no_anchors;
   if (!input.slack.empty()) {
     const Result<uint64_t> slack = parse_duration_ns(input.slack);

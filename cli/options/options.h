@@ -16,7 +16,7 @@ namespace ptd::cli {
 /// The options as they are typed. open_recording() parses them.
 struct InputOptions {
   std::string path = "perf.data";
-  std::string pt_path, pt_cpu, tsc_ctc;
+  std::string pt_path, pt_cpu, tsc_ctc, clock_freq;
   std::vector<std::string> images;
   std::string pages;
   unsigned mtc_period = 0, nominal_ratio = 0;
@@ -54,6 +54,8 @@ struct DropPoke {
 [[nodiscard]] Result<DropPoke> parse_drop_poke(std::string_view text);
 /// "3ms", "500us", "20ns", "1s"; a bare number is nanoseconds.
 [[nodiscard]] Result<uint64_t> parse_duration_ns(std::string_view text);
+/// "2.4GHz" -> 2,400,000,000. Units: Hz (default), kHz, MHz, GHz.
+[[nodiscard]] Result<uint64_t> parse_frequency_hz(std::string_view text);
 /// "17.865267613" (seconds) -> nanoseconds, exactly.
 [[nodiscard]] Result<uint64_t> parse_seconds_ns(std::string_view text);
 /// "A,B", "A," or ",B" in seconds, perf's spelling of --time.

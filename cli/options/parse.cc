@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <initializer_list>
 #include <limits>
+#include <optional>
 
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
@@ -85,28 +87,45 @@ Result<DropPoke> parse_drop_poke(std::string_view text) {
   return DropPoke{static_cast<uint32_t>(every), static_cast<uint32_t>(seed)};
 }
 
-Result<uint64_t> parse_duration_ns(std::string_view text) {
-  struct Unit {
-    std::string_view name;
-    uint64_t ns;
-  };
-  std::string_view number = text;
+namespace {
+
+struct Unit {
+  std::string_view name;
+  uint64_t factor;
+};
+
+/// Reads a number with up to nine decimals and one of the units; without one, its unit is 1. Nothing if it is not such a number.
+std::optional<uint64_t> parse_amount(std::string_view number, std::initializer_list<Unit> units) {
   uint64_t factor = 1;
-  for (const Unit unit : {Unit{"ns", 1}, Unit{"us", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}}) {
-    if (!text.ends_with(unit.name)) continue;
-    factor = unit.ns;
+  for (const Unit& unit : units) {
+    if (!number.ends_with(unit.name)) continue;
+    factor = unit.factor;
     number.remove_suffix(unit.name.size());
     break;
   }
-  const Error wrong = bad_option(fmt::format("'{}' is not a duration; for example 50us, 1.5ms, 2000ns", text));
   std::string_view fraction = number;
   uint64_t value = 0, rest = 0, scale = 1;
   const std::string_view whole = cut(fraction, '.');
-  if (!to_number(whole, value, 10) || fraction.size() > 9 || number.ends_with('.')) return wrong;
-  if (!fraction.empty() && !to_number(fraction, rest, 10)) return wrong;
+  if (!to_number(whole, value, 10) || fraction.size() > 9 || number.ends_with('.')) return {};
+  if (!fraction.empty() && !to_number(fraction, rest, 10)) return {};
   for (size_t digit = 0; digit < fraction.size(); ++digit) scale *= 10;
-  if (__builtin_mul_overflow(value, factor, &value) || __builtin_add_overflow(value, rest * factor / scale, &value)) return wrong;
+  if (__builtin_mul_overflow(value, factor, &value) || __builtin_add_overflow(value, rest * factor / scale, &value)) return {};
   return value;
+}
+
+}  // namespace
+
+Result<uint64_t> parse_duration_ns(std::string_view text) {
+  const std::optional<uint64_t> ns = parse_amount(text, {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}});
+  if (!ns) return bad_option(fmt::format("'{}' is not a duration; for example 50us, 1.5ms, 2000ns", text));
+  return *ns;
+}
+
+Result<uint64_t> parse_frequency_hz(std::string_view text) {
+  constexpr uint64_t kMostHz = 1'000'000'000'000;
+  const std::optional<uint64_t> hz = parse_amount(text, {{"kHz", 1'000}, {"MHz", 1'000'000}, {"GHz", 1'000'000'000}, {"Hz", 1}});
+  if (!hz || *hz == 0 || *hz > kMostHz) return bad_option(fmt::format("'{}' is not a frequency; for example 2.4GHz, 24MHz, 1000000", text));
+  return *hz;
 }
 
 Result<uint64_t> parse_seconds_ns(std::string_view text) {

@@ -3,6 +3,16 @@
 
 namespace ptd {
 
+TimeConversion TimeConversion::of_frequency(uint64_t hz) {
+  constexpr unsigned __int128 kNsPerSecond = 1'000'000'000;
+  constexpr uint16_t kMostShift = 32;
+  TimeConversion made;
+  made.time_shift = kMostShift;
+  while (made.time_shift != 0 && (kNsPerSecond << made.time_shift) / hz > UINT32_MAX) --made.time_shift;
+  made.time_mult = static_cast<uint32_t>(((kNsPerSecond << made.time_shift) + hz / 2) / hz);
+  return made;
+}
+
 TimeNs TimeConversion::to_ns(Tsc tsc) const {
   if (!valid()) return TimeNs{tsc.value};
   uint64_t cycles = tsc.value;

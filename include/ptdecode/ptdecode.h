@@ -180,11 +180,11 @@ typedef struct ptd_open_options {
   const char* running_kernel;      /* "/": missing kernel code may come from this machine if it still runs the recorded boot */
   uint64_t slack_ns;               /* uncertainty that is added to every time of the trace */
   const ptd_control* control;      /* used during the call only */
-  /* Since 0.2 (a smaller `size` ends before this): code and names of virtual machines, docs/RECORDING.md. A file that cannot be read is no error
-   * but a warning (ptd_get_warning()), and the guest's flow is a gap. */
+  /* Since 0.2 (a smaller `size` ends before this): of virtual machines, docs/RECORDING.md. A file that cannot be read is a warning, its flow a gap. */
   const char* guestmount; /* folder with the root file system of each guest at DIR/PID; PID is the host process that runs it */
   /* Of the guest that no other source names: copies of its /proc/kallsyms, with kcore in the same folder, and /proc/modules; its vmlinux. */
   const char *guestkallsyms, *guestmodules, *guestvmlinux;
+  uint64_t clock_hz; /* ticks per second of a CoreSight snapshot's timestamps, at most 10^12. 0: unknown. Refused for other recordings */
 } ptd_open_options;
 
 /* Opens a perf.data file or directory, a pipe ("-"), a bundle, LLDB's trace.json, or a CoreSight snapshot. `options` may be NULL. */

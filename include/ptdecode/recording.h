@@ -49,6 +49,9 @@ struct OpenOptions {
   std::string guestkallsyms, guestmodules, guestvmlinux;
   bool use_time = true;                  ///< false: ignore all times; the packets alone choose between versions of code
   uint64_t slack_ns = 0;                 ///< see DecoderOptions::slack_ns
+  /// Ticks per second of the trace's clock, at most 10^12, for recordings that do not name it: raw captures (TSC) and CoreSight snapshots and capture
+  /// files (timestamps). 0: unknown; their times are then ticks, and calls and tables have none. Other recordings refuse it.
+  uint64_t clock_hz = 0;
   bool freeze = false;                   ///< ignore edits: every address keeps its first version
   bool exact_only = false;               ///< see DecoderOptions::exact_only
   bool anchors = true;                   ///< use sync IPIs and the poker's own code

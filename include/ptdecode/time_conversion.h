@@ -19,6 +19,8 @@ struct PTD_API TimeConversion {
   uint64_t time_mask = 0;
   bool cap_user_time_short = false;
 
+  /// Returns the conversion of a clock that counts from 0, with `hz` (1 to 10^12) ticks per second.
+  [[nodiscard]] static TimeConversion of_frequency(uint64_t hz);
   [[nodiscard]] bool valid() const { return time_mult != 0 && time_shift < 64; }
 
   /// Converts ticks to nanoseconds, rounded down.

@@ -235,7 +235,7 @@ using Strings = std::optional<std::vector<std::string>>;
 struct OpenArguments {
   Strings symfs, debug_dirs, stashes, kcore_after;
   std::optional<std::string> build_id_cache, running_kernel, guestmount, guestkallsyms, guestmodules, guestvmlinux;
-  uint64_t slack_ns = 0, flags = 0;
+  uint64_t slack_ns = 0, flags = 0, clock_hz = 0;
 };
 
 class Recording {
@@ -419,6 +419,7 @@ std::unique_ptr<Recording> open_with(const OpenArguments& arguments, nb::object 
   options.guestmodules = text(arguments.guestmodules);
   options.guestvmlinux = text(arguments.guestvmlinux);
   options.slack_ns = arguments.slack_ns;
+  options.clock_hz = arguments.clock_hz;
   options.control = &control.control;
   ptd_recording* handle = nullptr;
   char* message = nullptr;
@@ -506,6 +507,7 @@ NB_MODULE(_native, module) {
       .def_rw("guestmodules", &OpenArguments::guestmodules, nb::arg().none())
       .def_rw("guestvmlinux", &OpenArguments::guestvmlinux, nb::arg().none())
       .def_rw("slack_ns", &OpenArguments::slack_ns)
+      .def_rw("clock_hz", &OpenArguments::clock_hz)
       .def_rw("flags", &OpenArguments::flags);
   using Arguments = Recording::TableArguments;
   nb::class_<Arguments>(module, "TableArguments")

@@ -407,6 +407,7 @@ Status SnapshotLoader::finish(const std::string& path) {
   data_.arm_follow.default_space = user_;
   data_.arm_follow.worlds = dumps_.place(image_, user_, data_.arm_follow.own_upper, data_.warnings);
   data_.description = "CoreSight snapshot " + dir_;
+  if (options_.clock_hz != 0) data_.decoder.config.time = data_.arm_follow.time = TimeConversion::of_frequency(options_.clock_hz);
   image_.finish(data_);
   index_streams(options_, data_);
   return {};

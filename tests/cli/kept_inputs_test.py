@@ -121,7 +121,7 @@ class Inputs(unittest.TestCase):
         os.link(self.folder / "raw.pt", self.folder / "hard")
         self.addCleanup((self.folder / "link").unlink)
         self.addCleanup((self.folder / "hard").unlink)
-        words = ["--pt", "raw.pt", "--image", "code.bin@0x401000", "--pages", "page,addresses"]
+        words = ["--pt", "raw.pt", "--image", "code.bin@0x401000", "--pages", "page,addresses", "--clock-freq", "1GHz"]
         self.check(words, ["raw.pt", "link", "hard", "./raw.pt", "code.bin", "page", "addresses"])
         self.assertTrue((self.folder / "link").is_symlink())
 

@@ -154,7 +154,7 @@ class Timeline(unittest.TestCase):
         trace += psb + tsc(7000) + cbr(35) + b"\x99\x01" + ip(0x1d, 0x1000) + b"\x02\x23" + ip(0x0d, 0x1000) + tsc(8000)
         (self.folder / "trace").write_bytes(trace)
         (self.folder / "code").write_bytes(code)
-        data, _ = self.write("c.pftrace", "--pt", self.folder / "trace", "--image", f"{self.folder / 'code'}@0x1000")
+        data, _ = self.write("c.pftrace", "--clock-freq", "1GHz", "--pt", self.folder / "trace", "--image", f"{self.folder / 'code'}@0x1000")
         tracks, _, instants, counters, _ = perfetto_reader.read_all(data)
         name = {track: facts["name"].split(",")[0] for track, facts in tracks.items()}
         found = collections.defaultdict(list)

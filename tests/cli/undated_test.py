@@ -68,6 +68,27 @@ def damaged(raw):
         raw = original
 
 
+def aux_traces(raw):
+    """The trace of each PERF_RECORD_AUXTRACE (linux/perf_event.h; tools/lib/perf/include/perf/event.h)."""
+    at, size = struct.unpack_from("<2Q", raw, 40)
+    end = at + size
+    while at < end:
+        kind, _, record_bytes = struct.unpack_from("<IHH", raw, at)
+        trace_bytes = struct.unpack_from("<Q", raw, at + 8)[0] if kind == 71 else 0
+        yield raw[at + record_bytes:at + record_bytes + trace_bytes]
+        at += record_bytes + trace_bytes
+
+
+def executable_segment(elf):
+    """The file offset, address and size in the file of the first PT_LOAD with PF_X."""
+    headers, header_bytes, count = struct.unpack_from("<Q", elf, 32)[0], *struct.unpack_from("<2H", elf, 54)
+    for at in range(headers, headers + count * header_bytes, header_bytes):
+        kind, flags, offset, address, _, size = struct.unpack_from("<2I4Q", elf, at)
+        if kind == 1 and flags & 1:
+            return offset, address, size
+    raise ValueError("no executable segment")
+
+
 class Undated(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -168,6 +189,63 @@ class Undated(unittest.TestCase):
         self.assertEqual(run("export", "-q", "-i", recording, "-o", database, "--tables", "calls").returncode, 0)
         with contextlib.closing(sqlite3.connect(database)) as opened:
             self.assertEqual(opened.execute("SELECT count(*) > 0, count(start_ns), count(end_ns) FROM ptd_calls").fetchone(), (1, 0, 0))
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_ticks_of_unknown_length_are_no_times(self):
+        program, recording, trace, database = (self.folder / name for name in ("ticks", "ticks.data", "ticks.pt", "ticks.db"))
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", "-x", "c", "-", "-o", program], input=CALLS, text=True, check=True)
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", recording, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        trace.write_bytes(b"".join(aux_traces(recording.read_bytes())))
+        offset, address, size = executable_segment(program.read_bytes())
+        input_words = ("-q", "--pt", trace, "--image", f"{program},off={offset},size={size}@{address:#x}")
+        for command in ("functions", "script"):
+            with self.subTest(command):
+                lines = [json.loads(line) for line in run(command, *input_words, "--format", "json").stdout.splitlines()]
+                self.assertIs(lines[0]["timed"], False)
+                self.assertGreater(len(lines), 10)
+                self.assertFalse([line for line in lines if {"start_ns", "end_ns", "time_ns"} & line.keys() or line.get("self_ns", 0) != 0])
+        self.assertIn("self insn", run("functions", *input_words).stdout)
+        self.assertEqual(run("export", *input_words, "-o", database).returncode, 0)
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            self.assertEqual(opened.execute("SELECT count(*) > 0, count(start_ns), count(end_ns) FROM ptd_calls").fetchone(), (1, 0, 0))
+            self.assertEqual(opened.execute("SELECT count(*) > 0, count(time_ns) FROM ptd_branches").fetchone(), (1, 0))
+        for command, said in ((("timeline", "-o", self.folder / "ticks.json"), "--clock-freq"), (("functions", "--time", "10%-20%"), "--clock-freq")):
+            done = run(*command, *input_words)
+            self.assertEqual(done.returncode, 2 if "--time" in command else done.returncode)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, done.stderr)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_a_frequency_makes_times_of_ticks(self):
+        """A recording says how its TSC counts: with this frequency, the raw trace has the same durations."""
+        program, recording, trace = (self.folder / name for name in ("counted", "counted.data", "counted.pt"))
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", "-x", "c", "-", "-o", program], input=CALLS, text=True, check=True)
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--work-clock", "-o", recording, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        raw = recording.read_bytes()
+        trace.write_bytes(b"".join(aux_traces(raw)))
+        offset, address, size = executable_segment(program.read_bytes())
+        words = ("--pt", trace, "--image", f"{program},off={offset},size={size}@{address:#x}", "--tsc-ctc", "256/1", "--mtc-freq", "9", "--clock-freq")
+
+        def leaf(*words):
+            rows = [json.loads(line) for line in run("functions", "-q", *words, "--func", "leaf", "--format", "json").stdout.splitlines()]
+            self.assertTrue(rows[0]["timed"])
+            return rows[1]["self_ns"]
+
+        known = leaf("-i", recording)
+        self.assertGreater(known, 0)
+        for frequency, factor in (("2GHz", 1), ("500MHz", 4), ("4000000000", 0.5)):  # --work-clock counts 2 GHz (docs/FORMAT-truth.md)
+            with self.subTest(frequency):
+                # The recording's switch records divide the time around system calls in another way.
+                self.assertAlmostEqual(leaf(*words, frequency) / known, factor, delta=0.1 * factor)
+        for wrong in ("0", "fast", "2GB", "-1", "1e9", "5000GHz"):
+            done = run("functions", *words, wrong)
+            self.assertEqual(done.returncode, 2, wrong)
+            self.assertIn("frequency", done.stderr)
+        done = run("functions", "-i", recording, "--clock-freq", "2GHz")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("frequency", done.stderr)
 
 
 if __name__ == "__main__":

@@ -172,7 +172,6 @@ void BranchFlow::take_event(const Event& event) {
 void BranchFlow::take_gap(const Gap& gap) {
   close(std::nullopt, false);
   flowing_ = false;
-  instructions_ = 0;
   order_ = std::max(order_, time_);
   runs_.push_back({context_, time_, order_, gap, blocks_.size(), 0, specials_.size(), 0, 0, segment_});
 }

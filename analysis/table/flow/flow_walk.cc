@@ -33,7 +33,9 @@ bool FlowWalk::wants(const RowContext& row) const {
 }
 
 RowContext FlowWalk::context_of(uint32_t stream, const Mark& mark, TimeNs time) const {
-  return {time, mark.space, mark.pid, mark.tid, recording_.streams()[stream].cpu, stream};
+  // Without a conversion, times are ticks of unknown length: they order the streams, but are no nanoseconds.
+  const bool in_ns = recording_.decoder_options().config.time.valid();
+  return {in_ns ? time : kTimeMin, mark.space, mark.pid, mark.tid, recording_.streams()[stream].cpu, stream};
 }
 
 void FlowWalk::report() const {

@@ -518,7 +518,7 @@ class Recording:
 def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, kcore_after: Any = None, build_id_cache: Any = None,
                running_kernel: Any = None, slack_ns: int = 0, debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False,
                allow_outside: bool = False, guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None,
-               guestvmlinux: Any = None) -> Any:
+               guestvmlinux: Any = None, clock_hz: int = 0) -> Any:
     def paths(value: Any) -> "Optional[list[str]]":
         if value is None:
             return None
@@ -532,6 +532,7 @@ def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, k
     for name, path in (("guestmount", guestmount), ("guestkallsyms", guestkallsyms), ("guestmodules", guestmodules), ("guestvmlinux", guestvmlinux)):
         setattr(arguments, name, None if path is None else _path(path))
     arguments.slack_ns = _number("slack_ns", slack_ns, 2**64 - 1)
+    arguments.clock_hz = _number("clock_hz", clock_hz, 10**12)
     arguments.flags = bool(debuginfod) | bool(ignore_time) << 1 | bool(freeze) << 2 | bool(allow_outside) << 5
     return arguments
 
@@ -540,16 +541,18 @@ def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, de
          kcore_after: Any = None, build_id_cache: Any = None, running_kernel: Optional[str] = None, slack_ns: int = 0,
          debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False, allow_outside: bool = False,
          guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None, guestvmlinux: Any = None,
-         progress: Progress = None) -> Recording:
+         clock_hz: int = 0, progress: Progress = None) -> Recording:
     """Opens a perf.data file or directory, a bundle, LLDB's trace.json, or a CoreSight snapshot.
 
     symfs, debug_dirs, stashes, kcore_after: folders; one, or a list. The options are those of the command line.
 
     guestmount, guestkallsyms, guestmodules, guestvmlinux: paths with the code and names of the virtual machines in a host's recording. A path that
     cannot be read raises nothing: it is one of the recording's warnings, and the guest's flow is a gap.
+
+    clock_hz: ticks per second of the timestamps of a CoreSight snapshot. Without it, calls and tables of a snapshot have no times.
     """
     arguments = _arguments(symfs, debug_dirs, stashes, kcore_after, build_id_cache, running_kernel, slack_ns, debuginfod, ignore_time, freeze,
-                           allow_outside, guestmount, guestkallsyms, guestmodules, guestvmlinux)
+                           allow_outside, guestmount, guestkallsyms, guestmodules, guestvmlinux, clock_hz)
     return Recording(_native.open(_path(path), arguments, _bar(progress, "opening")), _path(path))
 
 

@@ -24,6 +24,7 @@ class OpenArguments:
     guestmodules: Optional[str]
     guestvmlinux: Optional[str]
     slack_ns: int
+    clock_hz: int
     flags: int
 
 class TableArguments:

@@ -200,6 +200,17 @@ TEST(CallTree, AGapGivesUpAndALaterReturnTakesUp) {
   EXPECT_EQ(story.tree().threads().at(0).gaps, 1U);
 }
 
+TEST(CallTree, AReturnFromACallOlderThanTheFlowMayGoToAFunctionsStart) {
+  for (const bool after_call : {false, true}) {
+    Story story;
+    story.ret(0x5000, kF);
+    story.call(kThunk, 0x5010);
+    story.ret(0x5010, kF);
+    story.ret(0x6000, kG, static_cast<uint8_t>(kFlowEntry | kFlowNamed | (after_call ? kFlowAfterCall : 0)));
+    EXPECT_EQ(story.end(), after_call ? "main() ?f(thunk() ) ?g()x " : "main() ?f(thunk() ) =g()x ") << "otherwise the RET serves as a jump, as at ret_from_fork";
+  }
+}
+
 TEST(CallTree, ASignalIsAnInterruptOfWhatWasNotTracedBefore) {
   Story story;
   story.add({.kind = FlowKind::pause, .return_to = Ip{0x1004}});
