@@ -430,6 +430,39 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
         found = [line for line in json_lines(again) if "function" in line][0]
         self.assertEqual(found["max_ns"], spans[0])
 
+    def test_a_return_from_a_call_before_the_time_is_no_call(self):
+        """The code after the call has a symbol of its own, as after the dynamic linker's call of _dl_start."""
+        source, program, data = (self.folder / name for name in ("resumed.s", "resumed", "resumed.data"))
+        source.write_text(""".globl _start, inner, resumed
+        .type _start, @function
+        .type inner, @function
+        .type resumed, @function
+        _start: mov $200000, %ebx
+        call inner
+        resumed: mov $60, %eax
+        xor %edi, %edi
+        syscall
+        .size resumed, .-resumed
+        .size _start, .-_start
+        inner: call leaf
+        dec %ebx
+        jnz inner
+        ret
+        .size inner, .-inner
+        .type leaf, @function
+        leaf: ret
+        .size leaf, .-leaf
+        """)
+        subprocess.run([os.environ.get("CC", "cc"), "-static", "-nostdlib", source, "-o", program], check=True)
+        done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for words in ((), ("--time", "50%-100%")):
+            with self.subTest(words):
+                rows = {row["function"]: row for row in json_lines(run("functions", "-q", "-i", data, "--format", "json", *words))[1:]}
+                self.assertEqual(rows["inner"]["calls"] + rows["inner"]["no_start"], 1)
+                self.assertEqual(rows.get("resumed", {"calls": 0})["calls"], 0)
+                self.assertEqual(rows["leaf"]["calls"] == 200000, words == ())
+
     def test_every_listing_has_one_time_for_a_call(self):
         """The options that --slowest prints also select from the listing of branches: the call is in it, and no time decreases."""
         for name, function in (("sorter", "snprintf"), ("calls", "recurse"), ("parser", "expression")):
