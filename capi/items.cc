@@ -84,20 +84,27 @@ struct BranchSource {
   uint32_t stream = 0;
   StreamCursor cursor;
   BranchFlow flow;
+  TimeNs begins;
   const BranchRun* run = nullptr;
-  bool over = false;
+  bool over = false, is_started = false;
 
   bool advance() {
+    is_started = true;
     for (;;) {
       run = flow.next();
       if (run != nullptr) return true;
-      if (over) return false;
+      if (over) {
+        flow = {};
+        cursor.release();
+        return false;
+      }
       const FlowItem item = cursor.next();
       flow.take(item, cursor);
       over = item == FlowItem::end;
     }
   }
-  [[nodiscard]] TimeNs time() const { return run->order; }
+  [[nodiscard]] bool started() const { return is_started; }
+  [[nodiscard]] TimeNs time() const { return is_started ? run->order : begins; }
 };
 
 class BranchItems final : public ItemSource {
@@ -106,7 +113,7 @@ class BranchItems final : public ItemSource {
     control_.progress(0, total_);
     merge_.reserve(request.streams.size());
     for (const uint32_t stream : request.streams)
-      merge_.add(BranchSource{stream, StreamCursor(*request.recording->recording, stream, request.time), {}, nullptr, false});
+      merge_.add(BranchSource{stream, StreamCursor(*request.recording->recording, stream, request.time), {}, request.recording->recording->streams()[stream].time.first});
     for (BranchSource& source : merge_.sources()) {
       source.cursor.set_check([this] {
         control_.progress(decoded_bytes(), total_);

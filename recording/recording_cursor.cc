@@ -13,7 +13,10 @@ RecordingCursor::RecordingCursor(const Recording& recording, std::span<const uin
     streams = all;
   }
   heads_.reserve(streams.size());
-  for (const uint32_t stream : streams) heads_.add(Head{stream, StreamCursor(recording, stream, time)});
+  for (const uint32_t stream : streams) {
+    const bool exists = stream < recording.streams().size();
+    heads_.add(Head{stream, StreamCursor(recording, stream, time), exists ? recording.streams()[stream].time.first : kTimeMin});
+  }
 }
 
 void RecordingCursor::set_check(const std::function<bool()>& goes_on) {
@@ -35,7 +38,11 @@ uint64_t RecordingCursor::decoded_bytes() const {
 }
 
 FlowItem RecordingCursor::next() {
+  for (const uint32_t ended : heads_.ended()) heads_.sources()[ended].cursor.release();
   const Head* head = heads_.next();
+  if (on_end_) {
+    for (const uint32_t ended : heads_.ended()) on_end_(heads_.sources()[ended].stream);
+  }
   return head == nullptr ? FlowItem::end : head->item;
 }
 

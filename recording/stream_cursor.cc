@@ -77,6 +77,16 @@ FlowItem StreamCursor::next() {
   return item;
 }
 
+void StreamCursor::release() {
+  state_->at = Recording::kStreamEnd;
+  state_->in_segment = false;
+  state_->decoder.reset();
+  state_->batch = {};
+  state_->scratch = {};
+  state_->segment = {};
+  state_->cursor.begin(state_->batch);
+}
+
 std::span<const Block> StreamCursor::blocks() const { return state_->cursor.blocks(); }
 const Mark& StreamCursor::mark() const { return state_->cursor.mark(); }
 const Event& StreamCursor::event() const { return state_->cursor.event(); }

@@ -44,6 +44,9 @@ class PTD_API StreamCursor {
   /// Moves to the next item. FlowItem::end: the end of the stream or of `time`.
   FlowItem next();
 
+  /// Frees the decoder, the table and the last item. Call it only after next() returned FlowItem::end.
+  void release();
+
   /// Returns the item of the last next(). Valid until the next call of next().
   [[nodiscard]] std::span<const Block> blocks() const;
   [[nodiscard]] const Mark& mark() const;
@@ -55,7 +58,8 @@ class PTD_API StreamCursor {
   [[nodiscard]] TimeNs now() const;
   /// Returns the number of trace bytes decoded so far, in whole segments.
   [[nodiscard]] uint64_t decoded_bytes() const;
-  /// Returns the table of the blocks' nodes. It grows while the cursor moves; its entries live as long as the cursor.
+  /// Returns the table of the blocks' nodes. It grows while the cursor moves; its entries live as long as the cursor,
+  /// or until release().
   [[nodiscard]] const BlockTable& table() const;
 
  private:

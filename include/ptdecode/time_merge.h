@@ -12,7 +12,8 @@
 namespace ptd {
 
 /// A Source has `bool advance()`, which moves to its next item and returns false at its end, and `TimeNs time() const` of that item, which
-/// never goes back. Of items with equal times, the source that was added first comes first. Not thread-safe.
+/// never goes back. `bool started() const` says whether advance() was called; before, time() is a time that no item precedes, and the source is
+/// started only when that comes. Of items with equal times, the source that was added first comes first. Not thread-safe.
 template <typename Source>
 class TimeMerge {
  public:
@@ -22,15 +23,18 @@ class TimeMerge {
 
   /// Moves to the next item and returns its source; null if all sources have ended. Valid until the next call.
   Source* next() {
-    if (!started_) {
+    ended_.clear();
+    if (started_) {
+      if (!order_.empty()) advance_first();
+    } else {
       start();
-    } else if (!order_.empty()) {
-      // The source of the last item usually stays the earliest, so it leaves the heap's front only if it must.
-      const bool more = sources_[order_.front()].advance();
-      if (!more || !stays_first()) reorder(more);
     }
+    while (!order_.empty() && !sources_[order_.front()].started()) advance_first();
     return order_.empty() ? nullptr : &sources_[order_.front()];
   }
+
+  /// Returns the indexes of the sources that ended in the last next().
+  [[nodiscard]] const std::vector<uint32_t>& ended() const { return ended_; }
 
   /// Returns the source of the last next(), which was not null.
   [[nodiscard]] const Source& current() const { return sources_[order_.front()]; }
@@ -47,10 +51,14 @@ class TimeMerge {
   }
   void start() {
     started_ = true;
-    for (uint32_t i = 0; i < sources_.size(); ++i) {
-      if (sources_[i].advance()) order_.push_back(i);
-    }
+    for (uint32_t i = 0; i < sources_.size(); ++i) order_.push_back(i);
     std::make_heap(order_.begin(), order_.end(), [this](uint32_t a, uint32_t b) { return later(a, b); });
+  }
+  // The source of the last item usually stays the earliest, so it leaves the heap's front only if it must.
+  void advance_first() {
+    const bool more = sources_[order_.front()].advance();
+    if (!more) ended_.push_back(order_.front());
+    if (!more || !stays_first()) reorder(more);
   }
   void reorder(bool more) {
     const auto after = [this](uint32_t a, uint32_t b) { return later(a, b); };
@@ -64,6 +72,7 @@ class TimeMerge {
 
   std::vector<Source> sources_;
   std::vector<uint32_t> order_;  // a heap of indexes into sources_; the earliest first
+  std::vector<uint32_t> ended_;
   bool started_ = false;
 };
 

@@ -565,6 +565,21 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
         for (threads, words), peak in peaks.items():
             self.assertLess((peak - peaks[4, words]) / 80, 2 << 20, f"{words}: bytes for each more of 80 threads; {peaks}")
 
+    def test_memory_grows_with_the_processes_that_run_at_once(self):
+        """Not with those that run one after the other, as in a build: each has a stream of its own."""
+        peaks = {}
+        for count in (10, 130):
+            path = self.folder / f"processes{count}.data"
+            done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", path, "--", "/bin/sh", "-c", "/bin/true; " * count)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for words in ("timeline", "export --tables edges,gaps,events", "export --tables branches", "functions"):
+                command, *rest = words.split()
+                output = [] if command == "functions" else ["-o", self.folder / f"processes{count}.{command}"]
+                peaks[count, words] = self.peak_bytes(command, "-q", "-i", path, *rest, *output)[0]
+        for (count, words), peak in peaks.items():
+            grown = peak - peaks[10, words] - (128 << 20 if "branches" in words else 0)  # the page cache of a large database
+            self.assertLess(grown / 120, 150 << 10, f"{words}: bytes for each more of 120 processes; {peaks}")
+
     def first_lines(self, *words):
         with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             lines = [line.rstrip("\n") for line in itertools.islice(process.stdout, 10_000)]

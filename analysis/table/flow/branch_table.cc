@@ -21,7 +21,10 @@ namespace {
 class BranchesTable : public Table {
  public:
   BranchesTable(const Recording& recording, const TableRequest& request)
-      : names_(recording), walk_(recording, request), branches_(walk_, recording.streams().size()), streams_(recording.streams().size()) {}
+      : names_(recording),
+        walk_(recording, request),
+        branches_(walk_, recording.streams().size(), [this](uint32_t stream) { nodes_[stream] = BranchNodes(batch_->with_symbols()); }),
+        streams_(recording.streams().size()) {}
 
   Status init(const TableRequest& request) {
     Result<std::vector<size_t>> chosen = choose_columns(kBranchColumns, request, "branches");

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "analysis/table/flow/branch_flow.h"
@@ -24,44 +26,52 @@ namespace ptd {
 /// Not thread-safe.
 class BranchWalk {
  public:
-  /// `walk` must outlive it and is used by nothing else.
-  BranchWalk(FlowWalk& walk, size_t streams) : walk_(walk), flows_(streams) {}
+  /// `walk` must outlive it and is used by nothing else. `on_end`: called with each stream that has given its last run.
+  BranchWalk(FlowWalk& walk, size_t streams, std::function<void(uint32_t stream)> on_end) : walk_(walk), flows_(streams), on_end_(std::move(on_end)) {
+    walk_.set_on_end([this](uint32_t stream) { turns_.push_back(stream); });
+  }
+  BranchWalk(const BranchWalk&) = delete;
+  BranchWalk& operator=(const BranchWalk&) = delete;
 
   /// Moves to the next run with branches that are complete and wanted. False: there are no more. Errors: those of FlowWalk::next().
   [[nodiscard]] Result<bool> next() {
-    while (!over_ || stream_ < flows_.size()) {
-      if (stream_ < flows_.size() && (run_ = next_run(walk_, stream_, flows_[stream_], context_)) != nullptr) return true;
+    for (;;) {
+      for (; turn_ < turns_.size(); ++turn_) {
+        if ((run_ = next_run(walk_, turns_[turn_], flow(), context_)) != nullptr) return true;
+        if (turn_ >= ended_) continue;
+        flow() = {};
+        on_end_(turns_[turn_]);
+      }
+      if (over_) return false;
       if (Status status = advance(); !status) return status.error();
     }
-    return false;
   }
   // Of the run that next() moved to; valid until it is called again.
-  [[nodiscard]] BranchFlow& flow() { return flows_[stream_]; }
+  [[nodiscard]] BranchFlow& flow() { return flows_[turns_[turn_]]; }
   [[nodiscard]] const BranchRun& run() const { return *run_; }
   [[nodiscard]] const RowContext& context() const { return context_; }
 
  private:
-  /// Gives the next item to its flow. At the end, each flow in turn gives what it has left.
+  /// Gives the next item to its flow. Streams that have ended before it give what they have left.
   [[nodiscard]] Status advance() {
-    if (over_) {
-      ++stream_;
-      return {};
-    }
+    turns_.clear();
+    turn_ = 0;
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
+    ended_ = turns_.size();
+    for (const uint32_t stream : turns_) flows_[stream].finish();
     over_ = item.value() == FlowItem::end;
-    stream_ = over_ ? 0 : walk_.stream();
-    if (!over_) {
-      flows_[stream_].take(item.value(), walk_.item());
-    } else {
-      for (BranchFlow& flow : flows_) flow.finish();
-    }
+    if (over_) return {};
+    turns_.push_back(walk_.stream());
+    flows_[walk_.stream()].take(item.value(), walk_.item());
     return {};
   }
 
   FlowWalk& walk_;
   std::vector<BranchFlow> flows_;  // one a stream
-  uint32_t stream_ = 0;
+  std::function<void(uint32_t stream)> on_end_;
+  std::vector<uint32_t> turns_;  // streams that may have runs, in order: the first ended_ have ended
+  size_t turn_ = 0, ended_ = 0;
   const BranchRun* run_ = nullptr;
   RowContext context_;
   bool over_ = false;

@@ -33,7 +33,11 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
         request_(request),
         own_walk_(request_.pass ? nullptr : std::make_unique<FlowWalk>(recording, request)),
         walk_(request_.pass ? request_.pass->walk() : *own_walk_) {
-    if (request_.pass) request_.pass->add(*this);
+    if (request_.pass) {
+      request_.pass->add(*this);
+    } else {
+      own_walk_->set_on_end([this](uint32_t stream) { ended_streams_.push_back(stream); });
+    }
   }
   ~FlowTable() override {
     if (request_.pass) request_.pass->remove(*this);
@@ -44,6 +48,8 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
  protected:
   /// Appends the rows of the item that the walk has come to.
   virtual void take(FlowItem item, std::vector<Row>& rows) = 0;
+  /// A stream of several is over: frees what was kept for it.
+  virtual void end_stream(uint32_t) {}
   /// Appends the rows that come at the end.
   virtual void end(std::vector<Row>&) {}
   Result<bool> produce(std::vector<Row>& rows) final { return request_.pass ? produce_shared(rows) : produce_own(rows); }
@@ -106,6 +112,8 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
   Result<bool> produce_own(std::vector<Row>& rows) {
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
+    for (const uint32_t stream : ended_streams_) end_stream(stream);
+    ended_streams_.clear();
     if (item.value() == FlowItem::end) {
       end(rows);
       return false;
@@ -129,6 +137,7 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
   }
   const TableRequest request_;
   const std::unique_ptr<FlowWalk> own_walk_;
+  std::vector<uint32_t> ended_streams_;  ///< in the last item's call of next()
   std::vector<Row> waiting_;  ///< of a shared walk
   bool ended_ = false;
 
@@ -213,6 +222,7 @@ class BlockCountsTable : public FlowTable<BlockCountRow> {
   void take(FlowItem item, std::vector<BlockCountRow>&) override {
     if (item == FlowItem::blocks && walk_.wanted()) count();
   }
+  void end_stream(uint32_t stream) override { nodes_[stream] = {}; }
   void end(std::vector<BlockCountRow>& rows) override {
     for (auto& [key, row] : counts_) rows.push_back(row);
     counts_.clear();
@@ -322,11 +332,13 @@ class EdgesTable : public FlowTable<EdgeRow> {
     flows_[walk_.stream()].take(item, walk_.item());
     count(walk_.stream());
   }
+  void end_stream(uint32_t stream) override {
+    flows_[stream].finish();
+    count(stream);
+    flows_[stream] = {};
+  }
   void end(std::vector<EdgeRow>& rows) override {
-    for (uint32_t stream = 0; stream < flows_.size(); ++stream) {
-      flows_[stream].finish();
-      count(stream);
-    }
+    for (uint32_t stream = 0; stream < flows_.size(); ++stream) end_stream(stream);
     for (EdgeRow& row : edges_) rows.push_back(row);
     edges_.clear();
     known_.clear();

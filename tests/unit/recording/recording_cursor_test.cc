@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,39 @@ TEST(RecordingCursor, TakesSomeStreamsAndAWindow) {
   EXPECT_EQ(FlowItem::end, cursor.next());
 }
 
+TEST(RecordingCursor, TellsOnceOfEachStreamThatHasEnded) {
+  for (const char* name : {"demo", "arm/threads.bundle"}) {
+    const auto recording = open_data(name);
+    ASSERT_NE(nullptr, recording);
+    RecordingCursor cursor(*recording);
+    std::vector<uint32_t> ended;
+    cursor.set_on_end([&](uint32_t stream) { ended.push_back(stream); });
+    while (cursor.next() != FlowItem::end) {
+      EXPECT_EQ(ended.end(), std::find(ended.begin(), ended.end(), cursor.stream())) << "an item of a stream that has ended";
+      EXPECT_NE(0U, cursor.item().table().size()) << name;
+    }
+    EXPECT_EQ(FlowItem::end, cursor.next());
+    std::sort(ended.begin(), ended.end());
+    std::vector<uint32_t> all(recording->streams().size());
+    std::iota(all.begin(), all.end(), 0U);
+    EXPECT_EQ(all, ended) << name;
+  }
+}
+
+TEST(StreamCursor, IsEmptyWhenReleased) {
+  const auto recording = open_data("demo");
+  ASSERT_NE(nullptr, recording);
+  StreamCursor cursor(*recording, 0);
+  while (cursor.next() != FlowItem::end) {
+  }
+  EXPECT_NE(0U, cursor.table().size());
+  const uint64_t bytes = cursor.decoded_bytes();
+  cursor.release();
+  EXPECT_EQ(0U, cursor.table().size());
+  EXPECT_EQ(FlowItem::end, cursor.next());
+  EXPECT_EQ(bytes, cursor.decoded_bytes());
+}
+
 TEST(RecordingCursor, EndsWhenTheCheckSaysSo) {
   const auto recording = open_data("demo");
   ASSERT_NE(nullptr, recording);
@@ -115,11 +149,13 @@ TEST(RecordingCursor, EndsWhenTheCheckSaysSo) {
 struct Counted {
   std::vector<uint64_t> times;
   size_t* asked = nullptr;
+  uint64_t begins = 0;
   size_t at = 0;
   bool advance() { return ++at <= times.size(); }
+  [[nodiscard]] bool started() const { return at != 0; }
   [[nodiscard]] TimeNs time() const {
     ++*asked;
-    return TimeNs{times[at - 1]};
+    return TimeNs{started() ? times[at - 1] : begins};
   }
 };
 
@@ -131,6 +167,25 @@ TEST(TimeMerge, AsksOneSourceNothing) {
   while (merge.next() != nullptr) ++items;
   EXPECT_EQ(5U, items);
   EXPECT_EQ(0U, asked);
+}
+
+TEST(TimeMerge, StartsASourceWhenItsTimeComes) {
+  size_t asked = 0;
+  TimeMerge<Counted> merge;
+  merge.add({{5, 6}, &asked, 4});
+  merge.add({{1, 5, 9}, &asked, 0});
+  merge.add({{}, &asked, 7});
+  merge.add({{9, 10}, &asked, 9});
+  std::string told;
+  while (const Counted* source = merge.next()) {
+    told += std::to_string(source->time().value) + ":";
+    for (const Counted& each : merge.sources()) told += each.started() ? '+' : '-';
+    for (const uint32_t ended : merge.ended()) told += std::to_string(ended);
+    told += ' ';
+  }
+  // A source may be started as early as the time before its first item, and ends with the call that finds no further item.
+  EXPECT_EQ("1:-+-- 5:++-- 5:++-- 6:++-- 9:+++-02 9:++++1 10:++++ ", told);
+  EXPECT_EQ(std::vector<uint32_t>{3}, merge.ended());
 }
 
 TEST(TimeMerge, OrdersByTimeThenBySource) {
