@@ -6,7 +6,9 @@
 #include <mutex>
 #include <set>
 #include <unordered_set>
+#include <vector>
 
+#include "image/base/address_set.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -35,16 +37,17 @@ class FetchLog {
     return out;
   }
   /// Returns the start addresses of the fetches in each space, in order.
-  [[nodiscard]] std::map<uint32_t, std::set<uint64_t>> ips() const {
+  [[nodiscard]] std::map<uint32_t, std::vector<uint64_t>> ips() {
     const std::lock_guard lock(mutex_);
-    std::map<uint32_t, std::set<uint64_t>> out;
-    for (const auto& [space, here] : spaces_) out[space].insert(here.ips.begin(), here.ips.end());
+    std::map<uint32_t, std::vector<uint64_t>> out;
+    for (auto& [space, here] : spaces_) out[space] = here.ips.sorted();
     return out;
   }
 
  private:
   struct Space {
-    std::unordered_set<uint64_t> ips, lines;
+    AddressSet ips;
+    std::unordered_set<uint64_t> lines;
   };
   mutable std::mutex mutex_;
   std::map<uint32_t, Space> spaces_;

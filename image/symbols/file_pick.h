@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +18,7 @@
 
 namespace ptd {
 
-using Addresses = std::set<uint64_t>;
+using Addresses = std::vector<uint64_t>;  // in order
 /// [first, last] in the memory of a space, and the difference of memory and file offset: where a file's symbols are.
 using Spans = std::vector<std::pair<uint64_t, uint64_t>>;
 
@@ -45,7 +44,7 @@ class FilePick {
     for (const auto& [key, mapped] : here->second) {
       for (const auto& [first, last] : mapped.spans) {
         ++pick_steps();
-        for (auto ip = ips.lower_bound(first); ip != ips.end() && *ip <= last; ++ip) take(key, *mapped.file, *ip);
+        for (auto ip = std::lower_bound(ips.begin(), ips.end(), first); ip != ips.end() && *ip <= last; ++ip) take(key, *mapped.file, *ip);
       }
     }
   }

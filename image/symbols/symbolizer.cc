@@ -312,20 +312,16 @@ uint64_t& pick_steps() {
 }
 
 // Goes through ranges and sections, and looks for the addresses in each: at one address there may be as many as there are in all.
-SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const {
+SymbolPick Symbolizer::pick(const std::map<uint32_t, std::vector<uint64_t>>& wanted) const {
   State& state = *state_;
   state.sort();
-  std::map<uint32_t, Addresses> wanted;
-  for (const auto& [space, addresses] : ips) {
-    for (const uint64_t ip : addresses) wanted[space_at(SpaceId{space}, Ip{ip}).value].insert(ip);
-  }
   SymbolPick picked;
   for (const auto& [space, addresses] : wanted) {
     const auto index = state.spaces.find(space);
     if (index == state.spaces.end()) continue;
     for (const NamedRange& range : index->second.ranges) {
       ++pick_steps();
-      const auto ip = addresses.lower_bound(range.ip.value);
+      const auto ip = std::lower_bound(addresses.begin(), addresses.end(), range.ip.value);
       if (ip != addresses.end() && *ip - range.ip.value < range.size_bytes) picked.ranges.push_back(range);
     }
   }
@@ -350,7 +346,7 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
       const MappingSnapshots::Place place = state.timeline.data().snapshots.at(spaces[oldest].start, *ip);
       if (place.section != kNoSection && file_of[place.section] != nullptr)
         files.add(space, {place.first, place.last, {}, place.section}, state.timeline.section(place.section), file_of[place.section]);
-      ip = addresses.upper_bound(place.last);
+      ip = std::upper_bound(ip, addresses.end(), place.last);
     }
   }
   files.merge_spans();

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -216,8 +215,8 @@ class PTD_API Symbolizer {
   /// mangled, a C++ name without parameters, "a.c:f" as FunctionInfo::name, and with or without the default version ("f", "f@@V1"). An old
   /// version is meant by "f@V0", and by "f" if the file has no other f.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
-  /// Returns everything that find() may return for one of `ips` (by space value) at any time. Of landing pads, those at `ips`.
-  [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;
+  /// Returns everything that find() may return for one of `ips` (by space value, each list in order) at any time. Of landing pads, those at `ips`.
+  [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::vector<uint64_t>>& ips) const;
   /// Returns everything that find() may return for any address at any time.
   [[nodiscard]] SymbolPick pick_all() const;
   /// Sets the symbols of sections with this path and build id. Their file is not read.

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <vector>
 
+#include "image/base/address_set.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {
@@ -20,7 +20,7 @@ struct SegmentSpan {
 [[nodiscard]] SegmentSpan spans_of(const Recording& recording, uint32_t stream, Interval time);
 
 /// Addresses that a listing may name, by space.
-using AddressSets = std::map<uint32_t, std::set<uint64_t>>;
+using AddressSets = std::map<uint32_t, AddressSet>;
 
 struct ScanResult {
   AddressSets named;

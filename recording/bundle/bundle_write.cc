@@ -124,13 +124,16 @@ void Writer::collect_lines() {
 
 // Names that commands look for, whatever was decoded.
 void Writer::name_special_places() {
-  for (const auto& [space, ips] : log_.fetches->ips()) scan_.named[space].insert(ips.begin(), ips.end());
+  const auto name_place = [this](SpaceId space, Ip ip) { scan_.named[space_at(space, ip).value].insert(ip.value); };
+  for (const auto& [space, ips] : log_.fetches->ips()) {
+    for (const uint64_t ip : ips) name_place(SpaceId{space}, Ip{ip});
+  }
   for (const char* name : {"__switch_to", "do_sync_core", "perf_event_text_poke_output"}) {
-    for (const Ip ip : data_.symbolizer->addresses_of(name)) scan_.named[kKernelSpace.value].insert(ip.value);
+    for (const Ip ip : data_.symbolizer->addresses_of(name)) name_place(kKernelSpace, ip);
   }
   const Timeline& timeline = data_.timeline;
-  for (SiteId id = 0; id < timeline.site_count(); ++id) scan_.named[timeline.site(id).space.value].insert(timeline.site(id).ip.value);
-  for (const Finding& finding : timeline.findings()) scan_.named[finding.space.value].insert(finding.ip.value);
+  for (SiteId id = 0; id < timeline.site_count(); ++id) name_place(timeline.site(id).space, timeline.site(id).ip);
+  for (const Finding& finding : timeline.findings()) name_place(finding.space, finding.ip);
 }
 
 Status Writer::write_info(BundleFileWriter& file) const {
@@ -340,7 +343,9 @@ Status Writer::write_code(BundleFileWriter& file) {
 Status Writer::write_names(BundleFileWriter& file) {
   if (plan_ == nullptr) name_special_places();
   ByteWriter out;
-  const SymbolPick pick = plan_ == nullptr ? data_.symbolizer->pick(scan_.named) : data_.symbolizer->pick_all();
+  std::map<uint32_t, std::vector<uint64_t>> named;
+  for (auto& [space, addresses] : scan_.named) named.emplace(space, addresses.take());
+  const SymbolPick pick = plan_ == nullptr ? data_.symbolizer->pick(named) : data_.symbolizer->pick_all();
   write_symbols(pick, out);
   report_.symbols = pick.ranges.size();
   for (const FileSymbolPick& symbols : pick.files) {

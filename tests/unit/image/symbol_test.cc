@@ -171,7 +171,9 @@ TEST(SymbolPicks, OverlappingNamesCostNoMoreEach) {
     symbols.add_debug_file("/prog", path);
     for (NamedRange& name : names) symbols.add_range(std::move(name));
     const uint64_t before = pick_steps();
-    const SymbolPick pick = symbols.pick(ips);
+    std::map<uint32_t, std::vector<uint64_t>> sorted;
+    for (const auto& [space, addresses] : ips) sorted[space].assign(addresses.begin(), addresses.end());
+    const SymbolPick pick = symbols.pick(sorted);
     EXPECT_EQ(pick.ranges.size(), 2 * count);
     EXPECT_EQ(pick.files.size(), 1U);
     return pick_steps() - before;
