@@ -176,6 +176,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
 // `entered`: Node::entered of the target.
 [[gnu::always_inline]] inline void CallFlow::resolve(const Pending& pending, const Target& to, FunctionId& entered) {
   if (pending.way == Way::none) return;
+  const FunctionId filled_by = std::exchange(return_stack_filled_by_, kNoFunction);
   const bool again = pending.indirect && (to.flags & kFlowEntry) != 0;  // a tail call of the function itself; a direct jump may be a loop
   if (pending.way == Way::jump && to.function == pending.from && !again) return;
   const bool named = (to.flags & kFlowNamed) != 0;
@@ -183,17 +184,21 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
     // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
     if (to.ip == pending.return_to) return;
     const uint64_t skipped = to.ip.value - pending.return_to.value;
-    if (to.function == pending.from && to.flags == kFlowNamed && pending.return_to < to.ip && skipped <= kMostSkipped) return;
+    if (to.function == pending.from && to.flags == kFlowNamed && pending.return_to < to.ip && skipped <= kMostSkipped) {
+      return_stack_filled_by_ = pending.from;
+      return;
+    }
   }
   const bool ret = pending.way == Way::ret || pending.way == Way::far_ret;
+  const bool retpoline = pending.way == Way::ret && filled_by != kNoFunction && filled_by == pending.from;  // a RET that serves as an indirect jump
   // A jump from another module to unnamed code enters a function there, and a call does in any module.
-  const bool enters = !named && !ret && (pending.way != Way::jump || to.module != pending.module);
+  const bool enters = !named && (retpoline || (!ret && (pending.way != Way::jump || to.module != pending.module)));
   if (enters && entered == kNoFunction) entered = unnamed_entry(to.ip);
   static constexpr FlowKind kKinds[] = {FlowKind::jump, FlowKind::jump, FlowKind::call,      FlowKind::call,
                                         FlowKind::call, FlowKind::ret,  FlowKind::far_return};  // by Way
   FlowStep& step = out_.emplace_back();
   step.kind = kKinds[static_cast<size_t>(pending.way)];
-  step.flags = pending.way == Way::jump && enters ? kFlowEntry | kFlowNamed : to.flags;
+  step.flags = (retpoline || pending.way == Way::jump) && enters ? kFlowEntry | kFlowNamed : to.flags;
   if (pending.way == Way::far_call) step.flags |= kFlowFar;
   if (branch_uncertain_) [[unlikely]] step.flags |= kFlowUncertain;
   if (ret && (to.flags & kFlowEntry) != 0 && finder_.follows_call(space_, to.ip, cursor_.context().mode, when())) [[unlikely]] {

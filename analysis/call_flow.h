@@ -13,6 +13,7 @@
 #include "analysis/function_finder.h"
 #include "analysis/inlined_code.h"
 #include "ptdecode/flow.h"
+#include "ptdecode/call_tree.h"
 #include "ptdecode/flow_cursor.h"
 
 namespace ptd {
@@ -88,6 +89,11 @@ struct FlowStep {
   TimeNs time{};   ///< from packets; between two packets interpolated by instructions
   TimeNs floor{};  ///< the last packet's time: what listings print; <= time
 };
+
+/// Returns kCallMiddle if a call goes to a named function, but not to its first address; else 0.
+[[nodiscard]] constexpr uint8_t middle_of(const FlowStep& step) {
+  return (step.flags & (kFlowEntry | kFlowNamed)) == kFlowNamed ? kCallMiddle : 0;
+}
 
 /// Moves for CallTree::take(), with what the step that they follow says, but of kind `moves`.
 struct InlinedRun : FlowStep {
@@ -323,6 +329,7 @@ class CallFlow {
   SpaceId space_ = kNoSpace;
   Ip paused_at_, far_next_;      ///< where the last pause began; the instruction after the last block, if that ends in a system call
   FunctionId last_function_ = kNoFunction;  ///< of the last block
+  FunctionId return_stack_filled_by_ = kNoFunction;  ///< the last branch was a CALL in it that only fills the return stack: a RET there ends a retpoline
   bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
   bool flowing_ = false, began_ = false, has_thread_ = false, timed_ = false;
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last

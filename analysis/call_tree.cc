@@ -254,10 +254,7 @@ void CallTree::State::take_return(Now& now) {
   }
   if (is_boundary(top.kind) || top.function == step.function) return;  // a computed jump
   const bool began_unseen = frames.size() == 1 && (top.flags & kCallNoStart) != 0;  // then the call may be older than the flow
-  if ((step.flags & kFlowEntry) != 0 && !(began_unseen && (step.flags & kFlowAfterCall) != 0)) {
-    if (frames.size() > 1 && frames[frames.size() - 2].function == top.function) leave(now, 0);  // the inner call of a retpoline
-    return replace(now, 0);
-  }
+  if ((step.flags & kFlowEntry) != 0 && !(began_unseen && (step.flags & kFlowAfterCall) != 0)) return replace(now, 0);  // as a retpoline's RET
   const size_t open = (step.flags & kFlowNamed) != 0 ? frame_of_jump(now) : 0;
   if (open != 0) return leave_to(now, open);
   if (take_up(now)) return;
@@ -391,7 +388,7 @@ inline bool CallTree::State::take_plain(Now& now) {
     return false;
   if (step.kind == FlowKind::call) {
     if (step.function == kNoFunction) return false;
-    enter(now, FrameKind::call, step.function, step.return_to, 0).landing = step.landing;
+    enter(now, FrameKind::call, step.function, step.return_to, middle_of(step)).landing = step.landing;
     return true;
   }
   // What it returns to is not untraced code, or take_other() would end that.
@@ -521,7 +518,7 @@ void CallTree::State::dispatch(Now& now) {
     case FlowKind::call: {
       if ((step.flags & kFlowUncertain) != 0) ++now.thread.uncertain;
       const bool far = (step.flags & kFlowFar) != 0, unseen = (step.flags & kFlowUnseen) != 0;
-      Frame& frame = enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : 0);
+      Frame& frame = enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : middle_of(step));
       frame.landing = std::max(step.landing, kEntersSetjmp);
       return step.landing == kEntersSetjmp ? save_place(now) : void();
     }

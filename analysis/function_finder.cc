@@ -1,6 +1,9 @@
 // FunctionFinder: see function_finder.h.
 #include "analysis/function_finder.h"
 
+#include <array>
+#include <cstring>
+
 #include "image/code_name.h"
 #include "image/left_calls.h"
 #include "image/likeliest_section.h"
@@ -28,7 +31,8 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   const auto symbol = symbolizer_.find(space, ip, when, &valid);
   if (symbol) {
     const std::string_view name = owner_of(*symbol);
-    const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
+    const bool begins = symbol->offset_bytes == 0 || (symbol->offset_bytes == kEndbrBytes && follows_endbr(space, ip, when));
+    const bool entry = begins && name.size() == symbol->name.size();
     const FunctionId id = symbol->place.empty() ? table_.intern(name, symbol->module) : table_.intern(placed_name(symbol->place, name), symbol->module);
     if (name.size() == symbol->name.size()) {
       add_names(id, *symbol, space, when);
@@ -114,16 +118,27 @@ std::string FunctionFinder::unnamed_text(SpaceId space, Ip ip, TimeNs when) cons
   return place.module + "+" + hex_text(place.offset_bytes);
 }
 
+Bytes FunctionFinder::code_before(SpaceId space, Ip ip, uint64_t most, TimeNs when) const {
+  const SectionId found = likeliest_section(timeline_, space_at(space, ip), ip, when).id;
+  if (found == kNoSection) return {};
+  const Section& section = timeline_.section(found);
+  const uint64_t at = ip - section.ip;
+  if (at > section.code.bytes.size()) return {};
+  return section.code.bytes.subspan(at - std::min(at, most), std::min(at, most));
+}
+
+// A direct call may skip a function's ENDBR64, or what the kernel has replaced it by (linux arch/x86/include/asm/ibt.h).
+bool FunctionFinder::follows_endbr(SpaceId space, Ip ip, TimeNs when) const {
+  static constexpr std::array<std::array<uint8_t, kEndbrBytes>, 3> kForms = {{{0xf3, 0x0f, 0x1e, 0xfa}, {0x0f, 0x1f, 0x40, 0xd6}, {0x66, 0x0f, 0x1f, 0x00}}};
+  const Bytes code = code_before(space, ip, kEndbrBytes, when);
+  return code.size() == kEndbrBytes && std::any_of(kForms.begin(), kForms.end(), [&](const auto& form) { return std::memcmp(form.data(), code.data(), kEndbrBytes) == 0; });
+}
+
 bool FunctionFinder::follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const {
   constexpr uint64_t kShortest = 2, kLongest = 7;
-  const SectionId found = likeliest_section(timeline_, space_at(space, ip), ip, when).id;
-  if (found == kNoSection) return false;
-  const Section& section = timeline_.section(found);
-  const Bytes bytes = section.code.bytes;
-  const uint64_t at = ip - section.ip;
-  if (at > bytes.size()) return false;
-  for (uint64_t length = kShortest; length <= std::min(kLongest, at); ++length) {
-    const Insn insn = classify(bytes.subspan(at - length, length), mode);
+  const Bytes code = code_before(space, ip, kLongest, when);
+  for (uint64_t length = kShortest; length <= code.size(); ++length) {
+    const Insn insn = classify(code.last(length), mode);
     if (insn.length_bytes == length && (insn.cls == InsnClass::call_direct || insn.cls == InsnClass::call_indirect)) return true;
   }
   return false;

@@ -63,6 +63,10 @@ class FunctionFinder {
     FunctionId unnamed_entry = kNoFunction;  ///< the function that begins here; kNoFunction: it was not looked up
   };
   Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
+  static constexpr uint64_t kEndbrBytes = 4;
+  /// The bytes before `ip` that the section was mapped with, at most `most`.
+  [[nodiscard]] Bytes code_before(SpaceId space, Ip ip, uint64_t most, TimeNs when) const;
+  [[nodiscard]] bool follows_endbr(SpaceId space, Ip ip, TimeNs when) const;
   FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);
   std::string_view owner_of(const Symbol& symbol);
   void add_names(FunctionId id, const Symbol& symbol, SpaceId space, TimeNs when);

@@ -38,7 +38,7 @@ bool GroupBuilder::take_inside(const FlowStep& step) {
   switch (step.kind) {
     case FlowKind::call:
       if (step.function == kNoFunction) return false;
-      enter(step, (step.flags & kFlowFar) != 0 ? FrameKind::syscall : FrameKind::call, 0);
+      enter(step, (step.flags & kFlowFar) != 0 ? FrameKind::syscall : FrameKind::call, middle_of(step));
       return true;
     case FlowKind::interrupt:
       if (step.function == kNoFunction) return false;
@@ -112,7 +112,7 @@ void GroupBuilder::replace(const FlowStep& step) {
   Frame& frame = push(step);
   frame.kind = is_boundary(old.kind) ? old.kind : FrameKind::tail;
   frame.by_jump = is_boundary(old.kind);
-  frame.flags = old.flags;
+  frame.flags = old.flags & kCallBreakpoint;
   frame.return_to = old.return_to;
   frame.landing = old.landing;
   frame.entry = old.entry;

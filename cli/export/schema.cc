@@ -85,7 +85,7 @@ CREATE VIEW calls_view AS SELECT calls.id, thread_id, (SELECT pid FROM threads W
 CREATE VIEW ptd_calls AS SELECT (SELECT NULLIF(pid, -1) FROM threads WHERE id = thread_id) AS pid,
   (SELECT NULLIF(tid, -1) FROM threads WHERE id = thread_id) AS tid, (SELECT comm FROM comms WHERE id = comm_id) AS comm,
   NULLIF(call_cpu, -1) AS cpu, (SELECT name FROM symbols WHERE id = call_symbol_id) AS call,
-  (SELECT short_name FROM dsos WHERE id = (SELECT NULLIF(dso_id, 0) FROM symbols WHERE id = call_symbol_id)) AS module,
+  COALESCE((SELECT short_name FROM dsos WHERE id = (SELECT NULLIF(dso_id, 0) FROM symbols WHERE id = call_symbol_id)), '') AS module,
   CASE kind WHEN 0 THEN 'call' WHEN 1 THEN 'tail' WHEN 2 THEN 'interrupt' WHEN 3 THEN 'syscall' ELSE 'root' END AS kind, depth,
   NULLIF(call_time, 0) AS start_ns, NULLIF(return_time, 0) AS end_ns, self_ns, off_cpu_ns, untraced_ns, lost_ns, insn_count AS instructions, self_instructions,
   cyc_count AS cycles, self_cycles, start_seen, end_seen, estimated, id, NULLIF(parent_id, 0) AS parent_id FROM calls;

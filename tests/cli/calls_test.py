@@ -430,6 +430,28 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
         found = [line for line in json_lines(again) if "function" in line][0]
         self.assertEqual(found["max_ns"], spans[0])
 
+    def test_retpolines_are_jumps_and_a_call_into_the_middle_is_no_call(self):
+        """The program counts its calls. Without options, GCC writes indirect calls; with them, RETs that serve as jumps."""
+        program, data = self.folder / "retpolines", self.folder / "retpolines.data"
+        names = ("one", "two", "call_it", "twice", "outer", "other")
+        for options in ((), ("-mindirect-branch=thunk",), ("-mindirect-branch=thunk-inline",),
+                        ("-mindirect-branch=thunk-inline", "-mfunction-return=thunk-inline"), ("-mfunction-return=thunk",)):
+            with self.subTest(options):
+                subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", "-fcf-protection=none", *options,
+                                SOURCE / "tests/cli/programs/retpolines.c", "-o", program], check=True)
+                done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", data, "--", program)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                listed = run("functions", "-i", data, "--no-inline", "--format", "json")
+                self.assertNotIn("abandoned", listed.stderr)
+                rows = {row["function"]: row for row in json_lines(listed)[1:]}
+                self.assertEqual([rows[name]["calls"] for name in names], list(map(int, done.stdout.split())))
+                self.assertEqual([rows[name]["no_end"] for name in (*names, "main")], [0] * 7)
+                self.assertEqual(rows["outer"]["no_start"], 25)
+                unnamed = [row["calls"] for name, row in rows.items() if "+0x" in name and row["calls"] == 10]
+                self.assertEqual(unnamed, [10], "the generated function")
+                done = subprocess.run([PTDECODE, "script", "-q", "-i", data, "--format", "json", "-S", "one"], capture_output=True, text=True)
+                self.assertEqual(len(done.stdout.splitlines()) - 1, 20)
+
     def test_a_return_from_a_call_before_the_time_is_no_call(self):
         """The code after the call has a symbol of its own, as after the dynamic linker's call of _dl_start."""
         source, program, data = (self.folder / name for name in ("resumed.s", "resumed", "resumed.data"))

@@ -100,7 +100,7 @@ class Program(Database):
         columns = list(listed[0])
         rows = self.ask(self.path, f"SELECT {','.join(columns)} FROM ptd_functions ORDER BY id")
         self.assertEqual([[row[name] for name in columns] for row in listed], [list(row) for row in rows])
-        calls = dict(self.ask(self.path, "SELECT call || coalesce(module, ''), sum(start_seen) FROM ptd_calls GROUP BY 1"))
+        calls = dict(self.ask(self.path, "SELECT call || module, sum(start_seen) FROM ptd_calls GROUP BY 1"))
         self.assertEqual({row["function"] + row["module"]: row["calls"] for row in listed}, calls)
         spent = self.number(self.path, "SELECT sum(self_ns) FROM ptd_calls")
         self.assertEqual(spent, sum(row["self_ns"] for row in listed))
@@ -114,6 +114,15 @@ class Program(Database):
         self.assertEqual(perf, ours)
         self.assertGreater(sum(ours.values()), 10000)
         self.assertEqual(self.number(self.path, "SELECT sum(count) FROM ptd_edges"), sum(1 for _, ip, to in ours.elements() if ip and to))
+
+    def test_edges_bring_the_branches_that_they_count(self):
+        path = self.folder / "edges.db"
+        done = run("export", "-q", "-i", self.data, "-o", path, "--tables", "edges")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(*(self.ask(each, "SELECT * FROM ptd_edges ORDER BY ip, \"to\", pid, flags") for each in (path, self.path)))
+        done = run("export", "-q", "-i", self.data, "-o", self.folder / "none.db", "--tables", "block_counts")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("block_counts", done.stderr)
 
     def test_rows_are_those_of_perfs_export(self):
         script = SCRIPTS / "export-to-sqlite.py"

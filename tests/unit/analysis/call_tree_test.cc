@@ -126,11 +126,29 @@ TEST(CallTree, ATailCallTakesTheCallersPlace) {
 
 TEST(CallTree, ARetpolineIsAJump) {
   Story story;
-  story.call(kThunk, 0x1010);
-  story.call(kThunk, 0x2008);  // call 1f, whose return address the thunk overwrites
+  story.call(kThunk, 0x1010);  // CallFlow leaves out its inner call, which only fills the return stack
   story.ret(0x3000, kG, kFlowEntry | kFlowNamed);
   story.ret(0x1010);
-  EXPECT_EQ(story.end(), "main(thunk(thunk() ) =g() )x ");
+  EXPECT_EQ(story.end(), "main(thunk() =g() )x ");
+}
+
+TEST(CallTree, ARetpolineInItsOwnFunctionLeavesThatOpen) {
+  Story story;
+  story.call(kF, 0x1010);
+  story.add({.kind = FlowKind::call, .flags = kFlowNamed, .function = kF, .to = Ip{0x2004}, .return_to = Ip{0x2020}});  // gcc -mindirect-branch=thunk-inline
+  story.ret(0x3000, kG, kFlowEntry | kFlowNamed);
+  story.ret(0x2020, kF);
+  story.ret(0x1010);
+  EXPECT_EQ(story.end(), "main(f(~f() =g() ) )x ");
+}
+
+TEST(CallTree, ACallIntoTheMiddleIsNoCallOfTheFunction) {
+  for (const uint8_t uncertain : {uint8_t{0}, kFlowUncertain}) {  // on both paths of the tree
+    Story story;
+    story.add({.kind = FlowKind::call, .flags = static_cast<uint8_t>(kFlowNamed | uncertain), .function = kF, .to = Ip{0x2004}, .return_to = Ip{0x1010}});
+    story.ret(0x1010);
+    EXPECT_EQ(story.end(), "main(~f() )x ") << int{uncertain};
+  }
 }
 
 TEST(CallTree, LongjmpEndsWhatIsFurtherIn) {
