@@ -180,14 +180,10 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   const bool again = pending.indirect && (to.flags & kFlowEntry) != 0;  // a tail call of the function itself; a direct jump may be a loop
   if (pending.way == Way::jump && to.function == pending.from && !again) return;
   const bool named = (to.flags & kFlowNamed) != 0;
-  if (pending.way == Way::call_direct) {
-    // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
+  // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
+  if (pending.way == Way::call_direct && pending.return_to <= to.ip && to.ip.value - pending.return_to.value <= kMostSkipped) {
     if (to.ip == pending.return_to) return;
-    const uint64_t skipped = to.ip.value - pending.return_to.value;
-    if (to.function == pending.from && to.flags == kFlowNamed && pending.return_to < to.ip && skipped <= kMostSkipped) {
-      return_stack_filled_by_ = pending.from;
-      return;
-    }
+    if (to.function == pending.from && to.flags == kFlowNamed) return void(return_stack_filled_by_ = pending.from);
   }
   const bool ret = pending.way == Way::ret || pending.way == Way::far_ret;
   const bool retpoline = pending.way == Way::ret && filled_by != kNoFunction && filled_by == pending.from;  // a RET that serves as an indirect jump
@@ -201,9 +197,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.flags = (retpoline || pending.way == Way::jump) && enters ? kFlowEntry | kFlowNamed : to.flags;
   if (pending.way == Way::far_call) step.flags |= kFlowFar;
   if (branch_uncertain_) [[unlikely]] step.flags |= kFlowUncertain;
-  if (ret && (to.flags & kFlowEntry) != 0 && finder_.follows_call(space_, to.ip, cursor_.context().mode, when())) [[unlikely]] {
-    step.flags |= kFlowAfterCall;
-  }
+  if (ret && (to.flags & kFlowEntry) != 0 && finder_.follows_call(space_, to.ip, cursor_.context().mode, when())) step.flags |= kFlowAfterCall;
   step.to = to.ip;
   step.function = enters ? entered : to.function;
   step.return_to = pending.return_to;

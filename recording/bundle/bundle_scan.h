@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "image/base/address_set.h"
+#include "image/fetch_log.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {

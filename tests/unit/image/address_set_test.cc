@@ -1,5 +1,5 @@
 // AddressSet: equals std::set.
-#include "image/base/address_set.h"
+#include "image/fetch_log.h"
 
 #include <gtest/gtest.h>
 
