@@ -69,7 +69,7 @@ void SidebandFold::on_record(const perfio::Record& record) {
     if constexpr (std::is_same_v<T, perfio::SchedSwitchSample>) on_sched_switch(record, payload);
     if constexpr (std::is_same_v<T, perfio::ItraceStartRecord>) on_itrace_start(record, payload);
     if constexpr (std::is_same_v<T, perfio::TextPokeRecord>) on_text_poke(record, payload);
-    if constexpr (std::is_same_v<T, perfio::KsymbolRecord>) kernel_.on_ksymbol(payload, time_of(record), record.sample_id.cpu);
+    if constexpr (std::is_same_v<T, perfio::KsymbolRecord>) note_order(record, false), kernel_.on_ksymbol(payload, time_of(record), record.sample_id.cpu);
     if constexpr (std::is_same_v<T, perfio::BpfRecord>) kernel_.on_bpf(payload, record.sample_id.cpu);
     if constexpr (std::is_same_v<T, perfio::AuxRecord>) on_aux(record, payload);
     if constexpr (std::is_same_v<T, perfio::AuxtraceRecord>) on_auxtrace(payload);
@@ -234,6 +234,7 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
     return;
   }
   data_.pokes.push_back({time_of(record), record.sample_id.cpu});
+  note_order(record, true);
   Edit edit;
   edit.ip = Ip{poke.addr};
   edit.old_bytes = poke.old_bytes;
@@ -244,6 +245,23 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
   if (!in_place) return image_.builder.add_edit(std::move(edit));
   if (begun != text_edits_.end()) image_.builder.add_edit(std::move(begun->second));
   text_edits_.insert_or_assign(poke.addr, std::move(edit));
+}
+
+void SidebandFold::note_order(const perfio::Record& record, bool is_poke) {
+  if (record.sample_id.has_time && record.sample_id.cpu >= 0) poke_order_.add(record.sample_id.cpu, {time_of(record), record.file_offset_bytes, is_poke});
+}
+
+// Which code the kernel had is not known while such a poke may have been made.
+void SidebandFold::report_poke_order() {
+  for (const PokeOrder::Doubt& doubt : poke_order_.doubts()) {
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.time = doubt.window;
+    finding.what = "TEXT_POKE at file offset " + std::to_string(doubt.offset_bytes) + ": its time contradicts the order of the records of cpu " +
+                   std::to_string(doubt.cpu);
+    image_.builder.add_lost_window(kKernelSpace, doubt.window);
+    image_.builder.add_finding(std::move(finding));
+  }
 }
 
 // Adds the changes whose end was not reported.
@@ -537,6 +555,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   fold_announcements(mapped);
   fold_perf_maps();
   add_text_edits();
+  report_poke_order();
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);
   if (is_arm_ && !text_reported_ && kernel_.has_copy()) doubt_kernel();

@@ -11,6 +11,7 @@
 
 #include "perfio/format/records.h"
 #include "recording/data/hole_times.h"
+#include "recording/data/poke_order.h"
 #include "recording/data/recording_data.h"
 #include "perfio/announce/announce_event.h"
 #include "recording/image/announced_code.h"
@@ -93,6 +94,8 @@ class SidebandFold {
   void on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change);
   void on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start);
   void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
+  void note_order(const perfio::Record& record, bool is_poke);
+  void report_poke_order();
   void add_text_edits();
   void doubt_kernel();
   void on_lost(const perfio::Record& record, const perfio::LostRecord& lost);
@@ -133,6 +136,7 @@ class SidebandFold {
   std::unordered_map<int32_t, SpaceId> spaces_;   // pid -> current space
   std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
+  PokeOrder poke_order_;
   std::map<int32_t, TimeNs> cpu_times_;           // cpu -> time of its latest record
   RingIndex rings_;
   std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record

@@ -15,6 +15,7 @@ void SidebandFold::set_switch(int32_t cpu, TimeNs time, const Context& to) {
 // Between OUT of one task and IN of the next only the scheduler runs, so both records say who owns the user half from then on. An OUT that
 // does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way.
 void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
+  note_order(record, false);
   const perfio::SampleId& id = record.sample_id;
   if (!id.has_time) return;
   if (change.cpu_wide && id.cpu >= 0) check_switch(record, change);

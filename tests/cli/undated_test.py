@@ -68,15 +68,21 @@ def damaged(raw):
         raw = original
 
 
-def aux_traces(raw):
-    """The trace of each PERF_RECORD_AUXTRACE (linux/perf_event.h; tools/lib/perf/include/perf/event.h)."""
+def records(raw):
+    """The offset, type and size of each record (linux/perf_event.h). A PERF_RECORD_AUXTRACE (71) is followed by its trace."""
     at, size = struct.unpack_from("<2Q", raw, 40)
     end = at + size
     while at < end:
         kind, _, record_bytes = struct.unpack_from("<IHH", raw, at)
-        trace_bytes = struct.unpack_from("<Q", raw, at + 8)[0] if kind == 71 else 0
-        yield raw[at + record_bytes:at + record_bytes + trace_bytes]
-        at += record_bytes + trace_bytes
+        yield at, kind, record_bytes
+        at += record_bytes + (struct.unpack_from("<Q", raw, at + 8)[0] if kind == 71 else 0)
+
+
+def aux_traces(raw):
+    """The trace of each PERF_RECORD_AUXTRACE (tools/lib/perf/include/perf/event.h)."""
+    for at, kind, size in records(raw):
+        if kind == 71:
+            yield raw[at + size:at + size + struct.unpack_from("<Q", raw, at + 8)[0]]
 
 
 def executable_segment(elf):
@@ -121,6 +127,27 @@ class Undated(unittest.TestCase):
                 self.assertIn("all code is suspect", self.assert_reported(recording))
                 total, suspect = self.suspects(recording)
                 self.assertEqual(total, suspect)
+
+    def test_a_text_poke_with_the_time_of_another_moment_is_found(self):
+        """A cpu's ring is in order of time: a poke that claims to be later than the next record of its cpu contradicts it."""
+        recording = self.folder / "moved"
+        shutil.copytree(DEMO, recording)
+        (recording / "data").chmod(0o644)
+        raw = (DEMO / "data").read_bytes()
+        ordered = [(at, kind, *struct.unpack_from("<Q8xI", raw, at + size - 24)) for at, kind, size in records(raw) if kind in (15, 17, 20)]  # SWITCH_CPU_WIDE, KSYMBOL, TEXT_POKE
+        moved = 0
+        for number, (at, kind, time, cpu) in enumerate(ordered):
+            after = next((other for other in ordered[number + 1:] if other[3] == cpu), None)
+            if kind != 20 or after is None or moved == 8:
+                continue
+            moved += 1
+            damaged_raw = bytearray(raw)
+            struct.pack_into("<Q", damaged_raw, at + struct.unpack_from("<H", raw, at + 6)[0] - 24, after[2] + 500)
+            (recording / "data").write_bytes(damaged_raw)
+            checked = run("check", "-i", recording)
+            self.assertEqual(checked.returncode, 3, (at, checked.stdout))
+            self.assertRegex(checked.stdout, rf"bad_record: .*TEXT_POKE at file offset {at}: its time contradicts the order")
+        self.assertEqual(moved, 8)
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_only_code_that_had_one_mapping_stays_certain(self):
