@@ -15,8 +15,9 @@ namespace {
 
 SpaceId space_of(Ip ip, SpaceId user) { return is_kernel_half(ip) ? kKernelSpace : user; }
 
-/// Two pieces that claim the same addresses with different bytes: both cannot have run.
-void report_overlap(const Section& piece, const std::vector<Section>& before, ImageBuild& image) {
+/// Two pieces that claim the same addresses with different bytes: both cannot have run. Returns whether there are any.
+bool report_overlap(const Section& piece, const std::vector<Section>& before, ImageBuild& image) {
+  bool any = false;
   for (const Section& other : before) {
     const uint64_t first = std::max(piece.ip.value, other.ip.value);
     const uint64_t end = std::min(piece.ip.value + piece.size_bytes, other.ip.value + other.size_bytes);
@@ -30,11 +31,12 @@ void report_overlap(const Section& piece, const std::vector<Section>& before, Im
     finding.ip = Ip{first};
     finding.what = piece.path + " and " + other.path + " contain different bytes for the same addresses; the last one is used";
     image.builder.add_finding(std::move(finding));
+    any = true;
   }
+  return any;
 }
 
-Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
-  std::vector<Section> added;
+Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image, std::vector<Section>& added) {
   for (const RawImage& piece : raw.images) {
     auto file = MappedFile::open(piece.path);
     if (!file.ok()) return file.error();
@@ -50,7 +52,7 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
     section.space = space_of(section.ip, user);
     section.path = piece.path;
     section.file_offset_bytes = piece.file_offset_bytes;
-    report_overlap(section, added, image);
+    (void)report_overlap(section, added, image);
     added.push_back(section);
     image.add_symbol_file(piece.path, piece.path, {});
     image.note_origin(piece.path, {}, piece.path, "--image");
@@ -59,7 +61,19 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
   return {};
 }
 
-Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, std::vector<std::string>& warnings) {
+/// One finding for all addresses of the dump: there may be very many.
+void report_pages(const std::string& path, const std::vector<Ip>& contradicted, SpaceId user, ImageBuild& image) {
+  if (contradicted.empty()) return;
+  Finding finding;
+  finding.kind = FindingKind::section_overlap;
+  finding.space = space_of(contradicted[0], user);
+  finding.ip = contradicted[0];
+  finding.what = path + " contains pages with different bytes for the same address" +
+                 (contradicted.size() > 1 ? ", of " + std::to_string(contradicted.size()) + " addresses" : "") + "; the first one is used";
+  image.builder.add_finding(std::move(finding));
+}
+
+Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, const std::vector<Section>& pieces, std::vector<std::string>& warnings) {
   if (raw.pages_dump.empty()) return {};
   auto pages = read_page_dump(raw.pages_dump, raw.pages_addresses);
   if (!pages.ok()) return pages.error();
@@ -71,6 +85,8 @@ Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, std::ve
                        (pages->odd_addresses.size() > 1 ? ", ..." : ""));
   }
   image.note_origin(raw.pages_dump, {}, raw.pages_dump, "--pages");
+  report_pages(raw.pages_dump, pages->contradicted, user, image);
+  bool reported = false;
   for (MemoryRange& range : pages->ranges) {
     Section section;
     section.ip = range.ip;
@@ -79,6 +95,7 @@ Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, std::ve
     if (section.size_bytes > ~range.ip.value) continue;  // the last page of the address space cannot be executed to its end
     section.code = std::move(range.code);
     section.path = raw.pages_dump;
+    reported = reported || report_overlap(section, pieces, image);
     image.add_section(std::move(section));
   }
   return {};
@@ -112,8 +129,9 @@ Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData
   data.kind = RecordingKind::raw;
   ImageBuild image(options);
   const SpaceId user = image.builder.add_space();
-  if (Status status = add_images(raw, user, image); !status.ok()) return status;
-  if (Status status = add_pages(raw, user, image, data.warnings); !status.ok()) return status;
+  std::vector<Section> pieces;
+  if (Status status = add_images(raw, user, image, pieces); !status.ok()) return status;
+  if (Status status = add_pages(raw, user, image, pieces, data.warnings); !status.ok()) return status;
 
   pt::Config& config = data.decoder.config;
   config.cpu = raw.cpu;

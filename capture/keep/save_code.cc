@@ -83,7 +83,8 @@ class MappingSaver {
     // Another process may have that number by now.
     if (!options_.just_recorded && written_ns(info) > age_.recorded_at_ns) return;
     const Result<std::string> text = read_own_perf_map(path);
-    if (!text || text->empty()) return;
+    if (!text) return skip(path, text.error().message.substr(path.size() + 2));
+    if (text->empty()) return;
     const Result<stash::Content> content = capture_.add(std::as_bytes(std::span(*text)), stash::Readers::owner);
     if (!content) return skip(path, content.error().message);
     count(*content);

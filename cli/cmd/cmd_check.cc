@@ -16,6 +16,7 @@
 #include "cli/report/flow_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/report/unverified.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 
 namespace ptd::cli {
@@ -41,7 +42,16 @@ std::string uncertain_text(const FlowCheck& flow) {
                      "--insn-trace' marks them\n", flow.uncertain, flow.instructions);
 }
 
-void print_text(const Recording& recording, const FlowCheck& flow, const std::string& unverified) {
+/// `quiet`: the warnings are not on standard error.
+std::string unread_text(const std::vector<std::string>& warnings, bool quiet) {
+  if (warnings.empty()) return "no findings: the records, the code bytes and the files agree\n";
+  if (!quiet) return "no findings in what could be read (see the warnings on standard error)\n";
+  std::string text = "no findings in what could be read; warnings:\n";
+  for (const std::string& warning : warnings) text += "  " + shown(warning) + "\n";
+  return text;
+}
+
+void print_text(const Recording& recording, const FlowCheck& flow, const std::string& unverified, bool quiet) {
   std::map<std::string_view, size_t> by_kind;
   Output& output = standard_output();
   const TextRecords records = text_records(recording);
@@ -84,8 +94,7 @@ void print_text(const Recording& recording, const FlowCheck& flow, const std::st
     return;
   }
   if (by_kind.empty()) {
-    output.write(recording.warnings().empty() ? "no findings: the records, the code bytes and the files agree\n"
-                                              : "no findings in what could be read (see the warnings on standard error)\n");
+    output.write(unread_text(recording.warnings(), quiet));
     return;
   }
   output.write("\n");
@@ -106,7 +115,7 @@ int run_check(const CheckWords& words) {
   if (words.format == "json") {
     standard_output().write(check_json(recording, flow).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   } else {
-    print_text(recording, flow, unverified_text(files));
+    print_text(recording, flow, unverified_text(files), words.input.quiet);
   }
   const TextRecords records = text_records(recording);
   const bool agrees = std::none_of(flow.findings.begin(), flow.findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });

@@ -229,7 +229,8 @@ Result<RawOptions> raw_options(const InputOptions& input) {
   }
   if (!input.pages.empty()) {
     const size_t comma = input.pages.find(',');
-    if (comma == std::string::npos) return bad_option(fmt::format("--pages: '{}' is not DUMP,ADDRS", input.pages));
+    if (comma == std::string::npos || comma == 0 || comma + 1 == input.pages.size())
+      return bad_option(fmt::format("--pages: '{}' is not DUMP,ADDRS", input.pages));
     raw.pages_dump = input.pages.substr(0, comma);
     raw.pages_addresses = input.pages.substr(comma + 1);
   }

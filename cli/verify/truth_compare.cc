@@ -128,13 +128,19 @@ class SegmentCompare {
     align_all();
     const TruthCounts before = counts_;
     count(last_segment, truth_ended, over);
+    if (counts_.silent() == before.silent()) return;
+    const auto count_again = [&] {  // what is less silently wrong stays
+      const TruthCounts earlier = std::exchange(counts_, before);
+      std::vector<Fate> fates = std::exchange(fates_, std::vector<Fate>(truth_.insns.size()));
+      count(last_segment, truth_ended, over);
+      if (counts_.silent() < earlier.silent()) return;
+      counts_ = earlier;
+      fates_ = std::move(fates);
+    };
+    if (unmatch_ends()) count_again();
     if (counts_.silent() == before.silent() || !align_unmarked()) return;
-    const TruthCounts with_marked = std::exchange(counts_, before);
-    const std::vector<Fate> fates = std::exchange(fates_, std::vector<Fate>(truth_.insns.size()));
-    count(last_segment, truth_ended, over);
-    if (counts_.silent() < with_marked.silent()) return;
-    counts_ = with_marked;
-    fates_ = fates;
+    count_again();
+    if (unmatch_ends()) count_again();
   }
 
  private:
@@ -183,6 +189,43 @@ class SegmentCompare {
     }
     align_part(d, decoded_.size(), t, truth_.insns.size());
     return true;
+  }
+  // A few wrong instructions before a gap resemble the flow of a later time, and all that ran in between would count as left out. It is lost in the
+  // gap, and all of the flow up to the gap is wrong, if that is less. Returns whether that was so anywhere.
+  bool unmatch_ends() {
+    bool any = false;
+    size_t first = 0, t = 0;  // t: the truth before is matched by flow before `first`
+    for (const size_t gap : gaps_) {
+      const size_t from = end_to_unmatch(first, gap, t);
+      any = any || from != gap;
+      for (size_t i = first; i < gap; ++i) {
+        if (match_[i] != kUnmatched) t = match_[i] + size_t{1};
+        if (i >= from) match_[i] = kUnmatched;
+      }
+      first = gap;
+    }
+    return any;
+  }
+  // Returns from where on nothing of [first, gap) should have a match, so that least of it and of the truth beside it is silently wrong; `gap` if all
+  // matches should stay.
+  [[nodiscard]] size_t end_to_unmatch(size_t first, size_t gap, size_t t) const {
+    size_t d = first, best = gap;
+    int64_t cost = 0, least = 0;  // of the matches in [first, i): truth that is left out, less the unmarked instructions that would be wrong without them
+    for (size_t i = first; i < gap; ++i) {
+      if (match_[i] == kUnmatched) continue;
+      const size_t found = match_[i], left_out = found - t - std::min(found - t, i - d);
+      if (left_out != 0 && !gap_in(d, i) && !(d == i && !loops_.empty() && in_loop(d, t, found)) && !marked_around(d, i, t, found)) {
+        if (cost < least || best == gap) {
+          least = cost;
+          best = d;
+        }
+        cost += static_cast<int64_t>(left_out);
+      }
+      cost -= decoded_.flagged[i] ? 0 : 1;
+      d = i + 1;
+      t = found + 1;
+    }
+    return cost > least ? best : gap;
   }
   // Where the recording itself lost packets, the place at which it is found again is known; between such places the two are aligned.
   void align_all() {
@@ -249,6 +292,10 @@ class SegmentCompare {
     const auto at = [this](size_t i) { return decoded_.flagged.begin() + static_cast<std::ptrdiff_t>(i); };
     return std::find(at(first - std::min<size_t>(first, 1)), at(std::min(last + 1, decoded_.size())), true) != at(std::min(last + 1, decoded_.size()));
   }
+  [[nodiscard]] bool marked_around(size_t d, size_t d_end, size_t t, size_t t_end) const {
+    if (d == d_end) return marked_beside(d, t, t_end);
+    return (d != 0 && decoded_.flagged[d - 1]) || decoded_.flagged[d] || (d_end < decoded_.size() && decoded_.flagged[d_end]);
+  }
   // The decoder gave [d, d_end) where [t, t_end) ran.
   void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
     if (d == d_end && !loops_.empty() && in_loop(d, t, t_end)) {
@@ -266,8 +313,7 @@ class SegmentCompare {
     }
     const uint64_t missing = t_end - t - std::min(t_end - t, d_end - d);
     const auto left_out = fates_.begin() + static_cast<std::ptrdiff_t>(t_end - missing);
-    const bool flagged = d == d_end ? marked_beside(d, t, t_end)
-                                    : (d != 0 && decoded_.flagged[d - 1]) || decoded_.flagged[d] || (d_end < decoded_.size() && decoded_.flagged[d_end]);
+    const bool flagged = marked_around(d, d_end, t, t_end);
     if (gap_in(d, d_end)) {
       counts_.lost += missing;
       std::fill_n(left_out, missing, Fate::lost);

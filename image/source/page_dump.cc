@@ -46,6 +46,7 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
   }
   if (pages.empty() && count != 0) return Error{ErrorCode::contradictory_record, addresses_path + ": no address is a multiple of 4096", 0};
   std::stable_sort(pages.begin(), pages.end(), [](const Page& a, const Page& b) { return a.address < b.address; });
+  const auto page = [&](size_t i) { return (*dump)->bytes().subspan(pages[i].index * kDumpPageBytes, kDumpPageBytes); };
   for (size_t i = 0; i < pages.size();) {
     size_t end = i + 1;
     while (end < pages.size() && pages[end].address == pages[end - 1].address + kDumpPageBytes && pages[end].index == pages[end - 1].index + 1)
@@ -53,7 +54,13 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
     found.ranges.push_back({Ip{pages[i].address}, piece_of(*dump, pages[i].index * kDumpPageBytes, (end - i) * kDumpPageBytes)});
     const uint64_t last = pages[end - 1].address;
     i = end;
-    while (i < pages.size() && pages[i].address == last) ++i;
+    const Bytes used = page(end - 1);
+    bool same = true;
+    for (; i < pages.size() && pages[i].address == last; ++i) {
+      if (i % kPages == 0) check_interrupt();
+      same = same && std::ranges::equal(page(i), used);
+    }
+    if (!same) found.contradicted.push_back(Ip{last});
   }
   return found;
 }

@@ -12,6 +12,7 @@ namespace ptd {
 struct PageDump {
   std::vector<MemoryRange> ranges;      ///< sorted by address; adjacent pages are joined if they are adjacent in both files
   std::vector<uint64_t> odd_addresses;  ///< not page aligned: their pages are ignored
+  std::vector<Ip> contradicted;         ///< sorted: a later page of the same address has other bytes
 };
 
 /// Reads a dump of memory pages: the address of page i of `dump_path` is the i-th little-endian u64 of `addresses_path`. If two pages have

@@ -40,6 +40,7 @@ std::string perf_map_path(int32_t pid) { return "/tmp/perf-" + std::to_string(pi
 
 Result<std::string> read_own_perf_map(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0 && errno == ELOOP) return cannot(ErrorCode::not_regular_file, path, "a symbolic link");
   if (fd < 0) return cannot(code_of_errno(errno), path, "cannot be opened");
   struct Closer {
     int fd;

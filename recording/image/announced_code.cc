@@ -149,13 +149,36 @@ class AnnouncedCode::Space {
                (refused_ == kReported ? " (further ones are not listed)" : ""));
   }
 
-  // The process ended in between, or the recording did: what the range holds from then on is not known.
+  // The process ended in between, or the recording did, or the same change began again: what the range holds from then on is not known.
   void leave_open(const Change& change) {
     if (change.what.kind == AnnounceKind::load && !overlaps(change.what.address, change.what.size_bytes)) return;
-    suspect({change.time.first, kTimeMax});
-    report(FindingKind::records_lost, Ip{change.what.address}, {change.time.first, kTimeMax},
+    const Interval window{change.time.first, change.known_since};
+    suspect(window);
+    report(FindingKind::records_lost, Ip{change.what.address}, window,
            "a change of its code at " + range_text(change.what.address, change.what.size_bytes) +
-               " was announced to begin and not to end: its code is suspect since then");
+               " was announced to begin and not to end: its code is suspect " +
+               (window.last == kTimeMax ? "since then" : "until the same change began again and ended"));
+  }
+
+  // When it was written is not known: no earlier than what was there.
+  void apply_unbegun(const Change& change) {
+    const Announcement& what = change.what;
+    TimeNs since = std::min(change.known_since, change.time.first);
+    if (change.contradicts && overlaps(what.address, what.size_bytes)) since = live_since(what, change.time.first);
+    suspect({since, change.time.last});
+    if (!change.contradicts) return;
+    report(FindingKind::records_lost, Ip{what.address}, {since, change.time.last},
+           "a patch of " + range_text(what.address, what.size_bytes) + " was announced to end and not to begin: its code is suspect until then");
+  }
+
+  // Returns when the oldest of the code in the range was announced, or `otherwise` if that is earlier.
+  [[nodiscard]] TimeNs live_since(const Announcement& what, TimeNs otherwise) const {
+    for (auto at = live_.lower_bound(what.address + what.size_bytes); at != live_.begin();) {
+      --at;
+      if (at->first + at->second.size <= what.address) break;
+      otherwise = std::min(otherwise, at->second.since);
+    }
+    return otherwise;
   }
 
   void suspect(Interval window) {
@@ -273,12 +296,7 @@ class AnnouncedCode::Space {
   // Code that a run-time lists is other than what it announced before, and no number is missing.
   void contradict(const Change& change) {
     const Announcement& what = change.what;
-    TimeNs since = change.time.first;
-    for (auto at = live_.lower_bound(what.address + what.size_bytes); at != live_.begin();) {
-      --at;
-      if (at->first + at->second.size <= what.address) break;
-      since = std::min(since, at->second.since);
-    }
+    const TimeNs since = live_since(what, change.time.first);
     suspect({since, change.time.last});
     report(FindingKind::poke_old_bytes_mismatch, Ip{what.address}, {since, change.time.last},
            "the code listed at " + range_text(what.address, what.size_bytes) +
@@ -310,7 +328,7 @@ class AnnouncedCode::Space {
       return report(FindingKind::bad_record, Ip{what.address}, change.time,
                     "a patch of " + range_text(what.address, what.size_bytes) + " was announced without its bytes: they are not known");
     }
-    if (change.begun_unheard) suspect({std::min(change.known_since, change.time.first), change.time.last});
+    if (change.unbegun) apply_unbegun(change);
     add_edit(change, change.old_bytes, what.code);
     auto at = live_.upper_bound(what.address);
     if (at == live_.begin()) return;
@@ -348,51 +366,96 @@ void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, u
   process.instances[parsed->instance].add(*parsed, time, offset_bytes);
 }
 
-// Joins each end with the begin before it. What began before a gap and did not end may have ended in it: the gap counts from the begin on.
+/// The changes that were announced to begin and not yet to end.
+class AnnouncedCode::Begun {
+ public:
+  explicit Begun(std::vector<Change>& changes) : changes_(changes) {}
+
+  void begin(Announcement what) {
+    if (what.kind == AnnounceKind::patch) patch_begins_.insert(what.runtime);
+    const auto [open, is_new] = begun_.try_emplace(key_of(what));
+    if (!is_new) {
+      open->second.abandoned.push_back(changes_.size());
+      leave(std::move(open->second.what));
+    }
+    open->second.what = std::move(what);
+  }
+  /// Gives the end its begin. A patch always has one, except that some run-times never announce it, and that it may not have been heard.
+  void end(Change& change, bool may_be_unheard) {
+    const Announcement& what = change.what;
+    const auto open = begun_.find(key_of(what));
+    if (open == begun_.end()) {
+      change.contradicts = what.kind == AnnounceKind::patch && patch_begins_.contains(what.runtime);
+      change.unbegun = what.kind == AnnounceKind::patch && (may_be_unheard || change.contradicts);
+      return;
+    }
+    for (const size_t abandoned : open->second.abandoned) changes_[abandoned].known_since = what.time.last;
+    change.time = hull(change.time, open->second.what.time);
+    change.old_bytes = std::move(open->second.what.code);
+    begun_.erase(open);
+  }
+  /// What began before a gap and did not end may have ended in it: the gap counts from the begin on.
+  void pass(AnnounceGap& gap) {
+    for (const auto& [key, open] : begun_) gap.time.first = std::min(gap.time.first, open.what.time.first);
+    begun_.clear();
+    patch_begins_.clear();
+  }
+  void finish() {
+    for (auto& [key, open] : begun_) leave(std::move(open.what));
+  }
+
+ private:
+  using Key = std::tuple<uint32_t, AnnounceKind, uint64_t, uint64_t>;
+  struct Open {
+    Announcement what;
+    std::vector<size_t> abandoned;  // of changes_: the same change began before and did not end
+  };
+  static Key key_of(const Announcement& what) { return {what.runtime, what.kind, what.address, what.size_bytes}; }
+
+  void leave(Announcement what) {
+    Change change;
+    change.time = what.time;
+    change.open = true;
+    change.known_since = kTimeMax;
+    change.what = std::move(what);
+    changes_.push_back(std::move(change));
+  }
+
+  std::vector<Change>& changes_;
+  std::map<Key, Open> begun_;
+  std::set<uint32_t> patch_begins_;  // run-times that announced that a patch begins
+};
+
+// Joins each end with the begin before it.
 void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& changes) {
   const Relists relists(history.announcements);
-  using Key = std::tuple<uint32_t, AnnounceKind, uint64_t, uint64_t>;
-  std::map<Key, Announcement> begun;
+  Begun begun(changes);
   auto gap = history.gaps.begin();
   for (Announcement& what : history.announcements) {
-    for (; gap != history.gaps.end() && gap->first_seq <= what.seq; ++gap) {
-      for (const auto& [key, open] : begun) gap->time.first = std::min(gap->time.first, open.time.first);
-      begun.clear();
-    }
+    for (; gap != history.gaps.end() && gap->first_seq <= what.seq; ++gap) begun.pass(*gap);
     if (!is_code(what)) continue;
-    const Key key{what.runtime, what.kind, what.address, what.size_bytes};
     if (what.begin) {
-      const auto [open, is_new] = begun.try_emplace(key, std::move(what));
-      if (!is_new) open->second.time = hull(open->second.time, what.time);
+      begun.begin(std::move(what));
       continue;
     }
     Change change;
     change.time = what.time;
-    const auto open = begun.find(key);
-    const bool is_begun = open != begun.end();
-    if (is_begun) {
-      change.time = hull(change.time, open->second.time);
-      change.old_bytes = std::move(open->second.code);
-      begun.erase(open);
-    }
+    change.what = std::move(what);
+    const Announcement& end = change.what;
     change.after_loss = gap != history.gaps.begin();
+    // If it began before a reader listened, either content may have run until it ended, and a list shows only the new one.
+    begun.end(change, history.attached && !change.after_loss);
     change.known_since = history.attached ? history.attached_at : change.time.first;
-    // It began before a reader listened: until it ended, either content may have run, and a list shows only the new one.
-    change.begun_unheard = what.kind == AnnounceKind::patch && !is_begun && history.attached && !change.after_loss;
     if (change.after_loss) {
       change.known_since = std::min(std::prev(gap)->time.first, change.time.first);
-    } else if (relists.is_later(what.runtime, what.seq, change.time.first)) {
+    } else if (relists.is_later(end.runtime, end.seq, change.time.first)) {
       change.known_since = change.time.first;
     }
-    if (what.unwatched) change.known_since = change.time.first;
-    change.what = std::move(what);
+    if (end.unwatched) change.known_since = change.time.first;
     changes.push_back(std::move(change));
   }
-  for (; gap != history.gaps.end(); ++gap) {
-    for (const auto& [key, open] : begun) gap->time.first = std::min(gap->time.first, open.time.first);
-    begun.clear();
-  }
-  for (auto& [key, open] : begun) changes.push_back({open, {}, {open.time.first, kTimeMax}, true, {}, false, false});
+  for (; gap != history.gaps.end(); ++gap) begun.pass(*gap);
+  begun.finish();
 }
 
 // Reports what is missing, and marks the time until all code was relisted.

@@ -32,15 +32,17 @@ class AnnouncedCode {
     std::vector<std::byte> old_bytes;   ///< given at the begin
     Interval time;                      ///< in which either content may run
     bool open = false;                  ///< no end is there
-    TimeNs known_since;                 ///< of relisted code: it did not change since then
+    TimeNs known_since;                 ///< of relisted code: it did not change since then; of an open one: what the range holds is known again
     bool after_loss = false;            ///< of relisted code: it may have been generated in a gap
-    bool begun_unheard = false;         ///< a patch whose begin came before a reader listened
+    bool unbegun = false;               ///< a patch without a begin: when it was written is not known
+    bool contradicts = false;           ///< the begin should have been heard
   };
   struct Process {
     int32_t pid = -1;
     std::map<uint64_t, AnnounceJoiner> instances;
   };
   class Space;
+  class Begun;
   void take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history, std::vector<Change>& changes) const;
   static void pair_ends(AnnounceHistory& history, std::vector<Change>& changes);
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "image/base/regular_file.h"
 #include "image/source/perf_map.h"
 #include "recording/perf/sideband_fold.h"
 
@@ -52,8 +53,11 @@ std::string SidebandFold::perf_map_of(int32_t pid) {
   std::vector<std::string> roots = source.symfs;
   if (const auto* own = roots_of(pid)) roots.insert(roots.begin(), own->begin(), own->end());
   for (const std::string& root : roots) {
-    std::string text = read_text_file(root + path, kMostPerfMapBytes);
-    if (!text.empty()) return text;
+    std::string text = read_text_file(root + path, kMostPerfMapBytes + 1);
+    if (!text.empty() && text.size() <= kMostPerfMapBytes) return text;
+    const RegularFile file = open_regular(root + path);
+    const std::string why = !text.empty() ? "too large" : file.fd.ok() || file.code() == ErrorCode::not_found ? "" : file.why();
+    if (!why.empty()) data_.warnings.push_back("not used for names: " + root + path + ": " + why);
   }
   if (source.saved) {
     if (const auto kept = source.saved->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
@@ -68,7 +72,7 @@ std::string SidebandFold::perf_map_of(int32_t pid) {
       data_.warnings.push_back(path + ": written after the recording ended; its names may be those of later code or of another process");
     return std::move(*text);
   }
-  if (is_regular_file(path)) data_.warnings.push_back("not used for names: " + text.error().message);
+  if (text.error().code != ErrorCode::not_found) data_.warnings.push_back("not used for names: " + text.error().message);
   return {};
 }
 

@@ -254,6 +254,7 @@ int main(int argc, char** argv) {
   char path[64];
   int dump = strcmp(argv[1], "dump") == 0;
   sprintf(path, dump ? "jit-%d.dump" : "/tmp/perf-%d.map", getpid());
+  if (strcmp(argv[1], "link") == 0) symlink("/dev/null", path);
   FILE* file = fopen(path, "w+");
   struct head head = {0x4A695444, 1, 40, 62, 0xdeadbeef, getpid(), now(), 0};
   if (dump) {
@@ -318,6 +319,18 @@ class JitNames(unittest.TestCase):
         self.assertEqual(run("bundle", "-q", "-i", path, "-o", bundle).returncode, 0)
         self.check(bundle)
 
+    def test_a_perf_map_that_is_a_link_is_not_saved(self):
+        path, done = record("jit_link", self.program, "link", cwd=WORK)
+        there = f"/tmp/perf-{int(done.stdout)}.map"
+        self.addCleanup(os.unlink, there)
+        self.assertEqual(done.stderr.count(there), 1)
+        self.assertIn(f"ptdecode: not saved: {there}: a symbolic link\n", done.stderr)
+        self.assert_refused(path, there, "a symbolic link")
+
+    def assert_refused(self, path, perf_map, why, *words):
+        said = run("functions", "-i", path, "--stash", "off", *words).stderr.splitlines()
+        self.assertEqual([line for line in said if str(perf_map) in line], [f"ptdecode: warning: not used for names: {perf_map}: {why}"])
+
     def test_a_perf_map_names_code_too(self):
         path = self.made("map")
         there = pathlib.Path(f"/tmp/perf-{self.pid}.map")
@@ -347,7 +360,20 @@ class JitNames(unittest.TestCase):
         kept = root / "tmp" / there.name
         there.symlink_to(kept)
         self.assertFalse(named())
+        self.assert_refused(path, there, "a symbolic link")
         there.unlink()
+        for where, words in ((there, ()), (WORK / "odd" / "tmp" / there.name, ("--symfs", WORK / "odd"))):
+            where.parent.mkdir(exist_ok=True, parents=True)
+            os.mkfifo(where)
+            self.assert_refused(path, where, "not a regular file", *words)
+            where.unlink()
+            where.mkdir()
+            self.assert_refused(path, where, "not a regular file", *words)
+            where.rmdir()
+            where.touch()
+            os.truncate(where, (256 << 20) + 1)
+            self.assert_refused(path, where, "too large", *words)
+            where.unlink()
         if os.geteuid() == 0:
             shutil.copy(kept, there)
             os.chown(there, 12345, 12345)

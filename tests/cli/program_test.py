@@ -582,6 +582,33 @@ class RawCases(unittest.TestCase):
             self.assertEqual(done.returncode, 3)  # the trace's own code is missing
             self.assertRegex(done.stdout, rb"(?m)^code_missing: ")
 
+    def test_pages_that_contradict_each_other_are_a_finding(self):
+        folder = case("pt-xdc-unzip")
+        with tempfile.TemporaryDirectory() as temporary:
+            at = pathlib.Path(temporary)
+
+            def found(fills, addresses, *words):
+                (at / "dump").write_bytes(b"".join(bytes([fill]) * 4096 for fill in fills))
+                (at / "addrs").write_bytes(b"".join(address.to_bytes(8, "little") for address in addresses))
+                done = run("check", *raw_words(folder)[:4], "--pages", f"{at}/dump,{at}/addrs", *words)
+                self.assertEqual(done.returncode, 3)
+                return [line for line in done.stdout.decode().splitlines() if line.startswith("section_overlap: ")]
+
+            same = [0x401000, 0x402000, 0x401000]
+            one = f"section_overlap: {at}/dump contains pages with different bytes for the same address; the first one is used [at 0x401000]"
+            self.assertEqual(found([1, 2, 3], same), [one])
+            self.assertEqual(found([1, 2, 1], same), [])
+            self.assertEqual(found([1, 1, 2], [0x401000] * 3), [one])
+            self.assertEqual(found([1, 2, 3, 4, 5], [*same, 0x402000, 0x403000]), [one.replace(";", ", of 2 addresses;")])
+            (at / "piece").write_bytes(b"\x01" * 64)
+            pieces = found([1, 2], [0x401000, 0x402000], "--image", f"{at}/piece@401010", "--image", f"{at}/piece@402020")
+            self.assertEqual(len(pieces), 1)
+            self.assertIn("contain different bytes for the same addresses; the last one is used [at 0x402020]", pieces[0])
+        for words in (",", f"{temporary}/dump,", ",addrs"):
+            done = run("check", *raw_words(folder)[:4], "--pages", words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"--pages: '{words}' is not DUMP,ADDRS".encode(), done.stderr)
+
     def test_the_remedy_fits_the_capture(self):
         folder = case("pt-xdc-unzip")
         done = run("stat", *raw_words(folder)[:4])

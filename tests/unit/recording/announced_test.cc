@@ -241,6 +241,64 @@ TEST_F(Announced, ABeginWithoutAnEnd) {
   EXPECT_EQ(at(kJit, 250).flags, CodeFlag::suspect);
 }
 
+// The later change applies: its begin and end belong together. What the first one may have written is suspect until then.
+TEST_F(Announced, ABeginWithoutAnEndBeforeTheSameChange) {
+  const What begin{.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11})};
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say(begin, 200);
+  say({.code = bytes_of({0x11, 0xc3})}, 250);
+  say(begin, 300);
+  say(begin, 400);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})}, 410);
+  finish();
+  EXPECT_EQ(at(kJit, 199).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 201).flags, CodeFlag::suspect);
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 350).flags, CodeFlag::suspect);
+  EXPECT_EQ(at(kJit, 405).bytes, (Bytes8{0x11, 0x12}));
+  EXPECT_EQ(at(kJit, 500).bytes, Bytes8{0x12});
+  EXPECT_EQ(at(kJit, 500).flags, CodeFlag::none);
+  EXPECT_EQ(count(FindingKind::records_lost, "at [0x10000, 0x10001) was announced to begin and not to end"), 2U);
+  EXPECT_EQ(data_.timeline.findings().size(), 2U);
+}
+
+// Nothing ran where code was to be loaded, and what was loaded there later is known.
+TEST_F(Announced, ALoadThatIsTriedAgain) {
+  say({.phase = PTD_ANNOUNCE_BEGIN, .size = 2}, 100);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .size = 2}, 200);
+  say({.code = bytes_of({0x11, 0xc3})}, 300);
+  finish();
+  EXPECT_EQ(at(kJit, 150).bytes, Bytes8{});
+  EXPECT_EQ(at(kJit, 400).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 400).flags, CodeFlag::none);
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+TEST_F(Announced, BeginAndEndThatDoNotMatch) {
+  say({.code = bytes_of({0x11, 0xc3})}, 50);
+  say({.address = kJit + 64, .code = bytes_of({0x21, 0xc3})}, 100);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11})}, 200);
+  say({.kind = PTD_ANNOUNCE_PATCH, .address = kJit + 64, .code = bytes_of({0x22})}, 300);
+  finish();
+  EXPECT_EQ(at(kJit, 60).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit + 64, 150).flags, CodeFlag::suspect);  // the patch may have begun here
+  EXPECT_EQ(at(kJit + 64, 350).bytes, Bytes8{0x22});
+  EXPECT_EQ(at(kJit, 350).flags, CodeFlag::suspect);
+  EXPECT_EQ(count(FindingKind::records_lost, "at [0x10000, 0x10001) was announced to begin and not to end"), 1U);
+  EXPECT_EQ(count(FindingKind::records_lost, "a patch of [0x10040, 0x10041) was announced to end and not to begin"), 1U);
+}
+
+// Some run-times notice only afterwards that code changed, and announce no begin at all.
+TEST_F(Announced, PatchesThatNeverBegin) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})}, 200);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x13})}, 300);
+  finish();
+  EXPECT_EQ(at(kJit, 250).bytes, Bytes8{0x12});
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{0x13});
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
 TEST_F(Announced, LateAttach) {
   say({.kind = PTD_ANNOUNCE_ATTACH, .size = 7}, 500);
   next_[kPid] = 7;
@@ -266,6 +324,7 @@ TEST_F(Announced, AttachDuringAPatch) {
   EXPECT_TRUE(any(at(kJit, 550).flags, CodeFlag::suspect));
   EXPECT_EQ(at(kJit, 650).bytes, Bytes8{0x22});
   EXPECT_FALSE(any(at(kJit, 650).flags, CodeFlag::suspect));
+  EXPECT_TRUE(data_.timeline.findings().empty());
 }
 
 // A run-time that began to announce only after the reader came: its code is certain from then on.
