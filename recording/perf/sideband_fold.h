@@ -11,7 +11,7 @@
 
 #include "perfio/format/records.h"
 #include "recording/data/hole_times.h"
-#include "recording/data/poke_order.h"
+#include "recording/image/poke_order.h"
 #include "recording/data/recording_data.h"
 #include "perfio/announce/announce_event.h"
 #include "recording/image/announced_code.h"

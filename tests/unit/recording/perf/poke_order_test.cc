@@ -1,5 +1,5 @@
 // PokeOrder: a poke that is moved past a record of its cpu is found, and its window holds its true time.
-#include "recording/data/poke_order.h"
+#include "recording/image/poke_order.h"
 
 #include <gtest/gtest.h>
 
