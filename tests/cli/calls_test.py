@@ -594,7 +594,7 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
             path = self.folder / f"processes{count}.data"
             done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", path, "--", "/bin/sh", "-c", "/bin/true; " * count)
             self.assertEqual(done.returncode, 0, done.stderr)
-            for words in ("timeline", "export --tables edges,gaps,events", "export --tables branches", "functions"):
+            for words in ("timeline", "export --tables gaps,events", "export --tables branches,edges", "functions"):
                 command, *rest = words.split()
                 output = [] if command == "functions" else ["-o", self.folder / f"processes{count}.{command}"]
                 peaks[count, words] = self.peak_bytes(command, "-q", "-i", path, *rest, *output)[0]
