@@ -99,6 +99,7 @@ class ReaderImpl final : public PerfReader {
   Status take_directory(const std::string& path);
   void read_ahead_pipe_headers();
   void apply(const RawRecord& raw);
+  bool next(RawStream& stream, RawRecord& raw);
   bool take(const RawRecord& raw, RecordQueue& queue, uint64_t& latest);
   bool deliver(const RawRecord& raw);
   bool read_one(RecordQueue& queue);
@@ -231,6 +232,13 @@ bool ReaderImpl::deliver(const RawRecord& raw) {
   return (*on_record_)(record);
 }
 
+bool ReaderImpl::next(RawStream& stream, RawRecord& raw) {
+  if (!stream.next(raw)) return false;
+  const RecordBuilder::OwnSize own = builder_.own_size(raw);
+  if (own.bytes < raw.bytes.size()) stream.shorten(raw, own.bytes, own.is_certain);
+  return true;
+}
+
 /// Queues a record that has a time, delivers any other at once. `latest` follows the times seen.
 bool ReaderImpl::take(const RawRecord& raw, RecordQueue& queue, uint64_t& latest) {
   if (raw.header.type >= kRecordUserStart) apply(raw);
@@ -244,7 +252,7 @@ bool ReaderImpl::read_one(RecordQueue& queue) {
   RawStream stream(file_->bytes(), data_begin_, data_end_, damage_);
   RawRecord raw;
   uint64_t latest = 0;
-  while (stream.next(raw)) {
+  while (next(stream, raw)) {
     if (!take(raw, queue, latest)) return false;
     if (raw.header.type == kRecordFinishedRound && !queue.finish_round()) return false;
   }
@@ -268,7 +276,7 @@ bool ReaderImpl::read_merged(RecordQueue& queue) {
     behind->latest_before = behind->latest;
     bool more = true;
     for (uint64_t i = 0; i < kMergeRecords && more; ++i) {
-      more = behind->stream.next(raw);
+      more = next(behind->stream, raw);
       if (more && !take(raw, queue, behind->latest)) return false;
     }
     if (!more) sources.erase(behind);

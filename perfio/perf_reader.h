@@ -24,6 +24,7 @@ struct ReadDamage {
   bool cut = false;  ///< ends before what it announced
   uint64_t cut_offset_bytes = 0;
   uint64_t bad_records = 0;           ///< skipped one by one
+  uint64_t oversized_records = 0;     ///< of a wrong size: what follows their content is read as the records that it is
   uint64_t late_records = 0;          ///< delivered after a record of a later time, because the recording or the buffer's bound forced it
   std::vector<std::string> messages;  ///< one sentence each, with offset; at most 32
   uint64_t unknown_records = 0;       ///< of types that a newer kernel or perf writes: skipped, and no damage

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "perfio/damage_log.h"
+#include "perfio/format/oversized_record.h"
 #include "perfio/scattered_read.h"
 
 namespace ptd::perfio {
@@ -90,6 +91,9 @@ bool is_chain(Bytes rest, unsigned count, bool newer) {
   }
   return true;
 }
+
+// Whether the front of `rest`, `size_bytes` of it, is whole records, or `rest` begins with a chain of them.
+bool is_records(Bytes rest, uint64_t size_bytes) { return is_chain(rest, kChain, false) || is_chain(rest.first(static_cast<size_t>(size_bytes)), ~0U, false); }
 
 // Returns the offset of the first byte from `at` on that is not zero, or the size of `bytes`.
 uint64_t skip_zeros(Bytes bytes, uint64_t at) {
@@ -220,6 +224,30 @@ bool RawStream::skip_damage() {
   last_record_ = ~uint64_t{0};
   if (compressed_bytes_ != 0 && !compressed_failed_) fail_compressed("the compressed stream has a gap");
   return true;
+}
+
+void RawStream::shorten(RawRecord& out, uint64_t own_bytes, bool is_certain) {
+  const uint64_t excess = out.bytes.size() - own_bytes;
+  const Bytes behind = out.transient ? Bytes(chunk_).subspan(chunk_position_ - static_cast<size_t>(excess))
+                                     : file_.first(static_cast<size_t>(end_)).subspan(static_cast<size_t>(position_ - excess));
+  const bool follow = is_records(behind, excess);
+  if (!follow && !is_certain) return;
+  out.bytes = out.bytes.first(static_cast<size_t>(own_bytes));
+  out.header.size_bytes = static_cast<uint16_t>(own_bytes);
+  if (!follow && is_written_too_long(out.header.type)) return;
+  if (follow) {
+    ++damage_->oversized_records;
+    add_damage_message(*damage_, "a record of type " + std::to_string(out.header.type) + " has a size of " + std::to_string(own_bytes + excess) +
+                                     " bytes instead of " + std::to_string(own_bytes) + ": the records in it are read, at offset " +
+                                     std::to_string(out.file_offset_bytes));
+    (out.transient ? chunk_position_ : position_) -= excess;
+  } else if (!out.transient) {
+    position_ -= excess;
+    last_record_ = ~uint64_t{0};
+    (void)skip_damage();
+  } else {
+    add_bad_record(*damage_, out.file_offset_bytes, "bytes behind the content of a record of type " + std::to_string(out.header.type));
+  }
 }
 
 void RawStream::attach_payload(RawRecord& out) {

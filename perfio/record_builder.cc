@@ -5,6 +5,7 @@
 
 #include "perfio/file_header.h"
 #include "perfio/format/features.h"
+#include "perfio/format/oversized_record.h"
 #include "perfio/format/record_parse.h"
 
 namespace ptd::perfio {
@@ -19,6 +20,7 @@ Bytes body_of(const RawRecord& raw) { return raw.bytes.subspan(kRecordHeaderByte
 RecordBuilder::RecordBuilder(std::vector<EventAttr> attrs, Features features, Bytes tracing_data)
     : attrs_(std::move(attrs)), features_(std::move(features)) {
   finder_.set(attrs_);
+  for (const EventAttr& attr : attrs_) note_trailer(attr);
   find_sched_switch(tracing_data, sched_switch_);
 }
 
@@ -58,7 +60,13 @@ bool RecordBuilder::apply_attr(Bytes body) {
   if (like >= 0 && attrs_[static_cast<size_t>(like)].ids == attr.ids) return true;
   attrs_.push_back(std::move(attr));
   finder_.add(attrs_.back());
+  note_trailer(attrs_.back());
   return true;
+}
+
+void RecordBuilder::note_trailer(const EventAttr& attr) {
+  const uint64_t size = trailer_bytes(attr);
+  if (std::ranges::find(trailer_sizes_, size) == trailer_sizes_.end()) trailer_sizes_.push_back(size);
 }
 
 bool RecordBuilder::apply_event_update(Bytes body) {
@@ -89,6 +97,38 @@ uint64_t RecordBuilder::trailer_bytes_of(const RawRecord& raw, uint32_t attr_ind
   const uint64_t trailer = trailer_bytes(attrs_[attr_index]);
   const uint64_t fixed = kRecordHeaderBytes + fixed_body_bytes(raw.header.type);
   return fixed + trailer <= raw.bytes.size() ? trailer : 0;
+}
+
+// Whether a record that is complete ends in a trailer of `trailer` bytes: in the id of an event whose trailers have that size.
+bool RecordBuilder::ends_in_trailer(const RecordHeader& header, Bytes record, uint64_t trailer) const {
+  const EventAttr& attr = attrs_[finder_.find(header, record)];
+  if (!has_trailer_id(attr) || trailer_bytes(attr) != trailer) return false;
+  const SampleId id = trailer_of(attr, record);
+  if (finder_.index_of(id.id) < 0) return false;
+  if ((attr.sample_type & kSampleCpu) == 0) return true;
+  const uint64_t cpu_at = record.size() - ((attr.sample_type & kSampleIdentifier) != 0 ? 16 : 8);
+  return Cursor(record.subspan(static_cast<size_t>(cpu_at + 4))).u32() == 0;  // reserved
+}
+
+// A newer kernel may add to a record's content. Then an event's id is at the end of the record, and not where the content known here ends.
+RecordBuilder::OwnSize RecordBuilder::own_size(const RawRecord& raw) const {
+  const uint64_t size = raw.bytes.size();
+  if (raw.header.type == kRecordSample) {
+    SampleFields fields;
+    if (attrs_.empty() || !parse_sample(attrs_[finder_.find(raw.header, raw.bytes)], body_of(raw), fields) || fields.content_bytes == 0) return {size};
+    return {kRecordHeaderBytes + fields.content_bytes};
+  }
+  const uint64_t content = content_bytes(raw.bytes);
+  if (content == 0 || content >= size) return {size};
+  if (raw.header.type >= kRecordUserStart || attrs_.empty()) return {content};
+  const auto end = [content](uint64_t trailer) { return content + trailer; };
+  if (std::ranges::find(trailer_sizes_, size, end) != trailer_sizes_.end()) return {size};
+  const auto has_trailer = [&](Bytes record, uint64_t trailer) { return ends_in_trailer(raw.header, record, trailer); };
+  for (const uint64_t trailer : trailer_sizes_) {
+    if (end(trailer) >= size || !has_trailer(raw.bytes.first(static_cast<size_t>(end(trailer))), trailer)) continue;
+    return {end(trailer), std::ranges::none_of(trailer_sizes_, [&](uint64_t each) { return has_trailer(raw.bytes, each); })};
+  }
+  return {std::min(size, end(trailer_sizes_.front()))};
 }
 
 uint64_t RecordBuilder::time_of(const RawRecord& raw) const {

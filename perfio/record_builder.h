@@ -19,6 +19,12 @@ class RecordBuilder {
   [[nodiscard]] bool apply_header_record(const RawRecord& raw);
   /// Returns the time to sort by; 0 if the record has none.
   [[nodiscard]] uint64_t time_of(const RawRecord& raw) const;
+  /// What the content of a record and the trailer behind it take, header included.
+  struct OwnSize {
+    uint64_t bytes = 0;      ///< the size in the header if nothing tells another
+    bool is_certain = false;  ///< the trailer there names an event of the recording, and the end of the record does not
+  };
+  [[nodiscard]] OwnSize own_size(const RawRecord& raw) const;
   /// Returns false if the record is inconsistent.
   [[nodiscard]] bool build(const RawRecord& raw, Record& out) const;
 
@@ -27,16 +33,19 @@ class RecordBuilder {
 
  private:
   bool apply_attr(Bytes body);
+  void note_trailer(const EventAttr& attr);
   bool apply_event_update(Bytes body);
   bool apply_feature(Bytes body);
   bool build_sample(const RawRecord& raw, Record& out) const;
   [[nodiscard]] bool is_sched_switch(const EventAttr& attr) const;
+  [[nodiscard]] bool ends_in_trailer(const RecordHeader& header, Bytes record, uint64_t trailer) const;
   /// Returns the size of the trailer of a record that is not a SAMPLE.
   [[nodiscard]] uint64_t trailer_bytes_of(const RawRecord& raw, uint32_t attr_index) const;
 
   std::vector<EventAttr> attrs_;
   Features features_;
   AttrFinder finder_;
+  std::vector<uint64_t> trailer_sizes_;  ///< of the attrs, each once: at most 7
   SchedSwitchFormat sched_switch_;
   bool event_desc_seen_ = false;  ///< in a HEADER_FEATURE record
 };

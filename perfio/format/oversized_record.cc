@@ -4,39 +4,79 @@
 #include <algorithm>
 #include <cstring>
 
+#include "perfio/format/record_parse.h"
 #include "perfio/format/sample_id.h"
-#include "perfio/format/wire.h"
 
 namespace ptd::perfio {
 namespace {
 
-/// Bytes of a record up to its trailer, by its content; 0 if it does not tell.
+/// Of a text that begins at the cursor and is padded to 8 bytes; 0 if it has no end.
+uint64_t text_bytes(Cursor body) {
+  const Bytes text = body.rest();
+  const size_t length = text.empty() ? 0 : strnlen(reinterpret_cast<const char*>(text.data()), text.size());
+  return length == text.size() ? 0 : (length / 8 + 1) * 8;
+}
+
+/// Of the records of perf whose size is known.
+uint64_t user_content_bytes(uint32_t type, Bytes record) {
+  constexpr uint64_t kShortConversion = 32, kConversion = 56;  // tools/lib/perf event.h, perf_record_time_conv: with and without cap_user_time_short
+  if (type == kRecordTimeConv) return record.size() < kConversion ? kShortConversion : kConversion;
+  if (type != kRecordIdIndex) return 0;
+  constexpr uint64_t kEntry = 32, kGuestEntry = 16;  // perf_record_id_index: the guests' part follows all entries, if there is one
+  const uint64_t count = Cursor(record.subspan(kRecordHeaderBytes)).u64();
+  if (count > record.size() / kEntry) return 0;
+  const uint64_t content = kRecordHeaderBytes + 8 + count * kEntry;
+  return content + count * kGuestEntry == record.size() ? record.size() : content;
+}
+
+}  // namespace
+
 uint64_t content_bytes(Bytes record) {
-  Cursor body(record.subspan(kRecordHeaderBytes));
-  switch (read_record_header(record).type) {
-    case kRecordKsymbol: {
-      body.skip(16);
-      const Bytes name = body.rest();
-      const auto* text = reinterpret_cast<const char*>(name.data());
-      const size_t length = name.empty() ? 0 : strnlen(text, name.size());
-      return length == name.size() ? 0 : kRecordHeaderBytes + 16 + (length / 8 + 1) * 8;
+  const uint32_t type = read_record_header(record).type;
+  if (type >= kRecordUserStart) return user_content_bytes(type, record);
+  const uint64_t fixed = kRecordHeaderBytes + fixed_body_bytes(type);
+  if (fixed > record.size()) return 0;
+  Cursor body(record.subspan(static_cast<size_t>(fixed)));
+  switch (type) {
+    case kRecordMmap:
+    case kRecordMmap2:
+    case kRecordComm:
+    case kRecordKsymbol:
+    case kRecordCgroup: {
+      const uint64_t text = text_bytes(body);
+      return text == 0 ? 0 : fixed + text;
     }
-    case kRecordBpfEvent:
-      return kRecordHeaderBytes + 16;
     case kRecordTextPoke: {
-      body.skip(8);
-      const uint64_t code = uint64_t{body.u16()} + body.u16();
-      return body.ok() ? kRecordHeaderBytes + (8 + 2 + 2 + code + 7) / 8 * 8 : 0;
+      Cursor lengths(record.subspan(kRecordHeaderBytes + 8));
+      const uint64_t code = uint64_t{lengths.u16()} + lengths.u16();
+      return (fixed + code + 7) / 8 * 8;
     }
+    case kRecordNamespaces:
+    case kRecordCallchainDeferred: {
+      const uint64_t each = type == kRecordNamespaces ? 16 : 8;
+      const uint64_t count = Cursor(record.subspan(kRecordHeaderBytes + 8)).u64();
+      return count > body.remaining() / each ? 0 : fixed + count * each;
+    }
+    case kRecordFork:
+    case kRecordExit:
+    case kRecordLost:
+    case kRecordLostSamples:
+    case kRecordThrottle:
+    case kRecordUnthrottle:
+    case kRecordAux:
+    case kRecordItraceStart:
+    case kRecordSwitch:
+    case kRecordSwitchCpuWide:
+    case kRecordBpfEvent:
+    case kRecordAuxOutputHwId:
+      return fixed;
     default:
       return 0;
   }
 }
 
-}  // namespace
-
 Bytes without_excess(Bytes record, const EventAttr& attr, std::vector<std::byte>& scratch) {
-  if (record.size() < kRecordHeaderBytes) return record;
+  if (record.size() < kRecordHeaderBytes || !is_written_too_long(read_record_header(record).type)) return record;
   const uint64_t content = content_bytes(record), trailer = trailer_bytes(attr);
   if (content == 0 || trailer == 0 || content + trailer >= record.size()) return record;
   SampleId id;

@@ -1,12 +1,20 @@
-// Records that the kernel writes too long: KSYMBOL, BPF_EVENT and TEXT_POKE if several events request them.
+// Records that are longer than their content and trailer: damaged ones, and those that the kernel writes so.
 #pragma once
 
 #include <vector>
 
 #include "perfio/format/event_attr.h"
+#include "perfio/format/wire.h"
 #include "ptdecode/types.h"
 
 namespace ptd::perfio {
+
+/// Returns the bytes of a record up to its trailer, header included, by its content; 0 if the content does not tell. Samples depend on their event.
+[[nodiscard]] uint64_t content_bytes(Bytes record);
+/// Returns whether the kernel writes records of this type too long if several events request them.
+[[nodiscard]] constexpr bool is_written_too_long(uint32_t type) {
+  return type == kRecordKsymbol || type == kRecordBpfEvent || type == kRecordTextPoke;
+}
 
 /// Each event that gets such a record adds the length of its trailer to the header that all of them share ([Linux] kernel/events/core.c,
 /// perf_event_ksymbol_output(), perf_event_bpf_output(), perf_event_text_poke_output(), which do not restore header.size as

@@ -20,6 +20,8 @@ int trailer_id_position(uint64_t type) {
   return 1 + std::popcount(type & (kSampleCpu | kSampleStreamId));
 }
 
+constexpr uint64_t kKnownSampleTypes = 2 * kSampleWeightStruct - 1;
+
 void set_time(uint64_t time, SampleId& out) {
   out.has_time = time != 0 && time != ~0ULL;
   out.time = out.has_time ? time : 0;
@@ -69,7 +71,7 @@ void parse_tail(const EventAttr& attr, Cursor& in, SampleFields& out) {
   in.skip(8ULL * static_cast<uint64_t>(std::popcount(type & kWords) + ((type & (kSampleWeight | kSampleWeightStruct)) != 0 ? 1 : 0)));
   if ((type & kSampleRegsIntr) != 0) skip_registers(attr.sample_regs_intr, in);
   in.skip(8ULL * static_cast<uint64_t>(std::popcount(type & (kSamplePhysAddr | kSampleCgroup | kSampleDataPageSize | kSampleCodePageSize))));
-  out.aux = in.take(in.u64());
+  if ((type & kSampleAux) != 0) out.aux = in.take(in.u64());
 }
 
 }  // namespace
@@ -115,6 +117,8 @@ uint64_t trailer_bytes(const EventAttr& attr) {
   constexpr uint64_t kFields = kSampleTid | kSampleTime | kSampleId | kSampleStreamId | kSampleCpu | kSampleIdentifier;
   return 8ULL * static_cast<uint64_t>(std::popcount(attr.sample_type & kFields));
 }
+
+bool has_trailer_id(const EventAttr& attr) { return attr.sample_id_all && trailer_id_position(attr.sample_type) >= 0; }
 
 void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out) {
   Cursor in(trailer);
@@ -164,11 +168,14 @@ bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out) {
     in.skip(count > in.remaining() / 8 ? in.remaining() + 1 : count * 8);
   }
   if ((type & kSampleRaw) != 0) out.raw = in.take(in.u32());
-  if ((type & kSampleAux) != 0) {
-    in.skip((8 - in.position() % 8) % 8);
-    parse_tail(attr, in, out);
-  }
-  return in.ok();
+  Cursor tail = in;
+  tail.skip((8 - tail.position() % 8) % 8);
+  SampleFields behind;
+  parse_tail(attr, tail, behind);
+  if (tail.ok() && type <= kKnownSampleTypes) out.content_bytes = tail.position();
+  if ((type & kSampleAux) == 0) return in.ok();
+  out.aux = behind.aux;
+  return tail.ok();
 }
 
 bool parse_attr(Bytes raw, EventAttr& out) {

@@ -33,6 +33,8 @@ class AttrFinder {
 
 /// Returns the size of the trailer that `attr` adds to every record except SAMPLE; 0 without sample_id_all.
 [[nodiscard]] uint64_t trailer_bytes(const EventAttr& attr);
+/// Returns whether the trailers of `attr` contain its id.
+[[nodiscard]] bool has_trailer_id(const EventAttr& attr);
 /// Reads a trailer of exactly trailer_bytes(attr).
 void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out);
 /// Returns the trailer of a record (with header) other than SAMPLE; no fields if the record is too short to have one.
@@ -44,6 +46,7 @@ struct SampleFields {
   uint64_t ip = 0, addr = 0, period = 0;
   Bytes raw;  ///< PERF_SAMPLE_RAW data
   Bytes aux;  ///< PERF_SAMPLE_AUX data
+  uint64_t content_bytes = 0;  ///< of the whole body; 0 if some of it is not known
 };
 /// Returns false if the body is shorter than its sample_type requires.
 [[nodiscard]] bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out);

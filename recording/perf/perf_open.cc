@@ -128,13 +128,16 @@ uint64_t unread_bytes(const perfio::PerfReader& reader) {
   return reader.mappings().size() == 1 && offset < reader.size_bytes() ? reader.size_bytes() - offset : 0;
 }
 
-// Records that cannot be read and that the reader skipped: what they said of the code is missing.
+// Records that cannot be read and that the reader skipped: what they said of the code is missing. Records whose size was wrong.
 void add_bad_records(const perfio::ReadDamage& damage, ImageBuild& image) {
-  if (damage.bad_records == 0) return;
+  if (damage.bad_records == 0 && damage.oversized_records == 0) return;
   Finding finding;
   finding.kind = FindingKind::bad_record;
   finding.time = {kTimeMin, kTimeMax};
-  finding.what = std::to_string(damage.bad_records) + (damage.bad_records == 1 ? " record is" : " records are") + " skipped";
+  const auto records = [](uint64_t count) { return std::to_string(count) + (count == 1 ? " record" : " records"); };
+  if (damage.bad_records != 0) finding.what = records(damage.bad_records) + (damage.bad_records == 1 ? " is skipped" : " are skipped");
+  if (damage.oversized_records != 0)
+    finding.what += (finding.what.empty() ? "" : ", ") + records(damage.oversized_records) + " of a wrong size with others in it";
   if (!damage.messages.empty()) finding.what += "; the first message: " + damage.messages.front();
   image.builder.add_finding(std::move(finding));
 }
