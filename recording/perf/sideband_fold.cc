@@ -167,17 +167,6 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
                (map.flags & MAP_SHARED) != 0});
 }
 
-void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
-  const TimeNs time = time_of(record);
-  name_thread(comm.tid, time, comm.comm);
-  if (comm.exec && comm.pid > 0) {
-    spaces_[comm.pid] = image_.builder.add_space(machine_of_thread(comm.pid));
-    data_.contexts.add_thread(comm.tid, time, context_of(comm.pid, comm.tid));
-  } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
-    data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
-  }
-}
-
 void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecord& task) {
   if (task.exit && task.pid == task.tid && record.sample_id.has_time) ended_[task.pid] = time_of(record);
   if (task.exit || task.pid <= 0) return;

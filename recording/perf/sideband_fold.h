@@ -87,7 +87,8 @@ class SidebandFold {
   void add_given();
   [[nodiscard]] const UserMapping* remapped(size_t index, const LatestMappings& latest) const;
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
-  void on_comm(const perfio::Record& record, const perfio::CommRecord& comm);
+  void on_comm(const perfio::Record& record, perfio::CommRecord comm);
+  void check_exec(const perfio::Record& record, perfio::CommRecord& comm);
   void on_task(const perfio::Record& record, const perfio::TaskRecord& task);
   void on_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
   void check_switch(const perfio::Record& record, const perfio::SwitchRecord& change);

@@ -1,6 +1,9 @@
-// SidebandFold: which task is on a cpu. See sideband_fold.h.
+// SidebandFold: which task is on a cpu, and which program it runs. See sideband_fold.h.
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "recording/perf/sideband_fold.h"
 
@@ -50,6 +53,37 @@ void SidebandFold::check_switch(const perfio::Record& record, const perfio::Swit
     image_.builder.add_finding(std::move(finding));
   }
   last = now;
+}
+
+// The thread that calls exec has the number of its process from then on, and it is the task that writes the record ([Linux] fs/exec.c,
+// begin_new_exec()). So the record names one number four times, and the one that most of them have is right. In doubt it is the trailer's.
+void SidebandFold::check_exec(const perfio::Record& record, perfio::CommRecord& comm) {
+  const perfio::SampleId& id = record.sample_id;
+  std::vector<int32_t> all{comm.pid, comm.tid};
+  if (id.pid != -1 || id.tid != -1) all.insert(all.begin(), {id.pid, id.tid});  // the event has PERF_SAMPLE_TID
+  const auto named = [&all](int32_t number) { return own_number(number) > 0 ? std::ranges::count(all, number) : 0; };
+  const int32_t best = *std::ranges::max_element(all, {}, named);
+  if (std::ranges::count(all, best) == std::ssize(all)) return;
+  Finding finding;
+  finding.kind = FindingKind::bad_record;
+  finding.time = {TimeNs{id.time}, TimeNs{id.time}};
+  finding.what = "COMM at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself: thread " + std::to_string(comm.tid) +
+                 " of process " + std::to_string(comm.pid) + " starts a program, written by thread " + std::to_string(id.tid) + " of process " +
+                 std::to_string(id.pid) + "; taken as process " + std::to_string(best);
+  image_.builder.add_finding(std::move(finding));
+  comm.pid = comm.tid = best;
+}
+
+void SidebandFold::on_comm(const perfio::Record& record, perfio::CommRecord comm) {
+  const TimeNs time = record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin;
+  if (comm.exec && record.sample_id.has_time) check_exec(record, comm);
+  name_thread(comm.tid, time, comm.comm);
+  if (comm.exec && comm.pid > 0) {
+    spaces_[comm.pid] = image_.builder.add_space(machine_of_thread(comm.pid));
+    data_.contexts.add_thread(comm.tid, time, context_of(comm.pid, comm.tid));
+  } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
+    data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
+  }
 }
 
 void SidebandFold::on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change) {
