@@ -144,11 +144,13 @@ class SidebandFold {
   std::map<uint64_t, Loss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   struct LastSwitch {
-    int32_t pid = -1;  // of the task that runs since then
+    int32_t pid = -1;    // of the task that runs since then
+    int32_t other = -1;  // of the task that ran before
     bool out = false;
     TimeNs time;
   };
   std::map<int32_t, LastSwitch> last_switches_;  // cpu -> its latest record of cpu-wide switches
+  std::map<std::pair<int32_t, uint64_t>, LastSwitch> last_of_event_;  // the same of each event on a cpu
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   std::map<int32_t, TimeNs> ended_;  // process -> its end

@@ -35,20 +35,38 @@ void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchR
 // The records of a cpu make a chain: OUT names the next task, IN is of that task or names it as the one before, and OUT is of the task that
 // runs. Where it is of another process, records are missing between the two. Threads are not compared: the thread that calls exec takes the
 // leader's number. A kernel that omits both records of a task (Linux 6.18 does, of some) leaves a chain through the names of its neighbours.
+// The records of one event alternate: OUT, IN, OUT.
 void SidebandFold::check_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
-  const int32_t own = record.sample_id.pid, cpu = record.sample_id.cpu;
+  const perfio::SampleId& id = record.sample_id;
+  const int32_t own = id.pid, cpu = id.cpu;
   const auto [place, is_new] = last_switches_.try_emplace(cpu);
   LastSwitch& last = place->second;
-  const LastSwitch now{change.out ? change.next_prev_pid : own, change.out, TimeNs{record.sample_id.time}};
-  const bool repeated = now.pid == last.pid && now.out == last.out;  // of another event on the same cpu
+  const TimeNs time{id.time};
+  const LastSwitch now = change.out ? LastSwitch{change.next_prev_pid, own, true, time} : LastSwitch{own, change.next_prev_pid, false, time};
   const auto contradict = [](int32_t one, int32_t other) { return one > 0 && other > 0 && one != other; };
+  const bool repeated = now.pid == last.pid && now.out == last.out && !contradict(now.other, last.other);  // of another event on the same cpu
   const bool follows = !change.out && !contradict(last.pid, change.next_prev_pid);
-  if (!is_new && !repeated && !follows && last.time < now.time && contradict(last.pid, own)) {
+  const bool is_missing = !is_new && !repeated && !follows && last.time < now.time && contradict(last.pid, own);
+  const bool runs = !is_new && !change.out && !last.out && now.pid == last.pid && contradict(now.other, last.other);
+  Interval window{last.time, now.time};
+  bool alternates = true;
+  if (id.id != 0 || (attrs_ != nullptr && attrs_->size() == 1)) {
+    const auto [of_event, is_first] = last_of_event_.try_emplace({cpu, id.id}, now);
+    alternates = is_first || of_event->second.out != now.out;
+    if (!alternates) window.first = of_event->second.time;
+    of_event->second = now;
+  }
+  if (is_missing || runs || !alternates) {
     Finding finding;
     finding.kind = FindingKind::records_lost;
-    finding.time = {last.time, now.time};
-    finding.what = "context switches of cpu " + std::to_string(cpu) + " are missing: process " + std::to_string(last.pid) +
-                   " was on it, then process " + std::to_string(own);
+    finding.time = window;
+    finding.what = "context switches of cpu " + std::to_string(cpu) + " are missing";
+    if (is_missing) {
+      finding.what += ": process " + std::to_string(last.pid) + " was on it, then process " + std::to_string(own);
+    } else {
+      finding.what += std::string(", or one has a wrong direction: two in a row ") + (change.out ? "leave it" : "come to it") + ", the second is of process " +
+                      std::to_string(own);
+    }
     image_.builder.add_lost_window(finding.time);
     image_.builder.add_finding(std::move(finding));
   }

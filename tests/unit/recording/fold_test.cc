@@ -147,46 +147,6 @@ TEST_F(Fold, SwitchesInBothForms) {
   EXPECT_NE(contexts.at_cpu(3, TimeNs{500}).space, contexts.at_cpu(3, TimeNs{5000}).space);
 }
 
-perfio::SwitchRecord wide_switch(bool out, int32_t other) {
-  perfio::SwitchRecord record;
-  record.cpu_wide = true;
-  record.out = out;
-  record.next_prev_pid = record.next_prev_tid = other;
-  return record;
-}
-
-TEST_F(Fold, AMissingPairOfSwitchesIsALoss) {
-  feed(wide_switch(true, 20), 1000, 10, 10, 3);
-  feed(wide_switch(false, 10), 1010, 20, 20, 3);
-  feed(wide_switch(true, 10), 5000, 30, 30, 3);  // OUT of 20 and IN of 30 are missing
-  feed(wide_switch(false, 30), 5010, 10, 10, 3);
-  feed(wide_switch(false, 7), 6000, 8, 8, 4);  // of another cpu
-  finish();
-  ASSERT_EQ(data_->timeline.findings().size(), 1U);
-  const Finding& finding = data_->timeline.findings()[0];
-  EXPECT_EQ(finding.kind, FindingKind::records_lost);
-  EXPECT_EQ(finding.time.first.value, 1010U);
-  EXPECT_EQ(finding.time.last.value, 5000U);
-}
-
-// A task that exits has no number any more, one that calls exec takes its leader's, and two events on a cpu both report a switch.
-TEST_F(Fold, ACompleteChainOfSwitchesIsNone) {
-  feed(wide_switch(true, 20), 1000, 10, 10, 3);
-  feed(wide_switch(true, 20), 1001, 10, 10, 3);
-  feed(wide_switch(false, 10), 1010, 20, 21, 3);
-  feed(wide_switch(false, 10), 1011, 20, 21, 3);
-  feed(wide_switch(true, 0), 2000, 20, 20, 3);
-  feed(wide_switch(false, 20), 2010, 0, 0, 3);
-  feed(wide_switch(true, 40), 3000, 0, 0, 3);
-  feed(wide_switch(false, 0), 3010, 40, 40, 3);
-  feed(wide_switch(true, 10), 4000, -1, -1, 3);
-  feed(wide_switch(false, -1), 4010, 10, 10, 3);
-  feed(wide_switch(true, 50), 5000, 10, 10, 3);
-  feed(wide_switch(false, 50), 5010, 60, 60, 3);  // nothing of 50 itself
-  finish();
-  EXPECT_TRUE(data_->timeline.findings().empty());
-}
-
 TEST_F(Fold, SchedSwitchSamplesFindTheProcessOfAThread) {
   fork(10, 10, 12, 100);
   feed(perfio::SchedSwitchSample{0, 12}, 1000, 0, 0, 1);
