@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
+#include <set>
 
 namespace ptd {
 namespace {
@@ -157,6 +158,26 @@ void ArmPerf::add_finding(RingKey ring, const std::string& what) {
   finding.what = (ring.first >= 0 ? "cpu " + std::to_string(ring.first) : "thread " + std::to_string(ring.second)) + ": " + what;
 }
 
+/// Trace that is not decoded, because the metadata describes no source of it.
+void ArmPerf::add_homeless(const std::string& what, RecordingData& data) {
+  Finding& finding = findings_.emplace_back();
+  finding.kind = FindingKind::trace_lost;
+  finding.time = {kTimeMin, kTimeMax};
+  finding.what = what;
+  data.warnings.push_back(what);
+}
+
+/// Contradictions between the metadata and the records about which cpus have a trace unit.
+void ArmPerf::check_cpus(const perfio::EtmInfo& info) {
+  std::set<int32_t> known;
+  for (const perfio::EtmCpu& cpu : info.cpus) {
+    if (!known.insert(cpu.cpu).second) add_finding({cpu.cpu, -1}, "AUXTRACE_INFO describes its trace unit twice: the trace of another cpu may be missing or shown as its own");
+  }
+  for (const auto& [cpu, told] : hw_ids_) {
+    if (!known.contains(cpu)) add_finding({cpu, -1}, "AUX_OUTPUT_HW_ID names its trace unit, which AUXTRACE_INFO does not describe");
+  }
+}
+
 /// What the records of a ring name, each byte once. Records without the cpu or thread count where no other names the bytes.
 std::vector<AuxRange> ArmPerf::ranges_of(RingKey ring) {
   std::vector<AuxRange> own, any;
@@ -303,6 +324,7 @@ void ArmPerf::remove_padding() {
 
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
+  check_cpus(info);
   add_sources(info);
   const auto is_overwritten = [](const Piece& piece) { return (piece.flags & kAuxOverwrite) != 0; };
   overwritten_ = info.snapshot_mode || (!pieces_.empty() && std::all_of(pieces_.begin(), pieces_.end(), is_overwritten));
@@ -348,8 +370,8 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   if (unread_ids_ != 0)
     data.warnings.push_back(std::to_string(unread_ids_) +
                             " AUX_OUTPUT_HW_ID records have a later version: their trace ids are not known");
-  if (homeless_bytes_ != 0) data.warnings.push_back(std::to_string(homeless_bytes_) + " bytes of trace belong to no known cpu");
-  if (std::string strangers = sources_.tell_strangers(); !strangers.empty()) data.warnings.push_back(std::move(strangers));
+  if (homeless_bytes_ != 0) add_homeless(std::to_string(homeless_bytes_) + " bytes of trace belong to no known cpu", data);
+  if (const std::string strangers = sources_.tell_strangers(); !strangers.empty()) add_homeless(strangers, data);
 }
 
 }  // namespace ptd

@@ -22,7 +22,7 @@ namespace ptd {
 class ArmPerf {
  public:
   void on_record(const perfio::Record& record);
-  /// Replaces data.streams. Warns about bytes that belong to no source.
+  /// Replaces data.streams.
   void finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data);
   /// Returns findings about AUX records and trace that do not fit each other, after finish(); see also ArmSources::findings().
   [[nodiscard]] std::vector<Finding> findings() const;
@@ -57,6 +57,8 @@ class ArmPerf {
   };
   [[nodiscard]] static RingKey ring_of(const Payload& payload) { return {payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}; }
   void add_finding(RingKey ring, const std::string& what);
+  void add_homeless(const std::string& what, RecordingData& data);
+  void check_cpus(const perfio::EtmInfo& info);
   void order_payloads(std::vector<std::shared_ptr<const void>>& owners);
   void remove_padding();
   [[nodiscard]] std::vector<AuxRange> ranges_of(RingKey ring);

@@ -220,6 +220,8 @@ TEST(ArmPerf, IdsThatTheKernelTells) {
   EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: aa | cc");
   ASSERT_EQ(data.warnings.size(), 1U);
   EXPECT_EQ(data.warnings[0], "1 bytes of trace id 51 belong to no source");
+  ASSERT_EQ(made.arm.findings().size(), 1U);
+  EXPECT_EQ(made.arm.findings()[0].what, data.warnings[0]);
 }
 
 // One id twice, in two sinks: the buffer of a CPU contains the output of its sink.
@@ -560,6 +562,28 @@ TEST(ArmPerf, RawTraceOfAnUnknownCpuIsNotGuessed) {
   EXPECT_TRUE(data.streams.empty());
   ASSERT_EQ(data.warnings.size(), 1U);
   EXPECT_EQ(data.warnings[0], "2 bytes of trace belong to no known cpu");
+  ASSERT_EQ(made.arm.findings().size(), 1U);
+  EXPECT_EQ(made.arm.findings()[0].kind, FindingKind::trace_lost);
+  EXPECT_EQ(told_by(made), data.warnings[0]);
+}
+
+// One wrong bit of a cpu's number in the metadata.
+TEST(ArmPerf, MetadataOfAnotherCpuIsAFinding) {
+  for (const bool raw : {false, true}) {
+    for (const bool told : {false, true}) {
+      for (const int32_t wrong : {0, 2, 65}) {
+        MadePerf made;
+        made.cpus = {0, wrong};
+        if (told) made.hw_id(0, 0x10);
+        if (told) made.hw_id(1, 0x11);
+        made.trace(0, -1, raw ? perfio::kAuxFormatRaw : 0, raw ? std::vector<uint8_t>{1, 2} : frame(0x10, 0xaa, 0x10, 0xab));
+        made.trace(1, -1, raw ? perfio::kAuxFormatRaw : 0, raw ? std::vector<uint8_t>{3, 4} : frame(0x11, 0xba, 0x11, 0xbb));
+        RecordingData data;
+        made.finish(data, told ? 0x80000010 : 0x10);
+        EXPECT_FALSE(told_by(made).empty()) << "raw " << raw << " told " << told << " cpu " << wrong;
+      }
+    }
+  }
 }
 
 }  // namespace
