@@ -46,7 +46,8 @@ EtmInfo parse_etm_info(const AuxtraceInfoRecord& record) {
   if (record.type != kAuxtraceCsEtm || words.size() < kHeaderWords || words[0] > kLastVersion) return info;
   info.version = words[0];
   info.pmu_type = low(words[1] >> 32);
-  info.snapshot_mode = words[2] != 0;
+  info.snapshot_word = words[2];
+  info.snapshot_mode = words[2] == 1;
   const size_t cpus = std::min<size_t>(low(words[1]), kMaxCpus);
   size_t at = kHeaderWords;
   while (info.cpus.size() < cpus && words.size() - at >= 2) {

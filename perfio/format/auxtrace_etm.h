@@ -27,6 +27,7 @@ struct EtmInfo {
   bool valid = false;
   uint64_t version = 0;
   uint32_t pmu_type = 0;
+  uint64_t snapshot_word = 0;  ///< as in the record: 0 or 1, anything else is damage
   bool snapshot_mode = false;
   std::vector<EtmCpu> cpus;
 };

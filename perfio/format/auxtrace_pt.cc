@@ -42,7 +42,8 @@ IntelPtInfo parse_intel_pt_info(const AuxtraceInfoRecord& record) {
   info.tsc_bit = at(5);
   info.noretcomp_bit = at(6);
   info.have_sched_switch = static_cast<uint32_t>(at(7));
-  info.snapshot_mode = at(8) != 0;
+  info.snapshot_word = at(8);
+  info.snapshot_mode = at(8) == 1;
   info.per_cpu_mmaps = at(9) != 0;
   if (priv.size() > 14) {
     info.mtc_bit = at(10);

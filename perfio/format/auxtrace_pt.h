@@ -26,6 +26,7 @@ struct IntelPtInfo {
   uint64_t tsc_bit = 0;
   uint64_t noretcomp_bit = 0;
   uint32_t have_sched_switch = 0;  ///< 0 none, 1 sched:sched_switch samples, 2 SWITCH, 3 SWITCH_CPU_WIDE
+  uint64_t snapshot_word = 0;      ///< as in the record: 0 or 1, anything else is damage
   bool snapshot_mode = false;      ///< payloads of one stream may overlap
   bool per_cpu_mmaps = false;      ///< streams are per cpu; else per thread. See has_cpu_rings()
   uint64_t mtc_bit = 0;

@@ -171,7 +171,7 @@ KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenRe
 }
 
 void note_rings(const perfio::IntelPtInfo& info, const perfio::EtmInfo& etm, SidebandFold& fold) {
-  fold.set_snapshot_mode(info.snapshot_mode || etm.snapshot_mode);
+  fold.set_snapshot_word(info.valid ? info.snapshot_word : etm.snapshot_word);
   fold.set_per_cpu(info.has_cpu_rings());
 }
 
@@ -235,6 +235,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   report_damage(reader->damage(), fold, image, data);
   data.event_names = event_names_of(reader->attrs(), etm.valid ? etm.pmu_type : info.pmu_type);
   data.description = describe(reader->features(), options.path);
+  etm.snapshot_mode = fold.is_snapshot();
   if (etm.valid) arm.finish(etm, options.use_time, data);
   for (Finding& finding : arm.findings()) image.builder.add_finding(std::move(finding));
   image.finish(data);

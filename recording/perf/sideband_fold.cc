@@ -333,6 +333,7 @@ void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord&
   if (aux.aux_size_bytes > ~aux.aux_offset_bytes) return;
   const perfio::SampleId& id = record.sample_id;
   const bool is_stored = (aux.flags & kAuxOverwrite) == 0;  // a ring that is overwritten is only stored on request
+  if (aux.aux_size_bytes != 0) ++(is_stored ? stored_aux_ : overwritten_aux_);
   aux_ends_.push_back({id.cpu, id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record),
                        is_stored ? aux.aux_size_bytes : 0});
 }
@@ -355,7 +356,7 @@ void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
     ++windows_.left_out;
     return;
   }
-  stream.add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_, aux.idx);
+  stream.add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, false, aux.idx);
 }
 
 /// The file system that a process had: its own, or that of who started it.
@@ -531,6 +532,7 @@ void SidebandFold::report_absent_streams() {
 }
 
 void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies, bool monotonic) {
+  settle_snapshot_mode();
   guests_.take_build_ids(features);
   for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss);
   open_losses_.clear();

@@ -37,8 +37,10 @@ class SidebandFold {
     attrs_ = &attrs;
     undated_.set_attrs(attrs);
   }
-  /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
-  void set_snapshot_mode(bool on) { snapshot_ = on; }
+  /// Snapshot recordings overlap their payloads. `word`: what AUXTRACE_INFO says.
+  void set_snapshot_word(uint64_t word) { snapshot_word_ = word; }
+  /// Returns whether the recording has snapshots, after finish().
+  [[nodiscard]] bool is_snapshot() const { return snapshot_; }
   /// Declares that the trace is recorded in rings of cpus, not of threads: known once AUXTRACE_INFO was seen.
   void set_per_cpu(bool on) { per_cpu_ = on; }
   /// Sets how much memory the trace in compressed records may take: for tests.
@@ -117,6 +119,7 @@ class SidebandFold {
   AuxStream& stream_at(RingIndex::StreamKey key, uint32_t idx);
   uint32_t sample_name(uint32_t attr_index, const perfio::EventAttr& attr);
   void report_windows();
+  void settle_snapshot_mode();
   void report_absent_streams();
   SpaceId space_of(int32_t pid);
   Context context_of(int32_t pid, int32_t tid);
@@ -181,6 +184,7 @@ class SidebandFold {
     uint64_t free_bytes = 1ULL << 30;  // for trace in compressed records, which no mapping holds
   };
   Windows windows_;
+  uint64_t snapshot_word_ = 0, overwritten_aux_ = 0, stored_aux_ = 0;  // AUX records with and without the flag that the ring is overwritten
   bool snapshot_ = false, per_cpu_ = true;
 };
 

@@ -53,6 +53,25 @@ uint32_t SidebandFold::sample_name(uint32_t attr_index, const perfio::EventAttr&
   return known->second;
 }
 
+// perf takes snapshots of rings that the kernel overwrites, and of no others, and the kernel says so in AUX records.
+void SidebandFold::settle_snapshot_mode() {
+  snapshot_ = snapshot_word_ == 1;
+  const bool is_told = windows_.samples == 0 && !data_.streams.empty() && (overwritten_aux_ == 0) != (stored_aux_ == 0);
+  if (is_told) snapshot_ = overwritten_aux_ != 0;
+  for (AuxStream& stream : data_.streams) {
+    if (snapshot_ && stream.samples().empty()) stream.set_snapshot();
+  }
+  if (snapshot_word_ == (snapshot_ ? 1 : 0)) return;
+  Finding finding;
+  finding.kind = FindingKind::bad_record;
+  finding.time = {kTimeMin, kTimeMax};
+  finding.what = "AUXTRACE_INFO has a snapshot mode of " + std::to_string(snapshot_word_) +
+                 (snapshot_word_ > 1 ? ", neither 0 nor 1" : ", which the flags of the AUX records contradict") + ": decoded as " +
+                 (snapshot_ ? "snapshots" : "a full trace");
+  data_.warnings.push_back(finding.what);
+  image_.builder.add_finding(std::move(finding));
+}
+
 void SidebandFold::report_windows() {
   if (windows_.without_trace != 0)
     data_.warnings.push_back(std::to_string(windows_.without_trace) + " of " + std::to_string(windows_.samples) +

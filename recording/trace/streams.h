@@ -46,6 +46,8 @@ class AuxStream {
   /// Full-trace mode: finish() places payloads by offset; see place_payloads().
   /// Snapshot mode: offsets do not order payloads; bytes that repeat the previous payload are found by content and dropped.
   void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot, uint32_t ring = 0);
+  /// Declares that the payloads are snapshots.
+  void set_snapshot() { snapshot_ = true; }
   /// Adds the trace of a sample, in order of time. Like snapshots, consecutive windows may repeat bytes, which are found by content and kept
   /// once. Payloads of other kinds must not be added to the same stream.
   void add_sample(const AuxSample& sample, Bytes window);

@@ -144,5 +144,35 @@ TEST_F(Fold, AStreamHasTraceInSamplesOrInAuxtraceRecords) {
   EXPECT_EQ(std::count_if(findings.begin(), findings.end(), [](const Finding& finding) { return finding.kind == FindingKind::trace_lost; }), 1);
 }
 
+// What AUXTRACE_INFO says, with what the kernel says of the ring in AUX records: whether the trace is snapshots, and whether that is a finding.
+TEST_F(Fold, ASnapshotModeThatCannotBeIsAFinding) {
+  const std::vector<std::byte> bytes(256, std::byte{0x02});
+  struct Case {
+    uint64_t word, flags;
+    bool has_aux, is_snapshot, is_found;
+  };
+  std::vector<Case> cases{{0, 0, true, false, false}, {1, 2, true, true, false}, {0, 0, false, false, false}, {1, 0, false, true, false},
+                          {1, 0, true, false, true},  {0, 2, true, true, true}};
+  for (int bit = 1; bit < 64; ++bit) {
+    cases.push_back({uint64_t{1} << bit, 0, true, false, true});
+    cases.push_back({uint64_t{1} << bit | 1, 2, true, true, true});
+    cases.push_back({uint64_t{1} << bit, 0, false, false, true});
+  }
+  for (const Case& each : cases) {
+    start();
+    fold_->set_snapshot_word(each.word);
+    if (each.has_aux) feed(perfio::AuxRecord{0, 256, each.flags}, 1000, 10, 10, 2);
+    perfio::AuxtraceRecord payload;
+    payload.size_bytes = bytes.size();
+    payload.cpu = 2;
+    payload.payload = bytes;
+    feed(payload, 0);
+    finish();
+    EXPECT_EQ(fold_->is_snapshot(), each.is_snapshot) << each.word << " " << each.flags;
+    const auto& findings = data_->timeline.findings();
+    EXPECT_EQ(std::ranges::count(findings, FindingKind::bad_record, &Finding::kind), each.is_found ? 1 : 0) << each.word << " " << each.flags;
+  }
+}
+
 }  // namespace
 }  // namespace ptd
