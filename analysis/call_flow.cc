@@ -195,6 +195,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   FlowStep& step = out_.emplace_back();
   step.kind = kKinds[static_cast<size_t>(pending.way)];
   step.flags = (retpoline || pending.way == Way::jump) && enters ? kFlowEntry | kFlowNamed : to.flags;
+  const bool may_skip = pending.way == Way::call_direct || (pending.way == Way::jump && !pending.indirect && to.function != pending.from);
+  if (may_skip && to.flags == kFlowNamed && finder_.skips_endbr(to.function, space_, to.ip, when())) step.flags |= kFlowEntry;
   if (pending.way == Way::far_call) step.flags |= kFlowFar;
   if (branch_uncertain_) [[unlikely]] step.flags |= kFlowUncertain;
   if (ret && (to.flags & kFlowEntry) != 0 && finder_.follows_call(space_, to.ip, cursor_.context().mode, when())) step.flags |= kFlowAfterCall;

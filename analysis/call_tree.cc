@@ -252,7 +252,8 @@ void CallTree::State::take_return(Now& now) {
     frames.back().role = Role::restorer;
     return;
   }
-  if (is_boundary(top.kind) || top.function == step.function) return;  // a computed jump
+  const bool in_retpoline = (step.flags & kFlowEntry) != 0 && (top.flags & kCallMiddle) != 0;  // of the function itself
+  if (is_boundary(top.kind) || (top.function == step.function && !in_retpoline)) return;  // a computed jump
   const bool began_unseen = frames.size() == 1 && (top.flags & kCallNoStart) != 0;  // then the call may be older than the flow
   if ((step.flags & kFlowEntry) != 0 && !(began_unseen && (step.flags & kFlowAfterCall) != 0)) return replace(now, 0);  // as a retpoline's RET
   const size_t open = (step.flags & kFlowNamed) != 0 ? frame_of_jump(now) : 0;

@@ -31,8 +31,7 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   const auto symbol = symbolizer_.find(space, ip, when, &valid);
   if (symbol) {
     const std::string_view name = owner_of(*symbol);
-    const bool begins = symbol->offset_bytes == 0 || (symbol->offset_bytes == kEndbrBytes && follows_endbr(space, ip, when));
-    const bool entry = begins && name.size() == symbol->name.size();
+    const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
     const FunctionId id = symbol->place.empty() ? table_.intern(name, symbol->module) : table_.intern(placed_name(symbol->place, name), symbol->module);
     if (name.size() == symbol->name.size()) {
       add_names(id, *symbol, space, when);
@@ -127,11 +126,13 @@ Bytes FunctionFinder::code_before(SpaceId space, Ip ip, uint64_t most, TimeNs wh
   return section.code.bytes.subspan(at - std::min(at, most), std::min(at, most));
 }
 
-// A direct call may skip a function's ENDBR64, or what the kernel has replaced it by (linux arch/x86/include/asm/ibt.h).
-bool FunctionFinder::follows_endbr(SpaceId space, Ip ip, TimeNs when) const {
+bool FunctionFinder::skips_endbr(FunctionId id, SpaceId space, Ip ip, TimeNs when) {
   static constexpr std::array<std::array<uint8_t, kEndbrBytes>, 3> kForms = {{{0xf3, 0x0f, 0x1e, 0xfa}, {0x0f, 0x1f, 0x40, 0xd6}, {0x66, 0x0f, 0x1f, 0x00}}};
   const Bytes code = code_before(space, ip, kEndbrBytes, when);
-  return code.size() == kEndbrBytes && std::any_of(kForms.begin(), kForms.end(), [&](const auto& form) { return std::memcmp(form.data(), code.data(), kEndbrBytes) == 0; });
+  const auto is_here = [&code](const auto& form) { return std::memcmp(form.data(), code.data(), kEndbrBytes) == 0; };
+  if (code.size() != kEndbrBytes || std::none_of(kForms.begin(), kForms.end(), is_here)) return false;
+  const FoundFunction first = find(space, Ip{ip.value - kEndbrBytes}, when);
+  return first.entry && first.id == id;
 }
 
 bool FunctionFinder::follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const {

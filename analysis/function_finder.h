@@ -48,6 +48,9 @@ class FunctionFinder {
   [[nodiscard]] bool is_landing(SpaceId space, Ip ip, TimeNs when) const { return symbolizer_.is_landing(space, ip, when); }
   /// FlowStep::landing of a call or interrupt: `call` is an address of the instruction.
   [[nodiscard]] int32_t landing_of(SpaceId space, Ip call, Ip return_to, TimeNs when) const;
+  /// Returns whether `ip` directly follows an ENDBR64 at the first address of function `id`, or what the kernel has replaced it by (linux
+  /// arch/x86/include/asm/ibt.h). A direct call may skip it.
+  [[nodiscard]] bool skips_endbr(FunctionId id, SpaceId space, Ip ip, TimeNs when);
   /// Returns whether a CALL ends directly before `ip`, in the bytes that the section was mapped with.
   [[nodiscard]] bool follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const;
   /// The function that begins at `ip`, in code that no symbol names.
@@ -66,7 +69,6 @@ class FunctionFinder {
   static constexpr uint64_t kEndbrBytes = 4;
   /// The bytes before `ip` that the section was mapped with, at most `most`.
   [[nodiscard]] Bytes code_before(SpaceId space, Ip ip, uint64_t most, TimeNs when) const;
-  [[nodiscard]] bool follows_endbr(SpaceId space, Ip ip, TimeNs when) const;
   FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);
   std::string_view owner_of(const Symbol& symbol);
   void add_names(FunctionId id, const Symbol& symbol, SpaceId space, TimeNs when);

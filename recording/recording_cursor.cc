@@ -38,7 +38,9 @@ uint64_t RecordingCursor::decoded_bytes() const {
 }
 
 FlowItem RecordingCursor::next() {
-  for (const uint32_t ended : heads_.ended()) heads_.sources()[ended].cursor.release();
+  if (on_end_) {
+    for (const uint32_t ended : heads_.ended()) heads_.sources()[ended].cursor.release();
+  }
   const Head* head = heads_.next();
   if (on_end_) {
     for (const uint32_t ended : heads_.ended()) on_end_(heads_.sources()[ended].stream);

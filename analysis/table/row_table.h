@@ -54,6 +54,7 @@ class RowTable : public Table {
           Result<bool> more = produce(rows_);
           if (!more) return more.error();
           over_ = !more.value();
+          if (std::exchange(fill_now_, false) && !rows_.empty()) break;
         }
         if (rows_.empty()) break;
       }
@@ -74,6 +75,8 @@ class RowTable : public Table {
   /// Appends some rows, possibly none; false: these are the last.
   [[nodiscard]] virtual Result<bool> produce(std::vector<Row>& rows) = 0;
 
+  /// produce() may call it when rows refer to what its next call frees.
+  void fill_now() { fill_now_ = true; }
   /// produce() may call it when the rows since the last call, the last of which is the last of `rows`, have the same context.
   void end_group(const std::vector<Row>& rows) { group_ends_.push_back(rows.size()); }
 
@@ -117,7 +120,7 @@ class RowTable : public Table {
   size_t group_ = 0;                // the first that ends after given_
   size_t batch_rows_ = 0, given_ = 0;
   size_t last_rows_ = 0;  // of the batch before
-  bool over_ = false;
+  bool over_ = false, fill_now_ = false;
 };
 
 // Columns of rows with a member, or with a function of the row.

@@ -14,8 +14,8 @@ namespace ptd {
 
 /// Walks several streams of a recording as one sequence of items. Items are ordered by now(); of equal times, the stream named first comes
 /// first. Within a stream the order is StreamCursor's. A stream without times comes before all others; items before a stream's first time come
-/// when StreamInfo::time begins. From then until its end, a stream has a decoder and one batch: memory grows with the number of streams that
-/// overlap, and not with the trace.
+/// when StreamInfo::time begins. From then on, a stream has a decoder and one batch: memory grows with the number of streams and not with the
+/// trace; with set_on_end(), with the number of streams that overlap.
 ///
 /// The recording must outlive the cursor. Not thread-safe; any number of cursors may walk one recording at the same time.
 class PTD_API RecordingCursor {
@@ -29,7 +29,8 @@ class PTD_API RecordingCursor {
   /// Same as StreamCursor::set_on_batch(), for each stream.
   void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch);
 
-  /// Sets a function that next() calls with each stream that has ended. The stream's table lives until the call of next() after that.
+  /// Sets a function that next() calls with each stream that has ended. The stream's table then lives until the call of next() after that, and not
+  /// as long as this cursor.
   void set_on_end(std::function<void(uint32_t stream)> on_end) { on_end_ = std::move(on_end); }
 
   /// Same as StreamCursor::set_range(), for each stream.
@@ -41,7 +42,7 @@ class PTD_API RecordingCursor {
   /// Returns the stream of the item of the last next(). Valid after next() returned another item than FlowItem::end.
   [[nodiscard]] uint32_t stream() const { return heads_.current().stream; }
   /// Returns the cursor of that stream: its blocks(), mark(), event(), gap(), context(), now() and table(). Valid until the next call of
-  /// next(); the table lives until the stream has ended (set_on_end()).
+  /// next(); the table lives as long as this cursor, unless set_on_end() was called.
   [[nodiscard]] const StreamCursor& item() const { return heads_.current().cursor; }
 
   /// Returns the number of trace bytes decoded so far, of all streams.

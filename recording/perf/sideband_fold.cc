@@ -237,12 +237,15 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
 }
 
 void SidebandFold::note_order(const perfio::Record& record, bool is_poke) {
-  if (record.sample_id.has_time && record.sample_id.cpu >= 0) poke_order_.add(record.sample_id.cpu, {time_of(record), record.file_offset_bytes, is_poke});
+  const RingIndex::Ring* ring = rings_.find(record.sample_id.id);
+  if (!record.sample_id.has_time || ring == nullptr || ring->cpu < 0) return;
+  const bool names = std::holds_alternative<perfio::KsymbolRecord>(record.payload);
+  poke_order_.add(ring->number, ring->cpu, {time_of(record), record.file_offset_bytes, is_poke, names});
 }
 
 // Which code the kernel had is not known while such a poke may have been made.
 void SidebandFold::report_poke_order() {
-  for (const PokeOrder::Doubt& doubt : poke_order_.doubts()) {
+  for (const PokeOrder::Doubt& doubt : poke_order_.finish()) {
     Finding finding;
     finding.kind = FindingKind::bad_record;
     finding.time = doubt.window;

@@ -142,7 +142,7 @@ class Undated(unittest.TestCase):
                 continue
             moved += 1
             damaged_raw = bytearray(raw)
-            struct.pack_into("<Q", damaged_raw, at + struct.unpack_from("<H", raw, at + 6)[0] - 24, after[2] + 500)
+            struct.pack_into("<Q", damaged_raw, at + struct.unpack_from("<H", raw, at + 6)[0] - 24, after[2] + 2000)
             (recording / "data").write_bytes(damaged_raw)
             checked = run("check", "-i", recording)
             self.assertEqual(checked.returncode, 3, (at, checked.stdout))

@@ -112,6 +112,7 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
   Result<bool> produce_own(std::vector<Row>& rows) {
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
+    if (!ended_streams_.empty()) this->fill_now();
     for (const uint32_t stream : ended_streams_) end_stream(stream);
     ended_streams_.clear();
     if (item.value() == FlowItem::end) {

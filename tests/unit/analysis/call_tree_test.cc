@@ -142,6 +142,16 @@ TEST(CallTree, ARetpolineInItsOwnFunctionLeavesThatOpen) {
   EXPECT_EQ(story.end(), "main(f(~f() =g() ) )x ");
 }
 
+TEST(CallTree, ARetpolineMayCallItsOwnFunction) {
+  Story story;
+  story.call(kF, 0x1010);
+  story.add({.kind = FlowKind::call, .flags = kFlowNamed, .function = kF, .to = Ip{0x2004}, .return_to = Ip{0x2020}});
+  story.ret(0x2000, kF, kFlowEntry | kFlowNamed);
+  story.ret(0x2020, kF);
+  story.ret(0x1010);
+  EXPECT_EQ(story.end(), "main(f(~f() =f() ) )x ");
+}
+
 TEST(CallTree, ACallIntoTheMiddleIsNoCallOfTheFunction) {
   for (const uint8_t uncertain : {uint8_t{0}, kFlowUncertain}) {  // on both paths of the tree
     Story story;

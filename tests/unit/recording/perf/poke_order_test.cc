@@ -18,8 +18,8 @@ struct Sent {
 std::vector<PokeOrder::Doubt> doubts_of(std::vector<Sent> sent) {
   std::stable_sort(sent.begin(), sent.end(), [](const Sent& a, const Sent& b) { return a.record.time < b.record.time; });
   PokeOrder order;
-  for (const Sent& each : sent) order.add(each.cpu, each.record);
-  return order.doubts();
+  for (const Sent& each : sent) order.add(static_cast<uint64_t>(each.cpu), each.cpu, each.record);
+  return order.finish();
 }
 
 /// Records of three cpus, ring by ring in the file, as perf writes them.
@@ -28,7 +28,7 @@ std::vector<Sent> recording(std::mt19937& random) {
   uint64_t offset = 0;
   for (int32_t cpu = 0; cpu < 3; ++cpu) {
     uint64_t time = 1000;
-    for (int i = 0; i < 60; ++i) sent.push_back({cpu, {TimeNs{time += random() % 1000}, offset += 48, random() % 3 == 0}});
+    for (int i = 0; i < 60; ++i) sent.push_back({cpu, {TimeNs{time += 2000 + random() % 1000}, offset += 48, random() % 3 == 0}});
   }
   return sent;
 }
@@ -36,6 +36,18 @@ std::vector<Sent> recording(std::mt19937& random) {
 TEST(PokeOrder, AGoodRecordingHasNoDoubts) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) EXPECT_TRUE(doubts_of(recording(random)).empty());
+}
+
+TEST(PokeOrder, ARingFromTheLastRecordToTheFirstHasNoDoubts) {
+  std::mt19937 random(3);
+  std::vector<Sent> sent = recording(random);
+  for (Sent& each : sent) each.record.offset_bytes = 1'000'000 - each.record.offset_bytes;
+  EXPECT_TRUE(doubts_of(sent).empty());
+}
+
+TEST(PokeOrder, ARecordOfAnInterruptIsNoDoubt) {
+  EXPECT_TRUE(doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{5000}, 144, true}}, {0, {TimeNs{5400}, 96, false, true}}, {0, {TimeNs{9000}, 192, false}}}).empty());
+  EXPECT_EQ(1U, doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{5000}, 144, true}}, {0, {TimeNs{8400}, 96, false, true}}, {0, {TimeNs{9000}, 192, false}}}).size());
 }
 
 TEST(PokeOrder, AMovedPokeIsFound) {
@@ -46,7 +58,7 @@ TEST(PokeOrder, AMovedPokeIsFound) {
     const size_t past = std::clamp<size_t>(at + random() % 9 - 4, ring, ring + 59);
     if (past == at || !sent[at].record.is_poke || sent[past].record.time == sent[at].record.time) continue;
     const TimeNs was = sent[at].record.time;
-    sent[at].record.time = TimeNs{sent[past].record.time.value + (past > at ? 1 : -1)};
+    sent[at].record.time = TimeNs{sent[past].record.time.value + (past > at ? 1500 : -1500)};
     const std::vector<PokeOrder::Doubt> doubts = doubts_of(sent);
     const auto named = std::find_if(doubts.begin(), doubts.end(), [&](const auto& doubt) { return doubt.offset_bytes == sent[at].record.offset_bytes; });
     ASSERT_NE(doubts.end(), named) << round;
