@@ -236,6 +236,18 @@ class Tables(Rows, unittest.TestCase):
         self.assertEqual(self.library.rows(recording, "calls", functions=[name]), [row for row in calls if row["call"] == name])
         self.library.close(recording)
 
+    def test_blocks_of_all_streams_are_those_of_each(self):
+        """A stream's code is freed when it ends; rows that wait for the rest of their batch have its bytes. MALLOC_PERTURB_ overwrites what is freed."""
+        recording = self.library.open(DATA / "arm/threads.bundle")
+        columns = ["stream", "ip", "bytes"]
+        by_stream = {}
+        for row in self.library.rows(recording, "blocks", columns=columns):
+            by_stream.setdefault(row["stream"], []).append(row)
+        self.assertGreater(len(by_stream), 2)
+        for stream, rows in by_stream.items():
+            self.assertTrue(rows == self.library.rows(recording, "blocks", columns=columns, stream=stream), stream)
+        self.library.close(recording)
+
     def test_rows_do_not_depend_on_batches_and_columns(self):
         names = ["marks", "instructions", "to_module", "to_offset", "to_symbol", "to", "module", "offset", "symbol", "ip", "flags", "comm", "tid",
                  "pid", "cpu", "stream", "time_ns"]

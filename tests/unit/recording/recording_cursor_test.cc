@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ptd {
@@ -111,6 +112,20 @@ TEST(RecordingCursor, TellsOnceOfEachStreamThatHasEnded) {
     std::iota(all.begin(), all.end(), 0U);
     EXPECT_EQ(all, ended) << name;
   }
+}
+
+TEST(RecordingCursor, KeepsTheTablesOfStreamsThatHaveEnded) {
+  const auto recording = open_data("arm/threads.bundle");
+  ASSERT_NE(nullptr, recording);
+  RecordingCursor cursor(*recording);
+  std::vector<std::pair<Bytes, std::vector<std::byte>>> kept;  // views of the code, and copies
+  for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+    if (item != FlowItem::blocks) continue;
+    const Bytes code = cursor.item().table().bytes(cursor.item().blocks().front().node);
+    kept.emplace_back(code, std::vector<std::byte>(code.begin(), code.end()));
+  }
+  EXPECT_LT(100U, kept.size());
+  for (const auto& [view, copy] : kept) ASSERT_TRUE(std::equal(view.begin(), view.end(), copy.begin(), copy.end()));
 }
 
 TEST(StreamCursor, IsEmptyWhenReleased) {
