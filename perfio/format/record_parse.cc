@@ -126,8 +126,7 @@ bool parse_text_poke(Cursor& in, Payload& out) {
   poke.old_bytes.assign(old_bytes.begin(), old_bytes.end());
   poke.new_bytes.assign(new_bytes.begin(), new_bytes.end());
   out = std::move(poke);
-  constexpr uint64_t kWord = 8;  // less than that is padding
-  return in.ok() && in.remaining() < kWord;
+  return in.ok();
 }
 
 bool parse_lost(const RecordHeader& header, Cursor& in, Payload& out) {

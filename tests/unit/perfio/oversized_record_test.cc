@@ -258,17 +258,5 @@ TEST(OversizedRecord, LongerContentOfANewerKernelIsNoDamage) {
   }
 }
 
-TEST(OversizedRecord, ATextPokeWhoseLengthsContradictItsSize) {
-  for (std::vector<std::byte> records : all_kinds()) {
-    if (read_record_header(records).type != kRecordTextPoke) continue;
-    std::vector<std::byte> added(8, std::byte{0x90});
-    records.insert(records.end() - 32, added.begin(), added.end());
-    set_size(records, records.size());
-    const Seen seen = read_all(records, false);
-    EXPECT_TRUE(seen.types.empty());
-    EXPECT_EQ(seen.damage.bad_records, 1U);
-  }
-}
-
 }  // namespace
 }  // namespace ptd::perfio
