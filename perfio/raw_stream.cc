@@ -228,9 +228,9 @@ bool RawStream::skip_damage() {
 
 void RawStream::shorten(RawRecord& out, uint64_t own_bytes, bool is_certain) {
   const uint64_t excess = out.bytes.size() - own_bytes;
-  const Bytes behind = out.transient ? Bytes(chunk_).subspan(chunk_position_ - static_cast<size_t>(excess))
+  const Bytes after = out.transient ? Bytes(chunk_).subspan(chunk_position_ - static_cast<size_t>(excess))
                                      : file_.first(static_cast<size_t>(end_)).subspan(static_cast<size_t>(position_ - excess));
-  const bool follow = is_records(behind, excess);
+  const bool follow = is_records(after, excess);
   if (!follow && !is_certain) return;
   out.bytes = out.bytes.first(static_cast<size_t>(own_bytes));
   out.header.size_bytes = static_cast<uint16_t>(own_bytes);
@@ -246,7 +246,7 @@ void RawStream::shorten(RawRecord& out, uint64_t own_bytes, bool is_certain) {
     last_record_ = ~uint64_t{0};
     (void)skip_damage();
   } else {
-    add_bad_record(*damage_, out.file_offset_bytes, "bytes behind the content of a record of type " + std::to_string(out.header.type));
+    add_bad_record(*damage_, out.file_offset_bytes, "bytes after the content of a record of type " + std::to_string(out.header.type));
   }
 }
 

@@ -28,7 +28,7 @@ class RawStream {
 
   /// Returns false at the end.
   bool next(RawRecord& out);
-  /// Ends the record that next() has just returned after `own_bytes`, if the bytes behind are records: they are returned next. If they are not,
+  /// Ends the record that next() has just returned after `own_bytes`, if the bytes after these are records: they are returned next. If they are not,
   /// and `is_certain`, they are lost.
   void shorten(RawRecord& out, uint64_t own_bytes, bool is_certain);
   [[nodiscard]] uint64_t position() const { return position_; }

@@ -19,7 +19,7 @@ class RecordBuilder {
   [[nodiscard]] bool apply_header_record(const RawRecord& raw);
   /// Returns the time to sort by; 0 if the record has none.
   [[nodiscard]] uint64_t time_of(const RawRecord& raw) const;
-  /// What the content of a record and the trailer behind it take, header included.
+  /// The size of a record's header, content and trailer.
   struct OwnSize {
     uint64_t bytes = 0;      ///< the size in the header if nothing tells another
     bool is_certain = false;  ///< the trailer there names an event of the recording, and the end of the record does not

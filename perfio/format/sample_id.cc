@@ -170,11 +170,11 @@ bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out) {
   if ((type & kSampleRaw) != 0) out.raw = in.take(in.u32());
   Cursor tail = in;
   tail.skip((8 - tail.position() % 8) % 8);
-  SampleFields behind;
-  parse_tail(attr, tail, behind);
+  SampleFields after;
+  parse_tail(attr, tail, after);
   if (tail.ok() && type <= kKnownSampleTypes) out.content_bytes = tail.position();
   if ((type & kSampleAux) == 0) return in.ok();
-  out.aux = behind.aux;
+  out.aux = after.aux;
   return tail.ok();
 }
 

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import unittest
 
+import perf_file
+
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus"))
@@ -52,20 +54,6 @@ def run(*words, cwd, **options):
     return subprocess.run([PTDECODE, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=120, env=environment, **options)
 
 
-def raw_trace(recording):
-    """The payload of the first AUXTRACE record of a perf.data file."""
-    data = recording.read_bytes()
-    at, size = struct.unpack_from("<QQ", data, 40)
-    end = at + size
-    while at < end:
-        kind, _, length = struct.unpack_from("<IHH", data, at)
-        if kind == 71:
-            payload, = struct.unpack_from("<Q", data, at + 8)
-            return data[at + length:at + length + payload]
-        at += length
-    raise ValueError("no AUXTRACE record")
-
-
 def contents(folder):
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -84,7 +72,7 @@ class Inputs(unittest.TestCase):
         cls.perf_map = pathlib.Path(done.stdout.strip())
         cls.addClassCleanup(cls.perf_map.unlink, missing_ok=True)
         shutil.copy(cls.folder / "r.data", cls.folder / "other.data")
-        (cls.folder / "raw.pt").write_bytes(raw_trace(cls.folder / "r.data"))
+        (cls.folder / "raw.pt").write_bytes(perf_file.aux_traces((cls.folder / "r.data").read_bytes())[0])
         (cls.folder / "code.bin").write_bytes((cls.folder / "t").read_bytes()[0x1000:0x80000])
         (cls.folder / "page").write_bytes(bytes(4096))
         (cls.folder / "addresses").write_bytes(struct.pack("<Q", 0x700000))

@@ -13,11 +13,13 @@ import tempfile
 import time
 import unittest
 
+import perf_file
+from perf_file import AUXTRACE
+
 PTDECODE = os.environ.get("PTDECODE", "ptdecode")
 SOURCE = pathlib.Path(os.environ.get("PTDECODE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
 FIRST_INSTRUCTIONS = 1_000_000
-AUXTRACE = 71  # PERF_RECORD_AUXTRACE, followed by its payload
 DEMO = SOURCE / "data" / "demo"
 
 
@@ -694,17 +696,6 @@ class PerfData(unittest.TestCase):
 class Damaged(unittest.TestCase):
     """Messages give the error, the file, and what to do."""
 
-    @staticmethod
-    def records(content):
-        """Returns offset, type and size of each record of a perf.data file, and where they end."""
-        at, size = struct.unpack_from("<QQ", content, 40)
-        end, found = at + size, []
-        while at < end:
-            kind, _, record = struct.unpack_from("<IHH", content, at)
-            found.append((at, kind, record))
-            at += record + (struct.unpack_from("<Q", content, at + 8)[0] if kind == AUXTRACE else 0)
-        return found, end
-
     def damaged(self, content):
         """Returns stat --json, and the text of stat and check, for a perf.data file with this content."""
         with tempfile.TemporaryDirectory() as folder:
@@ -716,7 +707,7 @@ class Damaged(unittest.TestCase):
 
     def test_what_follows_a_damaged_record_header_is_named_as_lost(self):
         content = bytearray((DEMO / "data").read_bytes())
-        records, end = self.records(content)
+        records, end = perf_file.records(content)
         at = next(at for (_, kind, _), (at, _, _) in zip(records, records[1:]) if kind == AUXTRACE)
         content[at:end] = bytes(end - at)
         stat, text, check = self.damaged(content)
@@ -729,7 +720,7 @@ class Damaged(unittest.TestCase):
 
     def test_reading_goes_on_after_a_damaged_record_header(self):
         whole = (DEMO / "data").read_bytes()
-        records, _ = self.records(whole)
+        records, _ = perf_file.records(whole)
         at, _, size = records[25]
         self.assertNotIn(AUXTRACE, [kind for _, kind, _ in records[24:28]])
         with tempfile.TemporaryDirectory() as folder:
@@ -761,7 +752,7 @@ class Damaged(unittest.TestCase):
 
     def test_a_payload_whose_record_header_is_damaged_is_reported_as_lost(self):
         content = bytearray((DEMO / "data").read_bytes())
-        records, _ = self.records(content)
+        records, _ = perf_file.records(content)
         payloads = [at for at, kind, _ in records if kind == AUXTRACE]
         struct.pack_into("<Q", content, payloads[0], 0)
         lost = 48 + struct.unpack_from("<Q", content, payloads[0] + 8)[0]

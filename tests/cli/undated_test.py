@@ -18,6 +18,8 @@ import subprocess
 import tempfile
 import unittest
 
+import perf_file
+
 PTDECODE = os.environ["PTDECODE"]
 DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
 SAMPLE_TIME, SAMPLE_ID_ALL = 1 << 2, 1 << 18
@@ -66,23 +68,6 @@ def damaged(raw):
             raw = with_word(attr + at, change)
         yield name, raw
         raw = original
-
-
-def records(raw):
-    """The offset, type and size of each record (linux/perf_event.h). A PERF_RECORD_AUXTRACE (71) is followed by its trace."""
-    at, size = struct.unpack_from("<2Q", raw, 40)
-    end = at + size
-    while at < end:
-        kind, _, record_bytes = struct.unpack_from("<IHH", raw, at)
-        yield at, kind, record_bytes
-        at += record_bytes + (struct.unpack_from("<Q", raw, at + 8)[0] if kind == 71 else 0)
-
-
-def aux_traces(raw):
-    """The trace of each PERF_RECORD_AUXTRACE (tools/lib/perf/include/perf/event.h)."""
-    for at, kind, size in records(raw):
-        if kind == 71:
-            yield raw[at + size:at + size + struct.unpack_from("<Q", raw, at + 8)[0]]
 
 
 def executable_segment(elf):
@@ -134,7 +119,7 @@ class Undated(unittest.TestCase):
         shutil.copytree(DEMO, recording)
         (recording / "data").chmod(0o644)
         raw = (DEMO / "data").read_bytes()
-        ordered = [(at, kind, *struct.unpack_from("<Q8xI", raw, at + size - 24)) for at, kind, size in records(raw) if kind in (15, 17, 20)]  # SWITCH_CPU_WIDE, KSYMBOL, TEXT_POKE
+        ordered = [(at, kind, *struct.unpack_from("<Q8xI", raw, at + size - 24)) for at, kind, size in perf_file.records(raw)[0] if kind in (15, 17, 20)]  # SWITCH_CPU_WIDE, KSYMBOL, TEXT_POKE
         moved = 0
         for number, (at, kind, time, cpu) in enumerate(ordered):
             after = next((other for other in ordered[number + 1:] if other[3] == cpu), None)
@@ -223,7 +208,7 @@ class Undated(unittest.TestCase):
         subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", "-x", "c", "-", "-o", program], input=CALLS, text=True, check=True)
         done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", recording, "--", program)
         self.assertEqual(done.returncode, 0, done.stderr)
-        trace.write_bytes(b"".join(aux_traces(recording.read_bytes())))
+        trace.write_bytes(b"".join(perf_file.aux_traces(recording.read_bytes())))
         offset, address, size = executable_segment(program.read_bytes())
         input_words = ("-q", "--pt", trace, "--image", f"{program},off={offset},size={size}@{address:#x}")
         for command in ("functions", "script"):
@@ -251,7 +236,7 @@ class Undated(unittest.TestCase):
         done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--work-clock", "-o", recording, "--", program)
         self.assertEqual(done.returncode, 0, done.stderr)
         raw = recording.read_bytes()
-        trace.write_bytes(b"".join(aux_traces(raw)))
+        trace.write_bytes(b"".join(perf_file.aux_traces(raw)))
         offset, address, size = executable_segment(program.read_bytes())
         words = ("--pt", trace, "--image", f"{program},off={offset},size={size}@{address:#x}", "--tsc-ctc", "256/1", "--mtc-freq", "9", "--clock-freq")
 

@@ -175,7 +175,7 @@ Seen read_all(Bytes records, bool compressed) {
 std::vector<std::vector<std::byte>> followers() {
   std::vector<std::vector<std::byte>> all;
   for (uint64_t i = 0; i < 5; ++i)
-    all.push_back(i % 2 == 0 ? encoded_at(CommRecord{7, 8, "behind", true}, 20 + i) : encoded_at(SwitchRecord{true, false, false, -1, -1}, 20 + i));
+    all.push_back(i % 2 == 0 ? encoded_at(CommRecord{7, 8, "next", true}, 20 + i) : encoded_at(SwitchRecord{true, false, false, -1, -1}, 20 + i));
   return all;
 }
 
@@ -216,7 +216,7 @@ TEST(OversizedRecord, ASizeThatEndsInsideAnotherRecord) {
   }
 }
 
-TEST(OversizedRecord, BytesBehindTheTrailerThatAreNoRecordsAreLost) {
+TEST(OversizedRecord, BytesAfterTheTrailerThatAreNoRecordsAreLost) {
   for (const std::vector<std::byte>& kind : all_kinds()) {
     const uint32_t type = read_record_header(kind).type;
     if (type == kRecordSample || type == kRecordTimeConv) continue;  // a newer perf may make them longer
