@@ -20,7 +20,6 @@ CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, Funct
       cpu_(cpu),
       stream_tid_(tid),
       tid_(tid),
-      in_ns_(clock.in_ns),
       dates_(clock) {
   if (inlined != nullptr) inlined_code_.emplace(symbolizer, table, *inlined);
 }
@@ -92,7 +91,7 @@ void CallFlow::begin_epoch() {
 }
 
 void CallFlow::begin_segment(Interval time) {
-  dates_.begin_segment(in_ns_ ? time.first : kTimeMin);
+  dates_.begin_segment(dates_.in_ns() ? time.first : kTimeMin);
   segment_time_ = look_up_time(time);
   if (!epoch_time_.contains(when())) begin_epoch();
 }
@@ -454,7 +453,7 @@ void CallFlow::take_gap(const Gap& gap) {
   step.kind = FlowKind::gap;
   step.gap = gap.reason;
   const bool comparable = timed_ || dates_.position() == 0;  // with the times that came before
-  const bool known = in_ns_ && gap.time.first != kTimeMin && gap.time.last != kTimeMax;
+  const bool known = dates_.in_ns() && gap.time.first != kTimeMin && gap.time.last != kTimeMax;
   // An earlier or equal time says nothing new: the steps since the last packet ran after it, and share the time up to the next one.
   if (comparable && known && (!dates_.timed() || dates_.now() < gap.time.first)) put_out(dates_.anchor(gap.time.first));
   if (!unproved_.empty()) {
@@ -522,7 +521,7 @@ size_t CallFlow::drop_unproved() {
 
 // A packet with a time and a cycle count. If it repeats the last one, undated steps stay undated: they ran after that one.
 void CallFlow::told(TimeNs time, uint64_t cycles) {
-  if (in_ns_) timed_ = true;
+  if (dates_.in_ns()) timed_ = true;
   else time = kTimeMin;  // for the cycles only
   const bool counts = dates_.last_count() != cycles;
   if (dates_.timed() && time <= dates_.now() && !counts) return;

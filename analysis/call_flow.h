@@ -338,7 +338,6 @@ class CallFlow {
   bool branch_uncertain_ = false;  ///< the open branch, or what it leads to
   bool synced_ = false;  ///< a mark has just dated the next block: a flow that begins with it begins then
   FlowCursor cursor_;
-  bool in_ns_;  ///< FlowClock::in_ns
   FlowDates dates_;
   uint64_t last_position_ = 0;
   FlowPart part_ = FlowPart::before;

@@ -80,6 +80,7 @@ class FlowDates {
   /// The segment's last count of core cycles; none before the first.
   [[nodiscard]] std::optional<uint64_t> last_count() const { return last_count_; }
 
+  [[nodiscard]] bool in_ns() const { return clock_.in_ns; }
   [[nodiscard]] bool has_tick() const { return clock_.tick_ns != 0; }
   [[nodiscard]] bool timed() const { return timed_; }  ///< there was an anchor with a time
   [[nodiscard]] TimeNs now() const { return now_; }    ///< the last time given by a packet

@@ -9,7 +9,7 @@
 namespace ptd {
 
 LossTimes::LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span, const FlowClock& clock)
-    : contexts_(contexts), cpu_(cpu), stream_tid_(tid), span_(span), in_ns_(clock.in_ns), dates_(clock) {
+    : contexts_(contexts), cpu_(cpu), stream_tid_(tid), span_(span), dates_(clock) {
   last_.tid = now_.tid = cpu >= 0 ? -1 : tid;
   if (cpu >= 0) return;
   runs_ = clock.schedule != nullptr ? clock.schedule->runs(tid) : ThreadSchedule(contexts).runs(tid);

@@ -65,7 +65,7 @@ class LossTimes {
   void settle(State becomes);
   void settle(Change& change, State becomes) const;
   void told(TimeNs time) {
-    if (!in_ns_) return;
+    if (!dates_.in_ns()) return;
     if (!dates_.timed() || dates_.now() < time) pass_to(time);
   }
   void pass_to(TimeNs time);
@@ -82,7 +82,6 @@ class LossTimes {
   const Interval span_;
   std::vector<ThreadSchedule::OnCpu> runs_;  ///< of the thread of a thread's stream
   FlowCursor cursor_;
-  bool in_ns_;  ///< FlowClock::in_ns
   FlowDates dates_;
   std::vector<Change> held_;  ///< each has a point of dates_
   Change last_;               ///< the last change

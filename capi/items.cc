@@ -84,12 +84,10 @@ struct BranchSource {
   uint32_t stream = 0;
   StreamCursor cursor;
   BranchFlow flow;
-  TimeNs begins;
   const BranchRun* run = nullptr;
-  bool over = false, is_started = false;
+  bool over = false;
 
   bool advance() {
-    is_started = true;
     for (;;) {
       run = flow.next();
       if (run != nullptr) return true;
@@ -103,8 +101,7 @@ struct BranchSource {
       over = item == FlowItem::end;
     }
   }
-  [[nodiscard]] bool started() const { return is_started; }
-  [[nodiscard]] TimeNs time() const { return is_started ? run->order : begins; }
+  [[nodiscard]] TimeNs time() const { return run->order; }
 };
 
 class BranchItems final : public ItemSource {
@@ -113,7 +110,7 @@ class BranchItems final : public ItemSource {
     control_.progress(0, total_);
     merge_.reserve(request.streams.size());
     for (const uint32_t stream : request.streams)
-      merge_.add(BranchSource{stream, StreamCursor(*request.recording->recording, stream, request.time), {}, request.recording->recording->streams()[stream].time.first});
+      merge_.add(BranchSource{stream, StreamCursor(*request.recording->recording, stream, request.time), {}}, request.recording->recording->streams()[stream].time.first);
     for (BranchSource& source : merge_.sources()) {
       source.cursor.set_check([this] {
         control_.progress(decoded_bytes(), total_);

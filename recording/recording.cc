@@ -342,6 +342,7 @@ uint64_t Recording::buffer_offset(uint32_t stream, uint64_t offset_bytes) const 
 std::vector<std::string> usual_stashes() { return stash::stash_paths(); }
 
 const pt::DecoderOptions& Recording::decoder_options() const { return state_->data.decoder; }
+bool Recording::has_time_conversion() const { return state_->data.decoder.config.time.valid(); }
 const std::map<int32_t, std::string>& Recording::thread_names() const { return state_->data.thread_names; }
 const std::vector<MissingImage>& Recording::missing_images() const { return state_->data.missing; }
 std::vector<Finding> Recording::findings() const {

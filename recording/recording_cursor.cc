@@ -15,7 +15,7 @@ RecordingCursor::RecordingCursor(const Recording& recording, std::span<const uin
   heads_.reserve(streams.size());
   for (const uint32_t stream : streams) {
     const bool exists = stream < recording.streams().size();
-    heads_.add(Head{stream, StreamCursor(recording, stream, time), exists ? recording.streams()[stream].time.first : kTimeMin});
+    heads_.add(Head{stream, StreamCursor(recording, stream, time)}, exists ? recording.streams()[stream].time.first : kTimeMin);
   }
 }
 
@@ -38,13 +38,12 @@ uint64_t RecordingCursor::decoded_bytes() const {
 }
 
 FlowItem RecordingCursor::next() {
-  if (on_end_) {
+  if (frees_ended_) {
     for (const uint32_t ended : heads_.ended()) heads_.sources()[ended].cursor.release();
   }
   const Head* head = heads_.next();
-  if (on_end_) {
-    for (const uint32_t ended : heads_.ended()) on_end_(heads_.sources()[ended].stream);
-  }
+  ended_.clear();
+  for (const uint32_t ended : heads_.ended()) ended_.push_back(heads_.sources()[ended].stream);
   return head == nullptr ? FlowItem::end : head->item;
 }
 

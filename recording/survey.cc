@@ -400,7 +400,7 @@ Survey survey_of(const Recording& recording) {
       sources.push_back(*config);
       source = stream.source + " " + arm::name(config->protocol) + " of " + (stream.core.empty() ? "an unknown core" : stream.core);
     }
-    const Interval time = recording.decoder_options().config.time.valid() ? stream.time : Interval{};
+    const Interval time = recording.has_time_conversion() ? stream.time : Interval{};
     survey.streams.push_back({stream.cpu, stream.tid, source, stream.size_bytes, time});
     survey.trace_bytes += stream.size_bytes;
     if (time.first != kTimeMin) widen(survey.time, timed, time.first);

@@ -52,8 +52,8 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     if (!range) return range.error();
     filter.times.push_back(*range);
   }
-  const bool in_ns = recording.decoder_options().config.time.valid();
-  for (const StreamInfo& stream : recording.streams()) made->has_time_ = made->has_time_ || (in_ns && stream.time.first != kTimeMin);
+  const auto dated = [](const StreamInfo& stream) { return stream.time.first != kTimeMin; };
+  made->has_time_ = recording.has_time_conversion() && std::any_of(recording.streams().begin(), recording.streams().end(), dated);
   if (!words.input.quiet && is_part_of_trace(recording)) say_on_error(std::string("ptdecode: warning: ") + kPartOfTrace + "\n");
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
   for (uint32_t i = 0; i < recording.streams().size(); ++i) {
@@ -231,7 +231,7 @@ std::string left_out_text(uint64_t left_out) {
 }
 
 Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {
-  if (!recording.decoder_options().config.time.valid())
+  if (!recording.has_time_conversion())
     return Error{ErrorCode::bad_time_window, "--time: the recording has no times, because the frequency of the trace's clock is not known; give it with --clock-freq", 0};
   TimeScale scale{{kTimeMax, kTimeMin}, std::nullopt};
   for (const StreamInfo& stream : recording.streams()) scale.span = hull(scale.span, stream.time);

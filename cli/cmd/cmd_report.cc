@@ -88,7 +88,7 @@ nlohmann::json page_json(const ReportWords& words, const Facts& facts, CallInput
   note(image["changes"], image["all_changes"], "changes of code", "ptdecode image --diff A,B");
   for (std::string& doubt : input.doubts()) cuts.push_back(std::move(doubt));
   const std::string& path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
-  const bool dated = input.recording().decoder_options().config.time.valid() && facts.span.first != kTimeMin && facts.span.last != kTimeMax;
+  const bool dated = input.recording().has_time_conversion() && facts.span.first != kTimeMin && facts.span.last != kTimeMax;
   nlohmann::json json = {{"schema", "ptdecode-report-1"}, {"recording", path}, {"input", "-i " + shell_word(path)}, {"version", ptd_version()},
                          {"span", {{"dated", dated}, {"first", dated ? moment_text(facts.span.first) : ""}, {"last", dated ? moment_text(facts.span.last) : ""},
                                    {"length_ns", dated ? facts.span.last.value - facts.span.first.value : 0}}},

@@ -99,8 +99,7 @@ int run_timeline(const ViewsWords& words) {
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   if (!input.has_time()) {
-    const bool in_ns = input.recording().decoder_options().config.time.valid();
-    const char* why = in_ns ? "timeline: the trace contains no times" : "timeline: the frequency of the trace's clock is not known; give it with --clock-freq";
+    const char* why = input.recording().has_time_conversion() ? "timeline: the trace contains no times" : "timeline: the frequency of the trace's clock is not known; give it with --clock-freq";
     return report_error({ErrorCode::not_recorded, why, 0});
   }
   if (size != 0) {

@@ -40,7 +40,7 @@ StreamScript::StreamScript(const Recording& recording, const ScriptOptions& opti
       stacks_(options.fields.has(Field::brstack)),
       follows_branches_(options.itrace.any_branch() || call_tree_),
       writer_(recording, options, cpu),
-      in_ns_(recording.decoder_options().config.time.valid()),
+      in_ns_(recording.has_time_conversion()),
       period_ns_(period_in_ns(options.itrace, recording.decoder_options().config.time)),
       last_time_(options.times.empty() ? kTimeMax : TimeNs{0}) {
   for (const Interval& range : options.times) last_time_ = std::max(last_time_, range.last);

@@ -132,6 +132,9 @@ class PTD_API Recording {
   [[nodiscard]] const ContextTrack& contexts() const;
   [[nodiscard]] const Symbolizer& symbolizer() const;
   [[nodiscard]] const pt::DecoderOptions& decoder_options() const;
+  /// Returns whether times are nanoseconds. If the frequency of the trace's clock is not known (OpenOptions::clock_hz), they are ticks, which order
+  /// the flow of streams and give no durations.
+  [[nodiscard]] bool has_time_conversion() const;
   /// Returns the configuration of a stream's trace source; null for Intel PT.
   [[nodiscard]] const arm::TraceConfig* arm_config(uint32_t stream) const;
   /// Converts a stream offset to the offset in the formatted buffer that several CoreSight sources share. Returns it unchanged for Intel

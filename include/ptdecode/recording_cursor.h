@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <utility>
+#include <vector>
 
 #include "ptdecode/export.h"
 #include "ptdecode/stream_cursor.h"
@@ -15,7 +15,7 @@ namespace ptd {
 /// Walks several streams of a recording as one sequence of items. Items are ordered by now(); of equal times, the stream named first comes
 /// first. Within a stream the order is StreamCursor's. A stream without times comes before all others; items before a stream's first time come
 /// when StreamInfo::time begins. From then on, a stream has a decoder and one batch: memory grows with the number of streams and not with the
-/// trace; with set_on_end(), with the number of streams that overlap.
+/// trace; with free_ended(), with the number of streams that overlap.
 ///
 /// The recording must outlive the cursor. Not thread-safe; any number of cursors may walk one recording at the same time.
 class PTD_API RecordingCursor {
@@ -29,9 +29,10 @@ class PTD_API RecordingCursor {
   /// Same as StreamCursor::set_on_batch(), for each stream.
   void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch);
 
-  /// Sets a function that next() calls with each stream that has ended. The stream's table then lives until the call of next() after that, and not
-  /// as long as this cursor.
-  void set_on_end(std::function<void(uint32_t stream)> on_end) { on_end_ = std::move(on_end); }
+  /// Frees the table of each stream in the call of next() after that with which the stream ended.
+  void free_ended() { frees_ended_ = true; }
+  /// Returns the streams that ended in the last call of next(). Valid until the next call.
+  [[nodiscard]] const std::vector<uint32_t>& ended() const { return ended_; }
 
   /// Same as StreamCursor::set_range(), for each stream.
   void set_range(uint64_t first_offset, uint64_t last_offset);
@@ -42,7 +43,7 @@ class PTD_API RecordingCursor {
   /// Returns the stream of the item of the last next(). Valid after next() returned another item than FlowItem::end.
   [[nodiscard]] uint32_t stream() const { return heads_.current().stream; }
   /// Returns the cursor of that stream: its blocks(), mark(), event(), gap(), context(), now() and table(). Valid until the next call of
-  /// next(); the table lives as long as this cursor, unless set_on_end() was called.
+  /// next(); the table lives as long as this cursor, unless free_ended() was called.
   [[nodiscard]] const StreamCursor& item() const { return heads_.current().cursor; }
 
   /// Returns the number of trace bytes decoded so far, of all streams.
@@ -52,19 +53,16 @@ class PTD_API RecordingCursor {
   struct Head {
     uint32_t stream = 0;
     StreamCursor cursor;
-    TimeNs begins;
     FlowItem item = FlowItem::end;
-    bool is_started = false;
     bool advance() {
-      is_started = true;
       item = cursor.next();
       return item != FlowItem::end;
     }
-    [[nodiscard]] bool started() const { return is_started; }
-    [[nodiscard]] TimeNs time() const { return is_started ? cursor.now() : begins; }
+    [[nodiscard]] TimeNs time() const { return cursor.now(); }
   };
   TimeMerge<Head> heads_;
-  std::function<void(uint32_t stream)> on_end_;
+  std::vector<uint32_t> ended_;
+  bool frees_ended_ = false;
 };
 
 }  // namespace ptd

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,14 +13,16 @@
 namespace ptd {
 
 /// A Source has `bool advance()`, which moves to its next item and returns false at its end, and `TimeNs time() const` of that item, which
-/// never goes back. `bool started() const` says whether advance() was called; before, time() is a time that no item precedes, and the source is
-/// started only when that comes. Of items with equal times, the source that was added first comes first. Not thread-safe.
+/// never goes back. Of items with equal times, the source that was added first comes first. Not thread-safe.
 template <typename Source>
 class TimeMerge {
  public:
   void reserve(size_t count) { sources_.reserve(count); }
-  /// Must precede the first next().
-  void add(Source source) { sources_.push_back(std::move(source)); }
+  /// Must precede the first next(). No item of the source is before `begins`: it is not advanced until that time comes.
+  void add(Source source, TimeNs begins = kTimeMin) {
+    sources_.push_back(std::move(source));
+    waits_until_.emplace_back(begins);
+  }
 
   /// Moves to the next item and returns its source; null if all sources have ended. Valid until the next call.
   Source* next() {
@@ -29,7 +32,7 @@ class TimeMerge {
     } else {
       start();
     }
-    while (!order_.empty() && !sources_[order_.front()].started()) advance_first();
+    while (!order_.empty() && waits_until_[order_.front()]) advance_first();
     return order_.empty() ? nullptr : &sources_[order_.front()];
   }
 
@@ -42,8 +45,9 @@ class TimeMerge {
   [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }
 
  private:
+  [[nodiscard]] TimeNs time_of(uint32_t source) const { return waits_until_[source] ? *waits_until_[source] : sources_[source].time(); }
   [[nodiscard]] bool later(uint32_t a, uint32_t b) const {
-    const TimeNs first = sources_[a].time(), second = sources_[b].time();
+    const TimeNs first = time_of(a), second = time_of(b);
     return first != second ? first > second : a > b;
   }
   [[nodiscard]] bool stays_first() const {
@@ -56,6 +60,7 @@ class TimeMerge {
   }
   // The source of the last item usually stays the earliest, so it leaves the heap's front only if it must.
   void advance_first() {
+    waits_until_[order_.front()].reset();
     const bool more = sources_[order_.front()].advance();
     if (!more) ended_.push_back(order_.front());
     if (!more || !stays_first()) reorder(more);
@@ -71,6 +76,7 @@ class TimeMerge {
   }
 
   std::vector<Source> sources_;
+  std::vector<std::optional<TimeNs>> waits_until_;  // of each source: none once it was advanced
   std::vector<uint32_t> order_;  // a heap of indexes into sources_; the earliest first
   std::vector<uint32_t> ended_;
   bool started_ = false;

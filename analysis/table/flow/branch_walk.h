@@ -27,11 +27,7 @@ namespace ptd {
 class BranchWalk {
  public:
   /// `walk` must outlive it and is used by nothing else. `on_end`: called with each stream that has given its last run.
-  BranchWalk(FlowWalk& walk, size_t streams, std::function<void(uint32_t stream)> on_end) : walk_(walk), flows_(streams), on_end_(std::move(on_end)) {
-    walk_.set_on_end([this](uint32_t stream) { turns_.push_back(stream); });
-  }
-  BranchWalk(const BranchWalk&) = delete;
-  BranchWalk& operator=(const BranchWalk&) = delete;
+  BranchWalk(FlowWalk& walk, size_t streams, std::function<void(uint32_t stream)> on_end) : walk_(walk), flows_(streams), on_end_(std::move(on_end)) {}
 
   /// Moves to the next run with branches that are complete and wanted. False: there are no more. Errors: those of FlowWalk::next().
   [[nodiscard]] Result<bool> next() {
@@ -54,11 +50,11 @@ class BranchWalk {
  private:
   /// Gives the next item to its flow. Streams that have ended before it give what they have left.
   [[nodiscard]] Status advance() {
-    turns_.clear();
-    turn_ = 0;
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
+    turns_ = walk_.ended();
     ended_ = turns_.size();
+    turn_ = 0;
     for (const uint32_t stream : turns_) flows_[stream].finish();
     over_ = item.value() == FlowItem::end;
     if (over_) return {};

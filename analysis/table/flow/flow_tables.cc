@@ -33,11 +33,7 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
         request_(request),
         own_walk_(request_.pass ? nullptr : std::make_unique<FlowWalk>(recording, request)),
         walk_(request_.pass ? request_.pass->walk() : *own_walk_) {
-    if (request_.pass) {
-      request_.pass->add(*this);
-    } else {
-      own_walk_->set_on_end([this](uint32_t stream) { ended_streams_.push_back(stream); });
-    }
+    if (request_.pass) request_.pass->add(*this);
   }
   ~FlowTable() override {
     if (request_.pass) request_.pass->remove(*this);
@@ -112,9 +108,8 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
   Result<bool> produce_own(std::vector<Row>& rows) {
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
-    if (!ended_streams_.empty()) this->fill_now();
-    for (const uint32_t stream : ended_streams_) end_stream(stream);
-    ended_streams_.clear();
+    if (!walk_.ended().empty()) this->fill_now();
+    for (const uint32_t stream : walk_.ended()) end_stream(stream);
     if (item.value() == FlowItem::end) {
       end(rows);
       return false;
@@ -138,7 +133,6 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
   }
   const TableRequest request_;
   const std::unique_ptr<FlowWalk> own_walk_;
-  std::vector<uint32_t> ended_streams_;  ///< in the last item's call of next()
   std::vector<Row> waiting_;  ///< of a shared walk
   bool ended_ = false;
 

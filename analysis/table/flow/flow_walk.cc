@@ -15,6 +15,7 @@ constexpr uint32_t kItemsPerCheck = 4096;  // between two looks at `cancelled`
 
 FlowWalk::FlowWalk(const Recording& recording, const TableRequest& request)
     : recording_(recording), request_(request), cursor_(recording, request.streams, request.time), contexts_(recording.streams().size()) {
+  cursor_.free_ended();
   if (request.unit) cursor_.set_range(request.unit->from_offset, request.unit->to_offset);
   for (uint32_t i = 0; i < contexts_.size(); ++i) {
     contexts_[i].row.stream = i;
@@ -33,9 +34,7 @@ bool FlowWalk::wants(const RowContext& row) const {
 }
 
 RowContext FlowWalk::context_of(uint32_t stream, const Mark& mark, TimeNs time) const {
-  // Without a conversion, times are ticks of unknown length: they order the streams, but are no nanoseconds.
-  const bool in_ns = recording_.decoder_options().config.time.valid();
-  return {in_ns ? time : kTimeMin, mark.space, mark.pid, mark.tid, recording_.streams()[stream].cpu, stream};
+  return {recording_.has_time_conversion() ? time : kTimeMin, mark.space, mark.pid, mark.tid, recording_.streams()[stream].cpu, stream};
 }
 
 void FlowWalk::report() const {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "analysis/table/table.h"
@@ -27,8 +26,8 @@ class FlowWalk {
 
   /// As RecordingCursor::set_on_batch().
   void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch) { cursor_.set_on_batch(on_batch); }
-  /// As RecordingCursor::set_on_end().
-  void set_on_end(std::function<void(uint32_t stream)> on_end) { cursor_.set_on_end(std::move(on_end)); }
+  /// As RecordingCursor::ended(). The tables of these streams are freed in the next call of next().
+  [[nodiscard]] const std::vector<uint32_t>& ended() const { return cursor_.ended(); }
   /// Moves to the next item. Items that are not wanted come too, because they end what came before them; see wanted().
   [[nodiscard]] Result<FlowItem> next();
 

@@ -100,9 +100,12 @@ TEST(RecordingCursor, TellsOnceOfEachStreamThatHasEnded) {
     const auto recording = open_data(name);
     ASSERT_NE(nullptr, recording);
     RecordingCursor cursor(*recording);
+    cursor.free_ended();
     std::vector<uint32_t> ended;
-    cursor.set_on_end([&](uint32_t stream) { ended.push_back(stream); });
-    while (cursor.next() != FlowItem::end) {
+    for (bool more = true; more;) {
+      more = cursor.next() != FlowItem::end;
+      ended.insert(ended.end(), cursor.ended().begin(), cursor.ended().end());
+      if (!more) break;
       EXPECT_EQ(ended.end(), std::find(ended.begin(), ended.end(), cursor.stream())) << "an item of a stream that has ended";
       EXPECT_NE(0U, cursor.item().table().size()) << name;
     }
@@ -164,13 +167,11 @@ TEST(RecordingCursor, EndsWhenTheCheckSaysSo) {
 struct Counted {
   std::vector<uint64_t> times;
   size_t* asked = nullptr;
-  uint64_t begins = 0;
   size_t at = 0;
   bool advance() { return ++at <= times.size(); }
-  [[nodiscard]] bool started() const { return at != 0; }
   [[nodiscard]] TimeNs time() const {
     ++*asked;
-    return TimeNs{started() ? times[at - 1] : begins};
+    return TimeNs{times[at - 1]};
   }
 };
 
@@ -187,14 +188,14 @@ TEST(TimeMerge, AsksOneSourceNothing) {
 TEST(TimeMerge, StartsASourceWhenItsTimeComes) {
   size_t asked = 0;
   TimeMerge<Counted> merge;
-  merge.add({{5, 6}, &asked, 4});
-  merge.add({{1, 5, 9}, &asked, 0});
-  merge.add({{}, &asked, 7});
-  merge.add({{9, 10}, &asked, 9});
+  merge.add({{5, 6}, &asked}, TimeNs{4});
+  merge.add({{1, 5, 9}, &asked});
+  merge.add({{}, &asked}, TimeNs{7});
+  merge.add({{9, 10}, &asked}, TimeNs{9});
   std::string told;
   while (const Counted* source = merge.next()) {
     told += std::to_string(source->time().value) + ":";
-    for (const Counted& each : merge.sources()) told += each.started() ? '+' : '-';
+    for (const Counted& each : merge.sources()) told += each.at != 0 ? '+' : '-';
     for (const uint32_t ended : merge.ended()) told += std::to_string(ended);
     told += ' ';
   }
