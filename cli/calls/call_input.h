@@ -81,6 +81,10 @@ class CallInput {
   int count(const CallWords& words, const std::function<Status(const CodeCountOptions&)>& counting);
   /// Whether the recording's trace is dated at all; known before the walk.
   [[nodiscard]] bool has_time() const { return has_time_; }
+  /// Returns why a recording is not timed(): half a sentence.
+  [[nodiscard]] const char* why_untimed() const {
+    return recording_->has_time_conversion() ? "the trace contains no time" : "the frequency of the trace's clock is not known; give it with --clock-freq";
+  }
   /// After the walk: whether a packet gave a time. Otherwise durations mean nothing.
   [[nodiscard]] bool timed() const { return timed_; }
   /// Prints on standard error what was lost, or that nothing matched the filters. Returns the exit status: kExitUsage if nothing matched.

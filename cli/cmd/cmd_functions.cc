@@ -90,26 +90,28 @@ std::string line_of(const FunctionRow& row, const Columns& columns, const Functi
     line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", about + duration_text(t.self_ns), part(t.self_ns, columns.all_self),
                         about + duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
                         of_calls(t.durations.quantile(0.99)), of_calls(t.durations.max()));
-    if (columns.cycles) line += fmt::format("{:>5} ", ipc_text(t));
   } else {
     line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, columns.all_self), t.instructions);
   }
+  if (columns.cycles) line += fmt::format("{:>5} ", ipc_text(t));
   const std::string module = module_text(functions, row.id);
   const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : kMinName;
   return line + shown(function_text(functions, row.id, left)) + shown(module) +
          partial_text(t) + "\n";
 }
 
-void print_table(const FunctionsWords& words, const std::vector<FunctionRow>& rows, bool timed, const FunctionTable& functions) {
+void print_table(const FunctionsWords& words, const std::vector<FunctionRow>& rows, CallInput& input) {
+  const bool timed = input.timed();
+  const FunctionTable& functions = input.functions();
   Columns columns{0, timed, false};
   for (const FunctionRow& row : rows) {
     columns.all_self += timed ? row.totals->self_ns : row.totals->self_instructions;
     columns.cycles = columns.cycles || row.totals->self_cycles != 0;
   }
   Output& output = standard_output();
-  output.write(columns.cycles ? "     calls      self     %     total   waiting       p50       p99       max   ipc function\n"
-               : timed        ? "     calls      self     %     total   waiting       p50       p99       max function\n"
-                              : "     calls      self insn     %     total insn function     (the trace contains no time)\n");
+  output.write(fmt::format("     calls {} {}function{}\n",
+                           timed ? "     self     %     total   waiting       p50       p99       max" : "     self insn     %     total insn",
+                           columns.cycles ? "  ipc " : "", timed ? "" : fmt::format("     ({})", input.why_untimed())));
   const size_t width = words.full_names ? 0 : terminal_columns();
   const size_t shown_rows = words.rows(rows.size());
   for (size_t i = 0; i < shown_rows; ++i)
@@ -279,7 +281,7 @@ int run_functions(const FunctionsWords& words) {
   if (words.format == "json") {
     print_json(std::span(rows).first(words.rows(rows.size())), slow, input, input.functions());
   } else {
-    print_table(words, rows, input.timed(), input.functions());
+    print_table(words, rows, input);
     if (words.slowest != 0) print_slow(words, slow, input.functions());
     if (words.function.empty() && input.timed()) print_threads(threads);
   }

@@ -98,10 +98,7 @@ int run_timeline(const ViewsWords& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
-  if (!input.has_time()) {
-    const char* why = input.recording().has_time_conversion() ? "timeline: the trace contains no times" : "timeline: the frequency of the trace's clock is not known; give it with --clock-freq";
-    return report_error({ErrorCode::not_recorded, why, 0});
-  }
+  if (!input.has_time()) return report_error({ErrorCode::not_recorded, std::string("timeline: ") + input.why_untimed(), 0});
   if (size != 0) {
     const auto [fitting_ns, status] = fit_slices(words, input, size);
     if (status != kExitOk) return status;

@@ -206,7 +206,7 @@ class Undated(unittest.TestCase):
     def test_ticks_of_unknown_length_are_no_times(self):
         program, recording, trace, database = (self.folder / name for name in ("ticks", "ticks.data", "ticks.pt", "ticks.db"))
         subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", "-x", "c", "-", "-o", program], input=CALLS, text=True, check=True)
-        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", recording, "--", program)
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--cyc", "-o", recording, "--", program)
         self.assertEqual(done.returncode, 0, done.stderr)
         trace.write_bytes(b"".join(perf_file.aux_traces(recording.read_bytes())))
         offset, address, size = executable_segment(program.read_bytes())
@@ -217,7 +217,9 @@ class Undated(unittest.TestCase):
                 self.assertIs(lines[0]["timed"], False)
                 self.assertGreater(len(lines), 10)
                 self.assertFalse([line for line in lines if {"start_ns", "end_ns", "time_ns"} & line.keys() or line.get("self_ns", 0) != 0])
-        self.assertIn("self insn", run("functions", *input_words).stdout)
+        listed = run("functions", *input_words).stdout.splitlines()
+        self.assertRegex(listed[0], r"calls +self insn +% +total insn +ipc function +\(.*--clock-freq\)$")  # the trace counts cycles
+        self.assertEqual(listed[1].index("main (ticks)"), listed[0].index("function"), listed[:2])
         self.assertEqual(run("export", *input_words, "-o", database).returncode, 0)
         with contextlib.closing(sqlite3.connect(database)) as opened:
             self.assertEqual(opened.execute("SELECT count(*) > 0, count(start_ns), count(end_ns) FROM ptd_calls").fetchone(), (1, 0, 0))
