@@ -129,6 +129,19 @@ class Package(unittest.TestCase):
         with self.assertRaises(ValueError):
             self.recording.branches(time="now")
 
+    def test_the_frequency_of_a_snapshots_clock(self):
+        with self.assertRaises(ptdecode.Error) as failed:
+            ptdecode.open(DEMO, clock_hz=10**9)
+        self.assertIn("frequency", str(failed.exception))
+        snapshot = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")) / "cs-Snowball" / "snapshot"
+        if not snapshot.exists():
+            self.skipTest(f"{snapshot} is absent")
+        for hz in (0, 50_000_000):
+            with ptdecode.open(snapshot, clock_hz=hz) as recording:
+                listed = [json.loads(line) for line in command("functions", "-q", "-i", snapshot, "--format", "json", *(["--clock-freq", hz] if hz else [])).splitlines()]
+                self.assertEqual(sum(row.self_ns for row in recording.functions()), sum(row.get("self_ns", 0) for row in listed[1:]))
+                self.assertEqual(any(row.time_ns is not None for row in recording.branches()), hz != 0)
+
     def test_rows_can_be_pickled(self):
         for name in ("functions", "calls", "sections"):
             rows = list(self.recording.table(name))

@@ -22,6 +22,7 @@ import perf_file
 
 PTDECODE = os.environ["PTDECODE"]
 DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
+CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", DEMO.parents[1] / ".." / "shared" / "corpus"))
 SAMPLE_TIME, SAMPLE_ID_ALL = 1 << 2, 1 << 18
 PROGRAM = """
 #include <stdlib.h>
@@ -229,6 +230,22 @@ class Undated(unittest.TestCase):
             self.assertEqual(done.returncode, 2 if "--time" in command else done.returncode)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(said, done.stderr)
+
+    def test_a_frequency_makes_times_of_coresight_timestamps(self):
+        for name in ("ete-ts_bit64_set", "cs-Snowball"):
+            snapshot = CORPUS / name / "snapshot"
+            if not snapshot.exists():
+                self.skipTest(f"{snapshot} is absent")
+            running = {}
+            for frequency in (None, "25MHz", "50MHz"):
+                words = [] if frequency is None else ["--clock-freq", frequency]
+                rows = [json.loads(line) for line in run("functions", "-q", "-i", snapshot, *words, "--format", "json").stdout.splitlines()]
+                self.assertIs(rows[0]["timed"], frequency is not None)
+                running[frequency] = sum(row.get("self_ns", 0) for row in rows[1:])
+            self.assertEqual(running[None], 0)
+            self.assertGreater(running["50MHz"], 1000)
+            # Not exactly twice: an instruction without a measured rate takes 5 ns at most, whatever the clock.
+            self.assertAlmostEqual(running["25MHz"] / running["50MHz"], 2, delta=0.05)
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_a_frequency_makes_times_of_ticks(self):
