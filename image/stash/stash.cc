@@ -99,11 +99,13 @@ std::vector<std::string> stash_paths() {
 
 namespace {
 
-/// A stash is not made among other files. `format` is its first file, which may have been interrupted.
+/// A stash is not made among other files. `format` is its first file, which may have been interrupted. Other processes may make the same stash
+/// at this moment, so the names are read first: if any of them is a part of a stash, `format` is there by the time it is looked for.
 Status check_place(const Dir& top) {
+  const std::vector<std::string> names = top.names();
   struct stat info {};
   if (top.stat("format", info)) return {};
-  for (const std::string& name : top.names()) {
+  for (const std::string& name : names) {
     const bool is_temporary = name.starts_with("tmp.") && name.find_first_not_of("0123456789.", 4) == std::string::npos;
     if (is_temporary || name == "lost+found") continue;  // that of a file system
     return Error{ErrorCode::bad_output, top.path() + ": not a stash, and not empty (it has " + name + "): name a stash, an empty folder or a new one", 0};

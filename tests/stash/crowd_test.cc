@@ -76,6 +76,33 @@ TEST_F(Scratch, FiftyRecordersOfTheSameLibrariesLeaveOneCopyEach) {
   EXPECT_EQ(report.entries, kRecorders * contents.size());
 }
 
+TEST_F(Scratch, ANewStashIsOpenedByManyAtOnce) {
+  constexpr int kRounds = 100, kProcesses = 8;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string place = folder_ + "/new." + std::to_string(round);
+    int gate[2];
+    ASSERT_EQ(::pipe(gate), 0);
+    std::vector<pid_t> children;
+    for (int i = 0; i < kProcesses; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        char byte = 0;
+        ::close(gate[1]);
+        (void)!::read(gate[0], &byte, 1);  // all start when the gate is closed
+        ::_exit(Stash::open(place, Stash::Access::write).ok() ? 0 : 1);
+      }
+      children.push_back(child);
+    }
+    ::close(gate[0]);
+    ::close(gate[1]);
+    for (const pid_t child : children) {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      ASSERT_EQ(status, 0) << "round " << round;
+    }
+  }
+}
+
 TEST_F(Scratch, AKilledRecorderLeavesNothingTorn) {
   std::minstd_rand random(1);
   ASSERT_NE(open(), nullptr);
