@@ -32,7 +32,7 @@ constexpr ShownFlag kShownFlags[] = {
     {BlockFlag::chosen, "chosen", "several versions were possible; only one fits the packets"},
     {BlockFlag::healed, "healed", "code restored from a later record"},
     {BlockFlag::ambiguous, "ambiguous", "several versions were possible; more than one fits the packets"},
-    {BlockFlag::suspect, "suspect", "records were lost around this time, or packets contradict the code soon after"},
+    {BlockFlag::suspect, "suspect", "records were lost around this time, or packets contradict the code near by"},
     {BlockFlag::assumed, "assumed", "code from a guessed image"},
 };
 

@@ -203,7 +203,7 @@ void Decoder::State::start(const AuxSegment& segment) {
 namespace {
 
 bool same_flow(const FlowState& a, const FlowState& b, bool compare_returns) {
-  return a.ip == b.ip && a.enabled == b.enabled && a.lost == b.lost && a.doubtful == b.doubtful && a.countdown == b.countdown && a.mode == b.mode && a.context == b.context && a.next == b.next &&
+  return a.ip == b.ip && a.enabled == b.enabled && a.lost == b.lost && a.doubtful == b.doubtful && a.whole_ip_at == b.whole_ip_at && a.countdown == b.countdown && a.mode == b.mode && a.context == b.context && a.next == b.next &&
          a.tnt_count == b.tnt_count && a.tnt == b.tnt && a.position == b.position && (!compare_returns || a.returns.equals(b.returns));
 }
 

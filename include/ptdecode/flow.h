@@ -23,8 +23,8 @@ enum class BlockFlag : uint16_t {
   chosen = 4,          ///< several versions were possible, the packets left one
   healed = 8,          ///< bytes are a version inserted by healing
   ambiguous = 16,      ///< several versions were possible and the packets contradicted none
-  suspect = 32,        ///< records were lost around this time, the packets soon contradict the code (Arm: have just contradicted it), or
-                       ///< the flow continued after a gap at a TIP that may be deferred
+  suspect = 32,        ///< records were lost around this time, the packets soon contradict the code or have just contradicted it, or the
+                       ///< flow continued after a gap at a TIP that may be deferred
   assumed = 64,        ///< code from a guessed image
 };
 constexpr uint16_t operator|(BlockFlag a, BlockFlag b) {

@@ -113,6 +113,7 @@ struct FlowState {
   bool in_gap = false;     ///< while lost: since an error, not an overflow
   bool bits_open = false;  ///< while lost: a TNT was skipped that may contain branches that come after the next TIP's
   bool doubtful = false;   ///< the flow continued at a TIP although bits_open was set
+  uint64_t whole_ip_at = 0;  ///< after a contradiction: the ips of packets up to this offset in the segment may be wrong; 0: they are right
   ExecMode mode = ExecMode::unknown;
   bool interrupts = false;  ///< RFLAGS.IF, known only with event trace
   Context context;        ///< thread and user address space; of a guest while one runs

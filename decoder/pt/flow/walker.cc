@@ -283,7 +283,8 @@ void Walker::lose(const Flow& flow, GapReason reason) {
 // Makes sure that an instruction with these flags may be appended to the block under construction. Returns true if it begins a block.
 bool Walker::open_block(Flow& flow, SpaceId space, uint16_t flags) {
   FlowState& state = flow.state;
-  if (state.doubtful) flags |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (state.whole_ip_at != 0 && items_.at(state.next).offset_bytes > state.whole_ip_at) state.whole_ip_at = 0;
+  if (state.doubtful || state.whole_ip_at != 0) flags |= static_cast<uint16_t>(BlockFlag::suspect);
   if (flow.block_instructions != 0) {
     if (flow.block_flags == flags && flow.block_instructions < kMaxBlockInstructions && flow.block_space == space) return false;
     finish_block(flow, 0);

@@ -248,6 +248,7 @@ class Walker {
   bool ends_loss(Flow& flow, const Item& item);
   void pass_lost(Flow& flow, const Item& item);
   bool resumes_at(Flow& flow, const Item& item, SectionId& missing);
+  [[nodiscard]] uint64_t find_whole_ip(uint64_t offset) const;
   bool at_stop(Flow& flow);
   void give_uncounted_loop(Flow& flow, const Item& item);
   void narrow_by_sync_points(FlowState& state);

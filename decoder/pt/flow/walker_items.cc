@@ -517,6 +517,18 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
   return at_tip;
 }
 
+// Returns the offset of the first packet from `offset` on that gives all bits of an ip, or that of the segment's end. Packets before it give the
+// bits that differ from the packet before them, which may be damaged or missing.
+uint64_t Walker::find_whole_ip(uint64_t offset) const {
+  PacketReader reader(segment_.bytes, offset);
+  Packet packet;
+  while (reader.next(packet) == PacketReader::Status::ok) {
+    if (packet.ip_bytes == IpBytes::sext48 || packet.ip_bytes == IpBytes::full64) return offset;
+    offset = reader.offset();
+  }
+  return segment_.bytes.size();
+}
+
 // Resumes after a loss: outputs the gap and continues at the next item that gives the flow's position, or at the segment's end.
 void Walker::recover(Flow& flow, Gap gap) {
   FlowState& state = flow.state;
@@ -524,6 +536,8 @@ void Walker::recover(Flow& flow, Gap gap) {
   // Missing code leaves the bits before it certain. After a contradiction a TNT may have been taken before a TIP that was due.
   state.bits_open = state.tnt_count != 0 || gap.reason != GapReason::no_image;
   state.enabled = state.doubtful = false;
+  const bool contradicted = gap.reason == GapReason::image_mismatch || gap.reason == GapReason::bad_insn;
+  if (contradicted) state.whole_ip_at = std::max(state.whole_ip_at, find_whole_ip(gap.stream_offset_bytes - segment_.stream_offset_bytes));
   state.in_gap = true;
   state.returns.clear();
   state.calls_unseen = true;

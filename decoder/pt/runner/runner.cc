@@ -55,7 +55,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   FlowState& state = flow.state;
   if (state.silent + SilentLoop::kLeast > walker_.max_silent()) return false;
   if (state.silent_blocks + MemoTable::kMaxBlocks > SilentLoop::kMostBlocks) return false;
-  if (!state.enabled || state.lost || state.doubtful || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
+  if (!state.enabled || state.lost || state.doubtful || state.whole_ip_at != 0 || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
   ItemReader& items = walker_.items_;
   const Item* head = items.peek(state.next);
   if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
