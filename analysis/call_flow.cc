@@ -90,9 +90,10 @@ void CallFlow::begin_epoch() {
   check_keys();
 }
 
-void CallFlow::begin_segment(Interval time) {
-  dates_.begin_segment(dates_.in_ns() ? time.first : kTimeMin);
-  segment_time_ = look_up_time(time);
+void CallFlow::begin_segment(const AuxSegment& segment) {
+  if (segment.break_before == AuxBreak::snapshot) end_window();
+  dates_.begin_segment(dates_.in_ns() ? segment.time.first : kTimeMin);
+  segment_time_ = look_up_time(segment.time);
   if (!epoch_time_.contains(when())) begin_epoch();
 }
 
@@ -288,6 +289,19 @@ void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
   // A stream's first start follows its first time directly: otherwise a timing packet would show how long it waited.
   const bool first = !std::exchange(began_, true) && dates_.has_tick();
   push(step, !exact && !first);
+}
+
+// The segment before was the last one of its snapshot or AUX sample.
+void CallFlow::end_window() {
+  pending_.reset();
+  drop_unproved();
+  prove();
+  FlowStep step;
+  step.kind = FlowKind::pause;
+  step.flags = kFlowWindow;
+  push(step);
+  stop();
+  paused_ = halted_ = false;
 }
 
 void CallFlow::stop() {

@@ -12,6 +12,7 @@
 #include "analysis/flow_dates.h"
 #include "analysis/function_finder.h"
 #include "analysis/inlined_code.h"
+#include "ptdecode/aux_segment.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/call_tree.h"
 #include "ptdecode/flow_cursor.h"
@@ -42,6 +43,7 @@ inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`, or a j
 inline constexpr uint8_t kFlowFar = 4;
 inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
 inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it is outside the traced code
+inline constexpr uint8_t kFlowWindow = 16;     ///< pause: another snapshot or AUX sample begins after it, and what runs in between is unknown
 inline constexpr uint8_t kFlowUncertain = 64;  ///< the branch, or what it led to, is in flow that is ambiguous or suspect
 inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
 inline constexpr uint8_t kFlowAfterCall = 32;  ///< ret: `to` is the first address of a function, and the instruction before it is a CALL
@@ -154,8 +156,8 @@ class CallFlow {
   CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
            const FlowClock& clock = {}, InlineChains* inlined = nullptr);
 
-  /// Starts another segment of the trace, with AuxSegment::time: later calls of take() belong to it.
-  void begin_segment(Interval time);
+  /// Starts another segment of the trace: later calls of take() belong to it.
+  void begin_segment(const AuxSegment& segment);
   void take(const Batch& batch, const BlockTable& blocks);
   /// Ends the stream. A flow that is lost at this point stays lost up to `end`, if that is given.
   void finish(TimeNs end = kTimeMin);
@@ -294,6 +296,7 @@ class CallFlow {
   void leave_traced(const Event& event);
   void begin(Ip to, bool exact = false, uint8_t flags = 0);
   void halt(Ip next);
+  void end_window();
   void stop();
   void resolve(const FunctionAt& at, Ip to);
   void resolve(const Pending& pending, const Target& to, FunctionId& entered);

@@ -29,6 +29,8 @@ const char* sentence(CallLoss loss) {
       return "tracing resumed at another place than where it stopped";
     case CallLoss::new_program:
       return "the process executed another program";
+    case CallLoss::window:
+      return "another window of trace begins, and what ran in between is unknown";
   }
   return "";
 }
@@ -60,7 +62,7 @@ void CallTree::State::find_thread(const FlowStep& step) {
   const auto [place, is_new] = index_of.emplace(key, static_cast<uint32_t>(threads.size()));
   if (is_new) {
     threads.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});
-    stacks.emplace_back();
+    stacks.emplace_back().windows = windows;
   }
   last_tid = step.tid;
   last_cpu = step.cpu;
@@ -201,6 +203,31 @@ void CallTree::State::give_up(Now& now, CallLoss why) {
   step.time = now.step.time;
   step.floor = now.step.floor;
   now.out.push_back(step);
+}
+
+// The calls that are open ended at a moment that was not seen, after the thread was last seen.
+void CallTree::State::forget_calls(Now& now) {
+  Stack& stack = now.stack;
+  if (!stack.frames.empty()) {
+    FlowStep last = now.step;
+    last.time = stack.off_since;
+    last.floor = stack.off_floor;
+    Now then{last, now.index, stack, now.thread, now.out};
+    give_up(then, CallLoss::window);
+  }
+  stack.given_up.clear();
+  stack.resume = {};
+  stack.resume_landing = 0;
+  stack.kernel = false;
+  if (stack.off != Off::lost) stack.off = Off::paused;
+}
+
+// Another window of trace begins. A cpu may have run any thread since the last one, unless the thread runs on another cpu now.
+void CallTree::State::take_window(Now& now) {
+  stop(now, Off::paused);
+  if (now.step.cpu >= 0) ++windows;
+  now.stack.windows = windows;
+  forget_calls(now);
 }
 
 // The return goes where a given-up call was awaited: its callers are open again.
@@ -405,6 +432,7 @@ size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
   const uint32_t index = thread_of(step);
   Now now{step, index, stacks[index], threads[index], out};
   if (now.thread.pid < 0) [[unlikely]] now.thread.pid = step.pid;
+  if (std::exchange(now.stack.windows, windows) != windows && now.stack.off != Off::running) [[unlikely]] forget_calls(now);
   spend(now);
   if (step.kind != FlowKind::inlined && !take_plain(now)) take_other(now);
   if (step.inlined != kUnknownInlining && chains != nullptr) follow_inlined(now);
@@ -447,6 +475,7 @@ void CallTree::State::take_other(Now& now) {
     return;
   }
   if (step.kind == FlowKind::pause) {
+    if ((step.flags & kFlowWindow) != 0) return take_window(now);
     now.stack.resume = step.return_to;
     now.stack.resume_landing = step.landing;
     now.stack.kernel = (step.flags & kFlowFar) != 0;

@@ -76,6 +76,7 @@ struct CallTree::State {
     Ip resume;
     int32_t resume_landing = 0;  ///< FlowStep::landing of the pause
     std::optional<FlowEnd> end;  ///< see CallTree::end_of()
+    uint64_t windows = 0;  ///< State::windows at the last step
     OpenCounts open;
     [[nodiscard]] uint32_t depth() const { return static_cast<uint32_t>(frames.size() + inner.size()); }
   };
@@ -115,6 +116,8 @@ struct CallTree::State {
   size_t frame_of_landing(const Now& now);
   size_t frame_of_jump(Now& now);
   void give_up(Now& now, CallLoss why);
+  void forget_calls(Now& now);
+  void take_window(Now& now);
   bool take_up(Now& now);
   void take_return(Now& now);
   void take_far_return(Now& now);
@@ -134,6 +137,7 @@ struct CallTree::State {
   std::map<std::pair<int32_t, int32_t>, uint32_t> index_of;  ///< by tid; of the idle task and unknown threads by tid and cpu
   int32_t last_tid = 0, last_cpu = 0;  ///< of the step before
   uint32_t last_thread = 0;             ///< its index
+  uint64_t windows = 0;  ///< how often a cpu's trace began again in another window
   bool finished = false;
   bool enters = true;   ///< steps of kind enter are output
   FunctionProfile* totals = nullptr;  ///< gets what ends, in place of steps of kind leave

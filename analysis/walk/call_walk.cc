@@ -244,7 +244,7 @@ class StreamWalk {
     DecodedBatch next;
     if (decode_ == nullptr || !decode_->next(next)) return false;
     const AuxSegment& segment = *next.segment;
-    if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes) flow_->begin_segment(segment.time);
+    if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes) flow_->begin_segment(segment);
     flow_->take(*next.batch, next.decoder->blocks());
     note(*next.batch, segment);
     return options_.time.last >= segment.time.first && !stopped();

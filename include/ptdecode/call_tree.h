@@ -44,6 +44,7 @@ enum class CallLoss : uint8_t {
   strange_return,  ///< a return that matches no open call: another stack, or a call from before the trace
   strange_resume,  ///< tracing resumed at another place than where it stopped
   new_program,     ///< exec
+  window,          ///< another snapshot or AUX sample begins: what ran in between, on this cpu or of this thread, is unknown
 };
 
 inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root)

@@ -157,6 +157,40 @@ def hostile_sizes(folder, out):
         check(f"{kind}: the other windows are there", counted >= wanted, f"{counted} {wanted}")
 
 
+def calls_of(out):
+    """The calls of each function of rounds.c: lists of (whether its start and end were seen, instructions), and everything that the tree names."""
+    calls, names = {}, set()
+    for line in run("script", "-q", "-i", out, "--json").stdout.splitlines():
+        row = json.loads(line)
+        names |= {row.get("kind"), "kernel" if row.get("kernel") else None}
+        if "call" in row:
+            calls.setdefault(row["call"], []).append((row["start_seen"] and row["end_seen"], row["instructions"]))
+    return calls, names
+
+
+def calls_end_with_their_window(folder):
+    """What runs between two windows is unknown: no call goes on in the next one, and nothing was interrupted. The second source is the whole trace
+    of the same program: calls of one function are equally long."""
+    program = [emulate.build("rounds", folder, "-static")]
+    whole, _ = calls_of(emulate.record(folder, program, "--work-clock")[0])
+    lengths = {name: {instructions for seen, instructions in whole[name] if seen} for name in ("work", "first", "second", "leaf")}
+    check("calls of one function are equally long", len(whole["work"]) == 200 and len(lengths["work"]) == len(lengths["first"]) == 1, str(lengths))
+    for size, every in (("4K", "16K"), ("2K", "9000"), ("8K", "40K")):
+        out, _, _ = emulate.record(folder, program, "--work-clock", f"--aux-sample={size}", "--aux-sample-every", every)
+        calls, names = calls_of(out)
+        windows = window_count(out)[1]
+        what = f"calls in windows of {size}, one every {every} bytes"
+        for name, right in lengths.items():
+            seen = {instructions for both, instructions in calls.get(name, []) if both}
+            check(f"{what}: {name}", seen <= right, f"{sorted(seen)[:5]} {sorted(seen)[-5:]}, not {right}")
+        check(f"{what}: calls of first and second were seen whole", any(both for both, _ in calls["first"]) or size == "2K", str(len(calls["first"])))
+        check(f"{what}: each ends with its window", sum(not both for both, _ in calls["work"]) > 10 and windows > 10, f"{windows}")
+        check(f"{what}: nothing was interrupted", "interrupt" not in names, str(names))
+        for threads in ("2", "3"):
+            again = run("script", "-q", "-i", out, "--json", "--threads", threads).stdout
+            check(f"{what}: the same on {threads} threads", again == run("script", "-q", "-i", out, "--json", "--threads", "1").stdout)
+
+
 def main():
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
@@ -177,6 +211,7 @@ def main():
         out, _, truths = emulate.record(folder, ["/bin/sh", "-c", f"{program[0]}; true"], "--aux-sample", "--aux-sample-every", "128K")
         check("a process without samples", len(json.loads(run("stat", "--json", "-q", "-i", out).stdout)["streams"]) == 1 and truths == 2, str(truths))
         against_the_whole_trace(folder, program)
+        calls_end_with_their_window(folder)
         refused = run("record", "--emulate", "--aux-sample=61K", "-o", os.path.join(folder, "x"), "--", *program)
         check("a window that no record holds is refused", refused.returncode == 2 and "60K" in refused.stderr, refused.stderr)
     return 1 if emulate.failures else 0

@@ -55,6 +55,7 @@ class Story {
     stop(return_to);
   }
   void stop(uint64_t due) { add({.kind = FlowKind::pause, .flags = kFlowFar, .return_to = Ip{due}}, 0); }
+  void window(int32_t cpu) { add({.kind = FlowKind::pause, .flags = kFlowWindow, .cpu = cpu}, 0); }
   void begin(uint64_t at, FunctionId function, uint8_t flags = kFlowNamed, FunctionId starts = kNoFunction) {
     add({.kind = FlowKind::begin, .flags = flags, .function = function, .from = starts, .to = Ip{at}}, 0);
   }
@@ -114,6 +115,49 @@ TEST(CallTree, CallsNestAndTimeIsGivenOnce) {
   EXPECT_EQ(story.left()[1].instructions, 15U);
   EXPECT_EQ(story.left()[1].self_instructions, 10U);
   EXPECT_EQ(story.left()[2].self_ns, 10U);
+}
+
+TEST(CallTree, CallsEndWithTheWindowOfTrace) {
+  Story story;
+  story.call(kF, 0x1010);
+  story.stop(0x2020);  // the sample's interrupt
+  story.window(-1);
+  story.begin(0x3030, kG);  // not a handler, though it is another place than was interrupted
+  story.ret(0x1010);        // nor does main go on, which was called anew perhaps
+  EXPECT_EQ(story.end(), "main(f(off )x )x LOST on ?g() ?main()x ");
+  EXPECT_EQ(story.left()[0].time, story.left()[1].time);
+  EXPECT_EQ(story.left()[1].total_ns(), 20U);  // up to the interrupt
+  EXPECT_EQ(story.left()[1].untraced_ns, 0U);
+  EXPECT_EQ(story.tree().threads()[0].gaps, 0U);
+  EXPECT_EQ(story.tree().threads()[0].forgotten, 0U);
+}
+
+TEST(CallTree, AWindowOfACpuEndsTheCallsOfThreadsThatItMayHaveRun) {
+  Story story;
+  story.call(kF, 0x1010);
+  story.add({.kind = FlowKind::switch_out});
+  const auto on = [&](int32_t tid, int32_t cpu, FlowStep step) {
+    step.tid = tid;
+    step.cpu = cpu;
+    story.add(step);
+  };
+  on(8, 1, {.kind = FlowKind::begin, .flags = kFlowNamed, .function = kG, .to = Ip{0x3000}});
+  on(9, 0, {.kind = FlowKind::begin, .flags = kFlowNamed, .function = kHandler, .to = Ip{0x4000}});
+  on(9, 0, {.kind = FlowKind::pause, .flags = kFlowWindow});
+  on(9, 0, {.kind = FlowKind::begin, .flags = kFlowNamed, .function = kThunk, .to = Ip{0x5000}});
+  on(8, 1, {.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = kF, .to = Ip{0x2000}, .return_to = Ip{0x3010}});  // it ran meanwhile
+  story.add({.kind = FlowKind::switch_in});
+  story.begin(0x2020, kF);
+  EXPECT_EQ(story.end(), "main(f(off ?g(?handler(off )x LOST on ?thunk(f()x )x LOST on ?f()x )x )x )x ");
+}
+
+TEST(CallTree, AWindowOfAThreadEndsItsOwnCalls) {
+  Story story;
+  story.call(kF, 0x1010);
+  story.add({.kind = FlowKind::begin, .flags = kFlowNamed, .tid = 8, .function = kG, .to = Ip{0x3000}});
+  story.add({.kind = FlowKind::pause, .flags = kFlowWindow, .tid = 8});
+  story.ret(0x1010);
+  EXPECT_EQ(story.end(), "main(f(?g(off )x LOST ) )x ");
 }
 
 TEST(CallTree, ATailCallTakesTheCallersPlace) {
