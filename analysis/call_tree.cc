@@ -17,24 +17,6 @@ constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces
 
 }  // namespace
 
-const char* sentence(CallLoss loss) {
-  switch (loss) {
-    case CallLoss::none:
-      return "nothing was lost";
-    case CallLoss::gap:
-      return "the flow was lost";
-    case CallLoss::strange_return:
-      return "a return did not match any open call";
-    case CallLoss::strange_resume:
-      return "tracing resumed at another place than where it stopped";
-    case CallLoss::new_program:
-      return "the process executed another program";
-    case CallLoss::window:
-      return "another window of trace begins, and what ran in between is unknown";
-  }
-  return "";
-}
-
 CallTree::CallTree(const ThreadSchedule* schedule) : state_(std::make_unique<State>(schedule)) {}
 CallTree::~CallTree() = default;
 CallTree::CallTree(CallTree&&) noexcept = default;
@@ -121,23 +103,6 @@ void CallTree::State::go_on(Now& now) {
   now.out.push_back(step);
 }
 
-inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
-  Stack& stack = now.stack;
-  Frame& frame = stack.frames.emplace_back(now, function, flags);
-  frame.kind = kind;
-  frame.by_jump = by_jump;
-  frame.return_to = return_to;
-  put_enter(now, frame, by_jump ? FrameKind::tail : kind);
-  return frame;
-}
-
-inline void CallTree::State::leave(Now& now, uint8_t flags) {
-  if (now.stack.frames.back().inlined != kNotInlined) leave_inlined(now, kNotInlined, flags);
-  const Frame& frame = now.stack.frames.back();
-  put_leave(now, frame, frame.by_jump ? FrameKind::tail : frame.kind, flags);
-  now.stack.frames.pop_back();
-}
-
 void CallTree::State::leave_to(Now& now, size_t depth) {
   while (now.stack.frames.size() > depth) leave(now, 0);
 }
@@ -182,70 +147,6 @@ size_t CallTree::State::frame_of_jump(Now& now) {
   const bool several = known ? found.several : open > 1 && stack.search.look(std::span(frames).first(inner - 1), is_open) != 0;
   if (several) ++now.thread.guessed;
   return known ? found.depth + 1 : inner;
-}
-
-void CallTree::State::give_up(Now& now, CallLoss why) {
-  Stack& stack = now.stack;
-  const uint32_t depth = stack.depth();
-  stack.given_up.clear();
-  stack.folded.clear();
-  if (why == CallLoss::gap || why == CallLoss::strange_return) stack.given_up = stack.frames;
-  while (!stack.frames.empty()) leave(now, kCallCut);
-  if (why == CallLoss::gap) ++now.thread.gaps;
-  if (why == CallLoss::strange_return || why == CallLoss::strange_resume) ++now.thread.forgotten;
-  CallStep step;
-  step.kind = CallStepKind::lost;
-  step.loss = why;
-  step.gap = now.step.gap;
-  step.thread = now.index;
-  step.cpu = now.step.cpu;
-  step.depth = depth;
-  step.time = now.step.time;
-  step.floor = now.step.floor;
-  now.out.push_back(step);
-}
-
-// The calls that are open ended at a moment that was not seen, after the thread was last seen.
-void CallTree::State::forget_calls(Now& now) {
-  Stack& stack = now.stack;
-  if (!stack.frames.empty()) {
-    FlowStep last = now.step;
-    last.time = stack.off_since;
-    last.floor = stack.off_floor;
-    Now then{last, now.index, stack, now.thread, now.out};
-    give_up(then, CallLoss::window);
-  }
-  stack.given_up.clear();
-  stack.resume = {};
-  stack.resume_landing = 0;
-  stack.kernel = false;
-  if (stack.off != Off::lost) stack.off = Off::paused;
-}
-
-// Another window of trace begins. A cpu may have run any thread since the last one, unless the thread runs on another cpu now.
-void CallTree::State::take_window(Now& now) {
-  stop(now, Off::paused);
-  if (now.step.cpu >= 0) ++windows;
-  now.stack.windows = windows;
-  forget_calls(now);
-}
-
-// The return goes where a given-up call was awaited: its callers are open again.
-bool CallTree::State::take_up(Now& now) {
-  std::vector<Frame>& old = now.stack.given_up;
-  const auto awaits = [&](const Frame& frame) { return frame.return_to == now.step.to && frame.return_to.value != 0; };
-  const size_t found = now.stack.search.innermost(old, awaits);
-  if (found == 0) return false;
-  while (!now.stack.frames.empty()) leave(now, 0);
-  const std::vector<Frame> frames = std::move(old);
-  old.clear();
-  for (size_t i = 0; i + 1 < found; ++i) {
-    const auto untraced = static_cast<uint8_t>(frames[i].flags & kCallUntraced);
-    enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart | untraced).landing = frames[i].landing;
-    if (frames[i].inlined != kNotInlined) enter_inlined(now, frames[i].inlined, 0, kCallNoStart);
-  }
-  if (now.stack.frames.empty()) root(now);
-  return true;
 }
 
 // Flow is inside of a function whose start was not seen.

@@ -272,4 +272,21 @@ inline void CallTree::State::follow_inlined(Now& now) {
   if (host.inlined != wanted) enter_inlined(now, wanted, now.step.begins, 0);
 }
 
+inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
+  Stack& stack = now.stack;
+  Frame& frame = stack.frames.emplace_back(now, function, flags);
+  frame.kind = kind;
+  frame.by_jump = by_jump;
+  frame.return_to = return_to;
+  put_enter(now, frame, by_jump ? FrameKind::tail : kind);
+  return frame;
+}
+
+inline void CallTree::State::leave(Now& now, uint8_t flags) {
+  if (now.stack.frames.back().inlined != kNotInlined) leave_inlined(now, kNotInlined, flags);
+  const Frame& frame = now.stack.frames.back();
+  put_leave(now, frame, frame.by_jump ? FrameKind::tail : frame.kind, flags);
+  now.stack.frames.pop_back();
+}
+
 }  // namespace ptd

@@ -151,15 +151,6 @@ TEST(CallTree, AWindowOfACpuEndsTheCallsOfThreadsThatItMayHaveRun) {
   EXPECT_EQ(story.end(), "main(f(off ?g(?handler(off )x LOST on ?thunk(f()x )x LOST on ?f()x )x )x )x ");
 }
 
-TEST(CallTree, AWindowOfAThreadEndsItsOwnCalls) {
-  Story story;
-  story.call(kF, 0x1010);
-  story.add({.kind = FlowKind::begin, .flags = kFlowNamed, .tid = 8, .function = kG, .to = Ip{0x3000}});
-  story.add({.kind = FlowKind::pause, .flags = kFlowWindow, .tid = 8});
-  story.ret(0x1010);
-  EXPECT_EQ(story.end(), "main(f(?g(off )x LOST ) )x ");
-}
-
 TEST(CallTree, ATailCallTakesTheCallersPlace) {
   Story story;
   story.call(kF, 0x1010);
