@@ -52,7 +52,7 @@ constexpr const char* kNext =
 constexpr const char* kExits =
     "Exit status: 0 success, 1 a file could not be read, 2 wrong usage or nothing matches\n"
     "a filter (-C, --pid, --tid, --comm, --time, -S, --func), 3 check has findings, or a comparison found a difference\n"
-    "(with --strict also if flow was lost or check would have findings; for packets, if bytes are not a valid packet).\n"
+    "(with --strict also if flow was lost or there are findings, but for those of check alone; for packets, if bytes are not a valid packet).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
 
 /// That of the library, and the libraries that only the command line uses. These have headers only, or no function that returns their version.

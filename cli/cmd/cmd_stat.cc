@@ -57,7 +57,7 @@ void print_text(const Recording& recording, const StatCounts& counts) {
     output.write(fmt::format("records lost: {}; --json lists all\n", counted(sentences.size() - kListedLosses, "more time")));
   output.write(loss_text(counts.losses, counts.gaps, recording));
   const auto findings = findings_by_kind(recording);
-  output.write(fmt::format("findings: {}\n", findings.empty() ? "none" : "('ptdecode check' lists them)"));
+  output.write(fmt::format("findings: {}\n", findings.empty() ? "none of its records and files ('ptdecode check' compares packets too)" : "('ptdecode check' lists them)"));
   for (const auto& [kind, count] : findings) output.write(fmt::format("  {:<24} {:>8}\n", kind, count));
 }
 

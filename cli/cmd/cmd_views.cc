@@ -11,6 +11,7 @@
 #include "cli/export/exporter.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
+#include "cli/report/missing_report.h"
 #include "cli/text/gzip.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/function_profile.h"
@@ -80,7 +81,7 @@ int write_timeline(const ViewsWords& words, CallInput& input, uint64_t min_ns) {
     const std::string folded = writer.folded() == 0 ? "" : fmt::format(", {} in them", counted(writer.folded(), "shorter call"));
     say_on_error(fmt::format("ptdecode: {}: {}{}; open it in ui.perfetto.dev\n", words.output, counted(writer.slices(), "slice"), folded));
   }
-  return status;
+  return status != kExitOk ? status : strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
 
 int run_timeline(const ViewsWords& words) {
@@ -126,7 +127,7 @@ int run_flame(const ViewsWords& words) {
   const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
-  return status;
+  return status != kExitOk ? status : strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
 
 }  // namespace

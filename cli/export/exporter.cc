@@ -13,6 +13,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/progress.h"
 #include "cli/options/whole_file.h"
+#include "cli/report/missing_report.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/ptdecode.h"
@@ -195,7 +196,8 @@ int write_database(const ExportWords& words) {
     say_on_error(fmt::format("ptdecode: {}: {}{}\n", shown(words.output), all.summary(), cut));
   }
   if (all.left_out() != 0) say_on_error("ptdecode: " + left_out_text(all.left_out()) + "\n");
-  return status != kExitOk ? status : matched;
+  if (status != kExitOk || matched != kExitOk) return status != kExitOk ? status : matched;
+  return strict_status(words.calls.input.strict, (*opened)->gaps(), (*opened)->recording());
 }
 
 }  // namespace ptd::cli

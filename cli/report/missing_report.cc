@@ -12,6 +12,7 @@
 #include "image/source/jitdump.h"
 #include "ptdecode/guest.h"
 #include "recording/data/absent_trace.h"
+#include "recording/data/miscounts.h"
 
 namespace ptd::cli {
 
@@ -222,7 +223,8 @@ nlohmann::json missing_json(std::span<const MissingLine> lines) {
 }
 
 int strict_status(bool strict, const GapTally& tally, const Recording& recording) {
-  return strict && (tally.total() != 0 || !recording.findings().empty()) ? kExitFinding : kExitOk;
+  if (!strict) return kExitOk;
+  return tally.total() != 0 || !recording.findings().empty() || !miscount_findings(recording).empty() ? kExitFinding : kExitOk;
 }
 
 std::string interrupt_text(double share_decoded, const GapTally& tally) {

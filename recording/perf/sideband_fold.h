@@ -147,8 +147,8 @@ class SidebandFold {
   std::map<uint64_t, Loss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   struct LastSwitch {
-    int32_t pid = -1;    // of the task that runs since then
-    int32_t other = -1;  // of the task that ran before
+    int32_t pid = -1, tid = -1;          // of the task that runs since then
+    int32_t other = -1, other_tid = -1;  // of the task that ran before
     bool out = false;
     TimeNs time;
   };

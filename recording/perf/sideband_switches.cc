@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,8 +34,8 @@ void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchR
 }
 
 // The records of a cpu make a chain: OUT names the next task, IN is of that task or names it as the one before, and OUT is of the task that
-// runs. Where it is of another process, records are missing between the two. Threads are not compared: the thread that calls exec takes the
-// leader's number. A kernel that omits both records of a task (Linux 6.18 does, of some) leaves a chain through the names of its neighbours.
+// runs. Where it is of another process, records are missing between the two. Threads of one process are compared too, but a thread that calls exec
+// takes the leader's number, which it has when it leaves. A kernel that omits both records of a task (Linux 6.18 does, of some) leaves a chain through the names of its neighbours.
 // The records of one event alternate: OUT, IN, OUT.
 void SidebandFold::check_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
   const perfio::SampleId& id = record.sample_id;
@@ -42,13 +43,30 @@ void SidebandFold::check_switch(const perfio::Record& record, const perfio::Swit
   const auto [place, is_new] = last_switches_.try_emplace(cpu);
   LastSwitch& last = place->second;
   const TimeNs time{id.time};
-  const LastSwitch now = change.out ? LastSwitch{change.next_prev_pid, own, true, time} : LastSwitch{own, change.next_prev_pid, false, time};
+  const LastSwitch now = change.out ? LastSwitch{change.next_prev_pid, change.next_prev_tid, own, id.tid, true, time}
+                                    : LastSwitch{own, id.tid, change.next_prev_pid, change.next_prev_tid, false, time};
   const auto contradict = [](int32_t one, int32_t other) { return one > 0 && other > 0 && one != other; };
   const bool repeated = now.pid == last.pid && now.out == last.out && !contradict(now.other, last.other);  // of another event on the same cpu
   const bool follows = !change.out && !contradict(last.pid, change.next_prev_pid);
   const bool is_missing = !is_new && !repeated && !follows && last.time < now.time && contradict(last.pid, own);
   const bool runs = !is_new && !change.out && !last.out && now.pid == last.pid && contradict(now.other, last.other);
   Interval window{last.time, now.time};
+  const bool is_pair = !is_new && last.out && !change.out && now.pid == last.pid;
+  const bool wrong_in = is_pair && contradict(now.tid, last.tid);
+  const bool wrong_prev = is_pair && now.other == last.other && contradict(now.other_tid, last.other_tid);
+  const bool wrong_out = !is_new && !last.out && change.out && now.other == last.pid && now.other_tid != now.other && contradict(now.other_tid, last.tid);
+  if (wrong_in || wrong_prev || wrong_out) {
+    const auto [process, before, after] = wrong_in     ? std::tuple(now.pid, last.tid, now.tid)
+                                          : wrong_prev ? std::tuple(now.other, last.other_tid, now.other_tid)
+                                                       : std::tuple(now.other, last.tid, now.other_tid);
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.time = window;
+    finding.what = "context switch of cpu " + std::to_string(cpu) + " at file offset " + std::to_string(record.file_offset_bytes) +
+                   " contradicts the one before it: one is of thread " + std::to_string(before) + " of process " + std::to_string(process) +
+                   ", the other of thread " + std::to_string(after) + "; its flow may be given to the wrong thread";
+    image_.builder.add_finding(std::move(finding));
+  }
   bool alternates = true;
   if (id.id != 0 || (attrs_ != nullptr && attrs_->size() == 1)) {
     const auto [of_event, is_first] = last_of_event_.try_emplace({cpu, id.id}, now);

@@ -391,7 +391,7 @@ std::vector<Finding> count_findings(const AuxStream& stream, const SegmentIndex&
   finding.kind = FindingKind::clock_contradicts;
   finding.time = time;
   finding.what = name_of(stream) + ", trace offset " + std::to_string(first) + (places == 1 ? "" : " and " + std::to_string(places - 1) + " later") +
-                 ": MTC packets count from there to a later time than that of the next TSC";
+                 ": MTC or TMA packets contradict each other, or count from there to a later time than that of the next TSC";
   return findings;
 }
 

@@ -68,7 +68,7 @@ class ClockSurvey {
 /// Reports one finding for each run of PSBs with a contradicted TSC. Scans the whole stream; `visit` gets each offset that it reaches.
 [[nodiscard]] std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
                                                   const std::function<void(uint64_t offset)>& visit);
-/// Reports one finding for the MTC packets that count to a later time than the TSC after them: see pt::TimeAhead. Scans the whole stream.
+/// Reports one finding for the MTC and TMA packets that contradict each other or the TSC after them: see pt::TimeAhead. Scans the whole stream.
 [[nodiscard]] std::vector<Finding> count_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
                                                   const pt::Config& config, const std::function<void(uint64_t offset)>& visit);
 

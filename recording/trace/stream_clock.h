@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "decoder/pt/packet/fast_counter.h"
 #include "ptdecode/aux_segment.h"
 #include "recording/trace/psb_entry.h"
 
@@ -27,7 +28,7 @@ struct ClockRatio {
   [[nodiscard]] uint64_t phase_of(const PsbEntry& psb) const { return phase_of(psb.tsc, psb); }
   /// Returns the phase that `psb` would have with another TSC.
   [[nodiscard]] uint64_t phase_of(uint64_t tsc, const PsbEntry& psb) const {
-    const auto ticks = static_cast<uint64_t>(static_cast<unsigned __int128>(tsc - psb.fast) * d % modulus());
+    const auto ticks = static_cast<uint64_t>(static_cast<unsigned __int128>(tsc - pt::likely_fast_counter(psb.fast, n, d)) * d % modulus());
     const uint64_t counted = uint64_t{psb.ctc} * n;
     return ticks >= counted ? ticks - counted : ticks + modulus() - counted;
   }

@@ -89,6 +89,41 @@ class CheckFlow(unittest.TestCase):
             inside = [ip for ip in listed if text + 0x200 <= int(ip, 16) < text + 0xa00]
             self.assertEqual(bool(inside), wrong is None)
 
+    def test_one_bit_of_a_clock_packet(self):
+        """An MTC that repeats the count of the one before it ([SDM] "MTC Packet": counts go up), and a TMA with more ticks than a tick of the crystal
+        clock has. Every command with --strict has status 3, as `check`, and no time changes by more than an MTC period."""
+        raw = (DEMO / "data").read_bytes()
+        at, _ = struct.unpack_from("<2Q", raw, 40)
+        while struct.unpack_from("<I", raw, at)[0] != AUXTRACE:
+            at += struct.unpack_from("<H", raw, at + 6)[0]
+        size, = struct.unpack_from("<Q", raw, at + 8)
+        trace = raw[at + 48:at + 48 + size]
+        packets = run("packets", "-i", DEMO, "-C", raw[at + 40]).stdout.splitlines()
+        offsets = {name: [int(line.split()[0], 16) for line in packets if line.split()[1:2] == [name]] for name in ("mtc", "tma")}
+        true = self.times(DEMO)
+        for name, byte, bit, most in (("mtc", 1, 0, 334), ("tma", 5, 7, 21)):
+            for offset in [each for each in offsets[name] if each < size - 64][5:40:9]:
+                with self.subTest(f"{name} at {offset:#x}"):
+                    recording = self.folder / f"{name}{offset}"
+                    shutil.copytree(DEMO, recording)
+                    (recording / "data").chmod(0o644)
+                    wrong = bytearray(raw)
+                    self.assertEqual(trace[offset], {"mtc": 0x59, "tma": 0x02}[name])
+                    wrong[at + 48 + offset + byte] ^= 1 << bit
+                    (recording / "data").write_bytes(wrong)
+                    self.assert_listed(recording, "clock_contradicts")
+                    for command in (["stat"], ["functions"], ["script"], ["flame", "-o", self.folder / "f"], ["timeline", "-o", self.folder / "t"],
+                                    ["export", "--tables", "functions", "-o", self.folder / "e"]):
+                        self.assertEqual([3, 0], [run(*command, "-q", *strict, "-i", recording).returncode for strict in (["--strict"], [])], command[0])
+                    times = self.times(recording)
+                    self.assertEqual(len(true), len(times))
+                    self.assertLessEqual(max(abs(one - other) for one, other in zip(true, times)), most)
+
+    @staticmethod
+    def times(recording):
+        lines = run("script", "-q", "--ns", "--itrace=b", "-F", "time", "-C", "0", "-i", recording).stdout.split()
+        return [int(line.rstrip(":").replace(".", "")) for line in lines]
+
     def test_trace_bytes_that_lose_flow(self):
         """The places and bytes are those of the gaps that `stat` counts; nothing else is wrong with the recording."""
         recording = self.folder / "demo"

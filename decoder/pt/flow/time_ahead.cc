@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "decoder/pt/flow/plain_packets.h"
+#include "decoder/pt/packet/fast_counter.h"
 
 namespace ptd::pt {
 namespace {
@@ -15,6 +16,7 @@ constexpr unsigned kPacketsBetween = 8;     // after so many packets without a t
 constexpr uint64_t kOutsideNs = 1'000'000;  // tolerance for a TSC outside its segment's bounds
 constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 constexpr std::byte kMtc{0x59};
+constexpr uint64_t kMtcWindow = 256;  // periods until an MTC has the same payload again
 constexpr unsigned kCycMask = 3, kCycMore = 4;  // [SDM] "CYC Packet": the low bits, and whether a second byte follows
 
 /// Sizes of the packets that skip_plain() skips, by their first byte; 0: not skipped, or needs a closer look.
@@ -109,7 +111,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   bounds_ = {segment.time.first, segment.time.last, segment.time.first};
   end_ = segment.time.last;
   limit_ = segment.tail_bytes != 0 ? segment.time.last : kTimeMax;
-  counted_to_ = tsc_at_ = 0;
+  counted_to_ = repeats_to_ = tsc_at_ = 0;
   contradicted_at_ = kNoOffset;
   passed_end_ = miscounts_ = in_guest_ = false;
   head_ = bound_ = count_ = 0;
@@ -262,8 +264,10 @@ bool TimeAhead::scan_packet() {
       }
       add(offset, reader_.offset(), read_tsc(packet, offset));
       return true;
-    case PacketKind::cyc:
-    case PacketKind::tma: {
+    case PacketKind::tma:
+      if (!is_fast_counter(packet.aux, config_.tsc_ctc_ratio_n, config_.tsc_ctc_ratio_d)) contradicted_at_ = std::min(contradicted_at_, offset);
+      [[fallthrough]];
+    case PacketKind::cyc: {
       const bool told = clock_.on_packet(packet, offset) && clock_.known();
       add(offset, reader_.offset(), told);
       return true;
@@ -296,14 +300,13 @@ bool TimeAhead::read_tsc(const Packet& packet, uint64_t offset) {
   return clock_.known();
 }
 
-// Gives a TSC to `clock`. Returns whether packets have counted to a later time. A TSC that is earlier by more than 2^32 ticks comes from another
+// Gives a TSC to `clock`. Returns whether packets, and `more_ticks`, have counted to a later time. A TSC that is earlier by more than 2^32 ticks comes from another
 // clock.
-bool TimeAhead::goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock) const {
+bool TimeAhead::goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks) const {
   constexpr uint64_t kMostBack = uint64_t{1} << 32, kSkew = uint64_t{1} << 14;
-  const uint64_t period = (uint64_t{config_.tsc_ctc_ratio_n} << (config_.mtc_period & 15U)) / std::max(config_.tsc_ctc_ratio_d, 1U);
-  const uint64_t least_back = period + (segment_.cpu < 0 ? kSkew : 0);  // processors' TSCs may differ a little
+  const uint64_t least_back = period_ticks() + (segment_.cpu < 0 ? kSkew : 0);  // processors' TSCs may differ a little
   const bool counts = config_.has_mtc && clock.known() && !in_guest;
-  const uint64_t counted = clock.earliest().value;
+  const uint64_t counted = clock.earliest().value + more_ticks;
   clock.on_packet(tsc, offset);
   const uint64_t back = counted - std::min(counted, clock.now().value);
   return counts && back > least_back && back < kMostBack && !ends_in_guest();
@@ -324,6 +327,13 @@ bool TimeAhead::read_mtc(const Packet& packet, uint64_t offset) {
   if (miscounts_) return false;
   const PtClock before = clock_;
   const bool told = clock_.on_packet(packet, offset) && clock_.known();
+  // Of two MTCs with one payload, which are 256 periods apart, the clock does not know which time has passed.
+  const bool repeats = before.expects_mtcs() && !clock_.expects_mtcs() && clock_.holes() == before.holes();
+  if (repeats && is_damaged_repeat(offset)) {
+    clock_ = before;
+    contradicted_at_ = std::min(contradicted_at_, offset);
+    return false;
+  }
   const bool is_due = before.expects_mtcs() && PtClock(before).step_due_mtc(static_cast<uint8_t>(packet.value));
   if (is_due || clock_.holes() == before.holes() || offset < counted_to_ || !contradicts_tsc()) return told;
   clock_ = before;
@@ -333,8 +343,17 @@ bool TimeAhead::read_mtc(const Packet& packet, uint64_t offset) {
   return false;
 }
 
-// Whether the packets from here on count to a later time than that of the next TSC, or in the last segment of the last AUX record.
-bool TimeAhead::contradicts_tsc() {
+// Whether the next TSC comes before 256 more periods have passed. If it does for one packet, it does for those after it too.
+bool TimeAhead::is_damaged_repeat(uint64_t offset) {
+  if (offset < repeats_to_) return true;
+  const uint64_t counted_to = counted_to_;
+  if (contradicts_tsc(kMtcWindow * period_ticks())) repeats_to_ = counted_to_;
+  counted_to_ = counted_to;
+  return offset < repeats_to_;
+}
+
+// Whether the packets from here on, and `more_ticks`, count to a later time than that of the next TSC, or in the last segment of the last AUX record.
+bool TimeAhead::contradicts_tsc(uint64_t more_ticks) {
   PacketReader reader = reader_;
   PtClock clock = clock_;
   Packet packet;
@@ -349,7 +368,7 @@ bool TimeAhead::contradicts_tsc() {
     if (packet.kind == PacketKind::psbend && in_tail) return false;
     if (packet.kind == PacketKind::tsc) {
       if (in_tail ? correct_tsc(packet, segment_.tail_tsc) : correct_tsc_between(packet, segment_, config_.time))
-        return goes_back_at(packet, offset, in_guest, clock);
+        return goes_back_at(packet, offset, in_guest, clock, more_ticks);
       clock.on_loss();
     } else {
       clock.on_packet(packet, offset);
@@ -357,7 +376,7 @@ bool TimeAhead::contradicts_tsc() {
   }
   const Interval& time = segment_.time;
   return segment_.tail_bytes == 0 && !in_guest && config_.time.valid() && time.first < time.last && time.last < kTimeMax &&
-         plus(time.last, kOutsideNs) < ns_of(clock.earliest(), clock.earliest()).first;
+         plus(time.last, kOutsideNs) < ns_of(Tsc{clock.earliest().value + more_ticks}, Tsc{clock.earliest().value + more_ticks}).first;
 }
 
 // Skips PADs, or a packet that reaches into zeroed trace. Their times are lost.

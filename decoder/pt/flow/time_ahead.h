@@ -37,7 +37,8 @@ struct alignas(64) TimePoint {
 ///
 /// An MTC packet counts from the one before it, so that one wrong bit moves all times up to the next TSC, mostly by 256 periods. The count of
 /// undamaged packets is never too high, as missing ones lower it: if it comes to a later time than that TSC, the MTC packets from the first
-/// that is not the expected one on are not used, and the TSC bounds the times.
+/// that is not the expected one on are not used, and the TSC bounds the times. An MTC that repeats the one before it, although the next TSC comes
+/// before 256 periods have passed, is not used either, nor is a TMA's impossible FastCounter.
 class TimeAhead {
  public:
   static constexpr uint64_t kMaxAheadBytes = 1U << 20;
@@ -72,8 +73,8 @@ class TimeAhead {
   [[nodiscard]] TimeNs end() const { return end_; }
   /// Returns whether packets read so far count to a later time than that of the next PSB. The times given do not show it.
   [[nodiscard]] bool passed_end() const { return passed_end_; }
-  /// Returns the offset of the packet from which on MTC packets counted to a later time than the next TSC: of the first MTC packet that is not
-  /// used, or of the TSC before if none of them stands out. kNoOffset: no TSC read so far contradicts the count.
+  /// Returns the offset of the first MTC or TMA packet that is not used because another one contradicts it, or of the TSC from which on MTC packets
+  /// counted to a later time than the next one, if none of them stands out. kNoOffset: no packet read so far contradicts another one.
   [[nodiscard]] uint64_t contradicted_at() const { return contradicted_at_; }
   /// Returns whether packets read so far show that TSCs may be those of a VMX guest.
   [[nodiscard]] bool in_guest() const { return in_guest_; }
@@ -109,8 +110,12 @@ class TimeAhead {
   bool read_mtcs(uint64_t at, uint64_t end, TimePoint& point);
   bool read_cyc(uint64_t at, uint64_t end, TimePoint& point);
   bool read_mtc(const Packet& packet, uint64_t offset);
-  [[nodiscard]] bool contradicts_tsc();
-  [[nodiscard]] bool goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock) const;
+  [[nodiscard]] bool contradicts_tsc(uint64_t more_ticks = 0);
+  [[nodiscard]] bool is_damaged_repeat(uint64_t offset);
+  [[nodiscard]] bool goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks = 0) const;
+  [[nodiscard]] uint64_t period_ticks() const {
+    return (uint64_t{config_.tsc_ctc_ratio_n} << (config_.mtc_period & 15U)) / std::max(config_.tsc_ctc_ratio_d, 1U);
+  }
   [[nodiscard]] bool ends_in_guest() const;
   bool read_tsc(const Packet& packet, uint64_t offset);
   [[nodiscard]] uint64_t plain_end() const { return std::max(std::min(own_bytes_, zeros_.first), reader_.offset()); }
@@ -129,6 +134,7 @@ class TimeAhead {
   TimeNs end_;
   TimeNs limit_;  ///< of lower bounds: the next PSB's TSC
   uint64_t counted_to_ = 0;                ///< up to there the count of MTC packets was compared with the next TSC
+  uint64_t repeats_to_ = 0;                ///< the TSC there shows that MTCs before it that repeat the one before them are damaged
   uint64_t contradicted_at_ = kNoOffset;
   uint64_t tsc_at_ = 0;                    ///< offset of the last TSC, 0: that of the PSB+
   bool passed_end_ = false;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "decoder/pt/packet/fast_counter.h"
+
 namespace ptd::pt {
 namespace {
 
@@ -129,7 +131,7 @@ bool PtClock::on_tma(const Packet& packet) {
   tma_due_ = false;
   const uint64_t ctc = packet.value;
   anchor_ = Anchor::exact;
-  anchor_tsc_ = sub(tsc_, packet.aux);
+  anchor_tsc_ = sub(tsc_, likely_fast_counter(packet.aux, ratio_n_, ratio_d_));
   elapsed_ = -static_cast<int64_t>(ctc & (period() - 1));
   last_mtc_ = static_cast<uint8_t>((ctc >> mtc_shift_) & 0xff);
   first_mtc_ = true;

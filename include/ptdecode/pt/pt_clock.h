@@ -18,7 +18,8 @@ inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
 ///
 /// Method ([SDM] "Tracking Time", "Estimating TSC Within Intel PT"; N/D = CPUID.15H:EBX/EAX, P1 = nominal ratio):
 /// - TSC gives the exact time.
-/// - A TMA after it means that CTC `ctc` began at TSC - FastCounter. This is the anchor.
+/// - A TMA after it means that CTC `ctc` began at TSC - FastCounter. This is the anchor. If the FastCounter is more than a tick of the CTC, times are
+///   uncertain by half a tick up to the next TSC.
 /// - MTC means that the CTC reached a multiple of 2^MTCFreq. The time is anchor + elapsed CTC ticks * N/D, always computed from the anchor,
 ///   so that rounding errors do not accumulate. The CTC is tracked modulo 2^(MTCFreq+8). The bounds are one tick wider on each side.
 /// - A run of missing MTCs is assumed to be shorter than a window of 256: a core that wakes from a sleep sends a TSC ([SDM] packets of

@@ -113,14 +113,25 @@ TEST(PtClock, FractionalRatioDoesNotDrift) {
   }
 }
 
+// [SDM] "TMA Packet": the FastCounter counts the ticks of the TSC within one tick of the crystal clock.
+TEST(PtClock, AnImpossibleFastCounterIsNotUsed) {
+  for (const uint64_t fast_counter : {uint64_t{20}, uint64_t{51}, uint64_t{52}, uint64_t{511}}) {
+    PtClock clock(config_of());
+    clock.on_packet(tsc(1000000));
+    clock.on_packet(tma(0x1230, fast_counter));
+    clock.on_packet(mtc(0x47));  // CTC 0x1238, 8 ticks later
+    EXPECT_EQ(clock.now(), Tsc{1000000 - (fast_counter <= 51 ? fast_counter : 25) + 400}) << fast_counter;
+  }
+}
+
 TEST(PtClock, LongMtcPeriodsGuessTheBitsThatTmaLacks) {
   PtClock clock(config_of(12, 2, 1));  // MTC = CTC[19:12], TMA has CTC[15:0]
   clock.on_packet(tsc(1000000));
-  clock.on_packet(tma(0xf123, 5));  // began at 999995; 0xedd ticks before CTC 0x10000
+  clock.on_packet(tma(0xf123, 1));  // began at 999999; 0xedd ticks before CTC 0x10000
   clock.on_packet(mtc(0x50));       // CTC 0x50000: low four bits 0 = 0xf + 1
-  EXPECT_EQ(clock.now(), Tsc{999995 + 0xedd * 2});
+  EXPECT_EQ(clock.now(), Tsc{999999 + 0xedd * 2});
   clock.on_packet(mtc(0x51));
-  EXPECT_EQ(clock.now(), Tsc{999995 + (0xedd + 0x1000) * 2});
+  EXPECT_EQ(clock.now(), Tsc{999999 + (0xedd + 0x1000) * 2});
 }
 
 TEST(PtClock, AnMtcThatSlippedBehindItsTscMovesNothing) {
@@ -428,7 +439,7 @@ TEST(PtClock, DueMtcIsTheSameAsAnyMtc) {
       const uint64_t kind = draw(40);
       Packet packet = mtc((ctc += draw(30) == 0 ? draw(6) : 1) & 0xff);
       if (i == 0 || kind == 0) packet = tsc(moment += draw(40000));
-      if (i == 1 || kind == 1) packet = tma(draw(1U << 16), draw(512));
+      if (i == 1 || kind == 1) packet = tma(draw(1U << 16), draw(50));
       if (kind == 2) packet = cyc(draw(3000));
       if (kind == 3) packet = cbr(8 + draw(8));
       if (kind == 4 && draw(4) == 0) packet.kind = PacketKind::ovf;

@@ -108,6 +108,17 @@ class Damaged {
     }
     return 0;
   }
+  /// Sets a bit of the FastCounter of segment `i`'s TMA. Returns its distance from the PSB.
+  [[nodiscard]] uint64_t flip_tma(size_t i, unsigned bit) {
+    constexpr size_t kFastCounter = 5;
+    pt::PacketReader reader(Bytes(bytes_).subspan(psbs_[i]));
+    pt::Packet packet;
+    uint64_t at = 0;
+    for (; reader.next(packet) == pt::PacketReader::Status::ok && packet.kind != pt::PacketKind::tma; at = reader.offset()) {
+    }
+    bytes_[psbs_[i] + at + kFastCounter + bit / 8] |= static_cast<std::byte>(1U << bit % 8);
+    return at;
+  }
   /// Writes the recording to a folder and opens it.
   [[nodiscard]] std::unique_ptr<Recording> open() const {
     dir_.write("data", Bytes(bytes_));
@@ -248,25 +259,39 @@ class UncertainTimes : public Demo {
   std::vector<uint64_t> starts_;
 };
 
-// A wrong MTC packet moves all times up to the next TSC, by 256 periods: the TSC contradicts them. Bit 0 moves one period, which no TSC
-// contradicts; bit 1 moves two periods before the count shows it. The first MTC after a TMA may belong to an edge before it, and has no effect then.
+// A wrong MTC packet moves all times up to the next TSC, by 256 periods: the TSC contradicts them. Bit 0 moves one period, which the
+// repetition of a count shows; bit 1 moves two periods before the count shows it. The first MTC after a TMA may belong to an edge before it, and has no effect then.
 TEST_F(UncertainTimes, OneBitOfAnMtc) {
   constexpr uint64_t kPeriodNs = 334;  // 8 ticks of 24 MHz: tests/demo/pt_stream.h
   size_t trials = 0;
   for (size_t i = 0; i + 1 < starts_.size(); i += 3) {
-    for (const unsigned bit : {1U, 2U, 4U, 7U}) {
+    for (const unsigned bit : {0U, 1U, 2U, 4U, 7U}) {
       for (const size_t number : {size_t{0}, size_t{3}, size_t{20}}) {
         Damaged damaged(0);
         const uint64_t at = damaged.flip_mtc(i, number, bit);
         if (at == 0) continue;
         SCOPED_TRACE("segment " + std::to_string(i) + ", MTC " + std::to_string(number) + ", bit " + std::to_string(bit));
-        expect_uncertain(damaged, "trace offset " + (bit == 1 ? "" : std::to_string(starts_[i] + at)), bit == 1 ? 2 * kPeriodNs : 0, number == 0);
+        expect_uncertain(damaged, "trace offset " + (bit <= 1 ? "" : std::to_string(starts_[i] + at)), bit <= 1 ? 2 * kPeriodNs : 0, number == 0);
         if (HasFatalFailure()) return;
         ++trials;
       }
     }
   }
   EXPECT_GT(trials, 20U);
+}
+
+// A FastCounter of more ticks than a tick of the crystal clock has: times are uncertain by half a tick.
+TEST_F(UncertainTimes, OneBitOfATma) {
+  constexpr uint64_t kHalfTickNs = 21;  // of 24 MHz
+  for (size_t i = 0; i + 1 < starts_.size(); i += 3) {
+    for (const unsigned bit : {7U, 8U}) {
+      Damaged damaged(0);
+      const uint64_t at = damaged.flip_tma(i, bit);
+      SCOPED_TRACE("segment " + std::to_string(i) + ", bit " + std::to_string(bit));
+      expect_uncertain(damaged, "trace offset " + std::to_string(starts_[i] + at), kHalfTickNs);
+      if (HasFatalFailure()) return;
+    }
+  }
 }
 
 // A multiple of a wrap of the crystal clock's 16 bits, which TMA packets do not show: the TSCs around bound the times.

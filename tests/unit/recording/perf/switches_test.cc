@@ -6,11 +6,12 @@
 namespace ptd {
 namespace {
 
-perfio::SwitchRecord wide_switch(bool out, int32_t other) {
+perfio::SwitchRecord wide_switch(bool out, int32_t other, int32_t other_tid = -1) {
   perfio::SwitchRecord record;
   record.cpu_wide = true;
   record.out = out;
-  record.next_prev_pid = record.next_prev_tid = other;
+  record.next_prev_pid = other;
+  record.next_prev_tid = other_tid == -1 ? other : other_tid;
   return record;
 }
 
@@ -30,8 +31,8 @@ TEST_F(Fold, AMissingPairOfSwitchesIsALoss) {
 
 // A task that exits has no number any more, one that calls exec takes its leader's, and two events on a cpu both report a switch.
 TEST_F(Fold, ACompleteChainOfSwitchesIsNone) {
-  feed(wide_switch(true, 20), 1000, 10, 10, 3);
-  feed(wide_switch(true, 20), 1001, 10, 10, 3);
+  feed(wide_switch(true, 20, 21), 1000, 10, 10, 3);
+  feed(wide_switch(true, 20, 21), 1001, 10, 10, 3);
   feed(wide_switch(false, 10), 1010, 20, 21, 3);
   feed(wide_switch(false, 10), 1011, 20, 21, 3);
   feed(wide_switch(true, 0), 2000, 20, 20, 3);
@@ -44,6 +45,37 @@ TEST_F(Fold, ACompleteChainOfSwitchesIsNone) {
   feed(wide_switch(false, 50), 5010, 60, 60, 3);  // nothing of 50 itself
   finish();
   EXPECT_TRUE(data_->timeline.findings().empty());
+}
+
+// OUT names the next thread and IN the thread before, and both are there twice. A thread has the number that it came with when it leaves, or that
+// of its process if it called exec.
+TEST_F(Fold, SwitchesThatContradictEachOthersThreadAreAFinding) {
+  struct Record {
+    bool out;
+    int32_t pid, tid, other, other_tid;
+  };
+  const std::vector<Record> right = {{true, 10, 11, 20, 22}, {false, 20, 22, 10, 11}, {true, 20, 22, 10, 12}, {false, 10, 12, 20, 22}, {true, 10, 10, 0, 0},
+                                     {false, 0, 0, 10, 10},  {true, 0, 0, 30, 33},    {false, 30, 33, 0, 0},  {true, 30, 33, 20, 22}, {false, 20, 22, 30, 33}};
+  const auto findings_of = [&](const std::vector<Record>& records) {
+    start();
+    uint64_t time = 1000;
+    for (const Record& record : records) feed(wide_switch(record.out, record.other, record.other_tid), time += 10, record.pid, record.tid, 3);
+    finish();
+    return data_->timeline.findings();
+  };
+  EXPECT_TRUE(findings_of(right).empty());
+  constexpr int32_t kBit = 1 << 16;
+  for (size_t i = 0; i < right.size(); ++i) {
+    for (const bool own : {true, false}) {
+      std::vector<Record> wrong = right;
+      int32_t& tid = own ? wrong[i].tid : wrong[i].other_tid;
+      if (tid == 0) continue;  // of the idle task, which has no other number
+      tid ^= kBit;
+      const auto findings = findings_of(wrong);
+      EXPECT_FALSE(findings.empty()) << i << own;
+      for (const Finding& finding : findings) EXPECT_EQ(finding.kind, FindingKind::bad_record) << finding.what;
+    }
+  }
 }
 
 struct Step {
