@@ -43,10 +43,13 @@ std::string unknown_guest(uint64_t region) { return is_kernel_half(Ip{region}) ?
 
 /// What to paste, or to do, so that code is found the next time.
 std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address) {
+  const bool is_windows = path.size() > 2 && path[1] == ':' && path[2] == '/';
+  if (!recording.from_perf() && is_windows)
+    return fmt::format("--symfs ROOT with ROOT{} or ROOT{}, as it was on the traced machine", path.substr(2), path.substr(path.rfind('/')));
   if (!recording.from_perf()) {
     return fmt::format(
-        "the bytes at these addresses: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, also a module or memory "
-        "dump", address);
+        "the bytes at these addresses: --image FILE@{:#x}, or --pages; of a Windows process, --modules LIST; in an LLDB bundle or a snapshot, also a "
+        "module or memory dump", address);
   }
   if (path.starts_with("[guest.") || path.starts_with("/[guest")) return guest_remedy(path, kernel);
   if (path.starts_with("bpf_") || path == "[bpf]") {

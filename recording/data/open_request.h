@@ -45,6 +45,9 @@ struct OpenRequest : OpenOptions {
   std::function<void()> check;  ///< called now and then while opening; may throw to end it. May be empty
 };
 
+/// Returns the file with the trace.
+[[nodiscard]] inline const std::string& trace_path(const RawOptions& raw) { return raw.winipt_path.empty() ? raw.pt_path : raw.winipt_path; }
+
 /// As Recording::open() and Recording::open_raw().
 [[nodiscard]] Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& request);
 [[nodiscard]] Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, const OpenRequest& request);
