@@ -83,15 +83,18 @@ class ListReader {
       return Error{ErrorCode::bad_format, name_ + " is UTF-16 text: save it as UTF-8 (Export-Csv -Encoding utf8)", 0};
     if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
     while (!text_.empty()) {
-      const std::string_view line = trim(text_.substr(0, text_.find('\n')));
-      text_.remove_prefix(std::min(text_.size(), text_.find('\n') == std::string_view::npos ? text_.size() : text_.find('\n') + 1));
+      const size_t line_bytes = std::min(text_.find('\n'), text_.size());
+      const std::string_view line = trim(text_.substr(0, line_bytes));
+      text_.remove_prefix(std::min(text_.size(), line_bytes + 1));
       ++number_;
       if (line.empty() || line.starts_with('#')) continue;
       if (Status status = take_line(line); !status.ok()) return status.error();
-      if (modules_.size() > kMostModules) return Error{ErrorCode::too_large, name_ + " has more than " + std::to_string(kMostModules) + " modules", 0};
+      if (modules_.size() > kMostModules)
+        return Error{ErrorCode::too_large, name_ + " has more than " + std::to_string(kMostModules) + " modules", 0};
     }
     if (modules_.empty())
-      return Error{ErrorCode::bad_format, name_ + " lists no module: it is neither CSV with BaseAddress, ModuleMemorySize and FileName, nor the output of 'lm f'", 0};
+      return Error{ErrorCode::bad_format,
+                   name_ + " lists no module: it is neither CSV with BaseAddress, ModuleMemorySize and FileName, nor the output of 'lm f'", 0};
     std::stable_sort(modules_.begin(), modules_.end(), [](const ListedModule& a, const ListedModule& b) { return a.base < b.base; });
     return std::move(modules_);
   }
@@ -130,7 +133,8 @@ class ListReader {
     module.path = fields[columns_[kPath]];
     if (columns_[kTimestamp] < fields.size() && !fields[columns_[kTimestamp]].empty()) {
       uint64_t value = 0;
-      if (!take_csv_number(fields[columns_[kTimestamp]], value) || value > UINT32_MAX) return bad("'" + fields[columns_[kTimestamp]] + "' is no TimeDateStamp");
+      if (!take_csv_number(fields[columns_[kTimestamp]], value) || value > UINT32_MAX)
+        return bad("'" + fields[columns_[kTimestamp]] + "' is no TimeDateStamp");
       module.timestamp = static_cast<uint32_t>(value);
     }
     return add(std::move(module));

@@ -90,7 +90,8 @@ void WindowsModules::add_module(const ListedModule& module) {
   }
   for (const std::string& sentence : refused) report(FindingKind::file_changed, module.base, sentence + ": not used");
   if (refused.empty()) {
-    report(FindingKind::file_missing, module.base, path + " was not found: supply it at its path or as " + base_name(path) + " below ROOT with --symfs ROOT");
+    report(FindingKind::file_missing, module.base,
+           path + " was not found: supply it at its path or as " + base_name(path) + " below ROOT with --symfs ROOT");
   } else {
     why = "not the listed file";
   }
@@ -148,7 +149,8 @@ void WindowsModules::pick_symbols(const std::string& path, const PeFile& file) {
     }
     if (end < symbols.size()) limit = std::min<uint64_t>(limit, symbols[end].address);
     // .pdata has all functions but those that call nothing and change no register. It ends a symbol, whose size COFF does not have.
-    auto function = std::lower_bound(functions.begin(), functions.end(), start, [](const PeFunction& each, uint64_t value) { return each.first < value; });
+    const auto function = std::lower_bound(functions.begin(), functions.end(), start,
+                                           [](const PeFunction& each, uint64_t value) { return each.first < value; });
     if (function != functions.end() && function->first == start && !function->is_part) {
       symbol.size_bytes = std::min<uint64_t>(limit, function->end) - start;
       limit = start + symbol.size_bytes;
@@ -192,10 +194,11 @@ void WindowsModules::try_file(const ListedModule& module, const std::string& roo
   if (known == files_.end()) known = files_.emplace((*mapped)->identity(), PeFile::open(*mapped)).first;
   if (!known->second.ok()) return refuse(known->second.error().message);
   const PeFile& file = **known->second;
+  const std::string listed = " for " + shown_path(module.path);
   if (file.image_bytes() != module.size_bytes)
-    return refuse("has an image of " + hex_text(file.image_bytes()) + " bytes, but the list says " + hex_text(module.size_bytes) + " for " + shown_path(module.path));
+    return refuse("has an image of " + hex_text(file.image_bytes()) + " bytes, but the list says " + hex_text(module.size_bytes) + listed);
   if (module.timestamp && *module.timestamp != file.timestamp())
-    return refuse("has TimeDateStamp " + hex_text(file.timestamp()) + ", but the list says " + hex_text(*module.timestamp) + " for " + shown_path(module.path));
+    return refuse("has TimeDateStamp " + hex_text(file.timestamp()) + ", but the list says " + hex_text(*module.timestamp) + listed);
   found.file = *known->second;
   found.root = root;
 }

@@ -82,7 +82,8 @@ class DumpReader {
     if (size == 0) return {};
     const auto version = value_at<uint16_t>(bytes_, 0);
     if (version != kKnownVersion)
-      return Error{ErrorCode::unsupported_version, path_ + " has version " + std::to_string(version) + " of a trace of ipt.sys, or is none: only version 1 is known", 0};
+      return Error{ErrorCode::unsupported_version,
+                   path_ + " has version " + std::to_string(version) + " of a trace of ipt.sys, or is none: only version 1 is known", 0};
     if (value_at<uint16_t>(bytes_, 2) == 0) note(FindingKind::bad_record, "is marked as not valid by the driver (ValidTrace)", 0);
     threads = bytes_.subspan(kDataHeaderBytes);
     if (size > threads.size())
@@ -114,7 +115,8 @@ class DumpReader {
     if (!seen_.insert(header.id).second) {
       note(FindingKind::trace_lost, "has a thread more than once: the trace of the first is used", header.id);
     } else if (header.offset_bytes > header.size_bytes) {
-      note(FindingKind::trace_lost, "has a ring offset outside of the ring: which bytes are the oldest is not known, and they are not decoded", header.id);
+      note(FindingKind::trace_lost, "has a ring offset outside of the ring: which bytes are the oldest is not known, and they are not decoded",
+           header.id);
     } else {
       unroll(ring, header, stream);
     }
@@ -140,7 +142,8 @@ class DumpReader {
   }
 
   static bool has_joined_psb(Bytes older, Bytes newer) {
-    const Bytes last = older.last(std::min<uint64_t>(older.size(), pt::kPsbBytes)), first = newer.first(std::min<uint64_t>(newer.size(), pt::kPsbBytes));
+    const Bytes last = older.last(std::min<uint64_t>(older.size(), pt::kPsbBytes));
+    const Bytes first = newer.first(std::min<uint64_t>(newer.size(), pt::kPsbBytes));
     std::vector<std::byte> joined(last.begin(), last.end());
     joined.insert(joined.end(), first.begin(), first.end());
     return pt::find_psb(joined, 0) < joined.size();

@@ -22,7 +22,7 @@
 namespace ptd {
 
 struct WiniptDump {
-  static constexpr size_t kMostThreads = 1U << 16;
+  static constexpr size_t kMostThreads = 1U << 14;
 
   /// One a thread, with its tid. A ring that was full begins at its ring offset, or at its size: stream offsets are those of the ring, plus its size
   /// after the end of it.

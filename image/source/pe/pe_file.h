@@ -59,15 +59,15 @@ class PeFile {
   [[nodiscard]] bool is_64bit() const { return is_64bit_; }
   [[nodiscard]] uint64_t image_base() const { return image_base_; }     ///< the base for which the file is linked
   [[nodiscard]] uint32_t image_bytes() const { return image_bytes_; }   ///< SizeOfImage
-  [[nodiscard]] uint32_t timestamp() const { return timestamp_; }       ///< TimeDateStamp; a hash of the content if the build is reproducible
+  [[nodiscard]] uint32_t timestamp() const { return timestamp_; }       ///< TimeDateStamp; of a reproducible build, a hash
   [[nodiscard]] const std::vector<PeSection>& sections() const { return sections_; }
   [[nodiscard]] const MappedFile& file() const { return *file_; }
   /// Returns the name under which symbol servers keep the file: TimeDateStamp and SizeOfImage, in hex.
   [[nodiscard]] std::string key() const;
 
   /// Returns the executable sections as they are in a process that has the image at `base`. A section with base relocations is a copy. The sizes of
-  /// copies and tables are subtracted from `budget`. Errors (sentence fragments): contradictory_record: the base relocations are damaged, or stripped although the
-  /// base is not the linked one; too_large: the budget is exhausted.
+  /// copies and tables are subtracted from `budget`. Errors (sentence fragments): contradictory_record: the base relocations are damaged, or
+  /// stripped although the base is not the linked one; too_large: the budget is exhausted.
   [[nodiscard]] Result<std::vector<PeCode>> code_at(uint64_t base, PeBudget& budget) const;
   /// Returns the symbols of executable sections by address, functions first: those of the COFF symbol table and the exports. At most `limit`.
   [[nodiscard]] std::vector<PeSymbol> symbols(size_t limit) const;

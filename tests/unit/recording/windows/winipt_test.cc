@@ -232,7 +232,7 @@ TEST(Winipt, ThousandsOfThreads) {
   const auto dump = read_text(dir, dump_of(rings));
   ASSERT_TRUE(dump.ok());
   EXPECT_EQ(dump->streams.size(), WiniptDump::kMostThreads);
-  EXPECT_THAT(texts_of(dump->findings), ElementsAre(HasSubstr("more than 65536 threads")));
+  EXPECT_THAT(texts_of(dump->findings), ElementsAre(HasSubstr("more than 16384 threads")));
 }
 
 std::vector<std::tuple<uint64_t, uint64_t, std::string>> listed(const std::string& text) {
