@@ -1,7 +1,7 @@
 """A PE library and an ELF program that runs its code, so that the emulator records the flow of a "Windows process".
 
-Second sources: the linker places the library at the address at which the program runs it, so that nothing relocates it but the linker; objdump (binutils)
-gives its sections and symbols. ptdecode gets the same library, linked for another address.
+Second sources: the linker places the library at the address at which the program runs it, so that nothing relocates it but the linker; objdump
+(binutils) gives its sections and symbols. ptdecode gets the same library, linked for another address.
 """
 import re
 import struct

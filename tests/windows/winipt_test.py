@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Traces of Windows: the emulator runs the code of a PE library, whose trace becomes a dump of ipt.sys with one ring for each thread.
 
-Second sources: the emulator's ground truth of each thread for the flow; the linker, which places the library where it runs, for the relocated code; objdump and
-llvm-readobj for sections, symbols and sizes (pe_programs.py).
-Environment: PTDECODE, PTDECODE_PLUGIN, CC. Without qemu-x86_64, clang or lld, only the code of 32-bit and 64-bit files is skipped or nothing runs.
+Second sources: the emulator's ground truth of each thread for the flow; the linker, which places the library where it runs, for the relocated
+code; objdump and llvm-readobj for sections, symbols and sizes (pe_programs.py).
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_LIBRARY, PTDECODE_SOURCE, CC. What needs clang, lld, llvm-readobj or qemu-x86_64 is skipped
+without them.
 """
+import ctypes
 import json
 import os
 import pathlib
@@ -12,10 +14,14 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import pe_programs as pe
+
+sys.path.insert(0, os.path.join(os.environ["PTDECODE_SOURCE"], "tests/capi"))
+import ptdecode_c as ptd  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
 COUNTS = (300, 20_000, 30_000)
@@ -76,7 +82,8 @@ class Files(unittest.TestCase):
                 self.assertEqual(name, ".text")
                 done = run("image", f"{address:#x}", "--size", size, "--winipt", self.folder / "dump", "--modules", self.folder / "list")
                 self.assertEqual(done.returncode, 0, done.stderr)
-                shown = b"".join(bytes.fromhex(text) for text in re.findall(r"(?m)^ +[0-9a-f]{6,} (?:\S+\+0x[0-9a-f]+)? +((?:[0-9a-f]{2} )+)", done.stdout))
+                lines = re.findall(r"(?m)^ +[0-9a-f]{6,} (?:\S+\+0x[0-9a-f]+)? +((?:[0-9a-f]{2} )+)", done.stdout)
+                shown = b"".join(map(bytes.fromhex, lines))
                 self.assertEqual(shown, placed.read_bytes()[offset:offset + size])
                 self.assertNotEqual(shown, library.read_bytes()[offset:offset + size], "nothing was relocated")
                 for symbol, at in pe.symbols(placed).items():
@@ -95,11 +102,13 @@ class Dumps(unittest.TestCase):
         (folder / "root" / "Apps").mkdir(parents=True)
         library = pe.link(folder / "root" / "Apps", "app.DLL", pe.LINKED)
         cls.size = pe.header_field(library, "SizeOfImage")
-        (folder / "modules.csv").write_text(f'"BaseAddress","ModuleMemorySize","FileName"\n"{pe.LOADED}","{cls.size}","C:\\apps\\App.dll"\n')
+        header = '"BaseAddress","ModuleMemorySize","FileName"'
+        (folder / "modules.csv").write_text(f'{header}\n"{pe.LOADED}","{cls.size}","C:\\apps\\App.dll"\n')
         program = folder / "program"
-        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", "-pthread", "-x", "c", "-", "-o", program], input=pe.PROGRAM, text=True, check=True)
-        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--work-clock", "--truth", folder / "truth", "-o", folder / "recording", "--",
-                   program, folder / "image", hex(pe.LOADED), hex(pe.symbols(placed)["run"]), *COUNTS)
+        compile_words = [os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", "-pthread", "-x", "c", "-", "-o", program]
+        subprocess.run(compile_words, input=pe.PROGRAM, text=True, check=True)
+        words = ["--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--work-clock", "--truth", folder / "truth", "-o", folder / "recording"]
+        done = run("record", *words, "--", program, folder / "image", hex(pe.LOADED), hex(pe.symbols(placed)["run"]), *COUNTS)
         assert done.returncode == 0, done.stderr
         cls.tids = {int(count): int(tid) for tid, count in re.findall(r"(?m)^(\d+) (\d+)$", done.stdout)}
         cls.traces = traces_of((folder / "recording").read_bytes())
@@ -143,8 +152,8 @@ class Dumps(unittest.TestCase):
         counted = {row["function"]: row["calls"] for row in rows if row["module"] == "App.dll"}
         self.assertEqual(counted, {"run": len(COUNTS), "middle": sum(COUNTS), "leaf": 3 * sum(COUNTS)})
         for count, tid in self.tids.items():
-            rows = [json.loads(line) for line in run("functions", "-q", *self.words(self.entries()), "--tid", tid, "--func", "middle", "--format", "json").stdout.splitlines()]
-            self.assertEqual(rows[1]["calls"], count)
+            listed = run("functions", "-q", *self.words(self.entries()), "--tid", tid, "--func", "middle", "--format", "json").stdout
+            self.assertEqual(json.loads(listed.splitlines()[1])["calls"], count)
 
     def test_the_settings_of_the_dump_give_its_times(self):
         """--work-clock counts 2 GHz; the emulated trace has an MTC period of 2^9 and a ratio of 256 (docs/FORMAT-truth.md, undated_test.py)."""
@@ -169,7 +178,8 @@ class Dumps(unittest.TestCase):
         for size in (65536, 131072):
             self.assertGreater(len(trace), size)
             (self.folder / "raw").write_bytes(trace[-size:])
-            expected = [line.split(":", 1)[-1] for line in self.lines("--pt", self.folder / "raw", "--modules", self.folder / "modules.csv", "--symfs", self.folder / "root", *self.image)]
+            words = ["--pt", self.folder / "raw", "--modules", self.folder / "modules.csv", "--symfs", self.folder / "root", *self.image]
+            expected = [line.split(":", 1)[-1] for line in self.lines(*words)]
             self.assertGreater(len(expected), 10_000)
             for position in (0, 1, size // 3, size - 1, size):
                 data, offset = pe.ring(trace, size, position)
@@ -193,7 +203,7 @@ class Dumps(unittest.TestCase):
 
     def test_another_build_is_named_and_not_used(self):
         (self.folder / "other").write_text((self.folder / "modules.csv").read_text().replace(f'"{self.size}"', f'"{self.size + 4096}"'))
-        words = ["--modules" if word == "--modules" else self.folder / "other" if word == self.folder / "modules.csv" else word for word in self.words(self.entries())]
+        words = [self.folder / "other" if word == self.folder / "modules.csv" else word for word in self.words(self.entries())]
         checked = run("check", *words)
         self.assertEqual(checked.returncode, 3)
         self.assertRegex(checked.stdout, r"app\.DLL has an image of 0x\w+ bytes, but the list says 0x\w+ for C:/apps/App\.dll: not used")
@@ -224,6 +234,27 @@ class Dumps(unittest.TestCase):
         self.assertIn("is cut", checked.stdout)
         verified = run("verify", *words, *self.folder.glob("truth/*.ptt"))
         self.assertEqual(set(re.findall(r"silently wrong (\d+)", verified.stdout)), {"0"}, verified.stdout)
+
+    def test_the_c_api_has_the_same_recording(self):
+        api = ptd.Api(os.environ["PTDECODE_LIBRARY"])
+        self.words(self.entries())
+        roots = (ctypes.c_char_p * 2)(str(self.folder / "root").encode(), None)
+        modules = str(self.folder / "modules.csv").encode()
+        recording = api.open(self.folder / "dump", ptd.made(ptd.OpenOptions, symfs=ctypes.cast(roots, ptd.PTR), modules=modules))
+        self.assertEqual([stream.tid for stream in api.streams(recording)], list(self.traces))
+        info = json.loads(api.text("ptd_info_json", recording))
+        self.assertEqual(len(info["streams"]), 4)
+        self.assertFalse(api.missing(recording))
+        api.close(recording)
+        recording = api.open(self.folder / "dump", ptd.made(ptd.OpenOptions, modules=modules))
+        self.assertEqual([row.path for row in api.missing(recording)], [b"C:/apps/App.dll"])
+        self.assertIn(b"was not found", [row.what for row in api.findings(recording)][0])
+        api.close(recording)
+        recording = api.open(self.folder / "dump", ptd.made(ptd.OpenOptions, modules=b""))
+        self.assertFalse(api.missing(recording))
+        api.close(recording)
+        with self.assertRaisesRegex(RuntimeError, "neither CSV"):
+            api.open(self.folder / "dump", ptd.made(ptd.OpenOptions, modules=str(self.folder / "image").encode()))
 
     def test_words(self):
         for words, status, text in ((["script", "--modules", "x"], 2, "--winipt"), (["script", "--winipt", "x", "--pt", "y"], 2, "--pt"),
