@@ -47,9 +47,11 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
   if (!recording.from_perf() && is_windows)
     return fmt::format("--symfs ROOT with ROOT{} or ROOT{}, as it was on the traced machine", path.substr(2), path.substr(path.rfind('/')));
   if (!recording.from_perf()) {
+    if (recording.description().starts_with("Windows"))
+      return fmt::format("the module at these addresses in the list of --modules, or the bytes: --image FILE@{:#x}, or --pages", address);
     return fmt::format(
-        "the bytes at these addresses: --image FILE@{:#x}, or --pages; of a Windows process, --modules LIST; in an LLDB bundle or a snapshot, also a "
-        "module or memory dump", address);
+        "the bytes at these addresses: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, also a module or memory "
+        "dump", address);
   }
   if (path.starts_with("[guest.") || path.starts_with("/[guest")) return guest_remedy(path, kernel);
   if (path.starts_with("bpf_") || path == "[bpf]") {
