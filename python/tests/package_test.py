@@ -152,7 +152,7 @@ class Package(unittest.TestCase):
                 (folder / file).write_bytes(content)
             with ptdecode.open(folder / "trace", modules=folder / "list") as recording:
                 self.assertEqual([stream.tid for stream in recording.streams], [8, 12])
-                self.assertEqual({row.symbol for row in recording.branches()}, {"f"})
+                self.assertEqual({row.to_symbol for row in recording.branches()}, {"f"})
                 self.assertFalse(recording.check())
                 self.assertFalse(list(recording.samples()))
                 self.assertIn("<svg", recording.flame().text)
