@@ -108,8 +108,9 @@ FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
   constexpr uint64_t kMostOffset = ~uint64_t{0} >> 1;  // a damaged record may claim one that no file has
   const bool is_offset = section->file_offset_bytes <= kMostOffset && offset <= kMostOffset;
-  // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets.
-  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), pid_ < 0 || !is_offset ? ip.value : offset, valid};
+  // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets. A Windows module has an id.
+  const bool is_dump = pid_ < 0 && section->build_id.empty();
+  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), is_dump || !is_offset ? ip.value : offset, valid};
 }
 
 std::string FunctionFinder::unnamed_text(SpaceId space, Ip ip, TimeNs when) const {

@@ -128,6 +128,7 @@ ptd_code ptd_builder_open(ptd_builder* builder, const ptd_open_options* options,
     OpenRequest request;
     capi::Control control;
     if (const ptd_code code = capi::read_open_options(options, request, control, message); code != PTD_OK) return code;
+    if (request.raw) return capi::bad_argument(message, "ptd_open_options.modules is for a trace of a Windows process");
     open.sealed = true;
     capi::BuilderParts parts = std::move(open.parts);
     open.parts = {};

@@ -63,6 +63,10 @@ ptd_code read_open_options(const ptd_open_options* options, OpenRequest& request
   }
   if (given.build_id_cache != nullptr) request.build_id_cache = given.build_id_cache;
   if (given.running_kernel != nullptr) request.running_kernel = given.running_kernel;
+  if (given.modules != nullptr) {
+    request.raw.emplace();
+    request.raw->modules_path = given.modules;
+  }
   request.slack_ns = given.slack_ns;
   request.clock_hz = given.clock_hz;
   request.debuginfod = has(PTD_OPEN_DEBUGINFOD);
@@ -81,6 +85,10 @@ ptd_code open_handle(OpenRequest& request, Control& control, std::shared_ptr<con
   std::error_code no_directory;  // samples are read later: the path must name the same file in another directory
   if (request.path != "-") opened->options.path = std::filesystem::absolute(request.path, no_directory);
   if (no_directory) opened->options.path = request.path;
+  if (request.raw) {
+    request.raw->winipt_path = request.path;
+    opened->options.path.clear();  // it has no records
+  }
   request.check = [&control] { control.check(); };
   request.progress = [&control](uint64_t done, uint64_t total) {
     control.progress(done, total);
@@ -158,7 +166,7 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
     OpenOptions options = opened->options;
     options.debuginfod = false;  // opening has queried the servers already
-    Result<Survey> facts = is_read_once(options.path) || is_plan(*opened->recording) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
+    Result<Survey> facts = is_read_once(options.path) || options.path.empty() || is_plan(*opened->recording) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
     if (!facts) return capi::fail(message, facts.error());
     (void)capi::fail(out, PTD_OK, survey_json(*facts));
     return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;

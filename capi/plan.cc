@@ -43,6 +43,7 @@ ptd_code ptd_plan_write(const char* path, const char* output, const ptd_plan_opt
     capi::Control control;
     if (const ptd_code code = capi::read_open_options(given.open, request, control, message); code != PTD_OK) return code;
     request.path = path;
+    if (request.raw) request.raw->winipt_path = path;
     request.check = [&control] { control.check(); };
     request.progress = [&control](uint64_t done, uint64_t total) {
       control.progress(done, total);

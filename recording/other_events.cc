@@ -17,6 +17,7 @@ bool is_read_once(const std::string& path) {
 }
 
 Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most, uint64_t most_bytes) {
+  if (path.empty()) return OtherEvents{};
   if (looks_like_bundle(path)) return read_bundled_events(path, times, most);
   if (path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
   std::error_code ignored;

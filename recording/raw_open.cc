@@ -1,4 +1,4 @@
-// Opens a raw capture: trace bytes and code bytes as plain files.
+// Opens a raw capture: trace bytes, or a dump of ipt.sys, and code bytes as plain files.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -9,6 +9,9 @@
 #include "ptdecode/pt/packet_reader.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
+#include "recording/windows/module_list.h"
+#include "recording/windows/windows_modules.h"
+#include "recording/windows/winipt_dump.h"
 
 namespace ptd {
 namespace {
@@ -102,6 +105,8 @@ Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, const s
 }
 
 Status check_options(const RawOptions& raw) {
+  if (!raw.pt_path.empty() && !raw.winipt_path.empty())
+    return Error{ErrorCode::contradictory_options, "a raw trace and a dump of ipt.sys exclude each other", 0};
   if (raw.pages_dump.empty() != raw.pages_addresses.empty())
     return Error{ErrorCode::contradictory_options, "a page dump needs the file with its addresses, and the other way round", 0};
   if ((raw.tsc_ctc_ratio_n == 0) != (raw.tsc_ctc_ratio_d == 0))
@@ -119,20 +124,63 @@ Status check_trace(Bytes trace, const std::string& path) {
                0};
 }
 
+// The folder of a file, "." for a plain name.
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+// Adds one stream of an unknown cpu and thread.
+Status load_trace(const RawOptions& raw, RecordingData& data) {
+  auto trace = MappedFile::open(raw.pt_path);
+  if (!trace.ok()) return trace.error();
+  if (Status status = check_trace((*trace)->bytes(), raw.pt_path); !status.ok()) return status;
+  AuxStream stream;
+  stream.add_payload(0, (*trace)->bytes().size(), (*trace)->bytes(), false);
+  data.streams.push_back(std::move(stream));
+  data.owners.push_back(*trace);
+  data.pages.add_mapping((*trace)->bytes());
+  data.description = "raw Intel PT capture " + raw.pt_path;
+  return {};
+}
+
+// Adds a stream for each thread, and sets the clocks as the dump says.
+Status load_dump(const RawOptions& raw, SpaceId user, ImageBuild& image, RecordingData& data) {
+  auto file = MappedFile::open(raw.winipt_path);
+  if (!file.ok()) return file.error();
+  auto dump = read_winipt(**file);
+  if (!dump.ok()) return dump.error();
+  if (!dump->has_psb) {
+    return Error{ErrorCode::no_trace,
+                 raw.winipt_path + " contains no PSB packet in the trace of its threads (" + std::to_string(dump->streams.size()) +
+                     "): not a dump of ipt.sys, or nothing to start decoding from",
+                 0};
+  }
+  data.streams = std::move(dump->streams);
+  data.warnings.insert(data.warnings.end(), dump->warnings.begin(), dump->warnings.end());
+  for (Finding& finding : dump->findings) {
+    finding.space = user;
+    data.warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
+  }
+  pt::Config& config = data.decoder.config;
+  config.has_tsc = dump->has_timing;
+  if (config.mtc_period == 0) config.mtc_period = dump->mtc_period;
+  if (config.tsc_ctc_ratio_d == 0 && dump->tsc_ctc_ratio != 0) config.tsc_ctc_ratio_n = dump->tsc_ctc_ratio, config.tsc_ctc_ratio_d = 1;
+  config.has_mtc = dump->has_timing && config.tsc_ctc_ratio_d != 0;
+  data.owners.push_back(*file);
+  data.pages.add_mapping((*file)->bytes());
+  data.description = "Windows Intel PT dump " + raw.winipt_path;
+  return {};
+}
+
 }  // namespace
 
 Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData& data) {
   if (Status status = check_options(raw); !status.ok()) return status;
-  auto trace = MappedFile::open(raw.pt_path);
-  if (!trace.ok()) return trace.error();
-  if (Status status = check_trace((*trace)->bytes(), raw.pt_path); !status.ok()) return status;
   data.kind = RecordingKind::raw;
   ImageBuild image(options);
   const SpaceId user = image.builder.add_space();
-  std::vector<Section> pieces;
-  if (Status status = add_images(raw, user, image, pieces); !status.ok()) return status;
-  if (Status status = add_pages(raw, user, image, pieces, data.warnings); !status.ok()) return status;
-
   pt::Config& config = data.decoder.config;
   config.cpu = raw.cpu;
   config.errata = pt::errata_of(raw.cpu);
@@ -142,20 +190,34 @@ Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData
   config.max_nonturbo_ratio = raw.max_nonturbo_ratio;
   config.has_mtc = raw.tsc_ctc_ratio_d != 0;
   if (options.clock_hz != 0) config.time = TimeConversion::of_frequency(options.clock_hz);
+  if (Status status = raw.winipt_path.empty() ? load_trace(raw, data) : load_dump(raw, user, image, data); !status.ok()) return status;
 
-  // One stream of an unknown cpu and thread: every lookup gets the single user space.
-  const Context context{-1, -1, user};
+  std::vector<std::string> roots = options.symfs;
+  roots.push_back(folder_of(raw.modules_path));
+  WindowsModules modules(std::move(roots), user, image);
+  if (!raw.modules_path.empty()) {
+    const auto list = read_module_list(raw.modules_path);
+    if (!list.ok()) return list.error();
+    modules.add(*list);
+  }
+  std::vector<Section> pieces;
+  if (Status status = add_images(raw, user, image, pieces); !status.ok()) return status;
+  if (Status status = add_pages(raw, user, image, pieces, data.warnings); !status.ok()) return status;
+
+  // Threads of one process: every lookup gets the single user space.
   data.decoder.default_space = user;
-  data.contexts.add_switch(-1, kTimeMin, context);
-  data.contexts.add_thread(-1, kTimeMin, context);
+  data.contexts.add_switch(-1, kTimeMin, {-1, -1, user});
+  data.contexts.add_thread(-1, kTimeMin, {-1, -1, user});
+  for (const AuxStream& stream : data.streams) {
+    if (stream.tid < 0) continue;
+    data.contexts.add_thread(stream.tid, kTimeMin, {-1, stream.tid, user});
+    if (modules.program().empty()) continue;
+    data.thread_names[stream.tid] = modules.program();
+    data.comms[stream.tid] = {{kTimeMin, modules.program()}};
+  }
   data.contexts.sort();
-  AuxStream stream;
-  stream.add_payload(0, (*trace)->bytes().size(), (*trace)->bytes(), false);
-  data.streams.push_back(std::move(stream));
-  data.owners.push_back(*trace);
-  data.pages.add_mapping((*trace)->bytes());
-  data.description = "raw Intel PT capture " + raw.pt_path;
   image.finish(data);
+  modules.add_symbols(*data.symbolizer);
   index_streams(options, data);
   return {};
 }

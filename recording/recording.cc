@@ -281,6 +281,7 @@ Result<std::unique_ptr<Recording>> Recording::open_raw(const RawOptions& raw, co
 }
 
 Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
+  if (options.raw) return open_raw_recording(*options.raw, options);
   std::unique_ptr<Recording> recording(new Recording());
   RecordingData& data = recording->state_->data;
   const auto load = [&] {
@@ -302,6 +303,7 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
 
 Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, const OpenRequest& options) {
   std::unique_ptr<Recording> recording(new Recording());
+  const InterruptScope interrupt(options.check);
   const Status status = load_raw(raw, options, recording->state_->data);
   if (!status.ok()) return status.error();
   report_unused_guests(options, recording->state_->data);

@@ -36,7 +36,7 @@ void list_samples(const Recording& recording, const ScriptOptions& options, cons
 }  // namespace
 
 OtherEvents read_samples(const InputOptions& input, const std::vector<Interval>& times) {
-  if (!input.pt_path.empty()) return {};
+  if (input.is_raw()) return {};
   Result<OtherEvents> samples = read_other_events(input.path, times, kMostSamples);
   if (!samples) {
     say_on_error("ptdecode: warning: samples of other events are not listed: " + samples.error().message + "\n");

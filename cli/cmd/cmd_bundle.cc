@@ -83,8 +83,8 @@ std::string report_text(const LldbReport& report, const std::string& path) {
 
 int run_lldb(const BundleWords& words, Interval time) {
   if (words.dry_run) return report_error({ErrorCode::contradictory_options, "--dry-run lists a bundle of ptdecode, not one of LLDB", 0});
-  if (!words.input.pt_path.empty())
-    return report_error({ErrorCode::not_recorded, "LLDB's bundle needs the traced thread, and a raw capture (--pt) does not name it", 0});
+  if (words.input.is_raw())
+    return report_error({ErrorCode::not_recorded, "LLDB's bundle needs the traced process, and a raw capture (--pt, --winipt) does not name it", 0});
   const Result<OpenRequest> asked = open_options(words.input);
   if (!asked) return report_error(asked.error());
   const Result<LldbReport> report = write_lldb_bundle(*asked, {words.output, time});
@@ -110,7 +110,7 @@ int run_bundle(BundleWords words) {
   const Result<OpenRequest> asked = open_options(words.input);
   if (!asked) return report_error(asked.error());
   Result<RawOptions> raw = RawOptions{};
-  if (!words.input.pt_path.empty()) {
+  if (words.input.is_raw()) {
     raw = raw_options(words.input);
     if (!raw) return report_error(raw.error());
     bundle.raw = &*raw;

@@ -109,7 +109,7 @@ int run_check(const CheckWords& words) {
   Progress progress("decoding", !words.input.quiet);
   FlowCheck flow = check_flow(recording, kCheckedFlowBytes, progress);
   progress.finish();
-  const Result<Survey> read = words.input.pt_path.empty() ? survey_input(words.input) : Result<Survey>(Survey());
+  const Result<Survey> read = words.input.is_raw() ? Result<Survey>(Survey()) : survey_input(words.input);
   const Survey files = read.ok() ? *read : Survey();
   for (FlowContradiction& each : flow.contradictions) each.file = unverified_file(files, each.path, each.build_id);
   if (words.format == "json") {

@@ -190,11 +190,11 @@ Result<Survey> survey_input(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
   options->debuginfod = false;  // never wait for a server
-  if (input.pt_path.empty()) return survey(*options);
+  if (!input.is_raw()) return survey(*options);
   const Result<std::unique_ptr<Recording>> opened = open_recording(input);
   if (!opened) return opened.error();
   Survey result = survey_of(**opened);
-  result.form = "raw trace";
+  result.form = input.winipt_path.empty() ? "raw trace" : "Windows Intel PT dump";
   return result;
 }
 
@@ -205,7 +205,7 @@ int show_info(const InputOptions& input, bool json) {
     standard_output().write(survey_json(*facts) + "\n");
     return kExitOk;
   }
-  const std::string path = input.pt_path.empty() ? input.path : input.pt_path;
+  const std::string& path = input.source();
   standard_output().write(
       fmt::format("{:<11} {}: {}{}\n", "recording", shown(path), facts->form, facts->file_bytes == 0 ? "" : ", " + bytes_text(facts->file_bytes)));
   standard_output().write(what_text(*facts) + streams_text(*facts) + threads_text(*facts) + images_text(*facts) + rest_text(*facts));

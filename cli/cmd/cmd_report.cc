@@ -87,7 +87,7 @@ nlohmann::json page_json(const ReportWords& words, const Facts& facts, CallInput
   note(image["regions"], image["all_regions"], "regions of addresses", "ptdecode image");
   note(image["changes"], image["all_changes"], "changes of code", "ptdecode image --diff A,B");
   for (std::string& doubt : input.doubts()) cuts.push_back(std::move(doubt));
-  const std::string& path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
+  const std::string& path = words.calls.input.source();
   const bool dated = input.recording().has_time_conversion() && facts.span.first != kTimeMin && facts.span.last != kTimeMax;
   nlohmann::json json = {{"schema", "ptdecode-report-1"}, {"recording", path}, {"input", "-i " + shell_word(path)}, {"version", ptd_version()},
                          {"span", {{"dated", dated}, {"first", dated ? moment_text(facts.span.first) : ""}, {"last", dated ? moment_text(facts.span.last) : ""},
@@ -105,7 +105,7 @@ nlohmann::json page_json(const ReportWords& words, const Facts& facts, CallInput
 
 /// Halves what the page lists until it fits.
 std::string fitting_page(const ReportWords& words, const Facts& facts, CallInput& input, CallFacts& calls) {
-  const std::string& path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
+  const std::string& path = words.calls.input.source();
   PageLimits limits;
   std::string page = page_text(path.substr(0, 4096), page_json(words, facts, input, calls, limits));
   for (int halvings = 0; page.size() > kMostPageBytes && halvings < 8; ++halvings) {

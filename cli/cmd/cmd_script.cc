@@ -147,7 +147,7 @@ std::string file_text(const ScriptOptions& options, const Recording& recording) 
 /// What to add to times for the time of day. Errors: usage, if the recording does not tell.
 Status find_time_of_day(const ScriptWords& words, std::optional<int64_t>& offset_ns) {
   int64_t ns = 0;
-  if (!words.input.pt_path.empty() || !wall_clock_offset(words.input.path, ns))
+  if (words.input.is_raw() || !wall_clock_offset(words.input.path, ns))
     return Error{ErrorCode::not_recorded, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
   offset_ns = ns;
   return {};
@@ -220,7 +220,7 @@ int run_script(const ScriptWords& words) {
   if (words.tod || options->fields.has(Field::tod)) {
     if (Status status = find_time_of_day(words, options->wall_offset_ns); !status) return report_error(status.error());
   }
-  if (options->fields.has(Field::srcline) && words.input.pt_path.empty() && looks_like_bundle(words.input.path))
+  if (options->fields.has(Field::srcline) && !words.input.is_raw() && looks_like_bundle(words.input.path))
     say_on_error("ptdecode: " + no_source_lines("srcline").message + "\n");
   for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
 

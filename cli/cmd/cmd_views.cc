@@ -124,7 +124,7 @@ int run_flame(const ViewsWords& words) {
   const int matched = input.say_summary(words.calls, totals.any());
   if (matched != kExitOk) return matched;  // an existing file is kept
   if (keeps_earlier_file(words.output, status)) return status;
-  const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
+  const std::string& path = words.calls.input.source();
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
   return status != kExitOk ? status : strict_status(words.calls.input.strict, input.gaps(), input.recording());

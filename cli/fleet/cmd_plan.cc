@@ -42,7 +42,7 @@ int run_plan(PlanWords words) {
   plan.units = words.units;
   plan.unit_bytes = words.unit_mb << 20;
   Result<RawOptions> raw = RawOptions{};
-  if (!words.input.pt_path.empty()) {
+  if (words.input.is_raw()) {
     raw = raw_options(words.input);
     if (!raw) return report_error(raw.error());
     plan.raw = &*raw;

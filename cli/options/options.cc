@@ -43,10 +43,20 @@ void add_guest_options(CLI::App& command, InputOptions& input) {
 
 void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) {
   const std::string raw = "Raw captures";
-  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i; without times unless --clock-freq is given")
+  CLI::Option* pt = command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i; without times unless --clock-freq is given")
       ->group(raw)
       ->type_name("FILE")
       ->excludes(path);
+  command.add_option("--winipt", input.winipt_path, "trace of a Windows process from ipt.sys, as 'ipttool --trace PID FILE' writes it, instead of -i")
+      ->group(raw)
+      ->type_name("FILE")
+      ->excludes(path)
+      ->excludes(pt);
+  command.add_option("--modules", input.modules_path,
+                     "modules of that process: CSV (BaseAddress,ModuleMemorySize,FileName), or the output of WinDbg's 'lm f'; the files are searched "
+                     "below --symfs and in the list's folder")
+      ->group(raw)
+      ->type_name("LIST");
   command.add_option("--pt-cpu", input.pt_cpu, "family/model/stepping of the traced cpu, for its errata: 6/94/3")
       ->group(raw)
       ->type_name("F/M/S");
@@ -57,11 +67,11 @@ void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) 
   command.add_option("--pages", input.pages, "code pages and their addresses (little-endian u64): DUMP,ADDRS")
       ->group(raw)
       ->type_name("FILES");
-  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX)")->group(raw)->type_name("N/D");
-  command.add_option("--clock-freq", input.clock_freq, "frequency of the TSC (--pt), or of the timestamps of a CoreSight snapshot or capture file: 2.4GHz")
+  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX); default of --winipt: as the file says")->group(raw)->type_name("N/D");
+  command.add_option("--clock-freq", input.clock_freq, "frequency of the TSC (--pt, --winipt), or of the timestamps of a CoreSight snapshot or capture file: 2.4GHz")
       ->group(raw)
       ->type_name("HZ");
-  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq")->group(raw)->check(CLI::Range(0, 15));
+  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq; default of --winipt: as the file says")->group(raw)->check(CLI::Range(0, 15));
   command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
 }
 
@@ -217,6 +227,8 @@ Status take_tsc_ctc(const std::string& text, RawOptions& raw) {
 Result<RawOptions> raw_options(const InputOptions& input) {
   RawOptions raw;
   raw.pt_path = input.pt_path;
+  raw.winipt_path = input.winipt_path;
+  raw.modules_path = input.modules_path;
   if (!input.pt_cpu.empty()) {
     const Result<pt::CpuId> cpu = parse_cpu(input.pt_cpu);
     if (!cpu) return cpu.error();
@@ -256,7 +268,7 @@ std::string left_by_recorder(const std::string& path) {
 
 Error explain_absent(const InputOptions& input, const Error& error) {
   std::error_code ignored;
-  if (input.pt_path.empty() && input.path != "-" && !std::filesystem::exists(input.path, ignored)) {
+  if (!input.is_raw() && input.path != "-" && !std::filesystem::exists(input.path, ignored)) {
     if (const std::string left = left_by_recorder(input.path); !left.empty())
       return Error{ErrorCode::not_found,
                    fmt::format("{} does not exist: its recorder is still running or was killed; 'ptdecode record --recover {}' completes "
@@ -264,22 +276,22 @@ Error explain_absent(const InputOptions& input, const Error& error) {
                                input.path, left),
                    0};
   }
-  if (!input.pt_path.empty() || input.path != "perf.data" || std::filesystem::exists(input.path, ignored)) return error;
+  if (input.is_raw() || input.path != "perf.data" || std::filesystem::exists(input.path, ignored)) return error;
   return Error{ErrorCode::not_found, "no perf.data in this directory; name a recording with -i PATH ('ptdecode demo' needs none)", 0};
 }
 
 Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
-  const bool raw_words = !input.images.empty() || !input.pages.empty() || !input.pt_cpu.empty();
-  if (input.pt_path.empty() && raw_words) return bad_option("--pt-cpu, --image and --pages need --pt FILE");
+  const bool raw_words = !input.images.empty() || !input.pages.empty() || !input.pt_cpu.empty() || !input.modules_path.empty();
+  if (!input.is_raw() && raw_words) return bad_option("--pt-cpu, --image, --pages and --modules need --pt FILE or --winipt FILE");
   Progress progress("reading", !input.quiet);
   options->progress = [&progress](uint64_t done, uint64_t total) {
     progress.set_total(total);
     progress.set(done);
   };
   const auto open = [&]() -> Result<std::unique_ptr<Recording>> {
-    if (input.pt_path.empty()) return ptd::open_recording(*options);
+    if (!input.is_raw()) return ptd::open_recording(*options);
     const Result<RawOptions> raw = raw_options(input);
     if (!raw) return raw.error();
     return open_raw_recording(*raw, *options);

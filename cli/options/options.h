@@ -16,7 +16,7 @@ namespace ptd::cli {
 /// The options as they are typed. open_recording() parses them.
 struct InputOptions {
   std::string path = "perf.data";
-  std::string pt_path, pt_cpu, tsc_ctc, clock_freq;
+  std::string pt_path, winipt_path, modules_path, pt_cpu, tsc_ctc, clock_freq;
   std::vector<std::string> images;
   std::string pages;
   unsigned mtc_period = 0, nominal_ratio = 0;
@@ -28,6 +28,10 @@ struct InputOptions {
   std::string slack, drop_poke;
   bool strict = false;  ///< gaps make the exit status 3
   bool quiet = false;   ///< no progress, no summary
+
+  [[nodiscard]] bool is_raw() const { return !pt_path.empty() || !winipt_path.empty(); }
+  /// Returns the file with the trace.
+  [[nodiscard]] const std::string& source() const { return !pt_path.empty() ? pt_path : !winipt_path.empty() ? winipt_path : path; }
 };
 
 /// Adds -i, --pt, --symfs and the rest to a command.

@@ -44,7 +44,12 @@ std::string unknown_guest(uint64_t region) { return is_kernel_half(Ip{region}) ?
 
 /// What to paste, or to do, so that code is found the next time.
 std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address) {
+  const bool is_windows = path.size() > 2 && path[1] == ':' && path[2] == '/';
+  if (!recording.from_perf() && is_windows)
+    return fmt::format("--symfs ROOT with ROOT{} or ROOT{}, as it was on the traced machine", path.substr(2), path.substr(path.rfind('/')));
   if (!recording.from_perf()) {
+    if (recording.description().starts_with("Windows"))
+      return fmt::format("the module at these addresses in the list of --modules, or the bytes: --image FILE@{:#x}, or --pages", address);
     return fmt::format(
         "the bytes at these addresses: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, also a module or memory "
         "dump", address);

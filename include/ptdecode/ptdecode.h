@@ -182,9 +182,9 @@ typedef struct ptd_open_options {
   const ptd_control* control;      /* used during the call only */
   /* Since 0.2 (a smaller `size` ends before this): of virtual machines, docs/RECORDING.md. A file that cannot be read is a warning, its flow a gap. */
   const char* guestmount; /* folder with the root file system of each guest at DIR/PID; PID is the host process that runs it */
-  /* Of the guest that no other source names: copies of its /proc/kallsyms, with kcore in the same folder, and /proc/modules; its vmlinux. */
-  const char *guestkallsyms, *guestmodules, *guestvmlinux;
-  uint64_t clock_hz; /* ticks per second of a CoreSight snapshot's timestamps, at most 10^12. 0: unknown. Refused for other recordings */
+  const char *guestkallsyms, *guestmodules, *guestvmlinux; /* of a guest that no other source names: copies of /proc, with kcore; vmlinux */
+  uint64_t clock_hz; /* ticks per second of a CoreSight snapshot's timestamps or a Windows trace's TSC, at most 10^12. 0: unknown. Else refused */
+  const char* modules; /* of a Windows process: a list, or ""; the path is then a dump of ipt.sys (docs/RECORDING.md, "Windows"). NULL: it is none */
 } ptd_open_options;
 
 /* Opens a perf.data file or directory, a pipe ("-"), a bundle, LLDB's trace.json, or a CoreSight snapshot. `options` may be NULL. */

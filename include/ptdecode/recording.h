@@ -65,14 +65,19 @@ struct RawImage {
   uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< size 0: to the end of the file
   uint64_t load_address = 0;
 };
-/// A raw capture: Intel PT bytes without a container. Sources: [SDM] "CPUID leaf 15H", "IA32_RTIT_CTL".
+/// A raw capture: Intel PT bytes without a container, or a dump of Windows' driver ipt.sys. Sources: [SDM] "CPUID leaf 15H", "IA32_RTIT_CTL",
+/// [winipt].
 struct RawOptions {
-  std::string pt_path;  ///< file with the trace bytes
+  std::string pt_path;      ///< file with the trace bytes
+  std::string winipt_path;  ///< instead: a dump, as ipttool writes it, with a ring for each thread of one process and the settings of its clocks
   pt::CpuId cpu;
   std::vector<RawImage> images;
+  /// List of the modules of a Windows process, see docs/RECORDING.md. Their PE files are searched below OpenOptions::symfs and in the list's folder.
+  /// A file that is missing, or that is not the listed one, is a Finding and a MissingImage.
+  std::string modules_path;
   std::string pages_dump, pages_addresses;  ///< page dump and its little-endian u64 addresses
-  uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;  ///< TSC ticks per crystal tick, as a fraction; 0: unknown
-  uint8_t mtc_period = 0, max_nonturbo_ratio = 0;     ///< IA32_RTIT_CTL.MTCFreq; nominal frequency ratio, 0: unknown
+  uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;  ///< TSC ticks per crystal tick, as a fraction; 0: unknown, or as a dump says
+  uint8_t mtc_period = 0, max_nonturbo_ratio = 0;     ///< IA32_RTIT_CTL.MTCFreq, 0 for a dump: as it says; nominal frequency ratio, 0: unknown
 };
 
 /// One trace stream: the trace of one cpu, or of one thread.
@@ -123,7 +128,8 @@ class PTD_API Recording {
   /// permission_denied and others of the group file_open if the file cannot be read; the group file_format if it is none of these or
   /// contradicts itself; the group file_cut if its header is cut; unsupported_trace and others of that group for another kind of trace.
   static Result<std::unique_ptr<Recording>> open(const OpenOptions& options);
-  /// Opens a raw capture. Errors: contradictory_options, bad_image_piece; no_trace without a PSB; else as open().
+  /// Opens a raw capture. Errors: contradictory_options, bad_image_piece; no_trace without a PSB; unsupported_version of a dump; bad_format and
+  /// too_large of a list of modules; else as open().
   static Result<std::unique_ptr<Recording>> open_raw(const RawOptions& raw, const OpenOptions& options);
   ~Recording();
 

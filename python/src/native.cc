@@ -234,7 +234,7 @@ using Strings = std::optional<std::vector<std::string>>;
 /// The options of opening, as keyword arguments of ptdecode.open().
 struct OpenArguments {
   Strings symfs, debug_dirs, stashes, kcore_after;
-  std::optional<std::string> build_id_cache, running_kernel, guestmount, guestkallsyms, guestmodules, guestvmlinux;
+  std::optional<std::string> build_id_cache, running_kernel, guestmount, guestkallsyms, guestmodules, guestvmlinux, modules;
   uint64_t slack_ns = 0, flags = 0, clock_hz = 0;
 };
 
@@ -418,6 +418,7 @@ std::unique_ptr<Recording> open_with(const OpenArguments& arguments, nb::object 
   options.guestkallsyms = text(arguments.guestkallsyms);
   options.guestmodules = text(arguments.guestmodules);
   options.guestvmlinux = text(arguments.guestvmlinux);
+  options.modules = text(arguments.modules);
   options.slack_ns = arguments.slack_ns;
   options.clock_hz = arguments.clock_hz;
   options.control = &control.control;
@@ -506,6 +507,7 @@ NB_MODULE(_native, module) {
       .def_rw("guestkallsyms", &OpenArguments::guestkallsyms, nb::arg().none())
       .def_rw("guestmodules", &OpenArguments::guestmodules, nb::arg().none())
       .def_rw("guestvmlinux", &OpenArguments::guestvmlinux, nb::arg().none())
+      .def_rw("modules", &OpenArguments::modules, nb::arg().none())
       .def_rw("slack_ns", &OpenArguments::slack_ns)
       .def_rw("clock_hz", &OpenArguments::clock_hz)
       .def_rw("flags", &OpenArguments::flags);

@@ -17,6 +17,7 @@ import pickle
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,27 @@ class Package(unittest.TestCase):
                 listed = [json.loads(line) for line in command("functions", "-q", "-i", snapshot, "--format", "json", *(["--clock-freq", hz] if hz else [])).splitlines()]
                 self.assertEqual(sum(row.self_ns for row in recording.functions()), sum(row.get("self_ns", 0) for row in listed[1:]))
                 self.assertEqual(any(row.time_ns is not None for row in recording.branches()), hz != 0)
+
+    def test_a_trace_of_windows(self):
+        seed = (SOURCE / "tests" / "fuzz" / "corpus" / "windows" / "pe64").read_bytes()
+        trace, listed = struct.unpack_from("<II", seed)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for file, content in (("trace", seed[8:8 + trace]), ("list", seed[8 + trace:8 + trace + listed]), ("m.dll", seed[8 + trace + listed:])):
+                (folder / file).write_bytes(content)
+            with ptdecode.open(folder / "trace", modules=folder / "list") as recording:
+                self.assertEqual([stream.tid for stream in recording.streams], [8, 12])
+                self.assertEqual({row.to_symbol for row in recording.branches()}, {"f"})
+                self.assertFalse(recording.check())
+                self.assertFalse(list(recording.samples()))
+                self.assertIn("<svg", recording.flame().text)
+            (folder / "m.dll").rename(folder / "other.dll")
+            with ptdecode.open(folder / "trace", modules=folder / "list") as recording:
+                self.assertIn("C:/m.dll was not found", recording.check()[0].what)
+            with ptdecode.open(folder / "trace", modules=folder / "list", symfs=folder) as recording:
+                self.assertIn("C:/m.dll was not found", recording.check()[0].what)
+            with self.assertRaises(ptdecode.Error):
+                ptdecode.open(folder / "trace")
 
     def test_rows_can_be_pickled(self):
         for name in ("functions", "calls", "sections"):

@@ -513,7 +513,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
 
 Result<BundleReport> write_requested_bundle(const OpenRequest& options, const BundleOptions& bundle, std::span<const OpenRequest> also) {
   const ReadFilesScope noted;
-  const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
+  const std::string& input = bundle.raw != nullptr ? trace_path(*bundle.raw) : options.path;
   if (!bundle.dry_run && is_of_recording(input, bundle.output_path))
     return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself, or part of it: name another file for the bundle", 0};
   const auto log = std::make_shared<ImageLog>();
@@ -552,7 +552,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
 
 Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wanted) {
   const ReadFilesScope noted;
-  const std::string& input = wanted.raw != nullptr ? wanted.raw->pt_path : options.path;
+  const std::string& input = wanted.raw != nullptr ? trace_path(*wanted.raw) : options.path;
   if (is_of_recording(input, wanted.output_path))
     return Error{ErrorCode::bad_output, wanted.output_path + " is the recording itself, or part of it: name another file for the plan", 0};
   const auto log = std::make_shared<ImageLog>();  // not for others: it has what a decode on this machine would read

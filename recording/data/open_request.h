@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct OpenRequest : OpenOptions {
   OpenRequest() = default;
   explicit OpenRequest(const OpenOptions& options) : OpenOptions(options) {}
 
+  std::optional<RawOptions> raw;  ///< set: a raw capture, in place of `path`
   uint32_t drop_nth_poke = 0;           ///< tests: leaves out every n-th TEXT_POKE record, as if it had been lost (0: none)
   uint32_t drop_poke_seed = 0;          ///< tests: which of the n residues, or a shuffled choice if >= n
   std::shared_ptr<ImageLog> image_log;  ///< records what the image is made of, for a bundle; may be null
@@ -44,6 +46,9 @@ struct OpenRequest : OpenOptions {
   std::vector<LostInput> lost_input;
   std::function<void()> check;  ///< called now and then while opening; may throw to end it. May be empty
 };
+
+/// Returns the file with the trace.
+[[nodiscard]] inline const std::string& trace_path(const RawOptions& raw) { return raw.winipt_path.empty() ? raw.pt_path : raw.winipt_path; }
 
 /// As Recording::open() and Recording::open_raw().
 [[nodiscard]] Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& request);

@@ -144,9 +144,49 @@ def aux_samples(info, trace):
     return b"PERFILE2" + struct.pack("<Q", 16) + data
 
 
+def pe_file(bits, base, code, relocation, exported=b"f"):
+    """A library with .text at 0x1000, .rdata (exports, .pdata) at 0x2000 and .reloc at 0x3000 ([PE])."""
+    wide = bits == 64
+    optional = bytearray(240 if wide else 224)
+    struct.pack_into("<H", optional, 0, 0x20B if wide else 0x10B)
+    struct.pack_into("<Q" if wide else "<I", optional, 24 if wide else 28, base)
+    struct.pack_into("<II", optional, 32, 0x1000, 0x200)
+    struct.pack_into("<II", optional, 56, 0x4000, 0x400)
+    tables = 112 if wide else 96
+    struct.pack_into("<I", optional, tables - 4, 16)
+    for index, address, size in ((0, 0x2000, 0x60), (3, 0x2100, 12), (5, 0x3000, 12)):
+        struct.pack_into("<II", optional, tables + 8 * index, address, size)
+    head = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x80)
+    head = head.ljust(0x80, b"\0") + b"PE\0\0" + struct.pack("<HHIIIHH", 0x8664 if wide else 0x14C, 3, 7, 0xA00, 1, len(optional), 0x2002) + optional
+    for name, address, offset, flags in ((b".text", 0x1000, 0x400, 0x60000020), (b".rdata", 0x2000, 0x600, 0x40000040), (b".reloc", 0x3000, 0x800, 0x42000040)):
+        head += name.ljust(8, b"\0") + struct.pack("<IIIIIIHHI", 0x200, address, 0x200, offset, 0, 0, 0, 0, flags)
+    exports = struct.pack("<IIHHIIIIIII", 0, 0, 0, 0, 0, 1, 1, 1, 0x2028, 0x202C, 0x2030) + struct.pack("<IIH", 0x1000, 0x2040, 0)
+    unwind = struct.pack("<IIIB", 0x1000, 0x1000 + len(code), 0x210C, 1)
+    data = exports.ljust(0x40, b"\0") + exported + b"\0"
+    symbols = struct.pack("<8sIhHBB", b"f", 0, 1, 0x20, 2, 0) + struct.pack("<I", 4)
+    return (head.ljust(0x400, b"\0") + code.ljust(0x200, b"\0") + (data.ljust(0x100, b"\0") + unwind).ljust(0x200, b"\0") +
+            struct.pack("<IIHH", 0x1000, 12, relocation, 0).ljust(0x200, b"\0") + symbols)
+
+
+def windows():
+    def thread(tid, ring, offset):
+        return struct.pack("<QIIIII", tid, 1, 3, 84, offset, len(ring)) + ring
+
+    base = 0x7FF700000000
+    trace = PSB + b"\x7d" + struct.pack("<Q", base + 0x1000)[:6] + b"\x02\x23\x06\x06\x04"
+    lists = {64: f"base,size,path\n{base:#x},16384,C:\\m.dll\n", 32: f"{base:016x} {base + 0x4000:016x} m C:\\a\\M.DLL\n"}
+    for bits, relocation in ((64, 0xA002), (32, 0x3002)):
+        body = thread(8, trace + b"\0" * 16, len(trace)) + thread(12, trace[9:] + trace[:9], len(trace) - 9)
+        dump = body if bits == 32 else struct.pack("<HHI", 1, 1, len(body)) + body
+        code = b"\x48\xb8" + struct.pack("<Q", 0x2000) + b"\x75\xf4\xc3"
+        listed = lists[bits].encode()
+        put("windows", f"pe{bits}", struct.pack("<II", len(dump), len(listed)) + dump + listed + pe_file(bits, 0x10000000, code, relocation))
+
+
 packets()
 classifier()
 jitdump()
 announce()
 lldb()
+windows()
 perf_data()

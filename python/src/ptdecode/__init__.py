@@ -300,9 +300,10 @@ class Table:
 class Recording:
     """An opened recording. Made by open(), Builder.open() and record_emulated(). Any thread may use it."""
 
-    def __init__(self, native: Any, path: Optional[str]) -> None:
+    def __init__(self, native: Any, path: Optional[str], words: "Sequence[str]" = ()) -> None:
         self._native = native
         self._path = path
+        self._words = list(words) or ["-i", path]  # for the command line
 
     def __enter__(self) -> "Recording":
         return self
@@ -481,7 +482,7 @@ class Recording:
     def _command(self, *words: str) -> str:
         if self._path is None:
             raise ValueError("a recording from memory has no file for the command line")
-        made = subprocess.run([program(), words[0], "-i", self._path, "--quiet", *words[1:]], capture_output=True, text=True, check=False)
+        made = subprocess.run([program(), words[0], *self._words, "--quiet", *words[1:]], capture_output=True, text=True, check=False)
         if made.returncode != 0:
             raise Error(300, "open_failed", made.stderr.strip() or f"ptdecode {words[0]} failed")
         return made.stdout
@@ -518,7 +519,7 @@ class Recording:
 def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, kcore_after: Any = None, build_id_cache: Any = None,
                running_kernel: Any = None, slack_ns: int = 0, debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False,
                allow_outside: bool = False, guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None,
-               guestvmlinux: Any = None, clock_hz: int = 0) -> Any:
+               guestvmlinux: Any = None, clock_hz: int = 0, modules: Any = None) -> Any:
     def paths(value: Any) -> "Optional[list[str]]":
         if value is None:
             return None
@@ -529,7 +530,7 @@ def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, k
     arguments.stashes, arguments.kcore_after = paths(stashes), paths(kcore_after)
     arguments.build_id_cache = None if build_id_cache is None else _path(build_id_cache)
     arguments.running_kernel = None if running_kernel is None else _name("running_kernel", running_kernel)
-    for name, path in (("guestmount", guestmount), ("guestkallsyms", guestkallsyms), ("guestmodules", guestmodules), ("guestvmlinux", guestvmlinux)):
+    for name, path in (("guestmount", guestmount), ("guestkallsyms", guestkallsyms), ("guestmodules", guestmodules), ("guestvmlinux", guestvmlinux), ("modules", modules)):
         setattr(arguments, name, None if path is None else _path(path))
     arguments.slack_ns = _number("slack_ns", slack_ns, 2**64 - 1)
     arguments.clock_hz = _number("clock_hz", clock_hz, 10**12)
@@ -541,19 +542,28 @@ def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, de
          kcore_after: Any = None, build_id_cache: Any = None, running_kernel: Optional[str] = None, slack_ns: int = 0,
          debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False, allow_outside: bool = False,
          guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None, guestvmlinux: Any = None,
-         clock_hz: int = 0, progress: Progress = None) -> Recording:
-    """Opens a perf.data file or directory, a bundle, LLDB's trace.json, or a CoreSight snapshot.
+         clock_hz: int = 0, modules: Any = None, progress: Progress = None) -> Recording:
+    """Opens a perf.data file or directory, a bundle, LLDB's trace.json, a CoreSight snapshot, or with modules a trace of Windows.
 
     symfs, debug_dirs, stashes, kcore_after: folders; one, or a list. The options are those of the command line.
 
     guestmount, guestkallsyms, guestmodules, guestvmlinux: paths with the code and names of the virtual machines in a host's recording. A path that
     cannot be read raises nothing: it is one of the recording's warnings, and the guest's flow is a gap.
 
-    clock_hz: ticks per second of the timestamps of a CoreSight snapshot. Without it, calls and tables of a snapshot have no times.
+    clock_hz: ticks per second of the timestamps of a CoreSight snapshot, or of the TSC of a Windows trace. Without it, their calls and tables have no times.
+
+    modules: the list of the modules of a Windows process, or ""; path is then its trace, a dump of ipt.sys. Files are searched below symfs and in the
+    list's folder. A file that is missing, or not the listed one, raises nothing: it is one of the findings, and its flow is a gap.
     """
     arguments = _arguments(symfs, debug_dirs, stashes, kcore_after, build_id_cache, running_kernel, slack_ns, debuginfod, ignore_time, freeze,
-                           allow_outside, guestmount, guestkallsyms, guestmodules, guestvmlinux, clock_hz)
-    return Recording(_native.open(_path(path), arguments, _bar(progress, "opening")), _path(path))
+                           allow_outside, guestmount, guestkallsyms, guestmodules, guestvmlinux, clock_hz, modules)
+    native = _native.open(_path(path), arguments, _bar(progress, "opening"))
+    words = []
+    if arguments.modules is not None:
+        words = ["--winipt", _path(path)] + (["--modules", arguments.modules] if arguments.modules else [])
+        for root in arguments.symfs or []:
+            words += ["--symfs", root]
+    return Recording(native, _path(path), words)
 
 
 def _bytes_of(data: bytes) -> bytes:

@@ -23,6 +23,7 @@ class OpenArguments:
     guestkallsyms: Optional[str]
     guestmodules: Optional[str]
     guestvmlinux: Optional[str]
+    modules: Optional[str]
     slack_ns: int
     clock_hz: int
     flags: int

@@ -1,0 +1,130 @@
+"""A PE library and an ELF program that runs its code, so that the emulator records the flow of a "Windows process".
+
+Second sources: the linker places the library at the address at which the program runs it, so that nothing relocates it but the linker; objdump
+(binutils) gives its sections and symbols. ptdecode gets the same library, linked for another address.
+"""
+import re
+import struct
+import subprocess
+
+LINKED, LOADED = 0x180000000, 0x7ff712340000
+LIBRARY = r"""
+__declspec(dllexport) volatile int sum;
+static __attribute__((noinline)) int leaf(int i) { return i * 3 + sum; }
+__declspec(dllexport) __attribute__((noinline)) int middle(int i) {
+  int total = 0;
+  for (int k = 0; k < 3; ++k) total += leaf(i + k);
+  volatile int *where;
+  __asm__("movabsq $sum, %0" : "=r"(where));
+  if (total & 1) *where += total;
+  return total;
+}
+static int (*volatile pointer)(int) = middle;
+__declspec(dllexport) int run(int count) {
+  int total = 0;
+  for (int i = 0; i < count; ++i) total += pointer(i);
+  return total;
+}
+"""
+LIBRARY32 = r"""
+__declspec(dllexport) volatile int sum;
+int (*volatile pointers[2])(int);
+__declspec(dllexport) int leaf(int i) { sum += i; return sum * 3; }
+__declspec(dllexport) int run(int i) { pointers[i & 1] = leaf; return pointers[i & 1](i) + sum; }
+"""
+PROGRAM = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int (__attribute__((ms_abi)) *run)(int);
+static void *work(void *count) {
+  printf("%ld %ld\n", (long)syscall(SYS_gettid), (long)count);
+  return (void *)(long)run((int)(long)count);
+}
+int main(int argc, char **argv) {  // FILE ADDRESS ENTRY COUNT...
+  unsigned char *at = (unsigned char *)strtoul(argv[2], 0, 16);
+  static unsigned char image[1 << 16];
+  FILE *file = fopen(argv[1], "rb");
+  size_t size = fread(image, 1, sizeof image, file);
+  if (mmap(at, sizeof image, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at) return 1;
+  for (size_t i = 0; i < size; ++i) at[i] = image[i];
+  run = (__attribute__((ms_abi)) int (*)(int))strtoul(argv[3], 0, 16);
+  for (int i = 4; i < argc; ++i) {
+    pthread_t thread;
+    pthread_create(&thread, 0, work, (void *)atol(argv[i]));
+    pthread_join(thread, 0);
+  }
+  return 0;
+}
+"""
+
+
+def tool(name):
+    """Returns the first of NAME, NAME-14, NAME-19 ... that is installed, else None."""
+    for version in ("-14", "-19", "-18", ""):
+        if subprocess.run(["sh", "-c", f"command -v {name}{version}"], capture_output=True).returncode == 0:
+            return name + version
+    return None
+
+
+CLANG, LLD, READOBJ = tool("clang"), tool("ld.lld"), tool("llvm-readobj")
+TOOLS = CLANG is not None and LLD is not None and READOBJ is not None
+
+
+def link(folder, name, base, bits=64):
+    """Compiles the library and links it for the address; returns its path."""
+    target, emulation, source = (("x86_64-w64-mingw32", "i386pep", LIBRARY) if bits == 64 else ("i686-w64-mingw32", "i386pe", LIBRARY32))
+    unit, output = folder / f"{name}.o", folder / name
+    subprocess.run([CLANG, f"--target={target}", "-O1", "-x", "c", "-c", "-", "-o", unit], input=source, text=True, check=True)
+    entry = "run" if bits == 64 else "_run"
+    subprocess.run([LLD, "-m", emulation, "-shared", "-e", entry, "--dynamicbase", "--image-base", hex(base), unit, "-o", output], check=True)
+    return output
+
+
+def sections(path):
+    """(name, address, size, file offset) of each section, from objdump."""
+    text = subprocess.run(["objdump", "-h", path], capture_output=True, text=True, check=True).stdout
+    rows = re.findall(r"(?m)^ +\d+ (\S+) +([0-9a-f]+) +([0-9a-f]+) +[0-9a-f]+ +([0-9a-f]+) ", text)
+    return [(name, int(address, 16), int(size, 16), int(offset, 16)) for name, size, address, offset in rows]
+
+
+def symbols(path):
+    """Name -> address of the functions, from objdump."""
+    text = subprocess.run(["objdump", "-t", path], capture_output=True, text=True, check=True).stdout
+    starts = {i + 1: address for i, (_, address, _, _) in enumerate(sections(path))}
+    rows = re.findall(r"\(sec +(\d+)\)\(fl 0x00\)\(ty +20\).*\) 0x([0-9a-f]+) (\S+)", text)
+    return {name: starts[int(section)] + int(value, 16) for section, value, name in rows}
+
+
+def header_field(path, name):
+    text = subprocess.run([READOBJ, "--file-headers", path], capture_output=True, text=True, check=True).stdout
+    return int(re.search(rf"(?m)^ *{name}:.*?(0x[0-9A-Fa-f]+|\d+)\)?$", text).group(1), 0)
+
+
+def flat_image(path, base):
+    """The sections of the file at their addresses from `base` on."""
+    content, image = path.read_bytes(), bytearray()
+    for _, address, size, offset in sections(path):
+        at = address - base
+        image.extend(bytes(max(0, at + size - len(image))))
+        image[at:at + size] = content[offset:offset + size]
+    return bytes(image)
+
+
+def ring(trace, size, position):
+    """The ring of `size` bytes after `trace` was written, the last byte before `position`; (ring, offset)."""
+    last = trace[-size:]
+    cut = size - position
+    return last[cut:] + last[:cut], position
+
+
+def thread_entry(tid, data, offset, timing=2, mtc=9, ratio=256, size=None):
+    return struct.pack("<QIIIII", tid, timing, mtc, ratio, offset, len(data) if size is None else size) + data
+
+
+def dump(entries, header=True, version=1, valid=1, size=None):
+    body = b"".join(entries)
+    return (struct.pack("<HHI", version, valid, len(body) if size is None else size) if header else b"") + body
