@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "analysis/call_flow.h"
+#include "analysis/fibre_stacks.h"
 #include "analysis/folded_calls.h"
 #include "analysis/base/open_counts.h"
 #include "analysis/thread_schedule.h"
@@ -129,6 +131,17 @@ struct CallTree::State {
   struct StoredCalls;
   bool take_folded(Now& now);
   void root(Now& now);
+  uint32_t add_stack(const FlowStep& step, uint64_t fibre);
+  void have_room();
+  [[nodiscard]] uint32_t own_stack(const FlowStep& step) const;
+  void suspend(Now& now, uint32_t own);
+  void abandon(Now& now);
+  void resume(const FlowStep& step, uint32_t own, uint32_t index, std::vector<CallStep>& out);
+  uint32_t unknown_stack(const FlowStep& step, uint32_t own);
+  void claim(const FlowStep& step, uint32_t index, std::vector<CallStep>& out);
+  void take_fibre(const Now& now);
+  bool lose_fibre(Now& now, bool is_gap);
+  bool end_fibres(Now& now);
   void replace(Now& now, uint8_t flags);
 
   std::map<std::pair<int32_t, int32_t>, uint32_t> index_of;  ///< by tid; of the idle task and unknown threads by tid and cpu
@@ -142,6 +155,7 @@ struct CallTree::State {
   std::vector<Stack> stacks;
   const ThreadSchedule* schedule = nullptr;
   InlineChains* chains = nullptr;  ///< null: inlined functions are not followed
+  std::unique_ptr<FibreStacks> fibres;  ///< null: none was announced
 };
 
 inline CallTree::State::Open::Open(const Now& now, FunctionId entered, uint8_t call_flags)

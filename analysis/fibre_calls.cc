@@ -1,0 +1,210 @@
+// CallFlow, CallTree: fibres that a program announces. See fibre_stacks.h.
+#include <algorithm>
+#include <utility>
+
+#include "analysis/call_tree_state.h"
+#include "analysis/fibre_stacks.h"
+#include "ptdecode/likeliest_time.h"
+
+namespace ptd {
+namespace {
+
+// What a stack sees of a step that another one has taken.
+FlowStep moment_of(const FlowStep& step) {
+  FlowStep moment = step;
+  moment.instructions = 0;
+  moment.cycles = 0;
+  moment.inlined = kUnknownInlining;
+  return moment;
+}
+
+}  // namespace
+
+// The program may announce which fibre runs. A packet that no instruction of the flow has written proves nothing about the flow.
+void CallFlow::take_ptwrite(const Event& event) {
+  const bool has_from = (event.flags & kEventHasFrom) != 0;
+  if (!follows_fibres_ || !is_fibre(event.payload) || event.aux != sizeof(event.payload) || !flowing_ || !has_from || is_kernel_half(event.from)) return;
+  if (pending_) resolve(find(event.from), event.from);
+  if (is_dated(event)) told(likeliest(event), event.cycles);
+  FlowStep step;
+  step.kind = FlowKind::fibre;
+  step.to = Ip{fibre_of(event.payload)};
+  push(step);
+}
+
+// Finds the stack that takes the steps of a thread.
+void CallTree::State::find_thread(const FlowStep& step) {
+  const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
+  const auto [place, is_new] = index_of.emplace(key, static_cast<uint32_t>(threads.size()));
+  if (is_new) add_stack(step, 0);
+  last_tid = step.tid;
+  last_cpu = step.cpu;
+  last_thread = place->second;
+  if (fibres == nullptr) [[likely]] return;
+  last_thread = fibres->running(last_thread);
+  have_room();
+}
+
+// Adds a stack; references to stacks and threads stay valid if have_room() was called before.
+uint32_t CallTree::State::add_stack(const FlowStep& step, uint64_t fibre) {
+  threads.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});
+  threads.back().fibre = fibre;
+  stacks.emplace_back();
+  return static_cast<uint32_t>(stacks.size() - 1);
+}
+
+// The stacks of unknown fibres are made while a step is taken: each thread may need one.
+void CallTree::State::have_room() {
+  const size_t needed = stacks.size() + fibres->threads.size() + 1;
+  if (stacks.capacity() < needed) stacks.reserve(2 * needed);
+  if (threads.capacity() < needed) threads.reserve(2 * needed);
+}
+
+uint32_t CallTree::State::own_stack(const FlowStep& step) const {
+  const auto found = index_of.find({step.tid, step.tid > 0 ? -1 : step.cpu});
+  return found == index_of.end() ? FibreStacks::kNone : found->second;
+}
+
+// The stack stops, and something else runs on its thread.
+void CallTree::State::suspend(Now& now, uint32_t own) {
+  if (now.stack.off != Off::running) go_on(now);
+  FibreStacks::Thread& thread = fibres->threads[own];
+  if (now.index == thread.unknown) abandon(now);
+  stop(now, Off::switched);
+  FibreStacks::Stack& stack = fibres->stack(now.index);
+  stack.thread = FibreStacks::kNone;
+  stack.losses = now.index == own ? thread.loss.count : fibres->processes[now.thread.pid].loss.count;
+}
+
+// Ends the calls of a fibre that is not known: another one may have them.
+void CallTree::State::abandon(Now& now) {
+  now.stack.folded.clear();
+  while (!now.stack.frames.empty()) leave(now, kCallCut);
+  now.stack.given_up.clear();
+}
+
+// The stack runs on the thread from now on.
+void CallTree::State::resume(const FlowStep& step, uint32_t own, uint32_t index, std::vector<CallStep>& out) {
+  FibreStacks::Thread& thread = fibres->threads[own];
+  thread.runs = index;
+  last_tid = INT32_MIN;
+  FibreStacks::Stack& fibre = fibres->stack(index);
+  fibre.thread = own;
+  FlowStep moment = moment_of(step);
+  Now now{moment, index, stacks[index], threads[index], out};
+  spend(now);
+  const FibreStacks::Loss& loss = index == own ? thread.loss : fibres->processes[now.thread.pid].loss;
+  const bool lost = index != thread.unknown && fibre.losses != loss.count && now.stack.met;
+  if (lost && now.stack.off == Off::switched) now.stack.off = Off::lost;
+  go_on(now);
+  if (!lost || now.stack.frames.empty()) return;
+  moment.gap = loss.reason;
+  give_up(now, CallLoss::gap);
+}
+
+// Returns the stack of what runs on a thread when that is not known.
+uint32_t CallTree::State::unknown_stack(const FlowStep& step, uint32_t own) {
+  FibreStacks::Thread& thread = fibres->threads[own];
+  if (thread.unknown == FibreStacks::kNone) {
+    FlowStep first = step;
+    first.pid = threads[own].pid;
+    first.tid = threads[own].tid;
+    thread.unknown = add_stack(first, kUnknownFibre);
+  }
+  return thread.unknown;
+}
+
+// Another thread has announced a fibre that runs on this one: what runs here is not known, nor how much of the fibre's calls is right.
+void CallTree::State::claim(const FlowStep& step, uint32_t index, std::vector<CallStep>& out) {
+  const uint32_t own = fibres->stack(index).thread;
+  if (own == FibreStacks::kNone || fibres->running(own) != index) return;
+  const uint32_t unknown = unknown_stack(step, own);
+  const FlowStep moment = moment_of(step);
+  Now now{moment, index, stacks[index], threads[index], out};
+  spend(now);
+  const Off off = now.stack.off;
+  if (off != Off::running) go_on(now);
+  give_up(now, CallLoss::claimed);
+  suspend(now, own);
+  resume(moment, own, unknown, out);
+  Now other{moment, unknown, stacks[unknown], threads[unknown], out};
+  if (off != Off::running) stop(other, off == Off::lost ? Off::lost : Off::switched);
+}
+
+// The thread announces what it runs from here on. Adds stacks: `now` is not valid any more.
+void CallTree::State::take_fibre(const Now& now) {
+  const FlowStep& step = now.step;
+  std::vector<CallStep>& out = now.out;
+  const uint32_t own = own_stack(step);
+  if (step.tid <= 0 || step.pid < 0) return;
+  if (fibres == nullptr) fibres = std::make_unique<FibreStacks>();
+  const bool first = fibres->threads.find(own) == fibres->threads.end();
+  if (first) fibres->threads[own].runs = own;
+  have_room();
+  const uint64_t number = step.to.value;
+  uint32_t to = own;
+  if (number != 0) {
+    auto& known = fibres->processes[step.pid].stacks;
+    if (const auto found = known.find(number); found != known.end()) {
+      to = found->second;
+    } else if (fibres->count < FibreStacks::kMostFibres) {
+      to = add_stack(step, number);
+      known.emplace(number, to);
+      ++fibres->count;
+      have_room();
+    } else {
+      to = unknown_stack(step, own);
+    }
+  }
+  const uint32_t from = fibres->running(own);
+  const FlowStep moment = moment_of(step);
+  Now before{moment, from, stacks[from], threads[from], out};
+  if (first && before.thread.gaps != 0) abandon(before);  // an announcement may have been lost
+  if (before.stack.off != Off::running) go_on(before);
+  if (to == from && to != fibres->threads[own].unknown) return;
+  if (to != own) claim(step, to, out);
+  suspend(before, own);
+  resume(step, own, to, out);
+}
+
+// `now` has given up its calls: its flow is lost (`is_gap`), or has gone on at an unexpected place. Returns whether another stack, of an unknown fibre,
+// runs now.
+bool CallTree::State::lose_fibre(Now& now, bool is_gap) {
+  if (const auto process = fibres->processes.find(now.step.pid); process != fibres->processes.end()) {
+    ++process->second.loss.count;
+    process->second.loss.reason = now.step.gap;
+  }
+  const uint32_t own = own_stack(now.step);
+  const auto thread = fibres->threads.find(own);
+  if (thread == fibres->threads.end()) return false;
+  ++thread->second.loss.count;
+  thread->second.loss.reason = now.step.gap;
+  if (now.index == thread->second.unknown) return false;
+  const uint32_t unknown = unknown_stack(now.step, own);
+  suspend(now, own);
+  resume(now.step, own, unknown, now.out);
+  const FlowStep step = moment_of(now.step);
+  Now other{step, unknown, stacks[unknown], threads[unknown], now.out};
+  is_gap ? stop(other, Off::lost) : root(other);
+  return true;
+}
+
+// The process executes another program: it has no fibres any more. Returns whether another stack runs now, the thread's own, which has taken the step.
+bool CallTree::State::end_fibres(Now& now) {
+  const uint32_t own = own_stack(now.step);
+  const bool moves = now.index != own;
+  if (moves) {
+    suspend(now, own);
+    resume(now.step, own, own, now.out);
+  }
+  fibres->processes.erase(now.step.pid);
+  fibres->threads.erase(own);
+  last_tid = INT32_MIN;
+  if (!moves) return false;
+  const FlowStep step = moment_of(now.step);
+  Now mine{step, own, stacks[own], threads[own], now.out};
+  take_other(mine);
+  return true;
+}
+
+}  // namespace ptd
