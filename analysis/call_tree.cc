@@ -181,6 +181,8 @@ void CallTree::State::give_up(Now& now, CallLoss why) {
   if (why == CallLoss::gap || why == CallLoss::strange_return) stack.given_up = stack.frames;
   while (!stack.frames.empty()) leave(now, kCallCut);
   if (why == CallLoss::gap) ++now.thread.gaps;
+  stack.gapped = stack.gapped || why == CallLoss::gap;
+  stack.begun = stack.begun || why == CallLoss::new_program;
   if (why == CallLoss::strange_return || why == CallLoss::strange_resume) ++now.thread.forgotten;
   CallStep step;
   step.kind = CallStepKind::lost;

@@ -72,6 +72,8 @@ struct CallTree::State {
     BoundedSearch search, landing_search;  ///< of frames; for landing pads
     Off off = Off::lost;  ///< nothing is known before the first step
     bool met = false;
+    bool begun = false;   ///< a program was executed
+    bool gapped = false;  ///< flow was lost
     bool kernel = false;  ///< paused by a system call or an interrupt of user code
     TimeNs off_since, off_floor;
     SpaceId space = kNoSpace;
@@ -136,6 +138,8 @@ struct CallTree::State {
   [[nodiscard]] uint32_t own_stack(const FlowStep& step) const;
   void suspend(Now& now, uint32_t own);
   void abandon(Now& now);
+  void set_lost(uint32_t own, GapReason reason);
+  void first_announcement(Now& now, uint32_t own);
   void resume(const FlowStep& step, uint32_t own, uint32_t index, std::vector<CallStep>& out);
   uint32_t unknown_stack(const FlowStep& step, uint32_t own);
   void claim(const FlowStep& step, uint32_t index, std::vector<CallStep>& out);

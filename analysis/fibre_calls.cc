@@ -71,9 +71,38 @@ void CallTree::State::suspend(Now& now, uint32_t own) {
   FibreStacks::Thread& thread = fibres->threads[own];
   if (now.index == thread.unknown) abandon(now);
   stop(now, Off::switched);
+  FibreStacks::Process& process = fibres->processes[now.thread.pid];
+  if (std::exchange(thread.lost, false)) {  // fibres that stopped meanwhile may have gone on here
+    process.lost -= std::min<size_t>(process.lost, 1);
+    ++process.loss.count;
+  }
   FibreStacks::Stack& stack = fibres->stack(now.index);
   stack.thread = FibreStacks::kNone;
-  stack.losses = now.index == own ? thread.loss.count : fibres->processes[now.thread.pid].loss.count;
+  stack.losses = now.index == own ? thread.loss.count : process.loss.count;
+}
+
+// Any fibre may run on the thread from now on.
+void CallTree::State::set_lost(uint32_t own, GapReason reason) {
+  FibreStacks::Thread& thread = fibres->threads[own];
+  FibreStacks::Process& process = fibres->processes[threads[own].pid];
+  process.lost += std::exchange(thread.lost, true) ? 0 : 1;
+  for (FibreStacks::Loss* loss : {&thread.loss, &process.loss}) {
+    ++loss->count;
+    loss->reason = reason;
+  }
+}
+
+// What the thread has run so far are calls of its own stack, unless announcements are missing.
+void CallTree::State::first_announcement(Now& now, uint32_t own) {
+  fibres->threads[own].runs = own;
+  const auto [place, is_new] = fibres->processes.try_emplace(now.step.pid);
+  FibreStacks::Process& process = place->second;
+  for (uint32_t i = 0; is_new && i < stacks.size() && !process.begun; ++i) {
+    const std::vector<Frame>& frames = stacks[i].frames;
+    process.begun = threads[i].pid == now.step.pid && (stacks[i].begun || (!frames.empty() && (frames.front().flags & kCallNoStart) == 0));
+  }
+  if (now.stack.gapped) ++process.loss.count;
+  if (now.stack.gapped || !process.begun) abandon(now);
 }
 
 // Ends the calls of a fibre that is not known: another one may have them.
@@ -93,8 +122,10 @@ void CallTree::State::resume(const FlowStep& step, uint32_t own, uint32_t index,
   FlowStep moment = moment_of(step);
   Now now{moment, index, stacks[index], threads[index], out};
   spend(now);
-  const FibreStacks::Loss& loss = index == own ? thread.loss : fibres->processes[now.thread.pid].loss;
-  const bool lost = index != thread.unknown && fibre.losses != loss.count && now.stack.met;
+  const FibreStacks::Process& process = fibres->processes[now.thread.pid];
+  const FibreStacks::Loss& loss = index == own ? thread.loss : process.loss;
+  const bool stale = fibre.losses != loss.count || (index != own && process.lost != 0);
+  const bool lost = index != thread.unknown && stale && now.stack.met;
   if (lost && now.stack.off == Off::switched) now.stack.off = Off::lost;
   go_on(now);
   if (!lost || now.stack.frames.empty()) return;
@@ -114,7 +145,8 @@ uint32_t CallTree::State::unknown_stack(const FlowStep& step, uint32_t own) {
   return thread.unknown;
 }
 
-// Another thread has announced a fibre that runs on this one: what runs here is not known, nor how much of the fibre's calls is right.
+// Another thread has announced a fibre that runs on this one, which will announce another one: the clocks of the threads do not order the two. How much of
+// the fibre's calls is right is not known.
 void CallTree::State::claim(const FlowStep& step, uint32_t index, std::vector<CallStep>& out) {
   const uint32_t own = fibres->stack(index).thread;
   if (own == FibreStacks::kNone || fibres->running(own) != index) return;
@@ -138,8 +170,10 @@ void CallTree::State::take_fibre(const Now& now) {
   const uint32_t own = own_stack(step);
   if (step.tid <= 0 || step.pid < 0) return;
   if (fibres == nullptr) fibres = std::make_unique<FibreStacks>();
-  const bool first = fibres->threads.find(own) == fibres->threads.end();
-  if (first) fibres->threads[own].runs = own;
+  if (fibres->threads.find(own) == fibres->threads.end()) {
+    Now before{step, own, stacks[own], threads[own], out};
+    first_announcement(before, own);
+  }
   have_room();
   const uint64_t number = step.to.value;
   uint32_t to = own;
@@ -159,7 +193,6 @@ void CallTree::State::take_fibre(const Now& now) {
   const uint32_t from = fibres->running(own);
   const FlowStep moment = moment_of(step);
   Now before{moment, from, stacks[from], threads[from], out};
-  if (first && before.thread.gaps != 0) abandon(before);  // an announcement may have been lost
   if (before.stack.off != Off::running) go_on(before);
   if (to == from && to != fibres->threads[own].unknown) return;
   if (to != own) claim(step, to, out);
@@ -170,18 +203,14 @@ void CallTree::State::take_fibre(const Now& now) {
 // `now` has given up its calls: its flow is lost (`is_gap`), or has gone on at an unexpected place. Returns whether another stack, of an unknown fibre,
 // runs now.
 bool CallTree::State::lose_fibre(Now& now, bool is_gap) {
-  if (const auto process = fibres->processes.find(now.step.pid); process != fibres->processes.end()) {
-    ++process->second.loss.count;
-    process->second.loss.reason = now.step.gap;
-  }
   const uint32_t own = own_stack(now.step);
   const auto thread = fibres->threads.find(own);
   if (thread == fibres->threads.end()) return false;
-  ++thread->second.loss.count;
-  thread->second.loss.reason = now.step.gap;
-  if (now.index == thread->second.unknown) return false;
+  const bool moves = now.index != thread->second.unknown;
+  if (moves) suspend(now, own);
+  set_lost(own, now.step.gap);
+  if (!moves) return false;
   const uint32_t unknown = unknown_stack(now.step, own);
-  suspend(now, own);
   resume(now.step, own, unknown, now.out);
   const FlowStep step = moment_of(now.step);
   Now other{step, unknown, stacks[unknown], threads[unknown], now.out};

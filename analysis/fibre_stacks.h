@@ -23,8 +23,10 @@ inline constexpr unsigned kFibreBits = 48;
 ///     T1:  own | fibre 1 | fibre 2 | (flow lost) unknown | fibre 1 |
 ///     T2:      own                   | fibre 2 | own
 ///
-/// Where flow of a thread is lost, announcements may be lost with it. All fibres of the process that do not run may then have run in the loss.
-/// Invariant: a stack goes on after such a loss only without the calls that it had before. Not thread-safe.
+/// Where flow of a thread is lost, announcements may be lost with it. Up to its next announcement, the thread may have run every fibre of the process that
+/// ran on no other thread. Invariant: such a fibre goes on without the calls that it had before. Not thread-safe.
+///
+/// Limitation: a thread that has announced nothing is taken to run no fibre, also after a loss.
 struct FibreStacks {
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr size_t kMostFibres = 1U << 16;  ///< that have a stack of their own; the others are unknown ones
@@ -37,10 +39,13 @@ struct FibreStacks {
     uint32_t runs = kNone;
     uint32_t unknown = kNone;  ///< the stack of unknown fibres; none before it is used
     Loss loss;
+    bool lost = false;  ///< it may run every fibre: nothing was announced since flow was lost
   };
   struct Process {
     std::map<uint64_t, uint32_t> stacks;  ///< by number of the fibre
     Loss loss;
+    size_t lost = 0;     ///< threads that are
+    bool begun = false;  ///< its start was seen: a thread runs on its own stack up to its first announcement
   };
   struct Stack {
     uint32_t thread = kNone;  ///< of a fibre: the own stack of the thread that it runs on

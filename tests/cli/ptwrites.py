@@ -20,15 +20,25 @@ def packet(operand, ip=None):
 
 
 def tip_ends(ptdecode, path, functions):
-    """Returns, for each stream, where the packets TIP to these addresses end."""
+    """Returns, for each stream, where the packets TIP to these addresses end, or the PSB+ that repeats the address where one follows."""
     lines = subprocess.run([ptdecode, "packets", "-q", "-i", path], capture_output=True, text=True, check=True).stdout.splitlines()
-    found = []
+    found, follows = [], False
     for line in lines:
         if line.startswith("# stream"):
             found.append([])
-        tip = re.match(r"([0-9a-f]{16})  tip .* ip   ([0-9a-f]{16}).*\| ([0-9a-f ]+)$", line)
-        if tip and int(tip[2], 16) in functions:
-            found[-1].append(int(tip[1], 16) + len(tip[3].split()))
+        packet = re.match(r"([0-9a-f]{16})  (\S+) .*\| ([0-9a-f ]+)$", line)
+        if packet is None:
+            continue
+        at, kind, end = int(packet[1], 16), packet[2], int(packet[1], 16) + len(packet[3].split())
+        target = re.search(r" ip   ([0-9a-f]{16}) ", line)
+        if kind == "tip" and int(target[1], 16) in functions:
+            found[-1].append(end)
+            follows = True
+        elif follows and kind == "psbend":
+            found[-1][-1] = end
+            follows = False
+        elif kind.startswith(("tnt", "tip")):
+            follows = False
     return found
 
 

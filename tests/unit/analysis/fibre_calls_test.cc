@@ -225,11 +225,45 @@ TEST(FibreCalls, ALossOfAnotherThreadLeavesTheOwnStackAndTheRunningFibre) {
   story.ret(kOne, 0x5020, kF);
   story.switch_to(kOne, 0, 0x5030);
   story.ret(kOne, 0x1010);
-  story.switch_to(kOne, 1, 0x1020);  // it has run on the thread whose flow is known up to the loss, and stopped after it
+  story.switch_to(kOne, 1, 0x1020);  // it may have run on the other thread since it stopped
   story.ret(kOne, 0x5030, kF);
   story.finish();
   EXPECT_EQ(story.text(0, kOne), "main(switch(off on ) switch(off )x )x ");
-  EXPECT_EQ(story.text(1), "?switch() f(g() switch(off on ) )x ");
+  EXPECT_EQ(story.text(1), "?switch() f(g() switch(off on )x )x LOST ?switch() ?f()x ");
+}
+
+// While flow of a thread is lost, and up to its next announcement, it may run a fibre that has stopped on another thread meanwhile.
+TEST(FibreCalls, AFibreThatStopsDuringALossMayHaveRunInIt) {
+  for (const bool announces : {false, true}) {
+    Story story;
+    story.begin(kOne);
+    story.begin(kTwo);
+    story.switch_to(kTwo, 2, 0x1010);
+    story.ret(kTwo, 0x5100, kG, kFlowEntry | kFlowNamed);
+    story.switch_to(kOne, 1, 0x1010);
+    story.ret(kOne, 0x5000, kF, kFlowEntry | kFlowNamed);
+    story.gap(kOne);
+    story.switch_to(kTwo, 0, 0x5110);
+    story.ret(kTwo, 0x1010);
+    story.begin(kOne, kG, kFlowNamed);
+    if (announces) story.switch_to(kOne, 0, 0x7010);
+    story.switch_to(kTwo, 2, 0x1020);
+    story.finish();
+    EXPECT_EQ(story.text(2), "?switch() g(switch(off on )x )x LOST ");
+    EXPECT_EQ(story.text(0, kTwo), "main(switch(off on ) switch(off )x )x ");
+  }
+}
+
+// The recording begins after the program: it may begin while a fibre runs.
+TEST(FibreCalls, CallsBeforeTheFirstAnnouncementMayBeThoseOfAFibre) {
+  Story story;
+  story.begin(kOne, kG, kFlowNamed);
+  story.switch_to(kOne, 1, 0x6010);
+  story.ret(kOne, 0x5000, kF, kFlowEntry | kFlowNamed);
+  story.switch_to(kOne, 0, 0x5010);
+  story.ret(kOne, 0x1010);
+  story.finish();
+  EXPECT_EQ(story.text(0), "?g(switch()x )x off on ?switch() ?main()x ");
 }
 
 TEST(FibreCalls, AThreadThatHasAnnouncedNothingKeepsItsStackAfterALoss) {
