@@ -31,7 +31,9 @@ enum class FlowKind : uint8_t {
   gap,         ///< flow is lost
   switch_in,   ///< this thread runs from here on
   switch_out,  ///< this thread has run up to here
-  fibre,       ///< the thread announces that it runs the fibre of number `to` from here on; 0: its own stack. Only if fibres are followed
+  /// The thread announces that it runs the fibre of number `to` from here on; 0: its own stack. Between `floor` and `return_to`, which is a time. Only if
+  /// fibres are followed.
+  fibre,
   inlined,     ///< within `function`, the flow enters or leaves inlined functions; only if these are followed
   dropped,     ///< of CallFlow only: waits for a time, and will not be given out
   moves,       ///< of CallTree only: an InlinedRun

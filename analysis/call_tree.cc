@@ -30,7 +30,7 @@ const char* sentence(CallLoss loss) {
     case CallLoss::new_program:
       return "the process executed another program";
     case CallLoss::claimed:
-      return "another thread announced the fibre while it ran on this one";
+      return "another thread announced the fibre, and the times do not tell whether it had stopped before";
   }
   return "";
 }

@@ -29,6 +29,7 @@ void CallFlow::take_ptwrite(const Event& event) {
   FlowStep step;
   step.kind = FlowKind::fibre;
   step.to = Ip{fibre_of(event.payload)};
+  step.return_to = Ip{is_dated(event) ? event.time.last.value : kTimeMax.value};
   push(step);
 }
 
@@ -78,6 +79,8 @@ void CallTree::State::suspend(Now& now, uint32_t own) {
   }
   FibreStacks::Stack& stack = fibres->stack(now.index);
   stack.thread = FibreStacks::kNone;
+  stack.last_thread = own;
+  stack.stopped = now.step.kind == FlowKind::fibre ? TimeNs{now.step.return_to.value} : kTimeMax;
   stack.losses = now.index == own ? thread.loss.count : process.loss.count;
 }
 
@@ -97,9 +100,10 @@ void CallTree::State::first_announcement(Now& now, uint32_t own) {
   fibres->threads[own].runs = own;
   const auto [place, is_new] = fibres->processes.try_emplace(now.step.pid);
   FibreStacks::Process& process = place->second;
-  for (uint32_t i = 0; is_new && i < stacks.size() && !process.begun; ++i) {
-    const std::vector<Frame>& frames = stacks[i].frames;
-    process.begun = threads[i].pid == now.step.pid && (stacks[i].begun || (!frames.empty() && (frames.front().flags & kCallNoStart) == 0));
+  const auto begins = [](const Stack& stack) { return stack.begun || (!stack.frames.empty() && (stack.frames.front().flags & kCallNoStart) == 0); };
+  if (is_new) {
+    const auto main = index_of.find({now.step.pid, -1});  // the process's first thread
+    process.begun = begins(now.stack) || (main != index_of.end() && begins(stacks[main->second]));
   }
   if (now.stack.gapped) ++process.loss.count;
   if (now.stack.gapped || !process.begun) abandon(now);
@@ -127,10 +131,11 @@ void CallTree::State::resume(const FlowStep& step, uint32_t own, uint32_t index,
   const bool stale = fibre.losses != loss.count || (index != own && process.lost != 0);
   const bool lost = index != thread.unknown && stale && now.stack.met;
   if (lost && now.stack.off == Off::switched) now.stack.off = Off::lost;
+  const bool is_ordered = index == own || index == thread.unknown || fibre.last_thread == own || fibre.stopped <= step.floor;
   go_on(now);
-  if (!lost || now.stack.frames.empty()) return;
+  if (now.stack.frames.empty() || (!lost && is_ordered)) return;
   moment.gap = loss.reason;
-  give_up(now, CallLoss::gap);
+  give_up(now, lost ? CallLoss::gap : CallLoss::claimed);
 }
 
 // Returns the stack of what runs on a thread when that is not known.
@@ -145,8 +150,8 @@ uint32_t CallTree::State::unknown_stack(const FlowStep& step, uint32_t own) {
   return thread.unknown;
 }
 
-// Another thread has announced a fibre that runs on this one, which will announce another one: the clocks of the threads do not order the two. How much of
-// the fibre's calls is right is not known.
+// Another thread has announced a fibre that runs on this one, which will announce another one: the times do not order the two. How much of the fibre's
+// calls is right is not known.
 void CallTree::State::claim(const FlowStep& step, uint32_t index, std::vector<CallStep>& out) {
   const uint32_t own = fibres->stack(index).thread;
   if (own == FibreStacks::kNone || fibres->running(own) != index) return;

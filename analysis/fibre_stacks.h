@@ -49,6 +49,8 @@ struct FibreStacks {
   };
   struct Stack {
     uint32_t thread = kNone;  ///< of a fibre: the own stack of the thread that it runs on
+    uint32_t last_thread = kNone;  ///< likewise, that it ran on before it stopped
+    TimeNs stopped = kTimeMax;     ///< upper bound of that moment
     uint64_t losses = 0;      ///< Loss::count of its thread or process when it stopped
   };
   std::map<uint32_t, Thread> threads;    ///< by their own stacks

@@ -44,7 +44,7 @@ enum class CallLoss : uint8_t {
   strange_return,  ///< a return that matches no open call: another stack, or a call from before the trace
   strange_resume,  ///< tracing resumed at another place than where it stopped
   new_program,     ///< exec
-  claimed,         ///< another thread announced the fibre (CallThread::fibre) before this one announced that it runs something else
+  claimed,         ///< another thread announced the fibre (CallThread::fibre), and the times do not tell whether it had stopped before
 };
 
 inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root)

@@ -38,13 +38,16 @@ class Story {
   void ret(int32_t tid, uint64_t to, FunctionId into = kMain, uint8_t flags = kFlowNamed) {
     add(tid, {.kind = FlowKind::ret, .flags = flags, .function = into, .from = kSwitch, .to = Ip{to}});
   }
-  void fibre(int32_t tid, uint64_t number) { add(tid, {.kind = FlowKind::fibre, .from = kSwitch, .to = Ip{number}}); }
+  /// `late`: how long after the time of the step the thread may have announced it.
+  void fibre(int32_t tid, uint64_t number, uint64_t late = 0) {
+    add(tid, {.kind = FlowKind::fibre, .from = kSwitch, .to = Ip{number}, .return_to = Ip{now_ + 10 + late}});
+  }
   void gap(int32_t tid) { add(tid, {.kind = FlowKind::gap, .gap = GapReason::overflow}); }
   void kernel_switch(int32_t tid, bool in) { add(tid, {.kind = in ? FlowKind::switch_in : FlowKind::switch_out}); }
   /// Calls the function that switches stacks, and announces a fibre in it.
-  void switch_to(int32_t tid, uint64_t number, uint64_t return_to) {
+  void switch_to(int32_t tid, uint64_t number, uint64_t return_to, uint64_t late = 0) {
     call(tid, kSwitch, return_to);
-    fibre(tid, number);
+    fibre(tid, number, late);
   }
   void finish() {
     std::vector<CallStep> out;
@@ -292,6 +295,21 @@ TEST(FibreCalls, AFibreThatAnotherThreadClaimsIsGivenUp) {
   EXPECT_EQ(story.text(1), "?switch() f()x LOST off on ?switch() ?f()x ");
   EXPECT_EQ(story.text(kUnknownFibre), "g(switch()x )x off ");
   EXPECT_EQ(story.text(0, kOne), "main(switch(off on ) )x ");
+}
+
+TEST(FibreCalls, AMoveWhoseOrderIsNotKnownGivesUpTheFibre) {
+  for (const uint64_t late : {10U, 20U, 21U}) {
+    Story story;
+    story.begin(kOne);
+    story.begin(kTwo);
+    story.switch_to(kOne, 1, 0x1010);
+    story.ret(kOne, 0x5000, kF, kFlowEntry | kFlowNamed);
+    story.switch_to(kOne, 0, 0x5010, late);  // 20 ns before the next announcement
+    story.switch_to(kTwo, 1, 0x1010);
+    story.ret(kTwo, 0x5010, kF);
+    story.finish();
+    EXPECT_EQ(story.text(1), late <= 20 ? "?switch() f(switch(off on ) )x " : "?switch() f(switch(off on )x )x LOST ?switch() ?f()x ") << late;
+  }
 }
 
 TEST(FibreCalls, AnotherProgramHasNoFibres) {
