@@ -104,7 +104,7 @@ struct FlowEnd {
   TimeNs time;  ///< CallStep::time of the leave steps of the calls that were open
 };
 
-/// Keeps one stack per thread, and one per fibre that the program announces. Feed the steps of all streams in time order; a per-thread stream may be fed independently of the others. Not
+/// Keeps one stack per thread, and one per fibre that the program announces. Feed the steps of all streams in time order; a per-thread stream may be fed independently of the others, unless it has steps of fibres. Not
 /// thread-safe. References that it returns are valid until the next take(), restart() or finish().
 ///
 /// Calls and returns that do not match are handled as follows:
