@@ -104,8 +104,8 @@ struct FlowEnd {
   TimeNs time;  ///< CallStep::time of the leave steps of the calls that were open
 };
 
-/// Keeps one stack per thread, and one per fibre that the program announces. Feed the steps of all streams in time order; a per-thread stream may be fed independently of the others, unless it has steps of fibres. Not
-/// thread-safe. References that it returns are valid until the next take(), restart() or finish().
+/// Keeps one stack per thread, and one per fibre that the program announces. Feed the steps of all streams in time order; a per-thread stream may be
+/// fed independently of the others, unless it has steps of fibres. Not thread-safe. References that it returns are valid until the next take(), restart() or finish().
 ///
 /// Calls and returns that do not match are handled as follows:
 ///  - A return to the return address of an open call ends that call and all calls inside it.
