@@ -296,7 +296,6 @@ void CallFlow::take_mark(const Mark& mark) {
 
 void CallFlow::take_event(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
-  const bool status = (event.flags & kEventStatus) != 0;
   const bool known = is_dated(event);
   switch (event.kind) {
     case EventKind::async_branch:
@@ -305,7 +304,7 @@ void CallFlow::take_event(const Event& event) {
     case EventKind::async_disabled:
       return take_disabled(event);
     case EventKind::enabled: {
-      if (status && (flowing_ || pending_)) return;
+      if ((event.flags & kEventStatus) != 0 && (flowing_ || pending_)) return;
       pending_.reset();
       // A packet with a cycle count dates the resume; otherwise tracing resumed at some time after its last timing packet.
       const bool exact = known && dates_.last_count() && event.cycles > *dates_.last_count();
@@ -317,6 +316,8 @@ void CallFlow::take_event(const Event& event) {
       if (pending_ && has_from) resolve(find(event.from), event.from);
       if (known) told(likeliest(event), event.cycles);
       return;
+    case EventKind::ptwrite:
+      return take_ptwrite(event);
     default:
       return;
   }

@@ -32,6 +32,9 @@ enum class FlowKind : uint8_t {
   gap,         ///< flow is lost
   switch_in,   ///< this thread runs from here on
   switch_out,  ///< this thread has run up to here
+  /// The thread announces that it runs the fibre of number `to` from here on; 0: its own stack. Between `floor` and `return_to`, which is a time. Only if
+  /// fibres are followed.
+  fibre,
   inlined,     ///< within `function`, the flow enters or leaves inlined functions; only if these are followed
   dropped,     ///< of CallFlow only: waits for a time, and will not be given out
   moves,       ///< of CallTree only: an InlinedRun
@@ -168,6 +171,8 @@ class CallFlow {
     std::vector<InlinedMove> none;
     give(steps, none);
   }
+  /// Makes steps of announced fibres (docs/ANNOUNCE.md) from here on.
+  void follow_fibres() { follows_fibres_ = true; }
   /// Sets FlowStep::part of the steps that the flow makes from here on.
   void set_part(FlowPart part) { part_ = part; }
   /// Returns how many instructions the flow has executed so far.
@@ -293,6 +298,7 @@ class CallFlow {
   void take_pause(const FlowStep& step);
   void take_async_branch(const Event& event);
   void take_disabled(const Event& event);
+  void take_ptwrite(const Event& event);
   void leave_traced(const Event& event);
   void begin(Ip to, bool exact = false, uint8_t flags = 0);
   void halt(Ip next);
@@ -339,6 +345,7 @@ class CallFlow {
   bool lost_ = false;    ///< since a gap
   bool uncertain_ = false;         ///< the last block is
   bool branch_uncertain_ = false;  ///< the open branch, or what it leads to
+  bool follows_fibres_ = false;
   bool synced_ = false;  ///< a mark has just dated the next block: a flow that begins with it begins then
   FlowCursor cursor_;
   FlowDates dates_;

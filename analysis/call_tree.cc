@@ -39,18 +39,6 @@ void CallTree::leave_out_enters() { state_->enters = false; }
 void CallTree::add_to(FunctionProfile& totals) { state_->totals = &totals; }
 void CallTree::follow_inlined(InlineChains& chains) { state_->chains = &chains; }
 
-void CallTree::State::find_thread(const FlowStep& step) {
-  const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
-  const auto [place, is_new] = index_of.emplace(key, static_cast<uint32_t>(threads.size()));
-  if (is_new) {
-    threads.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});
-    stacks.emplace_back().windows = windows;
-  }
-  last_tid = step.tid;
-  last_cpu = step.cpu;
-  last_thread = place->second;
-}
-
 // A thread that a switch found running: it has run this function since then.
 void CallTree::State::begin_unseen(Now& now) {
   if (now.step.from == kNoFunction || now.step.kind == FlowKind::begin) return;
@@ -93,7 +81,8 @@ void CallTree::State::go_on(Now& now) {
   step.start_floor = stack.off_floor;
   const bool whole = why == Off::switched || why == Off::halted;
   const uint64_t passed = step.total_ns();
-  step.off_cpu_ns = whole ? passed : schedule == nullptr ? 0 : schedule->off_ns(now.thread.tid, step.start, step.time);
+  const int32_t tid = now.step.tid > 0 ? now.step.tid : now.thread.tid;  // a fibre may have come from another thread
+  step.off_cpu_ns = whole ? passed : schedule == nullptr ? 0 : schedule->off_ns(tid, step.start, step.time);
   (why == Off::lost ? step.lost_ns : step.untraced_ns) = passed - step.off_cpu_ns;
   if (why == Off::paused && stack.kernel) step.flags |= kCallKernel;
   if (why == Off::lost) step.flags |= estimated(now.step);
@@ -288,6 +277,7 @@ void CallTree::State::arrive(Now& now, Return back) {
   if (sigreturn && (named || step.to - back.due <= kMostInsnBytes)) return take_jump(now);  // the handler changed where it returns to
   if (back.kernel && !named) return enter_handler(now, step.from != kNoFunction ? step.from : step.function, back);
   give_up(now, CallLoss::strange_resume);
+  if (fibres != nullptr && lose_fibre(now, std::nullopt)) return;
   root(now);
 }
 
@@ -370,6 +360,7 @@ uint32_t CallTree::State::take(const CallGroup& group) {
 
 void CallTree::State::take_other(Now& now) {
   const FlowStep& step = now.step;
+  if (step.kind == FlowKind::fibre) return take_fibre(now);
   if (step.kind == FlowKind::switch_out) return stop(now, Off::switched);
   if (step.kind == FlowKind::switch_in) {
     if (now.stack.off == Off::switched) go_on(now);
@@ -386,12 +377,14 @@ void CallTree::State::take_other(Now& now) {
     const bool lost = now.stack.off == Off::lost && now.stack.met;
     if (!lost && now.stack.off != Off::running) go_on(now);
     give_up(now, CallLoss::gap);
+    if (fibres != nullptr && lose_fibre(now, Off::lost)) return;
     return lost ? void() : stop(now, Off::lost);
   }
   if (now.stack.off != Off::running) go_on(now);
   if (now.stack.space != step.space && step.to.value != 0 && !is_kernel_half(step.to)) {
     const SpaceId before = std::exchange(now.stack.space, step.space);
     if (before != kNoSpace && !now.stack.frames.empty()) give_up(now, CallLoss::new_program);
+    if (before != kNoSpace && fibres != nullptr && end_fibres(now)) return;
   }
   if (now.stack.frames.size() >= kMaxFrames && take_folded(now)) [[unlikely]] return;
   dispatch(now);
@@ -471,7 +464,9 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
   for (uint32_t index = 0; index < stacks.size(); ++index) {
     Stack& stack = stacks[index];
     CallThread& thread = threads[index];
+    const uint64_t fibre = thread.fibre;
     thread = {thread.pid, thread.tid, thread.cpu, std::max(time, thread.last), std::max(time, thread.last)};
+    thread.fibre = fibre;
     if (stack.off != Off::running) stack.off_since = stack.off_floor = std::max(time, stack.off_since);
     stack.given_up.clear();
     drop_ended(stack);

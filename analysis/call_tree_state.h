@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "analysis/call_flow.h"
+#include "analysis/fibre_stacks.h"
 #include "analysis/folded_calls.h"
 #include "analysis/base/open_counts.h"
 #include "analysis/thread_schedule.h"
@@ -70,6 +72,8 @@ struct CallTree::State {
     BoundedSearch search, landing_search;  ///< of frames; for landing pads
     Off off = Off::lost;  ///< nothing is known before the first step
     bool met = false;
+    bool begun = false;   ///< a program was executed
+    bool gapped = false;  ///< flow was lost
     bool kernel = false;  ///< paused by a system call or an interrupt of user code
     TimeNs off_since, off_floor;
     SpaceId space = kNoSpace;
@@ -132,6 +136,19 @@ struct CallTree::State {
   struct StoredCalls;
   bool take_folded(Now& now);
   void root(Now& now);
+  uint32_t add_stack(const FlowStep& step, uint64_t fibre);
+  void have_room();
+  [[nodiscard]] uint32_t own_stack(const FlowStep& step) const;
+  void suspend(Now& now, uint32_t own);
+  void abandon(Now& now);
+  void set_lost(uint32_t own, GapReason reason);
+  void first_announcement(Now& now, uint32_t own);
+  void resume(const FlowStep& step, uint32_t own, uint32_t index, std::vector<CallStep>& out);
+  uint32_t unknown_stack(const FlowStep& step, uint32_t own);
+  void claim(const FlowStep& step, uint32_t index, std::vector<CallStep>& out);
+  void take_fibre(const Now& now);
+  bool lose_fibre(Now& now, std::optional<Off> off);
+  bool end_fibres(Now& now);
   void replace(Now& now, uint8_t flags);
 
   std::map<std::pair<int32_t, int32_t>, uint32_t> index_of;  ///< by tid; of the idle task and unknown threads by tid and cpu
@@ -146,6 +163,7 @@ struct CallTree::State {
   std::vector<Stack> stacks;
   const ThreadSchedule* schedule = nullptr;
   InlineChains* chains = nullptr;  ///< null: inlined functions are not followed
+  std::unique_ptr<FibreStacks> fibres;  ///< null: none was announced
 };
 
 inline CallTree::State::Open::Open(const Now& now, FunctionId entered, uint8_t call_flags)

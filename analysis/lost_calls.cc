@@ -18,6 +18,8 @@ const char* sentence(CallLoss loss) {
       return "tracing resumed at another place than where it stopped";
     case CallLoss::new_program:
       return "the process executed another program";
+    case CallLoss::claimed:
+      return "another thread announced the fibre, and the times do not tell whether it had stopped before";
     case CallLoss::window:
       return "another window of trace begins, and what ran in between is unknown";
   }
@@ -32,6 +34,8 @@ void CallTree::State::give_up(Now& now, CallLoss why) {
   if (why == CallLoss::gap || why == CallLoss::strange_return) stack.given_up = stack.frames;
   while (!stack.frames.empty()) leave(now, kCallCut);
   if (why == CallLoss::gap) ++now.thread.gaps;
+  stack.gapped = stack.gapped || why == CallLoss::gap;
+  stack.begun = stack.begun || why == CallLoss::new_program;
   if (why == CallLoss::strange_return || why == CallLoss::strange_resume) ++now.thread.forgotten;
   CallStep step;
   step.kind = CallStepKind::lost;
@@ -68,6 +72,7 @@ void CallTree::State::take_window(Now& now) {
   if (now.step.cpu >= 0) ++windows;
   now.stack.windows = windows;
   forget_calls(now);
+  if (fibres != nullptr) (void)lose_fibre(now, Off::paused);
 }
 
 // The return goes where a given-up call was awaited: its callers are open again.

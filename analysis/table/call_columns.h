@@ -68,6 +68,7 @@ struct CallRow {
   CallStep step;
   int32_t pid = -1, tid = -1;
   uint32_t group = 0;
+  uint64_t fibre = 0;
 };
 
 /// The columns of a table of calls. Not thread-safe. The recording and the table of functions must outlive it.

@@ -20,6 +20,8 @@ namespace ptd {
 
 namespace {
 
+constexpr std::string_view kFibreColumn = "fibre";  ///< of calls; a request for it follows fibres
+
 /// What every walk over calls takes from the request.
 class CallSource {
  public:
@@ -59,6 +61,7 @@ class CallSource {
     options.steps = request.steps;
     options.all_steps = request.all_steps;
     options.on_group = std::move(on_group);
+    options.fibres = std::find(request.columns.begin(), request.columns.end(), kFibreColumn) != request.columns.end();
     options.enters = false;  // a call's row is made where it ends
     if (request.cancelled) options.stopped = [this] { return stopped(); };
     if (request.progress) {
@@ -88,7 +91,12 @@ class CallSource {
 class CallsTable : public RowTable<CallRow> {
  public:
   CallsTable(const Recording& recording, const TableRequest& request) : source_(recording, request), columns_(recording, source_.functions()) {}
-  Status init(const TableRequest& request) { return choose(columns_.all(), request, "calls"); }
+  Status init(const TableRequest& request) {
+    std::vector<RowColumn<CallRow>> columns = columns_.all();
+    columns.push_back(optional_column<CallRow, uint64_t>(kFibreColumn, ColumnType::uint64, [](const CallRow& row) { return row.fibre; },
+                                                         [](const CallRow& row) { return row.fibre != kUnknownFibre; }, false));
+    return choose(columns, request, "calls");
+  }
 
  protected:
   Result<bool> produce(std::vector<CallRow>& rows) override {
@@ -98,7 +106,7 @@ class CallsTable : public RowTable<CallRow> {
     for (const CallStep& step : steps) {
       if (step.kind != CallStepKind::leave) continue;
       const CallThread& thread = source_.tree().threads()[step.thread];
-      if (source_.wanted(step, thread) && source_.wanted(step.function)) rows.push_back({step, thread.pid, thread.tid, 0});
+      if (source_.wanted(step, thread) && source_.wanted(step.function)) rows.push_back({step, thread.pid, thread.tid, 0, thread.fibre});
     }
     return true;
   }

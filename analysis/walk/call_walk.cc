@@ -86,6 +86,7 @@ class StreamWalk {
     started_ = true;
     const StreamInfo& info = recording_.streams()[stream_];
     flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_), inlined_);
+    if (options_.fibres) flow_->follow_fibres();
     is_helped_ = threads_ > 1 && (!is_one_of_many_ || helped_ < std::max<size_t>(kManyStreams, std::thread::hardware_concurrency()));
     auto decode = start_decode(recording_, {stream_, first_segment(), Recording::kStreamEnd, is_helped_ ? threads_ : 1,
                                             is_one_of_many_ ? kSmallBatchBlocks : kBatchBlocks});
@@ -427,7 +428,12 @@ CallCursor::State::State(const Recording& recording, CallWalkOptions options, Fu
   if (!options_.enters) tree.leave_out_enters();
   if (inside_ && options_.totals != nullptr) tree.add_to(*options_.totals);
   if (options_.inlined) tree.follow_inlined(inlined_);
+  if (options_.fibres && options_.steps)
+    status = Error{ErrorCode::contradictory_options, "fibres are not followed in steps that units of a plan have left: decode the plan itself", 0};
   for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
+  const bool is_undated = std::any_of(streams_.begin(), streams_.end(), [&](uint32_t stream) { return recording.streams()[stream].time.first == kTimeMin; });
+  if (options_.fibres && is_undated && streams_.size() > 1)
+    status = Error{ErrorCode::not_recorded, "the trace has no times, so the order in which threads ran a fibre is not known: follow fibres in one stream (cpu, thread) at a time", 0};
   const StreamWalk::Shared shared{recording, options_, functions, schedule_, options_.inlined ? &inlined_ : nullptr, finished, streams_.size(), helped_};
   for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
     walks_.push_back(std::make_unique<StreamWalk>(shared, stream, walks_.size()));

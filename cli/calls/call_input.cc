@@ -33,6 +33,10 @@ void add_inline_option(CLI::App& command, CallWords& words) {
                    "list functions that are inlined in others as NAME (inlined), if there is debug information (default); --no-inline: only real calls");
 }
 
+void add_fibre_option(CLI::App& command, bool& fibres) {
+  command.add_flag("--fibres", fibres, "calls by user-level thread (fibre), where the program announces switches with PTWRITE (ANNOUNCE.md)");
+}
+
 void add_thread_option(CLI::App& command, unsigned& threads) {
   command.add_option("--threads", threads, "decode on this many threads (default: one per core)")->check(CLI::Range(1, 256));
 }
@@ -134,6 +138,7 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, const WalkWant
   options.enters = wants.enters;
   options.totals = wants.totals;
   options.inlined = words.inlined;
+  options.fibres = words.fibres;
   const CallSink counting = [&](std::span<const CallStep> steps, const CallTree& tree) {
     for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
       if (!know(i, tree).passes) continue;

@@ -24,6 +24,7 @@ struct CallWords {
   std::string cpus, pids, tids, comms, time;
   unsigned threads = 0;  ///< that decode; 0: one for each core
   bool inlined = false;  ///< follows inlined functions
+  bool fibres = false;   ///< follows announced fibres
   bool trace_optional = false;  ///< a recording without trace is no error: it has no calls
 };
 /// Adds the input options, -C, --pid, --tid, --comm and --time.
@@ -31,6 +32,9 @@ void add_call_options(CLI::App& command, CallWords& words);
 
 /// Adds --inline and --no-inline; inlined functions are followed by default.
 void add_inline_option(CLI::App& command, CallWords& words);
+
+/// Adds --fibres.
+void add_fibre_option(CLI::App& command, bool& fibres);
 
 /// Adds --threads.
 void add_thread_option(CLI::App& command, unsigned& threads);

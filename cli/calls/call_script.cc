@@ -201,7 +201,8 @@ void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when,
   const CallThread& thread = tree.threads()[step.thread];
   out.right(cli::shown(input_.comm(step, tree)), 16);
   out.ch(' ');
-  const std::string tid = thread.tid < 0 ? "?" : std::to_string(thread.tid);
+  std::string tid = thread.tid < 0 ? "?" : std::to_string(thread.tid);
+  if (thread.fibre != 0) tid += "/" + (thread.fibre == kUnknownFibre ? "?" : std::to_string(thread.fibre));
   out.right(tid, 7);
   if (cpus_ && step.cpu >= 0) {
     out.text(" [");

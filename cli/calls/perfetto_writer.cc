@@ -10,6 +10,16 @@
 
 namespace ptd::cli {
 
+namespace {
+
+std::string fibre_text(const CallThread& thread, const std::string& comm) {
+  const std::string of = comm.empty() ? "" : " of " + comm;
+  if (thread.fibre == kUnknownFibre) return fmt::format("unknown fibre{} (tid {})", of, thread.tid);
+  return fmt::format("fibre {}{} (pid {})", thread.fibre, of, thread.pid);
+}
+
+}  // namespace
+
 void PerfettoWriter::begin_sequence(std::string& out) {
   if (std::exchange(begun_, true)) return;
   std::string packet, interned;
@@ -40,7 +50,10 @@ void PerfettoWriter::describe(uint32_t index, const CallTree& tree, std::string&
   }
   std::string descriptor, packet;
   put(descriptor, kDescriptorUuid, kThreadTracks + index);
-  if (pid > 0) {
+  if (thread.fibre != 0) {
+    put(descriptor, kDescriptorName, fibre_text(thread, shown(input_.comm(index, tree))));
+    if (pid > 0) put(descriptor, kDescriptorParent, kProcessTracks + static_cast<uint64_t>(pid));
+  } else if (pid > 0) {
     std::string member;
     put(member, kThreadPid, static_cast<uint64_t>(pid));
     put(member, kThreadTid, static_cast<uint64_t>(thread.tid));
@@ -115,7 +128,8 @@ void PerfettoWriter::add_ipc(const CallTree& tree, std::string& out) {
     const TimeNs since = std::max(thread.counted_to, now.first);
     const bool due = tree.finished() || (since < now.last && now.last.value - since.value >= std::max(min_ns_, kShortest));
     if (!due || now.cycles <= thread.cycles || now.instructions < thread.instructions) continue;
-    const uint64_t track = track_of(fmt::format("instructions per cycle, tid {}", now.tid), true, out);
+    const std::string whose = now.fibre == 0 ? fmt::format("tid {}", now.tid) : fibre_text(now, "");
+    const uint64_t track = track_of("instructions per cycle, " + whose, true, out);
     count(track, since, static_cast<double>(now.instructions - thread.instructions) / static_cast<double>(now.cycles - thread.cycles), out);
     if (tree.finished()) count(track, now.last, 0.0, out);
     thread.counted_to = now.last;

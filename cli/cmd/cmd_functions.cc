@@ -157,9 +157,13 @@ class NamedTimes {
     CallThread all = all_;
     for (CallThread& thread : threads) {
       all.uncertain += thread.uncertain;
+      const uint64_t fibre = thread.fibre;
       thread = {};
+      thread.fibre = fibre;
     }
-    if (!threads.empty()) threads.front() = all;
+    if (threads.empty()) return;
+    all.fibre = threads.front().fibre;
+    threads.front() = all;
   }
 
  private:
@@ -167,8 +171,9 @@ class NamedTimes {
 };
 
 void print_threads(const std::vector<CallThread>& threads) {
-  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0, uncertain = 0;
+  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0, uncertain = 0, fibres = 0;
   for (const CallThread& thread : threads) {
+    fibres += thread.fibre != 0 ? 1 : 0;
     running += thread.running_ns;
     off_cpu += thread.off_cpu_ns;
     untraced += thread.untraced_ns;
@@ -177,7 +182,8 @@ void print_threads(const std::vector<CallThread>& threads) {
     forgotten += thread.forgotten;
     uncertain += thread.uncertain;
   }
-  std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", counted(threads.size(), "thread"),
+  const std::string whose = counted(threads.size() - fibres, "thread") + (fibres == 0 ? "" : ", " + counted(fibres, "fibre"));
+  std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", whose,
                                  duration_text(running), duration_text(off_cpu), duration_text(untraced), duration_text(lost));
   if (gaps + forgotten != 0)
     text += fmt::format("open calls were abandoned {} at gaps, {} because the flow continued at a place that no call "
@@ -299,6 +305,7 @@ Command add_functions(CLI::App& app) {
       *app.add_subcommand("functions", "Show where time was spent: calls, self and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);
+  add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("--func", words->function, "this function only, by any of its names ('nm' lists aliases), with or without parameters and version; wildcards: 'sqlite3*'");
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with their --tid and --time options")

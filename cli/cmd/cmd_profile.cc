@@ -285,6 +285,8 @@ int run_pprof(const ProfileWords& words, CallInput& input) {
 int run_profile(const ProfileWords& words) {
   if (!words.calls.inlined && words.format != "pprof")
     return report_error({ErrorCode::contradictory_options, fmt::format("profile: --no-inline has no effect on --format {}: remove it", words.format), 0});
+  if (words.calls.fibres && words.format != "pprof")
+    return report_error({ErrorCode::contradictory_options, fmt::format("profile: --fibres has no effect on --format {}: remove it", words.format), 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -303,6 +305,7 @@ Command add_profile(CLI::App& app) {
       *app.add_subcommand("profile", "Count each branch and each straight-line range of code, or each stack: for LLVM, BOLT, AutoFDO and pprof");
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);
+  add_fibre_option(command, words->calls.fibres);
   command.add_option("-o,--output", words->output, "the file to write, or a folder (DIR/), which gets a profile of each program and library");
   command
       .add_option("--format", words->format,

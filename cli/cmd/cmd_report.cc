@@ -185,6 +185,7 @@ Command add_report(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("report", "Write one HTML file that explains the recording: totals, timeline, functions, code changes, findings");
   add_input_options(command, words->calls.input);
   add_inline_option(command, words->calls);
+  add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");
   command.footer(

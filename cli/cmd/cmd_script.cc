@@ -37,7 +37,7 @@ struct ScriptWords {
   InputOptions input;
   std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
   std::vector<std::string> times, diff;
-  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false;
+  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false, fibres = false;
   std::string syntax = "att", format = "text";
 };
 
@@ -158,6 +158,7 @@ int run_calls(const ScriptWords& words) {
     return report_error({ErrorCode::contradictory_options,
                          "the tree of calls takes one --time; only --call-trace and --itrace take several", 0});
   CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
+  call_words.fibres = words.fibres;
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(call_words);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -195,7 +196,7 @@ int run_calls(const ScriptWords& words) {
 }
 
 int run_diff(const ScriptWords& words) {
-  if (words.times.size() > 1 || !lists_calls(words) || words.format == "json" || !words.symbols.empty())
+  if (words.times.size() > 1 || !lists_calls(words) || words.format == "json" || !words.symbols.empty() || words.fibres)
     return report_error({ErrorCode::contradictory_options, "script: --diff compares calls: it takes one --time, and -C, --pid, --tid and --comm", 0});
   CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
   std::array<CallWords, 2> both{call_words, call_words};
@@ -208,6 +209,8 @@ int run_script(const ScriptWords& words) {
   Result<ScriptOptions> options = script_options(words);
   if (!options) return report_error(options.error());
   if (lists_calls(words)) return run_calls(words);
+  if (words.fibres)
+    return report_error({ErrorCode::contradictory_options, "script: --fibres applies to the tree of calls: omit --itrace, -F, --call-trace and --insn-trace", 0});
   for (const std::string& note : options->itrace.notes) say_on_error("ptdecode: " + note + "\n");
   Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
@@ -300,6 +303,7 @@ Command add_script(CLI::App& app) {
       ->expected(2)
       ->type_name("A B")
       ->excludes("--input");
+  add_fibre_option(command, words->fibres);
   command.add_flag("--tod", words->tod,
                    "show times as time of day, if the recording has it (perf record -k monotonic); -F +tod does the same");
   command.add_flag("--ns", words->ns, "show times with nine digits");

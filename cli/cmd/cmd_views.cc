@@ -138,6 +138,7 @@ Command add_timeline(CLI::App& app) {
       *app.add_subcommand("timeline", "Draw the run as a timeline for ui.perfetto.dev: threads, nested calls, interrupts, waits");
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);
+  add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
   command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; a note of the enclosing call counts the calls");
@@ -160,6 +161,7 @@ Command add_flame(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("flame", "Draw a flame graph: self time by call stack, as an SVG or as folded lines");
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);
+  add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");
   command.add_option("--format", words->format, "svg, or folded: lines of 'comm;outer;inner NANOSECONDS'")
@@ -179,6 +181,7 @@ Command add_export(CLI::App& app) {
   auto words = std::make_shared<ExportWords>();
   CLI::App& command = *app.add_subcommand("export", "Write calls, branches, functions, gaps and more to an SQLite database, for SQL and perf's viewer");
   add_call_options(command, words->calls);
+  add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the database to write")->required();
   command.add_option("--tables", words->tables, "the tables of TABLES.md to write, by comma; blocks only if named");

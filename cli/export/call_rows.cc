@@ -16,6 +16,8 @@ constexpr const char* kCallColumns =
     "id,thread_id,comm_id,call_path_id,call_time,return_time,parent_call_path_id,flags,parent_id,insn_count,cyc_count,call_cpu,kind,depth,self_ns,"
     "off_cpu_ns,untraced_ns,lost_ns,self_instructions,self_cycles,start_seen,end_seen,estimated,call_symbol_id";
 
+constexpr const char* kFibreColumn = "ALTER TABLE calls ADD COLUMN fibre INTEGER";
+
 /// perf's: 1: no call was seen, 2: no return, 6: entered by a jump.
 int64_t flags_of(const CallStep& step) {
   if (step.frame == FrameKind::tail) return 6;
@@ -25,10 +27,12 @@ int64_t flags_of(const CallStep& step) {
 
 }  // namespace
 
-Result<std::unique_ptr<CallRows>> CallRows::create(Database& database, ExportNames& names, CallInput& input, bool with_calls) {
+Result<std::unique_ptr<CallRows>> CallRows::create(Database& database, ExportNames& names, CallInput& input, bool with_calls, bool fibres) {
   std::unique_ptr<CallRows> made(new CallRows(database, names, input));
   if (!with_calls) return made;
-  auto calls = Inserter::create(database, "calls", kCallColumns);
+  made->fibres_ = fibres;
+  if (Status added = fibres ? database.run(kFibreColumn) : Status(); !added) return added.error();
+  auto calls = Inserter::create(database, "calls", std::string(kCallColumns) + (fibres ? ",fibre" : ""));
   if (!calls) return calls.error();
   made->calls_ = std::move(*calls);
   return made;
@@ -38,6 +42,7 @@ CallRows::Thread& CallRows::thread_of(const CallStep& step, const CallTree& tree
   if (step.thread >= threads_.size()) threads_.resize(tree.threads().size());
   Thread& thread = threads_[step.thread];
   if (thread.id == 0) thread.id = names_.thread(tree.threads()[step.thread].pid, tree.threads()[step.thread].tid);
+  thread.fibre = tree.threads()[step.thread].fibre;
   return thread;
 }
 
@@ -51,7 +56,7 @@ void CallRows::leave(const CallStep& step, const CallTree& tree) {
     thread.comm = names_.comm(name, tree.threads()[step.thread].pid, thread.id, step.start);
     names_.add_calls_of(thread.comm);
   }
-  rows_.push_back({step, *ended, thread.id, thread.comm});
+  rows_.push_back({step, *ended, thread.id, thread.comm, thread.fibre});
 }
 
 Status CallRows::take(std::span<const CallStep> steps, const CallTree& tree) {
@@ -86,6 +91,7 @@ Status CallRows::write() {
                               (step.flags & kCallEstimated) != 0 ? 1 : 0, symbol_of(step.function)};
     size_t column = 0;
     for (const int64_t value : values) calls_->set(column++, value);
+    if (fibres_) set_fibre(*calls_, column, row.fibre);
     if (const Status status = calls_->insert(); !status) return status;
   }
   rows_.clear();

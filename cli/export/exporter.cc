@@ -63,7 +63,7 @@ class Export {
   int write_calls() {
     const bool followed = wants("calls") || wants("functions") || wants("threads");
     if (!followed) return empty_.insert("calls"), kExitOk;
-    auto rows = CallRows::create(database_, names_, input_, wants("calls"));
+    auto rows = CallRows::create(database_, names_, input_, wants("calls"), words_.calls.fibres);
     if (!rows) return report_error(rows.error());
     Status written;
     std::vector<CallThread> threads;
@@ -76,7 +76,7 @@ class Export {
     });
     if (status != kExitOk && status != kExitInterrupted) return status;
     if (written) written = (*rows)->finish();
-    if (written && wants("threads")) written = write_threads(database_, input_, threads);
+    if (written && wants("threads")) written = write_threads(database_, input_, threads, words_.calls.fibres);
     if (!written) return report_error(written.error());
     calls_ = (*rows)->calls();
     left_out_ = (*rows)->left_out();
@@ -142,7 +142,7 @@ class Export {
     }
     info->reset();
     if (const Status written = names_.write(database_); !written) return written;
-    if (const Status written = database_.run(schema_views(empty_)); !written) return written;
+    if (const Status written = database_.run(schema_views(empty_, words_.calls.fibres)); !written) return written;
     return database_.finish();
   }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "analysis/table/row_reader.h"
+#include "cli/export/call_rows.h"
 
 namespace ptd::cli {
 
@@ -84,10 +85,11 @@ Status write_plain_table(Database& database, CallInput& input, std::string_view 
   return {};
 }
 
-Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads) {
+Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads, bool fibres) {
   // The idle task and unknown threads have one CallThread for each cpu; their row has the sum.
   std::map<std::pair<int32_t, int32_t>, CallThread> sums;  // by tid and pid
   for (const CallThread& thread : threads) {
+    if (thread.fibre != 0) continue;
     const auto [place, is_new] = sums.emplace(std::pair(thread.tid, thread.pid), thread);
     if (is_new) continue;
     CallThread& sum = place->second;
@@ -97,8 +99,9 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
                                           &CallThread::instructions, &CallThread::cycles, &CallThread::gaps})
       sum.*member += thread.*member;
   }
-  auto out = Inserter::create(database, "ptd_threads",
-                              "pid,tid,comm,first_ns,last_ns,running_ns,off_cpu_ns,untraced_ns,lost_ns,instructions,cycles,gaps");
+  if (Status added = fibres ? database.run("ALTER TABLE ptd_threads ADD COLUMN fibre INTEGER") : Status(); !added) return added;
+  const std::string columns = "pid,tid,comm,first_ns,last_ns,running_ns,off_cpu_ns,untraced_ns,lost_ns,instructions,cycles,gaps";
+  auto out = Inserter::create(database, "ptd_threads", columns + (fibres ? ",fibre" : ""));
   if (!out) return out.error();
   const auto insert = [&](int32_t pid, int32_t tid, const std::string& comm, const CallThread* times) {
     Inserter& row = **out;
@@ -118,6 +121,7 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
                                t.lost_ns, t.instructions, t.cycles, t.gaps};
     size_t column = 3;
     for (const uint64_t value : values) number(column++, static_cast<int64_t>(value), times != nullptr);
+    if (fibres) set_fibre(row, column, t.fibre);
     return row.insert();
   };
   TableRequest request;
@@ -143,6 +147,11 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
   }
   for (const auto& [who, thread] : sums) {
     if (const Status status = insert(who.second, who.first, "", &thread); !status) return status;
+  }
+  for (const CallThread& thread : threads) {
+    if (thread.fibre == 0) continue;
+    const std::string comm = input.recording().comm_at(thread.tid, kTimeMax);
+    if (const Status status = insert(thread.pid, thread.tid, comm, &thread); !status) return status;
   }
   return {};
 }

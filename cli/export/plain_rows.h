@@ -15,8 +15,9 @@ namespace ptd::cli {
 /// Creates the table ptd_NAME with the columns of the request and writes its rows, of the threads that are wanted. `stopped` ends it early.
 [[nodiscard]] Status write_plain_table(Database& database, CallInput& input, std::string_view name, const TableRequest& request,
                                        const std::function<bool()>& stopped);
-/// Writes ptd_threads: the threads that the recording names, with the times in `threads` of those whose calls were followed.
-[[nodiscard]] Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads);
+/// Writes ptd_threads: the threads that the recording names, with the times in `threads` of those whose calls were followed. With
+/// `fibres`, also a row for each fibre, which has the column of that name.
+[[nodiscard]] Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads, bool fibres);
 /// Writes context_switches, in the order of time: two rows for each, as perf records them. Returns their number.
 [[nodiscard]] Result<uint64_t> write_switches(Database& database, ExportNames& names, CallInput& input);
 

@@ -160,11 +160,12 @@ std::string power_view() {
 
 const char* schema_tables() { return kTables; }
 
-std::string schema_views(const std::set<std::string>& empty) {
+std::string schema_views(const std::set<std::string>& empty, bool fibres) {
   const auto has = [&](const char* table) { return !empty.contains(table); };
   std::string sql = kListViews;
   if (has("samples")) sql += kSampleViews;
   if (has("calls")) sql += kCallViews;
+  if (has("calls") && fibres) sql.insert(sql.rfind(" FROM calls;"), ", fibre");
   if (has("context_switches")) sql += kSwitchViews;
   if (has("ptwrite"))
     sql += event_view("ptwrite", "printf('%x', payload) AS payload_hex, CASE WHEN exact_ip=0 THEN 'False' ELSE 'True' END AS exact_ip");

@@ -10,7 +10,7 @@ namespace ptd::cli {
 /// ptd_threads and ptd_info.
 [[nodiscard]] const char* schema_tables();
 /// Returns the statements that remove the tables in `empty`, and create indexes and views of the others: perf's views, and those of the tables
-/// in docs/TABLES.md. Like perf's script does, because its viewer offers the reports whose tables are there.
-[[nodiscard]] std::string schema_views(const std::set<std::string>& empty);
+/// in docs/TABLES.md. `fibres`: calls have the column `fibre`. Like perf's script does, because its viewer offers the reports whose tables are there.
+[[nodiscard]] std::string schema_views(const std::set<std::string>& empty, bool fibres);
 
 }  // namespace ptd::cli

@@ -45,6 +45,7 @@ enum class CallLoss : uint8_t {
   strange_resume,  ///< tracing resumed at another place than where it stopped
   new_program,     ///< exec
   window,          ///< another snapshot or AUX sample begins: what ran in between, on this cpu or of this thread, is unknown
+  claimed,         ///< another thread announced the fibre (CallThread::fibre), and the times do not tell whether it had stopped before
 };
 
 inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root)
@@ -79,9 +80,12 @@ struct CallStep {
   [[nodiscard]] uint64_t total_ns() const { return time.value - start.value; }
 };
 
-/// A thread and a breakdown of its time.
+/// CallThread::fibre where a thread runs a fibre and it is not known which one.
+inline constexpr uint64_t kUnknownFibre = ~uint64_t{0};
+
+/// A thread, or a fibre (CallWalkOptions::fibres), and a breakdown of its time. Time in which a fibre does not run is off-cpu time.
 struct CallThread {
-  int32_t pid = -1, tid = -1, cpu = -1;  ///< cpu: for the idle task and unknown threads, of which each cpu has one
+  int32_t pid = -1, tid = -1, cpu = -1;  ///< cpu: for the idle task and unknown threads, of which each cpu has one. tid of a fibre: the first that ran it
   TimeNs first, last;
   uint64_t running_ns = 0, off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;
   uint64_t instructions = 0, cycles = 0;
@@ -91,6 +95,7 @@ struct CallThread {
   /// Times that longjmp went on in a recursive function, and several of its open calls may have been meant: one of them was taken.
   uint64_t guessed = 0;
   uint64_t folded = 0;     ///< calls deeper than CallTree::kMaxFrames, which are part of their caller
+  uint64_t fibre = 0;      ///< 0: the thread's own stack. Else the number of the fibre in its process, or kUnknownFibre
 };
 
 /// An instruction that an interrupt, fault or signal kept from running, and that the flow did not come back to.
@@ -100,8 +105,8 @@ struct FlowEnd {
   TimeNs time;  ///< CallStep::time of the leave steps of the calls that were open
 };
 
-/// Keeps one stack per thread. Feed the steps of all streams in time order; a per-thread stream may be fed independently of the others. Not
-/// thread-safe. References that it returns are valid until the next take(), restart() or finish().
+/// Keeps one stack per thread, and one per fibre that the program announces. Feed the steps of all streams in time order; a per-thread stream may be
+/// fed independently of the others, unless it has steps of fibres. Not thread-safe. References that it returns are valid until the next take(), restart() or finish().
 ///
 /// Calls and returns that do not match are handled as follows:
 ///  - A return to the return address of an open call ends that call and all calls inside it.
@@ -120,6 +125,9 @@ struct FlowEnd {
 ///    own. A jump or return out of them goes on in the stored call that it is found in, by the rules above.
 ///  - Where the kernel returns to other user code than was interrupted, that is the handler of a signal. Its return ends it, and begins
 ///    the code that calls sigreturn, which ends at the interrupted address, at the system call that is executed again, or elsewhere.
+///  - A fibre goes on with the calls that it had when another one was announced on its thread. After lost flow of a thread, or where tracing resumes
+///    at another place than where it stopped, the thread runs an unknown fibre up to its next announcement. Calls that fibres of the process had
+///    before the loss are abandoned where these fibres go on.
 class PTD_API CallTree {
  public:
   static constexpr size_t kMaxFrames = 1U << 16;  ///< open calls of one thread that are followed

@@ -24,6 +24,9 @@ struct CallWalkOptions {
   /// Not null: gets the calls of the range, as FunctionProfile::add() of their steps of kind leave, which are left out. Must outlive the walk.
   FunctionProfile* totals = nullptr;
   bool inlined = false;                          ///< follows inlined functions of files with DWARF; has no effect with `steps`
+  /// Follows fibres that the program announces by PTWRITE (docs/ANNOUNCE.md): each has calls of its own. Errors: contradictory_options with `steps`,
+  /// not_recorded with several streams of a trace without times.
+  bool fibres = false;
   bool all_steps = false;                        ///< with `steps`: follows every step. No group (docs/FLEET.md) is used in place of its steps
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
   std::function<void(const Gap&)> on_gap;        ///< each gap

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "analysis/walk/recorded_steps.h"
+
 namespace ptd {
 namespace {
 
@@ -63,6 +65,29 @@ TEST(CallWalk, TheNumberOfThreadsChangesNothing) {
       EXPECT_TRUE(walk(*recording, options) == want) << path << ", " << threads << " threads";
     }
   }
+}
+
+TEST(CallWalk, WithoutAnnouncedFibresTheStepsAreTheSame) {
+  for (const char* path : kRecordings) {
+    const auto recording = open(path);
+    ASSERT_NE(recording, nullptr) << path;
+    CallWalkOptions options;
+    const std::vector<std::string> want = walk(*recording, options);
+    options.fibres = true;
+    EXPECT_TRUE(walk(*recording, options) == want) << path;
+  }
+}
+
+TEST(CallWalk, StepsOfUnitsHaveNoFibres) {
+  const auto recording = open(kRecordings[0]);
+  ASSERT_NE(recording, nullptr);
+  CallWalkOptions options;
+  options.fibres = true;
+  options.steps = std::make_shared<StepFiles>();
+  FunctionTable functions;
+  const Status status = walk_calls(*recording, options, functions, [](std::span<const CallStep>, const CallTree&) { return true; });
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::contradictory_options);
 }
 
 TEST(CallWalk, WithoutEntersTheOtherStepsAreTheSame) {
