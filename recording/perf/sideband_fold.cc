@@ -478,33 +478,6 @@ void SidebandFold::add_assumed() {
   }
 }
 
-/// What the recorder has given beside records, and what it has not. Code is in the space that its process had at that moment.
-void SidebandFold::add_given() {
-  for (const GivenCode& given : options_.given_code) {
-    Section section;
-    section.space = kKernelSpace;
-    if (given.pid >= 0) {
-      const Context context = data_.contexts.at_thread(given.pid, given.from);
-      section.space = context.space == kNoSpace ? space_of(given.pid) : context.space;
-    }
-    section.ip = given.ip;
-    section.size_bytes = given.code.bytes.size();
-    section.live = {given.from, kTimeMax};
-    section.code = given.code;
-    section.path = given.pid < 0 ? "[kernel]" : "[jit]";
-    if (!given.name.empty()) image_.add_range({section.space, section.ip, section.size_bytes, section.live, given.name, section.path});
-    image_.add_section(std::move(section));
-  }
-  for (const LostInput& lost : options_.lost_input) {
-    Finding finding;
-    finding.kind = FindingKind::records_lost;
-    finding.time = {lost.from, kTimeMax};
-    finding.what = lost.what;
-    image_.builder.add_lost_window(finding.time);
-    image_.builder.add_finding(std::move(finding));
-  }
-}
-
 // Trace that AUX records announce, of cpus or threads without any AUXTRACE record.
 void SidebandFold::report_absent_streams() {
   struct Absent {

@@ -87,6 +87,7 @@ class SidebandFold {
   void add_guest_mapping(UserMapping& mapping);
   void add_assumed();
   void add_given();
+  void name_given(std::vector<NamedRange> codes);
   [[nodiscard]] const UserMapping* remapped(size_t index, const LatestMappings& latest) const;
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, perfio::CommRecord comm);
