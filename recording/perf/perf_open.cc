@@ -229,7 +229,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));
   fold.on_holes(reader->damage().holes);
-  if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes, unread_bytes(*reader));
+  if (reader->damage().cut) fold.on_cut(reader->damage(), unread_bytes(*reader));
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, image, data);

@@ -315,15 +315,21 @@ void SidebandFold::add_lost(Interval window, const Loss& loss) {
   image_.builder.add_finding(std::move(finding));
 }
 
-void SidebandFold::on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes) {
+void SidebandFold::on_cut(const perfio::ReadDamage& damage, uint64_t unread_bytes) {
   Finding finding;
   finding.kind = FindingKind::records_lost;
   finding.time = {last_time_, kTimeMax};
   for (const auto& [cpu, time] : cpu_times_) finding.time.first = std::min(finding.time.first, time);
-  const std::string at = std::to_string(file_offset_bytes);
-  finding.what = unread_bytes == 0 ? "the file ends early, at byte " + at + ": records and trace may be missing from then on"
-                                   : "the file is damaged at byte " + at + ": the " + std::to_string(unread_bytes) +
-                                         " bytes from there on are lost, records and trace";
+  const std::string at = std::to_string(damage.cut_offset_bytes), lost = std::to_string(unread_bytes) + " bytes from there on are lost";
+  if (damage.unfinished) {
+    finding.what = "the recorder did not finish the file: records and trace are read up to " +
+                   (unread_bytes == 0 ? "its end at byte " + at + ", and later ones are missing" : "byte " + at + ", and the " + lost);
+  } else if (unread_bytes != 0) {
+    finding.what = "the file is damaged at byte " + at + ": the " + lost + ", records and trace";
+  } else {
+    finding.what = damage.in_header ? "the file's header is damaged: records and trace may be missing, or parts of them"
+                                    : "the file ends early, at byte " + at + ": records and trace may be missing from then on";
+  }
   image_.builder.add_lost_window(finding.time);
   image_.builder.add_finding(std::move(finding));
 }
