@@ -181,25 +181,52 @@ class Builder(unittest.TestCase):
         call("ptd_finding_count", recording, ctypes.byref(count))
         return count.value
 
+    def places(self, recording):
+        return [(info.cpu, info.tid, info.size_bytes, info.first_ns, info.last_ns) for info in API.streams(recording)]
+
+    def texts(self, recording):
+        texts = []
+        for index in range(self.findings(recording)):
+            finding = ptd.made(ptd.Finding)
+            call("ptd_get_finding", recording, ctypes.c_uint32(index), ctypes.byref(finding))
+            texts.append(finding.what.decode())
+        return texts
+
     def test_aux_bytes_in_any_order_and_repeated_give_the_flow_of_the_file(self):
         for path in [SOURCE / "data/demo/data", *RECORDINGS]:
             perf = PerfData(path)
             recording = self.fed_in_order(perf, perf.aux).open()
-            expected, none = flow(recording), self.findings(recording)
+            expected, none, places = flow(recording), self.findings(recording), self.places(recording)
             API.close(recording)
+            rng = random.Random(9)
             buffers = {words[:2]: [] for words in perf.aux}  # in this order, which numbers the streams
             for cpu, tid, offset, data in perf.aux:
-                buffers[cpu, tid] += [(cpu, tid, offset + at, data[at:at + 240], data[at:at + 160]) for at in range(0, len(data), 160)]
+                buffers[cpu, tid] += [(cpu, tid, offset + at, data[at:at + 240], data[at:at + 160], data[at:at + 161 + rng.randrange(400)])
+                                      for at in range(0, len(data), 160)]
             def given(order, column):
                 return [(*piece[:3], piece[column]) for pieces in buffers.values() for piece in order(pieces)]
-            for name, aux, more in (("reversed", given(lambda all: all[::-1], 4), 0),
-                                    ("shuffled", given(lambda all: random.Random(9).sample(all, len(all)), 4), 0),
-                                    ("doubled", perf.aux * 2, 1), ("overlapping", given(lambda all: all[::-1], 3), 1)):
+            for name, aux in (("reversed", given(lambda all: all[::-1], 4)), ("shuffled", given(lambda all: rng.sample(all, len(all)), 4)),
+                              ("doubled", perf.aux * 2), ("overlapping", given(lambda all: all[::-1], 3)),
+                              ("of odd sizes", given(lambda all: rng.sample(all, len(all)), 5)),
+                              ("in another", perf.aux + [(cpu, tid, offset + len(data) // 3, data[len(data) // 3:][:101]) for cpu, tid, offset, data in perf.aux])):
                 with self.subTest(path.parent.name, aux=name):
                     recording = self.fed_in_order(perf, aux).open()
                     self.assertTrue(expected == flow(recording))
-                    (self.assertGreater if more else self.assertEqual)(self.findings(recording), none)
+                    self.assertEqual((none, places), (self.findings(recording), self.places(recording)))
                     API.close(recording)
+
+    def test_two_versions_of_aux_bytes_are_a_gap_and_a_finding(self):
+        perf = PerfData(SOURCE / "data/demo/data")
+        cpu, tid, offset, data = perf.aux[0]
+        middle = len(data) // 2
+        other = bytes(byte ^ 0x55 for byte in data[middle:middle + 64])
+        for more in ([(cpu, tid, offset + middle, other)], [(cpu, tid, offset + middle, other), (cpu, tid, offset + middle + 8, data[middle + 8:][:5000])]):
+            with self.subTest(pieces=len(more)):
+                recording = self.fed_in_order(perf, [*perf.aux, *more]).open()
+                self.assertGreater(self.findings(recording), 0)
+                self.assertEqual(["overlap" in finding or "two versions" in finding for finding in self.texts(recording)].count(True), 1)
+                self.assertTrue([row for row in flow(recording) if row[1] == ptd.GAP])
+                API.close(recording)
 
     def test_a_ring_that_ends_inside_a_record_loses_its_end_only(self):
         perf = PerfData(SOURCE / "data/demo/data")
