@@ -705,6 +705,13 @@ class Damaged(unittest.TestCase):
             self.assertNotEqual(run("stat", "-i", path, "--strict").returncode, 0)
             return json.loads(run("stat", "--json", "-i", path).stdout), run("stat", "-i", path).stdout, check
 
+    def test_messages_on_standard_input_name_it(self):
+        data = (DEMO / "data").read_bytes()
+        for command in ("info", "check", "stat"):
+            for content, said in ((b"", b"is empty"), (b"no recording", b"too short"), (b"this is no recording\n" * 9, b"is not a perf.data file"), (data[:60], b"ends inside its header")):
+                got = subprocess.run([PTDECODE, command, "-i", "-"], input=content, capture_output=True)
+                self.assertEqual(got.returncode != 0 and got.stderr.startswith(b"ptdecode: standard input ") and said in got.stderr, True, got.stderr)
+
     def test_what_follows_a_damaged_record_header_is_named_as_lost(self):
         content = bytearray((DEMO / "data").read_bytes())
         records, end = perf_file.records(content)
