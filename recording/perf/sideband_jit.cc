@@ -158,7 +158,8 @@ void SidebandFold::name_given(std::vector<NamedRange> codes) {
   for (const UserMapping& mapping : mappings_) {
     const auto at = places.find(mapping.space);
     if (at == places.end() || mapping.size_bytes == 0 || mapping.size_bytes - 1 > ~mapping.ip.value) continue;
-    if (at->second.overlap(mapping.ip.value, mapping.size_bytes)) codes.push_back({mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}});
+    if (!at->second.overlap(mapping.ip.value, mapping.size_bytes)) continue;
+    codes.push_back({mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}});
   }
   // Of one moment, a mapping is before the code that was given for it.
   std::stable_sort(codes.begin(), codes.end(), [](const NamedRange& a, const NamedRange& b) {
