@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
@@ -200,19 +201,25 @@ bool BuilderParts::is_snapshot() const {
   return snapshot;
 }
 
-// By offset; the offsets of snapshots do not order them. Pieces that continue each other become one, which an AUX record may name as a whole.
+// By offset; the offsets of snapshots do not order them. Pieces that continue each other become one, which an AUX record may name as a whole, and
+// bytes that are there already are left out. A piece with another version of them stays.
 void BuilderParts::sort_aux() {
   if (is_snapshot()) return;
   for (AuxBuffer& buffer : aux_) {
     std::stable_sort(buffer.pieces.begin(), buffer.pieces.end(),
                      [](const AuxPiece& a, const AuxPiece& b) { return a.offset_bytes < b.offset_bytes; });
     std::vector<AuxPiece> joined;
+    size_t farthest = 0;  // of joined: the piece that ends last
+    const auto end_of = [](const AuxPiece& piece) { return piece.offset_bytes + piece.bytes.size(); };
     for (AuxPiece& piece : buffer.pieces) {
-      if (joined.empty() || joined.back().offset_bytes + joined.back().bytes.size() != piece.offset_bytes) {
+      AuxPiece* before = joined.empty() || end_of(joined[farthest]) < piece.offset_bytes ? nullptr : &joined[farthest];
+      const size_t common = before == nullptr ? 0 : std::min<size_t>(end_of(*before) - piece.offset_bytes, piece.bytes.size());
+      if (before == nullptr || std::memcmp(before->bytes.data() + (piece.offset_bytes - before->offset_bytes), piece.bytes.data(), common) != 0) {
         joined.push_back(std::move(piece));
+        if (end_of(joined.back()) >= end_of(joined[farthest])) farthest = joined.size() - 1;
         continue;
       }
-      joined.back().bytes.insert(joined.back().bytes.end(), piece.bytes.begin(), piece.bytes.end());
+      before->bytes.insert(before->bytes.end(), piece.bytes.begin() + static_cast<std::ptrdiff_t>(common), piece.bytes.end());
       piece.bytes = {};
     }
     buffer.pieces = std::move(joined);

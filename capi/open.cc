@@ -68,6 +68,7 @@ ptd_code read_open_options(const ptd_open_options* options, OpenRequest& request
     request.raw->modules_path = given.modules;
   }
   request.slack_ns = given.slack_ns;
+  if (given.clock_hz > 1'000'000'000'000) return bad_argument(message, "ptd_open_options.clock_hz is more than 10^12");
   request.clock_hz = given.clock_hz;
   request.debuginfod = has(PTD_OPEN_DEBUGINFOD);
   request.use_time = !has(PTD_OPEN_IGNORE_TIME);

@@ -18,11 +18,18 @@ inline void add_bad_record(ReadDamage& damage, uint64_t offset_bytes, const std:
   ++damage.bad_records;
   add_damage_message(damage, why + " at offset " + std::to_string(offset_bytes) + " (skipped)");
 }
-/// Logs that the rest cannot be read.
-inline void add_cut(ReadDamage& damage, uint64_t offset_bytes, const std::string& why) {
-  if (!damage.cut) damage.cut_offset_bytes = offset_bytes;
+/// Logs that something is missing from `offset_bytes` on, and nothing is read from `read_to_bytes` on.
+inline void add_cut(ReadDamage& damage, uint64_t offset_bytes, const std::string& why, uint64_t read_to_bytes) {
+  if (!damage.cut || (damage.in_header && read_to_bytes < damage.cut_offset_bytes)) damage.cut_offset_bytes = read_to_bytes;
   damage.cut = true;
   add_damage_message(damage, why + " at offset " + std::to_string(offset_bytes));
+}
+/// Logs that the rest cannot be read.
+inline void add_cut(ReadDamage& damage, uint64_t offset_bytes, const std::string& why) { add_cut(damage, offset_bytes, why, offset_bytes); }
+/// Logs that the header is damaged at `offset_bytes`; all records of a file of `file_bytes` are read.
+inline void add_header_cut(ReadDamage& damage, uint64_t file_bytes, uint64_t offset_bytes, const std::string& why) {
+  add_cut(damage, offset_bytes, why, file_bytes);
+  damage.in_header = true;
 }
 
 }  // namespace ptd::perfio

@@ -43,11 +43,11 @@ Header parse_header(Bytes file) {
 
 void read_attrs(Bytes file, const Header& header, FileLayout& out, ReadDamage& damage) {
   if (header.attr_size < 64 + kSectionBytes || header.attr_size > 4096) {
-    if (header.attrs_size != 0) add_cut(damage, 16, "the events have an impossible size of " + std::to_string(header.attr_size) + " bytes");
+    if (header.attrs_size != 0) add_header_cut(damage, file.size(), 16, "the events have an impossible size of " + std::to_string(header.attr_size) + " bytes");
     return;
   }
   Bytes rest = section_of(file, header.attrs_offset, header.attrs_size);
-  if (rest.size() < header.attrs_size) add_cut(damage, header.attrs_offset, "the file ends inside the events");
+  if (rest.size() < header.attrs_size) add_cut(damage, header.attrs_offset, "the file ends inside the events", file.size());
   uint64_t ids_left = file.size() / 8;  // the lists do not overlap, so together they are no longer than the file
   while (rest.size() >= header.attr_size && out.attrs.size() < kMaxAttrs) {
     EventAttr attr;
@@ -58,7 +58,7 @@ void read_attrs(Bytes file, const Header& header, FileLayout& out, ReadDamage& d
     Cursor ids(section_of(file, ids_offset, in.u64()));
     const uint64_t id_count = ids.remaining() / 8;
     if (id_count > ids_left) {
-      add_cut(damage, ids_offset, "the events' lists of ids overlap");
+      add_header_cut(damage, file.size(), ids_offset, "the events' lists of ids overlap");
       break;
     }
     ids_left -= id_count;
@@ -77,7 +77,7 @@ void read_features(Bytes file, const Header& header, FileLayout& out, ReadDamage
     if ((header.features[bit / 64] >> (bit % 64) & 1) == 0) continue;
     const Bytes entry = section_of(file, at, kSectionBytes);
     if (entry.size() < kSectionBytes) {
-      add_cut(damage, std::min<uint64_t>(at, file.size()), "the file ends before its feature sections");
+      add_cut(damage, std::min<uint64_t>(at, file.size()), "the file ends before its feature sections", file.size());
       return;
     }
     at += kSectionBytes;
@@ -85,7 +85,7 @@ void read_features(Bytes file, const Header& header, FileLayout& out, ReadDamage
     const uint64_t offset = in.u64();
     const uint64_t size = in.u64();
     const Bytes bytes = section_of(file, offset, size);
-    if (bytes.size() < size) add_cut(damage, offset, "feature section " + std::to_string(bit) + " lies outside the file");
+    if (bytes.size() < size) add_cut(damage, offset, "feature section " + std::to_string(bit) + " lies outside the file", file.size());
     out.features.raw.push_back({bit, bytes});
     if (bit == kFeatureTracingData) out.tracing_data = bytes;
     if (!parse_feature(bit, bytes, out.features, out.attrs)) {
@@ -144,8 +144,9 @@ Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDam
   if (header.data_size < kRecordHeaderBytes && !has_feature_table(file, header)) {
     out.data_end = file.size();
     const std::string data_size = std::to_string(header.data_size);
+    damage.unfinished = header.data_size == 0 && out.data_end > out.data_begin;
     if (out.data_end > out.data_begin)
-      add_cut(damage, 48, header.data_size == 0 ? "the recorder did not finish the file (data size 0)"
+      add_header_cut(damage, file.size(), 48, header.data_size == 0 ? "the recorder did not finish the file (data size 0)"
                                                 : "the file header has an impossible data size of " + data_size + " bytes; records are read up to the end");
     return out;
   }

@@ -148,7 +148,7 @@ Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, co
   auto file = directory ? MappedFile::open(open_part(path, "data", limits.allow_outside), data_path) : open_recording_file(data_path);
   if (!file) return file.error();
   ReadDamage damage;
-  auto layout = read_file_header(file.value()->bytes(), data_path, damage);
+  auto layout = read_file_header(file.value()->bytes(), input_name(data_path), damage);
   if (!layout) return layout.error();
   std::unique_ptr<ReaderImpl> reader(new ReaderImpl(std::move(file).value(), std::move(layout).value(), limits));
   reader->open_damage_ = std::move(damage);

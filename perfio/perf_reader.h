@@ -22,7 +22,9 @@ struct ReadDamage {
   };
   std::vector<Hole> holes;
   bool cut = false;  ///< ends before what it announced
-  uint64_t cut_offset_bytes = 0;
+  uint64_t cut_offset_bytes = 0;  ///< where reading ended: the file's size if all of it was read
+  bool in_header = false;         ///< the header is damaged or unfinished, and records were read without it
+  bool unfinished = false;        ///< the recorder did not write the size of the records: a header with size 0
   uint64_t bad_records = 0;           ///< skipped one by one
   uint64_t oversized_records = 0;     ///< of a wrong size: what follows their content is read as the records that it is
   uint64_t late_records = 0;          ///< delivered after a record of a later time, because the recording or the buffer's bound forced it

@@ -258,7 +258,7 @@ void RawStream::attach_payload(RawRecord& out) {
   if (payload_bytes == 0) return;
   const uint64_t left = end_ - position_;
   if (payload_bytes > left) {
-    add_cut(*damage_, position_, "the payload of a record ends " + std::to_string(payload_bytes - left) + " bytes early");
+    add_cut(*damage_, position_, "the payload of a record ends " + std::to_string(payload_bytes - left) + " bytes early", end_);
     payload_bytes = left;
   }
   out.payload = file_.subspan(static_cast<size_t>(position_), static_cast<size_t>(payload_bytes));

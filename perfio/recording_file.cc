@@ -85,18 +85,19 @@ Result<Fd> spool(int from, const std::string& path) {
 
 Result<std::shared_ptr<const MappedFile>> open_recording_file(const std::string& path) {
   const bool standard_input = path == "-";
+  const std::string name = input_name(path);
   Fd fd(standard_input ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return system_error("cannot open " + path);
+  if (fd.get() < 0) return system_error("cannot open " + name);
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat " + path);
-  if (S_ISDIR(status.st_mode)) return Error{ErrorCode::is_directory, path + " is a directory", 0};
+  if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat " + name);
+  if (S_ISDIR(status.st_mode)) return Error{ErrorCode::is_directory, name + " is a directory", 0};
   if (!S_ISREG(status.st_mode)) {
-    auto spooled = spool(fd.get(), path);
+    auto spooled = spool(fd.get(), name);
     if (!spooled) return spooled.error();
     fd = std::move(spooled.value());
     if (standard_input && ::dup2(fd.get(), STDIN_FILENO) < 0) return system_error("cannot keep what came from standard input");
   }
-  return MappedFile::open(fd.get(), path);
+  return MappedFile::open(fd.get(), name);
 }
 
 }  // namespace ptd::perfio

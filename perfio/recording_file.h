@@ -15,4 +15,7 @@ namespace ptd::perfio {
 /// of it if that is less: an input that never ends is an error. Calls check_interrupt(). Errors: file_open; no_space.
 Result<std::shared_ptr<const MappedFile>> open_recording_file(const std::string& path);
 
+/// Returns how messages name the file at `path`: "standard input" for "-".
+[[nodiscard]] inline std::string input_name(const std::string& path) { return path == "-" ? "standard input" : path; }
+
 }  // namespace ptd::perfio

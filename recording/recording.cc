@@ -15,6 +15,7 @@
 #include "ptdecode/guest.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "perfio/emulated.h"
+#include "perfio/recording_file.h"
 #include "recording/data/aux_windows.h"
 #include "recording/data/json_form.h"
 #include "recording/data/miscounts.h"
@@ -288,7 +289,7 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
     const std::string snapshot = options.path == "-" ? std::string{} : snapshot_directory(options.path);
     if (!snapshot.empty()) return load_snapshot(options, snapshot, data);
     if (options.clock_hz != 0)
-      return Status(Error{ErrorCode::contradictory_options, options.path + ": only a raw capture or CoreSight snapshot takes a frequency of the clock; a bundle has that with which it was made", 0});
+      return Status(Error{ErrorCode::contradictory_options, perfio::input_name(options.path) + ": only a raw capture or CoreSight snapshot takes a frequency of the clock; a bundle has that with which it was made", 0});
     if (options.path != "-" && looks_like_bundle(options.path)) return load_bundle(options, data);
     if (options.path != "-" && looks_like_json(options.path)) return load_lldb_bundle(options, data);
     return load_perf(options, data);

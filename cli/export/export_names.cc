@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/table/column.h"
+#include "image/likeliest_section.h"
 #include "ptdecode/guest.h"
 
 namespace ptd::cli {
@@ -65,6 +66,13 @@ void ExportNames::set_start(int64_t symbol, Ip start, SpaceId space, TimeNs when
   row.size_bytes = found && found->offset_bytes == 0 ? found->size_bytes : 0;
   const std::optional<FilePlace> place = is_kernel_half(start) ? std::nullopt : recording_.symbolizer().file_place(of, start, when);
   row.start = place ? place->file_offset_bytes : start.value;
+  if (place || !found || is_kernel_half(start)) return;
+  // A bundle has no ELF files, but the mappings of the files that its symbols are from.
+  const SectionId id = likeliest_section(recording_.timeline(), of, start, when).id;
+  if (id == kNoSection) return;
+  const Section& section = recording_.timeline().section(id);
+  const bool from_file = !section.path.starts_with('[') || section.path == "[vdso]";
+  if (from_file && base_name(section.path) == found->module) row.start = (start - section.ip) + section.file_offset_bytes;
 }
 
 Status ExportNames::write(Database& database) const {

@@ -387,7 +387,7 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   *valid = {};
   const auto index = state.spaces.find(space.value);
   if (index != state.spaces.end()) {
-    if (const NamedRange* range = index->second.find(ip, when, *valid)) {
+    if (const NamedRange* range = index->second.find(ip, when, *valid); range != nullptr && !range->name.empty()) {
       return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, *valid, range->place};
     }
   }
@@ -428,7 +428,7 @@ std::vector<std::string> Symbolizer::names_at(SpaceId space, Ip ip, TimeNs when)
   Interval valid;
   const auto index = state.spaces.find(space.value);
   const NamedRange* range = index == state.spaces.end() ? nullptr : index->second.find(ip, when, valid);
-  if (range != nullptr) return names_of(index->second, *range, when, *state.warnings);
+  if (range != nullptr && !range->name.empty()) return names_of(index->second, *range, when, *state.warnings);
   const State::Place place = state.place_at(space, ip, when);
   return place.file == nullptr ? std::vector<std::string>() : place.file->names_at(place.offset_bytes);
 }

@@ -274,7 +274,7 @@ PTD_C_API ptd_code ptd_builder_add_records(ptd_builder* builder, uint32_t ring, 
 PTD_C_API ptd_code ptd_builder_add_aux(ptd_builder* builder, int32_t cpu, int32_t tid, uint64_t offset_bytes, const void* bytes,
                                        size_t size_bytes, char** message);
 /* Code that was at [address, address + size_bytes) of process `pid` (-1: kernel) from `from_ns` on, until other code replaces it. For
- * code that is in no file. `name`: of the function, may be NULL. */
+ * code that is in no file. Of two codes of one moment, the later call counts. `name`: of these bytes as long as they are there; may be NULL. */
 PTD_C_API ptd_code ptd_builder_add_code(ptd_builder* builder, int32_t pid, uint64_t address, const void* bytes, size_t size_bytes,
                                         int64_t from_ns, const char* name, char** message);
 /* A header feature of perf.data (HEADER_CPUID, HEADER_OSRELEASE, ...: tools/perf/util/header.h) as it is in the file. Not those that

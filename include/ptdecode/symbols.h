@@ -45,7 +45,7 @@ struct NamedRange {
   Ip ip;
   uint64_t size_bytes = 0;  ///< 0: up to the next name
   Interval live;
-  std::string name;
+  std::string name;  ///< empty: it covers the names of ranges that begin before it
   std::string module;
   /// As Symbol::place. If it is empty, the Symbolizer sets it to the address of each function of the kernel whose name another one of its
   /// module has at all times.

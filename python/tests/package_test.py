@@ -307,6 +307,22 @@ class Package(unittest.TestCase):
         for right in (b"\x90", bytearray(b"\x90"), memoryview(b"\x90\x90")[::2], array.array("I", [0x90909090])):
             builder.add_code(0x1000, right, pid=5)
 
+    def test_names_of_given_code_end_with_the_code(self):
+        """Code of the kernel, and code that replaces it: with another name in part, without a name in its middle, and all of it."""
+        start, codes = 0xffffffff81000000, [(0, 64, 10, "first"), (48, 32, 20, "second"), (8, 5, 30, ""), (0, 4, 40, "third")]
+        expected = {10: ["first"] * 4 + [None], 20: ["first"] * 3 + ["second"] * 2, 30: ["first", None, "first", "second", "second"],
+                    40: ["third", None, "first", "second", "second"]}
+        for order in (codes, codes[::-1], codes[2:] + codes[:2]):
+            builder = ptdecode.Builder()
+            builder.add_attr(bytes(4) + (128).to_bytes(4, "little") + bytes(120))
+            for at, size, from_ns, name in order:
+                builder.add_code(start + at, b"\x90" * size, from_ns=from_ns, name=name)
+            with builder.open() as recording:
+                for time_ns, names in expected.items():
+                    symbols = [recording.symbol_at(start + at, time_ns) for at in (0, 8, 16, 48, 79)]
+                    self.assertEqual(names, [symbol.name or None for symbol in symbols], (order, time_ns))
+                self.assertEqual(recording.symbol_at(start + 16, 39).offset_bytes, 16)
+
     def test_rows_outlive_the_recording(self):
         rows = iter(self.recording.calls(batch_rows=10))
         next(rows)

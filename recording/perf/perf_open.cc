@@ -7,6 +7,7 @@
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
+#include "perfio/recording_file.h"
 #include "recording/data/own_files.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
@@ -217,7 +218,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   if (!info.valid && !etm.valid) {
     if (other_trace != 0)
       return Error{ErrorCode::unsupported_trace,
-                   options.path + ": contains a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
+                   perfio::input_name(options.path) + ": contains a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
                    0};
     if (!data.streams.empty()) data.warnings.push_back("the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   }
@@ -229,7 +230,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));
   fold.on_holes(reader->damage().holes);
-  if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes, unread_bytes(*reader));
+  if (reader->damage().cut) fold.on_cut(reader->damage(), unread_bytes(*reader));
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, image, data);

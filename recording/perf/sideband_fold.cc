@@ -315,15 +315,21 @@ void SidebandFold::add_lost(Interval window, const Loss& loss) {
   image_.builder.add_finding(std::move(finding));
 }
 
-void SidebandFold::on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes) {
+void SidebandFold::on_cut(const perfio::ReadDamage& damage, uint64_t unread_bytes) {
   Finding finding;
   finding.kind = FindingKind::records_lost;
   finding.time = {last_time_, kTimeMax};
   for (const auto& [cpu, time] : cpu_times_) finding.time.first = std::min(finding.time.first, time);
-  const std::string at = std::to_string(file_offset_bytes);
-  finding.what = unread_bytes == 0 ? "the file ends early, at byte " + at + ": records and trace may be missing from then on"
-                                   : "the file is damaged at byte " + at + ": the " + std::to_string(unread_bytes) +
-                                         " bytes from there on are lost, records and trace";
+  const std::string at = std::to_string(damage.cut_offset_bytes), lost = std::to_string(unread_bytes) + " bytes from there on are lost";
+  if (damage.unfinished) {
+    finding.what = "the recorder did not finish the file: records and trace are read up to " +
+                   (unread_bytes == 0 ? "its end at byte " + at + ", and later ones are missing" : "byte " + at + ", and the " + lost);
+  } else if (unread_bytes != 0) {
+    finding.what = "the file is damaged at byte " + at + ": the " + lost + ", records and trace";
+  } else {
+    finding.what = damage.in_header ? "the file's header is damaged: records and trace may be missing, or parts of them"
+                                    : "the file ends early, at byte " + at + ": records and trace may be missing from then on";
+  }
   image_.builder.add_lost_window(finding.time);
   image_.builder.add_finding(std::move(finding));
 }
@@ -475,33 +481,6 @@ void SidebandFold::add_assumed() {
       again.live.first = mapping.from;
       image_.add_section(std::move(again));
     }
-  }
-}
-
-/// What the recorder has given beside records, and what it has not. Code is in the space that its process had at that moment.
-void SidebandFold::add_given() {
-  for (const GivenCode& given : options_.given_code) {
-    Section section;
-    section.space = kKernelSpace;
-    if (given.pid >= 0) {
-      const Context context = data_.contexts.at_thread(given.pid, given.from);
-      section.space = context.space == kNoSpace ? space_of(given.pid) : context.space;
-    }
-    section.ip = given.ip;
-    section.size_bytes = given.code.bytes.size();
-    section.live = {given.from, kTimeMax};
-    section.code = given.code;
-    section.path = given.pid < 0 ? "[kernel]" : "[jit]";
-    if (!given.name.empty()) image_.add_range({section.space, section.ip, section.size_bytes, section.live, given.name, section.path});
-    image_.add_section(std::move(section));
-  }
-  for (const LostInput& lost : options_.lost_input) {
-    Finding finding;
-    finding.kind = FindingKind::records_lost;
-    finding.time = {lost.from, kTimeMax};
-    finding.what = lost.what;
-    image_.builder.add_lost_window(finding.time);
-    image_.builder.add_finding(std::move(finding));
   }
 }
 

@@ -50,7 +50,7 @@ class SidebandFold {
   /// Sets where the code of guests is. `kcore_dirs`: PerfReader::kcore_dirs().
   void set_guests(const std::vector<std::string>& kcore_dirs) { guests_.add_sources(options_, kcore_dirs, data_.warnings); }
   /// Declares that the file ends early: records after the last ones of its rings are lost.
-  void on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes);
+  void on_cut(const perfio::ReadDamage& damage, uint64_t unread_bytes);
   using Holes = std::vector<perfio::ReadDamage::Hole>;
   /// Bytes that the reader skips in a recording of one file, filled while it reads: bounds the time of what they held. Must outlive the fold.
   void watch_holes(const Holes& holes) { holes_ = &holes; }
@@ -87,6 +87,7 @@ class SidebandFold {
   void add_guest_mapping(UserMapping& mapping);
   void add_assumed();
   void add_given();
+  void name_given(std::vector<NamedRange> codes);
   [[nodiscard]] const UserMapping* remapped(size_t index, const LatestMappings& latest) const;
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, perfio::CommRecord comm);

@@ -181,25 +181,52 @@ class Builder(unittest.TestCase):
         call("ptd_finding_count", recording, ctypes.byref(count))
         return count.value
 
+    def places(self, recording):
+        return [(info.cpu, info.tid, info.size_bytes, info.first_ns, info.last_ns) for info in API.streams(recording)]
+
+    def texts(self, recording):
+        texts = []
+        for index in range(self.findings(recording)):
+            finding = ptd.made(ptd.Finding)
+            call("ptd_get_finding", recording, ctypes.c_uint32(index), ctypes.byref(finding))
+            texts.append(finding.what.decode())
+        return texts
+
     def test_aux_bytes_in_any_order_and_repeated_give_the_flow_of_the_file(self):
         for path in [SOURCE / "data/demo/data", *RECORDINGS]:
             perf = PerfData(path)
             recording = self.fed_in_order(perf, perf.aux).open()
-            expected, none = flow(recording), self.findings(recording)
+            expected, none, places = flow(recording), self.findings(recording), self.places(recording)
             API.close(recording)
+            rng = random.Random(9)
             buffers = {words[:2]: [] for words in perf.aux}  # in this order, which numbers the streams
             for cpu, tid, offset, data in perf.aux:
-                buffers[cpu, tid] += [(cpu, tid, offset + at, data[at:at + 240], data[at:at + 160]) for at in range(0, len(data), 160)]
+                buffers[cpu, tid] += [(cpu, tid, offset + at, data[at:at + 240], data[at:at + 160], data[at:at + 161 + rng.randrange(400)])
+                                      for at in range(0, len(data), 160)]
             def given(order, column):
                 return [(*piece[:3], piece[column]) for pieces in buffers.values() for piece in order(pieces)]
-            for name, aux, more in (("reversed", given(lambda all: all[::-1], 4), 0),
-                                    ("shuffled", given(lambda all: random.Random(9).sample(all, len(all)), 4), 0),
-                                    ("doubled", perf.aux * 2, 1), ("overlapping", given(lambda all: all[::-1], 3), 1)):
+            for name, aux in (("reversed", given(lambda all: all[::-1], 4)), ("shuffled", given(lambda all: rng.sample(all, len(all)), 4)),
+                              ("doubled", perf.aux * 2), ("overlapping", given(lambda all: all[::-1], 3)),
+                              ("of odd sizes", given(lambda all: rng.sample(all, len(all)), 5)),
+                              ("in another", perf.aux + [(cpu, tid, offset + len(data) // 3, data[len(data) // 3:][:101]) for cpu, tid, offset, data in perf.aux])):
                 with self.subTest(path.parent.name, aux=name):
                     recording = self.fed_in_order(perf, aux).open()
                     self.assertTrue(expected == flow(recording))
-                    (self.assertGreater if more else self.assertEqual)(self.findings(recording), none)
+                    self.assertEqual((none, places), (self.findings(recording), self.places(recording)))
                     API.close(recording)
+
+    def test_two_versions_of_aux_bytes_are_a_gap_and_a_finding(self):
+        perf = PerfData(SOURCE / "data/demo/data")
+        cpu, tid, offset, data = perf.aux[0]
+        middle = len(data) // 2
+        other = bytes(byte ^ 0x55 for byte in data[middle:middle + 64])
+        for more in ([(cpu, tid, offset + middle, other)], [(cpu, tid, offset + middle, other), (cpu, tid, offset + middle + 8, data[middle + 8:][:5000])]):
+            with self.subTest(pieces=len(more)):
+                recording = self.fed_in_order(perf, [*perf.aux, *more]).open()
+                self.assertGreater(self.findings(recording), 0)
+                self.assertEqual(["overlap" in finding or "two versions" in finding for finding in self.texts(recording)].count(True), 1)
+                self.assertTrue([row for row in flow(recording) if row[1] == ptd.GAP])
+                API.close(recording)
 
     def test_a_ring_that_ends_inside_a_record_loses_its_end_only(self):
         perf = PerfData(SOURCE / "data/demo/data")
@@ -265,6 +292,62 @@ class Builder(unittest.TestCase):
     # perf_event_open(2): an attr of cycles with the sample fields IP, TID, TIME, CPU and PERIOD, and its samples.
     ATTR = struct.pack("<2I4Q", 0, 128, 0, 1000, 1 | 2 | 4 | 0x80 | 0x100, 0).ljust(128, b"\0")
     SAMPLES = [{"ip": 0x401000 + 16 * n, "pid": 7, "tid": 8 + n % 2, "time_ns": 1000 * (n + 1), "cpu": n % 4, "period": 50 + n} for n in range(20)]
+
+    TIMED = ATTR[:40] + struct.pack("<Q", 1 << 18) + ATTR[48:]  # sample_id_all
+
+    @classmethod
+    def task_record(cls, kind, body, time_ns):
+        """A record of process and thread 7 with the trailer of TIMED: TID, TIME, CPU."""
+        body += struct.pack("<2I2Q", 7, 7, time_ns, 0)
+        return struct.pack("<IHH", kind, 0, 8 + len(body)) + body
+
+    def test_names_end_where_other_code_replaces_their_bytes(self):
+        """Random pieces of code, with and without a name, and mappings, added in any order. The second source is a table of what each byte is at
+        each moment: the bytes and the name of the latest code that covers it. A name keeps its start unless the start is replaced."""
+        base, size, end_ns = 0x10000, 48, 40
+        for seed in range(150):
+            rng = random.Random(seed)
+            built = Built()
+            built.attr(self.TIMED, [], b"cycles")
+            steps, adds = [], []
+            for number, from_ns in enumerate(rng.sample(range(1, end_ns), rng.randint(2, 12))):
+                first = rng.randrange(size - 1)
+                length = rng.randint(1, min(size - first, rng.choice((4, 16, size))))
+                name = f"f{number}" if rng.random() < 0.7 else None
+                mapped = seed % 3 == 0 and rng.random() < 0.2
+                steps.append((from_ns, first, length, None if mapped else bytes([number + 1]), None if mapped else name))
+                if mapped:
+                    body = struct.pack("<2I3Q2I2Q2I", 7, 7, base + first, length, 0, 0, 0, 0, 0, 5, 2) + b"/none/x\0"
+                    adds.append(lambda b=body, t=from_ns: built.records(0, self.task_record(10, b, t)))
+                else:
+                    adds.append(lambda f=first, c=bytes([number + 1]) * length, t=from_ns, n=name: built.code(7, base + f, c, t, n and n.encode()))
+            adds.append(lambda: built.records(1, self.task_record(3, struct.pack("<2I", 7, 7) + b"jit\0\0\0\0\0", 0)))
+            rng.shuffle(adds)
+            for add in adds:
+                add()
+            recording = built.open()
+            space = ctypes.c_uint32()
+            API.call("ptd_space_of", recording, 7, ctypes.c_int64(end_ns), ctypes.byref(space))
+            steps.sort(key=lambda step: step[0])
+            table, started = [(None, None)] * size, set()
+            for index, (from_ns, first, length, byte, name) in enumerate(steps):
+                table[first:first + length] = [(byte, name)] * length
+                started = {other for other in started if not first <= other[1] < first + length} | ({(name, first)} if name else set())
+                until = steps[index + 1][0] if index + 1 < len(steps) else end_ns
+                for time_ns in {from_ns, until - 1}:
+                    for at, (byte, name) in enumerate(table):
+                        self.check_place(recording, space.value, base + at, time_ns, byte, name, {base + start for of, start in started if of == name}, seed)
+            API.close(recording)
+
+    def check_place(self, recording, space, ip, time_ns, byte, name, starts, seed):
+        place, symbol = ptd.made(ptd.Place, space=space, ip=ip, time_ns=time_ns), ptd.made(ptd.Symbol)
+        data, got, versions = (ctypes.c_ubyte * 1)(), ctypes.c_size_t(), ctypes.c_uint32()
+        code = API.lib.ptd_code_at(recording, ctypes.byref(place), data, ctypes.c_size_t(1), ctypes.byref(got), ctypes.byref(versions), None)
+        self.assertEqual(byte, bytes(data)[:got.value] if code == 0 and got.value else None, (seed, ip, time_ns))
+        API.lib.ptd_symbol_at(recording, ctypes.byref(place), ctypes.byref(symbol), None)
+        self.assertEqual(name, symbol.name.decode() if symbol.name else None, (seed, ip, time_ns))
+        if name and starts:
+            self.assertIn(ip - symbol.offset_bytes, starts, (seed, ip, time_ns))
 
     @classmethod
     def sample_record(cls, row):

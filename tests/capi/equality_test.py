@@ -241,6 +241,29 @@ class Equality(unittest.TestCase):
         self.assertEqual({places[ip][0] for ip in places}, {space.value})
         API.close(recording)
 
+    def test_the_frequency_of_a_snapshots_clock(self):
+        """Without a frequency, times are ticks of the clock: 40 ns each at 25 MHz, and half of that at the double frequency. It is refused for other
+        recordings and beyond 10^12."""
+        path = CORPUS / "cs-Snowball/snapshot"
+        if not path.exists():
+            self.skipTest(f"{path} is absent")
+        def times(hz):
+            recording = API.open(path, ptd.made(ptd.OpenOptions, clock_hz=hz))
+            rows = [(item.kind, tuple(unknown(time) for time in (item.time_ns, item.time_first_ns, item.time_last_ns))) for item in API.items(recording, ptd.FLOW)]
+            streams = [(unknown(info.first_ns), unknown(info.last_ns)) for info in API.streams(recording)]
+            API.close(recording)
+            return [kind for kind, _ in rows], [time for _, row in [*rows, *enumerate(streams)] for time in row]
+        kinds, ticks = times(0)
+        slow, fast = times(25_000_000), times(50_000_000)
+        self.assertEqual((kinds, kinds), (slow[0], fast[0]))
+        self.assertGreater(len(set(ticks) - {None}), 10)
+        for ns_per_tick, found in ((40, slow[1]), (20, fast[1])):  # the end of a range is rounded up
+            wrong = [pair for pair in zip(ticks, found) if (pair[0] is None) != (pair[1] is None) or (pair[0] and pair[1] - ns_per_tick * pair[0] not in (0, 1))]
+            self.assertEqual(wrong[:3], [])
+        for refused, hz in ((SOURCE / "data/demo", 25_000_000), (path, 10**12 + 1)):
+            options, recording = ptd.made(ptd.OpenOptions, clock_hz=hz), ctypes.c_void_p()
+            self.assertNotEqual(0, API.lib.ptd_open(str(refused).encode(), ctypes.byref(options), ctypes.byref(recording), None))
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -153,6 +153,16 @@ class Program(Database):
         missing = {entry for entry in self.ask(other, schema) if entry not in ours}
         self.assertEqual({table for table, _ in missing} - {"cbr", "cbr_view"}, set())
 
+    def test_symbols_of_a_bundle_are_those_of_the_recording(self):
+        bundle, path = self.folder / "run.bundle", self.folder / "bundle.db"
+        self.assertEqual(run("bundle", "-q", "-i", self.data, "-o", bundle).returncode, 0)
+        self.assertEqual(run("export", "-q", "-i", bundle, "-o", path).returncode, 0)
+        symbols = "SELECT d.short_name, s.name, s.sym_start, s.sym_end FROM symbols s JOIN dsos d ON d.id = s.dso_id ORDER BY 1, 2, 3"
+        rows = self.ask(self.path, symbols)
+        self.assertEqual(rows, self.ask(path, symbols))
+        self.assertGreaterEqual({name for _, name, _, _ in rows}, {"leaf", "fib", "work", "main"})
+        self.assertEqual([row for row in rows if row[2] >= 1 << 32], [])  # offsets in files
+
     def test_options(self):
         path = self.folder / "part.db"
         tid = self.number(self.path, "SELECT max(tid) FROM threads")

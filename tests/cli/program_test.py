@@ -705,6 +705,13 @@ class Damaged(unittest.TestCase):
             self.assertNotEqual(run("stat", "-i", path, "--strict").returncode, 0)
             return json.loads(run("stat", "--json", "-i", path).stdout), run("stat", "-i", path).stdout, check
 
+    def test_messages_on_standard_input_name_it(self):
+        data = (DEMO / "data").read_bytes()
+        for command in ("info", "check", "stat"):
+            for content, said in ((b"", b"is empty"), (b"no recording", b"too short"), (b"this is no recording\n" * 9, b"is not a perf.data file"), (data[:60], b"ends inside its header")):
+                got = subprocess.run([PTDECODE, command, "-i", "-"], input=content, capture_output=True)
+                self.assertEqual(got.returncode != 0 and got.stderr.startswith(b"ptdecode: standard input ") and said in got.stderr, True, got.stderr)
+
     def test_what_follows_a_damaged_record_header_is_named_as_lost(self):
         content = bytearray((DEMO / "data").read_bytes())
         records, end = perf_file.records(content)
@@ -717,6 +724,32 @@ class Damaged(unittest.TestCase):
         self.assertIn(b"records lost: the file is " + said, text)
         self.assertEqual([said.decode() in sentence for sentence in stat["records_lost"]], [True])
         self.assertIn(b"the %d bytes from a record of impossible size 0 on are lost, at offset %d" % (end - at, at), check.stderr)
+
+    def test_what_is_read_of_a_file_that_the_recorder_did_not_finish(self):
+        """The header's data size is 0, as until the end of a recording. What was written is the same trace, up to a byte in a payload or in a record too."""
+        whole = (DEMO / "data").read_bytes()
+        records, end = perf_file.records(whole)
+        payload = max(at for at, kind, _ in records if kind == AUXTRACE) + 48
+        header = max(at for at, kind, size in records if kind != AUXTRACE and size > 8) + 8
+        finished, *_ = self.damaged(bytearray(whole))
+        instructions = sum(stream["instructions"] for stream in finished["streams"])
+        unfinished = b"the recorder did not finish the file: records and trace are read up to "
+        for length, said in ((end, b"its end at byte %d, and later ones are missing" % end),
+                             (payload + 100, b"its end at byte %d, and later ones are missing" % (payload + 100)),
+                             (header, b"byte %d, and the 8 bytes from there on are lost" % (header - 8))):
+            content = bytearray(whole[:length])
+            struct.pack_into("<Q", content, 48, 0)
+            stat, text, check = self.damaged(content)
+            self.assertIn(b"\nrecords_lost: " + unfinished + said, b"\n" + check.stdout)
+            self.assertIn(b"records lost: " + unfinished + said, text)
+            self.assertNotIn(b"damaged at byte 48", check.stdout)
+            if length == end:
+                self.assertEqual(sum(stream["instructions"] for stream in stat["streams"]), instructions)
+        content = bytearray(whole)
+        struct.pack_into("<Q", content, 48, 5)  # the size is wrong, and what follows the records cannot be told from them
+        struct.pack_into("<Q", content, 16, 5)
+        check = self.damaged(content)[2]
+        self.assertNotRegex(check.stdout, rb"damaged at byte (16|48)\b")
 
     def test_reading_goes_on_after_a_damaged_record_header(self):
         whole = (DEMO / "data").read_bytes()

@@ -382,6 +382,91 @@ class Sessions(unittest.TestCase):
         process.stdin.close()
         other.stdin.close()
 
+    def test_a_trigger_of_a_program_that_starts_threads_and_processes(self):
+        """The program starts what it reads (thread, fork, exec), N times, each of which calls step(); it counts what it could start. The second
+        source of the hits is what the program says it started; another process of the same file does not count."""
+        if not os.path.exists("/sys/bus/event_source/devices/uprobe/type") or os.geteuid() != 0:
+            self.skipTest("needs uprobe events and root")
+        source, program = self.dir / "starts.c", self.dir / "starts"
+        source.write_text(r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+__attribute__((noinline)) void step(int ms) { usleep(ms * 1000); }
+static void* body(void* ms) { step((int)(long)ms); return 0; }
+static char** self;
+static int start(const char* what, int ms) {
+  pthread_t thread;
+  if (!strcmp(what, "thread")) return pthread_create(&thread, 0, body, (void*)(long)ms) == 0 && pthread_join(thread, 0) == 0;
+  if (!strcmp(what, "self")) return step(ms), 1;
+  const int child = fork();
+  if (child < 0) return 0;
+  if (child == 0 && !strcmp(what, "exec")) execl(self[0], self[0], "step", (char*)0);
+  if (child == 0) step(ms), _exit(0);
+  return waitpid(child, 0, 0) == child;
+}
+int main(int argc, char** argv) {
+  char what[20];
+  int count, ms;
+  self = argv;
+  if (argc > 1) return step(0), 0;
+  while (scanf("%19s %d %d", what, &count, &ms) == 3) {
+    int started = 0;
+    for (int i = 0; i < count; i++) started += start(what, ms);
+    printf("%d\n", started);
+    fflush(stdout);
+  }
+  return 0;
+}
+""")
+        subprocess.run(["cc", "-O1", "-pthread", source, "-o", program], check=True)
+        process, other = (subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2))
+        self.started += [process, other]
+        for each in (process, other):
+            self.addCleanup(each.stdin.close)
+
+        def start(what, count, ms=0, whose=process):
+            whose.stdin.write(f"{what} {count} {ms}\n")
+            whose.stdin.flush()
+            self.assertEqual(int(whose.stdout.readline()), count, f"of {count} {what}s that it started")
+
+        def expect(hits):
+            self.assertTrue(wait_until(lambda: self.triggered()[0] == hits), f"{self.triggered()}, {hits} calls")
+
+        output = self.dir / "hits.data"
+        for option in ("-p", "-t"):
+            self.detach("calls", option, str(process.pid), "--trigger", f"uprobe:{program}:step", "-o", output)
+            start("thread", 50)
+            expect(50)
+            start("fork", 20)
+            start("thread", 20, 0, other)
+            start("exec", 10, 0, other)
+            start("exec", 10)
+            expect(80)
+            os.kill(self.keeper("calls"), signal.SIGKILL)
+            self.assertTrue(wait_until(lambda: "killed" in self.run_it("sessions").stdout.decode()), self.run_it("sessions").stdout)
+            for what in ("self", "thread", "fork", "exec"):
+                start(what, 5)
+            start("fork", 10, 0, other)
+            expect(100)
+            self.run_it("stop", "calls")
+        self.detach("slow", "-p", str(process.pid), "--trigger", f"uprobe:{program}:step,duration>100ms", "-o", output)
+        start("thread", 2, 150, other)
+        for what in ("thread", "fork"):
+            start(what, 30)
+            start(what, 2, 150)
+        expect(4)
+        self.run_it("stop", "slow")
+        self.detach("alone", "-p", str(process.pid), "--no-inherit", "--trigger", f"uprobe:{program}:step", "-o", output)
+        start("thread", 5)
+        start("fork", 5)
+        start("self", 3)
+        expect(3)
+        self.run_it("stop", "alone")
+        start("thread", 1)
+
     def test_triggers_that_cannot_be(self):
         for trigger, why in (("uprobe:/bin/true", "uprobe:FILE:FUNCTION"), ("kprobe:x:y", "uprobe:FILE:FUNCTION"), ("uprobe:/nonexistent:f", "nonexistent"),
                              (f"uprobe:{PTDECODE}:no_such_function_there", "no function no_such_function_there"),

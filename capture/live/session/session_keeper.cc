@@ -92,7 +92,7 @@ Status SessionKeeper::open_trigger() {
   const std::vector<int32_t> threads = events_->wanted_threads();
   if (threads.empty() && !choice_.target.everything)  // they have ended since their events were opened
     return Error{ErrorCode::no_such_thread, "--trigger: no such process or thread", 0};
-  Result<std::unique_ptr<TriggerWatch>> watch = TriggerWatch::open(choice_.self_snapshots->trigger, threads);
+  Result<std::unique_ptr<TriggerWatch>> watch = TriggerWatch::open(choice_.self_snapshots->trigger, choice_.target, threads);
   if (!watch) return watch.error();
   trigger_ = std::move(*watch);
   return {};
@@ -175,6 +175,7 @@ void SessionKeeper::leave_offers() const {
 }
 
 void SessionKeeper::follow(Bytes record) {
+  if (trigger_ != nullptr) trigger_->target().on_record(record);
   if (tap_ == nullptr) return;
   const uint32_t type = read_record_header(record).type;
   const int32_t pid = Cursor(record.subspan(kRecordHeaderBytes)).i32();
@@ -285,7 +286,10 @@ void SessionKeeper::take_over() {
     const std::vector<uint64_t> numbers = counters_->read().positions;
     rings.losses = {numbers[kCounters + 2 * i], numbers[kCounters + 2 * i + 1]};
   }
-  if (trigger_ != nullptr) trigger_->take_over();
+  if (trigger_ != nullptr) {
+    trigger_->take_over();
+    log_->each([this](const LogEntry& entry) { trigger_->target().on_entry(entry); });  // of threads that were started meanwhile
+  }
   make_capture(false);
   if (choice_.announcements) make_tap(true);
   if (counters_->read().positions[kStopped] != 0) {  // it was killed while the trace was stopped for a snapshot

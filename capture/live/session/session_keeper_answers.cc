@@ -239,13 +239,13 @@ Status SessionKeeper::write_snapshot(int fd) {
 /// Takes one snapshot at a time, at a limited rate: a function that is hit again and again must not keep the session from its work.
 void SessionKeeper::look_at_trigger() {
   constexpr uint64_t kPauseNs = 1'000'000'000;
-  const uint64_t hits = trigger_->drain();
+  if (trigger_->read()) drain();
+  const uint64_t hits = trigger_->count();
   if (hits == 0) return;
   count(kHits, hits);
   const uint64_t taken = counters_->read().positions[kTriggered], now = now_ns();
   if (taken >= choice_.self_snapshots->most || (triggered_at_ns_ != 0 && now - triggered_at_ns_ < kPauseNs)) return;
   triggered_at_ns_ = now;
-  drain();
   const std::string& output = choice_.self_snapshots->output;
   const Status status = take_own_snapshot(taken == 0 ? output : output + "." + std::to_string(taken + 1));
   count(status.ok() ? kTriggered : kFailures, 1);

@@ -23,7 +23,15 @@ void CallTimer::on_record(Bytes record, const EventAttr& attr, const Probes& ret
   SampleFields sample;
   if (type != kRecordSample || !parse_sample(attr, record.subspan(kRecordHeaderBytes), sample)) return;
   const auto probe = returns.find(sample.id.id);
-  if (probe != returns.end()) add({sample.id.time, sample.id.tid, probe->second});
+  if (probe != returns.end()) add({sample.id.time, sample.id.tid, probe->second, false, sample.id.pid});
+}
+
+bool CallTimer::has_news() const {
+  return std::any_of(hits_.begin(), hits_.end(), [](const Hit& hit) { return !hit.waited; });
+}
+
+void CallTimer::keep(const TargetThreads& target) {
+  std::erase_if(hits_, [&](const Hit& hit) { return !hit.waited && !target.contains(hit.pid, hit.tid); });
 }
 
 uint64_t CallTimer::count() {
@@ -55,28 +63,25 @@ uint64_t CallTimer::count() {
   return met;
 }
 
-Result<std::unique_ptr<TriggerWatch>> TriggerWatch::open(const TriggerChoice& choice, const std::vector<int32_t>& tids) {
-  std::unique_ptr<TriggerWatch> watch(new TriggerWatch(choice));
+Result<std::unique_ptr<TriggerWatch>> TriggerWatch::open(const TriggerChoice& choice, const TargetChoice& target, const std::vector<int32_t>& threads) {
+  std::unique_ptr<TriggerWatch> watch(new TriggerWatch(choice, TargetThreads(target, threads)));
   for (const int32_t cpu : online_cpus()) {
     watch->rings_.emplace_back();
-    for (const int32_t tid : tids.empty() ? std::vector<int32_t>{-1} : tids) {
-      Status status = watch->add(false, {tid, cpu});
-      if (status.ok() && choice.on_return()) status = watch->add(true, {tid, cpu});
-      if (!status.ok()) return Error{status.error().code, "record: --trigger: " + choice.text + ": " + status.error().message, 0};
-    }
+    Status status = watch->add(false, cpu);
+    if (status.ok() && choice.on_return()) status = watch->add(true, cpu);
+    if (!status.ok()) return Error{status.error().code, "record: --trigger: " + choice.text + ": " + status.error().message, 0};
   }
   return watch;
 }
 
-Status TriggerWatch::add(bool returns, const EventTarget& target) {
+Status TriggerWatch::add(bool returns, int32_t cpu) {
   EventSpec spec;
   spec.type = choice_.type;
   spec.config = returns ? choice_.return_bit : 0;
   spec.config1 = reinterpret_cast<uintptr_t>(choice_.path.c_str());  // [perf_event_open(2)] uprobe_path
   spec.config2 = choice_.offset_bytes;
-  spec.inherit = target.tid >= 0;
   spec.wake_bytes = 1;
-  Result<LiveEvent> event = LiveEvent::open(spec, target);
+  Result<LiveEvent> event = LiveEvent::open(spec, {-1, cpu});
   if (!event) return event.error();
   if (attr_.raw.empty()) attr_ = file_attr(spec, "uprobe");
   std::vector<LiveEvent>& events = rings_.back().events;
@@ -113,10 +118,17 @@ std::vector<int> TriggerWatch::fds() const {
   return fds;
 }
 
-uint64_t TriggerWatch::drain() {
+bool TriggerWatch::read() {
+  target_.mark_ended();
   for (Ring& each : rings_) {
     (void)each.ring->drain([&](Bytes record) { timer_.on_record(record, attr_, returns_); });
   }
+  return timer_.has_news();
+}
+
+uint64_t TriggerWatch::count() {
+  timer_.keep(target_);
+  target_.forget_ended();
   return timer_.count();
 }
 

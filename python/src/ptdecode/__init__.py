@@ -602,7 +602,7 @@ class Builder:
         self._next[cpu, tid] = at + len(added)
 
     def add_code(self, address: int, code: bytes, *, pid: Optional[int] = None, from_ns: int = 0, name: str = "") -> None:
-        """Code at an address of a process (None: the kernel) from a moment on."""
+        """Code at an address of a process (None: the kernel) from a moment on, until other code replaces it. Its name ends with it."""
         self._native.add_code(_ip(address, "address"), _bytes_of(code), _id("pid", pid), _time_ns(from_ns, "from_ns"), _name("name", name))
 
     def set_feature(self, feature: int, value: bytes) -> None:
