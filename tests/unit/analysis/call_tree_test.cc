@@ -8,7 +8,7 @@
 #include <string>
 
 #include "analysis/call_flow.h"
-#include "analysis/folded_calls.h"
+#include "analysis/tree/folded_calls.h"
 
 namespace ptd {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/call_flow.h"
-#include "analysis/fibre_stacks.h"
+#include "analysis/tree/fibre_stacks.h"
 #include "ptdecode/call_tree.h"
 
 namespace ptd::fibre_calls {

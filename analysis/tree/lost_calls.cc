@@ -1,7 +1,7 @@
 // How CallTree ends calls of which nothing more is known, and takes them up again.
 #include <utility>
 
-#include "analysis/call_tree_state.h"
+#include "analysis/tree/call_tree_state.h"
 #include "analysis/frame_search.h"
 
 namespace ptd {

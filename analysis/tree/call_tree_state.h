@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "analysis/call_flow.h"
-#include "analysis/fibre_stacks.h"
-#include "analysis/folded_calls.h"
+#include "analysis/tree/fibre_stacks.h"
+#include "analysis/tree/folded_calls.h"
 #include "analysis/base/open_counts.h"
 #include "analysis/thread_schedule.h"
 #include "image/left_calls.h"

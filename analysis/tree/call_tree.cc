@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "analysis/call_flow.h"
-#include "analysis/call_tree_state.h"
+#include "analysis/tree/call_tree_state.h"
 #include "analysis/frame_search.h"
 #include "analysis/thread_schedule.h"
 

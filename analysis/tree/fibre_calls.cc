@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "analysis/call_tree_state.h"
-#include "analysis/fibre_stacks.h"
+#include "analysis/tree/call_tree_state.h"
+#include "analysis/tree/fibre_stacks.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "analysis/call_flow.h"
-#include "analysis/call_tree_state.h"
+#include "analysis/tree/call_tree_state.h"
 
 namespace ptd {
 namespace {
