@@ -31,7 +31,7 @@ class Endless(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0, "needs root, for a small file system")
     def test_an_input_that_never_ends_leaves_room_on_the_disk(self):
         mebibyte = 1 << 20
-        for name in ("-", "/dev/stdin"):
+        for name, shown in (("-", "standard input"), ("/dev/stdin", "/dev/stdin")):
             with tempfile.TemporaryDirectory() as folder:
                 words = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64m none "$TMPDIR" && exec "$@"', "sh", PTDECODE, "stat", "-i", name]
                 with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": folder}) as process:
@@ -46,7 +46,7 @@ class Endless(unittest.TestCase):
                     process.stdin = None
                     said = process.communicate(timeout=60)[1].decode()
                 self.assertEqual(process.returncode, 1, said)
-                self.assertRegex(said, rf"cannot spool {name} to {folder}/ptdecode-\w+: the file system is nearly full after \d+ bytes \(TMPDIR names another folder\)")
+                self.assertRegex(said, rf"cannot spool {shown} to {folder}/ptdecode-\w+: the file system is nearly full after \d+ bytes \(TMPDIR names another folder\)")
                 self.assertTrue(50 * mebibyte < sent < 62 * mebibyte, "a twentieth of 64 MiB stays free")
 
 

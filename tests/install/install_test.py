@@ -81,7 +81,7 @@ class Install(unittest.TestCase):
         self.assertIn("script", commands)
         texts += [run(program, command, "--help", env=with_library(), check=False).stdout for command in commands]
         named = {name for text in texts for name in re.findall(r"[\w/-]+\.md", text)}
-        self.assertEqual({"DIFFERENCES.md", "FLEET.md", "FORMAT-json.md", "SQL.md", "TABLES.md"}, named, "each by its name, which is the same in every place")
+        self.assertEqual({"ANNOUNCE.md", "DIFFERENCES.md", "FLEET.md", "FORMAT-json.md", "SQL.md", "TABLES.md"}, named, "each by its name, which is the same in every place")
         self.assertLessEqual(named, installed)
 
     def test_hot_edges_counts_what_the_ground_truth_says(self):

@@ -536,8 +536,6 @@ void Walker::recover(Flow& flow, Gap gap) {
   // Missing code leaves the bits before it certain. After a contradiction a TNT may have been taken before a TIP that was due.
   state.bits_open = state.tnt_count != 0 || gap.reason != GapReason::no_image;
   state.enabled = state.doubtful = false;
-  const bool contradicted = gap.reason == GapReason::image_mismatch || gap.reason == GapReason::bad_insn;
-  if (contradicted) state.whole_ip_at = std::max(state.whole_ip_at, find_whole_ip(gap.stream_offset_bytes - segment_.stream_offset_bytes));
   state.in_gap = true;
   state.returns.clear();
   state.calls_unseen = true;
@@ -547,6 +545,8 @@ void Walker::recover(Flow& flow, Gap gap) {
   state.unanchored = 0;
   state.lost = true;
   const uint64_t from = gap.stream_offset_bytes - segment_.stream_offset_bytes;
+  const bool contradicted = gap.reason == GapReason::image_mismatch || gap.reason == GapReason::bad_insn;
+  if (contradicted && state.whole_ip_at <= from) state.whole_ip_at = find_whole_ip(from);  // else it is the next one still
   uint64_t to = from;
   for (;;) {
     const Item item = items_.at(state.next);
