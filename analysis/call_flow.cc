@@ -24,8 +24,8 @@ CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, Funct
   if (inlined != nullptr) inlined_code_.emplace(symbolizer, table, *inlined);
 }
 
-void CallFlow::begin_segment(const AuxSegment& segment) {
-  if (segment.break_before == AuxBreak::snapshot) end_window();
+void CallFlow::begin_segment(const AuxSegment& segment, bool window) {
+  if (window) end_window();
   dates_.begin_segment(dates_.in_ns() ? segment.time.first : kTimeMin);
   segment_time_ = look_up_time(segment.time);
   if (!epoch_time_.contains(when())) begin_epoch();

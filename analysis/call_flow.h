@@ -159,8 +159,8 @@ class CallFlow {
   CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
            const FlowClock& clock = {}, InlineChains* inlined = nullptr);
 
-  /// Starts another segment of the trace: later calls of take() belong to it.
-  void begin_segment(const AuxSegment& segment);
+  /// Starts another segment of the trace: later calls of take() belong to it. `window`: see begins_window().
+  void begin_segment(const AuxSegment& segment, bool window);
   void take(const Batch& batch, const BlockTable& blocks);
   /// Ends the stream. A flow that is lost at this point stays lost up to `end`, if that is given.
   void finish(TimeNs end = kTimeMin);

@@ -24,4 +24,10 @@ namespace ptd {
   return clock;
 }
 
+/// Returns whether a segment is the first of another snapshot or AUX sample, before which other code may have run. The trace of a CoreSight cpu stops and
+/// starts with the events that record it.
+[[nodiscard]] inline bool begins_window(const Recording& recording, uint32_t stream, const AuxSegment& segment) {
+  return segment.break_before == AuxBreak::snapshot && recording.arm_config(stream) == nullptr;
+}
+
 }  // namespace ptd

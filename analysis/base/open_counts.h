@@ -20,7 +20,8 @@ class OpenCounts {
     if (page >= pages_.size() || pages_[page] == nullptr) [[unlikely]] make(page);
     return (*pages_[page])[index % kPage];
   }
-  void clear() { pages_.clear(); }
+  /// Sets all counters to 0, and frees their memory.
+  void clear() { std::vector<std::unique_ptr<Page>>().swap(pages_); }
 
  private:
   static constexpr size_t kPage = 64;

@@ -473,6 +473,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     const std::vector<Frame> frames = std::exchange(stack.frames, {});
     stack.inner.clear();
     stack.open.clear();
+    const bool has_counts = std::exchange(stack.has_counts, true);
     FlowStep step;
     step.time = step.floor = time;
     step.cpu = thread.cpu;
@@ -485,6 +486,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
       if (frame.inlined != kNotInlined) enter_inlined(now, frame.inlined, 0, kCallNoStart);
     }
     stack.saved.renumber([&](size_t depth) { return stack.frames[depth].instructions; });
+    if (!has_counts) stack.drop_counts();
   }
 }
 
@@ -510,7 +512,9 @@ void CallTree::State::finish(std::vector<CallStep>& out, TimeNs until, const std
       step.time = step.floor = stack.off_since;
     }
     if (ends) stack.end = {stack.space, stack.resume, step.time};
+    stack.restore_counts();
     while (!stack.frames.empty()) leave(now, kCallCut);
+    stack.open.clear();
   }
 }
 

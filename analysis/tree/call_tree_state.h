@@ -82,6 +82,16 @@ struct CallTree::State {
     std::optional<FlowEnd> end;  ///< see CallTree::end_of()
     uint64_t windows = 0;  ///< State::windows at the last step
     OpenCounts open;
+    bool has_counts = true;  ///< false: `open` is empty, and the calls that are open count when it is needed
+    void drop_counts() {
+      open.clear();
+      has_counts = false;
+    }
+    void restore_counts() {
+      if (std::exchange(has_counts, true)) return;
+      for (const Frame& frame : frames) ++open[frame.function];
+      for (const Open& call : inner) ++open[call.function];
+    }
     [[nodiscard]] uint32_t depth() const { return static_cast<uint32_t>(frames.size() + inner.size()); }
   };
   /// One step being taken.

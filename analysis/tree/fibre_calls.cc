@@ -82,6 +82,7 @@ void CallTree::State::suspend(Now& now, uint32_t own) {
   stack.last_thread = own;
   stack.stopped = now.step.kind == FlowKind::fibre ? TimeNs{now.step.return_to.value} : kTimeMax;
   stack.losses = now.index == own ? thread.loss.count : process.loss.count;
+  if (fibres->count > FibreStacks::kMostWithCounts) now.stack.drop_counts();
 }
 
 // Any fibre may run on the thread from now on.
@@ -121,6 +122,7 @@ void CallTree::State::resume(const FlowStep& step, uint32_t own, uint32_t index,
   FibreStacks::Thread& thread = fibres->threads[own];
   thread.runs = index;
   last_tid = INT32_MIN;
+  stacks[index].restore_counts();
   FibreStacks::Stack& fibre = fibres->stack(index);
   fibre.thread = own;
   FlowStep moment = moment_of(step);
@@ -173,7 +175,7 @@ void CallTree::State::take_fibre(const Now& now) {
   const FlowStep& step = now.step;
   std::vector<CallStep>& out = now.out;
   const uint32_t own = own_stack(step);
-  if (step.tid <= 0 || step.pid < 0) return;
+  if (step.cpu >= 0 && (step.tid <= 0 || step.pid < 0)) return;  // all threads of a raw capture are of one process
   if (fibres == nullptr) fibres = std::make_unique<FibreStacks>();
   if (fibres->threads.find(own) == fibres->threads.end()) {
     Now before{step, own, stacks[own], threads[own], out};

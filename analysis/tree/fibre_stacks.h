@@ -29,6 +29,7 @@ inline constexpr unsigned kFibreBits = 48;
 /// Limitation: a thread that has announced nothing is taken to run no fibre, also after a loss.
 struct FibreStacks {
   static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr size_t kMostWithCounts = 1U << 10;  ///< with more fibres, those that do not run have no Stack::open
   static constexpr size_t kMostFibres = 1U << 16;  ///< that have a stack of their own; the others are unknown ones
   struct Loss {
     uint64_t count = 0;

@@ -245,7 +245,8 @@ class StreamWalk {
     DecodedBatch next;
     if (decode_ == nullptr || !decode_->next(next)) return false;
     const AuxSegment& segment = *next.segment;
-    if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes) flow_->begin_segment(segment);
+    if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes)
+      flow_->begin_segment(segment, begins_window(recording_, stream_, segment));
     flow_->take(*next.batch, next.decoder->blocks());
     note(*next.batch, segment);
     return options_.time.last >= segment.time.first && !stopped();

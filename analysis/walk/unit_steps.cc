@@ -29,7 +29,7 @@ void UnitSteps::take(const Batch& batch, const BlockTable& blocks, const AuxSegm
   const uint64_t offset = segment.stream_offset_bytes;
   if (std::exchange(segment_, offset) != offset) {
     set_part(offset < unit_.first_offset ? FlowPart::before : unit_.owns(offset) ? FlowPart::own : FlowPart::after);
-    flow_.begin_segment(segment);
+    flow_.begin_segment(segment, begins_window(plan_, unit_.stream, segment));
   }
   flow_.take(batch, blocks);
   give();

@@ -54,7 +54,9 @@ void SidebandFold::check_switch(const perfio::Record& record, const perfio::Swit
   const bool is_pair = !is_new && last.out && !change.out && now.pid == last.pid;
   const bool wrong_in = is_pair && contradict(now.tid, last.tid);
   const bool wrong_prev = is_pair && now.other == last.other && contradict(now.other_tid, last.other_tid);
-  const bool wrong_out = !is_new && !last.out && change.out && now.other == last.pid && now.other_tid != now.other && contradict(now.other_tid, last.tid);
+  // The thread that calls exec and its leader exchange their numbers.
+  const bool may_be_exec = now.other_tid == now.other || last.tid == last.pid;
+  const bool wrong_out = !is_new && !last.out && change.out && now.other == last.pid && !may_be_exec && contradict(now.other_tid, last.tid);
   if (wrong_in || wrong_prev || wrong_out) {
     const auto [process, before, after] = wrong_in     ? std::tuple(now.pid, last.tid, now.tid)
                                           : wrong_prev ? std::tuple(now.other, last.other_tid, now.other_tid)

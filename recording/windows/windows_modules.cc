@@ -131,6 +131,16 @@ void WindowsModules::pick_symbols(const std::string& path, const PeFile& file) {
   pick.section_path = path;
   pick.build_id = file.key();
   pick.module = base_name(path);
+  const auto [same, is_first] = picked_.try_emplace(&file, known->first);
+  if (!is_first) {  // the file has another path in the list
+    const FileSymbolPick& other = picks_.at(same->second);
+    const uint64_t taken = other.frames.size() + other.symbols.size();
+    if (taken > symbols_left_) return;
+    symbols_left_ -= taken;
+    pick.frames = other.frames;
+    pick.symbols = other.symbols;
+    return;
+  }
   const std::vector<PeFunction> functions = file.functions(symbols_left_);
   symbols_left_ -= functions.size();
   std::vector<PeSymbol> symbols = file.symbols(symbols_left_);
@@ -144,9 +154,7 @@ void WindowsModules::pick_symbols(const std::string& path, const PeFile& file) {
     symbol.name = demangle(symbols[i].name);
     for (size_t alias = i + 1; alias < end && alias - i < Symbolizer::kMostNames; ++alias) symbol.aliases.push_back(demangle(symbols[alias].name));
     uint64_t limit = file.file().bytes().size() + start;
-    for (const PeSection& section : file.sections()) {
-      if (start - section.address < section.size_bytes) limit = uint64_t{section.address} + section.size_bytes;
-    }
+    if (const PeSection* section = file.section_of(start); section != nullptr) limit = uint64_t{section->address} + section->size_bytes;
     if (end < symbols.size()) limit = std::min<uint64_t>(limit, symbols[end].address);
     // .pdata has all functions but those that call nothing and change no register. It ends a symbol, whose size COFF does not have.
     const auto function = std::lower_bound(functions.begin(), functions.end(), start,
@@ -211,7 +219,7 @@ std::vector<std::string> WindowsModules::resolve(const std::string& root, const 
     std::vector<std::string> longer;
     for (const std::string& path : paths) {
       std::vector<std::string> names = names_in(root + "/" + path, lower(part));
-      std::ranges::stable_partition(names, [&](const std::string& name) { return name == part; });
+      std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == part; });
       for (const std::string& name : names) {
         if (longer.size() < kMostPaths) longer.push_back(path + (path.empty() ? "" : "/") + name);
       }

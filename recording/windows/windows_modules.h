@@ -54,6 +54,7 @@ class WindowsModules {
   std::map<std::string, std::map<std::string, std::vector<std::string>>> folders_;  // names by their lower case
   std::map<std::pair<uint64_t, uint64_t>, Opened> files_;                           // by identity
   std::map<std::pair<std::string, std::string>, FileSymbolPick> picks_;             // by path and key
+  std::map<const PeFile*, std::pair<std::string, std::string>> picked_;             // where in picks_ a file is
 };
 
 }  // namespace ptd

@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   };
   uint64_t segment = ~uint64_t{0};
   for (DecodedBatch next; (*decode)->next(next);) {
-    if (segment != next.segment->stream_offset_bytes) flow.begin_segment(*next.segment);
+    if (segment != next.segment->stream_offset_bytes) flow.begin_segment(*next.segment, false);
     segment = next.segment->stream_offset_bytes;
     flow.take(*next.batch, next.decoder->blocks());
     if (!take_steps()) return 3;

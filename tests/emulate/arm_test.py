@@ -124,6 +124,7 @@ def run(folder):
         check("the snapshot of the same bytes gives the same flow", addresses(snapshot) == ours)
     check_names_the_wrong_file(folder, out, plain)
     check_damaged_records(folder, out)
+    check_calls_over_records(out)
     check_ete(folder, plain)
     check_wrong_bits(folder, out)
     # Threads: each with its own trace unit and truth.
@@ -236,6 +237,28 @@ def check_damaged_records(folder, recording):
         check(f"AUX record, {name}: most of the flow", 2 * len(got) > len(want), f"{len(got)} of {len(want)}")
         status = subprocess.run([PTDECODE, "check", "-i", out], capture_output=True).returncode
         check(f"AUX record, {name}: a finding", status == 3, str(status))
+
+
+def check_calls_over_records(recording):
+    """The kernel ends an AUX record whenever it stops the trace unit, as at a context switch: calls go on from one record to the next. The trace of one
+    record, given in two, has the same calls."""
+    with open(recording, "rb") as file:
+        data = file.read()
+    at, = struct.unpack_from("<Q", data, 40)
+    for kind, _, record, payload in perf_records(recording):
+        if kind == 11:
+            aux, (offset, size), aux_bytes = at, struct.unpack_from("<2Q", record, 8), len(record)
+        elif kind == 71:
+            syncs = [found.start() for found in re.finditer(b"\0" * 11 + b"\x80", payload)]
+        at += len(record) + len(payload)
+    cut, out = syncs[len(syncs) // 2], recording + ".split"
+    split = with_record_twice(data, aux, aux_bytes)
+    struct.pack_into("<2Q", split, aux + 8, offset, cut - offset)
+    struct.pack_into("<2Q", split, aux + aux_bytes + 8, cut, offset + size - cut)
+    with open(out, "wb") as file:
+        file.write(split)
+    calls = [subprocess.run([PTDECODE, "script", "-q", "--json", "-i", each], capture_output=True, text=True).stdout for each in (recording, out)]
+    check("calls go on from one AUX record to the next", len(syncs) > 2 and len(calls[0]) > 1000 and calls[0] == calls[1], f"{cut} {len(calls[0])} {len(calls[1])}")
 
 
 def check_names_the_wrong_file(folder, recording, program):

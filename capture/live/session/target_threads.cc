@@ -43,7 +43,9 @@ void TargetThreads::on_record(Bytes record) {
     default:
       return;
   }
-  if (tid >= 0) threads_.insert(tid);
+  if (tid < 0) return;
+  threads_.insert(tid);
+  ended_.erase(tid);  // the number of a thread before it
 }
 
 /// The log keeps the FORK records of threads until it is folded, then a COMM for each thread that lives.
@@ -64,7 +66,11 @@ void TargetThreads::mark_ended() {
 
 void TargetThreads::forget_ended() {
   const auto is_gone = [](int32_t tid) { return kill(tid, 0) != 0 && errno == ESRCH; };
-  std::erase_if(ended_, [&](const auto& each) { return each.second && is_gone(each.first) && threads_.erase(each.first) != 0; });
+  std::erase_if(ended_, [&](const auto& each) {
+    if (!each.second || !is_gone(each.first)) return false;
+    threads_.erase(each.first);  // a loss may have taken it already
+    return true;
+  });
   if (std::exchange(lost_, false)) std::erase_if(threads_, is_gone);  // an EXIT may be among what was lost
 }
 

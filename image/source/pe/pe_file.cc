@@ -198,7 +198,8 @@ Status PeFile::relocate_block(Bytes entries, uint32_t page, uint64_t delta, Copi
     const uint64_t address = uint64_t{page} + (entry & 0xfff), size = type == kDir64 ? 8 : 4;
     if (address + size > image_bytes_) return damaged("has a base relocation outside of its image");
     const PeSection* section = code_of(address);
-    if (section == nullptr) continue;
+    if (section == nullptr && code_of(address + size - 1) == nullptr) continue;
+    if (section == nullptr) return damaged("has a base relocation that crosses the start of a section");
     const uint64_t into = address - section->address;
     if (into >= section->file_size_bytes) continue;  // zero bytes, which are not used as code
     if (size > section->file_size_bytes - into) return damaged("has a base relocation that crosses the end of a section");

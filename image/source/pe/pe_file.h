@@ -38,7 +38,7 @@ struct PeFunction {
 
 /// What the relocated code of all modules together may take, and the tables of relocations that are read for it.
 struct PeBudget {
-  uint64_t copy_bytes = 1ULL << 30, table_bytes = 256ULL << 20;
+  uint64_t copy_bytes = 512ULL << 20, table_bytes = 256ULL << 20;
 };
 
 /// An executable section with the bytes that it has in a process.
@@ -71,6 +71,8 @@ class PeFile {
   [[nodiscard]] Result<std::vector<PeCode>> code_at(uint64_t base, PeBudget& budget) const;
   /// Returns the symbols of executable sections by address, functions first: those of the COFF symbol table and the exports. At most `limit`.
   [[nodiscard]] std::vector<PeSymbol> symbols(size_t limit) const;
+  /// Returns the section that contains the RVA `address`; null: none.
+  [[nodiscard]] const PeSection* section_of(uint64_t address) const;
   /// Returns the functions of .pdata in executable sections, by address; empty for i386. At most `limit`.
   [[nodiscard]] std::vector<PeFunction> functions(size_t limit) const;
 
@@ -89,7 +91,6 @@ class PeFile {
   void add_coff_symbols(Symbols& symbols) const;
   void add_exports(Symbols& symbols) const;
   using Copies = std::vector<std::shared_ptr<std::vector<std::byte>>>;  // one a section; null: none
-  [[nodiscard]] const PeSection* section_of(uint64_t address) const;
   Status relocate(uint64_t base, Copies& copies, PeBudget& budget) const;
   Status relocate_block(Bytes entries, uint32_t page, uint64_t delta, Copies& copies, PeBudget& budget) const;
   Status copy_section(const PeSection& section, Copies& copies, PeBudget& budget) const;

@@ -48,7 +48,7 @@ void follow(const Recording& recording, uint32_t stream, bool by_block, unsigned
   ASSERT_TRUE(decode.ok());
   for (DecodedBatch next; (*decode)->next(next);) {
     const AuxSegment& of = *next.segment;
-    if (std::exchange(segment, of.stream_offset_bytes) != of.stream_offset_bytes) flow.begin_segment(of);
+    if (std::exchange(segment, of.stream_offset_bytes) != of.stream_offset_bytes) flow.begin_segment(of, false);
     if (by_block) {
       for (const Batch& part : split(*next.batch)) flow.take(part, next.decoder->blocks());
     } else {

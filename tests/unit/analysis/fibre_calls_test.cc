@@ -8,6 +8,7 @@
 #include "analysis/call_flow.h"
 #include "analysis/tree/fibre_stacks.h"
 #include "ptdecode/call_tree.h"
+#include "tests/support/peak_memory.h"
 
 namespace ptd::fibre_calls {
 namespace {
@@ -357,6 +358,46 @@ TEST(FibreCalls, OperandsOfPtwrite) {
   EXPECT_FALSE(is_fibre(0xf1bf000000000000));
   EXPECT_FALSE(is_fibre(0x7));
   EXPECT_EQ(fibre_of(0xf1be000012345678), 0x12345678U);
+}
+
+// What counts the open calls of a stack is made when the stack runs, so that a suspended fibre takes little memory: 60 KB each before.
+TEST(FibreCalls, ManyFibresTakeLittleMemoryAndKeepTheirOpenCalls) {
+  constexpr uint64_t kFibres = 5000, kFunctions = 100;
+  CallTree tree(nullptr);
+  std::vector<CallStep> out;
+  uint64_t now = 0, inner = 0;
+  const auto add = [&](FlowStep step) {
+    step.pid = 10;
+    step.tid = kOne;
+    step.space = SpaceId{1};
+    step.time = step.floor = TimeNs{now += 10};
+    step.instructions = 5;
+    out.clear();
+    tree.take(step, out);
+    for (const CallStep& each : out) inner += each.kind == CallStepKind::enter && each.function == kF && (each.flags & kCallInner) != 0 ? 1 : 0;
+  };
+  const auto call = [&](FunctionId function) {
+    add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = function, .to = Ip{0x2000}, .return_to = Ip{0x3000}});
+  };
+  const auto fibre = [&](uint64_t number) { add({.kind = FlowKind::fibre, .from = kSwitch, .to = Ip{number}, .return_to = Ip{now + 10}}); };
+  add({.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .function = kMain, .to = Ip{0x1000}});
+  test::reset_peak();
+  const long before = test::status_mib("VmHWM");
+  for (uint64_t number = 1; number <= kFibres; ++number) {
+    fibre(number);
+    call(kF);
+    for (FunctionId function = 0; function < kFunctions; ++function) {
+      call(1000 + function * 64);
+      add({.kind = FlowKind::ret, .flags = kFlowNamed, .function = kF, .to = Ip{0x3000}});
+    }
+  }
+  EXPECT_LT(test::status_mib("VmHWM") - before, 100);
+  EXPECT_EQ(inner, 0U);
+  for (uint64_t number = 1; number <= kFibres; ++number) {
+    fibre(number);
+    call(kF);  // from kF, which is open in each fibre
+  }
+  EXPECT_EQ(inner, kFibres);
 }
 
 }  // namespace
