@@ -332,7 +332,7 @@ size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
 
 // The steps of a group are taken like this only where nothing but the frame around them matters to them, and they to nothing else.
 bool CallTree::State::accepts(const CallGroup& group) const {
-  const auto found = index_of.find({group.tid, group.tid > 0 ? -1 : group.cpu});
+  const auto found = index_of.find(key_of(group.tid, group.cpu));
   if (found == index_of.end()) return false;
   const Stack& stack = stacks[found->second];
   const CallThread& thread = threads[found->second];

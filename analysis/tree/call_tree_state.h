@@ -103,6 +103,8 @@ struct CallTree::State {
     std::vector<CallStep>& out;
   };
   CallStep new_step;  ///< copied where one is added: see Open
+  /// The idle task and unknown threads are one for each cpu.
+  static constexpr std::pair<int32_t, int32_t> key_of(int32_t tid, int32_t cpu) { return {tid, tid > 0 ? -1 : cpu}; }
   uint32_t thread_of(const FlowStep& step) {
     if (step.tid != last_tid || step.cpu != last_cpu || threads.empty()) find_thread(step);
     return last_thread;
@@ -116,6 +118,7 @@ struct CallTree::State {
   void go_on(Now& now);
   Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
   void leave(Now& now, uint8_t flags);
+  CallStep& put(Now& now, const Open& call, CallStepKind kind, FrameKind frame, uint8_t flags) const;
   void put_enter(Now& now, const Open& call, FrameKind kind);
   void put_leave(Now& now, const Open& call, FrameKind kind, uint8_t flags);
   void put_step(Now& now, const Open& call, FrameKind kind, const EndedCall& ended) const;
@@ -187,40 +190,35 @@ inline CallTree::State::Open::Open(const Now& now, FunctionId entered, uint8_t c
       instructions(now.thread.instructions),
       cycles(now.thread.cycles) {}
 
-// Outputs that a call, the innermost one, was entered.
-inline void CallTree::State::put_enter(Now& now, const Open& call, FrameKind kind) {
-  if (!enters) {
-    ++left_out;
-    return;
-  }
+// Adds a step of a call, the innermost one.
+inline CallStep& CallTree::State::put(Now& now, const Open& call, CallStepKind kind, FrameKind frame, uint8_t flags) const {
   now.out.push_back(new_step);
   CallStep& step = now.out.back();
-  step.kind = CallStepKind::enter;
-  step.frame = kind;
-  step.flags = call.flags;
+  step.kind = kind;
+  step.frame = frame;
+  step.flags = flags;
   step.thread = now.index;
   step.cpu = now.step.cpu;
   step.depth = now.stack.depth() - 1;
   step.function = call.function;
-  step.time = step.start = call.start;
-  step.floor = step.start_floor = call.floor;
+  step.start = call.start;
+  step.start_floor = call.floor;
+  return step;
+}
+
+// Outputs that a call, the innermost one, was entered.
+inline void CallTree::State::put_enter(Now& now, const Open& call, FrameKind kind) {
+  if (!enters) return void(++left_out);
+  CallStep& step = put(now, call, CallStepKind::enter, kind, call.flags);
+  step.time = call.start;
+  step.floor = call.floor;
 }
 
 // Outputs that a call, the innermost one, is left.
 inline void CallTree::State::put_step(Now& now, const Open& call, FrameKind kind, const EndedCall& ended) const {
-  now.out.push_back(new_step);
-  CallStep& step = now.out.back();
-  step.kind = CallStepKind::leave;
-  step.frame = kind;
-  step.flags = ended.flags;
-  step.thread = now.index;
-  step.cpu = now.step.cpu;
-  step.depth = now.stack.depth() - 1;
-  step.function = call.function;
+  CallStep& step = put(now, call, CallStepKind::leave, kind, ended.flags);
   step.time = TimeNs{call.start.value + ended.total_ns};
   step.floor = now.step.floor;
-  step.start = call.start;
-  step.start_floor = call.floor;
   step.off_cpu_ns = ended.off_cpu_ns;
   step.untraced_ns = ended.untraced_ns;
   step.lost_ns = ended.lost_ns;

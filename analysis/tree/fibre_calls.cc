@@ -35,8 +35,7 @@ void CallFlow::take_ptwrite(const Event& event) {
 
 // Finds the stack that takes the steps of a thread.
 void CallTree::State::find_thread(const FlowStep& step) {
-  const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
-  const auto [place, is_new] = index_of.emplace(key, static_cast<uint32_t>(threads.size()));
+  const auto [place, is_new] = index_of.emplace(key_of(step.tid, step.cpu), static_cast<uint32_t>(threads.size()));
   if (is_new) add_stack(step, 0);
   last_tid = step.tid;
   last_cpu = step.cpu;
@@ -48,7 +47,7 @@ void CallTree::State::find_thread(const FlowStep& step) {
 
 // Adds a stack; references to stacks and threads stay valid if have_room() was called before.
 uint32_t CallTree::State::add_stack(const FlowStep& step, uint64_t fibre) {
-  threads.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});
+  threads.push_back({step.pid, step.tid, key_of(step.tid, step.cpu).second, step.time, step.time});
   threads.back().fibre = fibre;
   stacks.emplace_back().windows = windows;
   return static_cast<uint32_t>(stacks.size() - 1);
@@ -62,7 +61,7 @@ void CallTree::State::have_room() {
 }
 
 uint32_t CallTree::State::own_stack(const FlowStep& step) const {
-  const auto found = index_of.find({step.tid, step.tid > 0 ? -1 : step.cpu});
+  const auto found = index_of.find(key_of(step.tid, step.cpu));
   return found == index_of.end() ? FibreStacks::kNone : found->second;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,5 +58,13 @@ class MappedFile {
 
 /// Returns true if `path` is a regular file or a link to one.
 [[nodiscard]] bool is_regular_file(const std::string& path);
+
+/// Returns the little-endian number at `offset` of a file's bytes; 0 if these end before it does.
+template <class T>
+[[nodiscard]] T number_at(Bytes bytes, uint64_t offset) {
+  T value{};
+  if (offset <= bytes.size() && sizeof value <= bytes.size() - offset) std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
 
 }  // namespace ptd

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "image/base/interrupt.h"
+#include "image/base/mapped_file.h"
 
 namespace ptd {
 namespace {
@@ -18,24 +19,17 @@ constexpr uint32_t kCodeLoad = 0, kCodeMove = 1, kCodeClose = 3;
 constexpr size_t kMaxNameBytes = 4096;
 constexpr uint64_t kSearchedBytes = 256ULL << 20;  // in all searches for the next record
 
-template <class T>
-T read_at(Bytes bytes, uint64_t offset) {
-  T value{};
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
 bool is_user_code(const JitCode& code) { return code.size_bytes <= ~code.address && !is_kernel_half(Ip{code.address}); }
 
 // Body of JIT_CODE_LOAD: pid, tid (u32), vma, code_addr, code_size, code_index (u64), name with NUL, code bytes.
 bool parse_load(Bytes body, JitCode& code) {
   constexpr uint64_t kFixedBytes = 40;
   if (body.size() < kFixedBytes) return false;
-  code.pid = read_at<uint32_t>(body, 0);
-  code.tid = read_at<uint32_t>(body, 4);
-  code.address = read_at<uint64_t>(body, 16);
-  code.size_bytes = read_at<uint64_t>(body, 24);
-  code.index = read_at<uint64_t>(body, 32);
+  code.pid = number_at<uint32_t>(body, 0);
+  code.tid = number_at<uint32_t>(body, 4);
+  code.address = number_at<uint64_t>(body, 16);
+  code.size_bytes = number_at<uint64_t>(body, 24);
+  code.index = number_at<uint64_t>(body, 32);
   const Bytes rest = body.subspan(kFixedBytes);
   const auto* text = reinterpret_cast<const char*>(rest.data());
   const size_t length = rest.empty() ? 0 : strnlen(text, rest.size());
@@ -53,18 +47,18 @@ bool parse_load(Bytes body, JitCode& code) {
 bool parse_move(Bytes body, JitCode& code) {
   if (body.size() < 48) return false;
   code.move = true;
-  code.pid = read_at<uint32_t>(body, 0);
-  code.tid = read_at<uint32_t>(body, 4);
-  code.old_address = read_at<uint64_t>(body, 16);
-  code.address = read_at<uint64_t>(body, 24);
-  code.size_bytes = read_at<uint64_t>(body, 32);
-  code.index = read_at<uint64_t>(body, 40);
+  code.pid = number_at<uint32_t>(body, 0);
+  code.tid = number_at<uint32_t>(body, 4);
+  code.old_address = number_at<uint64_t>(body, 16);
+  code.address = number_at<uint64_t>(body, 24);
+  code.size_bytes = number_at<uint64_t>(body, 32);
+  code.index = number_at<uint64_t>(body, 40);
   return code.size_bytes != 0 && is_user_code(code);
 }
 
 }  // namespace
 
-bool is_jitdump(Bytes bytes) { return bytes.size() >= kHeaderBytes && read_at<uint32_t>(bytes, 0) == kMagic; }
+bool is_jitdump(Bytes bytes) { return bytes.size() >= kHeaderBytes && number_at<uint32_t>(bytes, 0) == kMagic; }
 
 std::string jit_address_name(uint64_t address) {
   char name[32];
@@ -77,22 +71,22 @@ void JitdumpSum::add(Bytes bytes) {
 
 Result<JitdumpHeader> read_jitdump_header(Bytes bytes) {
   if (bytes.size() < kHeaderBytes) return Error{ErrorCode::bad_header, "jitdump: shorter than its header", 0};
-  const auto magic = read_at<uint32_t>(bytes, 0);
+  const auto magic = number_at<uint32_t>(bytes, 0);
   if (magic == kMagicSwapped) return Error{ErrorCode::unsupported_byte_order, "jitdump: written with the other byte order", 0};
   if (magic != kMagic) return Error{ErrorCode::bad_magic, "jitdump: bad magic", 0};
   JitdumpHeader header;
-  header.version = read_at<uint32_t>(bytes, 4);
-  header.size_bytes = read_at<uint32_t>(bytes, 8);
+  header.version = number_at<uint32_t>(bytes, 4);
+  header.size_bytes = number_at<uint32_t>(bytes, 8);
   if (header.version == 0 || header.version > 2) {
     return Error{ErrorCode::bad_version, "jitdump: unknown version " + std::to_string(header.version), 4};
   }
   if (header.size_bytes < kHeaderBytes || header.size_bytes > bytes.size())
     return Error{ErrorCode::bad_header, "jitdump: bad header size", 8};
-  header.elf_machine = read_at<uint32_t>(bytes, 12);
-  header.complete = read_at<uint32_t>(bytes, 16) == kCompleteJitdump;
-  header.pid = read_at<uint32_t>(bytes, 20);
-  header.timestamp = read_at<uint64_t>(bytes, 24);
-  header.tsc_clock = (read_at<uint64_t>(bytes, 32) & kArchTimestamp) != 0;
+  header.elf_machine = number_at<uint32_t>(bytes, 12);
+  header.complete = number_at<uint32_t>(bytes, 16) == kCompleteJitdump;
+  header.pid = number_at<uint32_t>(bytes, 20);
+  header.timestamp = number_at<uint64_t>(bytes, 24);
+  header.tsc_clock = (number_at<uint64_t>(bytes, 32) & kArchTimestamp) != 0;
   return header;
 }
 
@@ -132,7 +126,7 @@ class JitdumpReader {
   // The size of the record, or 0 if it is not plausible.
   [[nodiscard]] uint64_t size_at(uint64_t at) const {
     if (bytes_.size() - at < kRecordHeaderBytes) return 0;
-    const uint64_t size = read_at<uint32_t>(bytes_, at + 4);
+    const uint64_t size = number_at<uint32_t>(bytes_, at + 4);
     return size < kRecordHeaderBytes || size > bytes_.size() - at ? 0 : size;
   }
   [[nodiscard]] Bytes body_at(uint64_t at, uint64_t size) const {
@@ -141,9 +135,9 @@ class JitdumpReader {
 
   void read_record(uint64_t at, uint64_t size) {
     JitCode code;
-    code.time = read_at<uint64_t>(bytes_, at + 8);
+    code.time = number_at<uint64_t>(bytes_, at + 8);
     ++result_.records;
-    const auto type = read_at<uint32_t>(bytes_, at);
+    const auto type = number_at<uint32_t>(bytes_, at);
     if (type == kCodeClose) result_.closed = true;
     if (type == kCodeLoad || type == kCodeMove) {
       const Bytes body = body_at(at, size);
@@ -166,7 +160,7 @@ class JitdumpReader {
     for (uint64_t at = from; at + kRecordHeaderBytes < bytes_.size(); ++at) {
       if (budget_ == 0) break;
       --budget_;
-      if (read_at<uint32_t>(bytes_, at) == kCodeLoad && is_exact_load(at)) return at;
+      if (number_at<uint32_t>(bytes_, at) == kCodeLoad && is_exact_load(at)) return at;
     }
     return bytes_.size();
   }
@@ -176,10 +170,10 @@ class JitdumpReader {
     const uint64_t size = size_at(at);
     if (size <= kRecordHeaderBytes + kFixedBytes) return false;
     const Bytes body = body_at(at, size);
-    const uint64_t code_bytes = read_at<uint64_t>(body, 24);
-    const bool same_place = read_at<uint64_t>(body, 8) == read_at<uint64_t>(body, 16);
-    if (!same_place || read_at<uint32_t>(body, 0) != result_.header.pid || code_bytes == 0 || code_bytes >= size) return false;
-    if (has_time_ && read_at<uint64_t>(bytes_, at + 8) < last_time_) return false;
+    const uint64_t code_bytes = number_at<uint64_t>(body, 24);
+    const bool same_place = number_at<uint64_t>(body, 8) == number_at<uint64_t>(body, 16);
+    if (!same_place || number_at<uint32_t>(body, 0) != result_.header.pid || code_bytes == 0 || code_bytes >= size) return false;
+    if (has_time_ && number_at<uint64_t>(bytes_, at + 8) < last_time_) return false;
     // The name fills what the fixed part and the code leave.
     const uint64_t used = kFixedBytes + code_bytes;
     if (used >= body.size() || body.size() - used > kMaxNameBytes) return false;

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "recording/image/words.h"
+
 namespace ptd {
 namespace {
 
@@ -139,9 +141,9 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   dump.path = path;
   const std::string_view address = section.value("address"), offset = section.value("offset"), length = section.value("length");
   if (address.empty()) return refuse("has no address: not used");
-  if (!parse_ini_number(address, dump.address)) return refuse("has an invalid address: not used");
-  if (!offset.empty() && !parse_ini_number(offset, dump.offset)) return refuse("has an invalid offset: not used");
-  if (!length.empty() && !parse_ini_number(length, dump.length)) return refuse("has an invalid length: not used");
+  if (!parse_number(address, dump.address)) return refuse("has an invalid address: not used");
+  if (!offset.empty() && !parse_number(offset, dump.offset)) return refuse("has an invalid offset: not used");
+  if (!length.empty() && !parse_number(length, dump.length)) return refuse("has an invalid length: not used");
   const auto [known, is_new] = files_.try_emplace(path);
   if (is_new) {
     known->second = files.open_code(path);

@@ -30,10 +30,4 @@ struct IniFile {
 [[nodiscard]] IniFile parse_ini(std::string_view text);
 [[nodiscard]] bool is_dump(const IniSection& section);  ///< [dump], [dump1], ...: one piece of memory each
 
-/// Parses a decimal number, or hexadecimal after 0x; returns false if it is not a number or does not fit.
-[[nodiscard]] bool parse_ini_number(std::string_view text, uint64_t& value);
-[[nodiscard]] std::string_view trimmed(std::string_view text);           ///< without blanks around
-[[nodiscard]] bool equal_words(std::string_view a, std::string_view b);  ///< whatever their case
-[[nodiscard]] std::string lower_case(std::string_view text);             ///< words that are equal have the same
-
 }  // namespace ptd

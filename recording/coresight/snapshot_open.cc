@@ -14,6 +14,7 @@
 #include "recording/data/own_files.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
+#include "recording/image/words.h"
 
 namespace ptd {
 namespace {
@@ -72,7 +73,7 @@ struct Device {
 
   uint32_t number(std::string_view key, uint32_t otherwise) const {
     uint64_t value = 0;
-    return parse_ini_number(ini.section("regs").value(key), value) ? static_cast<uint32_t>(value) : otherwise;
+    return parse_number(ini.section("regs").value(key), value) ? static_cast<uint32_t>(value) : otherwise;
   }
 };
 

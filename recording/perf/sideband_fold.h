@@ -94,6 +94,13 @@ class SidebandFold {
   void check_exec(const perfio::Record& record, perfio::CommRecord& comm);
   void on_task(const perfio::Record& record, const perfio::TaskRecord& task);
   void on_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
+  struct LastSwitch {
+    int32_t pid = -1, tid = -1;          // of the task that runs since then
+    int32_t other = -1, other_tid = -1;  // of the task that ran before
+    bool out = false;
+    TimeNs time;
+  };
+  void check_switch_threads(const perfio::Record& record, const LastSwitch& last, const LastSwitch& now);
   void check_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
   void on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change);
   void on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start);
@@ -147,12 +154,6 @@ class SidebandFold {
   std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record
   std::map<uint64_t, Loss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
-  struct LastSwitch {
-    int32_t pid = -1, tid = -1;          // of the task that runs since then
-    int32_t other = -1, other_tid = -1;  // of the task that ran before
-    bool out = false;
-    TimeNs time;
-  };
   std::map<int32_t, LastSwitch> last_switches_;  // cpu -> its latest record of cpu-wide switches
   std::map<std::pair<int32_t, uint64_t>, LastSwitch> last_of_event_;  // the same of each event on a cpu
   std::vector<UserMapping> mappings_;

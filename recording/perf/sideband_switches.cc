@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,10 +32,31 @@ void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchR
   }
 }
 
+// OUT and the IN after it name the next thread and the one before, each twice. A thread has the same number when it comes and when it leaves, unless it
+// calls exec: then it and the leader of its process exchange their numbers.
+void SidebandFold::check_switch_threads(const perfio::Record& record, const LastSwitch& last, const LastSwitch& now) {
+  const auto report = [&](int32_t process, int32_t one, int32_t other) {
+    if (one <= 0 || other <= 0 || one == other) return false;
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.time = {last.time, now.time};
+    finding.what = "context switch of cpu " + std::to_string(record.sample_id.cpu) + " at file offset " + std::to_string(record.file_offset_bytes) +
+                   " contradicts the one before it: one is of thread " + std::to_string(one) + " of process " + std::to_string(process) +
+                   ", the other of thread " + std::to_string(other) + "; its flow may be given to the wrong thread";
+    image_.builder.add_finding(std::move(finding));
+    return true;
+  };
+  if (last.out && !now.out && now.pid == last.pid) {
+    if (report(now.pid, last.tid, now.tid) || now.other != last.other) return;
+    report(now.other, last.other_tid, now.other_tid);
+  } else if (!last.out && now.out && now.other == last.pid && now.other_tid != now.other && last.tid != last.pid) {
+    report(now.other, last.tid, now.other_tid);
+  }
+}
+
 // The records of a cpu make a chain: OUT names the next task, IN is of that task or names it as the one before, and OUT is of the task that
-// runs. Where it is of another process, records are missing between the two. Threads of one process are compared too, but a thread that calls exec
-// takes the leader's number, which it has when it leaves. A kernel that omits both records of a task (Linux 6.18 does, of some) leaves a chain through the names of its neighbours.
-// The records of one event alternate: OUT, IN, OUT.
+// runs. Where it is of another process, records are missing between the two. A kernel that omits both records of a task (Linux 6.18 does, of some)
+// leaves a chain through the names of its neighbours. The records of one event alternate: OUT, IN, OUT.
 void SidebandFold::check_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
   const perfio::SampleId& id = record.sample_id;
   const int32_t own = id.pid, cpu = id.cpu;
@@ -51,24 +71,7 @@ void SidebandFold::check_switch(const perfio::Record& record, const perfio::Swit
   const bool is_missing = !is_new && !repeated && !follows && last.time < now.time && contradict(last.pid, own);
   const bool runs = !is_new && !change.out && !last.out && now.pid == last.pid && contradict(now.other, last.other);
   Interval window{last.time, now.time};
-  const bool is_pair = !is_new && last.out && !change.out && now.pid == last.pid;
-  const bool wrong_in = is_pair && contradict(now.tid, last.tid);
-  const bool wrong_prev = is_pair && now.other == last.other && contradict(now.other_tid, last.other_tid);
-  // The thread that calls exec and its leader exchange their numbers.
-  const bool may_be_exec = now.other_tid == now.other || last.tid == last.pid;
-  const bool wrong_out = !is_new && !last.out && change.out && now.other == last.pid && !may_be_exec && contradict(now.other_tid, last.tid);
-  if (wrong_in || wrong_prev || wrong_out) {
-    const auto [process, before, after] = wrong_in     ? std::tuple(now.pid, last.tid, now.tid)
-                                          : wrong_prev ? std::tuple(now.other, last.other_tid, now.other_tid)
-                                                       : std::tuple(now.other, last.tid, now.other_tid);
-    Finding finding;
-    finding.kind = FindingKind::bad_record;
-    finding.time = window;
-    finding.what = "context switch of cpu " + std::to_string(cpu) + " at file offset " + std::to_string(record.file_offset_bytes) +
-                   " contradicts the one before it: one is of thread " + std::to_string(before) + " of process " + std::to_string(process) +
-                   ", the other of thread " + std::to_string(after) + "; its flow may be given to the wrong thread";
-    image_.builder.add_finding(std::move(finding));
-  }
+  if (!is_new) check_switch_threads(record, last, now);
   bool alternates = true;
   if (id.id != 0 || (attrs_ != nullptr && attrs_->size() == 1)) {
     const auto [of_event, is_first] = last_of_event_.try_emplace({cpu, id.id}, now);

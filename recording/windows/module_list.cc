@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 
 #include "image/base/mapped_file.h"
 #include "ptdecode/types.h"
+#include "recording/image/words.h"
 
 namespace ptd {
 namespace {
@@ -16,39 +16,16 @@ constexpr uint64_t kMostListBytes = 16U << 20;
 constexpr size_t kMostModules = 8192, kMostFields = 256;
 constexpr std::string_view kBlanks = " \t\r";
 
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  return result;
-}
-
-bool take_number(std::string_view text, int base, uint64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-// Decimal, or hex with 0x.
-bool take_csv_number(std::string_view text, uint64_t& value) {
-  text = trim(text);
-  if (text.starts_with("0x") || text.starts_with("0X")) return take_number(text.substr(2), 16, value);
-  return take_number(text, 10, value);
-}
-
 // Hex, as WinDbg writes addresses: 00007ffb`12340000.
 bool take_address(std::string_view text, uint64_t& value) {
   std::string digits(text);
   std::erase(digits, '`');
-  return take_number(digits, 16, value);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  return error == std::errc() && end == digits.data() + digits.size();
 }
 
 std::string_view next_word(std::string_view& text) {
-  text = trim(text);
+  text = trimmed(text);
   const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
   text.remove_prefix(word.size());
   return word;
@@ -70,7 +47,7 @@ std::vector<std::string> csv_fields(std::string_view line) {
       fields.back() += line[i];
     }
   }
-  for (std::string& field : fields) field = trim(field);
+  for (std::string& field : fields) field = trimmed(field);
   return fields;
 }
 
@@ -84,7 +61,7 @@ class ListReader {
     if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
     while (!text_.empty()) {
       const size_t line_bytes = std::min(text_.find('\n'), text_.size());
-      const std::string_view line = trim(text_.substr(0, line_bytes));
+      const std::string_view line = trimmed(text_.substr(0, line_bytes));
       text_.remove_prefix(std::min(text_.size(), line_bytes + 1));
       ++number_;
       if (line.empty() || line.starts_with('#')) continue;
@@ -116,7 +93,7 @@ class ListReader {
     columns_.fill(fields.size());
     for (size_t column = 0; column < kColumns; ++column) {
       for (size_t i = 0; i < fields.size(); ++i) {
-        if (std::ranges::find(kNames[column], lower(fields[i])) != kNames[column].end()) columns_[column] = i;
+        if (std::ranges::find(kNames[column], lower_case(fields[i])) != kNames[column].end()) columns_[column] = i;
       }
     }
     is_csv_ = std::ranges::all_of(std::array{columns_[kBase], columns_[kSize], columns_[kPath]}, [&](size_t at) { return at < fields.size(); });
@@ -128,12 +105,12 @@ class ListReader {
     const std::vector<std::string> fields = csv_fields(line);
     ListedModule module;
     if (std::max({columns_[kBase], columns_[kSize], columns_[kPath]}) >= fields.size()) return bad("has fewer fields than the header");
-    if (!take_csv_number(fields[columns_[kBase]], module.base)) return bad("'" + fields[columns_[kBase]] + "' is no address");
-    if (!take_csv_number(fields[columns_[kSize]], module.size_bytes)) return bad("'" + fields[columns_[kSize]] + "' is no size");
+    if (!parse_number(fields[columns_[kBase]], module.base)) return bad("'" + fields[columns_[kBase]] + "' is no address");
+    if (!parse_number(fields[columns_[kSize]], module.size_bytes)) return bad("'" + fields[columns_[kSize]] + "' is no size");
     module.path = fields[columns_[kPath]];
     if (columns_[kTimestamp] < fields.size() && !fields[columns_[kTimestamp]].empty()) {
       uint64_t value = 0;
-      if (!take_csv_number(fields[columns_[kTimestamp]], value) || value > UINT32_MAX)
+      if (!parse_number(fields[columns_[kTimestamp]], value) || value > UINT32_MAX)
         return bad("'" + fields[columns_[kTimestamp]] + "' is no TimeDateStamp");
       module.timestamp = static_cast<uint32_t>(value);
     }
@@ -148,7 +125,7 @@ class ListReader {
     std::string_view rest = line;
     if (is_unloaded_ || !take_address(next_word(rest), module.base) || !take_address(next_word(rest), end)) return {};
     (void)next_word(rest);  // the module's name in WinDbg
-    module.path = trim(rest);
+    module.path = trimmed(rest);
     if (module.path.empty() || module.path.starts_with('(')) return bad("has no path: use 'lm f'");
     if (end < module.base) return bad("ends before it starts");
     module.size_bytes = end - module.base;

@@ -2,21 +2,16 @@
 #include "recording/windows/windows_modules.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <set>
 
 #include "image/base/interrupt.h"
 #include "image/base/mapped_file.h"
 #include "image/placed_name.h"
+#include "recording/image/words.h"
 
 namespace ptd {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // As outputs show it: C:/Windows/System32/ntdll.dll.
 std::string shown_path(std::string path) {
@@ -44,7 +39,7 @@ std::vector<std::vector<std::string>> places_of(const std::string& path) {
   std::vector<std::vector<std::string>> places{parts};
   const bool has_drive = parts[0].size() == 2 && parts[0][1] == ':';
   if (has_drive) places[0][0].resize(1);
-  const size_t before = has_drive ? 1 : lower(parts[0]) == "device" ? 2 : 0;  // \Device\HarddiskVolume3\Windows
+  const size_t before = has_drive ? 1 : lower_case(parts[0]) == "device" ? 2 : 0;  // \Device\HarddiskVolume3\Windows
   if (before != 0 && parts.size() > before) places.insert(places.begin(), {parts.begin() + static_cast<std::ptrdiff_t>(before), parts.end()});
   places.push_back({parts.back()});
   return places;
@@ -72,7 +67,7 @@ void WindowsModules::add(const std::vector<ListedModule>& modules) {
     }
     end_ = module.base + module.size_bytes;
     last_path_ = path;
-    if (lower(path).ends_with(".exe") && ++programs == 1) program_ = base_name(path);
+    if (lower_case(path).ends_with(".exe") && ++programs == 1) program_ = base_name(path);
     add_module(module);
   }
   if (programs != 1) program_.clear();
@@ -154,7 +149,7 @@ void WindowsModules::pick_symbols(const std::string& path, const PeFile& file) {
     symbol.name = demangle(symbols[i].name);
     for (size_t alias = i + 1; alias < end && alias - i < Symbolizer::kMostNames; ++alias) symbol.aliases.push_back(demangle(symbols[alias].name));
     uint64_t limit = file.file().bytes().size() + start;
-    if (const PeSection* section = file.section_of(start); section != nullptr) limit = uint64_t{section->address} + section->size_bytes;
+    if (const PeSection* section = file.code_of(start); section != nullptr) limit = uint64_t{section->address} + section->size_bytes;
     if (end < symbols.size()) limit = std::min<uint64_t>(limit, symbols[end].address);
     // .pdata has all functions but those that call nothing and change no register. It ends a symbol, whose size COFF does not have.
     const auto function = std::lower_bound(functions.begin(), functions.end(), start,
@@ -218,7 +213,7 @@ std::vector<std::string> WindowsModules::resolve(const std::string& root, const 
   for (const std::string& part : parts) {
     std::vector<std::string> longer;
     for (const std::string& path : paths) {
-      std::vector<std::string> names = names_in(root + "/" + path, lower(part));
+      std::vector<std::string> names = names_in(root + "/" + path, lower_case(part));
       std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == part; });
       for (const std::string& name : names) {
         if (longer.size() < kMostPaths) longer.push_back(path + (path.empty() ? "" : "/") + name);
@@ -238,7 +233,7 @@ const std::vector<std::string>& WindowsModules::names_in(const std::string& fold
     size_t entries = 0;
     for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end && entries < kMostEntries; at.increment(error), ++entries) {
       const std::string name = at->path().filename().string();
-      known->second[lower(name)].push_back(name);
+      known->second[lower_case(name)].push_back(name);
     }
     for (auto& [key, names] : known->second) std::sort(names.begin(), names.end());
   }

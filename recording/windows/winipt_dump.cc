@@ -2,12 +2,12 @@
 #include "recording/windows/winipt_dump.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "decoder/pt/packet/packet_table.h"
+#include "image/base/mapped_file.h"
 #include "ptdecode/guest.h"
 #include "ptdecode/pt/packet_reader.h"
 
@@ -19,13 +19,6 @@ constexpr uint16_t kKnownVersion = 1;
 constexpr uint32_t kMostTiming = 2, kMostMtcPeriod = 15;  // IPT_TIMING_SETTINGS; IA32_RTIT_CTL.MTCFreq
 constexpr uint64_t kMostThreadId = (1U << kGuestThreadBits) - 1;
 
-template <class T>
-T value_at(Bytes bytes, uint64_t offset) {
-  T value{};
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
 struct ThreadHeader {
   uint64_t id = 0, offset_bytes = 0, size_bytes = 0;
   uint32_t timing = 0, mtc_period = 0, ratio = 0;
@@ -33,12 +26,12 @@ struct ThreadHeader {
 
 ThreadHeader header_at(Bytes bytes) {
   ThreadHeader header;
-  header.id = value_at<uint64_t>(bytes, 0);
-  header.timing = value_at<uint32_t>(bytes, 8);
-  header.mtc_period = value_at<uint32_t>(bytes, 12);
-  header.ratio = value_at<uint32_t>(bytes, 16);
-  header.offset_bytes = value_at<uint32_t>(bytes, 20);
-  header.size_bytes = value_at<uint32_t>(bytes, 24);
+  header.id = number_at<uint64_t>(bytes, 0);
+  header.timing = number_at<uint32_t>(bytes, 8);
+  header.mtc_period = number_at<uint32_t>(bytes, 12);
+  header.ratio = number_at<uint32_t>(bytes, 16);
+  header.offset_bytes = number_at<uint32_t>(bytes, 20);
+  header.size_bytes = number_at<uint32_t>(bytes, 24);
   return header;
 }
 
@@ -78,13 +71,13 @@ class DumpReader {
 
   // Thread ids of Windows have 32 bits, so the second word of a dump without IPT_TRACE_DATA is zero; with it, it is the size.
   Status take_data_header(Bytes& threads) {
-    const uint64_t size = value_at<uint32_t>(bytes_, 4);
+    const uint64_t size = number_at<uint32_t>(bytes_, 4);
     if (size == 0) return {};
-    const auto version = value_at<uint16_t>(bytes_, 0);
+    const auto version = number_at<uint16_t>(bytes_, 0);
     if (version != kKnownVersion)
       return Error{ErrorCode::unsupported_version,
                    path_ + " has version " + std::to_string(version) + " of a trace of ipt.sys, or is none: only version 1 is known", 0};
-    if (value_at<uint16_t>(bytes_, 2) == 0) note(FindingKind::bad_record, "is marked as not valid by the driver (ValidTrace)", 0);
+    if (number_at<uint16_t>(bytes_, 2) == 0) note(FindingKind::bad_record, "is marked as not valid by the driver (ValidTrace)", 0);
     threads = bytes_.subspan(kDataHeaderBytes);
     if (size > threads.size())
       note(FindingKind::trace_lost, "is cut: it has " + std::to_string(threads.size()) + " of " + std::to_string(size) + " bytes of trace", 0);

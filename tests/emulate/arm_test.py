@@ -207,17 +207,23 @@ def with_record_twice(data, at, size):
     return data
 
 
-def check_damaged_records(folder, recording):
-    """AUX records that name too much or too little, and a damaged first A-Sync: no instruction is decoded twice, and none is missing without a gap."""
+def parts_of(recording):
+    """A recording with one AUX record: its bytes, the place of that record, its size, the trace that it names (offset and size), and the trace's place."""
     with open(recording, "rb") as file:
         data = file.read()
     at, = struct.unpack_from("<Q", data, 40)
     for kind, _, record, payload in perf_records(recording):
         if kind == 11:
-            aux, (offset, size), aux_bytes = at, struct.unpack_from("<2Q", record, 8), len(record)
+            aux, named, aux_bytes = at, struct.unpack_from("<2Q", record, 8), len(record)
         elif kind == 71:
             trace = at + len(record)
         at += len(record) + len(payload)
+    return data, aux, aux_bytes, named, trace
+
+
+def check_damaged_records(folder, recording):
+    """AUX records that name too much or too little, and a damaged first A-Sync: no instruction is decoded twice, and none is missing without a gap."""
+    data, aux, aux_bytes, (offset, size), trace = parts_of(recording)
     fields = {"half": (offset, size // 2), "second half": (offset + size // 2, size - size // 2), "later": (offset + 1, size), "shorter": (offset + 1, size - 1), "empty": (offset, 0)}
     variants = {name: data[:aux + 8] + struct.pack("<2Q", *values) + data[aux + 24:] for name, values in fields.items()}
     variants["twice"] = with_record_twice(data, aux, aux_bytes)
@@ -242,15 +248,8 @@ def check_damaged_records(folder, recording):
 def check_calls_over_records(recording):
     """The kernel ends an AUX record whenever it stops the trace unit, as at a context switch: calls go on from one record to the next. The trace of one
     record, given in two, has the same calls."""
-    with open(recording, "rb") as file:
-        data = file.read()
-    at, = struct.unpack_from("<Q", data, 40)
-    for kind, _, record, payload in perf_records(recording):
-        if kind == 11:
-            aux, (offset, size), aux_bytes = at, struct.unpack_from("<2Q", record, 8), len(record)
-        elif kind == 71:
-            syncs = [found.start() for found in re.finditer(b"\0" * 11 + b"\x80", payload)]
-        at += len(record) + len(payload)
+    data, aux, aux_bytes, (offset, size), trace = parts_of(recording)
+    syncs = [found.start() - trace for found in re.finditer(b"\0" * 11 + b"\x80", data[:trace + size]) if found.start() >= trace]
     cut, out = syncs[len(syncs) // 2], recording + ".split"
     split = with_record_twice(data, aux, aux_bytes)
     struct.pack_into("<2Q", split, aux + 8, offset, cut - offset)

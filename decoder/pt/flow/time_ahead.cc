@@ -300,8 +300,8 @@ bool TimeAhead::read_tsc(const Packet& packet, uint64_t offset) {
   return clock_.known();
 }
 
-// Gives a TSC to `clock`. Returns whether packets, and `more_ticks`, have counted to a later time. A TSC that is earlier by more than 2^32 ticks comes from another
-// clock.
+// Gives a TSC to `clock`. Returns whether packets, and `more_ticks`, have counted to a later time. A TSC that is earlier by more than 2^32 ticks
+// comes from another clock.
 bool TimeAhead::goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks) const {
   constexpr uint64_t kMostBack = uint64_t{1} << 32, kSkew = uint64_t{1} << 14;
   const uint64_t least_back = period_ticks() + (segment_.cpu < 0 ? kSkew : 0);  // processors' TSCs may differ a little
@@ -335,7 +335,7 @@ bool TimeAhead::read_mtc(const Packet& packet, uint64_t offset) {
     return false;
   }
   const bool is_due = before.expects_mtcs() && PtClock(before).step_due_mtc(static_cast<uint8_t>(packet.value));
-  if (is_due || clock_.holes() == before.holes() || offset < counted_to_ || !contradicts_tsc()) return told;
+  if (is_due || clock_.holes() == before.holes() || offset < counted_to_ || !contradicts_tsc(counted_to_)) return told;
   clock_ = before;
   clock_.on_loss();
   miscounts_ = passed_end_ = true;
@@ -346,21 +346,22 @@ bool TimeAhead::read_mtc(const Packet& packet, uint64_t offset) {
 // Whether the next TSC comes before 256 more periods have passed. If it does for one packet, it does for those after it too.
 bool TimeAhead::is_damaged_repeat(uint64_t offset) {
   if (offset < repeats_to_) return true;
-  const uint64_t counted_to = counted_to_;
-  if (contradicts_tsc(kMtcWindow * period_ticks())) repeats_to_ = counted_to_;
-  counted_to_ = counted_to;
-  return offset < repeats_to_;
+  uint64_t compared_to = 0;
+  const bool contradicted = contradicts_tsc(compared_to, kMtcWindow * period_ticks());
+  if (contradicted) repeats_to_ = compared_to;
+  return contradicted;
 }
 
 // Whether the packets from here on, and `more_ticks`, count to a later time than that of the next TSC, or in the last segment of the last AUX record.
-bool TimeAhead::contradicts_tsc(uint64_t more_ticks) {
+// `compared_to` is where that TSC is, or the packets end.
+bool TimeAhead::contradicts_tsc(uint64_t& compared_to, uint64_t more_ticks) const {
   PacketReader reader = reader_;
   PtClock clock = clock_;
   Packet packet;
   bool in_guest = in_guest_, in_tail = false;
   for (;;) {
     if (!in_tail && reader.block_items() == 0) reader.seek(skip_plain(segment_.bytes, reader.offset(), plain_end()));
-    const uint64_t offset = counted_to_ = reader.offset();
+    const uint64_t offset = compared_to = reader.offset();
     const PacketReader::Status status = reader.next(packet);
     if (status != PacketReader::Status::ok || (!in_tail && zeros_.cuts(offset, reader.offset()))) break;
     in_guest = in_guest || is_of_guest(packet);
@@ -375,8 +376,9 @@ bool TimeAhead::contradicts_tsc(uint64_t more_ticks) {
     }
   }
   const Interval& time = segment_.time;
+  const Tsc counted{clock.earliest().value + more_ticks};
   return segment_.tail_bytes == 0 && !in_guest && config_.time.valid() && time.first < time.last && time.last < kTimeMax &&
-         plus(time.last, kOutsideNs) < ns_of(Tsc{clock.earliest().value + more_ticks}, Tsc{clock.earliest().value + more_ticks}).first;
+         plus(time.last, kOutsideNs) < ns_of(counted, counted).first;
 }
 
 // Skips PADs, or a packet that reaches into zeroed trace. Their times are lost.

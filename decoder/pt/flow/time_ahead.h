@@ -110,7 +110,7 @@ class TimeAhead {
   bool read_mtcs(uint64_t at, uint64_t end, TimePoint& point);
   bool read_cyc(uint64_t at, uint64_t end, TimePoint& point);
   bool read_mtc(const Packet& packet, uint64_t offset);
-  [[nodiscard]] bool contradicts_tsc(uint64_t more_ticks = 0);
+  [[nodiscard]] bool contradicts_tsc(uint64_t& compared_to, uint64_t more_ticks = 0) const;
   [[nodiscard]] bool is_damaged_repeat(uint64_t offset);
   [[nodiscard]] bool goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks = 0) const;
   [[nodiscard]] uint64_t period_ticks() const {

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "image/base/mapped_file.h"
 #include "image/placed_name.h"
 #include "image/source/code_bytes.h"
 #include "image/source/elf_file.h"
@@ -22,13 +23,6 @@ constexpr uint32_t kExports = 0, kExceptions = 3, kBaseRelocations = 5, kMostDir
 constexpr uint32_t kExecutable = 0x2000'0000;
 constexpr uint64_t kFileHeaderBytes = 24, kSectionHeaderBytes = 40, kCoffSymbolBytes = 18;  // the first with the signature
 constexpr uint32_t kPageBytes = 4096, kSectorBytes = 512;
-
-template <class T>
-T value_at(Bytes bytes, uint64_t offset) {
-  T value{};
-  if (offset <= bytes.size() && sizeof value <= bytes.size() - offset) std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
 
 Bytes part_of(Bytes bytes, uint64_t offset, uint64_t size) {
   if (offset > bytes.size() || size > bytes.size() - offset) return {};
@@ -56,30 +50,30 @@ Result<std::shared_ptr<const PeFile>> PeFile::open(std::shared_ptr<const MappedF
 
 Status PeFile::read_headers() {
   const Bytes bytes = file_->bytes();
-  const uint64_t pe = value_at<uint32_t>(bytes, 0x3c);
-  if (value_at<uint16_t>(bytes, 0) != 0x5a4d || value_at<uint32_t>(bytes, pe) != 0x4550) return Error{ErrorCode::bad_magic, "is not a PE file", 0};
-  const auto machine = value_at<uint16_t>(bytes, pe + 4);
-  const uint64_t optional = pe + kFileHeaderBytes, optional_bytes = value_at<uint16_t>(bytes, pe + 20);
+  const uint64_t pe = number_at<uint32_t>(bytes, 0x3c);
+  if (number_at<uint16_t>(bytes, 0) != 0x5a4d || number_at<uint32_t>(bytes, pe) != 0x4550) return Error{ErrorCode::bad_magic, "is not a PE file", 0};
+  const auto machine = number_at<uint16_t>(bytes, pe + 4);
+  const uint64_t optional = pe + kFileHeaderBytes, optional_bytes = number_at<uint16_t>(bytes, pe + 20);
   const Bytes header = part_of(bytes, optional, optional_bytes);
-  const auto magic = value_at<uint16_t>(header, 0);
+  const auto magic = number_at<uint16_t>(header, 0);
   is_64bit_ = magic == kMagic64;
   if (header.empty()) return cut("ends within its headers");
   if (!(machine == kMachineAmd64 && magic == kMagic64) && !(machine == kMachineI386 && magic == kMagic32))
     return Error{ErrorCode::unsupported, "is a PE file of neither x86-64 nor i386", 0};
   const uint64_t directories = is_64bit_ ? 112 : 96;
   if (header.size() < directories) return damaged("has an optional header that is too short");
-  timestamp_ = value_at<uint32_t>(bytes, pe + 8);
-  coff_symbols_ = value_at<uint32_t>(bytes, pe + 12);
-  coff_count_ = value_at<uint32_t>(bytes, pe + 16);
-  relocs_stripped_ = (value_at<uint16_t>(bytes, pe + 22) & kRelocsStripped) != 0;
-  image_base_ = is_64bit_ ? value_at<uint64_t>(header, 24) : value_at<uint32_t>(header, 28);
-  section_alignment_ = value_at<uint32_t>(header, 32);
-  image_bytes_ = value_at<uint32_t>(header, 56);
-  header_bytes_ = value_at<uint32_t>(header, 60);
-  const uint32_t count = std::min(value_at<uint32_t>(header, directories - 4), kMostDirectories);
+  timestamp_ = number_at<uint32_t>(bytes, pe + 8);
+  coff_symbols_ = number_at<uint32_t>(bytes, pe + 12);
+  coff_count_ = number_at<uint32_t>(bytes, pe + 16);
+  relocs_stripped_ = (number_at<uint16_t>(bytes, pe + 22) & kRelocsStripped) != 0;
+  image_base_ = is_64bit_ ? number_at<uint64_t>(header, 24) : number_at<uint32_t>(header, 28);
+  section_alignment_ = number_at<uint32_t>(header, 32);
+  image_bytes_ = number_at<uint32_t>(header, 56);
+  header_bytes_ = number_at<uint32_t>(header, 60);
+  const uint32_t count = std::min(number_at<uint32_t>(header, directories - 4), kMostDirectories);
   for (uint64_t i = 0; i < count && directories + 8 * (i + 1) <= header.size(); ++i)
-    directories_.push_back({value_at<uint32_t>(header, directories + 8 * i), value_at<uint32_t>(header, directories + 8 * i + 4)});
-  return read_sections(optional + optional_bytes, value_at<uint16_t>(bytes, pe + 6));
+    directories_.push_back({number_at<uint32_t>(header, directories + 8 * i), number_at<uint32_t>(header, directories + 8 * i + 4)});
+  return read_sections(optional + optional_bytes, number_at<uint16_t>(bytes, pe + 6));
 }
 
 // Windows loads no file whose sections are not in order of their addresses.
@@ -91,10 +85,10 @@ Status PeFile::read_sections(uint64_t at, uint64_t count) {
     const Bytes entry = table.subspan(i * kSectionHeaderBytes, kSectionHeaderBytes);
     PeSection section;
     section.name = text_of(entry.first(8));
-    const auto memory = value_at<uint32_t>(entry, 8), in_file = value_at<uint32_t>(entry, 16), flags = value_at<uint32_t>(entry, 36);
-    section.address = value_at<uint32_t>(entry, 12);
+    const auto memory = number_at<uint32_t>(entry, 8), in_file = number_at<uint32_t>(entry, 16), flags = number_at<uint32_t>(entry, 36);
+    section.address = number_at<uint32_t>(entry, 12);
     section.size_bytes = memory != 0 ? memory : in_file;
-    section.file_offset_bytes = value_at<uint32_t>(entry, 20);
+    section.file_offset_bytes = number_at<uint32_t>(entry, 20);
     section.file_size_bytes = section.file_offset_bytes == 0 ? 0 : std::min(in_file, section.size_bytes);
     section.executable = (flags & kExecutable) != 0;
     if (section.address < end) return damaged("has sections that overlap or are not in order");
@@ -177,7 +171,7 @@ Status PeFile::relocate(uint64_t base, Copies& copies, PeBudget& budget) const {
   budget.table_bytes -= blocks.size();
   for (uint64_t block = 0; block < blocks.size();) {
     const Bytes rest = blocks.subspan(block);
-    const auto page = value_at<uint32_t>(rest, 0), size = value_at<uint32_t>(rest, 4);
+    const auto page = number_at<uint32_t>(rest, 0), size = number_at<uint32_t>(rest, 4);
     if (size == 0 && std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; })) break;  // padding
     if (size < kBlockHeaderBytes || size % 2 != 0 || size > rest.size()) return damaged("has base relocations whose sizes contradict each other");
     const Bytes entries = rest.subspan(kBlockHeaderBytes, size - kBlockHeaderBytes);
@@ -191,7 +185,7 @@ Status PeFile::relocate(uint64_t base, Copies& copies, PeBudget& budget) const {
 Status PeFile::relocate_block(Bytes entries, uint32_t page, uint64_t delta, Copies& copies, PeBudget& budget) const {
   constexpr unsigned kAbsolute = 0, kHighLow = 3, kDir64 = 10;
   for (uint64_t i = 0; i + 2 <= entries.size(); i += 2) {
-    const auto entry = value_at<uint16_t>(entries, i);
+    const auto entry = number_at<uint16_t>(entries, i);
     const unsigned type = entry >> 12;
     if (type == kAbsolute) continue;
     if (type != kHighLow && type != kDir64) return damaged("has a base relocation of type " + std::to_string(type) + ", which x86 does not have");
@@ -245,18 +239,18 @@ void PeFile::add_coff_symbols(Symbols& symbols) const {
   const Bytes names = bytes.subspan(coff_symbols_ + count * kCoffSymbolBytes);
   for (uint64_t i = 0; i < count && !symbols.is_full(); ++i) {
     const Bytes entry = bytes.subspan(coff_symbols_ + i * kCoffSymbolBytes, kCoffSymbolBytes);
-    const auto section = value_at<int16_t>(entry, 12);
-    const auto storage = value_at<uint8_t>(entry, 16);
-    i += value_at<uint8_t>(entry, 17);  // auxiliary entries
+    const auto section = number_at<int16_t>(entry, 12);
+    const auto storage = number_at<uint8_t>(entry, 16);
+    i += number_at<uint8_t>(entry, 17);  // auxiliary entries
     if (section <= 0 || static_cast<size_t>(section) > sections_.size() || (storage != kExternal && storage != kStatic)) continue;
-    const uint64_t address = uint64_t{sections_[static_cast<size_t>(section) - 1].address} + value_at<uint32_t>(entry, 8);
+    const uint64_t address = uint64_t{sections_[static_cast<size_t>(section) - 1].address} + number_at<uint32_t>(entry, 8);
     if (code_of(address) == nullptr) continue;
-    const bool is_long = value_at<uint32_t>(entry, 0) == 0;
-    const auto offset = value_at<uint32_t>(entry, 4);
+    const bool is_long = number_at<uint32_t>(entry, 0) == 0;
+    const auto offset = number_at<uint32_t>(entry, 4);
     std::string name = !is_long ? text_of(entry.first(8)) : offset < names.size() ? text_of(names.subspan(offset)) : std::string();
     if (!is_64bit_ && name.starts_with('_')) name.erase(0, 1);
     if (name.empty() || name.starts_with('.')) continue;  // a section
-    symbols.add(static_cast<uint32_t>(address), std::move(name), (value_at<uint16_t>(entry, 14) >> 4 & 3) == kFunction);
+    symbols.add(static_cast<uint32_t>(address), std::move(name), (number_at<uint16_t>(entry, 14) >> 4 & 3) == kFunction);
   }
 }
 
@@ -265,16 +259,16 @@ void PeFile::add_exports(Symbols& symbols) const {
   const Table table = directory(kExports);
   const Bytes header = at(table.address, kHeaderBytes);
   if (header.empty()) return;
-  const uint64_t functions = value_at<uint32_t>(header, 20), named = value_at<uint32_t>(header, 24), addresses = value_at<uint32_t>(header, 28),
-                 names = value_at<uint32_t>(header, 32), ordinals = value_at<uint32_t>(header, 36);
+  const uint64_t functions = number_at<uint32_t>(header, 20), named = number_at<uint32_t>(header, 24), addresses = number_at<uint32_t>(header, 28),
+                 names = number_at<uint32_t>(header, 32), ordinals = number_at<uint32_t>(header, 36);
   for (uint64_t i = 0; i < named && !symbols.is_full(); ++i) {
     const Bytes name = at(names + 4 * i, 4), ordinal = at(ordinals + 2 * i, 2);
     if (name.empty() || ordinal.empty()) return;  // the table ends early
-    const uint64_t index = value_at<uint16_t>(ordinal, 0);
+    const uint64_t index = number_at<uint16_t>(ordinal, 0);
     if (index >= functions) continue;
-    const auto address = value_at<uint32_t>(at(addresses + 4 * index, 4), 0);
+    const auto address = number_at<uint32_t>(at(addresses + 4 * index, 4), 0);
     if (address - table.address < table.size_bytes || code_of(address) == nullptr) continue;  // another module's function, or data
-    std::string text = text_at(value_at<uint32_t>(name, 0));
+    std::string text = text_at(number_at<uint32_t>(name, 0));
     if (!text.empty()) symbols.add(address, std::move(text), true);
   }
 }
@@ -305,11 +299,11 @@ std::vector<PeFunction> PeFile::functions(size_t limit) const {
   for (uint64_t i = 0; i + kEntryBytes <= table.size_bytes && functions.size() < limit; i += kEntryBytes) {
     const Bytes entry = at(uint64_t{table.address} + i, kEntryBytes);
     if (entry.empty()) break;
-    const auto first = value_at<uint32_t>(entry, 0), end = value_at<uint32_t>(entry, 4), unwind = value_at<uint32_t>(entry, 8);
+    const auto first = number_at<uint32_t>(entry, 0), end = number_at<uint32_t>(entry, 4), unwind = number_at<uint32_t>(entry, 8);
     const PeSection* section = code_of(first);
     if (section == nullptr || end <= first || end - section->address > section->size_bytes) continue;
     const Bytes info = at(unwind, 1);
-    functions.push_back({first, end, !info.empty() && (value_at<uint8_t>(info, 0) >> 3 & kChained) != 0});
+    functions.push_back({first, end, !info.empty() && (number_at<uint8_t>(info, 0) >> 3 & kChained) != 0});
   }
   std::stable_sort(functions.begin(), functions.end(), [](const PeFunction& a, const PeFunction& b) { return a.first < b.first; });
   return functions;

@@ -71,8 +71,8 @@ class PeFile {
   [[nodiscard]] Result<std::vector<PeCode>> code_at(uint64_t base, PeBudget& budget) const;
   /// Returns the symbols of executable sections by address, functions first: those of the COFF symbol table and the exports. At most `limit`.
   [[nodiscard]] std::vector<PeSymbol> symbols(size_t limit) const;
-  /// Returns the section that contains the RVA `address`; null: none.
-  [[nodiscard]] const PeSection* section_of(uint64_t address) const;
+  /// Returns the executable section that contains the RVA `address`; null: none.
+  [[nodiscard]] const PeSection* code_of(uint64_t address) const;
   /// Returns the functions of .pdata in executable sections, by address; empty for i386. At most `limit`.
   [[nodiscard]] std::vector<PeFunction> functions(size_t limit) const;
 
@@ -85,7 +85,7 @@ class PeFile {
   Status read_sections(uint64_t at, uint64_t count);
   [[nodiscard]] Bytes at(uint64_t address, uint64_t size_bytes) const;
   [[nodiscard]] Table directory(uint32_t index) const;
-  [[nodiscard]] const PeSection* code_of(uint64_t address) const;
+  [[nodiscard]] const PeSection* section_of(uint64_t address) const;
   [[nodiscard]] std::string text_at(uint64_t address) const;
   struct Symbols;
   void add_coff_symbols(Symbols& symbols) const;
