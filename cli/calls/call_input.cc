@@ -144,6 +144,7 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, const WalkWant
       if (!know(i, tree).passes) continue;
       folded_ += tree.threads()[i].folded;
       guessed_ += tree.threads()[i].guessed;
+      any_fibre_ = any_fibre_ || tree.threads()[i].fibre != 0;
     }
     return sink(steps, tree);
   };
@@ -223,6 +224,8 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
   if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
   const int status = why.empty() ? kExitOk : kExitUsage;
   for (const std::string& doubt : doubts()) say_on_error("ptdecode: " + doubt + "\n");
+  if (words.fibres && any && !any_fibre_)
+    say_on_error("ptdecode: --fibres: no thread announces a fibre by PTWRITE, so that each has one stack of calls (ANNOUNCE.md)\n");
   if (words.input.quiet) return status;
   say_on_error(symbol_warnings(*recording_));
   if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));

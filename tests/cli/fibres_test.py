@@ -215,6 +215,14 @@ class Fibres(unittest.TestCase):
         print(f"{complete} complete calls in damaged traces, {unknown} of unknown fibres", flush=True)
         self.assertGreater(unknown, 0)
 
+    def test_a_trace_without_announcements_says_so(self):
+        demo = SOURCE / "data/demo"
+        with_option, without = run("functions", "-q", "-i", demo, "--fibres"), run("functions", "-q", "-i", demo)
+        self.assertEqual(with_option.stdout, without.stdout)
+        self.assertEqual(with_option.stderr.replace(without.stderr, ""),
+                         "ptdecode: --fibres: no thread announces a fibre by PTWRITE, so that each has one stack of calls (ANNOUNCE.md)\n")
+        self.assertNotIn("--fibres", run("functions", "-q", "-i", self.recorded["switch"][0], "--fibres").stderr)
+
     def test_options_that_have_no_fibres(self):
         data, _ = self.recorded["switch"]
         for words in (("script", "--call-trace"), ("script", "--itrace=b"), ("profile", "-o", self.folder / "profile")):
