@@ -39,14 +39,11 @@ bool is_zero(Bytes bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-bool begins_with_psb(Bytes bytes) {
-  constexpr uint64_t kMostBefore = 64;
-  const Bytes begin = bytes.first(std::min<uint64_t>(bytes.size(), kMostBefore + pt::kPsbBytes));
+// Whether a PSB comes after at most so many bytes: none in a trace that lacks nothing and is not damaged.
+bool begins_with_psb(Bytes bytes, uint64_t most_before = 0) {
+  const Bytes begin = bytes.first(std::min<uint64_t>(bytes.size(), most_before + pt::kPsbBytes));
   return pt::find_psb(begin, 0) < begin.size();
 }
-
-// As a trace does that lacks nothing and is not damaged.
-bool starts_with_psb(Bytes bytes) { return pt::find_psb(bytes.first(std::min<uint64_t>(bytes.size(), pt::kPsbBytes)), 0) == 0 && !bytes.empty(); }
 
 class DumpReader {
  public:
@@ -120,12 +117,13 @@ class DumpReader {
     const uint64_t offset = header.offset_bytes, size = header.size_bytes;
     const Bytes newer = ring.first(std::min<uint64_t>(offset, ring.size())), older = ring.subspan(newer.size());
     // Where the ring ends at its offset, or the file before it, only the first packet tells.
-    const bool was_full = !is_zero(older) || (older.empty() && !newer.empty() && !starts_with_psb(newer));
+    const bool was_full = !is_zero(older) || (older.empty() && !newer.empty() && !begins_with_psb(newer));
     if (!was_full) {
+      constexpr uint64_t kMostBefore = 64;
       stream.add_payload(0, offset, newer, false);
-      if (!newer.empty() && !begins_with_psb(newer)) stream.lose_begin();
+      if (!newer.empty() && !begins_with_psb(newer, kMostBefore)) stream.lose_begin();
     } else if (offset == 0) {
-      stream.add_payload(starts_with_psb(ring) ? 0 : size, size, ring, false);
+      stream.add_payload(begins_with_psb(ring) ? 0 : size, size, ring, false);
     } else {
       stream.add_payload(offset, size - offset, older, false);
       stream.add_payload(size, offset, newer, false);
