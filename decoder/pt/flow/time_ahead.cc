@@ -119,24 +119,23 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   done_ = false;
 }
 
-// Returns the bounds from a clock that has processed a timing packet.
-[[gnu::always_inline]] inline TimeAhead::Bounds TimeAhead::bounds_at(const PtClock& clock, const Bounds& before) {
-  const Interval told = ns_of(clock.earliest(), clock.latest());
-  Bounds bounds;
-  const TimeNs counted = minus(told.first, slack_ns_);
-  passed_end_ |= limit_ < counted;
-  bounds.first = later(before.first, earlier(counted, limit_));  // it is initially the segment's lower bound
-  bounds.last = later(earlier(plus(told.last, slack_ns_), segment_.time.last), bounds.first);
+// Sets the bounds after a timing packet that the clock has processed.
+[[gnu::always_inline]] inline void TimeAhead::update_bounds() {
+  const uint64_t limit = limit_.value, end = segment_.time.last.value, slack = slack_ns_;
+  const Interval told = ns_of(clock_.earliest(), clock_.latest());
+  const TimeNs counted = minus(told.first, slack);
+  passed_end_ |= limit < counted.value;
+  const TimeNs first = later(bounds_.first, earlier(counted, TimeNs{limit}));  // it is initially the segment's lower bound
+  const TimeNs last = later(earlier(plus(told.last, slack), TimeNs{end}), first);
   // Without CYC the bounds are a tick or two apart.
-  const TimeNs about = clock.cycles() == 0 ? bounds.first : ns_of(clock.now(), clock.now()).first;
-  bounds.about = earlier(later(about, later(before.about, bounds.first)), bounds.last);
-  return bounds;
+  const TimeNs about = clock_.cycles() == 0 ? first : ns_of(clock_.now(), clock_.now()).first;
+  bounds_ = {first, last, earlier(later(about, later(bounds_.about, first)), last)};
 }
 
 // Sets the point of a packet that the clock has processed.
-inline void TimeAhead::date(TimePoint& point, uint64_t offset, uint64_t end, bool bounds) {
+[[gnu::always_inline]] inline void TimeAhead::date_here(TimePoint& point, uint64_t offset, uint64_t end, bool bounds) {
   if (bounds) {
-    bounds_ = bounds_at(clock_, bounds_);
+    update_bounds();
     window_ = end;
   }
   point.offset_bytes = offset;
@@ -146,23 +145,25 @@ inline void TimeAhead::date(TimePoint& point, uint64_t offset, uint64_t end, boo
   point.moment = {bounds_.about, clock_.cycles()};
   point.bounds = bounds;
 }
+void TimeAhead::date(TimePoint& point, uint64_t offset, uint64_t end, bool bounds) { date_here(point, offset, end, bounds); }
 
 // Reads the expected MTC at `at`. MTCs that directly follow each other, as while the processor waits, make one point: the first gives its
 // upper bound and the last its lower bound. Returns false if there is no expected MTC.
-inline bool TimeAhead::read_mtcs(uint64_t at, uint64_t end, TimePoint& point) {
+[[gnu::always_inline]] inline bool TimeAhead::read_mtcs(uint64_t at, uint64_t end, TimePoint& point) {
   const std::byte* data = segment_.bytes.data();
-  if (end - at < 2 || data[at] != kMtc || !clock_.expects_mtcs() || clock_.ends_cyc(at)) return false;
-  if (!clock_.step_due_mtc(static_cast<uint8_t>(data[at + 1]))) return false;
-  const uint64_t offset = at;
-  at += 2;
-  date(point, offset, at, true);
-  if (end - at < 2 || data[at] != kMtc) return true;
-  const uint64_t after = clock_.step_due_mtcs(segment_.bytes, at, end);
-  if (after == at) return true;
-  const TimeNs last = point.last;
-  date(point, offset, after, true);
-  point.last = last;
+  if (end - at < 2 || data[at] != kMtc || !clock_.on_due_mtc(static_cast<uint8_t>(data[at + 1]), at)) return false;
+  date_here(point, at, at + 2, true);
+  if (end - at >= 4 && data[at + 2] == kMtc) [[unlikely]] add_mtcs(point, end);
   return true;
+}
+
+// Adds the MTCs that directly follow a point.
+[[gnu::noinline]] void TimeAhead::add_mtcs(TimePoint& point, uint64_t end) {
+  const uint64_t after = clock_.step_due_mtcs(segment_.bytes, point.end_bytes, end);
+  if (after == point.end_bytes) return;
+  const TimeNs last = point.last;
+  date(point, point.offset_bytes, after, true);
+  point.last = last;
 }
 
 // Reads a CYC of one or two bytes at `at`. Returns false if there is none.
@@ -362,6 +363,11 @@ bool TimeAhead::contradicts_tsc(uint64_t& compared_to, uint64_t more_ticks) cons
   for (;;) {
     if (!in_tail && reader.block_items() == 0) reader.seek(skip_plain(segment_.bytes, reader.offset(), plain_end()));
     const uint64_t offset = compared_to = reader.offset();
+    if (!in_tail && reader.block_items() == 0 && offset + 2 <= plain_end() && segment_.bytes[offset] == kMtc &&
+        clock.on_due_mtc(static_cast<uint8_t>(segment_.bytes[offset + 1]), offset)) {
+      reader.seek(offset + 2);
+      continue;
+    }
     const PacketReader::Status status = reader.next(packet);
     if (status != PacketReader::Status::ok || (!in_tail && zeros_.cuts(offset, reader.offset()))) break;
     in_guest = in_guest || is_of_guest(packet);

@@ -96,18 +96,16 @@ class TimeAhead {
   void pass_zeros();
   void scan_plain();
   void scan_tail();
-  /// The bounds after a timing packet, and the likeliest time.
-  struct Bounds {
-    TimeNs first, last, about;
-  };
-  [[nodiscard]] Bounds bounds_at(const PtClock& clock, const Bounds& before);
+  void update_bounds();
   TimePoint& append() {
     if (count_ == points_.size()) points_.resize(2 * count_ + 1);
     return points_[count_++];
   }
   void date(TimePoint& point, uint64_t offset, uint64_t end, bool bounds);
+  void date_here(TimePoint& point, uint64_t offset, uint64_t end, bool bounds);
   void add(uint64_t offset, uint64_t end, bool bounds) { date(append(), offset, end, bounds); }
   bool read_mtcs(uint64_t at, uint64_t end, TimePoint& point);
+  void add_mtcs(TimePoint& point, uint64_t end);
   bool read_cyc(uint64_t at, uint64_t end, TimePoint& point);
   bool read_mtc(const Packet& packet, uint64_t offset);
   [[nodiscard]] bool contradicts_tsc(uint64_t& compared_to, uint64_t more_ticks = 0) const;
@@ -130,7 +128,9 @@ class TimeAhead {
   uint64_t own_bytes_ = 0;
   ZeroRun zeros_;        ///< the next run of zeros
   uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted
-  Bounds bounds_;  ///< after the last timing packet
+  struct {
+    TimeNs first, last, about;
+  } bounds_;  ///< the bounds after the last timing packet, and the likeliest time
   TimeNs end_;
   TimeNs limit_;  ///< of lower bounds: the next PSB's TSC
   uint64_t counted_to_ = 0;                ///< up to there the count of MTC packets was compared with the next TSC

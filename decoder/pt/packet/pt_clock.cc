@@ -58,6 +58,12 @@ void PtClock::reset() {
 }
 
 bool PtClock::on_packet(const Packet& packet, uint64_t offset_bytes) {
+  const bool told = take(packet, offset_bytes);
+  expects_mtcs_ = anchor_ == Anchor::exact && !first_mtc_ && !lost_ && known_ && has_mtc_ && anchor_tsc_ < kShortAnchor && ratio_d_ != 0;
+  return told;
+}
+
+bool PtClock::take(const Packet& packet, uint64_t offset_bytes) {
   const bool beside_cyc = cyc_end_ != kNoOffset && cyc_end_ == offset_bytes;
   switch (packet.kind) {
     case PacketKind::cyc:

@@ -45,9 +45,7 @@ class PTD_API PtClock {
   /// not simple; nothing has changed then and on_packet() must be called.
   bool on_due_mtc(uint8_t mtc, uint64_t offset_bytes) { return expects_mtcs() && !ends_cyc(offset_bytes) && step_due_mtc(mtc); }
   /// The parts of on_due_mtc(). Only other packets than simple MTCs change the result of expects_mtcs().
-  [[nodiscard]] bool expects_mtcs() const {
-    return anchor_ == Anchor::exact && !first_mtc_ && !lost_ && known_ && has_mtc_ && anchor_tsc_ < kShortAnchor && ratio_d_ != 0;
-  }
+  [[nodiscard]] bool expects_mtcs() const { return expects_mtcs_; }
   [[nodiscard]] bool ends_cyc(uint64_t offset_bytes) const { return cyc_end_ == offset_bytes; }
   bool step_due_mtc(uint8_t mtc) {
     const unsigned step = (mtc - unsigned{last_mtc_}) & 0xff;
@@ -86,7 +84,10 @@ class PTD_API PtClock {
     return at;
   }
   /// Declares that packets are missing at this point, as after an OVF, or that their time is not known.
-  void on_loss() { (void)on_overflow(); }
+  void on_loss() {
+    (void)on_overflow();
+    expects_mtcs_ = false;
+  }
   /// Resets everything but the configuration, the reference and the calibration (loss of flow, PSB of a segment after lost data).
   void reset();
   /// Sets a time close to the trace's, such as that of the AUX record: it gives bits 63:56, which no packet has. Call before the first TSC.
@@ -127,6 +128,7 @@ class PTD_API PtClock {
   bool on_cyc(uint64_t cycles);
   void on_cbr(uint8_t ratio);
   bool on_overflow();
+  bool take(const Packet& packet, uint64_t offset_bytes);
   void calibrate(bool beside_cyc);
   [[nodiscard]] unsigned mtc_step(uint8_t mtc);
   [[nodiscard]] uint64_t edge(int64_t ctc_ticks) const;
@@ -154,6 +156,7 @@ class PTD_API PtClock {
   bool lost_ = false;       ///< whole windows of MTCs may be missing
   bool calibrating_ = false, measured_ = false, strict_holes_ = false;
   bool loses_cyc_ = false;  ///< erratum SKL168: cycles before a PSB may be missing
+  bool expects_mtcs_ = false;
 };
 
 }  // namespace ptd::pt
