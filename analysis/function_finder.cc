@@ -104,13 +104,12 @@ FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when
   const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
   if (is_kernel_space(space)) return {section == nullptr ? "[kernel]" : section->path, ip.value, valid};
   if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", ip.value, valid};
-  const std::string& path = section->path;
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
   constexpr uint64_t kMostOffset = ~uint64_t{0} >> 1;  // a damaged record may claim one that no file has
   const bool is_offset = section->file_offset_bytes <= kMostOffset && offset <= kMostOffset;
   // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets. A Windows module has an id.
   const bool is_dump = pid_ < 0 && section->build_id.empty();
-  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), is_dump || !is_offset ? ip.value : offset, valid};
+  return {std::string(symbolizer_.module_of(*section)), is_dump || !is_offset ? ip.value : offset, valid};
 }
 
 std::string FunctionFinder::unnamed_text(SpaceId space, Ip ip, TimeNs when) const {

@@ -22,15 +22,14 @@ const PlaceNames::Key& PlaceNames::look_up(SpaceId space, Ip ip, TimeNs when) {
   return keys_.replace(hash_of(space, ip)) = Key{ip, space, name.symbol};
 }
 
-/// Code without a symbol has the last part of its file's path. Narrows `valid` to moments with the same answer.
+/// Code without a symbol has its file's short name. Narrows `valid` to moments with the same answer.
 PlaceName PlaceNames::unnamed(SpaceId space, Ip ip, TimeNs when, Interval& valid) {
   const Timeline::SectionAt at = likeliest_section(recording_.timeline(), space, ip, when);
   valid = intersect(valid, at.valid);
   PlaceName name;
   if (at.id == kNoSection) return name;
-  std::string_view path = recording_.timeline().section(at.id).path;
-  if (!path.starts_with('[')) path = path.substr(path.rfind('/') + 1);
-  if (!path.empty()) name.module = modules.index_of(path);
+  const std::string_view module = recording_.symbolizer().module_of(recording_.timeline().section(at.id));
+  if (!module.empty()) name.module = modules.index_of(module);
   return name;
 }
 

@@ -37,8 +37,8 @@ SymbolCache::Entry* SymbolCache::entry_of(SpaceId space, Ip ip, TimeNs when) {
 SymbolCache::Name SymbolCache::unnamed(SpaceId space, Ip ip, TimeNs when) const {
   const SectionId section = likeliest_section(recording_.timeline(), space, ip, when).id;
   if (section == kNoSection) return {};
-  const std::string_view path = recording_.timeline().section(section).path;
-  return Name{{}, short_path(path), path, 0};
+  const Section& shown = recording_.timeline().section(section);
+  return Name{{}, recording_.symbolizer().module_of(shown), shown.path, 0};
 }
 
 SymbolCache::Name SymbolCache::find(SpaceId space, Ip ip, TimeNs when) {

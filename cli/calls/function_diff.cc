@@ -81,7 +81,7 @@ bool has_debug_information(const Recording& recording, std::string_view module) 
   std::set<std::pair<std::string_view, std::string_view>> asked;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (short_path(section.path) != module || !asked.emplace(section.path, section.build_id).second) continue;
+    if (recording.symbolizer().module_of(section) != module || !asked.emplace(section.path, section.build_id).second) continue;
     bool found = false;
     (void)recording.symbolizer().visit_source(section.path, section.build_id, [&found](const SourceUnit&) {
       found = true;

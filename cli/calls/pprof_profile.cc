@@ -28,11 +28,12 @@ std::string packed(const std::vector<uint64_t>& numbers) {
 }
 
 /// Returns the build id of each module, or "" if files of several builds have its name.
-std::map<std::string, std::string> build_ids(const Timeline& timeline) {
+std::map<std::string, std::string> build_ids(const Recording& recording) {
   std::map<std::string, std::string> ids;
+  const Timeline& timeline = recording.timeline();
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    const auto [known, is_new] = ids.try_emplace(std::string(short_path(section.path)), section.build_id);
+    const auto [known, is_new] = ids.try_emplace(std::string(recording.symbolizer().module_of(section)), section.build_id);
     if (!is_new && known->second != section.build_id) known->second.clear();
   }
   return ids;
@@ -44,7 +45,7 @@ std::map<std::string, std::string> build_ids(const Timeline& timeline) {
 class PprofProfile::Writer {
  public:
   explicit Writer(const PprofProfile& profile)
-      : profile_(profile), functions_(profile.input_.functions()), build_ids_(build_ids(profile.input_.recording().timeline())) {}
+      : profile_(profile), functions_(profile.input_.functions()), build_ids_(build_ids(profile.input_.recording())) {}
   std::string write() {
     text("");
     put_type("calls", "count");

@@ -15,8 +15,6 @@ constexpr int64_t kHost = 1;  // perf's number of this machine
 
 uint64_t key_of(int32_t pid, int32_t tid) { return static_cast<uint64_t>(static_cast<uint32_t>(pid)) << 32 | static_cast<uint32_t>(tid); }
 
-std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 }  // namespace
 
 int64_t ExportNames::thread(int32_t pid, int32_t tid) {
@@ -42,7 +40,7 @@ int64_t ExportNames::file(std::string_view module) {
   const Timeline& timeline = recording_.timeline();
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (section.path.find('/') == std::string::npos || base_name(section.path) != module) continue;
+    if (section.path.find('/') == std::string::npos || recording_.symbolizer().module_of(section) != module) continue;
     made.path = valid_utf8(section.path);
     made.build_id = section.build_id;
     break;
@@ -72,7 +70,7 @@ void ExportNames::set_start(int64_t symbol, Ip start, SpaceId space, TimeNs when
   if (id == kNoSection) return;
   const Section& section = recording_.timeline().section(id);
   const bool from_file = !section.path.starts_with('[') || section.path == "[vdso]";
-  if (from_file && base_name(section.path) == found->module) row.start = (start - section.ip) + section.file_offset_bytes;
+  if (from_file && recording_.symbolizer().module_of(section) == found->module) row.start = (start - section.ip) + section.file_offset_bytes;
 }
 
 Status ExportNames::write(Database& database) const {

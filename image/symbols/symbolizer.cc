@@ -16,6 +16,7 @@
 #include "image/symbols/file_symbols.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/module_file.h"
+#include "image/symbols/module_names.h"
 #include "image/symbols/name_rank.h"
 #include "image/symbols/pick_steps.h"
 #include "image/symbols/source_warnings.h"
@@ -131,11 +132,6 @@ std::vector<std::string> names_of(const RangeIndex& index, const NamedRange& bes
   return names;
 }
 
-std::string short_name(const std::string& path) {
-  if (path.starts_with('[')) return path;
-  return path.substr(path.rfind('/') + 1);
-}
-
 std::string file_key(const std::string& path, const std::string& build_id) { return path + '\0' + build_id; }
 
 }  // namespace
@@ -155,7 +151,8 @@ struct Symbolizer::State {
     uint64_t slide = 0;
   };
   Timeline timeline;
-  std::once_flag sorted, kernel_sought;
+  std::once_flag sorted, kernel_sought, named;
+  std::optional<ModuleNames> module_names;
   KernelFile kernel;
   std::shared_ptr<SourceWarnings> warnings = std::make_shared<SourceWarnings>();
   ModuleFiles modules{warnings};
@@ -173,6 +170,11 @@ struct Symbolizer::State {
     });
   }
 
+  const ModuleNames& names() {
+    std::call_once(named, [this] { module_names.emplace(timeline); });
+    return *module_names;
+  }
+
   // Returns the symbols of a section's file, or null if the file is unknown.
   FileSymbols* file_of(const Section& section) {
     auto paths = elf_paths.find(file_key(section.path, section.build_id));
@@ -180,7 +182,10 @@ struct Symbolizer::State {
     if (paths == elf_paths.end()) return nullptr;
     const std::lock_guard lock(mutex);
     auto& file = files[paths->first];
-    if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second, warnings, debuginfod, saved);
+    if (!file) {
+      const std::string_view build_id = paths->first.size() > section.path.size() + 1 ? section.build_id : std::string_view();
+      file = std::make_unique<FileSymbols>(std::string(names().of(section.path, build_id)), paths->second, warnings, debuginfod, saved);
+    }
     return file.get();
   }
   const KernelFile& kernel_file() {
@@ -399,6 +404,8 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   if (!symbol) return std::nullopt;
   return Symbol{symbol->name, place.file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, *valid, symbol->place};
 }
+
+std::string_view Symbolizer::module_of(const Section& section) const { return state_->names().of(section.path, section.build_id); }
 
 std::optional<FrameSpan> Symbolizer::frame_at(SpaceId space, Ip ip, TimeNs when) const {
   state_->sort();

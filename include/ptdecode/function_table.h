@@ -34,7 +34,7 @@ inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< suffix of F
 /// functions that differ only in their mangled names: instances of a generic Rust function, the deleting destructor of a C++ class.
 struct FunctionInfo {
   std::string name;    ///< demangled; if no symbol names it, as above
-  std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty
+  std::string module;  ///< Symbolizer::module_of(), "[jit]", "[anon 4711]"; may be empty
 };
 
 /// The origin of a function's code, independent of the recording and of the address at which it was mapped.

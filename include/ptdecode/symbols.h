@@ -19,7 +19,7 @@ class SavedFiles;
 
 struct Symbol {
   std::string_view name;      ///< demangled; lives as long as the Symbolizer
-  std::string_view module;    ///< short file name, "[kernel]", "[virtio]", "[bpf]", "[vdso]"
+  std::string_view module;    ///< Symbolizer::module_of(), "[kernel]", "[virtio]", "[bpf]", "[vdso]"
   uint64_t offset_bytes = 0;  ///< of the ip in the symbol
   Ip start;                   ///< the symbol's address
   uint64_t size_bytes = 0;    ///< 0 if not recorded
@@ -187,6 +187,11 @@ class PTD_API Symbolizer {
 
   /// Returns the symbol at an address. Sets `valid`, if given, as in Symbol::valid, even if there is no symbol.
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when, Interval* valid = nullptr) const;
+  /// Returns the short name of the file that a section of the timeline shows, as in Symbol::module. It is the file's name without its folders. Where
+  /// several files of the timeline have it, as much of their paths as tells them apart is added ("a/prog"), and of several builds at one path the
+  /// first digits of the build id ("cur.so [997d9b91]"). Files with one build id are one file. A path in brackets is returned as it is. The view is
+  /// valid as long as the symbolizer and the section.
+  [[nodiscard]] std::string_view module_of(const Section& section) const;
   /// Returns what .eh_frame says of the function at an address, which may have no symbol: its address, size and kind.
   [[nodiscard]] std::optional<FrameSpan> frame_at(SpaceId space, Ip ip, TimeNs when) const;
   /// Returns the landing pad at which an exception goes on that leaves a call at `ip`, the address of any byte of the instruction that calls.

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -326,6 +327,35 @@ int main() {
                 if "<" not in row["function"]:
                     self.assertEqual((row["function"], row["calls_a"], row["calls_b"]), (name, sum(counts), sum(counts)))
                 bundle.unlink()
+
+    def test_files_of_one_name_are_told_apart(self):
+        """Two programs, each without symbols and with one function besides main, which it calls 10 and 3 times: both begin at the same offset."""
+        names, build_ids = {}, {}
+        for folder, calls in (("a", 10), ("b", 3)):
+            (self.folder / folder).mkdir()
+            program = self.folder / folder / "prog"
+            text = f"""__attribute__((noinline)) static int f(int x) {{ asm volatile(""); return x + {calls}; }}
+                       int main() {{ int s = 0; for (int i = 0; i < {calls}; ++i) s += f(i); return s == 0; }}"""
+            subprocess.run([CC, "-O1", "-Wl,--build-id", "-x", "c", "-", "-o", program], input=text, text=True, check=True)
+            (start,) = re.findall(r"^0*(\w+) t f$", subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout, re.M)
+            notes = subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=True).stdout
+            (build_ids[folder],) = re.findall(r"Build ID: (\w+)", notes)
+            subprocess.run(["strip", "-s", program], check=True)
+            names[f"{folder}/prog+0x{start}"] = calls
+        self.assertEqual(len({name.partition("+")[2] for name in names}), 1)
+        data = self.folder / "two.data"
+        run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-q", "-o", data, "--", "sh", "-c", f"{self.folder}/a/prog; {self.folder}/b/prog")
+        rows = [json.loads(line) for line in run("functions", "-q", "--json", "-i", data, "--limit", "0").splitlines()]
+        found = {row["function"]: (row["calls"], row["module"]) for row in rows if row.get("function", "").partition("+")[0].endswith("prog")}
+        self.assertEqual({name: found.get(name) for name in names}, {name: (calls, name.partition("+")[0]) for name, calls in names.items()})
+        database = self.folder / "two.db"
+        run("export", "-q", "-i", data, "-o", database)
+        with sqlite3.connect(database) as db:
+            files = {name: (path, build_id) for name, path, build_id in db.execute("SELECT short_name, long_name, build_id FROM dsos")}
+        self.assertEqual({name: files.get(f"{name}/prog") for name in build_ids}, {name: (f"{self.folder}/{name}/prog", id) for name, id in build_ids.items()})
+        run("profile", "-q", "-i", data, "--format", "pprof", "-o", self.folder / "two.pb")
+        profile = (self.folder / "two.pb").read_bytes()
+        self.assertEqual([profile.count(build_id.encode()) for build_id in build_ids.values()], [1, 1])
 
     def test_saved_symbols_are_told_apart_too(self):
         """The second command takes the symbols that the first one saved in the stash."""

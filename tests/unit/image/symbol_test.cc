@@ -92,6 +92,32 @@ TEST(SymbolFiles, AnAnswerIsForTheTimeOfItsMapping) {
   EXPECT_EQ(during(parent, 0x2000, 5).first, "");
 }
 
+TEST(ModuleNames, AsMuchOfThePathsAsTellsFilesApart) {
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  uint64_t ip = 0x1000;
+  std::vector<Section> sections;
+  for (const auto& [path, build_id] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"/x/a/prog", "11111111aa"}, {"/x/b/prog", "22222222bb"}, {"/mnt/x/b/prog", "22222222bb"},  // two files, one of them at two paths
+           {"/x/a/lib/l.so", ""}, {"/x/b/lib/l.so", ""}, {"/l.so", ""},                                // no build ids: a file for each path
+           {"/opt/cur.so", "33333333cc"}, {"/opt/cur.so", "44444444dd"}, {"/opt/cur.so", ""},          // a file that was replaced
+           {"/one/only.so", "55"}, {"/two/only.so", "55"}, {"[vdso]", ""}}) {
+    Section section;
+    section.space = space;
+    section.ip = Ip{ip += 0x1000};
+    section.size_bytes = 0x100;
+    section.path = path;
+    section.build_id = build_id;
+    sections.push_back(section);
+    builder.add_section(std::move(section));
+  }
+  const Symbolizer symbols{builder.build()};
+  std::vector<std::string> names;
+  for (const Section& section : sections) names.emplace_back(symbols.module_of(section));
+  EXPECT_EQ(names, (std::vector<std::string>{"a/prog", "b/prog", "b/prog", "a/lib/l.so", "b/lib/l.so", "/l.so", "cur.so [33333333]", "cur.so [44444444]",
+                                             "cur.so [33333333]", "only.so", "only.so", "[vdso]"}));
+}
+
 // A trace without time asks at the start of time, before anything was mapped.
 TEST(SymbolFiles, AtAnUnknownTimeTheLatestMappingCounts) {
   TimelineBuilder builder;
