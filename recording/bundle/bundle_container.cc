@@ -14,6 +14,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
+constexpr uint64_t kEndBytes = 12, kEndBytesV1 = 4;  // of the chunk `END `
 constexpr uint32_t kStored = 0, kZstd = 1;
 constexpr int kBestLevel = 19, kFastLevel = 9, kFastestLevel = 1;
 constexpr uint64_t kSmallBytes = 8ULL << 20;  // what the best level does in a few seconds
@@ -141,14 +142,17 @@ Status BundleFileWriter::add(std::string_view type, Bytes content) {
   header.checksum = hash_of_chunk(stored);
   ++chunks_;
   raw_bytes_ += content.size();
-  if (Status status = append(encode(header)); !status.ok()) return status;
+  const auto encoded = encode(header);
+  header_hash_ = fnv1a(encoded, header_hash_);
+  if (Status status = append(encoded); !status.ok()) return status;
   return append(stored);
 }
 
 Status BundleFileWriter::finish() {
-  std::array<std::byte, 4> count{};
-  put(count.data(), chunks_);
-  if (Status status = add(chunk::kEnd, count); !status.ok()) return status;
+  std::array<std::byte, kEndBytes> end{};
+  put(end.data(), chunks_);
+  put(end.data() + sizeof chunks_, header_hash_);
+  if (Status status = add(chunk::kEnd, end); !status.ok()) return status;
   if (!file_) return {};
   if (Status status = file_->close(); !status.ok()) return status;
   return whole_->finish();
@@ -164,9 +168,11 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
                  path + ": a bundle of version " + std::to_string(version) + ", this program reads up to " + std::to_string(kBundleVersion),
                  8};
   }
+  if (get<uint32_t>(file, 12) != 0) return Error{ErrorCode::contradictory_record, path + ": the header of the bundle is damaged", 12};
   BundleChunks chunks;
   uint64_t left_bytes = kFreeContentBytes + kContentGrowth * file.size();
   uint32_t count = 0;
+  uint64_t header_hash = kFnvStart;
   for (uint64_t at = kHeaderBytes;; ++count) {
     if (file.size() - at < kChunkHeaderBytes) return Error{ErrorCode::truncated, path + ": the bundle is truncated", file.size()};
     const ChunkHeader header = decode(file.subspan(at, kChunkHeaderBytes));
@@ -183,13 +189,16 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
       if (!content.ok()) return Error{content.error().code, what + content.error().message, at};
       if (header.method == kZstd && !is_trace) left_bytes -= content->size();
       if (header.type == chunk::kEnd) {
-        if (content->size() != 4 || get<uint32_t>(*content, 0) != count)
+        if (content->size() != (version == 1 ? kEndBytesV1 : kEndBytes) || get<uint32_t>(*content, 0) != count)
           return Error{ErrorCode::missing_part, what + "parts are missing", at};
+        if (version != 1 && get<uint64_t>(*content, sizeof count) != header_hash)
+          return Error{ErrorCode::bad_checksum, what + "the headers of the parts do not match their checksum", at};
         return chunks;
       }
       if (!chunks.emplace(header.type, std::move(content).value()).second)
         return Error{ErrorCode::contradictory_record, what + "it occurs twice", at};
     }
+    header_hash = fnv1a(file.subspan(at, kChunkHeaderBytes), header_hash);
     at += kChunkHeaderBytes + header.stored_bytes;
   }
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "image/base/fnv.h"
 #include "image/base/whole_file.h"
 #include "perfio/output_file.h"
 #include "ptdecode/error.h"
@@ -15,7 +16,7 @@
 
 namespace ptd {
 
-inline constexpr uint32_t kBundleVersion = 1;
+inline constexpr uint32_t kBundleVersion = 2;
 
 /// Chunk types of version 1. A reader skips unknown ones that begin with a lower-case letter and refuses all others.
 namespace chunk {
@@ -53,6 +54,7 @@ class BundleFileWriter {
   std::unique_ptr<perfio::OutputFile> file_;  // null: only measured
   uint64_t size_bytes_ = 0, raw_bytes_ = 0, free_bytes_ = kFreeContentBytes;
   uint32_t chunks_ = 0;
+  uint64_t header_hash_ = kFnvStart;  ///< of the headers written
   bool fast_ = false;
 };
 

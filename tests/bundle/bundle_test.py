@@ -285,11 +285,21 @@ class Bundles(unittest.TestCase):
             self.assertEqual((status, out), (1, b""), err)
             return err.decode()
 
-        self.assertIn("version 2", message(whole[:8] + b"\2" + whole[9:]))
+        self.assertIn("version 3", message(whole[:8] + b"\3" + whole[9:]))
+        self.assertIn("parts are missing", message(whole[:8] + b"\1" + whole[9:]))
         for cut in list(range(9, 200)) + list(range(200, len(whole), 997)) + [len(whole) - 1]:
             self.assertRegex(message(whole[:cut]), r"truncated|ends inside|ends early", cut)
         for at in range(16, len(whole), 501):
             self.assertIn("bundle", message(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1:]), at)
+        # A part of an optional type could be skipped as one that this program does not know.
+        headers, at = [], 16
+        while at < len(whole):
+            headers.append(at)
+            at += 32 + int.from_bytes(whole[at + 8:at + 16], "little")
+        self.assertIn(b"enam", [whole[at:at + 4] for at in headers])
+        for byte in [*range(8, 16), *(at + i for at in headers for i in range(4))]:
+            for bit in range(8):
+                self.assertIn("bundle", message(whole[:byte] + bytes([whole[byte] ^ 1 << bit]) + whole[byte + 1:]), (byte, bit))
         status, _, err = run(["bundle", demo, "-o", self.tmp / "absent" / "x.ptb"])
         self.assertEqual((status, list(self.tmp.glob("*.part*"))), (1, []), err)
         status, _, err = run(["bundle", bundle, "-o", bundle])

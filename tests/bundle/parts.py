@@ -45,10 +45,16 @@ def part(kind, content):
     return kind + struct.pack("<IQQQ", 0, len(content), len(content), checksum(content)) + content
 
 
+def joined(header, parts):
+    """Returns a bundle of these parts, of which the last is END, with the number and the checksum of the others' headers."""
+    headers = b"".join(stored[:32] for stored in parts[:-1])
+    return header + b"".join(parts[:-1]) + part(b"END ", struct.pack("<IQ", len(parts) - 1, checksum(headers)))
+
+
 def replaced(bundle, contents):
     """Returns the bundle with these contents (by type) for its parts."""
-    return bundle[:HEADER_BYTES] + b"".join(part(kind, contents[kind]) if kind in contents else stored for kind, stored in parts_of(bundle))
+    return joined(bundle[:HEADER_BYTES], [part(kind, contents[kind]) if kind in contents else stored for kind, stored in parts_of(bundle)])
 
 
 def uncompressed(bundle):
-    return bundle[:HEADER_BYTES] + b"".join(part(kind, content_of(stored)) for kind, stored in parts_of(bundle))
+    return joined(bundle[:HEADER_BYTES], [part(kind, content_of(stored)) for kind, stored in parts_of(bundle)])

@@ -10,10 +10,12 @@
 
 namespace ptd::test {
 
-/// Returns the input with valid lengths, correct checksums, and the number of chunks at its end: docs/FORMAT.md.
+/// Returns the input with valid lengths, correct checksums, and the number of chunks at its end, as of version 1: docs/FORMAT.md.
 inline std::vector<unsigned char> repaired_chunks(std::span<const unsigned char> input) {
   constexpr size_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
   std::vector<unsigned char> out(input.begin(), input.end());
+  constexpr unsigned char kVersion[] = {1, 0, 0, 0, 0, 0, 0, 0};
+  if (out.size() >= kHeaderBytes) std::memcpy(&out[kHeaderBytes - sizeof kVersion], kVersion, sizeof kVersion);
   uint32_t count = 0;
   for (size_t at = kHeaderBytes; at + kChunkHeaderBytes <= out.size(); ++count) {
     uint32_t method = 0;

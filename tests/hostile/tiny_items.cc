@@ -55,7 +55,7 @@ class BundleBytes {
  public:
   BundleBytes() {
     for (const char c : std::string_view("PTDBUNDL")) bytes_.push_back(static_cast<std::byte>(c));
-    put(kBundleVersion, 8);
+    put(1, 8);  // version 1: without a hash of headers
   }
   void add(std::string_view type, Bytes stored, uint64_t raw_bytes, bool compressed) {
     for (const char c : type) bytes_.push_back(static_cast<std::byte>(c));
