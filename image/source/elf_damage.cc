@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +42,22 @@ class Sections {
         if (by_name && section.sh_type != type) return ".symtab has the type of another section";
         if (section.sh_type == type) return table(section, names);
       }
+    }
+    return {};
+  }
+  /// Whether code is where both kinds of headers say: names are found by the segments' offsets.
+  [[nodiscard]] std::string places(std::span<const ElfSegment> segments) const {
+    for (const Section& section : all_) {
+      constexpr uint64_t kCode = SHF_ALLOC | SHF_EXECINSTR;
+      if (section.sh_type != SHT_PROGBITS || (section.sh_flags & kCode) != kCode || section.sh_size == 0) continue;
+      bool is_held = false, is_same = false;
+      for (const ElfSegment& segment : segments) {
+        const uint64_t in_segment = section.sh_addr - segment.address;
+        if (in_segment >= segment.memory_size_bytes) continue;
+        is_held = true;
+        is_same = is_same || segment.file_offset_bytes + in_segment == section.sh_offset;
+      }
+      if (is_held && !is_same) return "its segments and sections place " + std::string(name(section)) + " at different offsets";
     }
     return {};
   }
@@ -122,6 +139,7 @@ ElfDamage find_elf_damage(const ElfFile& elf, bool names) {
   ElfDamage damage;
   examine(elf, [&](const auto& sections) {
     damage.symbols = sections.trouble().empty() ? sections.symbols(names) : sections.trouble();
+    if (damage.symbols.empty()) damage.symbols = sections.places(elf.segments());
     damage.debug = sections.debug();
   });
   return damage;

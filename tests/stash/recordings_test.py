@@ -305,6 +305,13 @@ class Recordings(unittest.TestCase):
             copy.write_bytes(damaged)
             for command in ("stat", "functions"):
                 self.assertIn(f"{copy}: {said}", self.run_it(command, "-i", self.folder / "rec", "--symfs", root).stderr, section)
+        damaged, first = bytearray(content), struct.unpack_from("<Q", content, 32)[0]
+        headers = [first + 56 * i for i in range(struct.unpack_from("<H", content, 56)[0])]
+        (code,) = [at for at in headers if struct.unpack_from("<II", content, at)[0] == 1 and struct.unpack_from("<II", content, at)[1] & 1]
+        damaged[code + 9] ^= 0x10  # the offset of the segment in the file, by 4096
+        copy.write_bytes(damaged)
+        said = self.run_it("functions", "-i", self.folder / "rec", "--symfs", root).stderr
+        self.assertIn(f"{copy}: its symbol table is damaged (its segments and sections place ", said)
         copy.write_bytes(content)
         self.assertNotIn("damaged", self.run_it("functions", "-i", self.folder / "rec", "--symfs", root).stderr)
 
