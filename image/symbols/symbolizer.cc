@@ -254,8 +254,10 @@ struct Symbolizer::State {
     const uint64_t address = ip.value - kernel.slide;
     const auto offset = kernel.file->offset_of(address);
     if (!offset) return std::nullopt;
-    return FilePlace{kernel.path, {}, address, *offset};
+    return FilePlace{kernel.path, section.build_id, address, *offset};
   }
+  /// Returns the file with this path and build id, or the kernel module; null if there is none.
+  std::pair<FileSymbols*, ModuleFile*> file_at(std::string_view path, std::string_view build_id);
   /// Returns the source lines of the code at `place`, and its address in their file; null if there are none.
   std::pair<SourceLines*, uint64_t> lines_at(const Place& place, Ip ip) {
     if (place.section == nullptr) return {};
@@ -468,13 +470,24 @@ std::vector<ProfileFrame> Symbolizer::profile_frames_at(SpaceId space, Ip ip, Ti
   return lines == nullptr ? std::vector<ProfileFrame>() : lines->profile_frames(address);
 }
 
-bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {
+std::pair<FileSymbols*, ModuleFile*> Symbolizer::State::file_at(std::string_view path, std::string_view build_id) {
   Section section;
   section.path = path;
   section.build_id = build_id;
-  FileSymbols* file = state_->file_of(section);
-  if (file == nullptr && path == state_->kernel_file().path) file = state_->kernel.file;
-  ModuleFile* module = file == nullptr ? state_->modules.found_at(path) : nullptr;
+  FileSymbols* file = file_of(section);
+  if (file == nullptr && path == kernel_file().path) file = kernel.file;
+  return {file, file == nullptr ? modules.found_at(path) : nullptr};
+}
+
+std::optional<ProfilePlace> Symbolizer::profile_place(std::string_view path, std::string_view build_id, uint64_t address) const {
+  const auto [file, module] = state_->file_at(path, build_id);
+  if (module != nullptr) return module->text_place(address);
+  const auto offset = file == nullptr ? std::nullopt : file->offset_of(address);
+  return offset ? std::optional(ProfilePlace{address, *offset}) : std::nullopt;
+}
+
+bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {
+  const auto [file, module] = state_->file_at(path, build_id);
   SourceLines* source = module != nullptr ? &module->lines() : file == nullptr ? nullptr : file->source();
   if (file == nullptr) return source != nullptr && source->visit(visitor);
   const auto is_part = [file](const SourceFunction& function) {
