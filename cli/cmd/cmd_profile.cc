@@ -169,13 +169,32 @@ std::string next_step(const ProfileWords& words, const FileCounts& file, const s
   return fmt::format("create_llvm_prof --binary={} --profile={} --profiler=text --out={}", program, profile, shell_word(output + ".prof"));
 }
 
+Error no_output() { return {ErrorCode::contradictory_options, "profile: -o FILE is missing", 0}; }
+
+Error binary_to_terminal(const ProfileWords& words) {
+  return {ErrorCode::bad_output, fmt::format("profile: a {} profile is binary, and the output is a terminal: name a file with -o", words.format), 0};
+}
+
+/// Writes a profile. Returns the exit status, after printing an error.
+int write_profile(const ProfileWords& words, const std::string& path, const std::string& text) {
+  if (words.format != "propeller") return write_result(path, text);
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(path);
+  if (!file) return report_error(file.error());
+  if (is_terminal((*file)->fd())) return report_error(binary_to_terminal(words));
+  (*file)->write(text);
+  const Status status = (*file)->finish();
+  return status.ok() ? kExitOk : report_error(status.error());
+}
+
 /// Returns the file name of a profile: the file's own name and build id, which together are those of one file.
-std::string profile_name(const FileCounts& file, const std::string& format) {
+std::string profile_name(const FileCounts& file, const std::string& format, const Recording& recording) {
   std::string name;
   for (const char c : short_path(file.path)) {
     if (c != '[' && c != ']') name += c == '/' || static_cast<unsigned char>(c) < ' ' || c == 0x7f ? '_' : c;
   }
-  return fmt::format("{}.{}.{}", name, file.build_id.empty() ? "no-build-id" : file.build_id, format == "bolt" ? "pa" : format == "autofdo" ? "txt" : format);
+  std::string build_id = file.build_id.empty() ? recording.symbolizer().build_id_of(file.path, file.build_id) : file.build_id;
+  if (build_id.empty()) build_id = "no-build-id";
+  return fmt::format("{}.{}.{}", name, build_id, format == "bolt" ? "pa" : format == "autofdo" ? "txt" : format);
 }
 
 PlaceOf place_of(const FileCounts& file, const Recording& recording) {
@@ -215,12 +234,12 @@ int write_profiles(const ProfileWords& words, const CodeCounts& counts, const Re
       if (!words.calls.input.quiet) say_on_error("ptdecode: left out: " + refusal(file.path) + "\n");
       continue;
     }
-    std::string name = profile_name(file, words.format);
+    std::string name = profile_name(file, words.format, recording);
     if (const size_t same = names[name]++; same != 0) name.insert(name.rfind('.'), fmt::format(".{}", same + 1));  // of another folder
     const std::string path = (std::filesystem::path(words.output) / name).string();
     ++written;
     if (keeps_earlier_file(path, status)) continue;
-    if (const int done = write_result(path, text_of(words, file, recording)); done != kExitOk) return done;
+    if (const int done = write_profile(words, path, text_of(words, file, recording)); done != kExitOk) return done;
     if (!words.calls.input.quiet) say_profile(words, file, counts, recording, path);
   }
   if (written == 0) return report_error({ErrorCode::not_recorded, "profile: no code of a program or library ran", 0});
@@ -259,20 +278,16 @@ bool is_folder(const std::string& output) {
 int write_one(const ProfileWords& words, const CodeCounts& counts, const Recording& recording) {
   const FileCounts* file = pick(words, counts, recording);
   if (file == nullptr) return kExitUsage;
-  const int written = write_result(words.output, text_of(words, *file, recording));
+  const int written = write_profile(words, words.output, text_of(words, *file, recording));
   if (written == kExitOk && !words.calls.input.quiet) say_profile(words, *file, counts, recording, words.output);
   return written;
-}
-
-Error binary_to_terminal(const ProfileWords& words) {
-  return {ErrorCode::bad_output, fmt::format("profile: a {} profile is binary, and the output is a terminal: name a file with -o", words.format), 0};
 }
 
 /// Counts code by address.
 int run_by_address(const ProfileWords& words, CallInput& input) {
   const bool all = is_folder(words.output);
   if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, which gets profiles of all files: remove --dso", 0});
-  if (words.format == "propeller" && words.output.empty() && is_terminal(STDOUT_FILENO)) return report_error(binary_to_terminal(words));
+  if (words.format == "propeller" && words.output.empty()) return report_error(no_output());
   ProfileFolder folder;
   if (const Status fit = all ? folder.create(words.output) : check_output(words.output); !fit) return report_error(fit.error());
   CodeCounts counts;
@@ -330,8 +345,8 @@ int run_csspgo(const ProfileWords& words, CallInput& input) {
 /// Counts calls and their instructions by stack.
 int run_pprof(const ProfileWords& words, CallInput& input) {
   if (words.output.empty() || !words.dso.empty())
-    return report_error({ErrorCode::contradictory_options,
-                         words.output.empty() ? "profile: -o FILE is missing" : "profile: --format pprof includes all files: remove --dso", 0});
+    return report_error(words.output.empty() ? no_output()
+                                             : Error{ErrorCode::contradictory_options, "profile: --format pprof includes all files: remove --dso", 0});
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
   if (is_terminal((*file)->fd())) return report_error(binary_to_terminal(words));

@@ -117,12 +117,12 @@ bool is_proven(const LoadedSections& sections, const FileNames& names, const std
   return proven.size() >= kFewestNames && proven.size() >= std::min(kProvingNames, by_name.size());
 }
 
-bool has_build_id(Dwfl_Module* module, const std::string& build_id) {
+std::string build_id_of(Dwfl_Module* module) {
   GElf_Addr bias = 0, address = 0;
   const unsigned char* bits = nullptr;
-  if (dwfl_module_getelf(module, &bias) == nullptr) return false;
+  if (dwfl_module_getelf(module, &bias) == nullptr) return {};
   const int size = dwfl_module_build_id(module, &bits, &address);
-  return size > 0 && same_build_id(hex_of(std::string_view(reinterpret_cast<const char*>(bits), static_cast<size_t>(size))), build_id);
+  return size > 0 ? hex_of(std::string_view(reinterpret_cast<const char*>(bits), static_cast<size_t>(size))) : std::string();
 }
 
 // Compressed files are ignored, because their uncompressed size is unbounded.
@@ -133,16 +133,18 @@ std::string section_path_of(const fs::path& path) {
 
 }  // namespace
 
-ModuleFile::ModuleFile(std::string path, std::vector<Stretch> stretches, Text text, std::unique_ptr<SourceLines> lines)
-    : path_(std::move(path)), stretches_(std::move(stretches)), text_(text), lines_(std::move(lines)) {}
+ModuleFile::ModuleFile(std::string path, std::string build_id, std::vector<Stretch> stretches, Text text, std::unique_ptr<SourceLines> lines)
+    : path_(std::move(path)), build_id_(std::move(build_id)), stretches_(std::move(stretches)), text_(text), lines_(std::move(lines)) {}
 ModuleFile::~ModuleFile() = default;
 
 std::unique_ptr<ModuleFile> ModuleFile::open(const std::string& path, const std::string& build_id,
                                              const std::vector<const NamedRange*>& loaded, std::shared_ptr<SourceWarnings> warnings) {
   std::vector<Stretch> stretches;
   Text text;
+  std::string own_id;
   auto lines = SourceLines::open_relocatable(path, std::move(warnings), [&](Dwfl_Module* module) {
-    if (!build_id.empty() && !has_build_id(module, build_id)) return false;
+    own_id = build_id_of(module);
+    if (!build_id.empty() && !same_build_id(own_id, build_id)) return false;
     const FileNames names = names_of(module);
     const LoadedSections sections = align(module, names, loaded);
     if (sections.empty() || (build_id.empty() && !is_proven(sections, names, loaded))) return false;
@@ -153,7 +155,7 @@ std::unique_ptr<ModuleFile> ModuleFile::open(const std::string& path, const std:
     return true;
   });
   if (!lines) return nullptr;
-  return std::unique_ptr<ModuleFile>(new ModuleFile(path, std::move(stretches), text, std::move(lines)));
+  return std::unique_ptr<ModuleFile>(new ModuleFile(path, std::move(own_id), std::move(stretches), text, std::move(lines)));
 }
 
 std::optional<ProfilePlace> ModuleFile::text_place(uint64_t address) const {

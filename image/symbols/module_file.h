@@ -40,6 +40,8 @@ class ModuleFile {
   /// Uses addresses of that layout.
   [[nodiscard]] SourceLines& lines() { return *lines_; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// In hex; empty if the file has none.
+  [[nodiscard]] const std::string& build_id() const { return build_id_; }
 
  private:
   struct Stretch {
@@ -50,8 +52,8 @@ class ModuleFile {
     uint64_t address = 0, size_bytes = 0;  // in that layout
     uint64_t file_offset_bytes = 0;
   };
-  ModuleFile(std::string path, std::vector<Stretch> stretches, Text text, std::unique_ptr<SourceLines> lines);
-  std::string path_;
+  ModuleFile(std::string path, std::string build_id, std::vector<Stretch> stretches, Text text, std::unique_ptr<SourceLines> lines);
+  std::string path_, build_id_;
   std::vector<Stretch> stretches_;
   Text text_;
   std::unique_ptr<SourceLines> lines_;

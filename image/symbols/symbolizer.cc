@@ -254,7 +254,7 @@ struct Symbolizer::State {
     const uint64_t address = ip.value - kernel.slide;
     const auto offset = kernel.file->offset_of(address);
     if (!offset) return std::nullopt;
-    return FilePlace{kernel.path, section.build_id, address, *offset};
+    return FilePlace{kernel.path, {}, address, *offset};
   }
   /// Returns the file with this path and build id, or the kernel module; null if there is none.
   std::pair<FileSymbols*, ModuleFile*> file_at(std::string_view path, std::string_view build_id);
@@ -484,6 +484,11 @@ std::optional<ProfilePlace> Symbolizer::profile_place(std::string_view path, std
   if (module != nullptr) return module->text_place(address);
   const auto offset = file == nullptr ? std::nullopt : file->offset_of(address);
   return offset ? std::optional(ProfilePlace{address, *offset}) : std::nullopt;
+}
+
+std::string Symbolizer::build_id_of(std::string_view path, std::string_view build_id) const {
+  const auto [file, module] = state_->file_at(path, build_id);
+  return module != nullptr ? module->build_id() : file != nullptr ? file->build_id() : std::string();
 }
 
 bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {

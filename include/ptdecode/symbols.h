@@ -217,6 +217,9 @@ class PTD_API Symbolizer {
   bool visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const;
   /// Returns the file and offset of the code at an address; nothing if it does not come from an ELF file.
   [[nodiscard]] std::optional<FilePlace> file_place(SpaceId space, Ip ip, TimeNs when) const;
+  /// Returns the build id, in hex, of the file with this path and build id (FilePlace::path, build_id), as its note has it: also if none is
+  /// recorded. Empty if it has none or is not available.
+  [[nodiscard]] std::string build_id_of(std::string_view path, std::string_view build_id) const;
   /// Returns the place of FilePlace::address in the file with this path and build id (FilePlace::path, build_id). Nothing if it is outside the
   /// file's segments or, of a kernel module, outside its section .text: create_llvm_prof and generate_propeller_profiles read no other code
   /// of a module ([AutoFDO] "symbol_map.cc", ReadLoadableExecSegmentInfo; [Propeller] "binary_content.cc").
