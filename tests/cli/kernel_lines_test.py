@@ -121,14 +121,16 @@ class KernelLines(unittest.TestCase):
         self.assertEqual({int(line): int(count) for line, count in lines if count != "0"}, self.counted(self.stext, 16 * LINES))
         self.assertEqual(len(lines), LINES)
 
-    def ways(self, base, size, to=0):
-        """Counts the branches of the listing, except interrupts, between addresses in [base, base + size), which move to `to`."""
+    def ways(self, base, size, to=0, inside=True):
+        """Counts the branches of the listing, except interrupts, between addresses in [base, base + size), which move to `to`; or those with one end
+        in it, whose other end is ELSEWHERE."""
         done = run("script", "-q", "-i", self.recording, "--itrace=b", "-F", "flags,ip,addr")
         ways = collections.Counter()
         for flags, *ends in re.findall(r"^ *(.*?) +(\w+) => +(\w+)$", done.stdout, re.M):
             ends = [int(word, 16) - base for word in ends]
-            if all(0 <= at < size for at in ends) and flags not in ("hw int", "int", "iret"):
-                ways[tuple(to + at for at in ends)] += 1
+            own = [0 <= at < size for at in ends]
+            if (all(own) if inside else any(own) and not all(own)) and flags not in ("hw int", "int", "int3", "iret", "tr end  async"):
+                ways[tuple(to + at if is_own else ELSEWHERE for at, is_own in zip(ends, own))] += 1
         return ways
 
     def test_profile_names_the_kernel(self):
@@ -218,7 +220,9 @@ class KernelLines(unittest.TestCase):
             branches, taken, not_taken = self.module_branches(root, *words)
             self.assertEqual(branches, ways)
             self.assertEqual({way: count for way, count in taken.items() if ELSEWHERE not in way}, ways)
-        self.assertTrue(any(way[0] == ELSEWHERE for way in taken) and any(way[1] == ELSEWHERE for way in taken))
+        crossings = self.ways(self.module, 4096, inside=False)
+        self.assertEqual({way: count for way, count in taken.items() if ELSEWHERE in way}, crossings)
+        self.assertTrue(all(any(way[end] == ELSEWHERE for way in crossings) for end in (0, 1)))
         listed = run("script", "-q", "-i", self.recording, "--itrace=i1i", "-F", "ip,insn").stdout
         passed = collections.Counter((int(ip, 16) - self.module,) for ip in re.findall(r"^ *(\w+) +insn: (?:7\w|0f 8\w) ", listed, re.M))
         passed -= collections.Counter((at,) for (at, _), count in ways.items() for _ in range(count))
