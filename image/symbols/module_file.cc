@@ -80,13 +80,13 @@ LoadedSections align(Dwfl_Module* module, const FileNames& names, const std::vec
   GElf_Addr bias = 0;
   Elf* elf = dwfl_module_getelf(module, &bias);
   size_t names_section = 0;
-  if (elf == nullptr || elf_getshdrstrndx(elf, &names_section) != 0) return {};
+  const bool has_names = elf != nullptr && elf_getshdrstrndx(elf, &names_section) == 0;
   for (const auto& [name, place] : names.functions) {
     const auto range = by_name.find(name);
     if (place.several || range == by_name.end()) continue;
     GElf_Shdr header;
-    if (gelf_getshdr(elf_getscn(elf, place.section), &header) == nullptr) return {};
-    const char* section = elf_strptr(elf, names_section, header.sh_name);
+    if (elf == nullptr || gelf_getshdr(elf_getscn(elf, place.section), &header) == nullptr) return {};
+    const char* section = has_names ? elf_strptr(elf, names_section, header.sh_name) : nullptr;
     const LoadedSection told{place.address - place.offset, header.sh_size, range->second->ip.value - place.offset,
                              section != nullptr && std::string_view(section) == ".text", header.sh_offset};
     const auto [known, is_new] = sections.emplace(place.section, told);
