@@ -332,12 +332,13 @@ Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions
     if (stopped) break;
   }
   for (auto& [name, found] : files) {
+    if (found.runs.empty()) continue;  // only the target of a branch at which an interrupt or a fault came
     FileCounts& file = sums.files.emplace_back(FileCounts{name.first, name.second, found.relocatable, {}, {}, {}, {}, {}});
     for (auto& [place, run] : found.runs) file.runs.push_back(run);
     for (const auto& [way, branch] : found.branches) file.branches.push_back(branch);
-    for (const auto& [from, to] : {std::pair(&found.not_taken, &file.not_taken), {&found.exits, &file.exits}, {&found.entries, &file.entries}}) {
-      for (const auto& [address, count] : *from) to->push_back({address, count});
-    }
+    for (const auto& [address, count] : found.not_taken) file.not_taken.push_back({address, count});
+    for (const auto& [address, count] : found.exits) file.exits.push_back({address, count});
+    for (const auto& [address, count] : found.entries) file.entries.push_back({address, count});
   }
   std::stable_sort(sums.files.begin(), sums.files.end(),
                    [](const FileCounts& a, const FileCounts& b) { return a.ran_bytes() > b.ran_bytes(); });

@@ -109,11 +109,11 @@ class CodeCounter {
   const Symbolizer& symbolizer_;
   const Wanted wanted_;
   std::vector<Node> nodes_;
-  std::vector<Place> places_;                                     ///< of each node
-  KeyCounts runs_[2];                                             ///< by first and last node; not by a jump, by a jump
-  KeyCounts branches_;                                            ///< by the node that it ends, and the one that it goes to
-  std::map<std::pair<NodeId, uint64_t>, uint64_t> cut_branches_;  ///< to an address of its file at which an interrupt or a fault came
-  KeyCounts exits_, entries_;                                     ///< branches to and from other files or code without a file; by node, + 1
+  std::vector<Place> places_;                                      ///< of each node
+  KeyCounts runs_[2];                                              ///< by first and last node; not by a jump, by a jump
+  KeyCounts branches_;                                             ///< by the node that it ends, and the one that it goes to
+  std::map<std::pair<NodeId, uint64_t>, uint64_t> cut_branches_;   ///< to an address of its file at which an interrupt or a fault came
+  KeyCounts exits_, entries_;                                      ///< branches to and from other code; by number of their node, + 1
   std::map<std::pair<uint32_t, uint64_t>, uint64_t> cut_entries_;  ///< by file and address at which an interrupt or a fault came
   struct File {
     uint32_t id = 0;

@@ -74,8 +74,8 @@ std::string autofdo_text(const FileCounts& file, const PlaceOf& place_of) {
 }
 
 // [Propeller] "branch_frequencies.proto", BranchFrequenciesProto: taken_counts = 1 {source = 1, dest = 2, count = 3}, not_taken_counts = 2
-// {address = 1, count = 2}; the address of a branch is that of its first byte, as in a binary without relocation. A branch to or from other
-// code counts for the code between it and the next one; the other end has no address ("binary_address_branch.h", kInvalidBinaryAddress).
+// {address = 1, count = 2}. The address of a branch is that of its first byte, in the file's own addresses. Branches to and from other code
+// count too, because the reader compares what enters and leaves a block. Their other end has kInvalidBinaryAddress ("binary_address_branch.h").
 std::string propeller_text(const FileCounts& file, const PlaceOf& place_of) {
   constexpr uint64_t kElsewhere = ~uint64_t{0};
   std::string text;
@@ -92,9 +92,9 @@ std::string propeller_text(const FileCounts& file, const PlaceOf& place_of) {
     put(text, 1, taken);
   };
   for (const CodeBranch& branch : file.branches) put_taken(address_of(branch.from), address_of(branch.to), branch.count);
-  for (const AddressCount& exit : file.exits) put_taken(address_of(exit.address), kElsewhere, exit.count);
-  for (const AddressCount& entry : file.entries) put_taken(kElsewhere, address_of(entry.address), entry.count);
-  for (const AddressCount& each : file.not_taken) {
+  for (const CodeCount& exit : file.exits) put_taken(address_of(exit.address), kElsewhere, exit.count);
+  for (const CodeCount& entry : file.entries) put_taken(kElsewhere, address_of(entry.address), entry.count);
+  for (const CodeCount& each : file.not_taken) {
     const uint64_t address = address_of(each.address);
     if (address == kElsewhere) continue;
     std::string not_taken;
@@ -186,6 +186,8 @@ int write_profile(const ProfileWords& words, const std::string& path, const std:
   return status.ok() ? kExitOk : report_error(status.error());
 }
 
+constexpr size_t kLongestBuildId = 128;  ///< digits in a file name
+
 /// Returns the file name of a profile: the file's own name and build id, which together are those of one file.
 std::string profile_name(const FileCounts& file, const std::string& format, const Recording& recording) {
   std::string name;
@@ -193,7 +195,7 @@ std::string profile_name(const FileCounts& file, const std::string& format, cons
     if (c != '[' && c != ']') name += c == '/' || static_cast<unsigned char>(c) < ' ' || c == 0x7f ? '_' : c;
   }
   std::string build_id = file.build_id.empty() ? recording.symbolizer().build_id_of(file.path, file.build_id) : file.build_id;
-  if (build_id.empty()) build_id = "no-build-id";
+  if (build_id.empty() || build_id.size() > kLongestBuildId) build_id = "no-build-id";
   return fmt::format("{}.{}.{}", name, build_id, format == "bolt" ? "pa" : format == "autofdo" ? "txt" : format);
 }
 
@@ -218,8 +220,10 @@ void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCo
                                                        : fmt::format("{} straight-line ranges", file.runs.size())));
   if (file.relocatable) {
     uint64_t left_out = 0;
-    for (const CodeRun& run : file.runs) left_out += place_of(file, recording)(run.first) ? 0 : run.count * (run.end - run.first);
-    if (left_out != 0) say_on_error(fmt::format("ptdecode: {}: {} of its code that ran is left out, because it is not in the section .text\n", shown(file.path), share_text(left_out, file.ran_bytes())));
+    const PlaceOf placed = place_of(file, recording);
+    for (const CodeRun& run : file.runs) left_out += placed(run.first) ? 0 : run.count * (run.end - run.first);
+    const std::string share = share_text(left_out, file.ran_bytes());
+    if (left_out != 0) say_on_error(fmt::format("ptdecode: {}: {} of its code that ran is left out, because it is not in the section .text\n", shown(file.path), share));
     if (file.build_id.empty()) say_on_error(unproven_text(file.path));
   }
   if (!output.empty()) say_on_error("ptdecode: next: " + next_step(words, file, output) + "\n");

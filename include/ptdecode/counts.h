@@ -29,7 +29,7 @@ struct CodeBranch {
 };
 
 /// How often something happened at an address.
-struct AddressCount {
+struct CodeCount {
   uint64_t address = 0, count = 0;
 };
 
@@ -39,9 +39,9 @@ struct PTD_API FileCounts {
   bool relocatable = false;             ///< see FilePlace::relocatable
   std::vector<CodeRun> runs;            ///< by first and last
   std::vector<CodeBranch> branches;     ///< taken near branches that stay in the file, by from and to
-  std::vector<AddressCount> not_taken;  ///< conditional branches that were not taken, by their address
-  std::vector<AddressCount> exits;      ///< taken near branches to other code that was traced, by their address
-  std::vector<AddressCount> entries;    ///< taken near branches from other code that was traced, by their target
+  std::vector<CodeCount> not_taken;  ///< conditional branches that were not taken, by their address
+  std::vector<CodeCount> exits;      ///< taken near branches to other code that was traced, by their address
+  std::vector<CodeCount> entries;    ///< taken near branches from other code that was traced, by their target
   /// Returns the number of executed bytes of code, counting each execution.
   [[nodiscard]] uint64_t ran_bytes() const;
 };
