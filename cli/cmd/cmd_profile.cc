@@ -411,7 +411,8 @@ Command add_profile(CLI::App& app) {
   command.footer(
       "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
       "In a folder, a profile is named by file and build id: db.BUILDID.pa. The kernel has one if its vmlinux is found, a module if its .ko file with\n"
-      "debug information is found. Of modules, autofdo and propeller include the section .text, as their readers do. BOLT cannot read modules.\n"
+      "debug information is found. Of modules, autofdo and propeller include the section .text, as their readers do (create_llvm_prof from June 2026\n"
+      "on). BOLT cannot read modules.\n"
       "propeller: branches taken and not taken (BranchFrequenciesProto), for a program built with clang -fbasic-block-address-map.\n"
       "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. Functions have their mangled\n"
       "names.\n"
