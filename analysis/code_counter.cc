@@ -46,6 +46,11 @@ uint64_t FileCounts::ran_bytes() const {
   return bytes;
 }
 
+uint32_t CodeCounter::file_id(const FilePlace& place) {
+  const File made{static_cast<uint32_t>(file_ids_.size()), place.relocatable};
+  return file_ids_.try_emplace({place.path, place.build_id}, made).first->second.id;
+}
+
 CodeCounter::Node& CodeCounter::meet(NodeId id, const BlockTable& blocks) {
   if (id >= nodes_.size()) {
     nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
@@ -63,14 +68,14 @@ CodeCounter::Node& CodeCounter::meet(NodeId id, const BlockTable& blocks) {
     const Insn insn = executed_insn(bytes.subspan(offset), info.mode);
     if (insn.length_bytes == 0) break;
     place.last_offset = offset;
-    node.jumps = insn.cls == InsnClass::jcc || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jump_indirect;
+    node.conditional = insn.cls == InsnClass::jcc;
+    node.jumps = node.conditional || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jump_indirect;
     node.indirect = insn.cls == InsnClass::jump_indirect || insn.cls == InsnClass::call_indirect || insn.cls == InsnClass::ret;
     node.far = insn.cls == InsnClass::far_call || insn.cls == InsnClass::far_jump || insn.cls == InsnClass::far_ret;
     offset += insn.length_bytes;
   }
   if (const auto found = symbolizer_.file_place(info.space, info.ip, cursor_.now())) {
-    const File made{static_cast<uint32_t>(file_ids_.size()), found->address - found->file_offset_bytes, found->relocatable};
-    node.file = file_ids_.try_emplace({found->path, found->build_id}, made).first->second.id;
+    node.file = file_id(*found);
     place.address = found->address;
   }
   return node;
@@ -124,12 +129,22 @@ void CodeCounter::take_mark(Mark mark) {
   counts_ = counts;
 }
 
-// The address in the file of the node, or kOutside.
-uint64_t CodeCounter::address_of(NodeId node, Ip ip) const {
-  const auto found = symbolizer_.file_place(space_at(space_, ip), ip, cursor_.now());
-  if (!found) return kOutside;
-  const auto file = file_ids_.find({found->path, found->build_id});
-  return file != file_ids_.end() && file->second.id == nodes_[node].file ? found->address : kOutside;
+// Counts a branch to other code than that of its file.
+void CodeCounter::cross(NodeId to) {
+  if (nodes_[branch_].file != kNoFile) ++exits_.count(uint64_t{branch_} + 1);
+  if (nodes_[to].file != kNoFile) ++entries_.count(uint64_t{to} + 1);
+}
+
+// Counts a branch whose target did not run, because an interrupt or a fault came there.
+void CodeCounter::cut_branch(Ip to) {
+  const auto found = symbolizer_.file_place(space_at(space_, to), to, cursor_.now());
+  const uint32_t from_file = nodes_[branch_].file, to_file = found ? file_id(*found) : kNoFile;
+  if (from_file == to_file && found) {
+    ++cut_branches_[{branch_, found->address}];
+    return;
+  }
+  if (from_file != kNoFile) ++exits_.count(uint64_t{branch_} + 1);
+  if (found) ++cut_entries_[{to_file, found->address}];
 }
 
 void CodeCounter::take_event(const Event& event) {
@@ -137,7 +152,7 @@ void CodeCounter::take_event(const Event& event) {
     case EventKind::async_branch:
     case EventKind::async_disabled:
       close_run();
-      if (branch_ != kNone && (event.flags & kEventHasFrom) != 0) ++cut_branches_[{branch_, address_of(branch_, event.from)}];
+      if (branch_ != kNone && (event.flags & kEventHasFrom) != 0) cut_branch(event.from);
       branch_ = kNone;
       return;
     case EventKind::enabled:
@@ -154,23 +169,32 @@ void CodeCounter::take_event(const Event& event) {
 
 void CodeCounter::take_blocks(std::span<const Block> batch, const BlockTable& blocks) {
   for (const Block& block : batch) {
-    const Node& here = node(block.node, blocks);
+    Node& here = node(block.node, blocks);
     instructions_ += block.instructions;
     if (here.file == kNoFile) {
       fileless_ += block.instructions;
-      lose();
+      close_run();
+      if (branch_ != kNone) cross(block.node);
+      branch_ = has(block.flags, BlockFlag::taken) && !here.far ? block.node : kNone;
       continue;
     }
     if (last_ == kNone || nodes_[last_].next != here.ip || nodes_[last_].file != here.file) {
       close_run();
       const bool inside = branch_ != kNone && nodes_[branch_].file == here.file;
       by_jump_ = inside && nodes_[branch_].jumps;
-      if (inside) count_branch(block.node);
+      if (inside) {
+        count_branch(block.node);
+      } else if (branch_ != kNone) {
+        cross(block.node);
+      }
       first_ = block.node;
     }
     branch_ = kNone;
     last_ = block.node;
-    if (!has(block.flags, BlockFlag::taken)) continue;
+    if (!has(block.flags, BlockFlag::taken)) {
+      if (has(block.flags, BlockFlag::ends_in_branch)) ++here.not_taken;
+      continue;
+    }
     close_run();
     if (!here.far) branch_ = block.node;
   }
@@ -207,7 +231,6 @@ void CodeCounter::add_to(FileSums& files) const {
   std::vector<FileSum*> by_id(file_ids_.size());
   for (const auto& [name, file] : file_ids_) {
     by_id[file.id] = &files[{std::string(name.first), std::string(name.second)}];
-    by_id[file.id]->offset_to_address = file.offset_to_address;
     by_id[file.id]->relocatable = file.relocatable;
   }
   for (const bool by_jump : {false, true}) {
@@ -231,9 +254,18 @@ void CodeCounter::add_to(FileSums& files) const {
   for (const KeyCounts::Slot& slot : branches_.slots()) {
     if (slot.key != 0) add_branch(first_of(slot.key), places_[second_of(slot.key)].address, slot.count);
   }
-  for (const auto& [way, count] : cut_branches_) {
-    if (way.second != kOutside) add_branch(way.first, way.second, count);
+  for (const auto& [way, count] : cut_branches_) add_branch(way.first, way.second, count);
+  const auto end_of = [&](NodeId id) { return places_[id].address + places_[id].last_offset; };
+  for (NodeId id = 0; id < nodes_.size(); ++id) {
+    if (nodes_[id].conditional && nodes_[id].not_taken != 0) by_id[nodes_[id].file]->not_taken[end_of(id)] += nodes_[id].not_taken;
   }
+  for (const KeyCounts::Slot& slot : exits_.slots()) {
+    if (slot.key != 0) by_id[nodes_[slot.key - 1].file]->exits[end_of(static_cast<NodeId>(slot.key - 1))] += slot.count;
+  }
+  for (const KeyCounts::Slot& slot : entries_.slots()) {
+    if (slot.key != 0) by_id[nodes_[slot.key - 1].file]->entries[places_[slot.key - 1].address] += slot.count;
+  }
+  for (const auto& [place, count] : cut_entries_) by_id[place.first]->entries[place.second] += count;
 }
 
 AddressCounts::AddressCounts(const std::vector<CodeRun>& runs) {
@@ -300,9 +332,13 @@ Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions
     if (stopped) break;
   }
   for (auto& [name, found] : files) {
-    FileCounts& file = sums.files.emplace_back(FileCounts{name.first, name.second, found.offset_to_address, found.relocatable, {}, {}});
+    if (found.runs.empty()) continue;  // only the target of a branch at which an interrupt or a fault came
+    FileCounts& file = sums.files.emplace_back(FileCounts{name.first, name.second, found.relocatable, {}, {}, {}, {}, {}});
     for (auto& [place, run] : found.runs) file.runs.push_back(run);
     for (const auto& [way, branch] : found.branches) file.branches.push_back(branch);
+    for (const auto& [address, count] : found.not_taken) file.not_taken.push_back({address, count});
+    for (const auto& [address, count] : found.exits) file.exits.push_back({address, count});
+    for (const auto& [address, count] : found.entries) file.entries.push_back({address, count});
   }
   std::stable_sort(sums.files.begin(), sums.files.end(),
                    [](const FileCounts& a, const FileCounts& b) { return a.ran_bytes() > b.ran_bytes(); });

@@ -57,10 +57,10 @@ class CodeCounter {
   /// The stream is over.
   void finish();
   struct FileSum {
-    uint64_t offset_to_address = 0;
     bool relocatable = false;
     std::map<std::pair<uint64_t, uint64_t>, CodeRun> runs;
     std::map<std::pair<uint64_t, uint64_t>, CodeBranch> branches;
+    std::map<uint64_t, uint64_t> not_taken, exits, entries;  // by address
   };
   /// By path and build id. Code without a file is left out.
   using FileSums = std::map<std::pair<std::string, std::string>, FileSum>;
@@ -73,17 +73,18 @@ class CodeCounter {
  private:
   static constexpr NodeId kNone = 0xffffffffU;
   static constexpr uint32_t kNoFile = 0xffffffffU;
-  static constexpr uint64_t kOutside = ~uint64_t{0};
   /// One line of the cache a block. The way that was gone last is counted here, and put with the others when another one is.
   struct Node {
     Ip ip, next;  ///< of its first instruction, and after its last one
     uint32_t file = kNoFile;
     bool known = false, jumps = false;  ///< jumps: ends in a jump, conditional or not
+    bool conditional = false;           ///< ends in a conditional branch
     bool indirect = false;              ///< CodeBranch::is_indirect
     bool far = false;                   ///< ends in a far transfer, which is no branch of a profile
     bool by_jump = false;               ///< of `run_last`
     NodeId branch_to = kNone, run_last = kNone;
     uint32_t branch_count = 0, run_count = 0;
+    uint64_t not_taken = 0;
   };
   struct Place {
     uint64_t address = 0;
@@ -99,20 +100,23 @@ class CodeCounter {
   void take_event(const Event& event);
   void lose();
   void close_run();
-  [[nodiscard]] uint64_t address_of(NodeId node, Ip ip) const;
+  uint32_t file_id(const FilePlace& place);
+  void cut_branch(Ip to);
   void count_branch(NodeId to);
+  void cross(NodeId to);
   void put_away(NodeId id);
 
   const Symbolizer& symbolizer_;
   const Wanted wanted_;
   std::vector<Node> nodes_;
-  std::vector<Place> places_;                                     ///< of each node
-  KeyCounts runs_[2];                                             ///< by first and last node; not by a jump, by a jump
-  KeyCounts branches_;                                            ///< by the node that it ends, and the one that it goes to
-  std::map<std::pair<NodeId, uint64_t>, uint64_t> cut_branches_;  ///< to an address of its file at which an interrupt or a fault came
+  std::vector<Place> places_;                                      ///< of each node
+  KeyCounts runs_[2];                                              ///< by first and last node; not by a jump, by a jump
+  KeyCounts branches_;                                             ///< by the node that it ends, and the one that it goes to
+  std::map<std::pair<NodeId, uint64_t>, uint64_t> cut_branches_;   ///< to an address of its file at which an interrupt or a fault came
+  KeyCounts exits_, entries_;                                      ///< branches to and from other code; by number of their node, + 1
+  std::map<std::pair<uint32_t, uint64_t>, uint64_t> cut_entries_;  ///< by file and address at which an interrupt or a fault came
   struct File {
     uint32_t id = 0;
-    uint64_t offset_to_address = 0;
     bool relocatable = false;
   };
   std::map<std::pair<std::string_view, std::string_view>, File> file_ids_;  ///< by path and build id

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 #include <system_error>
 #include <vector>
 
 #include "analysis/paths/context_counter.h"
+#include "cli/cache/source_cache.h"
 #include "cli/cache/symbol_cache.h"
 #include "cli/calls/call_input.h"
 #include "cli/calls/pprof_profile.h"
@@ -21,6 +24,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/gzip.h"
+#include "cli/text/protobuf.h"
 #include "cli/text/shell_word.h"
 #include "cli/text/size_words.h"
 #include "cli/text/terminal.h"
@@ -47,15 +51,65 @@ std::string bolt_text(const FileCounts& file) {
   return text;
 }
 
+/// Returns the place of an address of `file` for the reader of a profile.
+using PlaceOf = std::function<std::optional<ProfilePlace>(uint64_t address)>;
+
 // [AutoFDO] "sample_reader.cc", TextSampleReaderWriter: ranges, addresses, branches, each list with its length; offsets in the file, hex.
-std::string autofdo_text(const FileCounts& file) {
-  const auto offset = [&file](uint64_t address) { return address - file.offset_to_address; };
-  std::string text = fmt::format("{}\n", file.runs.size());
-  for (const CodeRun& run : file.runs) text += fmt::format("{:x}-{:x}:{}\n", offset(run.first), offset(run.last), run.count);
-  text += fmt::format("0\n{}\n", file.branches.size());
-  for (const CodeBranch& branch : file.branches)
-    text += fmt::format("{:x}->{:x}:{}\n", offset(branch.from), offset(branch.to), branch.count);
+std::string autofdo_text(const FileCounts& file, const PlaceOf& place_of) {
+  std::string runs, branches;
+  size_t run_count = 0, branch_count = 0;
+  for (const CodeRun& run : file.runs) {
+    const auto first = place_of(run.first), last = place_of(run.last);
+    if (!first || !last) continue;
+    runs += fmt::format("{:x}-{:x}:{}\n", first->offset_bytes, last->offset_bytes, run.count);
+    ++run_count;
+  }
+  for (const CodeBranch& branch : file.branches) {
+    const auto from = place_of(branch.from), to = place_of(branch.to);
+    if (!from || !to) continue;
+    branches += fmt::format("{:x}->{:x}:{}\n", from->offset_bytes, to->offset_bytes, branch.count);
+    ++branch_count;
+  }
+  return fmt::format("{}\n{}0\n{}\n{}", run_count, runs, branch_count, branches);
+}
+
+// [Propeller] "branch_frequencies.proto", BranchFrequenciesProto: taken_counts = 1 {source = 1, dest = 2, count = 3}, not_taken_counts = 2
+// {address = 1, count = 2}. The address of a branch is that of its first byte, in the file's own addresses. Branches to and from other code
+// count too, because the reader compares what enters and leaves a block. Their other end has kInvalidBinaryAddress ("binary_address_branch.h").
+std::string propeller_text(const FileCounts& file, const PlaceOf& place_of) {
+  constexpr uint64_t kElsewhere = ~uint64_t{0};
+  std::string text;
+  const auto address_of = [&place_of](uint64_t address) {
+    const auto place = place_of(address);
+    return place ? place->address : kElsewhere;
+  };
+  const auto put_taken = [&text](uint64_t from, uint64_t to, uint64_t count) {
+    if (from == kElsewhere && to == kElsewhere) return;
+    std::string taken;
+    put(taken, 1, from);
+    put(taken, 2, to);
+    put(taken, 3, count);
+    put(text, 1, taken);
+  };
+  for (const CodeBranch& branch : file.branches) put_taken(address_of(branch.from), address_of(branch.to), branch.count);
+  for (const CodeCount& exit : file.exits) put_taken(address_of(exit.address), kElsewhere, exit.count);
+  for (const CodeCount& entry : file.entries) put_taken(kElsewhere, address_of(entry.address), entry.count);
+  for (const CodeCount& each : file.not_taken) {
+    const uint64_t address = address_of(each.address);
+    if (address == kElsewhere) continue;
+    std::string not_taken;
+    put(not_taken, 1, address);
+    put(not_taken, 2, each.count);
+    put(text, 2, not_taken);
+  }
   return text;
+}
+
+// BOLT reads linked files only: llvm-bolt fails on a module, which has no segments (github.com/facebookarchive/BOLT, issue 280).
+bool includes(const ProfileWords& words, const FileCounts& file) { return !file.relocatable || words.format != "bolt"; }
+
+std::string refusal(std::string_view module) {
+  return fmt::format("'{}' is a kernel module, which BOLT cannot read because it is not linked; use another --format", shown(module));
 }
 
 /// Whether a file is the dynamic linker: it runs most of the code of a short program, and nobody optimizes it by a profile.
@@ -65,10 +119,10 @@ bool is_dynamic_linker(const std::string& path) {
 }
 
 /// Returns the file that a profile is for if none is named: the one that ran most, but the dynamic linker only if nothing else ran.
-const FileCounts* usual_file(const CodeCounts& counts) {
+const FileCounts* usual_file(const ProfileWords& words, const CodeCounts& counts) {
   const FileCounts* linker = nullptr;
   for (const FileCounts& file : counts.files) {
-    if (file.relocatable) continue;
+    if (!includes(words, file)) continue;
     if (!is_dynamic_linker(file.path)) return &file;
     if (linker == nullptr) linker = &file;
   }
@@ -77,14 +131,12 @@ const FileCounts* usual_file(const CodeCounts& counts) {
 
 /// Returns the selected file; null after printing an error.
 const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts, const Recording& recording) {
-  if (const FileCounts* usual = words.dso.empty() ? usual_file(counts) : nullptr; usual != nullptr) return usual;
+  if (const FileCounts* usual = words.dso.empty() ? usual_file(words, counts) : nullptr; usual != nullptr) return usual;
   std::string known;
   for (const FileCounts& file : counts.files) {
     const bool named = file.path == words.dso || short_path(file.path) == words.dso;
-    if (named && file.relocatable) {
-      report_error({ErrorCode::not_recorded,
-                    fmt::format("--dso: '{}' is a kernel module; a profile needs the link addresses of a program or "
-                                "library", words.dso), 0});
+    if (named && !includes(words, file)) {
+      report_error({ErrorCode::not_recorded, "--dso: " + refusal(words.dso), 0});
       return nullptr;
     }
     if (named) return &file;
@@ -99,7 +151,7 @@ const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts, cons
     return nullptr;
   }
   const std::string none = known.empty() ? "no code of a file ran"
-                                         : "only kernel modules ran; a profile needs the link addresses of a program or library: " + known;
+                                         : "only kernel modules ran, which BOLT cannot read because they are not linked; use another --format: " + known;
   report_error({ErrorCode::not_recorded,
                 words.dso.empty() ? "profile: " + none
                                   : fmt::format("--dso: '{}' did not run; ran: {}", words.dso, known.empty() ? "nothing" : known),
@@ -110,46 +162,89 @@ const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts, cons
 std::string next_step(const ProfileWords& words, const FileCounts& file, const std::string& output) {
   const std::string program = shell_word(file.path), profile = shell_word(output);
   if (words.format == "bolt") return fmt::format("perf2bolt --pa -p {} -o {} {}", profile, shell_word(output + ".fdata"), program);
+  if (words.format == "propeller") {
+    return fmt::format("generate_propeller_profiles --binary={} --profile={} --profile_type=FREQUENCIES_PROTO --cc_profile={} --ld_profile={}", program,
+                       profile, shell_word(output + ".cc.txt"), shell_word(output + ".ld.txt"));
+  }
   return fmt::format("create_llvm_prof --binary={} --profile={} --profiler=text --out={}", program, profile, shell_word(output + ".prof"));
 }
 
+Error no_output() { return {ErrorCode::contradictory_options, "profile: -o FILE is missing", 0}; }
+
+Error binary_to_terminal(const ProfileWords& words) {
+  return {ErrorCode::bad_output, fmt::format("profile: a {} profile is binary, and the output is a terminal: name a file with -o", words.format), 0};
+}
+
+/// Writes a profile. Returns the exit status, after printing an error.
+int write_profile(const ProfileWords& words, const std::string& path, const std::string& text) {
+  if (words.format != "propeller") return write_result(path, text);
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(path);
+  if (!file) return report_error(file.error());
+  if (is_terminal((*file)->fd())) return report_error(binary_to_terminal(words));
+  (*file)->write(text);
+  const Status status = (*file)->finish();
+  return status.ok() ? kExitOk : report_error(status.error());
+}
+
+constexpr size_t kLongestBuildId = 128;  ///< digits in a file name
+
 /// Returns the file name of a profile: the file's own name and build id, which together are those of one file.
-std::string profile_name(const FileCounts& file, const std::string& format) {
+std::string profile_name(const FileCounts& file, const std::string& format, const Recording& recording) {
   std::string name;
   for (const char c : short_path(file.path)) {
     if (c != '[' && c != ']') name += c == '/' || static_cast<unsigned char>(c) < ' ' || c == 0x7f ? '_' : c;
   }
-  return fmt::format("{}.{}.{}", name, file.build_id.empty() ? "no-build-id" : file.build_id, format == "bolt" ? "pa" : "txt");
+  std::string build_id = file.build_id.empty() ? recording.symbolizer().build_id_of(file.path, file.build_id) : file.build_id;
+  if (build_id.empty() || build_id.size() > kLongestBuildId) build_id = "no-build-id";
+  return fmt::format("{}.{}.{}", name, build_id, format == "bolt" ? "pa" : format == "autofdo" ? "txt" : format);
 }
 
-std::string text_of(const ProfileWords& words, const FileCounts& file) { return words.format == "bolt" ? bolt_text(file) : autofdo_text(file); }
+PlaceOf place_of(const FileCounts& file, const Recording& recording) {
+  return [&](uint64_t address) { return recording.symbolizer().profile_place(file.path, file.build_id, address); };
+}
 
-void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCounts& counts, const std::string& output) {
+std::string text_of(const ProfileWords& words, const FileCounts& file, const Recording& recording) {
+  if (words.format == "bolt") return bolt_text(file);
+  return words.format == "autofdo" ? autofdo_text(file, place_of(file, recording)) : propeller_text(file, place_of(file, recording));
+}
+
+std::string share_text(uint64_t part, uint64_t all) {
+  return fmt::format("{:.1f} %", all == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(all));
+}
+
+void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCounts& counts, const Recording& recording, const std::string& output) {
   uint64_t all = 0;
   for (const FileCounts& each : counts.files) all += each.ran_bytes();
-  say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight-line ranges\n", shown(file.path),
-                           all == 0 ? 0.0 : 100 * static_cast<double>(file.ran_bytes()) / static_cast<double>(all), file.branches.size(),
-                           file.runs.size()));
+  say_on_error(fmt::format("ptdecode: {}: {} of the code that ran, {} branches, {}\n", shown(file.path), share_text(file.ran_bytes(), all), file.branches.size(),
+                           words.format == "propeller" ? counted(file.not_taken.size(), "conditional branch", "conditional branches") + " that fell through"
+                                                       : fmt::format("{} straight-line ranges", file.runs.size())));
+  if (file.relocatable) {
+    uint64_t left_out = 0;
+    const PlaceOf placed = place_of(file, recording);
+    for (const CodeRun& run : file.runs) left_out += placed(run.first) ? 0 : run.count * (run.end - run.first);
+    const std::string share = share_text(left_out, file.ran_bytes());
+    if (left_out != 0) say_on_error(fmt::format("ptdecode: {}: {} of its code that ran is left out, because it is not in the section .text\n", shown(file.path), share));
+    if (file.build_id.empty()) say_on_error(unproven_text(file.path));
+  }
   if (!output.empty()) say_on_error("ptdecode: next: " + next_step(words, file, output) + "\n");
 }
 
 /// Writes a profile for each file into the folder `words.output`.
-int write_profiles(const ProfileWords& words, const CodeCounts& counts, int status) {
+int write_profiles(const ProfileWords& words, const CodeCounts& counts, const Recording& recording, int status) {
   std::map<std::string, size_t> names;
   size_t written = 0;
   for (const FileCounts& file : counts.files) {
-    if (file.relocatable) {
-      if (!words.calls.input.quiet)
-        say_on_error(fmt::format("ptdecode: {} is a kernel module, which has no fixed addresses: only --format csspgo and pprof include it\n", shown(file.path)));
+    if (!includes(words, file)) {
+      if (!words.calls.input.quiet) say_on_error("ptdecode: left out: " + refusal(file.path) + "\n");
       continue;
     }
-    std::string name = profile_name(file, words.format);
+    std::string name = profile_name(file, words.format, recording);
     if (const size_t same = names[name]++; same != 0) name.insert(name.rfind('.'), fmt::format(".{}", same + 1));  // of another folder
     const std::string path = (std::filesystem::path(words.output) / name).string();
     ++written;
     if (keeps_earlier_file(path, status)) continue;
-    if (const int done = write_result(path, text_of(words, file)); done != kExitOk) return done;
-    if (!words.calls.input.quiet) say_profile(words, file, counts, path);
+    if (const int done = write_profile(words, path, text_of(words, file, recording)); done != kExitOk) return done;
+    if (!words.calls.input.quiet) say_profile(words, file, counts, recording, path);
   }
   if (written == 0) return report_error({ErrorCode::not_recorded, "profile: no code of a program or library ran", 0});
   return kExitOk;
@@ -187,8 +282,8 @@ bool is_folder(const std::string& output) {
 int write_one(const ProfileWords& words, const CodeCounts& counts, const Recording& recording) {
   const FileCounts* file = pick(words, counts, recording);
   if (file == nullptr) return kExitUsage;
-  const int written = write_result(words.output, text_of(words, *file));
-  if (written == kExitOk && !words.calls.input.quiet) say_profile(words, *file, counts, words.output);
+  const int written = write_profile(words, words.output, text_of(words, *file, recording));
+  if (written == kExitOk && !words.calls.input.quiet) say_profile(words, *file, counts, recording, words.output);
   return written;
 }
 
@@ -196,13 +291,14 @@ int write_one(const ProfileWords& words, const CodeCounts& counts, const Recordi
 int run_by_address(const ProfileWords& words, CallInput& input) {
   const bool all = is_folder(words.output);
   if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, which gets profiles of all files: remove --dso", 0});
+  if (words.format == "propeller" && words.output.empty()) return report_error(no_output());
   ProfileFolder folder;
   if (const Status fit = all ? folder.create(words.output) : check_output(words.output); !fit) return report_error(fit.error());
   CodeCounts counts;
   const int status = input.count(words.calls, counts);
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (!all && keeps_earlier_file(words.output, status)) return status;
-  const int written = all ? write_profiles(words, counts, status) : write_one(words, counts, input.recording());
+  const int written = all ? write_profiles(words, counts, input.recording(), status) : write_one(words, counts, input.recording());
   return written != kExitOk ? written : status;
 }
 
@@ -253,11 +349,11 @@ int run_csspgo(const ProfileWords& words, CallInput& input) {
 /// Counts calls and their instructions by stack.
 int run_pprof(const ProfileWords& words, CallInput& input) {
   if (words.output.empty() || !words.dso.empty())
-    return report_error({ErrorCode::contradictory_options,
-                         words.output.empty() ? "profile: -o FILE is missing" : "profile: --format pprof includes all files: remove --dso", 0});
+    return report_error(words.output.empty() ? no_output()
+                                             : Error{ErrorCode::contradictory_options, "profile: --format pprof includes all files: remove --dso", 0});
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
-  if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "profile: a pprof profile is binary, and the output is a terminal: name a file with -o", 0});
+  if (is_terminal((*file)->fd())) return report_error(binary_to_terminal(words));
   PprofProfile profile(input);
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     profile.take(steps, tree);
@@ -302,19 +398,22 @@ int run_profile(const ProfileWords& words) {
 Command add_profile(CLI::App& app) {
   auto words = std::make_shared<ProfileWords>();
   CLI::App& command =
-      *app.add_subcommand("profile", "Count each branch and each straight-line range of code, or each stack: for LLVM, BOLT, AutoFDO and pprof");
+      *app.add_subcommand("profile", "Count each branch and each straight-line range of code, or each stack: for LLVM, BOLT, AutoFDO, Propeller and pprof");
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);
   add_fibre_option(command, words->calls.fibres);
-  command.add_option("-o,--output", words->output, "the file to write, or a folder (DIR/), which gets a profile of each program and library");
+  command.add_option("-o,--output", words->output, "the file to write, or a folder (DIR/), which gets a profile of each file that ran");
   command
       .add_option("--format", words->format,
-                  "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof; csspgo: LLVM's context-sensitive text; pprof: stacks. The last two include all files")
-      ->check(CLI::IsMember({"bolt", "autofdo", "csspgo", "pprof"}));
-  command.add_option("--dso", words->dso, "the program or library (default: the one that ran the most code; the dynamic linker only if nothing else ran)");
+                  "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof; propeller: branch counts for generate_propeller_profiles; csspgo: LLVM's context-sensitive text; pprof: stacks. The last two include all files")
+      ->check(CLI::IsMember({"bolt", "autofdo", "propeller", "csspgo", "pprof"}));
+  command.add_option("--dso", words->dso, "the program, library, vmlinux or kernel module (default: the one that ran the most code; the dynamic linker only if nothing else ran)");
   command.footer(
       "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
-      "In a folder, a profile is named by file and build id: db.BUILDID.pa. Kernel modules have no fixed addresses: only csspgo and pprof include them.\n"
+      "In a folder, a profile is named by file and build id: db.BUILDID.pa. The kernel has one if its vmlinux is found, a module if its .ko file with\n"
+      "debug information is found. Of modules, autofdo and propeller include the section .text, as their readers do (create_llvm_prof from June 2026\n"
+      "on). BOLT cannot read modules.\n"
+      "propeller: branches taken and not taken (BranchFrequenciesProto), for a program built with clang -fbasic-block-address-map.\n"
       "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. Functions have their mangled\n"
       "names.\n"
       "pprof: calls, self instructions and self time of each stack, for all files, the kernel and its modules, with their build ids. Functions\n"
@@ -323,6 +422,8 @@ Command add_profile(CLI::App& app) {
       "  ptdecode profile -o db.pa && perf2bolt --pa -p db.pa -o db.fdata /usr/bin/db\n"
       "  ptdecode profile --format autofdo -o db.txt && create_llvm_prof --profiler=text --binary=/usr/bin/db --profile=db.txt "
       "--out=db.prof\n"
+      "  ptdecode profile --format propeller -o db.propeller && generate_propeller_profiles --binary=/usr/bin/db --profile=db.propeller "
+      "--profile_type=FREQUENCIES_PROTO --cc_profile=db.cc.txt --ld_profile=db.ld.txt\n"
       "  ptdecode profile -o profiles/                                of each file that ran\n"
       "  ptdecode profile --format csspgo -o run.prof && clang++ -O2 -fprofile-sample-use=run.prof ...\n"
       "  ptdecode profile --format pprof -o run.pb.gz && go tool pprof -http=: run.pb.gz");

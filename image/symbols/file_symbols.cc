@@ -123,6 +123,12 @@ std::optional<uint64_t> FileSymbols::offset_of(uint64_t address) {
   return offset_of_address(address);
 }
 
+std::string FileSymbols::build_id() {
+  const std::lock_guard lock(mutex_);
+  load();
+  return mapped_ ? mapped_->build_id() : std::string();
+}
+
 SourceLines* FileSymbols::source() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(source_sought_, true)) return source_.get();

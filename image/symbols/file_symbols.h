@@ -66,6 +66,8 @@ class FileSymbols {
   std::optional<uint64_t> address_of(uint64_t file_offset_bytes);
   /// Returns the file offset of an address; nothing if no segment with bytes in the file contains it.
   std::optional<uint64_t> offset_of(uint64_t address);
+  /// Returns the build id in hex; empty if the file has none or is not available.
+  std::string build_id();
   /// Returns the source lines, read on the first call; null if none of the files has them.
   SourceLines* source();
   [[nodiscard]] const std::string& module() const { return module_; }

@@ -28,6 +28,8 @@ constexpr size_t kFewestNames = 2, kProvingNames = 8;  // functions with equal o
 struct LoadedSection {
   uint64_t address = 0, size_bytes = 0;  // in libdwfl's layout
   uint64_t loaded_at = 0;
+  bool is_text = false;  // .text
+  uint64_t file_offset_bytes = 0;
 };
 using LoadedSections = std::unordered_map<GElf_Word, LoadedSection>;
 
@@ -77,12 +79,16 @@ LoadedSections align(Dwfl_Module* module, const FileNames& names, const std::vec
   LoadedSections sections;
   GElf_Addr bias = 0;
   Elf* elf = dwfl_module_getelf(module, &bias);
+  size_t names_section = 0;
+  const bool has_names = elf != nullptr && elf_getshdrstrndx(elf, &names_section) == 0;
   for (const auto& [name, place] : names.functions) {
     const auto range = by_name.find(name);
     if (place.several || range == by_name.end()) continue;
     GElf_Shdr header;
     if (elf == nullptr || gelf_getshdr(elf_getscn(elf, place.section), &header) == nullptr) return {};
-    const LoadedSection told{place.address - place.offset, header.sh_size, range->second->ip.value - place.offset};
+    const char* section = has_names ? elf_strptr(elf, names_section, header.sh_name) : nullptr;
+    const LoadedSection told{place.address - place.offset, header.sh_size, range->second->ip.value - place.offset,
+                             section != nullptr && std::string_view(section) == ".text", header.sh_offset};
     const auto [known, is_new] = sections.emplace(place.section, told);
     if (!is_new && known->second.loaded_at != told.loaded_at) return {};
   }
@@ -111,12 +117,12 @@ bool is_proven(const LoadedSections& sections, const FileNames& names, const std
   return proven.size() >= kFewestNames && proven.size() >= std::min(kProvingNames, by_name.size());
 }
 
-bool has_build_id(Dwfl_Module* module, const std::string& build_id) {
+std::string build_id_of(Dwfl_Module* module) {
   GElf_Addr bias = 0, address = 0;
   const unsigned char* bits = nullptr;
-  if (dwfl_module_getelf(module, &bias) == nullptr) return false;
+  if (dwfl_module_getelf(module, &bias) == nullptr) return {};
   const int size = dwfl_module_build_id(module, &bits, &address);
-  return size > 0 && same_build_id(hex_of(std::string_view(reinterpret_cast<const char*>(bits), static_cast<size_t>(size))), build_id);
+  return size > 0 ? hex_of(std::string_view(reinterpret_cast<const char*>(bits), static_cast<size_t>(size))) : std::string();
 }
 
 // Compressed files are ignored, because their uncompressed size is unbounded.
@@ -127,23 +133,34 @@ std::string section_path_of(const fs::path& path) {
 
 }  // namespace
 
-ModuleFile::ModuleFile(std::string path, std::vector<Stretch> stretches, std::unique_ptr<SourceLines> lines)
-    : path_(std::move(path)), stretches_(std::move(stretches)), lines_(std::move(lines)) {}
+ModuleFile::ModuleFile(std::string path, std::string build_id, std::vector<Stretch> stretches, Text text, std::unique_ptr<SourceLines> lines)
+    : path_(std::move(path)), build_id_(std::move(build_id)), stretches_(std::move(stretches)), text_(text), lines_(std::move(lines)) {}
 ModuleFile::~ModuleFile() = default;
 
 std::unique_ptr<ModuleFile> ModuleFile::open(const std::string& path, const std::string& build_id,
                                              const std::vector<const NamedRange*>& loaded, std::shared_ptr<SourceWarnings> warnings) {
   std::vector<Stretch> stretches;
+  Text text;
+  std::string own_id;
   auto lines = SourceLines::open_relocatable(path, std::move(warnings), [&](Dwfl_Module* module) {
-    if (!build_id.empty() && !has_build_id(module, build_id)) return false;
+    own_id = build_id_of(module);
+    if (!build_id.empty() && !same_build_id(own_id, build_id)) return false;
     const FileNames names = names_of(module);
     const LoadedSections sections = align(module, names, loaded);
     if (sections.empty() || (build_id.empty() && !is_proven(sections, names, loaded))) return false;
-    for (const auto& [number, section] : sections) stretches.push_back({section.loaded_at, section.size_bytes, section.address});
+    for (const auto& [number, section] : sections) {
+      stretches.push_back({section.loaded_at, section.size_bytes, section.address});
+      if (section.is_text) text = {section.address, section.size_bytes, section.file_offset_bytes};
+    }
     return true;
   });
   if (!lines) return nullptr;
-  return std::unique_ptr<ModuleFile>(new ModuleFile(path, std::move(stretches), std::move(lines)));
+  return std::unique_ptr<ModuleFile>(new ModuleFile(path, std::move(own_id), std::move(stretches), text, std::move(lines)));
+}
+
+std::optional<ProfilePlace> ModuleFile::text_place(uint64_t address) const {
+  const uint64_t at = address - text_.address;
+  return at < text_.size_bytes ? std::optional(ProfilePlace{at, text_.file_offset_bytes + at}) : std::nullopt;
 }
 
 std::optional<uint64_t> ModuleFile::address_of(Ip ip) const {

@@ -35,18 +35,27 @@ class ModuleFile {
 
   /// Maps an address of the loaded module to the file's layout (libdwfl's); nothing outside its sections with functions.
   [[nodiscard]] std::optional<uint64_t> address_of(Ip ip) const;
+  /// Maps an address of that layout; nothing outside the section .text.
+  [[nodiscard]] std::optional<ProfilePlace> text_place(uint64_t address) const;
   /// Uses addresses of that layout.
   [[nodiscard]] SourceLines& lines() { return *lines_; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// In hex; empty if the file has none.
+  [[nodiscard]] const std::string& build_id() const { return build_id_; }
 
  private:
   struct Stretch {
     uint64_t first = 0, size_bytes = 0;  // as loaded
     uint64_t address = 0;                // of `first` in the file's layout
   };
-  ModuleFile(std::string path, std::vector<Stretch> stretches, std::unique_ptr<SourceLines> lines);
-  std::string path_;
+  struct Text {
+    uint64_t address = 0, size_bytes = 0;  // in that layout
+    uint64_t file_offset_bytes = 0;
+  };
+  ModuleFile(std::string path, std::string build_id, std::vector<Stretch> stretches, Text text, std::unique_ptr<SourceLines> lines);
+  std::string path_, build_id_;
   std::vector<Stretch> stretches_;
+  Text text_;
   std::unique_ptr<SourceLines> lines_;
 };
 

@@ -261,6 +261,15 @@ struct Symbolizer::State {
     if (!offset) return std::nullopt;
     return FilePlace{kernel.path, {}, address, *offset};
   }
+  /// Returns the file with this path and build id, or the kernel module; null if there is none.
+  std::pair<FileSymbols*, ModuleFile*> file_at(std::string_view path, std::string_view build_id) {
+    Section section;
+    section.path = path;
+    section.build_id = build_id;
+    FileSymbols* file = file_of(section);
+    if (file == nullptr && path == kernel_file().path) file = kernel.file;
+    return {file, file == nullptr ? modules.found_at(path) : nullptr};
+  }
   /// Returns the source lines of the code at `place`, and its address in their file; null if there are none.
   std::pair<SourceLines*, uint64_t> lines_at(const Place& place, Ip ip) {
     if (place.section == nullptr) return {};
@@ -475,13 +484,22 @@ std::vector<ProfileFrame> Symbolizer::profile_frames_at(SpaceId space, Ip ip, Ti
   return lines == nullptr ? std::vector<ProfileFrame>() : lines->profile_frames(address);
 }
 
+std::optional<ProfilePlace> Symbolizer::profile_place(std::string_view path, std::string_view build_id, uint64_t address) const {
+  const auto [file, module] = state_->file_at(path, build_id);
+  if (module != nullptr) return module->text_place(address);
+  const auto offset = file == nullptr ? std::nullopt : file->offset_of(address);
+  return offset ? std::optional(ProfilePlace{address, *offset}) : std::nullopt;
+}
+
+std::string Symbolizer::build_id_of(std::string_view path, std::string_view build_id) const {
+  const auto [file, module] = state_->file_at(path, build_id);
+  return module != nullptr ? module->build_id() : file != nullptr ? file->build_id() : std::string();
+}
+
 bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {
-  Section section;
-  section.path = path;
-  section.build_id = build_id;
-  FileSymbols* file = state_->file_of(section);
-  if (file == nullptr && path == state_->kernel_file().path) file = state_->kernel.file;
-  ModuleFile* module = file == nullptr ? state_->modules.found_at(path) : nullptr;
+  const auto found = state_->file_at(path, build_id);
+  FileSymbols* file = found.first;
+  ModuleFile* module = found.second;
   SourceLines* source = module != nullptr ? &module->lines() : file == nullptr ? nullptr : file->source();
   if (file == nullptr) return source != nullptr && source->visit(visitor);
   const auto is_part = [file](const SourceFunction& function) {

@@ -28,13 +28,20 @@ struct CodeBranch {
   bool is_indirect = false;  ///< its target is not in the instruction
 };
 
+/// How often something happened at an address.
+struct CodeCount {
+  uint64_t address = 0, count = 0;
+};
+
 /// The executed code of one file. Addresses are the file's own (p_vaddr).
 struct PTD_API FileCounts {
   std::string path, build_id;
-  uint64_t offset_to_address = 0;    ///< add to an offset in the file for the address of code there
-  bool relocatable = false;          ///< see FilePlace::relocatable
-  std::vector<CodeRun> runs;         ///< by first and last
-  std::vector<CodeBranch> branches;  ///< taken near branches that stay in the file, by from and to
+  bool relocatable = false;             ///< see FilePlace::relocatable
+  std::vector<CodeRun> runs;            ///< by first and last
+  std::vector<CodeBranch> branches;     ///< taken near branches that stay in the file, by from and to
+  std::vector<CodeCount> not_taken;  ///< conditional branches that were not taken, by their address
+  std::vector<CodeCount> exits;      ///< taken near branches to other code that was traced, by their address
+  std::vector<CodeCount> entries;    ///< taken near branches from other code that was traced, by their target
   /// Returns the number of executed bytes of code, counting each execution.
   [[nodiscard]] uint64_t ran_bytes() const;
 };

@@ -153,6 +153,12 @@ struct FilePlace {
   bool relocatable = false;  ///< a kernel module: the file has no addresses, so `address` and the offset are those of a layout made here
 };
 
+/// Where tools that read profiles find the code at an address of a file.
+struct ProfilePlace {
+  uint64_t address = 0;       ///< as of the file's symbols. Of a kernel module: in its section .text
+  uint64_t offset_bytes = 0;  ///< in the file
+};
+
 /// The symbols of some addresses: a Symbolizer built from them gives the same answers for these addresses.
 struct SymbolPick {
   std::vector<NamedRange> ranges;  ///< in the order in which they must be added; sizes are final
@@ -216,6 +222,13 @@ class PTD_API Symbolizer {
   bool visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const;
   /// Returns the file and offset of the code at an address; nothing if it does not come from an ELF file.
   [[nodiscard]] std::optional<FilePlace> file_place(SpaceId space, Ip ip, TimeNs when) const;
+  /// Returns the build id, in hex, of the file with this path and build id (FilePlace::path, build_id), as its note has it: also if none is
+  /// recorded. Empty if it has none or is not available.
+  [[nodiscard]] std::string build_id_of(std::string_view path, std::string_view build_id) const;
+  /// Returns the place of FilePlace::address in the file with this path and build id (FilePlace::path, build_id). Nothing if it is outside the
+  /// file's segments or, of a kernel module, outside its section .text: create_llvm_prof and generate_propeller_profiles read no other code
+  /// of a module ([AutoFDO] "symbol_map.cc", ReadLoadableExecSegmentInfo; [Propeller] "binary_content.cc").
+  [[nodiscard]] std::optional<ProfilePlace> profile_place(std::string_view path, std::string_view build_id, uint64_t address) const;
   /// Returns the addresses, in order, of what has the name `name` in the kernel or any section; empty if nothing has it. The name may be
   /// mangled, a C++ name without parameters, "a.c:f" as FunctionInfo::name, and with or without the default version ("f", "f@@V1"). An old
   /// version is meant by "f@V0", and by "f" if the file has no other f.

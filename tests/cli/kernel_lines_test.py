@@ -11,13 +11,18 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import varints  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
 DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
 BUILD_ID = bytes(range(20))
 LINES = 4096
+ELSEWHERE = (1 << 64) - 1  # of propeller, an address of another file
 RELEASE = "6.1.0-demo"
 
 
@@ -116,28 +121,41 @@ class KernelLines(unittest.TestCase):
         self.assertEqual({int(line): int(count) for line, count in lines if count != "0"}, self.counted(self.stext, 16 * LINES))
         self.assertEqual(len(lines), LINES)
 
-    def test_profile_names_the_kernel(self):
-        """Addresses are those of vmlinux: every branch of the listing within it, except interrupts."""
+    def ways(self, base, size, to=0, inside=True):
+        """Counts the branches of the listing, except interrupts, between addresses in [base, base + size), which move to `to`; or those with one end
+        in it, whose other end is ELSEWHERE."""
         done = run("script", "-q", "-i", self.recording, "--itrace=b", "-F", "flags,ip,addr")
         ways = collections.Counter()
         for flags, *ends in re.findall(r"^ *(.*?) +(\w+) => +(\w+)$", done.stdout, re.M):
-            ends = [int(word, 16) - self.stext for word in ends]
-            if all(0 <= at < 16 * LINES for at in ends) and flags not in ("hw int", "int", "iret"):
-                ways[tuple(0x60000000 + at for at in ends)] += 1
+            ends = [int(word, 16) - base for word in ends]
+            own = [0 <= at < size for at in ends]
+            if (all(own) if inside else any(own) and not all(own)) and flags not in ("hw int", "int", "int3", "iret", "tr end  async"):
+                ways[tuple(to + at if is_own else ELSEWHERE for at, is_own in zip(ends, own))] += 1
+        return ways
+
+    def test_profile_names_the_kernel(self):
+        """Addresses are those of vmlinux: every branch of the listing within it, except interrupts."""
+        ways = self.ways(self.stext, 16 * LINES, 0x60000000)
         done = run("profile", "-q", "-i", self.recording, "--symfs", self.root)
         self.assertEqual(done.returncode, 0, done.stderr)
         told = {(int(a, 16), int(b, 16)): int(count) for a, b, count in re.findall(r"^B (\w+) (\w+) (\d+) 0$", done.stdout, re.M)}
         self.assertEqual(told, dict(ways))
+        for form in ("bolt", "autofdo", "propeller"):
+            self.assertEqual(run("profile", "-q", "-i", self.recording, "--symfs", self.root, "--format", form, "-o", f"{self.folder}/of kernel/").returncode, 0)
+        names = sorted(path.name for path in (self.folder / "of kernel").iterdir())
+        self.assertEqual(names, [f"vmlinux.{BUILD_ID.hex()}.{ending}" for ending in ("pa", "propeller", "txt")])
 
-    def build_module(self, root, functions, build_id=None):
+    def build_module(self, root, functions, build_id=None, other_from=4096):
         """Builds demo.ko with these functions (name -> offset), a line for every 16 bytes, in two sections, after other code, which the
-        layout of a loaded module need not keep there."""
+        layout of a loaded module need not keep there. The code from the offset `other_from` on is in a section of another name."""
         folder = root / "lib" / "modules" / RELEASE / "kernel"
         folder.mkdir(parents=True)
         source = self.folder / "module.s"
         text = '.file 1 "demo.c"\n.section .init.text,"ax"\n.loc 1 9999 0\n' + "nop\n" * 100 + ".text\n"
         labels = {at: name for name, at in functions.items()}
         for at in range(4096):
+            if at == other_from:
+                text += '.section .text.other,"ax"\n'
             if at in labels:
                 text += f".type {labels[at]}, @function\n{labels[at]}:\n"
             if at % 16 == 0:
@@ -167,13 +185,81 @@ class KernelLines(unittest.TestCase):
         said = run("coverage", "-i", self.recording, "--symfs", root).stderr
         self.assertEqual(said.count("demo.ko is used because its functions have the kernel's addresses\n"), 1, said)
 
-    def test_a_profile_of_a_module_is_refused(self):
-        root = self.build_module(self.folder / "profiled", self.functions)
+    def module_branches(self, root, *words):
+        """Returns the branches of a module's profiles: of autofdo from the start of .text, of propeller with those to and from other code, and the
+        branches not taken."""
+        headers = subprocess.run(["readelf", "-SW", root / "lib" / "modules" / RELEASE / "kernel" / "demo.ko"], capture_output=True, text=True, check=True).stdout
+        start, size = (int(word, 16) for word in re.search(r" \.text +PROGBITS +0+ (\w+) (\w+) ", headers).groups())
+        done = run("profile", "-q", "-i", self.recording, "--symfs", root, "--format", "autofdo", *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        offsets = re.findall(r"^(\w+)->(\w+):(\d+)$", done.stdout, re.M)
+        branches = {(int(a, 16) - start, int(b, 16) - start): int(count) for a, b, count in offsets}
+        runs = re.findall(r"^(\w+)-(\w+):\d+$", done.stdout, re.M)
+        self.assertTrue(all(start <= int(at, 16) < start + size for ends in runs for at in ends))
+        rows = done.stdout.splitlines()
+        self.assertEqual((int(rows[0]), rows[len(runs) + 1], int(rows[len(runs) + 2])), (len(runs), "0", len(branches)))
+        path = self.folder / "module.propeller"
+        done = run("profile", "-q", "-i", self.recording, "--symfs", root, "--format", "propeller", "-o", path, *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        counts, content, at = ({}, {}), path.read_bytes(), 0
+        while at < len(content):
+            kind, size = content[at] >> 3, content[at + 1]
+            numbers, end, at = [], at + 2 + size, at + 2
+            while at < end:
+                number, at = varints.read(content, at + 1)
+                numbers.append(number)
+            counts[kind - 1][tuple(numbers[:-1])] = numbers[-1]
+        return branches, *counts
+
+    def test_profiles_of_a_module(self):
+        """Of the file's section .text, with the addresses that create_llvm_prof and generate_propeller_profiles give its code."""
+        root, build_id = self.build_module(self.folder / "profiled", self.functions, bytes(range(60, 80))), bytes(range(60, 80)).hex()
+        ways = dict(self.ways(self.module, 4096))
+        self.assertGreater(len(ways), 5)
+        for words in ((), ("--dso", "demo.ko")):
+            branches, taken, not_taken = self.module_branches(root, *words)
+            self.assertEqual(branches, ways)
+            self.assertEqual({way: count for way, count in taken.items() if ELSEWHERE not in way}, ways)
+        crossings = self.ways(self.module, 4096, inside=False)
+        self.assertEqual({way: count for way, count in taken.items() if ELSEWHERE in way}, crossings)
+        self.assertTrue(all(any(way[end] == ELSEWHERE for way in crossings) for end in (0, 1)))
+        listed = run("script", "-q", "-i", self.recording, "--itrace=i1i", "-F", "ip,insn").stdout
+        passed = collections.Counter((int(ip, 16) - self.module,) for ip in re.findall(r"^ *(\w+) +insn: (?:7\w|0f 8\w) ", listed, re.M))
+        passed -= collections.Counter((at,) for (at, _), count in ways.items() for _ in range(count))
+        self.assertEqual(not_taken, {(at,): count for (at,), count in passed.items() if 0 <= at < 4096})
+        self.assertGreater(len(not_taken), 3)
+
+        for form, ending in (("autofdo", "txt"), ("propeller", "propeller")):
+            done = run("profile", "-i", self.recording, "--symfs", root, "--format", form, "-o", f"{self.folder}/of module/")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue((self.folder / "of module" / f"demo.ko.{build_id}.{ending}").exists())
+            self.assertEqual(done.stderr.count("demo.ko is used because its functions have the kernel's addresses\n"), 1, done.stderr)
+
+    def test_a_modules_code_outside_its_text_is_left_out(self):
+        last = max(self.functions.values())
+        root = self.build_module(self.folder / "two_sections", self.functions, other_from=last)
+        ways = dict(self.ways(self.module, last))
+        self.assertLess(len(ways), len(self.ways(self.module, 4096)))
+        branches, taken, _ = self.module_branches(root)
+        self.assertEqual(branches, ways)
+        self.assertEqual({way: count for way, count in taken.items() if ELSEWHERE not in way}, ways)
+        done = run("profile", "-i", self.recording, "--symfs", root, "--format", "autofdo")
+        self.assertRegex(done.stderr, r"demo\.ko: [\d.]+ % of its code that ran is left out, because it is not in the section \.text\n")
+
+    def test_bolt_cannot_read_a_module(self):
+        root = self.build_module(self.folder / "for_bolt", self.functions)
         done = run("profile", "-i", self.recording, "--symfs", root, "--dso", "demo.ko")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("is a kernel module", done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        reason = "is a kernel module, which BOLT cannot read because it is not linked; use another --format"
+        self.assertIn(f"--dso: 'demo.ko' {reason}", done.stderr)
         done = run("profile", "-i", self.recording, "--symfs", root)
-        self.assertNotIn("no code of a file ran", done.stderr)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("only kernel modules ran, which BOLT cannot read", done.stderr)
+        shutil.copy(self.root / "vmlinux", root)  # the others are included
+        done = run("profile", "-i", self.recording, "--symfs", root, "-o", f"{self.folder}/for bolt/")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("demo.ko' " + reason, done.stderr)
+        self.assertEqual([path.name for path in (self.folder / "for bolt").iterdir()], [f"vmlinux.{BUILD_ID.hex()}.pa"])
 
     def assert_taken(self, taken, root, recording=None):
         lines = self.module_lines(root, recording)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`ptdecode profile` of all files of a recording, against the ground truth of the emulator: context-sensitive profiles, read by llvm-profdata, with
-the lines of llvm-symbolizer; stacks, read by `go tool pprof`; and a folder of profiles.
+the lines of llvm-symbolizer; stacks, read by `go tool pprof`; branches taken and not taken, for Propeller; and a folder of profiles.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, CXX. Exit status 77 without qemu-x86_64.
 """
@@ -17,9 +17,11 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import call_replay  # noqa: E402
+import varints  # noqa: E402
 from recorded_programs import CC, CXX, RecordedPrograms  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
+ELSEWHERE = (1 << 64) - 1  # of propeller, an address of another file
 
 
 def tool(*names):
@@ -247,18 +249,106 @@ class Profile(RecordedPrograms):
         self.assertEqual({name: own[name] for name in known}, {name: want[name] for name in known})
         self.assertIn(("shop::Item::total() const", "shop::Basket::sum() const", "main"), {tuple(frames[:3]) for _, frames in stacks})
 
+    def branch_counts(self, path):
+        """Reads a BranchFrequenciesProto: {(source, destination): count}, {address: count}. protoc, if installed, must read the same."""
+        def fields(data):
+            at = 0
+            while at < len(data):
+                tag, at = varints.read(data, at)
+                value, at = varints.read(data, at)
+                if tag & 7 == 2:
+                    value, at = data[at:at + value], at + value
+                yield tag >> 3, value
+
+        taken, not_taken, content = collections.Counter(), collections.Counter(), path.read_bytes()
+        for field, message in fields(content):
+            numbers = dict(fields(message))
+            if field == 1:
+                self.assertNotIn((numbers[1], numbers[2]), taken)
+                taken[numbers[1], numbers[2]] = numbers[3]
+            else:
+                self.assertEqual(field, 2)
+                self.assertNotIn(numbers[1], not_taken)
+                not_taken[numbers[1]] = numbers[2]
+        if tool("protoc"):
+            (self.folder / "counts.proto").write_text("""syntax = "proto3";
+                message Taken { uint64 source = 1; uint64 dest = 2; int64 count = 3; }
+                message NotTaken { uint64 address = 1; int64 count = 2; }
+                message Counts { repeated Taken taken_counts = 1; repeated NotTaken not_taken_counts = 2; }""")
+            text = subprocess.run([tool("protoc"), "--decode", "Counts", f"-I{self.folder}", "counts.proto"], input=content, capture_output=True, check=True).stdout.decode()
+            self.assertEqual({(int(source), int(dest)): int(count) for source, dest, count in re.findall(r"source: (\d+)\s+dest: (\d+)\s+count: (\d+)", text)}, taken)
+            self.assertEqual({int(at): int(count) for at, count in re.findall(r"address: (\d+)\s+count: (\d+)", text)}, not_taken)
+        return taken, not_taken
+
+    def true_branch_counts(self, name, inside):
+        """Counts the branches of the ground truth; an end that is not `inside` is ELSEWHERE."""
+        taken, not_taken, before = collections.Counter(), collections.Counter(), None
+        insns = [insn for what, block in call_replay.truth_blocks(self.truth_file(name)) if what == "run" for insn in block]
+        for ip, code in insns:
+            if before and before[1]:
+                source, _, end, branch = before
+                way = tuple(at if inside(at) else ELSEWHERE for at in (source, ip))
+                if ip == end and call_replay.packet_of(branch) == "bit":
+                    not_taken[source] += inside(source)
+                elif way != (ELSEWHERE, ELSEWHERE):
+                    taken[way] += 1
+            kind = call_replay.kind_of(code)
+            before = ip, kind not in (None, "syscall"), ip + len(code), code
+        return taken, +not_taken
+
+    def test_propeller_counts_equal_the_truth(self):
+        """Of two static programs, and of one whose code calls the C library and is called by it."""
+        source = self.folder / "shared_sorter.c"
+        source.write_text("#include <stdlib.h>\nvolatile int sink;\nint compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }\n"
+                          "int main(void) {\n  int values[50];\n  for (int i = 0; i < 1000; i++) sink += i;\n  for (int i = 0; i < 50; i++) values[i] = i * 7919 % 50;\n"
+                          "  qsort(values, 50, sizeof *values, compare);\n  return values[0];\n}\n", encoding="ascii")
+        self.build("shared_sorter", CC, "-O1", "-no-pie", source=source, record=["--no-stash"])
+        for name in ("sorter", "inlined", "shared_sorter"):
+            path = self.folder / (name + ".propeller")
+            done = run("profile", "-q", "-i", self.data(name), "--dso", name, "--format", "propeller", "-o", path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            headers = subprocess.run(["readelf", "-lW", self.folder / name], capture_output=True, text=True, check=True).stdout
+            spans = [(int(at, 16), int(at, 16) + int(size, 16)) for at, size in re.findall(r"LOAD +0x\w+ 0x(\w+) \S+ 0x(\w+) ", headers)]
+            taken, not_taken = self.branch_counts(path)
+            want_taken, want_not_taken = self.true_branch_counts(name, lambda ip: any(first <= ip < end for first, end in spans))
+            self.assertEqual({key: (taken[key], want_taken[key]) for key in {*taken, *want_taken} if taken[key] != want_taken[key]}, {}, name)
+            self.assertEqual({key: (not_taken[key], want_not_taken[key]) for key in {*not_taken, *want_not_taken} if not_taken[key] != want_not_taken[key]}, {}, name)
+            print(f"{name}: {len(taken)} branches taken and {len(not_taken)} not taken: equal", flush=True)
+        names = subprocess.run(["nm", "-S", self.folder / "shared_sorter"], capture_output=True, text=True, check=True).stdout
+        main, compare = (range(int(first, 16), int(first, 16) + int(size, 16)) for first, size in
+                         (re.search(rf"^(\w+) (\w+) T {name}$", names, re.M).groups() for name in ("main", "compare")))
+        loops = sorted((count, not_taken[source]) for (source, to), count in taken.items() if source in main and to in main and to < source)
+        self.assertEqual(loops[-2:], [(49, 1), (999, 1)])
+        self.assertGreater(taken[ELSEWHERE, compare[0]], 49)
+        self.assertEqual(taken[ELSEWHERE, compare[0]], sum(count for (source, to), count in taken.items() if source in compare and to == ELSEWHERE))
+
+    def test_a_binary_profile_is_not_printed_on_a_terminal(self):
+        primary, secondary = os.openpty()
+        for form in ("propeller", "pprof"):
+            words = ["profile", "-q", "-i", self.data("sorter"), "--format", form]
+            done = run(*words)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", "ptdecode: profile: -o FILE is missing\n"))
+            done = run(*words, "-o", os.ttyname(secondary))
+            self.assertEqual((done.returncode, done.stderr.count(f"profile: a {form} profile is binary, and the output is a terminal: name a file with -o")), (2, 1), done.stderr)
+            through = subprocess.run([PTDECODE, *words, "-o", "/dev/stdout"], stdout=subprocess.PIPE, timeout=300).stdout
+            self.assertEqual(run(*words, "-o", self.folder / "binary").returncode, 0)
+            self.assertEqual(through, (self.folder / "binary").read_bytes())
+        os.close(secondary)
+        os.close(primary)
+
     def test_a_folder_has_a_profile_of_each_file(self):
         folder = self.folder / "profiles"
         subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", "shared.data", "--", "/bin/true"],
                        cwd=self.folder, check=True)
-        for form, ending in (("bolt", "pa"), ("autofdo", "txt")):
+        for form, ending in (("bolt", "pa"), ("autofdo", "txt"), ("propeller", "propeller")):
             done = run("profile", "-i", self.folder / "shared.data", "--format", form, "-o", f"{folder}/")
             self.assertEqual(done.returncode, 0, done.stderr)
             files = sorted(folder.glob("*." + ending))
             self.assertGreater(len(files), 2)
             for path in files:
                 name, build_id = re.fullmatch(rf"(.+)\.([0-9a-f]{{40}}|no-build-id)\.{ending}", path.name).groups()
-                self.assertEqual(path.read_text(), run("profile", "-q", "-i", self.folder / "shared.data", "--format", form, "--dso", name).stdout, name)
+                self.assertEqual(run("profile", "-q", "-i", self.folder / "shared.data", "--format", form, "--dso", name, "-o", self.folder / "alone").returncode, 0)
+                self.assertEqual(path.read_bytes(), (self.folder / "alone").read_bytes(), name)
         self.assertEqual(run("profile", "-i", self.folder / "shared.data", "-o", f"{folder}/", "--dso", "true").returncode, 2)
 
     def test_the_folder_is_created_before_the_work(self):
@@ -301,7 +391,7 @@ class Profile(RecordedPrograms):
         self.assertTrue(488 < int(counts[0]) < 500, counts)
 
     def test_no_inline_is_for_stacks(self):
-        for form in ("bolt", "autofdo", "csspgo"):
+        for form in ("bolt", "autofdo", "propeller", "csspgo"):
             done = run("profile", "-i", self.data("sorter"), "--format", form, "--no-inline")
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(f"--no-inline has no effect on --format {form}", done.stderr)
