@@ -62,6 +62,8 @@ size_t length_before_lto(std::string_view name) {
 bool is_mangled(std::string_view name) { return name.starts_with("_Z") || name.starts_with("_R"); }
 
 }  // namespace
+constexpr std::string_view kStub = "@plt";
+
 
 bool is_glob(std::string_view pattern) { return pattern.find_first_of("*?[") != std::string_view::npos; }
 
@@ -74,6 +76,11 @@ bool matches_name(const std::string& pattern, std::string_view name) {
   };
   if (matches(name)) return true;
   if (const size_t version = pattern.find("@@"); version != std::string::npos && version != 0 && name.find('@') == std::string_view::npos)
+  if (name.ends_with(kStub)) {  // a stub of a procedure linkage table is a function of its own
+    const std::string_view called = name.substr(0, name.size() - kStub.size());
+    const bool names_stub = pattern.ends_with(kStub), any_end = pattern.ends_with('*') && !pattern.ends_with("\\*");
+    return (names_stub || any_end) && matches_name(pattern.substr(0, pattern.size() - (names_stub ? kStub.size() : 0)), called);
+  }
     return matches_name(pattern.substr(0, version), name);
   // A version of a dynamic symbol: "dlopen@@GLIBC_2.34" of an executable that calls it, or of a library that defines it.
   if (const size_t version = name.find('@'); version != std::string_view::npos && version != 0)

@@ -13,7 +13,8 @@ namespace ptd {
 /// next letter. A name that contains wildcard characters ("operator[]") also matches literally. A C++ or Rust name also matches
 /// without parameters and return type, and without template arguments: "f" and "f<int>" match "void f<int>(int)". A name with a source file
 /// ("a.c:f") also matches without it, and one with a version ("f@@V1") without that. A pattern with a default version ("f@@V1") also
-/// matches a name without one. A clone that a compiler made ("f(int) [clone .part.0]") has other code and matches by its whole name
+/// matches a name without one. The stub of a procedure linkage table ("f@plt") is another function than f: "f@plt" and globs that end with
+/// '*' match it, "f" does not. A clone that a compiler made ("f(int) [clone .part.0]") has other code and matches by its whole name
 /// only; so does a thunk ("non-virtual thunk to C::f(int)"), with or without parameters. A function that link-time optimization only renamed
 /// ("f.lto_priv.0") also matches by its own name.
 [[nodiscard]] bool matches_name(const std::string& pattern, std::string_view name);
