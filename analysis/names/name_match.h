@@ -1,4 +1,4 @@
-// Names of functions chosen by --symbols and --func.
+// Names of functions and files that options choose (--symbols, --func, --dso).
 #pragma once
 
 #include <string>
@@ -22,5 +22,8 @@ namespace ptd {
 [[nodiscard]] bool name_wanted(const std::vector<std::string>& patterns, std::string_view name);
 /// Returns the one of `names` that `pattern` is probably a misspelling of; "" if none is near.
 [[nodiscard]] std::string nearest_name(const std::string& pattern, const std::vector<std::string>& names);
+
+/// Whether `name` (of --dso) is that of the file: its path, or the end of its path from a '/' on ("prog" and "b/prog" of "/a/b/prog").
+[[nodiscard]] bool names_file(std::string_view name, std::string_view path);
 
 }  // namespace ptd

@@ -90,6 +90,16 @@ TEST(NameMatch, OtherFunctionsDoNotMatch) {
     EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
 }
 
+TEST(NameMatch, FilesByTheirPathOrItsEnd) {
+  for (const Case& each : {Case{"prog", "/a/b/prog"}, Case{"b/prog", "/a/b/prog"}, Case{"a/b/prog", "/a/b/prog"}, Case{"/a/b/prog", "/a/b/prog"},
+                           Case{"./b/prog", "/a/b/prog"}, Case{"b//prog", "/a/b/prog"}, Case{"[vdso]", "[vdso]"}})
+    EXPECT_TRUE(names_file(each.pattern, each.name)) << each.pattern << " " << each.name;
+  for (const Case& each : {Case{"", "/a/b/prog"}, Case{"", ""}, Case{"rog", "/a/b/prog"}, Case{"/prog", "/a/b/prog"}, Case{"/b/prog", "/a/b/prog"}, Case{"b", "/a/b/prog"},
+                           Case{"b/", "/a/b/prog"}, Case{"prog/", "/a/b/prog"}, Case{".", "/a/b/prog"}, Case{"/", "/a/b/prog"}, Case{"../b/prog", "/a/b/prog"},
+                           Case{"Prog", "/a/b/prog"}, Case{"pro*", "/a/b/prog"}, Case{"x.ko", "[guest.kernel]/x.ko"}})
+    EXPECT_FALSE(names_file(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
 TEST(NameMatch, TheNearestName) {
   const std::vector<std::string> names = {"main", "thrower(int)", "void sort<int>(int*, int*)"};
   EXPECT_EQ(nearest_name("throwr", names), "thrower(int)");
