@@ -24,6 +24,7 @@ PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
 WINDOW = "24.4699,24.4719"
+sys.path.insert(0, str(SOURCE / "tests" / "tables"))
 SCRIPTS = pathlib.Path("/usr/lib/perf-core/scripts/python")
 VIEWER = SOURCE / "tests" / "cli" / "perf_viewer.py"
 
@@ -115,7 +116,6 @@ class Program(Database):
         self.assertGreater(sum(ours.values()), 10000)
         self.assertEqual(self.number(self.path, "SELECT sum(count) FROM ptd_edges"), sum(1 for _, ip, to in ours.elements() if ip and to))
 
-    def test_edges_bring_the_branches_that_they_count(self):
     def test_code_without_symbols_has_its_file(self):
         shutil.copy(self.folder / "exported", self.folder / "stripped")
         subprocess.run(["strip", "-s", "stripped"], cwd=self.folder, check=True)
@@ -172,6 +172,7 @@ class Program(Database):
         for tables in ("functions,sections", "threads", "calls"):
             self.assertEqual(run("export", "-i", self.data, "-o", path, "--tables", tables, "--comm", "no-such-name").returncode, 2, tables)
 
+    def test_edges_bring_the_branches_that_they_count(self):
         path = self.folder / "edges.db"
         done = run("export", "-q", "-i", self.data, "-o", path, "--tables", "edges")
         self.assertEqual(done.returncode, 0, done.stderr)
