@@ -42,6 +42,9 @@ ptd_code capi::read_table_options(const ptd_table_options* options, const Opened
   if (options != nullptr && !read_struct(options, given)) return wrong_size(message, "ptd_table_options has a size that no version had");
   if (!control->set(given.control)) return wrong_size(message, "ptd_control has a size that no version had");
   control->set_owner(control->number());
+  const auto is_empty = [](const char* const* list) { return list != nullptr && *list == nullptr; };
+  if (is_empty(given.columns) || is_empty(given.functions))
+    return bad_argument(message, "ptd_table_options: columns or functions is an empty list; NULL: the default columns, all functions");
   request = table_request(given, control);
   request.path = opened.options.path;
   if (!read_range(given.first_ns, given.last_ns, request.time))

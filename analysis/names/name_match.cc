@@ -1,9 +1,10 @@
-// Names chosen by globs: see name_match.h.
+// Names of functions and files: see name_match.h.
 #include "analysis/names/name_match.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "analysis/names/nearest_word.h"
 #include "analysis/names/short_name.h"
@@ -61,6 +62,8 @@ size_t length_before_lto(std::string_view name) {
 /// Whether a linker's name of a C++ or Rust function has this form.
 bool is_mangled(std::string_view name) { return name.starts_with("_Z") || name.starts_with("_R"); }
 
+constexpr std::string_view kStub = "@plt";
+
 }  // namespace
 
 bool is_glob(std::string_view pattern) { return pattern.find_first_of("*?[") != std::string_view::npos; }
@@ -73,6 +76,11 @@ bool matches_name(const std::string& pattern, std::string_view name) {
     return form == pattern || (is_glob(pattern) && fnmatch(pattern.c_str(), std::string(form).c_str(), 0) == 0);
   };
   if (matches(name)) return true;
+  if (name.ends_with(kStub)) {  // a stub of a procedure linkage table is a function of its own
+    const std::string_view called = name.substr(0, name.size() - kStub.size());
+    const bool names_stub = pattern.ends_with(kStub), any_end = pattern.ends_with('*') && !pattern.ends_with("\\*");
+    return (names_stub || any_end) && matches_name(pattern.substr(0, pattern.size() - (names_stub ? kStub.size() : 0)), called);
+  }
   if (const size_t version = pattern.find("@@"); version != std::string::npos && version != 0 && name.find('@') == std::string_view::npos)
     return matches_name(pattern.substr(0, version), name);
   // A version of a dynamic symbol: "dlopen@@GLIBC_2.34" of an executable that calls it, or of a library that defines it.
@@ -106,6 +114,12 @@ std::string nearest_name(const std::string& pattern, const std::vector<std::stri
   const std::string near = nearest_word(pattern, forms);
   const auto found = std::find(forms.begin(), forms.end(), near);
   return near.empty() || found == forms.end() ? std::string() : names[static_cast<size_t>(found - forms.begin())];
+}
+
+bool names_file(std::string_view name, std::string_view path) {
+  if (name.empty() || name == path) return !name.empty();
+  const std::string end = "/" + std::filesystem::path(name).lexically_normal().string();  // of "./b/prog", too
+  return !path.starts_with('[') && path.ends_with(end);
 }
 
 bool name_wanted(const std::vector<std::string>& patterns, std::string_view name) {

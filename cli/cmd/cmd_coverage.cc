@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "analysis/names/name_match.h"
 #include "cli/cache/source_cache.h"
 #include "cli/cache/symbol_cache.h"
 #include "cli/calls/call_input.h"
@@ -191,8 +192,7 @@ std::string summary_text(const Coverage& coverage, bool all_files) {
 }
 
 bool wanted_dso(const CoverageWords& words, const std::string& path) {
-  return words.dsos.empty() || std::any_of(words.dsos.begin(), words.dsos.end(),
-                                           [&](const std::string& name) { return name == path || name == short_path(path); });
+  return words.dsos.empty() || std::any_of(words.dsos.begin(), words.dsos.end(), [&](const std::string& name) { return names_file(name, path); });
 }
 
 int run_coverage(const CoverageWords& words) {
@@ -256,7 +256,7 @@ Command add_coverage(CLI::App& app) {
       ->check(CLI::IsMember({"text", "lcov"}));
   command.add_option("--source", words->sources, "only source files whose path starts with this (repeatable)")->allow_extra_args(false);
   command.add_flag("--keep-absent", words->keep_absent, "lcov: also source files that are not on this machine (genhtml stops at them)");
-  command.add_option("--dso", words->dsos, "only the code of this program or library (repeatable)")->allow_extra_args(false);
+  command.add_option("--dso", words->dsos, "only the code of this program or library, given by its name, its path or the end of its path: b/prog (repeatable)")->allow_extra_args(false);
   command.footer(
       "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed statement\n"
       "(is_stmt of the line table), added up over the functions that contain statements of the line: instances of a template and inlined\n"

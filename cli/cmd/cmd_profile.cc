@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "analysis/names/name_match.h"
 #include "analysis/paths/context_counter.h"
 #include "cli/cache/source_cache.h"
 #include "cli/cache/symbol_cache.h"
@@ -129,18 +130,32 @@ const FileCounts* usual_file(const ProfileWords& words, const CodeCounts& counts
   return linker;
 }
 
+/// Returns the error for a name of several files. Those of one path, of which one replaced the other, have different build ids.
+Error several_files(const std::string& name, const std::vector<const FileCounts*>& files) {
+  std::string list;
+  for (const FileCounts* file : files) list += fmt::format("{}{} (build id {})", list.empty() ? "" : ", ", file->path, file->build_id.empty() ? "unknown" : file->build_id);
+  return {ErrorCode::invalid_argument, fmt::format("--dso: '{}' is the name of {} files that ran: {}; give more of the path, or a folder (-o DIR/), "
+                                                   "which gets a profile of each", name, files.size(), list), 0};
+}
+
 /// Returns the selected file; null after printing an error.
 const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts, const Recording& recording) {
   if (const FileCounts* usual = words.dso.empty() ? usual_file(words, counts) : nullptr; usual != nullptr) return usual;
   std::string known;
+  std::vector<const FileCounts*> found;
   for (const FileCounts& file : counts.files) {
-    const bool named = file.path == words.dso || short_path(file.path) == words.dso;
+    const bool named = names_file(words.dso, file.path);
     if (named && !includes(words, file)) {
       report_error({ErrorCode::not_recorded, "--dso: " + refusal(words.dso), 0});
       return nullptr;
     }
-    if (named) return &file;
+    if (named) found.push_back(&file);
     known += (known.empty() ? "" : ", ") + file.path;
+  }
+  if (found.size() == 1) return found.front();
+  if (!found.empty()) {
+    report_error(several_files(words.dso, found));
+    return nullptr;
   }
   if (known.empty() && looks_like_bundle(words.calls.input.path)) {
     report_error(no_source_lines("profile"));
@@ -229,11 +244,12 @@ void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCo
   if (!output.empty()) say_on_error("ptdecode: next: " + next_step(words, file, output) + "\n");
 }
 
-/// Writes a profile for each file into the folder `words.output`.
+/// Writes a profile for each file, or each that --dso selects, into the folder `words.output`.
 int write_profiles(const ProfileWords& words, const CodeCounts& counts, const Recording& recording, int status) {
   std::map<std::string, size_t> names;
   size_t written = 0;
   for (const FileCounts& file : counts.files) {
+    if (!words.dso.empty() && !names_file(words.dso, file.path)) continue;
     if (!includes(words, file)) {
       if (!words.calls.input.quiet) say_on_error("ptdecode: left out: " + refusal(file.path) + "\n");
       continue;
@@ -246,6 +262,7 @@ int write_profiles(const ProfileWords& words, const CodeCounts& counts, const Re
     if (const int done = write_profile(words, path, text_of(words, file, recording)); done != kExitOk) return done;
     if (!words.calls.input.quiet) say_profile(words, file, counts, recording, path);
   }
+  if (written == 0 && !words.dso.empty()) return (void)pick(words, counts, recording), kExitUsage;  // it says why
   if (written == 0) return report_error({ErrorCode::not_recorded, "profile: no code of a program or library ran", 0});
   return kExitOk;
 }
@@ -290,7 +307,6 @@ int write_one(const ProfileWords& words, const CodeCounts& counts, const Recordi
 /// Counts code by address.
 int run_by_address(const ProfileWords& words, CallInput& input) {
   const bool all = is_folder(words.output);
-  if (all && !words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: -o names a folder, which gets profiles of all files: remove --dso", 0});
   if (words.format == "propeller" && words.output.empty()) return report_error(no_output());
   ProfileFolder folder;
   if (const Status fit = all ? folder.create(words.output) : check_output(words.output); !fit) return report_error(fit.error());
@@ -383,6 +399,8 @@ int run_profile(const ProfileWords& words) {
     return report_error({ErrorCode::contradictory_options, fmt::format("profile: --no-inline has no effect on --format {}: remove it", words.format), 0});
   if (words.calls.fibres && words.format != "pprof")
     return report_error({ErrorCode::contradictory_options, fmt::format("profile: --fibres has no effect on --format {}: remove it", words.format), 0});
+  if (const bool one_file = words.format == "csspgo" || words.format == "pprof"; one_file && is_folder(words.output))
+    return report_error({ErrorCode::contradictory_options, fmt::format("profile: --format {} includes all files in one profile, and -o {} is a folder: name a file", words.format, shown(words.output)), 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -402,12 +420,14 @@ Command add_profile(CLI::App& app) {
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);
   add_fibre_option(command, words->calls.fibres);
-  command.add_option("-o,--output", words->output, "the file to write, or a folder (DIR/), which gets a profile of each file that ran");
+  command.add_option("-o,--output", words->output,
+                     "the file to write; with bolt, autofdo and propeller also a folder (DIR/), which gets a profile of each file that ran, or of those that --dso selects");
   command
       .add_option("--format", words->format,
                   "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof; propeller: branch counts for generate_propeller_profiles; csspgo: LLVM's context-sensitive text; pprof: stacks. The last two include all files")
       ->check(CLI::IsMember({"bolt", "autofdo", "propeller", "csspgo", "pprof"}));
-  command.add_option("--dso", words->dso, "the program, library, vmlinux or kernel module (default: the one that ran the most code; the dynamic linker only if nothing else ran)");
+  command.add_option("--dso", words->dso,
+                     "the program, library, vmlinux or kernel module, given by its name, its path or the end of its path: b/prog (default: the one that ran the most code; the dynamic linker only if nothing else ran)");
   command.footer(
       "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
       "In a folder, a profile is named by file and build id: db.BUILDID.pa. The kernel has one if its vmlinux is found, a module if its .ko file with\n"

@@ -38,6 +38,15 @@ Status Database::run(const std::string& sql) {
   return failed("write the database");
 }
 
+Result<int64_t> Database::number(const std::string& sql) {
+  sqlite3_stmt* statement = nullptr;
+  const bool read = sqlite3_prepare_v2(handle_, sql.c_str(), -1, &statement, nullptr) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
+  const int64_t value = read ? sqlite3_column_int64(statement, 0) : 0;
+  const Result<int64_t> result = read ? Result<int64_t>(value) : Result<int64_t>(failed("read the database"));
+  sqlite3_finalize(statement);
+  return result;
+}
+
 const char* sqlite_version() { return sqlite3_libversion(); }
 
 Status Database::finish() { return run("COMMIT; PRAGMA optimize"); }

@@ -30,6 +30,8 @@ class Database {
 
   /// Runs statements that return no rows, separated by semicolons.
   [[nodiscard]] Status run(const std::string& sql);
+  /// Returns the first value of a query, a number; 0 if it is null.
+  [[nodiscard]] Result<int64_t> number(const std::string& sql);
   /// Writes what is not written yet. Nothing may be written afterwards.
   [[nodiscard]] Status finish();
   [[nodiscard]] Error failed(std::string_view what) const;

@@ -24,12 +24,13 @@ class ExportNames {
   [[nodiscard]] int64_t comm(std::string_view comm, int32_t pid, int64_t thread, TimeNs when);
   /// A thread of this name has calls.
   void add_calls_of(int64_t comm) { comms_[static_cast<size_t>(comm) - 1].has_calls = true; }
+  /// The number of a file; 0 for the empty name.
+  [[nodiscard]] int64_t file(std::string_view module);
   /// The number of a function; 0 for the empty name.
   [[nodiscard]] int64_t symbol(std::string_view name, std::string_view module);
   /// Where a function begins in its file, or in memory if it is of none, if that is not known yet. `space`: that of the user half.
   [[nodiscard]] bool needs_start(int64_t symbol) const { return symbol != 0 && symbols_[static_cast<size_t>(symbol) - 1].start == 0; }
   void set_start(int64_t symbol, Ip start, SpaceId space, TimeNs when);
-  [[nodiscard]] int64_t file_of(int64_t symbol) const { return symbol == 0 ? 0 : symbols_[static_cast<size_t>(symbol) - 1].file; }
 
   [[nodiscard]] Status write(Database& database) const;
 
@@ -53,7 +54,6 @@ class ExportNames {
   struct File {
     std::string name, path, build_id;
   };
-  [[nodiscard]] int64_t file(std::string_view module);
   [[nodiscard]] Status write_threads(Database& database) const;
   [[nodiscard]] Status write_symbols(Database& database) const;
 

@@ -51,14 +51,30 @@ class Export {
     std::string text;
     if (calls_ != 0) text += counted(calls_, "call");
     if (branches_ != 0) text += (text.empty() ? "" : ", ") + counted(branches_, "branch", "branches");
-    return text.empty() ? "no calls or branches" : text;
+    if (!text.empty()) return text;
+    if (has_calls_or_branches()) return !tables_.contains("branches") ? "no calls" : !tables_.contains("calls") ? "no branches" : "no calls or branches";
+    return other_rows_.empty() ? "no rows" : other_rows_;
   }
-  [[nodiscard]] bool any() const { return calls_ + branches_ != 0; }
+  /// Whether anything matched the filters of threads.
+  [[nodiscard]] bool any() const { return calls_ + branches_ + others_ != 0; }
   [[nodiscard]] uint64_t left_out() const { return left_out_; }
 
  private:
   /// Returns whether rows of a table are to be written; after Ctrl-C, none are.
   [[nodiscard]] bool wants(const char* table) const { return !ended_ && tables_.contains(table); }
+
+  [[nodiscard]] bool has_calls_or_branches() const { return tables_.contains("calls") || tables_.contains("branches"); }
+
+  /// Counts the rows of tables for the summary. Those that Ctrl-C prevented have none.
+  void count_other_rows() {
+    for (const std::string& table : tables_) {
+      // The numbers of a table's rows begin with 1. Those of the view ptd_samples are of a table with other rows.
+      const Result<int64_t> rows = database_.number(fmt::format("SELECT {} FROM ptd_{}", table == "samples" ? "count(*)" : "max(id)", table));
+      if (!rows) continue;
+      other_rows_ += fmt::format("{}{} {}", other_rows_.empty() ? "" : ", ", *rows, table);
+      if (table != "findings" && table != "sections" && table != "versions") others_ += static_cast<uint64_t>(*rows);  // these are of no thread
+    }
+  }
 
   int write_calls() {
     const bool followed = wants("calls") || wants("functions") || wants("threads");
@@ -143,6 +159,7 @@ class Export {
     info->reset();
     if (const Status written = names_.write(database_); !written) return written;
     if (const Status written = database_.run(schema_views(empty_, words_.calls.fibres)); !written) return written;
+    if (!has_calls_or_branches()) count_other_rows();
     return database_.finish();
   }
 
@@ -154,6 +171,8 @@ class Export {
   TableRequest request_;
   std::set<std::string> empty_;  ///< tables to drop: not asked for, or without rows where perf's viewer expects no table
   uint64_t calls_ = 0, branches_ = 0, left_out_ = 0;
+  uint64_t others_ = 0;     ///< rows of other tables that filters apply to, if neither calls nor branches are asked for
+  std::string other_rows_;  ///< "0 gaps, 2 findings"
   bool ended_ = false;  ///< by Ctrl-C
 };
 

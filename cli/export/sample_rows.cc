@@ -116,20 +116,20 @@ int64_t SampleRows::put_place(Source& source, size_t end, size_t first_column) {
   const bool has_offset = source.kind != Source::samples;
   const int64_t offset = has_offset ? rows.number(from + 2, 0) : 0;
   const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(module)) << 32 | static_cast<uint32_t>(symbol);
-  auto& last = source.last_symbol[end];
+  auto& last = source.last_code[end];
   if (last.first != key) {
-    const auto [place, is_new] = source.symbols[end].emplace(key, 0);
-    if (is_new) place->second = names_.symbol(rows.text(from + 1), rows.text(from + 3));
+    const auto [place, is_new] = source.codes[end].emplace(key, Code());
+    if (is_new) place->second = {names_.symbol(rows.text(from + 1), rows.text(from + 3)), names_.file(rows.text(from + 3))};
     last = {key, place->second};
   }
-  const int64_t id = symbol < 0 ? 0 : last.second;
+  const auto [id, file] = last.second;
   if (has_offset && ip != 0 && names_.needs_start(id)) {
     const TimeNs when{static_cast<uint64_t>(source.time)};
     const auto cpu = static_cast<int32_t>(rows.number(kCpuColumn, -1)), tid = static_cast<int32_t>(rows.number(kTidColumn, -1));
     const ContextTrack& contexts = input_.recording().contexts();
     names_.set_start(id, Ip{static_cast<uint64_t>(ip - offset)}, (cpu >= 0 ? contexts.at_cpu(cpu, when) : contexts.at_thread(tid, when)).space, when);
   }
-  samples_->set(first_column, names_.file_of(id));
+  samples_->set(first_column, file);
   samples_->set(first_column + 1, id);
   samples_->set(first_column + 2, offset);
   return ip;

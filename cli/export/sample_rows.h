@@ -32,6 +32,10 @@ class SampleRows {
   [[nodiscard]] std::set<std::string> empty_tables() const;
 
  private:
+  /// Numbers of a function and its file. Code without a symbol has a file, too.
+  struct Code {
+    int64_t symbol = 0, file = 0;
+  };
   /// One of the tables, at its next row.
   struct Source {
     enum Kind : uint8_t { branches, events, samples };
@@ -41,8 +45,8 @@ class SampleRows {
     int64_t time = 0;
     // Numbers of what the columns of names hold, by their index.
     std::vector<int64_t> kinds;                            ///< of branches, or of events
-    std::array<std::unordered_map<uint64_t, int64_t>, 2> symbols;  ///< by module and symbol
-    std::array<std::pair<uint64_t, int64_t>, 2> last_symbol{std::pair(~uint64_t{0}, 0), std::pair(~uint64_t{0}, 0)};
+    std::array<std::unordered_map<uint64_t, Code>, 2> codes;  ///< by module and symbol
+    std::array<std::pair<uint64_t, Code>, 2> last_code{std::pair(~uint64_t{0}, Code()), std::pair(~uint64_t{0}, Code())};
   };
   struct Who {
     int32_t pid = -1, tid = -1, comm = -1;

@@ -106,8 +106,8 @@ CREATE VIEW ptd_branches AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) A
   (SELECT b.flags FROM branch_types b WHERE b.id = branch_type) AS flags, NULLIF(ip, 0) AS ip,
   (SELECT name FROM symbols WHERE id = NULLIF(symbol_id, 0)) AS symbol, NULLIF(to_ip, 0) AS "to",
   (SELECT name FROM symbols WHERE id = NULLIF(to_symbol_id, 0)) AS to_symbol, insn_count AS instructions, marks,
-  (SELECT comm FROM comms WHERE id = comm_id) AS comm, sym_offset AS "offset", (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module,
-  to_sym_offset AS to_offset, (SELECT short_name FROM dsos WHERE id = NULLIF(to_dso_id, 0)) AS to_module, id
+  (SELECT comm FROM comms WHERE id = comm_id) AS comm, CASE WHEN symbol_id != 0 THEN sym_offset END AS "offset", (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module,
+  CASE WHEN to_symbol_id != 0 THEN to_sym_offset END AS to_offset, (SELECT short_name FROM dsos WHERE id = NULLIF(to_dso_id, 0)) AS to_module, id
   FROM samples WHERE evsel_id = (SELECT id FROM selected_events WHERE name = 'branches');
 CREATE VIEW ptd_edges AS SELECT COUNT(*) AS count, flags, pid, ip, symbol, "to", to_symbol, MIN(time_ns) AS first_ns, MIN(id) AS id
   FROM ptd_branches WHERE ip IS NOT NULL AND "to" IS NOT NULL GROUP BY flags, pid, ip, "to" ORDER BY COUNT(*) DESC;

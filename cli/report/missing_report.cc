@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analysis/names/name_match.h"
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
@@ -142,7 +143,7 @@ uint64_t GapTally::total() const {
 std::string missing_file_text(const Recording& recording, std::string_view name) {
   for (const MissingImage& image : recording.missing_images()) {
     if (!image.path.starts_with('/') || image.path.starts_with("//") || image.reason.empty()) continue;
-    if (name.empty() || image.path == name || std::string_view(image.path).substr(image.path.rfind('/') + 1) == name)
+    if (name.empty() || names_file(name, image.path))
       return fmt::format("the code of {} is missing ({}): 'ptdecode check' says what to supply", shown(image.path), image.reason);
   }
   return {};

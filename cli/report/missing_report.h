@@ -55,7 +55,7 @@ struct MissingLine {
   uint64_t lost_bytes = 0;      ///< in all of them
   double share = 0;             ///< of all trace bytes
 };
-/// Returns "the code of FILE is missing (REASON)" for a file with this path or file name, or, if `name` is empty, for the first that is missing; "" if none is.
+/// Returns "the code of FILE is missing (REASON)" for a file that `name` is of (names_file()), or, if it is empty, for the first that is missing; "" if none is.
 [[nodiscard]] std::string missing_file_text(const Recording& recording, std::string_view name);
 /// Returns whether the section's file was not found. Some of its code may be known: what the program changed, for example.
 [[nodiscard]] bool is_missing_file(const Recording& recording, SectionId section);

@@ -568,8 +568,8 @@ struct ArrowArrayStream {
 
 typedef struct ptd_table_options {
   size_t size;
-  const char* const* columns;  /* names, ending with NULL; NULL: the table's default columns (docs/TABLES.md) */
-  const char* const* functions; /* any names of functions, or globs: only calls and rows of these; NULL: all */
+  const char* const* columns;  /* names, ending with NULL, at least one; NULL: the table's default columns (docs/TABLES.md) */
+  const char* const* functions; /* any names of functions, or globs, as columns: only calls and rows of these; NULL: all */
   uint32_t stream;             /* PTD_NONE: all, as ptd_cursor_options.stream */
   int32_t cpu, pid, tid;       /* -1: all */
   int64_t first_ns, last_ns;   /* only rows of this range */

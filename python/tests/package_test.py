@@ -129,6 +129,13 @@ class Package(unittest.TestCase):
             self.assertLessEqual(abs(len(found) - len(expected)), 2 if window == "20%-40%" else 0, window)
         with self.assertRaises(ValueError):
             self.recording.branches(time="now")
+        with self.assertRaisesRegex(ValueError, "^time: .* two int of nanoseconds; a str such as '1.5,1.6' is in seconds$"):
+            self.recording.branches(time=(first / 1e9, last / 1e9))
+        for window in ("50%-20%", "2,1", (2, 1), slice(2, 1)):
+            with self.assertRaisesRegex(ValueError, "^time: .* ends before it starts$"):
+                self.recording.branches(time=window)
+        for window, same in ((slice(first, None), (first, 0)), (slice(None, last), (0, last)), ((first, first), slice(first, first))):
+            self.assertEqual(*([row.time_ns for row in self.recording.branches(time=each)] for each in (window, same)))
 
     def test_the_frequency_of_a_snapshots_clock(self):
         with self.assertRaises(ptdecode.Error) as failed:
@@ -180,7 +187,11 @@ class Package(unittest.TestCase):
                                      (TypeError, "stream", {"stream": "0"}), (ValueError, "cpu", {"cpu": -1}), (TypeError, "tid", {"tid": 1.5}),
                                      (ValueError, "pid", {"pid": 2**31}), (ValueError, "threads", {"threads": -1}), (ValueError, "batch_rows", {"batch_rows": -1}),
                                      (ValueError, "time", {"time": (1,)}), (ValueError, "time", {"time": 1.5}), (ValueError, "time", {"time": ("a", "b")}),
-                                     (ValueError, "time", {"time": (0, 2**64)}), (TypeError, "time", {"time": slice("a", None)})):
+                                     (ValueError, "time", {"time": (0, 2**64)}), (ValueError, "time", {"time": slice("a", None)}), (ValueError, "time", {"time": (1.0, 2)}),
+                                     (ValueError, "time", {"time": slice(1, 2.5)}), (ValueError, "time", {"time": slice(1, 9, 2)}), (ValueError, "time", {"time": ("1", "2")}), (ValueError, "time", {"time": ()}),
+                                     (ValueError, "func", {"func": []}), (ValueError, "func", {"func": iter(())}), (ValueError, "columns", {"columns": []}),
+                                     (ValueError, "columns", {"columns": ()}), (ValueError, "time", {"time": (2, 1)}), (ValueError, "time", {"time": slice(2, 1)}),
+                                     (ValueError, "time", {"time": "2,1"}), (ValueError, "time", {"time": "50%-20%"})):
             with self.subTest(**options), self.assertRaisesRegex(error, f"^{name}: "):
                 table(options.pop("name", "calls"), **options)
 

@@ -88,6 +88,12 @@ static void test_bad_arguments(const char* folder) {
       EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_cursor_open(recording, &walk, &cursor, &message));
     }
   }
+  /* An empty list selects nothing, which is more often a mistake than a wish. */
+  const char* const empty[] = {NULL};
+  ptd_table_options no_columns = PTD_TABLE_OPTIONS_INIT, no_functions = PTD_TABLE_OPTIONS_INIT;
+  no_columns.columns = no_functions.functions = empty;
+  EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_table(recording, "calls", &no_columns, &stream, &message));
+  EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_table(recording, "calls", &no_functions, &stream, &message));
   EXPECT_MESSAGE(PTD_ERROR_INVALID_ARGUMENT, ptd_table(recording, "nonsense", NULL, &stream, &message));
   EXPECT(0, memcmp(&stream, &untouched, sizeof stream));
   EXPECT(PTD_OK, ptd_builder_free(other));

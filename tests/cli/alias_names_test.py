@@ -3,6 +3,7 @@
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_LIBRARY if there is a shared library. Exit status 77 without qemu-x86_64.
 """
+import collections
 import json
 import os
 import pathlib
@@ -131,6 +132,27 @@ class Aliases(unittest.TestCase):
             self.assertIn("(there is 'arelease", near)
             bundle.unlink()
 
+    def test_the_stub_of_a_function_is_another_function(self):
+        data = self.with_library("-s")
+        self.assert_found_by(data, ["release@plt", "relea?e@plt"], {("release@plt", "main"): 10})
+        self.assert_found_by(data, ["copy@plt"], {("copy@plt", "main"): 4})
+        for name, plain, stub in (("release", 13, 0), ("release@@V2", 13, 0), ("relea?e", 13, 0), ("release*", 13, 10), ("release@plt", 0, 10), ("*@plt", 0, 10)):
+            with self.subTest(name=name):
+                calls = {"release": plain, "release@plt": stub}
+                found = {key[0].split("@@")[0]: value for key, value in self.rows(data, "--func", name).items() if key[1] in ("main", "libalias.so")}
+                self.assertEqual({key: found.get(key, 0) for key in calls}, calls)
+                lines = collections.Counter(line["call"].split("@@")[0] for line in map(json.loads, run("script", "-q", "-i", data, "-S", name, "--json").splitlines()[1:]))
+                self.assertEqual({key: lines[key] for key in calls}, calls)
+                listed = run("script", "-q", "-i", data, "--insn-trace", "-F", "sym", "-S", name)
+                self.assertEqual(["release@plt" in listed, bool(re.search(r"release(?!@plt|64)", listed))], [stub != 0, plain != 0])
+                if os.environ.get("PTDECODE_LIBRARY"):
+                    from arrow_reader import Library
+                    library = Library(os.environ["PTDECODE_LIBRARY"])
+                    recording = library.open(data)
+                    self.addCleanup(library.close, recording)
+                    rows = collections.Counter(row["call"].split("@@")[0] for row in library.rows(recording, "calls", functions=[name]))
+                    self.assertEqual({key: rows[key] for key in calls}, calls)
+
     def test_free_of_libc_is_free(self):
         (self.folder / "main.c").write_text("#include <stdlib.h>\nint main(void) { for (int i = 1; i < 20; ++i) { void *volatile p = malloc(i); free(p); } }\n")
         subprocess.run([CC, "-O0", "-z", "now", "main.c", "-o", "main"], cwd=self.folder, check=True)
@@ -138,7 +160,7 @@ class Aliases(unittest.TestCase):
         rows = {name: calls for (name, module), calls in self.rows(data).items() if module.startswith("libc")}
         self.assertGreaterEqual(rows.get("free", 0), 19)
         self.assertEqual([name for name in rows if name.startswith("cfree")], [])
-        self.assertEqual(self.rows(data, "--func", "__libc_free"), {key: calls for key, calls in self.rows(data, "--func", "free").items() if "@plt" not in key[0]})
+        self.assertEqual(self.rows(data, "--func", "__libc_free"), self.rows(data, "--func", "free"))
 
     def test_a_million_names_of_one_function(self):
         """The best one is listed, the first ones find it, and nothing takes long."""

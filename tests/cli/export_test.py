@@ -2,8 +2,8 @@
 """`ptdecode export`: the rows of an SQLite database against the source of a small program, `perf script`, perf's own export and the other commands;
 and perf's viewer over it, if Qt for Python is installed.
 
-Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_SCREENSHOT: where to store a picture of the viewer. Exit status 77 without
-qemu-x86_64.
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_LIBRARY if there is a shared library; PTDECODE_SCREENSHOT: where to store a
+picture of the viewer. Exit status 77 without qemu-x86_64.
 """
 import collections
 import contextlib
@@ -24,6 +24,7 @@ PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
 WINDOW = "24.4699,24.4719"
+sys.path.insert(0, str(SOURCE / "tests" / "tables"))
 SCRIPTS = pathlib.Path("/usr/lib/perf-core/scripts/python")
 VIEWER = SOURCE / "tests" / "cli" / "perf_viewer.py"
 
@@ -114,6 +115,62 @@ class Program(Database):
         self.assertEqual(perf, ours)
         self.assertGreater(sum(ours.values()), 10000)
         self.assertEqual(self.number(self.path, "SELECT sum(count) FROM ptd_edges"), sum(1 for _, ip, to in ours.elements() if ip and to))
+
+    def test_code_without_symbols_has_its_file(self):
+        shutil.copy(self.folder / "exported", self.folder / "stripped")
+        subprocess.run(["strip", "-s", "stripped"], cwd=self.folder, check=True)
+        done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", "stripped.data", "--",
+                               "./stripped"], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        bundle = self.folder / "stripped.bundle"
+        self.assertEqual(run("bundle", "-q", "-i", self.folder / "stripped.data", "-o", bundle).returncode, 0)
+        for data in (self.folder / "stripped.data", bundle, KERNEL):
+            path = self.folder / "stripped.db"
+            self.assertEqual(run("export", "-q", "-i", data, "-o", path, "--tables", "branches", *(["--time", WINDOW] if data == KERNEL else [])).returncode, 0)
+            for end, shown in (("", "ip,sym,dso"), ("to_", "addr,sym,dso")):
+                module, symbol, ip = f"{end}module", f"{end}symbol", '"to"' if end else "ip"
+                nameless = dict(self.ask(path, f"SELECT {module}, count(*) FROM ptd_branches WHERE {symbol} IS NULL AND {ip} IS NOT NULL GROUP BY 1"))
+                self.assertEqual(self.number(path, f"SELECT count({end}offset) FROM ptd_branches WHERE {symbol} IS NULL"), 0)
+                if data == KERNEL:
+                    continue
+                self.assertGreater(nameless["stripped"], 1000)
+                if not end:
+                    lines = run("script", "-q", "-i", data, "--itrace=b", "-F", "ip,sym,dso").stdout
+                    listed = collections.Counter(re.findall(r"\[unknown\] \((?:\S*/)?([^/)\s]+)\)", lines))
+                    del listed["[unknown]"]  # starts of tracing, which have no address
+                    self.assertEqual(listed, nameless)
+                    self.assertEqual(dict(self.ask(path, "SELECT dso_short_name, count(*) FROM samples_view WHERE symbol = 'unknown' AND ip_hex != '0' GROUP BY 1")), nameless)
+            self.compare_branches(data, path, **dict(zip(("first_ns", "last_ns"), (round(float(text) * 1e9) for text in WINDOW.split(",")))) if data == KERNEL else {})
+
+    def compare_branches(self, data, path, **window):
+        """All columns of ptd_branches are those of the table, except that the idle task has perf's name for it."""
+        if not os.environ.get("PTDECODE_LIBRARY"):
+            return
+        from arrow_reader import Library
+        columns = [name for _, name, *_ in self.ask(path, "PRAGMA table_info(ptd_branches)") if name != "id" and not (name == "comm" and data == KERNEL)]
+        self.assertGreater(len(columns), 14)
+        library = Library(os.environ["PTDECODE_LIBRARY"])
+        recording = library.open(data)
+        self.addCleanup(library.close, recording)
+        theirs = collections.Counter(tuple((row.get(name) + (1 << 63)) % (1 << 64) - (1 << 63) if name in ("ip", "to") and name in row else row.get(name) for name in columns)
+                                     for row in library.rows(recording, "branches", columns=columns, **window))
+        listed = ",".join(f'"{name}"' for name in columns)
+        ours = collections.Counter(self.ask(path, f"SELECT {listed} FROM ptd_branches"))
+        self.assertEqual([(ours - theirs).most_common(3), (theirs - ours).most_common(3)], [[], []], columns)
+
+    def test_the_summary_is_of_the_tables_that_were_asked_for(self):
+        for tables, said in (("gaps", r"\d+ gaps"), ("gaps,findings", r"0 findings, \d+ gaps"), ("functions,threads", r"[1-9]\d* functions, 2 threads"),
+                             ("samples", "0 samples"), ("events", r"\d+ events"), ("blocks", r"[1-9]\d+ blocks"), ("branches", r"[1-9]\d* branches"), ("calls", r"[1-9]\d* calls")):
+            path = self.folder / "some.db"
+            done = run("export", "-i", self.data, "-o", path, "--tables", tables)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, rf"some\.db: {said}\n")
+            for count, table in re.findall(r"(\d+) (\w+)", re.search(r"some\.db: (.*)", done.stderr)[1]):
+                self.assertEqual(int(count), self.number(path, f"SELECT count(*) FROM ptd_{table}"), table)
+        tid = self.number(self.path, "SELECT max(tid) FROM threads")
+        self.assertEqual(run("export", "-i", self.data, "-o", path, "--tables", "blocks", "--tid", tid).returncode, 0)  # rows without calls and branches
+        for tables in ("functions,sections", "threads", "calls"):
+            self.assertEqual(run("export", "-i", self.data, "-o", path, "--tables", tables, "--comm", "no-such-name").returncode, 2, tables)
 
     def test_edges_bring_the_branches_that_they_count(self):
         path = self.folder / "edges.db"

@@ -39,6 +39,17 @@ TEST(NameMatch, VersionsOfDynamicSymbols) {
     EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
 }
 
+TEST(NameMatch, StubsOfProcedureLinkageTablesAreNotTheirFunctions) {
+  for (const Case& each : {Case{"f@plt", "f@plt"}, Case{"f*", "f@plt"}, Case{"*", "f@plt"}, Case{"?@plt", "f@plt"}, Case{"*plt", "f@plt"}, Case{"f@*", "f@plt"},
+                           Case{"f@plt", "f(int)@plt"}, Case{"f(int)@plt", "f(int)@plt"}, Case{"_Z1fi@plt", "f(int)@plt"}, Case{"n::f@plt", "void n::f<int>(int)@plt"},
+                           Case{"n::*", "void n::f<int>(int)@plt"}, Case{"n::*@plt", "void n::f<int>(int)@plt"}, Case{"f@plt", "f@@V1@plt"}, Case{"@plt", "@plt"}})
+    EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+  for (const Case& each : {Case{"f", "f@plt"}, Case{"f", "f(int)@plt"}, Case{"f(int)", "f(int)@plt"}, Case{"_Z1fi", "f(int)@plt"}, Case{"?", "f@plt"},
+                           Case{"n::f", "void n::f<int>(int)@plt"}, Case{"f", "f@@V1@plt"}, Case{"f@@V1", "f@plt"}, Case{"f@plt", "f"}, Case{"f@plt", "f@@V1"},
+                           Case{"g@plt", "f@plt"}, Case{"operator\\*", "operator*(A, A)@plt"}, Case{"", "@plt"}, Case{"plt", "@plt"}})
+    EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
 TEST(NameMatch, FunctionsThatLinkTimeOptimizationRenames) {
   for (const Case& each : {Case{"less_", "less_(int, int) [clone .lto_priv.0]"}, Case{"less_(int, int)", "less_(int, int) [clone .lto_priv.12]"},
                            Case{"less_", "less_.lto_priv.0"}, Case{"less_.lto_priv.0", "less_.lto_priv.0"}, Case{"le*_", "less_.lto_priv.0"},
@@ -77,6 +88,16 @@ TEST(NameMatch, OtherFunctionsDoNotMatch) {
         Case{"f", "f(int) [clone .part.0]"}, Case{"Less::operator", "Less::operator()(int, int) const"}, Case{"", "f(int)"},
         Case{"f", ")"}, Case{"f", "("}, Case{"f", "f)("}, Case{"f", "((((("}, Case{"f", ""}})
     EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
+TEST(NameMatch, FilesByTheirPathOrItsEnd) {
+  for (const Case& each : {Case{"prog", "/a/b/prog"}, Case{"b/prog", "/a/b/prog"}, Case{"a/b/prog", "/a/b/prog"}, Case{"/a/b/prog", "/a/b/prog"},
+                           Case{"./b/prog", "/a/b/prog"}, Case{"b//prog", "/a/b/prog"}, Case{"[vdso]", "[vdso]"}})
+    EXPECT_TRUE(names_file(each.pattern, each.name)) << each.pattern << " " << each.name;
+  for (const Case& each : {Case{"", "/a/b/prog"}, Case{"", ""}, Case{"rog", "/a/b/prog"}, Case{"/prog", "/a/b/prog"}, Case{"/b/prog", "/a/b/prog"}, Case{"b", "/a/b/prog"},
+                           Case{"b/", "/a/b/prog"}, Case{"prog/", "/a/b/prog"}, Case{".", "/a/b/prog"}, Case{"/", "/a/b/prog"}, Case{"../b/prog", "/a/b/prog"},
+                           Case{"Prog", "/a/b/prog"}, Case{"pro*", "/a/b/prog"}, Case{"x.ko", "[guest.kernel]/x.ko"}})
+    EXPECT_FALSE(names_file(each.pattern, each.name)) << each.pattern << " " << each.name;
 }
 
 TEST(NameMatch, TheNearestName) {

@@ -349,7 +349,55 @@ class Profile(RecordedPrograms):
                 name, build_id = re.fullmatch(rf"(.+)\.([0-9a-f]{{40}}|no-build-id)\.{ending}", path.name).groups()
                 self.assertEqual(run("profile", "-q", "-i", self.folder / "shared.data", "--format", form, "--dso", name, "-o", self.folder / "alone").returncode, 0)
                 self.assertEqual(path.read_bytes(), (self.folder / "alone").read_bytes(), name)
-        self.assertEqual(run("profile", "-i", self.folder / "shared.data", "-o", f"{folder}/", "--dso", "true").returncode, 2)
+
+    def test_files_of_one_name_are_told_apart_by_their_paths(self):
+        for number, name in enumerate(("one", "two")):
+            (self.folder / name).mkdir()
+            source = f"volatile int n; int main(void) {{ for (int i = 0; i < 9; ++i) n += {number}; return 0; }}"
+            subprocess.run([CC, "-O1", "-g", "-static", "-x", "c", "-", "-o", self.folder / name / "twin"], input=source, text=True, check=True)
+        data = self.folder / "twins.data"
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", data, "--", "/bin/sh", "-c", "one/twin; two/twin"],
+                       cwd=self.folder, check=True)
+        whole = [str(self.folder / name / "twin") for name in ("one", "two")]
+        for form, ending in (("bolt", "pa"), ("autofdo", "txt")):
+            words = ("profile", "-i", data, "--format", form)
+            done = run(*words, "--dso", "twin")
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            for path in whole:
+                self.assertIn(path, done.stderr)
+            texts = []
+            for path in whole:
+                part = path[len(str(self.folder)) + 1:]
+                done = run(*words, "--dso", path)
+                self.assertIn(f"ptdecode: {path}: ", done.stderr)
+                texts.append(done.stdout)
+                for end in (part, "./" + part, str(self.folder.name) + "/" + part):
+                    self.assertEqual(run(*words, "-q", "--dso", end).stdout, texts[-1], end)
+            self.assertNotEqual(*texts)
+            folder = self.folder / f"twins-{form}"
+            self.assertEqual(run(*words, "-q", "--dso", "twin", "-o", f"{folder}/").returncode, 0)
+            self.assertEqual(sorted(path.read_text() for path in folder.iterdir()), sorted(texts))
+            self.assertEqual(run(*words, "-q", "--dso", "two/twin", "-o", f"{folder}-two/").returncode, 0)
+            self.assertEqual([path.read_text() for path in pathlib.Path(f"{folder}-two").iterdir()], texts[1:])
+            for name in ("win", "wo/twin", "/twin", "two", "two/", "", "twin/", ".", "..", "/"):
+                done = run(*words, *(["-o", f"{folder}-none/"] if name == "two" else []), f"--dso={name}")
+                if name:
+                    self.assertEqual((done.returncode, done.stdout), (2, ""), (name, done.stderr))
+                    self.assertRegex(done.stderr, r"--dso: '\S+' did not run; ran: .*/one/twin", name)
+            self.assertFalse(pathlib.Path(f"{folder}-none").exists())
+        lines = [run("coverage", "-q", "-i", data, "--format", "lcov", "--keep-absent", "--dso", path).stdout for path in ("two/twin", whole[1], "one/twin", "twin")]
+        self.assertEqual(lines[0], lines[1])
+        self.assertRegex(lines[0], "FNDA:1,main")
+        self.assertIn("FNDA:2,main", lines[3])  # of both
+        self.assertIn("no code that ran matches --dso", run("coverage", "-i", data, "--dso", "wo/twin").stderr)
+
+    def test_formats_with_one_profile_refuse_a_folder(self):
+        for form in ("csspgo", "pprof"):
+            for folder in (f"{self.folder}/not-there/", self.folder):
+                done = run("profile", "-i", self.data("sorter"), "--format", form, "-o", folder)
+                self.assertEqual(done.returncode, 2)
+                self.assertRegex(done.stderr, rf"^ptdecode: profile: --format {form} includes all files in one profile, and -o \S+ is a folder: name a file\n$")
+        self.assertFalse((self.folder / "not-there").exists())
 
     def test_the_folder_is_created_before_the_work(self):
         (self.folder / "file").touch()

@@ -104,7 +104,7 @@ class ReportTest(unittest.TestCase):
                 counted += calls
             if all(call["call"] == row["function"] for call in detail["slowest"]) and [each["function"] for each in functions].count(row["function"]) == 1:
                 slow = [each for each in lines("functions", "--json", "-q", "-i", recording, "--func", row["function"], "--slowest", 1000, *words)
-                        if each.get("call") == row["function"]]  # not memcpy@plt, which --func memcpy finds too
+                        if each.get("call") == row["function"]]
                 self.assertEqual([{key: value for key, value in each.items() if key != "took_ns"} for each in detail["slowest"]], shown(slow[:5]))
         self.compare_flame(data, recording, words)
 

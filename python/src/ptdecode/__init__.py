@@ -79,7 +79,12 @@ def _name(argument: str, value: str) -> str:
 def _names(argument: str, values: Optional[Sequence[str]]) -> "Optional[list[str]]":
     if isinstance(values, str):
         raise TypeError(f"{argument}: a sequence of names is needed, not a str")
-    return None if values is None else [_name(argument, value) for value in values]
+    if values is None:
+        return None
+    names = [_name(argument, value) for value in values]
+    if not names:
+        raise ValueError(f"{argument}: the list of names is empty, which would select nothing; None means the default")
+    return names
 
 
 def _number(argument: str, value: Any, most: int, least: int = 0) -> int:
@@ -361,18 +366,17 @@ class Recording:
     def _window(self, time: Time) -> "tuple[int, int]":
         if time is None:
             return 0, 0
-        if isinstance(time, slice):
-            return time.start or 0, time.stop or 0
         if not isinstance(time, str):
             try:
-                first, last = time
-                return int(first), int(last)
-            except (TypeError, ValueError, OverflowError):
-                raise ValueError(f"time: {time!r} is not (first_ns, last_ns)") from None
+                bounds: Any = (time.start, time.stop) if isinstance(time, slice) and time.step is None else time
+                first, last = (0 if bound is None and isinstance(time, slice) else bound for bound in bounds)
+                return operator.index(first), operator.index(last)
+            except (TypeError, ValueError):
+                raise ValueError(f"time: {time!r} is not (first_ns, last_ns), two int of nanoseconds; a str such as '1.5,1.6' is in seconds") from None
         percent = re.fullmatch(r"\s*([\d.]+)\s*%\s*[-,]\s*([\d.]+)\s*%\s*", time)
         if percent:
             parts = [float(part) for part in percent.groups()]
-            if not 0 <= parts[0] <= parts[1] <= 100:
+            if max(parts) > 100:
                 raise ValueError(f"time: {time!r} is not a part of 0%-100%")
             begin, end = self._span()
             # Rounded as the command line does. 0 means no bound, and so do 0% and 100%.
@@ -394,8 +398,8 @@ class Recording:
         """A table by its name.
 
         columns: names of columns, in order; None: the table's default.
-        time: "10%-20%", "17.5,18.2" (seconds), or (first_ns, last_ns).
-        func: names of functions, with wildcards; only for ``calls`` and ``functions``.
+        time: "10%-20%", "17.5,18.2" (seconds), or (first_ns, last_ns), two int.
+        func: names of functions, with wildcards; only for ``calls`` and ``functions``. An empty list of names or columns is refused.
         threads: that decode calls and functions; 0: one for each core.
         progress: a function of (done, total) bytes; True: a tqdm bar; None: a bar if a person watches; False: nothing.
         """
@@ -406,6 +410,8 @@ class Recording:
         arguments.stream = None if stream is None else _number("stream", stream, 2**32 - 2)
         arguments.cpu, arguments.pid, arguments.tid = (_id(argument, value) for argument, value in (("cpu", cpu), ("pid", pid), ("tid", tid)))
         arguments.first_ns, arguments.last_ns = (_number("time", bound, 2**63 - 1) for bound in self._window(time))
+        if 0 < arguments.last_ns < arguments.first_ns:
+            raise ValueError(f"time: {time!r} ends before it starts")
         arguments.batch_rows = _number("batch_rows", batch_rows, 2**31 - 1)
         arguments.threads = _number("threads", threads, 256)
         return Table(name, lambda: self._native.table(name, arguments, _bar(progress, name)))
