@@ -265,6 +265,7 @@ int run_pprof(const ProfileWords& words, CallInput& input) {
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (keeps_earlier_file(words.output, status)) return status;
+  profile.finish();
   std::string text = profile.write();
   if (words.output.ends_with(".gz")) {
     std::string packed;
