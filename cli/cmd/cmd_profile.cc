@@ -316,8 +316,8 @@ Command add_profile(CLI::App& app) {
   command.footer(
       "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
       "In a folder, a profile is named by file and build id: db.BUILDID.pa. Kernel modules have no fixed addresses: only csspgo and pprof include them.\n"
-      "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. Functions have their mangled\n"
-      "names.\n"
+      "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. A tail call is in the chain,\n"
+      "a stub (NAME@plt) is not. A function that code without debug information calls begins a chain. Functions have their mangled names.\n"
       "pprof: calls, self instructions and self time of each stack, for all files, the kernel and its modules, with their build ids. Functions\n"
       "have no source lines. A file whose name ends in .gz is compressed.\n"
       "Examples:\n"
