@@ -342,6 +342,8 @@ Command add_functions(CLI::App& app) {
       "called. Other code without a symbol is in the row [unnamed code of libc.so.6].\n"
       "Of several names of one function, the row has the public one: free, not cfree@GLIBC_2.2.5 or __libc_free. --func and the -S of\n"
       "'script' find it by each. Limitation: of more than 1024 names of one address, only the first are known.\n"
+      "NAME@resolver is the code by which a library chooses an implementation of NAME (STT_GNU_IFUNC), if no other symbol names it. The dynamic\n"
+      "linker calls it, and calls of NAME go to what it has chosen.\n"
       "Static functions of one name in one program or library have rows of their own, named by source file (a.c:f), or by address in the\n"
       "file if the symbol table does not tell the source files apart (0x1234:f). --func f selects all of them, --func a.c:f one.\n"
       "Kernel functions of one name in one module are named by address (0xffffffff81234560:f). So are functions that differ only in their\n"
