@@ -10,8 +10,8 @@
 
 namespace ptd {
 
-/// A tree of functions: a path is a function and the path that calls it. Numbered from kRoot, the path of no function. Callers come first, except above
-/// open ends. Not thread-safe.
+/// A tree of functions: a path is a function and the path that calls it. Numbered from kRoot, the path of no function. Callers come first, except
+/// above open ends. Not thread-safe.
 class CallPaths {
  public:
   static constexpr uint32_t kRoot = 0;

@@ -30,10 +30,10 @@ using ContextProfiles = std::map<std::string, ContextProfile>;
 
 /// Counts the code of files with debug information. Inlined functions have contexts of their own, as if they were called.
 ///
-/// A tail call is a call: the function that jumps to another one's start stays in the context. Code without lines that jumps on, such as a stub of a
-/// procedure linkage table, has no part in it. A context begins where a function is entered otherwise than by a call from code with lines: the start of a
-/// program or of the trace, a call from code without lines, an interrupt, a switch of threads on a cpu, and lost flow. A function that calls itself stays
-/// in its context, and one that tail calls lead back to is again in the context that they began in.
+/// A tail call is a call: the function that jumps to another one's start stays in the context. Code without lines that jumps on, such as a stub of
+/// a procedure linkage table, has no part in it. A context begins where a function is entered otherwise than by a call from code with lines: the
+/// start of a program or of the trace, a call from code without lines, an interrupt, a switch of threads on a cpu, and lost flow. A function that
+/// calls itself stays in its context, and one that tail calls lead back to is again in the context that they began in.
 /// Limitation: after kMostTailCalls tail calls in a row, a new context begins.
 /// Limitation: beyond kMostDepth calls, kMostContexts contexts, kMostContextBytes of text of one context, or kMostTextBytes of text of all, contexts
 /// are shorter.

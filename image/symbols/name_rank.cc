@@ -32,8 +32,9 @@ bool is_old_version(std::string_view name) {
 
 NameRank name_rank(const NameTraits& symbol) {
   const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
-  const int kind = (symbol.function ? 0 : 2000) + (symbol.name.ends_with(kResolverMark) ? 1000 : 0) + (symbol.sized ? 0 : 500) + (is_generic(symbol.name) ? 200 : 0) + (symbol.global ? 0 : 100) +
-                   (is_old_version(symbol.name) ? 50 : 0) + static_cast<int>(std::min(underscores, kMostUnderscores));
+  const int kind = (symbol.function ? 0 : 2000) + (symbol.name.ends_with(kResolverMark) ? 1000 : 0) + (symbol.sized ? 0 : 500) +
+                   (is_generic(symbol.name) ? 200 : 0) + (symbol.global ? 0 : 100) + (is_old_version(symbol.name) ? 50 : 0) +
+                   static_cast<int>(std::min(underscores, kMostUnderscores));
   return {kind, symbol.weak, unversioned_length(symbol.name), symbol.name};
 }
 
