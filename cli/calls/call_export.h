@@ -107,6 +107,8 @@ class StackTotals {
   [[nodiscard]] uint64_t self_of(const Node& node) const { return input_.timed() ? node.self_ns : node.self_instructions; }
   /// Whether any call was counted.
   [[nodiscard]] bool any() const { return any_; }
+  /// Whether stacks were left out because of CallPaths::kMostPaths: their calls count as part of the callers.
+  [[nodiscard]] bool is_full() const { return open_.paths().paths().size() >= CallPaths::kMostPaths; }
   /// "comm;outer;inner 1234\n" for every stack with self time; a blank or ';' in a name becomes '_' or ':'. Stacks of more than 512 frames
   /// end in "[deeper calls]".
   [[nodiscard]] std::string folded() const;

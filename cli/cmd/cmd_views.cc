@@ -125,6 +125,7 @@ int run_flame(const ViewsWords& words) {
   if (matched != kExitOk) return matched;  // an existing file is kept
   if (keeps_earlier_file(words.output, status)) return status;
   totals.finish();
+  if (totals.is_full()) say_on_error(fmt::format("ptdecode: there are more than {} stacks: calls in others count as part of their callers\n", CallPaths::kMostPaths));
   const std::string& path = words.calls.input.source();
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
