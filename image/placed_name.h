@@ -1,4 +1,4 @@
-// Names of functions that several functions have: "a.c:f", and of parts that a compiler split off: "f.cold".
+// Names of functions that several functions have: "a.c:f", of parts that a compiler split off: "f.cold", and of resolvers: "f@resolver".
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,10 @@
 #include <string_view>
 
 namespace ptd {
+
+/// Follows the name of an indirect function (STT_GNU_IFUNC) in that of the code at its address: this is not the function, but its resolver, which
+/// returns the address of the implementation that the dynamic linker binds calls to ([GABI] "Symbol Table"; gcc, attribute ifunc).
+inline constexpr std::string_view kResolverMark = "@resolver";
 
 /// Returns the name without ".cold", ".cold.7" or, if it is demangled, " [clone .cold]": gcc and clang move code that seldom runs out of
 /// line (gcc, "-freorder-blocks-and-partition").

@@ -83,6 +83,7 @@ bool matches_name(const std::string& pattern, std::string_view name) {
   }
   if (const size_t version = pattern.find("@@"); version != std::string::npos && version != 0 && name.find('@') == std::string_view::npos)
     return matches_name(pattern.substr(0, version), name);
+  if (name.ends_with(kResolverMark)) return false;  // of a resolver, another function than what is before it
   // A version of a dynamic symbol: "dlopen@@GLIBC_2.34" of an executable that calls it, or of a library that defines it.
   if (const size_t version = name.find('@'); version != std::string_view::npos && version != 0)
     return pattern.find('@') == std::string::npos && matches_name(pattern, name.substr(0, version));

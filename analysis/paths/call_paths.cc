@@ -1,36 +1,91 @@
 // CallPaths and OpenCalls: see call_paths.h.
 #include "analysis/paths/call_paths.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace ptd {
 
-uint32_t CallPaths::below(uint32_t parent, FunctionId function) {
-  const uint64_t key = uint64_t{parent} << 32 | function;
-  if (const auto known = ids_.find(key); known != ids_.end()) return known->second;
-  const uint32_t depth = paths_[parent].depth + 1;
-  if (depth > kMostDepth || paths_.size() >= kMostPaths) {
-    ++left_out_;
-    return parent;
+CallPaths::Slot& CallPaths::slot(uint64_t key) {
+  const auto place = [this](uint64_t wanted) {
+    size_t at = (wanted * 0x9e3779b97f4a7c15U >> 32U) & (slots_.size() - 1);
+    while (slots_[at].path != kRoot && slots_[at].key != wanted) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  };
+  if (2 * used_ >= slots_.size()) {
+    const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(std::max<size_t>(256, 2 * slots_.size())));
+    for (const Slot& each : old) {
+      if (each.path != kRoot) slots_[place(each.key)] = each;
+    }
   }
-  const auto id = static_cast<uint32_t>(paths_.size());
-  paths_.push_back({parent, depth, function});
-  ids_.emplace(key, id);
-  return id;
+  return slots_[place(key)];
 }
 
-void OpenCalls::enter(const CallStep& step) {
-  std::vector<Call>& calls = open(step.thread);
-  while (!calls.empty() && calls.back().depth >= step.depth) calls.pop_back();
-  const uint32_t parent = calls.empty() ? CallPaths::kRoot : calls.back().path;
-  calls.push_back({++last_, paths_.below(parent, step.function), step.depth});
+uint32_t CallPaths::find(uint32_t parent, FunctionId function) {
+  const uint64_t key = uint64_t{parent} << 32U | function;
+  Slot& known = slot(key);
+  if (known.path == kRoot) {
+    const uint32_t depth = paths_[parent].depth + 1;
+    if (depth > kMostDepth || paths_.size() >= kMostPaths) {
+      ++left_out_;
+      return parent;
+    }
+    known = {key, static_cast<uint32_t>(paths_.size())};
+    ++used_;
+    paths_.push_back({parent, depth, function});
+  }
+  paths_[parent].last_function = function;
+  return paths_[parent].last_child = known.path;
 }
 
-std::optional<OpenCalls::Ended> OpenCalls::leave(const CallStep& step) {
-  std::vector<Call>& calls = open(step.thread);
-  while (!calls.empty() && calls.back().depth > step.depth) calls.pop_back();
-  if (calls.empty() || calls.back().depth != step.depth) return std::nullopt;
-  const Call ended = calls.back();
-  calls.pop_back();
-  return Ended{ended, calls.empty() ? Call{} : calls.back()};
+uint32_t CallPaths::add_end() {
+  paths_.push_back({.is_end = true});
+  return static_cast<uint32_t>(paths_.size() - 1);
+}
+
+CallPaths::Settled CallPaths::settled() const {
+  constexpr uint32_t kNone = ~uint32_t{0};
+  CallPaths all;
+  std::vector<uint32_t> numbers(paths_.size(), kNone), chain;
+  numbers[kRoot] = kRoot;
+  for (uint32_t path = kRoot + 1; path < paths_.size(); ++path) {
+    for (uint32_t at = path; numbers[at] == kNone; at = paths_[at].parent) chain.push_back(at);
+    for (; !chain.empty(); chain.pop_back()) {
+      const Path& inner = paths_[chain.back()];
+      numbers[chain.back()] = inner.is_end ? numbers[inner.parent] : all.below(numbers[inner.parent], inner.function);
+    }
+  }
+  return {std::move(all.paths_), std::move(numbers)};
+}
+
+// Enters the outermost call. Its callers are those of the call before, if that has just jumped to it; else others.
+void OpenCalls::begin(Thread& thread, const CallStep& step) {
+  const bool follows = std::exchange(thread.returns, false);
+  if (follows && step.frame == FrameKind::tail) return;
+  const bool unseen = (step.flags & kCallNoStart) != 0;
+  thread.joining = follows && step.frame == FrameKind::root && unseen ? thread.end : CallPaths::kRoot;
+  if (paths_.paths().size() >= CallPaths::kMostPaths / 2) share();
+  thread.end = unseen && later_ ? paths_.add_end() : CallPaths::kRoot;
+}
+
+// The flow has returned to `step`, to an inlined function in it, or to further calls that were open before the trace was lost.
+void OpenCalls::join(Thread& thread, const CallStep& step) {
+  const bool is_open = step.frame == FrameKind::root || step.frame == FrameKind::inlined;
+  if (is_open && (step.flags & kCallNoStart) != 0) return paths_.join(thread.joining, thread.open.back().path);
+  thread.joining = CallPaths::kRoot;
+}
+
+// There are so many paths that threads must have them in common: from here on, those whose callers are not known begin at the root.
+void OpenCalls::share() {
+  later_ = false;
+  for (Thread& thread : threads_) {
+    thread.end = thread.joining = CallPaths::kRoot;
+    uint32_t caller = CallPaths::kRoot, before = CallPaths::kRoot;
+    for (Call& call : thread.open) {
+      if (std::exchange(before, call.path) != call.path) caller = paths_.below(caller, paths_.paths()[call.path].function);
+      call.path = caller;
+    }
+  }
 }
 
 }  // namespace ptd

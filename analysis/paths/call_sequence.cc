@@ -66,10 +66,10 @@ void CallSequences::take(const CallStep& step, std::string_view comm, int32_t ti
   CallMoment moment{step.kind == CallStepKind::enter, false, step.function, CallPaths::kRoot, step.start, step.time, step.self_instructions};
   if (in_interrupt(state, step)) return;
   if (moment.enters) {
-    open_.enter(step);
+    open_.take(step);
     moment.path = open_.current(step.thread).path;
   } else {
-    const std::optional<OpenCalls::Ended> ended = open_.leave(step);
+    const std::optional<OpenCalls::Ended> ended = open_.take(step);
     if (!ended) return;
     moment.path = ended->call.path;
     moment.counted = (step.flags & (kCallNoStart | kCallMiddle | kCallCut | kCallUntraced)) == 0;

@@ -80,7 +80,7 @@ ContextCounter::Node& ContextCounter::node(NodeId id) {
   node.entry = found.entry;
   node.own = intern(recording_.symbolizer().profile_frames_at(info.space, info.ip, cursor_.now()));
   find_places(info, node);
-  if ((code.way == Way::call || code.way == Way::call_direct) && node.count != 0) node.site = places_.back().frames;
+  if ((code.way == Way::call || code.way == Way::call_direct || code.way == Way::jump) && node.count != 0) node.site = places_.back().frames;
   return node;
 }
 
@@ -99,19 +99,37 @@ void ContextCounter::find_places(const BlockInfo& info, Node& node) {
   node.count = static_cast<uint32_t>(places_.size() - node.first);
 }
 
-// Returns the context of `callee`, entered from `site` in the context `caller`; 0 if the callee has no lines.
-uint32_t ContextCounter::context(uint32_t caller, uint32_t site, const Node& callee) {
-  if (callee.own == 0) return 0;
+// Returns the context of `callee`, which has lines.
+uint32_t ContextCounter::context(Site from, const Node& callee) {
   const std::string_view function = frames_[callee.own].back().function;
-  if (caller == 0 || site == 0 || contexts_[caller].depth >= kMostDepth || contexts_.size() >= kMostContexts) caller = site = 0;
-  if (caller != 0 && contexts_[caller].site == site && contexts_[caller].function == function) return caller;  // it calls itself
-  if (const auto known = context_ids_.find({caller, site, function}); known != context_ids_.end()) return known->second;
-  const uint64_t bytes = caller == 0 ? 0 : contexts_[caller].text_bytes + most_text_bytes(frames_[site]);
-  if (bytes > std::min(kMostContextBytes, kMostTextBytes - text_bytes_)) return context(0, 0, callee);
+  if (from.caller == 0 || from.site == 0 || contexts_[from.caller].depth >= kMostDepth || contexts_.size() >= kMostContexts) from = {};
+  const Context& caller = contexts_[from.caller];
+  if (from.caller != 0 && caller.site == from.site && caller.function == function) return from.caller;  // it calls itself
+  if (const auto known = context_ids_.find({from.caller, from.site, function}); known != context_ids_.end()) return known->second;
+  const uint64_t bytes = from.caller == 0 ? 0 : caller.text_bytes + most_text_bytes(frames_[from.site]);
+  if (bytes > std::min(kMostContextBytes, kMostTextBytes - text_bytes_)) return context({}, callee);
   text_bytes_ += bytes;
-  context_ids_.emplace(std::tuple(caller, site, function), static_cast<uint32_t>(contexts_.size()));
-  contexts_.push_back({caller, site, contexts_[caller].depth + 1, function, 0, bytes});
+  context_ids_.emplace(std::tuple(from.caller, from.site, function), static_cast<uint32_t>(contexts_.size()));
+  contexts_.push_back({from, caller.depth + 1, function, 0, bytes});
   return static_cast<uint32_t>(contexts_.size() - 1);
+}
+
+void ContextCounter::enter(const Site& from, const Node& here) {
+  where_ = here.own == 0 ? Where{0, from} : Where{context(from, here), {}};
+  if (here.entry) ++contexts_[where_.context].entries;
+}
+
+// The flow has jumped to another function.
+void ContextCounter::take_jump(const Node& from, const Node& here) {
+  if (!here.entry && here.own != 0) return enter({}, here);
+  if (where_.context == 0) return enter(Site(where_.from), here);
+  const Site tail{where_.context, from.site, contexts_[where_.context].tails + 1};
+  if (here.own == 0) return enter(tail, here);
+  const std::string_view function = frames_[here.own].back().function;
+  for (uint32_t at = where_.context; at != 0; at = contexts_[at].tails == 0 ? 0 : contexts_[at].caller) {
+    if (contexts_[at].function == function) return void(where_ = {at, {}});
+  }
+  enter(tail.tails <= kMostTailCalls ? tail : Site{}, here);
 }
 
 void ContextCounter::take_return(const Node& here) {
@@ -120,48 +138,50 @@ void ContextCounter::take_return(const Node& here) {
     if (here.function != function_) stack_.clear();
     return;
   }
-  context_ = stack_[match - 1].context;
+  where_ = stack_[match - 1].where;
   function_ = stack_[match - 1].function;
   stack_.resize(match - 1);
 }
 
 // The flow is at the start of a block.
 void ContextCounter::arrive(const Node& here) {
+  const std::optional<NodeId> jump = std::exchange(jump_, std::nullopt);
   if (pending_) {
     const Pending open = *pending_;
     pending_.reset();
     const bool call = open.way == Way::call || open.way == Way::call_direct;
     if ((call && open.return_to != here.ip) || open.way == Way::far_call) {
       if (stack_.size() >= kMaxFrames) stack_.erase(stack_.begin(), stack_.begin() + kMaxFrames / 2);
-      stack_.push_back({open.return_to, context_, open.from});
-      context_ = context(call ? context_ : 0, open.site, here);
-      if (here.entry) ++contexts_[context_].entries;
+      stack_.push_back({open.return_to, where_, open.from});
+      enter(call ? Site{where_.context, open.site, 0} : Site{}, here);
       function_ = here.function;
     } else if (open.way == Way::ret || open.way == Way::far_ret) {
       take_return(here);
     }
   }
   if (function_ == here.function) return;
-  context_ = context(0, 0, here);
-  if (here.entry) ++contexts_[context_].entries;
+  jump ? take_jump(nodes_[*jump], here) : enter({}, here);
   function_ = here.function;
 }
 
 void ContextCounter::lose() {
   stack_.clear();
   pending_.reset();
+  jump_.reset();
   function_ = kNoFunction;
 }
 
 void ContextCounter::take_event(const Event& event) {
   switch (event.kind) {
     case EventKind::async_branch:
+      jump_.reset();
       if ((event.flags & (kEventHasFrom | kEventHasTo)) != (kEventHasFrom | kEventHasTo)) return;
       pending_ = Pending{Way::far_call, event.from, function_, 0};
       return;
     case EventKind::disabled:
     case EventKind::async_disabled:
       pending_.reset();  // tracing resumes in the same function, or elsewhere
+      jump_.reset();
       return;
     case EventKind::overflow:
     case EventKind::tsx_abort:
@@ -194,8 +214,10 @@ void ContextCounter::take(const Batch& batch, const BlockTable& blocks) {
     for (const Block& block : cursor_.blocks()) {
       const Node& here = node(block.node);
       if (pending_ || function_ != here.function) arrive(here);
-      if (context_ != 0) ++counts_.count(context_key(context_, block.node));
-      if (has(block.flags, BlockFlag::taken) && here.way != Way::none && here.way != Way::jump) pending_ = Pending{here.way, here.next, here.function, here.site};
+      if (where_.context != 0) ++counts_.count(context_key(where_.context, block.node));
+      const bool taken = has(block.flags, BlockFlag::taken);
+      jump_ = taken && here.way == Way::jump ? std::optional(block.node) : std::nullopt;
+      if (taken && here.way != Way::none && here.way != Way::jump) pending_ = Pending{here.way, here.next, here.function, here.site};
     }
   }
 }
@@ -218,6 +240,7 @@ void ContextCounter::put_away() {
     }
   }
   counts_ = KeyCounts();
+  jump_.reset();
   nodes_.clear();
   places_.clear();
 }

@@ -30,8 +30,11 @@ using ContextProfiles = std::map<std::string, ContextProfile>;
 
 /// Counts the code of files with debug information. Inlined functions have contexts of their own, as if they were called.
 ///
-/// A context begins where a function is entered otherwise than by a call from code with lines: the start of a program or of the trace, a jump
-/// into another function, an interrupt, a switch of threads on a cpu, and lost flow. A function that calls itself stays in its context.
+/// A tail call is a call: the function that jumps to another one's start stays in the context. Code without lines that jumps on, such as a stub of
+/// a procedure linkage table, has no part in it. A context begins where a function is entered otherwise than by a call from code with lines: the
+/// start of a program or of the trace, a call from code without lines, an interrupt, a switch of threads on a cpu, and lost flow. A function that
+/// calls itself stays in its context, and one that tail calls lead back to is again in the context that they began in.
+/// Limitation: after kMostTailCalls tail calls in a row, a new context begins.
 /// Limitation: beyond kMostDepth calls, kMostContexts contexts, kMostContextBytes of text of one context, or kMostTextBytes of text of all, contexts
 /// are shorter.
 /// Errors: those of Recording::decode().
@@ -40,7 +43,7 @@ using ContextProfiles = std::map<std::string, ContextProfile>;
 /// Fed with the batches of one stream after the other. Not thread-safe.
 class ContextCounter {
  public:
-  static constexpr uint32_t kMostDepth = 128, kMostContexts = 1U << 20;
+  static constexpr uint32_t kMostDepth = 128, kMostContexts = 1U << 20, kMostTailCalls = 8;
   static constexpr uint64_t kMostContextBytes = 1U << 18, kMostTextBytes = 1U << 28;
   ContextCounter(const Recording& recording, const CodeCountOptions& options, FunctionTable& functions);
   void take(const Batch& batch, const BlockTable& blocks);
@@ -57,17 +60,28 @@ class ContextCounter {
     bool known = false, entry = false;
     uint32_t first = 0, count = 0;  ///< places_ of its instructions
     uint32_t own = 0;   ///< the lines of its first instruction: index into frames_
-    uint32_t site = 0;  ///< of its last one
+    uint32_t site = 0;  ///< of its last one, if that calls or jumps
   };
-  struct Context {
-    uint32_t caller = 0, site = 0, depth = 0;  ///< caller 0: unknown
+  /// Where a function is entered from.
+  struct Site {
+    uint32_t caller = 0;  ///< context; 0: unknown
+    uint32_t site = 0;    ///< index into frames_
+    uint32_t tails = 0;   ///< tail calls in a row up to this one
+  };
+  struct Context : Site {
+    uint32_t depth = 0;
     std::string_view function;
     uint64_t entries = 0;
     uint64_t text_bytes = 0;  ///< at most, of caller_text()
   };
+  /// The context that runs.
+  struct Where {
+    uint32_t context = 0;  ///< 0: none
+    Site from;             ///< code without lines: what it was entered from
+  };
   struct Frame {
     Ip return_to;
-    uint32_t context = 0;
+    Where where;
     FunctionId function = kNoFunction;
   };
   struct Pending {
@@ -87,7 +101,9 @@ class ContextCounter {
   void find_places(const BlockInfo& info, Node& node);
   Node& node(NodeId id);
   uint32_t intern(const Frames& frames);
-  uint32_t context(uint32_t caller, uint32_t site, const Node& callee);
+  uint32_t context(Site from, const Node& callee);
+  void enter(const Site& from, const Node& here);
+  void take_jump(const Node& from, const Node& here);
   void arrive(const Node& here);
   void take_return(const Node& here);
   void take_event(const Event& event);
@@ -112,7 +128,8 @@ class ContextCounter {
   std::vector<Frame> stack_;
   BoundedSearch search_;
   std::optional<Pending> pending_;
-  uint32_t context_ = 0;
+  std::optional<NodeId> jump_;  ///< the last block, if it has jumped
+  Where where_;
   FunctionId function_ = kNoFunction;  ///< of the last block; kNoFunction: the flow begins anew
   FlowCursor cursor_;
   int32_t tid_ = -1;

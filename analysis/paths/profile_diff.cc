@@ -33,10 +33,8 @@ CallSums& CallSums::operator+=(const CallSums& other) {
 }
 
 void PathProfile::take(const CallStep& step) {
-  if (step.kind == CallStepKind::enter) return open_.enter(step);
-  if (step.kind != CallStepKind::leave) return;
-  functions_.add({&step, 1});
-  const std::optional<OpenCalls::Ended> ended = open_.leave(step);
+  if (step.kind == CallStepKind::leave) functions_.add({&step, 1});
+  const std::optional<OpenCalls::Ended> ended = open_.take(step);
   if (!ended) return;
   if (ended->call.path >= sums_.size()) sums_.resize(paths().paths().size());
   CallSums& sums = sums_[ended->call.path];
@@ -131,15 +129,17 @@ void ProfileDiff::match_paths(const std::array<DiffSide, kSides>& sides, const M
   CallPaths both;
   paths_.emplace_back();
   for (size_t side = 0; side < kSides; ++side) {
-    const std::vector<CallPaths::Path>& own = sides[side].profile.paths().paths();
-    const std::vector<CallSums>& sums = sides[side].profile.sums();
+    const auto [own, own_number] = sides[side].profile.paths().settled();
+    const std::vector<CallSums>& unsettled = sides[side].profile.sums();
+    std::vector<CallSums> sums(own.size());
+    for (size_t i = 0; i < unsettled.size(); ++i) sums[own_number[i]] += unsettled[i];
     std::vector<uint32_t> number(own.size(), CallPaths::kRoot);
     for (size_t i = CallPaths::kRoot + 1; i < own.size(); ++i) {
       const size_t id = own[i].function == kNoFunction ? 0 : size_t{own[i].function} + 1;
       const size_t function = id < matches[side].size() ? matches[side][id] : 0;
       if (function == kFolded) {
         number[i] = number[own[i].parent];
-        if (i >= sums.size() || number[i] == CallPaths::kRoot) continue;
+        if (number[i] == CallPaths::kRoot) continue;
         const CallSums part{.self_ns = sums[i].self_ns, .self_instructions = sums[i].self_instructions};
         paths_[number[i]].sums[side] += part;
         functions_[paths_[number[i]].function].sums[side] += part;
@@ -147,7 +147,7 @@ void ProfileDiff::match_paths(const std::array<DiffSide, kSides>& sides, const M
       }
       number[i] = both.below(number[own[i].parent], static_cast<FunctionId>(function));
       if (number[i] == paths_.size()) paths_.push_back({number[own[i].parent], function, {}});
-      if (i < sums.size()) paths_[number[i]].sums[side] += sums[i];
+      paths_[number[i]].sums[side] += sums[i];
     }
   }
 }

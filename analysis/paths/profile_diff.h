@@ -27,13 +27,13 @@ struct CallSums {
 class PathProfile {
  public:
   void take(const CallStep& step);
-  /// The sums by CallPaths number.
+  /// The sums by CallPaths number, before CallPaths::settled().
   [[nodiscard]] const std::vector<CallSums>& sums() const { return sums_; }
   [[nodiscard]] const CallPaths& paths() const { return open_.paths(); }
   [[nodiscard]] const FunctionProfile& functions() const { return functions_; }
 
  private:
-  OpenCalls open_;
+  OpenCalls open_{OpenCalls::Callers::later};
   std::vector<CallSums> sums_;
   FunctionProfile functions_;
 };

@@ -101,12 +101,15 @@ void CallTree::State::enter_inlined(Now& now, InlineId wanted, uint32_t begins, 
   const InlineChains::Chain& innermost = (*chains)[wanted];
   const uint32_t count = innermost.depth - (*chains)[open].depth;
   if (count > kMaxFrames - std::min(kMaxFrames, stack.inner.size())) return;
-  if (innermost.outer == open) return enter_one(now, wanted, flags != 0 || (begins & 1U) != 0 ? flags : kCallMiddle);
+  const Frame& host = stack.frames.back();
+  const bool began_before = host.kind == FrameKind::root && host.instructions == now.thread.instructions;  // the flow has just come to a root
+  const uint8_t middle = began_before ? kCallNoStart : kCallMiddle;
+  if (innermost.outer == open) return enter_one(now, wanted, flags != 0 || (begins & 1U) != 0 ? flags : middle);
   std::array<InlineId, kMaxInlined> chain;
   uint32_t i = 0;
   for (InlineId id = wanted; id != open && i < kMaxInlined; id = (*chains)[id].outer) chain[i++] = id;
   while (i-- != 0) {
-    enter_one(now, chain[i], flags != 0 || (i < kBits && (begins >> i & 1U) != 0) ? flags : kCallMiddle);
+    enter_one(now, chain[i], flags != 0 || (i < kBits && (begins >> i & 1U) != 0) ? flags : middle);
   }
 }
 

@@ -6,8 +6,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "analysis/paths/call_paths.h"
 #include "cli/calls/call_input.h"
 
 namespace ptd::cli {
@@ -90,21 +92,23 @@ class StackTotals {
  public:
   explicit StackTotals(CallInput& input) : input_(input) {}
   void take(std::span<const CallStep> steps, const CallTree& tree);
+  /// After the walk: makes the nodes.
+  void finish();
 
   struct Node {
     std::string name;
     uint64_t self_ns = 0, self_instructions = 0, calls = 0;
     size_t parent = 0;
     std::map<std::string, size_t> children;
-    FunctionId last_function = kNoFunction;  ///< the last one that was looked up below this node
-    size_t last_child = 0;                   ///< its node; 0: none yet
   };
-  /// Node 0 is the root of all; its children are command names.
+  /// Node 0 is the root of all; its children are command names. A node comes after its parent.
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   /// After the walk: the self time of a node, or its instructions if no packet gave a time.
   [[nodiscard]] uint64_t self_of(const Node& node) const { return input_.timed() ? node.self_ns : node.self_instructions; }
   /// Whether any call was counted.
   [[nodiscard]] bool any() const { return any_; }
+  /// Whether stacks were left out because of CallPaths::kMostPaths: their calls count as part of the callers.
+  [[nodiscard]] bool is_full() const { return open_.paths().paths().size() >= CallPaths::kMostPaths; }
   /// "comm;outer;inner 1234\n" for every stack with self time; a blank or ';' in a name becomes '_' or ':'. Stacks of more than 512 frames
   /// end in "[deeper calls]".
   [[nodiscard]] std::string folded() const;
@@ -112,33 +116,28 @@ class StackTotals {
   [[nodiscard]] std::string svg(const std::string& title) const;
 
  private:
-  struct Open {
-    size_t node = 0, process = 0;
+  struct Sums {
+    size_t process = 0;  ///< node of a thread's name; 0: none yet
+    uint64_t self_ns = 0, self_instructions = 0, calls = 0;
   };
-  struct Answer {
-    uint64_t key = 0;
-    size_t node = 0;
-  };
-  struct Path {
-    std::vector<Open> open;  ///< calls
-    Interval named{kTimeMax, kTimeMin};  ///< when the thread has the name of `process`
-    size_t process = 0;                  ///< the node of its name
+  struct Thread {
+    Interval named{kTimeMax, kTimeMin};  ///< when it has the name of `process`
+    size_t process = 0;
   };
   [[nodiscard]] std::vector<uint64_t> shown_self(std::vector<size_t>& depths) const;
   size_t child(size_t parent, const std::string& name);
-  size_t below(size_t process, size_t node);
-  size_t process_of(Path& path, const CallStep& step, const CallTree& tree);
-  size_t called(size_t parent, const CallStep& step);
-  size_t& answer(uint64_t key);
+  size_t process_of(const CallStep& step, const CallTree& tree);
+  Sums& sums_of(uint32_t path, size_t process);
   const std::string& name_of(FunctionId function);
   CallInput& input_;
   bool any_ = false;
-  std::vector<Node> nodes_{Node{"all", 0, 0, 0, 0, {}, kNoFunction, 0}};
-  std::vector<Answer> answers_;                  ///< see answer()
-  size_t answered_ = 0;                          ///< slots in use
-  std::vector<Path> paths_;                      ///< by thread
-  std::vector<std::string> names_;               ///< by function, as shown; empty: not needed so far
-  std::string untraced_;                         ///< that of kNoFunction
+  std::vector<Node> nodes_{Node{"all", 0, 0, 0, 0, {}}};
+  OpenCalls open_{OpenCalls::Callers::later};
+  std::vector<Sums> sums_;                                  ///< by path, under the first name that a thread has in it
+  std::map<std::pair<uint32_t, size_t>, Sums> other_sums_;  ///< by path and process
+  std::vector<Thread> threads_;
+  std::vector<std::string> names_;  ///< by function, as shown; empty: not needed so far
+  std::string untraced_;            ///< that of kNoFunction
 };
 
 }  // namespace ptd::cli

@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "cli/cache/symbol_cache.h"
 #include "cli/text/clean_text.h"
@@ -90,7 +91,7 @@ class PprofProfile::Writer {
   std::vector<uint64_t> locations_of(uint32_t path) {
     std::vector<uint64_t> locations;
     std::vector<FunctionId> lines;  // of one location, innermost first
-    const auto& paths = profile_.calls_.paths().paths();
+    const auto& paths = profile_.paths_;
     for (; path != CallPaths::kRoot; path = paths[path].parent) {
       lines.push_back(paths[path].function);
       if (is_inlined(lines.back()) && paths[path].parent != CallPaths::kRoot) continue;
@@ -151,20 +152,29 @@ class PprofProfile::Writer {
 void PprofProfile::take(std::span<const CallStep> steps, const CallTree& tree) {
   for (const CallStep& step : steps) {
     if (!input_.wanted(step, tree)) continue;
-    if (step.kind == CallStepKind::enter) calls_.enter(step);
-    if (step.kind != CallStepKind::leave) continue;
-    const auto ended = calls_.leave(step);
+    const auto ended = calls_.take(step);
     if (!ended) continue;
     const auto comm = comms_.try_emplace(input_.label(step, tree), static_cast<uint32_t>(comms_.size())).first->second;
-    Sums& sums = sums_[{ended->call.path, comm}];
-    sums.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
-    sums.instructions += step.self_instructions;
-    sums.cycles += step.self_cycles;
-    sums.ns += step.self_ns;
+    const uint64_t calls = (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
+    sums_[{ended->call.path, comm}] += {calls, step.self_instructions, step.self_cycles, step.self_ns};
     has_cycles_ = has_cycles_ || step.self_cycles != 0;
   }
   for (const CallThread& thread : tree.finished() ? tree.threads() : std::vector<CallThread>())
     duration_ns_ = std::max(duration_ns_, thread.last.value - thread.first.value);
+}
+
+PprofProfile::Sums& PprofProfile::Sums::operator+=(const Sums& other) {
+  calls += other.calls;
+  instructions += other.instructions;
+  cycles += other.cycles;
+  ns += other.ns;
+  return *this;
+}
+
+void PprofProfile::finish() {
+  CallPaths::Settled settled = calls_.paths().settled();
+  for (const auto& [key, sums] : std::exchange(sums_, {})) sums_[{settled.numbers[key.first], key.second}] += sums;
+  paths_ = std::move(settled.paths);
 }
 
 std::string PprofProfile::write() const { return Writer(*this).write(); }

@@ -18,6 +18,8 @@ class PprofProfile {
  public:
   explicit PprofProfile(CallInput& input) : input_(input) {}
   void take(std::span<const CallStep> steps, const CallTree& tree);
+  /// After the walk, once: adds up the samples.
+  void finish();
   /// Returns the profile, not compressed.
   [[nodiscard]] std::string write() const;
   [[nodiscard]] size_t samples() const { return sums_.size(); }
@@ -27,12 +29,14 @@ class PprofProfile {
  private:
   struct Sums {
     uint64_t calls = 0, instructions = 0, cycles = 0, ns = 0;
+    Sums& operator+=(const Sums& other);
   };
   class Writer;
   CallInput& input_;
-  OpenCalls calls_;
+  OpenCalls calls_{OpenCalls::Callers::later};
   std::map<std::string, uint32_t> comms_;
   std::map<std::pair<uint32_t, uint32_t>, Sums> sums_;  ///< by path and comm
+  std::vector<CallPaths::Path> paths_;                  ///< those of sums_, after finish()
   uint64_t duration_ns_ = 0;                            ///< of the longest thread
   bool has_cycles_ = false;
 };

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <iterator>
 #include <span>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "cli/calls/call_export.h"
 #include "cli/text/clean_text.h"
@@ -108,25 +110,26 @@ zoom(frames[0]);
 size_t StackTotals::child(size_t parent, const std::string& name) {
   const auto [place, is_new] = nodes_[parent].children.emplace(name, nodes_.size());
   const size_t index = place->second;
-  if (is_new) nodes_.push_back({name, 0, 0, 0, parent, {}, kNoFunction, 0});
+  if (is_new) nodes_.push_back({name, 0, 0, 0, parent, {}});
   return index;
 }
 
-// The node of the name that a thread has where `step` enters a function.
-size_t StackTotals::process_of(Path& path, const CallStep& step, const CallTree& tree) {
-  if (!path.named.contains(step.time)) {
-    path.process = child(0, shown(input_.label(step, tree)));
-    path.named = input_.named(step);
+// The node of the name that a thread had at the start of the call that `step` leaves.
+size_t StackTotals::process_of(const CallStep& step, const CallTree& tree) {
+  if (step.thread >= threads_.size()) threads_.resize(tree.threads().size());
+  Thread& thread = threads_[step.thread];
+  if (!thread.named.contains(step.start)) {
+    thread.process = child(0, shown(input_.label(step, tree)));
+    thread.named = input_.named(step);
   }
-  return path.process;
+  return thread.process;
 }
 
-// The frames down to `node`, as nodes below another process.
-size_t StackTotals::below(size_t process, size_t node) {
-  std::vector<size_t> frames;
-  for (; nodes_[node].parent != 0; node = nodes_[node].parent) frames.push_back(node);
-  for (size_t i = frames.size(); i-- > 0;) process = child(process, std::string(nodes_[frames[i]].name));
-  return process;
+StackTotals::Sums& StackTotals::sums_of(uint32_t path, size_t process) {
+  if (path >= sums_.size()) sums_.resize(std::max<size_t>(open_.paths().paths().size(), sums_.size() * 2));
+  Sums& sums = sums_[path];
+  if (sums.process == 0) sums.process = process;
+  return sums.process == process ? sums : other_sums_[{path, process}];
 }
 
 const std::string& StackTotals::name_of(FunctionId function) {
@@ -137,54 +140,37 @@ const std::string& StackTotals::name_of(FunctionId function) {
   return name;
 }
 
-// The node of the function that `step` enters, below `parent`.
-size_t StackTotals::called(size_t parent, const CallStep& step) {
-  if (nodes_[parent].last_child != 0 && nodes_[parent].last_function == step.function) return nodes_[parent].last_child;
-  size_t& node = answer(uint64_t{parent} << 32U | step.function);
-  if (node == 0) node = child(parent, name_of(step.function));
-  nodes_[parent].last_function = step.function;
-  nodes_[parent].last_child = node;
-  return node;
-}
-
-// The answer of called() for a parent and a function; 0: none yet. Open addressing in a power of two of slots, of which at most half are used.
-size_t& StackTotals::answer(uint64_t key) {
-  const auto place = [this](uint64_t wanted) {
-    size_t at = (wanted * 0x9e3779b97f4a7c15U >> 32U) & (answers_.size() - 1);
-    while (answers_[at].node != 0 && answers_[at].key != wanted) at = (at + 1) & (answers_.size() - 1);
-    return at;
-  };
-  if (2 * answered_ >= answers_.size()) {
-    const std::vector<Answer> old = std::exchange(answers_, std::vector<Answer>(std::max<size_t>(256, 2 * answers_.size())));
-    for (const Answer& each : old) {
-      if (each.node != 0) answers_[place(each.key)] = each;
-    }
-  }
-  Answer& found = answers_[place(key)];
-  answered_ += found.node == 0 ? 1 : 0;
-  found.key = key;
-  return found.node;
-}
-
 void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
   for (const CallStep& step : steps) {
     const bool wanted = input_.wanted(step, tree);
     if (!wanted && !input_.passes(step, tree)) continue;
-    if (step.thread >= paths_.size()) paths_.resize(tree.threads().size());
-    std::vector<Open>& path = paths_[step.thread].open;
-    if (step.kind == CallStepKind::enter) {
-      const size_t process = process_of(paths_[step.thread], step, tree);
-      size_t outer = path.empty() ? process : path.back().node;
-      if (!path.empty() && path.back().process != process) outer = below(process, outer);
-      path.push_back({called(outer, step), process});
-    } else if (step.kind == CallStepKind::leave && !path.empty()) {
-      Node& node = nodes_[path.back().node];
-      path.pop_back();
-      if (!wanted) continue;
-      any_ = true;
-      node.self_ns += step.self_ns;
-      node.self_instructions += step.self_instructions;
-      node.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
+    const auto ended = open_.take(step);
+    if (!ended || !wanted) continue;
+    any_ = true;
+    Sums& sums = sums_of(ended->call.path, process_of(step, tree));
+    sums.self_ns += step.self_ns;
+    sums.self_instructions += step.self_instructions;
+    sums.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
+  }
+}
+
+void StackTotals::finish() {
+  const auto [paths, numbers] = open_.paths().settled();
+  std::map<size_t, std::vector<std::pair<uint32_t, const Sums*>>> by_process;
+  for (uint32_t path = 0; path < sums_.size(); ++path) {
+    if (sums_[path].process != 0) by_process[sums_[path].process].emplace_back(numbers[path], &sums_[path]);
+  }
+  for (const auto& [key, sums] : other_sums_) by_process[key.second].emplace_back(numbers[key.first], &sums);
+  std::vector<uint32_t> chain;
+  for (const auto& [process, all] : by_process) {
+    std::unordered_map<uint32_t, size_t> nodes{{CallPaths::kRoot, process}};  // of this process, by path
+    for (const auto& [path, sums] : all) {
+      for (uint32_t at = path; !nodes.contains(at); at = paths[at].parent) chain.push_back(at);
+      for (; !chain.empty(); chain.pop_back()) nodes[chain.back()] = child(nodes[paths[chain.back()].parent], name_of(paths[chain.back()].function));
+      Node& node = nodes_[nodes[path]];
+      node.self_ns += sums->self_ns;
+      node.self_instructions += sums->self_instructions;
+      node.calls += sums->calls;
     }
   }
 }

@@ -338,6 +338,8 @@ Command add_functions(CLI::App& app) {
       "even with CYC packets, each of which covers up to 47 branches. Own times of several --time ranges do not add up exactly to that of all.\n"
       "~: no packet gives the start or end of some of these calls, because flow is missing beside them. Their times are estimated from the rate\n"
       "of other code. 'estimated' in JSON and tables is their number.\n"
+      "NAME@resolver is the code by which a library chooses an implementation of NAME (STT_GNU_IFUNC), if no other symbol names it. The dynamic\n"
+      "linker calls it, and calls of NAME go to what it has chosen.\n"
       "A function without a symbol is named by module and file offset (libc.so.6+0x1234): its start by .eh_frame, else the address that is\n"
       "called. Other code without a symbol is in the row [unnamed code of libc.so.6].\n"
       "Of several names of one function, the row has the public one: free, not cfree@GLIBC_2.2.5 or __libc_free. --func and the -S of\n"

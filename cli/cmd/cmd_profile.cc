@@ -377,6 +377,7 @@ int run_pprof(const ProfileWords& words, CallInput& input) {
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (keeps_earlier_file(words.output, status)) return status;
+  profile.finish();
   std::string text = profile.write();
   if (words.output.ends_with(".gz")) {
     std::string packed;
@@ -434,8 +435,8 @@ Command add_profile(CLI::App& app) {
       "debug information is found. Of modules, autofdo and propeller include the section .text, as their readers do (create_llvm_prof from June 2026\n"
       "on). BOLT cannot read modules.\n"
       "propeller: branches taken and not taken (BranchFrequenciesProto), for a program built with clang -fbasic-block-address-map.\n"
-      "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. Functions have their mangled\n"
-      "names.\n"
+      "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. A tail call is in the chain,\n"
+      "a stub (NAME@plt) is not. A function that code without debug information calls begins a chain. Functions have their mangled names.\n"
       "pprof: calls, self instructions and self time of each stack, for all files, the kernel and its modules, with their build ids. Functions\n"
       "have no source lines. A file whose name ends in .gz is compressed.\n"
       "Examples:\n"

@@ -124,6 +124,8 @@ int run_flame(const ViewsWords& words) {
   const int matched = input.say_summary(words.calls, totals.any());
   if (matched != kExitOk) return matched;  // an existing file is kept
   if (keeps_earlier_file(words.output, status)) return status;
+  totals.finish();
+  if (totals.is_full()) say_on_error(fmt::format("ptdecode: there are more than {} stacks: calls in others count as part of their callers\n", CallPaths::kMostPaths));
   const std::string& path = words.calls.input.source();
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
@@ -169,6 +171,8 @@ Command add_flame(CLI::App& app) {
   command.footer(
       "Exact, not sampled: every call is counted, under its thread's name at the start of the call. Without times in the trace, the graph\n"
       "shows instructions. In the SVG, a click zooms into a frame, Escape zooms out, and Ctrl-F searches and shows the share of time.\n"
+      "Where the trace, or the range of --time, begins inside of calls, they are known once the flow returns to them, and are then below their callees'\n"
+      "earlier time too. Lost flow ends this.\n"
       "A thread without a name is shown as :TID. In folded lines, '_' replaces spaces in names. Calls that are more than 512 levels deep are\n"
       "shown together as [deeper calls].\n"
       "Examples:\n"

@@ -47,7 +47,7 @@ CallRows::Thread& CallRows::thread_of(const CallStep& step, const CallTree& tree
 }
 
 void CallRows::leave(const CallStep& step, const CallTree& tree) {
-  const std::optional<OpenCalls::Ended> ended = open_.leave(step);
+  const std::optional<OpenCalls::Ended> ended = open_.take(step);
   if (!ended) return;
   Thread& thread = thread_of(step, tree);
   if (!thread.named.contains(step.start)) {
@@ -69,7 +69,7 @@ Status CallRows::take(std::span<const CallStep> steps, const CallTree& tree) {
     } else if (calls_ == nullptr) {
       continue;
     } else if (step.kind == CallStepKind::enter) {
-      open_.enter(step);
+      open_.take(step);
     } else if (step.kind == CallStepKind::leave) {
       leave(step, tree);
     }

@@ -103,7 +103,8 @@ nlohmann::json CallFacts::functions_json(const PageLimits& limits) {
 }
 
 // The frames with the largest amounts: [name, parent, amount, self, calls]. A parent comes before its children.
-nlohmann::json CallFacts::flame_json(const PageLimits& limits) const {
+nlohmann::json CallFacts::flame_json(const PageLimits& limits) {
+  stacks_.finish();
   const std::vector<StackTotals::Node>& nodes = stacks_.nodes();
   std::vector<uint64_t> totals(nodes.size());
   for (size_t i = nodes.size(); i-- > 0;) {

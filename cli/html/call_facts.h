@@ -34,7 +34,7 @@ class CallFacts {
   explicit CallFacts(CallInput& input) : input_(input), stacks_(input) {}
   void take(std::span<const CallStep> steps, const CallTree& tree);
   [[nodiscard]] nlohmann::json functions_json(const PageLimits& limits);
-  [[nodiscard]] nlohmann::json flame_json(const PageLimits& limits) const;
+  [[nodiscard]] nlohmann::json flame_json(const PageLimits& limits);
 
  private:
   static constexpr size_t kSlowest = 5;

@@ -168,9 +168,10 @@ std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
     std::string name(string_at(strings, symbol.st_name));
     if (name.empty()) continue;
     if (versions) name += versions->suffix(i);
+    const unsigned kind = GELF_ST_TYPE(symbol.st_info), binding = GELF_ST_BIND(symbol.st_info);
+    if (kind == STT_GNU_IFUNC) name += kResolverMark;
     name_bytes += name.size();
     if (name_bytes > most_name_bytes(strings->d_size, count)) break;
-    const unsigned kind = GELF_ST_TYPE(symbol.st_info), binding = GELF_ST_BIND(symbol.st_info);
     symbols.push_back(
         {symbol.st_value, symbol.st_size, std::move(name), kind != STT_NOTYPE, binding != STB_LOCAL, {}, binding == STB_WEAK});
     files.push_back(file);
@@ -191,12 +192,17 @@ bool fills_slot(uint16_t machine, uint64_t type) {
 
 using SlotNames = std::unordered_map<uint64_t, std::string_view>;
 
-// Returns the name of the first function at an address; `symbols` are sorted by address.
-std::string_view function_at(const std::vector<ElfSymbol>& symbols, uint64_t address) {
+// Returns the name of the indirect function whose resolver is at an address, else that of the first function there; `symbols` are sorted by address.
+std::string_view resolved_at(const std::vector<ElfSymbol>& symbols, uint64_t address) {
   auto at = std::lower_bound(symbols.begin(), symbols.end(), address,
                              [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
-  while (at != symbols.end() && at->address == address && !at->function) ++at;
-  return at != symbols.end() && at->address == address ? std::string_view(at->name) : std::string_view{};
+  std::string_view first;
+  for (; at != symbols.end() && at->address == address; ++at) {
+    const std::string_view name = at->name;
+    if (name.ends_with(kResolverMark)) return name.substr(0, name.size() - kResolverMark.size());
+    if (first.empty() && at->function) first = name;
+  }
+  return first;
 }
 
 // Takes a section's size from `budget`, which bounds what sections that overlap cost.
@@ -233,7 +239,7 @@ void read_slots(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, uint16_t ma
     GElf_Sym symbol;
     const uint64_t index = GELF_R_SYM(entry.r_info);
     if (index == 0) {
-      const std::string_view name = function_at(known, static_cast<uint64_t>(entry.r_addend));
+      const std::string_view name = resolved_at(known, static_cast<uint64_t>(entry.r_addend));
       if (!name.empty()) slots.emplace(entry.r_offset, name);
     } else if (has_symbols && index <= kMaxRelocations && gelf_getsym(symbols, static_cast<int>(index), &symbol) != nullptr) {
       if (const std::string_view name = string_at(strings, symbol.st_name); !name.empty()) slots.emplace(entry.r_offset, name);

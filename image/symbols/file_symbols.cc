@@ -224,7 +224,7 @@ void FileSymbols::set_places() {
 std::string_view FileSymbols::readable(size_t index) {
   if (readable_[index] == nullptr) {
     const std::string& name = symbols_[index].name;
-    const size_t suffix_at = std::min(name.find('@', 1), name.size());  // of "@plt", or a version
+    const size_t suffix_at = std::min(name.find('@', 1), name.size());  // of "@plt", "@resolver", or a version
     names_.push_back(demangle(name.substr(0, suffix_at)) + name.substr(suffix_at));
     readable_[index] = &names_.back();
   }
@@ -453,7 +453,7 @@ FileSymbols::NameIs FileSymbols::compare_names(std::string_view own, std::string
   if (const size_t wanted = unversioned_length(name); wanted != name.size())
     return length == own.size() && !is_old_version(name) && own == name.substr(0, wanted) ? NameIs::same : NameIs::other;
   const bool has_parameters = own.size() > name.size() && own[name.size()] == '(' && own.starts_with(name);
-  return has_parameters && !own.ends_with("@plt") ? found : NameIs::other;
+  return has_parameters && !is_stub_or_resolver(own) ? found : NameIs::other;
 }
 
 FileSymbols::NameIs FileSymbols::compare(size_t index, std::string_view name) {

@@ -20,8 +20,10 @@ bool is_generic(std::string_view name) {
 
 size_t unversioned_length(std::string_view name) {
   const size_t at = name.find('@', 1);
-  return at == std::string_view::npos || name.ends_with("@plt") ? name.size() : at;
+  return at == std::string_view::npos || is_stub_or_resolver(name) ? name.size() : at;
 }
+
+bool is_stub_or_resolver(std::string_view name) { return name.ends_with("@plt") || name.ends_with(kResolverMark); }
 
 bool is_old_version(std::string_view name) {
   const size_t length = unversioned_length(name);
@@ -30,8 +32,9 @@ bool is_old_version(std::string_view name) {
 
 NameRank name_rank(const NameTraits& symbol) {
   const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
-  const int kind = (symbol.function ? 0 : 1000) + (symbol.sized ? 0 : 500) + (is_generic(symbol.name) ? 200 : 0) + (symbol.global ? 0 : 100) +
-                   (is_old_version(symbol.name) ? 50 : 0) + static_cast<int>(std::min(underscores, kMostUnderscores));
+  const int kind = (symbol.function ? 0 : 2000) + (symbol.name.ends_with(kResolverMark) ? 1000 : 0) + (symbol.sized ? 0 : 500) +
+                   (is_generic(symbol.name) ? 200 : 0) + (symbol.global ? 0 : 100) + (is_old_version(symbol.name) ? 50 : 0) +
+                   static_cast<int>(std::min(underscores, kMostUnderscores));
   return {kind, symbol.weak, unversioned_length(symbol.name), symbol.name};
 }
 

@@ -48,7 +48,7 @@ enum class CallLoss : uint8_t {
   claimed,         ///< another thread announced the fibre (CallThread::fibre), and the times do not tell whether it had stopped before
 };
 
-inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root)
+inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root, and inlined functions that the flow of a root is in at first)
 inline constexpr uint8_t kCallCut = 2;          ///< its end was not seen: the flow was lost, or the trace ends
 inline constexpr uint8_t kCallInner = 4;        ///< the same function is open further out: recursion
 inline constexpr uint8_t kCallMiddle = 8;       ///< not entered at its start, so not a new call. Inlined: continues a call that began before

@@ -29,6 +29,9 @@ inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< suffix of F
 /// A function and its inlined copies are two functions: "f(int)" and "f(int) (inlined)". The module of the latter is that of the code that
 /// contains the copy.
 ///
+/// The resolver of an indirect function (STT_GNU_IFUNC "f") is another function than f: it has the name of another symbol at its address, or
+/// "f@resolver".
+///
 /// Local functions of one name in one file are named with their source file, "a.c:f", or with their address in the file, "0x1234:f", if the
 /// symbol table does not tell the source files apart. Kernel functions of one name in one module are named with their address. So are
 /// functions that differ only in their mangled names: instances of a generic Rust function, the deleting destructor of a C++ class.

@@ -68,11 +68,11 @@ class Symbols:
                          re.findall(r"(?m)^ +LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+)", segments)]  # offset, address, size
         found = {}
         for line in listing.splitlines():
-            match = re.match(r"^([0-9a-f]+)(?: ([0-9a-f]+))? [tTwWiI] (.+)$", line)
+            match = re.match(r"^([0-9a-f]+)(?: ([0-9a-f]+))? ([tTwWiI]) (.+)$", line)
             if match:
                 start, size = int(match[1], 16), int(match[2] or "0", 16)
                 end, names = found.get(start, (start, []))
-                found[start] = (max(end, start + size), names + [match[3]])
+                found[start] = (max(end, start + size), names + [match[4] + ("@resolver" if match[3] in "iI" else "")])
         for start, name in self.local_names(program):
             if start in found:
                 found[start][1].append(name)

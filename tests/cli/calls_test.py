@@ -371,6 +371,42 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
         self.assertEqual(sum(int(amount) for _, amount in lines), sum(ran.values()))
         self.assertIn('data-n="[deeper calls]"', run("flame", "-q", "-i", path, "-o", self.folder / "deep.svg") and (self.folder / "deep.svg").read_text())
 
+    def test_callers_that_are_returned_to_are_above_earlier_calls(self):
+        """--time begins in the middle of a long call. Its callers are known when it returns to them, and then they are above all that it has called."""
+        program = self.folder / "returns"
+        source = """
+volatile int sink;
+#define APART __attribute__((noinline))
+APART void leaf(int i) { if (i % 3) sink += i; }
+APART void inner(int n) { for (int i = 0; i < n; ++i) leaf(i); sink = 0; }
+static inline __attribute__((always_inline)) void host(int n) { sink = 4; inner(n); leaf(1); inner(n / 10); sink = 1; }
+APART void middle(int n) { sink = 3; host(n); leaf(4); }
+APART void outer(int n) { middle(n); leaf(2); sink = 2; }
+int main(void) { outer(2000000); leaf(3); outer(3000); return 0; }
+"""
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-g", "-fno-optimize-sibling-calls", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
+        path = self.recorded("returns", program, options=("--work-clock",))
+
+        def stacks(*words):
+            lines = run("flame", "-q", "--format", "folded", "-i", path, *words).stdout.splitlines()
+            return {stack: int(amount) for stack, amount in (line.rsplit(" ", 1) for line in lines)}
+
+        for inline in ([], ["--no-inline"]):
+            whole, part = stacks(*inline), stacks("--time", "80%-100%", *inline)
+            roots = {stack.split(";")[1] for stack in part}
+            self.assertEqual(len(roots), 1)  # the rest of main's callers does not return
+            self.assertFalse(roots & {"main", "outer", "middle", "inner", "leaf"})
+            root = roots.pop()
+            above = next(stack for stack in whole if f";{root};main;" in stack).split(f";{root};")[0]
+            self.assertLessEqual({stack.replace("returns;", above + ";", 1) for stack in part}, set(whole))
+            long = next(stack for stack in part if stack.endswith("main;outer;middle;" + ("" if inline else "host_(inlined);") + "inner;leaf"))
+            self.assertGreater(part[long], sum(part.values()) / 2)
+            self.assertEqual(part, stacks("--time", "80%-100%", "--threads", "1", *inline))
+            profile = self.folder / "returns.pb"
+            said = run("profile", "-i", path, "--format", "pprof", "-o", profile, "--time", "80%-100%", *inline).stderr
+            self.assertGreaterEqual(int(re.search(r": (\d+) stacks", said)[1]), len(part))
+            self.assertLess(int(re.search(r": (\d+) stacks", said)[1]), len(part) + 10)  # some have no self time
+
     def test_a_function_of_other_threads_is_not_recommended(self):
         """The name is right; --comm excludes its thread."""
         path = self.recorded("both", "/bin/sh", "-c", f"{self.folder / 'sorter'}; {self.folder / 'parser'}")

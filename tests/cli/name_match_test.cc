@@ -32,9 +32,9 @@ TEST(NameMatch, CppNamesWithoutParametersReturnTypeAndTemplateArguments) {
 
 TEST(NameMatch, VersionsOfDynamicSymbols) {
   for (const Case& each : {Case{"dlopen", "dlopen@@GLIBC_2.34"}, Case{"dlopen@@GLIBC_2.34", "dlopen@@GLIBC_2.34"}, Case{"clock_*", "clock_gettime@GLIBC_2.17"},
-                           Case{"f", "f(int)@@LIB_1"}, Case{"dlopen@*", "dlopen@@GLIBC_2.34"}})
+                           Case{"f", "f(int)@@LIB_1"}, Case{"dlopen@*", "dlopen@@GLIBC_2.34"}, Case{"f@resolver", "f@resolver"}, Case{"f*", "f@resolver"}})
     EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
-  for (const Case& each : {Case{"dlopen@GLIBC_2.2", "dlopen@@GLIBC_2.34"}, Case{"open", "dlopen@@GLIBC_2.34"}, Case{"GLIBC_2.34", "dlopen@@GLIBC_2.34"},
+  for (const Case& each : {Case{"f", "f@resolver"}, Case{"f", "f@V1@resolver"}, Case{"dlopen@GLIBC_2.2", "dlopen@@GLIBC_2.34"}, Case{"open", "dlopen@@GLIBC_2.34"}, Case{"GLIBC_2.34", "dlopen@@GLIBC_2.34"},
                            Case{"", "@x"}})
     EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
 }

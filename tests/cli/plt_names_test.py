@@ -4,6 +4,7 @@ that a disassembler shows. The case of AArch64 needs the corpus and llvm-objdump
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE; PTDECODE_CORPUS (default: ../shared/corpus).
 """
+import json
 import os
 import pathlib
 import re
@@ -81,6 +82,36 @@ class PltNames(unittest.TestCase):
                 first, last = min(expected), max(expected)
                 shown = {at - load: name for at, name in names_shown(recording, load + first, last - first + 16).items()}
                 self.compare(expected, shown)
+
+    def test_a_resolver_is_not_its_function(self):
+        """An indirect function's symbol is at the address of the resolver, which runs once. The calls go to what that returns."""
+        (self.folder / "chooses.c").write_text("""static int implementation(int x) { __asm__ volatile(""); return x + 3; }
+static int (*choose(void))(int) { return implementation; }
+int chosen(int) __attribute__((ifunc("choose")));
+""")
+        (self.folder / "calls.c").write_text("""int chosen(int);
+int main(void) { int sum = 0; for (int i = 0; i < 6; ++i) sum += chosen(i); return sum == 0; }
+""")
+        library = self.folder / "chooses.so"
+        for case, code, strip, resolver in (("static", self.folder / "chooses.c", False, "choose"), ("shared", library, False, "choose"),
+                                            ("stripped", library, True, "chosen@resolver")):
+            with self.subTest(case=case):
+                program, recording = self.folder / case, self.folder / f"{case}.data"
+                run("gcc", "-O1", "-fPIC", "-shared", self.folder / "chooses.c", "-o", library, *(["-s"] if strip else []))
+                run("gcc", "-O1", self.folder / "calls.c", code, "-o", program)
+                run(PTDECODE, "record", "--emulate", "-q", "--no-stash", "-o", recording, "--", program)
+
+                def calls(*words):
+                    lines = map(json.loads, run(PTDECODE, "functions", "-q", "-i", recording, "--json", "--limit", "0", *words).splitlines())
+                    return {line["function"]: line["calls"] for line in lines if "function" in line and line["module"] in (case, "chooses.so")}
+
+                self.assertNotIn("chosen", calls())
+                self.assertEqual((calls()["chosen@plt"], calls()[resolver]), (6, 1))
+                if not strip:
+                    self.assertEqual(calls()["implementation"], 6)
+                self.assertLessEqual(set(calls("--func", "chosen")), {"chosen@plt"})
+                self.assertEqual(calls("--func", "chosen@resolver"), {resolver: 1})
+                self.assertEqual(calls("--func", "chosen*"), {"chosen@plt": 6, resolver: 1})
 
     def test_aarch64(self):
         capture, tool = CORPUS / "cs-ricsec-fib/capture1", shutil.which("llvm-objdump-14") or shutil.which("llvm-objdump-19") or shutil.which("llvm-objdump")

@@ -40,6 +40,7 @@ class Profile(RecordedPrograms):
         super().setUpClass()
         cls.build("sorter", CC, "-O2", "-fno-inline", "-w", "-static", record=["--no-stash"])
         cls.build("inlined", CXX, "-O2", "-static", record=["--no-stash"])
+        cls.build("tails", CC, "-O2", "-static", record=["--no-stash"])
 
     def places(self, name, addresses):
         """Returns for each address its functions and lines, outermost first: (function, offset from its first line, discriminator)."""
@@ -78,35 +79,53 @@ class Profile(RecordedPrograms):
         return "".join(f"{name}:{offset}" + (f".{disc}" if disc else "") + " @ " for name, offset, disc in frames)
 
     def expected(self, name):
-        """Counts lines by context. A context is the places of the calls that are open, from the innermost call of code without lines on."""
+        """Counts lines by context. A context is the places of the calls and tail calls that are open, from the innermost call by code without lines on.
+        Code without lines that jumps on has no place."""
         blocks = [insns for what, insns in call_replay.truth_blocks(self.truth_file(name)) if what == "run"]
         insns = [insn for block in blocks for insn in block]
         places = self.places(name, sorted({ip for ip, _ in insns}))
         symbols = call_replay.Symbols(self.folder / name)
         counts, entries, calls = collections.Counter(), collections.Counter(), collections.Counter()
-        stack, context, function, before = [], (), None, None  # context: places of calls; function: the start of the running one
+        # context: places of calls; function: the start of the running one; chain: functions that have tail-called each other, with their contexts;
+        # passed: of code without lines, the context and place that it was entered from
+        stack, context, function, chain, passed, before = [], (), None, (), None, None
+
+        def entered(caller, site, chain):
+            nonlocal context, function, passed
+            function, name = here, places[ip][0][0] if places[ip] else None
+            passed = None if name else (caller, site, chain)
+            itself = name and site and caller[-len(site):] == site and site[0][0] == name
+            context = () if not name or not site else caller if itself else caller + site
+            if ip == here and name:
+                entries[self.named(context) + name] += 1
+                if context:
+                    *outer, (leaf, offset, disc) = context
+                    calls[self.named(outer) + leaf, (offset, disc), name] += 1
+            return (*chain, (name, context)) if name else ()
+
         for ip, code in insns:
             here = symbols.start(ip)
             if before and before[0] == "call" and ip != before[1]:
-                stack.append((before[1], context, function))
-                site = places[before[2]]
-                itself = site and context[-len(site):] == site and site[0][0] == places[ip][0][0]
-                caller = context if itself else context + site if site else ()
-                context, function = caller, here
-                if ip == here and places[ip]:
-                    entries[self.named(context) + places[ip][0][0]] += 1
-                    if context:
-                        *outer, (leaf, offset, disc) = context
-                        calls[self.named(outer) + leaf, (offset, disc), places[ip][0][0]] += 1
+                stack.append((before[1], context, function, chain, passed))
+                chain = entered(() if passed else context, () if passed else places[before[2]], ())
             elif before and before[0] == "ret":
                 match = next((i for i in range(len(stack) - 1, -1, -1) if stack[i][0] == ip), None)
                 if match is not None:
-                    _, context, function = stack[match]
+                    _, context, function, chain, passed = stack[match]
                     del stack[match:]
             if here != function:
-                context, function = (), here
-                if ip == here and places[ip]:
-                    entries[places[ip][0][0]] += 1
+                name = places[ip][0][0] if places[ip] else None
+                if not before or before[0] != "jump" or (ip != here and name):
+                    chain = entered((), (), ())
+                elif passed:
+                    chain = entered(*passed)
+                elif name in dict(chain):
+                    function, context = here, dict(chain)[name]
+                    chain = chain[:[each for each, _ in chain].index(name) + 1]
+                elif name and len(chain) > 8:
+                    chain = entered((), (), ())
+                else:
+                    chain = entered(context, places[before[2]], chain)
             if places[ip]:
                 counts[context, ip] += 1
             before = call_replay.kind_of(code), ip + len(code), ip
@@ -140,7 +159,7 @@ class Profile(RecordedPrograms):
     def test_context_sensitive_profiles_equal_the_truth(self):
         if not tool("llvm-profdata-14", "llvm-profdata") or not tool("llvm-symbolizer-14", "llvm-symbolizer"):
             self.skipTest("llvm is not installed")
-        for name in ("sorter", "inlined"):
+        for name in ("sorter", "inlined", "tails"):
             path = self.folder / (name + ".prof")
             done = run("profile", "-q", "-i", self.data(name), "--format", "csspgo", "-o", path)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -152,6 +171,30 @@ class Profile(RecordedPrograms):
             self.assertEqual(calls, want_calls)
             self.assertGreater(sum(" @ " in context for context, _ in lines), 2)
             print(f"{name}: {len(lines)} lines in {len({context for context, _ in lines})} contexts: equal", flush=True)
+
+    def test_stubs_and_tail_calls_are_in_no_way_of_a_context(self):
+        """A library is called by the stubs of the procedure linkage table, which have no lines."""
+        if not tool("llvm-profdata-14", "llvm-profdata"):
+            self.skipTest("llvm is not installed")
+        (self.folder / "library.c").write_text("__attribute__((noinline)) int libfn(int x) {\n  return x + 1; }\nint libloop(int n) {\n  int s = 0;\n"
+                                               "  for (int i = 0; i < n; ++i)\n    s += libfn(i);\n  return s; }\n")
+        (self.folder / "user.c").write_text("int libloop(int);\n__attribute__((noinline)) int tail(int n) {\n  return libloop(n + 1); }\nint main(void) {\n  int s = 0;\n"
+                                            "  for (int i = 0; i < 10; ++i)\n    s += libloop(45);\n  for (int i = 0; i < 5; ++i)\n    s += tail(3);\n  return s == 0; }\n")
+        subprocess.run([CC, "-O1", "-g", "-fPIC", "-shared", "library.c", "-o", "library.so"], cwd=self.folder, check=True)
+        self.build("user", CC, "-O2", "-fno-inline", "-Wl,--no-as-needed", "./library.so", "-Wl,-z,now", source=self.folder / "user.c", record=["--no-stash"])
+        path = self.folder / "user.prof"
+        done = run("profile", "-q", "-i", self.data("user"), "--format", "csspgo", "-o", path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        _, entries, calls = self.read(path)
+        below = re.compile(r"(?:.* @ )?(main(?::.*)?)")  # of the C library, which may have lines
+        entries = {match[1]: count for context, count in entries.items() if (match := below.fullmatch(context))}
+        calls = {(match[1], *rest): count for (context, *rest), count in calls.items() if (match := below.fullmatch(context))}
+        self.assertEqual({context: count for context, count in entries.items() if "_" not in context}, {"main": 1,
+            "main:3 @ libloop": 10, "main:3 @ libloop:3 @ libfn": 450, "main:5 @ tail": 5, "main:5 @ tail:1 @ libloop": 5,
+            "main:5 @ tail:1 @ libloop:3 @ libfn": 20})
+        self.assertEqual(calls, {
+            ("main", (3, 0), "libloop"): 10, ("main:3 @ libloop", (3, 0), "libfn"): 450, ("main", (5, 0), "tail"): 5,
+            ("main:5 @ tail", (1, 0), "libloop"): 5, ("main:5 @ tail:1 @ libloop", (3, 0), "libfn"): 20})
 
     def test_contexts_of_long_names_are_shorter(self):
         """A hostile file has names of any length: the text of a context has a limit. No call is lost."""

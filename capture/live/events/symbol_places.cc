@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "capture/live/events/pmu_terms.h"
+#include "image/placed_name.h"
 
 namespace ptd::live {
 
@@ -36,10 +37,11 @@ SymbolPlaces SymbolPlaces::of_file(const ElfFile& file) {
     const std::optional<uint64_t> offset = code_offset(file, symbol.address);
     if (!offset) continue;
     const SymbolPlace place{*offset, symbol.size_bytes};
-    places.add(symbol.name, place);
-    const size_t version = symbol.name.find('@');  // "free@@GLIBC_2.2.5" is the default version, "cfree@GLIBC_2.2.5" an old one
+    const std::string name = symbol.name.substr(0, symbol.name.size() - (symbol.name.ends_with(kResolverMark) ? kResolverMark.size() : 0));
+    places.add(name, place);
+    const size_t version = name.find('@');  // "free@@GLIBC_2.2.5" is the default version, "cfree@GLIBC_2.2.5" an old one
     if (version == std::string::npos) continue;
-    (symbol.name.compare(version, 2, "@@") == 0 ? places : old).add(symbol.name.substr(0, version), place);
+    (name.compare(version, 2, "@@") == 0 ? places : old).add(name.substr(0, version), place);
   }
   places.places_.merge(old.places_);  // keeps the names that have a newer version
   return places;

@@ -34,6 +34,7 @@ TEST(NameRank, ThePublicDefaultNameComesFirst) {
       {symbol("__x64_sys_getpid"), symbol("__ia32_sys_getpid"), symbol("__do_sys_getpid", false)},
       {symbol("virtio_init", false), symbol("init_module")},
       {symbol("f"), {"label", false, true, true, false}},
+      {symbol("choose", false), symbol("f@resolver"), {"label", false, true, true, false}},
   };
   for (const auto& names : addresses) {
     for (size_t i = 0; i + 1 < names.size(); ++i) EXPECT_LT(name_rank(names[i]), name_rank(names[i + 1])) << names[i].name << " " << names[i + 1].name;
@@ -43,6 +44,7 @@ TEST(NameRank, ThePublicDefaultNameComesFirst) {
 TEST(NameRank, Versions) {
   EXPECT_EQ(unversioned_length("f@@V1"), 1U);
   EXPECT_EQ(unversioned_length("f@V1"), 1U);
+  EXPECT_EQ(unversioned_length("f@V1@resolver"), 13U);
   EXPECT_EQ(unversioned_length("free@plt"), 8U);
   EXPECT_EQ(unversioned_length("@fastcall@8"), 9U);
   EXPECT_EQ(unversioned_length(""), 0U);
