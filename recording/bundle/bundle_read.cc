@@ -423,7 +423,9 @@ Status Loader::load() {
     if (Status status = check_units(data_); !status.ok()) return status;
   }
   data_.warnings = std::move(warnings_);
-  if (!options_.kcore_after.empty()) data_.warnings.push_back("a bundle is complete: --kcore-after has no effect");
+  for (const auto& [name, given] : {std::pair("--kcore-after", !options_.kcore_after.empty()), std::pair("--map", !options_.assumed.empty())}) {
+    if (given) data_.warnings.push_back(std::string("a bundle is complete: ") + name + " has no effect");
+  }
   if (perf && !has_arm) find_kernel_places(data_);
   if (perf && !has_arm && !has_spans && !plan_) add_anchors(indexing, data_);
   if (has_spans && options_.anchors && !options_.freeze && !(plan_ && plan_->frozen)) data_.anchors = std::move(spans_);

@@ -300,6 +300,8 @@ class Bundles(unittest.TestCase):
         for byte in [*range(8, 16), *(at + i for at in headers for i in range(4))]:
             for bit in range(8):
                 self.assertIn("bundle", message(whole[:byte] + bytes([whole[byte] ^ 1 << bit]) + whole[byte + 1:]), (byte, bit))
+        for words in (("--map", "1:/bin/true@0x400000"), ("--kcore-after", demo / "kcore_dir")):
+            self.assertIn(f"a bundle is complete: {words[0]} has no effect", run(["stat", "-i", bundle, *words])[2].decode())
         status, _, err = run(["bundle", demo, "-o", self.tmp / "absent" / "x.ptb"])
         self.assertEqual((status, list(self.tmp.glob("*.part*"))), (1, []), err)
         status, _, err = run(["bundle", bundle, "-o", bundle])
