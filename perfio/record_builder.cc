@@ -172,6 +172,13 @@ bool RecordBuilder::build_sample(const RawRecord& raw, Record& out) const {
   return true;
 }
 
+// Whether a context switch, whose thread only its ids tell, is longer than its content and the ids that its event writes.
+bool RecordBuilder::contradicts_event(const RawRecord& raw, const Record& record, uint64_t trailer) const {
+  const uint32_t type = raw.header.type;
+  if ((type != kRecordSwitch && type != kRecordSwitchCpuWide) || attrs_.empty() || !has_trailer_id(attrs_[record.attr_index])) return false;
+  return trailer != 0 && content_bytes(raw.bytes) + trailer != raw.bytes.size() && finder_.index_of(record.sample_id.id) >= 0;
+}
+
 bool RecordBuilder::build(const RawRecord& raw, Record& out) const {
   out = Record{};
   out.type = raw.header.type;
@@ -190,6 +197,7 @@ bool RecordBuilder::build(const RawRecord& raw, Record& out) const {
   }
   const uint64_t trailer = trailer_bytes_of(raw, out.attr_index);
   if (trailer != 0) parse_trailer(attrs_[out.attr_index], raw.bytes.last(static_cast<size_t>(trailer)), out.sample_id);
+  if (contradicts_event(raw, out, trailer)) return false;
   const Bytes body = body_of(raw);
   return parse_body(raw.header, body.first(body.size() - static_cast<size_t>(trailer)), out.payload);
 }

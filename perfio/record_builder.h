@@ -37,6 +37,7 @@ class RecordBuilder {
   bool apply_event_update(Bytes body);
   bool apply_feature(Bytes body);
   bool build_sample(const RawRecord& raw, Record& out) const;
+  [[nodiscard]] bool contradicts_event(const RawRecord& raw, const Record& record, uint64_t trailer) const;
   [[nodiscard]] bool is_sched_switch(const EventAttr& attr) const;
   [[nodiscard]] bool ends_in_trailer(const RecordHeader& header, Bytes record, uint64_t trailer) const;
   /// Returns the size of the trailer of a record that is not a SAMPLE.

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,7 @@ class ExportNames {
   std::vector<File> files_;
   std::unordered_map<uint64_t, int64_t> thread_ids_;    ///< by pid and tid
   std::unordered_map<std::string, int64_t> comm_ids_;   ///< by pid and name
+  std::unordered_set<uint64_t> comm_threads_;           ///< which threads each name has: both numbers
   std::unordered_map<std::string, int64_t> file_ids_;
   std::unordered_map<std::string, int64_t> symbol_ids_;  ///< by file and name
 };

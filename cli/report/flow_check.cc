@@ -115,19 +115,6 @@ Gap in_missing_code(Gap gap, SectionId section) {
   return gap;
 }
 
-std::set<SectionId> sections_of_missing_files(const Recording& recording) {
-  std::set<SectionId> sections;
-  if (recording.missing_images().empty()) return sections;
-  std::map<std::pair<std::string, std::string>, bool> known;
-  for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
-    const Section& section = recording.timeline().section(id);
-    const auto [file, is_new] = known.try_emplace({section.path, section.build_id}, false);
-    if (is_new) file->second = is_missing_file(recording, id);
-    if (file->second) sections.insert(id);
-  }
-  return sections;
-}
-
 /// Whether the trace bytes themselves cause the gap, and not a loss that a finding of the recording names.
 bool is_damage(const Gap& gap, const AuxSegment& segment) {
   if (gap.reason == GapReason::bad_packet) return true;

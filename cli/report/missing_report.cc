@@ -85,13 +85,30 @@ const MissingImage* missing_jitdump(const Recording& recording) {
   return nullptr;
 }
 
-// The record of a file that was not found, or of which a part is missing; else null.
-const MissingImage* missing_image(const Recording& recording, const std::string& path, const std::string& build_id) {
-  for (const MissingImage& image : recording.missing_images()) {
-    if (image.path == path && !image.reason.empty() && (build_id.empty() || image.build_id == build_id)) return &image;
+/// The records of files that were not found, or of which a part is missing.
+class MissingFiles {
+ public:
+  explicit MissingFiles(const Recording& recording) {
+    for (const MissingImage& image : recording.missing_images()) {
+      if (image.reason.empty()) continue;
+      by_path_.try_emplace(image.path, &image);
+      by_build_.try_emplace({image.path, image.build_id}, &image);
+    }
   }
-  return nullptr;
-}
+  /// Null if there is none. No build id: the first one of this path.
+  [[nodiscard]] const MissingImage* find(const std::string& path, const std::string& build_id) const {
+    if (build_id.empty()) {
+      const auto known = by_path_.find(path);
+      return known == by_path_.end() ? nullptr : known->second;
+    }
+    const auto known = by_build_.find({path, build_id});
+    return known == by_build_.end() ? nullptr : known->second;
+  }
+
+ private:
+  std::map<std::string_view, const MissingImage*> by_path_;
+  std::map<std::pair<std::string_view, std::string_view>, const MissingImage*> by_build_;
+};
 
 std::string share_text(double share) { return share > 0 && share < 0.001 ? "< 0.1 %" : fmt::format("{:.1f} %", 100 * share); }
 
@@ -149,14 +166,20 @@ std::string missing_file_text(const Recording& recording, std::string_view name)
   return {};
 }
 
-bool is_missing_file(const Recording& recording, SectionId section) {
-  if (section >= recording.timeline().section_count()) return false;
-  const Section& mapped = recording.timeline().section(section);
-  return !mapped.path.empty() && missing_image(recording, mapped.path, mapped.build_id) != nullptr;
+std::set<SectionId> sections_of_missing_files(const Recording& recording) {
+  std::set<SectionId> sections;
+  if (recording.missing_images().empty()) return sections;
+  const MissingFiles missing(recording);
+  for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
+    const Section& section = recording.timeline().section(id);
+    if (!section.path.empty() && missing.find(section.path, section.build_id) != nullptr) sections.insert(id);
+  }
+  return sections;
 }
 
 std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {
   std::map<std::pair<std::string, std::string>, MissingLine> lines;
+  const MissingFiles missing_files(recording);
   const Timeline& timeline = recording.timeline();
   for (const auto& [place, missing] : tally.missing()) {
     const auto& [section_id, space, region] = place;
@@ -182,7 +205,7 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     line.following_gaps += missing.following.gaps;
     line.lost_bytes += missing.own.lost_bytes + missing.following.lost_bytes;
     const uint64_t file_bytes = section_id == kNoSection ? 0 : timeline.section(section_id).code.bytes.size();
-    if (file_bytes != 0 && recording.from_perf() && !kernel && missing_image(recording, path, build_id) == nullptr) {
+    if (file_bytes != 0 && recording.from_perf() && !kernel && missing_files.find(path, build_id) == nullptr) {
       // The file was found, and has no such place.
       if (!line.reason.empty()) continue;
       const uint64_t mapped_bytes = timeline.section(section_id).size_bytes;
@@ -202,7 +225,7 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
   }
   std::vector<MissingLine> ranked;
   for (auto& [key, line] : lines) {
-    const MissingImage* image = line.reason == kLongMapping || line.reason == kOtherTimes ? nullptr : missing_image(recording, line.path, line.build_id);
+    const MissingImage* image = line.reason == kLongMapping || line.reason == kOtherTimes ? nullptr : missing_files.find(line.path, line.build_id);
     if (image != nullptr) line.reason = image->reason;
     line.share = total_bytes == 0 ? 0 : static_cast<double>(line.lost_bytes) / static_cast<double>(total_bytes);
     ranked.push_back(std::move(line));

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,8 +58,8 @@ struct MissingLine {
 };
 /// Returns "the code of FILE is missing (REASON)" for a file that `name` is of (names_file()), or, if it is empty, for the first that is missing; "" if none is.
 [[nodiscard]] std::string missing_file_text(const Recording& recording, std::string_view name);
-/// Returns whether the section's file was not found. Some of its code may be known: what the program changed, for example.
-[[nodiscard]] bool is_missing_file(const Recording& recording, SectionId section);
+/// Returns the sections whose files were not found. Some of their code may be known: what the program changed, for example.
+[[nodiscard]] std::set<SectionId> sections_of_missing_files(const Recording& recording);
 /// Ranked by bytes lost, then by gaps. `total_bytes`: bytes of trace looked at.
 [[nodiscard]] std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes);
 /// The field `missing_code` of `stat` and `check` (docs/FORMAT-json.md).

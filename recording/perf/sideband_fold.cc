@@ -236,11 +236,22 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
   text_edits_.insert_or_assign(poke.addr, std::move(edit));
 }
 
+// The ring of an event that no ID_INDEX record names is that of its id: an event writes to one ring. One that several cpus write is not used.
 void SidebandFold::note_order(const perfio::Record& record, bool is_poke) {
-  const RingIndex::Ring* ring = rings_.find(record.sample_id.id);
-  if (!record.sample_id.has_time || ring == nullptr || ring->cpu < 0) return;
+  const perfio::SampleId& sample = record.sample_id;
+  if (!sample.has_time) return;
   const bool names = std::holds_alternative<perfio::KsymbolRecord>(record.payload);
-  poke_order_.add(ring->number, ring->cpu, {time_of(record), record.file_offset_bytes, is_poke, names});
+  const PokeOrder::Record noted{time_of(record), record.file_offset_bytes, is_poke, names};
+  if (const RingIndex::Ring* ring = rings_.find(sample.id); ring != nullptr) {
+    if (ring->cpu >= 0) poke_order_.add(ring->number, ring->cpu, noted);
+    return;
+  }
+  constexpr size_t kMostEvents = 1U << 16;
+  if (sample.id == 0 || sample.cpu < 0 || (event_cpus_.size() >= kMostEvents && !event_cpus_.contains(sample.id))) return;
+  int32_t& cpu = event_cpus_.try_emplace(sample.id, sample.cpu).first->second;
+  if (cpu != sample.cpu) cpu = -1;
+  constexpr uint64_t kRingsOfEvents = uint64_t{1} << 62;  // apart from the numbers of RingIndex
+  if (cpu >= 0) poke_order_.add(kRingsOfEvents + sample.id, cpu, noted);
 }
 
 // Which code the kernel had is not known while such a poke may have been made.

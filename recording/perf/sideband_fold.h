@@ -149,6 +149,7 @@ class SidebandFold {
   std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
   PokeOrder poke_order_;
+  std::unordered_map<uint64_t, int32_t> event_cpus_;  // id of an event that no ID_INDEX names -> the cpu that writes its records; -1: several
   std::map<int32_t, TimeNs> cpu_times_;           // cpu -> time of its latest record
   RingIndex rings_;
   std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record

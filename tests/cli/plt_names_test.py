@@ -109,7 +109,9 @@ int main(void) { int sum = 0; for (int i = 0; i < 6; ++i) sum += chosen(i); retu
                 self.assertEqual((calls()["chosen@plt"], calls()[resolver]), (6, 1))
                 if not strip:
                     self.assertEqual(calls()["implementation"], 6)
-                self.assertLessEqual(set(calls("--func", "chosen")), {"chosen@plt"})
+                self.assertEqual(calls("--func", "chosen@plt"), {"chosen@plt": 6})
+                refused = subprocess.run([PTDECODE, "functions", "-q", "-i", recording, "--func", "chosen"], capture_output=True, text=True)
+                self.assertEqual((refused.returncode, refused.stdout), (2, ""), refused.stderr)
                 self.assertEqual(calls("--func", "chosen@resolver"), {resolver: 1})
                 self.assertEqual(calls("--func", "chosen*"), {"chosen@plt": 6, resolver: 1})
 

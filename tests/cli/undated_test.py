@@ -133,7 +133,28 @@ class Undated(unittest.TestCase):
             checked = run("check", "-i", recording)
             self.assertEqual(checked.returncode, 3, (at, checked.stdout))
             self.assertRegex(checked.stdout, rf"bad_record: .*TEXT_POKE at file offset {at}: its time contradicts the order")
+            # The same if no ID_INDEX names the rings: an event writes to one ring.
+            for index in (at for at, kind, _ in perf_file.records(raw)[0] if kind == 69):
+                struct.pack_into("<I", damaged_raw, index, 68)
+            (recording / "data").write_bytes(damaged_raw)
+            self.assertRegex(run("check", "-i", recording).stdout, rf"bad_record: .*TEXT_POKE at file offset {at}: its time contradicts the order")
         self.assertEqual(moved, 8)
+
+    def test_a_damaged_sample_type_is_found(self):
+        """Without PERF_SAMPLE_TID, ids are 8 bytes shorter than the records say: threads, times and durations would be other ones."""
+        recording = self.folder / "sample-type"
+        shutil.copytree(DEMO, recording)
+        (recording / "data").chmod(0o644)
+        raw = (DEMO / "data").read_bytes()
+        size, first, bytes_of_attrs = *struct.unpack_from("<Q", raw, 16), *struct.unpack_from("<QQ", raw, 24)
+        damaged_attrs = 0
+        for at in range(first, first + bytes_of_attrs, size):
+            sample_type = struct.unpack_from("<Q", raw, at + 24)[0]
+            if sample_type & 2:
+                (recording / "data").write_bytes(raw[:at + 24] + struct.pack("<Q", sample_type & ~2) + raw[at + 32:])
+                checked = run("check", "-i", recording)
+                damaged_attrs += 1 if "contradicts itself" in checked.stdout and checked.returncode == 3 else 0
+        self.assertGreaterEqual(damaged_attrs, 1)
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_only_code_that_had_one_mapping_stays_certain(self):
