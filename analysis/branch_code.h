@@ -20,6 +20,8 @@ enum class Way : uint8_t {
   far_ret,
 };
 
+[[nodiscard]] constexpr bool is_return(Way way) { return way == Way::ret || way == Way::far_ret; }
+
 struct BranchCode {
   Ip ip, next;               ///< the block's first address, and that after it
   Ip target;                 ///< of a direct jump, conditional or not; else 0

@@ -104,7 +104,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   pending_.reset();
   FunctionId entered = kNoFunction;
   const int32_t landing = at.entry ? (finder_.is_setjmp(at.id) ? kEntersSetjmp : 0) : finder_.is_landing(space_, to, when()) ? kLandsHere : 0;
-  resolve(pending, {to, at.id, at.module, landing, flags_of(at)}, entered);
+  resolve(pending, {.ip = to, .function = at.id, .module = at.module, .landing = landing, .flags = flags_of(at), .after_call = is_return(pending.way) && follows_call(to)},
+          entered);
 }
 
 // `entered`: Node::entered of the target.
@@ -119,7 +120,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
     if (to.ip == pending.return_to) return;
     if (to.function == pending.from && to.flags == kFlowNamed) return void(return_stack_filled_by_ = pending.from);
   }
-  const bool ret = pending.way == Way::ret || pending.way == Way::far_ret;
+  const bool ret = is_return(pending.way);
   const bool retpoline = pending.way == Way::ret && filled_by != kNoFunction && filled_by == pending.from;  // a RET that serves as an indirect jump
   // A jump from another module to unnamed code enters a function there, and a call does in any module.
   const bool enters = !named && (retpoline || (!ret && (pending.way != Way::jump || to.module != pending.module)));
@@ -133,7 +134,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (may_skip && to.flags == kFlowNamed && finder_.skips_endbr(to.function, space_, to.ip, when())) step.flags |= kFlowEntry;
   if (pending.way == Way::far_call) step.flags |= kFlowFar;
   if (branch_uncertain_) [[unlikely]] step.flags |= kFlowUncertain;
-  if (ret && (to.flags & kFlowEntry) != 0 && finder_.follows_call(space_, to.ip, cursor_.context().mode, when())) step.flags |= kFlowAfterCall;
+  if (ret && to.after_call) step.flags |= kFlowAfterCall;
   step.to = to.ip;
   step.function = enters ? entered : to.function;
   step.return_to = pending.return_to;
@@ -145,8 +146,11 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
 
 CallFlow::Target CallFlow::target_at(NodeId id) const {
   const Node& node = nodes_->nodes[id];
-  if (!inlined_code_) return {node.ip, node.function, node.module, node.entry_landing(), node.flags};
-  return {node.ip, node.function, node.module, node.entry_landing(), node.flags, nodes_->inlined[id].chain, nodes_->inlined[id].begins};
+  Target to{.ip = node.ip, .function = node.function, .module = node.module, .landing = node.entry_landing(), .flags = node.flags, .after_call = node.after_call};
+  if (!inlined_code_) return to;
+  to.inlined = nodes_->inlined[id].chain;
+  to.begins = nodes_->inlined[id].begins;
+  return to;
 }
 
 // The flow came to this block by a branch that may matter, or it begins here.
@@ -156,7 +160,13 @@ CallFlow::Target CallFlow::target_at(NodeId id) const {
   if (pending_) {
     const Pending open = *pending_;
     pending_.reset();
-    if (!here.thunk || open.way != Way::jump) resolve(open, target_at(block.node), here.entered);
+    if (!here.thunk || open.way != Way::jump) {
+      if (is_return(open.way) && !here.sought_call) [[unlikely]] {
+        here.sought_call = true;
+        here.after_call = follows_call(here.ip);
+      }
+      resolve(open, target_at(block.node), here.entered);
+    }
   } else if (!flowing_) [[unlikely]] {
     begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
   }

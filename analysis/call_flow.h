@@ -49,7 +49,7 @@ inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it is out
 inline constexpr uint8_t kFlowWindow = 16;     ///< pause: another snapshot or AUX sample begins after it, and what runs in between is unknown
 inline constexpr uint8_t kFlowUncertain = 64;  ///< the branch, or what it led to, is in flow that is ambiguous or suspect
 inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
-inline constexpr uint8_t kFlowAfterCall = 32;  ///< ret: `to` is the first address of a function, and the instruction before it is a CALL
+inline constexpr uint8_t kFlowAfterCall = 8;    ///< ret: the instruction before `to` is a CALL
 inline constexpr uint8_t kFlowEstimated = 128;  ///< between the packets that bound its time, flow is missing: FlowDates::estimated()
 
 /// FlowStep::landing of a jump or return: `to` is the landing pad of an exception.
@@ -198,6 +198,7 @@ class CallFlow {
     bool lands : 1 = false;  ///< it begins at a landing pad
     bool indirect : 1 = false;  ///< as in BranchCode
     bool saves : 1 = false;  ///< it is where setjmp, or the like, begins
+    bool sought_call : 1 = false, after_call : 1 = false;  ///< whether it was looked for, and found: kFlowAfterCall
     [[nodiscard]] int32_t entry_landing() const { return lands ? kLandsHere : saves ? kEntersSetjmp : 0; }
     [[nodiscard]] Ip next() const { return ip + size_bytes; }
     [[nodiscard]] FunctionAt at() const { return {function, module, (flags & kFlowEntry) != 0, (flags & kFlowNamed) != 0}; }
@@ -290,8 +291,10 @@ class CallFlow {
     uint8_t flags = 0;
     InlineId inlined = kUnknownInlining;
     uint32_t begins = 0;
+    bool after_call = false;  ///< kFlowAfterCall
   };
   [[nodiscard]] Target target_at(NodeId id) const;
+  [[nodiscard]] bool follows_call(Ip ip) { return finder_.follows_call(space_, ip, cursor_.context().mode, when()); }
   void take_mark(const Mark& mark);
   void take_event(const Event& event);
   void take_gap(const Gap& gap);

@@ -63,7 +63,9 @@ void OpenCalls::begin(Thread& thread, const CallStep& step) {
   const bool follows = std::exchange(thread.returns, false);
   if (follows && step.frame == FrameKind::tail) return;
   const bool unseen = (step.flags & kCallNoStart) != 0;
-  thread.joining = follows && step.frame == FrameKind::root && unseen ? thread.end : CallPaths::kRoot;
+  const bool joins = follows && step.frame == FrameKind::root && unseen && thread.joined < CallPaths::kMostDepth;
+  thread.joining = joins ? thread.end : CallPaths::kRoot;
+  thread.joined = joins ? thread.joined + 1 : 0;
   if (paths_.paths().size() >= CallPaths::kMostPaths / 2) share();
   thread.end = unseen && later_ ? paths_.add_end() : CallPaths::kRoot;
 }

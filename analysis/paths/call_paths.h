@@ -98,7 +98,8 @@ class OpenCalls {
     std::vector<Call> open;               ///< the outermost first
     uint32_t end = CallPaths::kRoot;      ///< that the paths of `open` begin at
     uint32_t joining = CallPaths::kRoot;  ///< the last end, while its callers are entered
-    bool returns = false;                 ///< the step before left the outermost call, whose end was seen
+    bool returns = false;                 ///< the step before left the outermost call, which returned to a caller or jumped
+    uint32_t joined = 0;                  ///< ends joined one after the other, up to `end`
   };
   void enter(Thread& thread, const CallStep& step) {
     std::vector<Call>& calls = thread.open;
@@ -111,7 +112,7 @@ class OpenCalls {
   std::optional<Ended> leave(Thread& thread, const CallStep& step) {
     std::vector<Call>& calls = thread.open;
     while (!calls.empty() && calls.back().depth > step.depth) calls.pop_back();
-    thread.returns = step.depth == 0 && (step.flags & kCallCut) == 0;
+    thread.returns = step.depth == 0 && (step.flags & kCallCut) == 0 && step.loss == CallLoss::none;
     thread.joining = CallPaths::kRoot;
     if (calls.empty() || calls.back().depth != step.depth) return std::nullopt;
     const Call ended = calls.back();

@@ -53,7 +53,7 @@ ProfileDiff::ProfileDiff(const DiffSide& a, const DiffSide& b) {
 
 void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Matches& matches) {
   functions_.push_back({{}, {sums_of(sides[0].profile.functions().untraced()), sums_of(sides[1].profile.functions().untraced())}});
-  std::map<std::pair<std::string_view, std::string_view>, size_t> by_name;
+  std::map<std::pair<std::string, std::string>, size_t> by_name;
   std::array<std::map<std::string_view, size_t>, kSides> left;  // names that only one side has: the index, kNone if there are several
   std::vector<bool> is_of_both(1, true);
   for (size_t side = 0; side < kSides; ++side) {
@@ -62,14 +62,19 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
     for (FunctionId id = 0; id < totals.size() && id < sides[side].functions.size(); ++id) {
       if (totals[id].all_calls() == 0) continue;
       const FunctionInfo& info = sides[side].functions.info(id);
-      const std::string_view name = without_address(info.name);  // those that only their addresses tell apart are one row
-      const auto [place, is_new] = by_name.emplace(std::pair<std::string_view, std::string_view>(name, info.module), functions_.size());
+      const FunctionInfo shown{std::string(without_address(info.name)), info.module};  // those that only their addresses tell apart are one row
+      std::pair key(shown.name, shown.module);
+      if (const auto other = sides[side].names.find(info.module); other != sides[side].names.end()) {
+        if (key.first.starts_with(info.module + "+")) key.first.replace(0, info.module.size(), other->second);  // without a symbol
+        key.second = other->second;
+      }
+      const auto [place, is_new] = by_name.emplace(std::move(key), functions_.size());
       if (is_new) {
-        const FunctionInfo shown{std::string(name), info.module};
         functions_.push_back({{shown, shown}, {}});
         is_of_both.push_back(false);
       } else if (side == 1) {
         is_of_both[place->second] = true;
+        functions_[place->second].info[1] = shown;
       }
       functions_[place->second].sums[side] += sums_of(totals[id]);
       matches[side][size_t{id} + 1] = place->second;

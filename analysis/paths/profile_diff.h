@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ struct DiffSide {
   const PathProfile& profile;
   const FunctionTable& functions;
   std::function<bool(std::string_view module)> has_debug_information;
+  std::map<std::string, std::string, std::less<>> names{};  ///< of modules that the other side has under another name: that name
 };
 
 /// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each: another

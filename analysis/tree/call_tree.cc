@@ -180,6 +180,8 @@ void CallTree::State::take_return(Now& now) {
     give_up(now, CallLoss::strange_return);
   } else {
     leave(now, 0);
+    // No call led from there: it may be no caller.
+    if ((step.flags & kFlowAfterCall) == 0 && totals == nullptr) now.out.back().loss = CallLoss::strange_return;
   }
   root(now);
 }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -90,6 +92,29 @@ bool has_debug_information(const Recording& recording, std::string_view module) 
     if (found) return true;
   }
   return false;
+}
+
+/// Returns the names that modules of `other` have in `recording`, where they differ: those of the same files, as far as paths and build ids tell.
+std::map<std::string, std::string, std::less<>> names_in(const Recording& recording, const Recording& other) {
+  std::map<std::pair<std::string_view, std::string_view>, std::string_view> by_build;
+  std::map<std::string_view, std::string_view> by_path;
+  for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
+    const Section& section = recording.timeline().section(id);
+    const std::string_view module = recording.symbolizer().module_of(section);
+    by_build.try_emplace({section.path, section.build_id}, module);
+    by_path.try_emplace(section.path, module);
+  }
+  std::map<std::string, std::string, std::less<>> names;
+  for (SectionId id = 0; id < other.timeline().section_count(); ++id) {
+    const Section& section = other.timeline().section(id);
+    const std::string_view module = other.symbolizer().module_of(section);
+    const auto same = by_build.find({section.path, section.build_id});
+    const auto near = by_path.find(section.path);
+    if (near == by_path.end()) continue;
+    const std::string_view name = same != by_build.end() ? same->second : near->second;
+    if (name != module) names.try_emplace(std::string(module), name);
+  }
+  return names;
 }
 
 /// The larger changes first; equal ones in the order of their names or callers.
@@ -230,10 +255,11 @@ int diff_functions(const FunctionDiffWords& words) {
     if (const int status = follow(words.calls[i], sides[i]); status != kExitOk) return status;
   }
   const bool timed = sides[0].input->timed() && sides[1].input->timed();
-  const auto side_of = [](const Side& side) {
-    return DiffSide{side.profile, side.input->functions(), [&side](std::string_view module) { return has_debug_information(side.input->recording(), module); }};
+  const auto side_of = [](const Side& side, std::map<std::string, std::string, std::less<>> names) {
+    return DiffSide{side.profile, side.input->functions(), [&side](std::string_view module) { return has_debug_information(side.input->recording(), module); },
+                    std::move(names)};
   };
-  const ProfileDiff diff(side_of(sides[0]), side_of(sides[1]));
+  const ProfileDiff diff(side_of(sides[0], {}), side_of(sides[1], names_in(sides[0].input->recording(), sides[1].input->recording())));
   for (const ProfileDiff::Path& path : diff.paths()) {
     for (size_t i = 0; i < sides.size(); ++i) sides[i].all += path.sums[i];
   }

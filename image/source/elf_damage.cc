@@ -14,6 +14,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMostSectionHeaders = 1U << 20, kMostSymbols = 4U << 20;
+constexpr uint64_t kMostPlaces = 1U << 18;  // of sections that are compared with segments: a linker writes a dozen of each
 
 template <class T>
 std::optional<T> read(Bytes bytes, uint64_t offset) {
@@ -47,9 +48,12 @@ class Sections {
   }
   /// Whether code is where both kinds of headers say: names are found by the segments' offsets.
   [[nodiscard]] std::string places(std::span<const ElfSegment> segments) const {
+    uint64_t left = kMostPlaces;
     for (const Section& section : all_) {
       constexpr uint64_t kCode = SHF_ALLOC | SHF_EXECINSTR;
       if (section.sh_type != SHT_PROGBITS || (section.sh_flags & kCode) != kCode || section.sh_size == 0) continue;
+      if (segments.size() > left) return {};
+      left -= segments.size();
       bool is_held = false, is_same = false;
       for (const ElfSegment& segment : segments) {
         const uint64_t in_segment = section.sh_addr - segment.address;

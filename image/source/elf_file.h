@@ -93,7 +93,8 @@ class ElfFile {
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
   /// Returns a symbol "NAME@plt" for each entry of the procedure linkage tables (.plt, .plt.sec, .plt.got, .iplt), unsorted. The name is that
   /// of the relocation for the slot through which the entry jumps; for a slot that a resolver fills (IRELATIVE), it is that of the
-  /// function whose resolver this is, or of the first function there, in `symbols`, which are sorted by address. Known: x86-64, i386, AArch64. At most 1,048,576 entries.
+  /// function whose resolver this is, or of the first function there, in `symbols`, which are sorted by address. Known: x86-64, i386, AArch64. At
+  /// most 1,048,576 entries.
   [[nodiscard]] std::vector<ElfSymbol> read_plt(const std::vector<ElfSymbol>& symbols) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }
   /// Returns whether the file has the bytes of a DWARF line table.

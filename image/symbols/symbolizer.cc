@@ -153,6 +153,7 @@ struct Symbolizer::State {
   Timeline timeline;
   std::once_flag sorted, kernel_sought, named;
   std::optional<ModuleNames> module_names;
+  std::unordered_map<std::string, std::string> fixed_modules;  // by file_key: of add_fixed_file(), whose recording may have had other files too
   KernelFile kernel;
   std::shared_ptr<SourceWarnings> warnings = std::make_shared<SourceWarnings>();
   ModuleFiles modules{warnings};
@@ -317,6 +318,7 @@ void Symbolizer::add_module_folder(std::string folder) { state_->modules.add_fol
 void Symbolizer::add_fixed_file(FileSymbolPick file) {
   const std::string key = file_key(file.section_path, file.build_id);
   state_->elf_paths[key];
+  state_->fixed_modules[key] = file.module;
   state_->files[key] = std::make_unique<FileSymbols>(std::move(file.module), std::move(file.symbols), std::move(file.frames), std::move(file.sites));
 }
 
@@ -414,7 +416,13 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   return Symbol{symbol->name, place.file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, *valid, symbol->place};
 }
 
-std::string_view Symbolizer::module_of(const Section& section) const { return state_->names().of(section.path, section.build_id); }
+std::string_view Symbolizer::module_of(const Section& section) const {
+  if (!state_->fixed_modules.empty()) {
+    const auto known = state_->fixed_modules.find(file_key(section.path, section.build_id));
+    if (known != state_->fixed_modules.end()) return known->second;
+  }
+  return state_->names().of(section.path, section.build_id);
+}
 
 std::optional<FrameSpan> Symbolizer::frame_at(SpaceId space, Ip ip, TimeNs when) const {
   state_->sort();

@@ -63,7 +63,7 @@ struct CallStep {
   CallStepKind kind = CallStepKind::enter;
   FrameKind frame = FrameKind::call;
   uint8_t flags = 0;  ///< kCall* bits
-  CallLoss loss = CallLoss::none;
+  CallLoss loss = CallLoss::none;  ///< lost: why. leave: strange_return if a return ended the call, but to no place after a CALL
   GapReason gap = GapReason::bad_packet;  ///< with CallLoss::gap
   uint32_t thread = 0;                    ///< index into CallTree::threads()
   uint32_t depth = 0;                     ///< frames further out

@@ -18,7 +18,7 @@ namespace ptd {
 
 inline constexpr uint32_t kBundleVersion = 2;
 
-/// Chunk types of version 1. A reader skips unknown ones that begin with a lower-case letter and refuses all others.
+/// Chunk types of versions 1 and 2. A reader skips unknown ones that begin with a lower-case letter and refuses all others.
 namespace chunk {
 inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "STRM", kAux = "AUX ", kContexts = "CTXT", kNotes = "NOTE",
                                   kImage = "IMAG", kCode = "CODE", kLines = "LINE", kSymbols = "SYMS", kPokes = "POKE", kSpans = "SPAN",

@@ -348,6 +348,12 @@ int main() {
         rows = [json.loads(line) for line in run("functions", "-q", "--json", "-i", data, "--limit", "0").splitlines()]
         found = {row["function"]: (row["calls"], row["module"]) for row in rows if row.get("function", "").partition("+")[0].endswith("prog")}
         self.assertEqual({name: found.get(name) for name in names}, {name: (calls, name.partition("+")[0]) for name, calls in names.items()})
+        # A recording of the first program alone names its module "prog".
+        alone = self.folder / "alone.data"
+        run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-q", "-o", alone, "--", "sh", "-c", f"{self.folder}/a/prog; {self.folder}/a/prog")
+        lines = map(json.loads, run("functions", "-q", "--json", "--limit", "0", "--diff", data, alone).splitlines())
+        compared = {line["function"]: (line["calls_a"], line["calls_b"]) for line in lines if line.get("function") in names}
+        self.assertEqual(compared, {name: (calls, 20 if name.startswith("a/") else 0) for name, calls in names.items()})
         database = self.folder / "two.db"
         run("export", "-q", "-i", data, "-o", database)
         with sqlite3.connect(database) as db:

@@ -26,8 +26,9 @@ class Calls {
     (void)open_.take(step);
   }
   void root(char function, uint32_t depth = 0, uint32_t thread = 0) { enter(function, depth, FrameKind::root, kCallNoStart, thread); }
-  void leave(uint32_t depth, uint8_t flags = kSeen, uint32_t thread = 0) {
+  void leave(uint32_t depth, uint8_t flags = kSeen, uint32_t thread = 0, CallLoss loss = CallLoss::none) {
     CallStep step;
+    step.loss = loss;
     step.kind = CallStepKind::leave;
     step.depth = depth;
     step.flags = flags;
@@ -72,6 +73,23 @@ TEST(CallPaths, CallersThatAreReturnedToAreAboveEarlierCalls) {
   calls.leave(0), calls.root('a');
   calls.leave(0, kCallCut);
   EXPECT_EQ(calls.text(), "a 1, ab 1, abc 2, abcd 2");
+}
+
+// A RET to a place that no CALL comes before: coroutines that switch by RET, chains of return addresses.
+TEST(CallPaths, AReturnToWhatCalledNothingIsToNoCaller) {
+  Calls calls;
+  for (int i = 0; i < 3; ++i) {
+    for (const char function : {'x', 'y'}) calls.root(function), calls.leave(0, kSeen, 0, CallLoss::strange_return);
+  }
+  EXPECT_EQ(calls.text(), "x 3, y 3");
+}
+
+TEST(CallPaths, ManyCallersOneAfterTheOtherAreBounded) {
+  Calls calls;
+  for (size_t i = 0; i < 2 * CallPaths::kMostDepth; ++i) calls.root(i % 2 == 0 ? 'x' : 'y'), calls.leave(0);
+  const auto [paths, numbers] = calls.open().paths().settled();
+  EXPECT_LE(std::ranges::max_element(paths, {}, &CallPaths::Path::depth)->depth, CallPaths::kMostDepth);
+  EXPECT_EQ(calls.open().paths().left_out(), 0U);
 }
 
 TEST(CallPaths, ATailCallHasTheSameCallers) {
