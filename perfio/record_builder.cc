@@ -172,11 +172,12 @@ bool RecordBuilder::build_sample(const RawRecord& raw, Record& out) const {
   return true;
 }
 
-// Whether a context switch, whose thread only its ids tell, is longer than its content and the ids that its event writes.
+// Whether a context switch, whose thread only its ids tell, has the size of one of another event. (A newer kernel may add to the content.)
 bool RecordBuilder::contradicts_event(const RawRecord& raw, const Record& record, uint64_t trailer) const {
   const uint32_t type = raw.header.type;
   if ((type != kRecordSwitch && type != kRecordSwitchCpuWide) || attrs_.empty() || !has_trailer_id(attrs_[record.attr_index])) return false;
-  return trailer != 0 && content_bytes(raw.bytes) + trailer != raw.bytes.size() && finder_.index_of(record.sample_id.id) >= 0;
+  const uint64_t ids = raw.bytes.size() - content_bytes(raw.bytes);
+  return trailer != 0 && ids != trailer && std::ranges::find(trailer_sizes_, ids) != trailer_sizes_.end() && finder_.index_of(record.sample_id.id) >= 0;
 }
 
 bool RecordBuilder::build(const RawRecord& raw, Record& out) const {
