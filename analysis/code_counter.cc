@@ -19,27 +19,6 @@ NodeId second_of(uint64_t key) { return static_cast<NodeId>(key - 1); }
 
 }  // namespace
 
-uint64_t& KeyCounts::find(uint64_t key) {
-  const auto place_of = [&](uint64_t wanted) {
-    size_t at = first_slot(wanted);
-    while (slots_[at].key != 0 && slots_[at].key != wanted) at = (at + 1) & (slots_.size() - 1);
-    return at;
-  };
-  size_t at = place_of(key);
-  if (slots_[at].key == key) return slots_[at].count;
-  if (4 * ++used_ > slots_.size()) {
-    std::vector<Slot> old(slots_.size() * 4);
-    old.swap(slots_);
-    shift_ -= 2;
-    for (const Slot& slot : old) {
-      if (slot.key != 0) slots_[place_of(slot.key)] = slot;
-    }
-    at = place_of(key);
-  }
-  slots_[at].key = key;
-  return slots_[at].count;
-}
-
 uint64_t FileCounts::ran_bytes() const {
   uint64_t bytes = 0;
   for (const CodeRun& run : runs) bytes += run.count * (run.end - run.first);

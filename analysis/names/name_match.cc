@@ -62,8 +62,6 @@ size_t length_before_lto(std::string_view name) {
 /// Whether a linker's name of a C++ or Rust function has this form.
 bool is_mangled(std::string_view name) { return name.starts_with("_Z") || name.starts_with("_R"); }
 
-constexpr std::string_view kStub = "@plt";
-
 }  // namespace
 
 bool is_glob(std::string_view pattern) { return pattern.find_first_of("*?[") != std::string_view::npos; }
@@ -76,10 +74,10 @@ bool matches_name(const std::string& pattern, std::string_view name) {
     return form == pattern || (is_glob(pattern) && fnmatch(pattern.c_str(), std::string(form).c_str(), 0) == 0);
   };
   if (matches(name)) return true;
-  if (name.ends_with(kStub)) {  // a stub of a procedure linkage table is a function of its own
-    const std::string_view called = name.substr(0, name.size() - kStub.size());
-    const bool names_stub = pattern.ends_with(kStub), any_end = pattern.ends_with('*') && !pattern.ends_with("\\*");
-    return (names_stub || any_end) && matches_name(pattern.substr(0, pattern.size() - (names_stub ? kStub.size() : 0)), called);
+  if (name.ends_with(kPltMark)) {  // a stub of a procedure linkage table is a function of its own
+    const std::string_view called = name.substr(0, name.size() - kPltMark.size());
+    const bool names_stub = pattern.ends_with(kPltMark), any_end = pattern.ends_with('*') && !pattern.ends_with("\\*");
+    return (names_stub || any_end) && matches_name(pattern.substr(0, pattern.size() - (names_stub ? kPltMark.size() : 0)), called);
   }
   if (const size_t version = pattern.find("@@"); version != std::string::npos && version != 0 && name.find('@') == std::string_view::npos)
     return matches_name(pattern.substr(0, version), name);

@@ -6,36 +6,20 @@
 
 namespace ptd {
 
-CallPaths::Slot& CallPaths::slot(uint64_t key) {
-  const auto place = [this](uint64_t wanted) {
-    size_t at = (wanted * 0x9e3779b97f4a7c15U >> 32U) & (slots_.size() - 1);
-    while (slots_[at].path != kRoot && slots_[at].key != wanted) at = (at + 1) & (slots_.size() - 1);
-    return at;
-  };
-  if (2 * used_ >= slots_.size()) {
-    const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(std::max<size_t>(256, 2 * slots_.size())));
-    for (const Slot& each : old) {
-      if (each.path != kRoot) slots_[place(each.key)] = each;
-    }
-  }
-  return slots_[place(key)];
-}
-
 uint32_t CallPaths::find(uint32_t parent, FunctionId function) {
-  const uint64_t key = uint64_t{parent} << 32U | function;
-  Slot& known = slot(key);
-  if (known.path == kRoot) {
+  static_assert(kMostPaths < kNoFunction);  // so that no key is 0
+  uint64_t& number = numbers_.count((uint64_t{parent} << 32U | function) + 1);
+  if (number == kRoot) {
     const uint32_t depth = paths_[parent].depth + 1;
     if (depth > kMostDepth || paths_.size() >= kMostPaths) {
       ++left_out_;
       return parent;
     }
-    known = {key, static_cast<uint32_t>(paths_.size())};
-    ++used_;
+    number = paths_.size();
     paths_.push_back({parent, depth, function});
   }
   paths_[parent].last_function = function;
-  return paths_[parent].last_child = known.path;
+  return paths_[parent].last_child = static_cast<uint32_t>(number);
 }
 
 uint32_t CallPaths::add_end() {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/base/key_counts.h"
 #include "ptdecode/call_tree.h"
 
 namespace ptd {
@@ -41,16 +42,10 @@ class CallPaths {
   [[nodiscard]] uint64_t left_out() const { return left_out_; }
 
  private:
-  struct Slot {
-    uint64_t key = 0;  ///< parent and function
-    uint32_t path = kRoot;
-  };
   uint32_t find(uint32_t parent, FunctionId function);
-  Slot& slot(uint64_t key);
 
   std::vector<Path> paths_{Path{}};
-  std::vector<Slot> slots_;  ///< open addressing in a power of two of slots, of which at most half are used
-  size_t used_ = 0;
+  KeyCounts numbers_;  ///< of paths, by parent and function
   uint64_t left_out_ = 0;
 };
 

@@ -477,7 +477,7 @@ std::vector<ElfSymbol> ElfFile::read_plt(const std::vector<ElfSymbol>& symbols) 
       if (slot == slots.end()) continue;
       name_bytes += slot->second.size();
       if (name_bytes > most_name_bytes(file_->bytes().size(), 0)) return entries;
-      entries.push_back({table.address + entry.at, entry.size_bytes, std::string(slot->second) + "@plt", false, false, {}});
+      entries.push_back({table.address + entry.at, entry.size_bytes, std::string(slot->second).append(kPltMark), false, false, {}});
     }
   }
   return entries;

@@ -23,7 +23,7 @@ size_t unversioned_length(std::string_view name) {
   return at == std::string_view::npos || is_stub_or_resolver(name) ? name.size() : at;
 }
 
-bool is_stub_or_resolver(std::string_view name) { return name.ends_with("@plt") || name.ends_with(kResolverMark); }
+bool is_stub_or_resolver(std::string_view name) { return name.ends_with(kPltMark) || name.ends_with(kResolverMark); }
 
 bool is_old_version(std::string_view name) {
   const size_t length = unversioned_length(name);
