@@ -15,7 +15,6 @@ namespace ptd::cli {
 
 namespace {
 
-
 const char* sql_type(ColumnType type) {
   if (type == ColumnType::text || type == ColumnType::name) return "TEXT";
   return type == ColumnType::binary ? "BLOB" : "INTEGER";
@@ -56,14 +55,26 @@ void put(Inserter& out, size_t column, const RowReader& row, ColumnType type) {
   }
 }
 
+/// Opens a table. For a filter of names, one whose rows have a thread but no `comm` gets that column at its end; `columns` leave it out.
+Result<std::unique_ptr<Table>> open_filtered(CallInput& input, std::string_view name, TableRequest request, std::vector<ColumnInfo>& columns) {
+  Result<std::unique_ptr<Table>> opened = open_table(input.recording(), name, request);
+  if (!opened) return opened;
+  columns = (*opened)->columns();
+  const auto has = [&columns](std::string_view column) { return std::ranges::find(columns, column, &ColumnInfo::name) != columns.end(); };
+  if (input.filter().comms.empty() || !has("tid") || has("comm")) return opened;
+  for (const ColumnInfo& column : columns) request.columns.emplace_back(column.name);
+  request.columns.emplace_back("comm");
+  return open_table(input.recording(), name, request);
+}
+
 }  // namespace
 
 Status write_plain_table(Database& database, CallInput& input, std::string_view name, const TableRequest& request,
                          const std::function<bool()>& stopped) {
-  Result<std::unique_ptr<Table>> opened = open_table(input.recording(), name, request);
+  std::vector<ColumnInfo> columns;
+  Result<std::unique_ptr<Table>> opened = open_filtered(input, name, request, columns);
   if (!opened) return opened.error();
   RowReader rows(std::move(*opened));
-  const std::vector<ColumnInfo> columns = rows.columns();
   std::string declared, listed;
   for (const ColumnInfo& column : columns) {
     declared += fmt::format("{}\"{}\" {}", declared.empty() ? "" : ", ", column.name, sql_type(column.type));
@@ -73,7 +84,7 @@ Status write_plain_table(Database& database, CallInput& input, std::string_view 
   if (const Status made = database.run(fmt::format("CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY, {})", table, declared)); !made) return made;
   auto out = Inserter::create(database, table, listed);
   if (!out) return out.error();
-  const WhoFilter filter(input.filter(), columns);
+  const WhoFilter filter(input.filter(), rows.columns());
   for (uint64_t count = 1; count % kRowsPerCheck != 0 || !stopped(); ++count) {
     const Result<bool> more = rows.next();
     if (!more) return more.error();

@@ -303,6 +303,14 @@ class Kernel(Database):
             self.path, """SELECT ip_hex || ' => ' || to_ip_hex FROM samples_view WHERE event = 'branches'""")))
         self.assertEqual(self.number(self.path, "SELECT count(*) FROM ptd_findings"), 0)
 
+    def test_blocks_of_a_name_are_those_of_its_thread(self):
+        path = self.path.with_name("name.db")
+        self.assertEqual(run("export", "-q", "-i", KERNEL, "-o", path, "--time", WINDOW, "--tables", "blocks", "--comm", "rcu_preempt").returncode, 0)
+        listed = run("script", "-q", "-i", KERNEL, "--time", WINDOW, "--comm", "rcu_preempt", "--itrace=b", "-F", "tid").stdout.split()
+        tid, = {int(word) for word in listed}
+        self.assertEqual(self.ask(path, "SELECT DISTINCT tid FROM ptd_blocks"), [(tid,)])
+        self.assertEqual([row[1] for row in self.ask(path, "PRAGMA table_info(ptd_blocks)") if row[1] == "comm"], [])
+
     def test_times_rise(self):
         self.assertEqual(self.number(self.path, "SELECT count(*) FROM context_switches a JOIN context_switches b ON b.id = a.id + 1 WHERE b.time < a.time"), 0)
         self.assertGreater(self.number(self.path, "SELECT count(*) FROM context_switches"), 0)
