@@ -150,18 +150,22 @@ TimeNs moment_in(Interval when) {
   return TimeNs{when.first.value + (when.last.value - when.first.value) / 2};
 }
 
-/// The instructions at a place, and the one within which it lies, joined by "; ".
-std::string line_at(const Recording& recording, CodeSpot spot, bool att_syntax) {
-  constexpr size_t kLineBytes = 24;
+/// The instructions that begin in `size_bytes` at a place, and the one within which it lies, joined by "; ". What follows may change at other times.
+std::string line_at(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
+  constexpr uint64_t kLineBytes = 24;
+  const Ip end = spot.ip + std::min(kLineBytes, size_bytes);
   spot.ip = covering_instruction(recording, spot).value_or(spot.ip);
+  const ExecMode mode = mode_of(recording);
   CodeView view(recording.timeline());
   std::array<CodeCandidate, 4> candidates;
   std::vector<std::byte> code;
-  while (code.size() < kLineBytes) {
-    const FetchResult fetched = view.fetch(spot.space, spot.ip + code.size(), {spot.when, spot.when}, {}, candidates);
+  for (Ip at = spot.ip; at < end; at = spot.ip + code.size()) {
+    const FetchResult fetched = view.fetch(spot.space, at, {spot.when, spot.when}, {}, candidates);
     if (fetched.count == 0) break;
     const Bytes bytes = candidates[fetched.count - 1].bytes;
-    code.insert(code.end(), bytes.begin(), bytes.end());
+    const size_t length = classify(bytes, mode).length_bytes;
+    code.insert(code.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length != 0 ? length : bytes.size()));
+    if (length == 0) break;
   }
   return one_line_text(code, spot.ip, att_syntax);
 }
@@ -183,7 +187,7 @@ std::string mappings_text(const Recording& recording, std::vector<SectionId> ids
     text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(live), bytes.empty() ? "(bytes unknown)" : hex_text(bytes),
                         section.assumed ? " {assumed}" : "");
     text += fmt::format("        {:<46} {}\n", section.path.empty() ? "(unnamed)" : shown(section.path),
-                        bytes.empty() ? "" : line_at(recording, {space, ip, moment_in(live)}, att_syntax));
+                        bytes.empty() ? "" : line_at(recording, {space, ip, moment_in(live)}, bytes.size(), att_syntax));
   }
   if (ids.size() > kListedVersions) text += fmt::format("        and {} more\n", ids.size() - kListedVersions);
   return text;

@@ -261,7 +261,9 @@ void ImageBuild::note_damage(const std::string& file) {
 }
 
 void ImageBuild::add_missing(const std::string& path, const std::string& build_id, const std::string& reason) {
-  missing_.emplace(std::pair(path, build_id), reason);
+  const auto [known, is_new] = missing_.emplace(std::pair(path, build_id), reason);
+  // The mappings of one file may be missing for different reasons.
+  if (!is_new && known->second.find(reason) == std::string::npos) known->second += "; or " + reason;
 }
 
 // Warns of paths whose file is no longer the one that ran, and says which bytes are used instead.
@@ -275,7 +277,7 @@ void ImageBuild::tell_of_kept(RecordingData& data) const {
   };
   warn(kept_used_, "changed or removed since they were recorded: ", ": the copies in the stash are used (ptdecode stash ls)");
   warn(replaced_, "replaced or written to since they were recorded: ",
-       ": not used, so their code is missing (--symfs DIR uses the recorded files below DIR)");
+       ": not used; code of which the recording has no copy is missing (--symfs DIR uses the recorded files below DIR)");
   warn(doubted_, "may have changed since they were mapped: ",
        ": used and marked assumed, because nothing proves that their code is the recorded one ('ptdecode check' says why)");
 }

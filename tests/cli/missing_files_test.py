@@ -182,6 +182,55 @@ class MissingFiles(unittest.TestCase):
                 self.assertIn(f"Its bytes come from {copy}, which has the recorded build id but may have been changed", checked.stdout)
 
     @unittest.skipUnless(shutil.which("qemu-x86_64"), "no qemu-x86_64")
+    def test_code_of_one_path_and_place_that_changes(self):
+        """A file that is written and mapped again: the recorder saved what ran. In anonymous memory, the code after the first two bytes changes."""
+        image, program = self.folder / "code.bin", self.folder / "rewrites"
+        subprocess.run([CC, "-w", "-x", "c", "-", "-o", program], text=True, check=True, input="""
+            #include <fcntl.h>
+            #include <string.h>
+            #include <sys/mman.h>
+            #include <unistd.h>
+            /* xor; inc or add $2; dec; jnz; ret */
+            static const char codes[2][16] = {{0x31, 0xc0, 0xff, 0xc0, 0xff, 0xcf, 0x75, 0xfa, 0xc3}, {0x31, 0xc0, 0x83, 0xc0, 2, 0xff, 0xcf, 0x75, 0xf9, 0xc3}};
+            int main(int count, char** words) {
+              int sum = 0;
+              void* const place = (void*)0x520000000;
+              for (int i = 0; i < 4; ++i) {
+                const char* code = codes[i % 2];
+                char page[4096] = {0};
+                memcpy(page, code, sizeof codes[0]);
+                int file = open(words[count - 1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+                if (write(file, page, sizeof page) != sizeof page) return 9;
+                char* mapped = mmap((void*)0x500000000, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, 0);
+                close(file);
+                sum += ((int (*)(int))mapped)(1);
+                char* made = mmap(place, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+                for (int k = 0; k < 2; ++k) {
+                  mprotect(made, 4096, PROT_READ | PROT_WRITE);
+                  memcpy(made, codes[k], sizeof codes[k]);
+                  mprotect(made, 4096, PROT_READ | PROT_EXEC);
+                  sum += ((int (*)(int))made)(1);
+                }
+                munmap(made, 4096);
+              }
+              return sum != 6 + 12;
+            }""")
+        done = self.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.recording, "--", program, image)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = self.run_it("stat", "-i", self.recording)
+        self.assertIn(f"{image}: not used; code of which the recording has no copy is missing", said.stderr)
+        self.assertIn(" 0 gaps\n", said.stdout)
+        listed = self.run_it("image", "-q", "-i", self.recording, "520000000", "--size", "10", "--versions").stdout
+        first, after = listed.split("520000002 was mapped", 1)
+        self.assertEqual(set(re.findall(r"jit-\d+\.dump +(.*)", first)), {"xor %eax, %eax"})
+        shown = [line.split(";")[0].split()[0] for line in re.findall(r"jit-\d+\.dump +(.*)", after.split(" was mapped")[0])]
+        self.assertEqual(shown, ["inc", "add"] * 4)
+        bundle = self.folder / "rewrites.ptb"
+        said = self.run_it("bundle", "-i", self.recording, "-o", bundle).stderr
+        reasons = "the file at this path is not the recorded one, or was written to since (--symfs uses it); or no proof that this file is the one that was mapped"
+        self.assertIn(f"{image} ({reasons}", said)
+
+    @unittest.skipUnless(shutil.which("qemu-x86_64"), "no qemu-x86_64")
     def test_a_bundle_names_code_that_ran_and_that_it_leaves_out(self):
         """A file that is no program has no build id, and its inode is no proof for others: /etc/shadow has one, too."""
         holder = tempfile.TemporaryDirectory()
