@@ -210,6 +210,27 @@ class HostileDwarf(unittest.TestCase):
     def test_names_that_overlap(self):
         self.over_limit(unit(functions(30000, 200000), length=200000), "bytes of names")
 
+    def test_entries_that_are_nested(self):
+        """Each level would be read again for each level above it."""
+        dies = "	.rept 600000\n	.byte 2\n	.endr\n	.fill 600000"
+        self.over_limit(unit(dies, abbrev="2,0x0b,1, 0,0"), "levels of entries")
+
+    def test_a_line_table_of_many_rows(self):
+        """libdw needs about a hundred bytes for each byte."""
+        rows = unit("").replace("0x80,4,0,1,1", "0x80,4\n	.fill 30000000,1,0x20\n	.byte 0,1,1")
+        self.assertIn(".fill 30000000", rows)
+        self.over_limit(rows, "bytes of line tables")
+
+    def test_entries_in_many_blocks(self):
+        """An inlined copy in 300 blocks, after types in types."""
+        abbrev = ("2,0x2e,0, 3,0x0e, 0x20,0x0b, 0,0, 3,0x2e,1, 0x11,1, 0x12,0x0b, 0,0, 4,0x1d,0, 0x31,0x13, 0x11,1, 0x12,0x0b, 0x58,0x0b, 0x59,0x0b, 0,0, "
+                  "5,0x0b,1, 0,0, 6,0x17,1, 0x0b,0x0b, 0,0, 7,0x0d,0, 0x0b,0x0f, 0x0b,0x21,5, 0,0")
+        types = "	.byte 6,8, 6,8, 7,0x81,1, 7,0x82,1, 0, 0"
+        copy = "	.byte 4\n	.long .Linlined-.Lis\n	.quad main+2\n	.byte 10,1,6"
+        blocks = f"	.rept 300\n	.byte 5\n	.endr\n{types}\n{copy}\n	.fill 300\n"
+        self.record(unit(f".Linlined:	.byte 2\n	.long .Lstr\n	.byte 1\n{types}\n	.byte 3\n	.quad main\n	.byte 16\n{blocks}	.byte 0", abbrev=abbrev))
+        self.assertEqual(self.inlined_functions(), (["f" * 10], ""))
+
     def test_symbols_that_share_one_long_name(self):
         """800,000 symbols, all of whose names are one of 4,000 bytes: 3.2 GB if each had its copy."""
         self.record("	.text\n	.macro many\ns\\@:\n	.endm\n	.rept 800000\n	many\n	.endr\n	.globl " + "a" * 4000 + "\n" + "a" * 4000 + ":	ret\n")

@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "image/symbols/dwarf/entry_end.h"
+
 namespace ptd {
 namespace {
 
@@ -80,7 +82,9 @@ class ScopeReader {
   ScopeReader(const ScopeSource& source, UnitScopes& found)
       : source_(source), limits_(source.limits), scopes_(found.scopes), extents_(found.extents), empty_(found.empty) {}
   void read(Dwarf_Die* unit) {
-    visit(unit, kNoScope, 0);
+    unit_ = bytes_of_unit(*unit);
+    unit_offset_ = dwarf_dieoffset(unit) - dwarf_cuoffset(unit);
+    if (limits_ == nullptr || limits_->spend(DebugLimits::Kind::entry_bytes, static_cast<uint64_t>(unit_.end - unit_.first))) (void)visit(unit, kNoScope, 0);
     for (Scope& scope : scopes_) {
       const auto known = scope.declared.line == 0 ? enclosing_of_.find(scope.origin) : enclosing_of_.end();
       if (known != enclosing_of_.end()) scope.enclosing = known->second;
@@ -88,26 +92,57 @@ class ScopeReader {
   }
 
  private:
-  void visit(Dwarf_Die* parent, uint32_t scope, unsigned depth) {
+  enum class Kind { function, scope, other };
+  [[nodiscard]] Kind kind_of(Dwarf_Die die) const {
+    if (skipping_) return Kind::other;
+    switch (dwarf_tag(&die)) {
+      case DW_TAG_subprogram:
+      case DW_TAG_inlined_subroutine:
+        return Kind::function;
+      case DW_TAG_lexical_block:
+      case DW_TAG_namespace:
+      case DW_TAG_structure_type:  // member functions that are defined inside
+      case DW_TAG_class_type:
+      case DW_TAG_module:
+        return Kind::scope;
+      default:
+        return Kind::other;
+    }
+  }
+
+  // Reads the entries below `parent`. Returns the address after them; null if a limit or damage ended it. dwarf_siblingof() would read what is below an
+  // entry again, for each level, so it is called only for entries that have nothing below or refer to their sibling.
+  const unsigned char* visit(Dwarf_Die* parent, uint32_t scope, unsigned depth) {
+    const unsigned char* end = end_of_entry(*parent, unit_);
+    if (end == nullptr || dwarf_haschildren(parent) != 1) return end;
+    if (depth > kMaxScopeDepth) {
+      if (limits_ != nullptr) (void)limits_->spend(DebugLimits::Kind::entry_levels, depth);
+      return nullptr;
+    }
     Dwarf_Die die;
-    if (depth > kMaxScopeDepth || dwarf_child(parent, &die) != 0) return;
-    do {
-      switch (dwarf_tag(&die)) {
-        case DW_TAG_subprogram:
-        case DW_TAG_inlined_subroutine:
-          take(&die, scope, depth);
-          break;
-        case DW_TAG_lexical_block:
-        case DW_TAG_namespace:
-        case DW_TAG_structure_type:  // member functions that are defined inside
-        case DW_TAG_class_type:
-        case DW_TAG_module:
-          visit(&die, scope, depth + 1);
-          break;
-        default:
-          break;
+    if (dwarf_child(parent, &die) != 0) return end < unit_.end && *end == 0 ? end + 1 : nullptr;
+    for (;;) {
+      if (scopes_.size() >= kMaxScopes || (limits_ != nullptr && limits_->exceeded())) return nullptr;
+      const Kind kind = kind_of(die);
+      const bool leaf = dwarf_haschildren(&die) != 1;
+      if (leaf && kind == Kind::function) (void)take(&die, scope, depth);
+      Dwarf_Die next;
+      if ((leaf || (kind == Kind::other && dwarf_hasattr(&die, DW_AT_sibling) == 1)) && dwarf_siblingof(&die, &next) == 0) {
+        die = next;
+        continue;
       }
-    } while (scopes_.size() < kMaxScopes && (limits_ == nullptr || !limits_->exceeded()) && dwarf_siblingof(&die, &die) == 0);
+      end = leaf ? end_of_entry(die, unit_) : read_below(&die, kind, scope, depth);
+      if (end == nullptr || end >= unit_.end) return nullptr;
+      if (*end == 0) return end + 1;
+      if (dwarf_offdie(dwarf_cu_getdwarf(parent->cu), unit_offset_ + static_cast<Dwarf_Off>(end - unit_.first), &die) == nullptr) return nullptr;
+    }
+  }
+  const unsigned char* read_below(Dwarf_Die* die, Kind kind, uint32_t scope, unsigned depth) {
+    if (kind == Kind::function) return take(die, scope, depth);
+    const bool outer = std::exchange(skipping_, skipping_ || kind == Kind::other);
+    const unsigned char* end = visit(die, scope, depth + 1);
+    skipping_ = outer;
+    return end;
   }
 
   // Returns whether an inlined copy is a part of the function `parent` around it. GCC splits a function that begins with a short part
@@ -134,7 +169,7 @@ class ScopeReader {
     return {name, ::strnlen(name, kMostName)};
   }
 
-  void take(Dwarf_Die* die, uint32_t parent, unsigned depth) {
+  const unsigned char* take(Dwarf_Die* die, uint32_t parent, unsigned depth) {
     if (is_part(die, parent)) return visit(die, parent, depth + 1);
     const auto number = static_cast<uint32_t>(scopes_.size());
     const size_t before = extents_.size();
@@ -142,7 +177,7 @@ class ScopeReader {
     ptrdiff_t at = 0;
     while ((at = dwarf_ranges(die, at, &base, &first, &end)) > 0) {
       if (first == 0 || first >= end) continue;
-      if (limits_ != nullptr && !limits_->spend(DebugLimits::Kind::ranges, 1)) return;
+      if (limits_ != nullptr && !limits_->spend(DebugLimits::Kind::ranges, 1)) return nullptr;
       extents_.push_back({first, end, number, depth});
     }
     const Declaration declared = place_of(die, DW_AT_decl_file, DW_AT_decl_line), outer = enclosing_;
@@ -151,15 +186,18 @@ class ScopeReader {
     } else if (outer.line != 0 && enclosing_of_.size() < kMaxEnclosed) {
       enclosing_of_.emplace(dwarf_dieoffset(die), outer);
     }
+    const unsigned char* after = nullptr;
     if (extents_.size() == before) {  // a declaration, a function that is only inlined, or a copy without code
       Dwarf_Addr entry = 0;
       const bool is_copy = dwarf_tag(die) == DW_TAG_inlined_subroutine && empty_.size() < kMaxScopes;
       if (is_copy && dwarf_entrypc(die, &entry) == 0) empty_.push_back({entry, origin_of(*die)});
-      visit(die, parent, depth + 1);
+      after = visit(die, parent, depth + 1);
     } else {
-      add(die, {declared, extents_[before].first, before}, parent, depth);
+      add(die, {declared, extents_[before].first, before}, parent);
+      after = visit(die, number, depth + 1);
     }
     enclosing_ = outer;
+    return after;
   }
 
   struct Start {
@@ -175,8 +213,7 @@ class ScopeReader {
     }
     return next != ~uint64_t{0} ? next : entry;
   }
-  void add(Dwarf_Die* die, const Start& start, uint32_t parent, unsigned depth) {
-    const auto number = static_cast<uint32_t>(scopes_.size());
+  void add(Dwarf_Die* die, const Start& start, uint32_t parent) {
     Scope scope;
     scope.linkage_name = name_of(die);
     scope.name = source_.names(scope.linkage_name);
@@ -196,7 +233,6 @@ class ScopeReader {
     if (scope.inlined && dwarf_attr(die, kGnuEntryView, &attribute) != nullptr && dwarf_formudata(&attribute, &view) == 0)
       scope.entry_view = static_cast<uint32_t>(std::min<Dwarf_Word>(view, kNoView));
     scopes_.push_back(scope);
-    visit(die, number, depth + 1);
   }
 
   // A number of a file is of the unit that contains it: link-time optimization gives functions whose declaration is in another unit.
@@ -213,6 +249,9 @@ class ScopeReader {
   std::vector<Scope>& scopes_;
   std::vector<ScopeExtent>& extents_;
   std::vector<EmptyCopy>& empty_;
+  UnitBytes unit_;
+  Dwarf_Off unit_offset_ = 0;
+  bool skipping_ = false;  // below an entry whose functions are not read
   static constexpr size_t kMaxEnclosed = 1U << 16;
   Declaration enclosing_;  // of the DIE that is read
   std::unordered_map<Dwarf_Off, Declaration> enclosing_of_;

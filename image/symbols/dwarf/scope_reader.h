@@ -12,7 +12,7 @@
 
 namespace ptd {
 
-inline constexpr unsigned kMaxScopeDepth = 200;
+inline constexpr unsigned kMaxScopeDepth = 512;
 inline constexpr uint32_t kNoScope = 0xffffffffU;
 inline constexpr uint32_t kNoFile = 0xffffffffU;
 inline constexpr uint32_t kNoView = 0xffffffffU;
