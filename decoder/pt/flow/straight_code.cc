@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
+#include "decoder/insn/executed_insn.h"
 #include "ptdecode/code_view.h"
 
 namespace ptd::pt {
 namespace {
 
 Insn insn_at(Bytes code, size_t offset, ExecMode mode) {
-  return classify(code.subspan(offset, std::min<size_t>(code.size() - offset, kFetchSpanBytes)), mode);
+  return reached_insn(code.subspan(offset, std::min<size_t>(code.size() - offset, kFetchSpanBytes)), mode);
 }
 
 }  // namespace

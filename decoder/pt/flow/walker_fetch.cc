@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "decoder/block_rules.h"
+#include "decoder/insn/executed_insn.h"
 #include "decoder/pt/flow/walker.h"
 #include "image/mapped_kind.h"
 
@@ -124,7 +125,7 @@ uint32_t Walker::sole_count(const Flow& flow, StraightCode& code) {
   uint32_t offset = 0;
   uint8_t sole = 0;
   for (; sole < code.count; ++sole) {
-    const Insn insn = classify(code.bytes().subspan(offset), code.mode);
+    const Insn insn = reached_insn(code.bytes().subspan(offset), code.mode);
     const std::vector<Candidate>& all = ever(flow.state, code.space, Ip{code.ip.value + offset});
     if (std::any_of(all.begin(), all.end(), [&](const Candidate& other) { return other.insn != insn; })) break;
     offset += insn.length_bytes;
@@ -151,7 +152,7 @@ bool Walker::fetch_certain(const Flow& flow, SpaceId space) {
     if (own.status != FetchStatus::ok || own.count != 1) return false;
     Bytes& bytes = contents_[0].bytes;
     bytes = bytes.first(std::min<size_t>(bytes.size(), length));
-    if (classify(bytes, state.mode).cls != InsnClass::bad) return true;
+    if (reached_insn(bytes, state.mode).cls != InsnClass::bad) return true;
     if (!needs_more_bytes(bytes, state.mode)) return false;
   }
   return false;
@@ -199,7 +200,7 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
   for (uint32_t i = 0; i < result.count; ++i) {
     const CodeCandidate& content = contents_[i];
     Candidate candidate;
-    candidate.insn = classify(content.bytes, state.mode);
+    candidate.insn = reached_insn(content.bytes, state.mode);
     if (candidate.insn.cls == InsnClass::bad) {
       any_bytes_short = any_bytes_short || needs_more_bytes(content.bytes, state.mode);
       continue;
@@ -308,7 +309,7 @@ const std::vector<Candidate>& Walker::ever(const FlowState& state, SpaceId space
   fetch_steps().taken = steps_before;
   for (uint32_t i = 0; found.status == FetchStatus::ok && i < found.count; ++i) {
     Candidate candidate;
-    candidate.insn = classify(contents_[i].bytes, state.mode);
+    candidate.insn = reached_insn(contents_[i].bytes, state.mode);
     if (candidate.insn.cls == InsnClass::bad) continue;
     if (std::any_of(list.begin(), list.end(), [&](const Candidate& other) { return other.insn == candidate.insn; })) continue;
     std::memcpy(candidate.bytes.data(), contents_[i].bytes.data(), candidate.insn.length_bytes);

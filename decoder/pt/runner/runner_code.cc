@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "decoder/block_rules.h"
+#include "decoder/insn/executed_insn.h"
 #include "decoder/pt/flow/flow_state.h"
 #include "image/fetch_steps.h"
 
@@ -222,7 +223,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
     if (!is_inside()) return false;
   }
   const Bytes bytes = reading.plain.bytes.subspan(ip - reading.plain_ip);
-  if (!is_read) reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
+  if (!is_read) reading.insn = reached_insn(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
   if (reading.insn.cls == InsnClass::bad) return false;  // not an instruction, or it extends past these bytes
   reading.bytes = bytes.data();
   reading.lasts = true;
@@ -241,7 +242,7 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   std::array<CodeCandidate, kMostCandidates> contents;
   FetchResult result = view_.fetch(reading.space, Ip{ip}, now, {}, contents);
   if (result.status != FetchStatus::ok || result.count == 0) return false;
-  reading.insn = classify(contents[0].bytes, reading.mode);
+  reading.insn = reached_insn(contents[0].bytes, reading.mode);
   if (reading.insn.cls == InsnClass::bad) return false;
   if (result.count > 1 || contents[0].certain != Interval{} || contents[0].flags != CodeFlag::none) {  // fetch only its own bytes
     result = view_.fetch(reading.space, Ip{ip}, now, {}, contents, reading.insn.length_bytes);
@@ -269,7 +270,7 @@ void RunnerCode::read_straight(Reading& r, uint64_t& ip) {
   size_t size = 0;
   uint16_t count = 0;
   for (; count < most && size < bytes.size(); ++count) {
-    r.insn = classify(bytes.subspan(size, std::min<size_t>(bytes.size() - size, kFetchSpanBytes)), r.mode);
+    r.insn = reached_insn(bytes.subspan(size, std::min<size_t>(bytes.size() - size, kFetchSpanBytes)), r.mode);
     r.has_next = !is_sequential(r.insn.cls);
     if (r.has_next) break;
     size += r.insn.length_bytes;
