@@ -2,7 +2,6 @@
 #include "decoder/pt/runner/runner_code.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
