@@ -64,12 +64,13 @@ nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionT
                          {"self_instructions", t.self_instructions},
                          {"total_instructions", t.instructions}};
   if (timed) {
+    const auto sum = [&t](uint64_t ns) { return t.has_times() ? nlohmann::json(ns) : nlohmann::json(); };
     const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? nlohmann::json() : nlohmann::json(ns); };
-    json.update({{"self_ns", t.self_ns},
-                 {"total_ns", t.total_ns},
-                 {"off_cpu_ns", t.off_cpu_ns},
-                 {"untraced_ns", t.untraced_ns},
-                 {"lost_ns", t.lost_ns},
+    json.update({{"self_ns", sum(t.self_ns)},
+                 {"total_ns", sum(t.total_ns)},
+                 {"off_cpu_ns", sum(t.off_cpu_ns)},
+                 {"untraced_ns", sum(t.untraced_ns)},
+                 {"lost_ns", sum(t.lost_ns)},
                  {"self_cycles", t.self_cycles},
                  {"total_cycles", t.cycles},
                  {"p50_ns", of_calls(t.durations.quantile(0.5))},
