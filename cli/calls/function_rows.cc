@@ -82,19 +82,21 @@ nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionT
 }
 
 nlohmann::json slow_call_json(const SlowCall& call, const FunctionTable& functions) {
-  return {{"call", function_text(functions, call.step.function)},
-          {"start", moment_text(call.step.start_floor)},
-          {"end", moment_text(call.step.time)},
-          {"start_ns", call.step.start.value},
-          {"end_ns", call.step.time.value},
-          {"pid", call.pid},
-          {"tid", call.tid},
-          {"comm", call.comm},
-          {"off_cpu_ns", call.step.off_cpu_ns},
-          {"untraced_ns", call.step.untraced_ns},
-          {"instructions", call.step.instructions},
-          {"end_seen", (call.step.flags & kCallCut) == 0},
-          {"estimated", (call.step.flags & kCallEstimated) != 0}};
+  nlohmann::json json = {{"call", function_text(functions, call.step.function)},
+                         {"pid", call.pid},
+                         {"tid", call.tid},
+                         {"comm", call.comm},
+                         {"instructions", call.step.instructions},
+                         {"end_seen", (call.step.flags & kCallCut) == 0},
+                         {"estimated", (call.step.flags & kCallEstimated) != 0}};
+  if ((call.step.flags & kCallUndated) != 0) return json;
+  json.update({{"start", moment_text(call.step.start_floor)},
+               {"end", moment_text(call.step.time)},
+               {"start_ns", call.step.start.value},
+               {"end_ns", call.step.time.value},
+               {"off_cpu_ns", call.step.off_cpu_ns},
+               {"untraced_ns", call.step.untraced_ns}});
+  return json;
 }
 
 }  // namespace ptd::cli

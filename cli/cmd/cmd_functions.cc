@@ -134,11 +134,12 @@ void print_slow(const FunctionsWords& words, const SlowCalls& slow, const Functi
     const std::string function = function_text(functions, call.step.function);
     const std::string name = (function == words.function ? "" : "  " + shown(function)) +
                              ((call.step.flags & kCallCut) != 0 ? "  [end not seen: took longer]" : "");
-    const std::string about = (call.step.flags & kCallEstimated) != 0 ? "~" : "";
-    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}{}\n", about + duration_text(call.step.total_ns()),
+    const bool dated = (call.step.flags & kCallUndated) == 0;
+    const std::string took = dated ? ((call.step.flags & kCallEstimated) != 0 ? "~" : "") + duration_text(call.step.total_ns()) : "-";
+    const std::string time = dated ? fmt::format(" --time {},{}", moment_text(call.step.start_floor), moment_text(call.step.time)) : "";
+    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {}{}{}\n", took,
                              call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
-                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid,
-                             moment_text(call.step.start_floor), moment_text(call.step.time), name));
+                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid, time, name));
   }
 }
 

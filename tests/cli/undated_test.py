@@ -220,6 +220,10 @@ class Undated(unittest.TestCase):
         self.assertFalse(lines[0]["timed"])
         self.assertTrue([line for line in lines if "call" in line])
         self.assertEqual([line for line in lines if any(name.endswith("_ns") for name in line)], [])
+        slowest = ("functions", "-q", "-i", recording, "--func", "_start", "--slowest", 1)
+        call = json.loads(run(*slowest, "--format", "json").stdout.splitlines()[-1])
+        self.assertEqual((call["call"], {"start", "end", "start_ns", "end_ns", "off_cpu_ns", "untraced_ns"} & call.keys()), ("_start", set()))
+        self.assertRegex(run(*slowest).stdout.splitlines()[-1], r"^ +-( +-){2}  true +\d+  --tid \d+\b(?!.*--time)")
         self.assertEqual(run("export", "-q", "-i", recording, "-o", database).returncode, 0)
         self.assert_no_times(database)
 
