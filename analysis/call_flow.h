@@ -100,6 +100,9 @@ struct FlowStep {
   return (step.flags & (kFlowEntry | kFlowNamed)) == kFlowNamed ? kCallMiddle : 0;
 }
 
+/// Returns kCallUndated if a call that began at `start` has no times, else 0.
+[[nodiscard]] constexpr uint8_t undated(TimeNs start) { return start == kTimeMin ? kCallUndated : 0; }
+
 /// Moves for CallTree::take(), with what the step that they follow says, but of kind `moves`.
 struct InlinedRun : FlowStep {
   std::span<const InlinedMove> run;

@@ -106,7 +106,7 @@ constexpr uint64_t FunctionTotals::* kSums[] = {&FunctionTotals::calls,       &F
                                                 &FunctionTotals::self_ns,     &FunctionTotals::total_ns,          &FunctionTotals::off_cpu_ns,
                                                 &FunctionTotals::untraced_ns, &FunctionTotals::lost_ns,           &FunctionTotals::self_instructions,
                                                 &FunctionTotals::instructions, &FunctionTotals::self_cycles,      &FunctionTotals::cycles,
-                                                &FunctionTotals::estimated};
+                                                &FunctionTotals::estimated,   &FunctionTotals::undated};
 
 }  // namespace
 

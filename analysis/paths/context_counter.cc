@@ -6,7 +6,9 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/frame_search.h"
 #include "decoder/insn/executed_insn.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/likeliest_time.h"
 
@@ -71,17 +73,26 @@ ContextCounter::Node& ContextCounter::node(NodeId id) {
   if (node.known) return node;
   const BlockInfo& info = blocks_->info(id);
   const BranchCode code = branch_code(info, blocks_->bytes(id));
-  const FoundFunction found = finder_.find(info.space, info.ip, cursor_.now());
   node.known = true;
   node.ip = info.ip;
   node.next = code.next;
   node.way = code.way;
-  node.function = found.id;
-  node.entry = found.entry;
-  node.own = intern(recording_.symbolizer().profile_frames_at(info.space, info.ip, cursor_.now()));
+  find_function(node, info.space);
   find_places(info, node);
   if ((code.way == Way::call || code.way == Way::call_direct || code.way == Way::jump) && node.count != 0) node.site = places_.back().frames;
+  if (code.way == Way::call || code.way == Way::call_direct)
+    node.landing = recording_.symbolizer().landing_of(info.space, Ip{node.next.value - 1}, cursor_.now()).value_or(Ip{});
   return node;
+}
+
+void ContextCounter::find_function(Node& node, SpaceId space) {
+  const FoundFunction found = finder_.find(space, node.ip, cursor_.now());
+  node.function = found.id;
+  node.entry = found.entry;
+  node.named = found.named;
+  node.saves = found.entry && finder_.is_setjmp(found.id);
+  node.lands = !found.entry && recording_.symbolizer().is_landing(space, node.ip, cursor_.now());
+  node.own = intern(recording_.symbolizer().profile_frames_at(space, node.ip, cursor_.now()));
 }
 
 void ContextCounter::find_places(const BlockInfo& info, Node& node) {
@@ -132,57 +143,155 @@ void ContextCounter::take_jump(const Node& from, const Node& here) {
   enter(tail.tails <= kMostTailCalls ? tail : Site{}, here);
 }
 
-void ContextCounter::take_return(const Node& here) {
-  const size_t match = search_.innermost(stack_, [&](const auto& frame) { return frame.return_to == here.ip; });
-  if (match == 0) {
-    if (here.function != function_) stack_.clear();
-    return;
+void ContextCounter::push(const Pending& open, bool far) {
+  if (stack_.size() >= kMaxFrames) {
+    stack_.erase(stack_.begin(), stack_.begin() + kMaxFrames / 2);
+    saved_.drop_ended([](size_t, uint64_t) { return false; });
   }
-  where_ = stack_[match - 1].where;
-  function_ = stack_[match - 1].function;
-  stack_.resize(match - 1);
+  stack_.push_back({open.return_to, open.landing, where_, function_, far, ++frames_made_});
+}
+
+// The flow goes on in the function inside of the first `depth` frames.
+void ContextCounter::leave_to(size_t depth) {
+  where_ = stack_[depth].where;
+  function_ = stack_[depth].function;
+  stack_.resize(depth);
+}
+
+bool ContextCounter::return_to(Ip ip) {
+  const size_t match = search_.innermost(stack_, [ip](const Frame& frame) { return frame.return_to == ip; });
+  if (match != 0) leave_to(match - 1);
+  return match != 0;
+}
+
+void ContextCounter::drop_ended() {
+  saved_.drop_ended([this](size_t depth, uint64_t of) { return depth <= stack_.size() && number(depth) == of; });
+}
+
+// The innermost call is one of setjmp.
+void ContextCounter::save_place() {
+  if (stack_.empty() || stack_.back().return_to.value == 0) return;
+  drop_ended();
+  saved_.save(stack_.size() - 1, number(stack_.size() - 1), stack_.back().return_to);
+}
+
+// An exception or longjmp may have led here: then calls end that never return. Returns false if the flow goes on in no open function.
+bool ContextCounter::unwind(const Node& here) {
+  const auto lands = [&](const Frame& frame) { return frame.landing == here.ip; };
+  if (const size_t match = here.lands ? search_.innermost(stack_, lands, kMostGroupSteps) : 0; match != 0) return leave_to(match - 1), true;
+  if (here.entry || !here.named || here.function == function_) return false;
+  const auto is_open = [&](const Frame& frame) { return frame.function == here.function; };
+  size_t open = search_.innermost(stack_, is_open);
+  if (open == 0) return false;
+  drop_ended();
+  SavedPlaces::Found found;
+  const auto is_open_at = [&](size_t depth) { return depth < stack_.size() && is_open(stack_[depth]); };
+  if (!is_kernel_half(here.ip) && saved_.take(here.ip, stack_.size(), is_open_at, found)) open = found.depth + 1;
+  leave_to(open - 1);
+  return true;
+}
+
+void ContextCounter::take_return(const Node& here) {
+  if ((here.lands && unwind(here)) || return_to(here.ip)) return;
+  if (here.function == function_ || here.entry) return;  // a computed jump, as of a retpoline
+  if (!stack_.empty() && stack_.back().far) return;      // a signal's handler ends
+  if (!unwind(here)) stack_.clear();
+}
+
+// The kernel returns, or the handler of an interrupt within it.
+void ContextCounter::take_far_return(const Node& here) {
+  if (return_to(here.ip) || here.function == function_) return;
+  const bool to_user = !is_kernel_half(here.ip);
+  const size_t match = search_.innermost(stack_, [&](const Frame& frame) { return frame.far && !(to_user && is_kernel_half(frame.return_to)); });
+  if (match == 0) return stack_.clear();
+  const Frame ended = stack_[match - 1];
+  leave_to(match - 1);
+  if (to_user) resume({Way::none, ended.return_to, ended.landing, 0}, here);
+}
+
+// Code that is not traced, as the kernel, goes on here in user code: where that was left, in the handler of a signal or another function that it
+// calls, or where such a handler was entered.
+void ContextCounter::resume(const Pending& left, const Node& here) {
+  if (here.ip == left.return_to || return_to(here.ip) || is_restart(here.ip, left.return_to)) return;
+  if (!here.entry) return void(unwind(here));
+  push(left, true);
+  enter({}, here);
+  function_ = here.function;
+}
+
+void ContextCounter::take_pending(const Pending& open, const Node& here) {
+  switch (open.way) {
+    case Way::none:
+      return resume(open, here);
+    case Way::ret:
+      return take_return(here);
+    case Way::far_ret:
+      return take_far_return(here);
+    default:
+      break;
+  }
+  const bool far = open.way == Way::far_call;
+  if (!far && open.return_to == here.ip) return;
+  const Site from = far ? Site{} : Site{where_.context, open.site, 0};
+  push(open, far);
+  enter(from, here);
+  function_ = here.function;
 }
 
 // The flow is at the start of a block.
 void ContextCounter::arrive(const Node& here) {
   const std::optional<NodeId> jump = std::exchange(jump_, std::nullopt);
-  if (pending_) {
-    const Pending open = *pending_;
-    pending_.reset();
-    const bool call = open.way == Way::call || open.way == Way::call_direct;
-    if ((call && open.return_to != here.ip) || open.way == Way::far_call) {
-      if (stack_.size() >= kMaxFrames) stack_.erase(stack_.begin(), stack_.begin() + kMaxFrames / 2);
-      stack_.push_back({open.return_to, where_, open.from});
-      enter(call ? Site{where_.context, open.site, 0} : Site{}, here);
-      function_ = here.function;
-    } else if (open.way == Way::ret || open.way == Way::far_ret) {
-      take_return(here);
-    }
+  if (pending_) take_pending(*std::exchange(pending_, std::nullopt), here);
+  if (function_ != here.function && !(jump && unwind(here))) {
+    jump ? take_jump(nodes_[*jump], here) : enter({}, here);
+    function_ = here.function;
   }
-  if (function_ == here.function) return;
-  jump ? take_jump(nodes_[*jump], here) : enter({}, here);
-  function_ = here.function;
+  if (here.saves) save_place();
+}
+
+// A branch led here, but an interrupt came before the instruction.
+void ContextCounter::arrive_at(Ip ip) {
+  if (!pending_ && !jump_) return;
+  Node here;
+  here.ip = ip;
+  find_function(here, space_at(space_, ip));
+  if (pending_ || function_ != here.function) arrive(here);
 }
 
 void ContextCounter::lose() {
   stack_.clear();
+  drop_ended();
   pending_.reset();
   jump_.reset();
   function_ = kNoFunction;
 }
 
+// Tracing stops, or an interrupt is taken.
+void ContextCounter::stop(const Event& event) {
+  const bool from_known = event.kind != EventKind::disabled && (event.flags & kEventHasFrom) != 0;
+  if (from_known) arrive_at(event.from);
+  jump_.reset();
+  Pending left = pending_.value_or(Pending{});
+  if (left.way == Way::ret && !stack_.empty() && stack_.back().far) {  // to code that is not traced, which called the function
+    left.return_to = stack_.back().return_to;
+    left.landing = stack_.back().landing;
+    leave_to(stack_.size() - 1);
+  } else if (from_known) {
+    left.return_to = event.from;
+    left.landing = recording_.symbolizer().landing_of(space_, event.from, cursor_.now()).value_or(Ip{});
+  } else if (event.kind == EventKind::disabled && event.aux != 0) {
+    left.return_to = Ip{event.aux};
+  }
+  left.way = event.kind == EventKind::async_branch && (event.flags & kEventHasTo) != 0 ? Way::far_call : Way::none;
+  pending_ = left;
+}
+
 void ContextCounter::take_event(const Event& event) {
   switch (event.kind) {
     case EventKind::async_branch:
-      jump_.reset();
-      if ((event.flags & (kEventHasFrom | kEventHasTo)) != (kEventHasFrom | kEventHasTo)) return;
-      pending_ = Pending{Way::far_call, event.from, function_, 0};
-      return;
-    case EventKind::disabled:
     case EventKind::async_disabled:
-      pending_.reset();  // tracing resumes in the same function, or elsewhere
-      jump_.reset();
-      return;
+    case EventKind::disabled:
+      return stop(event);
     case EventKind::overflow:
     case EventKind::tsx_abort:
       return lose();
@@ -217,7 +326,7 @@ void ContextCounter::take(const Batch& batch, const BlockTable& blocks) {
       if (where_.context != 0) ++counts_.count(context_key(where_.context, block.node));
       const bool taken = has(block.flags, BlockFlag::taken);
       jump_ = taken && here.way == Way::jump ? std::optional(block.node) : std::nullopt;
-      if (taken && here.way != Way::none && here.way != Way::jump) pending_ = Pending{here.way, here.next, here.function, here.site};
+      if (taken && here.way != Way::none && here.way != Way::jump) pending_ = Pending{here.way, here.next, here.landing, here.site};
     }
   }
 }

@@ -32,8 +32,9 @@ using ContextProfiles = std::map<std::string, ContextProfile>;
 ///
 /// A tail call is a call: the function that jumps to another one's start stays in the context. Code without lines that jumps on, such as a stub of
 /// a procedure linkage table, has no part in it. A context begins where a function is entered otherwise than by a call from code with lines: the
-/// start of a program or of the trace, a call from code without lines, an interrupt, a switch of threads on a cpu, and lost flow. A function that
-/// calls itself stays in its context, and one that tail calls lead back to is again in the context that they began in.
+/// start of a program or of the trace, a call from code without lines, an interrupt or signal, a switch of threads on a cpu, and lost flow. A
+/// function that calls itself stays in its context, and one that tail calls lead back to is again in the context that they began in. After a return,
+/// an exception, longjmp and a signal, the flow is again in the context of the open call that it goes on in, which is found as CallTree does it.
 /// Limitation: after kMostTailCalls tail calls in a row, a new context begins.
 /// Limitation: beyond kMostDepth calls, kMostContexts contexts, kMostContextBytes of text of one context, or kMostTextBytes of text of all, contexts
 /// are shorter.
@@ -57,7 +58,11 @@ class ContextCounter {
     Ip ip, next;
     Way way = Way::none;
     FunctionId function = kNoFunction;
+    Ip landing;  ///< where an exception goes on that leaves its call; 0: nowhere in the function
     bool known = false, entry = false;
+    bool named = false;  ///< FunctionAt::named
+    bool lands = false;  ///< it begins at a landing pad
+    bool saves = false;  ///< it is where setjmp, or the like, begins
     uint32_t first = 0, count = 0;  ///< places_ of its instructions
     uint32_t own = 0;   ///< the lines of its first instruction: index into frames_
     uint32_t site = 0;  ///< of its last one, if that calls or jumps
@@ -79,17 +84,21 @@ class ContextCounter {
     uint32_t context = 0;  ///< 0: none
     Site from;             ///< code without lines: what it was entered from
   };
+  /// A call, an interrupt or a signal's handler, and the function around it.
   struct Frame {
-    Ip return_to;
+    Ip return_to, landing;
     Where where;
     FunctionId function = kNoFunction;
+    bool far = false;     ///< no near call
+    uint64_t number = 0;  ///< no two frames share it
   };
+  /// A branch whose target is not known yet. Way::none: tracing has stopped.
   struct Pending {
     Way way = Way::none;
-    Ip return_to;
-    FunctionId from = kNoFunction;
+    Ip return_to, landing;
     uint32_t site = 0;
   };
+  void find_function(Node& node, SpaceId space);
   struct Place {
     uint64_t address = 0;
     uint32_t file = 0, frames = 0;
@@ -105,7 +114,19 @@ class ContextCounter {
   void enter(const Site& from, const Node& here);
   void take_jump(const Node& from, const Node& here);
   void arrive(const Node& here);
+  void arrive_at(Ip ip);
+  void take_pending(const Pending& open, const Node& here);
+  void push(const Pending& open, bool far);
+  void leave_to(size_t depth);
+  bool return_to(Ip ip);
+  bool unwind(const Node& here);
   void take_return(const Node& here);
+  void take_far_return(const Node& here);
+  void resume(const Pending& left, const Node& here);
+  void save_place();
+  void drop_ended();
+  [[nodiscard]] uint64_t number(size_t depth) const { return depth == 0 ? 0 : stack_[depth - 1].number; }
+  void stop(const Event& event);
   void take_event(const Event& event);
   void lose();
   void put_away();
@@ -126,6 +147,8 @@ class ContextCounter {
   std::map<std::pair<std::string_view, std::string_view>, uint32_t> files_;          ///< by path and build id
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, Instruction> instructions_;  ///< by context, file and address
   std::vector<Frame> stack_;
+  uint64_t frames_made_ = 0;
+  SavedPlaces saved_;  ///< depth: index into stack_ of a call that the function made; number: number(depth)
   BoundedSearch search_;
   std::optional<Pending> pending_;
   std::optional<NodeId> jump_;  ///< the last block, if it has jumped

@@ -82,6 +82,10 @@ class CallColumns {
     const auto number = [&columns](std::string_view name, uint64_t CallStep::* member) {
       columns.push_back(value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.step.*member; }));
     };
+    const auto duration = [&columns](std::string_view name, uint64_t CallStep::* member) {
+      columns.push_back(optional_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.step.*member; },
+                                                       [](const Row& row) { return (row.step.flags & kCallUndated) == 0; }));
+    };
     const auto id = [](auto get) { return get; };
     columns.push_back(optional_column<Row, int32_t>("pid", ColumnType::int32, id([](const Row& row) { return row.pid; }),
                                                     [](const Row& row) { return row.pid >= 0; }));
@@ -98,10 +102,10 @@ class CallColumns {
       columns.push_back(optional_column<Row, int64_t>(time_name, ColumnType::int64, [time = time](const Row& row) { return (row.step.*time).value; },
                                                       [time = time](const Row& row) { return is_bounded(row.step.*time); }));
     }
-    number("self_ns", &CallStep::self_ns);
-    number("off_cpu_ns", &CallStep::off_cpu_ns);
-    number("untraced_ns", &CallStep::untraced_ns);
-    number("lost_ns", &CallStep::lost_ns);
+    duration("self_ns", &CallStep::self_ns);
+    duration("off_cpu_ns", &CallStep::off_cpu_ns);
+    duration("untraced_ns", &CallStep::untraced_ns);
+    duration("lost_ns", &CallStep::lost_ns);
     number("instructions", &CallStep::instructions);
     number("self_instructions", &CallStep::self_instructions);
     number("cycles", &CallStep::cycles);

@@ -166,6 +166,10 @@ class FunctionsTable : public RowTable<FunctionRow> {
     const auto number = [&columns](std::string_view name, uint64_t FunctionTotals::* member) {
       columns.push_back(value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.totals->*member; }));
     };
+    const auto duration = [&columns](std::string_view name, uint64_t FunctionTotals::* member) {
+      columns.push_back(optional_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.totals->*member; },
+                                                       [](const Row& row) { return row.totals->has_times(); }));
+    };
     const auto quantile = [&columns](std::string_view name, double share) {
       columns.push_back(optional_column<Row, uint64_t>(
           name, ColumnType::uint64, [share](const Row& row) { return row.totals->durations.quantile(share); },
@@ -177,11 +181,11 @@ class FunctionsTable : public RowTable<FunctionRow> {
     columns.push_back(value_column<Row, uint64_t>("partial", ColumnType::uint64, [](const Row& row) { return row.totals->partial(); }));
     number("self_instructions", &FunctionTotals::self_instructions);
     number("total_instructions", &FunctionTotals::instructions);
-    number("self_ns", &FunctionTotals::self_ns);
-    number("total_ns", &FunctionTotals::total_ns);
-    number("off_cpu_ns", &FunctionTotals::off_cpu_ns);
-    number("untraced_ns", &FunctionTotals::untraced_ns);
-    number("lost_ns", &FunctionTotals::lost_ns);
+    duration("self_ns", &FunctionTotals::self_ns);
+    duration("total_ns", &FunctionTotals::total_ns);
+    duration("off_cpu_ns", &FunctionTotals::off_cpu_ns);
+    duration("untraced_ns", &FunctionTotals::untraced_ns);
+    duration("lost_ns", &FunctionTotals::lost_ns);
     number("self_cycles", &FunctionTotals::self_cycles);
     number("total_cycles", &FunctionTotals::cycles);
     quantile("p50_ns", 0.5);
@@ -272,12 +276,16 @@ class ThreadsTable : public RowTable<ThreadRow> {
       columns.push_back(
           value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.times.*member; }, false));
     };
+    const auto duration = [&columns](std::string_view name, uint64_t CallThread::* member) {
+      columns.push_back(optional_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.times.*member; },
+                                                       [](const Row& row) { return is_bounded(row.times.last); }, false));
+    };
     time("first_ns", &CallThread::first);
     time("last_ns", &CallThread::last);
-    number("running_ns", &CallThread::running_ns);
-    number("off_cpu_ns", &CallThread::off_cpu_ns);
-    number("untraced_ns", &CallThread::untraced_ns);
-    number("lost_ns", &CallThread::lost_ns);
+    duration("running_ns", &CallThread::running_ns);
+    duration("off_cpu_ns", &CallThread::off_cpu_ns);
+    duration("untraced_ns", &CallThread::untraced_ns);
+    duration("lost_ns", &CallThread::lost_ns);
     number("instructions", &CallThread::instructions);
     number("cycles", &CallThread::cycles);
     number("gaps", &CallThread::gaps);
@@ -320,7 +328,7 @@ class ThreadsTable : public RowTable<ThreadRow> {
     if (at == rows.end()) at = rows.insert(rows.end(), ThreadRow{{thread.pid, thread.tid, {}}, {}});
     if (at->info.pid == -1) at->info.pid = thread.pid;
     CallThread& sum = at->times;
-    sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
+    if (is_bounded(thread.first)) sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
     sum.last = std::max(sum.last, thread.last);
     for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
                                           &CallThread::instructions, &CallThread::cycles, &CallThread::gaps, &CallThread::folded})

@@ -233,7 +233,7 @@ inline void CallTree::State::put_step(Now& now, const Open& call, FrameKind kind
 [[gnu::always_inline]] inline void CallTree::State::put_leave(Now& now, const Open& call, FrameKind kind, uint8_t flags) {
   const CallThread& thread = now.thread;
   const TimeNs end = std::max(now.step.time, call.start);
-  const EndedCall ended{.flags = static_cast<uint8_t>(call.flags | flags | estimated(now.step)),
+  const EndedCall ended{.flags = static_cast<uint8_t>(call.flags | flags | estimated(now.step) | undated(call.start)),
                       .total_ns = end.value - call.start.value,
                       .off_cpu_ns = thread.off_cpu_ns - call.off_cpu_ns,
                       .untraced_ns = thread.untraced_ns - call.untraced_ns,

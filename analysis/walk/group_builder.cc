@@ -146,7 +146,7 @@ void GroupBuilder::leave(const FlowStep& step) {
   CallStep& out = call.step;
   out.kind = CallStepKind::leave;
   out.frame = frame.by_jump ? FrameKind::tail : frame.kind;
-  out.flags = frame.flags;
+  out.flags = frame.flags | undated(frame.start);
   out.cpu = step.cpu;
   out.depth = static_cast<uint32_t>(frames_.size() - 1);
   out.function = frame.function;

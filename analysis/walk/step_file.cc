@@ -264,6 +264,7 @@ void StepFileReader::read_totals(ByteReader& in, FunctionProfile& totals) const 
       }
     }
     if (!exact) each.durations.add_max(max, max_count);
+    each.undated = each.calls - std::min(each.calls, each.durations.count());  // all were seen from start to end
     if (in.ok()) totals.of(number == 0 ? kNoFunction : ids_[number - 1]).add(each);
   }
 }

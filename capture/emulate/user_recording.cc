@@ -441,6 +441,13 @@ void put_samples(const std::vector<Stream>& streams, const RecordingOptions& opt
   }
 }
 
+RecordingSummary with_samples(RecordingSummary summary, const std::deque<AuxSampler>& samplers, const RecordingOptions& options) {
+  summary.sampled = options.config.aux_sample_bytes != 0;
+  for (const AuxSampler& sampler : samplers) summary.samples += sampler.samples().size();
+  if (summary.sampled) summary.packet_bytes = summary.samples * options.config.aux_sample_bytes;
+  return summary;
+}
+
 // Each thread has a cpu of its own, on which the kernel writes its records.
 void put_cpus(const std::vector<Stream>& streams, std::vector<TimedRecord>& records) {
   std::map<int32_t, uint32_t> cpu_of;
@@ -518,7 +525,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
       if (Status status = write_truth(options, images, streams[i], i); !status) return status.error();
     }
   }
-  RecordingSummary summary = summary_of(images, streams, sideband, missing);
+  RecordingSummary summary = with_samples(summary_of(images, streams, sideband, missing), samplers, options);
   const std::string unused = options.aarch64 ? unused_options(options.config.pt) : "";
   if (!unused.empty()) summary.warnings.push_back("options of Intel PT that an aarch64 program's CoreSight trace does not have: " + unused);
   return summary;

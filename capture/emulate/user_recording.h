@@ -23,7 +23,10 @@ struct RecordingOptions {
 
 /// What was recorded.
 struct RecordingSummary {
-  uint64_t instructions = 0, packet_bytes = 0, threads = 0, processes = 0, programs = 0;
+  uint64_t instructions = 0, threads = 0, processes = 0, programs = 0;
+  uint64_t packet_bytes = 0;  ///< of trace in the recording
+  bool sampled = false;       ///< it has samples of the trace only
+  uint64_t samples = 0;
   uint64_t code_loads = 0;  ///< jitdump records: code that is in no file
   uint64_t overflows = 0, irregular = 0;
   uint64_t killed_threads = 0;  ///< whose last instructions are not known: those of the block that they were killed in

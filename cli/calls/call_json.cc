@@ -67,9 +67,11 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
   }
   put_time("start_ns", step.start, line);
   put_time("end_ns", step.time, line);
-  line.number("off_cpu_ns", step.off_cpu_ns);
-  line.number("untraced_ns", step.untraced_ns);
-  line.number("lost_ns", step.lost_ns);
+  if (step.start != kTimeMin) {
+    line.number("off_cpu_ns", step.off_cpu_ns);
+    line.number("untraced_ns", step.untraced_ns);
+    line.number("lost_ns", step.lost_ns);
+  }
   if (step.kind == CallStepKind::on) {
     if ((step.flags & kCallKernel) != 0) line.boolean("kernel", true);
     line.text("pause", pause_name(step));
@@ -78,7 +80,7 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
   line.text("call", function_text(input_.functions(), step.function));
   line.text("module", step.function == kNoFunction ? "" : input_.functions().info(step.function).module);
   line.text("kind", name(step.frame));
-  line.number("self_ns", step.self_ns);
+  if (step.start != kTimeMin) line.number("self_ns", step.self_ns);
   line.number("instructions", step.instructions);
   line.number("self_instructions", step.self_instructions);
   line.number("cycles", step.cycles);

@@ -64,12 +64,13 @@ nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionT
                          {"self_instructions", t.self_instructions},
                          {"total_instructions", t.instructions}};
   if (timed) {
+    const auto sum = [&t](uint64_t ns) { return t.has_times() ? nlohmann::json(ns) : nlohmann::json(); };
     const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? nlohmann::json() : nlohmann::json(ns); };
-    json.update({{"self_ns", t.self_ns},
-                 {"total_ns", t.total_ns},
-                 {"off_cpu_ns", t.off_cpu_ns},
-                 {"untraced_ns", t.untraced_ns},
-                 {"lost_ns", t.lost_ns},
+    json.update({{"self_ns", sum(t.self_ns)},
+                 {"total_ns", sum(t.total_ns)},
+                 {"off_cpu_ns", sum(t.off_cpu_ns)},
+                 {"untraced_ns", sum(t.untraced_ns)},
+                 {"lost_ns", sum(t.lost_ns)},
                  {"self_cycles", t.self_cycles},
                  {"total_cycles", t.cycles},
                  {"p50_ns", of_calls(t.durations.quantile(0.5))},
@@ -81,19 +82,21 @@ nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionT
 }
 
 nlohmann::json slow_call_json(const SlowCall& call, const FunctionTable& functions) {
-  return {{"call", function_text(functions, call.step.function)},
-          {"start", moment_text(call.step.start_floor)},
-          {"end", moment_text(call.step.time)},
-          {"start_ns", call.step.start.value},
-          {"end_ns", call.step.time.value},
-          {"pid", call.pid},
-          {"tid", call.tid},
-          {"comm", call.comm},
-          {"off_cpu_ns", call.step.off_cpu_ns},
-          {"untraced_ns", call.step.untraced_ns},
-          {"instructions", call.step.instructions},
-          {"end_seen", (call.step.flags & kCallCut) == 0},
-          {"estimated", (call.step.flags & kCallEstimated) != 0}};
+  nlohmann::json json = {{"call", function_text(functions, call.step.function)},
+                         {"pid", call.pid},
+                         {"tid", call.tid},
+                         {"comm", call.comm},
+                         {"instructions", call.step.instructions},
+                         {"end_seen", (call.step.flags & kCallCut) == 0},
+                         {"estimated", (call.step.flags & kCallEstimated) != 0}};
+  if ((call.step.flags & kCallUndated) != 0) return json;
+  json.update({{"start", moment_text(call.step.start_floor)},
+               {"end", moment_text(call.step.time)},
+               {"start_ns", call.step.start.value},
+               {"end_ns", call.step.time.value},
+               {"off_cpu_ns", call.step.off_cpu_ns},
+               {"untraced_ns", call.step.untraced_ns}});
+  return json;
 }
 
 }  // namespace ptd::cli

@@ -85,10 +85,10 @@ std::string line_of(const FunctionRow& row, const Columns& columns, const Functi
   std::string line = fmt::format("{:>10} ", t.calls);
   if (columns.timed) {
     const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? std::string("-") : duration_text(ns); };
+    const auto sum = [&t](uint64_t ns) { return t.has_times() ? (t.estimated != 0 ? "~" : "") + duration_text(ns) : std::string("-"); };
     const uint64_t waits = t.off_cpu_ns + t.untraced_ns + t.lost_ns;
-    const std::string about = t.estimated != 0 ? "~" : "";
-    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", about + duration_text(t.self_ns), part(t.self_ns, columns.all_self),
-                        about + duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
+    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", sum(t.self_ns), part(t.self_ns, columns.all_self),
+                        sum(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
                         of_calls(t.durations.quantile(0.99)), of_calls(t.durations.max()));
   } else {
     line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, columns.all_self), t.instructions);
@@ -134,11 +134,12 @@ void print_slow(const FunctionsWords& words, const SlowCalls& slow, const Functi
     const std::string function = function_text(functions, call.step.function);
     const std::string name = (function == words.function ? "" : "  " + shown(function)) +
                              ((call.step.flags & kCallCut) != 0 ? "  [end not seen: took longer]" : "");
-    const std::string about = (call.step.flags & kCallEstimated) != 0 ? "~" : "";
-    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}{}\n", about + duration_text(call.step.total_ns()),
+    const bool dated = (call.step.flags & kCallUndated) == 0;
+    const std::string took = dated ? ((call.step.flags & kCallEstimated) != 0 ? "~" : "") + duration_text(call.step.total_ns()) : "-";
+    const std::string time = dated ? fmt::format(" --time {},{}", moment_text(call.step.start_floor), moment_text(call.step.time)) : "";
+    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {}{}{}\n", took,
                              call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
-                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid,
-                             moment_text(call.step.start_floor), moment_text(call.step.time), name));
+                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid, time, name));
   }
 }
 

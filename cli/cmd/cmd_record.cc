@@ -81,8 +81,9 @@ int explain() {
 
 std::string summary_text(const RecordWords& words, const emulate::EmulateResult& result) {
   const emulate::RecordingSummary& s = result.summary;
-  std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {}{}\n", shown(words.options.output),
-                                 s.instructions, s.packet_bytes, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
+  const std::string trace = s.sampled ? fmt::format("{} executed, {} with {} bytes of trace", counted(s.instructions, "instruction"), counted(s.samples, "AUX sample"), s.packet_bytes)
+                                      : fmt::format("{} instructions, {} bytes of trace", s.instructions, s.packet_bytes);
+  std::string text = fmt::format("ptdecode: {}: {}, {}, {}, {}{}\n", shown(words.options.output), trace, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
                                  counted(s.programs, "program"),
                                  result.run_s != 0 ? fmt::format(" run in {:.2f} s", result.run_s) : "");
   if (s.killed_threads != 0) {
@@ -138,9 +139,11 @@ Status set_sizes(RecordWords& words) {
   const Result<uint64_t> every = parse_size("--aux-sample-every", words.aux_sample_every.empty() ? "16K" : words.aux_sample_every);
   if (!every) return every.error();
   config.aux_sample_every = *every;
-  if (words.command->get_option("--psb-period")->count() != 0) return {};
-  words.options.psb_period = 0;
-  config.pt.psb_period_bytes = 1U << kPsbShift;
+  if (words.command->get_option("--psb-period")->count() == 0) {
+    words.options.psb_period = 0;
+    config.pt.psb_period_bytes = 1U << kPsbShift;
+  }
+  config.pt.psb_period_bytes -= config.pt.psb_period_bytes / 20;  // samples at multiples of it would have their PSBs at one place, which may be the end
   return {};
 }
 

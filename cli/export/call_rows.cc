@@ -16,6 +16,8 @@ constexpr const char* kCallColumns =
     "id,thread_id,comm_id,call_path_id,call_time,return_time,parent_call_path_id,flags,parent_id,insn_count,cyc_count,call_cpu,kind,depth,self_ns,"
     "off_cpu_ns,untraced_ns,lost_ns,self_instructions,self_cycles,start_seen,end_seen,estimated,call_symbol_id";
 
+constexpr size_t kFirstDuration = 14, kDurations = 4;  // self_ns and those after it
+
 constexpr const char* kFibreColumn = "ALTER TABLE calls ADD COLUMN fibre INTEGER";
 
 /// perf's: 1: no call was seen, 2: no return, 6: entered by a jump.
@@ -91,6 +93,7 @@ Status CallRows::write() {
                               (step.flags & kCallEstimated) != 0 ? 1 : 0, symbol_of(step.function)};
     size_t column = 0;
     for (const int64_t value : values) calls_->set(column++, value);
+    for (size_t i = kFirstDuration; (step.flags & kCallUndated) != 0 && i < kFirstDuration + kDurations; ++i) calls_->set_null(i);
     if (fibres_) set_fibre(*calls_, column, row.fibre);
     if (const Status status = calls_->insert(); !status) return status;
   }
@@ -129,6 +132,7 @@ Status CallRows::write_functions() {
                                     "function,module,calls,partial,self_instructions,total_instructions,self_ns,total_ns,off_cpu_ns,untraced_ns,lost_ns,"
                                     "self_cycles,total_cycles,p50_ns,p99_ns,max_ns,no_start,no_end,estimated");
   if (!functions) return functions.error();
+  constexpr size_t kFirstSum = 6, kSums = 5;  // self_ns and those after it
   Inserter& out = **functions;
   for (const FunctionRow& function : ranked({"self", "", input_.timed()}, profile_, input_.functions())) {
     const FunctionTotals& t = *function.totals;
@@ -140,6 +144,7 @@ Status CallRows::write_functions() {
                                t.untraced_ns, t.lost_ns,   t.self_cycles,       t.cycles};
     size_t column = 2;
     for (const uint64_t value : values) out.set(column++, static_cast<int64_t>(value));
+    for (size_t i = kFirstSum; !t.has_times() && i < kFirstSum + kSums; ++i) out.set_null(i);
     for (const uint64_t value : {t.durations.quantile(0.5), t.durations.quantile(0.99), t.durations.max()}) {
       if (t.durations.count() != 0) {
         out.set(column++, static_cast<int64_t>(value));

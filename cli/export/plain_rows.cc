@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "analysis/table/row_reader.h"
+#include "analysis/table/tables.h"
 #include "cli/export/call_rows.h"
 
 namespace ptd::cli {
@@ -104,7 +105,7 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
     const auto [place, is_new] = sums.emplace(std::pair(thread.tid, thread.pid), thread);
     if (is_new) continue;
     CallThread& sum = place->second;
-    sum.first = std::min(sum.first, thread.first);
+    if (is_bounded(thread.first)) sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
     sum.last = std::max(sum.last, thread.last);
     for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
                                           &CallThread::instructions, &CallThread::cycles, &CallThread::gaps})
@@ -130,8 +131,12 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
     const CallThread& t = times == nullptr ? none : *times;
     const uint64_t values[] = {static_cast<uint64_t>(t.first.value), static_cast<uint64_t>(t.last.value), t.running_ns, t.off_cpu_ns, t.untraced_ns,
                                t.lost_ns, t.instructions, t.cycles, t.gaps};
+    constexpr size_t kLastTime = 8;
     size_t column = 3;
-    for (const uint64_t value : values) number(column++, static_cast<int64_t>(value), times != nullptr);
+    for (const uint64_t value : values) {
+      number(column, static_cast<int64_t>(value), times != nullptr && (column > kLastTime || is_bounded(t.last)));
+      ++column;
+    }
     if (fibres) set_fibre(row, column, t.fibre);
     return row.insert();
   };

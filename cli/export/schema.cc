@@ -77,7 +77,7 @@ CREATE VIEW call_paths_view AS SELECT c.id, printf('%x', c.ip) AS ip, c.symbol_i
 CREATE VIEW calls_view AS SELECT calls.id, thread_id, (SELECT pid FROM threads WHERE id = thread_id) AS pid,
   (SELECT tid FROM threads WHERE id = thread_id) AS tid, (SELECT comm FROM comms WHERE id = comm_id) AS command, call_path_id,
   printf('%x', ip) AS ip, symbol_id, (SELECT name FROM symbols WHERE id = symbol_id) AS symbol, call_time, return_time,
-  return_time - call_time AS elapsed_time, branch_count, insn_count, cyc_count,
+  CASE WHEN call_time != 0 THEN return_time - call_time END AS elapsed_time, branch_count, insn_count, cyc_count,
   CASE WHEN cyc_count=0 THEN CAST(0 AS FLOAT) ELSE ROUND(CAST(insn_count AS FLOAT) / cyc_count, 2) END AS IPC, call_id, return_id,
   CASE WHEN flags=0 THEN '' WHEN flags=1 THEN 'no call' WHEN flags=2 THEN 'no return' WHEN flags=3 THEN 'no call/return'
     WHEN flags=6 THEN 'jump' ELSE flags END AS flags, parent_call_path_id, calls.parent_id

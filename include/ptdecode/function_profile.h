@@ -81,11 +81,12 @@ struct FunctionTotals {
   uint64_t no_start = 0;                                  ///< calls whose start was not seen; not in `calls`
   uint64_t no_end = 0;                                    ///< of `calls`, those whose end was not seen
   uint64_t estimated = 0;                                 ///< of all_calls(), those whose times are estimates: kCallEstimated
+  uint64_t undated = 0;                                   ///< of all_calls(), those without times: kCallUndated
   uint64_t self_ns = 0, total_ns = 0;                     ///< total: including callees, off-cpu and untraced time; recursion counts once
   uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;  ///< parts of total_ns in which it did not run
   uint64_t self_instructions = 0, instructions = 0;
   uint64_t self_cycles = 0, cycles = 0;  ///< core cycles; 0 without CYC packets
-  DurationCounts durations;              ///< of the calls that were seen from start to end
+  DurationCounts durations;              ///< of the calls that were seen from start to end, and have times
   /// Adds a call of the function.
   void add(const EndedCall& call);
   /// Adds the totals of other calls of the function.
@@ -93,6 +94,7 @@ struct FunctionTotals {
   /// Removes totals that were added. Returns false as DurationCounts::subtract() does.
   [[nodiscard]] bool subtract(const FunctionTotals& other);
   [[nodiscard]] uint64_t all_calls() const { return calls + no_start; }
+  [[nodiscard]] bool has_times() const { return undated < all_calls(); }  ///< otherwise the sums of times are unknown
   [[nodiscard]] uint64_t partial() const { return no_start + no_end; }  ///< calls whose start or end was not seen
 };
 
@@ -118,17 +120,19 @@ class PTD_API FunctionProfile {
 };
 
 [[gnu::always_inline]] inline void FunctionTotals::add(const EndedCall& call) {
-  constexpr unsigned kSpecial = kCallNoStart | kCallMiddle | kCallCut | kCallEstimated;
+  constexpr unsigned kSpecial = kCallNoStart | kCallMiddle | kCallCut | kCallEstimated | kCallUndated;
   if ((call.flags & kSpecial) == 0) [[likely]] {
     ++calls;
     durations.add(call.total_ns);
   } else {
     const bool started = (call.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (call.flags & kCallCut) == 0;
+    const bool dated = (call.flags & kCallUndated) == 0;
     calls += started ? 1 : 0;
     no_start += started ? 0 : 1;
     no_end += started && !ended ? 1 : 0;
     estimated += (call.flags & kCallEstimated) != 0 ? 1 : 0;
-    if (started && ended) durations.add(call.total_ns);
+    undated += dated ? 0 : 1;
+    if (started && ended && dated) durations.add(call.total_ns);
   }
   self_ns += call.self_ns;
   self_instructions += call.self_instructions;

@@ -452,7 +452,7 @@ typedef struct ptd_call {
   uint8_t kernel;        /* pause: the thread ran in the kernel, which is not traced */
   uint8_t estimated;     /* start_ns, end_ns and durations are estimates, because flow is missing beside the call */
   int64_t start_ns, end_ns;
-  uint64_t self_ns, off_cpu_ns, untraced_ns, lost_ns;
+  uint64_t self_ns, off_cpu_ns, untraced_ns, lost_ns;  /* 0 if start_ns is PTD_TIME_UNKNOWN */
   uint64_t instructions, self_instructions, cycles, self_cycles;
 } ptd_call;
 

@@ -140,6 +140,8 @@ class Equality(unittest.TestCase):
                 row.update(call=call.function.decode("utf-8", "replace"), module=call.module.decode("utf-8", "replace"), kind=kind,
                            start_seen=bool(call.start_seen), end_seen=bool(call.end_seen), estimated=bool(call.estimated))
                 row.update({name: getattr(call, name) for name in fields.split() if name not in row})
+            if what != "lost" and "start_ns" not in row:  # the listing leaves out what is unknown
+                self.assertEqual({row.pop(name) for name in ("off_cpu_ns", "untraced_ns", "lost_ns", "self_ns") if name in row}, {0})
             got.append(row)
         SEEN.update('call' for row in expected if 'call' in row)
         self.assertEqual(len(expected), len(got))

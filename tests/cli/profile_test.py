@@ -196,6 +196,44 @@ class Profile(RecordedPrograms):
             ("main", (3, 0), "libloop"): 10, ("main:3 @ libloop", (3, 0), "libfn"): 450, ("main", (5, 0), "tail"): 5,
             ("main:5 @ tail", (1, 0), "libloop"): 5, ("main:5 @ tail:1 @ libloop", (3, 0), "libfn"): 20})
 
+    def test_calls_that_are_left_keep_their_context(self):
+        """Exceptions, longjmp and signals. The counts follow from the program."""
+        if not tool("llvm-profdata-14", "llvm-profdata"):
+            self.skipTest("llvm is not installed")
+        for build in (("-O1",), ("-O1", "-static"), ("-O0", "-D_FORTIFY_SOURCE=0")):
+            self.build("left_contexts", CXX, *build, record=["--no-stash"])
+            path = self.folder / "left_contexts.prof"
+            done = run("profile", "-q", "-i", self.data("left_contexts"), "--format", "csspgo", "-o", path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            want = collections.Counter({"handles in_handler": 7})
+            for outer, every, left in (("outer_a", 12, 6), ("outer_b", 3, 2)):
+                passed = every - left
+                chains = {"same": {"in_same": left, "not_thrown": passed, "after_same": every},
+                          "above": {"in_above": left, "after_above": every}, "above passes": {"after_pass": passed},
+                          "above passes cleans": {"in_cleanup": every},
+                          "rethrown": {"in_rethrown": left, "after_rethrown": every}, "rethrown catches": {"in_catches": left, "after_catches": passed},
+                          "hosts inlined": {"in_inlined": left, "after_inlined": every}, "hosts": {"after_hosts": every},
+                          "sorts": {"in_sorts": left, "after_sorts": every},
+                          "jumps": {"in_jumps": left, "not_jumped": passed, "after_jumps": every},
+                          "signals": {"in_signals": left, "not_left": passed, "after_signals": every}, "signals raises": {"after_raise": passed}}
+                want.update({f"main {outer} {chain} {mark}": count for chain, marks in chains.items() for mark, count in marks.items()})
+            _, entries, calls = self.read(path)
+            mark = re.compile("(in|not|after)_[a-z]+")
+
+            def chain(context):
+                context = re.sub(r"^.* @ (?=main:)", "", context)  # of the C library, which may have lines
+                return re.sub(r":[0-9.]+ @ ", " ", re.sub(r"_ZN5Guard\w+:[0-9.]+ @ ", "", context))
+
+            found, called = collections.Counter(), collections.Counter()
+            for context, count in entries.items():
+                if mark.fullmatch(context.split(" @ ")[-1]):
+                    found[chain(context)] += count
+            for (context, _, callee), count in calls.items():
+                if mark.fullmatch(callee):
+                    called[chain(f"{context}:0 @ {callee}")] += count
+            self.assertEqual(found - want, want - found, build)
+            self.assertEqual(called - want, want - called, build)
+
     def test_contexts_of_long_names_are_shorter(self):
         """A hostile file has names of any length: the text of a context has a limit. No call is lost."""
         limit = 1 << 18

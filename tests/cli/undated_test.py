@@ -219,10 +219,40 @@ class Undated(unittest.TestCase):
         lines = [json.loads(line) for line in run("script", "-q", "-i", recording, "--format", "json").stdout.splitlines()]
         self.assertFalse(lines[0]["timed"])
         self.assertTrue([line for line in lines if "call" in line])
-        self.assertFalse([line for line in lines if {"start_ns", "end_ns", "time_ns"} & line.keys()])
-        self.assertEqual(run("export", "-q", "-i", recording, "-o", database, "--tables", "calls").returncode, 0)
+        self.assertEqual([line for line in lines if any(name.endswith("_ns") for name in line)], [])
+        slowest = ("functions", "-q", "-i", recording, "--func", "_start", "--slowest", 1)
+        call = json.loads(run(*slowest, "--format", "json").stdout.splitlines()[-1])
+        self.assertEqual((call["call"], {"start", "end", "start_ns", "end_ns", "off_cpu_ns", "untraced_ns"} & call.keys()), ("_start", set()))
+        self.assertRegex(run(*slowest).stdout.splitlines()[-1], r"^ +-( +-){2}  true +\d+  --tid \d+\b(?!.*--time)")
+        self.assertEqual(run("export", "-q", "-i", recording, "-o", database).returncode, 0)
+        self.assert_no_times(database)
+
+    def assert_no_times(self, database):
+        """In no table and no view; but perf's tables have 0 for an unknown moment."""
         with contextlib.closing(sqlite3.connect(database)) as opened:
-            self.assertEqual(opened.execute("SELECT count(*) > 0, count(start_ns), count(end_ns) FROM ptd_calls").fetchone(), (1, 0, 0))
+            tables = [name for name, in opened.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+            filled = {"calls_view", "ptd_calls", "ptd_functions", "ptd_threads", "ptd_branches", "ptd_edges"}
+            self.assertLessEqual(filled, set(tables))
+            for table in tables:
+                columns = [name for _, name, *_ in opened.execute(f"PRAGMA table_info({table})") if name.endswith("_ns") or name == "elapsed_time"]
+                if table not in ("ptd_sections", "ptd_versions", "ptd_findings"):  # of the records, which may have times
+                    counts = opened.execute(f"SELECT count(*), {', '.join(f'count({name})' for name in columns) or 0} FROM {table}").fetchone()
+                    self.assertEqual(set(counts[1:]), {0}, (table, columns))
+                    self.assertTrue(table not in filled or (counts[0] > 0 and columns), table)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_merged_calls_of_a_trace_without_times_have_none(self):
+        recording, plan, units, merged = (self.folder / name for name in ("units.data", "units.plan", "units", "merged"))
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-tsc", "-o", recording, "--", "/bin/true")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(run("plan", "-q", "-i", recording, "-o", plan, "--units", 3).returncode, 0)
+        for unit in range(len(run("unit", plan).stdout.splitlines()) - 1):
+            self.assertEqual(run("unit", plan, unit, "-o", units).returncode, 0)
+        self.assertEqual(run("merge", plan, units, "-o", merged).returncode, 0)
+        for table in ("functions", "calls"):
+            rows = [json.loads(line) for line in (merged / f"{table}.jsonl").read_text().splitlines()]
+            self.assertGreater(len(rows), 10)
+            self.assertEqual([row for row in rows if any(value is not None for name, value in row.items() if name.endswith("_ns"))], [])
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_ticks_of_unknown_length_are_no_times(self):
@@ -246,6 +276,7 @@ class Undated(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(database)) as opened:
             self.assertEqual(opened.execute("SELECT count(*) > 0, count(start_ns), count(end_ns) FROM ptd_calls").fetchone(), (1, 0, 0))
             self.assertEqual(opened.execute("SELECT count(*) > 0, count(time_ns) FROM ptd_branches").fetchone(), (1, 0))
+        self.assert_no_times(database)
         for command, said in ((("timeline", "-o", self.folder / "ticks.json"), "--clock-freq"), (("functions", "--time", "10%-20%"), "--clock-freq")):
             done = run(*command, *input_words)
             self.assertEqual(done.returncode, 2 if "--time" in command else done.returncode)

@@ -4,6 +4,7 @@ are no loss, and damaged ones end nothing.
 
 Environment: as emulate_test.py. Exit status 77 without qemu-x86_64.
 """
+import collections
 import json
 import os
 import random
@@ -100,6 +101,19 @@ def against_the_whole_trace(folder, program):
 
 def windows_tid(out):
     return json.loads(run("stat", "--json", "-q", "-i", out).stdout)["streams"][0]["tid"]
+
+
+def sizes_in_step(folder, program):
+    """The summary counts what is in the file. Samples at multiples of the distance of PSBs have these at all places of the windows."""
+    out = os.path.join(folder, "step.data")
+    for size, every, *options in (("1K", "4K"), ("4K", "16K"), ("4K", "32K", "--psb-period", "1")):
+        done = run("record", "--emulate", "--plugin", emulate.PLUGIN, "--work-clock", f"--aux-sample={size}", "--aux-sample-every", every, *options, "-o", out, "--", *program)
+        what, windows = f"windows of {size}, one every {every}", windows_of(out)
+        bytes_of_them = sum(len(window) for *_, window in windows)
+        check(f"{what}: the summary", re.search(rf"(?m)^ptdecode: \S+: \d+ instructions executed, {len(windows)} AUX samples with {bytes_of_them} bytes of trace, ", done.stderr), done.stderr)
+        psb = bytes.fromhex("0282") * 8
+        starts = sorted(max(window.find(psb), 0) // (len(window) // 4) for *_, window in windows if psb in window)
+        check(f"{what}: PSBs are in all quarters of the windows", set(starts) >= ({0, 1, 2, 3} if size == "1K" else {0, 1}), str(collections.Counter(starts)))
 
 
 def other_commands(folder, out):
@@ -199,6 +213,7 @@ def main():
         program = [emulate.build("sampled", folder, "-static")]
         pair = [emulate.build("threads", folder)] if os.path.exists(os.path.join(emulate.PROGRAMS, "threads.c")) else program
         apart, _ = compare(folder, program, "4K", "16K")
+        sizes_in_step(folder, program)
         other_commands(folder, shutil.copy(apart, os.path.join(folder, "apart.data")))
         hostile_sizes(folder, os.path.join(folder, "apart.data"))
         compare(folder, program, "8K", "3K")          # each window repeats more than half of the one before

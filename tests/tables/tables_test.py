@@ -142,9 +142,13 @@ class Rows:
     def test_calls_without_time_have_none(self):
         recording = self.library.open(UNTIMED)
         calls = self.library.rows(recording, "calls")
+        functions = self.library.rows(recording, "functions")
+        threads = self.library.rows(recording, "threads", columns=["tid", "first_ns", "last_ns", "running_ns", "off_cpu_ns", "untraced_ns", "lost_ns", "instructions"])
         self.library.close(recording)
-        self.assertGreater(len(calls), 0)
-        self.assertFalse([row for row in calls if "start_ns" in row or "end_ns" in row])
+        for rows in (calls, functions, threads):
+            self.assertGreater(len(rows), 0)
+            self.assertGreater(sum(row["instructions" if "instructions" in row else "self_instructions"] for row in rows), 0)
+            self.assertEqual([row for row in rows if any(name.endswith("_ns") for name in row)], [])
         self.assertEqual(calls, [known(line) for line in command("script", "-i", UNTIMED, "--format", "json") if "call" in line])
 
     def test_functions(self):

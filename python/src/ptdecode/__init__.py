@@ -511,9 +511,12 @@ class Recording:
         parts = [f"<h2>{html.escape(self._path or 'recording from memory')}</h2>",
                  f"<p>{html.escape(str(info.get('trace', '')))}, {len(self.streams)} streams, {len(findings)} findings</p>",
                  "<table><tr><th>function</th><th>module</th><th>calls</th><th>self ms</th><th>total ms</th></tr>"]
+        def ms(duration_ns: Optional[int]) -> str:
+            return "" if duration_ns is None else f"{duration_ns / 1e6:.3f}"
+
         for row in functions:
             parts.append(f"<tr><td>{html.escape(row.function or '')}</td><td>{html.escape(row.module or '')}</td><td>{row.calls}</td>"
-                         f"<td>{row.self_ns / 1e6:.3f}</td><td>{row.total_ns / 1e6:.3f}</td></tr>")
+                         f"<td>{ms(row.self_ns)}</td><td>{ms(row.total_ns)}</td></tr>")
         parts.append("</table>")
         parts += [f"<p>{html.escape(row.kind)}: {html.escape(row.what or '')}</p>" for row in findings[:20]]
         return Picture("\n".join(parts), "html")

@@ -106,7 +106,7 @@ std::vector<std::string> text(const FunctionProfile& profile) {
   std::vector<std::string> lines;
   for (FunctionTotals totals : profile.functions()) {
     std::string line;
-    const auto numbers = {totals.calls,       totals.no_start,    totals.no_end,  totals.estimated,         totals.self_ns,      totals.total_ns,
+    const auto numbers = {totals.calls,       totals.no_start,    totals.no_end,  totals.estimated,         totals.undated, totals.self_ns,      totals.total_ns,
                           totals.off_cpu_ns,  totals.untraced_ns, totals.lost_ns, totals.self_instructions, totals.instructions, totals.self_cycles,
                           totals.cycles,      totals.durations.count(),           totals.durations.max()};
     for (const uint64_t number : numbers) line += std::to_string(number) + " ";
