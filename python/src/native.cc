@@ -167,12 +167,18 @@ int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
   const bool good = run(*data->control, [&] { status = data->inner.get_next(&data->inner, out); });
   if (good) return status;
   // The consumer reports its own error; the interpreter raises KeyboardInterrupt again when the consumer returns to it.
-  const bool interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
-  PyErr_Clear();
-  if (interrupt) PyErr_SetInterrupt();
+  const nb::python_error raised;
+  data->error = "interrupted";
+  if (raised.matches(PyExc_KeyboardInterrupt)) {
+    PyErr_SetInterrupt();
+  } else {
+    try {
+      data->error = std::string("the progress callback raised ") + nb::repr(raised.value()).c_str();
+    } catch (const nb::python_error&) {  // in its __repr__
+    }
+  }
   if (status == 0 && out->release != nullptr) out->release(out);
   *out = ArrowArray{};
-  data->error = "interrupted";
   return ECANCELED;
 }
 
@@ -252,11 +258,11 @@ class Recording {
 
   nb::list streams() const {
     uint32_t count = 0;
-    check([&](char**) { return ptd_stream_count(handle_, &count); });
+    check([&](char**) { return ptd_stream_count(handle(), &count); });
     nb::list out;
     for (uint32_t i = 0; i < count; ++i) {
       ptd_stream_info info = PTD_INIT(ptd_stream_info);
-      check([&](char**) { return ptd_get_stream(handle_, i, &info); });
+      check([&](char**) { return ptd_get_stream(handle(), i, &info); });
       out.append(nb::make_tuple(i, info.cpu, info.tid, info.size_bytes, info.first_ns, info.last_ns, info.protocol, info.source));
     }
     return out;
@@ -264,11 +270,11 @@ class Recording {
 
   std::vector<std::string> warnings() const {
     uint32_t count = 0;
-    check([&](char**) { return ptd_warning_count(handle_, &count); });
+    check([&](char**) { return ptd_warning_count(handle(), &count); });
     std::vector<std::string> out;
     for (uint32_t i = 0; i < count; ++i) {
       const char* text = nullptr;
-      check([&](char**) { return ptd_get_warning(handle_, i, &text); });
+      check([&](char**) { return ptd_get_warning(handle(), i, &text); });
       out.emplace_back(text);
     }
     return out;
@@ -276,7 +282,7 @@ class Recording {
 
   std::string info_json() const {
     char* text = nullptr;
-    check([&](char** message) { return ptd_info_json(handle_, &text, message); });
+    check([&](char** message) { return ptd_info_json(handle(), &text, message); });
     std::string out = text;
     ptd_free(text);
     return out;
@@ -284,16 +290,17 @@ class Recording {
 
   std::string plan_json() const {
     char* text = nullptr;
-    check([&](char** message) { return ptd_plan_json(handle_, &text, message); });
+    check([&](char** message) { return ptd_plan_json(handle(), &text, message); });
     std::string out = text;
     ptd_free(text);
     return out;
   }
   void unit_steps(uint32_t unit, const std::string& output) const {
     Control control{nb::none()};
+    ptd_recording* const recording = handle();
     char* message = nullptr;
     ptd_code code = PTD_OK;
-    const bool good = run(control, [&] { code = ptd_unit_steps(handle_, unit, output.c_str(), &control.control, &message); });
+    const bool good = run(control, [&] { code = ptd_unit_steps(recording, unit, output.c_str(), &control.control, &message); });
     if (!good) {
       ptd_free(message);
       throw nb::python_error();
@@ -325,9 +332,9 @@ class Recording {
     options.control = &stream->control().control;
     if (arguments.unit || arguments.steps) {
       const uint32_t unit = arguments.unit.value_or(PTD_NONE);
-      check([&](char** message) { return ptd_plan_table(handle_, name.c_str(), unit, steps.get(), &options, stream->raw(), message); });
+      check([&](char** message) { return ptd_plan_table(handle(), name.c_str(), unit, steps.get(), &options, stream->raw(), message); });
     } else {
-      check([&](char** message) { return ptd_table(handle_, name.c_str(), &options, stream->raw(), message); });
+      check([&](char** message) { return ptd_table(handle(), name.c_str(), &options, stream->raw(), message); });
     }
     return stream;
   }
@@ -351,7 +358,7 @@ class Recording {
     names.push_back(nullptr);
     std::vector<ArrowArrayStream> raw(tables.size());
     check([&](char** message) {
-      return ptd_unit_tables(handle_, unit, names.data(), pointers.data(), steps ? steps->c_str() : nullptr, raw.data(), message);
+      return ptd_unit_tables(handle(), unit, names.data(), pointers.data(), steps ? steps->c_str() : nullptr, raw.data(), message);
     });
     nb::list out;
     for (size_t i = 0; i < tables.size(); ++i) {
@@ -363,7 +370,7 @@ class Recording {
 
   std::optional<uint32_t> space_of(int32_t pid, int64_t time_ns) const {
     uint32_t space = PTD_NONE;
-    check([&](char**) { return ptd_space_of(handle_, pid, time_ns, &space); });
+    check([&](char**) { return ptd_space_of(handle(), pid, time_ns, &space); });
     return space == PTD_NONE ? std::nullopt : std::optional(space);
   }
   nb::tuple code_at(uint32_t space, uint64_t ip, int64_t time_ns, size_t size_bytes) const {
@@ -371,13 +378,13 @@ class Recording {
     std::vector<uint8_t> bytes(size_bytes);
     size_t count = 0;
     uint32_t versions = 0;
-    check([&](char** message) { return ptd_code_at(handle_, &place, bytes.data(), bytes.size(), &count, &versions, message); });
+    check([&](char** message) { return ptd_code_at(handle(), &place, bytes.data(), bytes.size(), &count, &versions, message); });
     return nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), count), versions);
   }
   std::string disassemble(uint32_t space, uint64_t ip, int64_t time_ns, uint32_t instructions) const {
     const ptd_place place = place_of(space, ip, time_ns);
     char* text = nullptr;
-    check([&](char** message) { return ptd_disassemble(handle_, &place, instructions, &text, message); });
+    check([&](char** message) { return ptd_disassemble(handle(), &place, instructions, &text, message); });
     std::string out = text;
     ptd_free(text);
     return out;
@@ -385,11 +392,15 @@ class Recording {
   nb::tuple symbol_at(uint32_t space, uint64_t ip, int64_t time_ns) const {
     const ptd_place place = place_of(space, ip, time_ns);
     ptd_symbol symbol = PTD_INIT(ptd_symbol);
-    check([&](char** message) { return ptd_symbol_at(handle_, &place, &symbol, message); });
+    check([&](char** message) { return ptd_symbol_at(handle(), &place, &symbol, message); });
     return nb::make_tuple(symbol.name, symbol.module, symbol.offset_bytes, symbol.start, symbol.size_bytes, symbol.file, symbol.line);
   }
 
  private:
+  ptd_recording* handle() const {
+    if (handle_ == nullptr) raise(PTD_ERROR_INVALID_HANDLE, strdup("the recording is closed"));
+    return handle_;
+  }
   static ptd_place place_of(uint32_t space, uint64_t ip, int64_t time_ns) {
     ptd_place place = PTD_INIT(ptd_place);
     place.space = space;
@@ -397,7 +408,7 @@ class Recording {
     place.time_ns = time_ns;
     return place;
   }
-  ptd_recording* handle_;
+  ptd_recording* handle_;  // null: closed
 };
 
 /// Opens with `open`, which gets the options; used by open() and Builder.open().

@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 import unittest
+import warnings
 import weakref
 
 import duckdb
@@ -183,6 +184,7 @@ class Package(unittest.TestCase):
         table = self.recording.table
         for error, name, options in ((ValueError, "name", {"name": "calls\0x"}), (ValueError, "columns", {"columns": ["pid\0x"]}),
                                      (TypeError, "columns", {"columns": "pid"}), (TypeError, "columns", {"columns": [1]}),
+                                     (TypeError, "func", {"func": 3}), (TypeError, "func", {"func": [3]}), (TypeError, "columns", {"columns": 3}),
                                      (ValueError, "func", {"func": "f\0"}), (ValueError, "stream", {"stream": -1}), (ValueError, "stream", {"stream": 2**70}),
                                      (TypeError, "stream", {"stream": "0"}), (ValueError, "cpu", {"cpu": -1}), (TypeError, "tid", {"tid": 1.5}),
                                      (ValueError, "pid", {"pid": 2**31}), (ValueError, "threads", {"threads": -1}), (ValueError, "batch_rows", {"batch_rows": -1}),
@@ -340,6 +342,28 @@ class Package(unittest.TestCase):
         self.recording.close()
         self.assertEqual(len([next(rows) for _ in range(100)]), 100)
 
+    def test_a_closed_recording_says_so(self):
+        recording = ptdecode.open(USER)
+        recording.close()
+        recording.close()
+        for use in (recording.info, recording.calls, recording.check, lambda: recording.streams, lambda: recording.warnings, lambda: recording.code_at(0, 0)):
+            with self.assertRaisesRegex(ptdecode.Error, "^the recording is closed$") as caught:
+                use()
+            self.assertEqual(caught.exception.name, "invalid_handle")
+
+    def test_names_without_rows_warn(self):
+        for read in (list, ptdecode.Table.to_columns, ptdecode.Table.to_arrow, ptdecode.Table.to_pandas, ptdecode.Table.to_polars):
+            for table in (self.recording.calls, self.recording.functions):
+                with self.subTest(read=read, table=table):
+                    with self.assertWarnsRegex(UserWarning, "func='typo'") as caught:
+                        self.assertEqual(len(read(table(func="typo", columns=["module"]))), read is ptdecode.Table.to_columns)
+                    self.assertEqual(caught.filename, __file__)
+        called = max(self.recording.functions(), key=lambda row: row.calls).function
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertTrue(list(self.recording.functions(func=["typo", called])))
+            self.assertFalse(list(self.recording.calls(time=(1, 2))))
+
     def test_pictures(self):
         with ptdecode.open(USER) as recording:
             flame = recording.flame()
@@ -354,6 +378,22 @@ class Package(unittest.TestCase):
                 pass
         self.assertTrue(seen)
         self.assertTrue(all(0 <= done <= total for done, total in seen))
+
+    def test_an_exception_of_the_progress_callback_arrives(self):
+        class Own(Exception):
+            pass
+
+        def stop(done, total):
+            raise Own(f"at {total > 0}")
+
+        with ptdecode.open(KERNEL) as recording:
+            for read in (list, ptdecode.Table.to_columns, ptdecode.Table.to_arrow, ptdecode.Table.to_pandas, ptdecode.Table.to_polars):
+                with self.subTest(read=read), self.assertRaisesRegex(Own, "^at True$"):
+                    read(recording.functions(progress=stop))
+            with self.assertRaisesRegex(Exception, "the progress callback raised Own"):
+                pyarrow.RecordBatchReader.from_stream(recording.functions(progress=stop)).read_all()
+            with self.assertRaises(Own):
+                ptdecode.open(KERNEL, progress=stop)
 
     def test_cycles_are_freed(self):
         """A progress callback may refer to the object that owns the table: what was read in part, and what was not begun, is collected."""

@@ -16,6 +16,7 @@ describes all tables and columns.
 from __future__ import annotations
 
 import collections
+import collections.abc
 import functools
 import html
 import inspect
@@ -28,6 +29,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Union
 
 from . import _native
@@ -77,10 +79,10 @@ def _name(argument: str, value: str) -> str:
 
 
 def _names(argument: str, values: Optional[Sequence[str]]) -> "Optional[list[str]]":
-    if isinstance(values, str):
-        raise TypeError(f"{argument}: a sequence of names is needed, not a str")
     if values is None:
         return None
+    if isinstance(values, str) or not isinstance(values, collections.abc.Iterable):
+        raise TypeError(f"{argument}: {'a str or ' if argument == 'func' else ''}a sequence of str is needed, not {type(values).__name__}")
     names = [_name(argument, value) for value in values]
     if not names:
         raise ValueError(f"{argument}: the list of names is empty, which would select nothing; None means the default")
@@ -202,6 +204,21 @@ def _bar(wanted: Progress, title: str) -> Optional[Callable[[int, int], Any]]:
     return update
 
 
+def _keeping(progress: Optional[Callable[[int, int], Any]], raised: "list[BaseException]") -> Optional[Callable[[int, int], Any]]:
+    """A progress callback that also appends its exceptions to `raised`: libraries that read Arrow streams replace them by their own."""
+    if progress is None:
+        return None
+
+    def call(done: int, total: int) -> None:
+        try:
+            progress(done, total)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    return call
+
+
 class Table:
     """Rows of a recording, made while they are read. The columns are those of docs/TABLES.md.
 
@@ -212,9 +229,11 @@ class Table:
     True
     """
 
-    def __init__(self, name: str, start: Callable[[], Any]) -> None:
+    def __init__(self, name: str, start: Callable[[], Any], func: "Sequence[str]" = (), raised: "Optional[list[BaseException]]" = None) -> None:
         self._name = name
         self._start = start
+        self._func = func
+        self._raised = [] if raised is None else raised  # exceptions of the progress callback
         self._columns = [column for column, _, _ in start().columns()]
 
     @property
@@ -233,8 +252,11 @@ class Table:
     def batches(self) -> "Iterator[dict[str, list]]":
         """Yields the rows in batches of columns."""
         stream = self._start()
+        is_empty = True
         while (columns := stream.next_columns()) is not None:
+            is_empty = is_empty and not any(columns)
             yield dict(zip(self._columns, columns))
+        self._warn(is_empty)
 
     def __iter__(self) -> "Iterator[Any]":
         row = _row_type(self._name, tuple(self._columns))
@@ -273,12 +295,26 @@ class Table:
         return self._read(polars.DataFrame)
 
     def _read(self, reader: Callable[[Any], Any]) -> Any:
-        """Reads all rows with another library. It reports Ctrl-C as an error of the stream; this makes it KeyboardInterrupt again."""
+        """Reads all rows with another library. It reports Ctrl-C and exceptions of the progress callback as errors of the stream; this raises them again."""
+        self._raised.clear()
         try:
-            return reader(self)
+            rows = reader(self)
         except Exception:
             _native.check_signals()
+            if self._raised:
+                raise self._raised.pop() from None
             raise
+        self._warn(len(rows) == 0)
+        return rows
+
+    def _warn(self, is_empty: bool) -> None:
+        """Warns if the names of functions selected nothing: a name may be misspelt."""
+        if not is_empty or not self._func:
+            return
+        level, caller = 1, sys._getframe()
+        while caller.f_back is not None and caller.f_globals is globals():
+            level, caller = level + 1, caller.f_back
+        warnings.warn(f"{self._name}: no row is of func={', '.join(map(repr, self._func))}; functions() without func lists what was called", stacklevel=level)
 
     def __repr__(self) -> str:
         return f"<ptdecode.Table {self._name}: {', '.join(self._columns)}>"
@@ -399,14 +435,15 @@ class Recording:
 
         columns: names of columns, in order; None: the table's default.
         time: "10%-20%", "17.5,18.2" (seconds), or (first_ns, last_ns), two int.
-        func: names of functions, with wildcards; only for ``calls`` and ``functions``. An empty list of names or columns is refused.
+        func: names of functions, with wildcards; only for ``calls`` and ``functions``. A UserWarning says that they selected no row. An empty list of
+            names or columns is refused.
         threads: that decode calls and functions; 0: one for each core.
-        progress: a function of (done, total) bytes; True: a tqdm bar; None: a bar if a person watches; False: nothing.
+        progress: a function of (done, total) bytes, whose exception ends the reading; True: a tqdm bar; None: a bar if a person watches; False: nothing.
         """
         arguments = _native.TableArguments()
         name = _name("name", name)
         arguments.columns = _names("columns", columns)
-        arguments.functions = _names("func", [func] if isinstance(func, str) else func)
+        arguments.functions = _names("func", (func,) if isinstance(func, str) else func)
         arguments.stream = None if stream is None else _number("stream", stream, 2**32 - 2)
         arguments.cpu, arguments.pid, arguments.tid = (_id(argument, value) for argument, value in (("cpu", cpu), ("pid", pid), ("tid", tid)))
         arguments.first_ns, arguments.last_ns = (_number("time", bound, 2**63 - 1) for bound in self._window(time))
@@ -414,7 +451,8 @@ class Recording:
             raise ValueError(f"time: {time!r} ends before it starts")
         arguments.batch_rows = _number("batch_rows", batch_rows, 2**31 - 1)
         arguments.threads = _number("threads", threads, 256)
-        return Table(name, lambda: self._native.table(name, arguments, _bar(progress, name)))
+        raised: "list[BaseException]" = []
+        return Table(name, lambda: self._native.table(name, arguments, _keeping(_bar(progress, name), raised)), arguments.functions or (), raised)
 
     def blocks(self, **options: Any) -> Table:
         """Instructions that ran one after the other, up to a branch. See table()."""
