@@ -7,6 +7,24 @@
 
 namespace ptd::replay {
 
+namespace {
+
+// Whether an x86 function begins at `ip` with the set-up of a frame pointer. Moves by lines pass it.
+bool sets_up_frame(const BlockInfo& block, Ip ip) {
+  const Bytes bytes{block.first_byte, block.size_bytes};
+  Bytes code = bytes.subspan(std::min<uint64_t>(ip - block.ip, bytes.size()));
+  const auto take = [&code](std::initializer_list<unsigned> bytes) {
+    const bool fits = code.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), code.begin(), [](unsigned a, std::byte b) { return std::byte(a) == b; });
+    if (fits) code = code.subspan(bytes.size());
+    return fits;
+  };
+  if (block.mode != ExecMode::bits64 && block.mode != ExecMode::bits32) return false;
+  (void)(take({0xf3, 0x0f, 0x1e, 0xfa}) || take({0xf3, 0x0f, 0x1e, 0xfb}));                              // endbr64, endbr32
+  return take({0x55}) && (take({0x48, 0x89, 0xe5}) || take({0x48, 0x8b, 0xec}) || take({0x89, 0xe5}));  // push rbp; mov rsp, rbp
+}
+
+}  // namespace
+
 // Lines
 
 const CallMoves::Line& CallMoves::line_of(SpaceId space, Ip ip, TimeNs when) {
@@ -16,7 +34,7 @@ const CallMoves::Line& CallMoves::line_of(SpaceId space, Ip ip, TimeNs when) {
   KnownLine& entry = known->second;
   if (!is_new && entry.space == space && entry.valid.contains(when)) return entry.line;
   const SourcePlace place = session_->recording().symbolizer().source_at(space_at(space, ip), ip, when);
-  entry = {space, place.valid, place.frames.empty() ? Line{} : Line{place.frames.front().file, place.frames.front().line, place.begins_statement}};
+  entry = {space, place.valid, Line{place.row}};
   return entry.line;
 }
 
@@ -152,69 +170,50 @@ MoveResult CallMoves::forward(ThreadKey thread, const Decide& decide) {
   }
 }
 
-namespace {
-
-// Whether an x86 function begins here with the set-up of a frame pointer. GDB then stops at the line after it.
-bool sets_up_frame(const ReplayPlace& place) {
-  const Bytes block{place.block->first_byte, place.block->size_bytes};
-  Bytes code = block.subspan(std::min<uint64_t>(place.ip - place.block->ip, block.size()));
-  const auto take = [&code](std::initializer_list<unsigned> bytes) {
-    const bool fits = code.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), code.begin(), [](unsigned a, std::byte b) { return std::byte(a) == b; });
-    if (fits) code = code.subspan(bytes.size());
-    return fits;
-  };
-  if (place.block->mode != ExecMode::bits64 && place.block->mode != ExecMode::bits32) return false;
-  (void)(take({0xf3, 0x0f, 0x1e, 0xfa}) || take({0xf3, 0x0f, 0x1e, 0xfb}));                              // endbr64, endbr32
-  return take({0x55}) && (take({0x48, 0x89, 0xe5}) || take({0x48, 0x8b, 0xec}) || take({0x89, 0xe5}));  // push rbp; mov rsp, rbp
-}
-
-}  // namespace
-
-MoveResult CallMoves::next(ThreadKey thread, MoveUnit unit, bool into) {
+// GDB's rules: where the flow goes on in the middle of a line, it passes the rest of that line. It passes a row that is no statement, too, and
+// the line is still that of the statement before.
+MoveResult CallMoves::next(ThreadKey thread, const Advance& how) {
   size_t depth = 0;
   Line line;
-  bool skips_set_up = false;  // stops at the next statement, whatever its line
+  Ip row, below, above;       // the begin of the current row; addresses from `below` to `above` are passed
+  bool skips_set_up = false;  // stops at the next row, whatever its line
   return forward(thread, [&](ThreadWalk& walk, const ReplayPlace& place, bool is_first) {
     const size_t now = walk.stack().depth();
     const bool returned = walk.take_return_below() || now < depth;
-    if (is_first || returned) {
+    const bool enters = !is_first && now > depth;
+    if (enters && (!how.into || now > depth + 1 || walk.stack().calls().back().is_interrupt)) return Decision::pass_block;
+    if (how.unit == MoveUnit::instruction && !is_first) return Decision::stop;
+    const Line& here = how.unit == MoveUnit::line ? line_of(place.space, place.ip, place.time) : line;
+    // The dynamic linker's code goes on to the function that it finds.
+    const bool links = enters && functions_.at(place.space, place.ip, place.time).name.starts_with("_dl_runtime_resolve");
+    if (enters && (here.line == 0 || links)) return Decision::pass_one;
+    if (enters && !sets_up_frame(*place.block, place.ip)) return Decision::stop;
+    const Ip start{place.ip.value - here.offset_bytes};
+    if (is_first || enters) {
       depth = now;
-      skips_set_up = false;
-      line = unit == MoveUnit::line ? line_of(place.space, place.ip, place.time) : Line{};
-      return !is_first && (unit == MoveUnit::instruction || line.line == 0) ? Decision::stop : Decision::pass_one;
-    }
-    const bool enters = into && now == depth + 1 && !walk.stack().calls().back().is_interrupt;
-    if (now > depth && !enters) return Decision::pass_block;
-    if (unit == MoveUnit::instruction) return Decision::stop;
-    const Line& here = line_of(place.space, place.ip, place.time);
-    if (enters && here.line != 0 && sets_up_frame(place)) {
-      depth = now;
-      skips_set_up = true;
+      line = here;
+      row = start;
+      if (how.upward) {
+        below = functions_.at(place.space, place.ip, place.time).start;
+        above = place.ip;
+      }
+      skips_set_up = enters;
       return Decision::pass_one;
     }
-    return here.line != 0 && (enters || (here.begins && (skips_set_up || !here.is_same(line)))) ? Decision::stop : Decision::pass_one;
-  });
-}
-
-MoveResult CallMoves::until(ThreadKey thread, MoveUnit unit) {
-  size_t depth = 0;
-  Line line;
-  Ip start;
-  return forward(thread, [&](ThreadWalk& walk, const ReplayPlace& place, bool is_first) {
-    const size_t now = walk.stack().depth();
-    const bool returned = walk.take_return_below() || now < depth;
-    if (is_first) {
-      depth = now;
-      start = place.ip;
-      line = unit == MoveUnit::line ? line_of(place.space, place.ip, place.time) : Line{};
-      return Decision::pass_one;
-    }
-    if (returned) return Decision::stop;
-    if (now > depth) return Decision::pass_block;
-    if (place.ip <= start) return Decision::pass_one;
-    if (unit == MoveUnit::instruction) return Decision::stop;
-    const Line& here = line_of(place.space, place.ip, place.time);
-    return here.begins && !here.is_same(line) ? Decision::stop : Decision::pass_one;
+    if (returned) depth = now;
+    else if (place.ip >= below && place.ip <= above) return Decision::pass_one;
+    if (here.line == 0) return returned || line.line != 0 ? Decision::stop : Decision::pass_one;
+    if (skips_set_up && !returned) return here.begins() ? Decision::stop : Decision::pass_one;
+    if (start == row) return Decision::pass_one;
+    const bool is_other = here.begins() && !here.is_same(line);
+    if (is_other && here.is_statement) return Decision::stop;
+    if (how.upward && !returned && !here.is_statement && here.is_same(line)) above = place.ip;
+    else above = {};
+    if (!is_other) line = here;
+    else if (returned) line = {};  // any statement is of another line
+    row = start;
+    skips_set_up = false;
+    return Decision::pass_one;
   });
 }
 
@@ -258,8 +257,9 @@ std::optional<uint64_t> CallMoves::line_start(const Past& past, bool into) {
     }
     const std::span<const uint32_t> at = offsets.insn_offsets(*piece->block);
     for (uint32_t i = piece->count; i-- > 0;) {
-      const Line& here = line_of(piece->space, piece->block->ip + at[piece->first + i], piece->time);
-      if (!here.begins) continue;
+      const Ip ip = piece->block->ip + at[piece->first + i];
+      const Line& here = line_of(piece->space, ip, piece->time);
+      if (!here.begins() || !here.is_statement || sets_up_frame(*piece->block, ip)) continue;
       if (start && !here.is_same(line)) return start;
       line = here;
       start = piece->at + i;

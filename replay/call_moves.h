@@ -26,6 +26,13 @@ struct Backtrace {
 
 enum class MoveUnit : uint8_t { instruction, line };
 
+/// How CallMoves::next() moves.
+struct Advance {
+  MoveUnit unit = MoveUnit::line;
+  bool into = false;    ///< a call is entered if its code has lines (or the unit is an instruction)
+  bool upward = false;  ///< only to a higher address of the function, or to its caller: past loops
+};
+
 struct MoveResult {
   enum class Why : uint8_t {
     done,
@@ -48,12 +55,9 @@ class CallMoves {
   explicit CallMoves(ReplaySession& session) : session_(&session), functions_(session.recording().symbolizer()) {}
 
   [[nodiscard]] Backtrace backtrace(ThreadKey thread);
-  /// Moves to the next instruction or line of the function, or of its caller after its return. With `into`, a call is entered if its code has
-  /// lines (or the unit is an instruction). Stops where a statement begins, and after
-  /// the set-up of a frame, as GDB does.
-  MoveResult next(ThreadKey thread, MoveUnit unit, bool into);
-  /// As next(), but only to a higher address of the function, or to its caller: past loops.
-  MoveResult until(ThreadKey thread, MoveUnit unit);
+  /// Moves to the next instruction or line of the function, or of its caller after its return. Stops where GDB does: where a statement of another
+  /// line begins, and after the set-up of a frame.
+  MoveResult next(ThreadKey thread, const Advance& how);
   /// Moves after the return of the function.
   MoveResult finish(ThreadKey thread);
   /// Moves to the previous instruction of the function, or to the beginning of its previous line; from its first instruction, to the call. With
@@ -62,11 +66,9 @@ class CallMoves {
   /// Moves before the call of the function.
   MoveResult reverse_finish(ThreadKey thread);
 
-  /// An address in the source; line 0: not known. The views are valid as long as the recording.
-  struct Line {
-    std::string_view file;
-    uint32_t line = 0;
-    bool begins = false;  ///< a statement begins at the address
+  /// An address in the source, as GDB sees it; line 0: not known. The views are valid as long as the recording.
+  struct Line : SourceRow {
+    [[nodiscard]] bool begins() const { return line != 0 && offset_bytes == 0; }
     [[nodiscard]] bool is_same(const Line& other) const { return file == other.file && line == other.line; }
   };
   /// Returns the innermost line of an address.

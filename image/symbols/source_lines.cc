@@ -28,10 +28,34 @@ struct Row {
   uint64_t address = 0;
   std::string_view file;
   uint32_t line = 0, discriminator = 0;
-  bool statement = false, end = false;  // end: of a sequence; the following addresses have no line
+  uint32_t shown = 0;                                    // index of the row that GDB uses for the addresses of this one
+  bool statement = false, end = false, repeats = false;  // end: of a sequence; the following addresses have no line. repeats: see mark_repeats()
 };
 
 constexpr const char* kTooMuchMemory = "more memory than is available";
+
+// Marks the rows that GDB omits, because an earlier one in a run of rows of one line has a discriminator. The rows are in the table's order.
+void mark_repeats(std::vector<Row>& rows) {
+  bool has_discriminator = false;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const bool goes_on = i != 0 && !rows[i - 1].end && rows[i].line == rows[i - 1].line && rows[i].file == rows[i - 1].file;
+    has_discriminator = (goes_on && has_discriminator) || rows[i].discriminator != 0;
+    rows[i].repeats = goes_on && has_discriminator;
+  }
+}
+
+// Sets the rows that GDB uses. Of rows at one address it takes the last statement, or the last row if none is a statement; it ignores rows
+// without a line. The rows are sorted by address.
+void mark_shown(std::vector<Row>& rows) {
+  uint32_t shown = 0;
+  for (uint32_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    const Row& before = rows[shown];
+    const bool is_hidden = row.repeats || row.line == 0 || (!row.statement && before.statement && before.address == row.address);
+    if (row.end || before.end || !is_hidden) shown = i;
+    rows[i].shown = shown;
+  }
+}
 
 std::string not_used(const std::string& path, const std::string& needs) {
   return path + ": its source lines are not used: its debug information needs " + needs;
@@ -237,11 +261,13 @@ void SourceLines::load(Unit& unit) {
     unsigned discriminator = 0;
     (void)dwarf_linediscriminator(line, &discriminator);  // 0 if there is none
     const std::string_view path = paths(dwarf_linesrc(line, nullptr, nullptr));
-    unit.rows.push_back({address, path, static_cast<uint32_t>(std::max(number, 0)), discriminator, statement, end});
+    unit.rows.push_back({address, path, static_cast<uint32_t>(std::max(number, 0)), discriminator, 0, statement, end, false});
   }
+  mark_repeats(unit.rows);
   std::stable_sort(unit.rows.begin(), unit.rows.end(), [](const Row& a, const Row& b) {
     return std::pair(a.address, !a.end) < std::pair(b.address, !b.end);  // the end of one sequence comes before the start of another
   });
+  mark_shown(unit.rows);
   load_scopes(unit);
   for (Scope& scope : unit.scopes) {
     for (Declaration* place : {&scope.declared, &scope.call, &scope.enclosing})
@@ -278,8 +304,9 @@ SourcePlace SourceLines::place(uint64_t address) {
   if (at != unit->rows.begin() && !std::prev(at)->end) {
     frame.file = std::prev(at)->file;
     frame.line = std::prev(at)->line;
+    const Row& row = unit->rows[std::prev(at)->shown];
+    place.row = {row.file, row.line, address - row.address, row.statement};
   }
-  for (auto row = at; row != unit->rows.begin() && std::prev(row)->address == address; --row) place.begins_statement |= std::prev(row)->statement && !std::prev(row)->end;
   for (uint32_t number = scope_at(unit->pieces, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];
     frame.function = scope.name;

@@ -113,7 +113,8 @@ SourcePlace generated_source(const NamedRange& range, Ip ip) {
   const auto after = std::upper_bound(lines.begin(), lines.end(), ip.value - range.ip.value,
                                       [](uint64_t offset, const GeneratedLines::Line& line) { return offset < line.offset_bytes; });
   if (after == lines.begin()) return {};
-  return {{{range.name, range.lines->file, std::prev(after)->line}}, {}, std::prev(after)->offset_bytes == ip.value - range.ip.value};
+  const SourceFrame frame{range.name, range.lines->file, std::prev(after)->line};
+  return {{frame}, {}, {frame.file, frame.line, ip.value - range.ip.value - std::prev(after)->offset_bytes, true}};
 }
 
 // Returns the names of the ranges that begin where `best` does and are live at the same time.

@@ -92,11 +92,19 @@ struct SourceFrame {
   uint32_t line = 0;          ///< 0: none
 };
 
+/// The row of the line table that describes an address to GDB.
+struct SourceRow {
+  std::string_view file;
+  uint32_t line = 0;          ///< 0: none
+  uint64_t offset_bytes = 0;  ///< of the address, from where the row begins
+  bool is_statement = false;  ///< the row is recommended for a breakpoint
+};
+
 /// The debug information of one address. Views are valid as long as the Symbolizer.
 struct SourcePlace {
   std::vector<SourceFrame> frames;  ///< innermost first; empty: no debug information
   Interval valid;                   ///< an interval in which the answer is the same
-  bool begins_statement = false;    ///< the line table recommends the address for a breakpoint: a statement begins here
+  SourceRow row;                    ///< its line may not be that of the innermost frame where several rows begin at one address
 };
 
 /// A function that is inlined at an address.

@@ -24,10 +24,10 @@ struct Command {
   MoveResult (*move)(CallMoves&, ThreadKey);
 };
 constexpr std::array kCommands = {
-    Command{"next", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, MoveUnit::line, false); }},
-    Command{"step", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, MoveUnit::line, true); }},
-    Command{"nexti", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, MoveUnit::instruction, false); }},
-    Command{"until", [](CallMoves& moves, ThreadKey thread) { return moves.until(thread, MoveUnit::line); }},
+    Command{"next", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, {MoveUnit::line}); }},
+    Command{"step", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, {MoveUnit::line, true}); }},
+    Command{"nexti", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, {MoveUnit::instruction}); }},
+    Command{"until", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, {MoveUnit::line, false, true}); }},
     Command{"finish", [](CallMoves& moves, ThreadKey thread) { return moves.finish(thread); }},
     Command{"reverse-next", [](CallMoves& moves, ThreadKey thread) { return moves.reverse_next(thread, MoveUnit::line, false); }},
     Command{"reverse-step", [](CallMoves& moves, ThreadKey thread) { return moves.reverse_next(thread, MoveUnit::line, true); }},

@@ -189,6 +189,55 @@ class Moves(unittest.TestCase):
         self.assertNotIn("rror", said)
 
 
+class Lines(unittest.TestCase):
+    """next, step and until stop at the addresses at which GDB stops on the running program, also after the end of a function."""
+    MOVES = (("main", ["step"] * 150), ("get", ["next"] * 50), ("recursive", ["next"] * 40), ("twice", ["next"] * 20),
+             ("loops", ["next", "next", "until", "next", "until", "until", "next", "next", "until"] * 4))
+
+    def gdb(self, *words):
+        done = subprocess.run(["gdb", "-nx", "-batch", "-ex", "set width 0", "-ex", "set confirm off", "-ex", "set debuginfod enabled off", *words],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, stdin=subprocess.DEVNULL,
+                              env=dict(os.environ, PTDECODE_STASH="off", DEBUGINFOD_URLS=""))
+        return [int(ip, 16) for ip in re.findall(r"^at 0x(\w+)", done.stdout, re.M)], done.stdout
+
+    def check(self, program, functions):
+        places = [program.symbol(name) for name in functions]
+        for start, moves in self.MOVES:
+            words = ["-ex", f"break {start}"]
+            ends = ["-ex", "delete"]
+            shown = ["-ex", 'printf "at 0x%lx\\n", $pc']
+            live, said = self.gdb(*words, "-ex", "run", *ends, *(word for move in moves for word in ("-ex", move, *shown)), program.program)
+            known = next((k for k, ip in enumerate(live) if not any(first <= ip < first + size for first, size in places)), len(live))
+            self.assertGreater(known, 1, said)
+            server = f"target remote | {PTDECODE} replay --gdb -q -i {program.path}"
+            replayed, printed = self.gdb("-ex", server, *words, "-ex", "continue", *ends, *(word for move in moves[:known] for word in ("-ex", f"monitor {move}")),
+                                         program.program)
+            self.assertEqual([hex(ip) for ip in replayed], [hex(ip) for ip in live[:known]], (start, moves[0], printed))
+
+    def test_stops_are_those_of_gdb(self):
+        functions = ("set", "get", "both", "recursive", "twice", "loops", "main")
+        for flags in (["-O0"], ["-O0", "-fcf-protection=full"], ["-Og"], ["-O1"], ["-O2", "-fno-inline"], ["-O3", "-fno-inline"]):
+            with self.subTest(flags), tempfile.TemporaryDirectory() as folder:
+                self.check(Recorded(folder, PROGRAMS / "lines.c", "-static", "-no-pie", "-fno-ipa-cp", *flags, name="lines"), functions)
+
+    def test_step_passes_the_dynamic_linker(self):
+        """The first call of a library's function runs the dynamic linker, whose lines a debug package has."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = Recorded(folder, PROGRAMS / "lines.c", "-no-pie", "-O0", "-Wl,-z,lazy", name="lines")
+            self.check(program, ("set", "get", "both", "recursive", "twice", "loops", "main"))
+
+    def test_no_stop_at_the_set_up_of_a_frame(self):
+        """Neither forward nor backward."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = Recorded(folder, PROGRAMS / "lines.c", "-static", "-no-pie", "-O0", name="lines")
+            there, said = self.gdb("-ex", f"target remote | {PTDECODE} replay --gdb -q -i {program.path}", "-ex", "break both", "-ex", "continue",
+                                   *["-ex", "monitor step"] * 40, *["-ex", "monitor reverse-step"] * 30, program.program)
+            self.assertEqual(len(there), 70, said)
+            entries = [program.symbol(name)[0] for name in ("set", "get", "both", "recursive", "loops")]
+            self.assertFalse(set(there) & set(entries), said)
+            self.assertLessEqual(set(there[40:]), {*there[:40], *entries}, said)
+
+
 class LeftCalls(unittest.TestCase):
     """longjmp, siglongjmp and exceptions leave calls that never return. The backtraces are those of GDB on the running program."""
     FUNCTIONS = ("plain", "inner_jump", "inner_throw", "handler")
