@@ -48,7 +48,7 @@ TEST(HoleTimes, LikeASearchOfAllCpus) {
     HoleTimes times;
     AllTimes all;
     HoleTimes::CpuTimes latest;
-    const unsigned cpus = 1 + random() % 6, hole_every = 1 + random() % 8;
+    const auto cpus = static_cast<unsigned>(1 + random() % 6), hole_every = static_cast<unsigned>(1 + random() % 8);
     size_t holes = 0;
     uint64_t now = 1000;
     for (unsigned i = 0; i < 60; ++i) {
