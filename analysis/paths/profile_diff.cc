@@ -64,9 +64,14 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
       const FunctionInfo& info = sides[side].functions.info(id);
       const FunctionInfo shown{std::string(without_address(info.name)), info.module};  // those that only their addresses tell apart are one row
       std::pair key(shown.name, shown.module);
+      const bool has_symbol = !key.first.starts_with(info.module + "+");
       if (const auto other = sides[side].names.find(info.module); other != sides[side].names.end()) {
-        if (key.first.starts_with(info.module + "+")) key.first.replace(0, info.module.size(), other->second);  // without a symbol
+        if (!has_symbol) key.first.replace(0, info.module.size(), other->second);
         key.second = other->second;
+      }
+      if (!has_symbol && sides[side].other_builds.contains(info.module)) {
+        key.first.append(1, '\0').append(std::to_string(side));
+        unmatched_.insert(info.module);
       }
       const auto [place, is_new] = by_name.emplace(std::move(key), functions_.size());
       if (is_new) {

@@ -45,10 +45,11 @@ struct DiffSide {
   const FunctionTable& functions;
   std::function<bool(std::string_view module)> has_debug_information;
   std::map<std::string, std::string, std::less<>> names{};  ///< of modules that the other side has under another name: that name
+  std::set<std::string, std::less<>> other_builds{};        ///< modules that the other side has in another build
 };
 
 /// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each: another
-/// version of a program may have another file name. Untraced code is a function without a name. Where only one recording has the debug information of a
+/// version of a program may have another file name. Code without a symbol, whose name is an offset, has no match in another build. Untraced code is a function without a name. Where only one recording has the debug information of a
 /// module, its inlined functions count as part of their callers. Immutable.
 class ProfileDiff {
  public:
@@ -70,6 +71,8 @@ class ProfileDiff {
   [[nodiscard]] const std::vector<Path>& paths() const { return paths_; }
   /// The modules of each side whose inlined functions count as part of their callers.
   [[nodiscard]] const std::array<std::set<std::string>, kSides>& folded() const { return folded_; }
+  /// The modules of which code without a symbol ran and is not matched.
+  [[nodiscard]] const std::set<std::string>& unmatched() const { return unmatched_; }
 
  private:
   using Matches = std::array<std::vector<size_t>, kSides>;  ///< by FunctionId + 1: the index in functions_
@@ -81,6 +84,7 @@ class ProfileDiff {
   std::vector<Function> functions_;
   std::vector<Path> paths_;
   std::array<std::set<std::string>, kSides> folded_;
+  std::set<std::string> unmatched_;
 };
 
 }  // namespace ptd

@@ -117,6 +117,28 @@ std::map<std::string, std::string, std::less<>> names_in(const Recording& record
   return names;
 }
 
+using BuildIds = std::map<std::string_view, std::set<std::string_view>>;  ///< by module; "" for files without one
+
+BuildIds builds_of(const Recording& recording) {
+  BuildIds builds;
+  for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
+    const Section& section = recording.timeline().section(id);
+    builds[recording.symbolizer().module_of(section)].insert(section.build_id);
+  }
+  return builds;
+}
+
+/// Returns the modules of `own` that `other` has in another build. `names` are those that `other` has for modules of `own`, where they differ.
+std::set<std::string, std::less<>> other_builds(const BuildIds& own, const BuildIds& other, const std::map<std::string, std::string, std::less<>>& names) {
+  std::set<std::string, std::less<>> modules;
+  for (const auto& [module, builds] : own) {
+    const auto renamed = names.find(module);
+    const auto found = other.find(renamed == names.end() ? module : std::string_view(renamed->second));
+    if (found != other.end() && found->second != builds) modules.emplace(module);
+  }
+  return modules;
+}
+
 /// The larger changes first; equal ones in the order of their names or callers.
 template <typename Rows>
 std::vector<const typename Rows::value_type*> ranked_changes(const Rows& rows, const Metric& metric, const auto& wanted) {
@@ -155,6 +177,9 @@ class DiffPrinter {
       out.write(fmt::format("only {} has debug information of {}: inlined functions count as part of their callers\n", side == 0 ? 'A' : 'B',
                             shown(fmt::format("{}", fmt::join(folded, ", ")))));
     }
+    if (!diff_.unmatched().empty())
+      out.write(fmt::format("A and B have different builds of {}: code without a symbol in them is not compared\n",
+                            shown(fmt::format("{}", fmt::join(diff_.unmatched(), ", ")))));
     const std::string name = metric_.name();
     out.write(fmt::format("\n{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} function\n", "calls A", "calls B", name + " A", name + " B", "change", "per call"));
     const auto changed = static_cast<size_t>(std::count_if(functions_.begin(), functions_.end(), [this](const auto* row) { return metric_.change(row->sums) != 0; }));
@@ -185,7 +210,8 @@ class DiffPrinter {
       standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
     };
     dump({{"schema", "ptdecode-functions-diff-1"}, {"timed", metric_.timed}, {"a", words_.calls[0].input.path}, {"b", words_.calls[1].input.path},
-          {"without_inlined_a", diff_.folded()[0]}, {"without_inlined_b", diff_.folded()[1]}});
+          {"without_inlined_a", diff_.folded()[0]}, {"without_inlined_b", diff_.folded()[1]},
+          {"unmatched", diff_.unmatched()}});
     for (size_t i = 0; i < rows(functions_.size(), 0); ++i) {
       const ProfileDiff::Function& row = *functions_[i];
       nlohmann::json json = {{"function", name_of(row)}, {"module_a", row.info[0].module}, {"module_b", row.info[1].module}};
@@ -255,11 +281,15 @@ int diff_functions(const FunctionDiffWords& words) {
     if (const int status = follow(words.calls[i], sides[i]); status != kExitOk) return status;
   }
   const bool timed = sides[0].input->timed() && sides[1].input->timed();
-  const auto side_of = [](const Side& side, std::map<std::string, std::string, std::less<>> names) {
-    return DiffSide{side.profile, side.input->functions(), [&side](std::string_view module) { return has_debug_information(side.input->recording(), module); },
-                    std::move(names)};
+  const auto names = names_in(sides[0].input->recording(), sides[1].input->recording());  // of modules of B
+  std::map<std::string, std::string, std::less<>> names_of_a;
+  for (const auto& [of_b, of_a] : names) names_of_a.try_emplace(of_a, of_b);
+  const std::array<BuildIds, 2> builds = {builds_of(sides[0].input->recording()), builds_of(sides[1].input->recording())};
+  const auto has_lines = [](const Side& side) {
+    return [&side](std::string_view module) { return has_debug_information(side.input->recording(), module); };
   };
-  const ProfileDiff diff(side_of(sides[0], {}), side_of(sides[1], names_in(sides[0].input->recording(), sides[1].input->recording())));
+  const ProfileDiff diff({sides[0].profile, sides[0].input->functions(), has_lines(sides[0]), {}, other_builds(builds[0], builds[1], names_of_a)},
+                         {sides[1].profile, sides[1].input->functions(), has_lines(sides[1]), names, other_builds(builds[1], builds[0], names)});
   for (const ProfileDiff::Path& path : diff.paths()) {
     for (size_t i = 0; i < sides.size(); ++i) sides[i].all += path.sums[i];
   }

@@ -151,6 +151,29 @@ class Diff(unittest.TestCase):
         self.assertEqual((calls["step"][0], calls["step (inlined)"][1]), (0, 0))
         self.assertIn("only A has debug information of inlines: inlined functions count as part of their callers\n", run("functions", "-q", "--diff", *files).stdout)
 
+    def test_builds_without_symbols(self):
+        """At one offset, two builds have different functions: only names tell which are the same."""
+        for build, text in (("x", "int hot(int n)"), ("y", "int first(int n) { return n * 7 + 3; } __attribute__((noinline)) int hot(int n)")):
+            (self.folder / build).mkdir(exist_ok=True)
+            calls = "first(n) + " if build == "y" else ""
+            (self.folder / "v.c").write_text(f"__attribute__((noinline)) {text} {{ for (int i = 0; i < 20; ++i) n += i ^ n; return n; }}\n"
+                                             f"int main(int n, char** words) {{ int sum = {calls}0; for (int i = 0; i < 40; ++i) sum += hot(n + i); return sum == 1; }}\n")
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-s", "-Wl,--build-id", "v.c", "-o", build + "/v"], cwd=self.folder, check=True)
+            done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--work-clock", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", build + ".data", "--",
+                                   "./v"], cwd=self.folder / build, capture_output=True, text=True)
+            shutil.move(self.folder / build / (build + ".data"), self.folder / (build + ".data"))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        words = ("functions", "-q", "--no-inline", "--diff", self.folder / "x.data", self.folder / "y.data", "--limit", "0")
+        said, rows = run(*words), [json.loads(line) for line in run(*words, "--format", "json").stdout.splitlines()]
+        self.assertIn("A and B have different builds of v: code without a symbol in them is not compared\n", said.stdout)
+        self.assertEqual(rows[0]["unmatched"], ["v"])
+        own = [row for row in rows if row.get("function", "").startswith("v+0x")]
+        self.assertEqual(sorted(row["calls_a"] for row in own if row["calls_a"] > 1) + sorted(row["calls_b"] for row in own if row["calls_b"] > 1), [40, 40])
+        self.assertEqual([row for row in own if row["calls_a"] and row["calls_b"]], [])
+        self.assertTrue(any(row["calls_a"] and row["calls_b"] for row in rows if "calls_a" in row and not row.get("function", "v").startswith("v")))
+        same = run("functions", "-q", "--diff", self.folder / "x.data", self.folder / "x.data", "--limit", "0")
+        self.assertNotIn("different builds", same.stdout)
+
     def test_options(self):
         functions, paths = self.rows("--func", "reply", "--sort", "total")
         self.assertEqual([row["function"] for row in functions], ["reply"])
