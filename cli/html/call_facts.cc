@@ -55,7 +55,7 @@ void CallFacts::take(std::span<const CallStep> steps, const CallTree& tree) {
   profile_.add(steps);
   for (const CallStep& step : steps) {
     const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
-    if (step.kind != CallStepKind::leave || !started || step.function == kNoFunction) continue;
+    if (step.kind != CallStepKind::leave || !started || step.function == kNoFunction || (step.flags & kCallUndated) != 0) continue;
     if (step.function >= latencies_.size()) {
       const size_t size = std::max<size_t>(size_t{step.function} + 1, latencies_.size() * 2);
       latencies_.resize(size);

@@ -218,15 +218,15 @@ const char* folder_of(Dwarf_Die& unit) {
 }  // namespace
 
 // Returns whether libdw may read the unit's line table. A table is counted for each unit that refers to it, because each gets its own rows.
-bool SourceLines::has_lines(const Unit& unit) {
+bool SourceLines::has_lines(DebugFile& file, uint64_t unit_offset) {
   Dwarf_Die die;
   Dwarf_Attribute attribute;
   Dwarf_Word offset = 0;
-  if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return false;
+  if (dwarf_offdie(file.dwarf, unit_offset, &die) == nullptr) return false;
   if (dwarf_attr(&die, DW_AT_stmt_list, &attribute) == nullptr || dwarf_formudata(&attribute, &offset) != 0) return false;
   const char* folder = folder_of(die);
-  const uint64_t most = file_->limits.left(DebugLimits::Kind::paths) + 1;
-  return spend_line_table(file_->sections, offset, folder == nullptr ? 0 : ::strnlen(folder, most), file_->limits);
+  const uint64_t most = file.limits.left(DebugLimits::Kind::paths) + 1;
+  return spend_line_table(file.sections, offset, folder == nullptr ? 0 : ::strnlen(folder, most), file.limits);
 }
 
 void SourceLines::load(Unit& unit) {
@@ -234,7 +234,7 @@ void SourceLines::load(Unit& unit) {
   Dwarf_Die die;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
   unit.joins_rows = joins_rows(die);
-  if (!std::exchange(unit.lines_counted, true)) unit.has_lines = has_lines(unit);
+  if (!std::exchange(unit.lines_counted, true)) unit.has_lines = has_lines(*file_, unit.offset);
   Dwarf_Lines* lines = nullptr;
   Dwarf_Files* files = nullptr;
   size_t count = 0, file_count = 0;
@@ -270,9 +270,35 @@ void SourceLines::load(Unit& unit) {
   mark_shown(unit.rows);
   load_scopes(unit);
   for (Scope& scope : unit.scopes) {
-    for (Declaration* place : {&scope.declared, &scope.call, &scope.enclosing})
+    for (Declaration* place : {&scope.declared, &scope.call, &scope.enclosing}) {
       if (place->file_number < file_count) place->file = paths(dwarf_filesrc(files, place->file_number, nullptr, nullptr));
+      if (place->other_number != kNoFile) place->file = file_of(place->other_unit, place->other_number);
+    }
   }
+}
+
+// Returns the path of a file in the table of a unit that may have no code; empty if it has none.
+std::string_view SourceLines::file_of(uint64_t unit_offset, uint32_t number) {
+  const auto [known, is_new] = other_files_.try_emplace({unit_offset, number});
+  if (!is_new) return known->second;
+  const uint64_t alternate = unit_offset & kAlternateOffset;
+  DebugFile* const file = alternate == 0 ? file_.get() : file_->alternate.get();
+  unit_offset &= ~kAlternateOffset;
+  Dwarf_Die die;
+  Dwarf_Attribute attribute;
+  Dwarf_Word table = 0;
+  if (file == nullptr || dwarf_offdie(file->dwarf, unit_offset, &die) == nullptr) return {};
+  if (dwarf_attr(&die, DW_AT_stmt_list, &attribute) == nullptr || dwarf_formudata(&attribute, &table) != 0) return {};
+  const auto [counted, is_first] = other_tables_.try_emplace(table | alternate, false);  // libdw keeps it for all units that share it
+  if (is_first) counted->second = has_lines(*file, unit_offset);
+  Dwarf_Files* files = nullptr;
+  size_t count = 0;
+  if (!counted->second || dwarf_getsrcfiles(&die, &files, &count) != 0 || number >= count) return {};
+  const char* const path = dwarf_filesrc(files, number, nullptr, nullptr);
+  const char* const folder = folder_of(die);
+  if (path == nullptr) return {};
+  const bool relative = *path != '/' && *path != '\0' && folder != nullptr && *folder != '\0';
+  return known->second = relative ? kept(std::string(folder) + '/' + path) : kept(path);
 }
 
 // Reads what inlined() needs.

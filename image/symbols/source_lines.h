@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ptdecode/symbols.h"
@@ -51,7 +53,8 @@ class SourceLines {
                                          std::shared_ptr<SourceWarnings> warnings);
   void within_limits(const std::function<void()>& work);
   void index();
-  bool has_lines(const Unit& unit);
+  static bool has_lines(DebugFile& file, uint64_t unit_offset);
+  std::string_view file_of(uint64_t unit_offset, uint32_t number);
   struct Reach;
   /// Returns the range of code around the address that a unit describes; null if there is none.
   [[nodiscard]] const Reach* reach_of(uint64_t address) const;
@@ -78,6 +81,8 @@ class SourceLines {
   std::vector<Unit> units_;
   std::unordered_map<std::string_view, std::string_view> texts_;
   std::unordered_map<const char*, std::string_view> readable_;  // maps libdw's text of a name to ours
+  std::map<std::pair<uint64_t, uint32_t>, std::string_view> other_files_;  // by the offset of the unit, and number: see file_of()
+  std::map<uint64_t, bool> other_tables_;                                  // by the offset of the line table: it can be read
   std::deque<std::string> storage_;
 };
 

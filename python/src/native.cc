@@ -172,10 +172,12 @@ int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
   if (raised.matches(PyExc_KeyboardInterrupt)) {
     PyErr_SetInterrupt();
   } else {
-    try {
-      data->error = std::string("the progress callback raised ") + nb::repr(raised.value()).c_str();
-    } catch (const nb::python_error&) {  // in its __repr__
-    }
+    // A __repr__ may fail, and its text may have surrogates, as names of files have.
+    const nb::object shown = nb::steal(PyObject_Repr(raised.value().ptr()));
+    const nb::object bytes = nb::steal(shown.is_valid() ? PyUnicode_AsEncodedString(shown.ptr(), "utf-8", "backslashreplace") : nullptr);
+    const char* const text = bytes.is_valid() ? PyBytes_AsString(bytes.ptr()) : nullptr;
+    if (text != nullptr) data->error = std::string("the progress callback raised ") + text;
+    PyErr_Clear();
   }
   if (status == 0 && out->release != nullptr) out->release(out);
   *out = ArrowArray{};

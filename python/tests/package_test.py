@@ -383,13 +383,22 @@ class Package(unittest.TestCase):
         class Own(Exception):
             pass
 
+        class Shown(Exception):
+            def __repr__(self):
+                return os.fsdecode(b"/data/\xff")
+
         def stop(done, total):
             raise Own(f"at {total > 0}")
+
+        def fail(done, total):
+            raise Shown
 
         with ptdecode.open(KERNEL) as recording:
             for read in (list, ptdecode.Table.to_columns, ptdecode.Table.to_arrow, ptdecode.Table.to_pandas, ptdecode.Table.to_polars):
                 with self.subTest(read=read), self.assertRaisesRegex(Own, "^at True$"):
                     read(recording.functions(progress=stop))
+            with self.subTest("a text that is no UTF-8"), self.assertRaises(Shown):
+                recording.functions(progress=fail).to_arrow()
             with self.assertRaisesRegex(Exception, "the progress callback raised Own"):
                 pyarrow.RecordBatchReader.from_stream(recording.functions(progress=stop)).read_all()
             with self.assertRaises(Own):

@@ -14,14 +14,13 @@ struct Limit {
 };
 
 // A range takes at least 2 bytes of a file. A compiler writes a name or path once; libdw joins each file name with its folder, and
-// compressed sections contain a multiple of their size. A byte of a line table produces at most one row, for which libdw needs about a hundred bytes.
+// compressed sections contain a multiple of their size. A byte of a line table produces at most one row.
 constexpr Limit kLimits[] = {
     {"address ranges", 1U << 20, 4},
     {"bytes of names", 64U << 20, 32},
     {"bytes of file names in line tables", 64U << 20, 128},
-    {"bytes of line tables", 8U << 20, 1},
-    {"bytes of entries", 64U << 20, 64},
-    {"levels of entries", 512, 0},
+    {"bytes of line tables", 1U << 20, 16},
+    {"bytes of entries", 16U << 20, 64},
 };
 
 }  // namespace

@@ -42,12 +42,10 @@ bool find_attribute(Dwarf_Die die, unsigned kind, Dwarf_Attribute& found) {
   return false;
 }
 
-// Offsets in the file of .gnu_debugaltlink differ from those in the file itself by a bit.
 Dwarf_Off origin_of(Dwarf_Die die) {
-  constexpr Dwarf_Off kAlternate = Dwarf_Off{1} << 63;
   const Dwarf* const own = dwarf_cu_getdwarf(die.cu);
   for (int i = 0; i < kMostReferences && refers(die); ++i) continue;
-  return dwarf_dieoffset(&die) | (dwarf_cu_getdwarf(die.cu) == own ? 0 : kAlternate);
+  return dwarf_dieoffset(&die) | (dwarf_cu_getdwarf(die.cu) == own ? 0 : kAlternateOffset);
 }
 
 const char* name_of(Dwarf_Die* die) {
@@ -82,6 +80,7 @@ class ScopeReader {
   ScopeReader(const ScopeSource& source, UnitScopes& found)
       : source_(source), limits_(source.limits), scopes_(found.scopes), extents_(found.extents), empty_(found.empty) {}
   void read(Dwarf_Die* unit) {
+    dwarf_ = dwarf_cu_getdwarf(unit->cu);
     unit_ = bytes_of_unit(*unit);
     unit_offset_ = dwarf_dieoffset(unit) - dwarf_cuoffset(unit);
     if (limits_ == nullptr || limits_->spend(DebugLimits::Kind::entry_bytes, static_cast<uint64_t>(unit_.end - unit_.first))) (void)visit(unit, kNoScope, 0);
@@ -115,10 +114,7 @@ class ScopeReader {
   const unsigned char* visit(Dwarf_Die* parent, uint32_t scope, unsigned depth) {
     const unsigned char* end = end_of_entry(*parent, unit_);
     if (end == nullptr || dwarf_haschildren(parent) != 1) return end;
-    if (depth > kMaxScopeDepth) {
-      if (limits_ != nullptr) (void)limits_->spend(DebugLimits::Kind::entry_levels, depth);
-      return nullptr;
-    }
+    if (depth > kMaxScopeDepth) return pass_below(end);
     Dwarf_Die die;
     if (dwarf_child(parent, &die) != 0) return end < unit_.end && *end == 0 ? end + 1 : nullptr;
     for (;;) {
@@ -134,8 +130,28 @@ class ScopeReader {
       end = leaf ? end_of_entry(die, unit_) : read_below(&die, kind, scope, depth);
       if (end == nullptr || end >= unit_.end) return nullptr;
       if (*end == 0) return end + 1;
-      if (dwarf_offdie(dwarf_cu_getdwarf(parent->cu), unit_offset_ + static_cast<Dwarf_Off>(end - unit_.first), &die) == nullptr) return nullptr;
+      if (!entry_at(end, die)) return nullptr;
     }
+  }
+  [[nodiscard]] bool entry_at(const unsigned char* at, Dwarf_Die& die) const {
+    return dwarf_offdie(dwarf_, unit_offset_ + static_cast<Dwarf_Off>(at - unit_.first), &die) != nullptr;
+  }
+
+  // Returns the address after the entries that begin at `at`, and all below them; null if they are damaged.
+  [[nodiscard]] const unsigned char* pass_below(const unsigned char* at) const {
+    for (size_t levels = 1; at != nullptr && at < unit_.end;) {
+      Dwarf_Die die;
+      if (*at == 0) {
+        ++at;
+        if (--levels == 0) return at;
+      } else if (entry_at(at, die)) {
+        at = end_of_entry(die, unit_);
+        if (dwarf_haschildren(&die) == 1) ++levels;
+      } else {
+        break;
+      }
+    }
+    return nullptr;
   }
   const unsigned char* read_below(Dwarf_Die* die, Kind kind, uint32_t scope, unsigned depth) {
     if (kind == Kind::function) return take(die, scope, depth);
@@ -235,13 +251,17 @@ class ScopeReader {
     scopes_.push_back(scope);
   }
 
-  // A number of a file is of the unit that contains it: link-time optimization gives functions whose declaration is in another unit.
+  // A number of a file is of the unit that contains it: link-time optimization and dwz give functions whose declaration is in another unit.
   static Declaration place_of(Dwarf_Die* die, unsigned file_kind, unsigned line_kind) {
     Dwarf_Attribute attribute;
     Dwarf_Word file = 0;
     if (!find_attribute(*die, file_kind, attribute) || dwarf_formudata(&attribute, &file) != 0) return {};
-    const uint64_t number = attribute.cu != die->cu ? kNoFile : std::min<uint64_t>(file, kNoFile);
-    return {{}, static_cast<uint32_t>(number_of(die, line_kind)), static_cast<uint32_t>(number)};
+    const auto number = static_cast<uint32_t>(std::min<uint64_t>(file, kNoFile)), line = static_cast<uint32_t>(number_of(die, line_kind));
+    if (attribute.cu == die->cu) return {{}, line, number};
+    Dwarf_Die unit;
+    if (dwarf_cu_die(attribute.cu, &unit, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr) == nullptr) return {{}, line};
+    const bool is_own = dwarf_cu_getdwarf(attribute.cu) == dwarf_cu_getdwarf(die->cu);
+    return {{}, line, kNoFile, number, dwarf_dieoffset(&unit) | (is_own ? 0 : kAlternateOffset)};
   }
 
   const ScopeSource& source_;
@@ -249,6 +269,7 @@ class ScopeReader {
   std::vector<Scope>& scopes_;
   std::vector<ScopeExtent>& extents_;
   std::vector<EmptyCopy>& empty_;
+  Dwarf* dwarf_ = nullptr;
   UnitBytes unit_;
   Dwarf_Off unit_offset_ = 0;
   bool skipping_ = false;  // below an entry whose functions are not read

@@ -15,6 +15,7 @@ namespace ptd {
 inline constexpr unsigned kMaxScopeDepth = 512;
 inline constexpr uint32_t kNoScope = 0xffffffffU;
 inline constexpr uint32_t kNoFile = 0xffffffffU;
+inline constexpr Dwarf_Off kAlternateOffset = Dwarf_Off{1} << 63;  ///< in offsets in the file of .gnu_debugaltlink
 inline constexpr uint32_t kNoView = 0xffffffffU;
 
 // A place in the source. `line` 0: not known.
@@ -22,6 +23,9 @@ struct Declaration {
   std::string_view file;           // not set by read_scopes(), which does not read the unit's line table
   uint32_t line = 0;
   uint32_t file_number = kNoFile;  // in that table
+  // If another unit declares the function, as after link-time optimization or dwz: the file's number in the table of that unit.
+  uint32_t other_number = kNoFile;
+  Dwarf_Off other_unit = 0;  // offset of that unit's DIE, with kAlternateOffset
 };
 
 // A function, or one inlined into the scope `parent`.
