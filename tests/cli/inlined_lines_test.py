@@ -104,6 +104,76 @@ class InlinedLines(RecordedPrograms):
                 self.assertLessEqual(got[line], want[line], (compiler, optimization, line))
 
 
+class DeclaringUnits(RecordedPrograms):
+    """A function's file has a number in the table of the unit that declares it: link-time optimization and dwz put that in another unit, or file."""
+
+    HEADER = """#include <algorithm>
+        #include <string>
+        #include <vector>
+        inline int mixed(int n) {
+          for (int i = 0; i < 4; ++i) {
+            n = n * 7 + i;
+            asm volatile("" : : "r"(n));
+          }
+          return n;
+        }
+        inline std::vector<std::string> sorted(int n) {
+          std::vector<std::string> made;
+          for (int i = 0; i < n; ++i) made.push_back(std::to_string(mixed(i) % 97));
+          std::sort(made.begin(), made.end());
+          return made;
+        }"""
+    SOURCES = {"one.cc": """#include "own.h"
+        int other(int n);
+        int main() { return sorted(40).size() + other(30) == 70 ? 0 : 1; }""", "two.cc": """#include "own.h"
+        int other(int n) { std::vector<std::string> made = sorted(n); return static_cast<int>(std::count(made.begin(), made.end(), "") + made.size()); }"""}
+
+    def files(self, program):
+        """The lines of lcov's output of the program alone: {file: {(kind, name or line): count}}."""
+        data = program.with_suffix(".data")
+        subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", program], check=True)
+        done = subprocess.run([PTDECODE, "coverage", "-q", "-i", data, "--dso", program.name, "--format", "lcov", "--keep-absent"], capture_output=True, text=True, check=True)
+        files = {}
+        for line in done.stdout.splitlines():
+            kind, _, rest = line.partition(":")
+            if kind == "SF":
+                file = files.setdefault(rest, {})
+            elif kind == "FNDA":
+                count, _, name = rest.partition(",")
+                file[kind, name] = int(count)
+            elif kind == "DA":
+                number, count = rest.split(",")
+                file[kind, int(number)] = int(count)
+        return files
+
+    @staticmethod
+    def places(files):
+        return {(name.split("(")[0], path) for path, counts in files.items() for kind, name in counts if kind == "FNDA"}
+
+    @unittest.skipUnless(shutil.which("dwz"), "no dwz")
+    def test_functions_are_in_their_files(self):
+        (self.folder / "own.h").write_text(self.HEADER)
+        for name, text in self.SOURCES.items():
+            (self.folder / name).write_text(text)
+        for name, flags in (("plain", ()), ("lto", ("-flto",))):
+            subprocess.run([CXX, "-O2", "-g", *flags, *self.SOURCES, "-o", name], cwd=self.folder, check=True)
+        for name in ("own", "common", "common2"):
+            shutil.copy(self.folder / "plain", self.folder / name)
+        subprocess.run(["dwz", "own"], cwd=self.folder, check=True)
+        subprocess.run(["dwz", "-m", "shared.debug", "common", "common2"], cwd=self.folder, check=True)
+        self.assertTrue((self.folder / "shared.debug").exists())
+        plain = self.files(self.folder / "plain")
+        self.assertIn(("mixed", str(self.folder / "own.h")), self.places(plain))
+        self.assertEqual(plain[str(self.folder / "own.h")]["FNDA", "mixed(int)"], 70)
+        for name in ("own", "common"):
+            with self.subTest(name=name):
+                self.assertEqual(self.files(self.folder / name), plain)
+        lto = self.places(self.files(self.folder / "lto"))
+        both = {name for name, _ in lto} & {name for name, _ in self.places(plain)}
+        self.assertIn("mixed", both)
+        self.assertEqual({place for place in lto if place[0] in both}, {place for place in self.places(plain) if place[0] in both})
+
+
 if __name__ == "__main__":
     if shutil.which("qemu-x86_64") is None:
         print("skipped: qemu-x86_64 is not installed")
