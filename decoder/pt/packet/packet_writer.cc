@@ -9,6 +9,9 @@ namespace ptd::pt {
 namespace {
 
 constexpr unsigned kShortTntBits = 6;
+/// Has no bits in common with an ip. Processors do not compress the first ip after a PSB, although [SDM] "Packet Stream Boundary (PSB)" allows it
+/// for low addresses; perf 6.1 would take the upper bits from the ip before the PSB.
+constexpr uint64_t kNoLastIp = uint64_t{1} << 63;
 
 /// Bytes of one packet under construction.
 struct Made {
@@ -118,7 +121,7 @@ void PacketWriter::pad(unsigned count) { out_.insert(out_.end(), count, std::byt
 
 void PacketWriter::psb() {
   write(packet_of(PacketKind::psb));
-  last_ip_ = 0;
+  last_ip_ = kNoLastIp;
 }
 
 void PacketWriter::ip_packet(PacketKind kind, uint64_t ip) {

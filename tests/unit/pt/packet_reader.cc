@@ -200,6 +200,20 @@ TEST(PacketReader, OvfInACycOfSkd007IsAnOvf) {
   for (const char* whole : {"f704f300", "f7025907", "f703f202", "f702"}) EXPECT_EQ(kinds_of(whole, true), kinds_of(whole, false));
 }
 
+// The FUPs of the PSB+ of published captures have IPBytes 3, also those of low addresses, and perf 6.1 relies on it.
+TEST(PacketWriter, FirstIpAfterAPsbIsNotCompressed) {
+  std::vector<std::byte> bytes;
+  PacketWriter writer(bytes);
+  writer.tip(0x401170);
+  writer.psb();
+  const size_t first = bytes.size();
+  writer.fup(0x401173);
+  writer.tip(0x401175);
+  EXPECT_EQ(std::vector<std::byte>(bytes.begin() + static_cast<std::ptrdiff_t>(first), bytes.end()),
+            (std::vector<std::byte>{std::byte{0x7d}, std::byte{0x73}, std::byte{0x11}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0x2d},
+                                    std::byte{0x75}, std::byte{0x11}}));
+}
+
 TEST(PacketWriter, RefusesWhatDoesNotFit) {
   std::vector<std::byte> bytes;
   PacketWriter writer(bytes);
