@@ -307,7 +307,7 @@ void SourceLines::load_scopes(Unit& unit) {
   if (std::exchange(unit.has_scopes, true)) return;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
   if (names_another_file(die))
-    warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known");
+    warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known, but their counts leave out inlined copies");
   if (!file_->missing_alternate.empty())
     warnings_->add(path_ + ": names of its functions and inlined calls are in " + file_->missing_alternate +
                    " (.gnu_debugaltlink), which is missing or has another build id; lines are known");
