@@ -105,7 +105,6 @@ ptd_code remove_handle(HandleType type, uintptr_t handle) {
   const Place place = place_of(handle);
   if (place.slot == nullptr) return PTD_ERROR_INVALID_HANDLE;
   uint64_t expected = idle_state(place.generation, type);
-  if (in_callback_of(handle) && place.slot->state.load(std::memory_order_acquire) >> kTypeShift == expected >> kTypeShift) return PTD_ERROR_IN_USE;
   if (place.slot->state.compare_exchange_strong(expected, idle_state(place.generation, HandleType::none), std::memory_order_acq_rel)) {
     give_back(place);
     return PTD_OK;
@@ -117,12 +116,7 @@ ExclusiveUse::ExclusiveUse(HandleType type, uintptr_t handle) {
   const Place place = place_of(handle);
   if (place.slot == nullptr) return;
   const uint64_t idle = idle_state(place.generation, type);
-  uint64_t expected = place.slot->state.load(std::memory_order_acquire);
-  if (in_callback_of(handle) && expected >> kTypeShift == idle >> kTypeShift) {
-    code_ = PTD_ERROR_IN_USE;
-    return;
-  }
-  expected = idle;
+  uint64_t expected = idle;
   if (!place.slot->state.compare_exchange_strong(expected, idle + 1, std::memory_order_acquire)) {
     if (expected >> kTypeShift == idle >> kTypeShift) code_ = PTD_ERROR_IN_USE;
     return;

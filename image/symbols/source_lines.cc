@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -215,26 +216,30 @@ const char* folder_of(Dwarf_Die& unit) {
   return dwarf_attr(&unit, DW_AT_comp_dir, &attribute) == nullptr ? nullptr : dwarf_formstring(&attribute);
 }
 
-}  // namespace
-
-// Returns whether libdw may read the unit's line table. A table is counted for each unit that refers to it, because each gets its own rows.
-bool SourceLines::has_lines(DebugFile& file, uint64_t unit_offset) {
-  Dwarf_Die die;
+std::optional<Dwarf_Word> line_table_of(Dwarf_Die unit) {
   Dwarf_Attribute attribute;
   Dwarf_Word offset = 0;
-  if (dwarf_offdie(file.dwarf, unit_offset, &die) == nullptr) return false;
-  if (dwarf_attr(&die, DW_AT_stmt_list, &attribute) == nullptr || dwarf_formudata(&attribute, &offset) != 0) return false;
-  const char* folder = folder_of(die);
-  const uint64_t most = file.limits.left(DebugLimits::Kind::paths) + 1;
-  return spend_line_table(file.sections, offset, folder == nullptr ? 0 : ::strnlen(folder, most), file.limits);
+  if (dwarf_attr(&unit, DW_AT_stmt_list, &attribute) == nullptr || dwarf_formudata(&attribute, &offset) != 0) return std::nullopt;
+  return offset;
 }
+
+// Returns whether libdw may read the unit's line table. A table is counted for each unit that refers to it, because each gets its own rows.
+bool has_lines(DebugFile& file, Dwarf_Die unit) {
+  const std::optional<Dwarf_Word> table = line_table_of(unit);
+  if (!table) return false;
+  const char* folder = folder_of(unit);
+  const uint64_t most = file.limits.left(DebugLimits::Kind::paths) + 1;
+  return spend_line_table(file.sections, *table, folder == nullptr ? 0 : ::strnlen(folder, most), file.limits);
+}
+
+}  // namespace
 
 void SourceLines::load(Unit& unit) {
   if (std::exchange(unit.loaded, true)) return;
   Dwarf_Die die;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
   unit.joins_rows = joins_rows(die);
-  if (!std::exchange(unit.lines_counted, true)) unit.has_lines = has_lines(*file_, unit.offset);
+  if (!std::exchange(unit.lines_counted, true)) unit.has_lines = has_lines(*file_, die);
   Dwarf_Lines* lines = nullptr;
   Dwarf_Files* files = nullptr;
   size_t count = 0, file_count = 0;
@@ -245,10 +250,7 @@ void SourceLines::load(Unit& unit) {
   const std::function<std::string_view(const char*)> paths = [&](const char* path) {
     if (path == nullptr) return std::string_view{};
     const auto [at, is_new] = known.try_emplace(path);
-    if (!is_new) return at->second;
-    // libdw joins the folder of a DWARF 4 unit to its paths, but not that of a DWARF 5 unit.
-    const bool relative = *path != '/' && *path != '\0' && folder != nullptr && *folder != '\0';
-    return at->second = relative ? kept(std::string(folder) + '/' + path) : kept(path);
+    return is_new ? at->second = kept_path(path, folder) : at->second;
   };
   for (size_t i = 0; i < std::min(count, kMaxRows); ++i) {
     Dwarf_Line* line = dwarf_onesrcline(lines, i);
@@ -283,22 +285,23 @@ std::string_view SourceLines::file_of(uint64_t unit_offset, uint32_t number) {
   if (!is_new) return known->second;
   const uint64_t alternate = unit_offset & kAlternateOffset;
   DebugFile* const file = alternate == 0 ? file_.get() : file_->alternate.get();
-  unit_offset &= ~kAlternateOffset;
   Dwarf_Die die;
-  Dwarf_Attribute attribute;
-  Dwarf_Word table = 0;
-  if (file == nullptr || dwarf_offdie(file->dwarf, unit_offset, &die) == nullptr) return {};
-  if (dwarf_attr(&die, DW_AT_stmt_list, &attribute) == nullptr || dwarf_formudata(&attribute, &table) != 0) return {};
-  const auto [counted, is_first] = other_tables_.try_emplace(table | alternate, false);  // libdw keeps it for all units that share it
-  if (is_first) counted->second = has_lines(*file, unit_offset);
+  if (file == nullptr || dwarf_offdie(file->dwarf, unit_offset & ~kAlternateOffset, &die) == nullptr) return {};
+  const std::optional<Dwarf_Word> table = line_table_of(die);
+  if (!table) return {};
+  const auto [counted, is_first] = other_tables_.try_emplace(*table | alternate, false);  // libdw keeps it for all units that share it
+  if (is_first) counted->second = has_lines(*file, die);
   Dwarf_Files* files = nullptr;
   size_t count = 0;
   if (!counted->second || dwarf_getsrcfiles(&die, &files, &count) != 0 || number >= count) return {};
   const char* const path = dwarf_filesrc(files, number, nullptr, nullptr);
-  const char* const folder = folder_of(die);
-  if (path == nullptr) return {};
+  return path == nullptr ? std::string_view{} : known->second = kept_path(path, folder_of(die));
+}
+
+// libdw joins the folder of a DWARF 4 unit to its paths, but not that of a DWARF 5 unit.
+std::string_view SourceLines::kept_path(const char* path, const char* folder) {
   const bool relative = *path != '/' && *path != '\0' && folder != nullptr && *folder != '\0';
-  return known->second = relative ? kept(std::string(folder) + '/' + path) : kept(path);
+  return relative ? kept(std::string(folder) + '/' + path) : kept(path);
 }
 
 // Reads what inlined() needs.

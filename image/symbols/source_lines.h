@@ -53,7 +53,6 @@ class SourceLines {
                                          std::shared_ptr<SourceWarnings> warnings);
   void within_limits(const std::function<void()>& work);
   void index();
-  static bool has_lines(DebugFile& file, uint64_t unit_offset);
   std::string_view file_of(uint64_t unit_offset, uint32_t number);
   struct Reach;
   /// Returns the range of code around the address that a unit describes; null if there is none.
@@ -62,6 +61,7 @@ class SourceLines {
   void load(Unit& unit);
   void load_scopes(Unit& unit);
   std::string_view kept(std::string_view text);
+  std::string_view kept_path(const char* path, const char* folder);
   std::string_view readable(const char* text);
   [[nodiscard]] static size_t next_address(const Unit& unit, size_t at);
   [[nodiscard]] static bool has_code(const Unit& unit, size_t at, size_t next);

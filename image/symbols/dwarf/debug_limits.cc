@@ -10,24 +10,24 @@ namespace {
 
 struct Limit {
   const char* what;
-  uint64_t always, quarters;  // the limit is `always` plus so many quarters of the file's bytes
+  uint64_t always, times;  // the limit is `always` plus `times` bytes of the file
 };
 
 // A range takes at least 2 bytes of a file. A compiler writes a name or path once; libdw joins each file name with its folder, and
 // compressed sections contain a multiple of their size. A byte of a line table produces at most one row.
 constexpr Limit kLimits[] = {
-    {"address ranges", 1U << 20, 4},
-    {"bytes of names", 64U << 20, 32},
-    {"bytes of file names in line tables", 64U << 20, 128},
-    {"bytes of line tables", 1U << 20, 16},
-    {"bytes of entries", 16U << 20, 64},
+    {"address ranges", 1U << 20, 1},
+    {"bytes of names", 64U << 20, 8},
+    {"bytes of file names in line tables", 64U << 20, 32},
+    {"bytes of line tables", 1U << 20, 4},
+    {"bytes of entries", 16U << 20, 16},
 };
 
 }  // namespace
 
 DebugLimits::DebugLimits(uint64_t file_bytes) {
   for (size_t i = 0; i < kKinds; ++i) {
-    most_[i] = kLimits[i].always + kLimits[i].quarters * (std::min(file_bytes, uint64_t{1} << 48) / 4);
+    most_[i] = kLimits[i].always + kLimits[i].times * std::min(file_bytes, uint64_t{1} << 48);
     left_[i] = most_[i];
   }
 }

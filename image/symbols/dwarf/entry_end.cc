@@ -3,7 +3,6 @@
 
 #include <dwarf.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -40,6 +39,7 @@ class ValueReader {
   }
   /// [DWARF5] "Attribute Encodings"
   void value(uint64_t form) {
+    while (form == DW_FORM_indirect) form = leb();
     switch (form) {
       case DW_FORM_flag_present: return;
       case DW_FORM_data1:
@@ -77,7 +77,6 @@ class ValueReader {
       case DW_FORM_block4: return skip(number(4));
       case DW_FORM_block:
       case DW_FORM_exprloc: return skip(leb());
-      case DW_FORM_indirect: return value(leb());
       default: (void)leb();  // udata, sdata, ref_udata, and the indexes strx, addrx, loclistx, rnglistx, GNU_addr_index, GNU_str_index
     }
   }
