@@ -116,8 +116,9 @@ class DumpReader {
   void unroll(Bytes ring, const ThreadHeader& header, AuxStream& stream) {
     const uint64_t offset = header.offset_bytes, size = header.size_bytes;
     const Bytes newer = ring.first(std::min<uint64_t>(offset, ring.size())), older = ring.subspan(newer.size());
-    // Where the ring ends at its offset, or the file before it, only the first packet tells.
-    const bool was_full = !is_zero(older) || (older.empty() && !newer.empty() && !begins_with_psb(newer));
+    // A few zeros may be the rest of a packet. After them, or at the end of the ring or of the file, only the first packet tells.
+    const bool is_rest = older.size() < pt::kPsbBytes;
+    const bool was_full = !is_zero(older) || (is_rest && !newer.empty() && !begins_with_psb(newer));
     if (!was_full) {
       constexpr uint64_t kMostBefore = 64;
       stream.add_payload(0, offset, newer, false);

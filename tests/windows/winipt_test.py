@@ -175,7 +175,9 @@ class Dumps(unittest.TestCase):
         """The same bytes without a ring, as --pt, give the same flow."""
         tid = self.tids[COUNTS[2]]
         trace = self.traces[tid]
-        for size in (65536, 131072):
+        # A ring that begins with zeros of a packet may have only zeros after its offset.
+        zeros = trace.index(bytes(2), len(trace) - 60_000)
+        for size in (65536, 131072, len(trace) - zeros):
             self.assertGreater(len(trace), size)
             (self.folder / "raw").write_bytes(trace[-size:])
             words = ["--pt", self.folder / "raw", "--modules", self.folder / "modules.csv", "--symfs", self.folder / "root", *self.image]
