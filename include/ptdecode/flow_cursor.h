@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "ptdecode/flow.h"
 #include "ptdecode/likeliest_time.h"
@@ -64,14 +65,17 @@ class FlowCursor {
   /// time does not go back. The last mark that has a later time than the one before it is then the item. Returns the blocks that were passed.
   std::span<const Block> pass_marks() {
     const uint32_t begin = first_;
+    const Mark& from = batch_->marks[mark_ - 1];
     uint32_t blocks_end = begin;  // of the mark before
+    TimeNs time = likeliest(from);
     size_t last = mark_ - 1;
     for (size_t next = mark_; next < batch_->marks.size(); ++next) {
-      const Mark &mark = batch_->marks[next - 1], &after = batch_->marks[next];
-      if (after.tid != mark.tid || after.pid != mark.pid || after.before_block <= blocks_end || after.before_block >= other_at_) break;
-      if (!is_dated(after) || likeliest(after) < likeliest(mark)) break;
-      blocks_end = after.before_block;
-      if (likeliest(mark) < likeliest(after)) last = next;
+      const Mark& mark = batch_->marks[next];
+      if (mark.tid != from.tid || mark.pid != from.pid || mark.before_block <= blocks_end || mark.before_block >= other_at_) break;
+      const TimeNs before = std::exchange(time, likeliest(mark));
+      if (!is_dated(mark) || time < before) break;
+      blocks_end = mark.before_block;
+      if (before < time) last = next;
     }
     if (last + 1 == mark_) return {};
     first_ = end_ = batch_->marks[last].before_block;
