@@ -13,6 +13,7 @@ std::string hex(uint64_t value) {
 }
 
 std::string seconds(TimeNs time) {
+  if (time == kTimeMin) return "-";
   constexpr uint64_t kSecond = 1'000'000'000;
   const std::string part = std::to_string(time.value % kSecond);
   return std::to_string(time.value / kSecond) + "." + std::string(9 - part.size(), '0') + part;

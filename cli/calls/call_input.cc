@@ -119,7 +119,7 @@ template <typename Options>
 void CallInput::set_up(Options& options, Progress& progress) {
   threads_.clear();  // of an earlier decode
   gaps_ = {};
-  folded_ = uncounted_ = guessed_ = 0;
+  folded_ = uncounted_ = guessed_ = undated_ = 0;
   progress.set_total(total_bytes_);
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();
@@ -145,6 +145,7 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, const WalkWant
       folded_ += tree.threads()[i].folded;
       guessed_ += tree.threads()[i].guessed;
       any_fibre_ = any_fibre_ || tree.threads()[i].fibre != 0;
+      undated_ += tree.threads()[i].first == kTimeMin && tree.threads()[i].instructions != 0 ? 1 : 0;
     }
     return sink(steps, tree);
   };
@@ -199,6 +200,11 @@ std::string folded_text(uint64_t folded) {
 }
 
 std::string guessed_text(uint64_t guessed) {
+std::string undated_text(uint64_t threads) {
+  return fmt::format("{} without times, because no packet of their trace gives one: no time includes these calls",
+                     counted(threads, "thread has calls", "threads have calls"));
+}
+
   return fmt::format("longjmp (or another jump) went on in a recursive function {}, where several of its open calls may have been meant: the ends of these calls may be "
                      "wrong", counted(guessed, "time"));
 }
@@ -215,6 +221,7 @@ std::vector<std::string> CallInput::doubts() const {
   std::vector<std::string> texts;
   if (folded_ != 0) texts.push_back(folded_text(folded_));
   if (guessed_ != 0) texts.push_back(guessed_text(guessed_));
+  if (timed_ && undated_ != 0) texts.push_back(undated_text(undated_));
   if (uncounted_ != 0) texts.push_back(uncounted_text(uncounted_));
   return texts;
 }

@@ -122,6 +122,7 @@ class CallInput {
   std::vector<uint32_t> streams_;
   uint64_t total_bytes_ = 0, folded_ = 0, uncounted_ = 0, guessed_ = 0;
   bool any_fibre_ = false;  ///< a thread that passes has announced one
+  uint64_t undated_ = 0;    ///< threads that began without a time
   GapTally gaps_;
   bool timed_ = false, has_time_ = false;
   std::optional<double> interrupted_at_;  ///< share of the trace that was decoded when Ctrl-C came

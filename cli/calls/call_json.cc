@@ -36,7 +36,7 @@ void CallJson::sample(const OtherEvent& event, std::string_view name, TextBuffer
   line.signed_number("pid", event.pid);
   line.signed_number("tid", event.tid);
   line.text("comm", input_.comm(event));
-  line.number("time_ns", event.time.value);
+  put_time("time_ns", event.time, line);
   if (event.cpu >= 0) line.signed_number("cpu", event.cpu);
   if (event.ip.value != 0) line.address("ip", event.ip.value);
   if (!event.fields.empty()) {

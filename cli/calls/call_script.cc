@@ -94,7 +94,7 @@ void CallScript::take_step(const CallStep& step, const CallTree& tree, TextBuffe
 }
 
 std::string CallScript::took_text(const CallStep& step) const {
-  if (!input_.has_time()) return "-";
+  if (!input_.has_time() || (step.flags & kCallUndated) != 0) return "-";
   return ((step.flags & kCallEstimated) != 0 ? "~" : "") + duration_text(step.total_ns());
 }
 
@@ -187,12 +187,12 @@ void CallScript::sample(const OtherEvent& event, std::string_view name, const Ca
 }
 
 void CallScript::moment(TimeNs when, TextBuffer& out) {
-  if (input_.has_time() && wall_offset_ns_) {
+  if (!input_.has_time() || when == kTimeMin) {
+    out.right("-", nanoseconds_ ? 15 : 12);
+  } else if (wall_offset_ns_) {
     append_time_of_day(out, when, *wall_offset_ns_, nanoseconds_);
-  } else if (input_.has_time()) {
-    append_time(out, when, nanoseconds_);
   } else {
-    out.right("-", 12);
+    append_time(out, when, nanoseconds_);
   }
 }
 

@@ -49,7 +49,7 @@ class CallScript {
   void prefix(const CallStep& step, const CallTree& tree, TimeNs when, const std::string& took, size_t depth, TextBuffer& out);
   void moment(TimeNs when, TextBuffer& out);
   void name(const CallStep& step, TextBuffer& out);
-  /// Returns the duration of a call: "1.2 us", "~1.2 us" if it is an estimate, "-" without times.
+  /// Returns the duration of a call: "1.2 us", "~1.2 us" if it is an estimate, "-" if it is not known.
   [[nodiscard]] std::string took_text(const CallStep& step) const;
   [[nodiscard]] bool shown(Thread& thread, const CallStep& step);
 

@@ -81,6 +81,8 @@ nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionT
   return json;
 }
 
+std::string start_text(const CallStep& step) { return step.start_floor == kTimeMin ? std::string() : moment_text(step.start_floor); }
+
 nlohmann::json slow_call_json(const SlowCall& call, const FunctionTable& functions) {
   nlohmann::json json = {{"call", function_text(functions, call.step.function)},
                          {"pid", call.pid},
@@ -90,7 +92,7 @@ nlohmann::json slow_call_json(const SlowCall& call, const FunctionTable& functio
                          {"end_seen", (call.step.flags & kCallCut) == 0},
                          {"estimated", (call.step.flags & kCallEstimated) != 0}};
   if ((call.step.flags & kCallUndated) != 0) return json;
-  json.update({{"start", moment_text(call.step.start_floor)},
+  json.update({{"start", start_text(call.step)},
                {"end", moment_text(call.step.time)},
                {"start_ns", call.step.start.value},
                {"end_ns", call.step.time.value},

@@ -49,6 +49,8 @@ struct FunctionOrder {
 [[nodiscard]] FunctionFilter filter_of(const std::string& function, const FunctionTable& functions);
 /// Returns the functions that were called, and the untraced code. The totals are those of `profile`.
 [[nodiscard]] std::vector<FunctionRow> ranked(const FunctionOrder& order, const FunctionProfile& profile, const FunctionTable& functions);
+/// The start of a call for --time; empty if no packet bounds it.
+[[nodiscard]] std::string start_text(const CallStep& step);
 /// The objects of `ptdecode functions --format json`.
 [[nodiscard]] nlohmann::json function_json(const FunctionRow& row, bool timed, const FunctionTable& functions);
 [[nodiscard]] nlohmann::json slow_call_json(const SlowCall& call, const FunctionTable& functions);

@@ -172,7 +172,8 @@ void PerfettoWriter::go_on(uint64_t track, Thread& thread, const CallStep& step,
 void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree, std::string& out) {
   begin_sequence(out);
   for (const CallStep& step : steps) {
-    if (!input_.wanted(step, tree)) continue;
+    const bool undated = step.time == kTimeMin || (step.kind == CallStepKind::leave && (step.flags & kCallUndated) != 0);
+    if (undated || !input_.wanted(step, tree)) continue;
     describe(step.thread, tree, out);
     const uint64_t track = kThreadTracks + step.thread;
     if (step.thread >= threads_.size()) threads_.resize(size_t{step.thread} + 1);

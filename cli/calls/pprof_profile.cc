@@ -160,7 +160,7 @@ void PprofProfile::take(std::span<const CallStep> steps, const CallTree& tree) {
     has_cycles_ = has_cycles_ || step.self_cycles != 0;
   }
   for (const CallThread& thread : tree.finished() ? tree.threads() : std::vector<CallThread>())
-    duration_ns_ = std::max(duration_ns_, thread.last.value - thread.first.value);
+    if (thread.first != kTimeMin) duration_ns_ = std::max(duration_ns_, thread.last.value - thread.first.value);
 }
 
 PprofProfile::Sums& PprofProfile::Sums::operator+=(const Sums& other) {

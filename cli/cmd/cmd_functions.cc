@@ -136,7 +136,7 @@ void print_slow(const FunctionsWords& words, const SlowCalls& slow, const Functi
                              ((call.step.flags & kCallCut) != 0 ? "  [end not seen: took longer]" : "");
     const bool dated = (call.step.flags & kCallUndated) == 0;
     const std::string took = dated ? ((call.step.flags & kCallEstimated) != 0 ? "~" : "") + duration_text(call.step.total_ns()) : "-";
-    const std::string time = dated ? fmt::format(" --time {},{}", moment_text(call.step.start_floor), moment_text(call.step.time)) : "";
+    const std::string time = dated ? fmt::format(" --time {},{}", start_text(call.step), moment_text(call.step.time)) : "";
     output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {}{}{}\n", took,
                              call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
                              call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid, time, name));

@@ -100,8 +100,8 @@ std::string Monitor::of(ThreadKey thread) const {
 std::string Monitor::time(ThreadKey thread) {
   const TimeNs now = session_->cursor().time();
   const Interval span = session_->span();
-  std::string text = seconds(now) + " s";
-  if (span.first <= now && span.first < span.last && span.last != kTimeMax) {
+  std::string text = now == kTimeMin ? "a time that is not known" : seconds(now) + " s";
+  if (now != kTimeMin && span.first <= now && span.first < span.last && span.last != kTimeMax) {
     const double share = static_cast<double>(now.value - span.first.value) / static_cast<double>(span.last.value - span.first.value);
     const auto tenths = static_cast<uint64_t>(1000 * std::min(share, 1.0));
     text += ", " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " % of " + seconds(span.first) + " to " + seconds(span.last);

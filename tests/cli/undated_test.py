@@ -19,6 +19,7 @@ import tempfile
 import unittest
 
 import perf_file
+import perfetto_reader
 
 PTDECODE = os.environ["PTDECODE"]
 DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
@@ -39,6 +40,25 @@ volatile int sum;
 __attribute__((noinline)) void leaf(int i) { sum += i; }
 int main(void) {
   for (int i = 0; i < 200000; ++i) leaf(i);
+  return 0;
+}
+"""
+THREADS = """
+#include <pthread.h>
+#include <unistd.h>
+volatile int sum;
+__attribute__((noinline)) void of_both(int i) { sum += i; }
+__attribute__((noinline)) void of_thread(int i) { of_both(i); sum += i; }
+__attribute__((noinline)) void of_main(int i) { of_both(i); sum += i; }
+void *run(void *p) {
+  for (int i = 0; i < 100; ++i) of_thread(i);
+  return p;
+}
+int main(int count, char **words) {
+  pthread_t thread;
+  pthread_create(&thread, 0, run, 0);
+  pthread_join(thread, 0);
+  for (int i = 0; i < 100 * count; ++i) of_main(i);
   return 0;
 }
 """
@@ -79,6 +99,18 @@ def executable_segment(elf):
         if kind == 1 and flags & 1:
             return offset, address, size
     raise ValueError("no executable segment")
+
+
+def without_times(path, stream):
+    """The recording with PADs in place of the packets that give times in one stream."""
+    raw = bytearray(path.read_bytes())
+    trace = [at + size for at, kind, size in perf_file.records(raw)[0] if kind == perf_file.AUXTRACE][stream]
+    listed = re.split("(?m)^# stream .*\n", run("packets", "-i", path).stdout)[1 + stream]
+    for at, content in re.findall(r"(?m)^([0-9a-f]{16})  (?:tsc|tma|mtc|cyc) .*\| ([0-9a-f ]+)$", listed):
+        first, size = trace + int(at, 16), len(content.split())
+        assert raw[first:first + size] == bytes.fromhex(content)
+        raw[first:first + size] = bytes(size)
+    return raw
 
 
 class Undated(unittest.TestCase):
@@ -226,6 +258,25 @@ class Undated(unittest.TestCase):
         self.assertRegex(run(*slowest).stdout.splitlines()[-1], r"^ +-( +-){2}  true +\d+  --tid \d+\b(?!.*--time)")
         self.assertEqual(run("export", "-q", "-i", recording, "-o", database).returncode, 0)
         self.assert_no_times(database)
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_a_thread_without_times(self):
+        program, dated, mixed, timeline = (self.folder / name for name in ("threads", "both.data", "one.data", "one.pftrace"))
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-pthread", "-x", "c", "-", "-o", program], input=THREADS, text=True, check=True)
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--work-clock", "-o", dated, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        mixed.write_bytes(without_times(dated, 1))
+        lines = [line for line in run("script", "-q", "-i", mixed).stdout.splitlines() if "of_thread" in line]
+        self.assertEqual(len(lines), 200)
+        self.assertEqual([line for line in lines if not re.search(r" -: +(-? +(of_thread \{)|- +\} of_thread)$", line)], [])
+        done = run("functions", "-q", "-i", mixed, "--func", "of_*")
+        self.assertIn("1 thread has calls without times, because no packet of their trace gives one: no time includes these calls\n", done.stderr)
+        self.assertNotIn("without times", run("functions", "-q", "-i", dated).stderr)
+        self.assertEqual(run("timeline", "-q", "-i", mixed, "-o", timeline).returncode, 0)
+        slices = perfetto_reader.read(timeline.read_bytes())[1]
+        self.assertIn("of_main", {name for _, _, name, _, _ in slices})
+        self.assertNotIn("of_thread", {name for _, _, name, _, _ in slices})
+        self.assertGreater(min(begin for _, _, _, begin, _ in slices), 10**9)
 
     def assert_no_times(self, database):
         """In no table and no view; but perf's tables have 0 for an unknown moment."""
