@@ -9,6 +9,7 @@ namespace ptd {
 
 namespace {
 
+constexpr uint64_t kLeftOut = 1;  // instead of a hash
 constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ULL;
 
 uint64_t mix(uint64_t hash, uint64_t value) {
@@ -18,9 +19,10 @@ uint64_t mix(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
-std::string_view comparable_name(std::string_view name) {
+std::string comparable_name(const FunctionInfo& function, const ModuleMatch& modules) {
   constexpr std::string_view kAnonymous = "[anon ";
-  return name.starts_with(kAnonymous) ? name.substr(0, kAnonymous.size()) : without_address(name);
+  const std::string name = modules.renamed(function).name;
+  return name.starts_with(kAnonymous) ? std::string(kAnonymous) : std::string(without_address(name));
 }
 
 uint64_t CallSequences::hash_of(FunctionId function) {
@@ -28,9 +30,14 @@ uint64_t CallSequences::hash_of(FunctionId function) {
   if (index >= hashes_.size()) hashes_.resize(std::max(index + 1, 2 * hashes_.size()));
   uint64_t& hash = hashes_[index];
   if (hash != 0) return hash;
-  hash = 1;
-  for (const char letter : comparable_name(functions_.info(function).name)) hash = mix(hash, static_cast<unsigned char>(letter));
-  return hash = std::max<uint64_t>(hash, 1);
+  const FunctionInfo info = function == kNoFunction ? FunctionInfo{} : functions_.info(function);
+  if (!modules_.has_match(info)) {
+    unmatched_.insert(info.module);
+    return hash = kLeftOut;
+  }
+  hash = kLeftOut;
+  for (const char letter : comparable_name(info, modules_)) hash = mix(hash, static_cast<unsigned char>(letter));
+  return hash = std::max(hash, kLeftOut + 1);
 }
 
 // A handler that jumps to another function ends, and the other one begins in its place.
@@ -74,7 +81,7 @@ void CallSequences::take(const CallStep& step, std::string_view comm, int32_t ti
     moment.path = ended->call.path;
     moment.counted = (step.flags & (kCallNoStart | kCallMiddle | kCallCut | kCallUntraced)) == 0;
   }
-  if ((step.flags & kCallCut) != 0 || sequence.lost) return;  // the trace ends here, not the call
+  if ((step.flags & kCallCut) != 0 || sequence.lost || hash_of(step.function) == kLeftOut) return;  // cut: the trace ends here, not the call
   add(state, moment);
 }
 

@@ -4,19 +4,21 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "analysis/paths/call_paths.h"
+#include "analysis/paths/module_match.h"
 #include "ptdecode/function_table.h"
 
 namespace ptd {
 
 /// Returns the part of a function's name that is the same in every run and build: code from no file is named by its process and address, and some
-/// functions by their addresses.
-[[nodiscard]] std::string_view comparable_name(std::string_view name);
+/// functions by their addresses. Where two recordings name a file differently, it has the other's name.
+[[nodiscard]] std::string comparable_name(const FunctionInfo& function, const ModuleMatch& modules);
 
 /// The start or end of a call.
 struct CallMoment {
@@ -46,8 +48,10 @@ class CallSequences {
     uint64_t first = 0, count = 0;
   };
 
-  /// `kept`: by the index of the thread in threads(). `functions` must outlive it.
-  explicit CallSequences(const FunctionTable& functions, std::map<size_t, Range> kept = {}) : functions_(functions), wanted_(std::move(kept)) {
+  /// `kept`: by the index of the thread in threads(). Calls of functions without a match in `modules` are left out. `functions` and `modules` must
+  /// outlive it.
+  CallSequences(const FunctionTable& functions, const ModuleMatch& modules, std::map<size_t, Range> kept = {})
+      : functions_(functions), modules_(modules), wanted_(std::move(kept)) {
     for (const auto& [thread, range] : wanted_) kept_[thread];
   }
   /// `comm`: the name of the step's thread.
@@ -57,6 +61,8 @@ class CallSequences {
   [[nodiscard]] const std::vector<CallSequence>& threads() const { return threads_; }
   [[nodiscard]] const std::vector<CallMoment>& kept(size_t thread) const { return kept_.at(thread); }
   [[nodiscard]] const CallPaths& paths() const { return open_.paths(); }
+  /// The modules of which calls were left out.
+  [[nodiscard]] const std::set<std::string>& unmatched() const { return unmatched_; }
 
  private:
   struct State {
@@ -70,12 +76,14 @@ class CallSequences {
   void add(State& state, const CallMoment& moment);
 
   const FunctionTable& functions_;
+  const ModuleMatch& modules_;
   const std::map<size_t, Range> wanted_;
   OpenCalls open_;
   std::vector<State> states_;  ///< by CallStep::thread
   std::vector<CallSequence> threads_;
   std::map<size_t, std::vector<CallMoment>> kept_;
   std::vector<uint64_t> hashes_;  ///< of names, by FunctionId + 1; 0: not met
+  std::set<std::string> unmatched_;
 };
 
 /// Threads of two recordings with one name: the first of it in each, the second, and so on; or the only one that is left in each. If all that are

@@ -17,14 +17,39 @@ namespace {
 constexpr size_t kNone = ~size_t{0};
 constexpr size_t kFolded = kNone - 1;  // matches: an inlined function that counts as part of its callers
 
+/// Returns the name that a function has in the source: without what compilers add for clones (f.constprop.0, f(int) [clone .isra.0]) and for pieces
+/// (f.part.0, f.cold), and without the mark of inlined functions. With `pieces`, pieces stay apart (f.part, f.cold), and inlined functions do.
+std::string source_name(std::string_view name, bool pieces) {
+  constexpr std::array<std::string_view, 6> kAdded = {"constprop", "isra", "lto_priv", "llvm", "part", "cold"};
+  constexpr std::string_view kClone = " [clone ";
+  std::string end;
+  if (!pieces && name.ends_with(kInlinedMark)) name.remove_suffix(kInlinedMark.size());
+  for (;;) {
+    const bool in_brackets = name.ends_with(']');
+    std::string_view rest = name.substr(0, name.size() - (in_brackets ? 1 : 0));
+    const size_t number = rest.find_last_not_of("0123456789");
+    if (number != std::string_view::npos && number + 1 < rest.size() && rest[number] == '.') rest = rest.substr(0, number);
+    const size_t dot = rest.rfind('.');
+    if (dot == std::string_view::npos || dot == 0) break;
+    const std::string_view word = rest.substr(dot + 1);
+    if (std::find(kAdded.begin(), kAdded.end(), word) == kAdded.end()) break;
+    rest = rest.substr(0, dot);
+    if (in_brackets && !rest.ends_with(kClone)) break;
+    name = rest.substr(0, rest.size() - (in_brackets ? kClone.size() : 0));
+    if (pieces && (word == "part" || word == "cold")) end.insert(0, "." + std::string(word));
+  }
+  return std::string(name) + end;
+}
+
 CallSums sums_of(const FunctionTotals& totals) {
-  return {totals.all_calls(), totals.self_ns, totals.total_ns, totals.self_instructions, totals.instructions};
+  return {totals.all_calls(), totals.undated, totals.self_ns, totals.total_ns, totals.self_instructions, totals.instructions};
 }
 
 }  // namespace
 
 CallSums& CallSums::operator+=(const CallSums& other) {
   calls += other.calls;
+  undated += other.undated;
   self_ns += other.self_ns;
   total_ns += other.total_ns;
   self_instructions += other.self_instructions;
@@ -39,7 +64,7 @@ void PathProfile::take(const CallStep& step) {
   if (ended->call.path >= sums_.size()) sums_.resize(paths().paths().size());
   CallSums& sums = sums_[ended->call.path];
   const bool beyond_limit = ended->call.path == ended->caller.path;  // its time is in that of the call that has the path
-  sums += {beyond_limit ? 0U : 1U, step.self_ns, beyond_limit ? 0 : step.total_ns(), step.self_instructions, beyond_limit ? 0 : step.instructions};
+  sums += {beyond_limit ? 0U : 1U, (step.flags & kCallUndated) != 0 ? 1U : 0U, step.self_ns, beyond_limit ? 0 : step.total_ns(), step.self_instructions, beyond_limit ? 0 : step.instructions};
 }
 
 ProfileDiff::ProfileDiff(const DiffSide& a, const DiffSide& b) {
@@ -48,14 +73,13 @@ ProfileDiff::ProfileDiff(const DiffSide& a, const DiffSide& b) {
   match_functions(sides, matches);
   find_folded(sides);
   fold_functions(sides, matches);
+  match_clones(sides, matches);
   match_paths(sides, matches);
 }
 
 void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Matches& matches) {
   functions_.push_back({{}, {sums_of(sides[0].profile.functions().untraced()), sums_of(sides[1].profile.functions().untraced())}});
   std::map<std::pair<std::string, std::string>, size_t> by_name;
-  std::array<std::map<std::string_view, size_t>, kSides> left;  // names that only one side has: the index, kNone if there are several
-  std::vector<bool> is_of_both(1, true);
   for (size_t side = 0; side < kSides; ++side) {
     const auto& totals = sides[side].profile.functions().functions();
     matches[side].assign(sides[side].functions.size() + 1, 0);
@@ -63,32 +87,34 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
       if (totals[id].all_calls() == 0) continue;
       const FunctionInfo& info = sides[side].functions.info(id);
       const FunctionInfo shown{std::string(without_address(info.name)), info.module};  // those that only their addresses tell apart are one row
-      std::pair key(shown.name, shown.module);
-      const bool has_symbol = !key.first.starts_with(info.module + "+");
-      if (const auto other = sides[side].names.find(info.module); other != sides[side].names.end()) {
-        if (!has_symbol) key.first.replace(0, info.module.size(), other->second);
-        key.second = other->second;
-      }
-      if (!has_symbol && sides[side].other_builds.contains(info.module)) {
+      const FunctionInfo renamed = sides[side].modules.renamed(shown);
+      std::pair key(renamed.name, renamed.module);
+      if (!sides[side].modules.has_match(info)) {
         key.first.append(1, '\0').append(std::to_string(side));
         unmatched_.insert(info.module);
       }
       const auto [place, is_new] = by_name.emplace(std::move(key), functions_.size());
-      if (is_new) {
-        functions_.push_back({{shown, shown}, {}});
-        is_of_both.push_back(false);
-      } else if (side == 1) {
-        is_of_both[place->second] = true;
-        functions_[place->second].info[1] = shown;
-      }
+      if (is_new) functions_.push_back({{shown, shown}, {}});
+      if (side == 1) functions_[place->second].info[1] = shown;
       functions_[place->second].sums[side] += sums_of(totals[id]);
       matches[side][size_t{id} + 1] = place->second;
     }
   }
-  for (const auto& [name, index] : by_name) {
-    if (is_of_both[index]) continue;
-    const auto [place, is_new] = left[functions_[index].sums[0].calls != 0 ? 0 : 1].emplace(name.first, index);
-    if (!is_new) place->second = kNone;
+  match_left(sides, matches, [](const FunctionInfo& info) { return info.name; }, false);
+}
+
+// Matches what only one side has, if it alone has its key there; with `strict`, also among the functions that both sides have.
+void ProfileDiff::match_left(const std::array<DiffSide, kSides>& sides, Matches& matches, const std::function<std::string(const FunctionInfo&)>& key, bool strict) {
+  std::array<std::map<std::string, size_t>, kSides> left;  // the index, kNone if there are several
+  for (size_t index = 1; index < functions_.size(); ++index) {
+    const Function& row = functions_[index];
+    const bool is_of_both = row.sums[0].calls != 0 && row.sums[1].calls != 0;
+    for (size_t side = 0; side < kSides; ++side) {
+      const FunctionInfo& info = row.info[side];
+      if (row.sums[side].calls == 0 || (is_of_both && !strict) || !sides[side].modules.has_match(info)) continue;
+      const auto [place, is_new] = left[side].emplace(key(info), is_of_both ? kNone : index);
+      if (!is_new) place->second = kNone;
+    }
   }
   std::vector<size_t> moved(functions_.size());
   std::iota(moved.begin(), moved.end(), size_t{0});
@@ -100,7 +126,16 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
     functions_[index].info[1] = of_other.info[1];
     moved[other->second] = index;
   }
-  for (size_t& match : matches[1]) match = moved[match];
+  for (size_t& match : matches[1]) match = match == kFolded ? kFolded : moved[match];
+}
+
+// A function that the compiler cloned, split or inlined in one build only.
+void ProfileDiff::match_clones(const std::array<DiffSide, kSides>& sides, Matches& matches) {
+  for (const bool pieces : {true, false}) {
+    const auto base = [pieces](const FunctionInfo& info) { return source_name(info.name, pieces); };
+    match_left(sides, matches, [&base](const FunctionInfo& info) { return base(info) + '\0' + info.module; }, true);
+    match_left(sides, matches, base, true);
+  }
 }
 
 void ProfileDiff::find_folded(const std::array<DiffSide, kSides>& sides) {
@@ -150,7 +185,7 @@ void ProfileDiff::match_paths(const std::array<DiffSide, kSides>& sides, const M
       if (function == kFolded) {
         number[i] = number[own[i].parent];
         if (number[i] == CallPaths::kRoot) continue;
-        const CallSums part{.self_ns = sums[i].self_ns, .self_instructions = sums[i].self_instructions};
+        const CallSums part{.undated = sums[i].undated, .self_ns = sums[i].self_ns, .self_instructions = sums[i].self_instructions};
         paths_[number[i]].sums[side] += part;
         functions_[paths_[number[i]].function].sums[side] += part;
         continue;

@@ -4,13 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/paths/call_paths.h"
+#include "analysis/paths/module_match.h"
 #include "ptdecode/function_profile.h"
 #include "ptdecode/function_table.h"
 
@@ -19,6 +19,7 @@ namespace ptd {
 /// Calls and what they took. Of a path: without its callees' share, except in `total`.
 struct CallSums {
   uint64_t calls = 0;
+  uint64_t undated = 0;  ///< calls without times: where there are any, the sums of times are unknown
   uint64_t self_ns = 0, total_ns = 0;
   uint64_t self_instructions = 0, total_instructions = 0;
   CallSums& operator+=(const CallSums& other);
@@ -44,12 +45,12 @@ struct DiffSide {
   const PathProfile& profile;
   const FunctionTable& functions;
   std::function<bool(std::string_view module)> has_debug_information;
-  std::map<std::string, std::string, std::less<>> names{};  ///< of modules that the other side has under another name: that name
-  std::set<std::string, std::less<>> other_builds{};        ///< modules that the other side has in another build
+  ModuleMatch modules{};
 };
 
 /// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each: another
-/// version of a program may have another file name. Code without a symbol, whose name is an offset, has no match in another build. Untraced code is a function without a name. Where only one recording has the debug information of a
+/// version of a program may have another file name. Then by the name in the source, without suffixes of clones (f.constprop.0) and pieces (f.cold) and
+/// the mark of inlined functions, if each side has one function of that name. Code without a symbol, whose name is an offset, has no match in another build. Untraced code is a function without a name. Where only one recording has the debug information of a
 /// module, its inlined functions count as part of their callers. Immutable.
 class ProfileDiff {
  public:
@@ -77,6 +78,8 @@ class ProfileDiff {
  private:
   using Matches = std::array<std::vector<size_t>, kSides>;  ///< by FunctionId + 1: the index in functions_
   void match_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);
+  void match_left(const std::array<DiffSide, kSides>& sides, Matches& matches, const std::function<std::string(const FunctionInfo&)>& key, bool strict);
+  void match_clones(const std::array<DiffSide, kSides>& sides, Matches& matches);
   void find_folded(const std::array<DiffSide, kSides>& sides);
   void fold_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);
   void match_paths(const std::array<DiffSide, kSides>& sides, const Matches& matches);

@@ -12,6 +12,7 @@
 #include "cli/options/time_words.h"
 #include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "analysis/names/short_name.h"
 #include "analysis/paths/call_paths.h"
@@ -144,8 +145,8 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, const WalkWant
       if (!know(i, tree).passes) continue;
       folded_ += tree.threads()[i].folded;
       guessed_ += tree.threads()[i].guessed;
-      any_fibre_ = any_fibre_ || tree.threads()[i].fibre != 0;
       undated_ += tree.threads()[i].first == kTimeMin && tree.threads()[i].instructions != 0 ? 1 : 0;
+      any_fibre_ = any_fibre_ || tree.threads()[i].fibre != 0;
     }
     return sink(steps, tree);
   };
@@ -199,12 +200,12 @@ std::string folded_text(uint64_t folded) {
                      counted(folded, "call was", "calls were"), CallTree::kMaxFrames);
 }
 
-std::string guessed_text(uint64_t guessed) {
 std::string undated_text(uint64_t threads) {
   return fmt::format("{} without times, because no packet of their trace gives one: no time includes these calls",
                      counted(threads, "thread has calls", "threads have calls"));
 }
 
+std::string guessed_text(uint64_t guessed) {
   return fmt::format("longjmp (or another jump) went on in a recursive function {}, where several of its open calls may have been meant: the ends of these calls may be "
                      "wrong", counted(guessed, "time"));
 }
@@ -220,8 +221,8 @@ std::string uncounted_text(uint64_t times) {
 std::vector<std::string> CallInput::doubts() const {
   std::vector<std::string> texts;
   if (folded_ != 0) texts.push_back(folded_text(folded_));
-  if (guessed_ != 0) texts.push_back(guessed_text(guessed_));
   if (timed_ && undated_ != 0) texts.push_back(undated_text(undated_));
+  if (guessed_ != 0) texts.push_back(guessed_text(guessed_));
   if (uncounted_ != 0) texts.push_back(uncounted_text(uncounted_));
   return texts;
 }
@@ -285,8 +286,13 @@ std::string duration_text(uint64_t ns) {
 
 std::string moment_text(TimeNs time) { return fmt::format("{}.{:09}", time.value / 1'000'000'000, time.value % 1'000'000'000); }
 
-bool is_unnamed(const FunctionInfo& function) {
-  return function.name.starts_with(function.module + "+0x") || function.name == "[unnamed code of " + function.module + "]";
+std::string unmatched_text(const std::set<std::string>& modules) {
+  if (modules.empty()) return {};
+  return fmt::format("A and B have different builds of {}: code without a symbol in them is not compared\n", shown(fmt::format("{}", fmt::join(modules, ", "))));
+}
+
+std::string untimed_text(size_t side, const CallInput& input) {
+  return input.timed() ? std::string() : fmt::format("the times of {} are not known: {}\n", side == 0 ? 'A' : 'B', input.why_untimed());
 }
 
 std::string function_text(const FunctionTable& functions, FunctionId id, size_t width) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -121,8 +122,8 @@ class CallInput {
   std::vector<Known> threads_;
   std::vector<uint32_t> streams_;
   uint64_t total_bytes_ = 0, folded_ = 0, uncounted_ = 0, guessed_ = 0;
-  bool any_fibre_ = false;  ///< a thread that passes has announced one
   uint64_t undated_ = 0;    ///< threads that began without a time
+  bool any_fibre_ = false;  ///< a thread that passes has announced one
   GapTally gaps_;
   bool timed_ = false, has_time_ = false;
   std::optional<double> interrupted_at_;  ///< share of the trace that was decoded when Ctrl-C came
@@ -138,8 +139,9 @@ class CallInput {
 [[nodiscard]] std::string duration_text(uint64_t ns);
 /// "17.865267613"
 [[nodiscard]] std::string moment_text(TimeNs time);
-/// Returns whether no symbol names the function: its name then contains its module.
-[[nodiscard]] bool is_unnamed(const FunctionInfo& function);
+/// Lines of a comparison of two recordings. Empty if all code without a symbol is compared; if the side has times.
+[[nodiscard]] std::string unmatched_text(const std::set<std::string>& modules);
+[[nodiscard]] std::string untimed_text(size_t side, const CallInput& input);
 /// The name for people: FunctionInfo's, "[not traced]" for kNoFunction. With `width`, fitted to so many letters.
 [[nodiscard]] std::string function_text(const FunctionTable& functions, FunctionId id, size_t width = 0);
 

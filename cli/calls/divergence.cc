@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "analysis/paths/call_sequence.h"
+#include "analysis/paths/module_match.h"
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/shell_word.h"
@@ -27,6 +29,7 @@ using Kept = std::map<size_t, CallSequences::Range>;
 struct RunSide {
   const CallWords* words = nullptr;
   std::unique_ptr<CallInput> input;
+  ModuleMatch modules{};
   std::unique_ptr<CallSequences> sequences;
   [[nodiscard]] const CallSequence& thread(size_t index) const { return sequences->threads()[index]; }
   [[nodiscard]] const std::string& path() const { return words->input.path; }
@@ -34,7 +37,7 @@ struct RunSide {
 
 /// Follows all calls; keeps those moments of threads that `kept` names. Returns the exit status.
 int follow(RunSide& side, const Kept& kept) {
-  side.sequences = std::make_unique<CallSequences>(side.input->functions(), kept);
+  side.sequences = std::make_unique<CallSequences>(side.input->functions(), side.modules, kept);
   const int status = side.input->walk(*side.words, [&side](std::span<const CallStep> steps, const CallTree& tree) {
     for (const CallStep& step : steps) {
       if (side.input->wanted(step, tree)) side.sequences->take(step, side.input->comm(step, tree), tree.threads()[step.thread].tid);
@@ -44,6 +47,9 @@ int follow(RunSide& side, const Kept& kept) {
   side.sequences->finish();
   return status;
 }
+
+/// "1.234567890", "-" if it is not known.
+std::string when_text(TimeNs time) { return time == kTimeMin ? "-" : moment_text(time); }
 
 /// What of two threads differs first, by piece.
 struct Difference {
@@ -82,7 +88,7 @@ class DivergenceText {
     return calls || !a.counted || !b.counted || a.instructions == b.instructions;
   }
   [[nodiscard]] std::string name(size_t side, FunctionId function) const {
-    return std::string(comparable_name(function_text(sides_[side].input->functions(), function)));
+    return function == kNoFunction ? std::string() : comparable_name(sides_[side].input->functions().info(function), sides_[side].modules);
   }
   /// "main > handle > parse"
   [[nodiscard]] std::string path_text(size_t side, uint32_t path) const {
@@ -97,13 +103,14 @@ class DivergenceText {
   [[nodiscard]] std::string moment_line(char letter, size_t side, const CallMoment& moment) const {
     const std::string what = moment.enters ? "calls" : "ends";
     const std::string counted = moment.enters || !moment.counted ? "" : fmt::format("  ({} instructions)", moment.instructions);
-    return fmt::format("    {} {} {:<5} {}{}\n", letter, moment_text(moment.time), what, path_text(side, moment.path), counted);
+    return fmt::format("    {} {} {:<5} {}{}\n", letter, when_text(moment.time), what, path_text(side, moment.path), counted);
   }
   [[nodiscard]] std::string end_text(char letter, size_t side, const std::vector<CallMoment>& moments, size_t at, size_t thread, bool calls) const {
     if (at >= moments.size()) return fmt::format("    {} its trace ends here\n", letter);
     const CallMoment& moment = moments[at];
-    const std::string time = moment_text(calls ? moment.time : moment.start) + "," + (calls ? "+1ms" : moment_text(moment.time));
-    return moment_line(letter, side, moment) + fmt::format("      ptdecode script -i {} --tid {} --time {}\n", shell_word(sides_[side].path()),
+    const TimeNs from = calls ? moment.time : moment.start;
+    const std::string time = from == kTimeMin ? "" : fmt::format(" --time {},{}", moment_text(from), calls ? "+1ms" : moment_text(moment.time));
+    return moment_line(letter, side, moment) + fmt::format("      ptdecode script -i {} --tid {}{}\n", shell_word(sides_[side].path()),
                                                            sides_[side].thread(thread).tid, time);
   }
 
@@ -124,8 +131,12 @@ std::vector<Difference> differences_of(const std::array<RunSide, 2>& sides, cons
 
 void print_heading(const std::array<RunSide, 2>& sides, const std::vector<ThreadPair>& pairs, size_t different) {
   Output& out = standard_output();
-  out.write(fmt::format("A: {}\nB: {}\n{}: {} the same, {} not\n", shown(sides[0].path()), shown(sides[1].path()),
-                        counted(pairs.size(), "pair of threads", "pairs of threads"), pairs.size() - different, different));
+  out.write(fmt::format("A: {}\nB: {}\n", shown(sides[0].path()), shown(sides[1].path())));
+  std::set<std::string> unmatched = sides[0].sequences->unmatched();
+  unmatched.insert(sides[1].sequences->unmatched().begin(), sides[1].sequences->unmatched().end());
+  out.write(unmatched_text(unmatched));
+  for (size_t side = 0; side < sides.size(); ++side) out.write(untimed_text(side, *sides[side].input));
+  out.write(fmt::format("{}: {} the same, {} not\n", counted(pairs.size(), "pair of threads", "pairs of threads"), pairs.size() - different, different));
   for (size_t side = 0; side < sides.size(); ++side) {
     std::vector<bool> has_partner(sides[side].sequences->threads().size());
     for (const ThreadPair& pair : pairs) has_partner[side == 0 ? pair.a : pair.b] = true;
@@ -156,7 +167,8 @@ void print_thread(const std::array<RunSide, 2>& sides, const Difference& differe
   standard_output().write(fmt::format("\n{} (A: tid {}, B: tid {})\n", shown(a.comm), a.tid, b.tid));
   for (const auto& [letter, thread] : {std::pair('A', &a), std::pair('B', &b)}) {
     if (thread->lost)
-      standard_output().write(fmt::format("  flow of {} is lost at {}; calls after it are not compared\n", letter, moment_text(*thread->lost)));
+      standard_output().write(fmt::format("  flow of {} is lost{}; calls after it are not compared\n", letter,
+                                          *thread->lost == kTimeMin ? "" : " at " + moment_text(*thread->lost)));
   }
 }
 
@@ -169,6 +181,10 @@ int show_divergence(const std::array<CallWords, 2>& words) {
     Result<std::unique_ptr<CallInput>> opened = CallInput::open(words[i]);
     if (!opened) return report_error(opened.error());
     sides[i].input = std::move(*opened);
+  }
+  std::array<ModuleMatch, 2> modules = match_modules(sides[0].input->recording(), sides[1].input->recording());
+  for (size_t i = 0; i < sides.size(); ++i) {
+    sides[i].modules = std::move(modules[i]);
     if (const int status = follow(sides[i], {}); status != kExitOk) return status;
     if (const int matched = sides[i].input->say_summary(words[i], !sides[i].sequences->threads().empty()); matched != kExitOk) return matched;
   }

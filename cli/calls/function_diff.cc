@@ -47,21 +47,27 @@ struct Metric {
     if (sort == "total") return timed ? sums.total_ns : sums.total_instructions;
     return is_time() ? sums.self_ns : sums.self_instructions;
   }
+  [[nodiscard]] bool knows(const CallSums& sums) const { return !is_time() || sums.undated == 0; }
+  [[nodiscard]] bool knows(const ProfileDiff::Sums& sums) const { return knows(sums[0]) && knows(sums[1]); }
   [[nodiscard]] std::string text(uint64_t value) const { return is_time() ? duration_text(value) : std::to_string(value); }
+  [[nodiscard]] std::string text(const CallSums& sums) const { return knows(sums) ? text(of(sums)) : "-"; }
   [[nodiscard]] std::string change_text(const ProfileDiff::Sums& sums) const {
+    if (!knows(sums)) return "-";
     const uint64_t a = of(sums[0]), b = of(sums[1]);
     return a == b ? "=" : (a < b ? "+" : "-") + text(a < b ? b - a : a - b);
   }
+  /// 0 if it is not known.
   [[nodiscard]] uint64_t change(const ProfileDiff::Sums& sums) const {
     const uint64_t a = of(sums[0]), b = of(sums[1]);
-    return a < b ? b - a : a - b;
+    return !knows(sums) ? 0 : a < b ? b - a : a - b;
   }
-  /// "+25.3 %" for each call; "new", "gone".
-  [[nodiscard]] std::string per_call(const ProfileDiff::Sums& sums) const {
+  /// "+25.3 %" for each call; "new", "gone"; "inlined" if it is in one of the two: then not each call is counted.
+  [[nodiscard]] std::string per_call(const ProfileDiff::Function& function, const ProfileDiff::Sums& sums) const {
     if (sums[0].calls == 0) return "new";
     if (sums[1].calls == 0) return "gone";
+    if (function.info[0].name.ends_with(kInlinedMark) != function.info[1].name.ends_with(kInlinedMark)) return "inlined";
     const auto each = [this](const CallSums& side) { return static_cast<double>(of(side)) / static_cast<double>(side.calls); };
-    if (sort == "calls" || of(sums[0]) == 0) return "-";
+    if (sort == "calls" || !knows(sums) || of(sums[0]) == 0) return "-";
     return fmt::format("{:+.1f} %", 100 * (each(sums[1]) / each(sums[0]) - 1));
   }
 };
@@ -94,51 +100,6 @@ bool has_debug_information(const Recording& recording, std::string_view module) 
   return false;
 }
 
-/// Returns the names that modules of `other` have in `recording`, where they differ: those of the same files, as far as paths and build ids tell.
-std::map<std::string, std::string, std::less<>> names_in(const Recording& recording, const Recording& other) {
-  std::map<std::pair<std::string_view, std::string_view>, std::string_view> by_build;
-  std::map<std::string_view, std::string_view> by_path;
-  for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
-    const Section& section = recording.timeline().section(id);
-    const std::string_view module = recording.symbolizer().module_of(section);
-    by_build.try_emplace({section.path, section.build_id}, module);
-    by_path.try_emplace(section.path, module);
-  }
-  std::map<std::string, std::string, std::less<>> names;
-  for (SectionId id = 0; id < other.timeline().section_count(); ++id) {
-    const Section& section = other.timeline().section(id);
-    const std::string_view module = other.symbolizer().module_of(section);
-    const auto same = by_build.find({section.path, section.build_id});
-    const auto near = by_path.find(section.path);
-    if (near == by_path.end()) continue;
-    const std::string_view name = same != by_build.end() ? same->second : near->second;
-    if (name != module) names.try_emplace(std::string(module), name);
-  }
-  return names;
-}
-
-using BuildIds = std::map<std::string_view, std::set<std::string_view>>;  ///< by module; "" for files without one
-
-BuildIds builds_of(const Recording& recording) {
-  BuildIds builds;
-  for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
-    const Section& section = recording.timeline().section(id);
-    builds[recording.symbolizer().module_of(section)].insert(section.build_id);
-  }
-  return builds;
-}
-
-/// Returns the modules of `own` that `other` has in another build. `names` are those that `other` has for modules of `own`, where they differ.
-std::set<std::string, std::less<>> other_builds(const BuildIds& own, const BuildIds& other, const std::map<std::string, std::string, std::less<>>& names) {
-  std::set<std::string, std::less<>> modules;
-  for (const auto& [module, builds] : own) {
-    const auto renamed = names.find(module);
-    const auto found = other.find(renamed == names.end() ? module : std::string_view(renamed->second));
-    if (found != other.end() && found->second != builds) modules.emplace(module);
-  }
-  return modules;
-}
-
 /// The larger changes first; equal ones in the order of their names or callers.
 template <typename Rows>
 std::vector<const typename Rows::value_type*> ranked_changes(const Rows& rows, const Metric& metric, const auto& wanted) {
@@ -168,8 +129,9 @@ class DiffPrinter {
     Output& out = standard_output();
     for (size_t side = 0; side < 2; ++side) {
       const CallSums& all = sides[side].all;
-      out.write(fmt::format("{}: {}: {}, {} instructions{}\n", side == 0 ? 'A' : 'B', shown(words_.calls[side].input.path), counted(all.calls, "call"),
-                            all.self_instructions, metric_.timed ? ", " + duration_text(all.self_ns) + " running" : ""));
+      const std::string undated = all.undated == 0 ? "" : fmt::format(", {} without times", counted(all.undated, "call"));
+      out.write(fmt::format("{}: {}: {}, {} instructions{}{}\n", side == 0 ? 'A' : 'B', shown(words_.calls[side].input.path), counted(all.calls, "call"),
+                            all.self_instructions, metric_.timed ? ", " + duration_text(all.self_ns) + " running" : "", metric_.timed ? undated : ""));
     }
     for (size_t side = 0; side < 2; ++side) {
       const std::set<std::string>& folded = diff_.folded()[side];
@@ -177,9 +139,8 @@ class DiffPrinter {
       out.write(fmt::format("only {} has debug information of {}: inlined functions count as part of their callers\n", side == 0 ? 'A' : 'B',
                             shown(fmt::format("{}", fmt::join(folded, ", ")))));
     }
-    if (!diff_.unmatched().empty())
-      out.write(fmt::format("A and B have different builds of {}: code without a symbol in them is not compared\n",
-                            shown(fmt::format("{}", fmt::join(diff_.unmatched(), ", ")))));
+    out.write(unmatched_text(diff_.unmatched()));
+    for (size_t side = 0; side < 2; ++side) out.write(untimed_text(side, *sides[side].input));
     const std::string name = metric_.name();
     out.write(fmt::format("\n{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} function\n", "calls A", "calls B", name + " A", name + " B", "change", "per call"));
     const auto changed = static_cast<size_t>(std::count_if(functions_.begin(), functions_.end(), [this](const auto* row) { return metric_.change(row->sums) != 0; }));
@@ -187,11 +148,16 @@ class DiffPrinter {
     const size_t functions = rows(listed, kTextFunctions);
     for (size_t i = 0; i < functions; ++i) {
       const ProfileDiff::Function& row = *functions_[i];
-      out.write(fmt::format("{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} {}\n", row.sums[0].calls, row.sums[1].calls, metric_.text(metric_.of(row.sums[0])),
-                            metric_.text(metric_.of(row.sums[1])), metric_.change_text(row.sums), metric_.per_call(row.sums), name_text(row)));
+      out.write(fmt::format("{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} {}\n", row.sums[0].calls, row.sums[1].calls, metric_.text(row.sums[0]),
+                            metric_.text(row.sums[1]), metric_.change_text(row.sums), metric_.per_call(row, row.sums), name_text(row)));
     }
     say_more(listed - functions, "more function");
-    if (listed != functions_.size()) out.write(fmt::format("{} did not change\n", counted(functions_.size() - listed, "other function")));
+    const auto unknown = static_cast<size_t>(std::count_if(functions_.begin() + static_cast<std::ptrdiff_t>(listed), functions_.end(),
+                                                           [this](const auto* row) { return !metric_.knows(row->sums); }));
+    if (unknown != 0)
+      out.write(fmt::format("{} not compared, because some of their calls have no times; --sort instructions compares them\n",
+                            counted(unknown, "other function is", "other functions are")));
+    if (const size_t same = functions_.size() - listed - unknown; same != 0) out.write(fmt::format("{} did not change\n", counted(same, "other function")));
     if (paths_.empty()) return;
     out.write(fmt::format("\nby call path, the outermost caller first\n{:>12} {:>10} {:>10} {:>10} path\n", "change", "per call", "calls A", "calls B"));
     const size_t paths = rows(paths_.size(), kTextPaths);
@@ -199,7 +165,7 @@ class DiffPrinter {
       const ProfileDiff::Path& row = *paths_[i];
       std::string text;
       for (const std::string& each : names(row)) text += (text.empty() ? "" : " > ") + shown(each);
-      out.write(fmt::format("{:>12} {:>10} {:>10} {:>10} {}\n", metric_.change_text(row.sums), metric_.per_call(row.sums), row.sums[0].calls,
+      out.write(fmt::format("{:>12} {:>10} {:>10} {:>10} {}\n", metric_.change_text(row.sums), metric_.per_call(diff_.functions()[row.function], row.sums), row.sums[0].calls,
                             row.sums[1].calls, text));
     }
     say_more(paths_.size() - paths, "more path");
@@ -215,6 +181,7 @@ class DiffPrinter {
     for (size_t i = 0; i < rows(functions_.size(), 0); ++i) {
       const ProfileDiff::Function& row = *functions_[i];
       nlohmann::json json = {{"function", name_of(row)}, {"module_a", row.info[0].module}, {"module_b", row.info[1].module}};
+      if (row.info[1].name != row.info[0].name) json["function_b"] = row.info[1].name;
       json.update(sums_json(row.sums));
       dump(json);
     }
@@ -232,14 +199,16 @@ class DiffPrinter {
   }
   [[nodiscard]] static std::string name_of(const ProfileDiff::Function& row) { return row.info[0].name.empty() ? "[not traced]" : row.info[0].name; }
   [[nodiscard]] bool wants(const ProfileDiff::Function& row) const {
-    std::string_view name = row.info[0].name;
-    if (name.ends_with(kInlinedMark)) name.remove_suffix(kInlinedMark.size());
-    return words_.function.empty() || matches_name(words_.function, name_of(row)) || matches_name(words_.function, name);
+    const auto matches = [this](std::string_view name) {
+      const bool is_inlined = name.ends_with(kInlinedMark);
+      return matches_name(words_.function, name) || (is_inlined && matches_name(words_.function, name.substr(0, name.size() - kInlinedMark.size())));
+    };
+    return words_.function.empty() || matches(name_of(row)) || matches(row.info[1].name);
   }
   [[nodiscard]] static std::string name_text(const ProfileDiff::Function& row) {
     const auto& [a, b] = row.info;
     const std::string module = a.module == b.module ? a.module : a.module + " -> " + b.module;
-    return shown(name_of(row)) + (module.empty() ? "" : shown(" (" + module + ")"));
+    return shown(name_of(row)) + (a.name == b.name ? "" : shown(" -> " + b.name)) + (module.empty() ? "" : shown(" (" + module + ")"));
   }
   /// The names on the path, the outermost first.
   [[nodiscard]] std::vector<std::string> names(const ProfileDiff::Path& path) const {
@@ -257,8 +226,9 @@ class DiffPrinter {
       json["self_instructions" + end] = sums[side].self_instructions;
       json["total_instructions" + end] = sums[side].total_instructions;
       if (!metric_.timed) continue;
-      json["self_ns" + end] = sums[side].self_ns;
-      json["total_ns" + end] = sums[side].total_ns;
+      const auto time = [&](uint64_t ns) { return sums[side].undated == 0 ? nlohmann::json(ns) : nlohmann::json(); };
+      json["self_ns" + end] = time(sums[side].self_ns);
+      json["total_ns" + end] = time(sums[side].total_ns);
     }
     return json;
   }
@@ -281,15 +251,12 @@ int diff_functions(const FunctionDiffWords& words) {
     if (const int status = follow(words.calls[i], sides[i]); status != kExitOk) return status;
   }
   const bool timed = sides[0].input->timed() && sides[1].input->timed();
-  const auto names = names_in(sides[0].input->recording(), sides[1].input->recording());  // of modules of B
-  std::map<std::string, std::string, std::less<>> names_of_a;
-  for (const auto& [of_b, of_a] : names) names_of_a.try_emplace(of_a, of_b);
-  const std::array<BuildIds, 2> builds = {builds_of(sides[0].input->recording()), builds_of(sides[1].input->recording())};
+  const std::array<ModuleMatch, 2> modules = match_modules(sides[0].input->recording(), sides[1].input->recording());
   const auto has_lines = [](const Side& side) {
     return [&side](std::string_view module) { return has_debug_information(side.input->recording(), module); };
   };
-  const ProfileDiff diff({sides[0].profile, sides[0].input->functions(), has_lines(sides[0]), {}, other_builds(builds[0], builds[1], names_of_a)},
-                         {sides[1].profile, sides[1].input->functions(), has_lines(sides[1]), names, other_builds(builds[1], builds[0], names)});
+  const ProfileDiff diff({sides[0].profile, sides[0].input->functions(), has_lines(sides[0]), modules[0]},
+                         {sides[1].profile, sides[1].input->functions(), has_lines(sides[1]), modules[1]});
   for (const ProfileDiff::Path& path : diff.paths()) {
     for (size_t i = 0; i < sides.size(); ++i) sides[i].all += path.sums[i];
   }

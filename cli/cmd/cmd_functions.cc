@@ -18,6 +18,7 @@
 #include "cli/text/clean_text.h"
 #include "analysis/names/name_match.h"
 #include "analysis/names/short_name.h"
+#include "analysis/paths/module_match.h"
 #include "cli/text/size_words.h"
 
 namespace ptd::cli {
@@ -354,6 +355,10 @@ Command add_functions(CLI::App& app) {
       "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "--diff: the largest change of --sort comes first: of time in the function itself, or of instructions, which vary less between two runs.\n"
       "per call: change for each call. Functions are matched by name and module, else by name: a module may be another version of a program.\n"
+      "Of what is left, a clone or piece (f.constprop.0, f.isra.0, f.llvm.1, f.part.0, f.cold) and an inlined function match f, if each side has one\n"
+      "function of that name. 'inlined': it is inlined in one of the two, so calls and times for each are not comparable. 'new' and 'gone': one\n"
+      "side has it. Limitation: if the other has it inlined without debug information, its time there is that of its callers.\n"
+      "-: some of these calls have no times, which are then not compared.\n"
       "Examples:\n"
       "  ptdecode functions --comm postgres                       where time was spent\n"
       "  ptdecode functions --diff before.data after.data         what got slower\n"

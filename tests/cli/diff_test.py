@@ -40,6 +40,12 @@ def executed(truth, program):
     return counts
 
 
+def record(folder, output, program, *words):
+    done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", *words, "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", output, "--", "./" + program],
+                          cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 class Diff(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -147,8 +153,10 @@ class Diff(unittest.TestCase):
         head, *rows = map(json.loads, done.stdout.splitlines())  # the debug information of both is there
         self.assertEqual((head["without_inlined_a"], head["without_inlined_b"]), ([], []))
         calls = {row["function"]: (row["calls_a"], row["calls_b"]) for row in rows if "function" in row}
-        self.assertEqual(calls.keys(), {"step", "step (inlined)"})
-        self.assertEqual((calls["step"][0], calls["step (inlined)"][1]), (0, 0))
+        self.assertEqual([(row["function"], row["function_b"]) for row in rows if "function" in row], [("step (inlined)", "step")])
+        self.assertEqual([count > 0 for count in calls["step (inlined)"]], [True, True])
+        said = run("functions", "-q", "--diff", files[0], self.folder / "calls" / "data", "--func", "step").stdout
+        self.assertRegex(said, r"(?m) inlined step \(inlined\) -> step \(inlines\)$")
         self.assertIn("only A has debug information of inlines: inlined functions count as part of their callers\n", run("functions", "-q", "--diff", *files).stdout)
 
     def test_builds_without_symbols(self):
@@ -173,6 +181,39 @@ class Diff(unittest.TestCase):
         self.assertTrue(any(row["calls_a"] and row["calls_b"] for row in rows if "calls_a" in row and not row.get("function", "v").startswith("v")))
         same = run("functions", "-q", "--diff", self.folder / "x.data", self.folder / "x.data", "--limit", "0")
         self.assertNotIn("different builds", same.stdout)
+        runs = run("script", "-q", "--diff", self.folder / "x.data", self.folder / "y.data")
+        self.assertIn("A and B have different builds of v: code without a symbol in them is not compared\n", runs.stdout)
+        self.assertNotRegex(runs.stdout, r"(?m)^    [AB] .* v\+0x[0-9a-f]+(  \(\d+ instructions\))?$")
+        self.assertRegex(runs.stdout, "1 pair of threads: ")
+        runs = run("script", "-q", "--diff", self.folder / "x.data", self.folder / "x.data")
+        self.assertEqual((runs.returncode, "different builds" in runs.stdout), (0, False))
+
+    def test_clones(self):
+        """One build has a clone of a function in place of it, and parts of another one, of which there are two: these are not matched."""
+        (self.folder / "clones.c").write_text(
+            "volatile int sum;\n"
+            "__attribute__((noinline)) static void scale(int n, int k) { for (int i = 0; i < n; ++i) sum += k * i; }\n"
+            "__attribute__((noinline)) void only(int n) { sum += n; }\n"
+            "#ifdef B\n"
+            "__attribute__((noinline)) void twin_1(int n) __asm__(\"twin.isra.0\");\n"
+            "__attribute__((noinline)) void twin_2(int n) __asm__(\"twin.isra.1\");\n"
+            "void twin_1(int n) { sum += n; }\nvoid twin_2(int n) { sum -= n; }\n"
+            "#else\n"
+            "__attribute__((noinline)) void twin_1(int n) __asm__(\"twin\");\nvoid twin_1(int n) { sum += n; }\n#define twin_2 twin_1\n"
+            "#endif\n"
+            "int main(void) { for (int i = 0; i < 30; ++i) { scale(i, 7); twin_1(i); twin_2(i); only(i); } return 0; }\n")
+        for name, flags in (("clones-a", ["-fno-ipa-cp", "-fno-ipa-sra"]), ("clones-b", ["-DB"])):
+            subprocess.run([os.environ.get("CC", "cc"), "-O2", "-static", *flags, self.folder / "clones.c", "-o", self.folder / name], check=True)
+            record(self.folder, name + ".data", name)
+        symbols = subprocess.run(["nm", self.folder / "clones-b"], capture_output=True, text=True, check=True).stdout
+        clone = re.search(r" (scale\.(?:constprop|isra)\.0)$", symbols, re.M).group(1)
+        words = ("functions", "-q", "--diff", self.folder / "clones-a.data", self.folder / "clones-b.data", "--limit", "0")
+        rows = {row["function"]: row for row in map(json.loads, run(*words, "--json").stdout.splitlines()) if "function" in row}
+        self.assertEqual((rows["scale"]["function_b"], rows["scale"]["calls_a"], rows["scale"]["calls_b"]), (clone, 30, 30))
+        self.assertNotIn(clone, rows)
+        self.assertEqual([(rows[name]["calls_a"], rows[name]["calls_b"]) for name in ("twin", "twin.isra.0", "twin.isra.1")], [(60, 0), (0, 30), (0, 30)])
+        self.assertNotIn("function_b", rows["only"])
+        self.assertEqual(run(*words, "--func", clone, "--sort", "calls").stdout.count(f"scale -> {clone} (clones-a -> clones-b)"), 1)
 
     def test_options(self):
         functions, paths = self.rows("--func", "reply", "--sort", "total")
@@ -188,7 +229,7 @@ class Divergence(Diff):
     """`script --diff`."""
 
     test_the_planted_regression_comes_first = test_by_time = test_what_only_one_has = test_text = test_a_recording_and_itself = test_options = None
-    test_only_one_has_debug_information = None
+    test_only_one_has_debug_information = test_clones = test_builds_without_symbols = None
 
     def diff(self, a, b, *words):
         done = run("script", "-q", "--diff", a, b, *words)

@@ -260,6 +260,41 @@ class Undated(unittest.TestCase):
         self.assert_no_times(database)
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
+    def test_unknown_times_are_not_compared(self):
+        """One recording has times, one has none, and one has none of one thread."""
+        program, dated, timeless, mixed = (self.folder / name for name in ("compared", "dated.data", "timeless.data", "mixed.data"))
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-pthread", "-x", "c", "-", "-o", program], input=THREADS, text=True, check=True)
+        for output, clock, count in ((dated, "--work-clock", 1), (timeless, "--no-tsc", 2)):
+            done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], clock, "-o", output, "--", program, *range(count))
+            self.assertEqual(done.returncode, 0, done.stderr)
+        mixed.write_bytes(without_times(dated, 1))
+        for a, b in ((dated, timeless), (timeless, dated), (timeless, timeless), (mixed, dated), (dated, mixed)):
+            with self.subTest(a=a.name, b=b.name):
+                untimed = [letter for letter, side in (("A", a), ("B", b)) if side == timeless]
+                said = run("functions", "-q", "--diff", a, b, "--func", "of_thread").stdout
+                row = next(line for line in said.splitlines() if line.endswith("of_thread (compared)"))
+                self.assertNotIn("0 ns", said.replace("0 ns off cpu", ""))
+                self.assertEqual(re.findall("the times of (.) are not known: the trace contains no time\n", said), untimed)
+                rows = [json.loads(line) for line in run("functions", "-q", "--diff", a, b, "--json").stdout.splitlines()]
+                self.assertIs(rows[0]["timed"], not untimed)
+                row_of = {each["function"]: each for each in rows if "function" in each}
+                if not untimed:
+                    self.assertRegex(row, "  -          - of_thread")
+                    side = "_a" if a == mixed else "_b"
+                    for name in ("of_thread", "of_both"):
+                        self.assertEqual([row_of[name]["self_ns" + side], row_of[name]["total_ns" + side]], [None, None])
+                    self.assertGreater(row_of["of_main"]["self_ns" + side], 0)
+                    self.assertEqual(row_of["of_main"]["self_ns_a"], row_of["of_main"]["self_ns_b"])
+                    self.assertRegex(run("functions", "-q", "--diff", a, b).stdout,
+                                     r"not compared, because some of their calls have no times; --sort instructions compares them\n")
+                runs = run("script", "-q", "--diff", a, b).stdout
+                self.assertEqual(re.findall("the times of (.) are not known: the trace contains no time\n", runs), untimed)
+                self.assertNotRegex(runs, r"\b0\.0{9}")
+                if untimed and a != b:
+                    self.assertRegex(runs, rf"(?m)^    {untimed[0]} - (calls|ends)")
+                    self.assertRegex(runs, rf"(?m)^      ptdecode script -i \S+{timeless.name} --tid \d+$")
+
+    @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_a_thread_without_times(self):
         program, dated, mixed, timeline = (self.folder / name for name in ("threads", "both.data", "one.data", "one.pftrace"))
         subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-pthread", "-x", "c", "-", "-o", program], input=THREADS, text=True, check=True)
