@@ -47,7 +47,7 @@ Status take_shortcuts(const ScriptWords& words, ScriptOptions& options) {
     options.itrace = default_itrace();
     options.itrace.returns = words.call_ret_trace;
     options.nanoseconds = true;
-    options.fields.add(Field::callindent);
+    for (const Field field : {Field::event, Field::period, Field::ip, Field::symoff, Field::addr}) options.tree_fields.remove(field);
   }
   if (words.has_insn_trace) {
     if (!words.insn_trace.empty() && words.insn_trace != "disasm" && words.insn_trace != "raw") {
@@ -66,6 +66,21 @@ Status take_shortcuts(const ScriptWords& words, ScriptOptions& options) {
   return {};
 }
 
+/// A tree of calls is text, and its lines are branches.
+Status check_tree(const ScriptWords& words, const ScriptOptions& options) {
+  if (!options.fields.has(Field::callindent)) return {};
+  const bool shortcut = words.call_trace || words.call_ret_trace;
+  const auto wrong = [&](std::string_view reason) {
+    const char* option = words.call_trace ? "--call-trace" : shortcut ? "--call-ret-trace" : "-F callindent";
+    return Error{ErrorCode::contradictory_options, fmt::format("{} {}", option, reason), 0};
+  };
+  if (options.json) return wrong("is text: omit it, because --format json lists calls by default");
+  if (options.fields.has(Field::brstack)) return wrong("and -F brstack write different lines: choose one");
+  if (shortcut && words.has_insn_trace) return wrong("and --insn-trace list different lines: choose one, or use -F +callindent with --itrace=i1ic");
+  if (!options.itrace.any_branch()) return wrong("indents calls, returns and branches: add c, r or b to --itrace");
+  return {};
+}
+
 Result<ScriptOptions> script_options(const ScriptWords& words) {
   ScriptOptions options;
   options.nanoseconds = words.ns;
@@ -78,10 +93,13 @@ Result<ScriptOptions> script_options(const ScriptWords& words) {
     options.itrace = std::move(*itrace);
   }
   if (!words.fields.empty()) {
-    const Result<Fields> fields = parse_fields(words.fields, options.fields);
-    if (!fields) return fields.error();
-    options.fields = *fields;
+    for (Fields* all : {&options.fields, &options.tree_fields}) {
+      const Result<Fields> fields = parse_fields(words.fields, *all);
+      if (!fields) return fields.error();
+      *all = *fields;
+    }
   }
+  if (words.call_trace || words.call_ret_trace) options.fields.add(Field::callindent);
   if (Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, options); !status) return status.error();
   for (const std::string& text : words.times) {
     if (Status status = check_time_words(text); !status) return status.error();
@@ -89,14 +107,11 @@ Result<ScriptOptions> script_options(const ScriptWords& words) {
   options.comms = split_names(words.comms);
   options.symbols = split_names(words.symbols);
   options.att_syntax = words.syntax == "att";
-  const bool tree = words.call_trace || words.call_ret_trace, stacks = options.fields.has(Field::brstack);
-  if (options.json && (tree || stacks))
-    return Error{
-        ErrorCode::contradictory_options,
-        tree ? "--format json lists calls by default: omit --call-trace" : "-F brstack writes text for perf2bolt: omit --format", 0};
+  if (Status status = check_tree(words, options); !status) return status.error();
+  const bool stacks = options.fields.has(Field::brstack);
+  if (options.json && stacks) return Error{ErrorCode::contradictory_options, "-F brstack writes text for perf2bolt: omit --format", 0};
   if (stacks) {
-    if (tree || words.has_insn_trace)
-      return Error{ErrorCode::contradictory_options, "-F brstack lists branches: omit --call-trace and --insn-trace", 0};
+    if (words.has_insn_trace) return Error{ErrorCode::contradictory_options, "-F brstack lists branches: omit --insn-trace", 0};
     if (words.has_itrace || !options.symbols.empty())
       return Error{ErrorCode::contradictory_options, "-F brstack lists every branch in order: omit --itrace and -S", 0};
     options.itrace = ItraceOptions{};

@@ -29,7 +29,7 @@ void add_marks(JsonLine& line, uint16_t block_flags) {
 void LineWriter::make_json_prefix() {
   prefix_made_ = true;
   prefix_.clear();
-  const Fields fields = options_.fields;
+  const Fields fields = fields_;
   TextBuffer object;
   JsonLine line(object);
   if (fields.has(Field::comm)) line.text("comm", recording_.comm_at(mark_.tid, mark_.time.first));
@@ -50,7 +50,7 @@ void LineWriter::json_context(JsonLine& line) {
 }
 
 void LineWriter::json_place(JsonLine& line, Ip ip, const JsonNames& names) {
-  const Fields fields = options_.fields;
+  const Fields fields = fields_;
   if (fields.has(Field::ip)) line.address(names.ip, ip.value);
   if (fields.has(Field::sym) || fields.has(Field::dso)) {
     const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
@@ -65,7 +65,7 @@ void LineWriter::json_place(JsonLine& line, Ip ip, const JsonNames& names) {
 }
 
 void LineWriter::json_insn(JsonLine& line, Ip ip, Bytes insn) {
-  const Fields fields = options_.fields;
+  const Fields fields = fields_;
   if (fields.has(Field::insnlen)) line.number("length", insn.size());
   if (fields.has(Field::insn)) {
     TextBuffer bytes;
@@ -80,7 +80,7 @@ void LineWriter::json_instruction(TextBuffer& out, Ip ip, Bytes insn, const Cach
   JsonLine line(out);
   line.text("kind", "instruction");
   json_context(line);
-  if (options_.fields.has(Field::flags) && is_branch(cached.cls)) line.text("flags", kind_of(cached.cls, cached.detail, false).flags);
+  if (fields_.has(Field::flags) && is_branch(cached.cls)) line.text("flags", kind_of(cached.cls, cached.detail, false).flags);
   json_place(line, ip, {"ip", "symbol", "offset", "module", "source"});
   json_insn(line, ip, insn);
   add_marks(line, block_flags);
@@ -91,9 +91,9 @@ void LineWriter::json_branch(TextBuffer& out, const BranchLine& branch) {
   JsonLine line(out);
   line.text("kind", "branch");
   json_context(line);
-  if (options_.fields.has(Field::flags)) line.text("flags", branch.kind.flags);
+  if (fields_.has(Field::flags)) line.text("flags", branch.kind.flags);
   if (branch.from) json_place(line, *branch.from, {"ip", "symbol", "offset", "module", "source"});
-  if (branch.to && options_.fields.has(Field::addr))
+  if (branch.to && fields_.has(Field::addr))
     json_place(line, *branch.to, {"to", "to_symbol", "to_offset", "to_module", "to_source"});
   if (branch.from) json_insn(line, *branch.from, branch.insn);
   add_marks(line, branch.block_flags);

@@ -50,6 +50,7 @@ void append_time_of_day(TextBuffer& out, TimeNs time, int64_t wall_offset_ns, bo
 LineWriter::LineWriter(const Recording& recording, const ScriptOptions& options, int32_t cpu)
     : recording_(recording),
       options_(options),
+      fields_(options.fields),
       cpu_(cpu),
       symbols_(recording),
       sources_(recording, options.unproven.get()),
@@ -106,7 +107,7 @@ Guest LineWriter::guest() const {
 
 // As perf does: nothing for the host.
 void LineWriter::make_guest_prefix() {
-  const Fields fields = options_.fields;
+  const Fields fields = fields_;
   const Guest guest = this->guest();
   if (guest.machine == 0) return;
   if (fields.has(Field::machine_pid)) {
@@ -124,7 +125,7 @@ void LineWriter::make_guest_prefix() {
 void LineWriter::make_prefix() {
   prefix_made_ = true;
   prefix_.clear();
-  const Fields fields = options_.fields;
+  const Fields fields = fields_;
   if (fields.has(Field::machine_pid) || fields.has(Field::vcpu)) make_guest_prefix();
   if (fields.has(Field::comm)) {
     comm_ = recording_.comm_at(mark_.tid, mark_.time.first);
@@ -165,7 +166,7 @@ void LineWriter::prefix(TextBuffer& out) {
 }
 
 void LineWriter::event_name(TextBuffer& out, std::string_view name) {
-  if (!options_.fields.has(Field::event)) return;
+  if (!fields_.has(Field::event)) return;
   if (name.size() < name_columns_) out.fill(name_columns_ - name.size());
   put_shown(out, name);
   out.text(": ");
@@ -173,7 +174,7 @@ void LineWriter::event_name(TextBuffer& out, std::string_view name) {
 
 // perf's columns before the address ([perf-script] "--fields").
 void LineWriter::columns_of(TextBuffer& out, std::string_view name, uint64_t period, std::string_view flags) {
-  const Fields fields = options_.fields;
+  const Fields fields = fields_;
   prefix(out);
   if (fields.has(Field::period)) {
     out.dec_padded(period, 10);
@@ -189,7 +190,7 @@ void LineWriter::columns_of(TextBuffer& out, std::string_view name, uint64_t per
 }
 
 void LineWriter::symbol(TextBuffer& out, Ip ip) {
-  const Fields fields = options_.fields;
+  const Fields fields = fields_;
   if (!fields.has(Field::sym) && !fields.has(Field::dso)) return;
   const SymbolCache::Name name = fields.has(Field::dso) ? symbols_.find_with_path(mark_.space, ip, mark_.time.first)
                                                         : symbols_.find(mark_.space, ip, mark_.time.first);
@@ -209,7 +210,7 @@ void LineWriter::symbol(TextBuffer& out, Ip ip) {
 }
 
 void LineWriter::address(TextBuffer& out, Ip ip, bool padded) {
-  if (options_.fields.has(Field::ip)) {
+  if (fields_.has(Field::ip)) {
     if (padded) {
       out.hex_padded(ip.value, 16);
     } else {
@@ -221,7 +222,7 @@ void LineWriter::address(TextBuffer& out, Ip ip, bool padded) {
 }
 
 void LineWriter::source_line(TextBuffer& out, Ip ip) {
-  if (!options_.fields.has(Field::srcline)) return;
+  if (!fields_.has(Field::srcline)) return;
   const std::string& text = sources_.find(mark_.space, ip, mark_.time.first);
   if (text.empty()) return;
   out.ch(' ');
@@ -229,7 +230,7 @@ void LineWriter::source_line(TextBuffer& out, Ip ip) {
 }
 
 void LineWriter::insn_columns(TextBuffer& out, Ip ip, Bytes insn) {
-  const Fields fields = options_.fields;
+  const Fields fields = fields_;
   if (fields.has(Field::insnlen)) {
     out.text(" ilen: ");
     out.dec(insn.size());
@@ -250,7 +251,7 @@ void LineWriter::insn_columns(TextBuffer& out, Ip ip, Bytes insn) {
 
 void LineWriter::mark_column(TextBuffer& out, uint16_t block_flags) {
   constexpr uint16_t kShown = kUncertainFlags | (BlockFlag::healed | BlockFlag::assumed);
-  if ((block_flags & kShown) == 0 || !options_.fields.has(Field::mark)) return;
+  if ((block_flags & kShown) == 0 || !fields_.has(Field::mark)) return;
   if (has(block_flags, BlockFlag::ambiguous)) out.text(" {ambiguous}");
   if (has(block_flags, BlockFlag::suspect)) out.text(" {suspect}");
   if (has(block_flags, BlockFlag::healed)) out.text(" {healed}");
@@ -260,7 +261,7 @@ void LineWriter::mark_column(TextBuffer& out, uint16_t block_flags) {
 void LineWriter::instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedInsn& cached, uint16_t block_flags, uint64_t period) {
   if (options_.json) return json_instruction(out, ip, insn, cached, block_flags);
   columns_of(out, instructions_, period, is_branch(cached.cls) ? kind_of(cached.cls, cached.detail, false).flags : std::string_view{});
-  address(out, ip, !ip_only(options_.fields));
+  address(out, ip, !ip_only(fields_));
   insn_columns(out, ip, insn);
   mark_column(out, block_flags);
   out.ch('\n');
@@ -268,8 +269,14 @@ void LineWriter::instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedIns
 
 void LineWriter::branch(TextBuffer& out, const BranchLine& line) {
   if (options_.json) return json_branch(out, line);
-  const Fields fields = options_.fields;
   columns_of(out, branches_, 1, line.kind.flags);
+  branch_details(out, line);
+  mark_column(out, line.block_flags);
+  out.ch('\n');
+}
+
+void LineWriter::branch_details(TextBuffer& out, const BranchLine& line) {
+  const Fields fields = fields_;
   const bool padded = !ip_only(fields);
   const auto side = [&](const std::optional<Ip>& ip) {
     if (ip) return address(out, *ip, padded);
@@ -283,8 +290,6 @@ void LineWriter::branch(TextBuffer& out, const BranchLine& line) {
     side(line.to);
   }
   insn_columns(out, line.from.value_or(Ip{}), line.insn);
-  mark_column(out, line.block_flags);
-  out.ch('\n');
 }
 
 void LineWriter::event(TextBuffer& out, const Event& event) {
@@ -339,7 +344,7 @@ void LineWriter::gap(TextBuffer& out, const Gap& gap) {
 void LineWriter::branch_stack(TextBuffer& out, std::span<const std::pair<Ip, Ip>> branches) {
   if (branches.empty()) return;
   prefix(out);
-  if (options_.fields.has(Field::ip)) out.hex_padded(branches.back().second.value, 16);
+  if (fields_.has(Field::ip)) out.hex_padded(branches.back().second.value, 16);
   for (size_t i = branches.size(); i > 0; --i) {
     out.text(" 0x");
     out.hex(branches[i - 1].first.value);
@@ -366,7 +371,7 @@ void LineWriter::sample(TextBuffer& out, const OtherEvent& event, std::string_vi
   if (options_.json) return json_sample(out, event, name);
   if (event.fields.empty()) {
     columns_of(out, name, event.period, {});
-    if (event.ip.value != 0) address(out, event.ip, !ip_only(options_.fields));
+    if (event.ip.value != 0) address(out, event.ip, !ip_only(fields_));
   } else {  // a tracepoint has its payload in place of period and address
     prefix(out);
     event_name(out, name);
@@ -375,29 +380,41 @@ void LineWriter::sample(TextBuffer& out, const OtherEvent& event, std::string_vi
   out.ch('\n');
 }
 
-void LineWriter::call_tree(TextBuffer& out, Ip ip, size_t depth, bool leaves, std::string_view note, uint16_t block_flags) {
-  prefix(out);
-  const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
-  if (options_.fields.has(Field::dso)) {
+// The tree is a column before the addresses, as perf's callindent.
+void LineWriter::call_tree(TextBuffer& out, const BranchLine& line, const TreePlace& place) {
+  fields_ = options_.tree_fields;
+  columns_of(out, branches_, 1, line.kind.flags);
+  const SymbolCache::Name name = place.ip ? symbols_.find(mark_.space, *place.ip, mark_.time.first) : SymbolCache::Name{};
+  if (fields_.has(Field::dso)) {
     out.ch('(');
     out.left(name.module.empty() ? "[unknown]" : shown(name.module), 12);
     out.text(") ");
   }
-  out.fill(2 * std::min<size_t>(depth, 64));
-  if (leaves) out.text("<- ");
-  if (name.name.empty()) {
-    out.text("0x");
-    out.hex(ip.value);
-  } else {
+  out.fill(2 * std::min<size_t>(place.depth, 64));
+  if (place.leaves) out.text("<- ");
+  if (!name.name.empty()) {
     put_shown(out, name.name);
+  } else if (place.ip) {
+    out.text("0x");
+    out.hex(place.ip->value);
+  } else {
+    out.text("[unknown]");
   }
-  if (!note.empty()) {
+  if (!place.note.empty()) {
     out.text("  [");
-    out.text(note);
+    out.text(place.note);
     out.ch(']');
   }
-  mark_column(out, block_flags);
+  if (fields_.has(Field::ip) || fields_.has(Field::addr) || fields_.has(Field::symoff)) {
+    out.text("  ");
+    branch_details(out, line);
+  } else {
+    if (place.ip) source_line(out, *place.ip);
+    insn_columns(out, line.from.value_or(Ip{}), line.insn);
+  }
+  mark_column(out, line.block_flags);
   out.ch('\n');
+  fields_ = options_.fields;
 }
 
 }  // namespace ptd::cli

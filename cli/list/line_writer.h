@@ -30,6 +30,14 @@ struct BranchLine {
   uint16_t block_flags = 0;
 };
 
+/// Where a branch is in a tree of calls: `depth` levels deep, entering (or leaving) the function at `ip`, which may be unknown.
+struct TreePlace {
+  std::optional<Ip> ip;
+  size_t depth = 0;
+  bool leaves = false;
+  std::string_view note;
+};
+
 /// Not thread-safe; one per stream.
 class LineWriter {
  public:
@@ -59,8 +67,8 @@ class LineWriter {
   void branch_stack(TextBuffer& out, std::span<const std::pair<Ip, Ip>> branches);
   /// A sample of another event of the recording, in its own context: set_mark() it first.
   void sample(TextBuffer& out, const OtherEvent& event, std::string_view name);
-  /// One line of a call tree: `depth` levels deep, entering (or leaving) the function at `ip`.
-  void call_tree(TextBuffer& out, Ip ip, size_t depth, bool leaves, std::string_view note, uint16_t block_flags);
+  /// One line of a call tree, with ScriptOptions::tree_fields.
+  void call_tree(TextBuffer& out, const BranchLine& line, const TreePlace& place);
 
  private:
   void prefix(TextBuffer& out);
@@ -69,6 +77,7 @@ class LineWriter {
   void symbol(TextBuffer& out, Ip ip);
   void source_line(TextBuffer& out, Ip ip);
   void insn_columns(TextBuffer& out, Ip ip, Bytes insn);
+  void branch_details(TextBuffer& out, const BranchLine& line);
   void mark_column(TextBuffer& out, uint16_t block_flags);
   void event_name(TextBuffer& out, std::string_view name);
   void columns_of(TextBuffer& out, std::string_view name, uint64_t period, std::string_view flags);
@@ -90,6 +99,7 @@ class LineWriter {
 
   const Recording& recording_;
   const ScriptOptions& options_;
+  Fields fields_;  ///< of the line that is written
   int32_t cpu_;
   SymbolCache symbols_;
   SourceCache sources_;

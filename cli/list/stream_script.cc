@@ -307,22 +307,26 @@ void StreamScript::list_branch(const BranchLine& line, Ip after, TextBuffer& out
     if (visible) writer_.branch(out, line);
     return;
   }
-  const std::string_view note = line.kind.async || line.kind.begin || line.kind.end ? line.kind.flags : std::string_view{};
   const auto function_at = [this](Ip ip) { return writer_.function_at(ip); };
+  const auto list = [&](const std::optional<Ip>& ip, bool leaves = false) {
+    const bool is_plain = line.kind.role != BranchRole::jump && !line.kind.async && !line.kind.begin && !line.kind.end;
+    if (visible) writer_.call_tree(out, line, {ip, calls_.depth(), leaves, is_plain ? std::string_view{} : line.kind.flags});
+  };
+  const bool all = options_.itrace.branches;
   if (line.kind.role == BranchRole::call) {
-    if (visible && line.to) writer_.call_tree(out, *line.to, calls_.depth(), false, note, line.block_flags);
+    if (line.to || all) list(line.to);
     calls_.call(after, line.to ? writer_.call_target(*line.to) : CallStacks::Target{}, line.from ? writer_.landing_of(*line.from) : 0);
   } else if (line.kind.role == BranchRole::ret) {
     if (line.to) calls_.ret(writer_.call_target(*line.to), function_at);
-    if (visible && options_.itrace.returns && line.from) {
-      writer_.call_tree(out, *line.from, calls_.depth(), true, note, line.block_flags);
-    }
+    if (options_.itrace.returns || all) list(line.from, true);
   } else if (line.kind.begin && line.to) {
     calls_.resume(*line.to, function_at);
-    if (visible) writer_.call_tree(out, *line.to, calls_.depth(), false, note, line.block_flags);
+    list(line.to);
   } else if (line.kind.end) {
-    if (visible && line.from) writer_.call_tree(out, *line.from, calls_.depth(), false, note, line.block_flags);
-  } else if (line.from && line.to) {
+    if (line.from || all) list(line.from);
+  } else {
+    if (all) list(line.from);
+    if (!line.from || !line.to) return;
     if (calls_.function() == 0) calls_.set_function(writer_.function_at(*line.from));
     calls_.jump(writer_.call_target(*line.to));
   }

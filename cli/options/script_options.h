@@ -19,6 +19,7 @@ class UnprovenFiles;
 struct ScriptOptions {
   ItraceOptions itrace = default_itrace();
   Fields fields = default_fields();
+  Fields tree_fields = default_fields();  ///< of lines with Field::callindent; they differ in what --call-trace leaves out
   bool nanoseconds = false;  ///< nine digits of a second instead of six
   bool att_syntax = true;
   bool json = false;                      ///< an object a line

@@ -225,6 +225,36 @@ class Events(unittest.TestCase):
         lines = json_lines(run("script", "-i", self.plain, "--insn-trace", "-F", "+insn,+disasm", "--json", "-q"))[1:200]
         self.assertTrue(all(line["kind"] == "instruction" and re.fullmatch(r"([0-9a-f]{2})+", line["bytes"]) and line["text"] for line in lines))
 
+    def test_an_indented_tree_has_the_other_columns(self):
+        """-F callindent adds a column to the lines of branches; --call-trace leaves some out that -F can add."""
+        def lines(*words):
+            done = run("script", "-i", self.plain, "-q", *words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+            return done.stdout.splitlines()
+
+        columns = ("ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm", "comm,tid,pid,time,event,period,ip", "ip,sym,srcline", "addr,sym", "comm,ip,sym,addr")
+        for itrace in ("b", "c", "cr"):
+            for fields in columns:
+                with self.subTest(itrace=itrace, fields=fields):
+                    plain, tree = lines("--itrace=" + itrace, "-F", fields), lines("--itrace=" + itrace, "-F", fields + ",callindent")
+                    if itrace == "b":
+                        self.assertEqual(len(tree), len(plain))
+                        for with_tree, without in zip(tree, plain):  # each word of the plain line, in its order
+                            words = iter(with_tree.split())
+                            self.assertTrue(all(word in words for word in without.split()), (with_tree, without))
+                    self.assertGreater(len(tree), 10)
+        tree = lines("--call-trace", "-F", "-comm,-tid,-time,-dso")
+        self.assertEqual([line.split()[0] for line in lines("--call-trace", "-F", "-comm,-tid,-time,-dso,+ip")], [line.split()[0] for line in tree])
+        addresses = {line.split()[1] for line in lines("--call-trace", "-F", "ip,callindent") if re.fullmatch(r" +\S+ +[0-9a-f]+", line)}
+        calls = {line.split()[0] for line in lines("--itrace=c", "-F", "ip")}
+        self.assertGreater(len(addresses), 5)
+        self.assertLessEqual(addresses, calls)
+        for words in (("-F", "callindent", "--json"), ("-F", "callindent,brstack"), ("--call-trace", "--insn-trace"), ("--itrace=i1i", "-F", "callindent"),
+                      ("--insn-trace", "-F", "+callindent"), ("--call-trace", "-F", "brstack")):
+            done = run("script", "-i", self.plain, *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertRegex(done.stderr, "callindent|--call-trace", words)
+
     def test_one_spelling_of_json(self):
         for command in ("info", "stat", "check", "functions", "script"):
             short, long = run(command, "-i", self.plain, "--json", "-q"), run(command, "-i", self.plain, "--format", "json", "-q")
