@@ -15,11 +15,15 @@ import shutil
 import sqlite3
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import perf_file
 import perfetto_reader
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "replay"))
+import gdb_client  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
 DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
@@ -256,6 +260,9 @@ class Undated(unittest.TestCase):
         call = json.loads(run(*slowest, "--format", "json").stdout.splitlines()[-1])
         self.assertEqual((call["call"], {"start", "end", "start_ns", "end_ns", "off_cpu_ns", "untraced_ns"} & call.keys()), ("_start", set()))
         self.assertRegex(run(*slowest).stdout.splitlines()[-1], r"^ +-( +-){2}  true +\d+  --tid \d+\b(?!.*--time)")
+        with gdb_client.Client("-i", recording, ptdecode=PTDECODE) as client:
+            for command in ("time", "events", "seek 1"):
+                self.assertNotRegex(client.monitor(command), r"\b0\.0{9}", command)
         self.assertEqual(run("export", "-q", "-i", recording, "-o", database).returncode, 0)
         self.assert_no_times(database)
 
@@ -312,6 +319,13 @@ class Undated(unittest.TestCase):
         self.assertIn("of_main", {name for _, _, name, _, _ in slices})
         self.assertNotIn("of_thread", {name for _, _, name, _, _ in slices})
         self.assertGreater(min(begin for _, _, _, begin, _ in slices), 10**9)
+        raw = bytearray(mixed.read_bytes())
+        trace = [at + size for at, kind, size in perf_file.records(raw)[0] if kind == perf_file.AUXTRACE][1]
+        raw[trace + 90:trace + 94] = bytes([255]) * 4
+        mixed.write_bytes(raw)
+        self.assertRegex(run("stat", "-q", "-i", mixed).stdout, r"lost flow as a share of time traced, by thread\n.*\n +- +- +- +\d+  threads \d+  \(")
+        losses = json.loads(run("stat", "-q", "-i", mixed, "--json").stdout)["loss_times"]["threads"]
+        self.assertEqual(sorted((loss["traced_ns"] is None, loss["lost_ns"] is None, bool(loss["gaps"])) for loss in losses), [(False, False, False), (True, True, True)])
 
     def assert_no_times(self, database):
         """In no table and no view; but perf's tables have 0 for an unknown moment."""
