@@ -328,6 +328,7 @@ void SnapshotLoader::take_streams() {
   if (sources_sought_ > kMaxSources)
     lose_trace(dir_ + ": it names more than " + std::to_string(kMaxSources) + " sources: the others are ignored");
   for (const size_t index : order_) {
+    sources_.expect_async(index, false);
     AuxStream stream = sources_.take(index, data_.owners);
     ArmSource source = std::move(sources_.taken_source(index));
     stream.idx = source.config.trace_id;

@@ -142,10 +142,11 @@ void ArmSources::written(const std::vector<size_t>& members, TimeNs time) {
   for (const size_t member : members) sources_[member].written.emplace_back(sources_[member].bytes.size(), time);
 }
 
-void ArmSources::expect_async(size_t index) {
+void ArmSources::expect_async(size_t index, bool from_begin) {
   Entry& entry = sources_[index];
   const arm::Protocol protocol = entry.source.config.protocol;
-  entry.lacks_begin = entry.lacks_begin || !begins_with_async(entry.bytes, protocol);
+  if (protocol == arm::Protocol::itm || protocol == arm::Protocol::stm) return;
+  entry.lacks_begin |= from_begin && !begins_with_async(entry.bytes, protocol);
   for (auto& [at, why] : entry.breaks) {
     if (why == AuxBreak::snapshot && !begins_with_async(Bytes(entry.bytes).subspan(at), protocol)) why = AuxBreak::missing;
   }

@@ -56,9 +56,10 @@ class ArmSources {
   /// Declares that everything added so far was written before `time`.
   void written(const std::vector<size_t>& members, TimeNs time);
 
-  /// Declares that each stretch of a source between two breaks is all that its trace unit wrote since it was enabled, which begins with an A-Sync.
-  /// Where one does not, trace is missing. Call it before take().
-  void expect_async(size_t index);
+  /// Declares that each stretch of a source after a break is all that its trace unit wrote since it was enabled, which begins with an A-Sync. Where one
+  /// does not, trace is missing; none is of ITM and STM. `from_begin`: so is the one before the first break, which else is what is left in a ring. Call it
+  /// before take().
+  void expect_async(size_t index, bool from_begin);
   /// Returns the stream of a source, with losses where damaged ids may have taken its bytes; `owners` keep its bytes alive. Call it when all is
   /// added.
   [[nodiscard]] AuxStream take(size_t index, std::vector<std::shared_ptr<const void>>& owners);

@@ -349,7 +349,7 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   bool virtual_time = true, by_vmid = false, by_context = false;
   for (size_t i = 0; i < slots_.size(); ++i) {
     // Where the kernel overwrites its buffer, the oldest trace of a source may begin anywhere.
-    if (!overwritten_) sources_.expect_async(i);
+    if (!overwritten_) sources_.expect_async(i, true);
     AuxStream stream = sources_.take(i, data.owners);
     ArmSource source = std::move(sources_.taken_source(i));
     const bool legacy = source.config.protocol == arm::Protocol::etmv3 || source.config.protocol == arm::Protocol::ptm;

@@ -382,6 +382,36 @@ TEST(SnapshotFrames, BytesMissingFromATracePortAreAGap) {
   }
 }
 
+// [linux] coresight_barrier_pkt: trace was lost before it. Trace after it that does not begin with an A-Sync lacks its begin; at the begin of the
+// buffer, it is what is left in a ring.
+TEST(SnapshotFrames, ABarrierWithoutAnAsyncAfterItIsAGap) {
+  constexpr size_t kFrame = 16, kCut = 3;
+  const std::vector<uint8_t> cut(kShortTrace.begin() + kCut, kShortTrace.end());
+  for (const bool is_cut : {false, true}) {
+    for (const bool at_begin : {false, true}) {
+      std::vector<uint8_t> after = is_cut ? cut : kShortTrace;
+      for (size_t i = 0; i < 4; ++i) after.insert(after.end(), kShortTrace.begin(), kShortTrace.end());
+      std::vector<uint8_t> buffer;
+      if (!at_begin) buffer = frames_of({{0x10, kShortTrace}}, [] { return false; });
+      for (size_t i = 0; i < kFrame / 4; ++i) buffer.insert(buffer.end(), {0xff, 0xff, 0xff, 0x7f});
+      const std::vector<uint8_t> frames = frames_of({{0x10, after}}, [] { return false; });
+      buffer.insert(buffer.end(), frames.begin(), frames.end());
+      const Snapshot snapshot;
+      snapshot.words("code.bin", {kNopCode, kBranchToSelf});
+      snapshot.frame(kOneDump);
+      snapshot.text("trace.ini",
+                    "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=coresight\n"
+                    "[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
+      snapshot.text("trace.bin", {buffer.begin(), buffer.end()});
+      const auto recording = snapshot.open();
+      ASSERT_TRUE(recording);
+      const bool is_lost = is_cut && !at_begin;
+      EXPECT_EQ(gaps_of(*recording), std::vector<GapReason>(is_lost ? 1 : 0, GapReason::aux_lost)) << is_cut << at_begin;
+      EXPECT_EQ(recording->findings().size(), is_lost ? 1U : 0U) << is_cut << at_begin;
+    }
+  }
+}
+
 /// Bytes that are no trace of the unit whose id they have: its description is that of another one, or its synchronisation packets are damaged.
 TEST(SnapshotSources, BytesWithoutSynchronisationAreLost) {
   std::vector<uint8_t> other;
