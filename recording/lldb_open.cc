@@ -132,12 +132,14 @@ class BundleLoader {
     if (opened.outside && !wanted_id.empty()) {
       if (auto file = MappedFile::open(open_recorded(path), path); file.ok()) {
         const auto elf = ElfFile::open(*file);
-        if (elf.ok() && same_build_id(wanted_id, (*elf)->build_id())) return *elf;
+        const bool is_it = elf.ok() && same_build_id(wanted_id, (*elf)->build_id());
+        if (is_it && other_machine(CodeFamily::x86, (*elf)->machine()).empty()) return *elf;
       }
     }
     if (!opened.file) return refused(opened.code, opened.why == std::strerror(ENOENT) ? sentence(CodeStatus::not_found) : opened.why);
     auto elf = ElfFile::open(std::move(opened.file));
     if (!elf.ok()) return refused(ErrorCode::bad_magic, "not an ELF file");
+    if (const std::string other = other_machine(CodeFamily::x86, (*elf)->machine()); !other.empty()) return refused(ErrorCode::bad_format, other);
     return elf;
   }
 

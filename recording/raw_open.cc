@@ -43,6 +43,9 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image, std::v
   for (const RawImage& piece : raw.images) {
     auto file = MappedFile::open(piece.path);
     if (!file.ok()) return file.error();
+    const auto elf = ElfFile::open(*file);
+    if (const std::string other = elf.ok() ? other_machine(CodeFamily::x86, (*elf)->machine()) : std::string(); !other.empty())
+      return Error{ErrorCode::bad_image_piece, piece.path + " " + other, 0};
     const uint64_t size = piece.size_bytes == 0 ? (*file)->bytes().size() : piece.size_bytes;
     Section section;
     section.code = piece_of(*file, piece.file_offset_bytes, size);

@@ -264,6 +264,7 @@ void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns,
   for (const perfio::BuildIdEntry& entry : reader_.features().build_ids)
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
   ImageBuild image(options, recorded_at_ns);
+  image.source.set_family(etm_.valid ? CodeFamily::arm : info_.valid ? CodeFamily::x86 : CodeFamily::unknown);
   image.source.set_same_host(same_host);
   if (!perfio::is_emulated(reader_.features().cpu_desc)) image.source.set_record_times(times_);
   for (const auto& error : rewritten_) image.source.add_rewritten(error.pid, error.ip, error.time);

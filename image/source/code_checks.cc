@@ -127,9 +127,11 @@ CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opene
   return age;
 }
 
-CodeSource::Lack CodeSource::lack_of(const OpenFile& opened, const MappedPath& wanted) {
+CodeSource::Lack CodeSource::lack_of(const OpenFile& opened, const MappedPath& wanted) const {
   const uint64_t size = opened.file->bytes().size(), first = wanted.file_offset_bytes;
   const std::string has = std::to_string(size) + " bytes";
+  const std::string other = opened.elf ? other_machine(family_, opened.elf->machine()) : std::string();
+  if (!other.empty()) return {CodeStatus::other_machine, other};
   if (opened.elf && opened.elf->lacks_code()) return {CodeStatus::debug_only, "is a separate debug file without code"};
   const uint64_t mapped_end = first + std::min(wanted.size_bytes, ~first);
   if (opened.elf && std::min(mapped_end, opened.elf->segments_end_bytes()) > size) {

@@ -57,6 +57,8 @@ const char* sentence(CodeStatus status) {
       return "file is shorter than the mapping";
     case CodeStatus::cut:
       return "file is truncated";
+    case CodeStatus::other_machine:
+      return "file is for other processors";
     case CodeStatus::debug_only:
       return "file has no code, only debug information";
     case CodeStatus::unreadable:
@@ -430,7 +432,8 @@ std::shared_ptr<const ElfFile> CodeSource::find_vmlinux(const std::string& build
   for (const std::string& candidate : candidates) {
     if (candidate.empty()) continue;
     const OpenFile& opened = open_file(candidate);
-    if (opened.elf && same_build_id(build_id_hex, opened.elf->build_id())) return opened.elf;
+    const bool is_it = opened.elf && same_build_id(build_id_hex, opened.elf->build_id());
+    if (is_it && other_machine(family_, opened.elf->machine()).empty()) return opened.elf;
   }
   return nullptr;
 }

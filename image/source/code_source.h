@@ -76,6 +76,7 @@ enum class CodeStatus : uint8_t {
   deleted,         ///< the file was deleted when it was recorded
   too_short,       ///< the file ends before the mapping starts
   cut,             ///< an ELF file that ends within the mapped part of its segments
+  other_machine,   ///< an ELF file for processors of another family
   debug_only,      ///< a separate debug file: its sections of code have no bytes
   unreadable,      ///< a file exists, but the system refuses to open it
   outside,         ///< the path leads out of the recording's folder: not read
@@ -119,6 +120,9 @@ class CodeSource {
 
   /// Declares that the recording is from another machine: see CodeSourceOptions::same_host. Call before the first find().
   void set_same_host(bool same) { options_.same_host = same; }
+  /// Sets the processors that were traced: files of others are not used. Call before the first find().
+  void set_family(CodeFamily family) { family_ = family; }
+  [[nodiscard]] CodeFamily family() const { return family_; }
   /// Sets the times of the records, from which the age of a mapping follows. Without them, each mapping is as old as the recording. An
   /// emulator's clock may run faster than this machine's: its recorder compares the files instead. Call before the first find().
   void set_record_times(const RecordTimes& times) { times_ = times; }
@@ -187,7 +191,7 @@ class CodeSource {
     std::string reason;  ///< a sentence fragment
   };
   /// Returns what an opened file lacks of the mapping's bytes.
-  [[nodiscard]] static Lack lack_of(const OpenFile& opened, const MappedPath& wanted);
+  [[nodiscard]] Lack lack_of(const OpenFile& opened, const MappedPath& wanted) const;
   [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   bool try_build(const Place& place, const MappedPath& wanted, FoundCode& found);
   bool prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);
@@ -198,6 +202,7 @@ class CodeSource {
   bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);
   const std::string& remember(const std::shared_ptr<const MappedFile>& file);
   CodeSourceOptions options_;
+  CodeFamily family_ = CodeFamily::unknown;
   RecordTimes times_;
   std::set<std::tuple<int32_t, uint64_t, uint64_t>> rewritten_;  ///< mappings: see add_rewritten()
   std::unordered_map<std::string, OpenFile> files_;

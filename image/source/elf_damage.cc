@@ -144,6 +144,7 @@ ElfDamage find_elf_damage(const ElfFile& elf, bool names) {
   examine(elf, [&](const auto& sections) {
     damage.symbols = sections.trouble().empty() ? sections.symbols(names) : sections.trouble();
     if (damage.symbols.empty()) damage.symbols = sections.places(elf.segments());
+    if (damage.symbols.empty()) damage.symbols = elf.damage();
     damage.debug = sections.debug();
   });
   return damage;

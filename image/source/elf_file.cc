@@ -304,6 +304,19 @@ DebugLink read_debug_link(Bytes content) {
 
 }  // namespace
 
+CodeFamily family_of(uint32_t elf_machine) {
+  if (elf_machine == EM_X86_64 || elf_machine == EM_386) return CodeFamily::x86;
+  return elf_machine == EM_AARCH64 || elf_machine == EM_ARM ? CodeFamily::arm : CodeFamily::unknown;
+}
+
+std::string other_machine(CodeFamily traced, uint32_t elf_machine) {
+  const CodeFamily own = family_of(elf_machine);
+  if (traced == CodeFamily::unknown || own == traced) return {};
+  const auto name = [](CodeFamily family) { return family == CodeFamily::x86 ? "x86" : family == CodeFamily::arm ? "Arm" : "other"; };
+  return std::string("is for ") + name(own) + " processors (e_machine " + std::to_string(elf_machine) + "), but the trace is of an " + name(traced) +
+         " processor";
+}
+
 std::string build_id_in_notes(Bytes notes) {
   uint64_t at = 0;
   while (at + 12 <= notes.size()) {
@@ -346,6 +359,12 @@ bool ElfFile::parse() {
   if (elf_getphdrnum(elf.get(), &program_headers) != 0) program_headers = 0;
   program_headers = std::min(program_headers, kMaxProgramHeaders);
   header_table_ = {header.e_phoff, header.e_phentsize, program_headers};
+  // libelf reads the table as if its entries had their standard size.
+  if (program_headers != 0 && header.e_phentsize != gelf_fsize(elf.get(), ELF_T_PHDR, 1, EV_CURRENT)) {
+    damage_ = "its program headers have " + std::to_string(header.e_phentsize) + " bytes each, not " +
+              std::to_string(gelf_fsize(elf.get(), ELF_T_PHDR, 1, EV_CURRENT));
+    program_headers = 0;
+  }
   for (size_t i = 0; i < program_headers; ++i) {
     GElf_Phdr program;
     if (gelf_getphdr(elf.get(), static_cast<int>(i), &program) == nullptr) break;
@@ -483,10 +502,12 @@ std::vector<ElfSymbol> ElfFile::read_plt(const std::vector<ElfSymbol>& symbols) 
   return entries;
 }
 
-Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) {
+Result<std::vector<MemoryRange>> read_kcore(const std::string& path, CodeFamily traced, bool* cut) {
   auto elf = ElfFile::open(path);
   if (!elf.ok()) return elf.error();
   if (!(*elf)->is_core()) return Error{ErrorCode::unknown_format, path + ": not an ELF core", 0};
+  if (const std::string other = other_machine(traced, (*elf)->machine()); !other.empty()) return Error{ErrorCode::bad_format, path + " " + other, 0};
+  if (!(*elf)->damage().empty()) return Error{ErrorCode::bad_format, path + " is damaged: " + (*elf)->damage(), 0};
   if (cut != nullptr) *cut = (*elf)->is_cut();
   constexpr size_t kMaxSegments = 4096;  // a machine's kcore has a few dozen
   if ((*elf)->segments().size() > kMaxSegments)
@@ -501,7 +522,8 @@ Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) 
   return ranges;
 }
 
-Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, const std::vector<std::pair<Ip, uint64_t>>& wanted) {
+Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, CodeFamily traced,
+                                                    const std::vector<std::pair<Ip, uint64_t>>& wanted) {
   constexpr uint64_t kMaxBytes = 512ULL << 20;
   constexpr size_t kMaxSegments = 4096;
   const RegularFile file = open_regular(path);
@@ -512,6 +534,9 @@ Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, con
   size_t count = 0;
   if (elf == nullptr || gelf_getclass(elf.get()) != ELFCLASS64 || elf_getphdrnum(elf.get(), &count) != 0 || count > kMaxSegments)
     return Error{ErrorCode::unknown_format, path + ": contains no kernel memory", 0};
+  GElf_Ehdr header;
+  const std::string other = gelf_getehdr(elf.get(), &header) == nullptr ? std::string() : other_machine(traced, header.e_machine);
+  if (!other.empty()) return Error{ErrorCode::bad_format, path + " " + other, 0};
   std::vector<GElf_Phdr> segments(count);
   for (size_t i = 0; i < count; ++i) {
     if (gelf_getphdr(elf.get(), static_cast<int>(i), &segments[i]) == nullptr) segments[i].p_type = PT_NULL;

@@ -15,6 +15,14 @@
 
 namespace ptd {
 
+/// The processors for which code is made. Code of others than the traced ones is never decoded.
+enum class CodeFamily : uint8_t { unknown, x86, arm };
+/// Returns the family of e_machine of an ELF file, or of the same number in a jitdump.
+[[nodiscard]] CodeFamily family_of(uint32_t elf_machine);
+/// Returns why a file with this e_machine has no code of a trace of the family `traced`, a sentence fragment; "" if it may have, or if `traced` is
+/// unknown.
+[[nodiscard]] std::string other_machine(CodeFamily traced, uint32_t elf_machine);
+
 /// One PT_LOAD program header.
 struct ElfSegment {
   uint64_t address = 0;            ///< p_vaddr
@@ -76,6 +84,8 @@ class ElfFile {
   [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
   [[nodiscard]] uint64_t entry() const { return entry_; }
   [[nodiscard]] bool is_64bit() const { return is_64bit_; }
+  /// Returns why the program headers are not read, a sentence fragment; "" if they are. Without them, the file has no segments.
+  [[nodiscard]] const std::string& damage() const { return damage_; }
   [[nodiscard]] const ElfHeaderTable& header_table() const { return header_table_; }
   [[nodiscard]] uint64_t dynamic_address() const { return dynamic_address_; }  ///< p_vaddr of PT_DYNAMIC, 0 if there is none
 
@@ -116,17 +126,20 @@ class ElfFile {
   uint64_t entry_ = 0, dynamic_address_ = 0;
   bool is_64bit_ = false;
   ElfHeaderTable header_table_;
+  std::string damage_;
 };
 
 /// Returns the build id in a blob of ELF notes ("GNU", type 3), as in /sys/kernel/notes; "" if there is none.
 [[nodiscard]] std::string build_id_in_notes(Bytes notes);
 
-/// Returns the PT_LOAD ranges of an ELF core such as perf's kcore copy, in address order. Errors as for ElfFile::open, or not a core.
+/// Returns the PT_LOAD ranges of an ELF core such as perf's kcore copy, in address order. Errors as for ElfFile::open; not a core; of
+/// a machine of another family than `traced`; damaged.
 /// Sets `cut` if the file ends before one of the ranges; the part that exists is returned.
-Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut = nullptr);
+Result<std::vector<MemoryRange>> read_kcore(const std::string& path, CodeFamily traced = CodeFamily::unknown, bool* cut = nullptr);
 
 /// Copies the parts of the running kernel's memory (/proc/kcore, which is as large as the address space and cannot be mapped) that are
-/// within `wanted` (address and size), at most 512 MiB. Errors: file_open, file_format.
-Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, const std::vector<std::pair<Ip, uint64_t>>& wanted);
+/// within `wanted` (address and size), at most 512 MiB. Errors: file_open, file_format, bad_format (of a machine of another family than `traced`).
+Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, CodeFamily traced,
+                                                    const std::vector<std::pair<Ip, uint64_t>>& wanted);
 
 }  // namespace ptd

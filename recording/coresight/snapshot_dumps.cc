@@ -147,6 +147,9 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   const auto [known, is_new] = files_.try_emplace(path);
   if (is_new) {
     known->second = files.open_code(path);
+    const auto elf = known->second.file ? ElfFile::open(known->second.file) : Result<std::shared_ptr<const ElfFile>>(Error{ErrorCode::not_found, {}, 0});
+    if (const std::string other = elf.ok() ? other_machine(CodeFamily::arm, (*elf)->machine()) : std::string(); !other.empty())
+      known->second = {nullptr, "it " + other, ErrorCode::bad_format, false};
     if (!known->second.file) warnings.push_back(name + " is not read: " + known->second.why);
   }
   dump.opened = known->second;

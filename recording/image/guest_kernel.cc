@@ -44,6 +44,10 @@ bool KernelImage::add_guest_vmlinux(ImageBuild& image, const GuestFiles& files, 
     warnings.push_back(elf.error().message);
     return false;
   }
+  if (const std::string other = other_machine(image.source.family(), (*elf)->machine()); !other.empty()) {
+    warnings.push_back(files.vmlinux + " " + other + ": not used");
+    return false;
+  }
   const std::vector<ElfSymbol> own = (*elf)->read_symbols();
   const auto reference = std::ranges::find(own, "_stext", &ElfSymbol::name);
   const uint64_t running = address_of(symbols, "_stext");
@@ -78,7 +82,8 @@ bool KernelImage::add_guest_to(ImageBuild& image, const GuestFiles& files, std::
   bool has_code = false;
   struct stat info {};
   if (!files.kcore.empty() && ::stat(files.kcore.c_str(), &info) == 0) {
-    const auto ranges = is_whole_memory(files.kcore) ? read_running_kcore(files.kcore, text_of(symbols, modules)) : read_kcore(files.kcore);
+    const CodeFamily traced = image.source.family();
+    const auto ranges = is_whole_memory(files.kcore) ? read_running_kcore(files.kcore, traced, text_of(symbols, modules)) : read_kcore(files.kcore, traced);
     has_code = ranges.ok() && !ranges->empty();
     if (has_code) add_copies(image, *ranges, files.kcore, modules, {}, {kTimeMin, kTimeMax});
     if (!ranges.ok()) warnings.push_back(ranges.error().message);

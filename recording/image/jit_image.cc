@@ -144,9 +144,13 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
   }
   image.note_origin(mapping.path, {}, found.file_path, found.proof);
   const auto result = read_jitdump(found.code.bytes, [&](const JitCode& code) { codes.push_back({code, TimeNs{code.time}}); });
-  if (!result.ok()) {
-    warnings.push_back(mapping.path + ": " + result.error().message);
-    report_unreadable(image, mapping, result.error().message);
+  std::string refusal = result.ok() ? std::string() : result.error().message;
+  // `record --emulate` writes x86-64 into complete files, also of Arm programs.
+  if (result.ok() && !result->header.complete && family_of(result->header.elf_machine) != CodeFamily::unknown)
+    refusal = other_machine(image.source.family(), result->header.elf_machine);
+  if (!refusal.empty()) {
+    warnings.push_back(mapping.path + ": " + refusal);
+    report_unreadable(image, mapping, refusal);
     return false;
   }
   report_damage(image, mapping, clock, *result, warnings);

@@ -258,7 +258,7 @@ void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
 bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
                            std::vector<std::string>& warnings) {
   bool cut = false;
-  const auto ranges = read_kcore(dir + "/kcore", &cut);
+  const auto ranges = read_kcore(dir + "/kcore", image.source.family(), &cut);
   if (!ranges.ok() || cut) {
     Finding finding;
     finding.kind = ranges.ok() ? FindingKind::file_changed : FindingKind::file_missing;
@@ -342,7 +342,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   std::vector<std::pair<Ip, uint64_t>> wanted{{Ip{first}, end - first}};
   const std::vector<KernelModule> modules = read_modules(root + "/proc/modules");
   for (const KernelModule& module : modules) wanted.emplace_back(Ip{module.address}, module.size_bytes);
-  const auto ranges = read_running_kcore(root + "/proc/kcore", wanted);
+  const auto ranges = read_running_kcore(root + "/proc/kcore", image.source.family(), wanted);
   if (!ranges.ok() || ranges->empty()) return false;
   add_copies(image, *ranges, root + "/proc/kcore", modules, features, {copies.last_record, kTimeMax});
   image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");

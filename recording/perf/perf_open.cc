@@ -176,6 +176,11 @@ void note_rings(const perfio::IntelPtInfo& info, const perfio::EtmInfo& etm, Sid
   fold.set_per_cpu(info.has_cpu_rings());
 }
 
+Error other_trace_error(const std::string& path, uint32_t type) {
+  return {ErrorCode::unsupported_trace,
+          perfio::input_name(path) + ": contains a hardware trace of type " + std::to_string(type) + ", neither Intel PT nor CoreSight", 0};
+}
+
 }  // namespace
 
 Status load_perf(const OpenRequest& options, RecordingData& data) {
@@ -216,10 +221,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   });
   if (!status.ok()) return status.error();
   if (!info.valid && !etm.valid) {
-    if (other_trace != 0)
-      return Error{ErrorCode::unsupported_trace,
-                   perfio::input_name(options.path) + ": contains a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
-                   0};
+    if (other_trace != 0) return other_trace_error(options.path, other_trace);
     if (!data.streams.empty()) data.warnings.push_back("the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   }
   if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode
@@ -227,6 +229,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     fill_time(*reader, info, time, witness, image, data);
   }
   warn_of_other_clock(*reader, data);
+  image.source.set_family(etm.valid ? CodeFamily::arm : info.valid ? CodeFamily::x86 : CodeFamily::unknown);
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));
   fold.on_holes(reader->damage().holes);

@@ -465,6 +465,11 @@ void SidebandFold::add_assumed() {
                                    : file.error().message);
       continue;
     }
+    const auto elf = ElfFile::open(*file);
+    if (const std::string other = elf.ok() ? other_machine(image_.source.family(), (*elf)->machine()) : std::string(); !other.empty()) {
+      data_.warnings.push_back("--map " + given.path + " " + other + ": not used");
+      continue;
+    }
     const uint64_t left = (*file)->bytes().size() - std::min<uint64_t>((*file)->bytes().size(), given.file_offset_bytes);
     Section section;
     section.space = space->second;
@@ -474,7 +479,7 @@ void SidebandFold::add_assumed() {
     section.path = given.path;
     section.file_offset_bytes = given.file_offset_bytes;
     section.assumed = true;
-    if (const auto elf = ElfFile::open(*file); elf.ok()) section.build_id = (*elf)->build_id();
+    if (elf.ok()) section.build_id = (*elf)->build_id();
     if (section.code.bytes.empty() || is_kernel_half(section.ip) || section.size_bytes > ~section.ip.value) {
       data_.warnings.push_back("--map " + given.path + ": no part of it can be mapped at the given address");
       continue;

@@ -282,6 +282,31 @@ class Files(unittest.TestCase):
         other = self.decode("--symfs", f"{self.pid + 1}={root}", environment={"DEBUGINFOD_URLS": ""})
         self.assertNotEqual(other.stdout, self.whole)
 
+    def raw_trace(self):
+        path = self.folder / "raw.pt"
+        path.write_bytes(bytes.fromhex("0282" * 8 + "0223") + bytes(32))
+        return path
+
+    def test_code_for_other_processors_is_not_used(self):
+        """A file whose ELF header names another machine has no code of the trace, wherever it is found."""
+        none = {"DEBUGINFOD_URLS": ""}
+        content = bytearray(self.kept.read_bytes())
+        content[18:20] = (183).to_bytes(2, "little")  # e_machine: EM_AARCH64
+        root = self.folder / "arm"
+        place = root / str(self.program)[1:]
+        os.makedirs(place.parent)
+        place.write_bytes(content)
+        said = "is for Arm processors (e_machine 183), but the trace is of an x86 processor"
+        for symfs in (root, f"{self.pid}={root}"):
+            checked = run("check", "-i", self.folder / "rec", "--stash", "off", "--symfs", symfs, environment=none)
+            self.assertIn(f"{place} {said}: not used", checked.stdout)
+            stat = json.loads(run("stat", "--json", "-i", self.folder / "rec", "--stash", "off", "--symfs", symfs, environment=none).stdout)
+            self.assertEqual(stat["streams"][0]["instructions"], 0)
+        mapped = run("stat", "-i", self.folder / "rec", "--stash", "off", "--map", f"{self.pid}:{place}@400000", environment=none)
+        self.assertIn(f"--map {place} {said}: not used", mapped.stderr)
+        image = run("stat", "--pt", self.raw_trace(), "--image", f"{place}@400000")
+        self.assertEqual((image.returncode != 0, f"{place} {said}" in image.stderr), (True, True), image.stderr)
+
     def test_results_replace_links_and_go_to_devices(self):
         place = self.folder / "results"
         place.mkdir()

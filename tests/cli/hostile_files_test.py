@@ -101,8 +101,12 @@ class HostileFiles(unittest.TestCase):
         listing = self.dry(self.folder, "--allow-outside")
         self.assertRegex(listing, r"(?m)^ *[1-9]\d* +\d+  .*secret \(a memory dump of the snapshot\)$")
         # An ELF image next to the folder, as used by snapshots that share images: decoded, but not bundled.
-        shutil.copy("/bin/true", self.tmp / "image")
+        image = bytearray(pathlib.Path("/bin/true").read_bytes())
         ini.write_text(text.replace("../../../../../etc/shadow", "../image"))
+        for machine, refused in ((62, True), (183, False)):  # EM_X86_64, EM_AARCH64
+            image[18:20] = machine.to_bytes(2, "little")
+            (self.tmp / "image").write_bytes(image)
+            self.assertEqual("it is for x86 processors (e_machine 62)" in run("stat", "-i", self.folder).stderr, refused)
         self.assertNotIn("is not read", run("stat", "-i", self.folder).stderr)
         self.refused(self.dry(self.folder), "image", OUTSIDE)
         self.assertRegex(self.dry(self.folder, "--allow-outside"), r"(?m)image \(a memory dump of the snapshot\)$")

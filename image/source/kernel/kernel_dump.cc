@@ -18,6 +18,7 @@
 #include "image/base/fd.h"
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
+#include "image/source/elf_file.h"
 #include "image/source/kernel/forked_work.h"
 #include "image/source/library_function.h"
 
@@ -69,6 +70,12 @@ struct Library {
   }
 };
 
+/// Returns the family of processors with libkdumpfile's or uname's name of an architecture.
+CodeFamily family_of_name(std::string_view arch) {
+  if (arch == "x86_64" || arch == "ia32" || (arch.size() == 4 && arch.starts_with('i') && arch.ends_with("86"))) return CodeFamily::x86;
+  return arch == "aarch64" || arch.starts_with("arm") ? CodeFamily::arm : CodeFamily::unknown;
+}
+
 /// An open dump. Not thread-safe. Never closed, because libkdumpfile can crash when it frees a dump that it could not open.
 class Dump {
  public:
@@ -79,7 +86,10 @@ class Dump {
       return Error{ErrorCode::unknown_format, path + ": not a dump of a machine's memory (libkdumpfile: " + reason + ")", 0};
     }
     Library::Attribute known{};
-    if (library.get(dump.handle_, "arch.name", &known) != Library::kOk) dump.set("arch.name", arch.c_str());
+    const bool has_arch = library.get(dump.handle_, "arch.name", &known) == Library::kOk && known.type == Library::kString;
+    if (has_arch && !arch.empty() && family_of_name(known.string) != family_of_name(arch))
+      return Error{ErrorCode::bad_format, path + " is of a machine of another architecture (" + known.string + ") than the recording (" + arch + ")", 0};
+    if (!has_arch) dump.set("arch.name", arch.c_str());
     dump.set("addrxlat.ostype", "linux");
     return dump;
   }

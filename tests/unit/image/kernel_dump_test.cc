@@ -51,6 +51,15 @@ TEST_F(KernelDumps, CodeIsReadThroughThePageTablesWithoutThePagesThatAreMissing)
   EXPECT_TRUE(dump->symbols.empty());
 }
 
+TEST_F(KernelDumps, ADumpOfAnotherArchitectureIsRefused) {
+  Machine machine;
+  machine.symbol("_stext", 16 * kPage);
+  const std::string path = dir_.write("vmcore", machine.dump());
+  const auto dump = read_kernel_dump(path, "aarch64", {{Ip{kDumpedText}, kPage}});
+  ASSERT_FALSE(dump.ok());
+  EXPECT_EQ(dump.error().message, path + " is of a machine of another architecture (x86_64) than the recording (aarch64)");
+}
+
 TEST_F(KernelDumps, NamesAreReadWithBothFormsOfAddresses) {
   const std::vector<std::string> names = {"Acounter", "Tstart", "T_stext", "tlast"};
   struct Case {
