@@ -170,6 +170,14 @@ size_t sampled_stretches(const RecordingData& data) {
   return total <= kWholeTraceBytes || data.streams.empty() ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
 }
 
+/// Says so if options name processes and the recording has none whose mappings it says.
+void report_unused_processes(const OpenRequest& options, RecordingData& data) {
+  if (data.kind == RecordingKind::perf || (options.path != "-" && looks_like_bundle(options.path))) return;
+  for (const auto& [name, given] : {std::pair("--map", !options.assumed.empty()), std::pair("--symfs PID=ROOT", !options.process_symfs.empty())}) {
+    if (given) data.warnings.push_back(std::string(name) + " has no effect: only recordings in perf's format have mappings of processes");
+  }
+}
+
 /// Says so if options name code of guests and there are no guests that could use it.
 void report_unused_guests(const OpenRequest& options, RecordingData& data) {
   std::string named;
@@ -298,6 +306,7 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
   const Status status = load();
   if (!status.ok()) return status.error();
   report_unused_guests(options, data);
+  report_unused_processes(options, data);
   recording->state_->passed = std::vector<PassedPages>(data.streams.size());
   return recording;
 }
@@ -308,6 +317,7 @@ Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, con
   const Status status = load_raw(raw, options, recording->state_->data);
   if (!status.ok()) return status.error();
   report_unused_guests(options, recording->state_->data);
+  report_unused_processes(options, recording->state_->data);
   recording->state_->passed = std::vector<PassedPages>(recording->state_->data.streams.size());
   return recording;
 }

@@ -275,7 +275,8 @@ void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns,
     // The mapping of a jitdump only marks it: its offset and size need not be within the file.
     const bool is_dump = is_jitdump_path(line.path);
     const uint64_t offset = is_dump ? 0 : mapped.file_offset_bytes, size = is_dump ? 1 : mapped.size_bytes;
-    const FoundCode code = image.source.find({line.path, line.build_id, offset, size, nullptr, mapped.pid,
+    const auto own = options.process_symfs.find(mapped.pid);
+    const FoundCode code = image.source.find({line.path, line.build_id, offset, size, own == options.process_symfs.end() ? nullptr : &own->second, mapped.pid,
                                               mapped.address, mapped.time_ns, mapped.file_id, mapped.shared});
     line.found = code.status == CodeStatus::found;
     line.reason = line.found ? "" : sentence(code.status);

@@ -140,14 +140,6 @@ void warn_of_missing_folder(const char* option, const std::string& folder, const
     say_on_error(fmt::format("ptdecode: {}: folder {} does not exist; {}\n", option, shown(folder), means));
 }
 
-void warn_of_missing_roots(const std::vector<std::string>& roots) {
-  std::error_code ignored;
-  for (const std::string& root : roots) {
-    if (!std::filesystem::is_directory(root, ignored))
-      say_on_error("ptdecode: --symfs: folder " + root + " does not exist; files are searched at their recorded paths\n");
-  }
-}
-
 }  // namespace
 
 Result<OpenRequest> open_options(const InputOptions& input) {
@@ -161,10 +153,13 @@ Result<OpenRequest> open_options(const InputOptions& input) {
       options.symfs.push_back(word);
     } else {
       options.process_symfs[pid].push_back(word.substr(sign + 1));
+      if (options.process_symfs[pid].back().empty()) return bad_option(fmt::format("--symfs: '{}' names no folder after '='", word));
     }
   }
-  warn_of_missing_roots(options.symfs);
-  for (const auto& [pid, roots] : options.process_symfs) warn_of_missing_roots(roots);
+  for (const std::string& root : options.symfs) warn_of_missing_folder("--symfs", root, "files are searched at their recorded paths");
+  for (const auto& [pid, roots] : options.process_symfs) {
+    for (const std::string& root : roots) warn_of_missing_folder("--symfs", root, "no files of its process are found in it");
+  }
   for (const std::string& word : input.maps) {
     const Result<AssumedMapping> map = parse_map(word);
     if (!map) return map.error();

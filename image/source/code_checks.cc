@@ -142,13 +142,15 @@ CodeSource::Lack CodeSource::lack_of(const OpenFile& opened, const MappedPath& w
   return {};
 }
 
-/// Returns whether the file at `place` is the one that the recorded path names on the recording's machine, also by a hard link.
-bool CodeSource::is_recorded_file(const Place& place, const MappedPath& wanted) const {
+/// Returns whether the file at `place` is the one that the recorded path names on the recording's machine, also by a hard link. Below a root of a
+/// process it may be a copy: if it was created after it was mapped, it is one, and its times say nothing.
+bool CodeSource::is_recorded_file(const Place& place, const MappedPath& wanted) {
   if (!options_.same_host) return false;
   if (place.kind == FoundAt::path) return true;
   if (place.kind == FoundAt::root) {
     const auto names_it = [&](const std::string& root) { return place.path == root + wanted.path; };
-    return wanted.roots != nullptr && std::any_of(wanted.roots->begin(), wanted.roots->end(), names_it);
+    if (wanted.roots == nullptr || !std::any_of(wanted.roots->begin(), wanted.roots->end(), names_it)) return false;
+    return created_ns(*open_file(place.path, place.kind).file) <= times_.latest_wall_ns(wanted.time_ns, options_.recorded_at_ns);
   }
   std::error_code error;
   return place.kind == FoundAt::build_id_cache && std::filesystem::equivalent(place.path, wanted.path, error);

@@ -28,7 +28,8 @@ namespace ptd {
 /// the copy saved for this recording, the copy is used. Without such a copy, a file at its recorded path on the recording's machine that was
 /// written to after it was mapped is used as `assumed`, unless that was after the recording and the only copy with that build id in the stash is
 /// older than the recording.
-/// Below a symfs root, and on another machine, the build id is proof enough: copies there are new files. FoundCode::by_id_alone says so if there is
+/// Below a symfs root (of a process: if the file was created after it was mapped), and on another machine, the build id is proof enough: copies
+/// there are new files. FoundCode::by_id_alone says so if there is
 /// no saved copy to compare with.
 ///
 /// A recording may be hostile and name any file of this machine. A file at a recorded path is used only if one of these holds:
@@ -197,7 +198,7 @@ class CodeSource {
   bool prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);
   bool check_copy(const MappedPath& wanted, FoundCode copy, FoundCode& found);
   [[nodiscard]] bool is_unchanged(const Place& place, const MappedPath& wanted);
-  [[nodiscard]] bool is_recorded_file(const Place& place, const MappedPath& wanted) const;
+  [[nodiscard]] bool is_recorded_file(const Place& place, const MappedPath& wanted);
   bool try_kept_mapping(const MappedPath& wanted, FoundCode& found);
   bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);
   const std::string& remember(const std::shared_ptr<const MappedFile>& file);

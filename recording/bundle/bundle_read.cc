@@ -423,7 +423,8 @@ Status Loader::load() {
     if (Status status = check_units(data_); !status.ok()) return status;
   }
   data_.warnings = std::move(warnings_);
-  for (const auto& [name, given] : {std::pair("--kcore-after", !options_.kcore_after.empty()), std::pair("--map", !options_.assumed.empty())}) {
+  for (const auto& [name, given] : {std::pair("--kcore-after", !options_.kcore_after.empty()), std::pair("--map", !options_.assumed.empty()),
+                                   std::pair("--symfs PID=ROOT", !options_.process_symfs.empty())}) {
     if (given) data_.warnings.push_back(std::string("a bundle is complete: ") + name + " has no effect");
   }
   if (perf && !has_arm) find_kernel_places(data_);

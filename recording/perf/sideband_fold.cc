@@ -454,8 +454,19 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
   }
 }
 
+/// Warns of processes that options name and the recording does not have.
+void SidebandFold::report_unknown_processes() {
+  for (const auto& [pid, roots] : options_.process_symfs) {
+    const bool is_parent = std::any_of(parents_.begin(), parents_.end(), [pid = pid](const auto& each) { return each.second == pid; });
+    if (!spaces_.contains(pid) && !is_parent)
+      data_.warnings.push_back("--symfs " + std::to_string(pid) + "=" + roots.front() + ": no process " + std::to_string(pid) +
+                               " was recorded: no file is looked for there ('ptdecode info' lists processes)");
+  }
+}
+
 /// Mappings that no record tells: --map.
 void SidebandFold::add_assumed() {
+  report_unknown_processes();
   for (const AssumedMapping& given : options_.assumed) {
     const auto space = spaces_.find(given.pid);
     const auto file = MappedFile::open(given.path);

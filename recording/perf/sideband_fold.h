@@ -85,6 +85,7 @@ class SidebandFold {
   [[nodiscard]] std::string perf_map_of(int32_t pid);
   void fold_mappings(const perfio::Features& features);
   void add_guest_mapping(UserMapping& mapping);
+  void report_unknown_processes();
   void add_assumed();
   void add_given();
   void name_given(std::vector<NamedRange> codes);

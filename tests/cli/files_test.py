@@ -279,8 +279,33 @@ class Files(unittest.TestCase):
         os.makedirs(place.parent)
         shutil.copy(self.kept, place)
         self.assertEqual(self.decode("--symfs", f"{self.pid}={root}", environment={"DEBUGINFOD_URLS": ""}).stdout, self.whole)
-        other = self.decode("--symfs", f"{self.pid + 1}={root}", environment={"DEBUGINFOD_URLS": ""})
+        none = {"DEBUGINFOD_URLS": ""}
+        other = run("functions", "-i", self.folder / "rec", "--limit", "0", "--symfs", f"{self.pid + 1}={root}", environment=none)
         self.assertNotEqual(other.stdout, self.whole)
+        self.assertIn(f"--symfs {self.pid + 1}={root}: no process {self.pid + 1} was recorded", other.stderr)
+        # A copy that is newer than the recording is proven by its build id, as below a plain root.
+        for words in ([f"{root}"], [f"{self.pid}={root}"], [f"{self.pid}={self.folder}", f"{self.pid}={root}"]):
+            options = [word for each in words for word in ("--symfs", each)]
+            stat = run("stat", "-i", self.folder / "rec", "--stash", "off", *options, environment=none)
+            self.assertNotIn("may have changed", stat.stderr)
+            self.assertNotIn("file_changed", stat.stdout)
+            self.assertNotIn("was recorded", stat.stderr)
+            listed = json.loads(run("info", "--json", "-i", self.folder / "rec", "--stash", "off", *options, environment=none).stdout)
+            self.assertEqual([image["found"] for image in listed["images"] if image["path"] == str(self.program)], [True])
+        absent = run("stat", "-i", self.folder / "rec", "--symfs", f"{self.pid}={root}/absent", environment=none)
+        self.assertIn(f"--symfs: folder {root}/absent does not exist; no files of its process are found in it", absent.stderr)
+        empty = run("stat", "-i", self.folder / "rec", "--symfs", f"{self.pid}=")
+        self.assertEqual((empty.returncode, f"'{self.pid}=' names no folder" in empty.stderr), (2, True), empty.stderr)
+
+    def test_options_for_processes_have_no_effect_without_processes(self):
+        bundle = self.folder / "rec.bundle"
+        made = run("bundle", "-i", self.folder / "rec", "-o", bundle, "--symfs", self.folder / "away")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        bts = SOURCE / "tests/cli/files_test.py"
+        for words in (["-i", bundle], ["--pt", self.raw_trace(), "--image", f"{bts}@0x1000"]):
+            said = run("stat", *words, "--symfs", f"{self.pid}={self.folder}", "--map", f"{self.pid}:{self.kept}@400000").stderr
+            for name in ("--map", "--symfs PID=ROOT"):
+                self.assertIn(f"{name} has no effect", said)
 
     def raw_trace(self):
         path = self.folder / "raw.pt"
