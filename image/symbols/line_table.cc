@@ -4,6 +4,7 @@
 #include <dwarf.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ constexpr uint64_t kMostFormats = 255;
 // Reads within a span. After the first read past the end, every value is 0 and ok() is false.
 class Reader {
  public:
+  Reader() = default;
   Reader(std::span<const std::byte> bytes, bool big_endian) : bytes_(bytes), big_endian_(big_endian) {}
   [[nodiscard]] bool ok() const { return ok_; }
   [[nodiscard]] uint64_t left() const { return bytes_.size() - at_; }
@@ -42,12 +44,14 @@ class Reader {
     at_ += ok_ ? size : 0;
     return value;
   }
+  // Numbers have up to 10 bytes: libdw takes the bytes after that for opcodes.
   uint64_t uleb() {
     constexpr unsigned kMostShift = 63;
     uint64_t value = 0;
     for (unsigned shift = 0; ok_; shift += 7) {
+      if (shift > kMostShift) return fail(), 0;
       const uint64_t byte = number(1);
-      if (shift <= kMostShift) value |= (byte & 0x7f) << shift;
+      value |= (byte & 0x7f) << shift;
       if ((byte & 0x80) == 0) break;
     }
     return value;
@@ -73,11 +77,31 @@ class Reader {
 
 class Header {
  public:
-  Header(const LineSections& sections, uint64_t folder_bytes, DebugLimits& limits)
-      : sections_(sections), table_(sections.lines, sections.big_endian), folder_(folder_bytes), limits_(limits) {}
+  Header(const LineSections& sections, const LineTableUnit& unit, DebugLimits& limits)
+      : sections_(sections),
+        table_(sections.lines, sections.big_endian),
+        folder_(unit.folder_bytes),
+        address_bytes_(unit.address_bytes),
+        limits_(limits) {
+    table_.skip(unit.offset_bytes);
+  }
 
-  bool spend(uint64_t offset_bytes) {
-    table_.skip(offset_bytes);
+  LineTableUse spend() {
+    using enum LineTableUse;
+    Reader names;  // after the fixed part of the header
+    const uint64_t size = read_fixed_part(names);
+    if (!table_.ok() || !limits_.spend(Kind::line_bytes, size)) return invalid;
+    const uint64_t program_bytes = table_.left(), rows = count_rows();
+    if (!table_.ok()) return invalid;
+    if (rows > kMostLineRows) return too_long;
+    table_ = names;
+    const bool is_spent = limits_.spend(Kind::line_rows, rows) && spend_names(size);
+    return is_spent && table_.left() == program_bytes ? readable : invalid;
+  }
+
+ private:
+  // Returns the size of the table, and places `names` at its names and table_ at its program.
+  uint64_t read_fixed_part(Reader& names) {
     constexpr uint64_t kWide = 0xffffffff;
     uint64_t size = table_.number(4);
     if (size == kWide) {
@@ -85,15 +109,68 @@ class Header {
       size = table_.number(8);
     }
     table_.keep(size);
-    if (!table_.ok() || !limits_.spend(Kind::line_bytes, size)) return false;
-    const uint64_t version = table_.number(2);
-    if (version < 2 || version > 5) return false;
-    table_.skip(version >= 5 ? 2 : 0);  // sizes of addresses and of segment selectors
-    table_.skip(offset_size_);          // header length
-    table_.skip(version >= 4 ? 5 : 4);  // minimum instruction length, operations, default of is_stmt, line base and range
-    const uint64_t opcodes = table_.number(1);
-    table_.skip(opcodes == 0 ? 0 : opcodes - 1);
-    if (version >= 5) {
+    version_ = table_.number(2);
+    if (version_ < 2 || version_ > 5) table_.fail();
+    if (version_ >= 5) {
+      address_bytes_ = table_.number(1);
+      table_.skip(1);  // size of segment selectors
+    }
+    const uint64_t header = table_.number(offset_size_);
+    Reader program = table_;
+    program.skip(header);
+    table_.skip(version_ >= 4 ? 5 : 4);  // minimum instruction length, operations, default of is_stmt, line base and range
+    opcodes_ = table_.number(1);
+    arguments_.fill(0);
+    for (uint64_t i = 1; i < opcodes_; ++i) arguments_[i] = table_.number(1);
+    names = table_;
+    const bool is_ok = table_.ok() && program.ok();
+    table_ = program;
+    if (!is_ok) table_.fail();
+    return size;
+  }
+
+  // Returns the number of rows, as libdw adds them. A length that libdw does not check and that is not that of the operands is invalid: libdw would
+  // execute other opcodes.
+  uint64_t count_rows() {
+    uint64_t rows = 0;
+    while (table_.ok() && table_.left() != 0 && rows <= kMostLineRows) {
+      const uint64_t opcode = table_.number(1);
+      if (opcode >= opcodes_ || opcode == DW_LNS_copy) {
+        ++rows;
+      } else if (opcode == 0) {
+        rows += execute_extended() ? 1 : 0;
+      } else if (opcode == DW_LNS_fixed_advance_pc) {
+        table_.skip(2);
+      } else {
+        const bool has_operand = opcode == DW_LNS_advance_pc || opcode == DW_LNS_advance_line || opcode == DW_LNS_set_file ||
+                                 opcode == DW_LNS_set_column || opcode == DW_LNS_set_isa;
+        for (uint64_t i = opcode > DW_LNS_set_isa ? arguments_[opcode] : has_operand ? 1 : 0; i > 0; --i) (void)table_.uleb();
+      }
+    }
+    return rows;
+  }
+
+  // Returns whether the opcode adds a row.
+  bool execute_extended() {
+    const uint64_t size = table_.uleb(), left = table_.left();
+    if (size == 0 || size > left) return table_.fail(), false;
+    const uint64_t opcode = table_.number(1);
+    if (opcode == DW_LNE_set_address) {
+      table_.skip(address_bytes_);
+    } else if (opcode == DW_LNE_set_discriminator) {
+      (void)table_.uleb();
+    } else if (opcode == DW_LNE_define_file) {
+      (void)table_.text();
+      for (int i = 0; i < 3; ++i) (void)table_.uleb();
+    } else if (opcode != DW_LNE_end_sequence) {
+      table_.skip(size - 1);
+    }
+    if (table_.left() != left - size) table_.fail();
+    return opcode == DW_LNE_end_sequence;
+  }
+
+  bool spend_names(uint64_t size) {
+    if (version_ >= 5) {
       folders_.clear();
       spend_entries(false);
       spend_entries(true);
@@ -104,7 +181,6 @@ class Header {
     return table_.ok() && limits_.spend(Kind::paths, size / kFewestDefineBytes * (longest + folder_));
   }
 
- private:
   void entry(bool is_file, uint64_t length, uint64_t folder) {
     const uint64_t joined = is_file ? folder_ + (folder < folders_.size() ? folders_[folder] : 0) : 0;
     if (!limits_.spend(Kind::paths, joined + length + kEntryBytes)) table_.fail();
@@ -188,7 +264,8 @@ class Header {
 
   const LineSections& sections_;
   Reader table_;
-  uint64_t folder_ = 0;
+  uint64_t folder_ = 0, address_bytes_ = 0, version_ = 0, opcodes_ = 0;
+  std::array<uint64_t, 256> arguments_{};  // numbers of operands of standard opcodes
   size_t offset_size_ = 4;
   std::vector<uint64_t> folders_;  // lengths
   DebugLimits& limits_;
@@ -196,8 +273,8 @@ class Header {
 
 }  // namespace
 
-bool spend_line_table(const LineSections& sections, uint64_t offset_bytes, uint64_t folder_bytes, DebugLimits& limits) {
-  return Header(sections, folder_bytes, limits).spend(offset_bytes);
+LineTableUse spend_line_table(const LineSections& sections, const LineTableUnit& unit, DebugLimits& limits) {
+  return Header(sections, unit, limits).spend();
 }
 
 }  // namespace ptd

@@ -23,7 +23,7 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxUnits = 1U << 20, kMaxRows = 1U << 24;
+constexpr size_t kMaxUnits = 1U << 20;
 
 struct Row {
   uint64_t address = 0;
@@ -224,12 +224,23 @@ std::optional<Dwarf_Word> line_table_of(Dwarf_Die unit) {
 }
 
 // Returns whether libdw may read the unit's line table. A table is counted for each unit that refers to it, because each gets its own rows.
-bool has_lines(DebugFile& file, Dwarf_Die unit) {
+LineTableUse use_of_lines(DebugFile& file, Dwarf_Die unit) {
   const std::optional<Dwarf_Word> table = line_table_of(unit);
-  if (!table) return false;
+  if (!table) return LineTableUse::invalid;
   const char* folder = folder_of(unit);
   const uint64_t most = file.limits.left(DebugLimits::Kind::paths) + 1;
-  return spend_line_table(file.sections, *table, folder == nullptr ? 0 : ::strnlen(folder, most), file.limits);
+  Dwarf_Die self;
+  uint8_t address_bytes = 0;
+  (void)dwarf_diecu(&unit, &self, &address_bytes, nullptr);
+  return spend_line_table(file.sections, {*table, folder == nullptr ? 0 : ::strnlen(folder, most), address_bytes}, file.limits);
+}
+
+// Same as whether it may; adds a warning if its table is too long.
+bool has_lines(DebugFile& file, Dwarf_Die unit, const std::string& path, SourceWarnings& warnings) {
+  const LineTableUse use = use_of_lines(file, unit);
+  if (use == LineTableUse::too_long)
+    warnings.add(path + ": source lines of units whose line tables have more than " + std::to_string(kMostLineRows) + " rows are not used");
+  return use == LineTableUse::readable;
 }
 
 }  // namespace
@@ -239,7 +250,7 @@ void SourceLines::load(Unit& unit) {
   Dwarf_Die die;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
   unit.joins_rows = joins_rows(die);
-  if (!std::exchange(unit.lines_counted, true)) unit.has_lines = has_lines(*file_, die);
+  if (!std::exchange(unit.lines_counted, true)) unit.has_lines = has_lines(*file_, die, path_, *warnings_);
   Dwarf_Lines* lines = nullptr;
   Dwarf_Files* files = nullptr;
   size_t count = 0, file_count = 0;
@@ -252,7 +263,8 @@ void SourceLines::load(Unit& unit) {
     const auto [at, is_new] = known.try_emplace(path);
     return is_new ? at->second = kept_path(path, folder) : at->second;
   };
-  for (size_t i = 0; i < std::min(count, kMaxRows); ++i) {
+  unit.rows.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
     Dwarf_Line* line = dwarf_onesrcline(lines, i);
     Dwarf_Addr address = 0;
     int number = 0;
@@ -290,7 +302,7 @@ std::string_view SourceLines::file_of(uint64_t unit_offset, uint32_t number) {
   const std::optional<Dwarf_Word> table = line_table_of(die);
   if (!table) return {};
   const auto [counted, is_first] = other_tables_.try_emplace(*table | alternate, false);  // libdw keeps it for all units that share it
-  if (is_first) counted->second = has_lines(*file, die);
+  if (is_first) counted->second = has_lines(*file, die, path_, *warnings_);
   Dwarf_Files* files = nullptr;
   size_t count = 0;
   if (!counted->second || dwarf_getsrcfiles(&die, &files, &count) != 0 || number >= count) return {};
@@ -498,13 +510,17 @@ SourceUnit SourceLines::statements(const Unit& unit) const {
   std::vector<StatementKind> kinds;
   const StatementScopes scopes(unit.scopes, unit.pieces);
   const auto unit_number = static_cast<uint32_t>(&unit - units_.data());
-  size_t group = 0;  // the first row at the address
+  size_t group = 0, next = 0;  // the first row at the address, and the first after it
+  size_t joined = 0;           // where statements at the address end that have the line of row `next`; 0: not known
   for (size_t i = 0; i < unit.rows.size(); ++i) {
     const Row& row = unit.rows[i];
+    if (i >= next) next = next_address(unit, i), joined = 0;
     if (unit.rows[group].address != row.address || unit.rows[group].end) group = i;
     if (row.end || !row.statement || row.line == 0) continue;
     if (const Reach* reach = reach_of(row.address); reach == nullptr || reach->unit != unit_number) continue;
-    const size_t next = next_address(unit, i), last = statement_end(unit, i, next);
+    const bool goes_on = next < unit.rows.size() && unit.rows[next].line == row.line && unit.rows[next].file == row.file;
+    if (goes_on && joined == 0) joined = statement_end(unit, i, next);
+    const size_t last = goes_on ? joined : next;
     const auto end_at = [&](size_t index) { return index < unit.rows.size() ? unit.rows[index].address : row.address + 1; };
     const bool bare = !has_code(unit, i, next);
     const auto [scope, past_copy] = scopes.of({row.address, row.file, row.line, static_cast<uint32_t>(i - group), bare});

@@ -133,6 +133,13 @@ def old_table(files, length):
     return text[:text.index("	.section .debug_line")] + table
 
 
+def with_rows(count, advancing):
+    """Returns a unit whose line table has rows of one byte: at the next address each, or all at one address."""
+    opcode = 14 + 5 + (14 if advancing else 0)  # of a special opcode
+    text = unit("").replace("	.quad 0x200\n", "	.quad 0x40000000\n")
+    return text.replace("	.byte 3,4,1,2,0x80,4", f"	.fill {count},1,{opcode}\n	.byte 3,4,1,2,0x80,4")
+
+
 def altlink(path, build_id=b"\1" * 20):
     data = ",".join(map(str, build_id))
     return f'	.section .gnu_debugaltlink,"",@progbits\n	.string "{path}"\n	.byte {data}\n'
@@ -206,6 +213,26 @@ class HostileDwarf(unittest.TestCase):
 
     def test_files_that_the_program_of_a_line_table_defines(self):
         self.over_limit(old_table(60000, 300000), "bytes of file names in line tables")
+
+    def test_long_line_tables(self):
+        """A byte is a row, which takes hundreds of bytes of memory. Other units of the file keep their lines."""
+        self.record(with_rows(17_000_000, advancing=True))
+        for got in (self.run_limited("coverage", "--format", "lcov", "--keep-absent", "-i", "p.data"),
+                    self.run_limited("script", "--itrace=b", "-F", "+srcline", "-i", "p.data")):
+            self.assertEqual(got.returncode, 0, got.stderr)
+            self.assertEqual(got.stderr.count(f"{self.tmp / 'p'}: source lines of units whose line tables have more than 2097152 rows are not used"), 1, got.stderr)
+
+    def test_units_with_many_rows(self):
+        text = with_rows(2_000_000, advancing=True)
+        info = text[text.index(".Lis:"):text.index("	.section .debug_line,")]
+        more = "".join(re.sub(r"\.L(is|ie)\b", rf".L\g<1>{i}", info).replace(".quad main", f".quad main+{i}") for i in range(1, 9))
+        self.over_limit(text.replace(info, info + more), "rows of line tables")
+
+    def test_rows_at_one_address(self):
+        """Each once: compared with each other, 2,000,000 rows would take hours."""
+        self.record(with_rows(2_000_000, advancing=False))
+        got = self.run_limited("coverage", "--format", "lcov", "--keep-absent", "-i", "p.data")
+        self.assertEqual((got.returncode, got.stderr.count("not used")), (0, 0), got.stderr)
 
     def test_names_that_overlap(self):
         self.over_limit(unit(functions(30000, 200000), length=200000), "bytes of names")

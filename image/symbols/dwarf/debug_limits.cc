@@ -11,15 +11,18 @@ namespace {
 struct Limit {
   const char* what;
   uint64_t always, times;  // the limit is `always` plus `times` bytes of the file
+  uint64_t divisor = 1;    // of that multiple
 };
 
 // A range takes at least 2 bytes of a file. A compiler writes a name or path once; libdw joins each file name with its folder, and
-// compressed sections contain a multiple of their size. A byte of a line table produces at most one row.
+// compressed sections contain a multiple of their size. A byte of a line table produces at most one row, which takes 100 bytes as long as the file
+// is open; compilers write a row for three bytes, or for one that is compressed, and the table is a third of the debug information.
 constexpr Limit kLimits[] = {
     {"address ranges", 1U << 20, 1},
     {"bytes of names", 64U << 20, 8},
     {"bytes of file names in line tables", 64U << 20, 32},
     {"bytes of line tables", 1U << 20, 4},
+    {"rows of line tables", 4U << 20, 1, 2},
     {"bytes of entries", 16U << 20, 16},
 };
 
@@ -27,7 +30,7 @@ constexpr Limit kLimits[] = {
 
 DebugLimits::DebugLimits(uint64_t file_bytes) {
   for (size_t i = 0; i < kKinds; ++i) {
-    most_[i] = kLimits[i].always + kLimits[i].times * std::min(file_bytes, uint64_t{1} << 48);
+    most_[i] = kLimits[i].always + kLimits[i].times * std::min(file_bytes, uint64_t{1} << 48) / kLimits[i].divisor;
     left_[i] = most_[i];
   }
 }
