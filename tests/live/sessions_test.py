@@ -245,13 +245,23 @@ class Sessions(unittest.TestCase):
         self.assertEqual(self.run_it("sessions").returncode, 0)
 
     def test_a_folder_that_is_a_link_or_somebody_elses(self):
+        def refused(why):
+            got = self.run_it("sessions")
+            self.assertEqual(got.returncode, 2, got.stderr)
+            self.assertIn(f"{self.sockets} {why}, so sessions cannot be stored there", got.stderr.decode())
         self.sockets.symlink_to("/tmp")
-        self.assertNotEqual(self.run_it("sessions").returncode, 0)
+        refused("is a symbolic link")
+        self.sockets.unlink()
+        self.sockets.write_text("")
+        refused("is not a folder")
         self.sockets.unlink()
         self.sockets.mkdir(0o700)
         os.chown(self.sockets, 65534, 65534)
-        self.assertEqual(self.run_it("sessions").returncode, 2)
+        refused("belongs to the user with the id 65534")
         os.chown(self.sockets, 0, 0)
+        os.chmod(self.sockets, 0o750)
+        refused("is accessible to other users (its mode must be 0700)")
+        os.chmod(self.sockets, 0o700)
 
     def test_nonsense_on_the_socket(self):
         target = self.forever()

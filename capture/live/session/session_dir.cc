@@ -47,12 +47,25 @@ Status check_session_name(const std::string& name) {
 Result<SessionDir> SessionDir::open() {
   const std::string path = folder_path();
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return system_error("cannot make " + path, ErrorCode::write_failed);
+  const auto refused = [&](const std::string& why) {
+    return Error{ErrorCode::bad_option,
+                 path + " " + why + ", so sessions cannot be stored there: remove it, or set XDG_RUNTIME_DIR to a folder of this user", 0};
+  };
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return system_error("cannot open " + path);
+  const int error = errno;
   struct stat info {};
-  if (fstat(fd, &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    close(fd);
-    return Error{ErrorCode::bad_option, path + " is not private to this user (owner, mode 0700), so sessions cannot be stored there", 0};
+  const bool is_known = fd < 0 ? lstat(path.c_str(), &info) == 0 : fstat(fd, &info) == 0;
+  if (is_known && S_ISLNK(info.st_mode)) return refused("is a symbolic link");  // Linux says ENOTDIR
+  if (is_known && !S_ISDIR(info.st_mode)) return refused("is not a folder");
+  const bool is_other = is_known && info.st_uid != geteuid();
+  if (fd < 0 && !is_other) {
+    errno = error;
+    return system_error("cannot open " + path);
+  }
+  if (is_other || !is_known || (info.st_mode & 077) != 0) {
+    if (fd >= 0) close(fd);
+    if (is_other) return refused("belongs to the user with the id " + std::to_string(info.st_uid));
+    return refused("is accessible to other users (its mode must be 0700)");
   }
   return SessionDir(fd, path);
 }

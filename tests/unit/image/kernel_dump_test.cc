@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "image/source/elf_file.h"
 #include "tests/unit/image/kernel_dump_support.h"
 
 namespace ptd {
@@ -49,6 +51,29 @@ TEST_F(KernelDumps, CodeIsReadThroughThePageTablesWithoutThePagesThatAreMissing)
     EXPECT_TRUE(std::ranges::all_of(bytes, [&](std::byte byte) { return byte == std::byte{content[i]}; })) << i;
   }
   EXPECT_TRUE(dump->symbols.empty());
+}
+
+TEST(Kcore, OfAnotherMachineOrDamagedIsRefused) {
+  const TempDir dir;
+  SmallElf core;
+  core.type = ET_CORE;
+  core.address = 0xffffffff81000000;
+  core.code.resize(16);
+  const std::vector<std::byte> bytes = core.bytes();
+  EXPECT_TRUE(read_kcore(dir.write("kcore", bytes), CodeFamily::x86).ok());
+  const auto with_header = [&](auto change) {
+    std::vector<std::byte> changed = bytes;
+    Elf64_Ehdr header;
+    std::memcpy(&header, changed.data(), sizeof header);
+    change(header);
+    std::memcpy(changed.data(), &header, sizeof header);
+    const auto read = read_kcore(dir.write("changed", changed), CodeFamily::x86);
+    return read.ok() ? std::string() : read.error().message;
+  };
+  EXPECT_EQ(with_header([](Elf64_Ehdr& header) { header.e_machine = EM_AARCH64; }),
+            dir.path() + "/changed is for Arm processors (e_machine 183), but the trace is of an x86 processor");
+  EXPECT_EQ(with_header([](Elf64_Ehdr& header) { header.e_phentsize = 64; }),
+            dir.path() + "/changed is damaged: its program headers have 64 bytes each, not 56");
 }
 
 TEST_F(KernelDumps, ADumpOfAnotherArchitectureIsRefused) {

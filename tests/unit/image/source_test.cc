@@ -177,20 +177,6 @@ TEST(SourceElf, KcoreGivesItsRanges) {
   EXPECT_EQ((*ranges)[0].ip.value, core.address);
   EXPECT_EQ((*ranges)[0].code.bytes[SmallElf::kCodeOffset], std::byte{0x55});
   EXPECT_FALSE(read_kcore(dir.write("prog", small_elf().bytes())).ok());
-  EXPECT_TRUE(read_kcore(dir.write("kcore", bytes), CodeFamily::x86).ok());
-  const auto with_header = [&](auto change) {
-    std::vector<std::byte> changed = bytes;
-    Elf64_Ehdr header;
-    std::memcpy(&header, changed.data(), sizeof header);
-    change(header);
-    std::memcpy(changed.data(), &header, sizeof header);
-    const auto read = read_kcore(dir.write("changed", changed), CodeFamily::x86);
-    return read.ok() ? std::string() : read.error().message;
-  };
-  EXPECT_EQ(with_header([](Elf64_Ehdr& header) { header.e_machine = EM_AARCH64; }),
-            dir.path() + "/changed is for Arm processors (e_machine 183), but the trace is of an x86 processor");
-  EXPECT_EQ(with_header([](Elf64_Ehdr& header) { header.e_phentsize = 64; }),
-            dir.path() + "/changed is damaged: its program headers have 64 bytes each, not 56");
   EXPECT_FALSE(read_kcore(dir.path() + "/absent").ok());
 }
 
