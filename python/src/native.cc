@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "control.h"
+#include "exported.h"
 #include "ptdecode/ptdecode_plan.h"
 
 namespace nb = nanobind;
@@ -72,8 +73,8 @@ class Stream {
     return std::move(out);
   }
 
-  /// A capsule "arrow_array_stream". The stream belongs to the capsule afterwards.
-  nb::object capsule();
+  /// A capsule "arrow_array_stream". The stream belongs to the capsule afterwards. `on_empty` (a callable or None) is called at its end if it has no rows.
+  nb::object capsule(nb::object on_empty);
 
  private:
   [[noreturn]] void raise_stream(int status) {
@@ -151,45 +152,33 @@ int clear_stream(PyObject* self) {
 PyType_Slot stream_slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse_stream)}, {Py_tp_clear, reinterpret_cast<void*>(clear_stream)}, {0, nullptr}};
 
-/// What the stream of a capsule owns: the library's stream, read with signals and progress. Limitation: capsules take no part in garbage collection. If
-/// the progress callback refers to the owner of the capsule, both live until the stream is released.
-struct Exported {
-  std::unique_ptr<Control> control;
-  ArrowArrayStream inner{};
-  std::string error;
-};
-
 int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
   auto* data = static_cast<Exported*>(stream->private_data);
-  if (!on_main_thread()) return data->inner.get_next(&data->inner, out);
+  if (!on_main_thread()) return finish_batch(*data, data->inner.get_next(&data->inner, out), *out);
   const nb::gil_scoped_acquire locked;
   int status = 0;
   const bool good = run(*data->control, [&] { status = data->inner.get_next(&data->inner, out); });
-  if (good) return status;
+  if (good) return finish_batch(*data, status, *out);
   // The consumer reports its own error; the interpreter raises KeyboardInterrupt again when the consumer returns to it.
   const nb::python_error raised;
   data->error = "interrupted";
   if (raised.matches(PyExc_KeyboardInterrupt)) {
     PyErr_SetInterrupt();
   } else {
-    // A __repr__ may fail, and its text may have surrogates, as names of files have.
-    const nb::object shown = nb::steal(PyObject_Repr(raised.value().ptr()));
-    const nb::object bytes = nb::steal(shown.is_valid() ? PyUnicode_AsEncodedString(shown.ptr(), "utf-8", "backslashreplace") : nullptr);
-    const char* const text = bytes.is_valid() ? PyBytes_AsString(bytes.ptr()) : nullptr;
-    if (text != nullptr) data->error = std::string("the progress callback raised ") + text;
-    PyErr_Clear();
+    if (const std::string text = shown(raised); !text.empty()) data->error = "the progress callback raised " + text;
   }
   if (status == 0 && out->release != nullptr) out->release(out);
   *out = ArrowArray{};
   return ECANCELED;
 }
 
-nb::object Stream::capsule() {
+nb::object Stream::capsule(nb::object on_empty) {
   (void)schema();
   auto data = std::make_unique<Exported>();
   data->control = std::move(control_);
   control_ = std::make_unique<Control>(nb::none());
   data->inner = stream_;
+  data->on_empty = std::move(on_empty);
   stream_.release = nullptr;
   auto stream = std::make_unique<ArrowArrayStream>();
   stream->get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
@@ -539,7 +528,7 @@ NB_MODULE(_native, module) {
       .def_rw("last_ns", &Arguments::last_ns)
       .def_rw("batch_rows", &Arguments::batch_rows)
       .def_rw("threads", &Arguments::threads);
-  nb::class_<Stream>(module, "Stream", nb::type_slots(stream_slots)).def("columns", &Stream::columns).def("next_columns", &Stream::next_columns).def("capsule", &Stream::capsule);
+  nb::class_<Stream>(module, "Stream", nb::type_slots(stream_slots)).def("columns", &Stream::columns).def("next_columns", &Stream::next_columns).def("capsule", &Stream::capsule, nb::arg().none());
   nb::class_<Recording>(module, "Recording")
       .def("close", &Recording::close)
       .def("streams", &Recording::streams)

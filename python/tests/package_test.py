@@ -363,6 +363,17 @@ class Package(unittest.TestCase):
             warnings.simplefilter("error")
             self.assertTrue(list(self.recording.functions(func=["typo", called])))
             self.assertFalse(list(self.recording.calls(time=(1, 2))))
+            self.assertTrue(len(pyarrow.table(self.recording.functions(func=called))))
+        with self.assertWarnsRegex(UserWarning, "func='typo'; functions.. without func") as caught:
+            self.assertFalse(len(pyarrow.table(self.recording.calls(func="typo"))))
+        self.assertEqual(caught.filename, __file__)
+        for read in (list, ptdecode.Table.to_arrow, pyarrow.table):
+            with self.assertWarnsRegex(UserWarning, "with the given time, tid; functions.. with the same time, tid and without func") as caught:
+                self.assertFalse(len(read(self.recording.calls(func=called, time=(1, 2), tid=1))))
+            self.assertEqual(len(caught.warnings), 1)
+        with warnings.catch_warnings(), self.assertRaisesRegex(Exception, "func='typo'"):
+            warnings.simplefilter("error")
+            pyarrow.table(self.recording.calls(func="typo"))
 
     def test_pictures(self):
         with ptdecode.open(USER) as recording:
@@ -397,6 +408,31 @@ class Package(unittest.TestCase):
             for read in (list, ptdecode.Table.to_columns, ptdecode.Table.to_arrow, ptdecode.Table.to_pandas, ptdecode.Table.to_polars):
                 with self.subTest(read=read), self.assertRaisesRegex(Own, "^at True$"):
                     read(recording.functions(progress=stop))
+            with self.subTest("what it was raised from"):
+                for cause in (None, KeyError("cause")):
+                    def chained(done, total):
+                        try:
+                            raise IndexError("context")
+                        except IndexError:
+                            raise Own from cause  # noqa: B023
+                    def plain(done, total):
+                        try:
+                            raise IndexError("context")
+                        except IndexError:
+                            raise Own
+                    for read in (list, ptdecode.Table.to_arrow, ptdecode.Table.to_polars):
+                        with self.assertRaises(Own) as caught:
+                            read(recording.functions(progress=chained))
+                        self.assertIs(caught.exception.__cause__, cause)
+                        self.assertTrue(caught.exception.__suppress_context__)
+                        with self.assertRaises(Own) as caught:
+                            try:
+                                raise ValueError("of the caller")
+                            except ValueError:
+                                read(recording.functions(progress=plain))
+                        self.assertFalse(caught.exception.__suppress_context__)
+                        if read is not list:
+                            self.assertIsInstance(caught.exception.__context__, IndexError)
             with self.subTest("a text that is no UTF-8"), self.assertRaises(Shown):
                 recording.functions(progress=fail).to_arrow()
             with self.assertRaisesRegex(Exception, "the progress callback raised Own"):

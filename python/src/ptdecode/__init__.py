@@ -219,6 +219,16 @@ def _keeping(progress: Optional[Callable[[int, int], Any]], raised: "list[BaseEx
     return call
 
 
+class _Stream:
+    """The stream of a table for a reader that says itself whether there were rows."""
+
+    def __init__(self, start: Callable[[], Any]) -> None:
+        self._start = start
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._start().capsule(None)
+
+
 class Table:
     """Rows of a recording, made while they are read. The columns are those of docs/TABLES.md.
 
@@ -229,10 +239,12 @@ class Table:
     True
     """
 
-    def __init__(self, name: str, start: Callable[[], Any], func: "Sequence[str]" = (), raised: "Optional[list[BaseException]]" = None) -> None:
+    def __init__(self, name: str, start: Callable[[], Any], func: "Sequence[str]" = (), raised: "Optional[list[BaseException]]" = None,
+                 filters: "Sequence[str]" = ()) -> None:
         self._name = name
         self._start = start
         self._func = func
+        self._filters = filters  # the other ones that are given
         self._raised = [] if raised is None else raised  # exceptions of the progress callback
         self._columns = [column for column, _, _ in start().columns()]
 
@@ -247,7 +259,7 @@ class Table:
         return list(self._columns)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._start().capsule()
+        return self._start().capsule(lambda: self._warn(True))
 
     def batches(self) -> "Iterator[dict[str, list]]":
         """Yields the rows in batches of columns."""
@@ -298,23 +310,31 @@ class Table:
         """Reads all rows with another library. It reports Ctrl-C and exceptions of the progress callback as errors of the stream; this raises them again."""
         self._raised.clear()
         try:
-            rows = reader(self)
+            rows = reader(_Stream(self._start))
         except Exception:
             _native.check_signals()
-            if self._raised:
-                raise self._raised.pop() from None
-            raise
-        self._warn(len(rows) == 0)
-        return rows
+            if not self._raised:
+                raise
+        else:
+            self._warn(len(rows) == 0)
+            return rows
+        raised = self._raised.pop()
+        context = raised.__context__
+        try:
+            raise raised
+        finally:
+            raised.__context__ = context  # with its __cause__, it is what the callback raised it from
 
     def _warn(self, is_empty: bool) -> None:
-        """Warns if the names of functions selected nothing: a name may be misspelt."""
+        """Warns if the names of functions selected nothing: a name may be misspelt, or the other filters leave out where it ran."""
         if not is_empty or not self._func:
             return
         level, caller = 1, sys._getframe()
         while caller.f_back is not None and caller.f_globals is globals():
             level, caller = level + 1, caller.f_back
-        warnings.warn(f"{self._name}: no row is of func={', '.join(map(repr, self._func))}; functions() without func lists what was called", stacklevel=level)
+        names, others = ", ".join(map(repr, self._func)), ", ".join(self._filters)
+        within = f" with the given {others}; functions() with the same {others} and" if others else "; functions()"
+        warnings.warn(f"{self._name}: no row is of func={names}{within} without func lists what was called", stacklevel=level)
 
     def __repr__(self) -> str:
         return f"<ptdecode.Table {self._name}: {', '.join(self._columns)}>"
@@ -452,7 +472,8 @@ class Recording:
         arguments.batch_rows = _number("batch_rows", batch_rows, 2**31 - 1)
         arguments.threads = _number("threads", threads, 256)
         raised: "list[BaseException]" = []
-        return Table(name, lambda: self._native.table(name, arguments, _keeping(_bar(progress, name), raised)), arguments.functions or (), raised)
+        filters = [key for key, value in (("time", time), ("stream", stream), ("cpu", cpu), ("pid", pid), ("tid", tid)) if value is not None]
+        return Table(name, lambda: self._native.table(name, arguments, _keeping(_bar(progress, name), raised)), arguments.functions or (), raised, filters)
 
     def blocks(self, **options: Any) -> Table:
         """Instructions that ran one after the other, up to a branch. See table()."""
