@@ -57,8 +57,9 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     if (!range) return range.error();
     filter.times.push_back(*range);
   }
-  const auto dated = [](const StreamInfo& stream) { return stream.time.first != kTimeMin; };
-  made->has_time_ = recording.has_time_conversion() && std::any_of(recording.streams().begin(), recording.streams().end(), dated);
+  // No record dates the streams of CoreSight snapshots and captures; their packets may.
+  for (uint32_t i = 0; recording.has_time_conversion() && i < recording.streams().size(); ++i)
+    made->has_time_ |= recording.streams()[i].time.first != kTimeMin || recording.arm_config(i) != nullptr;
   if (!words.input.quiet && is_part_of_trace(recording)) say_on_error(std::string("ptdecode: warning: ") + kPartOfTrace + "\n");
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
   for (uint32_t i = 0; i < recording.streams().size(); ++i) {

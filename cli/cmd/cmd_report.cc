@@ -22,6 +22,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/shell_word.h"
 #include "cli/text/size_words.h"
+#include "ptdecode/likeliest_time.h"
 #include "ptdecode/ptdecode.h"
 #include "recording/survey_json.h"
 
@@ -115,6 +116,24 @@ std::string fitting_page(const ReportWords& words, const Facts& facts, CallInput
   return page;
 }
 
+/// The times of all streams: where no record dates them, as in CoreSight snapshots, those of their packets.
+Interval span_of(const Recording& recording, unsigned threads) {
+  const Interval told = dated_span(recording);
+  if (told.first != kTimeMin || !recording.has_time_conversion()) return told;
+  Interval span{kTimeMax, kTimeMin};
+  for (uint32_t stream = 0; stream < recording.streams().size() && !interrupted(); ++stream) {
+    (void)recording.decode_parallel(stream, 0, Recording::kStreamEnd, threads, [&span](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+      for (const Mark& mark : batch.marks) {
+        if (!is_dated(mark)) continue;
+        span.first = std::min(span.first, likeliest(mark));
+        span.last = std::max(span.last, likeliest(mark));
+      }
+      return !interrupted();
+    });
+  }
+  return span.first < span.last ? span : Interval{};
+}
+
 Result<Facts> count(const ReportWords& words, const CallInput& input, GapTally& gaps) {
   const Recording& recording = input.recording();
   Facts facts;
@@ -122,12 +141,12 @@ Result<Facts> count(const ReportWords& words, const CallInput& input, GapTally& 
   if (!survey && words.calls.input.path != "-") return survey.error();
   const Survey files = survey.ok() ? *survey : survey_of(recording);  // a pipe is read once
   facts.info = nlohmann::json::parse(survey_json(files));
-  facts.span = dated_span(recording);
+  stop_on_interrupt();
+  facts.span = span_of(recording, std::max(1U, words.calls.threads));
   facts.density.assign(recording.streams().size(), StreamDensity(facts.span));
   StatRequest request{{}, false, words.calls.threads, [&facts](uint32_t stream, const Batch& batch) { facts.density[stream].take(batch); }};
   for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) request.streams.push_back(stream);
   Progress counting("counting", !words.calls.input.quiet);
-  stop_on_interrupt();
   const StatCounts counts = count_streams(recording, request, counting);
   counting.finish();
   facts.stat = stat_report_json(recording, counts);

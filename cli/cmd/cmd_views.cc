@@ -44,6 +44,8 @@ std::pair<uint64_t, int> fit_slices(const ViewsWords& words, CallInput& input, u
   return {min_ns, status};
 }
 
+Error untimed(const CallInput& input) { return {ErrorCode::not_recorded, std::string("timeline: ") + input.why_untimed(), 0}; }
+
 int write_timeline(const ViewsWords& words, CallInput& input, uint64_t min_ns) {
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
@@ -63,6 +65,7 @@ int write_timeline(const ViewsWords& words, CallInput& input, uint64_t min_ns) {
     return write(out);
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
+  if (status == kExitOk && !input.timed()) return report_error(untimed(input));
   out.clear();
   writer.add_pokes(out);
   writer.add_modules(out);
@@ -99,7 +102,7 @@ int run_timeline(const ViewsWords& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
-  if (!input.has_time()) return report_error({ErrorCode::not_recorded, std::string("timeline: ") + input.why_untimed(), 0});
+  if (!input.has_time()) return report_error(untimed(input));
   if (size != 0) {
     const auto [fitting_ns, status] = fit_slices(words, input, size);
     if (status != kExitOk) return status;

@@ -22,6 +22,7 @@ import perfetto_reader  # noqa: E402
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
+SNAPSHOT = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared/corpus")) / "cs-ricsec-fib/capture1"
 WINDOW = "24.4600,24.4700"
 WAITS = ("[off cpu]", "[flow lost]", "[not traced]")
 
@@ -72,6 +73,22 @@ class Timeline(unittest.TestCase):
             self.assertIn("because of --size", said)
             self.assertEqual(len(slices), sum(end - begin >= shortest for *_, begin, end in whole))
         self.assertEqual(len(perfetto_reader.read(self.write("large.pftrace", *words, "--size", "1G")[0])[1]), len(whole))
+
+    @unittest.skipUnless(SNAPSHOT.exists(), f"no {SNAPSHOT}")
+    def test_a_snapshot_has_the_times_of_its_packets(self):
+        packets = run("packets", "-q", "-i", SNAPSHOT).stdout
+        times = [int(value, 16) * 1000 // 24 for value in re.findall(r"(?m)^\w+  timestamp +(0x\w+)", packets)]
+        self.assertGreater(len(times), 10)
+        words = ("-i", SNAPSHOT, "--clock-freq", "24MHz")
+        slices = perfetto_reader.read(self.write("s.pftrace", *words)[0])[1]
+        begin, end = min(entry[3] for entry in slices), max(entry[4] for entry in slices)
+        self.assertAlmostEqual(begin / times[0], 1, delta=2**-32)  # the conversion has a factor of 32 bits
+        self.assertAlmostEqual(end - begin, times[-1] - times[0], delta=10_000)
+        page = self.folder / "s.html"
+        self.assertEqual(run("report", "-q", *words, "-o", page).returncode, 0)
+        self.assertRegex(page.read_text(), r'"span":\{"dated":true,"first":"' + rf"{begin // 10**9}\.{begin % 10**9:09}", "the span of the page")
+        without = run("timeline", "-i", SNAPSHOT, "-o", self.folder / "none")
+        self.assertEqual((without.returncode, (self.folder / "none").exists()), (2, False))
 
     def test_a_size_with_a_pipe_as_input(self):
         """A pipe can be read once, whatever its name, and --size decodes the trace twice."""
