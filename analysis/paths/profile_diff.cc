@@ -42,13 +42,14 @@ std::string source_name(std::string_view name, bool pieces) {
 }
 
 CallSums sums_of(const FunctionTotals& totals) {
-  return {totals.all_calls(), totals.undated, totals.self_ns, totals.total_ns, totals.self_instructions, totals.instructions};
+  return {totals.all_calls(), totals.calls, totals.undated, totals.self_ns, totals.total_ns, totals.self_instructions, totals.instructions};
 }
 
 }  // namespace
 
 CallSums& CallSums::operator+=(const CallSums& other) {
   calls += other.calls;
+  starts += other.starts;
   undated += other.undated;
   self_ns += other.self_ns;
   total_ns += other.total_ns;
@@ -64,7 +65,8 @@ void PathProfile::take(const CallStep& step) {
   if (ended->call.path >= sums_.size()) sums_.resize(paths().paths().size());
   CallSums& sums = sums_[ended->call.path];
   const bool beyond_limit = ended->call.path == ended->caller.path;  // its time is in that of the call that has the path
-  sums += {beyond_limit ? 0U : 1U, (step.flags & kCallUndated) != 0 ? 1U : 0U, step.self_ns, beyond_limit ? 0 : step.total_ns(), step.self_instructions, beyond_limit ? 0 : step.instructions};
+  const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
+  sums += {beyond_limit ? 0U : 1U, started && !beyond_limit ? 1U : 0U, (step.flags & kCallUndated) != 0 ? 1U : 0U, step.self_ns, beyond_limit ? 0 : step.total_ns(), step.self_instructions, beyond_limit ? 0 : step.instructions};
 }
 
 ProfileDiff::ProfileDiff(const DiffSide& a, const DiffSide& b) {

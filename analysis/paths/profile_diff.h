@@ -19,6 +19,7 @@ namespace ptd {
 /// Calls and what they took. Of a path: without its callees' share, except in `total`.
 struct CallSums {
   uint64_t calls = 0;
+  uint64_t starts = 0;   ///< of `calls`, those whose start is in the trace; an inlined function that goes on is one without
   uint64_t undated = 0;  ///< calls without times: where there are any, the sums of times are unknown
   uint64_t self_ns = 0, total_ns = 0;
   uint64_t self_instructions = 0, total_instructions = 0;
@@ -50,8 +51,9 @@ struct DiffSide {
 
 /// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each: another
 /// version of a program may have another file name. Then by the name in the source, without suffixes of clones (f.constprop.0) and pieces (f.cold) and
-/// the mark of inlined functions, if each side has one function of that name. Code without a symbol, whose name is an offset, has no match in another build. Untraced code is a function without a name. Where only one recording has the debug information of a
-/// module, its inlined functions count as part of their callers. Immutable.
+/// the mark of inlined functions, if each side has one function of that name. Code without a symbol, whose name is an offset, has no match in another
+/// build. Untraced code is a function without a name. Where only one recording has the debug information of a module, its inlined functions count as
+/// part of their callers. Immutable.
 class ProfileDiff {
  public:
   static constexpr size_t kSides = 2;

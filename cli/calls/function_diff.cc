@@ -43,7 +43,7 @@ struct Metric {
     return is_time() ? (total ? "total" : "self") : (total ? "total insn" : "self insn");
   }
   [[nodiscard]] uint64_t of(const CallSums& sums) const {
-    if (sort == "calls") return sums.calls;
+    if (sort == "calls") return sums.starts;
     if (sort == "total") return timed ? sums.total_ns : sums.total_instructions;
     return is_time() ? sums.self_ns : sums.self_instructions;
   }
@@ -61,13 +61,13 @@ struct Metric {
     const uint64_t a = of(sums[0]), b = of(sums[1]);
     return !knows(sums) ? 0 : a < b ? b - a : a - b;
   }
-  /// "+25.3 %" for each call; "new", "gone"; "inlined" if it is in one of the two: then not each call is counted.
+  /// "+25.3 %" for each call; "new", "gone"; "inlined" if it is in either: then not each call is counted.
   [[nodiscard]] std::string per_call(const ProfileDiff::Function& function, const ProfileDiff::Sums& sums) const {
     if (sums[0].calls == 0) return "new";
     if (sums[1].calls == 0) return "gone";
-    if (function.info[0].name.ends_with(kInlinedMark) != function.info[1].name.ends_with(kInlinedMark)) return "inlined";
-    const auto each = [this](const CallSums& side) { return static_cast<double>(of(side)) / static_cast<double>(side.calls); };
-    if (sort == "calls" || !knows(sums) || of(sums[0]) == 0) return "-";
+    if (function.info[0].name.ends_with(kInlinedMark) || function.info[1].name.ends_with(kInlinedMark)) return "inlined";
+    const auto each = [this](const CallSums& side) { return static_cast<double>(of(side)) / static_cast<double>(side.starts); };
+    if (sort == "calls" || sums[0].starts == 0 || sums[1].starts == 0 || !knows(sums) || of(sums[0]) == 0) return "-";
     return fmt::format("{:+.1f} %", 100 * (each(sums[1]) / each(sums[0]) - 1));
   }
 };
@@ -130,7 +130,7 @@ class DiffPrinter {
     for (size_t side = 0; side < 2; ++side) {
       const CallSums& all = sides[side].all;
       const std::string undated = all.undated == 0 ? "" : fmt::format(", {} without times", counted(all.undated, "call"));
-      out.write(fmt::format("{}: {}: {}, {} instructions{}{}\n", side == 0 ? 'A' : 'B', shown(words_.calls[side].input.path), counted(all.calls, "call"),
+      out.write(fmt::format("{}: {}: {}, {} instructions{}{}\n", side == 0 ? 'A' : 'B', shown(words_.calls[side].input.path), counted(all.starts, "call"),
                             all.self_instructions, metric_.timed ? ", " + duration_text(all.self_ns) + " running" : "", metric_.timed ? undated : ""));
     }
     for (size_t side = 0; side < 2; ++side) {
@@ -148,7 +148,7 @@ class DiffPrinter {
     const size_t functions = rows(listed, kTextFunctions);
     for (size_t i = 0; i < functions; ++i) {
       const ProfileDiff::Function& row = *functions_[i];
-      out.write(fmt::format("{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} {}\n", row.sums[0].calls, row.sums[1].calls, metric_.text(row.sums[0]),
+      out.write(fmt::format("{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} {}\n", row.sums[0].starts, row.sums[1].starts, metric_.text(row.sums[0]),
                             metric_.text(row.sums[1]), metric_.change_text(row.sums), metric_.per_call(row, row.sums), name_text(row)));
     }
     say_more(listed - functions, "more function");
@@ -165,8 +165,8 @@ class DiffPrinter {
       const ProfileDiff::Path& row = *paths_[i];
       std::string text;
       for (const std::string& each : names(row)) text += (text.empty() ? "" : " > ") + shown(each);
-      out.write(fmt::format("{:>12} {:>10} {:>10} {:>10} {}\n", metric_.change_text(row.sums), metric_.per_call(diff_.functions()[row.function], row.sums), row.sums[0].calls,
-                            row.sums[1].calls, text));
+      out.write(fmt::format("{:>12} {:>10} {:>10} {:>10} {}\n", metric_.change_text(row.sums), metric_.per_call(diff_.functions()[row.function], row.sums), row.sums[0].starts,
+                            row.sums[1].starts, text));
     }
     say_more(paths_.size() - paths, "more path");
   }
@@ -222,7 +222,7 @@ class DiffPrinter {
     nlohmann::json json;
     for (size_t side = 0; side < 2; ++side) {
       const std::string end = side == 0 ? "_a" : "_b";
-      json["calls" + end] = sums[side].calls;
+      json["calls" + end] = sums[side].starts;
       json["self_instructions" + end] = sums[side].self_instructions;
       json["total_instructions" + end] = sums[side].total_instructions;
       if (!metric_.timed) continue;

@@ -356,7 +356,7 @@ Command add_functions(CLI::App& app) {
       "--diff: the largest change of --sort comes first: of time in the function itself, or of instructions, which vary less between two runs.\n"
       "per call: change for each call. Functions are matched by name and module, else by name: a module may be another version of a program.\n"
       "Of what is left, a clone or piece (f.constprop.0, f.isra.0, f.llvm.1, f.part.0, f.cold) and an inlined function match f, if each side has one\n"
-      "function of that name. 'inlined': it is inlined in one of the two, so calls and times for each are not comparable. 'new' and 'gone': one\n"
+      "function of that name. 'inlined': it is inlined, so calls and times for each are not comparable. 'new' and 'gone': one\n"
       "side has it. Limitation: if the other has it inlined without debug information, its time there is that of its callers.\n"
       "-: some of these calls have no times, which are then not compared.\n"
       "Examples:\n"

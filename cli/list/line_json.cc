@@ -49,9 +49,9 @@ void LineWriter::json_context(JsonLine& line) {
   line.fields(prefix_.view());
 }
 
-void LineWriter::json_place(JsonLine& line, Ip ip, const JsonNames& names) {
+void LineWriter::json_place(JsonLine& line, Ip ip, const JsonNames& names, Field address) {
   const Fields fields = fields_;
-  if (fields.has(Field::ip)) line.address(names.ip, ip.value);
+  if (fields.has(address)) line.address(names.ip, ip.value);
   if (fields.has(Field::sym) || fields.has(Field::dso)) {
     const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
     if (fields.has(Field::sym) && !name.name.empty()) {
@@ -94,7 +94,7 @@ void LineWriter::json_branch(TextBuffer& out, const BranchLine& branch) {
   if (fields_.has(Field::flags)) line.text("flags", branch.kind.flags);
   if (branch.from) json_place(line, *branch.from, {"ip", "symbol", "offset", "module", "source"});
   if (branch.to && fields_.has(Field::addr))
-    json_place(line, *branch.to, {"to", "to_symbol", "to_offset", "to_module", "to_source"});
+    json_place(line, *branch.to, {"to", "to_symbol", "to_offset", "to_module", "to_source"}, Field::addr);
   if (branch.from) json_insn(line, *branch.from, branch.insn);
   add_marks(line, branch.block_flags);
   line.end();

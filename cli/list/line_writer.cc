@@ -209,8 +209,8 @@ void LineWriter::symbol(TextBuffer& out, Ip ip) {
   }
 }
 
-void LineWriter::address(TextBuffer& out, Ip ip, bool padded) {
-  if (fields_.has(Field::ip)) {
+void LineWriter::address(TextBuffer& out, Ip ip, bool padded, Field field) {
+  if (fields_.has(field)) {
     if (padded) {
       out.hex_padded(ip.value, 16);
     } else {
@@ -278,16 +278,16 @@ void LineWriter::branch(TextBuffer& out, const BranchLine& line) {
 void LineWriter::branch_details(TextBuffer& out, const BranchLine& line) {
   const Fields fields = fields_;
   const bool padded = !ip_only(fields);
-  const auto side = [&](const std::optional<Ip>& ip) {
-    if (ip) return address(out, *ip, padded);
-    if (fields.has(Field::ip)) out.right("0", padded ? 16 : 0);
+  const auto side = [&](const std::optional<Ip>& ip, Field field) {
+    if (ip) return address(out, *ip, padded, field);
+    if (fields.has(field)) out.right("0", padded ? 16 : 0);
     if (fields.has(Field::sym)) out.text(" [unknown]");
     if (fields.has(Field::dso)) out.text(" ([unknown])");
   };
-  side(line.from);
+  side(line.from, Field::ip);
   if (fields.has(Field::addr)) {
     out.text(" => ");
-    side(line.to);
+    side(line.to, Field::addr);
   }
   insn_columns(out, line.from.value_or(Ip{}), line.insn);
 }

@@ -73,7 +73,7 @@ class LineWriter {
  private:
   void prefix(TextBuffer& out);
   void make_prefix();
-  void address(TextBuffer& out, Ip ip, bool padded);
+  void address(TextBuffer& out, Ip ip, bool padded, Field field = Field::ip);
   void symbol(TextBuffer& out, Ip ip);
   void source_line(TextBuffer& out, Ip ip);
   void insn_columns(TextBuffer& out, Ip ip, Bytes insn);
@@ -89,7 +89,7 @@ class LineWriter {
   };
   void make_json_prefix();
   void json_context(JsonLine& line);
-  void json_place(JsonLine& line, Ip ip, const JsonNames& names);
+  void json_place(JsonLine& line, Ip ip, const JsonNames& names, Field address = Field::ip);
   void json_insn(JsonLine& line, Ip ip, Bytes insn);
   void json_instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedInsn& cached, uint16_t block_flags);
   void json_branch(TextBuffer& out, const BranchLine& line);

@@ -99,9 +99,6 @@ std::string nothing_matched(const ScriptOptions& options, const Recording& recor
   add(!options.comms.empty(), "--comm");
   add(!options.symbols.empty(), "-S");
   if (filters.empty()) return {};
-  const Interval span = span_of(recording);
-  if (std::any_of(options.times.begin(), options.times.end(), [&](const Interval& range) { return range.overlaps(span); }))
-    hint += "; lines have the time of the timing packet before them, so a range between two such packets may have none";
   for (const std::string& symbol : options.symbols) {
     if (!is_glob(symbol) && recording.symbolizer().addresses_of(symbol).empty()) hint += fmt::format("; no function is named '{}' (-S does not know those that are inlined)", symbol);
   }
@@ -112,6 +109,11 @@ std::string nothing_matched(const ScriptOptions& options, const Recording& recor
     const std::string near = nearest_word(comm, {names.begin(), names.end()});
     hint += fmt::format("; no thread is named '{}'{}", comm, near.empty() ? "" : fmt::format(" (there is '{}')", near));
   }
+  const bool may_have_none = !options.itrace.instructions && !options.itrace.any_branch();  // of the events that were asked for
+  if (may_have_none && hint.empty() && impossible_filters(options, recording).empty()) return {};
+  const Interval span = span_of(recording);
+  if (std::any_of(options.times.begin(), options.times.end(), [&](const Interval& range) { return range.overlaps(span); }))
+    hint += "; lines have the time of the timing packet before them, so a range between two such packets may have none";
   return fmt::format("nothing matched {}{}; 'ptdecode info' lists threads, cpus and times", filters, hint);
 }
 

@@ -149,6 +149,11 @@ class Diff(unittest.TestCase):
                 expected = ["inlines"] if option == "--inline" else []
                 self.assertEqual((head["without_inlined_a"], head["without_inlined_b"]), (expected, []) if a == files[0] else ([], expected))
             self.assertEqual(listed["--inline"], listed["--no-inline"])
+        counted = [json.loads(line) for line in run("functions", "-q", "--json", "-i", files[0]).stdout.splitlines()]
+        counts = {row["function"]: row["calls"] for row in counted if "function" in row}
+        compared = {row["function"]: row["calls_a"] for row in map(json.loads, run("functions", "-q", "--json", "--diff", files[0], files[0]).stdout.splitlines()) if "function" in row}
+        self.assertEqual(compared, counts)
+        self.assertTrue(any(row["no_start"] for row in counted if "function" in row), "all calls have their start")
         done = run("functions", "-q", "--json", "--diff", files[0], self.folder / "calls" / "data", "--func", "step")
         head, *rows = map(json.loads, done.stdout.splitlines())  # the debug information of both is there
         self.assertEqual((head["without_inlined_a"], head["without_inlined_b"]), ([], []))

@@ -3,6 +3,7 @@
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
+import collections
 import json
 import os
 import pathlib
@@ -237,8 +238,8 @@ class Events(unittest.TestCase):
             for fields in columns:
                 with self.subTest(itrace=itrace, fields=fields):
                     plain, tree = lines("--itrace=" + itrace, "-F", fields), lines("--itrace=" + itrace, "-F", fields + ",callindent")
+                    self.assertEqual(len(tree), len(plain))
                     if itrace == "b":
-                        self.assertEqual(len(tree), len(plain))
                         for with_tree, without in zip(tree, plain):  # each word of the plain line, in its order
                             words = iter(with_tree.split())
                             self.assertTrue(all(word in words for word in without.split()), (with_tree, without))
@@ -254,6 +255,37 @@ class Events(unittest.TestCase):
             done = run("script", "-i", self.plain, *words)
             self.assertEqual((done.returncode, done.stdout), (2, ""), words)
             self.assertRegex(done.stderr, "callindent|--call-trace", words)
+
+    def test_the_target_of_a_branch_alone(self):
+        def lines(*words):
+            return run("script", "-i", self.plain, "-q", "--itrace=b", *words).stdout.splitlines()
+
+        targets = [line.split()[-1] for line in lines("-F", "tid,ip,addr")]
+        self.assertGreater(len(targets), 100)
+        self.assertEqual([line.split()[-1] for line in lines("-F", "tid,addr")], targets)
+        self.assertEqual([int(json.loads(line).get("to", "0"), 16) for line in lines("-F", "tid,addr", "--json")[1:]], [int(target, 16) for target in targets])
+
+    def test_a_thread_without_such_events_matches(self):
+        done = run("script", "-i", self.plain, "-q", "--tid", self.tid, "--itrace=e")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        for words in (("--tid", self.tid + 1, "--itrace=e"), ("--comm", "nobody", "--itrace=e"), ("--time", "1,2", "--itrace=b")):
+            self.assertEqual(run("script", "-i", self.plain, "-q", *words).returncode, 2, words)
+
+    def test_samples_at_a_period_of_time(self):
+        """As many as the time has periods, and in each function in proportion to its own time; the timing packets are further apart."""
+        program, recording = self.folder / "mixed", self.folder / "mixed.data"
+        source = ("#define LOOP(name, n) __attribute__((noinline)) unsigned name(unsigned x) { for (unsigned i = 0; i < n; ++i) { x = x * 31 + i; "
+                  "__asm__ volatile(\"\" : \"+r\"(x)); } return x; }\n"
+                  "LOOP(first, 100) LOOP(second, 300)\nint main(void) { unsigned x = 1; for (int i = 0; i < 2000; ++i) x = second(first(x)); return x == 0; }\n")
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-static", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
+        done = run("record", "--emulate", "--work-clock", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", recording, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(line) for line in run("functions", "-q", "--json", "-i", recording).stdout.splitlines()]
+        own = {row["function"]: row["self_ns"] for row in rows if "function" in row}
+        for period in (100, 1000):
+            counts = collections.Counter(run("script", "-q", "-i", recording, f"--itrace=i{period}ns", "-F", "sym").stdout.split())
+            for name in ("first", "second"):
+                self.assertAlmostEqual(counts[name] * period / own[name], 1, delta=0.1, msg=f"{name}, {period} ns")
 
     def test_one_spelling_of_json(self):
         for command in ("info", "stat", "check", "functions", "script"):
