@@ -6,6 +6,8 @@
 #include <bitset>
 #include <utility>
 
+#include "decoder/arm/packet/segment_order.h"
+
 namespace ptd {
 namespace {
 
@@ -46,7 +48,7 @@ std::vector<std::string> tell_limits(const std::vector<ArmSource>& sources) {
 }
 
 size_t ArmSources::add_source(ArmSource source) {
-  sources_.push_back({std::move(source), {}, {}, {}, false});
+  sources_.push_back({std::move(source), {}, {}, {}, false, {}});
   return sources_.size() - 1;
 }
 
@@ -152,8 +154,69 @@ void ArmSources::expect_async(size_t index, bool from_begin) {
   }
 }
 
+// Each stretch between two breaks on its own.
+void ArmSources::put_in_order(Entry& entry) {
+  std::vector<Move> moves;
+  uint64_t to = 0, places = 0, copies = 0, first = 0;
+  for (size_t i = 0; i <= entry.breaks.size(); ++i) {
+    const uint64_t begin = i == 0 ? 0 : entry.breaks[i - 1].first, end = i < entry.breaks.size() ? entry.breaks[i].first : entry.bytes.size();
+    arm::SegmentOrder order = arm::order_of_segments(Bytes(entry.bytes).subspan(begin, end - begin), entry.source.config);
+    if (order.pieces.empty()) order.pieces.push_back({0, end - begin});
+    if (order.places != 0 && places == 0) first = entry.source.place_of(begin + order.first_offset_bytes);
+    places += order.places;
+    copies += order.copies;
+    for (const arm::TracePiece& piece : order.pieces) {
+      moves.push_back({begin + piece.first, begin + piece.last, to});
+      to += piece.last - piece.first;
+    }
+  }
+  if (places == 0) return;
+  move(entry, std::move(moves));
+  Finding& finding = order_findings_.emplace_back();
+  finding.kind = FindingKind::clock_contradicts;
+  finding.what = entry.source.name + ": timestamps go back or repeat at " + (places == 1 ? "" : std::to_string(places) + " places, the first at ") +
+                 "buffer offset " + std::to_string(first) + ": segments of the trace are swapped or doubled, or the ring was not unrolled. They are decoded in order "
+                 "of their timestamps" + (copies != 0 ? ", doubled ones once" : "");
+}
+
+// Trace is missing where two moves join bytes that were apart. An AUX record says when its stretch ended, not which bytes were written before.
+void ArmSources::move(Entry& entry, std::vector<Move> moves) {
+  Entry moved{entry.source, {}, {}, {}, false, {}};
+  moved.source.places.clear();
+  auto old_break = entry.breaks.begin();
+  auto written = entry.written.begin();
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const bool begins = old_break != entry.breaks.end() && moves[i].first >= old_break->first;
+    if (begins) {
+      for (; written != entry.written.end() && written->first <= old_break->first; ++written) {
+        if (written->first == old_break->first) moved.written.emplace_back(moves[i].to, written->second);
+      }
+      moved.breaks.emplace_back(moves[i].to, (old_break++)->second);
+    } else if (i != 0) {
+      moved.breaks.emplace_back(moves[i].to, AuxBreak::missing);
+    }
+    const auto& places = entry.source.places;
+    for (uint64_t at = moves[i].first, end = 0; at < moves[i].last; at = end) {
+      const auto next = std::ranges::upper_bound(places, at, {}, &std::pair<uint64_t, uint64_t>::first);
+      end = next == places.end() ? moves[i].last : std::min(moves[i].last, next->first);
+      append(moved, Bytes(entry.bytes).subspan(at, end - at), entry.source.place_of(at));
+    }
+  }
+  for (; written != entry.written.end(); ++written) {
+    if (written->first == entry.bytes.size()) moved.written.emplace_back(moved.bytes.size(), written->second);
+  }
+  moved.lacks_begin = (entry.lacks_begin && moves.front().first == 0) || !begins_with_async(moved.bytes, entry.source.config.protocol);
+  moved.moves = std::move(moves);
+  entry = std::move(moved);
+}
+
 AuxStream ArmSources::take(size_t index, std::vector<std::shared_ptr<const void>>& owners) {
   Entry& entry = sources_[index];
+  put_in_order(entry);
+  const auto place_now = [&](uint64_t offset) {
+    const auto moved = std::ranges::find_if(entry.moves, [&](const Move& each) { return each.first < offset && offset <= each.last; });
+    return moved == entry.moves.end() ? offset : moved->to + (offset - moved->first);
+  };
   AuxStream stream;
   const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(entry.bytes));
   stream.add_payload(0, bytes->size(), *bytes, false);
@@ -161,7 +224,7 @@ AuxStream ArmSources::take(size_t index, std::vector<std::shared_ptr<const void>
   for (const auto& [at, why] : entry.breaks) stream.add_loss({at, why});
   for (const auto& [end, time] : entry.written) stream.add_written(end, time);
   if (!losses_) losses_ = strays_.losses();
-  for (auto [loss, end] = losses_->equal_range(index); loss != end; ++loss) stream.add_loss({loss->second.stream_offset_bytes, AuxBreak::missing});
+  for (auto [loss, end] = losses_->equal_range(index); loss != end; ++loss) stream.add_loss({place_now(loss->second.stream_offset_bytes), AuxBreak::missing});
   owners.push_back(bytes);
   return stream;
 }
@@ -173,7 +236,7 @@ void ArmSources::share(const Entry& entry, const Entry& other, uint8_t id) {
 }
 
 std::vector<Finding> ArmSources::findings() const {
-  std::vector<Finding> findings;
+  std::vector<Finding> findings = order_findings_;
   const auto add = [&findings](FindingKind kind, std::string what) {
     Finding& finding = findings.emplace_back();
     finding.kind = kind;

@@ -61,28 +61,37 @@ class ArmSources {
   /// before take().
   void expect_async(size_t index, bool from_begin);
   /// Returns the stream of a source, with losses where damaged ids may have taken its bytes; `owners` keep its bytes alive. Call it when all is
-  /// added.
+  /// added. Segments that are out of order are put in order, each byte once, and trace is missing where they are joined: see order_of_segments().
   [[nodiscard]] AuxStream take(size_t index, std::vector<std::shared_ptr<const void>>& owners);
   [[nodiscard]] ArmSource& taken_source(size_t index) { return sources_[index].source; }
   /// Returns a sentence about bytes with ids of no source; empty if there are none.
   [[nodiscard]] std::string tell_strangers() const;
-  /// Returns findings about sources that the recording does not describe, and about ids that several sources of one buffer have.
+  /// Returns findings about sources that the recording does not describe, ids that several sources of one buffer have, and sources that were taken whose
+  /// segments were out of order.
   [[nodiscard]] std::vector<Finding> findings() const;
 
  private:
+  /// Bytes [first, last) of a source that come to `to`.
+  struct Move {
+    uint64_t first = 0, last = 0, to = 0;
+  };
   struct Entry {
     ArmSource source;
     std::vector<std::byte> bytes;
-    std::vector<std::pair<uint64_t, AuxBreak>> breaks;
+    std::vector<std::pair<uint64_t, AuxBreak>> breaks;  ///< in order
     std::vector<std::pair<uint64_t, TimeNs>> written;
     bool lacks_begin = false;
+    std::vector<Move> moves;  ///< all bytes that are kept, in order of `to`; empty: none was moved
   };
   class Collector;
   /// Returns the id of a source in frames.
   [[nodiscard]] uint8_t id_of(size_t index) const { return sources_[index].source.config.trace_id & 0x7f; }
   void append(Entry& entry, Bytes bytes, uint64_t place);
   void share(const Entry& entry, const Entry& other, uint8_t id);
+  void put_in_order(Entry& entry);
+  void move(Entry& entry, std::vector<Move> moves);
   std::vector<Entry> sources_;
+  std::vector<Finding> order_findings_;        ///< of sources that were taken
   std::map<std::string, std::string> shared_;  ///< of sources with one id: name of the one that gets its bytes -> sentence
   std::map<uint8_t, uint64_t> strangers_;
   StrayIds strays_;

@@ -210,6 +210,13 @@ bool is_one_byte_off(uint64_t value, uint64_t least, uint64_t most) {
   return false;
 }
 
+void visit_timestamps(Bytes bytes, const TraceConfig& config, const std::function<void(uint64_t offset, uint64_t value)>& visit) {
+  walk(bytes, config, [&](uint64_t offset, uint64_t value) {
+    visit(offset, value);
+    return true;
+  });
+}
+
 TimestampCheck check_timestamps(Bytes bytes, const TraceConfig& config, TickRange bounds, bool first_is_known) {
   TimestampCheck check;
   if (!config.has_timestamps()) return check;

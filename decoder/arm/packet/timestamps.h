@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "ptdecode/arm/packet_reader.h"
@@ -11,6 +12,9 @@ namespace ptd::arm {
 
 /// Returns whether a timestamp between `least` and `most` differs from `value` in one byte of its packet.
 [[nodiscard]] bool is_one_byte_off(uint64_t value, uint64_t least, uint64_t most);
+
+/// Calls `visit` with the offset and value of each timestamp from the first A-Sync on.
+void visit_timestamps(Bytes bytes, const TraceConfig& config, const std::function<void(uint64_t offset, uint64_t value)>& visit);
 
 /// What is wrong with the timestamps of a segment.
 struct TimestampCheck {
