@@ -113,10 +113,9 @@ class Order {
   // Segments with the same bytes are one if time passes in them. The longest is kept.
   uint64_t drop_copies(Pieces& sorted) const {
     const auto repeats = [&](const Piece& a, const Piece& b) { return a.from == b.from && a.from < a.to && is_copy(bytes_, a, b); };
-    const auto copies = std::ranges::unique(sorted, repeats);
-    const uint64_t count = copies.size();
-    sorted.erase(copies.begin(), copies.end());
-    return count;
+    const size_t all = sorted.size();
+    sorted.erase(std::unique(sorted.begin(), sorted.end(), repeats), sorted.end());
+    return all - sorted.size();
   }
 
   // Whether one wrong byte explains each place at which timestamps go back: that of the segment before it or after it.
