@@ -14,10 +14,17 @@ namespace {
 constexpr size_t kLookedAtBytes = 1U << 20;  // of a buffer, for its format
 constexpr size_t kMostTold = 64;             // findings about sources with one id
 
-// [ETMv4] "Alignment synchronization packet": 11 bytes 0, then 80. [ETMv3], [PFT]: at least 5. 70: [ETE] "Ignore packet".
+bool is_ignored(std::byte byte) { return byte == std::byte{0x70}; }  // [ETE] "Ignore packet"
+
+// Returns whether no packet precedes the first A-Sync, of which these bytes may be a part.
+bool lacks_sync(Bytes bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return is_ignored(byte) || byte == std::byte{0}; });
+}
+
+// [ETMv4] "Alignment synchronization packet": 11 bytes 0, then 80. [ETMv3], [PFT]: at least 5.
 bool begins_with_async(Bytes bytes, arm::Protocol protocol) {
   const std::ptrdiff_t least_zeros = protocol == arm::Protocol::etmv4 || protocol == arm::Protocol::ete ? 11 : 5;
-  const auto first = std::find_if(bytes.begin(), bytes.end(), [](std::byte byte) { return byte != std::byte{0x70}; });
+  const auto first = std::find_if_not(bytes.begin(), bytes.end(), is_ignored);
   const auto end = std::find_if(first, bytes.end(), [](std::byte byte) { return byte != std::byte{0}; });
   return end == bytes.end() || (end - first >= least_zeros && *end == std::byte{0x80});
 }
@@ -224,7 +231,11 @@ AuxStream ArmSources::take(size_t index, std::vector<std::shared_ptr<const void>
   for (const auto& [at, why] : entry.breaks) stream.add_loss({at, why});
   for (const auto& [end, time] : entry.written) stream.add_written(end, time);
   if (!losses_) losses_ = strays_.losses();
-  for (auto [loss, end] = losses_->equal_range(index); loss != end; ++loss) stream.add_loss({place_now(loss->second.stream_offset_bytes), AuxBreak::missing});
+  for (auto [loss, end] = losses_->equal_range(index); loss != end; ++loss) {
+    const uint64_t at = place_now(loss->second.stream_offset_bytes);
+    stream.add_loss({at, AuxBreak::missing});
+    if (at != 0 && lacks_sync(Bytes(*bytes).first(at))) stream.lose_begin();
+  }
   owners.push_back(bytes);
   return stream;
 }
@@ -253,13 +264,13 @@ std::vector<Finding> ArmSources::findings() const {
 }
 
 std::string ArmSources::tell_strangers() const {
-  constexpr uint8_t kFirstReservedId = 0x70;  // triggers and the like
+  constexpr uint8_t kFlushId = 0x7b, kTriggerId = 0x7d;
   constexpr size_t kListedIds = 4;
   uint64_t all = 0;
   size_t ids = 0;
   std::string list;
   for (const auto& [id, bytes] : strangers_) {
-    if (id >= kFirstReservedId) continue;
+    if (id == kFlushId || id == kTriggerId) continue;
     all += bytes;
     if (ids++ < kListedIds) list += (list.empty() ? "" : ", ") + std::to_string(id);
   }

@@ -80,7 +80,7 @@ void Splitter::frame(const std::array<uint8_t, kFrameBytes>& bytes, const std::a
     flush();
     id_ = bytes[at] >> 1;
     id_known_ = true;
-    reader_.on_id(id_, offsets[at]);
+    reader_.on_id({id_, offsets[at], flag && !last});
     if (!flag && !last) put(bytes[at + 1], offsets[at + 1]);
   }
   flush();

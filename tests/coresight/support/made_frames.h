@@ -10,9 +10,9 @@ namespace ptd::test {
 
 /// Packs the pieces (id, bytes) into frames, in order. An id is in an even byte with bit 0 set; the bit 0 of a data byte there is stored in
 /// the last byte of the frame. The byte after an id may belong to the old id: `delay` returns whether the formatter does so, if it can. The
-/// last frame is padded with id 0.
+/// last frame is padded with id 0. An id is repeated when none was written for `repeat_frames`.
 inline std::vector<uint8_t> frames_of(const std::vector<std::pair<uint8_t, std::vector<uint8_t>>>& pieces,
-                                      const std::function<bool()>& delay) {
+                                      const std::function<bool()>& delay, size_t repeat_frames = SIZE_MAX) {
   struct Datum {
     uint8_t id, value;
   };
@@ -22,16 +22,18 @@ inline std::vector<uint8_t> frames_of(const std::vector<std::pair<uint8_t, std::
   }
   std::vector<uint8_t> frames;
   uint8_t id = 0;
-  size_t next = 0;
+  size_t next = 0, of_id = 0;  // of_id: frames since the last id
   const auto id_at = [&](size_t index) { return index < data.size() ? data[index].id : uint8_t{0}; };
   const auto value_at = [&](size_t index) { return index < data.size() ? data[index].value : uint8_t{0}; };
   while (next < data.size()) {
     uint8_t frame[16] = {};
+    ++of_id;
     for (unsigned pair = 0; pair < 8; ++pair) {
       const unsigned at = 2 * pair;
       const bool last = pair == 7;
-      if (id_at(next) != id) {  // the new id's byte follows immediately
+      if (id_at(next) != id || of_id > repeat_frames) {  // the new id's byte follows immediately
         id = id_at(next);
+        of_id = 0;
         frame[at] = static_cast<uint8_t>(id << 1 | 1);
         if (!last) frame[at + 1] = value_at(next++);
       } else if (!last && id_at(next + 1) != id && delay()) {  // the old id's byte, then the new one's
@@ -39,6 +41,7 @@ inline std::vector<uint8_t> frames_of(const std::vector<std::pair<uint8_t, std::
         frame[at + 1] = value_at(next++);
         frame[15] |= static_cast<uint8_t>(1U << pair);
         id = id_at(next);
+        of_id = 0;
       } else {
         // Both bytes belong to the old id; if the second does not, an id must precede it.
         if (!last && id_at(next + 1) != id) {
