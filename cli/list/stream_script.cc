@@ -28,7 +28,7 @@ bool is_flow(const Event& event) {
 
 uint64_t period_in_ns(const ItraceOptions& itrace, const TimeConversion& time) {
   if (itrace.unit != PeriodUnit::ticks || !time.valid()) return itrace.period;
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(itrace.period) * time.time_mult) >> time.time_shift);
+  return static_cast<uint64_t>(std::max<unsigned __int128>((static_cast<unsigned __int128>(itrace.period) * time.time_mult) >> time.time_shift, 1));
 }
 
 }  // namespace
@@ -42,7 +42,6 @@ StreamScript::StreamScript(const Recording& recording, const ScriptOptions& opti
       writer_(recording, options, cpu),
       in_ns_(recording.has_time_conversion()),
       period_ns_(period_in_ns(options.itrace, recording.decoder_options().config.time)),
-      times_samples_(options.itrace.instructions && options.itrace.unit != PeriodUnit::instructions && period_ns_ != 0),
       last_time_(options.times.empty() ? kTimeMax : TimeNs{0}) {
   for (const Interval& range : options.times) last_time_ = std::max(last_time_, range.last);
 }
@@ -123,35 +122,16 @@ void StreamScript::take_mark(const Mark& told, Chunk& chunk) {
   const bool dated = is_dated(mark);
   mark.time_known = dated && in_ns_;
   if (dated) mark.time.first = cursor_.now();
-  if (mark.tid != writer_.mark().tid) {
-    end_stack(chunk.text);
-    schedule_.paused = true;
-  }
+  if (mark.tid != writer_.mark().tid) end_stack(chunk.text);
   if (dated) chunk.cut(mark.time.first);
   if (call_tree_ && (mark_number_ == 0 || mark.tid != writer_.mark().tid)) calls_.select(mark.tid);
   writer_.set_mark(mark);
   ++mark_number_;
-  if (dated && times_samples_) schedule(mark.time.first.value);
-}
-
-// A timing packet gave the time. Up to the next one, the program is taken to be as fast as it was between the last two without a pause in between.
-void StreamScript::schedule(uint64_t now) {
-  if (now <= schedule_.time) return;
-  if (schedule_.time != 0 && !std::exchange(schedule_.paused, false)) {
-    schedule_.rate = static_cast<double>(schedule_.ran) / static_cast<double>(now - schedule_.time);
+  const bool timed = options_.itrace.instructions && options_.itrace.unit != PeriodUnit::instructions;
+  if (timed && dated && mark.time.first.value >= next_sample_time_) {
+    sample_due_ = next_sample_time_ != 0;
+    next_sample_time_ = mark.time.first.value + std::min(period_ns_, ~mark.time.first.value);
   }
-  schedule_.time = now;
-  schedule_.ran = 0;
-  if (next_sample_time_ == 0) next_sample_time_ = now + period_ns_;
-  sample_due_ = next_sample_time_ <= now;
-  if (sample_due_) next_sample_time_ += std::max(period_ns_, (now - next_sample_time_) / period_ns_ * period_ns_);
-  plan_sample();
-}
-
-// Sets when to take the next sample, in instructions since the last timing packet.
-void StreamScript::plan_sample() {
-  const double wait = static_cast<double>(next_sample_time_ - std::min(schedule_.time, next_sample_time_)) * schedule_.rate;
-  schedule_.due = schedule_.rate == 0 || wait > 1e18 ? ~uint64_t{0} : static_cast<uint64_t>(wait);
 }
 
 bool StreamScript::shown(const BranchKind& kind) const {
@@ -226,13 +206,11 @@ void StreamScript::take_event(const Event& event, TextBuffer& out) {
       break;
     case EventKind::async_disabled:
       flowing_ = false;
-      schedule_.paused = true;
       line.kind = {"tr end  async", BranchRole::jump, false, true, true};
       break;
     case EventKind::disabled:
     case EventKind::overflow:
       flowing_ = false;
-      schedule_.paused = true;
       return;
     default:
       if (!shown(event) || !writer_.wanted() || !place_wanted(line)) return;
@@ -249,7 +227,6 @@ void StreamScript::take_event(const Event& event, TextBuffer& out) {
 void StreamScript::take_gap(const Gap& gap, TextBuffer& out) {
   tally_.add(gap);
   flowing_ = false;
-  schedule_.paused = true;
   if (call_tree_) calls_.lose();
   end_stack(out);
   const ItraceOptions& itrace = options_.itrace;
@@ -294,29 +271,20 @@ void StreamScript::sample(const Block& block, std::span<const CachedInsn> insns,
   const ItraceOptions& itrace = options_.itrace;
   const bool every = itrace.every_instruction();
   const bool by_count = itrace.unit == PeriodUnit::instructions;
-  const auto due_within = [&](uint64_t count) {
-    return every || sample_due_ || (by_count ? since_sample_ + count >= itrace.period : times_samples_ && schedule_.ran + count >= schedule_.due);
-  };
-  if (!due_within(insns.size())) {
+  if (!every && !sample_due_ && (!by_count || since_sample_ + insns.size() < itrace.period)) {
     since_sample_ += insns.size();
-    schedule_.ran += insns.size();
     return;
   }
   const BlockInfo& info = nodes_.info(block.node);
   const Bytes bytes = nodes_.bytes(block.node);
   for (const CachedInsn& insn : insns) {
-    const bool due = due_within(1);
     ++since_sample_;
-    ++schedule_.ran;
-    if (!due) continue;
+    if (!every && !sample_due_ && (!by_count || since_sample_ < itrace.period)) continue;
     const Ip ip = info.ip + insn.offset_bytes;
     if (writer_.symbol_wanted(ip)) {
       writer_.instruction(out, ip, bytes.subspan(insn.offset_bytes, insn.length_bytes), insn, block.flags, since_sample_);
     }
-    if (times_samples_ && !std::exchange(sample_due_, false)) {
-      next_sample_time_ += period_ns_;
-      plan_sample();
-    }
+    sample_due_ = false;
     since_sample_ = 0;
   }
 }

@@ -47,8 +47,6 @@ class StreamScript {
   void take_gap(const Gap& gap, TextBuffer& out);
   bool take_blocks(std::span<const Block> blocks, Chunk& chunk, ChunkSink& sink);
   void take_block(const Block& block, TextBuffer& out);
-  void schedule(uint64_t now);
-  void plan_sample();
   void sample(const Block& block, std::span<const CachedInsn> insns, TextBuffer& out);
   void list_branch(const BranchLine& line, Ip after, TextBuffer& out);
   void stack_branch(const BranchLine& line, TextBuffer& out);
@@ -71,15 +69,7 @@ class StreamScript {
   uint64_t since_sample_ = 0, next_sample_time_ = 0;
   bool in_ns_ = true;  ///< the times of marks are nanoseconds; otherwise ticks of unknown length, which are not listed
   uint64_t period_ns_ = 0;
-  bool times_samples_ = false;  ///< the period of samples is a time
   bool sample_due_ = false;
-  /// When samples are due between two timing packets, if times_samples_.
-  struct {
-    uint64_t time = 0, ran = 0;      ///< of the last timing packet; instructions since then
-    double rate = 0;                 ///< instructions in a nanosecond; 0: not known yet
-    uint64_t due = ~uint64_t{0};     ///< the next sample is that instruction since the packet
-    bool paused = true;              ///< the flow was interrupted since then, so that its time does not tell the rate
-  } schedule_;
   bool flowing_ = false;  ///< the flow goes on from the last block
   FlowCursor cursor_;
   TimeNs last_time_;      ///< end of the last --time range

@@ -16,6 +16,17 @@ from nbconvert import MarkdownExporter
 MOST_BYTES = 400_000  # of the page and its pictures
 
 
+def joined(outputs):
+    """Text that a busy machine delivers in parts, as one."""
+    whole = []
+    for output in outputs:
+        if output["output_type"] == "stream" and whole and whole[-1]["output_type"] == "stream":
+            whole[-1]["text"] += output["text"]
+        else:
+            whole.append(output)
+    return whole
+
+
 def render(notebook):
     """The executed notebook as Markdown, and its pictures by name."""
     node = nbformat.read(notebook, as_version=4)
@@ -23,7 +34,7 @@ def render(notebook):
         NotebookClient(node, timeout=300, resources={"metadata": {"path": folder}}).execute()
     for cell in node.cells:  # without progress bars
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            cell.outputs = joined([output for output in cell.outputs if output.get("name") != "stderr"])
     text, resources = MarkdownExporter().from_notebook_node(node, {"unique_key": notebook.stem, "output_files_dir": f"{notebook.stem}_files"})
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE).strip() + "\n"
     return f"<!-- Made from {notebook.name} by python/tests/notebook.py --write. -->\n{text}", resources["outputs"]

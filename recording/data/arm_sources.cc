@@ -161,6 +161,13 @@ void ArmSources::expect_async(size_t index, bool from_begin) {
   }
 }
 
+void ArmSources::tell_set_back(const ArmSource& source, uint64_t offset_bytes) {
+  Finding& finding = order_findings_.emplace_back();
+  finding.kind = FindingKind::clock_contradicts;
+  finding.what = source.name + ": timestamps go back at buffer offset " + std::to_string(offset_bytes) +
+                 ", to before the first one: the clock was set back, or the trace is of a ring that was not unrolled. Times after that place are not right";
+}
+
 // Each stretch between two breaks on its own.
 void ArmSources::put_in_order(Entry& entry) {
   std::vector<Move> moves;
@@ -168,7 +175,11 @@ void ArmSources::put_in_order(Entry& entry) {
   for (size_t i = 0; i <= entry.breaks.size(); ++i) {
     const uint64_t begin = i == 0 ? 0 : entry.breaks[i - 1].first, end = i < entry.breaks.size() ? entry.breaks[i].first : entry.bytes.size();
     arm::SegmentOrder order = arm::order_of_segments(Bytes(entry.bytes).subspan(begin, end - begin), entry.source.config);
-    if (order.pieces.empty()) order.pieces.push_back({0, end - begin});
+    if (order.pieces.empty()) {
+      if (order.places != 0) tell_set_back(entry.source, entry.source.place_of(begin + order.first_offset_bytes));
+      order.places = 0;
+      order.pieces.push_back({0, end - begin});
+    }
     if (order.places != 0 && places == 0) first = entry.source.place_of(begin + order.first_offset_bytes);
     places += order.places;
     copies += order.copies;
@@ -182,7 +193,7 @@ void ArmSources::put_in_order(Entry& entry) {
   Finding& finding = order_findings_.emplace_back();
   finding.kind = FindingKind::clock_contradicts;
   finding.what = entry.source.name + ": timestamps go back or repeat at " + (places == 1 ? "" : std::to_string(places) + " places, the first at ") +
-                 "buffer offset " + std::to_string(first) + ": segments of the trace are swapped or doubled, or the ring was not unrolled. They are decoded in order "
+                 "buffer offset " + std::to_string(first) + ": segments of the trace are swapped or doubled. They are decoded in order "
                  "of their timestamps" + (copies != 0 ? ", doubled ones once" : "");
 }
 

@@ -88,6 +88,7 @@ class ArmSources {
   [[nodiscard]] uint8_t id_of(size_t index) const { return sources_[index].source.config.trace_id & 0x7f; }
   void append(Entry& entry, Bytes bytes, uint64_t place);
   void share(const Entry& entry, const Entry& other, uint8_t id);
+  void tell_set_back(const ArmSource& source, uint64_t offset_bytes);
   void put_in_order(Entry& entry);
   void move(Entry& entry, std::vector<Move> moves);
   std::vector<Entry> sources_;

@@ -532,7 +532,7 @@ int main(void) { outer(2000000); leaf(3); outer(3000); return 0; }
             self.assertEqual(times, sorted(times))
             for each in found:
                 inside = run("script", "-i", self.data(name), "--itrace=b", "-F", "time,sym,symoff,addr", "--ns", "--time", f"{each['start']},{each['end']}")
-                self.assertTrue(re.search(rf"=> +{function}\+0x0\n", inside.stdout), (name, each))
+                self.assertTrue(re.search(rf"=> +[0-9a-f]+ {function}\+0x0\n", inside.stdout), (name, each))
 
     def test_the_tree_nests_and_holds_every_call(self):
         form = re.compile(r"^ *\S+ +\d+ +\d+\.\d{9}: (.{9})( +)(\} )?(\S+)( \{)?(  \[.*\])?$")

@@ -59,7 +59,6 @@ class Order {
 
   SegmentOrder find() {
     if (!read_all()) return {};
-    lead_ = {0, pieces_.front().first};
     SegmentOrder order;
     Pieces sorted = pieces_;
     std::ranges::stable_sort(sorted, [](const Piece& a, const Piece& b) { return a.from != b.from ? a.from < b.from : a.last - a.first > b.last - b.first; });
@@ -74,8 +73,9 @@ class Order {
       if (order.places++ == 0) order.first_offset_bytes = pieces_[i].first;
     }
     if (order.places == 0 || is_damage() || may_be_two_clocks(order.places)) return {};
-    const bool rotated = order.places == 1 && pieces_.back().to <= pieces_.front().from;
-    join(sorted, rotated, order.pieces);
+    const bool may_be_restart = order.places == 1 && order.copies == 0 && pieces_.back().to <= pieces_.front().from;
+    if (!may_be_restart && cut_) return {};
+    if (!may_be_restart) join(sorted, order.pieces);
     return order;
   }
 
@@ -153,8 +153,7 @@ class Order {
     return stamps < 2 * pieces_.size() && returns && low < high;
   }
 
-  // What is before the first A-Sync of a ring continues its last bytes.
-  void join(const Pieces& sorted, bool rotated, std::vector<TracePiece>& joined) const {
+  void join(const Pieces& sorted, std::vector<TracePiece>& joined) const {
     const auto add = [&](const TracePiece& piece) {
       if (piece.first == piece.last) return;
       if (!joined.empty() && joined.back().last == piece.first) {
@@ -163,17 +162,13 @@ class Order {
         joined.push_back(piece);
       }
     };
-    if (!rotated) add(lead_);
-    for (const Piece& piece : sorted) {
-      add(piece);
-      if (rotated && piece.first == pieces_.back().first) add(lead_);
-    }
+    add({0, pieces_.front().first});  // before the first A-Sync
+    for (const Piece& piece : sorted) add(piece);
   }
 
   Bytes bytes_;
   TraceConfig config_;  ///< with timestamps, whatever the recording says
   Pieces pieces_;  ///< as they are in the trace
-  TracePiece lead_;
   std::optional<uint64_t> cut_;  ///< where a segment is cut, `cut_in_` of the pieces
   size_t cut_in_ = 0;
 };

@@ -16,8 +16,8 @@ struct TracePiece {
 
 /// Where the timestamps of a trace go back or repeat, and how its pieces follow each other in order of their timestamps.
 struct SegmentOrder {
-  std::vector<TracePiece> pieces;   ///< empty: the trace is in order, or its order is not known
-  uint64_t places = 0;              ///< at which timestamps go back or repeat
+  std::vector<TracePiece> pieces;   ///< empty: the bytes stay as they are
+  uint64_t places = 0;              ///< at which timestamps go back or repeat; without pieces, at most one
   uint64_t first_offset_bytes = 0;  ///< of the first of them
   uint64_t copies = 0;              ///< segments that are not among the pieces because they repeat another one
 };
@@ -25,15 +25,14 @@ struct SegmentOrder {
 /// Finds the order of `bytes`, trace of ETMv4 or ETE without a break: segments may be swapped or doubled, and a ring may not be unrolled.
 ///
 /// Timestamps never go back. Where they do at an A-Sync, the segments are out of order if they do not overlap in time and no timestamp goes back inside
-/// one of them. The trace of a ring may begin and end within a segment: at one place inside a segment timestamps go back too, to the oldest ones. That
-/// segment is cut there, and the bytes from there to the next A-Sync become the first ones. Nothing is out of order if something else explains what is
-/// found:
+/// one of them. Where they go back once, at an A-Sync or inside a segment, and all after that is older than all before it, the clock was set back, or it
+/// is a ring that was not unrolled: the place is told, and no byte moves. Nothing is out of order if something else explains what is found:
 /// - one wrong byte of a timestamp: see check_timestamps();
 /// - another clock, as that of a guest with an offset: timestamps go back by more than 2^32 ticks or in other places than at A-Syncs. In a trace with few
 ///   timestamps they may also alternate between two clocks at A-Syncs.
 ///
 /// Limitations: a timestamp may come up to 256 bytes after its A-Sync; segments without any stay with the one before. A swap in a trace with one
-/// timestamp a segment may be taken for one of these. Time of instructions between the last timestamp and the cut in a ring is that of the end.
+/// timestamp a segment may be taken for one of these.
 [[nodiscard]] SegmentOrder order_of_segments(Bytes bytes, const TraceConfig& config);
 
 }  // namespace ptd::arm
