@@ -18,6 +18,7 @@ namespace ptd {
 
 /// The loss of one thread. Time in which tracing was off (another thread, kernel, filter) is in neither sum.
 struct ThreadLoss {
+  bool dated = false;  ///< the trace gives times; else both sums are unknown
   uint64_t traced_ns = 0, lost_ns = 0;
   std::array<uint64_t, kGapReasons> gaps{}, lost_by_reason_ns{};  ///< lost time is attributed to the reason that started it
 };
@@ -75,7 +76,11 @@ class LossTimes {
   void share_loss(TimeNs first, TimeNs last);
   void add_lost(TimeNs first, TimeNs last, const Change& whose);
   void add_to_bins(TimeNs first, TimeNs last, uint64_t Bin::*what);
-  [[nodiscard]] ThreadLoss& thread(const Change& whose) { return threads_[{whose.pid, whose.tid}]; }
+  [[nodiscard]] ThreadLoss& thread(const Change& whose) {
+    ThreadLoss& loss = threads_[{whose.pid, whose.tid}];
+    loss.dated |= dates_.timed();
+    return loss;
+  }
 
   const ContextTrack& contexts_;
   const int32_t cpu_, stream_tid_;

@@ -87,6 +87,7 @@ std::string remedies(const GapTally& gaps, const Recording& recording) {
 void LossSum::add(const LossTimes& losses) {
   for (const auto& [who, loss] : losses.threads()) {
     ThreadLoss& mine = threads[who];
+    mine.dated |= loss.dated;
     mine.traced_ns += loss.traced_ns;
     mine.lost_ns += loss.lost_ns;
     for (size_t i = 0; i < kGapReasons; ++i) {
@@ -116,7 +117,6 @@ std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording&
   std::string text = "lost flow as a share of time traced, by thread\n     share      lost    traced     gaps  thread\n";
   for (size_t i = 0; i < rows.size() && i < kListedLossThreads; ++i) {
     const ThreadLoss& loss = *rows[i].second;
-    const bool dated = loss.traced_ns + loss.lost_ns != 0;
     uint64_t all = 0;
     std::string reasons;
     for (size_t r = 0; r < kGapReasons; ++r) {
@@ -124,8 +124,9 @@ std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording&
       if (loss.gaps[r] != 0) reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", name(static_cast<GapReason>(r)), loss.gaps[r]);
     }
     text +=
-        fmt::format("  {:>8} {:>9} {:>9} {:>8}  {}  ({})\n", dated ? fmt::format("{:.2f} %", 100 * share(loss.lost_ns, loss.traced_ns)) : "-",
-                    dated ? duration_text(loss.lost_ns) : "-", dated ? duration_text(loss.traced_ns) : "-", all, shown(thread_label(recording, rows[i].first.second)), reasons.empty() ? "began elsewhere" : reasons);
+        fmt::format("  {:>8} {:>9} {:>9} {:>8}  {}  ({})\n", loss.dated ? fmt::format("{:.2f} %", 100 * share(loss.lost_ns, loss.traced_ns)) : "-",
+                    loss.dated ? duration_text(loss.lost_ns) : "-", loss.dated ? duration_text(loss.traced_ns) : "-", all,
+                    shown(thread_label(recording, rows[i].first.second)), reasons.empty() ? "began elsewhere" : reasons);
   }
   if (rows.size() > kListedLossThreads)
     text += fmt::format("  and {}; --json lists all\n", counted(rows.size() - kListedLossThreads, "more thread"));
@@ -141,16 +142,15 @@ std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording&
 nlohmann::json loss_json(const LossSum& sum, const Recording& recording) {
   nlohmann::json json = {{"threads", nlohmann::json::array()}, {"bins", nlohmann::json::array()}};
   for (const auto& [who, loss] : sum.threads) {
-    const bool dated = loss.traced_ns + loss.lost_ns != 0;
     nlohmann::json row = {{"pid", who.first},
                           {"tid", who.second},
                           {"thread", shown(thread_label(recording, who.second))},
-                          {"traced_ns", dated ? nlohmann::json(loss.traced_ns) : nlohmann::json()},
-                          {"lost_ns", dated ? nlohmann::json(loss.lost_ns) : nlohmann::json()},
+                          {"traced_ns", loss.dated ? nlohmann::json(loss.traced_ns) : nlohmann::json()},
+                          {"lost_ns", loss.dated ? nlohmann::json(loss.lost_ns) : nlohmann::json()},
                           {"gaps", nlohmann::json::object()}};
     for (size_t r = 0; r < kGapReasons; ++r) {
       if (loss.gaps[r] != 0)
-        row["gaps"][name(static_cast<GapReason>(r))] = {{"count", loss.gaps[r]}, {"lost_ns", dated ? nlohmann::json(loss.lost_by_reason_ns[r]) : nlohmann::json()}};
+        row["gaps"][name(static_cast<GapReason>(r))] = {{"count", loss.gaps[r]}, {"lost_ns", loss.dated ? nlohmann::json(loss.lost_by_reason_ns[r]) : nlohmann::json()}};
     }
     json["threads"].push_back(std::move(row));
   }
