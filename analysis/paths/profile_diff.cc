@@ -65,8 +65,11 @@ void PathProfile::take(const CallStep& step) {
   if (ended->call.path >= sums_.size()) sums_.resize(paths().paths().size());
   CallSums& sums = sums_[ended->call.path];
   const bool beyond_limit = ended->call.path == ended->caller.path;  // its time is in that of the call that has the path
+  const bool is_undated = (step.flags & kCallUndated) != 0;
+  sums += {.undated = is_undated ? 1U : 0U, .self_ns = step.self_ns, .self_instructions = step.self_instructions};
+  if (beyond_limit) return;
   const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
-  sums += {beyond_limit ? 0U : 1U, started && !beyond_limit ? 1U : 0U, (step.flags & kCallUndated) != 0 ? 1U : 0U, step.self_ns, beyond_limit ? 0 : step.total_ns(), step.self_instructions, beyond_limit ? 0 : step.instructions};
+  sums += {.calls = 1, .starts = started ? 1U : 0U, .total_ns = step.total_ns(), .total_instructions = step.instructions};
 }
 
 ProfileDiff::ProfileDiff(const DiffSide& a, const DiffSide& b) {

@@ -18,13 +18,16 @@ class Snapshot : public Folder {
   /// Writes snapshot.ini, trace.ini and the trace unit; the core has these dumps.
   void frame(const std::string& dumps) const {
     text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\n[trace]\nmetadata=trace.ini\n");
-    text("trace.ini",
-         "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=source_data\n[core_trace_sources]\ncpu_0=ETM_0\n"
-         "[source_buffers]\nETM_0=ETB\n");
+    buffer("source_data");
     text("etm.ini",
          "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x1\nTRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\n"
          "TRCIDR1=0x4100f403\nTRCIDR2=0x488\nTRCIDR8=0\n");
     text("cpu.ini", "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n" + dumps);
+  }
+  /// Writes trace.ini: the trace unit's buffer has this format.
+  void buffer(const std::string& format) const {
+    text("trace.ini", "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=" + format +
+                          "\n[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
   }
   std::unique_ptr<Recording> open() const {
     OpenOptions options;
@@ -315,9 +318,7 @@ TEST(SnapshotFrames, ABufferThatEndsWithinAFrameIsReported) {
     const Snapshot snapshot;
     snapshot.words("code.bin", {kNopCode, kBranchToSelf});
     snapshot.frame(kOneDump);
-    snapshot.text("trace.ini",
-                  "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=coresight\n"
-                  "[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
+    snapshot.buffer("coresight");
     snapshot.text("trace.bin", {frames.begin(), frames.begin() + static_cast<ptrdiff_t>(size)});
     const auto recording = snapshot.open();
     ASSERT_TRUE(recording) << size;
@@ -360,9 +361,7 @@ TEST(SnapshotFrames, BytesMissingFromATracePortAreAGap) {
       const Snapshot snapshot;
       snapshot.words("code.bin", {etmv4 ? kNopCode : kA32Nop, etmv4 ? kBranchToSelf : kA32ToSelf});
       snapshot.frame(kOneDump);
-      snapshot.text("trace.ini",
-                    "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=dstream_coresight\n"
-                    "[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
+      snapshot.buffer("dstream_coresight");
       snapshot.text("etm.ini", std::string("[device]\nname=ETM_0\nclass=trace_source\ntype=") + row.type + "\n[regs]\n" + row.regs);
       std::string content(port.begin(), port.end());
       content.erase(80, missing);
@@ -399,9 +398,7 @@ TEST(SnapshotFrames, ABarrierWithoutAnAsyncAfterItIsAGap) {
       const Snapshot snapshot;
       snapshot.words("code.bin", {kNopCode, kBranchToSelf});
       snapshot.frame(kOneDump);
-      snapshot.text("trace.ini",
-                    "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=coresight\n"
-                    "[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
+      snapshot.buffer("coresight");
       snapshot.text("trace.bin", {buffer.begin(), buffer.end()});
       const auto recording = snapshot.open();
       ASSERT_TRUE(recording);

@@ -165,7 +165,7 @@ TEST(ArmSegmentOrder, OfTimestampsWithTheBytesThatChanged) {
   EXPECT_GT(2 * right, all) << right << " of " << all;
 }
 
-// A ring begins and ends anywhere. A clock that is set back looks the same, so the place is told and no byte moves.
+// A ring begins and ends anywhere. A clock that is set back looks the same, so no byte moves.
 TEST(ArmSegmentOrder, OfARingThatWasNotUnrolled) {
   const Segments segments = write(7, {});
   const Trace whole = segments.joined(in_order());
