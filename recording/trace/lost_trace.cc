@@ -17,8 +17,7 @@ constexpr std::array<std::pair<AuxBreak, const char*>, 4> kReasons = {{
     {AuxBreak::truncated, "the kernel's buffer was full (AUX flag TRUNCATED); record with a larger buffer (perf record -m ,SIZE)"},
     {AuxBreak::partial, "the processor did not trace everything (AUX flag PARTIAL)"},
     {AuxBreak::collision, "another sample overwrote it (AUX flag COLLISION)"},
-    {AuxBreak::missing,
-     "AUX records name bytes that the file does not contain, trace is damaged (a CoreSight trace id) or was lost where it begins anew, or segments were out of order"},
+    {AuxBreak::missing, "AUX records name bytes that the file does not contain, or bytes are damaged or out of order"},
 }};
 
 constexpr const char* kEmulatorStopped =
