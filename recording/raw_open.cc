@@ -9,6 +9,7 @@
 #include "ptdecode/pt/packet_reader.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
+#include "recording/image/image_files.h"
 #include "recording/windows/module_list.h"
 #include "recording/windows/windows_modules.h"
 #include "recording/windows/winipt_dump.h"
@@ -39,30 +40,24 @@ bool report_overlap(const Section& piece, const std::vector<Section>& before, Im
   return any;
 }
 
-Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image, std::vector<Section>& added) {
-  for (const RawImage& piece : raw.images) {
-    auto file = MappedFile::open(piece.path);
-    if (!file.ok()) return file.error();
-    const auto elf = ElfFile::open(*file);
-    if (const std::string other = elf.ok() ? other_machine(CodeFamily::x86, (*elf)->machine()) : std::string(); !other.empty())
-      return Error{ErrorCode::bad_image_piece, piece.path + " " + other, 0};
-    const uint64_t size = piece.size_bytes == 0 ? (*file)->bytes().size() : piece.size_bytes;
-    Section section;
-    section.code = piece_of(*file, piece.file_offset_bytes, size);
-    section.size_bytes = section.code.bytes.size();
-    if (section.size_bytes < size || size == 0)
-      return Error{ErrorCode::bad_image_piece, piece.path + ": the image piece is empty or reaches beyond the file", piece.file_offset_bytes};
-    if (section.size_bytes > ~piece.load_address)
-      return Error{ErrorCode::bad_image_piece, piece.path + ": the image piece wraps around the address space", 0};
-    section.ip = Ip{piece.load_address};
-    section.space = space_of(section.ip, user);
-    section.path = piece.path;
-    section.file_offset_bytes = piece.file_offset_bytes;
-    (void)report_overlap(section, added, image);
-    added.push_back(section);
-    image.add_symbol_file(piece.path, piece.path, {});
-    image.note_origin(piece.path, {}, piece.path, "--image");
-    image.add_section(std::move(section));
+Status add_images(const std::vector<RawImage>& images, SpaceId user, ImageBuild& image, std::vector<Section>& added) {
+  for (const RawImage& given : images) {
+    const auto pieces = pieces_of(given, CodeFamily::x86);
+    if (!pieces.ok()) return pieces.error();
+    for (const ImagePiece& piece : *pieces) {
+      Section section;
+      section.code = piece_of(piece.file, piece.file_offset_bytes, piece.size_bytes);
+      section.size_bytes = piece.size_bytes;
+      section.ip = Ip{piece.address};
+      section.space = space_of(section.ip, user);
+      section.path = given.path;
+      section.file_offset_bytes = piece.file_offset_bytes;
+      (void)report_overlap(section, added, image);
+      added.push_back(section);
+      image.add_section(std::move(section));
+    }
+    image.add_symbol_file(given.path, given.path, {});
+    image.note_origin(given.path, {}, given.path, "--image");
   }
   return {};
 }
@@ -204,7 +199,7 @@ Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData
     modules.add(*list);
   }
   std::vector<Section> pieces;
-  if (Status status = add_images(raw, user, image, pieces); !status.ok()) return status;
+  if (Status status = add_images(options.images, user, image, pieces); !status.ok()) return status;
   if (Status status = add_pages(raw, user, image, pieces, data.warnings); !status.ok()) return status;
 
   // Threads of one process: every lookup gets the single user space.

@@ -296,6 +296,8 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
   const auto load = [&] {
     const std::string snapshot = options.path == "-" ? std::string{} : snapshot_directory(options.path);
     if (!snapshot.empty()) return load_snapshot(options, snapshot, data);
+    if (!options.images.empty())
+      return Status(Error{ErrorCode::contradictory_options, perfio::input_name(options.path) + ": only a raw capture or CoreSight snapshot takes files with code by address (--image); a recording of perf takes mappings (--map), and a bundle has the code with which it was made", 0});
     if (options.clock_hz != 0)
       return Status(Error{ErrorCode::contradictory_options, perfio::input_name(options.path) + ": only a raw capture or CoreSight snapshot takes a frequency of the clock; a bundle has that with which it was made", 0});
     if (options.path != "-" && looks_like_bundle(options.path)) return load_bundle(options, data);

@@ -60,7 +60,7 @@ void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) 
   command.add_option("--pt-cpu", input.pt_cpu, "family/model/stepping of the traced cpu, for its errata: 6/94/3")
       ->group(raw)
       ->type_name("F/M/S");
-  command.add_option("--image", input.images, "code bytes: FILE[,off=N,size=N]@ADDR (repeatable)")
+  command.add_option("--image", input.images, "code bytes, also of a CoreSight snapshot: FILE[,off=N,size=N]@ADDR, or an ELF file that names its addresses (repeatable)")
       ->allow_extra_args(false)
       ->group(raw)
       ->type_name("IMAGE");
@@ -165,6 +165,11 @@ Result<OpenRequest> open_options(const InputOptions& input) {
     if (!map) return map.error();
     options.assumed.push_back(*map);
   }
+  for (const std::string& word : input.images) {
+    const Result<RawImage> image = parse_image(word);
+    if (!image) return image.error();
+    options.images.push_back(*image);
+  }
   options.debuginfod = !input.no_debuginfod;
   options.running_kernel = "/";
   if (!input.debug_dirs.empty()) options.debug_dirs = input.debug_dirs;
@@ -229,11 +234,6 @@ Result<RawOptions> raw_options(const InputOptions& input) {
     if (!cpu) return cpu.error();
     raw.cpu = *cpu;
   }
-  for (const std::string& text : input.images) {
-    Result<RawImage> image = parse_image(text);
-    if (!image) return image.error();
-    raw.images.push_back(std::move(*image));
-  }
   if (!input.pages.empty()) {
     const size_t comma = input.pages.find(',');
     if (comma == std::string::npos || comma == 0 || comma + 1 == input.pages.size())
@@ -278,8 +278,8 @@ Error explain_absent(const InputOptions& input, const Error& error) {
 Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
-  const bool raw_words = !input.images.empty() || !input.pages.empty() || !input.pt_cpu.empty() || !input.modules_path.empty();
-  if (!input.is_raw() && raw_words) return bad_option("--pt-cpu, --image, --pages and --modules need --pt FILE or --winipt FILE");
+  const bool raw_words = !input.pages.empty() || !input.pt_cpu.empty() || !input.modules_path.empty();
+  if (!input.is_raw() && raw_words) return bad_option("--pt-cpu, --pages and --modules need --pt FILE or --winipt FILE");
   Progress progress("reading", !input.quiet);
   options->progress = [&progress](uint64_t done, uint64_t total) {
     progress.set_total(total);

@@ -47,8 +47,12 @@ Result<pt::CpuId> parse_cpu(std::string_view text) {
 Result<RawImage> parse_image(std::string_view text) {
   const size_t at = text.rfind('@');
   const std::string form = fmt::format("--image: '{}' is not FILE[,off=N,size=N]@ADDR", text);
-  if (at == std::string_view::npos) return bad_option(form);
   RawImage image;
+  if (at == std::string_view::npos && !text.empty() && text.find(',') == std::string_view::npos) {
+    image.path = std::string(text);
+    return image;
+  }
+  if (at == std::string_view::npos) return bad_option(form);
   const Result<Ip> address = parse_address(text.substr(at + 1));
   if (!address) return bad_option(form);
   image.load_address = address->value;
@@ -73,8 +77,8 @@ Result<AssumedMapping> parse_map(std::string_view text) {
   uint64_t pid = 0;
   if (!to_number(cut(rest, ':'), pid, 10) || pid == 0 || pid > 0x7fffffff) return wrong;
   const Result<RawImage> image = parse_image(rest);
-  if (!image) return wrong;
-  return AssumedMapping{static_cast<int32_t>(pid), image->path, image->file_offset_bytes, image->size_bytes, image->load_address};
+  if (!image || !image->load_address) return wrong;
+  return AssumedMapping{static_cast<int32_t>(pid), image->path, image->file_offset_bytes, image->size_bytes, *image->load_address};
 }
 
 Result<DropPoke> parse_drop_poke(std::string_view text) {

@@ -51,9 +51,11 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
   if (!recording.from_perf()) {
     if (recording.description().starts_with("Windows"))
       return fmt::format("the module at these addresses in the list of --modules, or the bytes: --image FILE@{:#x}, or --pages", address);
-    return fmt::format(
-        "the bytes at these addresses: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, also a module or memory "
-        "dump", address);
+    if (recording.description().starts_with("CoreSight"))
+      return fmt::format("the program at these addresses: --image ELF, or the bytes: --image FILE@{:#x}, or a memory dump of the snapshot", address);
+    if (recording.description().starts_with("raw"))
+      return fmt::format("the bytes at these addresses: --image FILE@{:#x}, or --pages", address);
+    return fmt::format("the module at {:#x}: the bundle names none", address);
   }
   if (path.starts_with("[guest.") || path.starts_with("/[guest")) return guest_remedy(path, kernel);
   if (path.starts_with("bpf_") || path == "[bpf]") {

@@ -68,7 +68,8 @@ Elf_Scn* find_symbol_section(Elf* elf, GElf_Shdr& header, GElf_Word type) {
 
 bool wanted(const GElf_Sym& symbol) {
   const unsigned type = GELF_ST_TYPE(symbol.st_info);
-  return symbol.st_shndx != SHN_UNDEF && symbol.st_name != 0 && (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC);
+  const bool constant = type == STT_NOTYPE && symbol.st_shndx == SHN_ABS;  // as linker scripts define
+  return symbol.st_shndx != SHN_UNDEF && symbol.st_name != 0 && !constant && (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC);
 }
 
 // Where the symbols of one name are; of several addresses, `first` is one.
@@ -153,7 +154,8 @@ std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
   Elf_Data* data = elf_getdata(section, nullptr);
   Elf_Scn* string_section = elf_getscn(elf, header.sh_link);
   const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
-  if (data == nullptr || strings == nullptr) return symbols;
+  GElf_Ehdr file_header;
+  if (data == nullptr || strings == nullptr || gelf_getehdr(elf, &file_header) == nullptr) return symbols;
   const size_t count = std::min<size_t>({limit, data->d_size / header.sh_entsize, size_t{1} << 30});
   uint64_t name_bytes = 0;
   std::vector<std::string_view> files;  // of each symbol's source or object, which the symbol table names before its local symbols
@@ -166,14 +168,16 @@ std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
     if (GELF_ST_TYPE(symbol.st_info) == STT_FILE) file = string_at(strings, symbol.st_name);
     if (!wanted(symbol)) continue;
     std::string name(string_at(strings, symbol.st_name));
-    if (name.empty()) continue;
+    if (name.empty() || (family_of(file_header.e_machine) == CodeFamily::arm && is_mapping_symbol(name))) continue;
     if (versions) name += versions->suffix(i);
     const unsigned kind = GELF_ST_TYPE(symbol.st_info), binding = GELF_ST_BIND(symbol.st_info);
     if (kind == STT_GNU_IFUNC) name += kResolverMark;
+    // [AAELF32] "Symbol values": bit 0 of a function's address says that it is Thumb code.
+    const uint64_t address = symbol.st_value & ~uint64_t{file_header.e_machine == EM_ARM && kind != STT_NOTYPE};
     name_bytes += name.size();
     if (name_bytes > most_name_bytes(strings->d_size, count)) break;
     symbols.push_back(
-        {symbol.st_value, symbol.st_size, std::move(name), kind != STT_NOTYPE, binding != STB_LOCAL, {}, binding == STB_WEAK});
+        {address, symbol.st_size, std::move(name), kind != STT_NOTYPE, binding != STB_LOCAL, {}, binding == STB_WEAK});
     files.push_back(file);
   }
   set_places(symbols, files);
@@ -352,7 +356,9 @@ bool ElfFile::parse() {
   if (!elf || elf_kind(elf.get()) != ELF_K_ELF || gelf_getehdr(elf.get(), &header) == nullptr) return false;
   is_core_ = header.e_type == ET_CORE;
   is_relocatable_ = header.e_type == ET_REL;
+  has_fixed_addresses_ = header.e_type == ET_EXEC;
   machine_ = header.e_machine;
+  section_headers_end_bytes_ = header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;
   entry_ = header.e_entry;
   is_64bit_ = gelf_getclass(elf.get()) == ELFCLASS64;
   size_t program_headers = 0;

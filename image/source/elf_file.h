@@ -1,10 +1,12 @@
 // ElfFile: program headers, build id and symbols of an ELF file. The only file that includes libelf.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,12 @@ struct ElfHeaderTable {
   uint64_t file_offset_bytes = 0;  ///< e_phoff
   uint64_t entry_bytes = 0, entries = 0;
 };
+
+/// Returns whether a symbol of an Arm file only says where code ($a, $t, $x) or data ($d, also "$d.1") begins. Sources: [AAELF32] and [AAELF64]
+/// "Mapping symbols".
+[[nodiscard]] constexpr bool is_mapping_symbol(std::string_view name) {
+  return name.size() >= 2 && name[0] == '$' && std::string_view("atdx").find(name[1]) != std::string_view::npos && (name.size() == 2 || name[2] == '.');
+}
 
 /// A function or other named address of .symtab or .dynsym.
 struct ElfSymbol {
@@ -81,6 +89,10 @@ class ElfFile {
   /// Returns whether the file is a separate debug file: it names sections of code, but has the bytes of none.
   [[nodiscard]] bool lacks_code() const { return code_bytes_ == CodeBytesIn::headers_only; }
   [[nodiscard]] bool is_relocatable() const { return is_relocatable_; }
+  /// Returns whether its segments can lie at their p_vaddr only (ET_EXEC).
+  [[nodiscard]] bool has_fixed_addresses() const { return has_fixed_addresses_; }
+  /// Returns whether nothing follows its segments and section headers, as in a file that a linker writes. A copy of memory may go on.
+  [[nodiscard]] bool fills_file() const { return std::max(segments_end_bytes_, section_headers_end_bytes_) >= file_->bytes().size(); }
   [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
   [[nodiscard]] uint64_t entry() const { return entry_; }
   [[nodiscard]] bool is_64bit() const { return is_64bit_; }
@@ -120,8 +132,8 @@ class ElfFile {
   DebugLink debug_link_;
   enum class CodeBytesIn : uint8_t { no_section, headers_only, file };
   CodeBytesIn code_bytes_ = CodeBytesIn::no_section;
-  uint64_t segments_end_bytes_ = 0;
-  bool is_core_ = false, is_relocatable_ = false, has_symtab_ = false, has_lines_ = false;
+  uint64_t segments_end_bytes_ = 0, section_headers_end_bytes_ = 0;
+  bool is_core_ = false, is_relocatable_ = false, has_fixed_addresses_ = false, has_symtab_ = false, has_lines_ = false;
   uint16_t machine_ = 0;
   uint64_t entry_ = 0, dynamic_address_ = 0;
   bool is_64bit_ = false;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,13 @@ struct AssumedMapping {
   std::string path;
   uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< size 0: to the end of the file
   uint64_t address = 0;
+};
+
+/// A file with code, for a trace that names no mappings.
+struct RawImage {
+  std::string path;
+  uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< size 0: to the end of the file
+  std::optional<uint64_t> load_address;            ///< of the first byte of that range. Without it: the segments of an ELF file where it says that they lie
 };
 
 /// How to open a recording. The defaults read a perf.data file of the current directory.
@@ -56,22 +64,17 @@ struct OpenOptions {
   bool exact_only = false;               ///< see DecoderOptions::exact_only
   bool anchors = true;                   ///< use sync IPIs and the poker's own code
   std::vector<AssumedMapping> assumed;   ///< files to map in addition; their code is marked `assumed`
+  /// Files with code, for a raw capture or in addition to the dumps of a CoreSight snapshot, which count first. Other recordings refuse them.
+  std::vector<RawImage> images;
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  ///< called while opening, on the caller's thread; may be empty
 };
 
-/// A file with code of a raw capture.
-struct RawImage {
-  std::string path;
-  uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< size 0: to the end of the file
-  uint64_t load_address = 0;
-};
 /// A raw capture: Intel PT bytes without a container, or a dump of Windows' driver ipt.sys. Sources: [SDM] "CPUID leaf 15H", "IA32_RTIT_CTL",
 /// [winipt].
 struct RawOptions {
   std::string pt_path;      ///< file with the trace bytes
   std::string winipt_path;  ///< instead: a dump, as ipttool writes it, with a ring for each thread of one process and the settings of its clocks
   pt::CpuId cpu;
-  std::vector<RawImage> images;
   /// List of the modules of a Windows process, see docs/RECORDING.md. Their PE files are searched below OpenOptions::symfs and in the list's folder.
   /// A file that is missing, or that is not the listed one, is a Finding and a MissingImage.
   std::string modules_path;

@@ -145,12 +145,15 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   if (!offset.empty() && !parse_number(offset, dump.offset)) return refuse("has an invalid offset: not used");
   if (!length.empty() && !parse_number(length, dump.length)) return refuse("has an invalid length: not used");
   const auto [known, is_new] = files_.try_emplace(path);
-  if (is_new) {
-    known->second = files.open_code(path);
-    const auto elf = known->second.file ? ElfFile::open(known->second.file) : Result<std::shared_ptr<const ElfFile>>(Error{ErrorCode::not_found, {}, 0});
-    if (const std::string other = elf.ok() ? other_machine(CodeFamily::arm, (*elf)->machine()) : std::string(); !other.empty())
-      known->second = {nullptr, "it " + other, ErrorCode::bad_format, false};
-    if (!known->second.file) warnings.push_back(name + " is not read: " + known->second.why);
+  if (is_new) known->second = files.open_code(path);
+  const auto elf = known->second.file ? ElfFile::open(known->second.file) : Result<std::shared_ptr<const ElfFile>>(Error{ErrorCode::not_found, {}, 0});
+  if (const std::string other = elf.ok() ? other_machine(CodeFamily::arm, (*elf)->machine()) : std::string(); !other.empty())
+    known->second = {nullptr, "it " + other, ErrorCode::bad_format, false};
+  if (is_new && !known->second.file) warnings.push_back(name + " is not read: " + known->second.why);
+  dump.worlds = worlds_of(section.value("space"));
+  if (known->second.file && elf.ok() && !may_be_memory(**elf, dump.offset, dump.address)) {
+    refuse("is an ELF file for other addresses: its code is read where the file says");
+    return add(segments_of(known->second.file, **elf), dump);
   }
   dump.opened = known->second;
   if (dump.opened.file) {
@@ -161,8 +164,28 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   if (dump.length == 0 && dump.opened.file) return refuse("has the length 0: not used");
   if (dump.length > ~dump.address) return refuse("does not fit into the address space at its address: not used");
   if (dump.length == 0) return;
-  dump.worlds = worlds_of(section.value("space"));
   dumps_.push_back(std::move(dump));
+}
+
+void SnapshotDumps::add(const std::vector<ImagePiece>& pieces, Dump like) {
+  for (const ImagePiece& piece : pieces) {
+    like.address = piece.address;
+    like.length = piece.size_bytes;
+    like.offset = piece.file_offset_bytes;
+    like.opened.file = piece.file;
+    dumps_.push_back(like);
+  }
+}
+
+Status SnapshotDumps::add(const RawImage& image) {
+  const auto pieces = pieces_of(image, CodeFamily::arm);
+  if (!pieces.ok()) return pieces.error();
+  Dump dump;
+  dump.worlds = kAll;
+  dump.path = image.path;
+  dump.given = true;
+  add(*pieces, std::move(dump));
+  return {};
 }
 
 /// True if dumps in the upper half lie over some of other memory spaces.
@@ -228,7 +251,7 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
     if (!told.insert(dump.path).second) continue;
     if (!dump.opened.file) continue;
     image.add_symbol_file(dump.path, dump.path, {});
-    image.note_origin(dump.path, {}, dump.path, "a memory dump of the snapshot");
+    image.note_origin(dump.path, {}, dump.path, dump.given ? "--image" : "a memory dump of the snapshot");
   }
   Overlaps overlaps(dumps_, image);
   const auto lay = [&](Layer& layer, size_t index, SpaceId space, bool lower) {

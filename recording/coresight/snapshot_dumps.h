@@ -11,6 +11,7 @@
 #include "recording/coresight/snapshot_ini.h"
 #include "recording/data/own_files.h"
 #include "recording/image/image_build.h"
+#include "recording/image/image_files.h"
 
 namespace ptd {
 
@@ -24,6 +25,8 @@ class SnapshotDumps {
   static constexpr size_t kMost = 1U << 14;  ///< dumps of one snapshot; more are counted, and reported by place()
   /// Adds a dump section. `path`: path of its file, which is opened through `files`. `warnings` gets one sentence per unusable dump.
   void add(const IniSection& dump, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings);
+  /// Adds a file that the user gives, seen by all worlds. Errors: those of pieces_of().
+  [[nodiscard]] Status add(const RawImage& image);
   /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
   /// `own_upper`: set to whether each space has its own upper half (FollowOptions).
   [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, bool& own_upper,
@@ -35,13 +38,15 @@ class SnapshotDumps {
     uint32_t worlds = 0;  ///< a bit each
     std::string path;
     OwnFiles::Opened opened;
+    bool given = false;  ///< by the user, not by the snapshot
   };
+  void add(const std::vector<ImagePiece>& pieces, Dump like);
   class Layer;
   class Overlaps;
   [[nodiscard]] bool upper_halves_differ() const;
   [[nodiscard]] Layer covered_twice() const;
   std::vector<Dump> dumps_;
-  std::set<std::string> refused_;  // sentences on dumps that are not used
+  std::set<std::string> refused_;  // sentences on dumps that are not used, or not as they say
   std::map<std::string, OwnFiles::Opened> files_;
   size_t seen_ = 0;  // sections given to add()
 };

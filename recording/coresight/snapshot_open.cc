@@ -398,6 +398,9 @@ Status SnapshotLoader::load_capture() {
 }
 
 Status SnapshotLoader::finish(const std::string& path) {
+  for (const RawImage& image : options_.images) {
+    if (Status status = dumps_.add(image); !status.ok()) return status;
+  }
   take_streams();
   if (data_.streams.empty())
     return bad(ErrorCode::no_trace, path,

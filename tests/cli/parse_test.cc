@@ -113,7 +113,8 @@ TEST(Values, Image) {
   EXPECT_EQ(image->size_bytes, 39U);
   EXPECT_EQ(image->load_address, 0x401000U);
   EXPECT_EQ(parse_image("f@400000")->load_address, 0x400000U);
-  for (const char* text : {"", "f", "@0", "f@", "f@xyz", "f,of=1@0", "f,off=@0", "f,size=-1@0"})
+  EXPECT_FALSE(parse_image("f")->load_address);
+  for (const char* text : {"", "f,off=1", "@0", "f@", "f@xyz", "f,of=1@0", "f,off=@0", "f,size=-1@0"})
     EXPECT_FALSE(parse_image(text).ok()) << text;
 }
 

@@ -19,7 +19,7 @@ Result<std::unique_ptr<Recording>> open_case(const test::PtCase& c) {
   RawOptions raw;
   raw.pt_path = c.trace_path;
   raw.cpu = c.cpu;
-  for (const auto& image : c.images) raw.images.push_back({image.path, image.file_offset_bytes, image.size_bytes, image.load_address});
+  for (const auto& image : c.images) options.images.push_back({image.path, image.file_offset_bytes, image.size_bytes, image.load_address});
   raw.pages_dump = c.pages_dump_path;
   raw.pages_addresses = c.pages_addresses_path;
   raw.tsc_ctc_ratio_n = c.tsc_ctc_ratio_n;

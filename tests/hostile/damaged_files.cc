@@ -80,8 +80,11 @@ class FileDoors {
   void as_image(const std::string& what, const std::vector<std::byte>& file) {
     RawOptions raw;
     raw.pt_path = dir_ / "trace";
-    raw.images = {{dir_ / "file", 0, std::min<uint64_t>(file.size(), kMaxMappedBytes), 0x401000}};
-    opened(what, Recording::open_raw(raw, options()));
+    OpenOptions with = options();
+    with.images = {{dir_ / "file", 0, std::min<uint64_t>(file.size(), kMaxMappedBytes), 0x401000}};
+    opened(what, Recording::open_raw(raw, with));
+    with.images[0] = {dir_ / "file", 0, 0, {}};
+    opened(what, Recording::open_raw(raw, with));
     const auto elf = ElfFile::open(dir_ / "file");
     if (elf.ok()) (void)(*elf)->read_symbols();
   }

@@ -8,6 +8,7 @@
 
 #include "image/base/interrupt.h"
 #include "image/base/mapped_file.h"
+#include "image/source/elf_file.h"
 
 namespace ptd {
 namespace {
@@ -50,7 +51,7 @@ std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit) 
     KernelSymbol symbol;
     const std::string_view address = take_word(line), type = take_word(line), name = take_word(line);
     std::string_view module = take_word(line);
-    if (!to_number(address, 16, symbol.address) || type.size() != 1 || name.empty()) return true;
+    if (!to_number(address, 16, symbol.address) || type.size() != 1 || name.empty() || is_mapping_symbol(name)) return true;
     if (module.size() > 2 && module.front() == '[' && module.back() == ']') symbol.module = module.substr(1, module.size() - 2);
     symbol.type = type.front();
     symbol.name = name;

@@ -44,8 +44,10 @@ ErrorCode open_code(const std::string& path) {
   return opened.ok() ? kNone : opened.error().code;
 }
 
-ErrorCode raw_code(const RawOptions& raw) {
-  const auto opened = Recording::open_raw(raw, options_of(""));
+ErrorCode raw_code(const RawOptions& raw, const std::vector<RawImage>& images = {}) {
+  OpenOptions options = options_of("");
+  options.images = images;
+  const auto opened = Recording::open_raw(raw, options);
   return opened.ok() ? kNone : opened.error().code;
 }
 
@@ -133,10 +135,14 @@ TEST(ErrorCodes, Usage) {
   EXPECT_EQ(raw_code(raw), ErrorCode::contradictory_options);
   raw.tsc_ctc_ratio_d = 1;
   EXPECT_EQ(raw_code(raw), kNone);
-  raw.images = {{raw.pt_path, 1U << 20, 0, 0x1000}};
-  EXPECT_EQ(raw_code(raw), ErrorCode::bad_image_piece);
-  raw.images = {{raw.pt_path, 0, 0, ~uint64_t{0}}};
-  EXPECT_EQ(raw_code(raw), ErrorCode::bad_image_piece);
+  EXPECT_EQ(raw_code(raw, {{raw.pt_path, 0, 0, 0x1000}}), kNone);
+  EXPECT_EQ(raw_code(raw, {{raw.pt_path, 1U << 20, 0, 0x1000}}), ErrorCode::bad_image_piece);
+  EXPECT_EQ(raw_code(raw, {{raw.pt_path, 0, 0, ~uint64_t{0}}}), ErrorCode::bad_image_piece);
+  EXPECT_EQ(raw_code(raw, {{raw.pt_path, 0, 0, {}}}), ErrorCode::bad_image_piece);           // no ELF file
+  EXPECT_EQ(raw_code(raw, {{"/proc/self/exe", 0, 0, {}}}), ErrorCode::bad_image_piece);      // may be loaded anywhere
+  OpenOptions options = options_of(kBundle);
+  options.images = {{raw.pt_path, 0, 0, 0x1000}};
+  EXPECT_EQ(Recording::open(options).error().code, ErrorCode::contradictory_options);
 
   const std::string copy = save(dir / "copy.bundle", content_of(kBundle));
   BundleOptions bundle;

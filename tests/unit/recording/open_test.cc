@@ -227,20 +227,21 @@ TEST(OpenRaw, ImagePieces) {
   RawOptions raw;
   raw.pt_path = dir + "/trace.bin";
   raw.cpu = {6, 85, 4};
-  raw.images = {{dir + "/hello", 4096, 39, 0x401000}};
-  const auto opened = Recording::open_raw(raw, open_options(""));
+  OpenOptions options = open_options("");
+  options.images = {{dir + "/hello", 4096, 39, 0x401000}};
+  const auto opened = Recording::open_raw(raw, options);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const SpaceId space = (*opened)->decoder_options().default_space;
   EXPECT_NE(byte_at(**opened, space, 0x401000), -1);
   EXPECT_NE(byte_at(**opened, space, 0x401026), -1);
   EXPECT_EQ(byte_at(**opened, space, 0x401027), -1);
-  raw.images[0].file_offset_bytes = 1U << 30;
-  const auto beyond = Recording::open_raw(raw, open_options(""));
+  options.images[0].file_offset_bytes = 1U << 30;
+  const auto beyond = Recording::open_raw(raw, options);
   ASSERT_FALSE(beyond.ok());
   EXPECT_EQ(beyond.error().kind(), ErrorKind::usage);
-  raw.images.clear();
+  options.images.clear();
   raw.pt_path = dir + "/absent";
-  const auto absent = Recording::open_raw(raw, open_options(""));
+  const auto absent = Recording::open_raw(raw, options);
   ASSERT_FALSE(absent.ok());
   EXPECT_EQ(absent.error().kind(), ErrorKind::file_open);
 }
