@@ -38,7 +38,7 @@ std::string find_data(const std::string& given) {
   std::error_code ignored;
   if (!given.empty()) return fs::is_directory(given, ignored) ? given : std::string();
   if (const std::string from_environment = environment::demo(); !from_environment.empty()) places.emplace_back(from_environment);
-  const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
+  const fs::path self = environment::own_program();
   if (!self.empty()) places.push_back(self.parent_path().parent_path() / "share" / "ptdecode" / "kernel");
   if (self.parent_path().filename() == "cli") places.push_back((self.parent_path() / PTD_SOURCE_FROM_BUILD / "data" / "kernel").lexically_normal());
   for (const fs::path& place : places) {

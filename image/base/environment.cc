@@ -1,9 +1,11 @@
 // Environment variables.
 #include "image/base/environment.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 namespace ptd::environment {
 namespace {
@@ -37,6 +39,14 @@ std::string temporary_folder() {
 std::string search_path() {
   const char* path = std::getenv("PATH");
   return path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+}
+
+std::string own_program() {
+  std::error_code error;
+  const std::filesystem::path known = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return known.string();
+  const auto* started = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  return started == nullptr ? std::string() : std::filesystem::absolute(started, error).string();
 }
 
 char** variables() { return environ; }

@@ -22,6 +22,9 @@ namespace ptd::environment {
 /// Returns PATH; the system's default folders if it is not set. An empty PATH stays empty.
 [[nodiscard]] std::string search_path();
 
+/// Returns the path of the running program: as the system knows it, without /proc as it was started; "" if neither is known.
+[[nodiscard]] std::string own_program();
+
 /// Returns all variables in the form for execve(). Valid until the environment is changed.
 [[nodiscard]] char** variables();
 

@@ -58,9 +58,13 @@ int walk_beneath(int folder, const fs::path& name) {
   return at.release();
 }
 
-RegularFile open_looked_at(Fd place) {
+bool is_same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+/// Opens the file at `place`, which was found as `name` in `folder`.
+RegularFile open_looked_at(Fd place, int folder, const std::string& name) {
+  constexpr int kRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   RegularFile file;
-  struct stat info {};
+  struct stat info {}, opened {};
   if (!place.ok() || ::fstat(place.get(), &info) != 0) {
     file.error = errno;
     return file;
@@ -70,8 +74,13 @@ RegularFile open_looked_at(Fd place) {
     return file;
   }
   const std::string path = "/proc/self/fd/" + std::to_string(place.get());
-  file.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  file.fd = Fd(::open(path.c_str(), kRead));
   if (!file.fd.ok()) file.error = errno;
+  if (!file.fd.ok() && file.error == ENOENT) {  // /proc is not mounted: by name, if that still leads to the same file
+    file.fd = Fd(::openat(folder, name.c_str(), kRead));
+    file.error = file.fd.ok() ? 0 : errno;
+    if (file.fd.ok() && (::fstat(file.fd.get(), &opened) != 0 || !is_same_file(info, opened))) file.fd = Fd(), file.error = ENOENT;
+  }
   if (file.fd.ok()) note_read_file(file.fd.get());
   return file;
 }
@@ -106,12 +115,12 @@ std::string RegularFile::why() const {
   return outside ? kOutsideReason : error == EINVAL || error == EISDIR ? "not a regular file" : std::strerror(error);
 }
 
-RegularFile open_regular(const std::string& path) { return open_looked_at(Fd(::open(path.c_str(), kLook))); }
+RegularFile open_regular(const std::string& path) { return open_looked_at(Fd(::open(path.c_str(), kLook)), AT_FDCWD, path); }
 
 RegularFile open_recorded(const std::string& path) {
   Fd place(resolve_at(AT_FDCWD, path, RESOLVE_NO_MAGICLINKS));
   if (!place.ok() && lacks_openat2(errno)) return open_regular(path);
-  return open_looked_at(std::move(place));
+  return open_looked_at(std::move(place), AT_FDCWD, path);
 }
 
 std::string name_below(const std::string& folder, const std::string& path) {
@@ -145,7 +154,7 @@ RegularFile open_beneath(const std::string& folder, const std::string& name) {
     place = Fd(walk_beneath(root.get(), normal));
   }
   if (!place.ok() && (errno == EXDEV || errno == ELOOP)) return refused;
-  return open_looked_at(std::move(place));
+  return open_looked_at(std::move(place), root.get(), relative);
 }
 
 ReadFilesScope::ReadFilesScope() {

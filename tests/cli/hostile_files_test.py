@@ -27,8 +27,24 @@ def run(*words):
     return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300, env={**os.environ, **NOTHING})
 
 
+HAS_NAMESPACES = os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0
+
+
+class WithoutProc(unittest.TestCase):
+    @unittest.skipUnless(HAS_NAMESPACES, "needs root, to hide /proc")
+    def test_recordings_are_read(self):
+        inputs = [SOURCE / "data/kernel/kernel.bundle"] + list(CORPUS.glob("pt-lldb-*/trace.json")) + list(CORPUS.glob("cs-a57_single_step/snapshot"))
+        for path in inputs:
+            with self.subTest(path=path):
+                usual = run("stat", "-q", "-i", path)
+                self.assertIn(usual.returncode, (0, 3), usual.stderr)
+                hidden = subprocess.run(["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh", PTDECODE, "stat", "-q", "-i", path],
+                                        capture_output=True, text=True, timeout=300, env={**os.environ, **NOTHING})
+                self.assertTrue(hidden.stdout == usual.stdout, hidden.stdout + hidden.stderr)
+
+
 class Endless(unittest.TestCase):
-    @unittest.skipUnless(os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0, "needs root, for a small file system")
+    @unittest.skipUnless(HAS_NAMESPACES, "needs root, for a small file system")
     def test_an_input_that_never_ends_leaves_room_on_the_disk(self):
         mebibyte = 1 << 20
         for name, shown in (("-", "standard input"), ("/dev/stdin", "/dev/stdin")):
