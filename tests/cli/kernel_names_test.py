@@ -112,5 +112,33 @@ class KernelNames(unittest.TestCase):
         self.assertIn(f"{hidden} has no addresses: functions of the guest's kernel have no names", checked.stderr)
 
 
+class Threads(unittest.TestCase):
+    """Each switch executes __switch_to, so its address tells where the kernel's flow changes its thread."""
+
+    def branches(self, path, *words):
+        done = run("script", "-i", path, "--itrace=b", "-F", "tid,ip,addr", *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_without_the_switch_function_time_tells_the_thread(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder) / "demo"
+            shutil.copytree(DEMO, copy)
+            (copy / "kcore_dir/kallsyms").chmod(0o644)
+            (copy / "kcore_dir/kallsyms").write_text(KALLSYMS.replace(" __switch_to\n", " renamed\n"))
+            bundle = pathlib.Path(folder) / "demo.ptb"
+            self.assertEqual(run("bundle", "-i", copy, "-o", bundle).returncode, 0)
+            for cpu in ("0", "1"):
+                right = self.branches(DEMO, "-C", cpu).stdout.splitlines()
+                for path in (copy, bundle):
+                    done = self.branches(path, "-C", cpu)
+                    said = done.stdout.splitlines()
+                    self.assertIn("where __switch_to is", done.stderr)
+                    self.assertEqual(len(said), len(right))
+                    self.assertTrue(all(a.split()[1:] == b.split()[1:] for a, b in zip(said, right)), "the flow is the same")
+                    late = sum(a.split()[0] != b.split()[0] for a, b in zip(said, right))
+                    self.assertTrue(0 < late < len(right) // 50, f"{late} of {len(right)}")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -292,7 +292,10 @@ bool Walker::open_block(Flow& flow, SpaceId space, uint16_t flags) {
   flow.block_ip = state.ip;
   flow.block_space = space;
   flow.block_flags = flags;
-  if (state.mark_due || !flow.mark_valid) put_mark(flow, state.now);
+  if (state.mark_due || !flow.mark_valid) {
+    if (options_.time_switches) pass_dated_switches(flow);
+    put_mark(flow, state.now);
+  }
   state.mark_due = false;
   return true;
 }

@@ -266,6 +266,9 @@ class Walker {
   [[nodiscard]] bool changes_machine(const FlowState& state);
   void change_machine(Flow& flow, const Item& item, EventKind leaves, Ip from, Ip to);
   void pass_switch(Flow& flow);
+  void pass_dated_switches(Flow& flow);
+  /// Returns whether a switch in the segment is still to be passed by its time (DecoderOptions::time_switches).
+  [[nodiscard]] bool may_switch_by_time(const FlowState& state);
   void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
   void give_item_event(Flow& flow, const Item& item, Ip from);
   void give_bound_event(Flow& flow, const Item& item);

@@ -332,12 +332,25 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
     // has no user code.
     context = contexts_->at_cpu(segment_.cpu, last);
     const Context early = contexts_->at_cpu(segment_.cpu, first);
-    if (context.space == kNoSpace && early.space != kNoSpace) context = early;
+    const bool is_early = context.space == kNoSpace && early.space != kNoSpace;
+    if (is_early) context = early;
+    state.switches = follower_.passed_at(is_early ? first : last);
   }
   if (context.space == kNoSpace) context.space = options_.default_space;
   if (in_guest(state)) context = guest_context(state, context, first, last);
   state.context = context;
   state.mark_due = true;
+}
+
+bool Walker::may_switch_by_time(const FlowState& state) {
+  return options_.time_switches && segment_.cpu >= 0 && follower_.passed_at(items_.ahead().end()) > state.switches;
+}
+
+// Called before a mark if the function that every context switch executes is unknown: updates the thread once time has passed its record.
+void Walker::pass_dated_switches(Flow& flow) {
+  const FlowState& state = flow.state;
+  if (segment_.cpu < 0 || !is_kernel_half(state.ip) || in_guest(state) || follower_.passed_at(state.now.first) <= state.switches) return;
+  update_context(flow, state.now.first, state.now.first);
 }
 
 // Called when the flow enters the function that every context switch executes.

@@ -53,7 +53,7 @@ RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ 
 // Follows the flow as far as possible. Returns false if nothing was taken.
 bool Runner::fast(Flow& flow, uint64_t until) {
   FlowState& state = flow.state;
-  if (state.silent + SilentLoop::kLeast > walker_.max_silent()) return false;
+  if (state.silent + SilentLoop::kLeast > walker_.max_silent() || walker_.may_switch_by_time(state)) return false;
   if (state.silent_blocks + MemoTable::kMaxBlocks > SilentLoop::kMostBlocks) return false;
   if (!state.enabled || state.lost || state.doubtful || state.whole_ip_at != 0 || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
   ItemReader& items = walker_.items_;
