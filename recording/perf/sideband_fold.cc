@@ -19,6 +19,7 @@
 namespace ptd {
 namespace {
 
+constexpr uint64_t kMostPadsAtEnd = 24;       // captures of hardware end with at most 10 PADs, and have at most 21 in a row
 constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
 using perfio::kAuxCollision, perfio::kAuxOverwrite, perfio::kAuxPartial, perfio::kAuxTruncated;
 
@@ -576,6 +577,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   for (AuxStream& stream : data_.streams) {
     stream.finish();
     if (!is_arm_ && stream.has_begin() && !begins_with_psb(stream)) stream.lose_begin();
+    if (!is_arm_ && stream.written_zeros_at_end() > kMostPadsAtEnd) stream.lose_end();
     for (Finding& finding : placement_findings(stream)) image_.builder.add_finding(std::move(finding));
   }
   report_absent_streams();

@@ -151,6 +151,22 @@ void AuxStream::lose_begin() {
   if (finished_ && !seams_.empty() && seams_.front().offset_bytes == begin_offset()) seams_.front().why = AuxBreak::missing;
 }
 
+void AuxStream::lose_end() {
+  if (finished_ && (seams_.empty() || seams_.back().offset_bytes != end_offset())) seams_.push_back({end_offset(), AuxBreak::missing});
+}
+
+uint64_t AuxStream::written_zeros_at_end() const {
+  if (snapshot_ || !samples_.empty() || written_.empty()) return 0;
+  uint64_t zeros = 0;
+  for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk) {
+    const auto last = std::find_if(chunk->bytes.rbegin(), chunk->bytes.rend(), [](std::byte b) { return b != std::byte{}; });
+    zeros += static_cast<uint64_t>(last - chunk->bytes.rbegin());
+    if (last != chunk->bytes.rend()) break;
+  }
+  const uint64_t written = std::min(written_.back().end_offset_bytes, end_offset()), first = end_offset() - zeros;
+  return written - std::min(first, written);
+}
+
 Bytes AuxStream::read(uint64_t offset_bytes, uint64_t end_offset_bytes, std::vector<std::byte>& scratch) const {
   auto chunk = std::upper_bound(chunks_.begin(), chunks_.end(), offset_bytes,
                                 [](uint64_t value, const AuxChunk& candidate) { return value < candidate.offset_bytes; });

@@ -64,6 +64,8 @@ class AuxStream {
   void finish();
   /// Declares that trace is missing where the stream begins: its first bytes are not those that a trace begins with.
   void lose_begin();
+  /// Declares that trace is missing where the stream ends, after finish().
+  void lose_end();
 
   /// A stored AUX record: see add_written.
   struct Written {
@@ -82,6 +84,8 @@ class AuxStream {
   [[nodiscard]] const PlacedPayloads& placed() const { return placed_; }
   /// Returns whether the stream begins with the first byte that the trace unit wrote, after finish().
   [[nodiscard]] bool has_begin() const { return !snapshot_ && samples_.empty() && size_bytes_ != 0 && begin_offset() == 0; }
+  /// Returns how many zero bytes the stream ends with that an AUX record says were written, after finish(); 0 in snapshots.
+  [[nodiscard]] uint64_t written_zeros_at_end() const;
   [[nodiscard]] uint64_t begin_offset() const { return chunks_.empty() ? 0 : chunks_.front().offset_bytes; }
   [[nodiscard]] uint64_t end_offset() const { return chunks_.empty() ? 0 : chunks_.back().end(); }
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }

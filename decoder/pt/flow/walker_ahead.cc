@@ -121,4 +121,8 @@ void Walker::give_uncounted_loop(Flow& flow, const Item& item) {
   give_event(flow, rounds, EventKind::skipped, kEventHasFrom | kEventHasTo, flow.state.ip, flow.state.ip);
 }
 
+bool Walker::may_switch_by_time(const FlowState& state) {
+  return options_.time_switches && segment_.cpu >= 0 && follower_.passed_at(items_.ahead().end()) > state.switches;
+}
+
 }  // namespace ptd::pt

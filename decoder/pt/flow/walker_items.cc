@@ -342,10 +342,6 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   state.mark_due = true;
 }
 
-bool Walker::may_switch_by_time(const FlowState& state) {
-  return options_.time_switches && segment_.cpu >= 0 && follower_.passed_at(items_.ahead().end()) > state.switches;
-}
-
 // Called before a mark if the function that every context switch executes is unknown: updates the thread once time has passed its record.
 void Walker::pass_dated_switches(Flow& flow) {
   const FlowState& state = flow.state;

@@ -8,7 +8,7 @@ namespace ptd {
 namespace {
 
 TEST_F(Fold, AuxFlagsBreakTheStreamWhereTheySay) {
-  const std::vector<std::byte> bytes(256);
+  const std::vector<std::byte> bytes(256, std::byte{1});
   feed(perfio::AuxRecord{0, 128, 1}, 1000, 10, 10, 2);
   feed(perfio::AuxRecord{128, 128, 0}, 2000, 10, 10, 2);
   perfio::AuxtraceRecord payload;
@@ -31,8 +31,28 @@ TEST_F(Fold, AuxFlagsBreakTheStreamWhereTheySay) {
   EXPECT_EQ(data_->lost.aux_truncated, 1U);
 }
 
+// Files that lost power while they were written end with zeros. What the recorder wrote beyond the AUX records is its padding.
+TEST_F(Fold, ZerosAtTheEndThatWereTraceAreMissing) {
+  std::vector<std::byte> bytes(512, std::byte{1});
+  std::fill_n(bytes.end() - 30, 30, std::byte{});
+  for (const int32_t cpu : {2, 3}) {
+    feed(perfio::AuxRecord{0, cpu == 2 ? 512U : 500U, 0}, 1000, 10, 10, cpu);
+    perfio::AuxtraceRecord payload;
+    payload.size_bytes = bytes.size();
+    payload.cpu = cpu;
+    payload.payload = bytes;
+    feed(payload, 0);
+  }
+  finish();
+  EXPECT_EQ(data_->streams.at(0).written_zeros_at_end(), 30U);
+  EXPECT_EQ(data_->streams.at(0).seams().back().offset_bytes, 512U);
+  EXPECT_EQ(data_->streams.at(0).seams().back().why, AuxBreak::missing);
+  EXPECT_EQ(data_->streams.at(1).written_zeros_at_end(), 18U);
+  EXPECT_EQ(data_->streams.at(1).seams().back().offset_bytes, 0U);
+}
+
 TEST_F(Fold, EachAuxFlagIsAReasonOfItsOwn) {
-  const std::vector<std::byte> bytes(512);
+  const std::vector<std::byte> bytes(512, std::byte{1});
   feed(perfio::AuxRecord{0, 128, 4}, 1000, 10, 10, 2);    // PARTIAL
   feed(perfio::AuxRecord{128, 128, 8}, 2000, 10, 10, 2);  // COLLISION
   feed(perfio::AuxRecord{256, 128, 2}, 3000, 10, 10, 2);  // OVERWRITE: normal for a snapshot's ring, not a loss
