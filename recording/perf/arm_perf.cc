@@ -14,6 +14,7 @@ constexpr size_t kMostSlots = 1U << 17;
 using perfio::kAuxCollision, perfio::kAuxOverwrite, perfio::kAuxPartial, perfio::kAuxTruncated;
 constexpr uint32_t kUnusedIdFlag = 1U << 31;                                   // of TRCTRACEIDR: for readers without AUX_OUTPUT_HW_ID
 constexpr uint32_t kContextIdOfEtmcr = 0xc000, kContextIdOfTrcconfigr = 0x40;  // traced
+constexpr uint32_t kTimestampOfEtmcr = 1U << 28, kTimestampOfTrcconfigr = 1U << 11;
 
 /// Why the data of an AUX record does not join the next: each is a separate capture, and the flags report losses.
 AuxBreak break_behind(uint64_t flags) {
@@ -346,7 +347,7 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
                           std::to_string(ring.first_unnamed) +
                           " of the ring: records are lost or damaged; the bytes are decoded as a trace of their own");
   }
-  bool virtual_time = true, by_vmid = false, by_context = false;
+  bool virtual_time = true, has_timestamps = false, by_vmid = false, by_context = false;
   for (size_t i = 0; i < slots_.size(); ++i) {
     // Where the kernel overwrites its buffer, the oldest trace of a source may begin anywhere.
     if (!overwritten_) sources_.expect_async(i, true);
@@ -355,6 +356,7 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
     const bool legacy = source.config.protocol == arm::Protocol::etmv3 || source.config.protocol == arm::Protocol::ptm;
     by_vmid |= !legacy && (source.config.configr & 0x80) != 0 && source.config.vmid_is_context_el2();
     by_context |= (source.config.configr & (legacy ? kContextIdOfEtmcr : kContextIdOfTrcconfigr)) != 0;
+    has_timestamps |= (source.config.configr & (legacy ? kTimestampOfEtmcr : kTimestampOfTrcconfigr)) != 0;
     virtual_time &= info.cpus[slots_[i].base].ts_source == 1;
     if (started_ != kTimeMax) stream.add_written(0, started_);
     if (stream.size_bytes() == 0) continue;
@@ -367,6 +369,8 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   data.arm_follow.names = by_vmid ? arm::ContextNames::vmid : by_context ? arm::ContextNames::context_id : arm::ContextNames::none;
   data.arm_follow.time = data.decoder.config.time;
   data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
+  if (use_time && !virtual_time && has_timestamps && data.decoder.config.time.valid())
+    data.warnings.emplace_back("the flow has no times: the metadata do not say that all timestamps count the kernel's virtual counter (TS_SOURCE 1)");
   if (unread_ids_ != 0)
     data.warnings.push_back(std::to_string(unread_ids_) +
                             " AUX_OUTPUT_HW_ID records have a later version: their trace ids are not known");

@@ -129,6 +129,20 @@ uint64_t unread_bytes(const perfio::PerfReader& reader) {
   return reader.mappings().size() == 1 && offset < reader.size_bytes() ? reader.size_bytes() - offset : 0;
 }
 
+// Timestamps of CoreSight are counts of the system counter, which TIME_CONV converts.
+void report_timestamps(const ClockWitness& witness, ImageBuild& image, RecordingData& data) {
+  for (size_t i = 0; i < data.streams.size(); ++i) {
+    if (!witness.is_far(data.infos[i].time)) continue;
+    Finding finding;
+    finding.kind = FindingKind::clock_contradicts;
+    finding.what = name_of(data.streams[i]) + ": by the conversion of TIME_CONV, the trace is from " + std::to_string(data.infos[i].time.first.value) + " to " +
+                   std::to_string(data.infos[i].time.last.value) + " ns, but the records are from " + std::to_string(witness.records().first_ns) + " to " +
+                   std::to_string(witness.records().last_ns) + ": the conversion is wrong, and so are times and threads";
+    data.warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
+  }
+}
+
 // Records that cannot be read and that the reader skipped: what they said of the code is missing. Records whose size was wrong.
 void add_bad_records(const perfio::ReadDamage& damage, ImageBuild& image) {
   if (damage.bad_records == 0 && damage.oversized_records == 0) return;
@@ -242,10 +256,11 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   etm.snapshot_mode = fold.is_snapshot();
   if (etm.valid) arm.finish(etm, options.use_time, data);
   for (Finding& finding : arm.findings()) image.builder.add_finding(std::move(finding));
-  image.finish(data);
   OpenRequest indexing = options;
   indexing.use_time = etm.valid ? data.arm_follow.use_time : options.use_time && data.decoder.config.time.valid();
   index_streams(indexing, data);
+  if (etm.valid && indexing.use_time) report_timestamps(witness, image, data);
+  image.finish(data);
   if (etm.valid) return {};
   find_kernel_places(data);
   add_anchors(indexing, data);

@@ -132,6 +132,12 @@ bool ClockWitness::refutes(const TimeConversion& time) const {
   return knows() && std::all_of(tscs_.begin(), tscs_.end(), [&](uint64_t tsc) { return outside_ns(time, tsc) > kFarNs; });
 }
 
+bool ClockWitness::is_far(Interval time) const {
+  if (distrusted_ || !has_aux_) return false;
+  return (time.first != kTimeMin && time.first.value > records_.last_ns + kRecordNs) ||
+         (time.last != kTimeMax && time.last.value + kRecordNs < records_.first_ns);
+}
+
 uint64_t ClockWitness::difference_ns(const TimeConversion& a, const TimeConversion& b) const {
   uint64_t most = 0;
   for (const uint64_t tsc : tscs_) {

@@ -28,6 +28,8 @@ class ClockWitness {
   [[nodiscard]] uint64_t error_ns(const TimeConversion& time) const;
   /// Returns whether `time` puts all TSCs more than a second outside the times of the records.
   [[nodiscard]] bool refutes(const TimeConversion& time) const;
+  /// Returns whether a time with bounds lies more than a millisecond outside the times of the records.
+  [[nodiscard]] bool is_far(Interval time) const;
   /// Returns the largest difference between two conversions at a TSC of the trace.
   [[nodiscard]] uint64_t difference_ns(const TimeConversion& a, const TimeConversion& b) const;
   [[nodiscard]] Interval trace_time(const TimeConversion& time) const;

@@ -316,6 +316,12 @@ def check_wrong_bits(folder, recording):
     for depth in (64, 4096):
         code, text = checked(damaged("wrong-depth.data", at + (depth >> 8 != 0), depth >> 8 or depth))
         check(f"TRCIDR8 {depth} is found", code == 3 and "TRCIDR8) is wrong" in text, f"{code} {text}")
+    conversion = next(original.index(record) for kind, _, record, _ in perf_records(recording) if kind == 79)  # TIME_CONV: the shift is its first word
+    code, text = checked(damaged("wrong-shift.data", conversion + 8, 1))
+    check("a conversion of the clock that the records contradict is found", code == 3 and "by the conversion of TIME_CONV, the trace is from" in text, f"{code} {text}")
+    path = damaged("no-source.data", at + 8 * 2, 1)  # TS_SOURCE, two words after TRCIDR8
+    done = subprocess.run([PTDECODE, "stat", "-i", path], capture_output=True, text=True)
+    check("without a known source of its timestamps, the flow has no times", "the flow has no times" in done.stderr, done.stderr)
 
 
 def bundle_says_the_same(folder, recording):
