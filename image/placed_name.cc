@@ -27,15 +27,16 @@ bool is_file_name(std::string_view text) {
 }
 
 std::string_view whole_function(std::string_view name) {
-  const size_t cold = name.rfind(".cold");
-  if (cold == std::string_view::npos || cold == 0) return name;
-  constexpr std::string_view kClone = " [clone ";
-  const bool clone = name.substr(0, cold).ends_with(kClone);
-  if (clone != name.ends_with(']')) return name;
-  for (const char c : name.substr(cold + 5, name.size() - cold - 5 - (clone ? 1 : 0))) {
-    if (c != '.' && (c < '0' || c > '9')) return name;
+  constexpr std::string_view kClone = " [clone ", kParts[] = {".cold", ".__part", ".eh"};
+  const bool in_brackets = name.ends_with(']');
+  const std::string_view marked = name.substr(0, name.find_last_not_of(".0123456789", name.size() - (in_brackets ? 2 : 1)) + 1);
+  for (const std::string_view part : kParts) {
+    if (!marked.ends_with(part)) continue;
+    const std::string_view whole = marked.substr(0, marked.size() - part.size());
+    if (whole.empty() || whole.ends_with(kClone) != in_brackets) return name;
+    return whole.substr(0, whole.size() - (in_brackets ? kClone.size() : 0));
   }
-  return name.substr(0, clone ? cold - kClone.size() : cold);
+  return name;
 }
 
 std::string hex_text(uint64_t value) {

@@ -134,11 +134,20 @@ SourceLines* FileSymbols::source() {
   if (std::exchange(source_sought_, true)) return source_.get();
   // Separate debug files come after their file in the list and are preferred.
   load();
-  for (size_t i = elf_paths_.size(); i-- > 0 && !source_;) source_ = SourceLines::open(elf_paths_[i], warnings_);
+  const auto starts = [this](uint64_t address) { return begins_function(address); };
+  for (size_t i = elf_paths_.size(); i-- > 0 && !source_;) source_ = SourceLines::open(elf_paths_[i], warnings_, starts);
   const size_t known = elf_paths_.size();
   if (!source_) fetch_debug_file();
-  if (elf_paths_.size() > known) source_ = SourceLines::open(elf_paths_.back(), warnings_);
+  if (elf_paths_.size() > known) source_ = SourceLines::open(elf_paths_.back(), warnings_, starts);
   return source_.get();
+}
+
+// What the lines of the file ask, after source() has returned them.
+bool FileSymbols::begins_function(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto end = symbols_.begin() + static_cast<ptrdiff_t>(outer_count_);
+  const auto first = std::lower_bound(symbols_.begin(), end, address, [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
+  return first != end && first->address == address && first->function && whole_function(first->name).size() == first->name.size();
 }
 
 // Downloads the separate debug information of the file, once. The caller holds the lock.

@@ -81,6 +81,7 @@ class FileSymbols {
   enum class NameIs { other, old_version, same };
   void load();
   void set_places();
+  [[nodiscard]] bool begins_function(uint64_t address);
   void fetch_debug_file();
   void note_damage(const ElfFile& elf);
   [[nodiscard]] std::optional<Place> locate(uint64_t file_offset_bytes);

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "image/placed_name.h"
 #include "image/source/elf_damage.h"
 #include "image/symbols/debug_file.h"
 #include "image/symbols/dwarf/scope_reader.h"
@@ -85,19 +86,26 @@ struct SourceLines::Unit {
   std::vector<ScopePiece> pieces;  // by address
 };
 
-std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings) {
+std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings, std::function<bool(uint64_t)> starts) {
   if (!has_memory(elf_path, *warnings)) return nullptr;
-  return of(DebugFile::open(elf_path), elf_path, std::move(warnings));
+  return of(DebugFile::open(elf_path), elf_path, std::move(warnings), std::move(starts));
 }
 
 std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings,
                                                            const std::function<bool(Dwfl_Module*)>& wanted) {
   if (!has_memory(elf_path, *warnings)) return nullptr;
-  return of(DebugFile::open_relocatable(elf_path, wanted), elf_path, std::move(warnings));
+  std::unique_ptr<DebugFile> file = DebugFile::open_relocatable(elf_path, wanted);
+  const auto starts = [layout = file ? file->layout : nullptr](uint64_t address) {
+    GElf_Off from_start = 0;
+    GElf_Sym symbol;
+    const char* name = dwfl_module_addrinfo(dwfl_addrmodule(layout, address), address, &from_start, &symbol, nullptr, nullptr, nullptr);
+    return name != nullptr && from_start == 0 && GELF_ST_TYPE(symbol.st_info) == STT_FUNC && whole_function(name).size() == std::strlen(name);
+  };
+  return of(std::move(file), elf_path, std::move(warnings), starts);
 }
 
 std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, const std::string& elf_path,
-                                             std::shared_ptr<SourceWarnings> warnings) {
+                                             std::shared_ptr<SourceWarnings> warnings, std::function<bool(uint64_t)> starts) {
   if (!file) {
     const auto elf = ElfFile::open(elf_path);
     if (elf.ok() && has_debug_info(**elf) && find_elf_damage(**elf, false).debug.empty())
@@ -105,6 +113,7 @@ std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, co
     return nullptr;
   }
   std::unique_ptr<SourceLines> lines(new SourceLines(std::move(file), elf_path, std::move(warnings)));
+  lines->starts_ = std::move(starts);
   lines->within_limits([&] { lines->index(); });
   return lines->units_.empty() && lines->exceeded_.empty() ? nullptr : std::move(lines);
 }
@@ -327,7 +336,7 @@ void SourceLines::load_scopes(Unit& unit) {
     warnings_->add(path_ + ": names of its functions and inlined calls are in " + file_->missing_alternate +
                    " (.gnu_debugaltlink), which is missing or has another build id; lines are known");
   const std::function<std::string_view(const char*)> names = [&](const char* text) { return readable(text); };
-  UnitScopes found = read_scopes(die, {std::exchange(unit.counted, true) ? nullptr : &file_->limits, names});
+  UnitScopes found = read_scopes(die, {std::exchange(unit.counted, true) ? nullptr : &file_->limits, names, starts_});
   unit.scopes = std::move(found.scopes);
   unit.empty_copies = std::move(found.empty);
   unit.pieces = pieces_of(std::move(found.extents));
@@ -482,15 +491,24 @@ size_t SourceLines::next_address(const Unit& unit, size_t at) {
   return next;
 }
 
+/// Returns the index of the first row from `next` on that has a line, if LLVM goes to line 0 there and comes back: what has the line of the row before
+/// is then still the same statement.
+size_t SourceLines::past_line_0(const Unit& unit, size_t next) {
+  const auto is_line_0 = [](const Row& row) { return row.line == 0 && !row.statement && !row.end; };
+  while (unit.joins_rows && next < unit.rows.size() && is_line_0(unit.rows[next])) ++next;
+  return next;
+}
+
 /// Returns the index of the first row from `next` on that does not continue the statement of row `at`: of another line or scope, or a statement
 /// itself.
 size_t SourceLines::statement_end(const Unit& unit, size_t at, size_t next) {
   const Row& row = unit.rows[at];
   const auto continues = [&](const Row& other) { return !other.end && !other.statement && other.line == row.line && other.file == row.file; };
-  while (unit.joins_rows && next < unit.rows.size()) {
-    const size_t group_end = next_address(unit, next);
-    const auto first = unit.rows.begin() + static_cast<std::ptrdiff_t>(next), last = unit.rows.begin() + static_cast<std::ptrdiff_t>(group_end);
-    if (!std::all_of(first, last, continues) || scope_at(unit.pieces, first->address) != scope_at(unit.pieces, row.address)) break;
+  const uint32_t scope = scope_at(unit.pieces, row.address);
+  for (size_t group = past_line_0(unit, next); unit.joins_rows && group < unit.rows.size(); group = past_line_0(unit, next)) {
+    const size_t group_end = next_address(unit, group);
+    const auto first = unit.rows.begin() + static_cast<std::ptrdiff_t>(group), last = unit.rows.begin() + static_cast<std::ptrdiff_t>(group_end);
+    if (!std::all_of(first, last, continues) || scope_at(unit.pieces, unit.rows[next].address) != scope || scope_at(unit.pieces, first->address) != scope) break;
     next = group_end;
   }
   return next;
@@ -511,14 +529,16 @@ SourceUnit SourceLines::statements(const Unit& unit) const {
   const StatementScopes scopes(unit.scopes, unit.pieces);
   const auto unit_number = static_cast<uint32_t>(&unit - units_.data());
   size_t group = 0, next = 0;  // the first row at the address, and the first after it
-  size_t joined = 0;           // where statements at the address end that have the line of row `next`; 0: not known
+  size_t resumed = 0;          // the first row after it that has a line; 0: not known
+  size_t joined = 0;           // where statements at the address end that have the line of row `resumed`; 0: not known
   for (size_t i = 0; i < unit.rows.size(); ++i) {
     const Row& row = unit.rows[i];
-    if (i >= next) next = next_address(unit, i), joined = 0;
+    if (i >= next) next = next_address(unit, i), resumed = joined = 0;
     if (unit.rows[group].address != row.address || unit.rows[group].end) group = i;
     if (row.end || !row.statement || row.line == 0) continue;
     if (const Reach* reach = reach_of(row.address); reach == nullptr || reach->unit != unit_number) continue;
-    const bool goes_on = next < unit.rows.size() && unit.rows[next].line == row.line && unit.rows[next].file == row.file;
+    if (resumed == 0) resumed = past_line_0(unit, next);
+    const bool goes_on = resumed < unit.rows.size() && unit.rows[resumed].line == row.line && unit.rows[resumed].file == row.file;
     if (goes_on && joined == 0) joined = statement_end(unit, i, next);
     const size_t last = goes_on ? joined : next;
     const auto end_at = [&](size_t index) { return index < unit.rows.size() ? unit.rows[index].address : row.address + 1; };

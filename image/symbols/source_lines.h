@@ -27,8 +27,8 @@ class SourceWarnings;
 /// another file (.gnu_debugaltlink) are empty if that file is missing, which is a sentence too.
 class SourceLines {
  public:
-  /// Returns null if the file has no DWARF line information.
-  static std::unique_ptr<SourceLines> open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings);
+  /// Returns null if the file has no DWARF line information. `starts`: see ScopeSource; it is called while units are read.
+  static std::unique_ptr<SourceLines> open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings, std::function<bool(uint64_t)> starts = {});
   /// Opens a relocatable file, with the addresses of libdwfl's layout. `wanted` checks the layout before lines are read; null if it returns
   /// false. A compressed file (.ko.xz) is not opened.
   static std::unique_ptr<SourceLines> open_relocatable(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings,
@@ -50,7 +50,7 @@ class SourceLines {
   struct Unit;
   SourceLines(std::unique_ptr<DebugFile> file, std::string path, std::shared_ptr<SourceWarnings> warnings);
   static std::unique_ptr<SourceLines> of(std::unique_ptr<DebugFile> file, const std::string& elf_path,
-                                         std::shared_ptr<SourceWarnings> warnings);
+                                         std::shared_ptr<SourceWarnings> warnings, std::function<bool(uint64_t)> starts);
   void within_limits(const std::function<void()>& work);
   void index();
   std::string_view file_of(uint64_t unit_offset, uint32_t number);
@@ -65,6 +65,7 @@ class SourceLines {
   std::string_view readable(const char* text);
   [[nodiscard]] static size_t next_address(const Unit& unit, size_t at);
   [[nodiscard]] static bool has_code(const Unit& unit, size_t at, size_t next);
+  [[nodiscard]] static size_t past_line_0(const Unit& unit, size_t next);
   [[nodiscard]] static size_t statement_end(const Unit& unit, size_t at, size_t next);
   [[nodiscard]] SourceUnit statements(const Unit& unit) const;
 
@@ -72,6 +73,7 @@ class SourceLines {
   std::string path_;
   std::shared_ptr<SourceWarnings> warnings_;
   std::unique_ptr<DebugFile> file_;
+  std::function<bool(uint64_t)> starts_;
   std::string exceeded_;  // the exceeded limit; empty: none
   struct Reach {
     uint64_t first = 0, end = 0;

@@ -229,6 +229,16 @@ class ScopeReader {
     }
     return next != ~uint64_t{0} ? next : entry;
   }
+  // Returns where a function is entered. Of a function in several parts that is its first range ([DWARF5] "Entry Address"), unless symbols show
+  // another one: clang writes the parts that it split off first (LLVM, MachineFunction::MBBSectionRanges).
+  uint64_t entry_of(Dwarf_Die* die, const Start& start) const {
+    Dwarf_Addr entry = start.first;
+    const bool known = dwarf_entrypc(die, &entry) == 0 && (dwarf_hasattr(die, DW_AT_entry_pc) == 1 || dwarf_hasattr(die, DW_AT_low_pc) == 1);
+    if (known || dwarf_tag(die) == DW_TAG_inlined_subroutine || extents_.size() - start.extents == 1 || !source_.starts) return entry;
+    const auto own = extents_.begin() + static_cast<std::ptrdiff_t>(start.extents);
+    const auto begins = std::find_if(own, extents_.end(), [this](const ScopeExtent& extent) { return source_.starts(extent.first); });
+    return begins == extents_.end() ? entry : begins->first;
+  }
   void add(Dwarf_Die* die, const Start& start, uint32_t parent) {
     Scope scope;
     scope.linkage_name = name_of(die);
@@ -241,8 +251,7 @@ class ScopeReader {
       scope.call = place_of(die, DW_AT_call_file, DW_AT_call_line);
       scope.call_discriminator = static_cast<uint32_t>(number_of(die, kGnuDiscriminator));
     }
-    Dwarf_Addr entry = 0;
-    scope.entry = dwarf_entrypc(die, &entry) == 0 ? entry : start.first;
+    scope.entry = entry_of(die, start);
     scope.first_code = first_code(scope.entry, std::span(extents_).subspan(start.extents));
     Dwarf_Attribute attribute;
     Dwarf_Word view = 0;

@@ -61,10 +61,12 @@ struct ScopePiece {
   uint32_t scope = kNoScope;
 };
 
-/// What reading a unit needs. `names` returns the readable form of libdw's text, which lives long enough.
+/// What reading a unit needs. `names` returns the readable form of libdw's text, which lives long enough. `starts` returns whether a function has a
+/// symbol at an address that is not one of a part that a compiler split off ("f.cold"); empty if that is not known.
 struct ScopeSource {
   DebugLimits* limits = nullptr;  // null if the unit is counted
   const std::function<std::string_view(const char*)>& names;
+  const std::function<bool(uint64_t)>& starts;
 };
 
 /// What read_scopes() found in a unit.
