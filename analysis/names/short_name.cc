@@ -10,7 +10,7 @@ namespace ptd {
 
 namespace {
 
-constexpr std::string_view kOperator = "operator", kAnonymous = "(anonymous namespace)";
+constexpr std::string_view kOperator = "operator", kAnonymous = "(anonymous namespace)", kDecltype = "decltype";
 
 bool letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$'; }
 
@@ -22,6 +22,37 @@ size_t operator_at(std::string_view name, size_t at) {
   if (name.substr(end, 2) == "()" || name.substr(end, 2) == "[]") return end + 2 - at;
   while (end < name.size() && std::string_view("<>=!-+*/%&|^~,").find(name[end]) != std::string_view::npos) ++end;
   return end - at;
+}
+
+/// Where the parenthesis at `open` is closed; npos if nowhere.
+size_t closing_parenthesis(std::string_view name, size_t open) {
+  size_t depth = 0;
+  for (size_t at = open; at < name.size(); ++at) {
+    if (name[at] == '(') ++depth;
+    if (name[at] == ')' && --depth == 0) return at;
+  }
+  return std::string_view::npos;
+}
+
+// Length of the type "decltype(auto)" or "decltype (f())" at `at`, whose signs are no brackets; 0 if there is none.
+size_t decltype_at(std::string_view name, size_t at) {
+  if (name.substr(at, kDecltype.size()) != kDecltype || (at != 0 && letter(name[at - 1]))) return 0;
+  size_t open = at + kDecltype.size();
+  if (name.substr(open, 1) == " ") ++open;
+  const size_t end = name.substr(open, 1) == "(" ? closing_parenthesis(name, open) : std::string_view::npos;
+  return end == std::string_view::npos ? 0 : end + 1 - at;
+}
+
+// Returns "f<int>(int)" if the parenthesis at `open` is that of "int (*f<int>(int))(char)": a function that returns the address of a function, of
+// an array or of a member. Empty if it is not.
+std::string_view declared_at(std::string_view name, size_t open) {
+  constexpr size_t kMostBytes = 4096;  // short_function() is called for each one within another
+  const size_t end = name.size() > kMostBytes ? std::string_view::npos : closing_parenthesis(name, open);
+  if (end == std::string_view::npos || (name.substr(end + 1, 1) != "(" && name.substr(end + 1, 1) != "[" && name.substr(end + 1, 2) != " [")) return {};
+  const std::string_view inside = name.substr(open + 1, end - open - 1);
+  const size_t member = inside.find("::*"), first = member < inside.find('(') ? member + 2 : 0;
+  const size_t declared = inside.find_first_not_of("*&", first);
+  return declared == first || declared == std::string_view::npos ? std::string_view() : inside.substr(declared);
 }
 
 /// Where the bracket that `name` begins with is closed; npos if nowhere. The arrow of a function's type closes none.
@@ -67,33 +98,37 @@ std::string short_function(std::string_view name) {
   if (const size_t lead = place + made_for_length(name.substr(place)); lead != 0)
     return std::string(name.substr(0, lead)) + short_function(name.substr(lead));
   if (name.starts_with('<')) return short_method(name);
-  std::string kept;
-  size_t depth = 0, word = 0;  // word: where the last one of `kept` begins
+  std::string kept, open;  // open: the brackets around `at`
+  size_t word = 0;         // where the last one of `kept` begins
   bool named = false;
   for (size_t at = 0; at < name.size();) {
-    if (const size_t length = depth == 0 ? operator_at(name, at) : 0; length != 0) {
+    if (open.empty()) {
+      if (const size_t length = decltype_at(name, at); length != 0) {
+        at += length;
+        continue;
+      }
+      const size_t special = operator_at(name, at), length = name.substr(at, kAnonymous.size()) == kAnonymous ? kAnonymous.size() : special;
       kept += name.substr(at, length);
       at += length;
-      named = true;
-      continue;
-    }
-    if (depth == 0 && name.substr(at, kAnonymous.size()) == kAnonymous) {
-      kept += kAnonymous;
-      at += kAnonymous.size();
-      continue;
+      named = named || special != 0;
+      if (length != 0) continue;
     }
     const char c = name[at++];
     if (c == '<' || c == '(' || c == '[') {
-      if (c == '<' && depth == 0 && kept.ends_with("::")) kept.resize(kept.size() - 2);  // Rust: align_of::<f64>
-      // The name ends at the arguments, except for what is defined inside a function: f(int)::{lambda()#1}.
-      ++depth;
-    } else if (c == '>' && depth != 0 && name[at - 2] == '-') {
-      continue;  // the arrow of a function's type
+      if (c == '<' && open.empty() && kept.ends_with("::")) kept.resize(kept.size() - 2);  // Rust: align_of::<f64>
+      if (c == '(' && open.empty() && kept.size() == word) {
+        if (const std::string_view declared = declared_at(name, at - 1); !declared.empty()) return short_function(declared);
+      }
+      open += c;
+    } else if (c == '>' && !open.empty() && (open.back() != '<' || name[at - 2] == '-')) {
+      continue;  // a sign of an expression, or the arrow of a function's type
     } else if (c == '>' || c == ')' || c == ']') {
-      if (depth == 0) return std::string(name);
-      --depth;
-      named = named || c == ')';
-    } else if (depth != 0) {
+      const size_t opened = open.rfind(c == '>' ? '<' : c == ')' ? '(' : '[');
+      if (opened == std::string::npos) return std::string(name);
+      open.resize(opened);
+      // The name ends at the arguments, except for what is defined inside a function: f(int)::{lambda()#1}.
+      named = named || (c == ')' && open.empty());
+    } else if (!open.empty()) {
       continue;
     } else if (c == ' ') {
       if (named) break;  // "const", "[clone .cold]"
@@ -103,7 +138,7 @@ std::string short_function(std::string_view name) {
       if (c == ':') named = false;
     }
   }
-  if (depth != 0 || kept.size() == word) return std::string(name);
+  if (!open.empty() || kept.size() == word) return std::string(name);
   return kept.substr(word);
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace ptd::cli {
 namespace {
 
@@ -34,9 +36,35 @@ TEST(ShortName, LeavesArgumentsAndReturnTypesOut) {
            NameCase{"a.cc:void ns::f<int>(int)", "a.cc:ns::f"},
            NameCase{"0x12f0:helper", "0x12f0:helper"},
            NameCase{"non-virtual thunk to D::g(int)", "non-virtual thunk to D::g"},
+           NameCase{"decltype(auto) dta<int>(int)", "dta"},
+           NameCase{"decltype ({parm#1}+(1)) ns::dtb<int>(int)", "ns::dtb"},
+           NameCase{"decltype (({parm#1})<(1)) less<int>(int)", "less"},
+           NameCase{"decltype (::new ((void*)(0)) int((declval<int&>)())) std::construct_at<int, int&>(int*, int&)", "std::construct_at"},
+           NameCase{"decltype(auto) std::operator| <A, B>(A&&, B&&)", "std::operator|"},
+           NameCase{"decltype(auto) Call::operator()<int>(int) const", "Call::operator()"},
+           NameCase{"decltype ((f)(0))::type g<int>()", "g"},
+           NameCase{"decltype(auto) f<int>(int) [clone .cold]", "f"},
+           NameCase{"my_decltype(int)", "my_decltype"},
+           NameCase{"Box<(Color)1> paint<int>(int)", "paint"},
+           NameCase{"std::enable_if<((sizeof (int))<(8)), int>::type narrow<int>(int)", "narrow"},
+           NameCase{"std::enable_if<((sizeof (int))>(2)), int>::type wide<int>(int)", "wide"},
+           NameCase{"int (*choose<int>(int))(char)", "choose"},
+           NameCase{"int (&ns::row<int>(int)) [3]", "ns::row"},
+           NameCase{"int (Box<int>::*member<int>(int))(char)", "member"},
+           NameCase{"int (*(*twice<int>(int))(char))(long)", "twice"},
+           NameCase{"Lambda::operator void (*)()() const", "Lambda::operator"},
            NameCase{"", ""},
        })
     EXPECT_EQ(short_function(each.name), each.want);
+}
+
+TEST(ShortName, EndsInHostileNames) {
+  std::string deep = "f()";
+  const int levels = 1 << 14;
+  for (int i = 0; i < levels; ++i) deep.insert(0, "(*").append(")()");
+  EXPECT_EQ(short_function("int " + deep), "int " + deep);
+  EXPECT_EQ(short_function("decltype((("), "decltype(((");
+  EXPECT_EQ(short_function("int (*"), "int (*");
 }
 
 TEST(ShortName, FitsAWidth) {
