@@ -221,8 +221,11 @@ int run_coverage(const CoverageWords& words) {
   if (coverage.empty()) {
     if (!counts.files.empty()) (void)input.say_summary(words.calls, true);
     if (looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("coverage"));
-    if (any_told && !words.sources.empty())
-      return report_error({ErrorCode::not_recorded, "coverage: no source file of the code that ran matches --source; 'ptdecode coverage --source /' lists them", 0});
+    const std::string advice = "; compile with -g, or name debug files with --debug-dir";
+    if (any_told && !words.sources.empty()) {
+      const std::string unknown = without.empty() ? "" : ", and there is no debug information in " + shown(without) + advice;
+      return report_error({ErrorCode::not_recorded, "coverage: no source file of the code that ran matches --source ('ptdecode coverage --source /' lists them)" + unknown, 0});
+    }
     for (const std::string& dso : without.empty() ? words.dsos : std::vector<std::string>()) {
       if (const std::string missing = missing_file_text(input.recording(), dso); !missing.empty())
         return report_error({ErrorCode::not_recorded, "coverage: --dso: " + missing, 0});
@@ -230,7 +233,7 @@ int run_coverage(const CoverageWords& words) {
     const std::string why = counts.files.empty() ? "no code of a file ran"
                             : without.empty()    ? "no code that ran matches --dso"
                                                  : "no debug information in " + shown(without);
-    return report_error({ErrorCode::not_recorded, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
+    return report_error({ErrorCode::not_recorded, "coverage: " + why + advice, 0});
   }
   for (const auto& [path, file] : coverage) note_read_file(path);  // the sources are needed to read the result
   const bool lcov = words.format == "lcov" || !words.output.empty();
@@ -261,21 +264,22 @@ Command add_coverage(CLI::App& app) {
       "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed statement\n"
       "(is_stmt of the line table), added up over the functions that contain statements of the line: instances of a template and inlined\n"
       "copies count separately. Other code with its number, which optimizers move and insert, does not count. clang, and GCC without\n"
-      "optimization, mark only the first part of a line as a statement: what directly follows with the same line counts, too, if the statement\n"
-      "ran. Of a loop within one line, the count is that of the part that ran most often (the condition); gcov may add up parts. Limitation: in\n"
+      "optimization, mark only the first part of a line as a statement: what directly follows with the same line (of clang, also after code of\n"
+      "line 0) counts, too, if the statement ran. Of a loop within one line, the count is that of the part that ran most often (the condition); gcov may add up parts. Limitation: in\n"
       "code that GCC optimized, a loop within one line of a Fortran array, or without column numbers, may count once. A statement that the\n"
       "optimizer left without code after an inlined copy does not count with the code that follows.\n"
       "Limitation: where the optimizer copied a statement within a function (unrolled, peeled or split loops, paths that it separated), the count\n"
       "is that of the copy that ran most often, not the sum: the line table does not tell copies of a statement from statements that share a\n"
-      "line and column (those of a macro), or from a statement whose code is in several places. So the count may be too low. Without\n"
-      "optimization (-O0) there are no copies.\n"
+      "line and column (those of a macro), or from a statement whose code is in several places. So the count may be too low. If the copies of\n"
+      "a line follow each other, clang marks only the first: if that did not run, the others do not count. Without optimization (-O0) there are\n"
+      "no copies.\n"
       "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov counts\n"
       "the same without optimization. A direct jump within a function to its first instruction (a loop) does not enter it, and neither does the\n"
       "code that GCC split off the function (NAME.part.N, or inlined back). Limitation: the optimizer can merge parts of an inlined copy with other\n"
-      "code, and its count is then too low, but not 0 if a statement of the copy ran. If\n"
-      "functions of a source file share a name (lambdas: operator()), the line is added to it. A function is entered, too, where its first\n"
-      "instruction faulted; that instruction was not executed, so its line is not counted. Limitation: debug information in .dwo files\n"
-      "(-gsplit-dwarf) is not read, so only lines are counted.\n"
+      "code, or copy its first instruction, and its count is then too low, but not 0 if a statement of the copy ran. If functions of a source\n"
+      "file share a name (lambdas: operator()), the line is added to it. A function is entered, too, where its first instruction faulted; that\n"
+      "instruction was not executed, so its line is not counted. Limitation: debug information in .dwo files (-gsplit-dwarf) is not read, so\n"
+      "only lines are counted.\n"
       "The kernel and its modules are included if their debug files are found (--debug-dir, --symfs). Without a recorded build id, a\n"
       "module's file (.ko or .ko.debug, not compressed) is used if its functions have the addresses that the kernel reports. This does "
       "not\n"

@@ -324,8 +324,8 @@ Command add_functions(CLI::App& app) {
   add_format_option(command, words->format, "text, or json: one object per line");
   command.add_flag("--full-names", words->full_names, "do not shorten names to fit the terminal");
   command.footer(
-      "calls: calls whose start is in the trace. [2 more without start, 1 without end]: two other calls began before the trace, and the\n"
-      "end of one call is missing.\n"
+      "calls: calls whose start is in the trace. [2 more without start, 1 without end]: the start of two other calls was not seen, or they were\n"
+      "entered in the middle, and the end of one call is missing.\n"
       "self: time in the function without its callees. total: self, callees and waiting. A tail call ends a function: the function that it\n"
       "jumps to counts in the total of the caller of both.\n"
       "waiting: the part of total in which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops\n"

@@ -156,6 +156,22 @@ class Code(RecordedPrograms):
                 self.assertEqual((got[4], want[4]), (40 * (50 + 1), 1 + 40 + 40 * 50))
                 self.assertEqual((got[5], want[5]), (6, 6))
 
+    def test_a_statement_goes_on_after_line_0(self):
+        """clang gives padding and what it inserts line 0, and what follows is no new statement."""
+        clang, place = shutil.which("clang") or shutil.which("clang-14"), self.folder / "back"
+        if not clang:
+            self.skipTest("no clang")
+        place.mkdir()
+        (place / "back.c").write_text('__attribute__((noinline)) int f(int x, int y) {\n  __asm__ volatile("" : : "r"(x));\n  return x + y;\n}\nint main(int c, char** v) {\n'
+                                      "  int sum = 0, last = f(c, 0); for (int i = 0; i < 1000; i++) sum += f(3, i >= 1000 - last ? 200 : 1);\n  return sum == 0;\n}\n")
+        for optimization in ("-O1", "-O2"):
+            subprocess.run([clang, optimization, "-g", "-o", "back", "back.c"], cwd=place, check=True)
+            done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", place / "data", "--", place / "back")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            text = run("coverage", "-q", "-i", place / "data", "--format", "lcov", "--source", place.resolve()).stdout
+            got = {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", text, re.M)}
+            self.assertEqual((got[2], got[6], got[7]), (1001, 1000, 1), optimization)
+
     def test_a_lines_count_is_that_of_its_most_executed_statement(self):
         """Against the ground truth and readelf's line table."""
         counts = collections.Counter()

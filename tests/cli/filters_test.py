@@ -140,6 +140,20 @@ class Filters(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(said, done.stderr)
 
+    def test_coverage_names_the_code_without_debug_information(self):
+        """Also if there is debug information of other code: here of a library."""
+        for name, text, flags in (("library", "void work(void) { __asm__ volatile(\"\"); }\n", ("-g", "-shared", "-fPIC", "-o", "libwork.so")),
+                                  ("plain", "void work(void);\nint main(void) { work(); return 0; }\n", ("-L.", "-lwork", "-Wl,-rpath," + str(self.folder), "-o", "plain"))):
+            (self.folder / (name + ".c")).write_text(text)
+            subprocess.run([os.environ.get("CC", "cc"), name + ".c", *flags], cwd=self.folder, check=True)
+        data = self.folder / "plain.data"
+        done = run("record", "--emulate", "-q", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", self.folder / "plain")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("coverage", "-i", data, "--source", self.folder / "plain.c")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, rf"no source file .* matches --source.* no debug information in .*{self.folder / 'plain'}\b.*compile with -g")
+        self.assertNotRegex(done.stderr, "no debug information in .*libwork")
+
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_a_result_that_is_lost_is_an_error_although_there_is_a_finding(self):
         patch = SOURCE / "data" / "user" / "patch.bundle"
