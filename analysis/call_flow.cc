@@ -4,14 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/frame_search.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
-namespace {
-
-constexpr uint64_t kMostSkipped = 16;  // bytes between a CALL that does not return to its caller, and its target
-
-}  // namespace
 
 CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
                    const FlowClock& clock, InlineChains* inlined)
@@ -116,7 +112,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (pending.way == Way::jump && to.function == pending.from && !again) return;
   const bool named = (to.flags & kFlowNamed) != 0;
   // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
-  if (pending.way == Way::call_direct && pending.return_to <= to.ip && to.ip.value - pending.return_to.value <= kMostSkipped) {
+  if (pending.way == Way::call_direct && fills_return_stack(pending.return_to, to.ip)) {
     if (to.ip == pending.return_to) return;
     if (to.function == pending.from && to.flags == kFlowNamed) return void(return_stack_filled_by_ = pending.from);
   }
@@ -142,6 +138,24 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.inlined = chain_ = to.inlined;
   step.begins = to.begins;
   hold(false, false);
+  if (to.flags == kFlowNamed && (ret ? !to.after_call || retpoline : pending.indirect)) [[unlikely]] go_back();
+}
+
+// The last step has led into the middle of a function. If that had just jumped to the start of the code that ends with this step, the code was
+// called: a thunk that serves as an indirect jump, or a function that returns to an address which the other one has pushed.
+void CallFlow::go_back() {
+  FlowStep& step = out_.back();
+  const bool from_thunk = finder_.is_indirect_thunk(step.from);
+  // After a CALL, it may be a return, as of "call 1f; 1: lea 8(%rsp),%rsp; ret", or longjmp.
+  const bool after_call = !from_thunk && (step.kind == FlowKind::jump ? follows_call(step.to) : (step.flags & kFlowAfterCall) != 0);
+  if (from_thunk && step.kind == FlowKind::ret) step.flags &= static_cast<uint8_t>(~kFlowAfterCall);
+  if (after_call || out_.size() < 2) return;
+  FlowStep& jump = out_[out_.size() - 2];
+  if (jump.kind != FlowKind::jump || jump.from != step.function || jump.tid != step.tid || (jump.flags & kFlowEntry) == 0) return;
+  if (step.kind == FlowKind::far_return || step.landing == kLandsHere) return;
+  jump.kind = FlowKind::call;
+  jump.return_to = step.to;
+  step.kind = FlowKind::ret;
 }
 
 CallFlow::Target CallFlow::target_at(NodeId id) const {
@@ -537,12 +551,16 @@ void CallFlow::put_out_dated() {
 }
 
 void CallFlow::give(std::vector<FlowStep>& steps, std::vector<InlinedMove>& moves) {
+  const bool may_be_call = dated_ != 0 && dated_ == out_.size() && out_.back().kind == FlowKind::jump;  // go_back() decides
+  const size_t given = dated_ - (may_be_call ? 1 : 0), moves_given = dated_moves_ - (may_be_call ? out_.back().moves : 0);
   std::swap(steps, out_);
-  out_.assign(steps.begin() + static_cast<ptrdiff_t>(dated_), steps.end());
-  steps.resize(std::exchange(dated_, 0));
+  out_.assign(steps.begin() + static_cast<ptrdiff_t>(given), steps.end());
+  steps.resize(given);
+  dated_ -= given;
   std::swap(moves, moves_);
-  moves_.assign(moves.begin() + static_cast<ptrdiff_t>(dated_moves_), moves.end());
-  moves.resize(std::exchange(dated_moves_, 0));
+  moves_.assign(moves.begin() + static_cast<ptrdiff_t>(moves_given), moves.end());
+  moves.resize(moves_given);
+  dated_moves_ -= moves_given;
 }
 
 void CallFlow::finish(TimeNs end) {

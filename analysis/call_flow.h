@@ -297,6 +297,7 @@ class CallFlow {
     bool after_call = false;  ///< kFlowAfterCall
   };
   [[nodiscard]] Target target_at(NodeId id) const;
+  void go_back();
   [[nodiscard]] bool follows_call(Ip ip) { return finder_.follows_call(space_, ip, cursor_.context().mode, when()); }
   void take_mark(const Mark& mark);
   void take_event(const Event& event);

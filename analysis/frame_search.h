@@ -11,6 +11,12 @@ namespace ptd {
 /// GroupBuilder::kMostSteps. A search for a landing pad always looks at so many frames: those of a group.
 inline constexpr uint64_t kMostGroupSteps = 1U << 13;
 
+/// Returns whether a direct CALL in a function, to `to` in the same function, may be one that only fills the return stack: it skips a few bytes.
+[[nodiscard]] inline bool fills_return_stack(Ip return_to, Ip to) {
+  constexpr uint64_t kMostSkipped = 16;
+  return return_to <= to && to.value - return_to.value <= kMostSkipped;
+}
+
 /// Returns whether a far return leaves a frame of this kind.
 [[nodiscard]] inline bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
 

@@ -43,6 +43,8 @@ class FunctionFinder {
   /// Whether a function's name is that of code that returns in place of a RET: __x86_return_thunk, srso_return_thunk and others (linux
   /// "arch/x86/lib/retpoline.S"; gcc's -mfunction-return=thunk).
   [[nodiscard]] bool is_return_thunk(FunctionId id) const { return table_.info(id).name.find("return_thunk") != std::string::npos; }
+  /// Whether a function's name is that of code that stands for an indirect jump: __x86_indirect_thunk_rax and others.
+  [[nodiscard]] bool is_indirect_thunk(FunctionId id) const { return table_.info(id).name.starts_with("__x86_indirect_"); }
   /// Whether a function saves the place that it returns to, for longjmp: setjmp, its other names, and PLT entries that jump to it.
   [[nodiscard]] bool is_setjmp(FunctionId id) const;
   [[nodiscard]] bool is_landing(SpaceId space, Ip ip, TimeNs when) const { return symbolizer_.is_landing(space, ip, when); }

@@ -77,6 +77,7 @@ ContextCounter::Node& ContextCounter::node(NodeId id) {
   node.ip = info.ip;
   node.next = code.next;
   node.way = code.way;
+  node.indirect = code.indirect;
   find_function(node, info.space);
   find_places(info, node);
   if ((code.way == Way::call || code.way == Way::call_direct || code.way == Way::jump) && node.count != 0) node.site = places_.back().frames;
@@ -191,8 +192,23 @@ bool ContextCounter::unwind(const Node& here) {
   return true;
 }
 
-void ContextCounter::take_return(const Node& here) {
+// The flow goes on in the function that jumped to the one that runs, at no return address that a CALL has pushed: see CallFlow::go_back().
+bool ContextCounter::go_back(const Node& here) {
+  if (here.entry || here.lands || here.function != left_.function || left_.number != number(stack_.size())) return false;
+  if (!finder_.is_indirect_thunk(function_) && finder_.follows_call(space_, here.ip, cursor_.context().mode, cursor_.now())) return false;
+  where_ = left_.where;
+  function_ = left_.function;
+  left_ = {};
+  return true;
+}
+
+void ContextCounter::take_return(const Node& here, bool retpoline) {
+  if (go_back(here)) return;
   if ((here.lands && unwind(here)) || return_to(here.ip)) return;
+  if (retpoline && here.entry && here.function != function_) {
+    take_jump({}, here);
+    function_ = here.function;
+  }
   if (here.function == function_ || here.entry) return;  // a computed jump, as of a retpoline
   if (!stack_.empty() && stack_.back().far) return;      // a signal's handler ends
   if (!unwind(here)) stack_.clear();
@@ -220,11 +236,12 @@ void ContextCounter::resume(const Pending& left, const Node& here) {
 }
 
 void ContextCounter::take_pending(const Pending& open, const Node& here) {
+  const bool retpoline = std::exchange(retpoline_, false);
   switch (open.way) {
     case Way::none:
       return resume(open, here);
     case Way::ret:
-      return take_return(here);
+      return take_return(here, retpoline);
     case Way::far_ret:
       return take_far_return(here);
     default:
@@ -232,6 +249,8 @@ void ContextCounter::take_pending(const Pending& open, const Node& here) {
   }
   const bool far = open.way == Way::far_call;
   if (!far && open.return_to == here.ip) return;
+  retpoline_ = open.way == Way::call_direct && here.function == function_ && !here.entry && here.named && fills_return_stack(open.return_to, here.ip);
+  if (retpoline_) return;
   const Site from = far ? Site{} : Site{where_.context, open.site, 0};
   push(open, far);
   enter(from, here);
@@ -242,8 +261,11 @@ void ContextCounter::take_pending(const Pending& open, const Node& here) {
 void ContextCounter::arrive(const Node& here) {
   const std::optional<NodeId> jump = std::exchange(jump_, std::nullopt);
   if (pending_) take_pending(*std::exchange(pending_, std::nullopt), here);
-  if (function_ != here.function && !(jump && unwind(here))) {
+  const bool is_left = jump && nodes_[*jump].indirect && go_back(here);
+  if (function_ != here.function && !is_left && !(jump && unwind(here))) {
+    const Left left{function_, number(stack_.size()), where_};
     jump ? take_jump(nodes_[*jump], here) : enter({}, here);
+    left_ = jump && here.entry ? left : Left{};
     function_ = here.function;
   }
   if (here.saves) save_place();
@@ -260,6 +282,7 @@ void ContextCounter::arrive_at(Ip ip) {
 
 void ContextCounter::lose() {
   stack_.clear();
+  left_ = {};
   drop_ended();
   pending_.reset();
   jump_.reset();

@@ -60,6 +60,7 @@ class ContextCounter {
     FunctionId function = kNoFunction;
     Ip landing;  ///< where an exception goes on that leaves its call; 0: nowhere in the function
     bool known = false, entry = false;
+    bool indirect = false;  ///< BranchCode::indirect
     bool named = false;  ///< FunctionAt::named
     bool lands = false;  ///< it begins at a landing pad
     bool saves = false;  ///< it is where setjmp, or the like, begins
@@ -120,7 +121,8 @@ class ContextCounter {
   void leave_to(size_t depth);
   bool return_to(Ip ip);
   bool unwind(const Node& here);
-  void take_return(const Node& here);
+  void take_return(const Node& here, bool retpoline);
+  bool go_back(const Node& here);
   void take_far_return(const Node& here);
   void resume(const Pending& left, const Node& here);
   void save_place();
@@ -152,6 +154,13 @@ class ContextCounter {
   BoundedSearch search_;
   std::optional<Pending> pending_;
   std::optional<NodeId> jump_;  ///< the last block, if it has jumped
+  bool retpoline_ = false;      ///< the last call only filled the return stack: a RET ends a retpoline
+  /// The function that has jumped to the start of the one that runs. number: of the innermost call then.
+  struct Left {
+    FunctionId function = kNoFunction;
+    uint64_t number = 0;
+    Where where;
+  } left_;
   Where where_;
   FunctionId function_ = kNoFunction;  ///< of the last block; kNoFunction: the flow begins anew
   FlowCursor cursor_;

@@ -54,6 +54,7 @@ struct CallTree::State {
     Role role = Role::plain;
     InlineId inlined = kNotInlined;  ///< Stack::inner has each function of this chain
     int32_t landing = 0;             ///< FlowStep::landing of the call
+    FunctionId began = kNoFunction;  ///< after tail calls: the function with which the first of them began
     Ip return_to;
   };
   /// Where the kernel returns to user code.

@@ -112,6 +112,8 @@ struct FlowEnd {
 /// Calls and returns that do not match are handled as follows:
 ///  - A return to the return address of an open call ends that call and all calls inside it.
 ///  - A return to a function's first instruction is a jump (retpolines). A return into an open function continues there (longjmp).
+///  - A function jumps to another one's start, which returns or jumps back into it, at no return address that a CALL has pushed: then that was a
+///    call. Such are computed jumps through the thunk of a retpoline, and functions that push the return address themselves.
 ///  - An exception goes on in the innermost call whose callee has this landing pad, as the tables of its file say.
 ///  - longjmp goes on in the innermost call of the function that called setjmp at that place. If that call has been continued by longjmp and
 ///    then calls longjmp itself, the next one further out is taken. Where several calls fit, CallThread::guessed counts it.

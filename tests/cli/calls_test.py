@@ -4,6 +4,7 @@
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
 import collections
+import contextlib
 import datetime
 import itertools
 import json
@@ -11,6 +12,7 @@ import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -487,6 +489,78 @@ int main(void) { outer(2000000); leaf(3); outer(3000); return 0; }
                 self.assertEqual(unnamed, [10], "the generated function")
                 done = subprocess.run([PTDECODE, "script", "-q", "-i", data, "--format", "json", "-S", "one"], capture_output=True, text=True)
                 self.assertEqual(len(done.stdout.splitlines()) - 1, 20)
+
+    def test_jumps_inside_a_function_through_other_code_do_not_end_it(self):
+        """The program counts its calls. Computed jumps go through a retpoline's thunk, or one that jumps indirectly; functions push the address to which
+        others return."""
+        program, data = self.folder / "computed_jumps", self.folder / "computed_jumps.data"
+        names = ("leaf", "interpret", "run", "near", "far", "calls")
+        above = "main;run;interpret"
+        want = {f"{above}", f"{above};leaf", f"{above};interpret", f"{above};interpret;leaf", f"{above};interpret;interpret",
+                f"{above};interpret;interpret;leaf", "main", "main;leaf", "main;run", "main;run;leaf", "main;near", "main;near;leaf", "main;far",
+                "main;far;leaf", "main;calls", "main;calls;leaf"}
+        for options in ((), ("-mindirect-branch=thunk",), ("-mindirect-branch=thunk", "-mindirect-branch-register"), ("-mindirect-branch=thunk-inline",),
+                        ("-mindirect-branch=thunk", "-mfunction-return=thunk"),
+                        ("-mindirect-branch=thunk-extern", "-mindirect-branch-register", "-DTHUNKS")):
+            with self.subTest(options):
+                subprocess.run([os.environ.get("CC", "cc"), "-O1", "-g", "-static", "-no-pie", "-fcf-protection=none", *options,
+                                SOURCE / "tests/cli/programs/computed_jumps.c", "-o", program], check=True)
+                done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", data, "--", program)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                listed = run("functions", "-i", data, "--no-inline", "--format", "json")
+                self.assertNotIn("abandoned", listed.stderr)
+                head, *rows = json_lines(listed)
+                self.assertEqual(head["stacks_abandoned"], 0)
+                rows = {row["function"]: row for row in rows}
+                self.assertEqual([rows[name]["calls"] for name in names], list(map(int, done.stdout.split())))
+                self.assertEqual([rows[name]["no_end"] for name in (*names, "main")], [0] * 7)
+                # Only where the code after the jump returns at once, the function is known to go on.
+                seen_late = ("far", "near") if "-mfunction-return=thunk" in options else ("far",)
+                self.assertEqual({name: rows[name]["no_start"] for name in names}, {name: 10 * (name in seen_late) for name in names})
+                stacks = run("flame", "-q", "-i", data, "--no-inline", "--format", "folded").stdout
+                found = {found[1] for found in re.finditer(r";(main(;.*)?) \d+$", stacks, re.M)}
+                self.assertEqual({stack for stack in found if not re.search("thunk|printf|puts", stack)}, want)
+                self.assertFalse([line for line in stacks.splitlines() if re.search("interpret|leaf", line) and "main" not in line])
+                contexts = run("profile", "-q", "-i", data, "--format", "csspgo").stdout
+                ran = {re.sub(r":[0-9.]+ @ ", ";", context) for context in re.findall(r"^\[(.*)\]:", contexts, re.M)}
+                ran = {context[context.index("main"):] if "main" in context else context for context in ran if re.search("interpret|leaf", context)}
+                self.assertEqual({context for context in ran if "run" in context or "main" not in context}, {
+                    f"{above}", f"{above};leaf", f"{above};interpret", f"{above};interpret;leaf", "main;run;leaf", "leaf"})  # near and far have no lines
+
+    def test_abandoned_calls_are_counted_everywhere(self):
+        """A function returns to another one's middle, which no call has left."""
+        source, program, data = (self.folder / name for name in ("strange.s", "strange", "strange.data"))
+        source.write_text(""".globl _start, inner, other
+        .type _start, @function
+        .type inner, @function
+        .type other, @function
+        _start: call inner
+        ud2
+        .size _start, .-_start
+        inner: lea place(%rip), %rax
+        push %rax
+        ret
+        .size inner, .-inner
+        other: nop
+        place: mov $60, %eax
+        xor %edi, %edi
+        syscall
+        .size other, .-other
+        """)
+        subprocess.run([os.environ.get("CC", "cc"), "-static", "-nostdlib", source, "-o", program], check=True)
+        done = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = "ptdecode: open calls were abandoned 1 time because the flow continued at a place that no call explains"
+        listed = run("functions", "-q", "-i", data, "--format", "json")
+        self.assertEqual(json_lines(listed)[0]["stacks_abandoned"], 1)
+        self.assertIn(said, listed.stderr)
+        self.assertIn(said, run("flame", "-q", "-i", data, "--format", "folded").stderr)
+        database, page = self.folder / "strange.db", self.folder / "strange.html"
+        self.assertIn(said, run("export", "-q", "-i", data, "-o", database).stderr)
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            self.assertEqual(connection.execute("SELECT value FROM ptd_info WHERE key = 'stacks_abandoned'").fetchall(), [("1",)])
+        self.assertIn(said, run("report", "-q", "-i", data, "-o", page).stderr)
+        self.assertIn("open calls were abandoned 1 time", page.read_text(encoding="utf-8"))
 
     def test_a_return_from_a_call_before_the_time_is_no_call(self):
         """The code after the call has a symbol of its own, as after the dynamic linker's call of _dl_start."""

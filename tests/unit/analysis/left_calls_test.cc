@@ -268,6 +268,23 @@ TEST(LeftCalls, JumpsToPlacesThatAreNotOpenAreCheap) {
   }
 }
 
+// It pushes the address, and a CALL would have pushed another one.
+TEST(LeftCalls, AFunctionThatJumpedToOneThatReturnsIntoItGoesOn) {
+  for (const uint8_t after_call : {uint8_t{0}, kFlowAfterCall}) {
+    Thread thread;
+    thread.add({.kind = FlowKind::jump, .flags = kFlowNamed | kFlowEntry, .function = kOther, .from = kLeftF, .to = Ip{0x8000}});
+    thread.add({.kind = FlowKind::jump, .flags = kFlowNamed | kFlowEntry, .function = kOther + 1, .from = kOther, .to = Ip{0x9000}});
+    thread.call(kOther + 2, 0x9010);
+    thread.ret(0x9010, kOther + 1);
+    EXPECT_EQ(thread.open(), 0);
+    thread.add({.kind = FlowKind::ret, .flags = static_cast<uint8_t>(kFlowNamed | after_call), .function = kLeftF, .to = Ip{0x2777}});
+    EXPECT_EQ(thread.open(), 1);
+    EXPECT_EQ(thread.forgotten(), after_call == 0 ? 0U : 1U);
+    thread.ret(0x1010, kLeftMain);
+    EXPECT_EQ(thread.open(), 0);
+  }
+}
+
 // Without a call of setjmp that was seen, the innermost call of the function is taken.
 TEST(LeftCalls, AJumpIntoARecursiveFunctionIsAGuess) {
   Thread thread;
