@@ -121,7 +121,7 @@ template <typename Options>
 void CallInput::set_up(Options& options, Progress& progress) {
   threads_.clear();  // of an earlier decode
   gaps_ = {};
-  folded_ = uncounted_ = guessed_ = undated_ = 0;
+  folded_ = uncounted_ = guessed_ = forgotten_ = undated_ = 0;
   progress.set_total(total_bytes_);
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();
@@ -146,6 +146,7 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, const WalkWant
       if (!know(i, tree).passes) continue;
       folded_ += tree.threads()[i].folded;
       guessed_ += tree.threads()[i].guessed;
+      forgotten_ += tree.threads()[i].forgotten;
       undated_ += tree.threads()[i].first == kTimeMin && tree.threads()[i].instructions != 0 ? 1 : 0;
       any_fibre_ = any_fibre_ || tree.threads()[i].fibre != 0;
     }
@@ -211,6 +212,12 @@ std::string guessed_text(uint64_t guessed) {
                      "wrong", counted(guessed, "time"));
 }
 
+std::string forgotten_text(uint64_t forgotten) {
+  return fmt::format("open calls were abandoned {} because the flow continued at a place that no call explains: these calls end there, and later calls lack "
+                     "their callers",
+                     counted(forgotten, "time"));
+}
+
 std::string uncounted_text(uint64_t times) {
   return fmt::format("the flow was in a loop or recursion without packets {}: how often its code ran is not known, and its rounds count once; "
                      "'ptdecode script --itrace=e' lists where",
@@ -224,6 +231,7 @@ std::vector<std::string> CallInput::doubts() const {
   if (folded_ != 0) texts.push_back(folded_text(folded_));
   if (timed_ && undated_ != 0) texts.push_back(undated_text(undated_));
   if (guessed_ != 0) texts.push_back(guessed_text(guessed_));
+  if (forgotten_ != 0) texts.push_back(forgotten_text(forgotten_));
   if (uncounted_ != 0) texts.push_back(uncounted_text(uncounted_));
   return texts;
 }

@@ -99,6 +99,8 @@ class CallInput {
   [[nodiscard]] uint64_t folded() const { return folded_; }
   /// Likewise CallThread::guessed.
   [[nodiscard]] uint64_t guessed() const { return guessed_; }
+  /// Likewise CallThread::forgotten.
+  [[nodiscard]] uint64_t forgotten() const { return forgotten_; }
   /// After the walk: how often the flow was in a loop or recursion without packets.
   [[nodiscard]] uint64_t uncounted() const { return uncounted_; }
   /// A sentence on each of these numbers that is not 0. They are no part of a summary, which --quiet hides: other numbers are wrong, or may be.
@@ -121,7 +123,7 @@ class CallInput {
   FunctionTable functions_;
   std::vector<Known> threads_;
   std::vector<uint32_t> streams_;
-  uint64_t total_bytes_ = 0, folded_ = 0, uncounted_ = 0, guessed_ = 0;
+  uint64_t total_bytes_ = 0, folded_ = 0, uncounted_ = 0, guessed_ = 0, forgotten_ = 0;
   uint64_t undated_ = 0;    ///< threads that began without a time
   bool any_fibre_ = false;  ///< a thread that passes has announced one
   GapTally gaps_;

@@ -47,7 +47,8 @@ void print_json(std::span<const FunctionRow> rows, const SlowCalls& slow, const 
   const auto dump = [](const nlohmann::json& json) {
     standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   };
-  dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}, {"calls_too_deep", input.folded()}, {"guessed_longjmps", input.guessed()}});
+  dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}, {"calls_too_deep", input.folded()}, {"guessed_longjmps", input.guessed()},
+        {"stacks_abandoned", input.forgotten()}});
   for (const FunctionRow& row : rows) dump(function_json(row, timed, functions));
   for (const SlowCall& call : slow.calls()) dump(slow_call_json(call, functions));
 }

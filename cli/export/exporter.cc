@@ -148,6 +148,7 @@ class Export {
     if (tables_.contains("calls")) {
       facts.emplace_back("calls_too_deep", std::to_string(input_.folded()));
       facts.emplace_back("guessed_longjmps", std::to_string(input_.guessed()));
+      facts.emplace_back("stacks_abandoned", std::to_string(input_.forgotten()));
       facts.emplace_back("uncounted_loops", std::to_string(input_.uncounted()));
     }
     for (const auto& [key, value] : facts) {
