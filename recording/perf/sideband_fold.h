@@ -18,9 +18,8 @@
 #include "recording/image/jit_image.h"
 #include "recording/image/kernel_image.h"
 #include "recording/image/poke_order.h"
-#include "recording/perf/anonymous_ranges.h"
 #include "recording/perf/guest_machines.h"
-#include "recording/perf/latest_mappings.h"
+#include "recording/perf/mapping_ranges.h"
 #include "recording/perf/ring_index.h"
 #include "recording/perf/undated_records.h"
 

@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "recording/perf/anonymous_ranges.h"
-#include "recording/perf/latest_mappings.h"
+#include "recording/perf/mapping_ranges.h"
 #include "tests/support/peak_memory.h"
 #include "tests/unit/recording/fold_support.h"
 
