@@ -243,6 +243,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     fill_time(*reader, info, time, witness, image, data);
   }
   warn_of_other_clock(*reader, data);
+  fold.set_other_clock(uses_other_clock(*reader));
   image.source.set_family(etm.valid ? CodeFamily::arm : info.valid ? CodeFamily::x86 : CodeFamily::unknown);
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));

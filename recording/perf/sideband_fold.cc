@@ -19,8 +19,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMostPadsAtEnd = 24;       // captures of hardware end with at most 10 PADs, and have at most 21 in a row
-constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
+constexpr uint64_t kMostPadsAtEnd = 24;  // captures of hardware end with at most 10 PADs, and have at most 21 in a row
 using perfio::kAuxCollision, perfio::kAuxOverwrite, perfio::kAuxPartial, perfio::kAuxTruncated;
 
 TimeNs time_of(const perfio::Record& record) { return record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin; }
@@ -45,6 +44,11 @@ void note_error(const perfio::AuxtraceErrorRecord& error, ImageBuild& image) {
 }
 
 }  // namespace
+
+SidebandFold::SidebandFold(const OpenRequest& options, ImageBuild& image, RecordingData& data)
+    : options_(options), image_(image), data_(data), task_switches_([this](int32_t cpu, TimeNs from, int32_t pid, int32_t tid) {
+        set_switch(cpu, from, context_of(pid, tid));
+      }) {}
 
 bool SidebandFold::drops(const OpenRequest& options, uint64_t index) {
   const uint64_t n = options.drop_nth_poke;
@@ -168,35 +172,6 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
                (map.flags & MAP_SHARED) != 0});
 }
 
-void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecord& task) {
-  if (task.exit && task.pid == task.tid && record.sample_id.has_time) ended_[task.pid] = time_of(record);
-  if (task.exit || task.pid <= 0) return;
-  if (task.pid != task.ppid && task.ppid > 0) parents_[task.pid] = task.ppid;
-  const TimeNs time = record.sample_id.has_time ? time_of(record) : TimeNs{task.time};
-  const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
-  if (task.pid != task.ppid) {
-    if (!synthesized) {
-      spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
-      if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
-    } else {
-      space_of(task.pid);
-    }
-  }
-  pids_[task.tid] = task.pid;
-  data_.contexts.add_thread(task.tid, time, context_of(task.pid, task.tid));
-  const auto parent = data_.thread_names.find(task.ptid);
-  if (!synthesized && parent != data_.thread_names.end()) name_thread(task.tid, time, std::string(parent->second));
-}
-
-void SidebandFold::on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start) {
-  if (start.pid < 0 || start.tid < 0) return;
-  const Context context = context_of(start.pid, start.tid);
-  if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
-  if (!record.sample_id.has_time) return;
-  set_switch(record.sample_id.cpu, time_of(record), context);
-  aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, time_of(record), 0});  // the stream of one thread is empty until here
-}
-
 void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
   const uint64_t index = pokes_++;
   if (drops(options_, index)) {
@@ -292,6 +267,7 @@ void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecor
   data_.lost.count += lost.count;
   if (lost.samples) return;  // samples only: nothing that the image is made of
   const int32_t cpu = record.sample_id.cpu;
+  task_switches_.on_lost(cpu);
   const RingIndex::Ring* ring = ring_of(record);
   if (ring == nullptr) {
     const auto latest = cpu_times_.find(cpu);
@@ -353,6 +329,7 @@ void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord&
   if ((aux.flags & kAuxTruncated) != 0) why = AuxBreak::truncated, ++data_.lost.aux_truncated;
   if (aux.aux_size_bytes > ~aux.aux_offset_bytes) return;
   const perfio::SampleId& id = record.sample_id;
+  if (per_cpu_ && !is_arm_ && aux.aux_size_bytes != 0) task_switches_.on_aux(record);
   const bool is_stored = (aux.flags & kAuxOverwrite) == 0;  // a ring that is overwritten is only stored on request
   if (aux.aux_size_bytes != 0) ++(is_stored ? stored_aux_ : overwritten_aux_);
   aux_ends_.push_back({id.cpu, id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record),
@@ -512,35 +489,6 @@ void SidebandFold::add_assumed() {
   }
 }
 
-// Trace that AUX records announce, of cpus or threads without any AUXTRACE record.
-void SidebandFold::report_absent_streams() {
-  struct Absent {
-    uint64_t size_bytes = 0;
-    Interval time;
-  };
-  std::map<std::pair<int32_t, int32_t>, Absent> all;
-  const bool per_thread = std::any_of(data_.streams.begin(), data_.streams.end(), [](const AuxStream& stream) { return stream.cpu < 0; });
-  for (const AuxEnd& end : aux_ends_) {
-    if (snapshot_ || windows_.samples != 0 || end.size_bytes == 0 || stream_of_.contains({end.cpu, -1}) || stream_of_.contains({-1, end.tid})) continue;
-    if (end.cpu < 0 && end.tid < 0) continue;
-    const bool by_thread = per_thread || end.cpu < 0;
-    const auto [known, is_new] = all.try_emplace(by_thread ? std::pair(-1, end.tid) : std::pair(end.cpu, -1));
-    Absent& absent = known->second;
-    absent.size_bytes += std::min(end.size_bytes, ~absent.size_bytes);
-    const Interval time{kTimeMin, end.has_time ? end.time : kTimeMax};
-    absent.time = is_new ? time : hull(absent.time, time);
-  }
-  for (const auto& [key, absent] : all) {
-    Finding finding;
-    finding.kind = FindingKind::trace_lost;
-    finding.time = absent.time;
-    finding.what = (key.first >= 0 ? "cpu " + std::to_string(key.first) : "thread " + std::to_string(key.second)) +
-                   ": all trace is missing: AUX records name " + std::to_string(absent.size_bytes) +
-                   " bytes, and the file contains no AUXTRACE record of them";
-    image_.builder.add_finding(std::move(finding));
-  }
-}
-
 void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies, bool monotonic) {
   settle_snapshot_mode();
   guests_.take_build_ids(features);
@@ -581,6 +529,9 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
     for (Finding& finding : placement_findings(stream)) image_.builder.add_finding(std::move(finding));
   }
   report_absent_streams();
+  report_unnamed_trace();
+  report_strange_times();
+  report_task_switches();
   report_windows();
   data_.contexts.sort();
   add_given();

@@ -21,6 +21,7 @@
 #include "recording/perf/guest_machines.h"
 #include "recording/perf/mapping_ranges.h"
 #include "recording/perf/ring_index.h"
+#include "recording/perf/task_switches.h"
 #include "recording/perf/undated_records.h"
 
 namespace ptd {
@@ -28,7 +29,7 @@ namespace ptd {
 /// Not thread-safe. Feed every record, then finish().
 class SidebandFold {
  public:
-  SidebandFold(const OpenRequest& options, ImageBuild& image, RecordingData& data) : options_(options), image_(image), data_(data) {}
+  SidebandFold(const OpenRequest& options, ImageBuild& image, RecordingData& data);
 
   void on_record(const perfio::Record& record);
   /// The recording's events, which must outlive the fold: whether their records have a time.
@@ -42,6 +43,8 @@ class SidebandFold {
   [[nodiscard]] bool is_snapshot() const { return snapshot_; }
   /// Declares that the trace is recorded in rings of cpus, not of threads: known once AUXTRACE_INFO was seen.
   void set_per_cpu(bool on) { per_cpu_ = on; }
+  /// Declares that the records have another clock than the trace.
+  void set_other_clock(bool on) { other_clock_ = on; }
   /// Sets how much memory the trace in compressed records may take: for tests.
   void limit_copies(uint64_t bytes) { windows_.free_bytes = bytes; }
   /// Returns the recording's address filter, from AUXTRACE_INFO.
@@ -92,8 +95,14 @@ class SidebandFold {
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, perfio::CommRecord comm);
   void check_exec(const perfio::Record& record, perfio::CommRecord& comm);
-  void on_task(const perfio::Record& record, const perfio::TaskRecord& task);
-  void on_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
+  void on_task(const perfio::Record& record, perfio::TaskRecord task);
+  void on_exit(const perfio::Record& record, const perfio::TaskRecord& task);
+  [[nodiscard]] bool check_fork(const perfio::Record& record, perfio::TaskRecord& task);
+  void check_writer(const perfio::Record& record, const char* type, int32_t& pid, int32_t& tid);
+  void on_switch(const perfio::Record& record, perfio::SwitchRecord change);
+  [[nodiscard]] bool check_numbers(const perfio::Record& record, perfio::SwitchRecord& change);
+  void add_bad_record(const perfio::Record& record, const std::string& what);
+  void report_task_switches();
   struct LastSwitch {
     int32_t pid = -1, tid = -1;          // of the task that runs since then
     int32_t other = -1, other_tid = -1;  // of the task that ran before
@@ -103,7 +112,7 @@ class SidebandFold {
   void check_switch_threads(const perfio::Record& record, const LastSwitch& last, const LastSwitch& now);
   void check_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
   void on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change);
-  void on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start);
+  void on_itrace_start(const perfio::Record& record, perfio::ItraceStartRecord start);
   void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
   void note_order(const perfio::Record& record, bool is_poke);
   void report_poke_order();
@@ -129,6 +138,8 @@ class SidebandFold {
   void report_windows();
   void settle_snapshot_mode();
   void report_absent_streams();
+  void report_unnamed_trace();
+  void report_strange_times();
   SpaceId space_of(int32_t pid);
   Context context_of(int32_t pid, int32_t tid);
   void set_switch(int32_t cpu, TimeNs time, const Context& to);
@@ -157,6 +168,7 @@ class SidebandFold {
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   std::map<int32_t, LastSwitch> last_switches_;  // cpu -> its latest record of cpu-wide switches
   std::map<std::pair<int32_t, uint64_t>, LastSwitch> last_of_event_;  // the same of each event on a cpu
+  TaskSwitches task_switches_;
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   std::map<int32_t, TimeNs> ended_;  // process -> its end
@@ -188,7 +200,7 @@ class SidebandFold {
   };
   Windows windows_;
   uint64_t snapshot_word_ = 0, overwritten_aux_ = 0, stored_aux_ = 0;  // AUX records with and without the flag that the ring is overwritten
-  bool snapshot_ = false, per_cpu_ = true;
+  bool snapshot_ = false, per_cpu_ = true, other_clock_ = false;
 };
 
 }  // namespace ptd

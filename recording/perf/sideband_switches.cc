@@ -8,6 +8,12 @@
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
+namespace {
+
+constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
+constexpr uint64_t kContextSwitch = 1U << 26;  // attr.context_switch
+
+}  // namespace
 
 void SidebandFold::set_switch(int32_t cpu, TimeNs time, const Context& to) {
   if (cpu < 0) return;
@@ -15,20 +21,66 @@ void SidebandFold::set_switch(int32_t cpu, TimeNs time, const Context& to) {
   data_.contexts.add_switch(cpu, time, to);
 }
 
+void SidebandFold::add_bad_record(const perfio::Record& record, const std::string& what) {
+  Finding finding;
+  finding.kind = FindingKind::bad_record;
+  finding.time = {TimeNs{record.sample_id.time}, TimeNs{record.sample_id.time}};
+  finding.what = what;
+  image_.builder.add_finding(std::move(finding));
+}
+
+// A task that has ended, or is of another name space, is -1, and no number is less ([Linux] perf_event_pid_type()). Returns false if the record's own
+// task is impossible; an impossible other task becomes unknown.
+bool SidebandFold::check_numbers(const perfio::Record& record, perfio::SwitchRecord& change) {
+  const perfio::SampleId& id = record.sample_id;
+  const bool own = id.pid >= -1 && id.tid >= -1, other = change.next_prev_pid >= -1 && change.next_prev_tid >= -1;
+  if (own && other) return true;
+  add_bad_record(record, "context switch of cpu " + std::to_string(id.cpu) + " at file offset " + std::to_string(record.file_offset_bytes) +
+                             " names an impossible task, " +
+                             (own ? name_of_task(change.next_prev_pid, change.next_prev_tid) : name_of_task(id.pid, id.tid)) + ": it is not used");
+  if (!other) change.next_prev_pid = change.next_prev_tid = -1;
+  return own;
+}
+
 // Between OUT of one task and IN of the next only the scheduler runs, so both records say who owns the user half from then on. An OUT that
 // does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way.
-void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
+void SidebandFold::on_switch(const perfio::Record& record, perfio::SwitchRecord change) {
   note_order(record, false);
   const perfio::SampleId& id = record.sample_id;
   if (!id.has_time) return;
-  if (change.cpu_wide && id.cpu >= 0) check_switch(record, change);
+  const bool named = change.next_prev_tid >= -1 && change.next_prev_pid >= -1;
+  if (!check_numbers(record, change)) return;
+  if (change.cpu_wide && id.cpu >= 0) {
+    task_switches_.ignore(id.cpu);
+    check_switch(record, change);
+  }
+  if (!change.cpu_wide && per_cpu_) task_switches_.on_switch(record, change.out, attrs_ != nullptr && attrs_->size() == 1);
   const bool first = id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end();
   if (first && change.out) set_switch(id.cpu, kTimeMin, context_of(id.pid, id.tid));
   if (first && !change.out && change.cpu_wide) set_switch(id.cpu, kTimeMin, context_of(change.next_prev_pid, change.next_prev_tid));
   if (!change.out) {
     set_switch(id.cpu, TimeNs{record.sample_id.time}, context_of(id.pid, id.tid));
-  } else if (change.cpu_wide) {
+  } else if (change.cpu_wide && named) {
     set_switch(id.cpu, TimeNs{record.sample_id.time}, context_of(change.next_prev_pid, change.next_prev_tid));
+  }
+}
+
+void SidebandFold::report_task_switches() {
+  const bool asked = attrs_ == nullptr || std::ranges::any_of(*attrs_, [](const perfio::EventAttr& attr) { return (attr.flags & kContextSwitch) != 0; });
+  for (TaskSwitches::Doubt& doubt : task_switches_.finish()) {
+    if (!stream_of_.contains({doubt.cpu, -1})) continue;
+    Finding finding;
+    finding.kind = FindingKind::records_lost;
+    finding.what = (doubt.has_switches ? "context switches of cpu " : "all context switches of cpu ") + std::to_string(doubt.cpu) + " are missing" +
+                   (doubt.has_switches ? ", or one is wrong: " : asked ? ": " : ", because no event records them: ") + doubt.what +
+                   "; its flow may be given to the wrong thread";
+    finding.time = doubt.windows.front();
+    for (const Interval& window : doubt.windows) {
+      finding.time = hull(finding.time, window);
+      image_.builder.add_lost_window(window);
+    }
+    data_.warnings.push_back(finding.what);
+    image_.builder.add_finding(std::move(finding));
   }
 }
 
@@ -122,14 +174,83 @@ void SidebandFold::on_comm(const perfio::Record& record, perfio::CommRecord comm
   if (comm.exec && comm.pid > 0) {
     spaces_[comm.pid] = image_.builder.add_space(machine_of_thread(comm.pid));
     data_.contexts.add_thread(comm.tid, time, context_of(comm.pid, comm.tid));
+    if (per_cpu_) task_switches_.on_exec(record);
   } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
     data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
   }
 }
 
+// A task writes these records itself, so the trailer names it, too. In doubt it is right.
+void SidebandFold::check_writer(const perfio::Record& record, const char* type, int32_t& pid, int32_t& tid) {
+  const perfio::SampleId& id = record.sample_id;
+  if (!id.has_time || id.pid <= 0 || id.tid <= 0 || (pid == id.pid && tid == id.tid)) return;
+  add_bad_record(record, std::string(type) + " at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself: it is of " +
+                             name_of_task(pid, tid) + ", written by " + name_of_task(id.pid, id.tid) + "; taken as of the latter");
+  pid = id.pid;
+  tid = id.tid;
+}
+
+void SidebandFold::on_exit(const perfio::Record& record, const perfio::TaskRecord& task) {
+  if (per_cpu_ && !is_arm_) task_switches_.on_exit(record);
+  if (task.pid == task.tid && record.sample_id.has_time) ended_[task.pid] = TimeNs{record.sample_id.time};
+  if (task.pid > 0 && task.tid > 0 && !pids_.contains(task.tid)) data_.contexts.add_thread(task.tid, kTimeMin, context_of(task.pid, task.tid));
+}
+
+// The kernel writes FORK for the task that runs: a new thread is of its process, and a new process has the number of its only thread, also with
+// CLONE_PARENT ([Linux] perf_event_task_output()). The trailer names the task that runs; that of ptdecode's emulator, the new one. Returns whether the
+// record can be used; else later records of the task say which process it is of.
+bool SidebandFold::check_fork(const perfio::Record& record, perfio::TaskRecord& task) {
+  const perfio::SampleId& id = record.sample_id;
+  if (task.pid <= 0 || task.ppid <= 0 || task.tid <= 0) return true;
+  const bool is_possible = task.pid == task.ppid || task.pid == task.tid;
+  const bool is_own = !id.has_time || id.pid <= 0 || id.pid == task.ppid || id.pid == task.pid;
+  if (is_possible && is_own) return true;
+  add_bad_record(record, "FORK at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself: process " + std::to_string(task.ppid) +
+                             " starts " + name_of_task(task.pid, task.tid) + (is_own ? "" : ", written by process " + std::to_string(id.pid)) +
+                             (is_possible ? "" : "; it is not used"));
+  if (is_possible && task.pid == task.tid) task.ppid = id.pid;
+  return is_possible;
+}
+
+void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task) {
+  if (task.exit) {
+    check_writer(record, "EXIT", task.pid, task.tid);
+    return on_exit(record, task);
+  }
+  if (task.pid <= 0 || !check_fork(record, task)) return;
+  if (record.sample_id.has_time) task_switches_.on_fork(task.tid, TimeNs{record.sample_id.time});
+  if (task.pid != task.ppid && task.ppid > 0) parents_[task.pid] = task.ppid;
+  const TimeNs time = record.sample_id.has_time ? TimeNs{record.sample_id.time} : TimeNs{task.time};
+  const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
+  if (task.pid != task.ppid) {
+    if (!synthesized) {
+      spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
+      if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
+    } else {
+      space_of(task.pid);
+    }
+  }
+  pids_[task.tid] = task.pid;
+  data_.contexts.add_thread(task.tid, time, context_of(task.pid, task.tid));
+  const auto parent = data_.thread_names.find(task.ptid);
+  if (!synthesized && parent != data_.thread_names.end()) name_thread(task.tid, time, std::string(parent->second));
+}
+
+void SidebandFold::on_itrace_start(const perfio::Record& record, perfio::ItraceStartRecord start) {
+  check_writer(record, "ITRACE_START", start.pid, start.tid);
+  if (start.pid < 0 || start.tid < 0) return;
+  const Context context = context_of(start.pid, start.tid);
+  if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
+  if (!record.sample_id.has_time) return;
+  if (per_cpu_ && !is_arm_) task_switches_.on_start(record);
+  set_switch(record.sample_id.cpu, TimeNs{record.sample_id.time}, context);
+  aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, TimeNs{record.sample_id.time}, 0});  // the stream of one thread is empty until here
+}
+
 void SidebandFold::on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change) {
   const perfio::SampleId& id = record.sample_id;
   if (!id.has_time) return;
+  if (id.cpu >= 0) task_switches_.ignore(id.cpu);
   if (id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end()) set_switch(id.cpu, kTimeMin, context_of(id.pid, change.prev_tid));
   set_switch(id.cpu, TimeNs{record.sample_id.time}, change.next_tid == 0 ? Context{0, 0, kNoSpace} : context_of(-1, change.next_tid));
 }

@@ -1,10 +1,14 @@
-// SidebandFold: trace in samples (PERF_SAMPLE_AUX). See sideband_fold.h.
+// SidebandFold: trace in samples (PERF_SAMPLE_AUX), and trace that contradicts the AUX records. See sideband_fold.h.
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "recording/data/event_names.h"
 #include "recording/perf/sideband_fold.h"
+#include "recording/trace/segments.h"
 
 namespace ptd {
 namespace {
@@ -70,6 +74,84 @@ void SidebandFold::settle_snapshot_mode() {
                  (snapshot_ ? "snapshots" : "a full trace");
   data_.warnings.push_back(finding.what);
   image_.builder.add_finding(std::move(finding));
+}
+
+// Trace that AUX records announce, of cpus or threads without any AUXTRACE record.
+void SidebandFold::report_absent_streams() {
+  struct Absent {
+    uint64_t size_bytes = 0;
+    Interval time;
+  };
+  std::map<std::pair<int32_t, int32_t>, Absent> all;
+  const bool per_thread = std::any_of(data_.streams.begin(), data_.streams.end(), [](const AuxStream& stream) { return stream.cpu < 0; });
+  for (const AuxEnd& end : aux_ends_) {
+    if (snapshot_ || windows_.samples != 0 || end.size_bytes == 0 || stream_of_.contains({end.cpu, -1}) || stream_of_.contains({-1, end.tid})) continue;
+    if (end.cpu < 0 && end.tid < 0) continue;
+    const bool by_thread = per_thread || end.cpu < 0;
+    const auto [known, is_new] = all.try_emplace(by_thread ? std::pair(-1, end.tid) : std::pair(end.cpu, -1));
+    Absent& absent = known->second;
+    absent.size_bytes += std::min(end.size_bytes, ~absent.size_bytes);
+    const Interval time{kTimeMin, end.has_time ? end.time : kTimeMax};
+    absent.time = is_new ? time : hull(absent.time, time);
+  }
+  for (const auto& [key, absent] : all) {
+    Finding finding;
+    finding.kind = FindingKind::trace_lost;
+    finding.time = absent.time;
+    finding.what = (key.first >= 0 ? "cpu " + std::to_string(key.first) : "thread " + std::to_string(key.second)) +
+                   ": all trace is missing: AUX records name " + std::to_string(absent.size_bytes) +
+                   " bytes, and the file contains no AUXTRACE record of them";
+    image_.builder.add_finding(std::move(finding));
+  }
+}
+
+// Trace past the last AUX record of its cpu or thread. The recorder stores only what the kernel has announced, so records are missing, and with them the
+// context switches and mappings of that time.
+void SidebandFold::report_unnamed_trace() {
+  constexpr uint64_t kMostPaddingBytes = 8;
+  if (snapshot_ || windows_.samples != 0 || stored_aux_ == 0 || data_.lost.records != 0) return;
+  for (const AuxStream& stream : data_.streams) {
+    const uint64_t named = stream.written().empty() ? 0 : stream.written().back().end_offset_bytes;
+    if (stream.size_bytes() == 0 || stream.end_offset() <= named + kMostPaddingBytes) continue;
+    Finding finding;
+    finding.kind = FindingKind::records_lost;
+    finding.time = {stream.written().empty() ? kTimeMin : stream.written().back().time, kTimeMax};
+    finding.what = name_of(stream) + ": no AUX record names the last " + std::to_string(stream.end_offset() - named) +
+                   " bytes of trace: records of that time are missing, also context switches and mappings";
+    image_.builder.add_lost_window(finding.time);
+    image_.builder.add_finding(std::move(finding));
+  }
+}
+
+// A cpu or thread whose trace is of another time than its AUX records: the trace, or the records, are of another one. clock_findings() reports a stream
+// whose first TSC is right.
+void SidebandFold::report_strange_times() {
+  constexpr uint64_t kSamples = 16, kSlackNs = 1'000'000;
+  if (is_arm_ || other_clock_ || snapshot_ || windows_.samples != 0 || !options_.use_time || !data_.decoder.config.time.valid()) return;
+  for (const AuxStream& stream : data_.streams) {
+    if (stream.written().empty() || stream.size_bytes() == 0) continue;
+    const SegmentIndex index(stream);
+    const uint64_t begin = stream.begin_offset(), step = std::max<uint64_t>(1, (stream.end_offset() - begin) / kSamples);
+    uint64_t timed = 0, strange = 0;
+    bool begins_strange = false;
+    Interval window;
+    for (auto psb = index.next(begin); psb; psb = index.next(std::max(psb->offset_bytes + 1, begin + (psb->offset_bytes - begin) / step * step + step))) {
+      if (!psb->has_tsc || psb->in_guest) continue;
+      ++timed;
+      const Interval time = data_.decoder.config.time.to_interval(Tsc{psb->tsc}, Tsc{psb->tsc});
+      const TimeNs by = stream.written_by(psb->offset_bytes + 1), from = stream.written_from(psb->offset_bytes);
+      const bool late = by.value < time.first.value - std::min(time.first.value, kSlackNs), early = time.last < from;
+      if (!late && !early) continue;
+      begins_strange = begins_strange || timed == 1;
+      window = strange++ == 0 ? time : hull(window, time);
+    }
+    if (!begins_strange || strange * 2 <= timed) continue;
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.time = window;
+    finding.what = name_of(stream) + ": its trace is of other times than its AUX records: the trace may be of another thread or cpu";
+    image_.builder.add_finding(std::move(finding));
+  }
 }
 
 void SidebandFold::report_windows() {
