@@ -51,9 +51,6 @@ void find_kernel_places(RecordingData& data) {
   const bool traces_kernel = levels.find_first_of("ukh") == std::string::npos || levels.find('k') != std::string::npos;
   const std::vector<int32_t> cpus = data.contexts.cpus();
   data.decoder.time_switches = entries.empty() && traces_kernel && std::any_of(cpus.begin(), cpus.end(), [&](int32_t cpu) { return data.contexts.switches(cpu).size() > 1; });
-  if (data.decoder.time_switches)
-    data.warnings.emplace_back(
-        "no names of the kernel tell where __switch_to is: in the kernel, the thread changes at the first timing packet after its switch record");
 }
 
 void add_anchors(const OpenRequest& options, RecordingData& data) {

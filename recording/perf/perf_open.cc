@@ -195,6 +195,12 @@ Error other_trace_error(const std::string& path, uint32_t type) {
           perfio::input_name(path) + ": contains a hardware trace of type " + std::to_string(type) + ", neither Intel PT nor CoreSight", 0};
 }
 
+void find_places(RecordingData& data) {
+  find_kernel_places(data);
+  if (!data.decoder.time_switches) return;
+  data.warnings.emplace_back("no names of the kernel tell where __switch_to is: in the kernel, the thread changes at the first timing packet after its switch record");
+}
+
 }  // namespace
 
 Status load_perf(const OpenRequest& options, RecordingData& data) {
@@ -263,7 +269,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   if (etm.valid && indexing.use_time) report_timestamps(witness, image, data);
   image.finish(data);
   if (etm.valid) return {};
-  find_kernel_places(data);
+  find_places(data);
   add_anchors(indexing, data);
   return {};
 }

@@ -106,12 +106,19 @@ void SidebandFold::report_absent_streams() {
 }
 
 // Trace past the last AUX record of its cpu or thread. The recorder stores only what the kernel has announced, so records are missing, and with them the
-// context switches and mappings of that time.
+// context switches and mappings of that time. ArmPerf reports that of CoreSight.
 void SidebandFold::report_unnamed_trace() {
   constexpr uint64_t kMostPaddingBytes = 8;
-  if (snapshot_ || windows_.samples != 0 || stored_aux_ == 0 || data_.lost.records != 0) return;
-  for (const AuxStream& stream : data_.streams) {
-    const uint64_t named = stream.written().empty() ? 0 : stream.written().back().end_offset_bytes;
+  if (is_arm_ || snapshot_ || windows_.samples != 0 || stored_aux_ == 0 || data_.lost.records != 0) return;
+  std::vector<uint64_t> ends(data_.streams.size());
+  for (const AuxEnd& end : aux_ends_) {
+    auto place = stream_of_.find({end.cpu, -1});
+    if (place == stream_of_.end()) place = stream_of_.find({-1, end.tid});
+    if (place != stream_of_.end()) ends[place->second] = std::max(ends[place->second], end.end_offset_bytes);
+  }
+  for (size_t i = 0; i < data_.streams.size(); ++i) {
+    const AuxStream& stream = data_.streams[i];
+    const uint64_t named = ends[i];
     if (stream.size_bytes() == 0 || stream.end_offset() <= named + kMostPaddingBytes) continue;
     Finding finding;
     finding.kind = FindingKind::records_lost;
