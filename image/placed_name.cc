@@ -32,6 +32,7 @@ std::string_view whole_function(std::string_view name) {
   const std::string_view marked = name.substr(0, name.find_last_not_of(".0123456789", name.size() - (in_brackets ? 2 : 1)) + 1);
   for (const std::string_view part : kParts) {
     if (!marked.ends_with(part)) continue;
+    if (part == ".eh" && !in_brackets && !name.starts_with("_Z")) return name;  // main.eh of Go is a function
     const std::string_view whole = marked.substr(0, marked.size() - part.size());
     if (whole.empty() || whole.ends_with(kClone) != in_brackets) return name;
     return whole.substr(0, whole.size() - (in_brackets ? kClone.size() : 0));

@@ -15,7 +15,7 @@ inline constexpr std::string_view kPltMark = "@plt";
 
 /// Returns the name without ".cold", ".cold.7" or, if it is demangled, " [clone .cold]": gcc and clang move code that seldom runs out of
 /// line (gcc, "-freorder-blocks-and-partition"). Likewise without ".__part.3" and ".eh": clang splits functions into sections (clang,
-/// "-fbasic-block-sections"; LLVM, MachineBasicBlock::getSymbol), and ".eh" has what catches exceptions.
+/// "-fbasic-block-sections"; LLVM, MachineBasicBlock::getSymbol), and ".eh" of C++ has what catches exceptions.
 [[nodiscard]] std::string_view whole_function(std::string_view name);
 
 /// Whether a word can be the source file of a place: it has an extension, so that the colon after it is not one of "std::f", of

@@ -21,6 +21,7 @@
 #include "recording/data/miscounts.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
+#include "recording/period_watch.h"
 #include "recording/trace/clock_survey.h"
 #include "recording/trace/guest_entries.h"
 #include "recording/trace/lost_trace.h"
@@ -111,6 +112,16 @@ class TipWatch {
   size_t looks_ = 0;
   std::vector<std::byte> scratch_;
 };
+
+void correct_period(const PeriodWatch& periods, RecordingData& data) {
+  pt::Config& config = data.decoder.config;
+  const std::optional<uint8_t> found = periods.other_than(config.mtc_period);
+  if (!found) return;
+  data.period_contradicts = "by the settings of the trace, an MTC packet comes each 2^" + std::to_string(config.mtc_period) +
+                            " ticks of the crystal clock, but the packets count 2^" + std::to_string(*found) + ": times are computed with that";
+  data.warnings.push_back(data.period_contradicts);
+  config.mtc_period = *found;
+}
 
 void warn_of_times(size_t contradicted, RecordingData& data) {
   const bool is_arm = !data.arm.empty();
@@ -233,6 +244,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   std::vector<ClockStep> clocks(data.streams.size());
   ClockSurvey survey(data.decoder.config, data.streams.size());
   TipWatch tips;
+  PeriodWatch periods;
   bool decodable = false;
   for (size_t i = 0; i < data.streams.size(); ++i) {
     const AuxStream& stream = data.streams[i];
@@ -250,7 +262,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
       clocks[i].add(psb);
       survey.add(i, stream, psb);
       guest_clocks.add(psb);
-      if (data.arm.empty()) tips.look_behind(stream, psb);
+      if (data.arm.empty()) tips.look_behind(stream, psb), periods.look(stream, psb);
       if (data.kind == RecordingKind::perf && (psb.in_root || has_guests)) data.decoder.image_is_of_root = true;
     };
     index.sample(stretches, on_psb, i < data.arm.size() ? nullptr : SegmentIndex::Passed(on_passed));
@@ -273,6 +285,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   if (contradicted != 0) warn_of_times(contradicted, data);
   if (options.use_time) guest_clocks.report(data.warnings);
   allow_for_coarse_clocks(clocks, data);
+  if (data.decoder.config.has_mtc) correct_period(periods, data);
   if (data.decoder.config.tip_order == pt::TipOrder::unknown) data.decoder.config.tip_order = tips.order();
   for (std::string& sentence : tell_limits(data.arm)) data.warnings.push_back(std::move(sentence));
   if (total != 0 && !decodable) {

@@ -144,18 +144,15 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   if (!parse_number(address, dump.address)) return refuse("has an invalid address: not used");
   if (!offset.empty() && !parse_number(offset, dump.offset)) return refuse("has an invalid offset: not used");
   if (!length.empty() && !parse_number(length, dump.length)) return refuse("has an invalid length: not used");
-  const auto [known, is_new] = files_.try_emplace(path);
-  if (is_new) known->second = files.open_code(path);
-  const auto elf = known->second.file ? ElfFile::open(known->second.file) : Result<std::shared_ptr<const ElfFile>>(Error{ErrorCode::not_found, {}, 0});
-  if (const std::string other = elf.ok() ? other_machine(CodeFamily::arm, (*elf)->machine()) : std::string(); !other.empty())
-    known->second = {nullptr, "it " + other, ErrorCode::bad_format, false};
-  if (is_new && !known->second.file) warnings.push_back(name + " is not read: " + known->second.why);
+  const File& file = read(path, files, warnings);
+  dump.opened = file.opened;
   dump.worlds = worlds_of(section.value("space"));
-  if (known->second.file && elf.ok() && !may_be_memory(**elf, dump.offset, dump.address)) {
-    refuse("is an ELF file for other addresses: its code is read where the file says");
-    return add(segments_of(known->second.file, **elf), dump);
+  if (file.elf && offset.empty() && length.empty() && !may_be_memory(*file.elf, 0, dump.address)) {
+    const std::vector<ImagePiece> pieces = segments_of(file.opened.file, *file.elf);
+    dump.below = !pieces.empty();
+    if (dump.below) refuse("is the ELF file of a program for other addresses: its code is also read where the file says");
+    if (programs_.emplace(path, dump.worlds).second) add(pieces, dump);
   }
-  dump.opened = known->second;
   if (dump.opened.file) {
     const uint64_t size = dump.opened.file->bytes().size(), rest = size - std::min(dump.offset, size);
     if (rest == 0) return refuse("has no bytes: its file ends at " + std::to_string(size) + ", and its offset is " + std::to_string(dump.offset));
@@ -167,8 +164,24 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   dumps_.push_back(std::move(dump));
 }
 
+const SnapshotDumps::File& SnapshotDumps::read(const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings) {
+  const auto [known, is_new] = files_.try_emplace(path);
+  File& file = known->second;
+  if (!is_new) return file;
+  file.opened = files.open_code(path);
+  if (file.opened.file) {
+    if (auto elf = ElfFile::open(file.opened.file); elf.ok()) file.elf = std::move(*elf);
+  }
+  const std::string other = file.elf ? other_machine(CodeFamily::arm, file.elf->machine()) : std::string();
+  if (!other.empty()) file = {{nullptr, "it " + other, ErrorCode::bad_format, false}, nullptr};
+  if (!file.opened.file) warnings.push_back("the dump " + path + " is not read: " + file.opened.why);
+  return file;
+}
+
 void SnapshotDumps::add(const std::vector<ImagePiece>& pieces, Dump like) {
+  like.below = false;
   for (const ImagePiece& piece : pieces) {
+    if (dumps_.size() >= 2 * kMost) break;
     like.address = piece.address;
     like.length = piece.size_bytes;
     like.offset = piece.file_offset_bytes;
@@ -221,7 +234,8 @@ SnapshotDumps::Layer SnapshotDumps::covered_twice() const {
 }
 
 std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceId user, bool& own_upper,
-                                                       std::vector<std::string>& warnings) const {
+                                                       std::vector<std::string>& warnings) {
+  std::stable_partition(dumps_.begin(), dumps_.end(), [](const Dump& dump) { return !dump.below; });
   // Worlds that see the same dumps share a space.
   std::map<std::vector<bool>, SpaceId> spaces;
   const auto seen_by = [&](size_t world) {
@@ -237,8 +251,8 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
     worlds[world] = entry->second;
   }
   own_upper = upper_halves_differ();
-  for (const auto& [path, opened] : files_) {
-    if (!opened.file) image.add_missing(path, {}, opened.why);
+  for (const auto& [path, file] : files_) {
+    if (!file.opened.file) image.add_missing(path, {}, file.opened.why);
   }
   for (const std::string& why : refused_) {
     Finding finding;
@@ -256,7 +270,7 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
   Overlaps overlaps(dumps_, image);
   const auto lay = [&](Layer& layer, size_t index, SpaceId space, bool lower) {
     const Dump& dump = dumps_[index];
-    if (lower || !own_upper) overlaps.compare(index);
+    if ((lower || !own_upper) && !dump.below) overlaps.compare(index);
     const auto use = [&](uint64_t from, uint64_t to) {
       overlaps.use(index, from, to);
       Section section;

@@ -27,10 +27,10 @@ class SnapshotDumps {
   void add(const IniSection& dump, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings);
   /// Adds a file that the user gives, seen by all worlds. Errors: those of pieces_of().
   [[nodiscard]] Status add(const RawImage& image);
-  /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
+  /// To be called once. Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
   /// `own_upper`: set to whether each space has its own upper half (FollowOptions).
   [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, bool& own_upper,
-                                                        std::vector<std::string>& warnings) const;
+                                                        std::vector<std::string>& warnings);
 
  private:
   struct Dump {
@@ -39,7 +39,13 @@ class SnapshotDumps {
     std::string path;
     OwnFiles::Opened opened;
     bool given = false;  ///< by the user, not by the snapshot
+    bool below = false;  ///< all others count first: its file says that it lies elsewhere
   };
+  struct File {
+    OwnFiles::Opened opened;
+    std::shared_ptr<const ElfFile> elf;  ///< null: no ELF file
+  };
+  [[nodiscard]] const File& read(const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings);
   void add(const std::vector<ImagePiece>& pieces, Dump like);
   class Layer;
   class Overlaps;
@@ -47,7 +53,8 @@ class SnapshotDumps {
   [[nodiscard]] Layer covered_twice() const;
   std::vector<Dump> dumps_;
   std::set<std::string> refused_;  // sentences on dumps that are not used, or not as they say
-  std::map<std::string, OwnFiles::Opened> files_;
+  std::map<std::string, File> files_;
+  std::set<std::pair<std::string, uint32_t>> programs_;  // path and worlds of files whose segments are among dumps_
   size_t seen_ = 0;  // sections given to add()
 };
 

@@ -130,8 +130,14 @@ uint64_t unread_bytes(const perfio::PerfReader& reader) {
 }
 
 // Timestamps of CoreSight are counts of the system counter, which TIME_CONV converts.
-void report_timestamps(const ClockWitness& witness, ImageBuild& image, RecordingData& data) {
-  for (size_t i = 0; i < data.streams.size(); ++i) {
+void report_clocks(const ClockWitness& witness, bool use_time, ImageBuild& image, RecordingData& data) {
+  if (!data.period_contradicts.empty()) {
+    Finding finding;
+    finding.kind = FindingKind::clock_contradicts;
+    finding.what = data.period_contradicts;
+    image.builder.add_finding(std::move(finding));
+  }
+  for (size_t i = 0; i < data.streams.size() && use_time && !data.arm.empty(); ++i) {
     if (!witness.is_far(data.infos[i].time)) continue;
     Finding finding;
     finding.kind = FindingKind::clock_contradicts;
@@ -266,7 +272,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   OpenRequest indexing = options;
   indexing.use_time = etm.valid ? data.arm_follow.use_time : options.use_time && data.decoder.config.time.valid();
   index_streams(indexing, data);
-  if (etm.valid && indexing.use_time) report_timestamps(witness, image, data);
+  report_clocks(witness, indexing.use_time, image, data);
   image.finish(data);
   if (etm.valid) return {};
   find_places(data);

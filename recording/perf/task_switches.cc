@@ -19,6 +19,7 @@ TaskSwitches::Cpu* TaskSwitches::cpu_of(const perfio::Record& record) {
   if (!id.has_time || id.cpu < 0) return nullptr;
   Cpu& cpu = cpus_[id.cpu];
   cpu.doubt.cpu = id.cpu;
+  forget_lost(cpu);
   if (cpu.is_ignored) return nullptr;
   if (id.tid > 0 && id.pid > 0 && TimeNs{id.time} >= cpu.since) return &cpu;
   cpu.state = State::unknown;  // of another name space, or not in order
@@ -176,17 +177,24 @@ void TaskSwitches::on_exec(const perfio::Record& record) {
 }
 
 void TaskSwitches::on_lost(int32_t cpu) {
-  for (auto& [number, each] : cpus_) {
-    if (cpu >= 0 && cpu != number) continue;
-    each.state = State::unknown;
-    each.is_early = false;
+  if (cpu < 0) ++losses_of_all_;
+  if (const auto found = cpus_.find(cpu); found != cpus_.end()) {
+    found->second.state = State::unknown;
+    found->second.is_early = false;
   }
+}
+
+void TaskSwitches::forget_lost(Cpu& cpu) const {
+  if (std::exchange(cpu.losses_of_all, losses_of_all_) == losses_of_all_) return;
+  cpu.state = State::unknown;
+  cpu.is_early = false;
 }
 
 std::vector<TaskSwitches::Doubt> TaskSwitches::finish() {
   std::vector<Doubt> doubts;
   for (auto& [number, cpu] : cpus_) {
     if (cpu.is_ignored) continue;
+    forget_lost(cpu);
     settle(cpu, nullptr);
     if (cpu.doubts == 0) continue;
     if (cpu.doubts > 1) cpu.doubt.what += "; and " + std::to_string(cpu.doubts - 1) + " more";

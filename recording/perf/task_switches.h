@@ -74,7 +74,7 @@ class TaskSwitches {
     uint64_t event = 0;  // that wrote the latest SWITCH; two events both report a switch
     Seen early;          // a task whose AUX record may come directly before its IN
     bool is_early = false, is_ignored = false, has_switches = false, is_of_event = false;
-    uint64_t doubts = 0;
+    uint64_t doubts = 0, losses_of_all = 0;  // those before the latest record
     Doubt doubt;  // the first, and the windows of all
   };
   struct Life {
@@ -84,6 +84,8 @@ class TaskSwitches {
     TimeNs on;
   };
   Cpu* cpu_of(const perfio::Record& record);
+  /// Applies losses of all cpus since the cpu's latest record.
+  void forget_lost(Cpu& cpu) const;
   void set(Cpu& cpu, State state, const Seen& seen);
   void on_in(Cpu& cpu, const Seen& seen, bool is_of_event);
   void on_out(Cpu& cpu, const Seen& seen, bool is_of_event);
@@ -95,6 +97,7 @@ class TaskSwitches {
   void assign(Cpu& cpu, const Seen& seen);
 
   Runs runs_;
+  uint64_t losses_of_all_ = 0;
   std::map<int32_t, Cpu> cpus_;
   std::unordered_map<int32_t, Life> lives_;  // by thread
 };

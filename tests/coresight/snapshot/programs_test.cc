@@ -116,7 +116,7 @@ class ProgramSnapshot : public Folder {
          "TRCIDR1=0x4100f403\nTRCIDR2=0x488\nTRCIDR8=0\n");
     text("cpu.ini", "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n" + dumps);
     bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04,  // A-Sync, info, on
-                        0x82, first >> 2 & 0x7f, first >> 9 & 0xff, 0x00, 0x00, 0x31, 0xf7});
+                        0x82, first >> 2 & 0x7f, first >> 9 & 0x7f, first >> 16 & 0xff, 0x00, 0x31, 0xf7});
   }
   [[nodiscard]] Result<std::unique_ptr<Recording>> open(const std::vector<RawImage>& images = {}) const {
     OpenOptions options;
@@ -138,7 +138,25 @@ TEST(SnapshotPrograms, ADumpThatIsAProgramIsReadWhereItSays) {
   const auto recording = snapshot.open();
   ASSERT_TRUE(recording.ok()) << recording.error().message;
   EXPECT_EQ(flow_difference(**recording, kFlow), "");
-  EXPECT_THAT((*recording)->warnings(), testing::Contains(testing::HasSubstr("is an ELF file for other addresses")));
+  EXPECT_THAT((*recording)->warnings(), testing::Contains(testing::HasSubstr("is the ELF file of a program for other addresses")));
+}
+
+// Code may run elsewhere than it is linked for. What the snapshot says of its memory counts before what such a file is as memory.
+TEST(SnapshotPrograms, AProgramAtAnotherAddressIsMemoryToo) {
+  for (const char* const dump : {"[dump1]\nfile=program.elf\naddress=0x13f00\n", "[dump1]\nfile=program.elf\naddress=0x14000\noffset=0x100\nlength=12\n"}) {
+    const ProgramSnapshot snapshot(dump, 0x14000);
+    snapshot.text("program.elf", aarch64_program());
+    const auto recording = snapshot.open();
+    ASSERT_TRUE(recording.ok()) << recording.error().message;
+    EXPECT_EQ(flow_difference(**recording, {{0x14000, 0x1400c, 3, true}}), "") << dump;
+  }
+  const ProgramSnapshot snapshot("[dump1]\nfile=program.elf\naddress=0x13f00\n[dump2]\nfile=memory.bin\naddress=0x14000\n[dump3]\nfile=program.elf\naddress=0x13f00\n", 0x14000);
+  snapshot.text("program.elf", aarch64_program());
+  snapshot.words("memory.bin", {kNopCode, kBranchToSelf});
+  const auto recording = snapshot.open();
+  ASSERT_TRUE(recording.ok()) << recording.error().message;
+  EXPECT_EQ(flow_difference(**recording, {{0x14000, 0x14008, 2, true}}), "");
+  EXPECT_EQ((*recording)->timeline().findings().size(), 1U);
 }
 
 TEST(SnapshotPrograms, MemoryThatBeginsWithAProgramIsMemory) {

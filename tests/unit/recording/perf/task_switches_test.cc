@@ -8,31 +8,31 @@
 namespace ptd {
 namespace {
 
-enum class Kind : uint8_t { in, out, exit, start, aux, exec, fork };
-struct Step {
-  Kind kind;
+enum class TaskKind : uint8_t { in, out, exit, start, aux, exec, fork };
+struct TaskStep {
+  TaskKind kind;
   uint64_t time;
   int32_t pid, tid, cpu;
 };
 
 // In the order in which Linux writes them: 10 is started by enable_on_exec and starts 11 to 13 and process 20. Thread 12 calls exec and becomes 10.
-const std::vector<Step> kRight = {
-    {Kind::start, 1'000'000, 10, 10, 0}, {Kind::exec, 1'100'000, 10, 10, 0},  {Kind::fork, 2'000'000, 10, 11, 0},  {Kind::in, 3'001'000, 10, 11, 1},
-    {Kind::start, 3'000'000, 10, 11, 1}, {Kind::fork, 3'500'000, 10, 12, 0},  {Kind::out, 4'000'000, 10, 10, 0},   {Kind::aux, 4'001'000, 10, 10, 0},
-    {Kind::in, 4'002'000, 10, 12, 0},    {Kind::fork, 4'500'000, 10, 13, 0},  {Kind::out, 6'000'000, 10, 11, 1},   {Kind::aux, 6'001'000, 10, 11, 1},
-    {Kind::in, 6'002'000, 10, 13, 1},    {Kind::fork, 6'500'000, 20, 20, 1},  {Kind::out, 8'000'000, 10, 12, 0},   {Kind::aux, 8'001'000, 10, 12, 0},
-    {Kind::in, 8'010'000, 20, 20, 0},    {Kind::exit, 9'000'000, 10, 13, 1},  {Kind::aux, 9'001'000, 10, 13, 1},   {Kind::in, 9'010'000, 10, 10, 1},
-    {Kind::exit, 11'000'000, 20, 20, 0}, {Kind::aux, 11'001'000, 20, 20, 0},  {Kind::in, 11'002'000, 10, 11, 0},   {Kind::exit, 12'000'000, 10, 10, 1},
-    {Kind::aux, 12'001'000, 10, 10, 1},  {Kind::in, 12'010'000, 10, 12, 1},   {Kind::exit, 13'000'000, 10, 11, 0}, {Kind::aux, 13'001'000, 10, 11, 0},
-    {Kind::exec, 14'000'000, 10, 10, 1}, {Kind::out, 15'000'000, 10, 10, 1},  {Kind::aux, 15'001'000, 10, 10, 1},  {Kind::in, 15'500'000, 10, 10, 0},
-    {Kind::out, 16'500'000, 10, 10, 0},  {Kind::aux, 16'501'000, 10, 10, 0},  {Kind::in, 17'000'000, 10, 10, 1},   {Kind::exit, 19'000'000, 10, 10, 1},
-    {Kind::aux, 19'001'000, 10, 10, 1},
+const std::vector<TaskStep> kRight = {
+    {TaskKind::start, 1'000'000, 10, 10, 0}, {TaskKind::exec, 1'100'000, 10, 10, 0},  {TaskKind::fork, 2'000'000, 10, 11, 0},  {TaskKind::in, 3'001'000, 10, 11, 1},
+    {TaskKind::start, 3'000'000, 10, 11, 1}, {TaskKind::fork, 3'500'000, 10, 12, 0},  {TaskKind::out, 4'000'000, 10, 10, 0},   {TaskKind::aux, 4'001'000, 10, 10, 0},
+    {TaskKind::in, 4'002'000, 10, 12, 0},    {TaskKind::fork, 4'500'000, 10, 13, 0},  {TaskKind::out, 6'000'000, 10, 11, 1},   {TaskKind::aux, 6'001'000, 10, 11, 1},
+    {TaskKind::in, 6'002'000, 10, 13, 1},    {TaskKind::fork, 6'500'000, 20, 20, 1},  {TaskKind::out, 8'000'000, 10, 12, 0},   {TaskKind::aux, 8'001'000, 10, 12, 0},
+    {TaskKind::in, 8'010'000, 20, 20, 0},    {TaskKind::exit, 9'000'000, 10, 13, 1},  {TaskKind::aux, 9'001'000, 10, 13, 1},   {TaskKind::in, 9'010'000, 10, 10, 1},
+    {TaskKind::exit, 11'000'000, 20, 20, 0}, {TaskKind::aux, 11'001'000, 20, 20, 0},  {TaskKind::in, 11'002'000, 10, 11, 0},   {TaskKind::exit, 12'000'000, 10, 10, 1},
+    {TaskKind::aux, 12'001'000, 10, 10, 1},  {TaskKind::in, 12'010'000, 10, 12, 1},   {TaskKind::exit, 13'000'000, 10, 11, 0}, {TaskKind::aux, 13'001'000, 10, 11, 0},
+    {TaskKind::exec, 14'000'000, 10, 10, 1}, {TaskKind::out, 15'000'000, 10, 10, 1},  {TaskKind::aux, 15'001'000, 10, 10, 1},  {TaskKind::in, 15'500'000, 10, 10, 0},
+    {TaskKind::out, 16'500'000, 10, 10, 0},  {TaskKind::aux, 16'501'000, 10, 10, 0},  {TaskKind::in, 17'000'000, 10, 10, 1},   {TaskKind::exit, 19'000'000, 10, 10, 1},
+    {TaskKind::aux, 19'001'000, 10, 10, 1},
 };
 
 class TaskSwitch : public Fold {
  protected:
-  void run(std::vector<Step> steps) {
-    std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.time < b.time; });
+  void run(std::vector<TaskStep> steps) {
+    std::stable_sort(steps.begin(), steps.end(), [](const TaskStep& a, const TaskStep& b) { return a.time < b.time; });
     start();
     fold_->set_attrs(attrs_);
     for (const int32_t cpu : {0, 1}) {
@@ -42,16 +42,16 @@ class TaskSwitch : public Fold {
       trace.payload = trace_;
       feed(trace, 0);
     }
-    for (const Step& step : steps) {
+    for (const TaskStep& step : steps) {
       const auto put = [&](perfio::Payload payload) { feed(std::move(payload), step.time, step.pid, step.tid, step.cpu); };
       perfio::SwitchRecord change;
-      change.out = step.kind == Kind::out;
-      if (step.kind == Kind::in || step.kind == Kind::out) put(change);
-      if (step.kind == Kind::exit) put(perfio::TaskRecord{step.pid, 1, step.tid, 1, step.time, true});
-      if (step.kind == Kind::start) put(perfio::ItraceStartRecord{step.pid, step.tid});
-      if (step.kind == Kind::aux) put(perfio::AuxRecord{0, 64, 0});
-      if (step.kind == Kind::exec) put(perfio::CommRecord{step.pid, step.tid, "p", true});
-      if (step.kind == Kind::fork) feed(perfio::TaskRecord{step.pid, 10, step.tid, 10, step.time, false}, step.time, 10, 10, step.cpu);
+      change.out = step.kind == TaskKind::out;
+      if (step.kind == TaskKind::in || step.kind == TaskKind::out) put(change);
+      if (step.kind == TaskKind::exit) put(perfio::TaskRecord{step.pid, 1, step.tid, 1, step.time, true});
+      if (step.kind == TaskKind::start) put(perfio::ItraceStartRecord{step.pid, step.tid});
+      if (step.kind == TaskKind::aux) put(perfio::AuxRecord{0, 64, 0});
+      if (step.kind == TaskKind::exec) put(perfio::CommRecord{step.pid, step.tid, "p", true});
+      if (step.kind == TaskKind::fork) feed(perfio::TaskRecord{step.pid, 10, step.tid, 10, step.time, false}, step.time, 10, 10, step.cpu);
     }
     finish();
   }
@@ -72,24 +72,24 @@ TEST_F(TaskSwitch, TheOrderOfTheKernelIsRight) {
 // The first record of a cpu and what follows the last AUX record give no flow to the wrong thread.
 TEST_F(TaskSwitch, AMissingOrWrongSwitchIsAFinding) {
   for (size_t i = 0; i < kRight.size(); ++i) {
-    if (kRight[i].kind != Kind::in && kRight[i].kind != Kind::out) continue;
-    std::vector<Step> steps = kRight;
-    steps[i].kind = steps[i].kind == Kind::in ? Kind::out : Kind::in;
+    if (kRight[i].kind != TaskKind::in && kRight[i].kind != TaskKind::out) continue;
+    std::vector<TaskStep> steps = kRight;
+    steps[i].kind = steps[i].kind == TaskKind::in ? TaskKind::out : TaskKind::in;
     run(steps);
-    const bool is_start = kRight[i + 1].kind == Kind::start;  // says the same
+    const bool is_start = kRight[i + 1].kind == TaskKind::start;  // says the same
     EXPECT_TRUE(is_start || findings() != 0) << i << " of the other direction";
     const auto cpu_at = [&](TimeNs time) { return data_->contexts.at_cpu(kRight[i].cpu, time).tid; };
     steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
     run(steps);
     // What ran up to the next record of the cpu: the right thread, or it is a finding.
-    EXPECT_TRUE(findings() != 0 || kRight[i].kind == Kind::out || cpu_at(TimeNs{kRight[i].time + 500'000}) == kRight[i].tid) << i;
+    EXPECT_TRUE(findings() != 0 || kRight[i].kind == TaskKind::out || cpu_at(TimeNs{kRight[i].time + 500'000}) == kRight[i].tid) << i;
   }
 }
 
 // AUX, EXIT and OUT of a thread show that it came, after it was started and after the last one left.
 TEST_F(TaskSwitch, TheFlowAfterAMissingComeIsThatOfTheThreadThatLeaves) {
-  std::vector<Step> steps = kRight;
-  std::erase_if(steps, [](const Step& step) { return step.kind == Kind::in && step.tid == 13; });
+  std::vector<TaskStep> steps = kRight;
+  std::erase_if(steps, [](const TaskStep& step) { return step.kind == TaskKind::in && step.tid == 13; });
   run(steps);
   ASSERT_EQ(findings(), 1U);
   const Finding& finding = data_->timeline.findings()[0];
@@ -102,8 +102,8 @@ TEST_F(TaskSwitch, TheFlowAfterAMissingComeIsThatOfTheThreadThatLeaves) {
 TEST_F(TaskSwitch, WithoutSwitchesTheThreadsOfACpuAreAFinding) {
   for (const bool asked : {true, false}) {
     attrs_[0].flags = asked ? 1U << 26 : 0;
-    std::vector<Step> steps = kRight;
-    std::erase_if(steps, [](const Step& step) { return step.kind == Kind::in || step.kind == Kind::out; });
+    std::vector<TaskStep> steps = kRight;
+    std::erase_if(steps, [](const TaskStep& step) { return step.kind == TaskKind::in || step.kind == TaskKind::out; });
     run(steps);
     ASSERT_EQ(findings(), 2U);  // one a cpu
     for (const Finding& finding : data_->timeline.findings()) {
@@ -112,14 +112,14 @@ TEST_F(TaskSwitch, WithoutSwitchesTheThreadsOfACpuAreAFinding) {
     }
     EXPECT_EQ(data_->contexts.at_cpu(0, TimeNs{5'000'000}).tid, -1) << "10 or 12";
     EXPECT_EQ(data_->warnings.size(), 2U);
-    std::erase_if(steps, [](const Step& step) { return step.tid != (step.cpu == 1 ? 11 : 10); });
+    std::erase_if(steps, [](const TaskStep& step) { return step.tid != (step.cpu == 1 ? 11 : 10); });
     run(steps);
     EXPECT_EQ(findings(), 0U) << "one thread on each cpu";
   }
 }
 
 TEST_F(TaskSwitch, LostRecordsAndOtherEventsExplainIt) {
-  std::vector<Step> steps = {{Kind::in, 1000, 10, 10, 0}, {Kind::in, 2000, 10, 11, 0}};
+  std::vector<TaskStep> steps = {{TaskKind::in, 1000, 10, 10, 0}, {TaskKind::in, 2000, 10, 11, 0}};
   run(steps);
   EXPECT_EQ(findings(), 1U);
   start();
