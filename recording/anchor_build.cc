@@ -47,10 +47,8 @@ std::vector<Ip> host_addresses(const RecordingData& data, const char* name) {
 void find_kernel_places(RecordingData& data) {
   const std::vector<Ip> entries = host_addresses(data, "__switch_to");
   if (!entries.empty()) data.decoder.switch_entry = entries.front();
-  const std::string& levels = data.event_names.modifiers;
-  const bool traces_kernel = levels.find_first_of("ukh") == std::string::npos || levels.find('k') != std::string::npos;
-  const std::vector<int32_t> cpus = data.contexts.cpus();
-  data.decoder.time_switches = entries.empty() && traces_kernel && std::any_of(cpus.begin(), cpus.end(), [&](int32_t cpu) { return data.contexts.switches(cpu).size() > 1; });
+  const auto has_switches = [&](int32_t cpu) { return data.contexts.switches(cpu).size() > 1; };
+  data.decoder.time_switches = entries.empty() && data.event_names.trace('k') && std::ranges::any_of(data.contexts.cpus(), has_switches);
 }
 
 void add_anchors(const OpenRequest& options, RecordingData& data) {

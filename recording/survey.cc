@@ -419,10 +419,8 @@ Survey survey_of(const Recording& recording) {
   }
   take_sources(sources, survey);
   const EventNames& names = event_names(recording);
-  const bool is_restricted = names.modifiers.find_first_of("ukh") != std::string::npos;
-  const auto traces = [&](char level) { return names.width_columns != 0 && (!is_restricted || names.modifiers.find(level) != std::string::npos); };
-  survey.traces_user = traces('u') || data_of(recording).kind == RecordingKind::lldb;
-  survey.traces_kernel = traces('k');
+  survey.traces_user = (names.width_columns != 0 && names.trace('u')) || data_of(recording).kind == RecordingKind::lldb;
+  survey.traces_kernel = names.width_columns != 0 && names.trace('k');
   for (const MissingImage& image : recording.missing_images())
     survey.images.push_back({image.path, image.build_id, 0, 0, false, image.reason, {}, {}});
   survey.lost = recording.lost();

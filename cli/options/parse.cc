@@ -46,7 +46,7 @@ Result<pt::CpuId> parse_cpu(std::string_view text) {
 
 Result<RawImage> parse_image(std::string_view text) {
   const size_t at = text.rfind('@');
-  const std::string form = fmt::format("--image: '{}' is not FILE[,off=N,size=N]@ADDR", text);
+  const std::string form = fmt::format("--image: '{}' is neither FILE[,off=N,size=N]@ADDR nor an ELF file", text);
   RawImage image;
   if (at == std::string_view::npos && !text.empty() && text.find(',') == std::string_view::npos) {
     image.path = std::string(text);

@@ -147,7 +147,7 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   const File& file = read(path, files, warnings);
   dump.opened = file.opened;
   dump.worlds = worlds_of(section.value("space"));
-  if (file.elf && offset.empty() && length.empty() && !may_be_memory(*file.elf, 0, dump.address)) {
+  if (file.elf && offset.empty() && length.empty() && !may_be_memory(*file.elf, dump.address)) {
     const std::vector<ImagePiece> pieces = segments_of(file.opened.file, *file.elf);
     dump.below = !pieces.empty();
     if (dump.below) refuse("is the ELF file of a program for other addresses: its code is also read where the file says");

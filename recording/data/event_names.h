@@ -14,6 +14,10 @@ class Recording;
 struct EventNames {
   std::string modifiers;       ///< of the trace's event, with the colon: ":u" for user code only; "" for all or where it is not known
   uint32_t width_columns = 0;  ///< of the longest name of a recorded event; 0: not recorded by perf
+  /// Returns whether the modifiers leave in the code of this level: 'u', 'k' or 'h'.
+  [[nodiscard]] bool trace(char level) const {
+    return modifiers.find_first_of("ukh") == std::string::npos || modifiers.find(level) != std::string::npos;
+  }
 };
 
 /// Returns the name of an event in listings of samples; of an event without a name, the numbers of its type and its config: "event:0:0",

@@ -39,11 +39,9 @@ Result<std::vector<ImagePiece>> pieces_of(const RawImage& image, CodeFamily fami
   return std::vector<ImagePiece>{{*file, image.file_offset_bytes, size, *image.load_address}};
 }
 
-bool may_be_memory(const ElfFile& elf, uint64_t file_offset_bytes, uint64_t address) {
+bool may_be_memory(const ElfFile& elf, uint64_t address) {
   if (!elf.has_fixed_addresses() || !elf.fills_file()) return true;
-  return std::any_of(elf.segments().begin(), elf.segments().end(), [&](const ElfSegment& segment) {
-    return segment.address - segment.file_offset_bytes == address - file_offset_bytes;
-  });
+  return std::ranges::any_of(elf.segments(), [&](const ElfSegment& segment) { return segment.address - segment.file_offset_bytes == address; });
 }
 
 }  // namespace ptd

@@ -25,8 +25,7 @@ struct ImagePiece {
 /// Returns the executable segments of a file with bytes.
 [[nodiscard]] std::vector<ImagePiece> segments_of(const std::shared_ptr<const MappedFile>& file, const ElfFile& elf);
 
-/// Returns whether a copy of memory at `address` can have the bytes of the file from `file_offset_bytes` on. False for the file of a program
-/// that says that those bytes lie elsewhere.
-[[nodiscard]] bool may_be_memory(const ElfFile& elf, uint64_t file_offset_bytes, uint64_t address);
+/// Returns whether the file can be a copy of memory that begins at `address`. False for the file of a program that says that its bytes lie elsewhere.
+[[nodiscard]] bool may_be_memory(const ElfFile& elf, uint64_t address);
 
 }  // namespace ptd

@@ -13,7 +13,7 @@
 #include "recording/image/image_build.h"
 #include "recording/image/stashed_code.h"
 #include "recording/perf/arm_perf.h"
-#include "recording/perf/perf_cpuid.h"
+#include "recording/perf/perf_texts.h"
 #include "recording/perf/perf_time.h"
 #include "recording/perf/sideband_fold.h"
 
@@ -129,7 +129,7 @@ uint64_t unread_bytes(const perfio::PerfReader& reader) {
   return reader.mappings().size() == 1 && offset < reader.size_bytes() ? reader.size_bytes() - offset : 0;
 }
 
-// Timestamps of CoreSight are counts of the system counter, which TIME_CONV converts.
+// What contradicts the clocks: the period of MTC packets, and timestamps of CoreSight, counts of the system counter that TIME_CONV converts.
 void report_clocks(const ClockWitness& witness, bool use_time, ImageBuild& image, RecordingData& data) {
   if (!data.period_contradicts.empty()) {
     Finding finding;
@@ -141,9 +141,7 @@ void report_clocks(const ClockWitness& witness, bool use_time, ImageBuild& image
     if (!witness.is_far(data.infos[i].time)) continue;
     Finding finding;
     finding.kind = FindingKind::clock_contradicts;
-    finding.what = name_of(data.streams[i]) + ": by the conversion of TIME_CONV, the trace is from " + std::to_string(data.infos[i].time.first.value) + " to " +
-                   std::to_string(data.infos[i].time.last.value) + " ns, but the records are from " + std::to_string(witness.records().first_ns) + " to " +
-                   std::to_string(witness.records().last_ns) + ": the conversion is wrong, and so are times and threads";
+    finding.what = name_of(data.streams[i]) + ": by the conversion of TIME_CONV, the trace is " + witness.told_apart(data.infos[i].time);
     data.warnings.push_back(finding.what);
     image.builder.add_finding(std::move(finding));
   }

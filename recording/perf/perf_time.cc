@@ -138,6 +138,12 @@ bool ClockWitness::is_far(Interval time) const {
          (time.last != kTimeMax && time.last.value + kRecordNs < records_.first_ns);
 }
 
+std::string ClockWitness::told_apart(Interval trace) const {
+  const auto from_to = [](uint64_t first, uint64_t last) { return "from " + std::to_string(first) + " to " + std::to_string(last) + " ns"; };
+  return from_to(trace.first.value, trace.last.value) + ", but the records are " + from_to(records_.first_ns, records_.last_ns) +
+         ": the conversion is wrong, and so are times and threads";
+}
+
 uint64_t ClockWitness::difference_ns(const TimeConversion& a, const TimeConversion& b) const {
   uint64_t most = 0;
   for (const uint64_t tsc : tscs_) {
@@ -165,12 +171,7 @@ ChosenTime choose_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRe
   }
   if (!chosen.time.valid()) chosen.time = {};
   if (chosen.time.valid() && witness.refutes(chosen.time)) {
-    const auto from_to = [](uint64_t first, uint64_t last) { return std::to_string(first) + " to " + std::to_string(last) + " ns"; };
-    const Interval trace = witness.trace_time(chosen.time);
-    add(FindingKind::clock_contradicts,
-        "by the conversion from TSC to time, the trace is from " + from_to(trace.first.value, trace.last.value) + ", but the records are from " +
-            from_to(witness.records().first_ns, witness.records().last_ns) + ": the conversion is wrong, and so are times and threads",
-        chosen);
+    add(FindingKind::clock_contradicts, "by the conversion from TSC to time, the trace is " + witness.told_apart(witness.trace_time(chosen.time)), chosen);
   }
   return chosen;
 }

@@ -33,7 +33,8 @@ class ClockWitness {
   /// Returns the largest difference between two conversions at a TSC of the trace.
   [[nodiscard]] uint64_t difference_ns(const TimeConversion& a, const TimeConversion& b) const;
   [[nodiscard]] Interval trace_time(const TimeConversion& time) const;
-  [[nodiscard]] const RecordTimes& records() const { return records_; }
+  /// Returns the rest of a sentence on a conversion that puts the trace at other times than the records.
+  [[nodiscard]] std::string told_apart(Interval trace) const;
 
  private:
   void add_trace(Bytes trace);

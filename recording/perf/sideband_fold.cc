@@ -13,7 +13,7 @@
 #include "perfio/emulated.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "recording/data/absent_trace.h"
-#include "recording/perf/perf_filter.h"
+#include "recording/perf/perf_texts.h"
 #include "recording/trace/lost_trace.h"
 
 namespace ptd {
@@ -513,8 +513,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   std::set<int32_t> started;
   for (const AuxEnd& end : aux_ends_) {
     if (end.cpu < 0 && end.end_offset_bytes == 0 && !started.insert(end.tid).second) continue;
-    auto place = stream_of_.find({end.cpu, -1});
-    if (place == stream_of_.end()) place = stream_of_.find({-1, end.tid});
+    const auto place = place_of(end);
     if (place == stream_of_.end()) continue;
     AuxStream& stream = data_.streams[place->second];
     stream.add_announced(end.end_offset_bytes);

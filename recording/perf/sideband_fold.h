@@ -187,6 +187,11 @@ class SidebandFold {
   };
   std::vector<AuxEnd> aux_ends_;
   std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;  // (cpu, tid) -> index in data_.streams
+  /// The stream that an AUX record is of: that of its cpu, else that of its thread; stream_of_.end() if there is none.
+  [[nodiscard]] auto place_of(const AuxEnd& end) const {
+    const auto place = stream_of_.find({end.cpu, -1});
+    return place != stream_of_.end() ? place : stream_of_.find({-1, end.tid});
+  }
   const Holes* holes_ = nullptr;  // in order of their offsets
   HoleTimes hole_times_;
   TimeNs last_time_;

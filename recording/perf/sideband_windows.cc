@@ -85,7 +85,7 @@ void SidebandFold::report_absent_streams() {
   std::map<std::pair<int32_t, int32_t>, Absent> all;
   const bool per_thread = std::any_of(data_.streams.begin(), data_.streams.end(), [](const AuxStream& stream) { return stream.cpu < 0; });
   for (const AuxEnd& end : aux_ends_) {
-    if (snapshot_ || windows_.samples != 0 || end.size_bytes == 0 || stream_of_.contains({end.cpu, -1}) || stream_of_.contains({-1, end.tid})) continue;
+    if (snapshot_ || windows_.samples != 0 || end.size_bytes == 0 || place_of(end) != stream_of_.end()) continue;
     if (end.cpu < 0 && end.tid < 0) continue;
     const bool by_thread = per_thread || end.cpu < 0;
     const auto [known, is_new] = all.try_emplace(by_thread ? std::pair(-1, end.tid) : std::pair(end.cpu, -1));
@@ -112,9 +112,7 @@ void SidebandFold::report_unnamed_trace() {
   if (is_arm_ || snapshot_ || windows_.samples != 0 || stored_aux_ == 0 || data_.lost.records != 0) return;
   std::vector<uint64_t> ends(data_.streams.size());
   for (const AuxEnd& end : aux_ends_) {
-    auto place = stream_of_.find({end.cpu, -1});
-    if (place == stream_of_.end()) place = stream_of_.find({-1, end.tid});
-    if (place != stream_of_.end()) ends[place->second] = std::max(ends[place->second], end.end_offset_bytes);
+    if (const auto place = place_of(end); place != stream_of_.end()) ends[place->second] = std::max(ends[place->second], end.end_offset_bytes);
   }
   for (size_t i = 0; i < data_.streams.size(); ++i) {
     const AuxStream& stream = data_.streams[i];

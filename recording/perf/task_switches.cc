@@ -22,10 +22,14 @@ TaskSwitches::Cpu* TaskSwitches::cpu_of(const perfio::Record& record) {
   forget_lost(cpu);
   if (cpu.is_ignored) return nullptr;
   if (id.tid > 0 && id.pid > 0 && TimeNs{id.time} >= cpu.since) return &cpu;
-  cpu.state = State::unknown;  // of another name space, or not in order
-  cpu.is_early = false;
+  forget(cpu);  // of another name space, or not in order
   cpu.since = std::max(cpu.since, TimeNs{id.time});
   return nullptr;
+}
+
+TaskSwitches::Seen TaskSwitches::seen_in(const perfio::Record& record) {
+  const perfio::SampleId& id = record.sample_id;
+  return {{id.pid, id.tid}, TimeNs{id.time}};
 }
 
 void TaskSwitches::set(Cpu& cpu, State state, const Seen& seen) {
@@ -74,8 +78,7 @@ void TaskSwitches::settle(Cpu& cpu, const Seen* in) {
   if (!std::exchange(cpu.is_early, false)) return;
   const Seen early = cpu.early;
   if (in != nullptr && in->task.tid == early.task.tid && !is_much_later(in->time, early.time)) return;
-  doubt(cpu, early,
-        latest_of(cpu) + ", then " + name_of_task(early.task.pid, early.task.tid) + " runs there");
+  doubt(cpu, early, latest_of(cpu) + ", then " + name_of_task(early.task.pid, early.task.tid) + " runs there");
   assign(cpu, early);
   set(cpu, State::on, early);
 }
@@ -86,8 +89,7 @@ void TaskSwitches::on_in(Cpu& cpu, const Seen& seen, bool is_of_event) {
   if (life != lives_.end() && life->second.ended && seen.task.tid != seen.task.pid) {
     doubt(cpu, seen, name_of_task(seen.task.pid, seen.task.tid) + " comes to it after its end");
   } else if (cpu.state == State::on && !is_same(cpu, seen.task)) {
-    doubt(cpu, seen,
-          latest_of(cpu) + ", then " + name_of_task(seen.task.pid, seen.task.tid) + " comes to it");
+    doubt(cpu, seen, latest_of(cpu) + ", then " + name_of_task(seen.task.pid, seen.task.tid) + " comes to it");
   } else if (cpu.state == State::on && is_of_event) {
     doubt(cpu, seen, "two in a row come to it, of " + name_of_task(seen.task.pid, seen.task.tid));
   }
@@ -100,8 +102,7 @@ void TaskSwitches::on_out(Cpu& cpu, const Seen& seen, bool is_of_event) {
   const bool same = is_same(cpu, seen.task);
   const bool elsewhere = life != lives_.end() && life->second.cpu >= 0 && life->second.cpu != cpu.doubt.cpu && is_much_later(seen.time, life->second.on);
   if (cpu.state == State::on && !same) {
-    doubt(cpu, seen,
-          latest_of(cpu) + ", then " + name_of_task(seen.task.pid, seen.task.tid) + " leaves it");
+    doubt(cpu, seen, latest_of(cpu) + ", then " + name_of_task(seen.task.pid, seen.task.tid) + " leaves it");
     assign(cpu, seen);
   } else if ((cpu.state == State::off || cpu.state == State::ended) && (!same || (cpu.state == State::off && is_of_event))) {
     doubt(cpu, seen, "two in a row leave it, the second is " + name_of_task(seen.task.pid, seen.task.tid));
@@ -117,7 +118,7 @@ void TaskSwitches::on_switch(const perfio::Record& record, bool out, bool is_onl
   Cpu* cpu = cpu_of(record);
   if (cpu == nullptr) return;
   const perfio::SampleId& id = record.sample_id;
-  const Seen seen{{id.pid, id.tid}, TimeNs{id.time}};
+  const Seen seen = seen_in(record);
   const bool is_of_event = cpu->is_of_event && cpu->event == id.id && (id.id != 0 || is_only_event);
   out ? on_out(*cpu, seen, is_of_event) : on_in(*cpu, seen, is_of_event);
   cpu->event = id.id;
@@ -134,17 +135,16 @@ void TaskSwitches::on_seen(Cpu& cpu, const Seen& seen) {
 }
 
 void TaskSwitches::on_aux(const perfio::Record& record) {
-  if (Cpu* cpu = cpu_of(record)) on_seen(*cpu, {{record.sample_id.pid, record.sample_id.tid}, TimeNs{record.sample_id.time}});
+  if (Cpu* cpu = cpu_of(record)) on_seen(*cpu, seen_in(record));
 }
 
 void TaskSwitches::on_start(const perfio::Record& record) {
   Cpu* cpu = cpu_of(record);
   if (cpu == nullptr) return;
-  const Seen seen{{record.sample_id.pid, record.sample_id.tid}, TimeNs{record.sample_id.time}};
+  const Seen seen = seen_in(record);
   settle(*cpu, nullptr);
   if (cpu->state == State::on && !is_same(*cpu, seen.task)) {
-    doubt(*cpu, seen,
-          latest_of(*cpu) + ", then the trace of " + name_of_task(seen.task.pid, seen.task.tid) + " starts");
+    doubt(*cpu, seen, latest_of(*cpu) + ", then the trace of " + name_of_task(seen.task.pid, seen.task.tid) + " starts");
   }
   set(*cpu, State::on, seen);
   cpu->is_of_event = false;
@@ -153,7 +153,7 @@ void TaskSwitches::on_start(const perfio::Record& record) {
 void TaskSwitches::on_exit(const perfio::Record& record) {
   Cpu* cpu = cpu_of(record);
   if (cpu == nullptr) return;
-  const Seen seen{{record.sample_id.pid, record.sample_id.tid}, TimeNs{record.sample_id.time}};
+  const Seen seen = seen_in(record);
   on_seen(*cpu, seen);
   settle(*cpu, nullptr);
   set(*cpu, State::ended, seen);
@@ -163,7 +163,7 @@ void TaskSwitches::on_exec(const perfio::Record& record) {
   Cpu* cpu = cpu_of(record);
   if (cpu == nullptr) return;
   const perfio::SampleId& id = record.sample_id;
-  const Seen seen{{id.pid, id.tid}, TimeNs{id.time}};
+  const Seen seen = seen_in(record);
   settle(*cpu, nullptr);
   const bool renames = cpu->state == State::on && cpu->task.pid == id.pid;
   if (renames && cpu->task.tid == id.tid) return;
@@ -178,16 +178,16 @@ void TaskSwitches::on_exec(const perfio::Record& record) {
 
 void TaskSwitches::on_lost(int32_t cpu) {
   if (cpu < 0) ++losses_of_all_;
-  if (const auto found = cpus_.find(cpu); found != cpus_.end()) {
-    found->second.state = State::unknown;
-    found->second.is_early = false;
-  }
+  if (const auto found = cpus_.find(cpu); found != cpus_.end()) forget(found->second);
+}
+
+void TaskSwitches::forget(Cpu& cpu) {
+  cpu.state = State::unknown;
+  cpu.is_early = false;
 }
 
 void TaskSwitches::forget_lost(Cpu& cpu) const {
-  if (std::exchange(cpu.losses_of_all, losses_of_all_) == losses_of_all_) return;
-  cpu.state = State::unknown;
-  cpu.is_early = false;
+  if (std::exchange(cpu.losses_of_all, losses_of_all_) != losses_of_all_) forget(cpu);
 }
 
 std::vector<TaskSwitches::Doubt> TaskSwitches::finish() {

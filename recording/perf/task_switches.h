@@ -86,6 +86,8 @@ class TaskSwitches {
   Cpu* cpu_of(const perfio::Record& record);
   /// Applies losses of all cpus since the cpu's latest record.
   void forget_lost(Cpu& cpu) const;
+  static void forget(Cpu& cpu);
+  static Seen seen_in(const perfio::Record& record);
   void set(Cpu& cpu, State state, const Seen& seen);
   void on_in(Cpu& cpu, const Seen& seen, bool is_of_event);
   void on_out(Cpu& cpu, const Seen& seen, bool is_of_event);

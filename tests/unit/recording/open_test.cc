@@ -9,7 +9,7 @@
 #include "ptdecode/code_view.h"
 #include "ptdecode/recording.h"
 #include "ptdecode/survey.h"
-#include "recording/perf/perf_cpuid.h"
+#include "recording/perf/perf_texts.h"
 #include "tests/unit/image/source_support.h"
 
 namespace ptd {

@@ -1,10 +1,11 @@
-// Address filters as perf passes them to the kernel. Private to recording.
+// Texts of perf: address filters as it passes them to the kernel, and the processor in headers. Private to recording.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "ptdecode/pt/config.h"
 #include "ptdecode/pt/decoder.h"
 #include "recording/image/image_build.h"
 
@@ -22,5 +23,9 @@ struct PerfFilter {
 /// Address ranges of the terms: files through the mappings that hold their offsets. Empty if any term cannot be placed: a partial filter
 /// would be wrong.
 [[nodiscard]] std::vector<pt::IpRange> filter_ranges(const std::vector<PerfFilter>& filters, const std::vector<UserMapping>& mappings);
+
+/// Reads "GenuineIntel,6,78,3" (decimal; feature CPUID) and "GenuineIntel-6-4E-3" (hexadecimal model; perf's map files). False, and `cpu`
+/// is left alone, for other vendors and forms.
+[[nodiscard]] bool parse_cpuid(const std::string& text, pt::CpuId& cpu);
 
 }  // namespace ptd
