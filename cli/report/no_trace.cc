@@ -32,6 +32,8 @@ std::string no_trace_text(const InputOptions& input, const Recording& recording)
   for (const auto& [name, count] : facts ? facts->other_events : std::map<std::string, uint64_t>())
     events += (events.empty() ? ", but " : ", ") + fmt::format("{} of {}", counted(count, "sample"), name);
   if (!missing.empty()) return fmt::format("{}: {} contains no trace{}", input.path, facts ? facts->form : "recording", missing);
+  const bool is_snapshot = facts && facts->form == "CoreSight snapshot";
+  if (is_snapshot) return fmt::format("{}: {} contains no trace of the sources that it names: their trace ids are not in its buffers", input.path, facts->form);
   return fmt::format(
       "{}: {} contains no trace{}; record one with 'perf record -e intel_pt//u -- PROGRAM' or, on any machine, 'ptdecode record "
       "--emulate -- PROGRAM' (see 'ptdecode doctor')",

@@ -123,6 +123,17 @@ class Snapshots(unittest.TestCase):
         self.assertIn(f"{self.folder} is a directory without a file `snapshot.ini`", got.stderr)
 
 
+    def test_trace_of_other_sources_is_named(self):
+        """Frames whose bytes are all of a trace id that no source has."""
+        (self.folder / "trace.ini").write_text((SNAPSHOT / "trace.ini").read_text().replace("source_data", "coresight"))
+        (self.folder / "session1.bin").write_bytes((bytes([0x45]) + bytes(15)) * 64)
+        got = run("stat", "-i", self.folder)
+        self.assertEqual(got.returncode, 1)
+        self.assertRegex(got.stderr, "bytes of trace id 34 belong to no source")
+        self.assertIn(f"{self.folder}: CoreSight snapshot contains no trace of the sources that it names", got.stderr)
+        self.assertNotIn("perf record", got.stderr)
+
+
 class Payloads(unittest.TestCase):
     """Recordings whose AUX records name trace that is not in the file."""
 
