@@ -10,6 +10,8 @@
 namespace ptd::perfio {
 namespace {
 
+constexpr uint32_t kFirstDynamicType = 6;  // [perf_event.h] PERF_TYPE_MAX: smaller types are fixed, and the intel_pt PMU has none
+
 // IA32_RTIT_CTL as the intel_pt PMU's format files map it onto config ([SDM] "IA32_RTIT_CTL MSR").
 constexpr uint64_t kConfigPassThrough = 1ULL << 0;
 constexpr uint64_t kConfigCyc = 1ULL << 1;
@@ -106,15 +108,16 @@ bool correct_masks(IntelPtInfo& info) {
 bool correct_pmu_type(const std::vector<EventAttr>& attrs, const std::map<std::string, uint32_t>& pmu_types, IntelPtInfo& info) {
   const std::string name = "intel_pt";
   const auto has_type = [&](uint32_t type) { return std::ranges::any_of(attrs, [&](const EventAttr& attr) { return attr.type == type; }); };
-  if (!info.valid || attrs.empty() || has_type(info.pmu_type)) return false;
+  if (!info.valid || attrs.empty()) return false;
   const auto mapped = pmu_types.find(name);
   const auto named = std::ranges::find_if(attrs, [&](const EventAttr& attr) { return attr.name.starts_with(name); });
+  const uint32_t given = info.pmu_type;
   if (mapped != pmu_types.end() && has_type(mapped->second)) {
     info.pmu_type = mapped->second;
-  } else if (named != attrs.end()) {
+  } else if (named != attrs.end() && (given < kFirstDynamicType || !has_type(given))) {
     info.pmu_type = named->type;
   }
-  return true;
+  return info.pmu_type != given || !has_type(given);
 }
 
 }  // namespace ptd::perfio

@@ -62,7 +62,7 @@ struct IntelPtConfig {
 /// Replaces masks of the timing bits that are not those of the intel_pt PMU, which are the same on all kernels; 0 stays: a short record has none.
 /// Returns whether there was one.
 [[nodiscard]] bool correct_masks(IntelPtInfo& info);
-/// Replaces a PMU type that no attr has with that of the Intel PT event, by PMU_MAPPINGS or the event's name. Returns whether no attr has it.
+/// Replaces a PMU type that is not that of the Intel PT event, by PMU_MAPPINGS or the event's name. Returns whether it was wrong.
 [[nodiscard]] bool correct_pmu_type(const std::vector<EventAttr>& attrs, const std::map<std::string, uint32_t>& pmu_types, IntelPtInfo& info);
 
 }  // namespace ptd::perfio

@@ -37,8 +37,8 @@ void correct_info(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, I
   };
   const uint32_t type = info.pmu_type, n = info.tsc_ctc_ratio_n, d = info.tsc_ctc_ratio_d;
   if (perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info)) {
-    report("names PMU type " + std::to_string(type) + ", which no event has: " +
-           (info.pmu_type != type ? "the Intel PT event has type " + std::to_string(info.pmu_type)
+    report("names PMU type " + std::to_string(type) + ", which is not that of the Intel PT event: " +
+           (info.pmu_type != type ? "that has type " + std::to_string(info.pmu_type)
                                   : "decoded without the config of the Intel PT event"));
   }
   if (perfio::correct_masks(info)) report("has other masks of timing bits than the intel_pt PMU: those of the PMU are used");

@@ -402,6 +402,13 @@ TEST_F(Conversion, AnUnknownPmuType) {
   expect_true_times();
 }
 
+TEST_F(Conversion, ThePmuTypeOfAnotherEvent) {  // 1, that of the dummy event
+  flip(kAuxtraceInfo, kInfoPmuType, 0);
+  flip(kAuxtraceInfo, kInfoPmuType, 3);
+  expect(FindingKind::bad_record, "PMU type 1, which is not that of the Intel PT event: that has type 8");
+  expect_true_times();
+}
+
 TEST_F(Conversion, AWrongMask) {
   flip(kAuxtraceInfo, kInfoPeriod + 1, 6);
   expect(FindingKind::bad_record, "masks of timing bits");
