@@ -10,6 +10,7 @@
 #include "ptdecode/survey.h"
 #include "recording/bundle/plan.h"
 #include "recording/data/other_events.h"
+#include "recording/image/image_files.h"
 #include "recording/survey_json.h"
 
 using namespace ptd;
@@ -66,6 +67,11 @@ ptd_code read_open_options(const ptd_open_options* options, OpenRequest& request
   if (given.modules != nullptr) {
     request.raw.emplace();
     request.raw->modules_path = given.modules;
+  }
+  for (const std::string& text : list_of(given.images)) {
+    const Result<RawImage> image = parse_image(text);
+    if (!image) return bad_argument(message, "ptd_open_options.images: " + image.error().message);
+    request.images.push_back(*image);
   }
   request.slack_ns = given.slack_ns;
   if (given.clock_hz > 1'000'000'000'000) return bad_argument(message, "ptd_open_options.clock_hz is more than 10^12");

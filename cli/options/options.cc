@@ -14,6 +14,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "image/stash/stash.h"
+#include "recording/image/image_files.h"
 
 namespace ptd::cli {
 
@@ -167,7 +168,7 @@ Result<OpenRequest> open_options(const InputOptions& input) {
   }
   for (const std::string& word : input.images) {
     const Result<RawImage> image = parse_image(word);
-    if (!image) return image.error();
+    if (!image) return bad_option("--image: " + image.error().message);
     options.images.push_back(*image);
   }
   options.debuginfod = !input.no_debuginfod;

@@ -47,8 +47,6 @@ void add_input_options(CLI::App& command, InputOptions& input);
 
 /// "6/94/3" -> family 6, model 94, stepping 3; the stepping may be left out.
 [[nodiscard]] Result<pt::CpuId> parse_cpu(std::string_view text);
-/// "FILE[,off=N][,size=N]@ADDR"; numbers decimal or 0x hex, ADDR hex with or without 0x.
-[[nodiscard]] Result<RawImage> parse_image(std::string_view text);
 /// "PID:FILE[,off=N][,size=N]@ADDR".
 [[nodiscard]] Result<AssumedMapping> parse_map(std::string_view text);
 /// "N[,SEED]".

@@ -8,6 +8,7 @@
 
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
+#include "recording/image/image_files.h"
 
 namespace ptd::cli {
 
@@ -42,32 +43,6 @@ Result<pt::CpuId> parse_cpu(std::string_view text) {
   if (!rest.empty() && !to_number(rest, stepping)) return wrong;
   if (family > 0xffff || model > 0xff || stepping > 0xff || text.ends_with('/')) return wrong;
   return pt::CpuId{static_cast<uint16_t>(family), static_cast<uint8_t>(model), static_cast<uint8_t>(stepping)};
-}
-
-Result<RawImage> parse_image(std::string_view text) {
-  const size_t at = text.rfind('@');
-  const std::string form = fmt::format("--image: '{}' is neither FILE[,off=N,size=N]@ADDR nor an ELF file", text);
-  RawImage image;
-  if (at == std::string_view::npos && !text.empty() && text.find(',') == std::string_view::npos) {
-    image.path = std::string(text);
-    return image;
-  }
-  if (at == std::string_view::npos) return bad_option(form);
-  const Result<Ip> address = parse_address(text.substr(at + 1));
-  if (!address) return bad_option(form);
-  image.load_address = address->value;
-  std::string_view rest = text.substr(0, at);
-  image.path = std::string(cut(rest, ','));
-  if (image.path.empty()) return bad_option(form);
-  while (!rest.empty()) {
-    const std::string_view word = cut(rest, ',');
-    const bool offset = word.starts_with("off="), size = word.starts_with("size=");
-    uint64_t value = 0;
-    if ((!offset && !size) || !to_number(word.substr(word.find('=') + 1), value)) return bad_option(form);
-    if (size && value == 0) return bad_option(form + ": size=0 is empty; omit size= to use the rest of the file");
-    (offset ? image.file_offset_bytes : image.size_bytes) = value;
-  }
-  return image;
 }
 
 Result<AssumedMapping> parse_map(std::string_view text) {

@@ -131,8 +131,7 @@ enum {
 
 /* Returns the name of a code, such as "no_such_stream"; "unknown" for any other number. Static. */
 PTD_C_API const char* ptd_code_name(ptd_code code);
-/* Returns the version of the library, such as "0.2.0". Static. */
-PTD_C_API const char* ptd_version(void);
+PTD_C_API const char* ptd_version(void); /* such as "0.2.0"; static */
 /* Lines "name value" that end with a newline: "ptdecode 0.2.0", "commit" and 40 hexadecimal digits ("-dirty" may follow, or the value is "unknown"),
  * and the name and version of each library that libptdecode uses, at run time where the library has a function for it. Static. */
 PTD_C_API const char* ptd_build_info(void);
@@ -185,6 +184,7 @@ typedef struct ptd_open_options {
   const char *guestkallsyms, *guestmodules, *guestvmlinux; /* of a guest that no other source names: copies of /proc, with kcore; vmlinux */
   uint64_t clock_hz; /* ticks per second of a CoreSight snapshot's timestamps or a Windows trace's TSC, at most 10^12. 0: unknown. Else refused */
   const char* modules; /* of a Windows process: a list, or ""; the path is then a dump of ipt.sys (docs/RECORDING.md, "Windows"). NULL: it is none */
+  const char* const* images; /* code of a CoreSight snapshot in addition to its dumps: "FILE[,off=N][,size=N]@ADDR", or an ELF file. Else refused */
 } ptd_open_options;
 
 /* Opens a perf.data file or directory, a pipe ("-"), a bundle, LLDB's trace.json, or a CoreSight snapshot. `options` may be NULL. */

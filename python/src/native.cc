@@ -230,7 +230,7 @@ using Strings = std::optional<std::vector<std::string>>;
 
 /// The options of opening, as keyword arguments of ptdecode.open().
 struct OpenArguments {
-  Strings symfs, debug_dirs, stashes, kcore_after;
+  Strings symfs, debug_dirs, stashes, kcore_after, images;
   std::optional<std::string> build_id_cache, running_kernel, guestmount, guestkallsyms, guestmodules, guestvmlinux, modules;
   uint64_t slack_ns = 0, flags = 0, clock_hz = 0;
 };
@@ -406,13 +406,15 @@ class Recording {
 template <typename Open>
 std::unique_ptr<Recording> open_with(const OpenArguments& arguments, nb::object progress, const Open& open) {
   Control control(std::move(progress));
-  const StringList symfs(arguments.symfs), debug_dirs(arguments.debug_dirs), stashes(arguments.stashes), kcore_after(arguments.kcore_after);
+  const StringList symfs(arguments.symfs), debug_dirs(arguments.debug_dirs), stashes(arguments.stashes), kcore_after(arguments.kcore_after),
+      images(arguments.images);
   ptd_open_options options = PTD_INIT(ptd_open_options);
   options.flags = arguments.flags;
   options.symfs = symfs.get();
   options.debug_dirs = debug_dirs.get();
   options.stashes = stashes.get();
   options.kcore_after = kcore_after.get();
+  options.images = images.get();
   const auto text = [](const std::optional<std::string>& given) { return given ? given->c_str() : nullptr; };
   options.build_id_cache = text(arguments.build_id_cache);
   options.running_kernel = text(arguments.running_kernel);
@@ -503,6 +505,7 @@ NB_MODULE(_native, module) {
       .def_rw("debug_dirs", &OpenArguments::debug_dirs, nb::arg().none())
       .def_rw("stashes", &OpenArguments::stashes, nb::arg().none())
       .def_rw("kcore_after", &OpenArguments::kcore_after, nb::arg().none())
+      .def_rw("images", &OpenArguments::images, nb::arg().none())
       .def_rw("build_id_cache", &OpenArguments::build_id_cache, nb::arg().none())
       .def_rw("running_kernel", &OpenArguments::running_kernel, nb::arg().none())
       .def_rw("guestmount", &OpenArguments::guestmount, nb::arg().none())

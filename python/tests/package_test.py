@@ -151,6 +151,29 @@ class Package(unittest.TestCase):
                 self.assertEqual(sum(row.self_ns or 0 for row in recording.functions()), sum(row.get("self_ns", 0) for row in listed[1:]))
                 self.assertEqual(any(row.time_ns is not None for row in recording.branches()), hz != 0)
 
+    def test_code_of_a_snapshot(self):
+        """The dumps of a snapshot, given as options of a copy without them."""
+        snapshot = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")) / "cs-Snowball" / "snapshot"
+        if not snapshot.exists():
+            self.skipTest(f"{snapshot} is absent")
+        with tempfile.TemporaryDirectory() as name:
+            copy, images = pathlib.Path(name) / "snapshot", set()
+            shutil.copytree(snapshot, copy)
+            for device in copy.glob("*.ini"):
+                text, section = device.read_text(), re.compile(r"^\[dump\d*\]\n([^\[]*)", re.M)
+                for dump in (dict(re.findall(r"^(\w+)=(\S+)", body, re.M)) for body in section.findall(text)):
+                    piece = "".join(f",{word}={dump[key]}" for word, key in (("off", "offset"), ("size", "length")) if key in dump)
+                    images.add(f"{snapshot / dump['file']}{piece}@{dump['address']}")
+                device.write_text(section.sub("", text))
+            counted = []
+            for path, given in ((snapshot, None), (copy, sorted(images)), (copy, None)):
+                with ptdecode.open(path, images=given) as recording:
+                    counted.append((sum(row.instructions for row in recording.blocks()), recording.flame().text.count("<rect")))
+            self.assertEqual(counted[0], counted[1])
+            self.assertGreater(counted[0][0], counted[2][0])
+            with self.assertRaisesRegex(ptdecode.Error, "neither"):
+                ptdecode.open(copy, images="@1000")
+
     def test_a_trace_of_windows(self):
         seed = (SOURCE / "tests" / "fuzz" / "corpus" / "windows" / "pe64").read_bytes()
         trace, listed = struct.unpack_from("<II", seed)

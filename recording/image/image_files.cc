@@ -1,14 +1,48 @@
-// pieces_of(): the range that the user names, or the segments that the file names.
+// The range of a file that the user names, or the segments that the file names.
 #include "recording/image/image_files.h"
 
 #include <algorithm>
+#include <charconv>
+
+#include "recording/image/words.h"
 
 namespace ptd {
 namespace {
 
 Error bad(const RawImage& image, const std::string& why) { return {ErrorCode::bad_image_piece, image.path + why, 0}; }
 
+bool parse_address(std::string_view text, uint64_t& address) {
+  if (text.starts_with("0x") || text.starts_with("0X")) text.remove_prefix(2);
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), address, 16);
+  return status == std::errc{} && end == text.data() + text.size();
+}
+
 }  // namespace
+
+Result<RawImage> parse_image(std::string_view text) {
+  const auto wrong = [&](const std::string& why) {
+    return Error{ErrorCode::bad_image_piece, "'" + std::string(text) + "' is neither FILE[,off=N,size=N]@ADDR nor an ELF file" + why, 0};
+  };
+  const size_t at = text.rfind('@');
+  std::string_view rest = text.substr(0, at);
+  RawImage image;
+  image.path = std::string(rest.substr(0, rest.find(',')));
+  if (image.path.empty()) return wrong("");
+  rest.remove_prefix(image.path.size());
+  if (at == std::string_view::npos && !rest.empty()) return wrong("");
+  if (at != std::string_view::npos && !parse_address(text.substr(at + 1), image.load_address.emplace())) return wrong("");
+  while (!rest.empty()) {
+    rest.remove_prefix(1);  // the comma
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(word.size());
+    const bool offset = word.starts_with("off="), size = word.starts_with("size=");
+    uint64_t value = 0;
+    if ((!offset && !size) || !parse_number(word.substr(word.find('=') + 1), value)) return wrong("");
+    if (size && value == 0) return wrong(": size=0 is empty; omit size= to use the rest of the file");
+    (offset ? image.file_offset_bytes : image.size_bytes) = value;
+  }
+  return image;
+}
 
 std::vector<ImagePiece> segments_of(const std::shared_ptr<const MappedFile>& file, const ElfFile& elf) {
   std::vector<ImagePiece> pieces;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "image/base/mapped_file.h"
@@ -16,6 +17,9 @@ struct ImagePiece {
   uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< not empty, inside the file
   uint64_t address = 0;                            ///< the piece ends below 2^64
 };
+
+/// "FILE[,off=N][,size=N]@ADDR", or "FILE"; numbers decimal or 0x hex, ADDR hex with or without 0x. Error: bad_image_piece, which says what is wrong.
+[[nodiscard]] Result<RawImage> parse_image(std::string_view text);
 
 /// Opens a file, and returns its range at the address given, or without one the executable segments of an ELF file. Errors: those of
 /// MappedFile::open; bad_image_piece for a range outside the file or the address space, for a file for another processor than `family`, and without an

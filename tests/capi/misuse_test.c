@@ -209,6 +209,17 @@ static void test_options_of_guests(const char* folder) {
   EXPECT(80, options.size);
   EXPECT(PTD_OK, ptd_open(path, &options, &recording, NULL));
   EXPECT(PTD_OK, ptd_close(recording));
+  /* Files with code: for CoreSight snapshots, and with a file. */
+  const char* const images[] = {"/nonexistent/file@1000", "@1000", NULL};
+  options = PTD_INIT(ptd_open_options);
+  options.images = images;
+  char* message = NULL;
+  EXPECT(PTD_ERROR_BAD_ARGUMENT, ptd_open(path, &options, &recording, &message));
+  EXPECT(1, message != NULL && strstr(message, "images: '@1000' is neither") != NULL);
+  ptd_free(message);
+  options.images = images + 2;
+  EXPECT(PTD_OK, ptd_open(path, &options, &recording, NULL));
+  EXPECT(PTD_OK, ptd_close(recording));
   /* Paths that cannot be read, and a recording without guests. */
   options = PTD_INIT(ptd_open_options);
   options.guestmount = "/nonexistent/mount";

@@ -5,12 +5,22 @@
 #include "cli/options/fields.h"
 #include "cli/options/itrace.h"
 #include "cli/options/options.h"
+#include "cli/options/thread_filters.h"
+#include "recording/image/image_files.h"
 
 namespace ptd::cli {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+TEST(NameLists, CommasInsideANameDoNotSplitIt) {
+  EXPECT_THAT(split_names("main,a::f(int, std::map<int, long>),g"), ElementsAre("main", "a::f(int, std::map<int, long>)", "g"));
+  EXPECT_THAT(split_names("f<int, long>,operator<(A, B),operator->,operator>>,b"),
+              ElementsAre("f<int, long>", "operator<(A, B)", "operator->", "operator>>", "b"));
+  EXPECT_THAT(split_names("(sd-pam),kworker/0:1"), ElementsAre("(sd-pam)", "kworker/0:1"));
+  EXPECT_THAT(split_names("a(b,c\\,d"), ElementsAre("a(b", "c,d"));  // the bracket matches none
+}
 
 TEST(Itrace, EveryInstruction) {
   const auto options = parse_itrace("i1i");
@@ -114,7 +124,7 @@ TEST(Values, Image) {
   EXPECT_EQ(image->load_address, 0x401000U);
   EXPECT_EQ(parse_image("f@400000")->load_address, 0x400000U);
   EXPECT_FALSE(parse_image("f")->load_address);
-  for (const char* text : {"", "f,off=1", "@0", "f@", "f@xyz", "f,of=1@0", "f,off=@0", "f,size=-1@0"})
+  for (const char* text : {"", "f,off=1", "f,", "f,@0", "f,off=1,@0", "@0", "f@", "f@xyz", "f,of=1@0", "f,off=@0", "f,size=-1@0"})
     EXPECT_FALSE(parse_image(text).ok()) << text;
 }
 

@@ -364,7 +364,7 @@ class Recording:
     def __init__(self, native: Any, path: Optional[str], words: "Sequence[str]" = ()) -> None:
         self._native = native
         self._path = path
-        self._words = list(words) or ["-i", path]  # for the command line
+        self._words = list(words) or ["-i", path]  # options of the command line that open the same recording
 
     def __enter__(self) -> "Recording":
         return self
@@ -547,6 +547,8 @@ class Recording:
     def _command(self, *words: str) -> str:
         if self._path is None:
             raise ValueError("a recording from memory has no file for the command line")
+        if self._words.count("--stash") > 1:
+            raise ValueError("the command line takes one stash")
         made = subprocess.run([program(), words[0], *self._words, "--quiet", *words[1:]], capture_output=True, text=True, check=False)
         if made.returncode != 0:
             raise Error(300, "open_failed", made.stderr.strip() or f"ptdecode {words[0]} failed")
@@ -587,7 +589,7 @@ class Recording:
 def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, kcore_after: Any = None, build_id_cache: Any = None,
                running_kernel: Any = None, slack_ns: int = 0, debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False,
                allow_outside: bool = False, guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None,
-               guestvmlinux: Any = None, clock_hz: int = 0, modules: Any = None) -> Any:
+               guestvmlinux: Any = None, clock_hz: int = 0, modules: Any = None, images: Any = None) -> Any:
     def paths(value: Any) -> "Optional[list[str]]":
         if value is None:
             return None
@@ -595,7 +597,7 @@ def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, k
 
     arguments = _native.OpenArguments()
     arguments.symfs, arguments.debug_dirs = paths(symfs), paths(debug_dirs)
-    arguments.stashes, arguments.kcore_after = paths(stashes), paths(kcore_after)
+    arguments.stashes, arguments.kcore_after, arguments.images = paths(stashes), paths(kcore_after), paths(images)
     arguments.build_id_cache = None if build_id_cache is None else _path(build_id_cache)
     arguments.running_kernel = None if running_kernel is None else _name("running_kernel", running_kernel)
     for name, path in (("guestmount", guestmount), ("guestkallsyms", guestkallsyms), ("guestmodules", guestmodules), ("guestvmlinux", guestvmlinux), ("modules", modules)):
@@ -606,11 +608,26 @@ def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, k
     return arguments
 
 
+def _words(path: str, arguments: Any) -> "list[str]":
+    """The options of the command line that open a recording as open() does."""
+    words = ["-i", path] if arguments.modules is None else ["--winipt", path]
+    lists = {"--symfs": arguments.symfs, "--debug-dir": arguments.debug_dirs, "--kcore-after": arguments.kcore_after, "--image": arguments.images,
+             "--stash": ["off"] if arguments.stashes == [] else arguments.stashes}
+    single = {"--modules": arguments.modules, "--build-id-cache": arguments.build_id_cache, "--guestmount": arguments.guestmount,
+              "--guestkallsyms": arguments.guestkallsyms, "--guestmodules": arguments.guestmodules, "--guestvmlinux": arguments.guestvmlinux,
+              "--clock-freq": f"{arguments.clock_hz}Hz" if arguments.clock_hz else None, "--slack": f"{arguments.slack_ns}ns" if arguments.slack_ns else None}
+    for option, values in (*lists.items(), *((option, [value]) for option, value in single.items() if value)):
+        for value in values or []:
+            words += [option, value]
+    flags = arguments.flags
+    return words + [word for word, on in (("--no-debuginfod", not flags & 1), ("--no-time", flags & 2), ("--freeze", flags & 4), ("--allow-outside", flags & 32)) if on]
+
+
 def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, debug_dirs: Any = None, stashes: Any = None,
          kcore_after: Any = None, build_id_cache: Any = None, running_kernel: Optional[str] = None, slack_ns: int = 0,
          debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False, allow_outside: bool = False,
          guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None, guestvmlinux: Any = None,
-         clock_hz: int = 0, modules: Any = None, progress: Progress = None) -> Recording:
+         clock_hz: int = 0, modules: Any = None, images: Any = None, progress: Progress = None) -> Recording:
     """Opens a perf.data file or directory, a bundle, LLDB's trace.json, a CoreSight snapshot, or with modules a trace of Windows.
 
     symfs, debug_dirs, stashes, kcore_after: folders; one, or a list. The options are those of the command line.
@@ -622,16 +639,13 @@ def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, de
 
     modules: the list of the modules of a Windows process, or ""; path is then its trace, a dump of ipt.sys. Files are searched below symfs and in the
     list's folder. A file that is missing, or not the listed one, raises nothing: it is one of the findings, and its flow is a gap.
+
+    images: code of a CoreSight snapshot in addition to its dumps, which count first: "FILE[,off=N][,size=N]@ADDR", or an ELF file; one, or a list.
     """
     arguments = _arguments(symfs, debug_dirs, stashes, kcore_after, build_id_cache, running_kernel, slack_ns, debuginfod, ignore_time, freeze,
-                           allow_outside, guestmount, guestkallsyms, guestmodules, guestvmlinux, clock_hz, modules)
+                           allow_outside, guestmount, guestkallsyms, guestmodules, guestvmlinux, clock_hz, modules, images)
     native = _native.open(_path(path), arguments, _bar(progress, "opening"))
-    words = []
-    if arguments.modules is not None:
-        words = ["--winipt", _path(path)] + (["--modules", arguments.modules] if arguments.modules else [])
-        for root in arguments.symfs or []:
-            words += ["--symfs", root]
-    return Recording(native, _path(path), words)
+    return Recording(native, _path(path), _words(_path(path), arguments))
 
 
 def _bytes_of(data: bytes) -> bytes:

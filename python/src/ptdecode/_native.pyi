@@ -17,6 +17,7 @@ class OpenArguments:
     debug_dirs: Optional[list[str]]
     stashes: Optional[list[str]]
     kcore_after: Optional[list[str]]
+    images: Optional[list[str]]
     build_id_cache: Optional[str]
     running_kernel: Optional[str]
     guestmount: Optional[str]
