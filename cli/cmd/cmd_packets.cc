@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/calls/call_input.h"
 #include "cli/cmd/commands.h"
 #include "cli/list/arm_packets.h"
 #include "cli/list/line_writer.h"
@@ -11,6 +12,8 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 #include "cli/options/progress.h"
+#include "cli/options/script_options.h"
+#include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
@@ -154,27 +157,30 @@ void PacketLister::line(const pt::Packet& packet, uint64_t offset, Bytes bytes, 
 }
 
 int run_packets(const PacketsWords& words) {
-  std::vector<int32_t> cpus;
+  ScriptOptions filter;
+  const std::vector<int32_t>& cpus = filter.cpus;
   if (!words.cpus.empty()) {
     Result<std::vector<int32_t>> list = parse_number_list("-C", words.cpus);
     if (!list) return report_error(list.error());
-    cpus = std::move(*list);
+    filter.cpus = std::move(*list);
   }
-  Interval range;
-  if (!words.time.empty()) {
-    const Result<Interval> parsed = parse_time_range(words.time);
-    if (!parsed) return report_error(parsed.error());
-    range = *parsed;
-  }
+  if (const Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return report_error(status.error());
   Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   const auto asked = [&](const StreamInfo& info) { return cpus.empty() || std::find(cpus.begin(), cpus.end(), info.cpu) != cpus.end(); };
   if (std::none_of(recording.streams().begin(), recording.streams().end(), asked))
     return report_error({ErrorCode::no_such_stream, "-C: no trace stream of these cpus", 0});
+  Interval range;
+  if (!words.time.empty()) {
+    const Result<Interval> parsed = read_time(words.time, recording, words.input);
+    if (!parsed) return report_error(parsed.error());
+    range = *parsed;
+    filter.times = {range};
+  }
   Output& output = standard_output();
   Progress progress("packets", !words.input.quiet && !is_terminal(1));
-  uint64_t bad = 0;
+  uint64_t bad = 0, listed_bytes = 0;
   TextBuffer out;
   std::vector<std::byte> scratch;
   const bool titles = recording.streams().size() > 1;
@@ -199,15 +205,21 @@ int run_packets(const PacketsWords& words) {
         lister.segment(segment, out);
       }
       output.write(out.view());
+      listed_bytes += out.size();
       progress.add(segment.bytes.size());
     }
     out.clear();
     lister.samples(Recording::kStreamEnd, out);
     output.write(out.view());
+    listed_bytes += out.size();
     bad += lister.bad();
   }
   progress.finish();
   if (!output.flush()) return output.error() == 0 ? kExitOk : report_error(output_trouble(output));
+  if (const std::string why = listed_bytes != 0 ? "" : nothing_matched(filter, recording); !why.empty()) {
+    say_on_error("ptdecode: " + why + "\n");
+    return kExitUsage;
+  }
   if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {}\n", counted(bad, "invalid packet")));
   return words.input.strict && bad != 0 ? kExitFinding : kExitOk;
 }
@@ -222,7 +234,7 @@ Command add_packets(CLI::App& app) {
   command.add_flag("--plain", words->plain, "offset, packet and fields only, in the columns of libipt's ptdump");
   command.add_flag("--tsc", words->with_tsc, "also show times as TSC ticks");
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
-  command.add_option("--time", words->time, "from A to B in seconds: A,B");
+  command.add_option("--time", words->time, "from A to B: A,B or A, or ,B, also 10%-20% and A,+5ms; of CoreSight trace, the segments that overlap it");
   command.footer(
       "Examples:\n"
       "  ptdecode packets --no-pad -C 1 | less              what cpu 1 traced, packet by packet\n"

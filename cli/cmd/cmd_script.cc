@@ -294,8 +294,8 @@ Command add_script(CLI::App& app) {
   CLI::Option* itrace =
       command
           .add_option("--itrace", words->itrace,
-                      "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b branches, c calls, r "
-                      "returns, e gaps, x transactions,\n"
+                      "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b all branches, or c calls and "
+                      "r returns, e gaps, x transactions,\n"
                       "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (default: all)")
           ->expected(0, 1);
   command.add_option(

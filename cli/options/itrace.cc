@@ -175,6 +175,7 @@ Result<ItraceOptions> parse_itrace(std::string_view text) {
     rest.remove_prefix(1);
     if (Status status = take_letter(letter, rest, options); !status) return status.error();
   }
+  if (options.calls || options.returns) options.branches = false;  // as perf: c and r select some of the branches
   return options;
 }
 

@@ -134,6 +134,24 @@ class Filters(unittest.TestCase):
             self.assertEqual([line for line in lines if not re.fullmatch(rf" +[a-z ]+ +[0-9a-f]+ {name} => .*", line)], [])
             self.assertEqual(sum("tr end" in line for line in lines), count, lines)
 
+    def test_packets_of_a_time(self):
+        """Those whose time in the listing of all packets lies in the window."""
+        demo, dated = SOURCE / "data" / "demo", re.compile(r" time +(\d+)\.(\d{9}) ")
+
+        def times(*words):
+            lines = run("packets", "-q", "-i", demo, "-C", "1", *words).stdout.splitlines()
+            return [int(found[1] + found[2]) for found in map(dated.search, lines) if found]
+
+        every = times()
+        first, last = min(every), max(every)
+        for window in ((first + (last - first) // 5, first + (last - first) // 4), (first, last)):
+            words = ",".join(f"{time // 10**9}.{time % 10**9:09}" for time in window)
+            self.assertEqual(times("--time", words), [time for time in every if window[0] <= time <= window[1]])
+        self.assertLess(len(times("--time", "20%-30%")), len(every) // 4)
+        done = run("packets", "-i", demo, "--time", "1,2")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("nothing matched --time", done.stderr)
+
     def test_coverage_names_the_filter_that_matches_nothing(self):
         for words, said in ((["--source", "/nowhere"], "no source file of the code that ran matches --source"), (["--dso", "nothing"], "no code that ran matches --dso")):
             done = run("coverage", "-i", self.folder / "faults.data", *words)

@@ -50,11 +50,13 @@ TEST(Itrace, Periods) {
 }
 
 TEST(Itrace, Letters) {
-  const auto options = parse_itrace("bcrxwpIoe");
+  const auto options = parse_itrace("crxwpIoe");
   ASSERT_TRUE(options.ok());
-  EXPECT_TRUE(options->branches && options->calls && options->returns && options->transactions && options->ptwrite && options->power);
+  EXPECT_TRUE(options->calls && options->returns && options->transactions && options->ptwrite && options->power);
   EXPECT_TRUE(options->interrupts && options->pebs && options->errors);
-  EXPECT_FALSE(options->instructions);
+  EXPECT_FALSE(options->instructions || options->branches);
+  EXPECT_TRUE(parse_itrace("b")->branches);
+  EXPECT_FALSE(parse_itrace("bc")->branches || parse_itrace("rb")->branches);  // `perf script --itrace=bc` lists what --itrace=c lists
 }
 
 TEST(Itrace, LettersBehindAPeriodAreLetters) {
