@@ -178,6 +178,7 @@ struct StreamData {
   std::unique_ptr<Table> table;  // destroyed before the recording, which it reads
   std::string error;
   const char* sentence = nullptr;  // of the last error
+  std::atomic<ptd_code> code = PTD_OK;  // likewise
   std::atomic<StreamUse> use = StreamUse::idle;
   int failed = 0;  // the errno that ended the table, whose parts may be in any state; kReading while it is read
   bool over = false;
@@ -185,9 +186,15 @@ struct StreamData {
 
 constexpr int kReading = -1;
 
-int set_error(StreamData& data, int status, const char* sentence) {
+int set_error(StreamData& data, int status, ptd_code code, const char* sentence) {
   data.sentence = sentence;
+  data.code = code;
   return status;
+}
+
+int set_error(StreamData& data, const Error& error) {
+  data.error = error.message;
+  return set_error(data, errno_of(error), code_of(error), data.error.c_str());
 }
 
 /// The stream is not used any more. Frees it if it was released meanwhile.
@@ -209,15 +216,15 @@ int guarded_stream(ArrowArrayStream* stream, const Body& body) {
   try {
     status = body(*data);
   } catch (const Cancelled&) {
-    status = set_error(*data, ECANCELED, "the caller cancelled the operation");
+    status = set_error(*data, ECANCELED, PTD_ERROR_CANCELLED, "the caller cancelled the operation");
   } catch (const std::bad_alloc&) {
-    status = set_error(*data, ENOMEM, "there is not enough memory");
+    status = set_error(*data, ENOMEM, PTD_ERROR_OUT_OF_MEMORY, "there is not enough memory");
   } catch (const std::system_error& error) {
     const bool forked = error.code() == std::errc::operation_not_permitted;  // see ParallelDecode::next()
-    status = set_error(*data, EAGAIN, forked ? "the threads that decode are those of the process that this one was forked from"
+    status = set_error(*data, EAGAIN, PTD_ERROR_RESOURCES, forked ? "the threads that decode are those of the process that this one was forked from"
                                              : "the system refused a resource, such as a thread");
   } catch (...) {
-    status = set_error(*data, EIO, "internal error");
+    status = set_error(*data, EIO, PTD_ERROR_RESOURCES, "internal error");
   }
   if (data->failed == kReading) data->failed = status;
   return end_use(data, status);
@@ -227,7 +234,7 @@ int guarded_stream(ArrowArrayStream* stream, const Body& body) {
 template <typename Struct, typename Body>
 int filled(ArrowArrayStream* stream, Struct* out, const Body& body) {
   Struct made{};
-  const int status = guarded_stream(stream, [&](StreamData& data) { return out == nullptr ? set_error(data, EINVAL, "out is NULL") : body(data, made); });
+  const int status = guarded_stream(stream, [&](StreamData& data) { return out == nullptr ? set_error(data, EINVAL, PTD_ERROR_NULL_ARGUMENT, "out is NULL") : body(data, made); });
   if (status == 0) {
     *out = made;
   } else {
@@ -247,14 +254,8 @@ int get_schema(ArrowArrayStream* stream, ArrowSchema* out) {
 int read_batch(StreamData& data, ArrowArray& out) {
   data.failed = kReading;
   Result<RowBatch> batch = data.table->next();
-  if (!batch) {
-    data.error = batch.error().message;
-    return set_error(data, errno_of(batch.error()), data.error.c_str());
-  }
-  if (const auto error = data.recording->shrunk_error(batch->rows == 0)) {
-    data.error = error->message;
-    return set_error(data, errno_of(*error), data.error.c_str());
-  }
+  if (!batch) return set_error(data, batch.error());
+  if (const auto error = data.recording->shrunk_error(batch->rows == 0)) return set_error(data, *error);
   data.over = batch->rows == 0;
   if (data.over) {
     data.control->finish();
@@ -307,3 +308,9 @@ void export_stream(std::shared_ptr<const OpenedRecording> recording, std::unique
 }
 
 }  // namespace ptd::capi
+
+ptd_code ptd_stream_code(const ArrowArrayStream* stream) {
+  if (stream == nullptr) return PTD_ERROR_NULL_ARGUMENT;
+  if (stream->release != ptd::capi::release_stream) return PTD_ERROR_INVALID_HANDLE;
+  return static_cast<const ptd::capi::StreamData*>(stream->private_data)->code;
+}

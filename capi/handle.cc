@@ -4,6 +4,8 @@
 // again with the next generation, and their memory is never freed, so any number may be looked up at any time.
 #include "capi/handle.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <atomic>
 #include <thread>
@@ -158,6 +160,18 @@ std::optional<Error> OpenedRecording::shrunk_error(bool sizes) const {
   const std::vector<std::string> files = shrunk_files(shrunk_before);
   if (shrunk_file_count() == shrunk_before) return std::nullopt;
   return Error{ErrorCode::changed, (files.empty() ? std::string("a file") : files.front()) + " became shorter while it was read", 0};
+}
+
+FileStamp stamp_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || (S_ISDIR(info.st_mode) && ::stat((path + "/data").c_str(), &info) != 0) || S_ISDIR(info.st_mode)) return {};
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+std::optional<Error> OpenedRecording::replaced_error() const {
+  const FileStamp now = stamp_of(options.path);
+  if (now == stamp || now == FileStamp{}) return std::nullopt;  // reading a file that is not there says so itself
+  return Error{ErrorCode::changed, options.path + " was replaced or changed since it was opened", 0};
 }
 
 bool remove(const ptd_recording* handle) {

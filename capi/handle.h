@@ -30,16 +30,28 @@ class StringPool {
   std::unordered_set<std::string> strings_;
 };
 
+/// What tells whether a path still names the same content.
+struct FileStamp {
+  uint64_t device = 0, inode = 0, size_bytes = 0;
+  int64_t modified_ns = 0;
+  bool operator==(const FileStamp&) const = default;
+};
+/// Of a file, or of the file `data` in a directory of perf. All 0 for another directory, and for what is not there.
+[[nodiscard]] FileStamp stamp_of(const std::string& path);
+
 /// The object of a ptd_recording handle. Immutable once opened; shared by the handle and by every cursor and table made from it.
 struct OpenedRecording {
   std::shared_ptr<const void> memory;  ///< what options.path names, of a recording from memory
   std::unique_ptr<const Recording> recording;
   OpenOptions options;  ///< with which it was opened
+  FileStamp stamp;      ///< of options.path, from before it was opened
   mutable StringPool strings;
   uint64_t shrunk_before = shrunk_file_count();  ///< files that are known to be cut before it is opened
   /// Returns the error of a call that may have read zero bytes, because a file of this process became shorter since `shrunk_before`; nothing
   /// if none did. Without `sizes`, which costs a system call per file, only reads past the end are noticed. Any thread.
   [[nodiscard]] std::optional<Error> shrunk_error(bool sizes) const;
+  /// Returns the error of a call that reads options.path again: it is another file now, or has another content. Any thread.
+  [[nodiscard]] std::optional<Error> replaced_error() const;
   /// recording->findings(), read at the first call. Any thread.
   [[nodiscard]] const std::vector<Finding>& findings() const {
     const std::lock_guard lock(findings_mutex_);

@@ -92,6 +92,7 @@ ptd_code open_handle(OpenRequest& request, Control& control, std::shared_ptr<con
   std::error_code no_directory;  // samples are read later: the path must name the same file in another directory
   if (request.path != "-") opened->options.path = std::filesystem::absolute(request.path, no_directory);
   if (no_directory) opened->options.path = request.path;
+  opened->stamp = stamp_of(opened->options.path);
   if (request.raw) {
     request.raw->winipt_path = request.path;
     opened->options.path.clear();  // it has no records
@@ -173,6 +174,7 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
     OpenOptions options = opened->options;
     options.debuginfod = false;  // opening has queried the servers already
+    if (const auto error = opened->replaced_error()) return capi::fail(message, *error);
     Result<Survey> facts = is_read_once(options.path) || options.path.empty() || is_plan(*opened->recording) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
     if (!facts) return capi::fail(message, facts.error());
     (void)capi::fail(out, PTD_OK, survey_json(*facts));

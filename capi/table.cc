@@ -47,6 +47,10 @@ ptd_code capi::read_table_options(const ptd_table_options* options, const Opened
     return bad_argument(message, "ptd_table_options: columns or functions is an empty list; NULL: the default columns, all functions");
   request = table_request(given, control);
   request.path = opened.options.path;
+  request.unchanged = [&opened]() -> Status {
+    const auto error = opened.replaced_error();
+    return error ? Status(*error) : Status{};
+  };
   if (!read_range(given.first_ns, given.last_ns, request.time))
     return bad_argument(message, "ptd_table_options: first_ns is after last_ns, or one of them is negative");
   return PTD_OK;

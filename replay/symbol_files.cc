@@ -87,6 +87,8 @@ Status write_file(const std::string& path, const std::string& text, FileKind kin
 
 // GDB does not send the selected thread with a monitor command: see GdbServer::selected().
 constexpr std::string_view kGdbCommands =
+    "# Monitor commands move the position, too: the breakpoints have to be known here then\n"
+    "set breakpoint always-inserted on\n"
     "# Monitor commands are for the selected thread: GDB asks whether it is alive, and so names it\n"
     "define hook-monitor\n"
     "  if $_thread\n"

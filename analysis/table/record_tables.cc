@@ -56,6 +56,7 @@ class SamplesTable : public RowTable<OtherEvent> {
     const std::vector<Interval> times = request_.time == Interval{} ? std::vector<Interval>{} : std::vector{request_.time};
     Result<OtherEvents> read = read_other_events(request_.path, times, kMostSamples);
     if (!read) return read.error();
+    if (const Status same = request_.unchanged ? request_.unchanged() : Status{}; !same) return same.error();
     samples_ = std::move(read.value());
     const auto matches = [](int32_t filter, int32_t value) { return filter == -1 || filter == value; };
     for (OtherEvent& event : samples_.events) {

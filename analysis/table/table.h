@@ -30,6 +30,7 @@ struct TableRequest {
   /// The decode that the table shares with others, of `unit`: for edges, block_counts, events, gaps and calls. One thread at a time uses one of them.
   std::shared_ptr<UnitPass> pass;
   std::string path;                    ///< of the recording: `samples` are read from the file
+  std::function<Status()> unchanged;   ///< whether that is still the recording's file; called when it was read. May be empty
   std::shared_ptr<const StepFiles> steps;  ///< as CallWalkOptions::steps, for tables of calls
   bool all_steps = false;                  ///< as CallWalkOptions::all_steps
   int32_t cpu = -1, pid = -1, tid = -1;  ///< -1: all

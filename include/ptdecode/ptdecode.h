@@ -129,8 +129,7 @@ enum {
   PTD_ERROR_BAD_ARGUMENT = 706    /* a value out of range: no such table, column, stream ... */
 };
 
-/* Returns the name of a code, such as "no_such_stream"; "unknown" for any other number. Static. */
-PTD_C_API const char* ptd_code_name(ptd_code code);
+PTD_C_API const char* ptd_code_name(ptd_code code); /* such as "no_such_stream"; "unknown" for any other number; static */
 PTD_C_API const char* ptd_version(void); /* such as "0.2.0"; static */
 /* Lines "name value" that end with a newline: "ptdecode 0.2.0", "commit" and 40 hexadecimal digits ("-dirty" may follow, or the value is "unknown"),
  * and the name and version of each library that libptdecode uses, at run time where the library has a function for it. Static. */
@@ -584,16 +583,17 @@ typedef struct ptd_table_options {
 #define PTD_TABLE_OPTIONS_INIT ((ptd_table_options){.size = sizeof(ptd_table_options), .stream = PTD_NONE, .cpu = -1, .pid = -1, .tid = -1})
 #endif
 
-/* A table as a stream of record batches. `table`: "blocks", "branches", "calls", "functions", "edges", "events", "gaps", "samples",
- * "findings", "sections", "versions", "threads". docs/TABLES.md has the columns. Rows are made while the stream is read, so memory does not
+/* A table as a stream of record batches: one of ptd_table_names(), whose columns docs/TABLES.md has. Rows are made while it is read, so memory does not
  * grow with the trace. *out is released by its own release(); if the call fails, *out is not touched. `options` may be NULL. While the stream
  * is in use, other calls return EBUSY, and release() takes effect when that use ends, with ECANCELED. Errors:
  * PTD_ERROR_INVALID_ARGUMENT for an unknown table or column, PTD_ERROR_NO_SUCH_STREAM, PTD_ERROR_NOT_RECORDED if the table cannot be read from
  * this form of recording (samples of a pipe). */
 PTD_C_API ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_table_options* options,
                              struct ArrowArrayStream* out, char** message);
-/* Returns the names of all tables, one per line. Static. */
-PTD_C_API const char* ptd_table_names(void);
+/* The code of a stream's last failure, of which errno tells fewer kinds apart: PTD_OK if there was none, PTD_ERROR_INVALID_HANDLE if the stream is not
+ * of ptd_table(). EBUSY sets none. */
+PTD_C_API ptd_code ptd_stream_code(const struct ArrowArrayStream* stream);
+PTD_C_API const char* ptd_table_names(void); /* one per line; static */
 
 #ifdef __cplusplus
 }

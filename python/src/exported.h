@@ -11,6 +11,12 @@
 
 namespace ptd_python {
 
+/// What ended a stream: the library that reads a capsule raises an exception of its own.
+struct StreamFailure {
+  ptd_code code = PTD_OK;
+  std::string message;
+};
+
 /// What the stream of a capsule owns: the library's stream, read with signals and progress. Limitation: capsules take no part in garbage collection. If
 /// the progress callback refers to the owner of the capsule, both live until the stream is released.
 struct Exported {
@@ -19,6 +25,15 @@ struct Exported {
   nb::object on_empty;
   bool has_rows = false;
   std::string error;
+  std::shared_ptr<StreamFailure> failure;
+
+  int next(ArrowArray* out) {
+    const int status = inner.get_next(&inner, out);
+    if (status == 0 || status == EBUSY) return status;
+    const char* const text = inner.get_last_error(&inner);
+    *failure = {ptd_stream_code(&inner), text != nullptr ? text : ""};
+    return status;
+  }
 };
 
 /// The type and the text of an exception. A __repr__ may fail, and its text may have surrogates, as names of files have.

@@ -76,10 +76,15 @@ class Stream {
   /// A capsule "arrow_array_stream". The stream belongs to the capsule afterwards. `on_empty` (a callable or None) is called at its end if it has no rows.
   nb::object capsule(nb::object on_empty);
 
+  /// Raises what ended the stream of the capsule, if the library did.
+  void raise_failure() const {
+    if (failure_->code != PTD_OK) raise(failure_->code, strdup(failure_->message.c_str()));
+  }
+
  private:
   [[noreturn]] void raise_stream(int status) {
     const char* text = stream_.get_last_error(&stream_);
-    const ptd_code code = status == ECANCELED ? 700 : status == EBUSY ? PTD_ERROR_IN_USE : status == ENOMEM ? 601 : status == EAGAIN ? 600 : 400;
+    const ptd_code code = status == EBUSY ? PTD_ERROR_IN_USE : ptd_stream_code(&stream_);
     char* message = strdup(text != nullptr ? text : std::strerror(status));
     raise(code, message);
   }
@@ -137,6 +142,7 @@ class Stream {
   std::unique_ptr<Control> control_;
   ArrowArrayStream stream_{};
   ArrowSchema schema_{};
+  std::shared_ptr<StreamFailure> failure_ = std::make_shared<StreamFailure>();  // of the stream that was handed over
 };
 
 /// The garbage collector follows the progress callback of a stream, because it may refer to an object that owns the stream.
@@ -154,10 +160,10 @@ PyType_Slot stream_slots[] = {
 
 int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
   auto* data = static_cast<Exported*>(stream->private_data);
-  if (!on_main_thread()) return finish_batch(*data, data->inner.get_next(&data->inner, out), *out);
+  if (!on_main_thread()) return finish_batch(*data, data->next(out), *out);
   const nb::gil_scoped_acquire locked;
   int status = 0;
-  const bool good = run(*data->control, [&] { status = data->inner.get_next(&data->inner, out); });
+  const bool good = run(*data->control, [&] { status = data->next(out); });
   if (good) return finish_batch(*data, status, *out);
   // The consumer reports its own error; the interpreter raises KeyboardInterrupt again when the consumer returns to it.
   const nb::python_error raised;
@@ -179,6 +185,7 @@ nb::object Stream::capsule(nb::object on_empty) {
   control_ = std::make_unique<Control>(nb::none());
   data->inner = stream_;
   data->on_empty = std::move(on_empty);
+  data->failure = failure_;
   stream_.release = nullptr;
   auto stream = std::make_unique<ArrowArrayStream>();
   stream->get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
@@ -531,7 +538,7 @@ NB_MODULE(_native, module) {
       .def_rw("last_ns", &Arguments::last_ns)
       .def_rw("batch_rows", &Arguments::batch_rows)
       .def_rw("threads", &Arguments::threads);
-  nb::class_<Stream>(module, "Stream", nb::type_slots(stream_slots)).def("columns", &Stream::columns).def("next_columns", &Stream::next_columns).def("capsule", &Stream::capsule, nb::arg().none());
+  nb::class_<Stream>(module, "Stream", nb::type_slots(stream_slots)).def("columns", &Stream::columns).def("next_columns", &Stream::next_columns).def("capsule", &Stream::capsule, nb::arg().none()).def("raise_failure", &Stream::raise_failure);
   nb::class_<Recording>(module, "Recording")
       .def("close", &Recording::close)
       .def("streams", &Recording::streams)

@@ -369,10 +369,59 @@ class Package(unittest.TestCase):
         recording = ptdecode.open(USER)
         recording.close()
         recording.close()
-        for use in (recording.info, recording.calls, recording.check, lambda: recording.streams, lambda: recording.warnings, lambda: recording.code_at(0, 0)):
+        for use in (recording.info, recording.calls, recording.check, recording.flame, lambda: recording.streams, lambda: recording.warnings, lambda: recording.code_at(0, 0)):
             with self.assertRaisesRegex(ptdecode.Error, "^the recording is closed$") as caught:
                 use()
             self.assertEqual(caught.exception.name, "invalid_handle")
+
+    def test_a_replaced_file_says_so(self):
+        """What an open recording read stays what it was; what would read the path again is an error."""
+        with tempfile.TemporaryDirectory() as name:
+            path = pathlib.Path(name) / "run.data"
+            shutil.copy(DEMO, path)
+            with ptdecode.open(path) as recording:
+                calls, here = len(list(recording.calls())), os.getcwd()
+                os.chdir(name)
+                self.assertIn("<svg", recording.flame().text)
+                os.chdir(here)
+                shutil.copy(USER, path.with_name("new"))
+                path.with_name("new").rename(path)
+                self.assertEqual(len(list(recording.calls())), calls)
+                for use in (recording.info, recording.flame, lambda: list(recording.samples()), recording.samples().to_arrow):
+                    with self.assertRaisesRegex(ptdecode.Error, "run.data was replaced or changed since it was opened") as caught:
+                        use()
+                    self.assertEqual(caught.exception.name, "changed")
+                path.unlink()
+                for read in (list, ptdecode.Table.to_arrow, ptdecode.Table.to_polars):
+                    with self.assertRaises(ptdecode.Error) as caught:
+                        read(recording.samples())
+                    self.assertEqual(caught.exception.name, "not_found")
+
+    def test_a_cut_file_says_so(self):
+        with tempfile.TemporaryDirectory() as name:
+            for read in (list, ptdecode.Table.to_arrow, ptdecode.Table.to_pandas):
+                path = pathlib.Path(name) / "cut.data"
+                shutil.copy(DEMO, path)
+                with ptdecode.open(path) as recording:
+                    os.truncate(path, path.stat().st_size // 2)
+                    with self.assertRaisesRegex(ptdecode.Error, "became shorter") as caught:
+                        read(recording.branches())
+                    self.assertEqual(caught.exception.name, "changed")
+
+    def test_a_column_that_is_named_twice(self):
+        with self.assertRaisesRegex(ValueError, "columns: a name occurs twice"):
+            self.recording.branches(columns=["ip", "tid", "ip"])
+
+    def test_a_flame_graph_has_the_options_of_open(self):
+        """The kernel's code is only in a copy that an option of open() names."""
+        with tempfile.TemporaryDirectory() as name:
+            path = pathlib.Path(name) / "data"
+            shutil.copy(DEMO, path)
+            boxes = []
+            for options in ({}, {"kcore_after": DEMO.parent / "kcore_dir"}):
+                with ptdecode.open(path, **options) as recording:
+                    boxes.append(recording.flame().text.count("<title>"))
+            self.assertGreater(boxes[1], 3 * boxes[0])
 
     def test_names_without_rows_warn(self):
         for read in (list, ptdecode.Table.to_columns, ptdecode.Table.to_arrow, ptdecode.Table.to_pandas, ptdecode.Table.to_polars):

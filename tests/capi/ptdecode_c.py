@@ -36,7 +36,7 @@ Finding = struct("Finding", (SIZE, "size"), (STR, "kind what"), (U64, "ip"), (I6
 
 
 OpenOptions = struct("OpenOptions", (SIZE, "size"), (U64, "flags"), (PTR, "symfs debug_dirs stashes kcore_after"), (STR, "build_id_cache running_kernel"),
-                     (U64, "slack_ns"), (PTR, "control"), (STR, "guestmount guestkallsyms guestmodules guestvmlinux"), (U64, "clock_hz"), (STR, "modules"))
+                     (U64, "slack_ns"), (PTR, "control"), (STR, "guestmount guestkallsyms guestmodules guestvmlinux"), (U64, "clock_hz"), (STR, "modules"), (PTR, "images"))
 OPEN_OPTIONS_0_1_BYTES = 80  # up to and including `control`
 
 

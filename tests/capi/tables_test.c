@@ -183,6 +183,7 @@ static void test_control(const char* folder) {
       EXPECT(ECANCELED, status);
       EXPECT(1, stream.get_last_error(&stream) != NULL);
       EXPECT(ECANCELED, stream.get_next(&stream, &array)); /* not the end */
+      EXPECT(PTD_ERROR_CANCELLED, ptd_stream_code(&stream));
       EXPECT(EINVAL, stream.get_next(&stream, NULL));
       EXPECT(EINVAL, stream.get_schema(&stream, NULL));
       EXPECT(EINVAL, stream.get_next(NULL, &array));
@@ -190,6 +191,8 @@ static void test_control(const char* folder) {
       int (*get_next)(struct ArrowArrayStream*, struct ArrowArray*) = stream.get_next;
       stream.release(&stream);
       EXPECT(EINVAL, get_next(&stream, &array)); /* released */
+      EXPECT(PTD_ERROR_INVALID_HANDLE, ptd_stream_code(&stream));
+      EXPECT(PTD_ERROR_NULL_ARGUMENT, ptd_stream_code(NULL));
       release(&stream);
     }
   }

@@ -182,6 +182,8 @@ class Moves(unittest.TestCase):
             script = [server, "monitor symbols", f"source {folder}/symbols.gdb"]
             replayed, said = self.lines([*script, "break main", "continue", *(f"replay-{move}" for move in some)])
             self.assertEqual(replayed[-len(live):], live, said)
+        _, said = self.lines([*script, "break main", "break inner", "continue", "replay-next", "replay-next"])
+        self.assertRegex(said, r"(?s)stopped at a breakpoint.*inner \(")
         # Back again: each line is one at which the way there stopped, in the other order.
         _, said = self.lines([*script, "break inner", "continue", "delete", "replay-reverse-finish", "replay-reverse-next",
                               "replay-reverse-next", "replay-finish", "replay-backtrace"])

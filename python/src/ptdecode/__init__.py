@@ -223,10 +223,14 @@ class _Stream:
     """The stream of a table for a reader that says itself whether there were rows."""
 
     def __init__(self, start: Callable[[], Any]) -> None:
-        self._start = start
+        self._native = start()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._start().capsule(None)
+        return self._native.capsule(None)
+
+    def raise_failure(self) -> None:
+        """Raises the error that ended the stream, if the library did."""
+        self._native.raise_failure()
 
 
 class Table:
@@ -307,13 +311,15 @@ class Table:
         return self._read(polars.DataFrame)
 
     def _read(self, reader: Callable[[Any], Any]) -> Any:
-        """Reads all rows with another library. It reports Ctrl-C and exceptions of the progress callback as errors of the stream; this raises them again."""
+        """Reads all rows with another library. It reports Ctrl-C, exceptions of the progress callback and Errors as its own; this raises them again."""
         self._raised.clear()
+        stream = _Stream(self._start)
         try:
-            rows = reader(_Stream(self._start))
+            rows = reader(stream)
         except Exception:
             _native.check_signals()
             if not self._raised:
+                stream.raise_failure()
                 raise
         else:
             self._warn(len(rows) == 0)
@@ -463,6 +469,8 @@ class Recording:
         arguments = _native.TableArguments()
         name = _name("name", name)
         arguments.columns = _names("columns", columns)
+        if len(set(arguments.columns or ())) < len(arguments.columns or ()):
+            raise ValueError(f"columns: a name occurs twice in {arguments.columns}")
         arguments.functions = _names("func", (func,) if isinstance(func, str) else func)
         arguments.stream = None if stream is None else _number("stream", stream, 2**32 - 2)
         arguments.cpu, arguments.pid, arguments.tid = (_id(argument, value) for argument, value in (("cpu", cpu), ("pid", pid), ("tid", tid)))
@@ -547,6 +555,7 @@ class Recording:
     def _command(self, *words: str) -> str:
         if self._path is None:
             raise ValueError("a recording from memory has no file for the command line")
+        self._native.info_json()  # raises if it is closed, or if the path names another file now
         if self._words.count("--stash") > 1:
             raise ValueError("the command line takes one stash")
         made = subprocess.run([program(), words[0], *self._words, "--quiet", *words[1:]], capture_output=True, text=True, check=False)
@@ -609,7 +618,8 @@ def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, k
 
 
 def _words(path: str, arguments: Any) -> "list[str]":
-    """The options of the command line that open a recording as open() does."""
+    """The options of the command line that open a recording as open() does, in any working directory."""
+    path = path if path == "-" else os.path.abspath(path)
     words = ["-i", path] if arguments.modules is None else ["--winipt", path]
     lists = {"--symfs": arguments.symfs, "--debug-dir": arguments.debug_dirs, "--kcore-after": arguments.kcore_after, "--image": arguments.images,
              "--stash": ["off"] if arguments.stashes == [] else arguments.stashes}
@@ -618,7 +628,7 @@ def _words(path: str, arguments: Any) -> "list[str]":
               "--clock-freq": f"{arguments.clock_hz}Hz" if arguments.clock_hz else None, "--slack": f"{arguments.slack_ns}ns" if arguments.slack_ns else None}
     for option, values in (*lists.items(), *((option, [value]) for option, value in single.items() if value)):
         for value in values or []:
-            words += [option, value]
+            words += [option, value if option in ("--clock-freq", "--slack") or value == "off" else os.path.abspath(value)]
     flags = arguments.flags
     return words + [word for word, on in (("--no-debuginfod", not flags & 1), ("--no-time", flags & 2), ("--freeze", flags & 4), ("--allow-outside", flags & 32)) if on]
 
