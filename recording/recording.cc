@@ -14,6 +14,7 @@
 #include "ptdecode/bundle.h"
 #include "ptdecode/guest.h"
 #include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
 #include "perfio/emulated.h"
 #include "perfio/recording_file.h"
 #include "recording/data/aux_windows.h"
@@ -150,6 +151,21 @@ TimeNs first_time(const SegmentIndex& index, const PsbEntry& first, const Segmen
   return kTimeMin;
 }
 
+// When the stream of `last`, its last PSB, ends: by its AUX records, or by the last timing packet.
+TimeNs last_time(const AuxStream& stream, const SegmentIndex& index, const PsbEntry& last, const RecordingData& data) {
+  constexpr uint64_t kMostBytes = 4U << 20;  // that are read for it
+  const Interval time = index.time_of(last, data.timing);
+  if (time.last != kTimeMax || !data.timing.use_time || time.first == kTimeMin) return time.last;
+  std::vector<std::byte> scratch;
+  const Bytes bytes = stream.read(last.offset_bytes, std::min(stream.end_offset(), last.offset_bytes + kMostBytes), scratch);
+  pt::PacketReader reader(bytes);
+  reader.set_errata(data.decoder.config.errata);
+  pt::PtClock clock(data.decoder.config);
+  pt::Packet packet;
+  for (uint64_t at = 0; data.arm.empty() && reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset()) clock.on_packet(packet, at);
+  return clock.known() ? std::max(time.first, data.timing.time.to_ns(clock.now())) : time.first;
+}
+
 /// Finds guests whose TSC has an offset: in the trace of one cpu, a guest's time is less than an earlier one of the host, or the other way round.
 class GuestClocks {
  public:
@@ -277,15 +293,19 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   for (size_t i = 0; i < data.streams.size(); ++i) {
     SegmentIndex& index = data.indexes[i];
     if (data.timing.use_time) contradicted += index.set_clock(survey.clock_of(i, data.streams[i], index));
-    const auto first = index.next(0), last = index.previous(data.streams[i].end_offset());
-    if (!first || !last) continue;
-    data.infos[i].time = {first_time(index, *first, data.timing), index.time_of(*last, data.timing).last};
+    const auto first = index.next(0);
+    if (!first) continue;
+    data.infos[i].time.first = first_time(index, *first, data.timing);
     decodable = true;
   }
   if (contradicted != 0) warn_of_times(contradicted, data);
   if (options.use_time) guest_clocks.report(data.warnings);
   allow_for_coarse_clocks(clocks, data);
   if (data.decoder.config.has_mtc) correct_period(periods, data);
+  for (size_t i = 0; i < data.streams.size(); ++i) {
+    const auto last = data.indexes[i].previous(data.streams[i].end_offset());
+    if (last) data.infos[i].time.last = last_time(data.streams[i], data.indexes[i], *last, data);
+  }
   if (data.decoder.config.tip_order == pt::TipOrder::unknown) data.decoder.config.tip_order = tips.order();
   for (std::string& sentence : tell_limits(data.arm)) data.warnings.push_back(std::move(sentence));
   if (total != 0 && !decodable) {

@@ -260,12 +260,6 @@ Result<Interval> read_time(std::string_view text, const Recording& recording, co
     return Error{ErrorCode::bad_time_window, "--time: the recording has no times, because the frequency of the trace's clock is not known; give it with --clock-freq", 0};
   TimeScale scale{{kTimeMax, kTimeMin}, std::nullopt};
   for (const StreamInfo& stream : recording.streams()) scale.span = hull(scale.span, stream.time);
-  if (scale.span.last == kTimeMax && !input.is_raw() && text.find('%') != std::string_view::npos) {
-    // The index has no times after the last PSB; the records around it have.
-    OpenOptions options;
-    options.path = input.path;
-    if (const Result<Survey> facts = survey(options); facts && facts->time.last != kTimeMax) scale.span.last = facts->time.last;
-  }
   int64_t offset_ns = 0;
   if (text.find(':') != std::string_view::npos && !input.is_raw() && wall_clock_offset(input.path, offset_ns))
     scale.wall_offset_ns = offset_ns;

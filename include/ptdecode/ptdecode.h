@@ -196,7 +196,7 @@ typedef struct ptd_stream_info {
   size_t size;
   int32_t cpu, tid;           /* one of them is known, the other is -1 */
   uint64_t size_bytes;        /* of trace */
-  int64_t first_ns, last_ns;  /* from the first sync point with a known time to the last */
+  int64_t first_ns, last_ns;  /* from the first sync point with a known time to the last AUX record or timing packet */
   const char* protocol;       /* "intel_pt", "etmv4", "ete", "etmv3", "ptm"; static */
   const char* source;         /* name of the CoreSight source, "" for Intel PT; lives until the recording is closed */
 } ptd_stream_info;

@@ -289,7 +289,7 @@ Peer registers_of(const TraceConfig& config) {
 }
 
 /// Serialises creating, configuring and destroying decode trees: the library keeps them in a global map without a lock. Feeding a tree
-/// touches only that tree.
+/// touches only that tree, and the library's one logger, which keeps the last error that it logs (ocsdDefaultErrorLogger::LogError): it logs none.
 std::mutex trees_mutex;
 
 }  // namespace
@@ -327,6 +327,8 @@ struct LegacyReader::State {
 
 bool LegacyReader::State::create(const TraceConfig& config) {
   const std::lock_guard lock(trees_mutex);
+  static const ocsd_err_t silent = ocsd_def_errlog_init(OCSD_ERR_SEV_NONE, 0);
+  if (silent != OCSD_OK) return false;
   tree = ocsd_create_dcd_tree(OCSD_TRC_SRC_SINGLE, 0);
   if (tree == C_API_INVALID_TREE_HANDLE) return false;
   unsigned char id = 0;

@@ -312,7 +312,7 @@ TEST_F(UncertainTimes, OneTscFarAway) {
 INSTANTIATE_TEST_SUITE_P(Ticks, MovedTsc, ::testing::Values(-3'000'000'000, -20'000, 3'000'000, 900'000'000));
 
 // Damage of TIME_CONV and AUXTRACE_INFO: each is reported, and where it can be told, the times are those of the undamaged recording.
-constexpr uint32_t kAuxtraceInfo = 70, kAuxtrace = 71, kTimeConv = 79;
+constexpr uint32_t kAux = 11, kAuxtraceInfo = 70, kAuxtrace = 71, kTimeConv = 79;
 constexpr size_t kConvShift = 8, kConvMult = 16, kConvZero = 24, kConvShort = 49;                              // of TIME_CONV
 constexpr size_t kInfoPmuType = 16, kInfoMult = 32, kInfoZero = 40, kInfoPeriod = 104, kInfoRatioN = 112, kInfoRatioD = 120;      // of AUXTRACE_INFO
 
@@ -331,18 +331,23 @@ class Conversion : public ::testing::Test {
       at += number_at<uint16_t>(bytes_, at + 6) + (number_at<uint32_t>(bytes_, at) == kAuxtrace ? number_at<uint64_t>(bytes_, at + 8) : 0);
     }
   }
-  /// Opens the recording and expects the finding.
-  void expect(FindingKind kind, const std::string& words) {
+  void open() {
     std::ofstream(dir_.path() + "/data", std::ios::binary) << bytes_;
     std::filesystem::copy(demo() + "/kcore_dir", dir_.path() + "/kcore_dir",
                           std::filesystem::copy_options::recursive | std::filesystem::copy_options::skip_existing);
     damaged_ = open_at(dir_.path());
     ASSERT_TRUE(damaged_);
+  }
+  /// Opens the recording and expects the finding.
+  void expect(FindingKind kind, const std::string& words) {
+    open();
     std::vector<Finding> findings = damaged_->findings();
     for (const Finding& finding : miscount_findings(*damaged_)) findings.push_back(finding);
     EXPECT_TRUE(std::ranges::any_of(findings, [&](const Finding& each) { return each.kind == kind && each.what.find(words) != std::string::npos; }))
         << words << ", " << findings.size() << " findings, the first: " << (findings.empty() ? "" : findings[0].what);
   }
+  [[nodiscard]] const Recording& whole() const { return *whole_; }
+  [[nodiscard]] const Recording& damaged() const { return *damaged_; }
   void expect_true_times() {
     ASSERT_TRUE(damaged_);
     ASSERT_EQ(damaged_->streams().size(), whole_->streams().size());
@@ -357,6 +362,16 @@ class Conversion : public ::testing::Test {
   std::string bytes_;
   std::unique_ptr<Recording> whole_, damaged_;
 };
+
+TEST_F(Conversion, WithoutAuxRecordsTheLastTimingPacketIsTheEnd) {
+  flip(kAux, 0, 5);  // to a type that no record has
+  open();
+  for (uint32_t i = 0; i < whole().streams().size(); ++i) {
+    const TimeNs end = damaged().streams()[i].time.last;
+    EXPECT_LE(end, whole().streams()[i].time.last) << i;
+    EXPECT_GE(end, decode(damaged(), i).runs.back().time.first) << i;  // every run begins at a timing packet, or after it
+  }
+}
 
 TEST_F(Conversion, TheRecordsChooseBetweenTwo) {
   struct Damage {
