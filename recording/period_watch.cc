@@ -6,6 +6,12 @@
 #include "ptdecode/pt/packet_reader.h"
 
 namespace ptd {
+namespace {
+
+/// Of the bits that an MTC gives, those that a TMA gives too.
+size_t known_bits(size_t period) { return std::min<size_t>(8, 16 - period); }
+
+}  // namespace
 
 void PeriodWatch::look(const AuxStream& stream, const PsbEntry& psb) {
   if (!psb.has_tma || pairs_ >= kMostPairs || looks_ >= 4 * kMostPairs) return;
@@ -19,7 +25,7 @@ void PeriodWatch::look(const AuxStream& stream, const PsbEntry& psb) {
     if (packet.kind != pt::PacketKind::mtc || !seen_tma) continue;
     ++pairs_;
     for (size_t period = 0; period < kPeriods; ++period) {
-      const uint64_t known = (uint64_t{1} << std::min<size_t>(8, 16 - period)) - 1;
+      const uint64_t known = (uint64_t{1} << known_bits(period)) - 1;
       const uint64_t ticks = (packet.value - (uint64_t{psb.ctc} >> period)) & known;
       possible_[period] += ticks <= 3 ? 1 : 0;
       next_[period] += ticks == 1 ? 1 : 0;
@@ -28,12 +34,17 @@ void PeriodWatch::look(const AuxStream& stream, const PsbEntry& psb) {
   }
 }
 
-std::optional<uint8_t> PeriodWatch::other_than(uint8_t period) const {
-  if (pairs_ < kLeastPairs || period >= kPeriods || 4 * possible_[period] > pairs_) return {};
+std::optional<uint8_t> PeriodWatch::found() const {
   // A longer period has fewer known bits, so it may fit by chance.
   const auto fits = std::find(next_.begin(), next_.end(), pairs_);
-  if (fits == next_.end()) return {};
-  return static_cast<uint8_t>(fits - next_.begin());
+  const auto period = static_cast<size_t>(fits - next_.begin());
+  if (pairs_ < kLeastPairs || fits == next_.end() || pairs_ * known_bits(period) < kLeastBits) return {};
+  return static_cast<uint8_t>(period);
+}
+
+std::optional<uint8_t> PeriodWatch::other_than(uint8_t period) const {
+  if (period >= kPeriods || 4 * possible_[period] > pairs_) return {};
+  return found();
 }
 
 }  // namespace ptd

@@ -18,11 +18,14 @@ class PeriodWatch {
  public:
   /// Reads from a PSB with a TMA to the next MTC, if that is near. Of many PSBs, the first count.
   void look(const AuxStream& stream, const PsbEntry& psb);
-  /// Returns the N that all MTCs fit, if at most a quarter is possible with `period` (by chance). Nothing if `period` is likely, or if no other fits.
+  /// Returns the N that all MTCs fit; nothing if they are too few to exclude chance, or if none fits.
+  [[nodiscard]] std::optional<uint8_t> found() const;
+  /// Returns found(), if at most a quarter of the MTCs is possible with `period` (by chance). Nothing if `period` is likely.
   [[nodiscard]] std::optional<uint8_t> other_than(uint8_t period) const;
+  [[nodiscard]] bool has_mtcs() const { return pairs_ != 0; }
 
  private:
-  static constexpr size_t kPeriods = 16, kLeastPairs = 4, kMostPairs = 256;
+  static constexpr size_t kPeriods = 16, kLeastPairs = 2, kLeastBits = 16, kMostPairs = 256;
   static constexpr uint64_t kLookBytes = 1024;
   size_t pairs_ = 0, looks_ = 0;
   std::array<size_t, kPeriods> possible_{};  ///< MTCs at most three ticks after the TMA

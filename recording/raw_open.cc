@@ -163,7 +163,7 @@ Status load_dump(const RawOptions& raw, SpaceId user, ImageBuild& image, Recordi
   }
   pt::Config& config = data.decoder.config;
   config.has_tsc = dump->has_timing;
-  if (config.mtc_period == 0) config.mtc_period = dump->mtc_period;
+  if (!raw.mtc_period) config.mtc_period = dump->mtc_period;
   if (config.tsc_ctc_ratio_d == 0 && dump->tsc_ctc_ratio != 0) config.tsc_ctc_ratio_n = dump->tsc_ctc_ratio, config.tsc_ctc_ratio_d = 1;
   config.has_mtc = dump->has_timing && config.tsc_ctc_ratio_d != 0;
   data.owners.push_back(*file);
@@ -182,7 +182,8 @@ Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData
   pt::Config& config = data.decoder.config;
   config.cpu = raw.cpu;
   config.errata = pt::errata_of(raw.cpu);
-  config.mtc_period = raw.mtc_period;
+  config.mtc_period = raw.mtc_period.value_or(0);
+  data.lacks_period = !raw.mtc_period && raw.winipt_path.empty();
   config.tsc_ctc_ratio_n = raw.tsc_ctc_ratio_n;
   config.tsc_ctc_ratio_d = raw.tsc_ctc_ratio_d;
   config.max_nonturbo_ratio = raw.max_nonturbo_ratio;

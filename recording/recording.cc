@@ -116,6 +116,17 @@ class TipWatch {
 
 void correct_period(const PeriodWatch& periods, RecordingData& data) {
   pt::Config& config = data.decoder.config;
+  if (data.kind == RecordingKind::raw && data.lacks_period) {
+    config.mtc_period = periods.found().value_or(0);
+    if (!periods.has_mtcs() || (config.has_mtc && periods.found())) return;
+    config.has_mtc = false;
+    config.tsc_ctc_ratio_n = config.tsc_ctc_ratio_d = 0;
+    if (config.time.valid()) {
+      data.warnings.emplace_back("MTC packets are not used, because the ratio of their clock (--tsc-ctc) or their period (--mtc-freq) is not known: times between TSC packets are "
+                                 "those of the TSC packet before");
+    }
+    return;
+  }
   const std::optional<uint8_t> found = periods.other_than(config.mtc_period);
   if (!found) return;
   data.period_contradicts = "by the settings of the trace, an MTC packet comes each 2^" + std::to_string(config.mtc_period) +
@@ -301,7 +312,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   if (contradicted != 0) warn_of_times(contradicted, data);
   if (options.use_time) guest_clocks.report(data.warnings);
   allow_for_coarse_clocks(clocks, data);
-  if (data.decoder.config.has_mtc) correct_period(periods, data);
+  if (data.decoder.config.has_mtc || data.lacks_period) correct_period(periods, data);
   for (size_t i = 0; i < data.streams.size(); ++i) {
     const auto last = data.indexes[i].previous(data.streams[i].end_offset());
     if (last) data.infos[i].time.last = last_time(data.streams[i], data.indexes[i], *last, data);

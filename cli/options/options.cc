@@ -72,7 +72,7 @@ void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) 
   command.add_option("--clock-freq", input.clock_freq, "frequency of the TSC (--pt, --winipt), or of the timestamps of a CoreSight snapshot or capture file: 2.4GHz")
       ->group(raw)
       ->type_name("HZ");
-  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq; default of --winipt: as the file says")->group(raw)->check(CLI::Range(0, 15));
+  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq; default of --winipt: as the file says, else as the packets show")->group(raw)->check(CLI::Range(0, 15));
   command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
 }
 
@@ -245,7 +245,7 @@ Result<RawOptions> raw_options(const InputOptions& input) {
   if (!input.tsc_ctc.empty()) {
     if (Status status = take_tsc_ctc(input.tsc_ctc, raw); !status) return status.error();
   }
-  raw.mtc_period = static_cast<uint8_t>(input.mtc_period);
+  if (input.mtc_period) raw.mtc_period = static_cast<uint8_t>(*input.mtc_period);
   raw.max_nonturbo_ratio = static_cast<uint8_t>(input.nominal_ratio);
   return raw;
 }

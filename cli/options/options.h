@@ -19,7 +19,8 @@ struct InputOptions {
   std::string pt_path, winipt_path, modules_path, pt_cpu, tsc_ctc, clock_freq;
   std::vector<std::string> images;
   std::string pages;
-  unsigned mtc_period = 0, nominal_ratio = 0;
+  std::optional<unsigned> mtc_period;
+  unsigned nominal_ratio = 0;
   std::vector<std::string> symfs, kcore_after, debug_dirs, maps;
   std::string build_id_cache, stash;
   std::string guestmount, guestkallsyms, guestmodules, guestvmlinux;

@@ -80,7 +80,8 @@ struct RawOptions {
   std::string modules_path;
   std::string pages_dump, pages_addresses;  ///< page dump and its little-endian u64 addresses
   uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;  ///< TSC ticks per crystal tick, as a fraction; 0: unknown, or as a dump says
-  uint8_t mtc_period = 0, max_nonturbo_ratio = 0;     ///< IA32_RTIT_CTL.MTCFreq, 0 for a dump: as it says; nominal frequency ratio, 0: unknown
+  std::optional<uint8_t> mtc_period;                  ///< IA32_RTIT_CTL.MTCFreq; without it as a dump says, or as the packets show
+  uint8_t max_nonturbo_ratio = 0;                     ///< nominal frequency ratio; 0: unknown
 };
 
 /// One trace stream: the trace of one cpu, or of one thread.

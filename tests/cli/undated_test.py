@@ -404,7 +404,7 @@ class Undated(unittest.TestCase):
         """A recording says how its TSC counts: with this frequency, the raw trace has the same durations."""
         program, recording, trace = (self.folder / name for name in ("counted", "counted.data", "counted.pt"))
         subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-no-pie", "-x", "c", "-", "-o", program], input=CALLS, text=True, check=True)
-        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--work-clock", "-o", recording, "--", program)
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--work-clock", "--psb-period", "0", "-o", recording, "--", program)
         self.assertEqual(done.returncode, 0, done.stderr)
         raw = recording.read_bytes()
         trace.write_bytes(b"".join(perf_file.aux_traces(raw)))
@@ -422,6 +422,12 @@ class Undated(unittest.TestCase):
             with self.subTest(frequency):
                 # The recording's switch records divide the time around system calls in another way.
                 self.assertAlmostEqual(leaf(*words, frequency) / known, factor, delta=0.1 * factor)
+        # Without --mtc-freq, the packets show the period; without the ratio, no MTC packet has a time.
+        at = words.index("--mtc-freq")
+        self.assertAlmostEqual(leaf(*words[:at], *words[at + 2:], "2GHz") / known, 1, delta=0.1)
+        unused = "MTC packets are not used, because the ratio of their clock (--tsc-ctc) or their period (--mtc-freq) is not known"
+        self.assertNotIn(unused, run("functions", *words[:at], "--clock-freq", "2GHz").stderr)
+        self.assertIn(unused, run("functions", *words[:at - 2], "--clock-freq", "2GHz").stderr)
         for wrong in ("0", "fast", "2GB", "-1", "1e9", "5000GHz"):
             done = run("functions", *words, wrong)
             self.assertEqual(done.returncode, 2, wrong)

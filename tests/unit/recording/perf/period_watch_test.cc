@@ -38,7 +38,10 @@ TEST(PeriodWatch, TheOneThatAllPacketsCount) {
 }
 
 TEST(PeriodWatch, FewPacketsAndSkippedOnesProveNothing) {
-  EXPECT_FALSE(watch(9, 1, 3).other_than(1));   // three are few
+  EXPECT_EQ(watch(9, 1, 3).found(), 9);          // three with seven known bits each
+  EXPECT_FALSE(watch(9, 1, 2).other_than(1));   // two are few
+  EXPECT_FALSE(watch(3, 1, 1).found());
+  EXPECT_TRUE(watch(3, 1, 1).has_mtcs());
   EXPECT_FALSE(watch(9, 3, 8).other_than(9));   // the processor slept
   EXPECT_FALSE(watch(9, 40, 8).other_than(1));  // no period fits
   EXPECT_FALSE(watch(9, 1, 8).other_than(15));  // one known bit
