@@ -17,6 +17,10 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
+bool flow_goes_on(CallLoss loss) {
+  return loss == CallLoss::strange_return || loss == CallLoss::strange_resume || loss == CallLoss::new_program;
+}
+
 }  // namespace
 
 std::string comparable_name(const FunctionInfo& function, const ModuleMatch& modules) {
@@ -66,12 +70,15 @@ void CallSequences::take(const CallStep& step, std::string_view comm, int32_t ti
     threads_.back().tid = tid;
   }
   CallSequence& sequence = threads_[state.thread];
+  if (sequence.loss != CallLoss::none) return;
   if (!call) {
-    if (!sequence.lost && step.loss != CallLoss::new_program) sequence.lost = step.time;
+    if (!flow_goes_on(step.loss) || state.cut) sequence.loss = step.loss, sequence.lost = step.time;
     return;
   }
-  CallMoment moment{step.kind == CallStepKind::enter, false, step.function, CallPaths::kRoot, step.start, step.time, step.self_instructions};
-  if (in_interrupt(state, step)) return;
+  CallMoment moment{step.kind == CallStepKind::enter, (step.flags & kCallNoStart) == 0, step.function, CallPaths::kRoot, step.start, step.time, step.self_instructions};
+  const bool inside = in_interrupt(state, step), cut = (step.flags & kCallCut) != 0;
+  state.cut = cut && (inside || state.cut);
+  if (inside) return;
   if (moment.enters) {
     open_.take(step);
     moment.path = open_.current(step.thread).path;
@@ -81,7 +88,7 @@ void CallSequences::take(const CallStep& step, std::string_view comm, int32_t ti
     moment.path = ended->call.path;
     moment.counted = (step.flags & (kCallNoStart | kCallMiddle | kCallCut | kCallUntraced)) == 0;
   }
-  if ((step.flags & kCallCut) != 0 || sequence.lost || hash_of(step.function) == kLeftOut) return;  // cut: the trace ends here, not the call
+  if (cut || hash_of(step.function) == kLeftOut) return;  // cut: the trace or the stack ends here, not the call
   add(state, moment);
 }
 

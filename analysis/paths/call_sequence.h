@@ -23,20 +23,22 @@ namespace ptd {
 /// The start or end of a call.
 struct CallMoment {
   bool enters = false;
-  bool counted = false;  ///< an end, and the call was seen from its start
+  bool counted = false;  ///< an end, and the call was seen from its start; or a start that was seen, not a call that was open before
   FunctionId function = kNoFunction;
   uint32_t path = CallPaths::kRoot;  ///< of the call
   TimeNs start, time;                ///< an end: of the call
   uint64_t instructions = 0;         ///< an end: of the function itself
 };
 
-/// The moments of one thread without those in interrupts, which come when they come.
+/// The moments of one thread without those in interrupts, which come when they come. They go on where the stack of calls was abandoned and the flow is
+/// known: what runs then is called by nothing.
 struct CallSequence {
   std::string comm;  ///< the thread's name at its first moment
   int32_t tid = -1;
   uint64_t moments = 0;
   std::vector<uint64_t> calls, instructions;  ///< hash of all moments up to the end of each piece, without and with numbers of instructions
-  std::optional<TimeNs> lost;                 ///< where flow was lost first: later calls are not compared
+  CallLoss loss = CallLoss::none;  ///< why there are no later moments: flow was lost, or calls were abandoned in an interrupt
+  TimeNs lost = kTimeMin;          ///< when
 };
 
 /// Follows the steps of one recording. Memory: 16 bytes for kPiece moments, and the moments that are asked for. Not thread-safe.
@@ -70,6 +72,7 @@ class CallSequences {
     uint64_t calls = 0, instructions = 0;  ///< hashes so far
     std::optional<uint32_t> interrupt;     ///< depth of the handler that runs
     std::optional<uint32_t> ended;         ///< of the one that the last step ended
+    bool cut = false;                      ///< calls in an interrupt were cut by the last steps
   };
   [[nodiscard]] bool in_interrupt(State& state, const CallStep& step);
   [[nodiscard]] uint64_t hash_of(FunctionId function);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "analysis/paths/call_sequence.h"
@@ -51,10 +52,12 @@ int follow(RunSide& side, const Kept& kept) {
 /// "1.234567890", "-" if it is not known.
 std::string when_text(TimeNs time) { return time == kTimeMin ? "-" : moment_text(time); }
 
-/// What of two threads differs first, by piece.
+/// What of two threads differs first, or that one of them is not known to its end.
 struct Difference {
   ThreadPair threads;
-  std::optional<uint64_t> calls, instructions;
+  std::optional<uint64_t> calls, instructions;  ///< piece
+  std::string calls_text{}, instructions_text{};  ///< "": none, or it only seems to differ because flow was lost
+  [[nodiscard]] bool is_seen() const { return !calls_text.empty() || !instructions_text.empty(); }
   /// The moments of a piece, and some before it.
   [[nodiscard]] CallSequences::Range range(uint64_t piece) const {
     const uint64_t first = piece * CallSequences::kPiece;
@@ -67,14 +70,14 @@ class DivergenceText {
  public:
   explicit DivergenceText(const std::array<RunSide, 2>& sides) : sides_(sides) {}
 
-  /// Compares the moments that both sides have kept of two threads; "" if the first that differs is of the other kind.
+  /// Compares the moments that both sides have kept of two threads; "" if the first that differs is of the other kind, or not known in one of them.
   [[nodiscard]] std::string text(const Difference& difference, bool calls) const {
     const std::vector<CallMoment>&a = sides_[0].sequences->kept(difference.threads.a), &b = sides_[1].sequences->kept(difference.threads.b);
     const auto [at_a, at_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), [&](const CallMoment& one, const CallMoment& other) {
       return same(one, other, calls);
     });
     const auto at = static_cast<size_t>(at_a - a.begin());
-    if (at == a.size() && at == b.size()) return {};
+    if (is_lost(0, difference.threads.a, a, at) || is_lost(1, difference.threads.b, b, at)) return {};
     if (!calls && (at >= a.size() || at >= b.size() || a[at].enters || b[at].enters)) return {};
     std::string out = calls ? "  first call that differs\n" : "  first call that executes other instructions\n";
     for (size_t i = at - std::min<size_t>(at, kContext); calls && i < at; ++i) out += moment_line(' ', 0, a[i]);
@@ -85,7 +88,11 @@ class DivergenceText {
   [[nodiscard]] bool same(const CallMoment& a, const CallMoment& b, bool calls) const {
     if (a.enters != b.enters) return false;
     if (a.enters) return name(0, a.function) == name(1, b.function);
-    return calls || !a.counted || !b.counted || a.instructions == b.instructions;
+    return calls || (a.counted == b.counted && (!a.counted || a.instructions == b.instructions));
+  }
+  /// The moment `at` would come after the loss.
+  [[nodiscard]] bool is_lost(size_t side, size_t thread, const std::vector<CallMoment>& moments, size_t at) const {
+    return at == moments.size() && sides_[side].thread(thread).loss != CallLoss::none;
   }
   [[nodiscard]] std::string name(size_t side, FunctionId function) const {
     return function == kNoFunction ? std::string() : comparable_name(sides_[side].input->functions().info(function), sides_[side].modules);
@@ -101,7 +108,7 @@ class DivergenceText {
     return text;
   }
   [[nodiscard]] std::string moment_line(char letter, size_t side, const CallMoment& moment) const {
-    const std::string what = moment.enters ? "calls" : "ends";
+    const std::string what = !moment.enters ? "ends" : moment.counted ? "calls" : "is in";
     const std::string counted = moment.enters || !moment.counted ? "" : fmt::format("  ({} instructions)", moment.instructions);
     return fmt::format("    {} {} {:<5} {}{}\n", letter, when_text(moment.time), what, path_text(side, moment.path), counted);
   }
@@ -124,19 +131,23 @@ std::vector<Difference> differences_of(const std::array<RunSide, 2>& sides, cons
     const CallSequence &a = sides[0].thread(pair.a), &b = sides[1].thread(pair.b);
     Difference difference{pair, first_difference(a.calls, b.calls), first_difference(a.instructions, b.instructions)};
     if (difference.instructions && difference.calls && *difference.instructions > *difference.calls) difference.instructions.reset();
-    if (difference.calls || difference.instructions) differences.push_back(difference);
+    const bool lost = a.loss != CallLoss::none || b.loss != CallLoss::none;
+    if (difference.calls || difference.instructions || lost) differences.push_back(difference);
   }
   return differences;
 }
 
-void print_heading(const std::array<RunSide, 2>& sides, const std::vector<ThreadPair>& pairs, size_t different) {
+void print_heading(const std::array<RunSide, 2>& sides, const std::vector<ThreadPair>& pairs, const std::vector<Difference>& differences) {
+  const auto different = static_cast<size_t>(std::count_if(differences.begin(), differences.end(), [](const Difference& one) { return one.is_seen(); }));
+  const size_t in_part = differences.size() - different;
   Output& out = standard_output();
   out.write(fmt::format("A: {}\nB: {}\n", shown(sides[0].path()), shown(sides[1].path())));
   std::set<std::string> unmatched = sides[0].sequences->unmatched();
   unmatched.insert(sides[1].sequences->unmatched().begin(), sides[1].sequences->unmatched().end());
   out.write(unmatched_text(unmatched));
   for (size_t side = 0; side < sides.size(); ++side) out.write(untimed_text(side, *sides[side].input));
-  out.write(fmt::format("{}: {} the same, {} not\n", counted(pairs.size(), "pair of threads", "pairs of threads"), pairs.size() - different, different));
+  out.write(fmt::format("{}: {} the same, {} not{}\n", counted(pairs.size(), "pair of threads", "pairs of threads"), pairs.size() - differences.size(),
+                        different, in_part == 0 ? "" : fmt::format(", {} compared in part", in_part)));
   for (size_t side = 0; side < sides.size(); ++side) {
     std::vector<bool> has_partner(sides[side].sequences->threads().size());
     for (const ThreadPair& pair : pairs) has_partner[side == 0 ? pair.a : pair.b] = true;
@@ -148,8 +159,9 @@ void print_heading(const std::array<RunSide, 2>& sides, const std::vector<Thread
   }
 }
 
-/// Decodes both sides again for one kind of difference and returns which moments are needed.
-int follow_again(std::array<RunSide, 2>& sides, const std::vector<Difference>& differences, std::optional<uint64_t> Difference::* piece) {
+/// Decodes both sides again and describes one kind of difference.
+int describe(std::array<RunSide, 2>& sides, std::vector<Difference>& differences, bool calls) {
+  const auto piece = calls ? &Difference::calls : &Difference::instructions;
   std::array<Kept, 2> kept;
   for (const Difference& difference : differences) {
     if (!(difference.*piece)) continue;
@@ -159,17 +171,25 @@ int follow_again(std::array<RunSide, 2>& sides, const std::vector<Difference>& d
   for (size_t side = 0; side < sides.size(); ++side) {
     if (const int status = follow(sides[side], kept[side]); status != kExitOk) return status;
   }
+  const DivergenceText texts(sides);
+  for (Difference& difference : differences) {
+    if (difference.*piece) (calls ? difference.calls_text : difference.instructions_text) = texts.text(difference, calls);
+  }
   return kExitOk;
 }
 
 void print_thread(const std::array<RunSide, 2>& sides, const Difference& difference) {
   const CallSequence &a = sides[0].thread(difference.threads.a), &b = sides[1].thread(difference.threads.b);
-  standard_output().write(fmt::format("\n{} (A: tid {}, B: tid {})\n", shown(a.comm), a.tid, b.tid));
-  for (const auto& [letter, thread] : {std::pair('A', &a), std::pair('B', &b)}) {
-    if (thread->lost)
-      standard_output().write(fmt::format("  flow of {} is lost{}; calls after it are not compared\n", letter,
-                                          *thread->lost == kTimeMin ? "" : " at " + moment_text(*thread->lost)));
+  Output& out = standard_output();
+  out.write(fmt::format("\n{} (A: tid {}, B: tid {})\n", shown(a.comm), a.tid, b.tid));
+  out.write(difference.instructions_text + difference.calls_text);
+  if (!difference.calls_text.empty()) return;
+  for (const auto& [letter, thread, other] : {std::tuple('A', &a, &b), std::tuple('B', &b, &a)}) {
+    if (thread->loss == CallLoss::none || (other->loss != CallLoss::none && other->moments < thread->moments)) continue;
+    const std::string when = thread->lost == kTimeMin ? "that come next" : "after " + moment_text(thread->lost);
+    out.write(fmt::format("  calls of {} {} are not compared: {}\n", letter, when, sentence(thread->loss)));
   }
+  if (difference.instructions_text.empty()) out.write("  those before are the same\n");
 }
 
 }  // namespace
@@ -189,17 +209,12 @@ int show_divergence(const std::array<CallWords, 2>& words) {
     if (const int matched = sides[i].input->say_summary(words[i], !sides[i].sequences->threads().empty()); matched != kExitOk) return matched;
   }
   const std::vector<ThreadPair> pairs = match_threads(sides[0].sequences->threads(), sides[1].sequences->threads());
-  const std::vector<Difference> differences = differences_of(sides, pairs);
-  print_heading(sides, pairs, differences.size());
-  for (const auto& [piece, calls] : {std::pair(&Difference::instructions, false), std::pair(&Difference::calls, true)}) {
-    if (const int status = follow_again(sides, differences, piece); status != kExitOk) return status;
-    const DivergenceText describe(sides);
-    for (const Difference& difference : differences) {
-      if (!(difference.*piece)) continue;
-      const std::string text = describe.text(difference, calls);
-      if (!text.empty()) print_thread(sides, difference), standard_output().write(text);
-    }
+  std::vector<Difference> differences = differences_of(sides, pairs);
+  for (const bool calls : {false, true}) {
+    if (const int status = describe(sides, differences, calls); status != kExitOk) return status;
   }
+  print_heading(sides, pairs, differences);
+  for (const Difference& difference : differences) print_thread(sides, difference);
   standard_output().flush();
   const bool unpaired = pairs.size() != sides[0].sequences->threads().size() || pairs.size() != sides[1].sequences->threads().size();
   return differences.empty() && !unpaired ? kExitOk : kExitFinding;

@@ -236,9 +236,9 @@ class Divergence(Diff):
     test_the_planted_regression_comes_first = test_by_time = test_what_only_one_has = test_text = test_a_recording_and_itself = test_options = None
     test_only_one_has_debug_information = test_clones = test_builds_without_symbols = None
 
-    def diff(self, a, b, *words):
+    def diff(self, a, b, *words, said=""):
         done = run("script", "-q", "--diff", a, b, *words)
-        self.assertEqual(done.stderr, "")
+        self.assertRegex(done.stderr, f"^{said}$")
         return done.returncode, done.stdout
 
     def test_a_run_and_itself(self):
@@ -312,6 +312,52 @@ class Divergence(Diff):
             self.assertGreater(json.loads(listed.splitlines()[1])["calls"], 3)
         status, text = self.diff(self.folder / "tick-1", self.folder / "tick-2")
         self.assertEqual(status, 0, text)
+
+    def test_calls_after_an_abandoned_stack(self):
+        """A switch of coroutines leaves calls; the flow goes on, and is compared."""
+        (self.folder / "switches.c").write_text(
+            "#include <ucontext.h>\nstatic ucontext_t outer, inner; static char stack[65536]; volatile long sum;\n"
+            "static void body(void) { for (;;) { ++sum; swapcontext(&inner, &outer); } }\n"
+            "__attribute__((noinline)) void later(int n) { for (int i = 0; i < n; ++i) sum += i; }\n__attribute__((noinline)) void only_b(void) { sum += 5; }\n"
+            "int main(void) { getcontext(&inner); inner.uc_stack.ss_sp = stack; inner.uc_stack.ss_size = sizeof stack; makecontext(&inner, body, 0);\n"
+            "  for (int i = 0; i < 3; ++i) swapcontext(&outer, &inner);\n  later(COUNT);\n#ifdef ONLY\n  only_b();\n#endif\n  return 0; }\n")
+        for name, flags in (("switch-1", ["-DCOUNT=10"]), ("switch-2", ["-DCOUNT=1000"]), ("switch-3", ["-DCOUNT=10", "-DONLY"])):
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", *flags, "switches.c", "-o", name], cwd=self.folder, check=True)
+            record(self.folder, name + ".data", name)
+        one, longer, other = (self.folder / f"switch-{i}.data" for i in (1, 2, 3))
+        self.assertGreater(json.loads(run("functions", "-q", "-i", one, "--json").stdout.splitlines()[0])["stacks_abandoned"], 0)
+        said = r"(ptdecode: open calls were abandoned \d+ times because .*\n){2}"
+        status, text = self.diff(one, one, said=said)
+        self.assertEqual((status, text.splitlines()[2:]), (0, ["1 pair of threads: 1 the same, 0 not"]))
+        status, text = self.diff(one, longer, said=said)
+        self.assertEqual(status, 3)
+        self.assertRegex(text, r"first call that executes other instructions\n    A \S+ ends  (?:.* > )?later  \(")
+        self.assertNotIn("not compared", text)
+        status, text = self.diff(one, other, said=said)
+        self.assertEqual(status, 3)
+        self.assertRegex(text, r"\n    B \S+ calls (?:.* > )?only_b\n")
+        self.assertNotIn("calls main\n", text)  # it was open before
+        self.assertNotIn("not compared", text)
+
+    def test_calls_after_lost_flow_are_not_compared(self):
+        for size in (1500, 2500, 6000):
+            record(self.folder, f"lost-{size}.data", "server-1", "--ovf", str(size))
+        for name in ("server-1", "server-2"):
+            record(self.folder, name + "-whole.data", name)
+        early, late, whole, slower = (self.folder / f"{name}.data" for name in ("lost-1500", "lost-2500", "server-1-whole", "server-2-whole"))
+        for a, b, letter in ((early, late, "A"), (late, early, "B"), (early, whole, "A"), (whole, late, "B")):
+            status, text = self.diff(a, b)
+            self.assertEqual(status, 3)
+            self.assertIn("1 pair of threads: 0 the same, 0 not, 1 compared in part\n", text)
+            self.assertRegex(text, rf"\n  calls of {letter} after [0-9.]+ are not compared: the flow was lost\n  those before are the same\n$")
+            self.assertNotIn("its trace ends", text)
+        status, text = self.diff(early, early)
+        self.assertEqual((status, text.count("not compared")), (3, 2))
+        # The first difference comes before the loss.
+        status, text = self.diff(self.folder / "lost-6000.data", slower)
+        self.assertIn("1 pair of threads: 0 the same, 1 not\n", text)
+        self.assertIn("first call that executes other instructions\n", text)
+        self.assertRegex(text, r"\n  calls of A after [0-9.]+ are not compared: the flow was lost\n$")
 
     def test_diff_options(self):
         for words in (("--itrace=b",), ("--format", "json"), ("-S", "main"), ("-i", self.a)):

@@ -1,5 +1,6 @@
 # The same tests and their module, with every arithmetic operation checked: thread numbers, times and counts come from files.
-file(GLOB analysis_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/analysis/*.cc ${PROJECT_SOURCE_DIR}/analysis/base/*.cc ${PROJECT_SOURCE_DIR}/analysis/paths/call_paths.cc ${PROJECT_SOURCE_DIR}/analysis/tree/*.cc ${PROJECT_SOURCE_DIR}/analysis/walk/*.cc ${PROJECT_SOURCE_DIR}/analysis/table/column.cc
+file(GLOB analysis_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/analysis/*.cc ${PROJECT_SOURCE_DIR}/analysis/base/*.cc ${PROJECT_SOURCE_DIR}/analysis/paths/call_paths.cc ${PROJECT_SOURCE_DIR}/analysis/paths/call_sequence.cc
+     ${PROJECT_SOURCE_DIR}/analysis/paths/module_match.cc ${PROJECT_SOURCE_DIR}/analysis/tree/*.cc ${PROJECT_SOURCE_DIR}/analysis/walk/*.cc ${PROJECT_SOURCE_DIR}/analysis/table/column.cc
      ${PROJECT_SOURCE_DIR}/analysis/table/flow/condensed_blocks.cc ${PROJECT_SOURCE_DIR}/analysis/table/flow/node_rows.cc)
 add_executable(analysis_ubsan ${sources} ${analysis_sources})
 target_compile_options(analysis_ubsan PRIVATE -fsanitize=undefined -fno-sanitize=null,alignment,object-size,vptr -fno-sanitize-recover=all)
