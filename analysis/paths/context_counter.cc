@@ -114,7 +114,8 @@ void ContextCounter::find_places(const BlockInfo& info, Node& node) {
 // Returns the context of `callee`, which has lines.
 uint32_t ContextCounter::context(Site from, const Node& callee) {
   const std::string_view function = frames_[callee.own].back().function;
-  if (from.caller == 0 || from.site == 0 || contexts_[from.caller].depth >= kMostDepth || contexts_.size() >= kMostContexts) from = {};
+  const bool is_deep = from.tails > kMostTailCalls || contexts_[from.caller].depth >= kMostDepth;
+  if (from.caller == 0 || from.site == 0 || is_deep || contexts_.size() >= kMostContexts) from = {};
   const Context& caller = contexts_[from.caller];
   if (from.caller != 0 && caller.site == from.site && caller.function == function) return from.caller;  // it calls itself
   if (const auto known = context_ids_.find({from.caller, from.site, function}); known != context_ids_.end()) return known->second;
@@ -122,26 +123,33 @@ uint32_t ContextCounter::context(Site from, const Node& callee) {
   if (bytes > std::min(kMostContextBytes, kMostTextBytes - text_bytes_)) return context({}, callee);
   text_bytes_ += bytes;
   context_ids_.emplace(std::tuple(from.caller, from.site, function), static_cast<uint32_t>(contexts_.size()));
-  contexts_.push_back({from, caller.depth + 1, function, 0, bytes});
+  contexts_.push_back({from, caller.depth + 1, function, 0, 0, bytes});
   return static_cast<uint32_t>(contexts_.size() - 1);
 }
 
 void ContextCounter::enter(const Site& from, const Node& here) {
-  where_ = here.own == 0 ? Where{0, from} : Where{context(from, here), {}};
-  if (here.entry) ++contexts_[where_.context].entries;
+  if (here.own == 0) return void(where_ = {0, from});
+  enter_context(context(from, here), from, here);
+}
+
+// The function of context `id` is entered from a place that may be another than that where its context begins.
+void ContextCounter::enter_context(uint32_t id, const Site& from, const Node& here) {
+  where_ = {id, {}};
+  if (!here.entry) return;
+  Context& context = contexts_[id];
+  ++context.entries;
+  if (from.caller == 0 || from.site == 0) return;
+  ++(context.caller == from.caller && context.site == from.site ? context.calls : other_calls_[{from.caller, from.site, context.function}]);
 }
 
 // The flow has jumped to another function.
 void ContextCounter::take_jump(const Node& from, const Node& here) {
   if (!here.entry && here.own != 0) return enter({}, here);
-  if (where_.context == 0) return enter(Site(where_.from), here);
-  const Site tail{where_.context, from.site, contexts_[where_.context].tails + 1};
-  if (here.own == 0) return enter(tail, here);
-  const std::string_view function = frames_[here.own].back().function;
-  for (uint32_t at = where_.context; at != 0; at = contexts_[at].tails == 0 ? 0 : contexts_[at].caller) {
-    if (contexts_[at].function == function) return void(where_ = {at, {}});
+  const Site tail = where_.context == 0 ? where_.from : Site{where_.context, from.site, contexts_[where_.context].tails + 1};
+  for (uint32_t at = here.own == 0 || tail.tails == 0 ? 0 : tail.caller; at != 0; at = contexts_[at].tails == 0 ? 0 : contexts_[at].caller) {
+    if (contexts_[at].function == frames_[here.own].back().function) return enter_context(at, tail, here);
   }
-  enter(tail.tails <= kMostTailCalls ? tail : Site{}, here);
+  enter(tail, here);
 }
 
 void ContextCounter::push(const Pending& open, bool far) {
@@ -403,6 +411,11 @@ ContextProfiles ContextCounter::profiles() const {
   };
   std::vector<std::string> callers(contexts_.size());
   for (uint32_t id = 1; id < contexts_.size(); ++id) callers[id] = caller_text(id);
+  const auto add_calls = [&](uint32_t from, uint32_t site_id, std::string_view function, uint64_t count) {
+    const Frames& site = frames_[site_id];
+    ContextProfile* const caller = profile_of(callers[from] + calls_text(site, 1), site.front().function);
+    if (caller != nullptr && fits(function.size())) caller->calls[line_of(site.front())][std::string(function)] += count;
+  };
   for (const auto& [place, instruction] : instructions_) {
     const Frames& frames = frames_[instruction.frames];
     if (frames.empty()) continue;
@@ -415,11 +428,9 @@ ContextProfiles ContextCounter::profiles() const {
     const Context& context = contexts_[id];
     if (context.entries == 0) continue;
     if (ContextProfile* const profile = profile_of(callers[id], context.function); profile != nullptr) profile->entries += context.entries;
-    if (context.caller == 0) continue;
-    const Frames& site = frames_[context.site];
-    ContextProfile* const caller = profile_of(callers[context.caller] + calls_text(site, 1), site.front().function);
-    if (caller != nullptr && fits(context.function.size())) caller->calls[line_of(site.front())][std::string(context.function)] += context.entries;
+    if (context.calls != 0) add_calls(context.caller, context.site, context.function, context.calls);
   }
+  for (const auto& [call, count] : other_calls_) add_calls(std::get<0>(call), std::get<1>(call), std::get<2>(call), count);
   return profiles;
 }
 

@@ -20,9 +20,9 @@ namespace ptd {
 /// A function in one context.
 struct ContextProfile {
   using Line = std::pair<uint32_t, uint32_t>;  ///< offset from the function's line, and discriminator
-  uint64_t entries = 0;                        ///< calls whose start was seen
+  uint64_t entries = 0;                        ///< calls and tail calls whose start was seen
   std::map<Line, uint64_t> lines;              ///< how often the most executed instruction of a line ran
-  std::map<Line, std::map<std::string, uint64_t>> calls;  ///< from a line, by the function's name
+  std::map<Line, std::map<std::string, uint64_t>> calls;  ///< from a line, by the function's name; in whichever context it runs
 };
 
 /// Context profiles by context: "main:3 @ outer:1.2 @ inner": a call on line 3 of main, counted from its declaration, and so on.
@@ -78,6 +78,7 @@ class ContextCounter {
     uint32_t depth = 0;
     std::string_view function;
     uint64_t entries = 0;
+    uint64_t calls = 0;       ///< of the entries, those from `caller` and `site`
     uint64_t text_bytes = 0;  ///< at most, of caller_text()
   };
   /// The context that runs.
@@ -113,6 +114,7 @@ class ContextCounter {
   uint32_t intern(const Frames& frames);
   uint32_t context(Site from, const Node& callee);
   void enter(const Site& from, const Node& here);
+  void enter_context(uint32_t id, const Site& from, const Node& here);
   void take_jump(const Node& from, const Node& here);
   void arrive(const Node& here);
   void arrive_at(Ip ip);
@@ -145,6 +147,7 @@ class ContextCounter {
   std::map<std::vector<std::pair<std::string_view, std::pair<uint32_t, uint32_t>>>, uint32_t> frame_ids_;
   std::vector<Context> contexts_{Context{}};
   std::map<std::tuple<uint32_t, uint32_t, std::string_view>, uint32_t> context_ids_;
+  std::map<std::tuple<uint32_t, uint32_t, std::string_view>, uint64_t> other_calls_;  ///< those that Context::calls does not count
   uint64_t text_bytes_ = 0;  ///< of contexts_
   std::map<std::pair<std::string_view, std::string_view>, uint32_t> files_;          ///< by path and build id
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, Instruction> instructions_;  ///< by context, file and address

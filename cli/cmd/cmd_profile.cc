@@ -352,6 +352,7 @@ int run_csspgo(const ProfileWords& words, CallInput& input) {
     return Status{};
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
+  if (profiles.empty() && looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("profile"));
   if (profiles.empty()) return report_error({ErrorCode::not_recorded, "profile: no code with source lines ran: a program needs debug information (-g)", 0});
   if (keeps_earlier_file(words.output, status)) return status;
   if (const int written = write_result(words.output, csspgo_text(profiles)); written != kExitOk) return written;

@@ -95,13 +95,18 @@ class Profile(RecordedPrograms):
             function, name = here, places[ip][0][0] if places[ip] else None
             passed = None if name else (caller, site, chain)
             itself = name and site and caller[-len(site):] == site and site[0][0] == name
-            context = () if not name or not site else caller if itself else caller + site
+            if name in dict(chain):
+                context = dict(chain)[name]
+                chain = chain[:[each for each, _ in chain].index(name)]
+            else:
+                chain = chain if len(chain) <= 8 or not name else None
+                context = () if not name or not site or chain is None else caller if itself else caller + site
             if ip == here and name:
                 entries[self.named(context) + name] += 1
-                if context:
-                    *outer, (leaf, offset, disc) = context
+                if site:
+                    *outer, (leaf, offset, disc) = caller + site
                     calls[self.named(outer) + leaf, (offset, disc), name] += 1
-            return (*chain, (name, context)) if name else ()
+            return (*(chain or ()), (name, context)) if name else ()
 
         for ip, code in insns:
             here = symbols.start(ip)
@@ -117,15 +122,8 @@ class Profile(RecordedPrograms):
                 name = places[ip][0][0] if places[ip] else None
                 if not before or before[0] != "jump" or (ip != here and name):
                     chain = entered((), (), ())
-                elif passed:
-                    chain = entered(*passed)
-                elif name in dict(chain):
-                    function, context = here, dict(chain)[name]
-                    chain = chain[:[each for each, _ in chain].index(name) + 1]
-                elif name and len(chain) > 8:
-                    chain = entered((), (), ())
                 else:
-                    chain = entered(context, places[before[2]], chain)
+                    chain = entered(*(passed or (context, places[before[2]], chain)))
             if places[ip]:
                 counts[context, ip] += 1
             before = call_replay.kind_of(code), ip + len(code), ip
@@ -171,6 +169,34 @@ class Profile(RecordedPrograms):
             self.assertEqual(calls, want_calls)
             self.assertGreater(sum(" @ " in context for context, _ in lines), 2)
             print(f"{name}: {len(lines)} lines in {len({context for context, _ in lines})} contexts: equal", flush=True)
+
+    def test_tail_calls_in_a_cycle(self):
+        """Each is an entry, and a call from its line, also by a stub without lines: the counts follow from the program."""
+        if not tool("llvm-profdata-14", "llvm-profdata"):
+            self.skipTest("llvm is not installed")
+        source = self.folder / "cycle.c"
+        source.write_text("volatile int sum;\nvoid b(int n), c(int n), stub_c(int n);\n__attribute__((noinline)) void a(int n) {\n  ++sum;\n  if (n) b(n - 1); }\n"
+                          "__attribute__((noinline)) void b(int n) {\n  sum += 2;\n  if (n) NEXT(n - 1); }\n"
+                          "__attribute__((noinline)) void c(int n) {\n  sum += 3;\n  if (n) a(n - 1); }\n"
+                          "__asm__(\".text\\n.type stub_c,@function\\nstub_c: jmp c\\n.size stub_c,.-stub_c\");\n"
+                          "int main(void) {\n  for (int i = 0; i < 10; ++i)\n    a(29);\n  return 0; }\n")
+        for following in ("c", "stub_c"):
+            self.build("cycle", CC, "-O2", "-static", f"-DNEXT={following}", source=source, record=["--no-stash"])
+            path = self.folder / "cycle.prof"
+            self.assertEqual(run("profile", "-q", "-i", self.data("cycle"), "--format", "csspgo", "-o", path).returncode, 0)
+            _, entries, calls = self.read(path)
+            for name in "abc":
+                self.assertEqual([count for context, count in entries.items() if context.split(" @ ")[-1] == name], [100], (name, following))
+            edges = collections.Counter()
+            for (context, _, callee), count in calls.items():
+                edges[context.split(" @ ")[-1], callee] += count
+            self.assertEqual([edges[edge] for edge in (("main", "a"), ("a", "b"), ("b", "c"), ("c", "a"))], [10, 100, 100, 90], following)
+
+    def test_a_bundle_has_no_source_lines(self):
+        for form in ("autofdo", "csspgo"):
+            done = run("profile", "-i", pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "kernel" / "kernel.bundle", "--format", form)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, "ptdecode: profile: a bundle contains code and names but no source lines of files; use the recording that it was made from\n")
 
     def test_stubs_and_tail_calls_are_in_no_way_of_a_context(self):
         """A library is called by the stubs of the procedure linkage table, which have no lines."""
