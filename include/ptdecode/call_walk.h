@@ -39,6 +39,7 @@ struct CallWalkOptions {
 };
 
 /// Walks the calls of a recording. Steps come in time order within a thread and, as exactly as the streams' clocks allow, across threads.
+/// Last, thread by thread, come those of the calls and pauses that are open where the trace ends: they end when their thread was seen last.
 /// The functions that occur are added to `functions`. Other threads decode; the calls are followed on the caller's thread, which decodes
 /// too while it has nothing to follow. Streams that overlap in time divide the threads by size. With one thread, the caller's does
 /// everything; with more, each stream has at least one of its own. The steps do not depend on the number of threads. A bounded number of

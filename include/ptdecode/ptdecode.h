@@ -305,7 +305,7 @@ typedef struct ptd_cursor ptd_cursor;
 typedef enum ptd_cursor_kind {
   PTD_CURSOR_FLOW = 0,     /* items: blocks, marks, events, gaps */
   PTD_CURSOR_BRANCHES = 1, /* items: branches, gaps. Streams are merged by the times of runs of branches */
-  PTD_CURSOR_CALLS = 2     /* items: calls that ended, pauses and losses, in order of their ends. Decodes on its own threads */
+  PTD_CURSOR_CALLS = 2     /* items: calls, pauses and losses in order of their ends; last, by thread, those open at the trace's end. Decodes on its own threads */
 } ptd_cursor_kind;
 
 typedef struct ptd_cursor_options {
