@@ -1,9 +1,10 @@
-// TimelineAccess: setters of a Timeline for its loaders. Private to the project.
+// TimelineAccess: what loaders of a Timeline set and ask. Private to the project.
 #pragma once
 
 #include <memory>
 #include <utility>
 
+#include "image/timeline_data.h"
 #include "ptdecode/timeline.h"
 
 namespace ptd {
@@ -13,6 +14,9 @@ struct TimelineAccess {
   static void log_fetches(Timeline& timeline, std::shared_ptr<FetchLog> log) { timeline.fetch_log_ = std::move(log); }
   /// Restricts fetches through this Timeline and through later copies of it to the code in `limits`. Null: no restriction.
   static void limit_code(Timeline& timeline, std::shared_ptr<const CodeLimits> limits) { timeline.code_limits_ = std::move(limits); }
+  [[nodiscard]] static bool has_space(const Timeline& timeline, SpaceId space) {
+    return timeline.data().index_of(space) < timeline.data().spaces.size();
+  }
 };
 
 }  // namespace ptd

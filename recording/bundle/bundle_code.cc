@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "image/fetch_log.h"
+#include "image/timeline_access.h"
 
 namespace ptd {
 namespace {
@@ -168,23 +169,22 @@ void write_lines(const CodeLines& lines, ByteWriter& out) {
   }
 }
 
-Result<std::shared_ptr<const CodeLimits>> read_lines(ByteReader in) {
-  constexpr uint64_t kMaxSpaces = 1ULL << 24;
+Result<std::shared_ptr<const CodeLimits>> read_lines(ByteReader in, const Timeline& timeline) {
   auto limits = std::make_shared<CodeLimits>();
   uint64_t next_space = 0;
   for (uint64_t spaces = in.count(sizeof(std::vector<uint64_t>)); spaces > 0 && in.ok(); --spaces) {
-    const uint64_t space = in.number_to(UINT32_MAX - 1);
-    const bool of_host = machine_of(SpaceId{static_cast<uint32_t>(space)}) == 0;  // numbers of guests are not places in a list
-    if (of_host && space > std::min(kMaxSpaces, next_space + in.size())) return damaged("a list of addresses is of a space that is not there");
-    if (space < next_space) return damaged("its lists of addresses are out of order");
-    next_space = space + 1;
+    const uint64_t number = in.number_to(UINT32_MAX);
+    const SpaceId space{static_cast<uint32_t>(number)};
+    const bool is_none = space == kNoSpace, of_host = !is_none && machine_of(space) == 0;
+    if (of_host && !TimelineAccess::has_space(timeline, space)) return damaged("a list of addresses is of a space that does not exist");
+    if (number < next_space) return damaged("its lists of addresses are out of order");
+    next_space = number + 1;
     uint64_t at = 0;
     for (uint64_t runs = in.count(2 * sizeof(uint64_t)); runs > 0 && in.ok(); --runs) {
       const uint64_t first = at + in.number_to(kMaxLine - at);
       const uint64_t count = in.number_to(kMaxLine - first + 1);
       if (count == 0) break;
-      limits->add(SpaceId{static_cast<uint32_t>(space)}, first << kCodeLineBits,
-                  ((first + (count - 1)) << kCodeLineBits) + (kCodeLineBytes - 1));
+      if (!is_none) limits->add(space, first << kCodeLineBits, ((first + (count - 1)) << kCodeLineBits) + (kCodeLineBytes - 1));
       at = std::min(first + count, kMaxLine);
     }
   }

@@ -64,7 +64,7 @@ class BundleCodeReader {
 };
 
 void write_lines(const CodeLines& lines, ByteWriter& out);
-/// Errors: file_format.
-Result<std::shared_ptr<const CodeLimits>> read_lines(ByteReader in);
+/// A list for kNoSpace is skipped. Errors: file_format, also for a list of a space of the host that `timeline` does not have.
+Result<std::shared_ptr<const CodeLimits>> read_lines(ByteReader in, const Timeline& timeline);
 
 }  // namespace ptd

@@ -1,6 +1,8 @@
 // Header, chunks, checksums.
 #include "recording/bundle/bundle_container.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -155,7 +157,19 @@ Status BundleFileWriter::finish() {
   if (Status status = add(chunk::kEnd, end); !status.ok()) return status;
   if (!file_) return {};
   if (Status status = file_->close(); !status.ok()) return status;
+  if (Status status = check(); !status.ok()) return status;
   return whole_->finish();
+}
+
+// Not with a MappedFile: what is written is not an input.
+Status BundleFileWriter::check() const {
+  if (whole_->straight()) return {};
+  void* const memory = ::mmap(nullptr, size_bytes_, PROT_READ, MAP_PRIVATE, whole_->fd(), 0);
+  if (memory == MAP_FAILED) return Error{ErrorCode::read_failed, "cannot read what was written of the bundle", 0};
+  const Status status = check_bundle({static_cast<const std::byte*>(memory), size_bytes_});
+  ::munmap(memory, size_bytes_);
+  if (status.ok()) return {};
+  return Error{status.error().code, "not written, because it could not be read (please report it): " + status.error().message, 0};
 }
 
 Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {

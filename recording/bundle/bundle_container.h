@@ -42,7 +42,7 @@ class BundleFileWriter {
   [[nodiscard]] Status add(std::string_view type, Bytes content);
   /// Compresses quickly from here on: for files that are read a few times.
   void set_fast() { fast_ = true; }
-  /// Writes the end mark, closes and renames.
+  /// Writes the end mark, opens the temporary file as check_bundle() does, closes and renames it. Errors: also those of check_bundle().
   [[nodiscard]] Status finish();
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
   [[nodiscard]] uint64_t raw_bytes() const { return raw_bytes_; }  ///< of the chunks, before compression
@@ -51,6 +51,7 @@ class BundleFileWriter {
   BundleFileWriter() = default;
   std::unique_ptr<WholeFile> whole_;
   [[nodiscard]] Status append(Bytes bytes);
+  [[nodiscard]] Status check() const;
   std::unique_ptr<perfio::OutputFile> file_;  // null: only measured
   uint64_t size_bytes_ = 0, raw_bytes_ = 0, free_bytes_ = kFreeContentBytes;
   uint32_t chunks_ = 0;
@@ -66,6 +67,9 @@ using BundleChunks = std::map<std::string, std::vector<std::byte>, std::less<>>;
 
 /// Errors: file_format (not a bundle, damaged, a chunk twice), file_cut, unsupported (newer version, unknown chunk).
 Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path);
+
+/// Opens the bundle or plan in `file` without its trace files, and discards it. Errors: those of opening it, without its name.
+[[nodiscard]] Status check_bundle(Bytes file);
 
 /// Returns a hash of the type, encoding, sizes and checksum of every chunk of a bundle that read_bundle_chunks() accepts: equal content, equal hash.
 [[nodiscard]] uint64_t hash_of_bundle(Bytes file);

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "image/base/mapped_file.h"
-#include "recording/bundle/bundle_container.h"
 
 namespace ptd {
 namespace {
@@ -98,10 +97,15 @@ Result<OtherEvents> read_bundled_events(const std::string& path, const std::vect
   if (!file) return file.error();
   const Result<BundleChunks> chunks = read_bundle_chunks((*file)->bytes(), path);
   if (!chunks) return chunks.error();
-  ListBudget budget((*file)->bytes().size());
+  return read_bundled_events(*chunks, (*file)->bytes().size(), path, times, most);
+}
+
+Result<OtherEvents> read_bundled_events(const BundleChunks& chunks, uint64_t file_bytes, const std::string& path,
+                                        const std::vector<Interval>& times, size_t most) {
+  ListBudget budget(file_bytes);
   OtherEvents events;
-  const auto found = chunks->find(chunk::kEvents);
-  if (found != chunks->end() && !read_bundled_events(ByteReader(found->second, &budget), times, most, events)) {
+  const auto found = chunks.find(chunk::kEvents);
+  if (found != chunks.end() && !read_bundled_events(ByteReader(found->second, &budget), times, most, events)) {
     return Error{ErrorCode::bad_format, path + ": its samples of other events" + (budget.exceeded() ? ": " + ListBudget::message() : " are damaged"), 0};
   }
   return events;

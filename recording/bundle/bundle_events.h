@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_wire.h"
 #include "recording/data/other_events.h"
 
@@ -14,5 +15,8 @@ void write_other_events(const OtherEvents& events, ByteWriter& out);
 [[nodiscard]] bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size_t most, OtherEvents& events);
 /// read_other_events() for the bundle at `path`. Errors: those of opening a bundle.
 [[nodiscard]] Result<OtherEvents> read_bundled_events(const std::string& path, const std::vector<Interval>& times, size_t most);
+/// The same for the chunks of the bundle at `path`, a file of `file_bytes`.
+[[nodiscard]] Result<OtherEvents> read_bundled_events(const BundleChunks& chunks, uint64_t file_bytes, const std::string& path,
+                                                      const std::vector<Interval>& times, size_t most);
 
 }  // namespace ptd

@@ -14,6 +14,7 @@
 #include "ptdecode/guest.h"
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
+#include "recording/bundle/bundle_events.h"
 #include "recording/bundle/bundle_image.h"
 #include "recording/bundle/bundle_windows.h"
 #include "recording/bundle/plan_wire.h"
@@ -339,8 +340,6 @@ bool Loader::read_event_names(ByteReader in) {
 Status Loader::load_image() {
   BundleCodeReader code;
   if (Status status = code.read(reader_of(chunk::kCode)); !status.ok()) return damaged(chunk::kCode, status.error());
-  const auto limits = read_lines(reader_of(chunk::kLines));
-  if (!limits.ok()) return damaged(chunk::kLines, limits.error());
   auto symbols = read_symbols(reader_of(chunk::kSymbols));
   if (!symbols.ok()) return damaged(chunk::kSymbols, symbols.error());
   for (const auto& [type, read] : {std::pair(chunk::kSymbolPlaces, &read_places), std::pair(chunk::kAliases, &read_aliases),
@@ -356,6 +355,8 @@ Status Loader::load_image() {
     return damaged(chunk::kImage, status.error());
   for (NamedRange& range : symbols->ranges) image.add_range(std::move(range));
   image.finish(data_);
+  const auto limits = read_lines(reader_of(chunk::kLines), data_.timeline);
+  if (!limits.ok()) return damaged(chunk::kLines, limits.error());
   for (FileSymbolPick& file : symbols->files) data_.symbolizer->add_fixed_file(std::move(file));
   if (!plan_ || !(*limits)->empty()) TimelineAccess::limit_code(data_.timeline, *limits);  // a plan has all code, but that of a bundle
   return {};
@@ -450,6 +451,19 @@ Status load_bundle(const OpenRequest& options, RecordingData& data) {
   auto chunks = read_bundle_chunks((*file)->bytes(), options.path);
   if (!chunks.ok()) return chunks.error();
   return Loader(options, *chunks, (*file)->bytes(), data).load();
+}
+
+Status check_bundle(Bytes file) {
+  OpenRequest options;
+  options.path = "bundle";
+  options.anchors = false;  // they are searched in the whole trace
+  options.without_trace = true;
+  auto chunks = read_bundle_chunks(file, options.path);
+  if (!chunks.ok()) return chunks.error();
+  RecordingData data;
+  if (Status status = Loader(options, *chunks, file, data).load(); !status.ok()) return status;
+  const auto events = read_bundled_events(*chunks, file.size(), options.path, {}, 0);
+  return events.ok() ? Status() : Status(events.error());
 }
 
 }  // namespace ptd

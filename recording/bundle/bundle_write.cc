@@ -5,6 +5,7 @@
 #include "image/base/read_files.h"
 #include "image/code_limits.h"
 #include "image/guest_tracks.h"
+#include "image/timeline_access.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/guest.h"
 #include "recording/bundle/requested_bundle.h"
@@ -106,7 +107,7 @@ bool Writer::has_trace() const {
   return false;
 }
 
-// Everything that was fetched, and everything that edits touch: the builder reads it.
+// Everything that was fetched, and everything that edits touch: the builder reads it. A flow of an unknown space fetches, too, but has no code.
 void Writer::collect_lines() {
   lines_ = log_.fetches->lines();
   const auto add = [this](SpaceId space, Ip ip, uint64_t size) {
@@ -120,6 +121,7 @@ void Writer::collect_lines() {
   for (const ImageOp& op : log_.ops) {
     if (const auto* edit = std::get_if<Edit>(&op)) add(edit->space, edit->ip, std::max(edit->old_bytes.size(), edit->new_bytes.size()));
   }
+  std::erase_if(lines_, [&timeline](const auto& list) { return !TimelineAccess::has_space(timeline, SpaceId{list.first}); });
 }
 
 // Names that commands look for, whatever was decoded.

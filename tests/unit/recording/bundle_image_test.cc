@@ -3,11 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "ptdecode/guest.h"
+#include "ptdecode/timeline_builder.h"
+#include "recording/bundle/bundle_container.h"
 
 namespace ptd {
 namespace {
@@ -115,6 +120,39 @@ TEST(BundleImage, LinesOfGeneratedCode) {
   read.ranges.resize(1);  // no range 1
   EXPECT_FALSE(read_range_lines(ByteReader(out.bytes()), read).ok());
   EXPECT_FALSE(read_range_lines(ByteReader(Bytes(out.bytes()).first(out.bytes().size() - 1)), pick).ok());
+}
+
+// The lists of fetched addresses, of a timeline with 5000 spaces.
+TEST(BundleLines, AreOfSpacesThatExist) {
+  TimelineBuilder builder;
+  SpaceId last;
+  for (int i = 0; i < 5000; ++i) last = builder.add_space();
+  const Timeline timeline = builder.build();
+  const auto read = [&timeline](const CodeLines& lines) {
+    ByteWriter out;
+    write_lines(lines, out);
+    return read_lines(ByteReader(out.bytes()), timeline);
+  };
+  const auto far = read({{last.value, {3}}});  // far from the list before it
+  ASSERT_TRUE(far.ok());
+  EXPECT_EQ((*far)->at_hand(last, 3 * kCodeLineBytes, ~uint64_t{0}), kCodeLineBytes);
+  const auto unknown = read({{0, {1}}, {kNoSpace.value, {1, 2}}});
+  ASSERT_TRUE(unknown.ok());
+  EXPECT_EQ((*unknown)->at_hand(kNoSpace, kCodeLineBytes, ~uint64_t{0}), 0U);
+  EXPECT_EQ((*unknown)->at_hand(kKernelSpace, kCodeLineBytes, ~uint64_t{0}), kCodeLineBytes);
+  EXPECT_FALSE(read({{last.value + 1, {3}}}).ok());
+}
+
+TEST(BundleFile, OneThatCannotBeReadIsNotWritten) {
+  const std::string path = testing::TempDir() + "unreadable-" + std::to_string(::getpid()) + ".ptb";
+  auto file = BundleFileWriter::create(path);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->add(chunk::kInfo, {}).ok());
+  const Status status = (*file)->finish();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::missing_part);
+  file->reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace

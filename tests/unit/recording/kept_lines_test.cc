@@ -89,7 +89,7 @@ TEST(KeptLines, AreThoseOfTheMachine) {
   }
   ByteWriter chunk;
   write_lines(lines, chunk);
-  const auto limits = read_lines(ByteReader(chunk.bytes()));
+  const auto limits = read_lines(ByteReader(chunk.bytes()), Timeline());
   ASSERT_TRUE(limits.ok());
   EXPECT_EQ((*limits)->at_hand(kernel_of_machine(1), kText + kCodeLineBytes, 1000), kCodeLineBytes);
   EXPECT_EQ((*limits)->at_hand(kernel_of_machine(1), kText, 1000), 0U);
@@ -120,7 +120,7 @@ TEST(KeptLines, ASpaceOfNoMachineIsRefused) {
   for (const uint32_t space : {kGuestBit, kGuestBit | 1U << 30, kGuestBit | 7U << 29}) {
     ByteWriter chunk;
     write_lines(CodeLines{{space, {1}}}, chunk);
-    EXPECT_FALSE(read_lines(ByteReader(chunk.bytes())).ok()) << space;
+    EXPECT_FALSE(read_lines(ByteReader(chunk.bytes()), Timeline()).ok()) << space;
   }
 }
 
