@@ -180,8 +180,11 @@ Status ReaderImpl::take_directory(const std::string& path) {
     const RegularFile part = open_part(path, name, limits_.allow_outside);
     auto more = MappedFile::open(part, path + "/" + name);
     if (!more && !part.outside) return more.error();
-    if (more) more_files_.push_back(std::move(more).value());
     if (part.outside) leave_out(name);
+    if (!more) continue;
+    if (more_files_.empty()) open_damage_.files.emplace_back("data");
+    more_files_.push_back(std::move(more).value());
+    open_damage_.files.push_back(name);
   }
   return {};
 }
@@ -225,6 +228,7 @@ bool ReaderImpl::deliver(const RawRecord& raw) {
     if (damage_.unknown_types.size() < kMostTypes) damage_.unknown_types.insert(raw.header.type);
   }
   Record record;
+  damage_.file = raw.file;
   if (!builder_.build(raw, record)) {
     add_bad_record(damage_, raw.file_offset_bytes, "a record of type " + std::to_string(raw.header.type) + " contradicts itself");
     return true;
@@ -234,6 +238,7 @@ bool ReaderImpl::deliver(const RawRecord& raw) {
 
 bool ReaderImpl::next(RawStream& stream, RawRecord& raw) {
   if (!stream.next(raw)) return false;
+  raw.file = damage_.file;
   const RecordBuilder::OwnSize own = builder_.own_size(raw);
   if (own.bytes < raw.bytes.size()) stream.shorten(raw, own.bytes, own.is_certain);
   return true;
@@ -268,7 +273,10 @@ bool ReaderImpl::read_merged(RecordQueue& queue) {
   };
   std::vector<Source> sources;
   sources.push_back({RawStream(file_->bytes(), data_begin_, data_end_, damage_)});
-  for (const auto& more : more_files_) sources.push_back({RawStream(more->bytes(), 0, more->bytes().size(), damage_)});
+  for (const auto& more : more_files_) {
+    const auto number = static_cast<uint32_t>(sources.size());
+    sources.push_back({RawStream(more->bytes(), 0, more->bytes().size(), damage_, number)});
+  }
   RawRecord raw;
   while (!sources.empty()) {
     const auto behind =

@@ -19,11 +19,18 @@ struct ReadDamage {
   /// Bytes that were skipped because a record header is damaged, up to where records follow again.
   struct Hole {
     uint64_t offset_bytes = 0, size_bytes = 0;
+    uint32_t file = 0;  ///< see Record::file
   };
-  std::vector<Hole> holes;
-  bool cut = false;  ///< ends before what it announced
-  uint64_t cut_offset_bytes = 0;  ///< where reading ended: the file's size if all of it was read
-  bool in_header = false;         ///< the header is damaged or unfinished, and records were read without it
+  std::vector<Hole> holes;  ///< those of one file in order
+  /// A file that ends before what it announced.
+  struct Cut {
+    uint32_t file = 0;
+    uint64_t offset_bytes = 0;  ///< where reading ended: the file's size if all of it was read
+  };
+  std::vector<Cut> cuts;           ///< at most one a file
+  std::vector<std::string> files;  ///< their names, by Record::file; empty if the recording is one file
+  uint32_t file = 0;               ///< the one that is being read
+  bool in_header = false;         ///< the header of file 0 is damaged or unfinished, and records were read without it
   bool unfinished = false;        ///< the recorder did not write the size of the records: a header with size 0
   uint64_t bad_records = 0;           ///< skipped one by one
   uint64_t oversized_records = 0;     ///< of a wrong size: what follows their content is read as the records that it is
@@ -32,6 +39,9 @@ struct ReadDamage {
   uint64_t unknown_records = 0;       ///< of types that a newer kernel or perf writes: skipped, and no damage
   std::set<uint32_t> unknown_types;   ///< at most 16
 
+  [[nodiscard]] bool cut() const { return !cuts.empty(); }
+  /// Returns how sentences name a file.
+  [[nodiscard]] std::string name_of(uint32_t number) const { return number < files.size() ? files[number] : "the file"; }
   /// Returns a sentence on the records of unknown types; empty if there are none.
   [[nodiscard]] std::string unknown_text() const;
 };

@@ -143,6 +143,7 @@ std::vector<std::byte> data_of_parts(Bytes data) {
 
 bool RawStream::next(RawRecord& out) {
   const auto is_compressed = [&out] { return out.header.type == kRecordCompressed || out.header.type == kRecordCompressed2; };
+  damage_->file = number_;
   while (true) {
     while (next_decompressed(out)) {
       if (!is_compressed()) return true;
@@ -218,8 +219,8 @@ bool RawStream::skip_damage() {
     return false;
   }
   const uint64_t begin = at < from ? last_record_ : from;
-  damage_->holes.push_back({begin, at - begin});
-  add_damage_message(*damage_, "a record header is damaged: " + std::to_string(at - begin) + " bytes are skipped, at offset " + std::to_string(begin));
+  damage_->holes.push_back({begin, at - begin, number_});
+  add_damage_message(*damage_, "a record header is damaged: " + std::to_string(at - begin) + " bytes are skipped," + place_in(*damage_, begin));
   position_ = at;
   last_record_ = ~uint64_t{0};
   if (compressed_bytes_ != 0 && !compressed_failed_) fail_compressed("the compressed stream has a gap");
@@ -238,8 +239,8 @@ void RawStream::shorten(RawRecord& out, uint64_t own_bytes, bool is_certain) {
   if (follow) {
     ++damage_->oversized_records;
     add_damage_message(*damage_, "a record of type " + std::to_string(out.header.type) + " has a size of " + std::to_string(own_bytes + excess) +
-                                     " bytes instead of " + std::to_string(own_bytes) + ": the records in it are read, at offset " +
-                                     std::to_string(out.file_offset_bytes));
+                                     " bytes instead of " + std::to_string(own_bytes) + ": the records in it are read," +
+                                     place_in(*damage_, out.file_offset_bytes));
     (out.transient ? chunk_position_ : position_) -= excess;
   } else if (!out.transient) {
     position_ -= excess;

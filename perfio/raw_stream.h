@@ -14,6 +14,7 @@ struct RawRecord {
   RecordHeader header;
   Bytes bytes;                     ///< header included
   Bytes payload;                   ///< AUXTRACE, HEADER_TRACING_DATA: what follows the record; views the mapping
+  uint32_t file = 0;
   uint64_t file_offset_bytes = 0;  ///< of the record, or of the COMPRESSED record that its first byte came from
   bool overflowed = false;         ///< COMPRESSED2, and longer than its header can say: `bytes` has the true size
   bool transient = false;          ///< decompressed: `bytes` is valid until the next call of next() only
@@ -24,7 +25,9 @@ struct RawRecord {
 /// Damage is logged. Nothing is read outside the section.
 class RawStream {
  public:
-  RawStream(Bytes file, uint64_t begin, uint64_t end, ReadDamage& damage) : file_(file), position_(begin), end_(end), damage_(&damage) {}
+  /// `number`: of the file, for the log.
+  RawStream(Bytes file, uint64_t begin, uint64_t end, ReadDamage& damage, uint32_t number = 0)
+      : file_(file), position_(begin), end_(end), damage_(&damage), number_(number) {}
 
   /// Returns false at the end.
   bool next(RawRecord& out);
@@ -49,6 +52,7 @@ class RawStream {
   uint64_t last_record_ = ~uint64_t{0};  ///< where the record before position_ begins, if there is one
   uint64_t window_end_ = 0;  ///< end of the range that the system was advised to read
   ReadDamage* damage_;
+  uint32_t number_;
   ZstdDecompressor zstd_;
   std::vector<std::byte> joined_;    ///< what input_ views if the record has parts
   Bytes input_;                      ///< of the COMPRESSED record in hand, not yet decompressed

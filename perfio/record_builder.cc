@@ -186,6 +186,7 @@ bool RecordBuilder::build(const RawRecord& raw, Record& out) const {
   out.misc = raw.header.misc;
   out.size_bytes = raw.header.size_bytes;
   out.file_offset_bytes = raw.file_offset_bytes;
+  out.file = raw.file;
   out.raw = raw.bytes;
   out.attr_index = finder_.find(raw.header, raw.bytes);
   if (raw.header.type == kRecordSample) return build_sample(raw, out);

@@ -368,8 +368,6 @@ Result<Survey> survey_perf(const OpenRequest& options) {
   collector.finish(options, written_at_ns(options.path), recorded_here(features.hostname));
   for (const std::string& message : reader.damage().messages) survey.warnings.push_back(message);
   if (std::string unknown = reader.damage().unknown_text(); !unknown.empty()) survey.warnings.push_back(std::move(unknown));
-  if (reader.damage().cut && reader.damage().messages.empty())
-    survey.warnings.push_back("the file is truncated at byte " + std::to_string(reader.damage().cut_offset_bytes));
   return survey;
 }
 

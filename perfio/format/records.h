@@ -134,6 +134,7 @@ struct Record {
   uint16_t misc = 0;
   uint32_t size_bytes = 0;
   uint64_t file_offset_bytes = 0;
+  uint32_t file = 0;        ///< which of PerfReader::mappings()
   uint32_t attr_index = 0;  ///< which event of the recording, 0 if unknown
   SampleId sample_id;
   Bytes raw;  ///< the record as in the file, header included, without an AUXTRACE payload; valid during the callback

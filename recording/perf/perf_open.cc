@@ -123,12 +123,6 @@ void warn_of_other_clock(const perfio::PerfReader& reader, RecordingData& data) 
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
 }
 
-// What lies after the damage in a recording of one file.
-uint64_t unread_bytes(const perfio::PerfReader& reader) {
-  const uint64_t offset = reader.damage().cut_offset_bytes;
-  return reader.mappings().size() == 1 && offset < reader.size_bytes() ? reader.size_bytes() - offset : 0;
-}
-
 // What contradicts the clocks: the period of MTC packets, and timestamps of CoreSight, counts of the system counter that TIME_CONV converts.
 void report_clocks(const ClockWitness& witness, bool use_time, ImageBuild& image, RecordingData& data) {
   if (!data.period_contradicts.empty()) {
@@ -165,8 +159,6 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, I
   add_bad_records(damage, image);
   for (const std::string& message : damage.messages) data.warnings.push_back(message);
   if (std::string unknown = damage.unknown_text(); !unknown.empty()) data.warnings.push_back(std::move(unknown));
-  if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is truncated at byte "
-                                                                     "" + std::to_string(damage.cut_offset_bytes));
   if (fold.guest_records() != 0) {
     data.warnings.push_back(std::to_string(fold.guest_records()) +
                             " records of virtual machine guests are ignored: they do not say which guest");
@@ -223,7 +215,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   perfio::TimeConvRecord time;
   ClockWitness witness;
   uint32_t other_trace = 0;
-  if (reader->mappings().size() == 1) fold.watch_holes(reader->damage().holes);
+  fold.watch_holes(reader->damage().holes);
   uint64_t records = 0;
   const Status status = reader->read([&](const perfio::Record& record) {
     if (records++ % kCheckedRecords == 0 && options.check) options.check();
@@ -257,8 +249,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   image.source.set_family(etm.valid ? CodeFamily::arm : info.valid ? CodeFamily::x86 : CodeFamily::unknown);
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));
-  fold.on_holes(reader->damage().holes);
-  if (reader->damage().cut) fold.on_cut(reader->damage(), unread_bytes(*reader));
+  fold.on_damage(reader->damage(), reader->mappings());
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, image, data);

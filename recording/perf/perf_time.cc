@@ -80,13 +80,13 @@ void compare(const TimeConversion& from_record, const TimeConversion& from_info,
 }  // namespace
 
 bool uses_other_clock(const perfio::PerfReader& reader) {
-  if (reader.damage().cut || reader.features().cpu_desc == perfio::kEmulatedCpu) return false;
+  if (reader.damage().cut() || reader.features().cpu_desc == perfio::kEmulatedCpu) return false;
   return std::ranges::any_of(reader.attrs(), [](const perfio::EventAttr& attr) { return attr.use_clockid; });
 }
 
 void ClockWitness::finish(const perfio::PerfReader& reader) {
   const bool has_clockid = std::ranges::any_of(reader.attrs(), [](const perfio::EventAttr& attr) { return attr.use_clockid; });
-  distrusted_ = uses_other_clock(reader) || (reader.damage().cut && has_clockid) || !reader.damage().holes.empty();
+  distrusted_ = uses_other_clock(reader) || (reader.damage().cut() && has_clockid) || !reader.damage().holes.empty();
 }
 
 void ClockWitness::on_record(const perfio::Record& record) {

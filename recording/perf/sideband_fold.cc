@@ -87,29 +87,57 @@ void SidebandFold::on_record(const perfio::Record& record) {
   std::visit(handle, record.payload);
 }
 
-void SidebandFold::on_holes(const Holes& holes) {
-  const std::vector<Interval> windows = hole_times_.windows();
-  for (size_t i = 0; i < holes.size(); ++i) {
-    Finding finding;
-    finding.kind = FindingKind::records_lost;
-    finding.time = i < windows.size() ? windows[i] : Interval{kTimeMin, kTimeMax};
-    const auto [offset, size] = holes[i];
-    finding.what = "the file is damaged at byte " + std::to_string(offset) + ": " + std::to_string(size) +
-                   " bytes are skipped, records and trace";
-    image_.builder.add_lost_window(finding.time);
-    image_.builder.add_finding(std::move(finding));
+TimeNs SidebandFold::FileTimes::passed() const {
+  TimeNs least = latest.empty() ? kTimeMin : kTimeMax;
+  for (const auto& [cpu, time] : latest) least = std::min(least, time);
+  return least;
+}
+
+SidebandFold::FileTimes& SidebandFold::times_of(uint32_t file) {
+  if (file_times_.size() <= file) file_times_.resize(size_t{file} + 1);
+  return file_times_[file];
+}
+
+void SidebandFold::on_damage(const perfio::ReadDamage& damage, const std::vector<Bytes>& files) {
+  struct Windows {
+    std::vector<Interval> all;
+    size_t used = 0;
+  };
+  std::map<uint32_t, Windows> of_files;
+  for (const perfio::ReadDamage::Hole& hole : damage.holes) {
+    const FileTimes& times = times_of(hole.file);
+    const auto [place, is_new] = of_files.try_emplace(hole.file);
+    Windows& windows = place->second;
+    if (is_new) windows.all = times.holes.windows();
+    const size_t index = windows.used++;
+    on_hole(damage, hole, index < windows.all.size() ? windows.all[index] : Interval{times.passed(), kTimeMax});
   }
+  for (const perfio::ReadDamage::Cut& cut : damage.cuts) {
+    const uint64_t size = cut.file < files.size() ? files[cut.file].size() : 0;
+    on_cut(damage, cut, size - std::min(size, cut.offset_bytes));
+  }
+}
+
+void SidebandFold::on_hole(const perfio::ReadDamage& damage, const perfio::ReadDamage::Hole& hole, Interval window) {
+  Finding finding;
+  finding.kind = FindingKind::records_lost;
+  finding.time = window;
+  finding.what = damage.name_of(hole.file) + " is damaged at byte " + std::to_string(hole.offset_bytes) + ": " + std::to_string(hole.size_bytes) +
+                 " bytes are skipped, records and trace";
+  image_.builder.add_lost_window(finding.time);
+  image_.builder.add_finding(std::move(finding));
 }
 
 void SidebandFold::note_time(const perfio::Record& record) {
   const TimeNs now = time_of(record);
+  FileTimes& file = times_of(record.file);
   if (holes_ != nullptr && !holes_->empty()) {
-    const auto passed = std::ranges::upper_bound(*holes_, record.file_offset_bytes, {}, &perfio::ReadDamage::Hole::offset_bytes);
-    hole_times_.add(record.sample_id.cpu, now, static_cast<size_t>(passed - holes_->begin()), cpu_times_);
+    const auto is_passed = [&record](const auto& hole) { return hole.file == record.file && hole.offset_bytes <= record.file_offset_bytes; };
+    file.holes.add(record.sample_id.cpu, now, static_cast<size_t>(std::ranges::count_if(*holes_, is_passed)), file.latest);
   }
   last_time_ = std::max(last_time_, now);
   if (record.sample_id.has_time) times_.add(record.sample_id.time);
-  TimeNs& cpu = cpu_times_[record.sample_id.cpu];
+  TimeNs& cpu = file.latest[record.sample_id.cpu];
   cpu = std::max(cpu, now);
   if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr) note_ring_time(ring->number, now);
 }
@@ -270,8 +298,9 @@ void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecor
   task_switches_.on_lost(cpu);
   const RingIndex::Ring* ring = ring_of(record);
   if (ring == nullptr) {
-    const auto latest = cpu_times_.find(cpu);
-    return add_lost({latest == cpu_times_.end() ? kTimeMin : latest->second, record.sample_id.has_time ? time_of(record) : kTimeMax},
+    const HoleTimes::CpuTimes& times = times_of(record.file).latest;
+    const auto latest = times.find(cpu);
+    return add_lost({latest == times.end() ? kTimeMin : latest->second, record.sample_id.has_time ? time_of(record) : kTimeMax},
                     {kTimeMin, lost.count, cpu});
   }
   const bool of_guest = ring->machine_pid > 0;
@@ -303,20 +332,20 @@ void SidebandFold::add_lost(Interval window, const Loss& loss) {
   image_.builder.add_finding(std::move(finding));
 }
 
-void SidebandFold::on_cut(const perfio::ReadDamage& damage, uint64_t unread_bytes) {
+void SidebandFold::on_cut(const perfio::ReadDamage& damage, const perfio::ReadDamage::Cut& cut, uint64_t unread_bytes) {
   Finding finding;
   finding.kind = FindingKind::records_lost;
-  finding.time = {last_time_, kTimeMax};
-  for (const auto& [cpu, time] : cpu_times_) finding.time.first = std::min(finding.time.first, time);
-  const std::string at = std::to_string(damage.cut_offset_bytes), lost = std::to_string(unread_bytes) + " bytes from there on are lost";
-  if (damage.unfinished) {
-    finding.what = "the recorder did not finish the file: records and trace are read up to " +
+  finding.time = {times_of(cut.file).passed(), kTimeMax};
+  const bool unfinished = damage.unfinished && cut.file == 0, in_header = damage.in_header && cut.file == 0;
+  const std::string name = damage.name_of(cut.file), at = std::to_string(cut.offset_bytes), lost = std::to_string(unread_bytes) + " bytes from there on are lost";
+  if (unfinished) {
+    finding.what = "the recorder did not finish " + name + ": records and trace are read up to " +
                    (unread_bytes == 0 ? "its end at byte " + at + ", and later ones are missing" : "byte " + at + ", and the " + lost);
   } else if (unread_bytes != 0) {
-    finding.what = "the file is damaged at byte " + at + ": the " + lost + ", records and trace";
+    finding.what = name + " is damaged at byte " + at + ": the " + lost + ", records and trace";
   } else {
-    finding.what = damage.in_header ? "the file's header is damaged: records and trace may be missing, or parts of them"
-                                    : "the file ends early, at byte " + at + ": records and trace may be missing from then on";
+    finding.what = in_header ? "the header of " + name + " is damaged: records and trace may be missing, or parts of them"
+                             : name + " ends early, at byte " + at + ": records and trace may be missing from then on";
   }
   image_.builder.add_lost_window(finding.time);
   image_.builder.add_finding(std::move(finding));

@@ -51,13 +51,12 @@ class SidebandFold {
   void set_filter(const std::string& text) { filter_ = text; }
   /// Sets where the code of guests is. `kcore_dirs`: PerfReader::kcore_dirs().
   void set_guests(const std::vector<std::string>& kcore_dirs) { guests_.add_sources(options_, kcore_dirs, data_.warnings); }
-  /// Declares that the file ends early: records after the last ones of its rings are lost.
-  void on_cut(const perfio::ReadDamage& damage, uint64_t unread_bytes);
   using Holes = std::vector<perfio::ReadDamage::Hole>;
-  /// Bytes that the reader skips in a recording of one file, filled while it reads: bounds the time of what they held. Must outlive the fold.
+  /// Bytes that the reader skips, filled while it reads: bounds the time of what they held. Must outlive the fold.
   void watch_holes(const Holes& holes) { holes_ = &holes; }
-  /// Reports the skipped bytes of all files.
-  void on_holes(const Holes& holes);
+  /// Reports skipped bytes, and that files end early: what these held is of the time between, or after, the file's other records. `files`:
+  /// PerfReader::mappings().
+  void on_damage(const perfio::ReadDamage& damage, const std::vector<Bytes>& files);
   /// Resolves everything that needs the features: user mappings, jitdumps, the kernel; completes streams and contexts.
   void finish(perfio::Features features, KernelImage::Copies copies, bool monotonic);
 
@@ -161,7 +160,17 @@ class SidebandFold {
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
   PokeOrder poke_order_;
   std::unordered_map<uint64_t, int32_t> event_cpus_;  // id of an event that no ID_INDEX names -> the cpu that writes its records; -1: several
-  std::map<int32_t, TimeNs> cpu_times_;           // cpu -> time of its latest record
+  /// Of the records of one file.
+  struct FileTimes {
+    HoleTimes::CpuTimes latest;
+    HoleTimes holes;
+    /// A time after which every cpu's records from here on are: the least of the latest.
+    [[nodiscard]] TimeNs passed() const;
+  };
+  FileTimes& times_of(uint32_t file);
+  void on_hole(const perfio::ReadDamage& damage, const perfio::ReadDamage::Hole& hole, Interval window);
+  void on_cut(const perfio::ReadDamage& damage, const perfio::ReadDamage::Cut& cut, uint64_t unread_bytes);
+  std::vector<FileTimes> file_times_;  // by Record::file
   RingIndex rings_;
   std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record
   std::map<uint64_t, Loss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
@@ -192,8 +201,7 @@ class SidebandFold {
     const auto place = stream_of_.find({end.cpu, -1});
     return place != stream_of_.end() ? place : stream_of_.find({-1, end.tid});
   }
-  const Holes* holes_ = nullptr;  // in order of their offsets
-  HoleTimes hole_times_;
+  const Holes* holes_ = nullptr;
   TimeNs last_time_;
   RecordTimes times_;
   uint64_t guest_records_ = 0, refused_guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;

@@ -54,7 +54,7 @@ TEST(Amplify, AttrsThatShareOneListOfIds) {
   for (const EventAttr& known : reader->attrs()) ids += known.ids.size();
   EXPECT_GE(ids, kIds);  // the first list is read
   EXPECT_LE(ids, file.size() / 8);
-  EXPECT_TRUE(reader->damage().cut);
+  EXPECT_TRUE(reader->damage().cut());
 }
 
 TEST(Amplify, ManyAttrsAndUpdatesInAPipe) {
@@ -99,7 +99,7 @@ TEST(Amplify, CompressedStreamThatGrowsWithoutEnd) {
   uint64_t records = 0;
   const auto reader = read_quickly(dir / "bomb", &records);
   ASSERT_NE(reader, nullptr);
-  EXPECT_TRUE(reader->damage().cut);
+  EXPECT_TRUE(reader->damage().cut());
   EXPECT_GT(records, 250U);  // 16 MB are read whatever their claimed size
   EXPECT_LT(records, (16 * kMiB + 64 * pipe.size()) / kRecordBytes + 5);
   ASSERT_FALSE(reader->damage().messages.empty());
@@ -125,9 +125,9 @@ TEST(Amplify, ACompressedStreamThatEndsWithinABlockIsCut) {
     const auto reader = read_quickly(dir / "cut", &records);
     ASSERT_NE(reader, nullptr);
     if (size == 0 || size == packed.size()) {
-      EXPECT_FALSE(reader->damage().cut) << size;
+      EXPECT_FALSE(reader->damage().cut()) << size;
     } else {
-      silent += reader->damage().cut || records == kRecords ? 0 : 1;
+      silent += reader->damage().cut() || records == kRecords ? 0 : 1;
     }
   }
   EXPECT_LE(silent, 1U) << "of " << packed.size() << " lengths";

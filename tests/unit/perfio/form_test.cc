@@ -130,6 +130,29 @@ TEST(Forms, DirectoryWithDataFiles) {
   EXPECT_EQ((*reader)->damage().messages.size(), 0U);
 }
 
+TEST(Forms, DamageNamesTheFileOfADirectory) {
+  TempDir dir;
+  auto writer = PerfWriter::create(dir / "rec", {{full_attr(1)}, true, 0});
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->finish().ok());
+  for (const char* name : {"rec/data.0", "rec/data.1"}) {
+    std::vector<std::byte> ring = comm_at(5, "first");
+    append(ring, comm_at(6, "second"));
+    ring.resize(ring.size() - 5);
+    test::save(dir / name, ring);
+  }
+  auto reader = PerfReader::open(dir / "rec");
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(comms(**reader), (std::vector<std::string>{"5:first", "5:first"}));
+  const ReadDamage& damage = (*reader)->damage();
+  ASSERT_EQ(damage.cuts.size(), 2U);
+  for (const ReadDamage::Cut& cut : damage.cuts) EXPECT_EQ(cut.offset_bytes, comm_at(5, "first").size());
+  EXPECT_EQ(damage.cuts[0].file + damage.cuts[1].file, 3U);
+  EXPECT_EQ(damage.name_of(1), "data.0");
+  ASSERT_EQ(damage.messages.size(), 2U);
+  EXPECT_TRUE(damage.messages[0].ends_with(" of data.0")) << damage.messages[0];
+}
+
 /// Writes a compressed recording whose COMPRESSED records split the inner records at awkward positions.
 std::vector<std::string> write_compressed(const std::string& path, uint32_t type, size_t piece_bytes) {
   std::vector<std::string> want;
@@ -181,7 +204,7 @@ TEST(Forms, DamagedCompressedStreamKeepsItsBeginning) {
   ASSERT_TRUE(reader.ok());
   const auto got = comms(**reader);
   EXPECT_GT(got.size(), want.size() / 4);
-  EXPECT_TRUE((*reader)->damage().cut);
+  EXPECT_TRUE((*reader)->damage().cut());
   const size_t sure = want.size() / 3;
   ASSERT_GE(got.size(), sure);
   EXPECT_TRUE(std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(sure), want.begin()));

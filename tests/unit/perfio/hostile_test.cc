@@ -73,7 +73,7 @@ TEST(Hostile, CutAtEveryRecordAndAtRandom) {
     }
     if (cut < whole.front().first) continue;  // the events themselves are truncated, so trailers cannot be read
     const auto got = by_offset(**reader);
-    EXPECT_TRUE((*reader)->damage().cut) << cut;
+    EXPECT_TRUE((*reader)->damage().cut()) << cut;
     size_t want = 0;  // records that end before the cut
     while (want < whole.size() && whole[want].first < cut &&
            (want + 1 < whole.size() ? whole[want + 1].first : whole[want].first + 48) <= cut)
@@ -203,7 +203,7 @@ TEST(Hostile, RecordsAfterZerosAreFound) {
     file.put_rounds(begin, 4);
     ReadDamage damage;
     EXPECT_EQ(offsets_in(file.bytes(), damage), (std::vector<uint64_t>{0, begin, begin + 8, begin + 16, begin + 24}));
-    EXPECT_FALSE(damage.cut);
+    EXPECT_FALSE(damage.cut());
     ASSERT_EQ(damage.holes.size(), 1U);
     EXPECT_EQ(damage.holes[0].size_bytes, begin - damage.holes[0].offset_bytes);
   }
@@ -217,8 +217,8 @@ TEST(Hostile, TheSearchForRecordsEnds) {
   file.put_rounds(kFarBytes, 4);
   ReadDamage damage;
   EXPECT_EQ(offsets_in(file.bytes(), damage), (std::vector<uint64_t>{0, 8}));
-  EXPECT_TRUE(damage.cut);
-  EXPECT_EQ(damage.cut_offset_bytes, 16U);
+  EXPECT_TRUE(damage.cut());
+  EXPECT_EQ(damage.cuts.at(0).offset_bytes, 16U);
   ASSERT_EQ(damage.messages.size(), 1U);
   EXPECT_EQ(damage.messages[0],
             "the 268439568 bytes from a record of impossible size 0 on are lost (no records in 268435456 bytes; the 4112 bytes after them were "

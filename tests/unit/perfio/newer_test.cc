@@ -80,7 +80,7 @@ TEST(Newer, UnknownRecordsAreSkippedAndCounted) {
             "11 records of unknown types (23, 40, 87, 99, 200) are skipped: a newer kernel or perf wrote the recording");
   EXPECT_TRUE(back.damage.holes.empty());
   EXPECT_TRUE(back.damage.messages.empty());
-  EXPECT_FALSE(back.damage.cut);
+  EXPECT_FALSE(back.damage.cut());
 }
 
 // linux/perf_event.h: CALLCHAIN_DEFERRED is cookie, count and ips; tools/lib/perf event.h: BPF_METADATA, SCHEDSTAT_CPU, SCHEDSTAT_DOMAIN.

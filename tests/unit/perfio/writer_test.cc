@@ -264,7 +264,7 @@ TEST(Writer, KilledBeforeFinishKeepsEveryRecord) {
   auto reader = PerfReader::open(dir / "perf.data");
   ASSERT_TRUE(reader.ok());
   EXPECT_EQ(lines_of(**reader).size(), all_payloads().size() + 3);
-  EXPECT_TRUE((*reader)->damage().cut);
+  EXPECT_TRUE((*reader)->damage().cut());
 }
 
 TEST(Writer, RefusesWhatDoesNotFit) {
