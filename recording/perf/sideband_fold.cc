@@ -541,7 +541,8 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   finish_guests();
   std::set<int32_t> started;
   for (const AuxEnd& end : aux_ends_) {
-    if (end.cpu < 0 && end.end_offset_bytes == 0 && !started.insert(end.tid).second) continue;
+    const bool starts = end.cpu < 0 && end.end_offset_bytes == 0 && end.why == AuxBreak::none;
+    if (starts && !started.insert(end.tid).second) continue;
     const auto place = place_of(end);
     if (place == stream_of_.end()) continue;
     AuxStream& stream = data_.streams[place->second];
@@ -556,7 +557,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
     if (!is_arm_ && stream.written_zeros_at_end() > kMostPadsAtEnd) stream.lose_end();
     for (Finding& finding : placement_findings(stream)) image_.builder.add_finding(std::move(finding));
   }
-  report_absent_streams();
+  report_absent_streams(perfio::is_emulated(features.cpu_desc));
   report_unnamed_trace();
   report_strange_times();
   report_task_switches();

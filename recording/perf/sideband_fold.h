@@ -136,7 +136,7 @@ class SidebandFold {
   uint32_t sample_name(uint32_t attr_index, const perfio::EventAttr& attr);
   void report_windows();
   void settle_snapshot_mode();
-  void report_absent_streams();
+  void report_absent_streams(bool emulated);
   void report_unnamed_trace();
   void report_strange_times();
   SpaceId space_of(int32_t pid);

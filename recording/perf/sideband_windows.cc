@@ -8,6 +8,7 @@
 
 #include "recording/data/event_names.h"
 #include "recording/perf/sideband_fold.h"
+#include "recording/trace/lost_trace.h"
 #include "recording/trace/segments.h"
 
 namespace ptd {
@@ -76,21 +77,24 @@ void SidebandFold::settle_snapshot_mode() {
   image_.builder.add_finding(std::move(finding));
 }
 
-// Trace that AUX records announce, of cpus or threads without any AUXTRACE record.
-void SidebandFold::report_absent_streams() {
+// Trace that AUX records announce, or say to be lost, of cpus or threads without any AUXTRACE record.
+void SidebandFold::report_absent_streams(bool emulated) {
   struct Absent {
     uint64_t size_bytes = 0;
+    AuxBreak why = AuxBreak::none;
     Interval time;
   };
   std::map<std::pair<int32_t, int32_t>, Absent> all;
   const bool per_thread = std::any_of(data_.streams.begin(), data_.streams.end(), [](const AuxStream& stream) { return stream.cpu < 0; });
   for (const AuxEnd& end : aux_ends_) {
-    if (snapshot_ || windows_.samples != 0 || end.size_bytes == 0 || place_of(end) != stream_of_.end()) continue;
+    if (snapshot_ || windows_.samples != 0 || place_of(end) != stream_of_.end()) continue;
+    if (end.size_bytes == 0 && end.why == AuxBreak::none) continue;
     if (end.cpu < 0 && end.tid < 0) continue;
     const bool by_thread = per_thread || end.cpu < 0;
     const auto [known, is_new] = all.try_emplace(by_thread ? std::pair(-1, end.tid) : std::pair(end.cpu, -1));
     Absent& absent = known->second;
     absent.size_bytes += std::min(end.size_bytes, ~absent.size_bytes);
+    if (end.why != AuxBreak::none) absent.why = end.why;
     const Interval time{kTimeMin, end.has_time ? end.time : kTimeMax};
     absent.time = is_new ? time : hull(absent.time, time);
   }
@@ -99,8 +103,10 @@ void SidebandFold::report_absent_streams() {
     finding.kind = FindingKind::trace_lost;
     finding.time = absent.time;
     finding.what = (key.first >= 0 ? "cpu " + std::to_string(key.first) : "thread " + std::to_string(key.second)) +
-                   ": all trace is missing: AUX records name " + std::to_string(absent.size_bytes) +
-                   " bytes, and the file contains no AUXTRACE record of them";
+                   ": all trace is missing: " +
+                   (absent.size_bytes == 0 ? reason_of(absent.why, emulated)
+                                           : "AUX records name " + std::to_string(absent.size_bytes) +
+                                                 " bytes, and the file contains no AUXTRACE record of them");
     image_.builder.add_finding(std::move(finding));
   }
 }

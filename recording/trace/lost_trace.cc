@@ -38,14 +38,21 @@ bool is_begin(const AuxStream& stream, const Seam& seam) { return seam.why == Au
 
 }  // namespace
 
+const char* reason_of(AuxBreak why, bool emulated) {
+  if (emulated && why == AuxBreak::truncated) return kEmulatorStopped;
+  const auto* const known = std::ranges::find(kReasons, why, &std::pair<AuxBreak, const char*>::first);
+  return known == kReasons.end() ? "" : known->second;
+}
+
 std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated) {
   std::vector<Finding> findings;
-  for (const auto& [why, text] : kReasons) {
+  for (const auto& [why, ignored] : kReasons) {
     uint64_t places = 0, first = 0;
     Interval time;
     for (const Seam& seam : stream.seams()) {
       if (seam.why != why || is_conflict(stream, seam) || is_begin(stream, seam)) continue;
-      const Interval here{stream.written_from(seam.offset_bytes), stream.written_by(seam.offset_bytes)};
+      const TimeNs from = stream.written_from(seam.offset_bytes), by = stream.written_by(seam.offset_bytes);
+      const Interval here{std::min(from, by), std::max(from, by)};  // several records may end there: the first is before the last
       time = places == 0 ? here : hull(time, here);
       if (places++ == 0) first = seam.offset_bytes;
     }
@@ -54,8 +61,7 @@ std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated)
     finding.kind = FindingKind::trace_lost;
     finding.time = time;
     finding.what = name_of(stream) + ": trace is missing at " + (places == 1 ? "" : std::to_string(places) + " places, the first ") +
-                   "trace offset " + std::to_string(first) + ": " +
-                   (emulated && why == AuxBreak::truncated ? kEmulatorStopped : text);
+                   "trace offset " + std::to_string(first) + ": " + reason_of(why, emulated);
   }
   return findings;
 }

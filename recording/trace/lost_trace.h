@@ -10,6 +10,8 @@
 
 namespace ptd {
 
+/// Returns the words for why trace is missing. `emulated`: an emulator made the trace.
+[[nodiscard]] const char* reason_of(AuxBreak why, bool emulated);
 /// Returns a finding for each reason for which trace is missing from `stream`, which is finished. `emulated`: an emulator made the trace.
 [[nodiscard]] std::vector<Finding> lost_trace_findings(const AuxStream& stream, bool emulated);
 /// Returns whether `stream`, of Intel PT, begins with a PSB, as a processor does ([SDM] "PSB"), or with at most 64 bytes before it.

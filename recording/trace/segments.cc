@@ -366,8 +366,8 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   const Seam* broken = before ? stream_->seam_between(before->offset_bytes, entry.offset_bytes) : nullptr;
   if (!before) {
     const Seam* start = stream_->seams().empty() ? nullptr : &stream_->seams().front();
-    const bool is_cut = start != nullptr && start->why == AuxBreak::missing && start->offset_bytes == stream_->begin_offset();
-    segment.break_before = is_cut ? AuxBreak::missing : AuxBreak::stream_start;
+    const bool is_cut = start != nullptr && start->offset_bytes == stream_->begin_offset();
+    segment.break_before = is_cut ? start->why : AuxBreak::stream_start;
   } else if (broken != nullptr && broken->offset_bytes > before->offset_bytes) {
     segment.break_before = broken->why;
   }

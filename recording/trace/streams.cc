@@ -129,9 +129,10 @@ void AuxStream::finish() {
     if (snapshot_) break;  // offsets of snapshots place nothing
     const uint64_t at = loss.end_offset_bytes;
     if (at > begin_offset() && at <= end_offset()) seams_.push_back({at, loss.why});
+    if (at <= begin_offset() && !seams_.empty()) seams_.front().why = loss.why;  // where the stream begins
   }
   const bool lacks_begin = begin_lost_ || (!snapshot_ && stored_from_ < begin_offset());
-  if (lacks_begin && !seams_.empty()) seams_.front().why = AuxBreak::missing;  // where the stream begins
+  if (lacks_begin && !seams_.empty() && seams_.front().why == AuxBreak::stream_start) seams_.front().why = AuxBreak::missing;
   if (!snapshot_ && announced_end_ > end_offset()) seams_.push_back({end_offset(), AuxBreak::missing});
   std::stable_sort(seams_.begin(), seams_.end(), [](const Seam& a, const Seam& b) { return a.offset_bytes < b.offset_bytes; });
   // One seam a place; what the hardware said (TRUNCATED) explains a hole better than the hole itself.
@@ -148,7 +149,7 @@ void AuxStream::finish() {
 
 void AuxStream::lose_begin() {
   begin_lost_ = true;
-  if (finished_ && !seams_.empty() && seams_.front().offset_bytes == begin_offset()) seams_.front().why = AuxBreak::missing;
+  if (finished_ && !seams_.empty() && seams_.front().why == AuxBreak::stream_start) seams_.front().why = AuxBreak::missing;
 }
 
 void AuxStream::lose_end() {

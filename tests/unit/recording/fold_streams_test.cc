@@ -51,6 +51,37 @@ TEST_F(Fold, ZerosAtTheEndThatWereTraceAreMissing) {
   EXPECT_EQ(data_->streams.at(1).seams().back().offset_bytes, 0U);
 }
 
+// Each flag at the first byte of a thread: of one with trace, and of one of which nothing was stored.
+TEST_F(Fold, TraceThatIsLostBeforeAnyIsAFinding) {
+  const std::vector<std::byte> bytes(256, std::byte{1});
+  for (const uint64_t flag : {1U, 4U, 8U}) {
+    start();
+    for (const int32_t tid : {10, 11}) {
+      feed(perfio::ItraceStartRecord{tid, tid}, 900, tid, tid, -1);
+      feed(perfio::AuxRecord{0, 0, flag}, 1000, tid, tid, -1);
+    }
+    feed(perfio::AuxRecord{0, 256, 0}, 2000, 10, 10, -1);
+    perfio::AuxtraceRecord payload;
+    payload.size_bytes = bytes.size();
+    payload.cpu = -1;
+    payload.tid = 10;
+    payload.payload = bytes;
+    feed(payload, 0);
+    finish();
+    ASSERT_EQ(data_->streams.size(), 1U);
+    const std::vector<Seam>& seams = data_->streams[0].seams();
+    EXPECT_EQ(seams.front().offset_bytes, 0U);
+    EXPECT_EQ(seams.front().why, flag == 1 ? AuxBreak::truncated : flag == 4 ? AuxBreak::partial : AuxBreak::collision);
+    std::vector<std::string> absent;
+    for (const Finding& finding : data_->timeline.findings()) {
+      if (finding.kind == FindingKind::trace_lost) absent.push_back(finding.what);
+    }
+    ASSERT_EQ(absent.size(), 1U) << flag;
+    EXPECT_TRUE(absent[0].starts_with("thread 11: all trace is missing: ")) << absent[0];
+    EXPECT_NE(absent[0].find("AUX flag "), std::string::npos) << absent[0];
+  }
+}
+
 TEST_F(Fold, EachAuxFlagIsAReasonOfItsOwn) {
   const std::vector<std::byte> bytes(512, std::byte{1});
   feed(perfio::AuxRecord{0, 128, 4}, 1000, 10, 10, 2);    // PARTIAL

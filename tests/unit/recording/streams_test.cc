@@ -120,6 +120,22 @@ TEST(Streams, AMissingBeginningIsASeam) {
   }
 }
 
+TEST(Streams, TraceThatIsLostAtTheBeginningIsASeam) {
+  const std::vector<std::byte> bytes(64);
+  for (const uint64_t begin : {uint64_t{0}, uint64_t{128}}) {
+    for (const AuxBreak why : {AuxBreak::truncated, AuxBreak::partial, AuxBreak::collision}) {
+      AuxStream stream;
+      stream.add_payload(begin, 64, bytes, false);
+      stream.add_loss({begin, why});
+      stream.finish();
+      ASSERT_EQ(stream.seams().size(), 1U);
+      EXPECT_EQ(stream.seams()[0].offset_bytes, begin);
+      EXPECT_EQ(stream.seams()[0].why, why);
+      EXPECT_EQ(lost_trace_findings(stream, false).size(), 1U);
+    }
+  }
+}
+
 TEST(Streams, HostileOffsetsNeitherWrapNorJoin) {
   const std::vector<std::byte> bytes(16);
   AuxStream stream;
