@@ -23,6 +23,7 @@
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
 #include "recording/period_watch.h"
+#include "recording/rename_places.h"
 #include "recording/trace/clock_survey.h"
 #include "recording/trace/guest_entries.h"
 #include "recording/trace/lost_trace.h"
@@ -34,6 +35,13 @@ namespace ptd {
 struct Recording::State {
   RecordingData data;
   std::vector<PassedPages> passed;  ///< one a stream
+  std::shared_ptr<const std::vector<Rename>> renames;  ///< of all threads
+
+  /// All data is loaded.
+  void finish() {
+    passed = std::vector<PassedPages>(data.streams.size());
+    renames = std::make_shared<const std::vector<Rename>>(renames_of(data));
+  }
 };
 
 namespace {
@@ -252,6 +260,22 @@ std::string guest_comm(const Recording& recording, int32_t tid, TimeNs when) {
   return name + " " + (host == 0 ? "swapper" : recording.comm_at(host, when));
 }
 
+std::unique_ptr<FlowDecoder> plain_decoder(const Recording& recording, const RecordingData& data, uint32_t stream) {
+  if (stream < data.arm.size()) {
+    const arm::TraceConfig& config = data.arm[stream].config;
+    if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
+      return std::make_unique<arm::LegacyDecoder>(recording.timeline(), recording.contexts(), config, data.arm_follow);
+    }
+    arm::DecoderOptions options;
+    options.config = config;
+    options.follow = data.arm_follow;
+    return std::make_unique<arm::Decoder>(recording.timeline(), recording.contexts(), options);
+  }
+  pt::DecoderOptions options = recording.decoder_options();
+  if (stream < data.anchors.size()) options.sync_points = &data.anchors[stream];
+  return std::make_unique<pt::Decoder>(recording.timeline(), recording.contexts(), options);
+}
+
 }  // namespace
 
 void index_streams(const OpenRequest& options, RecordingData& data) {
@@ -353,7 +377,7 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
   if (!status.ok()) return status.error();
   report_unused_guests(options, data);
   report_unused_processes(options, data);
-  recording->state_->passed = std::vector<PassedPages>(data.streams.size());
+  recording->state_->finish();
   return recording;
 }
 
@@ -364,7 +388,7 @@ Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, con
   if (!status.ok()) return status.error();
   report_unused_guests(options, recording->state_->data);
   report_unused_processes(options, recording->state_->data);
-  recording->state_->passed = std::vector<PassedPages>(recording->state_->data.streams.size());
+  recording->state_->finish();
   return recording;
 }
 
@@ -495,19 +519,11 @@ Status Recording::decode(uint32_t stream, uint64_t first_offset, uint64_t last_o
 
 std::unique_ptr<FlowDecoder> Recording::make_decoder(uint32_t stream) const {
   if (stream >= state_->data.streams.size()) return nullptr;
-  if (stream < state_->data.arm.size()) {
-    const arm::TraceConfig& config = state_->data.arm[stream].config;
-    if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
-      return std::make_unique<arm::LegacyDecoder>(timeline(), contexts(), config, state_->data.arm_follow);
-    }
-    arm::DecoderOptions options;
-    options.config = config;
-    options.follow = state_->data.arm_follow;
-    return std::make_unique<arm::Decoder>(timeline(), contexts(), options);
-  }
-  pt::DecoderOptions options = decoder_options();
-  if (stream < state_->data.anchors.size()) options.sync_points = &state_->data.anchors[stream];
-  return std::make_unique<pt::Decoder>(timeline(), contexts(), options);
+  std::unique_ptr<FlowDecoder> decoder = plain_decoder(*this, state_->data, stream);
+  const int32_t cpu = state_->data.infos[stream].cpu, tid = state_->data.infos[stream].tid;
+  const auto renames = cpu >= 0 ? state_->renames : std::make_shared<const std::vector<Rename>>(renames_of(state_->data, tid));
+  if (renames->empty()) return decoder;
+  return std::make_unique<RenamePlaces>(std::move(decoder), renames, contexts());
 }
 
 Status Recording::decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const {

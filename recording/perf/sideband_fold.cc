@@ -173,7 +173,6 @@ void SidebandFold::name_thread(int32_t tid, TimeNs time, const std::string& give
   const std::string name = given.substr(0, kMostBytes);
   data_.thread_names[tid] = name;
   auto& names = data_.comms[tid];
-  if (!names.empty() && names.back().second == name) return;
   names.emplace_back(time, name);
 }
 
