@@ -15,6 +15,8 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMostHeldBlocks = 1U << 20;  // between two timing packets
+constexpr uint64_t kMostSearched = 1U << 22;  // blocks and marks, for all renames of a segment: the names of the others change as the times say
+constexpr size_t kMostWanted = 64;            // places that are kept for renames that follow
 
 int32_t thread_of(const Mark& mark, const AuxSegment& segment) { return mark.tid < 0 ? segment.tid : mark.tid; }
 
@@ -99,6 +101,7 @@ void RenamePlaces::begin(const AuxSegment& segment) {
   placed_block_ = kNoBlock;
   floor_ = kTimeMin;
   next_ = end_ = 0;
+  searched_ = 0;
   if (segment.time.first == kTimeMin) return;  // not dated
   next_ = static_cast<size_t>(std::ranges::lower_bound(renames_, segment.time.first, {}, &Rename::time) - renames_.begin());
   end_ = static_cast<size_t>(std::ranges::upper_bound(renames_, segment.time.last, {}, &Rename::time) - renames_.begin());
@@ -137,10 +140,12 @@ bool RenamePlaces::fill(Batch& batch, size_t batch_blocks) {
 // Returns false if flow that follows must be known first.
 bool RenamePlaces::place_next(Batch& batch, bool more) {
   const Rename& rename = renames_[next_];
+  if (searched_ > kMostSearched) return true;
   const auto later = std::ranges::find_if(batch.marks, [&](const Mark& mark) { return is_dated(mark) && !(likeliest(mark) < rename.time); });
   const auto end_mark = static_cast<size_t>(later - batch.marks.begin());
   if (end_mark == batch.marks.size() && more) return false;
   const Window window = window_of(batch, end_mark);
+  searched_ += window.end_block - window.first_block + window.end_mark - window.first_mark + 1;
   Places places = end_mark == 0 ? Places{} : find_places(batch, window);
   if (places.all.empty() && places.left.empty() && places.renaming.empty() && !places.begun) {  // all of its flow is after it
     if (later == batch.marks.end() || thread_of(*later, segment_) != rename.tid) return true;
@@ -192,7 +197,7 @@ RenamePlaces::Places RenamePlaces::find_places(const Batch& batch, const Window&
 RenamePlaces::Place RenamePlaces::choose(Places& places, const Window& window) const {
   const Rename& rename = renames_[next_];
   size_t wanted = 1;  // places for this one and for those that follow
-  for (size_t i = next_ + 1; i < end_ && renames_[i].time < window.end; ++i) wanted += renames_[i].tid == rename.tid ? 1 : 0;
+  for (size_t i = next_ + 1; i < end_ && renames_[i].time < window.end && wanted < kMostWanted; ++i) wanted += renames_[i].tid == rename.tid ? 1 : 0;
   if (wanted <= places.renaming.size()) places.left.clear();
   std::vector<Place>& from = places.left;
   from.insert(from.end(), places.renaming.begin(), places.renaming.end());

@@ -33,7 +33,8 @@ struct Rename {
 /// Several such places are told apart by the system call's number or else by the instructions up to them, and several renames have different ones. Without
 /// such a place, another thread wrote the record (/proc/PID/task/TID/comm), and instructions alone give the place.
 ///
-/// Limitation: the place is a guess if several places remain between two timing packets.
+/// Limitation: the place is a guess if several places remain between two timing packets. Of thousands of renames in a segment, only the first
+/// have one.
 class RenamePlaces final : public FlowDecoder {
  public:
   using Renames = std::vector<Rename>;
@@ -82,6 +83,7 @@ class RenamePlaces final : public FlowDecoder {
   const ContextTrack& contexts_;
   AuxSegment segment_;
   size_t next_ = 0, end_ = 0;    ///< of renames_: those in the segment's time that have no place yet
+  uint64_t searched_ = 0;         ///< blocks and marks of the segment that were looked at
   uint32_t placed_block_ = kNoBlock;  ///< the place of the last one, in the batch
   TimeNs floor_ = kTimeMin;      ///< the flow from here on is not before it; kTimeMin: its times say so themselves
   Batch held_, read_;            ///< held_: flow that a rename may be in

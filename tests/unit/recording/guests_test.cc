@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "perfio/format/wire.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "recording/trace/guest_entries.h"
 #include "tests/unit/recording/fold_support.h"

@@ -14,7 +14,7 @@
 namespace ptd {
 namespace {
 
-constexpr int32_t kTid = 7, kOther = 8, kCpu = 2;
+constexpr int32_t kTid = 7, kOtherThread = 8, kCpu = 2;
 constexpr uint16_t kRuns = 100;
 constexpr Ip kUser{0x1000}, kKernel{0xffffffff81000000};
 
@@ -209,11 +209,11 @@ TEST(RenamePlaces, AreEstimatedWithoutAPause) {
 
 TEST(RenamePlaces, AreInTheThreadsOwnFlow) {
   ContextTrack contexts;
-  contexts.add_switch(kCpu, TimeNs{1000}, {kOther, kOther, kNoSpace});
+  contexts.add_switch(kCpu, TimeNs{1000}, {kOtherThread, kOtherThread, kNoSpace});
   contexts.add_switch(kCpu, TimeNs{1400}, {kTid, kTid, kNoSpace});
   contexts.sort();
   Flow flow;
-  flow.at(1000, kOther).start().run(20).call_prctl().run(19).at(1000).call_prctl().run(10).at(2000).run(1);
+  flow.at(1000, kOtherThread).start().run(20).call_prctl().run(19).at(1000).call_prctl().run(10).at(2000).run(1);
   EXPECT_EQ(std::vector{41U}, places(flow, {at(1450)}, 10'000, kCpu, contexts));
   // On another cpu then: nothing changes.
   EXPECT_EQ(std::vector{51U}, places(flow, {at(1300)}, 10'000, kCpu, contexts));
