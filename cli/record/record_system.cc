@@ -24,6 +24,8 @@ std::string summary_text(const SystemWords& words, const emulate::SystemResult& 
   text += fmt::format("ptdecode: the machine booted in {:.1f} s, the program ran for {:.1f} s, and the recording was complete after {:.1f} s more\n",
                       result.boot_s, result.run_s, result.end_s);
   if (s.irregular != 0) text += fmt::format("ptdecode: the flow was lost {}: the emulator did not report where it continued\n", counted(s.irregular, "time"));
+  if (s.unknown_mode != 0)
+    text += fmt::format("ptdecode: the trace was off {}: code ran in a segment that the program made (modify_ldt)\n", counted(s.unknown_mode, "time"));
   if (s.clock_reads_wrong != 0)
     text += fmt::format("ptdecode: the trace's clock differed from the machine's at {} of {} readings\n", s.clock_reads_wrong, s.clock_reads);
   if (s.lost_records != 0)
@@ -72,7 +74,8 @@ int record_system(SystemWords& words, const StashWords& stash, bool quiet) {
   standard_output().flush();
   const Result<emulate::SystemResult> result = emulate::emulate_system(options);
   if (!result) return report_error(result.error());
-  if (!quiet || result->summary.irregular != 0 || result->summary.lost_records != 0) say_on_error(summary_text(words, *result));
+  const emulate::SystemSummary& s = result->summary;
+  if (!quiet || s.irregular != 0 || s.unknown_mode != 0 || s.lost_records != 0) say_on_error(summary_text(words, *result));
   keep_recorded(options.output, stash, quiet);
   return result->exit_status;
 }

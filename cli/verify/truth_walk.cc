@@ -7,7 +7,10 @@
 namespace ptd::cli {
 namespace {
 
-bool leaves_packet(InsnClass cls) { return cls != InsnClass::other && cls != InsnClass::jump_direct && cls != InsnClass::call_direct; }
+// A branch of 32-bit code is one of 64-bit code too, except for those that are no instruction there: those are taken for none.
+bool leaves_packet(InsnClass cls) {
+  return cls != InsnClass::other && cls != InsnClass::jump_direct && cls != InsnClass::call_direct && cls != InsnClass::bad;
+}
 bool leaves_packet(ArmClass cls) { return cls == ArmClass::direct || cls == ArmClass::indirect || cls == ArmClass::isb; }
 
 }  // namespace

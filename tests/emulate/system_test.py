@@ -159,6 +159,22 @@ class Runs(Test):
         done, _ = self.check("--cpus", "3", "--", "sh", "-c", script)
         self.assertEqual(done.stdout, "0\n00:00:00:00:00:00\nELF3\nx\n")
 
+    def test_32_bit_program(self):
+        """With 64-bit code in it, and code in a segment of its own, which is not traced."""
+        here, program = os.path.dirname(os.path.abspath(__file__)), self.folder + "/bits32"
+        subprocess.run(["as", "--32", "-o", program + ".o", here + "/programs/bits32.s"], check=True)
+        subprocess.run(["ld", "-m", "elf_i386", "-o", program, program + ".o"], check=True)
+        done, _ = self.check("--", "sh", "-c", program + "; exit $?")
+        self.assertEqual((done.returncode, done.stdout), (7, "32\n"))
+        self.assertIn("the trace was off 1 time: code ran in a segment that the program made", done.stderr)
+        calls = [PTDECODE, "functions", "-q", "--comm", "bits32", "--format", "json", "-i", self.recording]
+        listed = subprocess.run(calls, check=True, capture_output=True, text=True)
+        rows = {row["function"]: row["calls"] for row in map(json.loads, listed.stdout.splitlines()) if "function" in row}
+        self.assertEqual(rows["count"], 1000)
+        lines = subprocess.run([PTDECODE, "packets", "-i", self.recording], check=True, capture_output=True, text=True).stdout.splitlines()
+        modes = {line.split()[2] for line in lines if " mode.exec " in line}
+        self.assertEqual(modes, {"cs.d", "cs.l"})
+
     def test_signal(self):
         done, _ = self.check("--", "sh", "-c", "kill -SEGV $$")
         self.assertEqual(done.returncode, 128 + 11)

@@ -10,7 +10,7 @@
 namespace ptd::emulate {
 namespace {
 
-constexpr std::array kNames = {"rax", "rdx", "rsp", "cr3", "rip", "pc", "ELR_EL1", "ESR_EL1", "VBAR", "CONTEXTIDR_EL1"};
+constexpr std::array kNames = {"rax", "rdx", "rsp", "cr3", "rip", "pc", "ELR_EL1", "ESR_EL1", "VBAR", "CONTEXTIDR_EL1", "cs"};
 
 const char* name_of(GuestRegister which) { return kNames[static_cast<size_t>(which)]; }
 

@@ -12,7 +12,7 @@
 
 namespace ptd::emulate {
 
-enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3, rip, pc, elr_el1, esr_el1, vbar_el1, contextidr_el1 };
+enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3, rip, pc, elr_el1, esr_el1, vbar_el1, contextidr_el1, cs };
 
 inline constexpr unsigned kMaxVcpus = 64;
 
@@ -48,7 +48,7 @@ class SystemGlue {
   void* last_cpu_ = nullptr;
   unsigned last_index_ = 0;
   std::vector<GuestRegister> needed_;  // cleared by find_registers()
-  std::array<qemu_plugin_register*, 10> registers_{};
+  std::array<qemu_plugin_register*, 11> registers_{};
   GByteArray* buffer_ = nullptr;
 };
 

@@ -13,6 +13,7 @@
 #include "capture/emulate/plugin/system_machine.h"
 #include "capture/emulate/shared/system_control.h"
 #include "capture/emulate/unit/block_tracer.h"
+#include "capture/emulate/unit/code_segment.h"
 
 namespace ptd::emulate {
 namespace {
@@ -56,7 +57,7 @@ struct Vcpu {
 
 struct Counts {
   uint64_t tsc_reads = 0, tsc_reads_wrong = 0, tsc_error_max_ns = 0;  // RDTSCs of the guest, and how far the trace's clock was off
-  uint64_t foreign_index = 0, mismatched_lengths = 0;
+  uint64_t foreign_index = 0, mismatched_lengths = 0, unknown_mode = 0;
 };
 
 struct Machine : SystemMachine<Vcpu, Translated> {
@@ -148,12 +149,11 @@ bool leads_to(const Block* last, uint64_t next) {
 /// While the machine boots, its descriptor tables are not known: an event is recognised by the frame that it pushed, which says where it came
 /// and in which code segment. False if there is none, or the flow needs none.
 bool guess_event(const Block& last, const Block& next, AsyncEvent& event) {
-  constexpr uint64_t kKernelCode = 0x10, kUserCode = 0x33;
   if (!next.kernel || (follows(last, next.ip) && last.kind != BlockEnd::far)) return false;
   const uint64_t stack = g_machine.glue.read(GuestRegister::rsp);
   for (const uint64_t code_bytes : {0, 8}) {  // of the error code
     const uint64_t ip = g_machine.glue.peek(stack + code_bytes).value_or(0), segment = g_machine.glue.peek(stack + code_bytes + 8).value_or(0);
-    if (segment != kKernelCode && segment != kUserCode) continue;
+    if (segment != kKernelCode && segment != kUserCode && segment != kUserCode32) continue;
     const bool inside = last.index_of(ip) >= 0;
     if (!inside && !follows(last, ip)) continue;
     event.ip = ip;
@@ -191,6 +191,7 @@ void write_summary() {
   summary.line("tsc_error_max_ns", counts.tsc_error_max_ns);
   summary.line("foreign_index", counts.foreign_index);
   summary.line("mismatched_lengths", counts.mismatched_lengths);
+  summary.line("unknown_mode", counts.unknown_mode);
   summary.line("failed_writes", g_machine.failed_writes);
   summary.lines(g_machine.clock);
   for (const auto& vcpu : g_machine.vcpus) {
@@ -286,8 +287,10 @@ void enter_block(Vcpu& vcpu, const Block& block, const AsyncEvent* event, uint64
   } else if (last != nullptr) {
     vcpu.encoder.set_time(vcpu.last_ended);
   }
-  if (!vcpu.encoder.enabled()) vcpu.encoder.set_state(g_machine.glue.read(GuestRegister::cr3), ExecMode::bits64);
-  if (!g_machine.config.trace_user && !block.kernel) {
+  if (!vcpu.encoder.enabled()) vcpu.encoder.set_cr3(g_machine.glue.read(GuestRegister::cr3));
+  const bool unknown = block.mode == ExecMode::unknown;
+  if (unknown || (!g_machine.config.trace_user && !block.kernel)) {
+    if (unknown && tracer.current() != nullptr) ++g_machine.counts.unknown_mode;
     if (tracer.current() != nullptr) tracer.leave(vcpu.last_ended);
     return;
   }
@@ -376,7 +379,8 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
     }
     if (!m.kernel_runs || ip < kRealModeEnd) return;
   }
-  const BlockStore::Added added = m.store.add(qemu_plugin_tb_vaddr(tb), ExecMode::bits64, seen);
+  // A translation is of one mode: QEMU makes another one where the same code runs in another mode.
+  const BlockStore::Added added = m.store.add(ip, mode_of_code(ip, [&m] { return m.glue.read(GuestRegister::cs); }), seen);
   if (added.block == nullptr) return;
   if (added.is_new && added.block->mismatch) ++m.counts.mismatched_lengths;
   if (m.handlers.count(added.block->ip) != 0) added.block->watched = true;
@@ -441,7 +445,7 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
   config.encoder.bus_ratio = 10;
   std::string why = start_plugin(*info, "x86_64", {argv, static_cast<size_t>(argc)}, take_argument);
   if (why.empty())
-    (void)g_machine.glue.attach({GuestRegister::rax, GuestRegister::rdx, GuestRegister::rsp, GuestRegister::cr3, GuestRegister::rip}, why);
+    (void)g_machine.glue.attach({GuestRegister::rax, GuestRegister::rdx, GuestRegister::rsp, GuestRegister::cr3, GuestRegister::rip, GuestRegister::cs}, why);
   if (why.empty() && config.boot && !g_machine.code.open(config.folder + "/code")) why = "cannot write to " + config.folder;
   if (!why.empty()) return refuse_plugin(why);
   g_machine.id = id;

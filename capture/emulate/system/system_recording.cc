@@ -329,6 +329,7 @@ class SystemRecording {
     joiner.finish();
     if (!joiner.status().ok()) return joiner.status();
     summary_.lost_records = joiner.lost_records();
+    summary_.unknown_mode = values_["unknown_mode"];
     summary_.clock_reads = values_["tsc_reads"];
     summary_.clock_reads_wrong = values_["tsc_reads_wrong"];
     summary_.text_pokes = joiner.text_pokes();

@@ -20,6 +20,7 @@ struct SystemRecordingOptions {
 
 struct SystemSummary {
   uint64_t instructions = 0, kernel_instructions = 0, packet_bytes = 0, cpus = 0, irregular = 0, lost_records = 0, text_pokes = 0;
+  uint64_t unknown_mode = 0;                        ///< times that code ran in a segment of the program's own, which is not traced
   uint64_t clock_reads = 0, clock_reads_wrong = 0;  ///< times that the machine read its clock, and those at which the trace had another time
 };
 

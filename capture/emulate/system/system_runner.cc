@@ -43,7 +43,7 @@ struct MachineKind {
   const char* console;
 };
 const MachineKind kX86 = {MachineArch::x86_64, "ptdecode-emulate-system.so", "ptdecode-guest", "qemu-system-x86",
-                          {"-machine", "pc", "-cpu", "Skylake-Client-v1"}, "console=ttyS0 vdso=0"};
+                          {"-machine", "pc", "-cpu", "Skylake-Client-v1"}, "console=ttyS0 vdso=0 vdso32=0"};
 const MachineKind kArm64 = {MachineArch::arm64, "ptdecode-emulate-system-arm.so", "ptdecode-guest-arm64", "qemu-system-arm",
                             {"-machine", "virt,gic-version=3", "-cpu", "max"}, "console=ttyAMA0 vdso=0"};
 

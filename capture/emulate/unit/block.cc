@@ -77,7 +77,7 @@ BlockStore::Added BlockStore::add(uint64_t ip, ExecMode mode, std::span<const Se
     const auto* data = static_cast<const std::byte*>(insns[i].data);
     const Insn insn = classify({data, insns[i].size_bytes}, mode);
     if (insn.length_bytes != insns[i].size_bytes) {
-      if (i + 1 == insns.size() && i != 0 && insn.length_bytes == 0) break;  // did not run here
+      if (i + 1 == insns.size() && i != 0 && insn.length_bytes == 0 && mode != ExecMode::unknown) break;  // did not run here
       mismatch = true;
     }
     last = insn;

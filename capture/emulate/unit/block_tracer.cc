@@ -23,6 +23,7 @@ void BlockTracer::stamp() {
 }
 
 void BlockTracer::slow_begin(const Block& block) {
+  encoder_.set_mode(block.mode);
   if (lose_blocks_ != 0 && encoder_.enabled()) {
     if (!encoder_.losing()) {
       ++counts_.overflows;

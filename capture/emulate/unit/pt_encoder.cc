@@ -192,9 +192,8 @@ void PtEncoder::cr3_written(uint64_t cr3, bool non_root) {
   writer_.pip(cr3, non_root);
 }
 
-void PtEncoder::set_state(uint64_t cr3, ExecMode mode, bool non_root) {
+void PtEncoder::set_cr3(uint64_t cr3, bool non_root) {
   cr3_ = cr3;
-  mode_ = mode;
   non_root_ = non_root;
 }
 

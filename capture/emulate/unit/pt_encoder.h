@@ -68,8 +68,10 @@ class PtEncoder {
   void async_branch(uint64_t from, uint64_t to, ExecMode mode);
   /// CR3 was written (PIP if tracing is on). After MOV CR3 and before the next instruction; a PSB must not come between.
   void cr3_written(uint64_t cr3, bool non_root = false);
-  /// CR3 and mode as they are from now on, without a packet: for PSB+ (what happened while tracing was off).
-  void set_state(uint64_t cr3, ExecMode mode, bool non_root = false);
+  /// CR3 as it is from now on, without a packet: for PSB+ (what happened while tracing was off).
+  void set_cr3(uint64_t cr3, bool non_root = false);
+  /// The mode as it is from now on, without a packet: for PSB+ and TIP.PGE (what happened while tracing was off, or packets were lost).
+  void set_mode(ExecMode mode) { mode_ = mode; }
 
   [[nodiscard]] bool psb_due() const { return written() >= psb_at_bytes_; }
   /// PSB+ before the instruction at `ip` if tracing is on, else without an ip.
