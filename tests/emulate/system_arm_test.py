@@ -94,9 +94,9 @@ class Messages(Test):
 
 @unittest.skipUnless(os.environ.get("PTDECODE_SYSTEM") == "1", "PTDECODE_SYSTEM=1 runs machines")
 class ArmRuns(Test):
-    def record(self, *options, prints="7154119218316215705\n"):
+    def record(self, *options, prints="7154119218316215705\n", **more):
         done = subprocess.run([PTDECODE, "record", "--emulate=system", "--no-stash", "-o", self.recording, "--truth", self.folder + "/T", *options, "--",
-                               self.program], capture_output=True, text=True, check=False, timeout=1800)
+                               self.program], capture_output=True, text=True, check=False, timeout=1800, **more)
         if done.returncode == 1 and "emulator fetch" in done.stderr:
             self.skipTest(done.stderr.strip())
         self.assertEqual((done.returncode, done.stdout), (0, prints), done.stderr)
@@ -144,6 +144,22 @@ class ArmRuns(Test):
         self.check_perf(0x5050505050505050)
         packets = subprocess.run([PTDECODE, "packets", "-i", self.recording], capture_output=True, text=True, check=True).stdout
         self.assertGreater(packets.count("src_addr"), 1000)
+
+    def test_aarch32_program_is_a_gap(self):
+        """Of T32 code, which counts to 200 and exits."""
+        code = struct.pack("<6H", 0x25c8, 0x3d01, 0xd1fd, 0x2701, 0x2000, 0xdf00)  # movs r5, #200; 1: subs r5, #1; bne 1b; movs r7, #1; movs r0, #0; svc 0
+        base, head = 0x10000, 52 + 32
+        elf = b"\x7fELF\1\1\1" + bytes(9) + struct.pack("<HHIIIIIHHHHHH", 2, 40, 1, base + head + 1, 52, 0, 0x5000400, 52, 32, 1, 0, 0, 0)
+        elf += struct.pack("<8I", 1, 0, base, base, head + len(code), head + len(code), 5, 0x10000) + code
+        with open(self.folder + "/next", "wb") as file:
+            file.write(elf)
+        os.chmod(self.folder + "/next", 0o755)
+        self.program = build(self.folder, "programs/arm_execs.c")
+        self.record(prints="", cwd=self.folder)
+        _, _, flagged, wrong_flagged, wrong, _ = self.verify()
+        self.assertEqual((flagged, wrong_flagged, wrong), (0, 0, 0))
+        listed = subprocess.run([PTDECODE, "script", "-q", "-i", self.recording, "--comm", "next", "--itrace=e"], capture_output=True, text=True, check=True)
+        self.assertIn("gap: overflow", listed.stdout)
 
     def test_kernel_that_patches_itself(self):
         changes = self.record("--events", "tracepoints=2,keys=2,ftrace=1,kprobes=2,bpf=1")

@@ -199,6 +199,21 @@ void on_last_insn(unsigned told, void*) {
   if (index < kMaxVcpus && g_machine.vcpus[index] != nullptr) g_machine.vcpus[index]->reached_end = true;
 }
 
+/// Code of AArch32 begins, which is not traced: the flow is lost up to the next A64 code.
+void on_a32(unsigned told, void*) {
+  Machine& m = g_machine;
+  const unsigned index = m.glue.current_vcpu(told);
+  if (!m.tracing || index >= kMaxVcpus || m.vcpus[index] == nullptr || m.vcpus[index]->last == nullptr) return;
+  Vcpu& vcpu = *m.vcpus[index];
+  (void)advance_clock(vcpu, finish_block(vcpu, m.glue.read(GuestRegister::elr_el1), false));  // by an ERET
+  ++vcpu.counts.irregular;
+  vcpu.truth.lose();
+  vcpu.truth.recover();
+  vcpu.has_context = false;
+  vcpu.last = nullptr;
+  vcpu.last_block = nullptr;
+}
+
 void write_summary() {
   SummaryFile summary(g_machine.config.folder);
   summary.line("arm64", 1);
@@ -255,6 +270,11 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   const size_t count = qemu_plugin_tb_n_insns(tb);
   static std::vector<std::byte> bytes;
   static std::vector<SeenInsn> seen;
+  // QEMU's pc is that of A64 code, and keeps its value where AArch32 code runs.
+  if (m.tracing && m.glue.read(GuestRegister::pc) != qemu_plugin_tb_vaddr(tb)) {
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, on_a32, QEMU_PLUGIN_CB_R_REGS, nullptr);
+    return;
+  }
   bytes.resize(count * kInsnBytes);
   seen.clear();
   bool writes_context = false;
