@@ -380,7 +380,7 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
     if (!m.kernel_runs || ip < kRealModeEnd) return;
   }
   // A translation is of one mode: QEMU makes another one where the same code runs in another mode.
-  const BlockStore::Added added = m.store.add(ip, mode_of_code(ip, [&m] { return m.glue.read(GuestRegister::cs); }), seen);
+  const BlockStore::Added added = m.store.add(ip, mode_of_code(ip, [&] { return m.glue.read(GuestRegister::cs); }), seen);
   if (added.block == nullptr) return;
   if (added.is_new && added.block->mismatch) ++m.counts.mismatched_lengths;
   if (m.handlers.count(added.block->ip) != 0) added.block->watched = true;
