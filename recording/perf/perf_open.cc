@@ -25,16 +25,18 @@ constexpr uint64_t kCheckedRecords = 4096;  // between two checks of a cancellat
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
+void report_info(const std::string& what, ImageBuild& image, RecordingData& data) {
+  Finding finding;
+  finding.kind = FindingKind::bad_record;
+  finding.time = {kTimeMin, kTimeMax};
+  finding.what = "AUXTRACE_INFO " + what;
+  data.warnings.push_back(finding.what);
+  image.builder.add_finding(std::move(finding));
+}
+
 // Contradictions inside AUXTRACE_INFO, and with the events.
 void correct_info(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, ImageBuild& image, RecordingData& data) {
-  const auto report = [&](const std::string& what) {
-    Finding finding;
-    finding.kind = FindingKind::bad_record;
-    finding.time = {kTimeMin, kTimeMax};
-    finding.what = "AUXTRACE_INFO " + what;
-    data.warnings.push_back(finding.what);
-    image.builder.add_finding(std::move(finding));
-  };
+  const auto report = [&](const std::string& what) { report_info(what, image, data); };
   const uint32_t type = info.pmu_type, n = info.tsc_ctc_ratio_n, d = info.tsc_ctc_ratio_d;
   if (perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info)) {
     report("names PMU type " + std::to_string(type) + ", which is not that of the Intel PT event: " +
@@ -45,6 +47,10 @@ void correct_info(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, I
   if (n < d || (n != 0 && d == 0)) {  // [SDM] "CPUID.15H": the TSC is a multiple of the crystal clock
     report("contains an impossible ratio of TSC and crystal clock, " + std::to_string(n) + ":" + std::to_string(d) +
            ": times between TSC packets are wrong");
+  }
+  const perfio::IntelPtConfig event = perfio::intel_pt_config(info, reader.attrs());
+  if (event.mtc && n == 0 && d == 0) {  // perf before 4.3, or a damaged record
+    report("does not contain the ratio of TSC and crystal clock: MTC packets are not used, and times between TSC packets are those of the TSC packet before");
   }
 }
 
@@ -181,10 +187,28 @@ KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenRe
   return copies;
 }
 
-void note_rings(const perfio::IntelPtInfo& info, const perfio::EtmInfo& etm, SidebandFold& fold) {
-  fold.set_snapshot_word(info.valid ? info.snapshot_word : etm.snapshot_word);
-  fold.set_per_cpu(info.has_cpu_rings());
-}
+// What the AUXTRACE_INFO records say. A recording has one; of several, the last one counts, as for perf.
+struct TraceInfo {
+  perfio::IntelPtInfo pt;
+  perfio::EtmInfo etm;
+  uint32_t other_trace = 0;
+  std::vector<std::byte> first{};
+  bool differ = false;
+
+  void add(const perfio::AuxtraceInfoRecord& record, SidebandFold& fold) {
+    if (first.empty()) first = record.raw;
+    differ = differ || record.raw != first;
+    if (record.type == perfio::kAuxtraceIntelPt) {
+      pt = perfio::parse_intel_pt_info(record);
+      fold.set_filter(pt.filter);
+    } else {
+      other_trace = record.type;
+      etm = perfio::parse_etm_info(record);
+    }
+    fold.set_snapshot_word(pt.valid ? pt.snapshot_word : etm.snapshot_word);
+    fold.set_per_cpu(pt.has_cpu_rings());
+  }
+};
 
 Error other_trace_error(const std::string& path, uint32_t type) {
   return {ErrorCode::unsupported_trace,
@@ -210,25 +234,16 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   fold.set_attrs(reader->attrs());
   fold.set_guests(reader->kcore_dirs());
   ArmPerf arm;
-  perfio::IntelPtInfo info;
-  perfio::EtmInfo etm;
+  TraceInfo announced;
+  perfio::IntelPtInfo& info = announced.pt;
+  perfio::EtmInfo& etm = announced.etm;
   perfio::TimeConvRecord time;
   ClockWitness witness;
-  uint32_t other_trace = 0;
   fold.watch_holes(reader->damage().holes);
   uint64_t records = 0;
   const Status status = reader->read([&](const perfio::Record& record) {
     if (records++ % kCheckedRecords == 0 && options.check) options.check();
-    if (const auto* announced = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) {
-      if (announced->type == perfio::kAuxtraceIntelPt) {
-        info = perfio::parse_intel_pt_info(*announced);
-        fold.set_filter(info.filter);
-      } else {
-        other_trace = announced->type;
-        etm = perfio::parse_etm_info(*announced);
-      }
-      note_rings(info, etm, fold);
-    }
+    if (const auto* one = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) announced.add(*one, fold);
     if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;
     witness.on_record(record);
     fold.on_record(record);
@@ -237,9 +252,10 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   });
   if (!status.ok()) return status.error();
   if (!info.valid && !etm.valid) {
-    if (other_trace != 0) return other_trace_error(options.path, other_trace);
+    if (announced.other_trace != 0) return other_trace_error(options.path, announced.other_trace);
     if (!data.streams.empty()) data.warnings.push_back("the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   }
+  if (announced.differ) report_info("is there twice, and the two differ: the settings of the trace unit may be wrong", image, data);
   if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode
     if (!etm.valid) fill_config(*reader, info, image, data);
     fill_time(*reader, info, time, witness, image, data);

@@ -81,7 +81,7 @@ std::vector<Finding> RatioCheck::findings() const {
   finding.kind = FindingKind::clock_contradicts;
   finding.time = {kTimeMin, kTimeMax};
   finding.what = "the ratio of TSC and crystal clock (" + std::to_string(ratio_.n) + ":" + std::to_string(ratio_.d) +
-                 ", from AUXTRACE_INFO) contradicts " + std::to_string(pairs.wrong) + " of " + std::to_string(pairs.judged) +
+                 ") contradicts " + std::to_string(pairs.wrong) + " of " + std::to_string(pairs.judged) +
                  " pairs of PSB packets: times between TSC packets are wrong";
   return findings;
 }

@@ -324,12 +324,28 @@ class Conversion : public ::testing::Test {
     whole_ = open_at(demo());
     ASSERT_TRUE(whole_);
   }
+  void flip_at(uint64_t at, unsigned bit) { bytes_[at] = static_cast<char>(bytes_[at] ^ 1 << bit); }
   /// Flips a bit of the record of this type.
   void flip(uint32_t type, size_t offset, unsigned bit) {
     for (uint64_t at = number_at<uint64_t>(bytes_, 40), end = at + number_at<uint64_t>(bytes_, 48); at + 8 <= end;) {
-      if (number_at<uint32_t>(bytes_, at) == type) bytes_[at + offset] = static_cast<char>(bytes_[at + offset] ^ 1 << bit);
+      if (number_at<uint32_t>(bytes_, at) == type) flip_at(at + offset, bit);
       at += number_at<uint16_t>(bytes_, at + 6) + (number_at<uint32_t>(bytes_, at) == kAuxtrace ? number_at<uint64_t>(bytes_, at + 8) : 0);
     }
+  }
+  /// Repeats the record of this type and returns where it is. The feature sections, which follow the data, move.
+  uint64_t repeat(uint32_t type) {
+    uint64_t at = number_at<uint64_t>(bytes_, 40);
+    const uint64_t end = at + number_at<uint64_t>(bytes_, 48);
+    while (number_at<uint32_t>(bytes_, at) != type) at += number_at<uint16_t>(bytes_, at + 6);
+    const uint64_t size_bytes = number_at<uint16_t>(bytes_, at + 6);
+    const auto move = [&](uint64_t where) {
+      const uint64_t moved = number_at<uint64_t>(bytes_, where) + size_bytes;
+      std::memcpy(&bytes_[where], &moved, sizeof(moved));
+    };
+    for (uint64_t section = end; section < number_at<uint64_t>(bytes_, end); section += 16) move(section);
+    move(48);
+    bytes_.insert(at, std::string(bytes_, at, size_bytes));
+    return at;
   }
   void open() {
     std::ofstream(dir_.path() + "/data", std::ios::binary) << bytes_;
@@ -436,6 +452,20 @@ TEST_F(Conversion, AnImpossibleRatio) {
     expect(FindingKind::bad_record, "impossible ratio");
     flip(kAuxtraceInfo, offset, bit);
   }
+}
+
+TEST_F(Conversion, NoRatio) {
+  for (const unsigned bit : {1U, 3U, 4U, 5U, 6U, 7U}) flip(kAuxtraceInfo, kInfoRatioN, bit);  // 250:2 to 0:0
+  flip(kAuxtraceInfo, kInfoRatioD, 1);
+  expect(FindingKind::bad_record, "does not contain the ratio of TSC and crystal clock");
+}
+
+TEST_F(Conversion, TwoThatDiffer) {
+  const uint64_t first = repeat(kAuxtraceInfo);
+  open();
+  EXPECT_TRUE(damaged().findings().empty());
+  flip_at(first + kInfoPeriod, 6);
+  expect(FindingKind::bad_record, "is there twice");
 }
 
 TEST_F(Conversion, AWrongRatio) {
