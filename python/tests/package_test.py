@@ -431,6 +431,7 @@ class Package(unittest.TestCase):
                         self.assertEqual(len(read(table(func="typo", columns=["module"]))), read is ptdecode.Table.to_columns)
                     self.assertEqual(caught.filename, __file__)
         called = max(self.recording.functions(), key=lambda row: row.calls).function
+        tid = self.recording.threads[0].tid
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assertTrue(list(self.recording.functions(func=["typo", called])))
@@ -441,11 +442,20 @@ class Package(unittest.TestCase):
         self.assertEqual(caught.filename, __file__)
         for read in (list, ptdecode.Table.to_arrow, pyarrow.table):
             with self.assertWarnsRegex(UserWarning, "with the given time, tid; functions.. with the same time, tid and without func") as caught:
-                self.assertFalse(len(read(self.recording.calls(func=called, time=(1, 2), tid=1))))
+                self.assertFalse(len(read(self.recording.calls(func=called, time=(1, 2), tid=tid))))
             self.assertEqual(len(caught.warnings), 1)
         with warnings.catch_warnings(), self.assertRaisesRegex(Exception, "func='typo'"):
             warnings.simplefilter("error")
             pyarrow.table(self.recording.calls(func="typo"))
+
+    def test_a_thread_that_is_not_there_warns(self):
+        tid = self.recording.threads[0].tid
+        with self.assertWarnsRegex(UserWarning, "blocks: the recording has no pid 77777 and no tid 77778; threads lists") as caught:
+            self.assertFalse(list(self.recording.blocks(pid=77777, tid=77778)))
+        self.assertEqual(caught.filename, __file__)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertFalse(list(self.recording.blocks(time=(1, 2), tid=tid)))
 
     def test_pictures(self):
         with ptdecode.open(USER) as recording:

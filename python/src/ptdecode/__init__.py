@@ -244,11 +244,12 @@ class Table:
     """
 
     def __init__(self, name: str, start: Callable[[], Any], func: "Sequence[str]" = (), raised: "Optional[list[BaseException]]" = None,
-                 filters: "Sequence[str]" = ()) -> None:
+                 filters: "Sequence[str]" = (), unknown: "Callable[[], list[str]]" = list) -> None:
         self._name = name
         self._start = start
         self._func = func
         self._filters = filters  # the other ones that are given
+        self._unknown = unknown  # returns those of them that no thread has
         self._raised = [] if raised is None else raised  # exceptions of the progress callback
         self._columns = [column for column, _, _ in start().columns()]
 
@@ -332,15 +333,21 @@ class Table:
             raised.__context__ = context  # with its __cause__, it is what the callback raised it from
 
     def _warn(self, is_empty: bool) -> None:
-        """Warns if the names of functions selected nothing: a name may be misspelt, or the other filters leave out where it ran."""
-        if not is_empty or not self._func:
+        """Warns if the filters selected nothing: a name may be misspelt, a thread may not be there, or the other filters leave out where a function ran."""
+        if not is_empty:
+            return
+        if unknown := self._unknown():
+            what = f"the recording has no {' and no '.join(unknown)}; threads lists those that it has"
+        elif self._func:
+            names, others = ", ".join(map(repr, self._func)), ", ".join(self._filters)
+            within = f" with the given {others}; functions() with the same {others} and" if others else "; functions()"
+            what = f"no row is of func={names}{within} without func lists what was called"
+        else:
             return
         level, caller = 1, sys._getframe()
         while caller.f_back is not None and caller.f_globals is globals():
             level, caller = level + 1, caller.f_back
-        names, others = ", ".join(map(repr, self._func)), ", ".join(self._filters)
-        within = f" with the given {others}; functions() with the same {others} and" if others else "; functions()"
-        warnings.warn(f"{self._name}: no row is of func={names}{within} without func lists what was called", stacklevel=level)
+        warnings.warn(f"{self._name}: {what}", stacklevel=level)
 
     def __repr__(self) -> str:
         return f"<ptdecode.Table {self._name}: {', '.join(self._columns)}>"
@@ -461,8 +468,8 @@ class Recording:
 
         columns: names of columns, in order; None: the table's default.
         time: "10%-20%", "17.5,18.2" (seconds), or (first_ns, last_ns), two int.
-        func: names of functions, with wildcards; only for ``calls`` and ``functions``. A UserWarning says that they selected no row. An empty list of
-            names or columns is refused.
+        func: names of functions, with wildcards; only for ``calls`` and ``functions``. A UserWarning says that they selected no row, or that no
+            thread has the given pid or tid. An empty list of names or columns is refused.
         threads: that decode calls and functions; 0: one for each core.
         progress: a function of (done, total) bytes, whose exception ends the reading; True: a tqdm bar; None: a bar if a person watches; False: nothing.
         """
@@ -481,7 +488,14 @@ class Recording:
         arguments.threads = _number("threads", threads, 256)
         raised: "list[BaseException]" = []
         filters = [key for key, value in (("time", time), ("stream", stream), ("cpu", cpu), ("pid", pid), ("tid", tid)) if value is not None]
-        return Table(name, lambda: self._native.table(name, arguments, _keeping(_bar(progress, name), raised)), arguments.functions or (), raised, filters)
+        return Table(name, lambda: self._native.table(name, arguments, _keeping(_bar(progress, name), raised)), arguments.functions or (), raised, filters,
+                     lambda: self._unknown(pid, tid))
+
+    def _unknown(self, pid: Optional[int], tid: Optional[int]) -> "list[str]":
+        """Returns the filters that no thread of the recording has."""
+        given = [(key, value) for key, value in (("pid", pid), ("tid", tid)) if value is not None]
+        known = self.table("threads").to_columns() if given else {}
+        return [f"{key} {value}" for key, value in given if value not in known[key]]
 
     def blocks(self, **options: Any) -> Table:
         """Instructions that ran one after the other, up to a branch. See table()."""
