@@ -127,11 +127,13 @@ void correct_period(const PeriodWatch& periods, RecordingData& data) {
   if (data.kind == RecordingKind::raw && data.lacks_period) {
     config.mtc_period = periods.found().value_or(0);
     if (!periods.has_mtcs() || (config.has_mtc && periods.found())) return;
+    const bool lacks_ratio = !config.has_mtc;
     config.has_mtc = false;
     config.tsc_ctc_ratio_n = config.tsc_ctc_ratio_d = 0;
     if (config.time.valid()) {
-      data.warnings.emplace_back("MTC packets are not used, because the ratio of their clock (--tsc-ctc) or their period (--mtc-freq) is not known: times between TSC packets are "
-                                 "those of the TSC packet before");
+      data.warnings.push_back(std::string("MTC packets are not used, because ") +
+                              (lacks_ratio ? "the ratio of their clock is not known (--tsc-ctc)" : "their period is not known (--mtc-freq)") +
+                              ": times between TSC packets are those of the TSC packet before");
     }
     return;
   }
