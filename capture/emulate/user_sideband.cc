@@ -382,9 +382,8 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
     escapes_.push_back({image.pid, event.text(0)});
     warnings_.push_back(event.text(0) + ": not a program for the emulated architecture; it ran outside the emulator and is not in the "
                                         "recording");
-  } else if (event.kind == "clone_refused") {
-    std::string warning = event.text(0) + ": the emulator refused clone() with CLONE_VM and without CLONE_THREAD (a process that shares its parent's "
-                                          "memory), so the program may have run in another way than without it";
+  } else if (event.kind == "call_refused") {
+    std::string warning = event.text(0) + ": the emulator refused a system call, so the program may have run in another way than without it: " + event.text(1);
     if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) warnings_.push_back(std::move(warning));
   } else if (event.kind == "exit") {
     put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, thread.tid, 0, true});

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -68,6 +70,16 @@ constexpr CallNumber kCallsX86_64[] = {{9, kMmap},  {10, kMprotect}, {11, kMunma
 constexpr CallNumber kCallsAarch64[] = {{222, kMmap},  {226, kMprotect}, {215, kMunmap}, {134, kRtSigaction}, {216, kMremap},
                                         {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat},
                                         {94, kExitGroup}};
+/// Calls that QEMU does not have. Where they fail, a program runs in another way. Those that C libraries do without (clone3, rseq) are left out.
+struct CallName {
+  int64_t x86_64, aarch64;
+  const char* name;
+};
+constexpr CallName kLackedCalls[] = {{101, 117, "ptrace"},           {206, 0, "io_setup"},           {250, 219, "keyctl"},
+                                     {298, 241, "perf_event_open"},  {300, 262, "fanotify_init"},    {310, 270, "process_vm_readv"},
+                                     {311, 271, "process_vm_writev"}, {317, 277, "seccomp"},          {321, 280, "bpf"},
+                                     {323, 282, "userfaultfd"},      {425, 425, "io_uring_setup"},   {444, 444, "landlock_create_ruleset"},
+                                     {447, 447, "memfd_secret"}};
 constexpr uint64_t kMapAnonymous = 0x20, kPrSetName = 15;
 constexpr size_t kCommBytes = 16;
 
@@ -245,6 +257,21 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
   }
 }
 
+// Calls that QEMU refuses: it runs threads, and processes as of fork() and vfork(), and lacks some calls.
+void tell_refused(UserThread& thread, int64_t number, int64_t result) {
+  const uint64_t now = read_clock();
+  const auto tell = [&](const std::string& call) { thread.event(now, "call_refused", hex_of(program_path()) + ' ' + hex_of(call)); };
+  if (result == -EINVAL && call_of(number) == kClone) {
+    std::ostringstream flags;
+    flags << std::hex << (thread.call_args[0] & ~uint64_t{CSIGNAL});
+    tell("clone with flags 0x" + flags.str());
+  }
+  if (result != -ENOSYS) return;
+  const auto lacked = std::ranges::find(kLackedCalls, number, is_aarch64() ? &CallName::aarch64 : &CallName::x86_64);
+  static std::array<std::atomic<bool>, std::size(kLackedCalls)> told;
+  if (lacked != std::end(kLackedCalls) && !told[static_cast<size_t>(lacked - kLackedCalls)].exchange(true)) tell(lacked->name);
+}
+
 void after_call(UserThread& thread, Call call, int64_t result) {
   const auto& a = thread.call_args;
   if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);
@@ -351,13 +378,6 @@ void on_exit_group(UserThread& thread, int status) {
   if (g_process.hold_others(&thread)) syscall(SYS_exit_group, status);
 }
 
-// qemu-user runs no process that shares its parent's memory: it refuses the call, unless it is a vfork, whose child gets a copy.
-void on_clone(UserThread& thread, uint64_t now, uint64_t flags) {
-  constexpr uint64_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-  if ((flags & CLONE_VM) == 0 || (flags & CLONE_VFORK) != 0 || (flags & kThread) == kThread) return;
-  thread.event(now, "clone_refused", hex_of(program_path()));
-}
-
 void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   pass_work(thread);
   const uint64_t now = read_clock();
@@ -376,8 +396,6 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
       const std::string path = exec_path_of(static_cast<int>(a[0]), peek_text(a[1], 4096));
       return on_exec(thread, path, a[2], a[3]);
     }
-    case kClone:
-      return on_clone(thread, now, a[0]);
     case kExitGroup:
       return on_exit_group(thread, static_cast<int>(a[0]));
     case kPrctl:
@@ -405,7 +423,9 @@ void on_syscall_return(qemu_plugin_id_t, unsigned vcpu, int64_t number, int64_t 
   const bool forks = call == kFork || call == kVfork || call == kClone;
   if (forks && result == 0 && getpid() != g_process.pid()) return g_process.become_child(vcpu);
   UserThread* thread = g_process.thread(vcpu);
-  if (thread != nullptr) after_call(*thread, call, result);
+  if (thread == nullptr) return;
+  tell_refused(*thread, number, result);
+  after_call(*thread, call, result);
 }
 
 void on_vcpu_exit(qemu_plugin_id_t, unsigned vcpu) { g_process.remove_thread(vcpu); }
