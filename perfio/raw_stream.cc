@@ -17,7 +17,7 @@ constexpr uint64_t kFreeBytes = 16ULL << 20;
 constexpr uint64_t kMaxGrowth = 64;
 constexpr unsigned kChain = 4;        // valid headers in a row show that records begin there
 constexpr unsigned kChainBehind = 2;  // the same after a record of unknown type
-constexpr size_t kMostHoles = 64;     // in a file; what follows the last of them is lost
+constexpr size_t kMostHoles = 64;     // in a recording; after them, damage ends its file
 constexpr uint64_t kMostSearchedBytes = 256ULL << 20;  // for records after a damaged header
 
 constexpr uint64_t kHeader2Bytes = kRecordHeaderBytes + 8;  // COMPRESSED2: header and data_size

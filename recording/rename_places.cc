@@ -164,7 +164,7 @@ RenamePlaces::Window RenamePlaces::window_of(const Batch& batch, size_t end_mark
   window.end = at_end ? segment_.time.last : likeliest(batch.marks[end_mark]);
   while (window.first_mark > 0) {
     const Mark& mark = batch.marks[window.first_mark - 1];
-    if (is_dated(mark) && window.begin.value != 0 && likeliest(mark) != window.begin) break;
+    if (is_dated(mark) && window.begin != kTimeMin && likeliest(mark) != window.begin) break;
     if (is_dated(mark)) window.begin = likeliest(mark);
     --window.first_mark;
   }

@@ -12,7 +12,7 @@
 
 namespace ptd {
 
-/// A thread gets a name other than the one before.
+/// A thread gets a name, maybe the same as before: that takes a system call, too.
 struct Rename {
   TimeNs time;
   int32_t tid = -1;
@@ -50,7 +50,7 @@ class RenamePlaces final : public FlowDecoder {
   struct Window {
     size_t first_mark = 0, end_mark = 0;  ///< of the batch's marks
     uint32_t first_block = 0, end_block = 0;
-    TimeNs begin, end;  ///< kTimeMax: unknown
+    TimeNs begin = kTimeMin, end = kTimeMax;  ///< of the flow's times; these: unknown
   };
   /// A place before a block.
   struct Place {
@@ -83,7 +83,7 @@ class RenamePlaces final : public FlowDecoder {
   const ContextTrack& contexts_;
   AuxSegment segment_;
   size_t next_ = 0, end_ = 0;    ///< of renames_: those in the segment's time that have no place yet
-  uint64_t searched_ = 0;         ///< blocks and marks of the segment that were looked at
+  uint64_t searched_ = 0;         ///< blocks and marks of the segment in the windows of renames
   uint32_t placed_block_ = kNoBlock;  ///< the place of the last one, in the batch
   TimeNs floor_ = kTimeMin;      ///< the flow from here on is not before it; kTimeMin: its times say so themselves
   Batch held_, read_;            ///< held_: flow that a rename may be in
