@@ -60,7 +60,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   // No record dates the streams of CoreSight snapshots and captures; their packets may.
   for (uint32_t i = 0; recording.has_time_conversion() && i < recording.streams().size(); ++i)
     made->has_time_ |= recording.streams()[i].time.first != kTimeMin || recording.arm_config(i) != nullptr;
-  if (!words.input.quiet && is_part_of_trace(recording)) say_on_error(std::string("ptdecode: warning: ") + kPartOfTrace + "\n");
+  if (is_part_of_trace(recording)) say_on_error(std::string("ptdecode: warning: ") + kPartOfTrace + "\n");
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
   for (uint32_t i = 0; i < recording.streams().size(); ++i) {
     const StreamInfo& stream = recording.streams()[i];
@@ -243,10 +243,9 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
   for (const std::string& doubt : doubts()) say_on_error("ptdecode: " + doubt + "\n");
   if (words.fibres && any && !any_fibre_)
     say_on_error("ptdecode: --fibres: no thread announces a fibre by PTWRITE, so that each has one stack of calls (ANNOUNCE.md)\n");
-  if (words.input.quiet) return status;
   say_on_error(symbol_warnings(*recording_));
   if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
-  say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
+  if (!words.input.quiet) say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
   return status;
 }
 

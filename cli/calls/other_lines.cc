@@ -42,7 +42,7 @@ OtherEvents read_samples(const InputOptions& input, const std::vector<Interval>&
     say_on_error("ptdecode: warning: samples of other events are not listed: " + samples.error().message + "\n");
     return {};
   }
-  if (samples->left_out != 0 && !input.quiet)
+  if (samples->left_out != 0)
     say_on_error(fmt::format("ptdecode: {} not listed; choose with --time\n",
                              counted(samples->left_out, "more sample of other events is", "more samples of other events are")));
   return std::move(*samples);

@@ -64,8 +64,7 @@ Result<Interval> time_to_keep(const BundleWords& words) {
   return recording ? read_time(words.time, **recording, words.input) : Result<Interval>(recording.error());
 }
 
-void say_warnings(const InputOptions& input, const std::vector<std::string>& warnings) {
-  if (input.quiet) return;
+void say_warnings(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
 }
 
@@ -89,7 +88,7 @@ int run_lldb(const BundleWords& words, Interval time) {
   if (!asked) return report_error(asked.error());
   const Result<LldbReport> report = write_lldb_bundle(*asked, {words.output, time});
   if (!report) return report_error(report.error());
-  say_warnings(words.input, report->warnings);
+  say_warnings(report->warnings);
   if (!words.input.quiet) standard_output().write(report_text(*report, shown(words.output)));
   return kExitOk;
 }
@@ -124,7 +123,7 @@ int run_bundle(BundleWords words) {
   const std::span also(&*asked, other ? 1 : 0);
   const Result<BundleReport> report = write_requested_bundle(options, bundle, also);
   if (!report) return report_error(report.error());
-  say_warnings(words.input, report->warnings);
+  say_warnings(report->warnings);
   if (report->aux_total_bytes == 0) {
     const Result<std::unique_ptr<Recording>> opened = open_recording(words.input);  // a pipe cannot be read again
     if (opened) note_absent_trace(words.input, **opened);

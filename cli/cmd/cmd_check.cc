@@ -42,16 +42,7 @@ std::string uncertain_text(const FlowCheck& flow) {
                      "--insn-trace' marks them\n", flow.uncertain, flow.instructions);
 }
 
-/// `quiet`: the warnings are not on standard error.
-std::string unread_text(const std::vector<std::string>& warnings, bool quiet) {
-  if (warnings.empty()) return "no findings: the records, the code bytes and the files agree\n";
-  if (!quiet) return "no findings in what could be read (see the warnings on standard error)\n";
-  std::string text = "no findings in what could be read; warnings:\n";
-  for (const std::string& warning : warnings) text += "  " + shown(warning) + "\n";
-  return text;
-}
-
-void print_text(const Recording& recording, const FlowCheck& flow, const std::string& unverified, bool quiet) {
+void print_text(const Recording& recording, const FlowCheck& flow, const std::string& unverified) {
   std::map<std::string_view, size_t> by_kind;
   Output& output = standard_output();
   const TextRecords records = text_records(recording);
@@ -94,7 +85,8 @@ void print_text(const Recording& recording, const FlowCheck& flow, const std::st
     return;
   }
   if (by_kind.empty()) {
-    output.write(unread_text(recording.warnings(), quiet));
+    output.write(recording.warnings().empty() ? "no findings: the records, the code bytes and the files agree\n"
+                                              : "no findings in what could be read (see the warnings on standard error)\n");
     return;
   }
   output.write("\n");
@@ -115,7 +107,7 @@ int run_check(const CheckWords& words) {
   if (words.format == "json") {
     standard_output().write(check_json(recording, flow).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   } else {
-    print_text(recording, flow, unverified_text(files), words.input.quiet);
+    print_text(recording, flow, unverified_text(files));
   }
   const TextRecords records = text_records(recording);
   const bool agrees = std::none_of(flow.findings.begin(), flow.findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });

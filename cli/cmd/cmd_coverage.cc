@@ -214,7 +214,7 @@ int run_coverage(const CoverageWords& words) {
       return true;
     });
     any_told = any_told || told;
-    if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet) say_on_error(unproven_text(file.path));
+    if (told && file.relocatable && file.build_id.empty()) say_on_error(unproven_text(file.path));
     if (!told) without += (without.empty() ? "" : ", ") + file.path;
   }
   if (const int nothing = counts.files.empty() ? input.say_summary(words.calls, false) : kExitOk; nothing != kExitOk) return nothing;
@@ -237,7 +237,7 @@ int run_coverage(const CoverageWords& words) {
   }
   for (const auto& [path, file] : coverage) note_read_file(path);  // the sources are needed to read the result
   const bool lcov = words.format == "lcov" || !words.output.empty();
-  if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !words.calls.input.quiet)
+  if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !absent.empty())
     say_on_error(absent);
   const bool kept = keeps_earlier_file(words.output, status);
   const int written = kept ? kExitOk : write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage, !words.sources.empty()));

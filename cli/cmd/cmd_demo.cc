@@ -186,7 +186,7 @@ void show_difference(const Recording& right, const Recording& frozen, uint32_t s
 int show_frozen(const Recording& recording, InputOptions input) {
   heading("4. The same trace, decoded with frozen code");
   input.freeze = true;
-  input.quiet = true;
+  input.quiet = input.is_repeated = true;
   Result<std::unique_ptr<Recording>> frozen = open_recording(input);
   if (!frozen) return report_error(frozen.error());
   bool shown = false;

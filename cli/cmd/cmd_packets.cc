@@ -220,7 +220,7 @@ int run_packets(const PacketsWords& words) {
     say_on_error("ptdecode: " + why + "\n");
     return kExitUsage;
   }
-  if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {}\n", counted(bad, "invalid packet")));
+  if (bad != 0) say_on_error(fmt::format("ptdecode: {}\n", counted(bad, "invalid packet")));
   return words.input.strict && bad != 0 ? kExitFinding : kExitOk;
 }
 

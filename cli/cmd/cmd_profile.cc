@@ -251,7 +251,7 @@ int write_profiles(const ProfileWords& words, const CodeCounts& counts, const Re
   for (const FileCounts& file : counts.files) {
     if (!words.dso.empty() && !names_file(words.dso, file.path)) continue;
     if (!includes(words, file)) {
-      if (!words.calls.input.quiet) say_on_error("ptdecode: left out: " + refusal(file.path) + "\n");
+      say_on_error("ptdecode: left out: " + refusal(file.path) + "\n");
       continue;
     }
     std::string name = profile_name(file, words.format, recording);
@@ -389,10 +389,9 @@ int run_pprof(const ProfileWords& words, CallInput& input) {
   }
   (*file)->write(text);
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
-  if (!words.calls.input.quiet) {
+  if (!words.calls.input.quiet)
     say_on_error(fmt::format("ptdecode: {}: {}; next: go tool pprof -http=: {}\n", shown(words.output), counted(profile.samples(), "stack"), shell_word(words.output)));
-    if (profile.left_out() != 0) say_on_error("ptdecode: " + left_out_text(profile.left_out()) + "\n");
-  }
+  if (profile.left_out() != 0) say_on_error("ptdecode: " + left_out_text(profile.left_out()) + "\n");
   return status;
 }
 

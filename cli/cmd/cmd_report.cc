@@ -189,10 +189,8 @@ int run_report(const ReportWords& words) {
   const std::string page = fitting_page(words, *facts, input, calls);
   if (const int written = write_result(words.output, page); written != kExitOk) return written;
   for (const std::string& doubt : input.doubts()) say_on_error("ptdecode: " + doubt + "\n");
-  if (!words.calls.input.quiet) {
-    say_on_error(symbol_warnings(input.recording()));
-    say_on_error(fmt::format("ptdecode: {}: {}; open it in a browser\n", shown(words.output), size_text(page.size())));
-  }
+  say_on_error(symbol_warnings(input.recording()));
+  if (!words.calls.input.quiet) say_on_error(fmt::format("ptdecode: {}: {}; open it in a browser\n", shown(words.output), size_text(page.size())));
   return strict_status(words.calls.input.strict, gaps, input.recording());
 }
 

@@ -270,8 +270,8 @@ int run_script(const ScriptWords& words) {
   progress.finish();
   if (interrupted()) {
     output.flush();
-    if (!words.input.quiet)
-      say_on_error(file_text(*options, recording) + interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
+    say_on_error(file_text(*options, recording) + interrupt_text(progress.share(), tally));
+    if (!words.input.quiet) say_on_error(gap_summary(tally, recording, total_bytes));
     return kExitInterrupted;
   }
   if (!complete) {
@@ -280,7 +280,8 @@ int run_script(const ScriptWords& words) {
   }
   const std::string why = output.bytes() > heading ? std::string{} : nothing_matched(*options, recording);
   if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
-  if (!words.input.quiet) say_on_error(file_text(*options, recording) + gap_summary(tally, recording, total_bytes));
+  say_on_error(file_text(*options, recording));
+  if (!words.input.quiet) say_on_error(gap_summary(tally, recording, total_bytes));
   return why.empty() ? strict_status(words.input.strict, tally, recording) : kExitUsage;
 }
 

@@ -85,7 +85,7 @@ int run_stat(const StatWords& words) {
   const bool cut = interrupted();
   if (cut) {
     go_on_after_interrupt();
-    if (!words.input.quiet) say_on_error(interrupt_text(progress.share(), gaps));
+    say_on_error(interrupt_text(progress.share(), gaps));
   }
   if (words.format == "json") {
     standard_output().write(stat_report_json(recording, counts).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");

@@ -114,7 +114,7 @@ int run_reference(const VerifyWords& words) {
   complete.drop_poke.clear();
   complete.slack.clear();
   complete.freeze = complete.no_time = complete.no_anchors = false;
-  complete.quiet = true;
+  complete.quiet = complete.is_repeated = true;
   Result<std::unique_ptr<Recording>> reference = open_recording(complete);
   if (!reference) return report_error(reference.error());
   Result<std::unique_ptr<Recording>> other = open_recording(words.input);

@@ -39,8 +39,7 @@ std::pair<uint64_t, int> fit_slices(const ViewsWords& words, CallInput& input, u
   const uint64_t count = slices.count(), fitting = size_bytes / kSliceBytes;
   if (status != kExitOk || count <= fitting) return {0, status};
   const uint64_t min_ns = slices.quantile(static_cast<double>(count - fitting) / static_cast<double>(count)) + 1;
-  if (!words.calls.input.quiet)
-    say_on_error(fmt::format("ptdecode: calls and waits shorter than {} are left out, because of --size\n", duration_text(min_ns)));
+  say_on_error(fmt::format("ptdecode: calls and waits shorter than {} are left out, because of --size\n", duration_text(min_ns)));
   return {min_ns, status};
 }
 

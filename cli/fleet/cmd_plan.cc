@@ -51,9 +51,8 @@ int run_plan(PlanWords words) {
   }
   const Result<PlanReport> report = write_plan(*asked, plan);
   if (!report) return report_error(explain_absent(words.input, report.error()));
-  if (words.input.quiet) return kExitOk;
   for (const std::string& warning : report->warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
-  standard_output().write(report_text(*report, words.output));
+  if (!words.input.quiet) standard_output().write(report_text(*report, words.output));
   return kExitOk;
 }
 

@@ -128,7 +128,7 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   command.add_option("--slack", input.slack, "widen every time by this much on both sides: 50us")->group(how)->type_name("TIME");
   command.add_flag("--freeze", input.freeze, "ignore text pokes: patched code keeps its first bytes. Code that is mapped, loaded or compiled (JIT) later is still used")->group(how);
   command.add_flag("--strict", input.strict, "exit with 3 if flow was lost, or if records, files or times of packets contradict each other")->group(how);
-  command.add_flag("-q,--quiet", input.quiet, "no progress and no summary on standard error")->group(how);
+  command.add_flag("-q,--quiet", input.quiet, "no progress and no summary on standard error; warnings remain")->group(how);
   command.add_option("--drop-poke", input.drop_poke, "pretend that every N-th TEXT_POKE record was lost")->group("")->type_name("N[,SEED]");
   command.add_flag("--no-anchors", input.no_anchors, "do not use sync interrupts to order text pokes")->group("");
 }
@@ -295,7 +295,7 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   Result<std::unique_ptr<Recording>> recording = open();
   progress.finish();
   if (!recording) return explain_absent(input, recording.error());
-  if (!input.quiet) {
+  if (!input.is_repeated) {
     for (const std::string& warning : (*recording)->warnings()) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
   }
   return recording;

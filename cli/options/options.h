@@ -29,6 +29,7 @@ struct InputOptions {
   std::string slack, drop_poke;
   bool strict = false;  ///< gaps make the exit status 3
   bool quiet = false;   ///< no progress, no summary
+  bool is_repeated = false;  ///< opened again: the warnings have been said
 
   [[nodiscard]] bool is_raw() const { return !pt_path.empty() || !winipt_path.empty(); }
   /// Returns the file with the trace.

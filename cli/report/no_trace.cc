@@ -53,7 +53,7 @@ Result<std::unique_ptr<Recording>> open_traced(const InputOptions& input) {
 }
 
 void note_absent_trace(const InputOptions& input, const Recording& recording) {
-  if (!input.quiet) say_on_error("ptdecode: " + shown(no_trace_text(input, recording)) + "\n");
+  say_on_error("ptdecode: " + shown(no_trace_text(input, recording)) + "\n");
 }
 
 Error no_source_lines(const std::string& what) {
