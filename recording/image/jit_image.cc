@@ -161,7 +161,8 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
                        ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
                        "the same clock)");
   } else if (!names_only) {
-    check_clock(image, codes, mapping, time_of(result->header.timestamp, result->header, mapping, clock), result->header.timestamp != 0);
+    const uint64_t begin = result->header.timestamp;
+    check_clock(image, codes, mapping, clock, begin == 0 ? kTimeMin : time_of(begin, result->header, mapping, clock));
     repair_times(image, codes, mapping, clock);
     mark_disorder(image, codes, mapping);
   }

@@ -22,14 +22,15 @@ struct JitdumpMapping {
   Ip address;
   FileId file_id;
   uint64_t file_offset_bytes = 0;  ///< of a complete jitdump: its checksum, see JitdumpSum; 0: unknown
+  TimeNs started;                  ///< by when its process has started: its exec or fork; 0: unknown
 };
 
 /// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC. Its process
-/// ended at `ended`, if the recording says so, and the recording's last record has the time `last_record`.
+/// ended at `ended`, if the recording says so, and the recording's first and last record have the times `first_record` and `last_record`.
 struct JitClock {
   const TimeConversion& conversion;
   bool monotonic = false;
-  TimeNs ended = kTimeMax, last_record = kTimeMax;
+  TimeNs ended = kTimeMax, first_record = kTimeMin, last_record = kTimeMax;
 };
 
 /// Returns whether the file contains all code from no file that the process ran: see kCompleteJitdump.

@@ -13,6 +13,12 @@ constexpr uint64_t kSlackNs = 1'000'000;  // between a record and what it record
 
 bool is_after(TimeNs a, TimeNs b) { return a.value > b.value && a.value - b.value > kSlackNs; }
 
+/// Returns whether `a` is before `b`, and the conversion between clocks does not explain it.
+bool is_before(TimeNs a, TimeNs b) {
+  constexpr uint64_t kRoundingNs = 100;
+  return a < b && b.value - a.value > kRoundingNs;
+}
+
 /// Returns the entries of a longest sequence whose times do not go back.
 std::vector<bool> in_order(const std::vector<DatedCode>& codes) {
   std::vector<size_t> ends;                       // of the sequence of each length, the entry with the earliest time
@@ -73,7 +79,7 @@ void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const Jitdum
   uint64_t impossible = 0;
   TimeNs previous = mapping.mapped_at;
   for (DatedCode& entry : codes) {
-    if (all_later || entry.code.time == 0 || is_after(mapping.mapped_at, entry.time) || is_after(entry.time, clock.ended)) {
+    if (all_later || entry.code.time == 0 || is_before(entry.time, mapping.mapped_at) || is_after(entry.time, clock.ended)) {
       entry.time = previous;
       ++impossible;
     }
@@ -87,13 +93,15 @@ void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const Jitdum
              "is assumed");
 }
 
-void check_clock(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, TimeNs begin, bool has_begin) {
-  constexpr uint64_t kRoundingNs = 100;  // of the conversion between clocks
-  if (!has_begin || begin.value >= mapping.mapped_at.value || mapping.mapped_at.value - begin.value <= kRoundingNs) return;
+void check_clock(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock, TimeNs begin) {
+  const bool has_start = mapping.started > kTimeMin;
+  const TimeNs least = has_start ? mapping.started : clock.first_record;
+  if (begin == kTimeMin || begin >= mapping.mapped_at || !is_before(begin, least)) return;
   for (DatedCode& entry : codes) entry.assumed = true;
   report_jitdump(image, mapping, FindingKind::bad_record, mapping.mapped_at,
-                 "its header has a time " + std::to_string(mapping.mapped_at.value - begin.value) +
-                     " ns before its process mapped it, so its times are of another clock: all code of the file is assumed");
+                 "its header has a time " + std::to_string(least.value - begin.value) + " ns before " +
+                     (has_start ? "its process started" : "the recording, in which its process mapped it") +
+                     ", so its times are of another clock: all code of the file is assumed");
 }
 
 void mark_disorder(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping) {

@@ -17,9 +17,9 @@ struct DatedCode {
 
 /// Adds a finding about the file, from `since` on.
 void report_jitdump(ImageBuild& image, const JitdumpMapping& mapping, FindingKind kind, TimeNs since, const std::string& what);
-/// Marks all code if the file's header has a time (`has_begin`) before the process mapped the file, which compilers do first: the times are of
-/// another clock.
-void check_clock(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, TimeNs begin, bool has_begin);
+/// Marks all code if the file's header has the time `begin` (0: none) before its process started, or before the recording of a process whose start
+/// is not recorded: the times are of another clock. Compilers make the header before or after they map the file.
+void check_clock(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock, TimeNs begin);
 /// Replaces times that cannot be true, and reports them: no time of the file proves then which code ran when. `codes` are in file order.
 void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock);
 /// Marks code whose times contradict the order of the file, and all other code at its addresses: a compiler logs what replaces code after it,

@@ -191,7 +191,9 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
   const SpaceId space = space_of(map.pid);
   if (map.tid > 0) pids_[map.tid] = map.pid;
   if (is_jitdump_path(map.path)) {
-    jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, {map.maj, map.min, map.inode}, map.file_offset_bytes});
+    const auto started = started_.find(map.pid);
+    jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, {map.maj, map.min, map.inode}, map.file_offset_bytes,
+                         started == started_.end() ? kTimeMin : started->second});
     return;
   }
   add_mapping({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,

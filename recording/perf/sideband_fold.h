@@ -180,7 +180,7 @@ class SidebandFold {
   TaskSwitches task_switches_;
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
-  std::map<int32_t, TimeNs> ended_;  // process -> its end
+  std::map<int32_t, TimeNs> started_, ended_;  // process -> its latest exec or fork, its end
   std::set<SpaceId> jit_named_;        // spaces in which a jitdump or an announcement names code
   std::set<SpaceId> complete_spaces_;  // spaces of which a jitdump has all code that ran
   const std::vector<perfio::EventAttr>* attrs_ = nullptr;

@@ -37,7 +37,8 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
   for (const JitdumpMapping* jitdump : wanted) {
     const auto ended = ended_.find(jitdump->pid);
     const TimeNs last = times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns};
-    const JitClock clock{data_.decoder.config.time, monotonic, ended == ended_.end() ? kTimeMax : ended->second, last};
+    const JitClock clock{data_.decoder.config.time, monotonic, ended == ended_.end() ? kTimeMax : ended->second,
+                         TimeNs{times_.first_ns}, last};
     const bool names_only = complete.contains(jitdump->space);
     if (names_only && is_complete_jitdump(image_, *jitdump)) {
       add_complete_jitdump(image_, *jitdump, clock, mappings, data_.warnings);

@@ -174,6 +174,7 @@ void SidebandFold::on_comm(const perfio::Record& record, perfio::CommRecord comm
   if (comm.exec && comm.pid > 0) {
     spaces_[comm.pid] = image_.builder.add_space(machine_of_thread(comm.pid));
     data_.contexts.add_thread(comm.tid, time, context_of(comm.pid, comm.tid));
+    if (record.sample_id.has_time) started_[comm.pid] = time;
     if (per_cpu_) task_switches_.on_exec(record);
   } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
     data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
@@ -224,6 +225,7 @@ void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task
   const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
   if (task.pid != task.ppid) {
     if (!synthesized) {
+      started_[task.pid] = time;
       spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
       if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
     } else {
