@@ -79,6 +79,7 @@ bool KernelImage::add_guest_to(ImageBuild& image, const GuestFiles& files, std::
   std::vector<KernelSymbol> symbols = read_kallsyms(files.kallsyms);
   if (!are_of_this_boot(image, files.kallsyms, symbols, warnings)) return false;
   const std::vector<KernelModule> modules = read_modules(files.modules);
+  report_modules(image, files.modules, files.kallsyms, compare_modules(modules, symbols), warnings);
   bool has_code = false;
   struct stat info {};
   if (!files.kcore.empty() && ::stat(files.kcore.c_str(), &info) == 0) {

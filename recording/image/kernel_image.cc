@@ -268,6 +268,7 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
   }
   if (!ranges.ok()) return false;
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
+  report_modules(image, dir + "/modules", dir + "/kcore", compare_modules(modules, *ranges), warnings);
   add_copies(image, *ranges, dir + "/kcore", modules, features, taken);
   return true;
 }
@@ -431,7 +432,23 @@ bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, c
 
 void KernelImage::add_names(ImageBuild& image, const std::string& path, bool only_new_modules, std::vector<std::string>& warnings) {
   std::vector<KernelSymbol> all = read_kallsyms(path);
-  if (are_of_this_boot(image, path, all, warnings)) add_symbols(image, std::move(all), only_new_modules);
+  if (!are_of_this_boot(image, path, all, warnings)) return;
+  const std::string modules = path.substr(0, path.rfind('/') + 1) + "modules";
+  if (compared_names_.insert(path).second) report_modules(image, modules, path, compare_modules(read_modules(modules), all), warnings);
+  add_symbols(image, std::move(all), only_new_modules);
+}
+
+/// Reports modules that the list has at other addresses than what was read with it: their code and their functions may have names of others.
+void KernelImage::report_modules(ImageBuild& image, const std::string& modules_path, const std::string& other_path, const WrongModules& wrong,
+                                 std::vector<std::string>& warnings) const {
+  if (wrong.count == 0) return;
+  Finding finding;
+  finding.kind = FindingKind::file_changed;
+  finding.space = kernel_of_machine(machine_);
+  finding.ip = Ip{wrong.first};
+  finding.what = modules_path + " contradicts " + other_path + ": " + wrong.what + ": names of modules may be wrong";
+  warnings.push_back(finding.what);
+  image.builder.add_finding(std::move(finding));
 }
 
 void KernelImage::add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, bool only_new_modules) {

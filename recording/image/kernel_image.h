@@ -11,6 +11,7 @@
 #include "image/source/kernel/kallsyms.h"
 #include "image/source/elf_file.h"
 #include "image/source/kernel/kernel_dump.h"
+#include "image/source/kernel/module_check.h"
 #include "perfio/format/records.h"
 #include "perfio/perf_reader.h"
 #include "recording/image/image_build.h"
@@ -73,6 +74,8 @@ class KernelImage {
   void add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, bool only_new_modules);
   [[nodiscard]] bool are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
                                       std::vector<std::string>& warnings) const;
+  void report_modules(ImageBuild& image, const std::string& modules_path, const std::string& other_path, const WrongModules& wrong,
+                      std::vector<std::string>& warnings) const;
   [[nodiscard]] uint64_t created_bytes(Ip ip, Interval live) const;
   void add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features);
   void add_ksymbols(ImageBuild& image, const perfio::Features& features);
@@ -95,6 +98,7 @@ class KernelImage {
   std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;
+  std::unordered_set<std::string> compared_names_;  // paths of kallsyms that were compared with the list of modules beside them
   std::vector<KernelSymbol> dumped_symbols_;  // of the first dump that has names
   Ip breakpoint_entry_;
   bool has_copy_ = false;

@@ -40,6 +40,41 @@ int main(void) {
   return 0;
 }
 """
+# Makes the header before it maps the file, as .NET (src/coreclr/pal/src/misc/perfjitdump.cpp, Start()) and Erlang do, and then generates a function.
+# Arguments: by how many nanoseconds the header's and the function's times are too early.
+OWN_DUMP = r"""
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+static uint64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+int main(int argc, char **argv) {
+  char name[64];
+  snprintf(name, sizeof name, "jit-%d.dump", getpid());
+  int file = open(name, O_CREAT | O_TRUNC | O_RDWR, 0600);
+  uint64_t times[2] = {now() - strtoull(argv[1], 0, 10), 0};
+  uint32_t header[6] = {0x4a695444, 1, 40, 62, 0, getpid()};
+  if (write(file, header, sizeof header) < 0 || write(file, times, sizeof times) < 0) return 1;
+  usleep(2000);
+  mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+  static const unsigned char code[] = {0x31, 0xc0, 0xff, 0xc0, 0x83, 0xf8, 0x10, 0x75, 0xf9, 0xc3};
+  unsigned char *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(page, code, sizeof code);
+  uint32_t head[2] = {0, 16 + 40 + 3 + sizeof code}, task[2] = {getpid(), getpid()};
+  uint64_t time = now() - strtoull(argv[2], 0, 10), place[4] = {(uintptr_t)page, (uintptr_t)page, sizeof code, 1};
+  if (write(file, head, 8) < 0 || write(file, &time, 8) < 0 || write(file, task, 8) < 0 || write(file, place, 32) < 0) return 1;
+  if (write(file, "fn", 3) < 0 || write(file, code, sizeof code) < 0) return 1;
+  return ((int (*)(void))page)() != 16;
+}
+"""
 
 
 def joined(header, records):
@@ -165,6 +200,38 @@ class JitTimes(unittest.TestCase):
                 self.assert_named(*self.shifted(header, by), by)
         _, said = self.assert_named(*self.shifted(header, -span // 10), "early")
         self.assertIn(f"bad_record: {self.dump}: its header has a time ", said)
+
+    def own_dump(self, header_early, code_early):
+        """Records a program that writes a jitdump itself. Returns what check says, and its exit status."""
+        program = self.folder / "own"
+        if not program.exists():
+            (self.folder / "own.c").write_text(OWN_DUMP)
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-o", program, self.folder / "own.c"], check=True)
+        recording = self.folder / "own_rec"
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "--no-ran-code", "--no-announce",
+                               "-o", recording, "--", program, str(header_early), str(code_early)], capture_output=True, text=True, timeout=120,
+                              cwd=self.folder, env={**os.environ, "PTDECODE_STASH": "off"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        check = self.run_it("check", "-i", recording, *NO_DOUBT)
+        return check.stdout, check.returncode
+
+    def test_a_header_that_is_older_than_the_mapping(self):
+        said, status = self.own_dump(0, 0)
+        self.assertEqual(status, 0, said)
+        self.assertIn("no findings", said)
+        said = self.run_it("stat", "-q", "-i", self.folder / "own_rec", *NO_DOUBT).stdout
+        self.assertRegex(said, r"assumed +0 blocks")
+
+    def test_a_header_that_is_older_than_the_process(self):
+        said, status = self.own_dump(3600 * SECOND, 0)
+        self.assertEqual(status, 3, said)
+        self.assertRegex(said, r"bad_record: .*/jit-\d+\.dump: its header has a time \d+ ns before its process started")
+
+    def test_code_that_is_older_than_the_mapping(self):
+        """By less than the millisecond between records of two threads."""
+        said, status = self.own_dump(0, 900_000)
+        self.assertEqual(status, 3, said)
+        self.assertIn("1 of 1 records have a time at which their process did not log code", said)
 
     def test_loads_in_another_order_than_their_times(self):
         header = list(self.forms())[1]
