@@ -6,6 +6,9 @@
 #include <opencsd/c_api/opencsd_c_api.h>
 #include <openssl/crypto.h>
 #include <zstd.h>
+#ifdef PTD_HAS_LZMA
+#include <lzma.h>
+#endif
 
 #include <array>
 #include <cinttypes>
@@ -18,6 +21,14 @@ namespace {
 
 using Text = std::array<char, 1024>;
 
+const char* lzma_version() {
+#ifdef PTD_HAS_LZMA
+  return lzma_version_string();
+#else
+  return "none";
+#endif
+}
+
 /// Lines "name value". Without allocation, so that it cannot fail. Capstone tells two numbers; libiberty has no version.
 Text build_info() {
   int capstone_major = 0, capstone_minor = 0;
@@ -25,8 +36,8 @@ Text build_info() {
   const uint64_t zydis = ZydisGetVersion();
   Text text{};
   std::snprintf(text.data(), text.size(),
-                "ptdecode %s\ncommit %s\nelfutils %s\nOpenSSL %s\nzstd %s\nZydis %u.%u.%u\nCapstone %d.%d\nOpenCSD %s\nnlohmann-json %d.%d.%d\n", ptd_version(),
-                ptd::capi::kCommit, dwfl_version(nullptr), OpenSSL_version(OPENSSL_VERSION_STRING), ZSTD_versionString(),
+                "ptdecode %s\ncommit %s\nelfutils %s\nOpenSSL %s\nzstd %s\nliblzma %s\nZydis %u.%u.%u\nCapstone %d.%d\nOpenCSD %s\nnlohmann-json %d.%d.%d\n", ptd_version(),
+                ptd::capi::kCommit, dwfl_version(nullptr), OpenSSL_version(OPENSSL_VERSION_STRING), ZSTD_versionString(), lzma_version(),
                 static_cast<unsigned>(ZYDIS_VERSION_MAJOR(zydis)),
                 static_cast<unsigned>(ZYDIS_VERSION_MINOR(zydis)), static_cast<unsigned>(ZYDIS_VERSION_PATCH(zydis)), capstone_major, capstone_minor,
                 ocsd_get_version_str(),

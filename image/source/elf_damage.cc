@@ -127,9 +127,8 @@ class Sections {
 
 /// Calls f(sections) for the class of the file. Files of the other byte order are not examined.
 template <class F>
-void examine(const ElfFile& elf, F&& f) {
-  const Bytes file = elf.file()->bytes();
-  if (file.size() < EI_NIDENT || static_cast<uint8_t>(file[EI_DATA]) != ELFDATA2LSB || elf.is_core()) return;
+void examine(Bytes file, F&& f) {
+  if (file.size() < EI_NIDENT || static_cast<uint8_t>(file[EI_DATA]) != ELFDATA2LSB) return;
   if (static_cast<uint8_t>(file[EI_CLASS]) == ELFCLASS64) {
     f(Sections<Elf64_Ehdr, Elf64_Shdr, Elf64_Sym, Elf64_Chdr>(file));
   } else if (static_cast<uint8_t>(file[EI_CLASS]) == ELFCLASS32) {
@@ -137,11 +136,25 @@ void examine(const ElfFile& elf, F&& f) {
   }
 }
 
+std::string mini_damage(const ElfFile& elf) {
+  const auto mini = elf.read_mini();
+  if (!mini.ok() && mini.error().code == ErrorCode::unsupported_compression) return "its .gnu_debugdata is not read (" + mini.error().message + ")";
+  std::string damage = mini.ok() ? std::string() : mini.error().message;
+  if (mini.ok() && !mini->empty()) {
+    damage = "it holds no ELF file";
+    if (mini->size() >= SELFMAG && std::memcmp(mini->data(), ELFMAG, SELFMAG) == 0)
+      examine(*mini, [&](const auto& sections) { damage = sections.trouble().empty() ? sections.symbols(true) : sections.trouble(); });
+  }
+  return damage.empty() ? damage : "its .gnu_debugdata is damaged (" + damage + ")";
+}
+
 }  // namespace
 
 ElfDamage find_elf_damage(const ElfFile& elf, bool names) {
   ElfDamage damage;
-  examine(elf, [&](const auto& sections) {
+  if (names) damage.mini = mini_damage(elf);
+  if (elf.is_core()) return damage;
+  examine(elf.file()->bytes(), [&](const auto& sections) {
     damage.symbols = sections.trouble().empty() ? sections.symbols(names) : sections.trouble();
     if (damage.symbols.empty()) damage.symbols = sections.places(elf.segments());
     if (damage.symbols.empty()) damage.symbols = elf.damage();
@@ -152,13 +165,16 @@ ElfDamage find_elf_damage(const ElfFile& elf, bool names) {
 
 bool has_debug_info(const ElfFile& elf) {
   bool has = false;
-  examine(elf, [&](const auto& sections) { has = sections.has_debug_info(); });
+  if (elf.is_core()) return false;
+  examine(elf.file()->bytes(), [&](const auto& sections) { has = sections.has_debug_info(); });
   return has;
 }
 
 std::string symbols_sentence(const std::string& path, const std::string& damage) {
   return path + ": its symbol table is damaged (" + damage + "): functions of this file may have no name or a wrong one";
 }
+
+std::string mini_sentence(const std::string& path, const std::string& damage) { return path + ": " + damage + ": functions of this file may have no name"; }
 
 std::string debug_sentence(const std::string& path, const std::string& damage) {
   return path + ": its debug information is damaged (" + damage + "): source lines and inlined functions of this file are missing";

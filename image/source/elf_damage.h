@@ -10,6 +10,7 @@ namespace ptd {
 /// A sentence fragment each, "" if nothing is wrong.
 struct ElfDamage {
   std::string symbols;  ///< .symtab, or .dynsym if there is none
+  std::string mini;     ///< .gnu_debugdata, with its name; examined with the symbols' names only
   std::string debug;    ///< DWARF
 };
 
@@ -20,6 +21,7 @@ struct ElfDamage {
 
 /// Returns what to tell a user of damage to the file at `path`: a sentence without a full stop.
 [[nodiscard]] std::string symbols_sentence(const std::string& path, const std::string& damage);
+[[nodiscard]] std::string mini_sentence(const std::string& path, const std::string& damage);
 [[nodiscard]] std::string debug_sentence(const std::string& path, const std::string& damage);
 
 }  // namespace ptd

@@ -20,6 +20,7 @@
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
 #include "image/source/elf_handle.h"
+#include "image/source/packed/unpack.h"
 
 namespace ptd {
 namespace {
@@ -404,6 +405,7 @@ bool ElfFile::parse() {
     const char* name = has_names ? elf_strptr(elf.get(), names, info.sh_name) : nullptr;
     if (name == nullptr) continue;
     if (std::strcmp(name, ".gnu_debuglink") == 0) debug_link_ = read_debug_link(content);
+    if (std::strcmp(name, ".gnu_debugdata") == 0) mini_ = content;
     has_lines_ = has_lines_ || (!content.empty() && (std::strcmp(name, ".debug_line") == 0 || std::strcmp(name, ".zdebug_line") == 0));
   }
   return true;
@@ -463,10 +465,23 @@ std::vector<ElfSymbol> ElfFile::read_symbols(size_t limit) const {
   const ElfHandle elf = open_memory(file_->bytes());
   if (!elf) return {};
   std::vector<ElfSymbol> symbols = symbols_of(elf.get(), SHT_SYMTAB, limit);
-  if (symbols.empty()) symbols = symbols_of(elf.get(), SHT_DYNSYM, limit);
+  if (symbols.empty()) {
+    symbols = symbols_of(elf.get(), SHT_DYNSYM, limit);
+    const auto mini = read_mini();
+    const ElfHandle inner = open_memory(mini.ok() ? Bytes(*mini) : Bytes());
+    std::vector<ElfSymbol> more = inner ? symbols_of(inner.get(), SHT_SYMTAB, limit - symbols.size()) : std::vector<ElfSymbol>();
+    symbols.insert(symbols.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
   std::sort(symbols.begin(), symbols.end(),
             [](const ElfSymbol& a, const ElfSymbol& b) { return a.address != b.address ? a.address < b.address : a.name < b.name; });
+  const auto is_same = [](const ElfSymbol& a, const ElfSymbol& b) { return a.address == b.address && a.name == b.name; };
+  symbols.erase(std::unique(symbols.begin(), symbols.end(), is_same), symbols.end());
   return symbols;
+}
+
+Result<std::vector<std::byte>> ElfFile::read_mini() const {
+  if (has_symtab_ || mini_.empty()) return std::vector<std::byte>();
+  return unpack_xz(mini_);
 }
 
 std::vector<ElfSymbol> ElfFile::read_plt(const std::vector<ElfSymbol>& symbols) const {

@@ -110,7 +110,7 @@ class ElfFile {
   /// Returns the first address after the section of code that contains `address`, and `address` itself if none does (a symbol there names no
   /// code). Nothing if the file has no section headers of code, or too many.
   [[nodiscard]] std::optional<uint64_t> code_section_end(uint64_t address) const;
-  /// Reads .symtab, or .dynsym if that gives nothing, sorted by address, without undefined, section and file symbols.
+  /// Reads .symtab, or .dynsym and read_mini() if that gives nothing, sorted by address, without undefined, section and file symbols.
   /// At most `limit` symbols, and up to most_name_bytes(). Reads the whole table on each call; the caller should keep the result.
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
   /// Returns a symbol "NAME@plt" for each entry of the procedure linkage tables (.plt, .plt.sec, .plt.got, .iplt), unsorted. The name is that
@@ -119,6 +119,9 @@ class ElfFile {
   /// most 1,048,576 entries.
   [[nodiscard]] std::vector<ElfSymbol> read_plt(const std::vector<ElfSymbol>& symbols) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }
+  /// Returns the ELF file with the symbols that .dynsym lacks: .gnu_debugdata, uncompressed. Empty if there is none, or a .symtab.
+  /// Errors: as unpack_xz().
+  [[nodiscard]] Result<std::vector<std::byte>> read_mini() const;
   /// Returns whether the file has the bytes of a DWARF line table.
   [[nodiscard]] bool has_lines() const { return has_lines_; }
 
@@ -130,6 +133,7 @@ class ElfFile {
   std::vector<std::pair<uint64_t, uint64_t>> code_sections_;  ///< first address and end; empty for relocatable files
   std::string build_id_;
   DebugLink debug_link_;
+  Bytes mini_;  ///< of the file: .gnu_debugdata, compressed
   enum class CodeBytesIn : uint8_t { no_section, headers_only, file };
   CodeBytesIn code_bytes_ = CodeBytesIn::no_section;
   uint64_t segments_end_bytes_ = 0, section_headers_end_bytes_ = 0;

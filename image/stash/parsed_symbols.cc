@@ -15,8 +15,8 @@
 namespace ptd::stash {
 namespace {
 
-constexpr std::string_view kMagic = "ptdsym-4";
-constexpr const char* kFolder = "symbols-4";
+constexpr std::string_view kMagic = "ptdsym-5";
+constexpr const char* kFolder = "symbols-5";
 constexpr uint32_t kFunction = 1U << 31, kGlobal = 1U << 30, kWeak = 1U << 29, kLengthMask = kWeak - 1;
 
 struct Header {

@@ -26,6 +26,7 @@
 #include "image/base/shrunk_files.h"
 #include "image/source/build_id.h"
 #include "image/source/build_id_note.h"
+#include "image/source/packed/unpack.h"
 
 namespace ptd {
 namespace {
@@ -45,10 +46,9 @@ uint64_t unpacked_bytes(Elf_Scn* section, const char* name) {
 /// Returns whether the compressed sections of the file have a plausible uncompressed size: libdw uncompresses any claimed size, up to a
 /// thousand times the file's.
 bool unpacks_within_reason(Elf* elf, uint64_t file_bytes, bool relocatable) {
-  constexpr uint64_t kAlways = 256U << 20, kMostTimes = 32;
   size_t names = 0;
   const bool named = elf != nullptr && elf_getshdrstrndx(elf, &names) == 0;
-  const uint64_t most = std::max(kAlways, kMostTimes * file_bytes);
+  const uint64_t most = most_unpacked_bytes(file_bytes);
   uint64_t all = 0;
   bool within = true;
   for (Elf_Scn* section = named ? elf_nextscn(elf, nullptr) : nullptr; section != nullptr && within; section = elf_nextscn(elf, section)) {
@@ -195,14 +195,18 @@ bool DebugFile::prepare() {
 std::unique_ptr<DebugFile> DebugFile::open_checked(const std::string& path, bool relocatable) {
   auto file = std::make_unique<DebugFile>();
   file->fd = open_regular(path).fd;
-  if (relocatable && file->fd.ok()) file->fd = copy_of(file->fd.get());
   struct stat info {};
   (void)elf_version(EV_CURRENT);
   if (!file->fd.ok() || ::fstat(file->fd.get(), &info) != 0) return nullptr;
-  file->elf = elf_begin(file->fd.get(), ELF_C_READ_MMAP, nullptr);
+  if (relocatable) file->fd = copy_of(file->fd.get());
+  auto unpacked = file->fd.ok() ? unpack_zstd_sections(file->fd.get(), path) : Result<Fd>(Fd());
+  if (!unpacked.ok()) return nullptr;
+  const bool is_copy = relocatable || unpacked->ok();
+  if (unpacked->ok()) file->fd = std::move(*unpacked);
+  file->elf = file->fd.ok() ? elf_begin(file->fd.get(), ELF_C_READ_MMAP, nullptr) : nullptr;
   if (file->elf == nullptr) return nullptr;
   size_t size = 0;
-  const char* const content = relocatable ? nullptr : elf_rawfile(file->elf, &size);
+  const char* const content = is_copy ? nullptr : elf_rawfile(file->elf, &size);
   if (content != nullptr && size != 0) {
     file->mapping = Bytes(reinterpret_cast<const std::byte*>(content), size);
     watch_mapping(file->mapping, path, {info.st_dev, info.st_ino});

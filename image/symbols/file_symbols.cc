@@ -161,8 +161,9 @@ void FileSymbols::fetch_debug_file() {
 
 // What the headers show was reported when the recording was opened.
 void FileSymbols::note_damage(const ElfFile& elf) {
-  const std::string all = find_elf_damage(elf, true).symbols;
-  if (!all.empty() && find_elf_damage(elf, false).symbols.empty()) warnings_->add(symbols_sentence(elf.path(), all));
+  const ElfDamage all = find_elf_damage(elf, true);
+  if (!all.symbols.empty() && find_elf_damage(elf, false).symbols.empty()) warnings_->add(symbols_sentence(elf.path(), all.symbols));
+  if (!all.mini.empty()) warnings_->add(mini_sentence(elf.path(), all.mini));
 }
 
 void FileSymbols::load() {

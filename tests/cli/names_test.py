@@ -374,7 +374,7 @@ int main() {
             text = subprocess.run([PTDECODE, "functions", "-q", "-i", data, "--limit", "0"], env=environment, capture_output=True, text=True, check=True).stdout
             self.assertEqual({name: int(calls) for calls, name in re.findall(r"^ +(\d+) .* (\S+:helper) \(files\)$", text, re.M)},
                              {"a.c:helper": 3, "b.c:helper": 5})
-        self.assertTrue(list(stash.glob("parsed/symbols-4/*/*")))
+        self.assertTrue(list(stash.glob("parsed/symbols-5/*/*")))
 
 
 if __name__ == "__main__":

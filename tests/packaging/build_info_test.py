@@ -15,7 +15,7 @@ import unittest
 
 SOURCE, PTDECODE, LIBRARY = map(pathlib.Path, sys.argv[1:4])
 # Name printed -> pkg-config's name, how many numbers both have.
-LIBRARIES = {"elfutils": ("libdw", 2), "OpenSSL": ("libcrypto", 3), "zstd": ("libzstd", 3), "Capstone": ("capstone", 2), "nlohmann-json": ("nlohmann_json", 3),
+LIBRARIES = {"elfutils": ("libdw", 2), "OpenSSL": ("libcrypto", 3), "zstd": ("libzstd", 3), "liblzma": ("liblzma", 3), "Capstone": ("capstone", 2), "nlohmann-json": ("nlohmann_json", 3),
              "CLI11": ("CLI11", 3), "fmt": ("fmt", 3), "SQLite": ("sqlite3", 3),
              "zlib": ("zlib", 3)}
 NO_PKG_CONFIG = {"Zydis", "OpenCSD"}
@@ -50,7 +50,7 @@ class Printed(unittest.TestCase):
 
     def test_programs_link_what_is_listed(self):
         """Libraries that the program loads, other than those of the compiler, are listed."""
-        known = {"libdw": "elfutils", "libelf": "elfutils", "libcrypto": "OpenSSL", "libzstd": "zstd", "libZydis": "Zydis", "libcapstone": "Capstone",
+        known = {"libdw": "elfutils", "libelf": "elfutils", "libcrypto": "OpenSSL", "libzstd": "zstd", "liblzma": "liblzma", "libZydis": "Zydis", "libcapstone": "Capstone",
                  "libopencsd_c_api": "OpenCSD", "libopencsd": "OpenCSD", "libfmt": "fmt", "libsqlite3": "SQLite",
                  "libz": "zlib"}
         compiler = {"libstdc++", "libgcc_s", "libm", "libc", "ld-linux-x86-64", "libasan", "libubsan", "libtsan"}

@@ -447,7 +447,7 @@ TEST_F(Scratch, TheParsedFormIsWhatTheRawFormSaysAndIsMadeAnew) {
   ASSERT_TRUE(elf.ok());
   const std::vector<ElfSymbol> raw = (*elf)->read_symbols();
   ASSERT_GT(raw.size(), 100U);
-  const std::string parsed = place_ + "/parsed/symbols-4/" + added->hash.substr(0, 2) + "/" + added->hash;
+  const std::string parsed = place_ + "/parsed/symbols-5/" + added->hash.substr(0, 2) + "/" + added->hash;
   EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw));
   ASSERT_TRUE(fs::exists(parsed));
   EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw));
@@ -494,9 +494,9 @@ TEST_F(Scratch, OnlyWhatAStashGaveHasAParsedForm) {
   ASSERT_TRUE(elf.ok());
   EXPECT_EQ(kept->symbols_of(**elf).size(), (*elf)->read_symbols().size());
   EXPECT_FALSE(fs::exists(other + "/parsed"));
-  fs::create_directories(other + "/parsed/symbols-4/bb");
-  const std::string none = std::string("ptdsym-4") + std::string(16, '\0') + hash_of({});
-  std::ofstream(other + "/parsed/symbols-4/bb/" + hash, std::ios::binary) << none;
+  fs::create_directories(other + "/parsed/symbols-5/bb");
+  const std::string none = std::string("ptdsym-5") + std::string(16, '\0') + hash_of({});
+  std::ofstream(other + "/parsed/symbols-5/bb/" + hash, std::ios::binary) << none;
   EXPECT_EQ(kept->symbols_of(**elf).size(), (*elf)->read_symbols().size());
 }
 
