@@ -47,7 +47,7 @@ class PackedSections(RecordedPrograms):
         cls.run_in(PTDECODE, "record", "--emulate", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", name + ".data", "--", "./" + name)
 
     def read(self, command, name, *words):
-        done = subprocess.run([PTDECODE, command, "-q", "-i", self.data(name), *words], capture_output=True, text=True)
+        done = subprocess.run([PTDECODE, command, "-i", self.data(name), *words], capture_output=True, text=True)
         self.assertEqual(0, done.returncode, done.stderr)
         return done
 
@@ -67,7 +67,8 @@ class PackedSections(RecordedPrograms):
         packed = lzma.compress((self.folder / "symbols").read_bytes())
         self.mini("mini", packed)
         found, said = self.functions("mini")
-        self.assertEqual((30, ""), (found["hidden"], said))
+        self.assertEqual(30, found["hidden"])
+        self.assertNotIn("gnu_debugdata", said)
         self.assertEqual({"hidden": 30}, self.functions("mini", "--func", "hidden")[0])
         for name, content, why in (("cut", packed[:len(packed) // 2], "it ends early"), ("none", b"\x7fELF" + bytes(60), "it is not compressed with xz")):
             self.mini(name, content)
@@ -83,7 +84,7 @@ class PackedSections(RecordedPrograms):
             self.record(kind)
             for command, words in (("coverage", ("--format", "lcov")), ("functions", ("--inline", "--func", "copied", "--limit", "0"))):
                 want, found = self.read(command, "plain", *words), self.read(command, kind, *words)
-                self.assertEqual("", found.stderr)
+                self.assertNotIn("damaged", found.stderr)
                 if command == "coverage":
                     self.assertIn("DA:3,30", found.stdout)
                     self.assertEqual(want.stdout, found.stdout)
