@@ -255,8 +255,45 @@ void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
   }
 }
 
+// The text of the kernel proper in a copy: between _stext and _etext, if its names tell where they are.
+KernelTextCopy KernelImage::text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules,
+                                    const std::vector<KernelSymbol>& symbols) const {
+  const uint64_t begin = address_of(symbols, "_stext"), end = address_of(symbols, "_etext");
+  const bool is_bounded = begin != 0 && end > begin;
+  KernelTextCopy text{path, {}};
+  for (const MemoryRange& range : ranges) {
+    const uint64_t first = range.ip.value, size = range.code.bytes.size();
+    if (!is_kernel_half(range.ip) || size > ~first || module_of(modules, range.ip) != kKernelName) continue;
+    const uint64_t from = is_bounded ? std::clamp(begin, first, first + size) : first, to = is_bounded ? std::clamp(end, first, first + size) : first + size;
+    if (from < to) text.ranges.push_back({Ip{from}, {range.code.owner, range.code.bytes.subspan(from - first, to - from)}});
+  }
+  (void)remove_overlaps(text.ranges);
+  for (const KernelSymbol& symbol : symbols) {
+    const bool is_inside = is_bounded && symbol.address >= begin && symbol.address < end;
+    if (!is_inside || !symbol.is_text() || !symbol.module.empty()) continue;
+    if (text.functions.empty() || text.functions.back() != symbol.address) text.functions.push_back(symbol.address);
+  }
+  return text;
+}
+
+// Whether the text is of the recorded boot. Reports a contradiction.
+bool KernelImage::is_usable(ImageBuild& image, KernelTextCopy text, std::vector<std::string>& warnings) {
+  if (const std::string why = evidence_.contradiction_of(text, image.source.family()); !why.empty()) {
+    Finding finding;
+    finding.kind = FindingKind::file_changed;
+    finding.what = text.path + " is " + why + "; it is not used";
+    warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
+    return false;
+  }
+  evidence_.add_copy(std::move(text));
+  return true;
+}
+
 bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
-                           std::vector<std::string>& warnings) {
+                           std::vector<KernelSymbol>& names, std::vector<std::string>& warnings) {
+  std::vector<KernelSymbol> symbols = read_kallsyms(dir + "/kallsyms");
+  if (!are_of_this_boot(image, dir + "/kallsyms", symbols, warnings, " and the code beside it are")) return false;
   bool cut = false;
   const auto ranges = read_kcore(dir + "/kcore", image.source.family(), &cut);
   if (!ranges.ok() || cut) {
@@ -266,8 +303,11 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
     warnings.push_back(finding.what);
     image.builder.add_finding(std::move(finding));
   }
-  if (!ranges.ok()) return false;
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
+  if (ranges.ok() && !is_usable(image, text_in(dir + "/kcore", *ranges, modules, symbols), warnings)) return false;
+  report_modules(image, dir + "/modules", dir + "/kallsyms", compare_modules(modules, symbols), warnings);
+  names = std::move(symbols);
+  if (!ranges.ok()) return false;
   report_modules(image, dir + "/modules", dir + "/kcore", compare_modules(modules, *ranges), warnings);
   add_copies(image, *ranges, dir + "/kcore", modules, features, taken);
   return true;
@@ -319,6 +359,7 @@ bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, 
     image.builder.add_finding(std::move(finding));
     return false;
   }
+  if (!is_usable(image, text_in(path, dump->ranges, modules, dump->symbols), warnings)) return false;
   add_copies(image, dump->ranges, path, modules, features, {taken, kTimeMax});
   image.note_origin(kKernelName, {}, path, "a dump of the machine's memory");
   if (dump->has_bad_names) warnings.push_back(path + " has tables of the kernel's names that are malformed; they are not used");
@@ -347,7 +388,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   if (!ranges.ok() || ranges->empty()) return false;
   add_copies(image, *ranges, root + "/proc/kcore", modules, features, {copies.last_record, kTimeMax});
   image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");
-  add_names(image, root + "/proc/kallsyms", false, warnings);
+  add_names(image, root + "/proc/kallsyms", warnings);
   warnings.push_back(
       "the recording contains no copy of the kernel's text; it is read from " + root +
       "/proc/kcore, because this machine has not rebooted since: later changes without a record are not seen");
@@ -408,7 +449,7 @@ void KernelImage::add_unread_maps(ImageBuild& image, const perfio::Features& fea
 /// Whether the reference symbol of the recording's kernel mapping has the recorded address in a kallsyms file. It has in every copy of the same
 /// boot; kallsyms of another kernel, or of another boot with other randomised addresses, would give wrong names. Reports a contradiction.
 bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
-                                   std::vector<std::string>& warnings) const {
+                                   std::vector<std::string>& warnings, const std::string& unused) const {
   const bool has_addresses = std::any_of(symbols.begin(), symbols.end(), [](const KernelSymbol& s) { return is_kernel_half(Ip{s.address}); });
   if (!has_addresses && is_regular_file(path)) {
     const char* remedy = machine_ == 0 ? "functions of the kernel have no names (record as root" : "functions of the guest's kernel have no names (copy it as the guest's root";
@@ -422,7 +463,7 @@ bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, c
     finding.kind = FindingKind::file_changed;
     finding.ip = Ip{map.file_offset_bytes};
     finding.what = path + " is of another kernel or another boot: it has " + reference + " at " + hex_of(address) + ", and the recording at " +
-                   hex_of(map.file_offset_bytes) + "; its names are not used";
+                   hex_of(map.file_offset_bytes) + "; its names" + (unused.empty() ? " are" : unused) + " not used";
     warnings.push_back(finding.what);
     image.builder.add_finding(std::move(finding));
     return false;
@@ -430,12 +471,9 @@ bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, c
   return true;
 }
 
-void KernelImage::add_names(ImageBuild& image, const std::string& path, bool only_new_modules, std::vector<std::string>& warnings) {
+void KernelImage::add_names(ImageBuild& image, const std::string& path, std::vector<std::string>& warnings) {
   std::vector<KernelSymbol> all = read_kallsyms(path);
-  if (!are_of_this_boot(image, path, all, warnings)) return;
-  const std::string modules = path.substr(0, path.rfind('/') + 1) + "modules";
-  if (compared_names_.insert(path).second) report_modules(image, modules, path, compare_modules(read_modules(modules), all), warnings);
-  add_symbols(image, std::move(all), only_new_modules);
+  if (are_of_this_boot(image, path, all, warnings)) add_symbols(image, std::move(all), false);
 }
 
 /// Reports modules that the list has at other addresses than what was read with it: their code and their functions may have names of others.
@@ -531,17 +569,18 @@ void add_debug_files(ImageBuild& image, const perfio::Features& features) {
 }  // namespace
 
 void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings) {
-  bool has_text = !copies.kcore_dir.empty() && add_copy(image, features, copies.kcore_dir, {kTimeMin, kTimeMax}, warnings);
-  std::vector<std::string> after_dirs;
+  std::vector<std::vector<KernelSymbol>> names(1);  // of each folder with a copy
+  bool has_text = !copies.kcore_dir.empty() && add_copy(image, features, copies.kcore_dir, {kTimeMin, kTimeMax}, names[0], warnings);
   for (std::string dir : copies.after_dirs) {
     if (is_regular_file(dir)) {
       has_text = add_dump(image, features, dir, copies.last_record, warnings) || has_text;
       continue;
     }
     if (!is_regular_file(dir + "/kcore")) dir += "/kcore_dir";
-    if (add_copy(image, features, dir, {copies.last_record, kTimeMax}, warnings)) {
+    if (add_copy(image, features, dir, {copies.last_record, kTimeMax}, names.emplace_back(), warnings)) {
       has_text = true;
-      after_dirs.push_back(dir);
+    } else {
+      names.pop_back();
     }
   }
   has_copy_ = has_text;
@@ -561,14 +600,8 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   }
   if (has_text) add_debug_files(image, features);
   const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
-  if (!copies.kcore_dir.empty()) {
-    add_names(image, copies.kcore_dir + "/kallsyms", false, warnings);
-  } else if (!after_dirs.empty()) {
-    add_names(image, after_dirs.front() + "/kallsyms", false, warnings);
-  } else if (!cached.empty()) {
-    add_names(image, cached, false, warnings);
-  }
-  for (const std::string& dir : after_dirs) add_names(image, dir + "/kallsyms", true, warnings);
+  if (copies.kcore_dir.empty() && names.size() == 1 && !cached.empty()) add_names(image, cached, warnings);
+  for (std::vector<KernelSymbol>& of_folder : names) add_symbols(image, std::move(of_folder), named_modules_.contains({}));
   if (!named_modules_.contains({})) add_symbols(image, std::move(dumped_symbols_), false);
   add_ksymbols_and_removals(image, features);
 }

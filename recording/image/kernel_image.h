@@ -12,6 +12,7 @@
 #include "image/source/elf_file.h"
 #include "image/source/kernel/kernel_dump.h"
 #include "image/source/kernel/module_check.h"
+#include "image/source/kernel/text_evidence.h"
 #include "perfio/format/records.h"
 #include "perfio/perf_reader.h"
 #include "recording/image/image_build.h"
@@ -28,6 +29,9 @@ class KernelImage {
   void on_bpf(const perfio::BpfRecord& bpf, int32_t cpu);
   /// Processes a TEXT_POKE that adds code where there was none.
   void on_created(Ip ip, uint64_t size_bytes, TimeNs time) { created_[ip.value][time] = size_bytes; }
+
+  /// Processes a TEXT_POKE that changes code: its bytes tell whether copies are of this boot.
+  void on_changed(Ip ip, Bytes old_bytes, Bytes new_bytes) { evidence_.add_poke(ip, old_bytes, new_bytes); }
 
   /// Sets the paths of copies of the text.
   struct Copies {
@@ -63,17 +67,22 @@ class KernelImage {
     std::string name;
     size_t live = 0;  // number in lives_
   };
-  bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
+  /// `names` gets the symbols of the folder, none if it is refused.
+  bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken, std::vector<KernelSymbol>& names,
                 std::vector<std::string>& warnings);
+  [[nodiscard]] KernelTextCopy text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules,
+                                       const std::vector<KernelSymbol>& symbols) const;
+  bool is_usable(ImageBuild& image, KernelTextCopy text, std::vector<std::string>& warnings);
   bool add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken, std::vector<std::string>& warnings);
   [[nodiscard]] std::string contradiction_of(const KernelDump& dump, const perfio::Features& features) const;
   bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
   bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
   void add_unread_maps(ImageBuild& image, const perfio::Features& features);
-  void add_names(ImageBuild& image, const std::string& path, bool only_new_modules, std::vector<std::string>& warnings);
+  void add_names(ImageBuild& image, const std::string& path, std::vector<std::string>& warnings);
   void add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, bool only_new_modules);
+  /// Returns whether names may be used. `unused`: what else is not used, from " and" on.
   [[nodiscard]] bool are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
-                                      std::vector<std::string>& warnings) const;
+                                      std::vector<std::string>& warnings, const std::string& unused = {}) const;
   void report_modules(ImageBuild& image, const std::string& modules_path, const std::string& other_path, const WrongModules& wrong,
                       std::vector<std::string>& warnings) const;
   [[nodiscard]] uint64_t created_bytes(Ip ip, Interval live) const;
@@ -98,10 +107,10 @@ class KernelImage {
   std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;
-  std::unordered_set<std::string> compared_names_;  // paths of kallsyms that were compared with the list of modules beside them
   std::vector<KernelSymbol> dumped_symbols_;  // of the first dump that has names
   Ip breakpoint_entry_;
   bool has_copy_ = false;
+  TextEvidence evidence_;
 };
 
 }  // namespace ptd

@@ -217,6 +217,7 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
     return;
   }
   if (poke.old_bytes.empty()) kernel_.on_created(Ip{poke.addr}, size, time_of(record));
+  kernel_.on_changed(Ip{poke.addr}, poke.old_bytes, poke.new_bytes);
   const bool in_place = is_arm_ && poke.old_bytes.size() == poke.new_bytes.size();
   text_reported_ = text_reported_ || in_place;
   const auto begun = text_edits_.find(poke.addr);

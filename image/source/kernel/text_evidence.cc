@@ -1,0 +1,109 @@
+// Comparison of copies of a kernel's text with records of its changes, with names, and with each other.
+#include "image/source/kernel/text_evidence.h"
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr size_t kMostVersions = 16;  // of one site: a limit of memory
+
+/// Whether the bytes start with an instruction that a kernel writes over others: a call, jump, breakpoint, return or NOP.
+bool is_patch(Bytes bytes, CodeFamily family) {
+  const auto starts = [&bytes](std::initializer_list<uint8_t> with) {
+    return bytes.size() >= with.size() && std::ranges::equal(bytes.first(with.size()), with, [](std::byte a, uint8_t b) { return a == std::byte{b}; });
+  };
+  if (family == CodeFamily::arm) {
+    uint32_t word = 0;
+    std::memcpy(&word, bytes.data(), std::min<size_t>(bytes.size(), sizeof word));
+    return word == 0xd503201f || (word & 0x7c000000) == 0x14000000 || (word & 0xffe0001f) == 0xd4200000;  // NOP; B, BL; BRK
+  }
+  return starts({0xe8}) || starts({0xe9}) || starts({0xeb}) || starts({0xcc}) || starts({0xc3}) || starts({0x90}) || starts({0x66, 0x90}) ||
+         starts({0x0f, 0x1f}) || starts({0x66, 0x66}) || starts({0x66, 0x0f, 0x1f}) || starts({0x2e, 0xe8}) || starts({0x2e, 0xe9}) ||
+         starts({0x31, 0xc0});  // XOR EAX, EAX: a static call that returns 0
+}
+
+/// Returns the bytes of the copy from the address on; empty if it has none.
+Bytes bytes_at(const KernelTextCopy& copy, uint64_t at) {
+  const auto after = std::ranges::upper_bound(copy.ranges, at, {}, [](const MemoryRange& range) { return range.ip.value; });
+  if (after == copy.ranges.begin()) return {};
+  const MemoryRange& range = *std::prev(after);
+  const uint64_t skip = at - range.ip.value;
+  return skip < range.code.bytes.size() ? range.code.bytes.subspan(skip) : Bytes();
+}
+
+std::string part_of(uint64_t part, uint64_t whole) { return std::to_string(part) + " of " + std::to_string(whole); }
+
+std::string page_contradiction(const KernelTextCopy& one, const KernelTextCopy& other) {
+  uint64_t pages = 0, changed = 0;
+  for (const MemoryRange& range : one.ranges) {
+    const uint64_t first = range.ip.value;
+    for (uint64_t at = 0; at < range.code.bytes.size();) {
+      const uint64_t next = std::min<uint64_t>(range.code.bytes.size(), at + kPage - (first + at) % kPage);
+      const Bytes there = bytes_at(other, first + at), here = range.code.bytes.subspan(at, std::min<uint64_t>(next - at, there.size()));
+      at = next;
+      if (here.empty()) continue;
+      ++pages;
+      if (std::memcmp(here.data(), there.data(), here.size()) == 0) continue;
+      size_t differing = 0;
+      for (size_t i = 0; i < here.size(); ++i) differing += here[i] != there[i] ? 1 : 0;
+      changed += differing > here.size() / 2 ? 1 : 0;
+    }
+  }
+  if (changed < kMostChangedPages || changed < pages / kPagesForOneChanged) return {};
+  return "of another kernel or another boot than " + other.path + ": " + part_of(changed, pages) + " pages of the text have mostly other bytes";
+}
+
+std::string function_contradiction(const KernelTextCopy& one, const KernelTextCopy& other) {
+  constexpr uint64_t kMostMoved = 16, kFunctionsForOneMoved = 64;  // damaged lines
+  const uint64_t all = std::min(one.functions.size(), other.functions.size());
+  uint64_t common = 0;
+  for (auto a = one.functions.begin(), b = other.functions.begin(); a != one.functions.end() && b != other.functions.end();) {
+    if (*a == *b) ++common, ++a, ++b;
+    else if (*a < *b) ++a;
+    else ++b;
+  }
+  if (all - common < kMostMoved || all - common < all / kFunctionsForOneMoved) return {};
+  return "of another kernel or another boot than " + other.path + ": their kallsyms have " + part_of(all - common, all) + " functions at other addresses";
+}
+
+}  // namespace
+
+void TextEvidence::add_poke(Ip ip, Bytes old_bytes, Bytes new_bytes) {
+  if (old_bytes.empty()) return;
+  std::vector<std::vector<std::byte>>& known = versions_[ip.value];
+  for (const Bytes bytes : {old_bytes, new_bytes}) {
+    const auto same = [bytes](const std::vector<std::byte>& version) { return std::ranges::equal(version, bytes); };
+    if (!bytes.empty() && known.size() < kMostVersions && std::ranges::none_of(known, same)) known.emplace_back(bytes.begin(), bytes.end());
+  }
+}
+
+// A site has the bytes of one of its records, or, if records were lost, another instruction that a kernel writes.
+std::string TextEvidence::poke_contradiction(const KernelTextCopy& copy, CodeFamily family) const {
+  constexpr uint64_t kMostContradicting = 8, kSitesForOneContradicting = 16;
+  uint64_t sites = 0, contradicting = 0;
+  for (const auto& [at, versions] : versions_) {
+    const Bytes there = bytes_at(copy, at);
+    const auto is_there = [there](const std::vector<std::byte>& v) { return v.size() <= there.size() && std::ranges::equal(v, there.first(v.size())); };
+    if (there.empty() || versions.size() >= kMostVersions) continue;
+    ++sites;
+    if (std::ranges::none_of(versions, is_there) && !is_patch(there, family)) ++contradicting;
+  }
+  if (contradicting < kMostContradicting || contradicting < sites / kSitesForOneContradicting) return {};
+  return "of another kernel or another boot: at " + part_of(contradicting, sites) +
+         " addresses at which the kernel changed its text, it has bytes that no record tells of";
+}
+
+std::string TextEvidence::contradiction_of(const KernelTextCopy& copy, CodeFamily family) const {
+  std::string why = poke_contradiction(copy, family);
+  for (auto other = copies_.begin(); why.empty() && other != copies_.end(); ++other) {
+    why = function_contradiction(copy, *other);
+    if (why.empty()) why = page_contradiction(copy, *other);
+  }
+  return why;
+}
+
+}  // namespace ptd
