@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 
 namespace ptd {
 namespace {
@@ -60,12 +61,9 @@ std::string page_contradiction(const KernelTextCopy& one, const KernelTextCopy& 
 std::string function_contradiction(const KernelTextCopy& one, const KernelTextCopy& other) {
   constexpr uint64_t kMostMoved = 16, kFunctionsForOneMoved = 64;  // damaged lines
   const uint64_t all = std::min(one.functions.size(), other.functions.size());
-  uint64_t common = 0;
-  for (auto a = one.functions.begin(), b = other.functions.begin(); a != one.functions.end() && b != other.functions.end();) {
-    if (*a == *b) ++common, ++a, ++b;
-    else if (*a < *b) ++a;
-    else ++b;
-  }
+  std::vector<uint64_t> both;
+  std::ranges::set_intersection(one.functions, other.functions, std::back_inserter(both));
+  const uint64_t common = both.size();
   if (all - common < kMostMoved || all - common < all / kFunctionsForOneMoved) return {};
   return "of another kernel or another boot than " + other.path + ": their kallsyms have " + part_of(all - common, all) + " functions at other addresses";
 }

@@ -1,0 +1,139 @@
+// Copies of the kernel's text that are of another boot or build.
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tests/unit/recording/fold_support.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kPage = 4096, kPages = 64;
+
+/// Returns code that does not repeat, so that moved code differs in most bytes.
+std::vector<std::byte> text(uint32_t seed = 1) {
+  std::vector<std::byte> bytes;
+  while (bytes.size() < kPages * kPage) {
+    seed = seed * 1664525 + 1013904223;
+    bytes.push_back(static_cast<std::byte>(0x40 + (seed >> 24) % 64));  // none starts an instruction that a kernel writes
+  }
+  return bytes;
+}
+
+class ForeignText : public Fold {
+ protected:
+  ForeignText() {
+    kernel_.pid = -1;
+    kernel_.addr = kernel_.file_offset_bytes = kText.value;
+    kernel_.size_bytes = kPages * kPage;
+    kernel_.executable = kernel_.kernel = true;
+    kernel_.path = "[kernel.kallsyms]_text";
+    copies_.last_record = TimeNs{900};
+  }
+  void write(const std::string& name, std::vector<std::byte> code, const std::string& names = {}) {
+    image_test::SmallElf core;
+    core.type = ET_CORE;
+    core.address = kText.value;
+    core.code = std::move(code);
+    dir_.write(name + "/kcore", core.bytes());
+    dir_.write(name + "/kallsyms", names);
+    dir_.write(name + "/modules", std::string());
+  }
+  /// Whether the recording's own copy, or the later one, is refused with one warning and one finding.
+  bool refuses(bool own, const std::string& what) {
+    write("base", base_, base_names_);
+    write("after", after_, after_names_);
+    start();
+    feed(kernel_, 0);
+    for (uint64_t i = 0; i < pokes_; ++i) poke(kCode + i * kPage, image_test::bytes_of({0x0f, 0x1f, 0x44, 0, 0}), image_test::bytes_of({0xe8, 1, 2, 3, 4}), 500);
+    copies_.kcore_dir = own || !after_.empty() ? dir_.path() + "/base" : "";
+    copies_.after_dirs.clear();
+    if (!own) copies_.after_dirs = {dir_.path() + "/after"};
+    finish(copies_);
+    size_t told = 0;
+    for (const Finding& finding : data_->timeline.findings()) {
+      if (finding.kind == FindingKind::file_changed && finding.what.find((own ? "/base/" : "/after/") + what) != std::string::npos) ++told;
+    }
+    return told == 1 && byte_at(kKernelSpace, kText.value + kCode + 9, 500) == (own ? -1 : std::to_integer<int>(base_[9]));
+  }
+  void set_sites(std::vector<std::byte>& code) const {
+    const std::vector<std::byte> nop = image_test::bytes_of({0x0f, 0x1f, 0x44, 0, 0});
+    for (uint64_t i = 0; i < pokes_; ++i) std::copy(nop.begin(), nop.end(), code.begin() + static_cast<ptrdiff_t>(i * kPage));
+  }
+
+  perfio::MmapRecord kernel_;
+  KernelImage::Copies copies_;
+  std::vector<std::byte> base_ = text(), after_ = text();
+  std::string base_names_, after_names_;
+  uint64_t pokes_ = 0;
+};
+
+std::string names(uint64_t moved, uint64_t functions = 200) {
+  std::string lines;
+  for (uint64_t i = 0; i < functions; ++i) {
+    std::array<char, 64> line{};
+    (void)std::snprintf(line.data(), line.size(), "%llx T %s%llu\n", static_cast<unsigned long long>(kText.value + kCode + 64 * i + (i > 100 ? moved : 0)),
+                        "fn", static_cast<unsigned long long>(i));
+    lines += line.data();
+  }
+  return lines + "ffffffff81000200 T _stext\nffffffff81030000 T _etext\n";
+}
+
+TEST_F(ForeignText, ALaterCopyWithOtherPagesIsRefused) {
+  EXPECT_FALSE(refuses(false, "kcore is of another kernel")) << "equal";
+  after_.insert(after_.begin() + 40 * kPage, 16, std::byte{0x55});
+  after_.resize(kPages * kPage);
+  EXPECT_TRUE(refuses(false, "kcore is of another kernel or another boot than "));
+}
+
+// As if each function were traced.
+TEST_F(ForeignText, ALaterCopyWithChangesInAllPagesIsUsed) {
+  for (size_t at = 0; at < after_.size(); at += 64) after_[at] = std::byte{0xe8};
+  EXPECT_FALSE(refuses(false, "kcore"));
+  EXPECT_GT(data_->timeline.findings().size(), kPages);
+}
+
+TEST_F(ForeignText, ALaterCopyWithFunctionsAtOtherAddressesIsRefused) {
+  base_names_ = after_names_ = names(0);
+  EXPECT_FALSE(refuses(false, "kcore"));
+  after_names_ = names(16);
+  EXPECT_TRUE(refuses(false, "kcore is of another kernel or another boot than "));
+}
+
+TEST_F(ForeignText, NamesOfAnotherBootRefuseTheCodeToo) {
+  for (const bool own : {false, true}) {
+    (own ? base_names_ : after_names_) = "ffffffff81200000 T _text\n";
+    EXPECT_TRUE(refuses(own, "kallsyms is of another kernel or another boot: it has _text at 0xffffffff81200000"));
+    EXPECT_EQ(data_->warnings.front().find("its names are"), std::string::npos);
+  }
+}
+
+TEST_F(ForeignText, RecordsOfChangesThatContradictACopyRefuseIt) {
+  pokes_ = 12;
+  set_sites(base_);
+  EXPECT_FALSE(refuses(true, "kcore"));
+  base_ = text();
+  EXPECT_TRUE(refuses(true, "kcore is of another kernel or another boot: at 12 of 12 addresses"));
+  set_sites(base_);
+  after_ = base_;
+  EXPECT_FALSE(refuses(false, "kcore"));
+  after_.insert(after_.begin(), 16, std::byte{0x55});
+  after_.resize(kPages * kPage);
+  EXPECT_TRUE(refuses(false, "kcore is of another kernel or another boot: at 12 of 12 addresses"));
+}
+
+// If records were lost, a site has an instruction that no record tells of; it is still one that a kernel writes.
+TEST_F(ForeignText, LostRecordsOfChangesRefuseNothing) {
+  pokes_ = 12;
+  for (uint64_t i = 0; i < pokes_; ++i) base_[i * kPage] = std::byte{0xe9};
+  EXPECT_FALSE(refuses(true, "kcore"));
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + kCode + 9, 500), std::to_integer<int>(base_[9]));
+}
+
+}  // namespace
+}  // namespace ptd
