@@ -255,29 +255,12 @@ void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
   }
 }
 
-// The text of the kernel proper in a copy: between _stext and _etext, if its names tell where they are.
-KernelTextCopy KernelImage::text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules,
-                                    const std::vector<KernelSymbol>& symbols) const {
-  const uint64_t begin = address_of(symbols, "_stext"), end = address_of(symbols, "_etext");
-  const bool is_bounded = begin != 0 && end > begin;
-  KernelTextCopy text{path, {}};
-  for (const MemoryRange& range : ranges) {
-    const uint64_t first = range.ip.value, size = range.code.bytes.size();
-    if (!is_kernel_half(range.ip) || size > ~first || module_of(modules, range.ip) != kKernelName) continue;
-    const uint64_t from = is_bounded ? std::clamp(begin, first, first + size) : first, to = is_bounded ? std::clamp(end, first, first + size) : first + size;
-    if (from < to) text.ranges.push_back({Ip{from}, {range.code.owner, range.code.bytes.subspan(from - first, to - from)}});
-  }
-  (void)remove_overlaps(text.ranges);
-  for (const KernelSymbol& symbol : symbols) {
-    const bool is_inside = is_bounded && symbol.address >= begin && symbol.address < end;
-    if (!is_inside || !symbol.is_text() || !symbol.module.empty()) continue;
-    if (text.functions.empty() || text.functions.back() != symbol.address) text.functions.push_back(symbol.address);
-  }
-  return text;
-}
-
 // Whether the text is of the recorded boot. Reports a contradiction.
-bool KernelImage::is_usable(ImageBuild& image, KernelTextCopy text, std::vector<std::string>& warnings) {
+bool KernelImage::is_usable(ImageBuild& image, const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
+                            std::vector<std::string>& warnings) {
+  const auto kernel = std::ranges::find_if(maps_, [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
+  KernelTextCopy text = kernel_text_in(path, ranges, symbols, Ip{kernel == maps_.end() ? 0 : kernel->file_offset_bytes});
+  (void)remove_overlaps(text.ranges);
   if (const std::string why = evidence_.contradiction_of(text, image.source.family()); !why.empty()) {
     Finding finding;
     finding.kind = FindingKind::file_changed;
@@ -304,7 +287,7 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
     image.builder.add_finding(std::move(finding));
   }
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
-  if (ranges.ok() && !is_usable(image, text_in(dir + "/kcore", *ranges, modules, symbols), warnings)) return false;
+  if (ranges.ok() && !is_usable(image, dir + "/kcore", *ranges, symbols, warnings)) return false;
   report_modules(image, dir + "/modules", dir + "/kallsyms", compare_modules(modules, symbols), warnings);
   names = std::move(symbols);
   if (!ranges.ok()) return false;
@@ -359,7 +342,7 @@ bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, 
     image.builder.add_finding(std::move(finding));
     return false;
   }
-  if (!is_usable(image, text_in(path, dump->ranges, modules, dump->symbols), warnings)) return false;
+  if (!is_usable(image, path, dump->ranges, dump->symbols, warnings)) return false;
   add_copies(image, dump->ranges, path, modules, features, {taken, kTimeMax});
   image.note_origin(kKernelName, {}, path, "a dump of the machine's memory");
   if (dump->has_bad_names) warnings.push_back(path + " has tables of the kernel's names that are malformed; they are not used");

@@ -70,9 +70,8 @@ class KernelImage {
   /// `names` gets the symbols of the folder, none if it is refused.
   bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken, std::vector<KernelSymbol>& names,
                 std::vector<std::string>& warnings);
-  [[nodiscard]] KernelTextCopy text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules,
-                                       const std::vector<KernelSymbol>& symbols) const;
-  bool is_usable(ImageBuild& image, KernelTextCopy text, std::vector<std::string>& warnings);
+  bool is_usable(ImageBuild& image, const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
+                 std::vector<std::string>& warnings);
   bool add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken, std::vector<std::string>& warnings);
   [[nodiscard]] std::string contradiction_of(const KernelDump& dump, const perfio::Features& features) const;
   bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);

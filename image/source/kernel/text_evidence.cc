@@ -70,6 +70,24 @@ std::string function_contradiction(const KernelTextCopy& one, const KernelTextCo
 
 }  // namespace
 
+KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols, Ip reference) {
+  const uint64_t begin = address_of(symbols, "_stext"), end = address_of(symbols, "_etext");
+  const bool is_named = begin != 0 && end > begin;
+  KernelTextCopy text{path, {}};
+  for (const MemoryRange& range : ranges) {
+    const uint64_t first = range.ip.value, size = range.code.bytes.size();
+    if (!is_kernel_half(range.ip) || size > ~first || (!is_named && reference.value - first >= size)) continue;
+    const uint64_t from = is_named ? std::clamp(begin, first, first + size) : first, to = is_named ? std::clamp(end, first, first + size) : first + size;
+    if (from < to) text.ranges.push_back({Ip{from}, {range.code.owner, range.code.bytes.subspan(from - first, to - from)}});
+  }
+  for (const KernelSymbol& symbol : symbols) {
+    const bool is_inside = is_named && symbol.address >= begin && symbol.address < end;
+    if (!is_inside || !symbol.is_text() || !symbol.module.empty()) continue;
+    if (text.functions.empty() || text.functions.back() != symbol.address) text.functions.push_back(symbol.address);
+  }
+  return text;
+}
+
 void TextEvidence::add_poke(Ip ip, Bytes old_bytes, Bytes new_bytes) {
   if (old_bytes.empty()) return;
   std::vector<std::vector<std::byte>>& known = versions_[ip.value];

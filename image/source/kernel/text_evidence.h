@@ -20,6 +20,10 @@ struct KernelTextCopy {
   std::vector<uint64_t> functions = {};  ///< addresses of its text symbols, in order, each once; empty: unknown
 };
 
+/// Returns the text in a copy: between _stext and _etext, or, without these names, the range that holds `reference`, a symbol of the kernel's text
+/// (0: unknown). Other code is left out, because what had been at its addresses before may be unknown.
+[[nodiscard]] KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols, Ip reference);
+
 /// Bounds of the differences that are another kernel's. A kernel changes at most an instruction of each function: 60,000 ftrace sites of 5 bytes are
 /// 2 % of 14 MiB, and pages of which most bytes change have tables of short stubs only (static calls), which are a few pages.
 /// In other builds, and in the same build at another address, nearly all pages from the first moved function on have mostly other bytes.
