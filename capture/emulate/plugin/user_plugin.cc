@@ -262,8 +262,13 @@ void tell_refused(UserThread& thread, int64_t number, int64_t result) {
   const uint64_t now = read_clock();
   const auto tell = [&](const std::string& call) { thread.event(now, "call_refused", hex_of(program_path()) + ' ' + hex_of(call)); };
   if (result == -EINVAL && call_of(number) == kClone) {
+    constexpr int kMostTold = 8;
+    static std::atomic<int> clones;
+    const uint64_t asked = thread.call_args[0] & ~uint64_t{CSIGNAL};
+    const auto needs = [asked](uint64_t flag, uint64_t other) { return (asked & flag) != 0 && (asked & other) == 0; };
+    if (needs(CLONE_THREAD, CLONE_SIGHAND) || needs(CLONE_SIGHAND, CLONE_VM) || clones++ >= kMostTold) return;  // Linux refuses these too
     std::ostringstream flags;
-    flags << std::hex << (thread.call_args[0] & ~uint64_t{CSIGNAL});
+    flags << std::hex << asked;
     tell("clone with flags 0x" + flags.str());
   }
   if (result != -ENOSYS) return;

@@ -76,7 +76,8 @@ std::vector<KernelModule> parse_modules(const std::string& text, size_t limit) {
     KernelModule module;
     module.name = take_word(line);
     const std::string_view size = take_word(line);
-    for (int skipped = 0; skipped < 3; ++skipped) take_word(line);
+    for (int skipped = 0; skipped < 2; ++skipped) take_word(line);
+    module.is_live = take_word(line) == "Live";
     if (module.name.empty() || !to_number(size, 10, module.size_bytes) || !to_number(take_word(line), 16, module.address)) return true;
     modules.push_back(std::move(module));
     return modules.size() < limit;

@@ -24,6 +24,7 @@ struct KernelModule {
   std::string name;
   uint64_t size_bytes = 0;
   uint64_t address = 0;
+  bool is_live = true;  ///< false: being loaded or removed
 };
 
 /// Parses text lines to symbols sorted by address (stable). Malformed lines are skipped; at most `limit` symbols are kept.

@@ -10,6 +10,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+constexpr std::byte kBreakpoint{0xcc};  // INT3
 constexpr size_t kMostVersions = 16;  // of one site: a limit of memory
 
 /// Whether the bytes start with an instruction that a kernel writes over others: a call, jump, breakpoint, return or NOP.
@@ -34,6 +35,21 @@ Bytes bytes_at(const KernelTextCopy& copy, uint64_t at) {
   const MemoryRange& range = *std::prev(after);
   const uint64_t skip = at - range.ip.value;
   return skip < range.code.bytes.size() ? range.code.bytes.subspan(skip) : Bytes();
+}
+
+/// Whether the bytes start with a version of a site. After a breakpoint, which replaces the first byte, the rest is that of another version.
+bool is_version(const std::vector<std::byte>& version, Bytes there, CodeFamily family) {
+  if (version.size() > there.size()) return false;
+  const size_t first = family != CodeFamily::arm && version.size() > 1 && version[0] == kBreakpoint ? 1 : 0;
+  return std::equal(version.begin() + static_cast<std::ptrdiff_t>(first), version.end(), there.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+/// Whether a jump or breakpoint before the address may cover it: a probe's jump of five bytes replaces several instructions.
+bool may_be_covered(const KernelTextCopy& copy, uint64_t at, CodeFamily family) {
+  constexpr uint64_t kJumpBytes = 5;
+  const Bytes before = family != CodeFamily::arm ? bytes_at(copy, at - (kJumpBytes - 1)) : Bytes();
+  return std::ranges::any_of(before.first(std::min<size_t>(before.size(), kJumpBytes - 1)),
+                             [](std::byte byte) { return byte == kBreakpoint || byte == std::byte{0xe9}; });
 }
 
 std::string part_of(uint64_t part, uint64_t whole) { return std::to_string(part) + " of " + std::to_string(whole); }
@@ -97,18 +113,19 @@ void TextEvidence::add_poke(Ip ip, Bytes old_bytes, Bytes new_bytes) {
   }
 }
 
-// A site has the bytes of one of its records, or, if records were lost, another instruction that a kernel writes.
+// A site has the bytes of one of its records, or, if records were lost, another instruction that a kernel writes. A copy of another kernel has others at
+// nearly all sites.
 std::string TextEvidence::poke_contradiction(const KernelTextCopy& copy, CodeFamily family) const {
-  constexpr uint64_t kMostContradicting = 8, kSitesForOneContradicting = 16;
+  constexpr uint64_t kMostContradicting = 8;
   uint64_t sites = 0, contradicting = 0;
   for (const auto& [at, versions] : versions_) {
     const Bytes there = bytes_at(copy, at);
-    const auto is_there = [there](const std::vector<std::byte>& v) { return v.size() <= there.size() && std::ranges::equal(v, there.first(v.size())); };
-    if (there.empty() || versions.size() >= kMostVersions) continue;
+    const auto is_there = [&](const std::vector<std::byte>& version) { return is_version(version, there, family); };
+    if (there.empty() || versions.size() >= kMostVersions || may_be_covered(copy, at, family)) continue;
     ++sites;
     if (std::ranges::none_of(versions, is_there) && !is_patch(there, family)) ++contradicting;
   }
-  if (contradicting < kMostContradicting || contradicting < sites / kSitesForOneContradicting) return {};
+  if (contradicting < kMostContradicting || contradicting <= sites / 2) return {};
   return "of another kernel or another boot: at " + part_of(contradicting, sites) +
          " addresses at which the kernel changed its text, it has bytes that no record tells of";
 }

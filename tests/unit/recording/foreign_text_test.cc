@@ -50,7 +50,7 @@ class ForeignText : public Fold {
     write("after", after_, after_names_);
     start();
     feed(kernel_, 0);
-    for (uint64_t i = 0; i < pokes_; ++i) poke(kCode + i * kPage, image_test::bytes_of({0x0f, 0x1f, 0x44, 0, 0}), image_test::bytes_of({0xe8, 1, 2, 3, 4}), 500);
+    for (uint64_t i = 0; i < pokes_; ++i) poke(kCode + i * kPage, old_, image_test::bytes_of({0xe8, 1, 2, 3, 4}), 500);
     copies_.kcore_dir = own || !after_.empty() ? dir_.path() + "/base" : "";
     copies_.after_dirs.clear();
     if (!own) copies_.after_dirs = {dir_.path() + "/after"};
@@ -70,6 +70,7 @@ class ForeignText : public Fold {
   KernelImage::Copies copies_;
   std::vector<std::byte> base_ = text(), after_ = text();
   std::string base_names_, after_names_;
+  std::vector<std::byte> old_ = image_test::bytes_of({0x0f, 0x1f, 0x44, 0, 0});
   uint64_t pokes_ = 0;
 };
 
@@ -133,6 +134,30 @@ TEST_F(ForeignText, LostRecordsOfChangesRefuseNothing) {
   for (uint64_t i = 0; i < pokes_; ++i) base_[i * kPage] = std::byte{0xe9};
   EXPECT_FALSE(refuses(true, "kcore"));
   EXPECT_EQ(byte_at(kKernelSpace, kText.value + kCode + 9, 500), std::to_integer<int>(base_[9]));
+}
+
+// The copy has jumps of probes, and later there are probes on instructions that these cover.
+TEST_F(ForeignText, PlacesInsideAJumpRefuseNothing) {
+  pokes_ = 12;
+  for (uint64_t i = 1; i < pokes_; ++i) base_[i * kPage - 1] = std::byte{0xe9};
+  EXPECT_FALSE(refuses(true, "kcore"));
+}
+
+// Of a probe that becomes a jump, the record that puts the breakpoint was lost.
+TEST_F(ForeignText, ABreakpointTellsOnlyTheBytesBehindIt) {
+  pokes_ = 12;
+  old_ = image_test::bytes_of({0xcc, 0x48, 0x89, 0xe5, 0x41});
+  for (uint64_t i = 0; i < pokes_; ++i) std::copy(old_.begin() + 1, old_.end(), base_.begin() + static_cast<ptrdiff_t>(i * kPage + 1));
+  EXPECT_FALSE(refuses(true, "kcore"));
+  base_ = text();
+  EXPECT_TRUE(refuses(true, "kcore"));
+}
+
+TEST_F(ForeignText, FewContradictionsRefuseNothing) {
+  pokes_ = 32;
+  set_sites(base_);
+  for (uint64_t i = 0; i < 12; ++i) base_[i * kPage] = std::byte{0x55};
+  EXPECT_FALSE(refuses(true, "kcore"));
 }
 
 }  // namespace

@@ -30,6 +30,12 @@ TEST(ModuleCheck, ModulesThatAgreeWithTheNames) {
   EXPECT_EQ(compared("nameless 8192 0 - Live 0xffffffffc0500000\n").count, 0U);
 }
 
+TEST(ModuleCheck, AModuleThatIsBeingLoadedHasFunctionsElsewhere) {
+  const std::string with_init = kNames + "ffffffffc0700000 t blk_init [blk]\n";
+  EXPECT_EQ(compare_modules(parse_modules("blk 8192 0 - Loading 0xffffffffc0370000\n"), parse_kallsyms(with_init)).count, 0U);
+  EXPECT_EQ(compare_modules(parse_modules("blk 8192 0 - Live 0xffffffffc0370000\n"), parse_kallsyms(with_init)).count, 1U);
+}
+
 TEST(ModuleCheck, ModulesThatContradictTheNames) {
   const WrongModules moved = compared("ring 8192 0 - Live 0xffffffffc0373000\nblk 8192 0 - Live 0xffffffffc0380000\n");
   EXPECT_EQ(moved.count, 2U);
