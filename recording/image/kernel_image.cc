@@ -2,8 +2,6 @@
 #include "recording/image/kernel_image.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <span>
 #include <unordered_map>
 
@@ -66,12 +64,6 @@ class ModuleIds {
 std::string reference_symbol(const perfio::MmapRecord& kernel) {
   const size_t bracket = kernel.path.find(']');
   return bracket == std::string::npos ? std::string() : kernel.path.substr(bracket + 1);
-}
-
-std::string hex_of(uint64_t value) {
-  std::array<char, 24> text{};
-  const int size = std::snprintf(text.data(), text.size(), "0x%llx", static_cast<unsigned long long>(value));  // NOLINT: of the format
-  return {text.data(), static_cast<size_t>(size)};
 }
 
 std::string kernel_build_id(const perfio::Features& features) {
@@ -255,11 +247,17 @@ void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
   }
 }
 
+// The recording's mapping of the kernel's text; nullptr if it has none.
+const perfio::MmapRecord* KernelImage::kernel_map() const {
+  const auto map = std::ranges::find_if(maps_, [](const perfio::MmapRecord& each) { return is_kernel_text(each.path); });
+  return map == maps_.end() ? nullptr : &*map;
+}
+
 // Whether the text is of the recorded boot. Reports a contradiction.
 bool KernelImage::is_usable(ImageBuild& image, const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
                             std::vector<std::string>& warnings) {
-  const auto kernel = std::ranges::find_if(maps_, [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
-  KernelTextCopy text = kernel_text_in(path, ranges, symbols, Ip{kernel == maps_.end() ? 0 : kernel->file_offset_bytes});
+  const perfio::MmapRecord* kernel = kernel_map();
+  KernelTextCopy text = kernel_text_in(path, ranges, symbols, Ip{kernel == nullptr ? 0 : kernel->file_offset_bytes});
   (void)remove_overlaps(text.ranges);
   if (const std::string why = evidence_.contradiction_of(text, image.source.family()); !why.empty()) {
     Finding finding;
@@ -314,11 +312,11 @@ std::string KernelImage::contradiction_of(const KernelDump& dump, const perfio::
   const std::string recorded = kernel_build_id(features);
   if (!recorded.empty() && !dump.build_id.empty() && !same_build_id(recorded, dump.build_id))
     return "of the kernel with build id " + dump.build_id + ", and the recording of that with " + recorded;
-  const auto kernel = std::ranges::find_if(maps_, [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
-  if (kernel == maps_.end()) return {};
+  const perfio::MmapRecord* kernel = kernel_map();
+  if (kernel == nullptr) return {};
   const uint64_t reference = kernel->file_offset_bytes, most = reference_symbol(*kernel) == "_stext" ? 0 : kMostHeadBytes;
   if (reference == 0 || (dump.stext >= reference && dump.stext - reference <= most)) return {};
-  return "of another boot: it has _stext at " + hex_of(dump.stext) + ", and the recording " + reference_symbol(*kernel) + " at " + hex_of(reference);
+  return "of another boot: it has _stext at " + address_text(dump.stext) + ", and the recording " + reference_symbol(*kernel) + " at " + address_text(reference);
 }
 
 bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken,
@@ -354,8 +352,8 @@ bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, 
 // randomised address. It was read after the recording, and is dated so: what was patched since shows by the records.
 bool KernelImage::add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies,
                               std::vector<std::string>& warnings) {
-  const auto kernel = std::find_if(maps_.begin(), maps_.end(), [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
-  if (copies.running.empty() || kernel == maps_.end()) return false;
+  const perfio::MmapRecord* kernel = kernel_map();
+  if (copies.running.empty() || kernel == nullptr) return false;
   const std::string root = copies.running == "/" ? "" : copies.running;
   const std::string notes = read_text_file(root + "/sys/kernel/notes", 1U << 20);
   const std::string recorded = kernel_build_id(features);
@@ -379,10 +377,10 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
 }
 
 bool KernelImage::add_vmlinux(ImageBuild& image, const perfio::Features& features) {
-  const auto kernel = std::find_if(maps_.begin(), maps_.end(), [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
+  const perfio::MmapRecord* kernel = kernel_map();
   const std::string build_id = kernel_build_id(features);
   const auto elf = image.source.find_vmlinux(build_id, features.os_release);
-  if (kernel == maps_.end() || !elf) return false;
+  if (kernel == nullptr || !elf) return false;
   const std::string reference = reference_symbol(*kernel);
   const std::vector<ElfSymbol> symbols = elf->read_symbols();
   const auto symbol = std::find_if(symbols.begin(), symbols.end(), [&](const ElfSymbol& s) { return s.name == reference; });
@@ -445,8 +443,8 @@ bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, c
     Finding finding;
     finding.kind = FindingKind::file_changed;
     finding.ip = Ip{map.file_offset_bytes};
-    finding.what = path + " is of another kernel or another boot: it has " + reference + " at " + hex_of(address) + ", and the recording at " +
-                   hex_of(map.file_offset_bytes) + "; its names" + (unused.empty() ? " are" : unused) + " not used";
+    finding.what = path + " is of another kernel or another boot: it has " + reference + " at " + address_text(address) + ", and the recording at " +
+                   address_text(map.file_offset_bytes) + "; its names" + (unused.empty() ? " are" : unused) + " not used";
     warnings.push_back(finding.what);
     image.builder.add_finding(std::move(finding));
     return false;
@@ -583,7 +581,8 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   }
   if (has_text) add_debug_files(image, features);
   const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
-  if (copies.kcore_dir.empty() && names.size() == 1 && !cached.empty()) add_names(image, cached, warnings);
+  const bool has_names = std::ranges::any_of(names, [](const std::vector<KernelSymbol>& of_folder) { return !of_folder.empty(); });
+  if (!has_names && !cached.empty()) add_names(image, cached, warnings);
   for (std::vector<KernelSymbol>& of_folder : names) add_symbols(image, std::move(of_folder), named_modules_.contains({}));
   if (!named_modules_.contains({})) add_symbols(image, std::move(dumped_symbols_), false);
   add_ksymbols_and_removals(image, features);

@@ -70,6 +70,7 @@ class KernelImage {
   /// `names` gets the symbols of the folder, none if it is refused.
   bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken, std::vector<KernelSymbol>& names,
                 std::vector<std::string>& warnings);
+  [[nodiscard]] const perfio::MmapRecord* kernel_map() const;
   bool is_usable(ImageBuild& image, const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
                  std::vector<std::string>& warnings);
   bool add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken, std::vector<std::string>& warnings);

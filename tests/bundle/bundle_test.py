@@ -282,6 +282,13 @@ class Bundles(unittest.TestCase):
             status, _, err = run(["bundle", folder, "-o", bundle])
             self.assertEqual(status, 0, err)
 
+    def test_a_warning_is_said_once(self):
+        recording = self.tmp / "nameless"
+        shutil.copytree(SOURCE / "data" / "demo", recording, copy_function=shutil.copyfile)
+        (recording / "kcore_dir" / "kallsyms").write_text("")
+        status, _, err = run(["bundle", recording, "-o", self.tmp / "part.ptb", "--time", "10%-20%"])
+        self.assertEqual((status, err.count(b"kallsyms has no addresses")), (0, 1), err)
+
     def test_messages(self):
         demo = SOURCE / "data" / "demo"
         bundle = self.make([demo])

@@ -2,7 +2,9 @@
 #include "image/source/kernel/kallsyms.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -89,6 +91,12 @@ std::vector<KernelModule> parse_modules(const std::string& text, size_t limit) {
 std::vector<KernelSymbol> read_kallsyms(const std::string& path) { return parse_kallsyms(read_text_file(path, kMaxTextBytes)); }
 
 std::vector<KernelModule> read_modules(const std::string& path) { return parse_modules(read_text_file(path, kMaxTextBytes)); }
+
+std::string address_text(uint64_t address) {
+  std::array<char, 24> text{};
+  const int size = std::snprintf(text.data(), text.size(), "0x%llx", static_cast<unsigned long long>(address));  // NOLINT: of the format
+  return {text.data(), static_cast<size_t>(size)};
+}
 
 uint64_t address_of(const std::vector<KernelSymbol>& symbols, const std::string& name) {
   const auto found = std::find_if(symbols.begin(), symbols.end(),

@@ -35,6 +35,8 @@ struct KernelModule {
 [[nodiscard]] std::vector<KernelSymbol> read_kallsyms(const std::string& path);
 [[nodiscard]] std::vector<KernelModule> read_modules(const std::string& path);
 
+/// Returns how sentences name an address.
+[[nodiscard]] std::string address_text(uint64_t address);
 /// Returns the address of the symbol `name`, 0 if there is none. `symbols` need not be sorted.
 [[nodiscard]] uint64_t address_of(const std::vector<KernelSymbol>& symbols, const std::string& name);
 

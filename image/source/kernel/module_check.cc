@@ -2,23 +2,15 @@
 #include "image/source/kernel/module_check.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <unordered_map>
 
 namespace ptd {
 namespace {
 
-std::string hex_of_address(uint64_t value) {
-  std::array<char, 24> text{};
-  const int size = std::snprintf(text.data(), text.size(), "0x%llx", static_cast<unsigned long long>(value));  // NOLINT: of the format
-  return {text.data(), static_cast<size_t>(size)};
-}
-
 void add_wrong(WrongModules& wrong, const KernelModule& module, const std::string& what) {
   if (++wrong.count != 1) return;
   wrong.first = module.address;
-  wrong.what = module.name + " at " + hex_of_address(module.address) + " " + what;
+  wrong.what = module.name + " at " + address_text(module.address) + " " + what;
 }
 
 void finish_wrong(WrongModules& wrong) {
@@ -70,7 +62,7 @@ WrongModules compare_modules(const std::vector<KernelModule>& modules, const std
       add_wrong(wrong, module, "is in module " + last->name);
     } else if (module.is_live && functions.outside > functions.all / kFew) {  // one that is being loaded has others, which are freed
       add_wrong(wrong, module, "does not contain " + std::to_string(functions.outside) + " of its " + std::to_string(functions.all) + " functions, first " +
-                                   functions.first_outside->name + " at " + hex_of_address(functions.first_outside->address));
+                                   functions.first_outside->name + " at " + address_text(functions.first_outside->address));
     }
     if (last == nullptr || std::max(module.address, functions.last) >= last_function) {
       last = &module;
@@ -95,7 +87,7 @@ WrongModules compare_modules(const std::vector<KernelModule>& modules, const std
       copied_end = std::max(copied_end, sorted[next].ip.value + sorted[next].code.bytes.size());
     if (module.address < copied_end || next == sorted.size() || !is_kernel_half(Ip{module.address})) continue;
     const Ip begin = sorted[next].ip;
-    if (begin.value - module.address < module.size_bytes && !is_begin(begin)) add_wrong(wrong, module, "is in the copy from " + hex_of_address(begin.value) + " on only");
+    if (begin.value - module.address < module.size_bytes && !is_begin(begin)) add_wrong(wrong, module, "is in the copy from " + address_text(begin.value) + " on only");
   }
   finish_wrong(wrong);
   return wrong;

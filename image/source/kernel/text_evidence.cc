@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <iterator>
+#include <string_view>
 
 namespace ptd {
 namespace {
@@ -15,17 +15,15 @@ constexpr size_t kMostVersions = 16;  // of one site: a limit of memory
 
 /// Whether the bytes start with an instruction that a kernel writes over others: a call, jump, breakpoint, return or NOP.
 bool is_patch(Bytes bytes, CodeFamily family) {
-  const auto starts = [&bytes](std::initializer_list<uint8_t> with) {
-    return bytes.size() >= with.size() && std::ranges::equal(bytes.first(with.size()), with, [](std::byte a, uint8_t b) { return a == std::byte{b}; });
-  };
   if (family == CodeFamily::arm) {
     uint32_t word = 0;
     std::memcpy(&word, bytes.data(), std::min<size_t>(bytes.size(), sizeof word));
     return word == 0xd503201f || (word & 0x7c000000) == 0x14000000 || (word & 0xffe0001f) == 0xd4200000;  // NOP; B, BL; BRK
   }
-  return starts({0xe8}) || starts({0xe9}) || starts({0xeb}) || starts({0xcc}) || starts({0xc3}) || starts({0x90}) || starts({0x66, 0x90}) ||
-         starts({0x0f, 0x1f}) || starts({0x66, 0x66}) || starts({0x66, 0x0f, 0x1f}) || starts({0x2e, 0xe8}) || starts({0x2e, 0xe9}) ||
-         starts({0x31, 0xc0});  // XOR EAX, EAX: a static call that returns 0
+  constexpr std::string_view kStarts[] = {"\xe8", "\xe9", "\xeb", "\xcc", "\xc3", "\x90", "\x66\x90", "\x0f\x1f", "\x66\x66", "\x66\x0f\x1f", "\x2e\xe8", "\x2e\xe9",
+                                          "\x31\xc0"};  // XOR EAX, EAX: a static call that returns 0
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::ranges::any_of(kStarts, [text](std::string_view start) { return text.starts_with(start); });
 }
 
 /// Returns the bytes of the copy from the address on; empty if it has none.
