@@ -57,16 +57,10 @@ std::string missing_code_text(const BundleReport& report) {
   return text.empty() ? text : "ptdecode: the bundle lacks code that ran; its flow is lost where the recording went through these files:\n" + text;
 }
 
-/// Opens the recording without its warnings: the report has them.
-Result<std::unique_ptr<Recording>> open_again(InputOptions input) {
-  input.is_repeated = true;
-  return open_recording(input);
-}
-
 /// Absolute times need no recording, which may be a pipe; the others are relative to its times.
 Result<Interval> time_to_keep(const BundleWords& words) {
   if (words.time.find_first_of("%+:") == std::string::npos) return parse_time_range(words.time);
-  const Result<std::unique_ptr<Recording>> recording = open_again(words.input);
+  const Result<std::unique_ptr<Recording>> recording = open_recording(words.input.repeated());
   return recording ? read_time(words.time, **recording, words.input) : Result<Interval>(recording.error());
 }
 
@@ -131,7 +125,7 @@ int run_bundle(BundleWords words) {
   if (!report) return report_error(report.error());
   say_warnings(report->warnings);
   if (report->aux_total_bytes == 0) {
-    const Result<std::unique_ptr<Recording>> opened = open_again(words.input);  // a pipe cannot be read again
+    const Result<std::unique_ptr<Recording>> opened = open_recording(words.input.repeated());  // a pipe cannot be read again
     if (opened) note_absent_trace(words.input, **opened);
   }
   if (!report->events_trouble.empty())

@@ -101,7 +101,7 @@ int run_check(const CheckWords& words) {
   Progress progress("decoding", !words.input.quiet);
   FlowCheck flow = check_flow(recording, kCheckedFlowBytes, progress);
   progress.finish();
-  const Result<Survey> read = words.input.is_raw() ? Result<Survey>(Survey()) : survey_input(words.input);
+  const Result<Survey> read = words.input.is_raw() ? Result<Survey>(Survey()) : survey_input(words.input.repeated());
   const Survey files = read.ok() ? *read : Survey();
   for (FlowContradiction& each : flow.contradictions) each.file = unverified_file(files, each.path, each.build_id);
   if (words.format == "json") {

@@ -137,7 +137,7 @@ Interval span_of(const Recording& recording, unsigned threads) {
 Result<Facts> count(const ReportWords& words, const CallInput& input, GapTally& gaps) {
   const Recording& recording = input.recording();
   Facts facts;
-  Result<Survey> survey = survey_input(words.calls.input);
+  Result<Survey> survey = survey_input(words.calls.input.repeated());
   if (!survey && words.calls.input.path != "-") return survey.error();
   const Survey files = survey.ok() ? *survey : survey_of(recording);  // a pipe is read once
   facts.info = nlohmann::json::parse(survey_json(files));

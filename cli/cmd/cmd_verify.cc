@@ -110,11 +110,11 @@ int run_complete(const VerifyWords& words) {
 }
 
 int run_reference(const VerifyWords& words) {
-  InputOptions complete = words.input;
+  InputOptions complete = words.input.repeated();
   complete.drop_poke.clear();
   complete.slack.clear();
   complete.freeze = complete.no_time = complete.no_anchors = false;
-  complete.quiet = complete.is_repeated = true;
+  complete.quiet = true;
   Result<std::unique_ptr<Recording>> reference = open_recording(complete);
   if (!reference) return report_error(reference.error());
   Result<std::unique_ptr<Recording>> other = open_recording(words.input);

@@ -135,9 +135,9 @@ void add_input_options(CLI::App& command, InputOptions& input) {
 
 namespace {
 
-void warn_of_missing_folder(const char* option, const std::string& folder, const char* means) {
+void warn_of_missing_folder(const InputOptions& input, const char* option, const std::string& folder, const char* means) {
   std::error_code ignored;
-  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+  if (!input.is_repeated && !folder.empty() && !std::filesystem::is_directory(folder, ignored))
     say_on_error(fmt::format("ptdecode: {}: folder {} does not exist; {}\n", option, shown(folder), means));
 }
 
@@ -157,9 +157,9 @@ Result<OpenRequest> open_options(const InputOptions& input) {
       if (options.process_symfs[pid].back().empty()) return bad_option(fmt::format("--symfs: '{}' names no folder after '='", word));
     }
   }
-  for (const std::string& root : options.symfs) warn_of_missing_folder("--symfs", root, "files are searched at their recorded paths");
+  for (const std::string& root : options.symfs) warn_of_missing_folder(input, "--symfs", root, "files are searched at their recorded paths");
   for (const auto& [pid, roots] : options.process_symfs) {
-    for (const std::string& root : roots) warn_of_missing_folder("--symfs", root, "no files of its process are found in it");
+    for (const std::string& root : roots) warn_of_missing_folder(input, "--symfs", root, "no files of its process are found in it");
   }
   for (const std::string& word : input.maps) {
     const Result<AssumedMapping> map = parse_map(word);
@@ -174,9 +174,9 @@ Result<OpenRequest> open_options(const InputOptions& input) {
   options.debuginfod = !input.no_debuginfod;
   options.running_kernel = "/";
   if (!input.debug_dirs.empty()) options.debug_dirs = input.debug_dirs;
-  for (const std::string& folder : input.debug_dirs) warn_of_missing_folder("--debug-dir", folder, "no debug files are found in it");
-  warn_of_missing_folder("--build-id-cache", input.build_id_cache, "no files are found in it");
-  if (input.stash != "off") warn_of_missing_folder("--stash", input.stash, "no saved code is used");
+  for (const std::string& folder : input.debug_dirs) warn_of_missing_folder(input, "--debug-dir", folder, "no debug files are found in it");
+  warn_of_missing_folder(input, "--build-id-cache", input.build_id_cache, "no files are found in it");
+  if (input.stash != "off") warn_of_missing_folder(input, "--stash", input.stash, "no saved code is used");
   options.build_id_cache = input.build_id_cache;
   if (input.stash.empty()) {
     options.stashes = stash::stash_paths();

@@ -31,6 +31,12 @@ struct InputOptions {
   bool quiet = false;   ///< no progress, no summary
   bool is_repeated = false;  ///< opened again: the warnings have been said
 
+  /// Returns the options with which the recording is opened again.
+  [[nodiscard]] InputOptions repeated() const {
+    InputOptions again = *this;
+    again.is_repeated = true;
+    return again;
+  }
   [[nodiscard]] bool is_raw() const { return !pt_path.empty() || !winipt_path.empty(); }
   /// Returns the file with the trace.
   [[nodiscard]] const std::string& source() const { return !pt_path.empty() ? pt_path : !winipt_path.empty() ? winipt_path : path; }

@@ -26,7 +26,7 @@ std::string missing_trace_text(const Recording& recording) {
 /// What a recording without a trace is, and how to make one with a trace.
 std::string no_trace_text(const InputOptions& input, const Recording& recording) {
   const std::string missing = missing_trace_text(recording);
-  const Result<OpenRequest> options = open_options(input);
+  const Result<OpenRequest> options = open_options(input.repeated());
   const Result<Survey> facts = options ? survey(*options) : Result<Survey>(options.error());  // a pipe cannot be read again
   std::string events;
   for (const auto& [name, count] : facts ? facts->other_events : std::map<std::string, uint64_t>())

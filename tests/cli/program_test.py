@@ -376,6 +376,8 @@ class NewUser(unittest.TestCase):
                               ("--build-id-cache", b"no files are found in it")):
             done = run("stat", "-i", DEMO, option, "/no/such/folder")
             self.assertIn(option.encode() + b": folder /no/such/folder does not exist; " + means, done.stderr)
+        for command in ("stat", "check", "info"):  # check reads the list of files, too
+            self.assertEqual(run(command, "-i", DEMO, "--symfs", "/no/such/folder").stderr.count(b"does not exist"), 1, command)
         self.assertNotIn(b"does not exist", run("stat", "-i", DEMO, "--stash", "off").stderr)
 
     def test_interrupted_while_opening(self):
