@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 namespace ptd {
 namespace {
@@ -112,19 +113,26 @@ void TextEvidence::add_poke(Ip ip, Bytes old_bytes, Bytes new_bytes) {
 }
 
 // A site has the bytes of one of its records, or, if records were lost, another instruction that a kernel writes. A copy of another kernel has others at
-// nearly all sites.
+// nearly all sites behind the first difference.
 std::string TextEvidence::poke_contradiction(const KernelTextCopy& copy, CodeFamily family) const {
-  constexpr uint64_t kMostContradicting = 8;
-  uint64_t sites = 0, contradicting = 0;
+  constexpr int64_t kMostContradicting = 8;  // by chance; of a region: more than agree in it
+  std::vector<std::pair<uint64_t, bool>> sites;  // whether one contradicts the copy
   for (const auto& [at, versions] : versions_) {
     const Bytes there = bytes_at(copy, at);
     const auto is_there = [&](const std::vector<std::byte>& version) { return is_version(version, there, family); };
     if (there.empty() || versions.size() >= kMostVersions || may_be_covered(copy, at, family)) continue;
-    ++sites;
-    if (std::ranges::none_of(versions, is_there) && !is_patch(there, family)) ++contradicting;
+    sites.emplace_back(at, std::ranges::none_of(versions, is_there) && !is_patch(there, family));
   }
-  if (contradicting < kMostContradicting || contradicting <= sites / 2) return {};
-  return "of another kernel or another boot: at " + part_of(contradicting, sites) +
+  std::ranges::sort(sites);
+  int64_t here = 0, worst = 0;  // contradicting sites less the others, in the region that ends here and in the worst one
+  for (const auto& [at, contradicts] : sites) {
+    here = std::max<int64_t>(here + (contradicts ? 1 : -1), 0);
+    worst = std::max(worst, here);
+  }
+  const auto contradicting = std::ranges::count(sites, true, &std::pair<uint64_t, bool>::second);
+  const bool are_most = contradicting > std::ssize(sites) / 2;
+  if (contradicting < kMostContradicting || (worst < kMostContradicting && !are_most)) return {};
+  return "of another kernel or another boot: at " + part_of(static_cast<uint64_t>(contradicting), sites.size()) +
          " addresses at which the kernel changed its text, it has bytes that no record tells of";
 }
 

@@ -153,11 +153,20 @@ TEST_F(ForeignText, ABreakpointTellsOnlyTheBytesBehindIt) {
   EXPECT_TRUE(refuses(true, "kcore"));
 }
 
-TEST_F(ForeignText, FewContradictionsRefuseNothing) {
-  pokes_ = 32;
+TEST_F(ForeignText, ContradictionsHereAndThereRefuseNothing) {
+  pokes_ = 36;
   set_sites(base_);
-  for (uint64_t i = 0; i < 12; ++i) base_[i * kPage] = std::byte{0x55};
+  for (uint64_t i = 0; i < pokes_; i += 3) base_[i * kPage] = std::byte{0x55};
   EXPECT_FALSE(refuses(true, "kcore"));
+}
+
+// Another build, whose first functions are the same.
+TEST_F(ForeignText, OneRegionThatContradictsRefusesACopy) {
+  pokes_ = 36;
+  set_sites(base_);
+  base_.insert(base_.begin() + 26 * kPage, 16, std::byte{0x55});
+  base_.resize(kPages * kPage);
+  EXPECT_TRUE(refuses(true, "kcore is of another kernel or another boot: at 10 of 36 addresses"));
 }
 
 }  // namespace
