@@ -143,8 +143,8 @@ namespace {
 
 using Extents = std::vector<std::pair<uint64_t, uint64_t>>;  ///< addresses and ends
 
-/// Leaves each address to one range. Returns the pages for which two have different bytes, in order. A copy of a kernel has few overlaps: after
-/// kMostCompared bytes of them, others count as different.
+/// Leaves each address to one range, in order, none of them empty. Returns the pages for which two have different bytes, in order. A copy of a kernel
+/// has few overlaps: after kMostCompared bytes of them, others count as different.
 Extents remove_overlaps(std::vector<MemoryRange>& ranges) {
   constexpr uint64_t kPageBytes = 4096, kMostCompared = uint64_t{1} << 30;
   uint64_t compared = 0;
@@ -166,6 +166,7 @@ Extents remove_overlaps(std::vector<MemoryRange>& ranges) {
     }
     if (!range.code.bytes.empty()) last = &range;
   }
+  std::erase_if(ranges, [](const MemoryRange& range) { return range.code.bytes.empty(); });
   std::ranges::sort(contradicted);
   return contradicted;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,13 @@ class ForeignText : public Fold {
     core.type = ET_CORE;
     core.address = kText.value;
     core.code = std::move(code);
-    dir_.write(name + "/kcore", core.bytes());
+    std::vector<std::byte> file = core.bytes();
+    if (repeats_) {
+      const uint64_t offset = 5 * kPage;
+      const Elf64_Phdr segment{PT_LOAD, PF_R | PF_X, offset, core.address + offset, 0, 16, 16, kPage};
+      std::memcpy(file.data() + sizeof(Elf64_Ehdr) + sizeof segment, &segment, sizeof segment);
+    }
+    dir_.write(name + "/kcore", file);
     dir_.write(name + "/kallsyms", names);
     dir_.write(name + "/modules", std::string());
   }
@@ -72,6 +79,7 @@ class ForeignText : public Fold {
   std::string base_names_, after_names_;
   std::vector<std::byte> old_ = image_test::bytes_of({0x0f, 0x1f, 0x44, 0, 0});
   uint64_t pokes_ = 0;
+  bool repeats_ = false;  // a second segment has some bytes of the first
 };
 
 std::string names(uint64_t moved, uint64_t functions = 200) {
@@ -126,6 +134,16 @@ TEST_F(ForeignText, RecordsOfChangesThatContradictACopyRefuseIt) {
   after_.insert(after_.begin(), 16, std::byte{0x55});
   after_.resize(kPages * kPage);
   EXPECT_TRUE(refuses(false, "kcore is of another kernel or another boot: at 12 of 12 addresses"));
+}
+
+TEST_F(ForeignText, ASegmentInsideAnotherHidesNoContradiction) {
+  repeats_ = true;
+  base_names_ = after_names_ = names(0);
+  pokes_ = 12;
+  set_sites(base_);
+  EXPECT_FALSE(refuses(true, "kcore"));
+  base_ = text();
+  EXPECT_TRUE(refuses(true, "kcore is of another kernel or another boot: at 12 of 12 addresses"));
 }
 
 // If records were lost, a site has an instruction that no record tells of; it is still one that a kernel writes.
