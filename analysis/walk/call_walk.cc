@@ -220,7 +220,7 @@ class StreamWalk {
     if (recorded_) return fetch_recorded();
     while (items_.steps.empty() && !ended_) {
       ended_ = !take_batch();
-      if (ended_) flow_->finish(options_.time.last == kTimeMax && !stopped() ? recording_.streams()[stream_].time.last : kTimeMin);
+      if (ended_) flow_->finish(whole_ ? recording_.streams()[stream_].time.last : kTimeMin);
       flow_->give(items_.steps, items_.moves);
     }
     if (ended_) free_decoder();
@@ -243,7 +243,10 @@ class StreamWalk {
   // False: it was the last that is wanted.
   bool take_batch() {
     DecodedBatch next;
-    if (decode_ == nullptr || !decode_->next(next)) return false;
+    if (decode_ == nullptr || !decode_->next(next)) {
+      whole_ = !stopped();
+      return false;
+    }
     const AuxSegment& segment = *next.segment;
     if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes)
       flow_->begin_segment(segment, begins_window(recording_, stream_, segment));
@@ -270,6 +273,7 @@ class StreamWalk {
   uint64_t segment_ = ~uint64_t{0};  ///< where the last batch's began
   uint64_t offset_ = 0;              ///< of the trace, that progress was told of
   bool ended_ = false;               ///< nothing more is decoded
+  bool whole_ = false;               ///< because the stream is over
   Status status_;
   StepItems items_;
   size_t at_ = 0, group_at_ = 0;    ///< the next of them

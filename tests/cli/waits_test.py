@@ -130,6 +130,12 @@ class Waits(unittest.TestCase):
         pauses = [line for line in json_lines(run("script", "-q", "-i", take.data, "--format", "json", *window)) if "pause" in line]
         self.assertEqual([waited(line) for line in pauses], [last - first])
 
+    def test_a_window_that_ends_after_the_trace_changes_nothing(self):
+        take = self.takes[-1]
+        whole = run("script", "-q", "-i", take.data, "--format", "json")
+        after = json.loads(run("info", "--json", "-i", take.data))["time_ns"][1] // 10**9 + 2
+        for window in (f",{after}", f"0,{after}"):
+            self.assertEqual(run("script", "-q", "-i", take.data, "--format", "json", "--time", window), whole)
 
     def test_a_window_of_one_call_has_that_call_and_no_other(self):
         take = self.takes[-1]
