@@ -1,9 +1,11 @@
-// Writing to descriptors.
+// See fd.h.
 #include "image/base/fd.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace ptd {
@@ -23,6 +25,14 @@ bool write_all(int fd, const char* data, size_t size_bytes) {
     size_bytes -= static_cast<size_t>(done);
   }
   return true;
+}
+
+uint64_t written_bytes(int fd) {
+  constexpr uint64_t kBlock = 512;  // of st_blocks
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return 0;
+  const auto size = static_cast<uint64_t>(info.st_size), blocks = static_cast<uint64_t>(info.st_blocks);
+  return blocks == 0 ? size : std::min(size, blocks * kBlock);  // some file systems count no blocks
 }
 
 }  // namespace ptd

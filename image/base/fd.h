@@ -1,9 +1,10 @@
-// Fd: an open file descriptor that closes itself; write_all(): writes a whole buffer to a descriptor.
+// Fd: an open file descriptor that closes itself; write_all(): writes a whole buffer to a descriptor; written_bytes(): a size without holes.
 #pragma once
 
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace ptd {
@@ -31,5 +32,8 @@ class Fd {
 
 /// Writes all bytes, even if the descriptor is non-blocking or signals interrupt. Returns false on failure, with the reason in errno.
 [[nodiscard]] bool write_all(int fd, const char* data, size_t size_bytes);
+
+/// Returns how much of a file has been written: its size without holes. 0 if the descriptor is invalid.
+[[nodiscard]] uint64_t written_bytes(int fd);
 
 }  // namespace ptd

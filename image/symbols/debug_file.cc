@@ -198,6 +198,7 @@ std::unique_ptr<DebugFile> DebugFile::open_checked(const std::string& path, bool
   struct stat info {};
   (void)elf_version(EV_CURRENT);
   if (!file->fd.ok() || ::fstat(file->fd.get(), &info) != 0) return nullptr;
+  file->file_bytes = written_bytes(file->fd.get());
   if (relocatable) file->fd = copy_of(file->fd.get());
   auto unpacked = file->fd.ok() ? unpack_zstd_sections(file->fd.get(), path) : Result<Fd>(Fd());
   if (!unpacked.ok()) return nullptr;
@@ -211,7 +212,6 @@ std::unique_ptr<DebugFile> DebugFile::open_checked(const std::string& path, bool
     file->mapping = Bytes(reinterpret_cast<const std::byte*>(content), size);
     watch_mapping(file->mapping, path, {info.st_dev, info.st_ino});
   }
-  file->file_bytes = static_cast<uint64_t>(info.st_size);
   if (!unpacks_within_reason(file->elf, file->file_bytes, relocatable)) return nullptr;
   file->limits = DebugLimits(file->file_bytes);
   return file;

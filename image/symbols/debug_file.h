@@ -29,7 +29,7 @@ struct DebugFile {
   Elf* empty_elf = nullptr;
   Dwarf* empty = nullptr;  // in place of the alternate file
   LineSections sections;
-  uint64_t file_bytes = 0;
+  uint64_t file_bytes = 0;  // without holes
   DebugLimits limits;
 
   /// Returns null if the file is not regular, has no DWARF, or uncompresses to far more than its size.

@@ -12,13 +12,14 @@
 
 namespace ptd {
 
-/// Returns the most bytes to which the debug sections of a file may uncompress.
-[[nodiscard]] constexpr uint64_t most_unpacked_bytes(uint64_t file_bytes) {
+/// Returns the most bytes to which the debug sections of a file may uncompress. `written`: written_bytes() of the file.
+[[nodiscard]] constexpr uint64_t most_unpacked_bytes(uint64_t written) {
   constexpr uint64_t kAlways = 256U << 20, kMostTimes = 32;
-  return std::max(kAlways, file_bytes > ~uint64_t{0} / kMostTimes ? ~uint64_t{0} : kMostTimes * file_bytes);
+  return std::max(kAlways, written > ~uint64_t{0} / kMostTimes ? ~uint64_t{0} : kMostTimes * written);
 }
 
-/// Returns the content of an xz stream, as .gnu_debugdata holds one. It may have 16 MiB and 32 times its size, and uncompressing may take 128 MiB.
+/// Returns the content of an xz stream, as .gnu_debugdata holds one. The content may have 16 MiB and 32 times the stream's size, and
+/// uncompressing may take 128 MiB.
 /// Errors, with a sentence fragment: bad_compression; truncated; unsupported_compression (this build has no liblzma).
 Result<std::vector<std::byte>> unpack_xz(Bytes packed);
 

@@ -13,14 +13,14 @@ namespace ptd {
 Result<std::vector<std::byte>> unpack_xz(Bytes packed) {
   constexpr uint64_t kMostMemory = 128U << 20, kAlways = 16U << 20, kMostTimes = 32;
   constexpr size_t kStep = 1U << 18;
-  const size_t most = kAlways + kMostTimes * packed.size();
   lzma_stream stream = LZMA_STREAM_INIT;
   lzma_ret result = lzma_stream_decoder(&stream, kMostMemory, 0);
   stream.next_in = reinterpret_cast<const uint8_t*>(packed.data());
   stream.avail_in = packed.size();
+  const auto most = [&stream] { return kAlways + kMostTimes * stream.total_in; };  // what follows the stream does not count
   std::vector<std::byte> output;
   try {
-    while (result == LZMA_OK && output.size() <= most) {
+    while (result == LZMA_OK && output.size() <= most()) {
       check_interrupt();
       const size_t before = output.size();
       output.resize(before + std::max(kStep, before / 2));
@@ -34,7 +34,7 @@ Result<std::vector<std::byte>> unpack_xz(Bytes packed) {
     throw;
   }
   lzma_end(&stream);
-  if (output.size() > most) return Error{ErrorCode::bad_compression, "it would uncompress to far more than its size", 0};
+  if (output.size() > most()) return Error{ErrorCode::bad_compression, "it would uncompress to far more than its size", 0};
   if (result == LZMA_STREAM_END) return output;
   if (result == LZMA_MEMLIMIT_ERROR || result == LZMA_MEM_ERROR) return Error{ErrorCode::bad_compression, "uncompressing it takes too much memory", 0};
   if (result == LZMA_BUF_ERROR) return Error{ErrorCode::truncated, "it ends early", 0};

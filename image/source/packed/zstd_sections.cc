@@ -52,11 +52,12 @@ struct Packed {
 template <class Header, class Section, class Chdr>
 class ZstdSections {
  public:
-  explicit ZstdSections(Bytes file) : file_(file), end_(aligned(file.size())) {}
+  ZstdSections(Bytes file, uint64_t written) : file_(file), end_(aligned(file.size())), most_(most_unpacked_bytes(written)) {}
 
   Result<Fd> unpack() {
     if (!find()) return Error{ErrorCode::bad_compression, "its sections would uncompress to far more than their size", 0};
     if (packed_.empty()) return Fd();
+    if (file_.size() > most_) return Error{ErrorCode::bad_compression, "it is far larger than what was written of it", 0};
     MemoryFile copy(end_);
     if (copy.bytes().empty()) return Error{ErrorCode::out_of_memory, "no memory for its sections", 0};
     std::memcpy(copy.bytes().data(), file_.data(), file_.size());
@@ -81,7 +82,7 @@ class ZstdSections {
     if (header.e_shoff == 0 || header.e_shoff >= file_.size() || header.e_shentsize != sizeof(Section)) return true;
     const uint64_t in_file = (file_.size() - header.e_shoff) / sizeof(Section);
     const uint64_t count = std::min<uint64_t>(header.e_shnum != 0 ? header.e_shnum : number_at<Section>(file_, header.e_shoff).sh_size, in_file);
-    uint64_t packed_left = file_.size(), left = most_unpacked_bytes(file_.size());
+    uint64_t packed_left = file_.size(), left = most_;
     for (uint64_t i = 0; i < count; ++i) {
       Packed<Section> each;
       each.header_at = header.e_shoff + i * sizeof(Section);
@@ -107,7 +108,8 @@ class ZstdSections {
   }
 
   Bytes file_;
-  uint64_t end_;  // of the copy
+  uint64_t end_;   // of the copy
+  uint64_t most_;  // bytes of all sections, uncompressed, and of the file
   std::vector<Packed<Section>> packed_;
 };
 
@@ -117,9 +119,10 @@ Result<Fd> unpack_zstd_sections(int fd, const std::string& path) {
   const auto file = MappedFile::open(fd, path);
   if (!file.ok()) return file.error();
   const Bytes bytes = (*file)->bytes();
+  const uint64_t written = written_bytes(fd);
   if (bytes.size() < EI_NIDENT || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0 || bytes[EI_DATA] != std::byte{ELFDATA2LSB}) return Fd();
-  if (bytes[EI_CLASS] == std::byte{ELFCLASS64}) return ZstdSections<Elf64_Ehdr, Elf64_Shdr, Elf64_Chdr>(bytes).unpack();
-  if (bytes[EI_CLASS] == std::byte{ELFCLASS32}) return ZstdSections<Elf32_Ehdr, Elf32_Shdr, Elf32_Chdr>(bytes).unpack();
+  if (bytes[EI_CLASS] == std::byte{ELFCLASS64}) return ZstdSections<Elf64_Ehdr, Elf64_Shdr, Elf64_Chdr>(bytes, written).unpack();
+  if (bytes[EI_CLASS] == std::byte{ELFCLASS32}) return ZstdSections<Elf32_Ehdr, Elf32_Shdr, Elf32_Chdr>(bytes, written).unpack();
   return Fd();
 }
 

@@ -87,6 +87,12 @@ TEST_F(MiniDebugInfo, DamageIsNamed) {
   EXPECT_EQ(damage_of(with_mini(packed(std::vector<std::byte>(40U << 20)))), "its .gnu_debugdata is damaged (it would uncompress to far more than its size)");
 }
 
+TEST_F(MiniDebugInfo, WhatFollowsTheStreamDoesNotCount) {
+  std::vector<std::byte> padded = packed(std::vector<std::byte>(40U << 20));
+  padded.resize(4U << 20);
+  EXPECT_EQ(damage_of(with_mini(padded)), "its .gnu_debugdata is damaged (it would uncompress to far more than its size)");
+}
+
 TEST_F(MiniDebugInfo, ADictionaryThatNeedsMuchMemoryIsRefused) {
   dir_.write("content", full_.bytes());
   ASSERT_TRUE(runs("xz -c --lzma2=dict=1GiB " + in("content") + " >" + in("content.xz")));
@@ -157,6 +163,17 @@ TEST_F(ZstdSections, DamageAndSizesOutOfProportionAreNamed) {
       EXPECT_NE(said_[0].find(path + ": its debug information is damaged"), std::string::npos) << said_[0];
     }
   }
+}
+
+// 300 MB of one byte take 30 KB.
+TEST_F(ZstdSections, HolesDoNotCount) {
+  const std::string zeros = dir_.path() + "/zeros", bad = dir_.path() + "/bad";
+  ASSERT_TRUE(runs("head -c 300000000 /dev/zero >" + zeros + " && objcopy --add-section .debug_x=" + zeros + " " + path_ + " " + bad +
+                   " && objcopy --compress-debug-sections=zstd " + bad));
+  ASSERT_EQ(::truncate(bad.c_str(), off_t{64} << 20), 0);
+  EXPECT_EQ(lines_of(bad, said_).size(), 0U);
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_NE(said_[0].find(bad + ": its debug information is damaged"), std::string::npos) << said_[0];
 }
 
 TEST_F(ZstdSections, HostileFilesAreReadOrRefused) {
