@@ -11,6 +11,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kNamelessTextBytes = 4U << 20;  // of small kernels; data and the pages of .init follow, which are used again after the boot
 constexpr std::byte kBreakpoint{0xcc};  // INT3
 constexpr size_t kMostVersions = 16;  // of one site: a limit of memory
 
@@ -92,7 +93,8 @@ KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryR
   for (const MemoryRange& range : ranges) {
     const uint64_t first = range.ip.value, size = range.code.bytes.size();
     if (!is_kernel_half(range.ip) || size > ~first || (!is_named && reference.value - first >= size)) continue;
-    const uint64_t from = is_named ? std::clamp(begin, first, first + size) : first, to = is_named ? std::clamp(end, first, first + size) : first + size;
+    const uint64_t from = std::clamp(is_named ? begin : reference.value, first, first + size);
+    const uint64_t to = is_named ? std::clamp(end, first, first + size) : from + std::min(kNamelessTextBytes, first + size - from);
     if (from < to) text.ranges.push_back({Ip{from}, {range.code.owner, range.code.bytes.subspan(from - first, to - from)}});
   }
   for (const KernelSymbol& symbol : symbols) {

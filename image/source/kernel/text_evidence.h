@@ -20,7 +20,7 @@ struct KernelTextCopy {
   std::vector<uint64_t> functions = {};  ///< addresses of its text symbols, in order, each once; empty: unknown
 };
 
-/// Returns the text in a copy: between _stext and _etext, or, without these names, the range that holds `reference`, a symbol of the kernel's text
+/// Returns the text in a copy: between _stext and _etext, or, without these names, the first 4 MiB from `reference` on, the start of the kernel's text
 /// (0: unknown). Other code is left out, because what had been at its addresses before may be unknown.
 [[nodiscard]] KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols, Ip reference);
 

@@ -100,6 +100,17 @@ TEST_F(ForeignText, ALaterCopyWithOtherPagesIsRefused) {
   EXPECT_TRUE(refuses(false, "kcore is of another kernel or another boot than "));
 }
 
+// A dump without names has data and reused pages behind the text, in the same range.
+TEST_F(ForeignText, ALaterCopyWithOtherDataIsUsed) {
+  base_.resize(6U << 20);
+  after_ = base_;
+  std::fill(after_.begin() + (5 << 20), after_.end(), std::byte{1});
+  kernel_.size_bytes = base_.size();
+  EXPECT_FALSE(refuses(false, "kcore is"));
+  base_names_ = after_names_ = "ffffffff81000200 T _stext\nffffffff81600000 T _etext\n";
+  EXPECT_TRUE(refuses(false, "kcore is of another kernel"));
+}
+
 // As if each function were traced.
 TEST_F(ForeignText, ALaterCopyWithChangesInAllPagesIsUsed) {
   for (size_t at = 0; at < after_.size(); at += 64) after_[at] = std::byte{0xe8};
