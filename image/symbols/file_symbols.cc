@@ -159,17 +159,18 @@ void FileSymbols::fetch_debug_file() {
   if (elf.ok() && same_build_id((*elf)->build_id(), mapped_->build_id())) elf_paths_.push_back(std::move(path));
 }
 
-// What the headers show was reported when the recording was opened.
-void FileSymbols::note_damage(const ElfFile& elf) {
+// What the headers show was reported when the recording was opened. Returns what matters unless another file has a symbol table.
+std::string FileSymbols::note_damage(const ElfFile& elf) {
   const ElfDamage all = find_elf_damage(elf, true);
   if (!all.symbols.empty() && find_elf_damage(elf, false).symbols.empty()) warnings_->add(symbols_sentence(elf.path(), all.symbols));
-  if (!all.mini.empty()) warnings_->add(mini_sentence(elf.path(), all.mini));
+  return all.mini.empty() ? std::string() : mini_sentence(elf.path(), all.mini);
 }
 
 void FileSymbols::load() {
   if (loaded_) return;
   loaded_ = true;
   bool has_symtab = false;
+  std::string without_symtab;  // a warning
   for (size_t i = 0; i < elf_paths_.size(); ++i) {
     auto elf = ElfFile::open(elf_paths_[i]);
     if (!elf.ok()) continue;
@@ -178,10 +179,11 @@ void FileSymbols::load() {
       std::vector<ElfSymbol> more = saved_ ? saved_->symbols_of(**elf) : (*elf)->read_symbols();
       if (!has_symtab || completeness(more) > completeness(symbols_)) symbols_ = std::move(more);
     }
-    if (warnings_) note_damage(**elf);
+    if (std::string damage = warnings_ ? note_damage(**elf) : std::string(); !damage.empty()) without_symtab = std::move(damage);
     has_symtab = has_symtab || (*elf)->has_symtab();
     if (i + 1 == elf_paths_.size() && !has_symtab) fetch_debug_file();
   }
+  if (!has_symtab && !without_symtab.empty()) warnings_->add(without_symtab);
   const auto before = [](const ElfSymbol& a, const ElfSymbol& b) { return a.address != b.address ? a.address < b.address : rank(a) < rank(b); };
   std::stable_sort(symbols_.begin(), symbols_.end(), before);
   if (mapped_) {

@@ -83,7 +83,7 @@ class FileSymbols {
   void set_places();
   [[nodiscard]] bool begins_function(uint64_t address);
   void fetch_debug_file();
-  void note_damage(const ElfFile& elf);
+  std::string note_damage(const ElfFile& elf);
   [[nodiscard]] std::optional<Place> locate(uint64_t file_offset_bytes);
   [[nodiscard]] const FixedSymbol* find_fixed(uint64_t file_offset_bytes) const;
   std::string_view readable(size_t index);

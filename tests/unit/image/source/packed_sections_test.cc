@@ -9,6 +9,7 @@
 #include "image/base/mapped_file.h"
 #include "image/source/elf_damage.h"
 #include "image/source/packed/unpack.h"
+#include "image/symbols/file_symbols.h"
 #include "image/symbols/source_lines.h"
 #include "image/symbols/source_warnings.h"
 #include "tests/unit/image/source_support.h"
@@ -85,6 +86,18 @@ TEST_F(MiniDebugInfo, DamageIsNamed) {
   EXPECT_EQ(damage_of(with_mini(std::vector<std::byte>(100))), "its .gnu_debugdata is damaged (it is not compressed with xz)");
   EXPECT_EQ(damage_of(with_mini(packed(std::vector<std::byte>(100)))), "its .gnu_debugdata is damaged (it holds no ELF file)");
   EXPECT_EQ(damage_of(with_mini(packed(std::vector<std::byte>(40U << 20)))), "its .gnu_debugdata is damaged (it would uncompress to far more than its size)");
+}
+
+TEST_F(MiniDebugInfo, DamageMattersOnlyWithoutASymbolTable) {
+  dir_.write("damaged", with_mini(std::vector<std::byte>(100)));
+  for (const bool has_debug_file : {false, true}) {
+    auto warnings = std::make_shared<SourceWarnings>();
+    std::vector<std::string> paths = {in("damaged")};
+    if (has_debug_file) paths.push_back(in("full"));
+    FileSymbols symbols("damaged", paths, warnings, nullptr, nullptr);
+    (void)symbols.offsets_of("main");
+    EXPECT_EQ(warnings->texts().size(), has_debug_file ? 0U : 1U);
+  }
 }
 
 TEST_F(MiniDebugInfo, WhatFollowsTheStreamDoesNotCount) {
