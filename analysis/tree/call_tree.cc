@@ -329,6 +329,7 @@ size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
   Now now{step, index, stacks[index], threads[index], out};
   if (now.thread.pid < 0) [[unlikely]] now.thread.pid = step.pid;
   if (std::exchange(now.stack.windows, windows) != windows && now.stack.off != Off::running) [[unlikely]] forget_calls(now);
+  now.stack.cpu = step.cpu;
   spend(now);
   if (step.kind != FlowKind::inlined && !take_plain(now)) take_other(now);
   if (step.inlined != kUnknownInlining && chains != nullptr) follow_inlined(now);
@@ -481,7 +482,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     const bool has_counts = std::exchange(stack.has_counts, true);
     FlowStep step;
     step.time = step.floor = time;
-    step.cpu = thread.cpu;
+    step.cpu = stack.cpu;
     Now now{step, index, stack, thread, out};
     for (const Frame& frame : frames) {
       const uint8_t flags = (frame.flags & ~(kCallInner | kCallEstimated)) | kCallNoStart;
@@ -501,7 +502,7 @@ void CallTree::State::finish(std::vector<CallStep>& out, TimeNs until, const std
     Stack& stack = stacks[index];
     CallThread& thread = threads[index];
     FlowStep step;
-    step.cpu = thread.cpu;
+    step.cpu = stack.cpu;
     step.time = step.floor = thread.last;
     Now now{step, index, stack, thread, out};
     const bool continues = goes_on && goes_on(thread);

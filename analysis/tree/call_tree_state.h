@@ -72,6 +72,7 @@ struct CallTree::State {
     SavedPlaces saved;   ///< number of a call: Frame::instructions
     BoundedSearch search, landing_search;  ///< of frames; for landing pads
     Off off = Off::lost;  ///< nothing is known before the first step
+    int32_t cpu = -1;  ///< of the last step
     bool met = false;
     bool begun = false;   ///< a program was executed
     bool gapped = false;  ///< flow was lost

@@ -55,6 +55,7 @@ class PprofProfile::Writer {
     if (profile_.input_.timed()) put_type("time", "nanoseconds");
     std::vector<std::string> comms(profile_.comms_.size());
     for (const auto& [comm, number] : profile_.comms_) comms[number] = comm;
+    if (const std::string program = main_program(comms); !program.empty()) (void)mapping(program);  // the first one
     for (const auto& [key, sums] : profile_.sums_) put_sample(key.first, comms[key.second], sums);
     if (profile_.duration_ns_ != 0) put(out_, kDuration, profile_.duration_ns_);
     put(out_, kDefaultType, text(profile_.input_.timed() ? "time" : "instructions"));
@@ -73,6 +74,19 @@ class PprofProfile::Writer {
     put(type, kTypeName, text(name));
     put(type, kTypeUnit, text(unit));
     put(out_, kSampleType, type);
+  }
+  /// Returns the module that is named like its thread; of several, the one that executes the most.
+  [[nodiscard]] std::string main_program(const std::vector<std::string>& comms) const {
+    std::map<std::string, uint64_t> instructions;
+    for (const auto& [key, sums] : profile_.sums_) {
+      const FunctionId function = profile_.paths_[key.first].function;
+      const std::string& comm = comms[key.second];
+      if (function == kNoFunction || comm.empty()) continue;
+      const std::string& module = functions_.info(function).module;
+      if (module.substr(module.rfind('/') + 1).starts_with(comm)) instructions[module] += sums.instructions;
+    }
+    const auto most = std::ranges::max_element(instructions, {}, [](const auto& each) { return each.second; });
+    return most == instructions.end() ? std::string() : most->first;
   }
   void put_sample(uint32_t path, const std::string& comm, const Sums& sums) {
     std::vector<uint64_t> values{sums.calls, sums.instructions};

@@ -335,6 +335,15 @@ class Profile(RecordedPrograms):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(b"nanoseconds" in path.read_bytes(), has_times, name)
 
+    def test_the_first_file_of_pprof_is_the_program(self):
+        """pprof names the profile after it, although the dynamic linker runs first."""
+        path = self.folder / "true.pb"
+        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", "true.data", "--", "/bin/true"],
+                       cwd=self.folder, check=True)
+        self.assertEqual(run("profile", "-q", "-i", self.data("true"), "--format", "pprof", "-o", path).returncode, 0)
+        content = path.read_bytes()
+        self.assertLess(content.index(b"true"), content.index(b"ld-linux"))
+
     def test_inlined_functions_are_lines_of_locations(self):
         if not tool("go"):
             self.skipTest("go is not installed")

@@ -240,6 +240,18 @@ class Tables(Rows, unittest.TestCase):
         self.assertEqual(self.library.rows(recording, "calls", functions=[name]), [row for row in calls if row["call"] == name])
         self.library.close(recording)
 
+    def test_each_call_is_of_a_cpu(self):
+        """Also those that are open at the end of the trace."""
+        recording = self.library.open(DATA / "kernel/kernel.bundle")
+        calls = self.library.rows(recording, "calls", columns=["cpu", "end_seen"])
+        self.assertGreater(len([row for row in calls if not row["end_seen"]]), 10)
+        cpus = sorted({row.get("cpu", -1) for row in calls})
+        self.assertEqual(cpus, [0, 1])
+        rows = [self.library.rows(recording, "functions", columns=["self_instructions"], cpu=cpu) for cpu in (*cpus, -1)]
+        *parts, whole = [sum(row["self_instructions"] for row in each) for each in rows]
+        self.assertEqual(sum(parts), whole)
+        self.library.close(recording)
+
     def test_blocks_of_all_streams_are_those_of_each(self):
         """A stream's code is freed when it ends; rows that wait for the rest of their batch have its bytes. MALLOC_PERTURB_ overwrites what is freed."""
         recording = self.library.open(DATA / "arm/threads.bundle")
