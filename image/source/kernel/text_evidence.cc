@@ -11,7 +11,9 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kNamelessTextBytes = 4U << 20;  // of small kernels; data and the pages of .init follow, which are used again after the boot
+constexpr uint64_t kMostKernelBytes = 64U << 20;    // from the start of its text on; modules may follow
+constexpr uint64_t kSmallKernelBytes = 4U << 20;    // of text; data and the pages of .init follow, which are used again after the boot
+constexpr uint64_t kMostPages = uint64_t{1} << 18;  // that are compared
 constexpr std::byte kBreakpoint{0xcc};  // INT3
 constexpr size_t kMostVersions = 16;  // of one site: a limit of memory
 
@@ -56,9 +58,10 @@ std::string part_of(uint64_t part, uint64_t whole) { return std::to_string(part)
 
 std::string page_contradiction(const KernelTextCopy& one, const KernelTextCopy& other) {
   uint64_t pages = 0, changed = 0;
+  const Ip text_end = std::min(one.text_end, other.text_end);
   for (const MemoryRange& range : one.ranges) {
     const uint64_t first = range.ip.value;
-    for (uint64_t at = 0; at < range.code.bytes.size();) {
+    for (uint64_t at = 0; at < range.code.bytes.size() && range.ip + at < text_end && pages < kMostPages;) {
       const uint64_t next = std::min<uint64_t>(range.code.bytes.size(), at + kPage - (first + at) % kPage);
       const Bytes there = bytes_at(other, first + at), here = range.code.bytes.subspan(at, std::min<uint64_t>(next - at, there.size()));
       at = next;
@@ -89,13 +92,14 @@ std::string function_contradiction(const KernelTextCopy& one, const KernelTextCo
 KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols, Ip reference) {
   const uint64_t begin = address_of(symbols, "_stext"), end = address_of(symbols, "_etext");
   const bool is_named = begin != 0 && end > begin;
-  KernelTextCopy text{path, {}};
+  const uint64_t from = is_named ? begin : reference.value, to = is_named ? end : reference.value + std::min(kMostKernelBytes, ~reference.value);
+  KernelTextCopy text{path, {}, is_named ? Ip{end} : reference + std::min(kSmallKernelBytes, ~reference.value)};
+  if (!is_kernel_half(Ip{from})) return text;
   for (const MemoryRange& range : ranges) {
     const uint64_t first = range.ip.value, size = range.code.bytes.size();
-    if (!is_kernel_half(range.ip) || size > ~first || (!is_named && reference.value - first >= size)) continue;
-    const uint64_t from = std::clamp(is_named ? begin : reference.value, first, first + size);
-    const uint64_t to = is_named ? std::clamp(end, first, first + size) : from + std::min(kNamelessTextBytes, first + size - from);
-    if (from < to) text.ranges.push_back({Ip{from}, {range.code.owner, range.code.bytes.subspan(from - first, to - from)}});
+    if (!is_kernel_half(range.ip) || size > ~first) continue;
+    const uint64_t here = std::clamp(from, first, first + size), after = std::clamp(to, first, first + size);
+    if (here < after) text.ranges.push_back({Ip{here}, {range.code.owner, range.code.bytes.subspan(here - first, after - here)}});
   }
   for (const KernelSymbol& symbol : symbols) {
     const bool is_inside = is_named && symbol.address >= begin && symbol.address < end;

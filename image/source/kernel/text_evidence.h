@@ -17,11 +17,12 @@ namespace ptd {
 struct KernelTextCopy {
   std::string path;
   std::vector<MemoryRange> ranges;       ///< disjoint, in address order
+  Ip text_end;                           ///< what follows may be data
   std::vector<uint64_t> functions = {};  ///< addresses of its text symbols, in order, each once; empty: unknown
 };
 
-/// Returns the text in a copy: between _stext and _etext, or, without these names, the first 4 MiB from `reference` on, the start of the kernel's text
-/// (0: unknown). Other code is left out, because what had been at its addresses before may be unknown.
+/// Returns the text in a copy: between _stext and _etext, or, without these names, what follows `reference`, the start of the kernel's text (0: unknown).
+/// Other code is left out, because what had been at its addresses before may be unknown.
 [[nodiscard]] KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols, Ip reference);
 
 /// Bounds of the differences that are another kernel's. A kernel changes at most an instruction of each function: 60,000 ftrace sites of 5 bytes are

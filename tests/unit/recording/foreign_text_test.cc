@@ -39,7 +39,7 @@ class ForeignText : public Fold {
   void write(const std::string& name, std::vector<std::byte> code, const std::string& names = {}) {
     image_test::SmallElf core;
     core.type = ET_CORE;
-    core.address = kText.value;
+    core.address = kText.value + (name == "base" ? base_at_ : 0);
     core.code = std::move(code);
     std::vector<std::byte> file = core.bytes();
     if (repeats_) {
@@ -78,7 +78,7 @@ class ForeignText : public Fold {
   std::vector<std::byte> base_ = text(), after_ = text();
   std::string base_names_, after_names_;
   std::vector<std::byte> old_ = image_test::bytes_of({0x0f, 0x1f, 0x44, 0, 0});
-  uint64_t pokes_ = 0;
+  uint64_t pokes_ = 0, base_at_ = 0;
   bool repeats_ = false;  // a second segment has some bytes of the first
 };
 
@@ -145,6 +145,15 @@ TEST_F(ForeignText, RecordsOfChangesThatContradictACopyRefuseIt) {
   after_.insert(after_.begin(), 16, std::byte{0x55});
   after_.resize(kPages * kPage);
   EXPECT_TRUE(refuses(false, "kcore is of another kernel or another boot: at 12 of 12 addresses"));
+}
+
+TEST_F(ForeignText, ACopyThatBeginsLaterIsRefused) {
+  pokes_ = 24;
+  set_sites(base_);
+  EXPECT_FALSE(refuses(true, "kcore"));
+  base_at_ = 8 * kPage;
+  base_ = text();
+  EXPECT_TRUE(refuses(true, "kcore is of another kernel or another boot: at 16 of 16 addresses"));
 }
 
 TEST_F(ForeignText, ASegmentInsideAnotherHidesNoContradiction) {
