@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 import weakref
 
@@ -83,7 +84,10 @@ class Package(unittest.TestCase):
             self.assertEqual(arrow.column_names, table.columns)
             self.assertEqual([tuple(row.values()) for row in arrow.to_pylist()], rows, name)
             self.assertEqual(table.to_polars().rows(), rows, name)
-            self.assertEqual(len(table.to_pandas()), len(rows), name)
+            for libraries in ({}, {"pyarrow": None}):
+                with unittest.mock.patch.dict(sys.modules, libraries):
+                    frame = table.to_pandas()
+                self.assertEqual([tuple(None if value is pandas.NA or value != value else value for value in row) for row in frame.itertuples(index=False, name=None)], rows, name)
             stream = pyarrow.RecordBatchReader.from_stream(table)
             self.assertEqual(duckdb.sql("select count(*) from stream").fetchall()[0][0], len(rows), name)
         arrow.validate(full=True)

@@ -233,6 +233,16 @@ class _Stream:
         self._native.raise_failure()
 
 
+_PANDAS_INTEGERS = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+
+
+def _pandas_column(pandas: Any, values: list) -> Any:
+    known = [value for value in values if value is not None]
+    if not known or any(type(value) is not int for value in known):
+        return values
+    return pandas.array(values, dtype="UInt64" if max(known) > sys.maxsize else "Int64")
+
+
 class Table:
     """Rows of a recording, made while they are read. The columns are those of docs/TABLES.md.
 
@@ -295,15 +305,16 @@ class Table:
         return self._read(pyarrow.table)
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas.DataFrame (needs pandas; pyarrow makes it faster)."""
+        """All rows as a pandas.DataFrame (needs pandas; pyarrow makes it faster). Columns of integers have pandas' types with NA, because a float64 rounds
+        addresses."""
+        import pandas
+
         try:
             import pyarrow
-
-            return self._read(pyarrow.table).to_pandas()
         except ImportError:
-            import pandas
-
-            return pandas.DataFrame(self.to_columns())
+            return pandas.DataFrame({name: _pandas_column(pandas, values) for name, values in self.to_columns().items()})
+        integers = {getattr(pyarrow, name.lower())(): getattr(pandas, name + "Dtype")() for name in _PANDAS_INTEGERS}
+        return self._read(pyarrow.table).to_pandas(types_mapper=integers.get)
 
     def to_polars(self) -> Any:
         """All rows as a polars.DataFrame (needs polars)."""
