@@ -496,7 +496,8 @@ size_t CallFlow::drop_unproved() {
 void CallFlow::told(TimeNs time, uint64_t cycles) {
   if (dates_.in_ns()) timed_ = true;
   else time = kTimeMin;  // for the cycles only
-  const bool counts = dates_.last_count() != cycles;
+  const std::optional<uint64_t> last = dates_.last_count();
+  const bool counts = !last || *last != cycles;  // not "last != cycles", which valgrind takes for a use of what is uninitialised
   if (dates_.timed() && time <= dates_.now() && !counts) return;
   put_out(dates_.anchor(time, counts ? std::optional(cycles) : std::nullopt));
 }

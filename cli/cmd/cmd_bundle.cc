@@ -58,14 +58,17 @@ std::string missing_code_text(const BundleReport& report) {
 }
 
 /// Absolute times need no recording, which may be a pipe; the others are relative to its times.
+void say_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
+}
+
 Result<Interval> time_to_keep(const BundleWords& words) {
   if (words.time.find_first_of("%+:") == std::string::npos) return parse_time_range(words.time);
   const Result<std::unique_ptr<Recording>> recording = open_recording(words.input.repeated());
-  return recording ? read_time(words.time, **recording, words.input) : Result<Interval>(recording.error());
-}
-
-void say_warnings(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
+  if (!recording) return recording.error();
+  Result<Interval> range = read_time(words.time, **recording, words.input);
+  if (!range) say_warnings((*recording)->warnings());  // they may give the reason
+  return range;
 }
 
 std::string report_text(const LldbReport& report, const std::string& path) {

@@ -326,6 +326,10 @@ class Bundles(unittest.TestCase):
         status, _, err = run(["bundle", demo, "-o", self.tmp / "none.ptb", "--time", "1,2"])
         self.assertEqual((status, (self.tmp / "none.ptb").exists()), (2, False), err)
         self.assertIn(b"no trace at that time", err)
+        if (timeless := CORPUS / "cs-simpleperf-etm" / "perf.data").exists():
+            status, _, err = run(["bundle", timeless, "-o", self.tmp / "none.ptb", "--time", "10%-20%"])
+            self.assertEqual(status, 2, err)
+            self.assertRegex(err.decode(), r"(?s)warning: the recording contains no conversion from trace time .*--time: the recording has no times")
         for target in ("-", "/dev/full", self.tmp):
             status, _, err = run(["bundle", demo, "-o", target])
             self.assertIn(status, (1, 2), target)
