@@ -96,8 +96,19 @@ Status UserSideband::run() {
   for (size_t i = 0; i < images_.size(); ++i) {
     if (Status status = run_image(i); !status) return status;
   }
+  warn_of_refused();
   std::stable_sort(records_.begin(), records_.end(), [](const TimedRecord& a, const TimedRecord& b) { return a.tsc < b.tsc; });
   return {};
+}
+
+void UserSideband::warn_of_refused() {
+  constexpr size_t kMostNamed = 16;
+  for (const auto& [program, calls] : refused_) {
+    std::string warning = program + ": the emulator refused system calls, so the program may have run in another way than without it: ";
+    for (size_t i = 0; i < std::min(calls.size(), kMostNamed); ++i) warning += (i != 0 ? ", " : "") + calls[i];
+    if (calls.size() > kMostNamed) warning += " and " + std::to_string(calls.size() - kMostNamed) + " more";
+    warnings_.push_back(std::move(warning));
+  }
 }
 
 std::vector<std::string> UserSideband::paths() const {
@@ -383,8 +394,8 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
     warnings_.push_back(event.text(0) + ": not a program for the emulated architecture; it ran outside the emulator and is not in the "
                                         "recording");
   } else if (event.kind == "call_refused") {
-    std::string warning = event.text(0) + ": the emulator refused a system call, so the program may have run in another way than without it: " + event.text(1);
-    if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) warnings_.push_back(std::move(warning));
+    std::vector<std::string>& calls = refused_[event.text(0)];
+    if (std::find(calls.begin(), calls.end(), event.text(1)) == calls.end()) calls.push_back(event.text(1));
   } else if (event.kind == "exit") {
     put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, thread.tid, 0, true});
   }

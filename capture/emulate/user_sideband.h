@@ -70,6 +70,7 @@ class UserSideband {
     uint64_t first = 0, size_bytes = 0;
   };
   void put_anonymous(size_t index, uint64_t tsc, const Space& space, MemoryRange range);
+  void warn_of_refused();
   Status on_block(size_t index, Space& space, const UserBlock& translation);
   Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
   void put_mapping(size_t index, uint64_t tsc, const UserMap& map);
@@ -89,6 +90,7 @@ class UserSideband {
   std::set<std::string> lost_files_;
   std::vector<std::string> warnings_;
   std::vector<Escape> escapes_;
+  std::map<std::string, std::vector<std::string>> refused_;  ///< calls that the emulator refused, by program
   std::string first_comm_;
   uint64_t code_loads_ = 0, programs_ = 0;
 };

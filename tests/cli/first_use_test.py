@@ -534,44 +534,6 @@ class Machine(unittest.TestCase):
         _, done = record("setuid", program, "10")
         self.assertNotIn("setuid to", done.stderr)
 
-    def test_a_process_that_shares_memory_cannot_be_emulated(self):
-        """The emulator refuses it, which the program may hide. Threads and vfork give no warning."""
-        source = r"""
-            #define _GNU_SOURCE
-            #include <pthread.h>
-            #include <sched.h>
-            #include <signal.h>
-            #include <stdlib.h>
-            #include <sys/ptrace.h>
-            #include <sys/wait.h>
-            #include <unistd.h>
-            static char stack[65536];
-            static int child(void* unused) { (void)unused; return 0; }
-            static void* thread(void* unused) { return unused; }
-            int main(int count, char** words) {
-              pthread_t id;
-              pthread_create(&id, 0, thread, 0);
-              pthread_join(id, 0);
-              if (vfork() == 0) _exit(0);
-              wait(0);
-              (void)words;
-              for (int i = 0; count > 1 && i < 3; ++i) {
-                clone(child, stack + sizeof stack, CLONE_VM | CLONE_FS | CLONE_FILES | SIGCHLD, 0);
-                clone(child, stack + sizeof stack, CLONE_VFORK | CLONE_VM | CLONE_FILES | SIGCHLD, 0);
-                clone(child, stack + sizeof stack, CLONE_FS | SIGCHLD, 0);
-                ptrace(PTRACE_PEEKUSER, 1, 0, 0);
-              }
-              while (wait(0) > 0) continue;
-              return 0;
-            }"""
-        program = build("sharing", source)
-        _, done = record("sharing", program)
-        self.assertNotIn("refused", done.stderr)
-        _, done = record("sharing", program, "share")
-        refused = [line.split(f"{program}: the emulator refused a system call", 1)[1] for line in done.stderr.splitlines() if "refused" in line]
-        self.assertEqual(sorted(line.rsplit(": ", 1)[1] for line in refused),
-                         ["clone with flags 0x200", "clone with flags 0x4500", "clone with flags 0x700", "ptrace"], done.stderr)
-
     def test_a_snapshot_without_code_agrees_with_nothing(self):
         corpus = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared" / "corpus")) / "cs-init-short-addr" / "snapshot"
         if not corpus.is_dir():

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <span>
 #include <sstream>
 
@@ -25,6 +26,7 @@
 #include "capture/emulate/plugin/mapped_file_id.h"
 #include "capture/emulate/plugin/qemu_api.h"
 #include "capture/emulate/plugin/user_process.h"
+#include "capture/emulate/shared/refused_calls.h"
 #include "capture/emulate/shared/user_exec.h"
 #include "image/source/build_id_note.h"
 
@@ -70,16 +72,6 @@ constexpr CallNumber kCallsX86_64[] = {{9, kMmap},  {10, kMprotect}, {11, kMunma
 constexpr CallNumber kCallsAarch64[] = {{222, kMmap},  {226, kMprotect}, {215, kMunmap}, {134, kRtSigaction}, {216, kMremap},
                                         {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat},
                                         {94, kExitGroup}};
-/// Calls that QEMU does not have. Where they fail, a program runs in another way. Those that C libraries do without (clone3, rseq) are left out.
-struct CallName {
-  int64_t x86_64, aarch64;
-  const char* name;
-};
-constexpr CallName kLackedCalls[] = {{101, 117, "ptrace"},           {206, 0, "io_setup"},           {250, 219, "keyctl"},
-                                     {298, 241, "perf_event_open"},  {300, 262, "fanotify_init"},    {310, 270, "process_vm_readv"},
-                                     {311, 271, "process_vm_writev"}, {317, 277, "seccomp"},          {321, 280, "bpf"},
-                                     {323, 282, "userfaultfd"},      {425, 425, "io_uring_setup"},   {444, 444, "landlock_create_ruleset"},
-                                     {447, 447, "memfd_secret"}};
 constexpr uint64_t kMapAnonymous = 0x20, kPrSetName = 15;
 constexpr size_t kCommBytes = 16;
 
@@ -257,24 +249,21 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
   }
 }
 
-// Calls that QEMU refuses: it runs threads, and processes as of fork() and vfork(), and lacks some calls.
-void tell_refused(UserThread& thread, int64_t number, int64_t result) {
-  const uint64_t now = read_clock();
-  const auto tell = [&](const std::string& call) { thread.event(now, "call_refused", hex_of(program_path()) + ' ' + hex_of(call)); };
-  if (result == -EINVAL && call_of(number) == kClone) {
-    constexpr int kMostTold = 8;
-    static std::atomic<int> clones;
-    const uint64_t asked = thread.call_args[0] & ~uint64_t{CSIGNAL};
-    const auto needs = [asked](uint64_t flag, uint64_t other) { return (asked & flag) != 0 && (asked & other) == 0; };
-    if (needs(CLONE_THREAD, CLONE_SIGHAND) || needs(CLONE_SIGHAND, CLONE_VM) || clones++ >= kMostTold) return;  // Linux refuses these too
-    std::ostringstream flags;
-    flags << std::hex << asked;
-    tell("clone with flags 0x" + flags.str());
+// Whether this process, or the one that it was forked from, has not told this text yet. Without a lock, which a fork could leave locked.
+bool is_new(const std::string& text) {
+  static std::array<std::atomic<uint64_t>, 512> told;
+  const uint64_t key = std::hash<std::string>()(text) | 1;
+  for (std::atomic<uint64_t>& slot : told) {
+    uint64_t known = 0;
+    if (slot.compare_exchange_strong(known, key)) return true;
+    if (known == key) return false;
   }
-  if (result != -ENOSYS) return;
-  const auto lacked = std::ranges::find(kLackedCalls, number, is_aarch64() ? &CallName::aarch64 : &CallName::x86_64);
-  static std::array<std::atomic<bool>, std::size(kLackedCalls)> told;
-  if (lacked != std::end(kLackedCalls) && !told[static_cast<size_t>(lacked - kLackedCalls)].exchange(true)) tell(lacked->name);
+  return false;
+}
+
+void tell_refused(UserThread& thread, int64_t number, int64_t result) {
+  const std::string call = refused_call({g_command.machine, number, thread.call_args, result});
+  if (!call.empty() && is_new(call)) thread.event(read_clock(), "call_refused", hex_of(program_path()) + ' ' + hex_of(call));
 }
 
 void after_call(UserThread& thread, Call call, int64_t result) {
