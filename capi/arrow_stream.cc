@@ -193,7 +193,7 @@ int set_error(StreamData& data, int status, ptd_code code, const char* sentence)
 }
 
 int set_error(StreamData& data, const Error& error) {
-  data.error = error.message;
+  data.error = valid_utf8(error.message);
   return set_error(data, errno_of(error), code_of(error), data.error.c_str());
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "analysis/names/call_names.h"
 #include "capi/items.h"
@@ -87,8 +88,9 @@ class CallItems final : public ItemSource {
     call.what = "call";
     call.kind = name(step.frame);
     const bool traced = step.function != kNoFunction;
-    call.function = traced ? functions_.info(step.function).name.c_str() : "[not traced]";
-    if (traced) call.module = functions_.info(step.function).module.c_str();
+    const Names names = traced ? names_of(step.function) : Names{"[not traced]", ""};
+    call.function = names.function;
+    call.module = names.module;
     call.self_ns = step.self_ns;
     call.instructions = step.instructions;
     call.self_instructions = step.self_instructions;
@@ -97,6 +99,20 @@ class CallItems final : public ItemSource {
     call.start_seen = (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
     call.end_seen = (step.flags & kCallCut) == 0 ? 1 : 0;
     call.estimated = (step.flags & kCallEstimated) != 0 ? 1 : 0;
+  }
+
+  struct Names {
+    const char* function = nullptr;  // null: not looked up yet
+    const char* module = nullptr;
+  };
+  const Names& names_of(uint32_t function) {
+    if (function >= names_.size()) names_.resize(function + 1);
+    Names& names = names_[function];
+    if (names.function == nullptr) {
+      const FunctionInfo& info = functions_.info(function);
+      names = {recording_->strings.keep(info.name), recording_->strings.keep(info.module)};
+    }
+    return names;
   }
 
   /// A thread's name, and when it has it.
@@ -116,6 +132,7 @@ class CallItems final : public ItemSource {
   uint64_t total_ = 0;
   FunctionTable functions_;
   std::unordered_map<int32_t, Known> comms_;
+  std::vector<Names> names_;  // by function
   std::span<const CallStep> steps_;
   size_t at_ = 0;
   CallCursor cursor_;  // its threads use what is above

@@ -169,7 +169,7 @@ ptd_code ptd_disassemble(const ptd_recording* recording, const ptd_place* place,
     if (const ptd_code code = capi::read_place(recording, place, at, message); code != PTD_OK) return code;
     const std::string text = capi::disassemble(at, std::min(instructions, capi::kMostInstructions));
     if (const auto error = at.recording->shrunk_error(false)) return capi::fail(message, *error);
-    (void)capi::fail(out, PTD_OK, text);
+    *out = capi::copy_text(text);
     return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;
   });
 }

@@ -57,9 +57,9 @@ ptd_code ptd_get_missing(const ptd_recording* recording, uint32_t index, ptd_mis
   return capi::fill_from(recording, out, nullptr, [&](const capi::OpenedRecording& opened) -> ptd_code {
     const std::vector<MissingImage>& missing = opened.recording->missing_images();
     if (index >= missing.size()) return PTD_ERROR_BAD_ARGUMENT;
-    out->path = missing[index].path.c_str();
-    out->build_id = missing[index].build_id.c_str();
-    out->reason = missing[index].reason.c_str();
+    out->path = opened.strings.keep(missing[index].path);
+    out->build_id = opened.strings.keep(missing[index].build_id);
+    out->reason = opened.strings.keep(missing[index].reason);
     return PTD_OK;
   });
 }
@@ -77,7 +77,7 @@ ptd_code ptd_get_warning(const ptd_recording* recording, uint32_t index, const c
   return capi::with_recording(recording, out, nullptr, [&](const capi::OpenedRecording& opened) -> ptd_code {
     const std::vector<std::string>& warnings = opened.recording->warnings();
     if (index >= warnings.size()) return PTD_ERROR_BAD_ARGUMENT;
-    *out = warnings[index].c_str();
+    *out = opened.strings.keep(warnings[index]);
     return PTD_OK;
   });
 }
@@ -108,7 +108,7 @@ ptd_code ptd_get_finding(const ptd_recording* recording, uint32_t index, ptd_fin
     if (index >= findings.size()) return capi::bad_argument(message, "ptd_get_finding: there is no finding with this index");
     const Finding& finding = findings[index];
     out->kind = name(finding.kind, text_records(*opened.recording)).data();  // a literal, so that data() ends with zero
-    out->what = finding.what.c_str();
+    out->what = opened.strings.keep(finding.what);
     out->ip = finding.ip.value;
     out->first_ns = capi::to_ns(finding.time.first);
     out->last_ns = capi::to_ns(finding.time.last);

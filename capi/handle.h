@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/table/column.h"
 #include "image/base/shrunk_files.h"
 #include "ptdecode/ptdecode.h"
 #include "ptdecode/recording.h"
@@ -19,10 +20,10 @@ namespace ptd::capi {
 /// Strings that a recording's handles have given out. Any thread may call.
 class StringPool {
  public:
-  /// The same text, valid as long as the pool.
+  /// The same text, valid as long as the pool. U+FFFD replaces what is not UTF-8.
   [[nodiscard]] const char* keep(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    return strings_.emplace(text).first->c_str();
+    return strings_.insert(valid_utf8(text)).first->c_str();
   }
 
  private:

@@ -9,24 +9,30 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "analysis/table/column.h"
 #include "ptdecode/error.h"
 #include "ptdecode/ptdecode.h"
 
 namespace ptd::capi {
 
+/// Returns a copy that the caller frees, in which U+FFFD replaces what is not UTF-8. Null: there is no memory. Does not throw.
+inline char* copy_text(std::string_view text) {
+  try {
+    const std::string valid = valid_utf8(text);
+    return ::strndup(valid.data(), valid.size());
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 /// Sets *message, which the caller frees, and returns `code`. Does not throw.
 inline ptd_code fail(char** message, ptd_code code, std::string_view sentence) {
-  if (message != nullptr) {
-    *message = static_cast<char*>(std::malloc(sentence.size() + 1));
-    if (*message != nullptr) {
-      std::memcpy(*message, sentence.data(), sentence.size());
-      (*message)[sentence.size()] = '\0';
-    }
-  }
+  if (message != nullptr) *message = copy_text(sentence);
   return code;
 }
 /// The code of an Error. (The numbers of ErrorCode.)

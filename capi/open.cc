@@ -177,7 +177,7 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     if (const auto error = opened->replaced_error()) return capi::fail(message, *error);
     Result<Survey> facts = is_read_once(options.path) || options.path.empty() || is_plan(*opened->recording) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
     if (!facts) return capi::fail(message, facts.error());
-    (void)capi::fail(out, PTD_OK, survey_json(*facts));
+    *out = capi::copy_text(survey_json(*facts));
     return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;
   });
 }

@@ -89,7 +89,7 @@ ptd_code ptd_plan_json(const ptd_recording* plan, char** out, char** message) {
     const auto opened = capi::find(plan);
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
     if (!is_plan(*opened->recording)) return capi::bad_argument(message, "the recording is not a plan");
-    (void)capi::fail(out, PTD_OK, plan_json(*opened->recording));
+    *out = capi::copy_text(plan_json(*opened->recording));
     return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;
   });
 }

@@ -279,6 +279,45 @@ class Builder(unittest.TestCase):
         self.assertEqual((b"kernel_text", b"[kernel]"), (symbol.name, symbol.module))
         API.close(recording)
 
+    def test_what_the_library_returns_is_utf8(self):
+        """Names of functions, threads, files and sources of messages that are not UTF-8: each wrong byte is U+FFFD, as in tables."""
+        def text(name, *words):
+            out = ctypes.c_char_p()
+            self.assertEqual(0, getattr(API.lib, name)(recording, *words, ctypes.byref(out)))
+            return out.value.decode()
+        demo = SOURCE / "data/demo"
+        built = fed(PerfData(demo / "data"), random.Random(4), 1 << 16)
+        for address, data in kernel_code(demo / "kcore_dir/kcore"):
+            built.code(-1, address, data, 0, b"caf\xe9")
+        body = struct.pack("<2I3Q2I2Q2I", 7, 7, 0x10000, 4096, 0, 0, 0, 0, 0, 5, 2) + b"/none/\xff\0"
+        built.records(9, struct.pack("<IHH", 10, 2, 8 + len(body)) + body)
+        comm = struct.pack("<2I", 7, 7) + b"\xc3\xa9\xe9\0\0\0\0\0"
+        built.records(9, struct.pack("<IHH", 3, 0, 8 + len(comm)) + comm)
+        recording = built.open()
+        self.assertEqual("\xe9\ufffd", text("ptd_comm_at", 7, ctypes.c_int64(ptd.UNKNOWN)))
+        self.assertIn("/none/\ufffd", [row.path.decode() for row in API.missing(recording)])
+        called = {item.u.call.function.decode() for item in API.items(recording, ptd.CALLS) if item.u.call.what == b"call"}
+        self.assertIn("0xffffffff81000000:caf\ufffd", called)
+        first = next(row[8] for row in flow(recording) if row[1] == ptd.BLOCKS)
+        place, symbol = ptd.made(ptd.Place, ip=first, time_ns=ptd.UNKNOWN), ptd.made(ptd.Symbol)
+        API.call("ptd_symbol_at", recording, ctypes.byref(place), ctypes.byref(symbol))
+        self.assertEqual("caf\ufffd", symbol.name.decode())
+        API.close(recording)
+        with tempfile.TemporaryDirectory() as name:
+            path = os.path.join(name.encode(), b"data\xff")
+            with self.assertRaisesRegex(RuntimeError, "data\ufffd"):
+                API.call("ptd_open", path, None, ctypes.byref(recording))
+            shutil.copy(demo / "data", path)
+            options = ptd.made(ptd.OpenOptions, guestmount=b"/none/\xff")
+            API.call("ptd_open", path, ctypes.byref(options), ctypes.byref(recording))
+            count = ctypes.c_uint32()
+            self.assertEqual(0, API.lib.ptd_warning_count(recording, ctypes.byref(count)))
+            self.assertIn("/none/\ufffd", "".join(text("ptd_get_warning", index) for index in range(count.value)))
+            os.unlink(path)
+            with self.assertRaisesRegex(Library.Failed, "data\ufffd"):  # from get_last_error() of the stream
+                TABLES.rows(recording, "samples")
+            API.close(recording)
+
     def test_rings_are_sorted_by_time(self):
         """Records of rings that are added one after the other give the same as those of one ring in order of time."""
         perf = PerfData(SOURCE / "data/demo/data")

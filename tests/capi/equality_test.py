@@ -125,7 +125,7 @@ class Equality(unittest.TestCase):
         got = []
         for item in API.items(recording, ptd.CALLS):
             call = item.u.call
-            row = {"pid": item.pid, "tid": item.tid, "comm": call.comm.decode("utf-8", "replace"), "depth": call.depth}
+            row = {"pid": item.pid, "tid": item.tid, "comm": call.comm.decode(), "depth": call.depth}
             if item.cpu >= 0:
                 row["cpu"] = item.cpu
             what, kind = call.what.decode(), call.kind.decode()
@@ -137,7 +137,7 @@ class Equality(unittest.TestCase):
             if what == "pause":
                 row.update(pause=kind, **({"kernel": True} if call.kernel else {}))
             if what == "call":
-                row.update(call=call.function.decode("utf-8", "replace"), module=call.module.decode("utf-8", "replace"), kind=kind,
+                row.update(call=call.function.decode(), module=call.module.decode(), kind=kind,
                            start_seen=bool(call.start_seen), end_seen=bool(call.end_seen), estimated=bool(call.estimated))
                 row.update({name: getattr(call, name) for name in fields.split() if name not in row})
             if what != "lost" and "start_ns" not in row:  # the listing leaves out what is unknown
@@ -187,11 +187,11 @@ class Equality(unittest.TestCase):
     def test_findings_and_missing_code_are_those_of_check(self, path, recording):
         checked = json.loads(cli("check", "--json", "--quiet", "-i", path))
         rows = [(row["path"], row["build_id"], row["reason"]) for row in checked["missing_images"]]
-        self.assertEqual(rows, [tuple(text.decode("utf-8", "replace") for text in (row.path, row.build_id, row.reason)) for row in API.missing(recording)])
+        self.assertEqual(rows, [tuple(text.decode() for text in (row.path, row.build_id, row.reason)) for row in API.missing(recording)])
         expected = [row for row in checked["findings"] if row["kind"] not in ("flow_contradicts", "times_contradict", "trace_damaged")]  # found by decoding
         got = API.findings(recording)
         self.assertEqual([(row["kind"], row["what"], int(row.get("ip", "0"), 16)) for row in expected],
-                         [(row.kind.decode(), row.what.decode("utf-8", "replace"), row.ip) for row in got])
+                         [(row.kind.decode(), row.what.decode(), row.ip) for row in got])
         for want, row in zip(expected, got):
             if "time_ns" in want:
                 self.assertEqual(want["time_ns"], [max(row.first_ns, 0), max(row.last_ns, 0)])
@@ -207,7 +207,7 @@ class Equality(unittest.TestCase):
         comm = ctypes.c_char_p()
         for thread in json.loads(cli("info", "--json", "-i", path))["threads"]:
             self.assertEqual(0, API.lib.ptd_comm_at(recording, thread["tid"], ctypes.c_int64(ptd.UNKNOWN), ctypes.byref(comm)))
-            self.assertEqual(thread["comm"], comm.value.decode("utf-8", "replace"))
+            self.assertEqual(thread["comm"], comm.value.decode())
 
     def test_code_is_what_ran(self):
         """The bytes of each block are those at its address and time; the first instruction's symbol and text are those of the command
