@@ -3,8 +3,10 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -250,6 +252,28 @@ class FunctionsTable : public RowTable<FunctionRow> {
   FunctionProfile profile_;
 };
 
+/// Returns the threads that the records name, switch to or have a stream of, by tid. Those of the kernel may have no name, and the idle task has none.
+std::vector<ThreadInfo> threads_of(const Recording& recording) {
+  std::set<std::pair<int32_t, int32_t>> seen, known;  // (tid, pid)
+  const ContextTrack& contexts = recording.contexts();
+  const auto see = [&seen](const std::vector<ContextTrack::Switch>& track) {
+    for (const ContextTrack::Switch& each : track) seen.emplace(each.to.tid, each.to.pid);
+  };
+  for (const int32_t cpu : contexts.cpus()) see(contexts.switches(cpu));
+  for (const int32_t tid : contexts.threads()) see(contexts.thread_changes(tid));
+  for (const StreamInfo& stream : recording.streams()) seen.emplace(stream.tid, -1);
+  std::vector<ThreadInfo> threads = survey_of(recording).threads;
+  for (const ThreadInfo& thread : threads) known.emplace(thread.tid, thread.pid);
+  for (auto at = seen.rbegin(); at != seen.rend(); ++at) {  // of one tid, a known pid comes first
+    const auto [tid, pid] = *at;
+    const auto same = known.lower_bound({tid, std::numeric_limits<int32_t>::min()});
+    if (tid < 0 || (pid < 0 && same != known.end() && same->first == tid) || !known.emplace(tid, pid).second) continue;
+    threads.push_back({pid, tid, {}});
+  }
+  std::sort(threads.begin(), threads.end(), [](const ThreadInfo& a, const ThreadInfo& b) { return std::pair(a.tid, a.pid) < std::pair(b.tid, b.pid); });
+  return threads;
+}
+
 struct ThreadRow {
   ThreadInfo info;
   CallThread times;
@@ -299,8 +323,8 @@ class ThreadsTable : public RowTable<ThreadRow> {
     const auto wanted = [this](int32_t pid, int32_t tid) {
       return (request_.pid == -1 || request_.pid == pid) && (request_.tid == -1 || request_.tid == tid);
     };
-    for (const ThreadInfo& info : survey_of(recording_).threads) {
-      if (wanted(info.pid, info.tid)) rows.push_back({info, {}});
+    for (ThreadInfo& info : threads_of(recording_)) {
+      if (wanted(info.pid, info.tid)) rows.push_back({std::move(info), {}});
     }
     constexpr std::array kRecorded = {std::string_view("pid"), std::string_view("tid"), std::string_view("comm")};
     const std::vector<ColumnInfo> asked = columns();
