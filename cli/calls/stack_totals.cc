@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/table/column.h"
 #include "cli/calls/call_export.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
@@ -22,10 +23,10 @@ constexpr size_t kMaxNamedFrames = 512;  // of frames with a name; a recursion o
 constexpr const char* kDeeper = "[deeper calls]";
 constexpr size_t kMostDigits = 20;  // of a 64-bit number
 
-// What XML would take for its own.
+// What XML would take for its own, and what is not UTF-8.
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     switch (c) {
       case '&':
         out += "&amp;";

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -38,10 +40,9 @@ void check(const Call& call) {
   if (code != PTD_OK) raise(code, message);
 }
 
-inline bool on_main_thread() {
-  static const std::thread::id main_thread = std::this_thread::get_id();  // the module is imported on it
-  return std::this_thread::get_id() == main_thread;
-}
+/// Whether the system counts this thread as the first one of the process, also in a forked child. Any thread may have imported the module.
+/// Limitation: in a program that starts the interpreter on another thread, no thread takes signals while it waits.
+inline bool on_main_thread() { return syscall(SYS_gettid) == getpid(); }
 
 /// Cancellation and progress of one operation. The callbacks of the library touch only atomics; Python is called from poll() alone.
 struct Control {

@@ -18,6 +18,7 @@
 
 #include "control.h"
 #include "exported.h"
+#include "file_path.h"
 #include "ptdecode/ptdecode_plan.h"
 
 namespace nb = nanobind;
@@ -221,8 +222,9 @@ nb::object Stream::capsule(nb::object on_empty) {
 /// Strings as a list that ends with NULL; null itself if the argument is None.
 class StringList {
  public:
-  explicit StringList(const std::optional<std::vector<std::string>>& strings) : given_(strings.has_value()) {
-    if (strings) strings_ = *strings;
+  template <typename String>
+  explicit StringList(const std::optional<std::vector<String>>& strings) : given_(strings.has_value()) {
+    for (size_t i = 0; strings && i < strings->size(); ++i) strings_.emplace_back((*strings)[i].c_str());
     for (const std::string& string : strings_) pointers_.push_back(string.c_str());
     pointers_.push_back(nullptr);
   }
@@ -234,11 +236,12 @@ class StringList {
   std::vector<const char*> pointers_;
 };
 using Strings = std::optional<std::vector<std::string>>;
+using Paths = std::optional<std::vector<FilePath>>;
 
 /// The options of opening, as keyword arguments of ptdecode.open().
 struct OpenArguments {
-  Strings symfs, debug_dirs, stashes, kcore_after, images;
-  std::optional<std::string> build_id_cache, running_kernel, guestmount, guestkallsyms, guestmodules, guestvmlinux, modules;
+  Paths symfs, debug_dirs, stashes, kcore_after, images;
+  std::optional<FilePath> build_id_cache, running_kernel, guestmount, guestkallsyms, guestmodules, guestvmlinux, modules;
   uint64_t slack_ns = 0, flags = 0, clock_hz = 0;
 };
 
@@ -293,7 +296,7 @@ class Recording {
     ptd_free(text);
     return out;
   }
-  void unit_steps(uint32_t unit, const std::string& output) const {
+  void unit_steps(uint32_t unit, const FilePath& output) const {
     Control control{nb::none()};
     ptd_recording* const recording = handle();
     char* message = nullptr;
@@ -307,7 +310,8 @@ class Recording {
   }
 
   struct TableArguments {
-    Strings columns, functions, steps;
+    Strings columns, functions;
+    Paths steps;
     std::optional<uint32_t> stream, unit;
     int32_t cpu = -1, pid = -1, tid = -1;
     int64_t first_ns = 0, last_ns = 0;
@@ -338,7 +342,7 @@ class Recording {
   }
 
   /// Several tables of a unit, from one decode, which writes its steps to `steps` too, if it is given.
-  nb::list unit_tables(uint32_t unit, const std::vector<std::pair<std::string, Strings>>& tables, const std::optional<std::string>& steps) const {
+  nb::list unit_tables(uint32_t unit, const std::vector<std::pair<std::string, Strings>>& tables, const std::optional<FilePath>& steps) const {
     std::vector<std::unique_ptr<Stream>> streams;
     std::vector<StringList> columns;
     std::vector<ptd_table_options> options(tables.size(), ptd_table_options PTD_TABLE_OPTIONS_INIT);
@@ -422,7 +426,7 @@ std::unique_ptr<Recording> open_with(const OpenArguments& arguments, nb::object 
   options.stashes = stashes.get();
   options.kcore_after = kcore_after.get();
   options.images = images.get();
-  const auto text = [](const std::optional<std::string>& given) { return given ? given->c_str() : nullptr; };
+  const auto text = [](const std::optional<FilePath>& given) { return given ? given->c_str() : nullptr; };
   options.build_id_cache = text(arguments.build_id_cache);
   options.running_kernel = text(arguments.running_kernel);
   options.guestmount = text(arguments.guestmount);
@@ -495,7 +499,6 @@ class Builder {
 }  // namespace
 
 NB_MODULE(_native, module) {
-  (void)on_main_thread();
   error_type = nb::none();
   module.def("set_error_type", [](nb::object type) { error_type = std::move(type); });
   module.def("check_signals", [] {
@@ -554,12 +557,12 @@ NB_MODULE(_native, module) {
       .def("code_at", &Recording::code_at)
       .def("disassemble", &Recording::disassemble)
       .def("symbol_at", &Recording::symbol_at);
-  module.def("open", [](const std::string& path, const OpenArguments& arguments, nb::object progress) {
+  module.def("open", [](const FilePath& path, const OpenArguments& arguments, nb::object progress) {
     return open_with(arguments, std::move(progress), [&path](const ptd_open_options& options, ptd_recording** out, char** message) {
              return ptd_open(path.c_str(), &options, out, message);
            }).release();
   }, nb::rv_policy::take_ownership, "path"_a, "arguments"_a, "progress"_a.none());
-  module.def("plan_write", [](const std::string& path, const std::string& output, const OpenArguments& arguments, uint64_t unit_bytes, uint32_t units,
+  module.def("plan_write", [](const FilePath& path, const FilePath& output, const OpenArguments& arguments, uint64_t unit_bytes, uint32_t units,
                               nb::object progress) {
     const auto write = [&](const ptd_open_options& open, ptd_recording**, char** message) {
       ptd_plan_options options = PTD_INIT(ptd_plan_options);
@@ -570,7 +573,7 @@ NB_MODULE(_native, module) {
     };
     (void)open_with(arguments, std::move(progress), write);
   }, "path"_a, "output"_a, "arguments"_a, "unit_bytes"_a, "units"_a, "progress"_a.none());
-  module.def("plan_open", [](const std::string& path, const Strings& traces, bool without_trace) {
+  module.def("plan_open", [](const FilePath& path, const Paths& traces, bool without_trace) {
     const StringList list(traces);
     ptd_recording* handle = nullptr;
     check([&](char** message) { return ptd_plan_open(path.c_str(), list.get(), without_trace ? PTD_PLAN_WITHOUT_TRACE : 0, &handle, message); });

@@ -73,7 +73,7 @@ class Package(unittest.TestCase):
             self.assertTrue(all(stream.first_ns < (stream.last_ns or sys.maxsize) for stream in kernel.streams))
         info = self.recording.info()
         self.assertEqual(info["schema"], "ptdecode-info-1")
-        self.assertEqual({row.tid for row in self.recording.threads}, {thread["tid"] for thread in info["threads"] if thread["tid"] >= 0})
+        self.assertLessEqual({thread["tid"] for thread in info["threads"] if thread["tid"] >= 0}, {row.tid for row in self.recording.threads})
 
     def test_all_readers_agree(self):
         """pyarrow, polars, pandas, duckdb and the package's own rows."""
@@ -320,6 +320,52 @@ class Package(unittest.TestCase):
                 with self.assertRaises(ValueError):
                     call()
 
+    def test_paths_are_those_of_the_operating_system(self):
+        """A str with surrogates, bytes, and a PathLike of either, also where the name is not UTF-8."""
+        class Named:
+            def __init__(self, path):
+                self.path = path
+
+            def __fspath__(self):
+                return self.path
+
+        with tempfile.TemporaryDirectory() as folder:
+            raw = os.fsencode(folder) + b"/caf\xe9"
+            os.mkdir(raw)
+            shutil.copy(DEMO, raw + b"/data")
+            for path in (raw, os.fsdecode(raw), Named(raw), Named(os.fsdecode(raw)), pathlib.Path(os.fsdecode(raw))):
+                with self.subTest(path=path):
+                    lists = dict.fromkeys(("symfs", "debug_dirs", "stashes", "kcore_after"), path)
+                    singles = dict.fromkeys(("build_id_cache", "guestmount", "guestkallsyms", "guestmodules", "guestvmlinux"), path)
+                    with ptdecode.open(path, **lists, **singles, running_kernel=b"/") as recording:
+                        self.assertTrue(any("caf\ufffd" in warning for warning in recording.warnings))
+                        self.assertEqual(os.fsencode(recording.path), raw)
+                        self.assertIn("caf\ufffd", repr(recording))
+                        recording.report().save(raw + b"/report.html")
+                    with ptdecode.open(path, **lists) as recording:
+                        self.assertIn("<svg", recording.flame().text)
+                    for wrong in ({"modules": path}, {"images": path}, {"images": [path]}):
+                        with self.assertRaises(ptdecode.Error):
+                            ptdecode.open(DEMO, **wrong)
+            with self.assertRaisesRegex(ptdecode.Error, "caf\ufffd"):
+                ptdecode.open(raw + b"/missing")
+        for wrong in (1, None, ["data"]):
+            with self.assertRaisesRegex(TypeError, "os.PathLike"):
+                ptdecode.open(wrong)
+        with self.assertRaisesRegex(ValueError, "^func: .* has a surrogate"):
+            self.recording.calls(func=os.fsdecode(b"\xff"))
+
+    def test_names_that_are_not_utf8(self):
+        """Of a program, its thread and the recording: each wrong byte is U+FFFD, in symbol_at() as in tables."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.fsencode(folder) + b"/caf\xe9"
+            shutil.copy(shutil.which("echo"), program)
+            with ptdecode.record_emulated([program, b"\xff"], program + b".data") as recording:
+                row = next(row for row in recording.blocks(columns=["ip", "pid", "symbol", "module", "time_ns"]) if row.module == "caf\ufffd" and row.symbol)
+                self.assertEqual(recording.symbol_at(row.ip, row.time_ns, pid=row.pid).module, "caf\ufffd")
+                self.assertEqual({thread.comm for thread in recording.threads}, {"caf\ufffd"})
+                self.assertIn("caf\ufffd", recording.report().text)
+
     def test_a_forked_child_can_drop_what_it_inherits(self):
         """Its parent's threads do not exist there: reading a table on says so, and freeing it waits for none."""
         rows = iter(self.recording.calls(batch_rows=10, threads=4))
@@ -377,6 +423,7 @@ class Package(unittest.TestCase):
             with self.assertRaisesRegex(ptdecode.Error, "^the recording is closed$") as caught:
                 use()
             self.assertEqual(caught.exception.name, "invalid_handle")
+        self.assertEqual(repr(recording), f"<ptdecode.Recording {USER}, closed>")
 
     def test_a_replaced_file_says_so(self):
         """What an open recording read stays what it was; what would read the path again is an error."""
@@ -454,12 +501,36 @@ class Package(unittest.TestCase):
 
     def test_a_thread_that_is_not_there_warns(self):
         tid = self.recording.threads[0].tid
-        with self.assertWarnsRegex(UserWarning, "blocks: the recording has no pid 77777 and no tid 77778; threads lists") as caught:
+        with self.assertWarnsRegex(UserWarning, "blocks: the recording names no pid 77777 and no tid 77778; threads lists") as caught:
             self.assertFalse(list(self.recording.blocks(pid=77777, tid=77778)))
         self.assertEqual(caught.filename, __file__)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assertFalse(list(self.recording.blocks(time=(1, 2), tid=tid)))
+        pids = {row.pid: row.tid for row in self.recording.threads if row.pid is not None}
+        (pid, _), (_, tid) = list(pids.items())[-2:]
+        with self.assertWarnsRegex(UserWarning, f"names no thread that has both pid {pid} and tid {tid}; threads lists"):
+            self.assertFalse(list(self.recording.blocks(pid=pid, tid=tid)))
+
+    def test_threads_without_a_name_are_there(self):
+        """Every thread that has rows is in the table threads: the idle task too, and those whose COMM record is missing."""
+        builder = ptdecode.Builder()
+        builder.add_attr(bytes(4) + (128).to_bytes(4, "little") + bytes(16) + (1 << 1 | 1 << 2 | 1 << 7).to_bytes(8, "little") + bytes(8) + (1 << 18).to_bytes(8, "little") + bytes(80))
+        for pid, tid, time_ns in ((8, 9, 5), (0, 0, 6)):  # PERF_RECORD_SWITCH_CPU_WIDE, in: pid and tid of the trailer run on cpu 0
+            builder.add_records(0, struct.pack("<IHH2I2IQ2I", 15, 0, 40, 0, 0, pid, tid, time_ns, 0, 0))
+        for recording in (builder.open(), self.recording):
+            with self.subTest(recording=recording):
+                names = {(row.pid, row.tid): row.comm for row in recording.threads}
+                if recording is not self.recording:
+                    self.assertEqual(names, {(8, 9): "", (0, 0): ""})
+                rows = {(row.pid, row.tid) for row in recording.calls() if row.tid is not None}
+                self.assertLessEqual(rows, set(names))
+                for tid in {tid for _, tid in names}:
+                    with self.assertWarnsRegex(UserWarning, "no row is of func='typo' with the given tid"):
+                        self.assertFalse(list(recording.calls(tid=tid, func="typo")))
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("error")
+                        self.assertFalse(list(recording.calls(tid=tid, time=(1, 2))))
 
     def test_pictures(self):
         with ptdecode.open(USER) as recording:
@@ -560,6 +631,22 @@ class Package(unittest.TestCase):
                         read()
                 timer.join()
 
+    def test_control_c_stops_where_another_thread_imported_the_module(self):
+        script = f"""
+import os, signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threads = [threading.Thread(target=lambda: __import__("ptdecode"))]
+threads[0].start()
+threads[0].join()
+recording = sys.modules["ptdecode"].open({os.fspath(KERNEL)!r})
+try:
+    recording.functions(progress=lambda done, total: os.kill(os.getpid(), signal.SIGINT)).to_columns()
+except KeyboardInterrupt:
+    print("stopped")
+"""
+        made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
+        self.assertEqual(made.stdout, "stopped\n")
+
     def test_other_threads_run_meanwhile(self):
         """The GIL is not held while decoding."""
         counts = []
@@ -583,6 +670,20 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             recording = ptdecode.record_emulated(["/bin/true"], os.path.join(folder, "t.data"))
             self.assertGreater(sum(row.instructions for row in recording.blocks()), 1000)
+
+    def test_record_emulated_returns_the_recording_of_this_run(self):
+        """An earlier recording of the same path is neither taken for the new one nor lost. The status of the program does not matter."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "t.data")
+            ptdecode.record_emulated(["/bin/echo"], path).close()
+            earlier = pathlib.Path(path).read_bytes()
+            for command, options in ((["/nonexistent/prog"], ()), (["/bin/true"], ["--no-such-option"])):
+                with self.assertRaises(ptdecode.Error) as failed:
+                    ptdecode.record_emulated(command, path, options=options)
+                self.assertEqual(failed.exception.name, "start_failed")
+                self.assertEqual(pathlib.Path(path).read_bytes(), earlier)
+            with ptdecode.record_emulated(["/bin/false"], path) as recording:
+                self.assertEqual({thread.comm for thread in recording.threads}, {"false"})
 
     def test_page_of_the_documentation(self):
         """Every example of docs/PYTHON.md runs, one after the other, and the first makes a plot within ten lines."""

@@ -61,12 +61,20 @@ class Error(Exception):
         return type(self), (self.code, self.name, str(self))
 
 
-def _path(value: str | os.PathLike) -> str:
-    """Returns a path as text. A null byte would end it early for the library, and name another file."""
-    path = os.fspath(value)
-    if "\0" in (path if isinstance(path, str) else ""):
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+
+def _path(value: Path) -> str:
+    """Returns a path as os.listdir() gives it. A null byte would end it early for the library, and name another file."""
+    path = os.fsdecode(value)
+    if b"\0" in os.fsencode(path):
         raise ValueError("embedded null byte")
     return path
+
+
+def _shown(path: str) -> str:
+    """Returns a path as text for people, in which U+FFFD replaces what is not UTF-8, as in tables."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _name(argument: str, value: str) -> str:
@@ -75,6 +83,8 @@ def _name(argument: str, value: str) -> str:
         raise TypeError(f"{argument}: a str is needed, not {type(value).__name__}")
     if "\0" in value:
         raise ValueError(f"{argument}: embedded null character")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ValueError(f"{argument}: {value!r} has a surrogate, which is no character")
     return value
 
 
@@ -167,9 +177,9 @@ class Picture:
         self.text = text
         self.kind = kind
 
-    def save(self, path: Union[str, os.PathLike]) -> None:
+    def save(self, path: Path) -> None:
         """Writes the document to a file."""
-        pathlib.Path(path).write_text(self.text, encoding="utf-8")
+        pathlib.Path(os.fsdecode(path)).write_text(self.text, encoding="utf-8")
 
     def _repr_svg_(self) -> Optional[str]:
         return self.text if self.kind == "svg" else None
@@ -254,12 +264,12 @@ class Table:
     """
 
     def __init__(self, name: str, start: Callable[[], Any], func: "Sequence[str]" = (), raised: "Optional[list[BaseException]]" = None,
-                 filters: "Sequence[str]" = (), unknown: "Callable[[], list[str]]" = list) -> None:
+                 filters: "Sequence[str]" = (), unknown: "Callable[[], str]" = str) -> None:
         self._name = name
         self._start = start
         self._func = func
         self._filters = filters  # the other ones that are given
-        self._unknown = unknown  # returns those of them that no thread has
+        self._unknown = unknown  # returns which pid or tid of them no thread has, or ""
         self._raised = [] if raised is None else raised  # exceptions of the progress callback
         self._columns = [column for column, _, _ in start().columns()]
 
@@ -347,8 +357,8 @@ class Table:
         """Warns if the filters selected nothing: a name may be misspelt, a thread may not be there, or the other filters leave out where a function ran."""
         if not is_empty:
             return
-        if unknown := self._unknown():
-            what = f"the recording has no {' and no '.join(unknown)}; threads lists those that it has"
+        if what := self._unknown():
+            what += "; threads lists those that it names"
         elif self._func:
             names, others = ", ".join(map(repr, self._func)), ", ".join(self._filters)
             within = f" with the given {others}; functions() with the same {others} and" if others else "; functions()"
@@ -480,7 +490,7 @@ class Recording:
         columns: names of columns, in order; None: the table's default.
         time: "10%-20%", "17.5,18.2" (seconds), or (first_ns, last_ns), two int.
         func: names of functions, with wildcards; only for ``calls`` and ``functions``. A UserWarning says that they selected no row, or that no
-            thread has the given pid or tid. An empty list of names or columns is refused.
+            thread has the given pid and tid. An empty list of names or columns is refused.
         threads: that decode calls and functions; 0: one for each core.
         progress: a function of (done, total) bytes, whose exception ends the reading; True: a tqdm bar; None: a bar if a person watches; False: nothing.
         """
@@ -502,11 +512,15 @@ class Recording:
         return Table(name, lambda: self._native.table(name, arguments, _keeping(_bar(progress, name), raised)), arguments.functions or (), raised, filters,
                      lambda: self._unknown(pid, tid))
 
-    def _unknown(self, pid: Optional[int], tid: Optional[int]) -> "list[str]":
-        """Returns the filters that no thread of the recording has."""
+    def _unknown(self, pid: Optional[int], tid: Optional[int]) -> str:
+        """Returns which of the filters no thread of the recording has; "" if one has all of them, whatever it ran."""
         given = [(key, value) for key, value in (("pid", pid), ("tid", tid)) if value is not None]
-        known = self.table("threads").to_columns() if given else {}
-        return [f"{key} {value}" for key, value in given if value not in known[key]]
+        known = self.table("threads", columns=["pid", "tid"]).to_columns() if given else {}
+        if unknown := [f"no {key} {value}" for key, value in given if value not in known[key]]:
+            return f"the recording names {' and '.join(unknown)}"
+        if len(given) == 2 and not {(pid, tid), (None, tid)} & set(zip(known["pid"], known["tid"])):
+            return f"the recording names no thread that has both pid {pid} and tid {tid}"
+        return ""
 
     def blocks(self, **options: Any) -> Table:
         """Instructions that ran one after the other, up to a branch. See table()."""
@@ -583,7 +597,7 @@ class Recording:
         self._native.info_json()  # raises if it is closed, or if the path names another file now
         if self._words.count("--stash") > 1:
             raise ValueError("the command line takes one stash")
-        made = subprocess.run([program(), words[0], *self._words, "--quiet", *words[1:]], capture_output=True, text=True, check=False)
+        made = subprocess.run([program(), words[0], *self._words, "--quiet", *words[1:]], capture_output=True, encoding="utf-8", errors="replace", check=False)
         if made.returncode != 0:
             raise Error(300, "open_failed", made.stderr.strip() or f"ptdecode {words[0]} failed")
         return made.stdout
@@ -603,7 +617,7 @@ class Recording:
             if len(functions) == 20:
                 break
         findings = self.check()
-        parts = [f"<h2>{html.escape(self._path or 'recording from memory')}</h2>",
+        parts = [f"<h2>{html.escape(_shown(self._path or 'recording from memory'))}</h2>",
                  f"<p>{html.escape(str(info.get('trace', '')))}, {len(self.streams)} streams, {len(findings)} findings</p>",
                  "<table><tr><th>function</th><th>module</th><th>calls</th><th>self ms</th><th>total ms</th></tr>"]
         def ms(duration_ns: Optional[int]) -> str:
@@ -617,7 +631,11 @@ class Recording:
         return Picture("\n".join(parts), "html")
 
     def __repr__(self) -> str:
-        return f"<ptdecode.Recording {self._path or 'from memory'}, {len(self.streams)} streams>"
+        try:
+            state = f"{len(self.streams)} streams"
+        except Error:
+            state = "closed"
+        return f"<ptdecode.Recording {_shown(self._path or 'from memory')}, {state}>"
 
 
 def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, kcore_after: Any = None, build_id_cache: Any = None,
@@ -627,13 +645,13 @@ def _arguments(symfs: Any = None, debug_dirs: Any = None, stashes: Any = None, k
     def paths(value: Any) -> "Optional[list[str]]":
         if value is None:
             return None
-        return [_path(value)] if isinstance(value, (str, os.PathLike)) else [_path(path) for path in value]
+        return [_path(value)] if isinstance(value, (str, bytes, os.PathLike)) else [_path(path) for path in value]
 
     arguments = _native.OpenArguments()
     arguments.symfs, arguments.debug_dirs = paths(symfs), paths(debug_dirs)
     arguments.stashes, arguments.kcore_after, arguments.images = paths(stashes), paths(kcore_after), paths(images)
     arguments.build_id_cache = None if build_id_cache is None else _path(build_id_cache)
-    arguments.running_kernel = None if running_kernel is None else _name("running_kernel", running_kernel)
+    arguments.running_kernel = None if running_kernel is None else _path(running_kernel)
     for name, path in (("guestmount", guestmount), ("guestkallsyms", guestkallsyms), ("guestmodules", guestmodules), ("guestvmlinux", guestvmlinux), ("modules", modules)):
         setattr(arguments, name, None if path is None else _path(path))
     arguments.slack_ns = _number("slack_ns", slack_ns, 2**64 - 1)
@@ -658,8 +676,8 @@ def _words(path: str, arguments: Any) -> "list[str]":
     return words + [word for word, on in (("--no-debuginfod", not flags & 1), ("--no-time", flags & 2), ("--freeze", flags & 4), ("--allow-outside", flags & 32)) if on]
 
 
-def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, debug_dirs: Any = None, stashes: Any = None,
-         kcore_after: Any = None, build_id_cache: Any = None, running_kernel: Optional[str] = None, slack_ns: int = 0,
+def open(path: Path = "perf.data", *, symfs: Any = None, debug_dirs: Any = None, stashes: Any = None,
+         kcore_after: Any = None, build_id_cache: Any = None, running_kernel: Any = None, slack_ns: int = 0,
          debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False, allow_outside: bool = False,
          guestmount: Any = None, guestkallsyms: Any = None, guestmodules: Any = None, guestvmlinux: Any = None,
          clock_hz: int = 0, modules: Any = None, images: Any = None, progress: Progress = None) -> Recording:
@@ -771,14 +789,25 @@ def demo_path() -> str:
     return str(pathlib.Path(__file__).parent / "share" / "ptdecode" / "kernel" / "kernel.bundle")
 
 
-def record_emulated(command: Sequence[str], output: "Union[None, str, os.PathLike]" = None, *, options: Sequence[str] = ()) -> Recording:
+def _stamp(path: str) -> "Optional[tuple[int, ...]]":
+    """Returns what tells one file of a path from the next; None: there is no file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def record_emulated(command: Sequence[str], output: Optional[Path] = None, *, options: Sequence[str] = ()) -> Recording:
     """Runs a program in an emulator that writes the trace a processor would write, and opens the recording.
 
     Needs qemu-user. output: where the recording goes; None: a new temporary folder, which stays. options: of ``ptdecode record``.
+    The exit status of the program does not matter. If nothing is recorded, that is an Error, also where an earlier recording has the path of output.
     """
-    path = os.fspath(output) if output is not None else os.path.join(tempfile.mkdtemp(prefix="ptdecode-"), "perf.data")
-    made = subprocess.run([program(), "record", "--emulate", "--quiet", "-o", path, *options, "--", *command], stderr=subprocess.PIPE, text=True,
-                          check=False)
-    if not os.path.exists(path):
-        raise Error(310, "start_failed", made.stderr.strip() or "the recording failed")
+    path = _path(output) if output is not None else os.path.join(tempfile.mkdtemp(prefix="ptdecode-"), "perf.data")
+    earlier = _stamp(path)
+    made = subprocess.run([program(), "record", "--emulate", "--quiet", "-o", path, *options, "--", *command], stderr=subprocess.PIPE, encoding="utf-8",
+                          errors="replace", check=False)
+    if _stamp(path) in (None, earlier):
+        raise Error(310, "start_failed", made.stderr.strip() or f"exit status {made.returncode}, and no recording is in {_shown(path)}")
     return open(path)

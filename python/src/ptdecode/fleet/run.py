@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import sys
 import time
 import traceback
@@ -60,7 +61,7 @@ class Board:
         for source in sources:
             try:
                 name = recording_id(source)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self._give_up(f"plan {source}", f"{type(error).__name__}: {error}")
                 continue
             if name in self._left:
@@ -74,7 +75,7 @@ class Board:
             if facts:
                 self._units(name, facts, done)
             else:
-                self.ready.append(Task(f"plan/{name}", _plan, (store.root, str(source), unit_bytes, self.options, calls)))
+                self.ready.append(Task(f"plan/{name}", _plan, (store.root, os.fsdecode(source), unit_bytes, self.options, calls)))
 
     def _units(self, name: str, facts: "dict[str, Any]", done: "set[str]") -> None:
         waits = set()

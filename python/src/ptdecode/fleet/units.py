@@ -16,7 +16,7 @@ from typing import Any, Iterator, Optional, Sequence
 import pyarrow
 import pyarrow.parquet
 
-from .. import Error, Recording, Table, _arguments, _native, _number
+from .. import Error, Recording, Table, _arguments, _native, _number, _path, _shown
 from .store import Store, filesystem, is_url, read_ranges
 
 CODE = ["code", "code_offset"]
@@ -50,7 +50,9 @@ _NAMES = {"comm", "call", "function", "module", "kind", "code", "to_code", "flag
 
 def recording_id(path: str) -> str:
     """Names a recording: the end of its path, and a hash of where it is, its size and its time."""
-    path = str(path)
+    path = _path(path)
+    if path != _shown(path):
+        raise ValueError(f"{path!r} is not UTF-8, in which plans and results have the paths of their recordings; rename it")
     if is_url(path):
         system, inner = filesystem(path)
         facts = system.info(inner)
@@ -100,9 +102,9 @@ class Plan:
     """An opened plan. `traces`: where its trace files are; None: where they were when it was planned."""
 
     def __init__(self, path: str, traces: "Optional[Sequence[str]]" = None, without_trace: bool = False) -> None:
-        self._native = _native.plan_open(os.fspath(path), None if traces is None else [os.fspath(trace) for trace in traces], without_trace)
+        self._native = _native.plan_open(_path(path), None if traces is None else [_path(trace) for trace in traces], without_trace)
         self.facts = json.loads(self._native.plan_json())
-        self.recording = Recording(self._native, os.fspath(path))
+        self.recording = Recording(self._native, _path(path))
 
     @property
     def units(self) -> "list[dict[str, Any]]":
@@ -118,19 +120,19 @@ class Plan:
         arguments = _native.TableArguments()
         arguments.columns = None if columns is None else list(columns)
         arguments.unit = None if unit is None else self._unit(unit)
-        arguments.steps = None if steps is None else list(steps)
+        arguments.steps = None if steps is None else [_path(step) for step in steps]
         arguments.cpu = arguments.pid = arguments.tid = -1
         arguments.threads = 1
         return Table(name, lambda: self._native.table(name, arguments, None))
 
     def write_steps(self, unit: int, output: str) -> None:
         """Writes all steps of a unit to a file beside `output`."""
-        self._native.unit_steps(self._unit(unit), output)
+        self._native.unit_steps(self._unit(unit), _path(output))
 
     def unit_tables(self, unit: int, tables: "Sequence[tuple[str, list[str]]]", steps: str) -> "list[Table]":
         """Returns several tables of one unit, from one decode. Read each once, and `calls` first, on one thread at a time. The file `steps` is complete
         when one table has been read to its end."""
-        streams = self._native.unit_tables(self._unit(unit), list(tables), steps)
+        streams = self._native.unit_tables(self._unit(unit), list(tables), _path(steps))
         return [Table(name, functools.partial(lambda stream: stream, stream)) for (name, _), stream in zip(tables, streams)]
 
 
@@ -138,7 +140,7 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
     """Plans a recording and writes the tables that are read only once. Returns the facts of the plan, which are stored beside it. `calls`: whether its
     units write the table calls."""
     started, used = time.monotonic(), time.process_time()
-    name = recording_id(path)
+    path, name = _path(path), recording_id(path)
     given = options or {}
     forget(store, name)
     with local_copy(path) as local, store.scratch() as folder, shared_downloads(store):
@@ -152,15 +154,15 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
             info = recording.info()
         opened = Plan(plan)
         traces = [file["path"] for file in opened.facts["files"]]
-        facts = {"recording": name, "source": str(path), "id": opened.facts["id"], "utc_offset_ns": opened.facts["utc_offset_ns"], "units": len(opened.units),
+        facts = {"recording": name, "source": path, "id": opened.facts["id"], "utc_offset_ns": opened.facts["utc_offset_ns"], "units": len(opened.units),
                  "unit_bytes": [unit["end_offset_bytes"] - unit["first_offset_bytes"] for unit in opened.units],
                  # Of a URL, the trace is the file that was planned.
-                 "traces": [str(path) for _ in traces] if is_url(path) else [os.path.abspath(trace) for trace in traces],
+                 "traces": [path for _ in traces] if is_url(path) else [os.path.abspath(trace) for trace in traces],
                  "files": opened.facts["files"], "host": info.get("host"), "kernel": info.get("kernel"), "time_ns": info.get("time_ns"), "rows": rows,
                  "calls": calls}
         store.put(plan, f"_plans/{name}.plan")
     facts["seconds"], facts["processor_seconds"] = time.monotonic() - started, time.process_time() - used
-    table = pyarrow.table({"recording": [name], "source": [str(path)], "host": [facts["host"]], "kernel": [facts["kernel"]],
+    table = pyarrow.table({"recording": [name], "source": [path], "host": [facts["host"]], "kernel": [facts["kernel"]],
                            "utc_offset_ns": pyarrow.array([facts["utc_offset_ns"]], pyarrow.int64()),
                            "first_ns": pyarrow.array([(facts["time_ns"] or [None])[0]], pyarrow.int64()), "units": [facts["units"]]})
     with store.scratch() as folder:
