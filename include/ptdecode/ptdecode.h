@@ -10,8 +10,7 @@
  *    rest). Structs grow at their end only, in multiples of 8 bytes, and 0 in a new field means what the older version did. A library that
  *    is newer or older than the program then reads and writes only what both know. A size that no version had gives PTD_ERROR_WRONG_SIZE.
  *    Structs without `size` (ptd_block, ptd_event, ptd_gap, ptd_branch, ptd_call) never change within one SONAME.
- *  - Strings end with zero. Paths that the caller gives are bytes as the operating system takes them. Everything that the library returns is
- *    UTF-8: U+FFFD replaces bytes that are not, in paths and names too.
+ *  - Strings are UTF-8 with a terminating zero: in results, U+FFFD replaces other bytes. Paths that the caller gives are bytes as the system takes them.
  *  - Times are nanoseconds of the recording's clock (perf's clock), or ticks of the time stamp counter if the recording has no conversion.
  *    PTD_TIME_UNKNOWN: unknown. Addresses are virtual, canonical and sign-extended to 64 bits.
  *  - A time range is [first_ns, last_ns]. 0 or PTD_TIME_UNKNOWN as an end: no limit on that side. PTD_ERROR_BAD_ARGUMENT: it is empty, or an
