@@ -170,6 +170,9 @@ class Fleet(unittest.TestCase):
         for size in (-1, 2**64):
             with self.assertRaisesRegex(ValueError, f"^unit_bytes: {size} is not in "):
                 write_plan(str(DEMO), self.store, size)
+        for path in (b"/data/\xff", os.fsdecode(b"/data/\xff")):
+            with self.assertRaisesRegex(ValueError, "is not UTF-8, in which plans and results"):
+                write_plan(path, self.store)
 
     def test_same_files(self):
         """Decoding a unit again gives the same bytes."""
