@@ -14,6 +14,7 @@ constexpr uint64_t kFarTicks = 1U << 12;    // of the crystal clock: an error of
 constexpr uint64_t kMostTicks = 1U << 22;   // beyond, a correct ratio that is not exact may explain any value
 constexpr uint64_t kInexact = 1000;         // a ratio may be wrong by this part
 constexpr uint64_t kErrorTicks = 2 * ClockRatio::kSlackTicks;
+constexpr uint64_t kLeastRatio = 8;         // of processors: 20 and more
 constexpr uint64_t kHost = ~uint64_t{0};    // in place of a VMCS
 
 // The VMCS in a PSB+; none if it has none.
@@ -37,6 +38,7 @@ uint64_t RatioCheck::crystal_ticks(const PsbEntry& from, const PsbEntry& to) con
 
 void RatioCheck::compare(const PsbEntry& from, const PsbEntry& to, Pairs& pairs) const {
   const uint64_t expected = crystal_ticks(from, to);
+  pairs.distant += expected > kMostTicks ? 1 : 0;
   if (expected > kMostTicks) return;
   const auto excess = static_cast<uint16_t>(to.ctc - from.ctc - expected);
   const uint64_t off = std::min<uint64_t>(excess, ClockRatio::kCtcValues - excess);
@@ -73,17 +75,21 @@ void RatioCheck::add(const AuxStream& stream, const SegmentIndex& index, const s
 }
 
 std::vector<Finding> RatioCheck::findings() const {
-  std::vector<Finding> findings;
-  const Clock& clock = host_.is_judged() ? host_ : guests_;
-  if (!clock.near.refute() && !clock.far.refute()) return findings;
+  const Clock& clock = host_.is_judged() || !guests_.is_judged() ? host_ : guests_;
   const Pairs& pairs = clock.near.refute() ? clock.near : clock.far;
-  Finding& finding = findings.emplace_back();
+  const bool is_strange = pairs.judged == 0 && pairs.distant >= 2 && ratio_.n < kLeastRatio * ratio_.d;  // with it, all PSBs seem to be far apart
+  if (!pairs.refute() && !is_strange) return {};
+  const std::string ratio = "the ratio of TSC and crystal clock (" + std::to_string(ratio_.n) + ":" + std::to_string(ratio_.d) + ") ";
+  Finding finding;
   finding.kind = FindingKind::clock_contradicts;
   finding.time = {kTimeMin, kTimeMax};
-  finding.what = "the ratio of TSC and crystal clock (" + std::to_string(ratio_.n) + ":" + std::to_string(ratio_.d) +
-                 ") contradicts " + std::to_string(pairs.wrong) + " of " + std::to_string(pairs.judged) +
-                 " pairs of PSB packets: times between TSC packets are wrong";
-  return findings;
+  if (is_strange) {
+    finding.what = ratio + "is not that of a processor: times between TSC packets are wrong";
+  } else {
+    finding.what = ratio + "contradicts " + std::to_string(pairs.wrong) + " of " + std::to_string(pairs.judged) +
+                   " pairs of PSB packets: times between TSC packets are wrong";
+  }
+  return {std::move(finding)};
 }
 
 }  // namespace ptd

@@ -15,8 +15,8 @@ namespace ptd {
 /// The TSC of a VMX guest is another clock, with a constant offset. PSBs of a guest are compared with each other, and only count if the
 /// host has none. Not thread-safe.
 ///
-/// Limitations: not found if the ratio is wrong by less than 0.1 %, if no stream has three PSBs with TSC and TMA, or if they are far apart. A
-/// guest with a scaled TSC, in a trace without PSBs of the host, is reported too.
+/// Limitations: not found if the ratio is wrong by less than 0.1 %, if no stream has three PSBs with TSC and TMA, or if they are far apart
+/// by a ratio of 8 or more. A guest with a scaled TSC, in a trace without PSBs of the host, is reported too.
 class RatioCheck {
  public:
   explicit RatioCheck(const pt::Config& config) : ratio_{config.tsc_ctc_ratio_n, config.tsc_ctc_ratio_d} {}
@@ -28,7 +28,7 @@ class RatioCheck {
  private:
   /// Pairs of PSBs that were compared.
   struct Pairs {
-    uint64_t judged = 0, wrong = 0;
+    uint64_t judged = 0, wrong = 0, distant = 0;  ///< distant: too far apart to be judged
     [[nodiscard]] bool refute() const { return wrong >= 2 && wrong * 2 > judged; }
   };
   /// Neighbours, and PSBs so far apart that a small error shows.

@@ -523,6 +523,9 @@ TEST(RatioCheck, WrongRatiosAreFound) {
   Trace sparse;
   sparse.count = 3;
   EXPECT_EQ(Judged({sparse}, 42).ratio_findings().size(), 1U);
+  Trace distant;
+  distant.step = 4 * kWrap + 4711;
+  EXPECT_EQ(Judged({distant}, 1).ratio_findings().size(), 1U);
   Trace guest;
   guest.change = [](size_t, Sync& sync) { sync.guest = true; };
   EXPECT_EQ(Judged({guest}, 83).ratio_findings().size(), 1U);
