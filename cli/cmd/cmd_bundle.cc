@@ -135,7 +135,7 @@ int run_bundle(BundleWords words) {
     say_on_error("ptdecode: warning: the bundle contains no samples of other events: " + report->events_trouble + "\n");
   if (words.dry_run) standard_output().write(parts_text(*report));
   say_on_error(missing_code_text(*report));
-  if (!words.dry_run && !words.input.quiet) standard_output().write(report_text(*report, words.output));
+  if (!words.dry_run && !words.input.quiet) standard_output().write(report_text(*report, shown(words.output)));
   return kExitOk;
 }
 

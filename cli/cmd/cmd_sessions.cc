@@ -9,6 +9,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 #include "cli/report/stash_words.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
 
@@ -70,7 +71,7 @@ int run_snapshot(const SessionsWords& words) {
     say_on_error(fmt::format("ptdecode: the trace has a gap of {:.3f} ms, the time to read it\n",
                              static_cast<double>(session->trace_stop_ns) / 1e6));
   }
-  say_on_error(fmt::format("ptdecode: {}: snapshot {} of session '{}'\n", words.output, session->snapshots, words.name));
+  say_on_error(fmt::format("ptdecode: {}: snapshot {} of session '{}'\n", shown(words.output), session->snapshots, shown(words.name)));
   return kExitOk;
 }
 

@@ -12,6 +12,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/whole_file.h"
 #include "cli/report/missing_report.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/gzip.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/function_profile.h"
@@ -81,7 +82,7 @@ int write_timeline(const ViewsWords& words, CallInput& input, uint64_t min_ns) {
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet) {
     const std::string folded = writer.folded() == 0 ? "" : fmt::format(", {} in them", counted(writer.folded(), "shorter call"));
-    say_on_error(fmt::format("ptdecode: {}: {}{}; open it in ui.perfetto.dev\n", words.output, counted(writer.slices(), "slice"), folded));
+    say_on_error(fmt::format("ptdecode: {}: {}{}; open it in ui.perfetto.dev\n", shown(words.output), counted(writer.slices(), "slice"), folded));
   }
   return status != kExitOk ? status : strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }

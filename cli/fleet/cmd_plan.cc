@@ -52,7 +52,7 @@ int run_plan(PlanWords words) {
   const Result<PlanReport> report = write_plan(*asked, plan);
   if (!report) return report_error(explain_absent(words.input, report.error()));
   for (const std::string& warning : report->warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
-  if (!words.input.quiet) standard_output().write(report_text(*report, words.output));
+  if (!words.input.quiet) standard_output().write(report_text(*report, shown(words.output)));
   return kExitOk;
 }
 
