@@ -199,6 +199,7 @@ int main(int argc, char** argv) try {
   app.set_version_flag("--version", build_info, "print the versions of ptdecode and its libraries, and the commit");
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
+  app.formatter(ptd::cli::help_formatter());
   app.get_formatter()->column_width(34);
 
   const std::map<std::string, ptd::cli::Command> commands = {

@@ -3,5 +3,6 @@
 
 namespace CLI {
 class App;
+class FormatterBase;
 class ParseError;
 }  // namespace CLI

@@ -1,4 +1,4 @@
-// Wrong command lines: see usage_text.h.
+// See usage_text.h.
 #include "cli/options/usage_text.h"
 
 #include <CLI/CLI.hpp>
@@ -13,6 +13,25 @@
 namespace ptd::cli {
 
 namespace {
+
+/// Whether the option may have a value, which then follows "=".
+bool has_optional_value(const CLI::Option& option) {
+  const std::string name = option.get_name(false, true);  // "--name{DEFAULT}"
+  return name.find('{') != std::string::npos && !name.ends_with("{false}");
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    for (size_t from = name.find('{'); from != std::string::npos; from = name.find('{')) name.erase(from, name.find('}', from) + 1 - from);
+    return name;
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string value = CLI::Formatter::make_option_opts(option);
+    return has_optional_value(*option) ? "[=" + value.substr(std::min(value.find_first_not_of(" :"), value.size())) + "]" : value;
+  }
+};
 
 std::vector<std::string> long_names(const CLI::App& command) {
   std::vector<std::string> names;
@@ -58,8 +77,19 @@ std::string about_word(const CLI::App& command, const std::string& word) {
   return said;
 }
 
+/// A value that does not belong to the option before it. "" if there is none.
+std::string about_value(const CLI::App& command, const std::vector<std::string>& words) {
+  for (size_t i = 1; i < words.size() && words[i - 1] != "--"; ++i) {
+    const std::string& option = words[i - 1];
+    const bool may_have = std::ranges::any_of(command.get_options(), [&](const CLI::Option* each) { return each->check_name(option) && has_optional_value(*each); });
+    if (may_have && !words[i].starts_with('-')) return fmt::format("the value of {} follows '=': {}={}", option, option, words[i]);
+  }
+  return {};
+}
+
 /// The first word that the parser did not take.
 std::string about_extras(const CLI::App& app, const CLI::App& command, const std::vector<std::string>& words) {
+  if (std::string value = about_value(command, words); !value.empty()) return value;
   const std::vector<std::string> left = app.remaining(true);
   for (const std::string& word : words) {
     if (std::find(left.begin(), left.end(), word) == left.end()) continue;
@@ -81,6 +111,8 @@ std::string message_of(const CLI::App& app, const CLI::App* command, const CLI::
 }
 
 }  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<HelpFormatter>(); }
 
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
   const std::vector<CLI::App*> parsed = app.get_subcommands();

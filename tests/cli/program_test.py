@@ -272,6 +272,7 @@ class NewUser(unittest.TestCase):
                             (["functions", "strlen"], b"to name a function: --func strlen"), (["script", DEMO], b"to name a recording: -i "),
                             (["script", "--max-blocks", "3"], b"equivalent of perf's --max-blocks: 'ptdecode script -F brstack'"),
                             (["script", "-i"], b"--input needs a value"), (["timeline"], b"--output is required: ptdecode timeline -o FILE"),
+                            (["record", "--emulate", "--aux-sample", "4K", "-o", "x", "--", "./x"], b"the value of --aux-sample follows '=': --aux-sample=4K\n"),
                             (["info", "--qqqqqq"], b"'info' has no option --qqqqqq\n")):
             done = run(*words)
             self.assertEqual((done.returncode, done.stdout), (2, b""), words)
