@@ -26,7 +26,7 @@ constexpr const char* kUsage =
     "  marked  the flow differs, and there is a gap or a mark more\n"
     "  silent  the flow differs, and there is none\n"
     "Kinds: tnt-flip tnt-drop tip-drop byte zero-BYTES bytes-drop-BYTES packets-drop-N packets-double-N segment-zero\n"
-    "segment-swap segment-double segment-drop.\n"
+    "segment-swap segment-double segment-drop pause-zero (from one TIP.PGD to a later one).\n"
     "Exits with 1 if a trial of a kind of --none-silent is silent.\n";
 
 constexpr size_t kBefore = 1, kWindow = 6;  // segments before the damaged one; of a window
@@ -156,6 +156,23 @@ std::vector<Found> find_packets(const Window& window, size_t segment, bool tnt) 
   return found;
 }
 
+/// Zeros what is between one TIP.PGD and a later one of two segments. Returns false if there are none 64 bytes apart.
+bool zero_from_pause(Window& window, size_t segment, Random& random) {
+  std::vector<uint64_t> ends;
+  pt::PacketReader reader(window.bytes, window.psbs[segment]);
+  pt::Packet packet;
+  while (reader.offset() < window.psbs[segment + 2] && reader.next(packet) == pt::PacketReader::Status::ok)
+    if (packet.kind == pt::PacketKind::tip_pgd) ends.push_back(reader.offset());
+  const uint64_t least = 64;
+  if (ends.empty()) return false;
+  const uint64_t from = ends[random() % ends.size()];
+  const auto to = std::ranges::lower_bound(ends, from + least);
+  if (to == ends.end()) return false;
+  const uint64_t until = to[static_cast<std::ptrdiff_t>(random() % static_cast<uint64_t>(ends.end() - to))];
+  std::fill_n(window.bytes.begin() + static_cast<std::ptrdiff_t>(from), until - from, std::byte{0});
+  return true;
+}
+
 /// Returns the offset of each packet of a segment, and the segment's end.
 std::vector<uint64_t> packet_starts(const Window& window, size_t segment) {
   std::vector<uint64_t> starts;
@@ -223,6 +240,8 @@ bool damage(Window& window, const std::string& kind, Random& random) {
     window.psbs.back() += copy.size();
   } else if (kind == "segment-drop") {
     erase(window, first, end - first);
+  } else if (kind == "pause-zero") {
+    return zero_from_pause(window, segment, random);
   } else if (kind.starts_with("mode-")) {
     return change_mode(window, segment, kind == "mode-tip", random);
   } else if (kind == "byte") {

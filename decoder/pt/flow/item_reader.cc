@@ -211,12 +211,12 @@ bool ItemReader::step() {
   return !done_;
 }
 
-// Skips zeroed trace that the packet at `offset` reaches into. While tracing is off, and at the end of a trace, it proves no loss.
+// Skips zeroed trace that the packet at `offset` reaches into. At the end of a trace, it proves no loss.
 void ItemReader::pass_zeros(uint64_t offset) {
   const ZeroRun run = zeros_;
   zeros_ = find_zero_run(segment_.bytes, run.last, own_bytes_);
   reader_.seek(run.last);
-  if (!enabled_ || (run.last == own_bytes_ && segment_.tail_bytes == 0)) return;
+  if (run.last == own_bytes_ && segment_.tail_bytes == 0) return;
   reader_.seek(find_packet(segment_.bytes, run.last, own_bytes_, config_.errata));
   lose_packets();
   push_held();

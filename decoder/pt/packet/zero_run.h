@@ -22,7 +22,7 @@ struct ZeroRun {
 };
 
 /// Processors align packets with PADs: captures contain runs of at most 21 bytes, or 9 while tracing is on. A run of this length means that
-/// the trace was overwritten or never written.
+/// the trace was overwritten or never written, also while tracing is off: what follows does not tell how long it stayed off.
 inline constexpr uint64_t kLeastZeroRun = 64;
 
 /// Returns the first run of at least kLeastZeroRun zero bytes that begins in [from, end), cut off at `end`; {end, end} if there is none.

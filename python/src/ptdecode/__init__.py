@@ -250,7 +250,11 @@ def _pandas_column(pandas: Any, values: list) -> Any:
     known = [value for value in values if value is not None]
     if not known or any(type(value) is not int for value in known):
         return values
-    return pandas.array(values, dtype="UInt64" if max(known) > sys.maxsize else "Int64")
+    import numpy
+
+    # pandas.array() of pandas 1.5 rounds.
+    numbers = numpy.array([0 if value is None else value for value in values], dtype="uint64" if max(known) > sys.maxsize else "int64")
+    return pandas.arrays.IntegerArray(numbers, numpy.array([value is None for value in values], dtype=bool))
 
 
 class Table:
