@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "decoder/arm/packet/frame_reader.h"
@@ -66,16 +67,25 @@ arm::Protocol protocol_of(std::string_view type) {
   return arm::Protocol::none;
 }
 
+std::optional<uint32_t> register_value(std::string_view text) {
+  uint64_t value = 0;
+  return parse_number(text, value) && value <= UINT32_MAX ? std::optional(static_cast<uint32_t>(value)) : std::nullopt;
+}
+
 /// One device ini.
 struct Device {
   std::string name, cls, type;
   IniFile ini;
 
-  uint32_t number(std::string_view key, uint32_t otherwise) const {
-    uint64_t value = 0;
-    return parse_number(ini.section("regs").value(key), value) ? static_cast<uint32_t>(value) : otherwise;
-  }
+  uint32_t number(std::string_view key, uint32_t otherwise) const { return register_value(ini.section("regs").value(key)).value_or(otherwise); }
 };
+
+/// Whether config_of() reads the register.
+bool is_read(std::string_view name) {
+  constexpr std::string_view kNames[] = {"ETMCR", "ETMTRACEIDR", "ETMIDR", "ETMCCER", "ITM_TCR", "ITMTCR", "STMTCSR", "TRCCONFIGR",
+                                         "TRCTRACEIDR", "TRCIDR0", "TRCIDR1", "TRCIDR2", "TRCIDR8", "TRCDEVARCH"};
+  return std::ranges::any_of(kNames, [name](std::string_view each) { return equal_words(each, name); });
+}
 
 /// What the type of a core says of its architecture: "Cortex-M4", or as "ARMv8.1-M", "ARMv7E-M", "ARMv8M". [OpenCSD] "core_arch_map".
 void take_profile(std::string_view type, arm::TraceConfig& config) {
@@ -210,6 +220,10 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
     device.name = head.value("name");
     device.cls = head.value("class");
     device.type = head.value("type");
+    for (const auto& [name, value] : device.ini.section("regs").values) {
+      if (!is_read(name) || register_value(value)) continue;
+      data_.warnings.push_back(path_of(file) + ": " + name + "=" + value + " is no number of 32 bits and is ignored: the trace may be read wrongly");
+    }
     add_device(std::move(device));
   }
   if (devices_.empty()) return bad(ErrorCode::missing_part, dir_ + "/snapshot.ini", "names no device that can be read");

@@ -246,6 +246,20 @@ constexpr const char* kOneDump = "[dump1]\nfile=code.bin\naddress=0x1000\n";
 const std::vector<uint8_t> kShortTrace = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,   0x80,
                                           0x01, 0x01, 0x00, 0x04, 0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7};
 
+TEST(SnapshotDevices, ARegisterThatIsNoNumberIsTold) {
+  for (const std::string value : {"0x1", "abc", "", "0x1zz", "-1", "4294967296", "0x1ffffffffffffffff"}) {
+    const Snapshot snapshot;
+    snapshot.words("code.bin", {kNopCode, kBranchToSelf});
+    snapshot.frame(kOneDump);
+    snapshot.text("trace.bin", std::string(kShortTrace.begin(), kShortTrace.end()));
+    snapshot.text("etm.ini", "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR(0x004)=" + value + "\nTRCTRACEIDR=0x10\nTRCIDR9=x\n");
+    const auto recording = snapshot.open();
+    ASSERT_TRUE(recording) << value;
+    EXPECT_EQ(count_of(*recording, "/etm.ini: TRCCONFIGR=" + value + " is no number of 32 bits"), value == "0x1" ? 0U : 1U) << value;
+    EXPECT_EQ(count_of(*recording, " is no number"), value == "0x1" ? 0U : 1U) << value;
+  }
+}
+
 // Debuggers also write the bytes of a trace port in the format of a buffer (in OpenCSD's lister this is an option).
 TEST(SnapshotFrames, SyncsBetweenFramesAreSeenWhateverTheFormatSays) {
   std::vector<uint8_t> port = {0x12, 0x34, 0x56};
