@@ -92,19 +92,32 @@ void AnnounceListener::take(AnnounceSocket::Offer offer) {
   add({offer.pid, true, std::move(*ring)});
 }
 
+bool AnnounceListener::is_gone(Source& source, Seen& seen) const {
+  const auto same = [&](const RingPlace& place) { return place.inode == source.ring->place().inode && place.device == source.ring->place().device; };
+  if (std::any_of(seen.places.begin(), seen.places.end(), same)) {
+    source.missed = 0;
+    return false;
+  }
+  if (!seen.ended) seen.ended = has_ended(source.pid);
+  return *seen.ended || (is_readable(source.pid) && ++source.missed >= kLooksUntilGone);
+}
+
 void AnnounceListener::look(const std::vector<int32_t>& pids) {
+  std::map<int32_t, Seen> processes;  // a process may have many rings, and each look at it takes long then
+  const auto seen = [&](int32_t pid) -> Seen& {
+    const auto [at, is_new] = processes.try_emplace(pid);
+    if (is_new) at->second.places = find_rings(pid);
+    return at->second;
+  };
+  left_bytes_ = search_bytes_;
   for (Source& source : sources_) {
-    const std::vector<RingPlace> places = find_rings(source.pid);
-    const auto same = [&](const RingPlace& place) { return place.inode == source.ring->place().inode && place.device == source.ring->place().device; };
-    if (std::any_of(places.begin(), places.end(), same)) {
-      source.missed = 0;
-    } else if (has_ended(source.pid) || (is_readable(source.pid) && ++source.missed >= kLooksUntilGone)) {
-      close(source, true);
-    }
+    if (!is_gone(source, seen(source.pid))) continue;
+    source.late = source.own && source.ring->size_bytes() > left_bytes_;
+    if (!source.late) close(source, true);
   }
   std::erase_if(sources_, [](const Source& source) { return source.ring == nullptr; });
   for (const int32_t pid : pids) {
-    for (const RingPlace& place : find_rings(pid)) {
+    for (const RingPlace& place : seen(pid).places) {
       const auto same = [&](const Source& source) {
         return source.ring->place().inode == place.inode && source.ring->place().device == place.device;
       };
@@ -133,9 +146,12 @@ void AnnounceListener::close(Source& source, bool gone) {
   if (source.own) {
     const auto on_record = [&](Bytes record) { hear(source.pid, record); };
     if (gone) {
-      (void)source.ring->read_rest(on_record);
+      left_bytes_ -= std::min(left_bytes_, source.ring->read_rest(on_record));
     } else {
       (void)source.ring->read(on_record, kMostRecords);
+      if (source.late)
+        refuse("the announcements of process " + std::to_string(source.pid) +
+               " are not read to their end: too many processes ended at once in the middle of one");
     }
     tell(source, false, source.ring->given_out(), end);
     source.ring->release();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,13 +33,18 @@ struct Heard {
 class AnnounceListener {
  public:
   using Sink = std::function<void(const Heard& heard)>;
-  /// `continues`: reads on where a reader of the same recording was killed.
-  explicit AnnounceListener(Sink sink, bool continues = false) : sink_(std::move(sink)), continues_(continues) {}
+  /// Two of the largest rings, so that each fits after another one.
+  static constexpr uint64_t kSearchBytes = 512U << 20;
+  /// `continues`: reads on where a reader of the same recording was killed. `search_bytes`: how many bytes of the rings of ended processes a look
+  /// searches for records past unfinished ones, at most.
+  explicit AnnounceListener(Sink sink, bool continues = false, uint64_t search_bytes = kSearchBytes)
+      : sink_(std::move(sink)), continues_(continues), search_bytes_(search_bytes) {}
   ~AnnounceListener() { stop(); }
   AnnounceListener(const AnnounceListener&) = delete;
   AnnounceListener& operator=(const AnnounceListener&) = delete;
 
-  /// Finds new rings of these processes, and closes those of processes that have ended or run another program since.
+  /// Finds new rings of these processes, and closes those of processes that have ended or run another program since. Rings that are too many to
+  /// be searched now wait for the next call; stop() reads them up to the first unfinished record.
   void look(const std::vector<int32_t>& pids);
   /// Takes a ring that a process offered.
   void take(AnnounceSocket::Offer offer);
@@ -61,22 +67,31 @@ class AnnounceListener {
     int32_t pid = -1;
     bool own = false;  ///< of this process; else of one that it was forked from
     std::unique_ptr<AnnounceRing> ring;
-    int missed = 0;  ///< looks, the last ones, that did not find it in the process's memory
+    int missed = 0;     ///< looks, the last ones, that did not find it in the process's memory
+    bool late = false;  ///< its process is gone, and it was not read to its end yet
   };
   void hear(int32_t pid, Bytes record);
   void tell(const Source& source, bool attached, uint64_t seq, const Moment& when);
   void open(int32_t pid, const RingPlace& place);
   void add(Source source);
   void refuse(const std::string& why);
+  /// What a look has seen of a process.
+  struct Seen {
+    std::vector<RingPlace> places;
+    std::optional<bool> ended;
+  };
+  [[nodiscard]] bool is_gone(Source& source, Seen& seen) const;
   void close(Source& source, bool gone);
 
   Sink sink_;
   bool continues_;
+  uint64_t search_bytes_;
   int tries_left_ = 200;  // to open rings that are busy, together
   std::vector<Source> sources_;
   std::set<std::pair<int32_t, uint64_t>> refused_;  ///< process and inode
   std::vector<std::string> troubles_;
   uint64_t rings_found_ = 0, records_ = 0;
+  uint64_t left_bytes_ = 0;  ///< that may still be searched in this look
 };
 
 }  // namespace ptd::announce

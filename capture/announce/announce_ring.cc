@@ -28,7 +28,7 @@
 namespace ptd::announce {
 namespace {
 
-constexpr uint64_t kMostRingBytes = 256U << 20, kLeastRingBytes = 4096, kMostMaps = 1U << 18;
+constexpr uint64_t kMostRingBytes = 256U << 20, kLeastRingBytes = 4096, kMostMaps = 1U << 18, kPageBytes = 4096;
 constexpr uint64_t kSlotBytes = sizeof(ptd_announce_slot);
 constexpr uint64_t kMostRecordBytes = sizeof(ptd_announce_record) + PTD_ANNOUNCE_CHUNK_BYTES;
 
@@ -273,19 +273,31 @@ uint64_t AnnounceRing::read(const std::function<void(Bytes record)>& on_record, 
 
 void AnnounceRing::release() { __atomic_store_n(&RING_HEADER.tail, tail_, __ATOMIC_RELEASE); }
 
+// Returns the first position from `position` on, at most `end`, whose page was written. To read a hole would allocate its page.
+uint64_t AnnounceRing::past_hole(uint64_t position, uint64_t end) const {
+  const uint64_t at = position & (ring_bytes_ - 1), rest = std::min(ring_bytes_ - at, end - position);
+  const auto offset = static_cast<off_t>(ring_offset_ + at);
+  const off_t data = lseek(fd_.get(), offset, SEEK_DATA);
+  if (data < 0) return errno == ENXIO ? position + rest : position;
+  return position + std::min(rest, static_cast<uint64_t>(data - offset));
+}
+
 uint64_t AnnounceRing::read_rest(const std::function<void(Bytes record)>& on_record) {
-  const uint64_t end = tail_ + ring_bytes_;
-  uint64_t count = 0, read = tail_;
-  while (tail_ < end) {
+  const uint64_t first = tail_, end = tail_ + ring_bytes_;
+  uint64_t searched = 0, read = tail_;
+  for (uint64_t next = tail_; tail_ < end; tail_ = next) {
+    const bool new_page = tail_ % kPageBytes == 0 || tail_ == first;
+    next = new_page ? past_hole(tail_, end) : tail_;
+    if (next != tail_) continue;
     if (take(on_record)) {
-      read = tail_;
-      ++count;
+      next = read = tail_;
     } else {
-      tail_ += 8;
+      next += 8;
+      searched += 8;
     }
   }
   tail_ = read;
-  return count;
+  return searched;
 }
 
 uint64_t AnnounceRing::given_out() const { return load(RING_HEADER.next_seq); }

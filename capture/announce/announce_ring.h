@@ -53,8 +53,11 @@ class AnnounceRing {
   uint64_t read(const std::function<void(Bytes record)>& on_record, uint64_t most = ~uint64_t{0});
   /// Gives the space of what was read back to the process.
   void release();
-  /// The process is gone: also reads past records that were begun and not completed.
+  /// The process is gone: also reads past records that were begun and not completed. Returns how many bytes it searched for the next record, at
+  /// most size_bytes(). Holes of the file are skipped.
   uint64_t read_rest(const std::function<void(Bytes record)>& on_record);
+  /// Returns how many bytes it has for records.
+  [[nodiscard]] uint64_t size_bytes() const { return ring_bytes_; }
   /// Returns how many numbers were given out.
   [[nodiscard]] uint64_t given_out() const;
 
@@ -63,6 +66,7 @@ class AnnounceRing {
   AnnounceRing() = default;
   Status map(int32_t pid, uint32_t uid);
   bool take(const std::function<void(Bytes record)>& on_record);
+  [[nodiscard]] uint64_t past_hole(uint64_t position, uint64_t end) const;
   void copy_out(uint64_t position, void* to, uint64_t size_bytes) const;
 
   RingPlace place_;

@@ -38,8 +38,8 @@ std::vector<int32_t> logged_processes(const std::string& folder) {
 
 }  // namespace
 
-AnnounceWatcher::AnnounceWatcher(const std::string& folder, announce::AnnounceSocket* socket)
-    : thread_([this, folder, socket] { watch(folder, socket); }) {}
+AnnounceWatcher::AnnounceWatcher(const std::string& folder, announce::AnnounceSocket* socket, std::vector<std::string>& troubles)
+    : thread_([this, folder, socket, &troubles] { watch(folder, socket, troubles); }) {}
 
 AnnounceWatcher::~AnnounceWatcher() {
   {
@@ -50,7 +50,7 @@ AnnounceWatcher::~AnnounceWatcher() {
   thread_.join();
 }
 
-void AnnounceWatcher::watch(const std::string& folder, announce::AnnounceSocket* socket) {
+void AnnounceWatcher::watch(const std::string& folder, announce::AnnounceSocket* socket, std::vector<std::string>& troubles) {
   constexpr std::chrono::milliseconds kPause{2};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen((folder + kLogName).c_str(), "wbe"), std::fclose);
   if (!file) return;
@@ -76,6 +76,7 @@ void AnnounceWatcher::watch(const std::string& folder, announce::AnnounceSocket*
   take_offers();
   listener.look({});
   listener.stop();
+  troubles = listener.troubles();
 }
 
 AnnounceLog read_announce_log(const std::string& folder) {

@@ -396,19 +396,22 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     folder->remove();
     return holder.error();
   }
+  std::vector<std::string> troubles;
   {
     const Signals signals((*holder)->program(), HeldSignals::has_come(SIGINT));
     held.release();
     const StopWatcher watcher(command.folder, options.on_stopped);
     std::optional<AnnounceWatcher> listener;
-    if (options.config.announce) listener.emplace(command.folder, socket.get());
+    if (options.config.announce) listener.emplace(command.folder, socket.get(), troubles);
     const auto running = [&](const std::vector<pid_t>& pids) {
       if (options.on_survivors && !pids.empty()) options.on_survivors(pids);
     };
     result.exit_status = (*holder)->wait({Signals::program_ended, running, Signals::asked});
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);
-  return finish(options, plan, *folder, std::move(result));
+  Result<EmulateResult> done = finish(options, plan, *folder, std::move(result));
+  if (done) done->summary.warnings.insert(done->summary.warnings.end(), troubles.begin(), troubles.end());
+  return done;
 }
 
 Result<EmulateResult> recover(const std::string& folder, const std::string& output) {
