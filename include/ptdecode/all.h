@@ -12,6 +12,7 @@
 #include "ptdecode/flow.h"
 #include "ptdecode/flow_cursor.h"
 #include "ptdecode/flow_decoder.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/packets.h"
 #include "ptdecode/pt/decoder.h"

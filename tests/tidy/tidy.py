@@ -205,6 +205,21 @@ def check_cycles(modules, names):
         visit(header)
 
 
+def check_all_header(names):
+    """Checks that all.h includes every public header of the C++ API, itself or through another one."""
+    start, reached = "ptdecode/all.h", set()
+    pending = [start]
+    while pending:
+        header = pending.pop()
+        if header not in reached:
+            reached.add(header)
+            pending += re.findall(r'^#include "(ptdecode/[^"]+)"', read_if_there(PUBLIC + header.removeprefix("ptdecode/")), re.MULTILINE)
+    for name in names:
+        header = "ptdecode/" + name.removeprefix(PUBLIC)
+        if PUBLIC + "all.h" in names and name.startswith(PUBLIC) and header not in reached and 'extern "C"' not in read_if_there(name):
+            finding(PUBLIC + "all.h", 1, f"does not include {header}")
+
+
 def check_text(modules, path, text):
     lines = text.split("\n")
     code = path.endswith(CODE)
@@ -334,6 +349,7 @@ def main():
             check_links(name, text)
     check_folders(names)
     check_cycles(modules, names)
+    check_all_header(names)
     check_data(names)
     check_errata(names)
     check_figures(names)

@@ -18,6 +18,7 @@ OFFENCES = {  # path: (content, words of the finding)
     "cli/low/g.cc": (HEAD + '#include "cli/high/g.h"\n', "cli/low must not include cli/high"),
     "image/far.cc": (HEAD + '#include "perfio/absent.h"\n', "is not a path from the root"),
     "include/ptdecode/types.h": (HEAD + '#pragma once\n#include "image/base/x.h"\n', "which is not installed"),
+    "include/ptdecode/all.h": (HEAD + '#pragma once\n#include "ptdecode/timeline.h"\n#include "ptdecode/pt/config.h"\n', "does not include ptdecode/flow.h"),
     "stray/s.cc": (HEAD, "belongs to no module"),
     "image/base/c1.h": (HEAD + '#pragma once\n#include "image/base/c2.h"\n', "includes itself"),
     "decoder/h.cc": (HEAD + '#include "tests/x.h"\n', "test headers"),
@@ -50,7 +51,8 @@ FINE = {
     "cli/high/g.h": HEAD + "#pragma once\n", "cli/high/ok.cc": HEAD + '#include "cli/low/ok.h"\n#include "ptdecode/timeline.h"\n',
     "cli/low/ok.h": HEAD + "#pragma once\ninline int short_one(int a) {\n" + "  a++;\n" * 68 + "}\n",
     "docs/evidence/area.md": "| d | 7 | 9x | 1,000 |\n",
-    "include/ptdecode/timeline.h": HEAD + "#pragma once\n", "include/ptdecode/flow.h": HEAD + "#pragma once\n", "tests/x.h": HEAD + "#pragma once\n",
+    "include/ptdecode/timeline.h": HEAD + "#pragma once\n#include \"ptdecode/types.h\"\n", "include/ptdecode/flow.h": HEAD + "#pragma once\n",
+    "include/ptdecode/ptdecode.h": HEAD + '#pragma once\nextern "C" {\n}\n', "tests/x.h": HEAD + "#pragma once\n",
     "perfio/ok.cc": HEAD + '#include <zstd.h>\n#include "ptdecode/timeline.h"\n',
     "include/ptdecode/pt/config.h": HEAD + "#pragma once\nstruct Errata {\n" + "".join(f"  bool a{i} : 1 = false;\n" for i in range(1, 6)) + "};\n",
     "tests/golden/cases/a.case": "why\noption cpu=6/1/1 erratum=a2\n",
@@ -66,7 +68,7 @@ MODULES = """
 | `image/base` | a | `types` | |
 | `image` | a | `timeline` | `image/base` `loop` |
 | `loop` | a | | `image` |
-| `decoder` | a | `flow` `pt/config` | `image` |
+| `decoder` | a | `all` `flow` `ptdecode` `pt/config` | `image` |
 | `perfio` `recording` | a | | `image` |
 | `cli/low` `cli/high` `cli` | a | | `recording` `decoder` |
 ## More
@@ -83,7 +85,7 @@ with tempfile.TemporaryDirectory() as root:
     bad = [f"not found: {p}: {w}" for p, (_, w) in OFFENCES.items() if not any(l.startswith(p + ":") and w in l for l in lines)]
     bad += [f"not found: {w}" for w in MORE if not any(w in l for l in lines)]
     bad += [f"false alarm: {l}" for l in lines if "erratum a2" in l or "erratum a3" in l or "figures of a" in l or "figures of d" in l or "figure 1,000" in l]
-    bad += [f"false alarm: {l}" for l in lines if l.split(":")[0] in FINE]
+    bad += [f"false alarm: {l}" for l in lines if l.split(":")[0] in FINE or "does not include" in l and "flow.h" not in l]
     if run.returncode != 1:
         bad.append(f"exit status {run.returncode}")
     print("\n".join(bad) or f"{len(OFFENCES)} offences found")
