@@ -254,7 +254,7 @@ int get_schema(ArrowArrayStream* stream, ArrowSchema* out) {
 int read_batch(StreamData& data, ArrowArray& out) {
   data.failed = kReading;
   Result<RowBatch> batch = data.table->next();
-  if (!batch) return set_error(data, batch.error());
+  if (!batch) return set_error(data, data.recording->cause_of(batch.error()));
   if (const auto error = data.recording->shrunk_error(batch->rows == 0)) return set_error(data, *error);
   data.over = batch->rows == 0;
   if (data.over) {

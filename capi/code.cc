@@ -184,6 +184,7 @@ ptd_code ptd_symbol_at(const ptd_recording* recording, const ptd_place* place, p
     const TimeNs when = at.when.first == at.when.last ? at.when.first : kTimeMax;
     const std::optional<Symbol> symbol = symbolizer.find(at.space, at.ip, when);
     const SourcePlace source = symbolizer.source_at(at.space, at.ip, when);
+    if (const auto error = at.recording->shrunk_error(false)) return capi::fail(message, *error);
     capi::StringPool& strings = at.recording->strings;
     out->name = strings.keep(symbol ? symbol->name : "");
     out->module = strings.keep(symbol ? symbol->module : "");

@@ -66,7 +66,7 @@ ptd_code ptd_cursor_open(const ptd_recording* recording, const ptd_cursor_option
     request.recording = cursor->recording;
     ptd_cursor_options given = PTD_CURSOR_OPTIONS_INIT;
     if (const ptd_code code = capi::read_options(options, given, *cursor, request, message); code != PTD_OK) return code;
-    if (Status status = check_units(*request.recording->recording); !status) return capi::fail(message, status.error());
+    if (Status status = check_units(*request.recording->recording); !status) return capi::fail(message, cursor->recording->cause_of(status.error()));
     if (request.streams.empty()) {
       cursor->over = true;  // RecordingCursor takes none for all
     } else if (given.kind == PTD_CURSOR_FLOW) {
@@ -96,7 +96,12 @@ ptd_code ptd_cursor_next(ptd_cursor* cursor, ptd_item* item, char** message) {
     if (open.failed != PTD_OK) return capi::fail(message, open.failed, "an earlier call with this cursor failed");
     const ptd_code code = capi::guarded(message, [&]() -> ptd_code {
       if (open.control.cancelled()) throw capi::Cancelled();
-      const bool more = open.next(*item);
+      bool more = false;
+      try {
+        more = open.next(*item);
+      } catch (const capi::Failure& failure) {
+        throw capi::Failure(open.recording->cause_of(failure.error));
+      }
       if (const auto error = open.recording->shrunk_error(!more)) throw capi::Failure(*error);
       return more ? PTD_OK : PTD_END;
     });

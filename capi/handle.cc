@@ -9,7 +9,10 @@
 #include <array>
 #include <atomic>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "capi/message.h"
 
 namespace ptd::capi {
 
@@ -157,9 +160,21 @@ ptd_recording* add(std::shared_ptr<const OpenedRecording> recording) {
 
 std::optional<Error> OpenedRecording::shrunk_error(bool sizes) const {
   if (!sizes && shrunk_file_count() == shrunk_before) return std::nullopt;
-  const std::vector<std::string> files = shrunk_files(shrunk_before);
-  if (shrunk_file_count() == shrunk_before) return std::nullopt;
-  return Error{ErrorCode::changed, (files.empty() ? std::string("a file") : files.front()) + " became shorter while it was read", 0};
+  return ptd::shrunk_error(shrunk_before);
+}
+
+Error OpenedRecording::cause_of(const Error& error) const {
+  return error.code == ErrorCode::cancelled ? error : shrunk_error(true).value_or(error);
+}
+
+const std::vector<Finding>& OpenedRecording::findings() const {
+  const std::lock_guard lock(findings_mutex_);
+  if (!findings_) {
+    std::vector<Finding> read = recording->findings();
+    if (const auto error = shrunk_error(true)) throw Failure(*error);
+    findings_ = std::move(read);
+  }
+  return *findings_;
 }
 
 FileStamp stamp_of(const std::string& path) {

@@ -51,14 +51,12 @@ struct OpenedRecording {
   /// Returns the error of a call that may have read zero bytes, because a file of this process became shorter since `shrunk_before`; nothing
   /// if none did. Without `sizes`, which costs a system call per file, only reads past the end are noticed. Any thread.
   [[nodiscard]] std::optional<Error> shrunk_error(bool sizes) const;
+  /// Returns the error to report where a read failed with `error`: shrunk_error() if there is one, else `error`. Any thread.
+  [[nodiscard]] Error cause_of(const Error& error) const;
   /// Returns the error of a call that reads options.path again: it is another file now, or has another content. Any thread.
   [[nodiscard]] std::optional<Error> replaced_error() const;
-  /// recording->findings(), read at the first call. Any thread.
-  [[nodiscard]] const std::vector<Finding>& findings() const {
-    const std::lock_guard lock(findings_mutex_);
-    if (!findings_) findings_ = recording->findings();
-    return *findings_;
-  }
+  /// recording->findings(), read at the first call. Throws Failure if a file became shorter before they were read. Any thread.
+  [[nodiscard]] const std::vector<Finding>& findings() const;
 
  private:
   mutable std::mutex findings_mutex_;

@@ -176,7 +176,8 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     options.debuginfod = false;  // opening has queried the servers already
     if (const auto error = opened->replaced_error()) return capi::fail(message, *error);
     Result<Survey> facts = is_read_once(options.path) || options.path.empty() || is_plan(*opened->recording) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
-    if (!facts) return capi::fail(message, facts.error());
+    if (!facts) return capi::fail(message, opened->cause_of(facts.error()));
+    if (const auto error = opened->shrunk_error(true)) return capi::fail(message, *error);
     *out = capi::copy_text(survey_json(*facts));
     return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;
   });

@@ -25,11 +25,13 @@ std::vector<std::string> list_of(const char* const* strings) {
   return list;
 }
 
-/// PTD_OK if the recording is a plan with this unit.
-ptd_code check_number(const capi::OpenedRecording& opened, uint32_t unit, char** message) {
+/// PTD_OK if the recording is a plan with this unit, and its trace is there.
+ptd_code check_planned(const capi::OpenedRecording& opened, uint32_t unit, char** message) {
   if (!is_plan(*opened.recording)) return capi::bad_argument(message, "the recording is not a plan");
-  if (unit < units_of(*opened.recording).size()) return PTD_OK;
-  return capi::bad_argument(message, "the plan has no such unit");
+  if (unit >= units_of(*opened.recording).size()) return capi::bad_argument(message, "the plan has no such unit");
+  if (const auto error = opened.shrunk_error(true)) return capi::fail(message, *error);
+  const Status status = check_unit(*opened.recording, units_of(*opened.recording)[unit]);
+  return status ? PTD_OK : capi::fail(message, status.error());
 }
 
 }  // namespace
@@ -39,6 +41,7 @@ ptd_code ptd_plan_write(const char* path, const char* output, const ptd_plan_opt
     if (path == nullptr || output == nullptr) return capi::null_argument(message, "ptd_plan_write: path or output is NULL");
     ptd_plan_options given = PTD_INIT(ptd_plan_options);
     if (options != nullptr && !capi::read_struct(options, given)) return capi::wrong_size(message, "ptd_plan_options has a size that no version had");
+    if (given.reserved != 0) return capi::bad_argument(message, "ptd_plan_options.reserved is not 0");
     OpenRequest request;
     capi::Control control;
     if (const ptd_code code = capi::read_open_options(given.open, request, control, message); code != PTD_OK) return code;
@@ -99,12 +102,11 @@ ptd_code ptd_unit_steps(const ptd_recording* plan, uint32_t unit, const char* ou
     if (output == nullptr) return capi::null_argument(message, "ptd_unit_steps: output is NULL");
     const auto opened = capi::find(plan);
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
-    if (const ptd_code code = check_number(*opened, unit, message); code != PTD_OK) return code;
+    if (const ptd_code code = check_planned(*opened, unit, message); code != PTD_OK) return code;
     capi::Control stop;
     if (!stop.set(control)) return capi::wrong_size(message, "ptd_control has a size that no version had");
-    if (Status status = check_unit(*opened->recording, units_of(*opened->recording)[unit]); !status) return capi::fail(message, status.error());
     const Status status = write_unit_steps(*opened->recording, unit, output, [&stop] { return stop.cancelled(); });
-    return status ? PTD_OK : capi::fail(message, status.error());
+    return status ? PTD_OK : capi::fail(message, opened->cause_of(status.error()));
   });
 }
 
@@ -114,8 +116,7 @@ ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* c
     if (tables == nullptr || tables[0] == nullptr || out == nullptr) return capi::null_argument(message, "ptd_unit_tables: tables or out is NULL");
     const auto opened = capi::find(plan);
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
-    if (const ptd_code code = check_number(*opened, unit, message); code != PTD_OK) return code;
-    if (Status status = check_unit(*opened->recording, units_of(*opened->recording)[unit]); !status) return capi::fail(message, status.error());
+    if (const ptd_code code = check_planned(*opened, unit, message); code != PTD_OK) return code;
     std::vector<std::shared_ptr<capi::Control>> controls;
     std::vector<UnitTable> wanted;
     for (size_t i = 0; tables[i] != nullptr; ++i) {
@@ -125,7 +126,7 @@ ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* c
       control->set_owner(reinterpret_cast<uintptr_t>(opened.get()));  // a callback of one of the streams must not read another one
     }
     auto opened_tables = open_unit_tables(*opened->recording, unit, wanted, steps == nullptr ? "" : steps, false);
-    if (!opened_tables) return capi::fail(message, opened_tables.error());
+    if (!opened_tables) return capi::fail(message, opened->cause_of(opened_tables.error()));
     for (size_t i = 0; i < controls.size(); ++i) capi::export_stream(opened, std::move((*opened_tables)[i]), controls[i], out[i]);
     return PTD_OK;
   });
@@ -142,10 +143,9 @@ ptd_code ptd_plan_table(const ptd_recording* plan, const char* table, uint32_t u
     if (const ptd_code code = capi::read_table_options(options, *opened, control, request, message); code != PTD_OK) return code;
     if (!is_plan(*opened->recording)) return capi::bad_argument(message, "the recording is not a plan");
     if (unit != PTD_NONE) {
-      if (const ptd_code code = check_number(*opened, unit, message); code != PTD_OK) return code;
+      if (const ptd_code code = check_planned(*opened, unit, message); code != PTD_OK) return code;
       request.unit = units_of(*opened->recording)[unit];
       request.streams = {request.unit->stream};
-      if (Status status = check_unit(*opened->recording, *request.unit); !status) return capi::fail(message, status.error());
     }
     if (steps != nullptr) {
       auto collected = collect_steps(*opened->recording, list_of(steps));
@@ -153,7 +153,7 @@ ptd_code ptd_plan_table(const ptd_recording* plan, const char* table, uint32_t u
       request.steps = std::make_shared<StepFiles>(std::move(*collected));
     }
     auto opened_table = open_table(*opened->recording, table, request);
-    if (!opened_table) return capi::fail(message, opened_table.error());
+    if (!opened_table) return capi::fail(message, opened->cause_of(opened_table.error()));
     capi::export_stream(std::move(opened), std::move(opened_table.value()), control, *out);
     return PTD_OK;
   });

@@ -66,7 +66,7 @@ ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_
     TableRequest request;
     if (const ptd_code code = capi::read_table_options(options, *opened, control, request, message); code != PTD_OK) return code;
     auto opened_table = open_table(*opened->recording, table, request);
-    if (!opened_table) return capi::fail(message, opened_table.error());
+    if (!opened_table) return capi::fail(message, opened->cause_of(opened_table.error()));
     capi::export_stream(std::move(opened), std::move(opened_table.value()), control, *out);
     return PTD_OK;
   });

@@ -72,6 +72,7 @@ Status UnitSteps::finish() {
   write_items();
   if (is_last) own_end_ = flow_.position();
   if (!file_) return {};
+  if (const auto error = shrunk_error(shrunk_before_)) return *error;
   const uint64_t own = own_end_ - own_first_;
   return std::exchange(file_, nullptr)->finish(own - std::min(own, counted_), flow_.timed(), builder_.totals(), functions_);
 }

@@ -10,6 +10,7 @@
 #include "analysis/thread_schedule.h"
 #include "analysis/walk/group_builder.h"
 #include "analysis/walk/step_file.h"
+#include "image/base/shrunk_files.h"
 #include "recording/bundle/plan.h"
 
 namespace ptd {
@@ -25,7 +26,7 @@ class UnitSteps {
   /// give_calls() is not called.
   void drop_calls() { builder_.drop_calls(); }
   void take(const Batch& batch, const BlockTable& blocks, const AuxSegment& segment);
-  /// The flow is over. Errors: those of StepFileWriter.
+  /// The flow is over. Errors: those of StepFileWriter; changed if a file became shorter meanwhile.
   [[nodiscard]] Status finish();
   /// Moves the calls that ended since the last time, of groups that are over, to `calls`.
   void give_calls(std::vector<FinishedCall>& calls);
@@ -44,6 +45,7 @@ class UnitSteps {
   CallFlow flow_;
   GroupBuilder builder_;
   std::unique_ptr<StepFileWriter> file_;
+  const uint64_t shrunk_before_ = shrunk_file_count();
   FlowPart part_ = FlowPart::before;
   std::vector<FlowStep> steps_;
   uint64_t segment_ = ~uint64_t{0};

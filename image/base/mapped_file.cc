@@ -46,6 +46,8 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::st
     if (memory == MAP_FAILED) return system_error(path, ErrorCode::read_failed);
     file->bytes_ = Bytes(static_cast<const std::byte*>(memory), size);
     watch_mapping(file->bytes_, path, file->identity_);
+  } else {
+    note_size(file->identity_, 0);
   }
   return std::shared_ptr<const MappedFile>(std::move(file));
 }

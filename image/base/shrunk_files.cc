@@ -115,13 +115,26 @@ bool is_shorter(const Slot& slot) {
 }
 
 /// With the mutex held.
-void note_if_shorter(Registry& all, Slot& slot) {
-  if (slot.reported || (!slot.faulted.load() && !is_shorter(slot))) return;
+void note_shorter(Registry& all, Slot& slot) {
+  if (slot.reported) return;
   if (!slot.faulted.exchange(true)) g_shrunk.fetch_add(1);
   slot.reported = true;
   try {
     all.shrunk.push_back(slot.path);
   } catch (const std::bad_alloc&) {  // counted, without its name
+  }
+}
+
+void note_if_shorter(Registry& all, Slot& slot) {
+  if (!slot.reported && (slot.faulted.load() || is_shorter(slot))) note_shorter(all, slot);
+}
+
+void note_size(Registry& all, std::pair<uint64_t, uint64_t> identity, uint64_t size_bytes) {
+  for (Chunk* chunk = g_chunks.load(); chunk != nullptr; chunk = chunk->next) {
+    for (Slot& slot : chunk->slots) {
+      const uintptr_t begin = slot.begin.load();
+      if (begin != 0 && slot.identity == identity && size_bytes < slot.end.load() - begin) note_shorter(all, slot);
+    }
   }
 }
 
@@ -133,6 +146,7 @@ void watch_mapping(Bytes mapping, const std::string& path, std::pair<uint64_t, u
   static const HandlerOwner owner;
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
+  note_size(all, identity, mapping.size());
   if (all.free.empty()) {
     all.free.reserve(all.slots + kChunkSlots);
     auto* chunk = new Chunk();
@@ -150,6 +164,12 @@ void watch_mapping(Bytes mapping, const std::string& path, std::pair<uint64_t, u
   const auto begin = reinterpret_cast<uintptr_t>(mapping.data());
   slot.end.store(begin + mapping.size(), std::memory_order_release);
   slot.begin.store(begin, std::memory_order_release);
+}
+
+void note_size(std::pair<uint64_t, uint64_t> identity, uint64_t size_bytes) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  note_size(all, identity, size_bytes);
 }
 
 void unwatch_mapping(Bytes mapping) {
@@ -183,6 +203,12 @@ std::vector<std::string> shrunk_files(uint64_t known) {
   }
   if (known >= all.shrunk.size()) return {};
   return {all.shrunk.begin() + static_cast<std::ptrdiff_t>(known), all.shrunk.end()};
+}
+
+std::optional<Error> shrunk_error(uint64_t known) {
+  const std::vector<std::string> files = shrunk_files(known);
+  if (shrunk_file_count() == known) return std::nullopt;
+  return Error{ErrorCode::changed, (files.empty() ? std::string("a file") : files.front()) + " became shorter while it was read", 0};
 }
 
 }  // namespace ptd

@@ -198,6 +198,7 @@ std::unique_ptr<DebugFile> DebugFile::open_checked(const std::string& path, bool
   struct stat info {};
   (void)elf_version(EV_CURRENT);
   if (!file->fd.ok() || ::fstat(file->fd.get(), &info) != 0) return nullptr;
+  note_size({info.st_dev, info.st_ino}, static_cast<uint64_t>(info.st_size));
   file->file_bytes = written_bytes(file->fd.get());
   if (relocatable) file->fd = copy_of(file->fd.get());
   auto unpacked = file->fd.ok() ? unpack_zstd_sections(file->fd.get(), path) : Result<Fd>(Fd());

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "image/base/read_files.h"
+#include "image/base/shrunk_files.h"
 #include "image/code_limits.h"
 #include "image/guest_tracks.h"
 #include "image/timeline_access.h"
@@ -554,6 +555,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
 
 Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wanted) {
   const ReadFilesScope noted;
+  const uint64_t shrunk_before = shrunk_file_count();
   const std::string& input = wanted.raw != nullptr ? trace_path(*wanted.raw) : options.path;
   if (is_of_recording(input, wanted.output_path))
     return Error{ErrorCode::bad_output, wanted.output_path + " is the recording itself, or part of it: name another file for the plan", 0};
@@ -582,6 +584,7 @@ Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wan
   writer.cut({});
   if (Status status = writer.write(**file); !status.ok()) return status.error();
   if (Status status = write_event_names(event_names(**recording), **file); !status.ok()) return status.error();
+  if (const auto error = shrunk_error(shrunk_before)) return *error;
   if (Status status = (*file)->finish(); !status.ok()) return status.error();
   report.file_bytes = (*file)->size_bytes();
   report.embedded_bytes = parts.aux_bytes;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "expect.h"
+#include "ptdecode/ptdecode_plan.h"
 
 /* Every function with this in place of its handles. */
 static void bad_handles(void* bad, ptd_code code, int free_too) {
@@ -189,6 +190,9 @@ static void test_null_and_sizes(const char* folder) {
   ptd_open_options options = PTD_INIT(ptd_open_options);
   options.flags = UINT64_C(1) << 40;
   EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_open(path, &options, &opened, &message));
+  ptd_plan_options plan = PTD_INIT(ptd_plan_options);
+  plan.reserved = 1;
+  EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_plan_write(path, "/nonexistent/plan", &plan, &message));
   place.mode = 77;
   EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_disassemble(recording, &place, 1, &text, &message));
   EXPECT(0, strcmp("in_use", ptd_code_name(PTD_ERROR_IN_USE)));

@@ -153,5 +153,21 @@ TEST(ShrunkFiles, AHandlerOfTheProgramIsLeftAlone) {
   EXPECT_EXIT(host(), testing::ExitedWithCode(42), "");
 }
 
+// A file that is opened again after it became shorter shows nothing but its new size, if no other mapping is read past it.
+TEST(ShrunkFiles, OpenedAgain) {
+  for (const size_t left : {kPage, size_t{0}}) {
+    const TempFile temp(3 * kPage);
+    const uint64_t known = shrunk_file_count();
+    const auto before = MappedFile::open(temp.path());
+    ASSERT_TRUE(before.ok());
+    ASSERT_TRUE(MappedFile::open(temp.path()).ok());
+    EXPECT_EQ(shrunk_file_count(), known);
+    temp.cut(left);
+    ASSERT_TRUE(MappedFile::open(temp.path()).ok());
+    EXPECT_EQ(shrunk_file_count(), known + 1);
+    EXPECT_EQ(shrunk_files(known), std::vector{temp.path()});
+  }
+}
+
 }  // namespace
 }  // namespace ptd
