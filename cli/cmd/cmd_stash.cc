@@ -177,12 +177,15 @@ int add(const StashCommandWords& words) {
   return kExitOk;
 }
 
+bool is_absent(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found;
+}
+
 /// On a machine where nothing was recorded yet there is no stash, and looking at it makes none.
 bool nothing_yet(const std::string& path) {
   std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::symlink_status(path, error);
-  return status.type() == std::filesystem::file_type::not_found ||
-         (std::filesystem::is_directory(status) && std::filesystem::is_empty(path, error) && !error);
+  return is_absent(path) || (std::filesystem::is_directory(std::filesystem::symlink_status(path, error)) && std::filesystem::is_empty(path, error) && !error);
 }
 
 int tell_nothing(const StashCommandWords& words, const std::string& path) {
@@ -193,6 +196,8 @@ int tell_nothing(const StashCommandWords& words, const std::string& path) {
 
 int run_stash(const StashCommandWords& words) {
   if (words.action == "add") return add(words);
+  if (!words.path.empty() && is_absent(words.path))
+    return report_error({ErrorCode::not_found, words.path + " does not exist; 'ptdecode record' and 'ptdecode stash add' make a stash", 0});
   if (const std::string path = stash_path(words); !path.empty() && nothing_yet(path)) return tell_nothing(words, path);
   using Access = stash::Stash::Access;
   const Result<std::unique_ptr<stash::Stash>> stash =

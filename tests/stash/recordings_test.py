@@ -402,6 +402,13 @@ class Recordings(unittest.TestCase):
         self.assertEqual((listing["schema"], listing["recordings"], listing["contents"]), ("ptdecode-stash-1", [], []))
         self.assertFalse(self.stash.exists(), "looking makes none")
 
+    def test_a_stash_that_is_named_must_be_there(self):
+        wrong = self.folder / "mistyped"
+        for words in (["ls"], ["ls", "--json"], ["gc"], ["verify"]):
+            done = self.run_it("stash", *words, "--stash", wrong, status=1)
+            self.assertEqual((done.stdout, done.stderr.count(f"{wrong} does not exist")), ("", 1))
+            self.assertFalse(wrong.exists())
+
     def test_every_command_spells_its_format_alike(self):
         for words, schema in ((("stash", "ls"), "ptdecode-stash-1"), (("doctor",), "ptdecode-doctor-1")):
             for how in (("--json",), ("--format", "json")):
