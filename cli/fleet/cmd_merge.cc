@@ -46,6 +46,7 @@ Status merge(const MergeWords& words, const Recording& plan) {
   for (uint32_t unit = 0; unit < units_of(plan).size(); ++unit) {
     if (Status status = check_table_sums(words.results, plan_id(plan), unit); !status) return status;
   }
+  const ResultFolder folder(words.output);
   const auto out = [&words](std::string_view table) { return words.output + "/" + std::string(table) + ".jsonl"; };
   for (const std::string_view table : kUnitTables) {
     const auto files = files_of(words, plan, std::string(table) + ".jsonl");
@@ -63,8 +64,6 @@ Status merge(const MergeWords& words, const Recording& plan) {
 int run_merge(const MergeWords& words) {
   const Result<std::unique_ptr<Recording>> plan = open_plan(words.plan, {}, true);
   if (!plan) return report_error(plan.error());
-  std::error_code error;
-  std::filesystem::create_directories(words.output, error);
   const Status status = merge(words, **plan);
   return status ? kExitOk : report_error(status.error());
 }

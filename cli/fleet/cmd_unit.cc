@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -85,8 +84,7 @@ int run_unit(const UnitWords& words) {
   if (words.output.empty()) return report_error({ErrorCode::contradictory_options, "name the folder for the results with -o DIR", 0});
   const PlanUnit& unit = units_of(**plan)[number];
   if (const Status status = check_unit(**plan, unit); !status) return report_error(status.error());
-  std::error_code error;
-  std::filesystem::create_directories(words.output, error);
+  const ResultFolder folder(words.output);
   if (const Status status = decode(words, **plan, number); !status) return report_error(status.error());
   // Written last: if this file exists, the unit is complete.
   const Status summed = write_table_sums(words.output, plan_id(**plan), number);

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <utility>
+
 #include "ptdecode/bundle.h"
 #include "recording/bundle/plan.h"
 
@@ -18,6 +21,17 @@ Result<std::unique_ptr<Recording>> open_plan(const std::string& path, const std:
   if (!opened && !opened.error().message.empty()) return opened;
   if (!opened || !is_plan(**opened)) return Error{ErrorCode::invalid_argument, path + ": not a plan; make one with 'ptdecode plan RECORDING -o FILE'", 0};
   return opened;
+}
+
+ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
+  std::error_code error;
+  made_ = !std::filesystem::exists(path_, error);
+  std::filesystem::create_directories(path_, error);  // a file in it cannot be written, if this failed
+}
+
+ResultFolder::~ResultFolder() {
+  std::error_code error;
+  if (made_) std::filesystem::remove(path_, error);  // not one with files
 }
 
 std::string unit_file(const std::string& folder, uint32_t unit, std::string_view name) {

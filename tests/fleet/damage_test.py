@@ -74,9 +74,11 @@ class Damage(unittest.TestCase):
             self.assertIn(path.name, done.stderr)
             self.assertIn("decode unit 1 again", done.stderr)
             path.write_text(before)
+            self.assertFalse((self.folder / "bad").exists())
         self.good(run("merge", self.plan, results, "-o", self.folder / "all"))
         sums.unlink()
         self.assertIn("1 of 4 units are missing there: 1", run("merge", self.plan, results, "-o", self.folder / "bad").stderr)
+        self.assertFalse((self.folder / "bad").exists())
 
     def test_results_of_other_plans(self):
         """A merge refuses units of a plan of the same trace with other code or options. Equal inputs give an equal plan, whose results stay valid."""
@@ -129,6 +131,10 @@ class Damage(unittest.TestCase):
         done = run("merge", self.plan, results, "-o", self.folder / "bad")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("a line is not a row of the table", done.stderr)
+        self.assertFalse((self.folder / "bad").exists())
+        (self.folder / "bad").mkdir()
+        run("merge", self.plan, results, "-o", self.folder / "bad")
+        self.assertTrue((self.folder / "bad").exists(), "it was there before")
 
     def test_leak(self):
         """A bundle of a plan does not contain a file outside of the plan's folder that the plan names as its trace."""
