@@ -359,6 +359,15 @@ Result<std::unique_ptr<Recording>> Recording::open_raw(const RawOptions& raw, co
   return open_raw_recording(raw, OpenRequest(options));
 }
 
+Status check_options_of_perf(const OpenOptions& options) {
+  const std::string only = perfio::input_name(options.path) + ": only a raw capture or CoreSight snapshot takes ";
+  if (!options.images.empty())
+    return Error{ErrorCode::contradictory_options, only + "files with code by address (--image); a recording of perf takes mappings (--map), and a bundle has the code with which it was made", 0};
+  if (options.clock_hz != 0)
+    return Error{ErrorCode::contradictory_options, only + "a frequency of the clock; a bundle has that with which it was made", 0};
+  return {};
+}
+
 Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
   if (options.raw) return open_raw_recording(*options.raw, options);
   std::unique_ptr<Recording> recording(new Recording());
@@ -366,10 +375,7 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
   const auto load = [&] {
     const std::string snapshot = options.path == "-" ? std::string{} : snapshot_directory(options.path);
     if (!snapshot.empty()) return load_snapshot(options, snapshot, data);
-    if (!options.images.empty())
-      return Status(Error{ErrorCode::contradictory_options, perfio::input_name(options.path) + ": only a raw capture or CoreSight snapshot takes files with code by address (--image); a recording of perf takes mappings (--map), and a bundle has the code with which it was made", 0});
-    if (options.clock_hz != 0)
-      return Status(Error{ErrorCode::contradictory_options, perfio::input_name(options.path) + ": only a raw capture or CoreSight snapshot takes a frequency of the clock; a bundle has that with which it was made", 0});
+    if (Status status = check_options_of_perf(options); !status) return status;
     if (options.path != "-" && looks_like_bundle(options.path)) return load_bundle(options, data);
     if (options.path != "-" && looks_like_json(options.path)) return load_lldb_bundle(options, data);
     return load_perf(options, data);

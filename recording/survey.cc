@@ -435,7 +435,10 @@ Result<Survey> survey(const OpenOptions& wanted) {
   const bool json = options.path != "-" && looks_like_json(options.path);
   const bool bundle = looks_like_bundle(options.path);
   const bool snapshot = !bundle && !snapshot_directory(options.path).empty();
-  if (!json && !bundle && !snapshot) return survey_perf(options);
+  if (!json && !bundle && !snapshot) {
+    const Status status = check_options_of_perf(options);
+    return status ? survey_perf(options) : Result<Survey>(status.error());
+  }
   Result<std::unique_ptr<Recording>> opened = Recording::open(options);
   if (!opened) return opened.error();
   Survey result = survey_of(**opened);

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <tuple>
 
 #include "cli/options/exit_status.h"
 #include "cli/options/progress.h"
@@ -141,9 +142,18 @@ void warn_of_missing_folder(const InputOptions& input, const char* option, const
     say_on_error(fmt::format("ptdecode: {}: folder {} does not exist; {}\n", option, shown(folder), means));
 }
 
+/// Returns the error of an option of raw captures that is malformed, or given for another recording.
+Status check_raw_words(const InputOptions& input) {
+  if (const Result<RawOptions> raw = raw_options(input); !raw) return raw.error();
+  const bool any = !input.pages.empty() || !input.pt_cpu.empty() || !input.modules_path.empty() || !input.tsc_ctc.empty();
+  if (input.is_raw() || !(any || input.mtc_period || input.nominal_ratio)) return {};
+  return bad_option("--pt-cpu, --pages, --modules, --tsc-ctc, --mtc-freq and --nom-freq need --pt FILE or --winipt FILE");
+}
+
 }  // namespace
 
 Result<OpenRequest> open_options(const InputOptions& input) {
+  if (Status status = check_raw_words(input); !status) return status.error();
   OpenRequest options;
   options.path = input.path;
   for (const std::string& word : input.symfs) {
@@ -210,21 +220,6 @@ Result<OpenRequest> open_options(const InputOptions& input) {
   return options;
 }
 
-namespace {
-
-Status take_tsc_ctc(const std::string& text, RawOptions& raw) {
-  unsigned n = 0, d = 0;
-  char rest = 0;
-  if (std::sscanf(text.c_str(), "%u/%u%c", &n, &d, &rest) != 2 || n == 0 || d == 0) {
-    return bad_option(fmt::format("--tsc-ctc: '{}' is not N/D; for example 250/2", text));
-  }
-  raw.tsc_ctc_ratio_n = n;
-  raw.tsc_ctc_ratio_d = d;
-  return {};
-}
-
-}  // namespace
-
 Result<RawOptions> raw_options(const InputOptions& input) {
   RawOptions raw;
   raw.pt_path = input.pt_path;
@@ -243,10 +238,12 @@ Result<RawOptions> raw_options(const InputOptions& input) {
     raw.pages_addresses = input.pages.substr(comma + 1);
   }
   if (!input.tsc_ctc.empty()) {
-    if (Status status = take_tsc_ctc(input.tsc_ctc, raw); !status) return status.error();
+    const auto ratio = parse_tsc_ctc(input.tsc_ctc);
+    if (!ratio) return ratio.error();
+    std::tie(raw.tsc_ctc_ratio_n, raw.tsc_ctc_ratio_d) = *ratio;
   }
   if (input.mtc_period) raw.mtc_period = static_cast<uint8_t>(*input.mtc_period);
-  raw.max_nonturbo_ratio = static_cast<uint8_t>(input.nominal_ratio);
+  raw.max_nonturbo_ratio = static_cast<uint8_t>(input.nominal_ratio.value_or(0));
   return raw;
 }
 
@@ -279,8 +276,6 @@ Error explain_absent(const InputOptions& input, const Error& error) {
 Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
-  const bool raw_words = !input.pages.empty() || !input.pt_cpu.empty() || !input.modules_path.empty();
-  if (!input.is_raw() && raw_words) return bad_option("--pt-cpu, --pages and --modules need --pt FILE or --winipt FILE");
   Progress progress("reading", !input.quiet);
   options->progress = [&progress](uint64_t done, uint64_t total) {
     progress.set_total(total);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/options/cli_app.h"
@@ -19,8 +20,7 @@ struct InputOptions {
   std::string pt_path, winipt_path, modules_path, pt_cpu, tsc_ctc, clock_freq;
   std::vector<std::string> images;
   std::string pages;
-  std::optional<unsigned> mtc_period;
-  unsigned nominal_ratio = 0;
+  std::optional<unsigned> mtc_period, nominal_ratio;
   std::vector<std::string> symfs, kcore_after, debug_dirs, maps;
   std::string build_id_cache, stash;
   std::string guestmount, guestkallsyms, guestmodules, guestvmlinux;
@@ -55,6 +55,8 @@ void add_input_options(CLI::App& command, InputOptions& input);
 
 /// "6/94/3" -> family 6, model 94, stepping 3; the stepping may be left out.
 [[nodiscard]] Result<pt::CpuId> parse_cpu(std::string_view text);
+/// "250/2": two positive numbers of 32 bits.
+[[nodiscard]] Result<std::pair<uint32_t, uint32_t>> parse_tsc_ctc(std::string_view text);
 /// "PID:FILE[,off=N][,size=N]@ADDR".
 [[nodiscard]] Result<AssumedMapping> parse_map(std::string_view text);
 /// "N[,SEED]".

@@ -35,6 +35,14 @@ std::string_view cut(std::string_view& rest, char separator) {
 
 }  // namespace
 
+Result<std::pair<uint32_t, uint32_t>> parse_tsc_ctc(std::string_view text) {
+  std::string_view rest = text;
+  uint64_t n = 0, d = 0;
+  const bool whole = to_number(cut(rest, '/'), n, 10) && to_number(rest, d, 10) && n != 0 && d != 0 && n <= UINT32_MAX && d <= UINT32_MAX;
+  if (!whole) return bad_option(fmt::format("--tsc-ctc: '{}' is not N/D; for example 250/2", text));
+  return std::pair(static_cast<uint32_t>(n), static_cast<uint32_t>(d));
+}
+
 Result<pt::CpuId> parse_cpu(std::string_view text) {
   const Error wrong = bad_option(fmt::format("--pt-cpu: '{}' is not FAMILY/MODEL[/STEPPING]; for example 6/94/3", text));
   std::string_view rest = text;

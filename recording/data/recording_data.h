@@ -67,6 +67,8 @@ struct RecordingData {
 Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData& data);
 Status load_lldb_bundle(const OpenRequest& options, RecordingData& data);
 Status load_perf(const OpenRequest& options, RecordingData& data);
+/// Returns contradictory_options if there are options that only a raw capture or CoreSight snapshot takes.
+Status check_options_of_perf(const OpenOptions& options);
 Status load_bundle(const OpenRequest& options, RecordingData& data);
 Status load_snapshot(const OpenRequest& options, const std::string& dir, RecordingData& data);
 /// Returns the snapshot directory that `path` names, directly or by its snapshot.ini; empty if it is not a snapshot.

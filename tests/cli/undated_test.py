@@ -437,6 +437,26 @@ class Undated(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("frequency", done.stderr)
 
+    def test_options_of_other_recordings(self):
+        """Options that would have no effect are refused by every command, and wrong values also where the option has one."""
+        recording, output = DEMO, self.folder / "output"
+        commands = (("info",), ("check",), ("functions",), ("bundle", "-o", output), ("plan", "-o", output))
+        options = (("--tsc-ctc", "250/2"), ("--mtc-freq", "3"), ("--nom-freq", "0"), ("--pt-cpu", "6/94/3"), ("--pages", "a,b"), ("--modules", "a"),
+                   ("--clock-freq", "1GHz"), ("--image", "/bin/true@0x1000"))
+        for command in commands:
+            for option in options:
+                with self.subTest(command=command[0], option=option):
+                    done = run(*command, "-i", recording, *option)
+                    self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                    self.assertIn("need --pt FILE or --winipt FILE" if option in options[:6] else "only a raw capture or CoreSight snapshot", done.stderr)
+                    self.assertFalse(output.exists())
+            for option in (("--tsc-ctc", "zz"), ("--tsc-ctc", "1/0"), ("--pt-cpu", "zz"), ("--pages", "a")):
+                for source in (("-i", recording), ("--pt", "absent")):
+                    with self.subTest(command=command[0], option=option, source=source):
+                        done = run(*command, *source, *option)
+                        self.assertEqual(done.returncode, 2, done.stderr)
+                        self.assertIn(f"{option[0]}: '{option[1]}' is not", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
