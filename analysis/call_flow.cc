@@ -216,7 +216,6 @@ bool CallFlow::ends(const Block* at) {
   const Node& here = node(block.node);
   uncertain_ = (block.flags & kUncertainFlags) != 0;
   last_function_ = here.function;
-  far_next_ = here.way == Way::far_call ? here.next() : Ip{};
   if (here.halts) [[unlikely]] halt(here.next());
   if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.indirect, here.function, here.module, here.next(), here.landing};
 }
@@ -355,17 +354,19 @@ void CallFlow::take_async_branch(const Event& event) {
   if (is_dated(event)) told(likeliest(event), event.cycles);
   if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
   const FoundFunction at = find(event.to);
+  const bool is_call = (event.flags & kEventSyscall) != 0;
   FlowStep step;
-  step.kind = FlowKind::interrupt;
+  step.kind = is_call ? FlowKind::call : FlowKind::interrupt;
   step.to = event.to;
   step.return_to = event.from;
   if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
   step.function = at.named ? at.id : unnamed_entry(event.to);
   step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
-                                    ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0));
+                                    ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0) | (is_call ? kFlowFar | kFlowEntry : 0));
   flowing_ = true;
   dates_.set_flowing(true);
-  proved_ = halted_ = false;
+  proved_ = proved_ && is_call;
+  halted_ = false;
   push(step);
 }
 
@@ -379,7 +380,7 @@ void CallFlow::leave_traced(const Event& event) {
   step.return_to = has_from ? event.from : Ip{};
   if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
   if (has_from && !is_kernel_half(event.from)) step.flags = kFlowFar;
-  if (flowing_ && proved_ && has_from && event.from == far_next_) {  // of a system call (Arm)
+  if (flowing_ && proved_ && (event.flags & kEventSyscall) != 0) {
     FlowStep call = step;
     call.kind = FlowKind::call;
     call.flags = kFlowFar | kFlowUnseen;

@@ -343,7 +343,7 @@ class CallFlow {
   std::optional<Pending> pending_;
   int32_t pid_ = -1, tid_ = -1;
   SpaceId space_ = kNoSpace;
-  Ip paused_at_, far_next_;      ///< where the last pause began; the instruction after the last block, if that ends in a system call
+  Ip paused_at_;                 ///< where the last pause began
   FunctionId last_function_ = kNoFunction;  ///< of the last block
   FunctionId return_stack_filled_by_ = kNoFunction;  ///< the last branch was a CALL in it that only fills the return stack: a RET there ends a retpoline
   bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given

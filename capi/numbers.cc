@@ -116,6 +116,7 @@ static_assert(same(PTD_EVENT_FLAG_NON_ROOT, kEventNonRoot));
 static_assert(same(PTD_EVENT_FLAG_RESUMED, kEventResumed));
 static_assert(same(PTD_EVENT_FLAG_STATUS, kEventStatus));
 static_assert(same(PTD_EVENT_FLAG_BREAKPOINT, kEventBreakpoint));
+static_assert(same(PTD_EVENT_FLAG_SYSCALL, kEventSyscall));
 static_assert(same(PTD_GAP_OVERFLOW, GapReason::overflow));
 static_assert(same(PTD_GAP_AUX_LOST, GapReason::aux_lost));
 static_assert(same(PTD_GAP_BAD_PACKET, GapReason::bad_packet));

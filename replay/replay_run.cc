@@ -71,7 +71,7 @@ void ReplayRun::note_event() {
   const auto to = (event.flags & kEventHasTo) != 0 ? hex(event.to) : std::string("?");
   const ThreadKey thread = cursor_->thread();
   const TimeNs time = cursor_->item().time;
-  if ((event.flags & kEventStatus) != 0) return;
+  if ((event.flags & (kEventStatus | kEventSyscall)) != 0) return;
   if (event.kind == EventKind::async_branch) {
     const char* what = (event.flags & kEventBreakpoint) != 0 ? "breakpoint instruction hit at " : "asynchronous branch (interrupt, fault or trap) at ";
     note(thread, time, what + from + " to " + to);

@@ -61,4 +61,9 @@ BranchKind kind_of(InsnClass cls, InsnDetail detail, bool ends_trace) {
   return BranchKind{ends_trace ? names.at_end : names.plain, names.role, false, ends_trace, false};
 }
 
+BranchKind kind_of(const Event& event) {
+  if ((event.flags & kEventSyscall) != 0) return kind_of(InsnClass::far_call, InsnDetail::syscall, (event.flags & kEventHasTo) == 0);
+  return {(event.flags & kEventBreakpoint) != 0 ? "int3" : "hw int", BranchRole::call, false, false, true};
+}
+
 }  // namespace ptd

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ptdecode/flow.h"
 #include "ptdecode/insn.h"
 
 namespace ptd {
@@ -21,5 +22,7 @@ struct BranchKind {
 
 /// Of a branch instruction that was taken. `ends_trace`: tracing stopped at its target.
 [[nodiscard]] BranchKind kind_of(InsnClass cls, InsnDetail detail, bool ends_trace);
+/// Of an async_branch.
+[[nodiscard]] BranchKind kind_of(const Event& event);
 
 }  // namespace ptd

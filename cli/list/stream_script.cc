@@ -197,7 +197,7 @@ void StreamScript::take_event(const Event& event, TextBuffer& out) {
   if (has_to) line.to = event.to;
   switch (event.kind) {
     case EventKind::async_branch:
-      line.kind = {(event.flags & kEventBreakpoint) != 0 ? "int3" : "hw int", BranchRole::call, false, false, true};
+      line.kind = kind_of(event);
       break;
     case EventKind::enabled:
       if ((event.flags & kEventStatus) != 0 && std::exchange(flowing_, true)) return;

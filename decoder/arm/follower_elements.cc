@@ -1,6 +1,7 @@
 // Follower: elements that are neither atoms, addresses nor contexts.
 #include "decoder/arm/follower.h"
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 
@@ -35,6 +36,20 @@ bool Follower::come_to(Ip back, uint64_t offset) {
   return false;
 }
 
+/// Whether the last block ends there with SVC.
+bool Follower::is_behind_svc(Ip place) const {
+  if (out_->blocks.empty()) return false;
+  const NodeId node = out_->blocks.back().node;
+  const BlockInfo& info = runs_->blocks().info(node);
+  if (info.ip + info.size_bytes != place) return false;
+  ArmInsn last;
+  for (Bytes rest = runs_->blocks().bytes(node); !rest.empty(); rest = rest.subspan(std::min<size_t>(last.length_bytes, rest.size()))) {
+    last = classify_arm(rest, info.mode);
+    if (last.length_bytes == 0) return false;
+  }
+  return last.detail == ArmDetail::svc;
+}
+
 void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
   offset_ = element.offset_bytes;
   if (!target) take_return();  // a target in the trace does not come from the return stack, so nothing is popped
@@ -53,8 +68,10 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
     doubtful_ = true;
     need_address_ = false;
   }
+  const bool walks = tells_place && known() && ip_ < back;
   if (tells_place && known() && !come_to(back, element.offset_bytes)) from_branch_ = false;  // the lost place is not where it branched to
-  hold_exception(tells_place ? kEventHasFrom : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
+  const uint8_t call = walks && known() && is_behind_svc(back) ? kEventSyscall : uint8_t{0};
+  hold_exception(tells_place ? static_cast<uint8_t>(kEventHasFrom | call) : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
   pop_pending_ = false;
 }
 

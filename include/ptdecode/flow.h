@@ -199,6 +199,7 @@ inline constexpr uint8_t kEventNonRoot = 4;
 inline constexpr uint8_t kEventResumed = 8;      ///< enabled at the ip where tracing was disabled
 inline constexpr uint8_t kEventStatus = 16;      ///< state repeated at the start of a segment, not a change at this point
 inline constexpr uint8_t kEventBreakpoint = 32;  ///< async_branch to the #BP entry: an INT3 was hit at `from`
+inline constexpr uint8_t kEventSyscall = 64;     ///< async_branch, Arm: the instruction before `from` is the SVC that caused it
 
 enum class GapReason : uint8_t {
   overflow,        ///< the processor lost packets (OVF)

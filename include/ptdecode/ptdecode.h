@@ -398,7 +398,8 @@ enum {                           /* ptd_event.flags */
   PTD_EVENT_FLAG_NON_ROOT = 4,   /* in a guest */
   PTD_EVENT_FLAG_RESUMED = 8,    /* PTD_EVENT_ENABLED at the ip where tracing was disabled */
   PTD_EVENT_FLAG_STATUS = 16,    /* state repeated at a sync point, not a change */
-  PTD_EVENT_FLAG_BREAKPOINT = 32 /* PTD_EVENT_ASYNC_BRANCH to the #BP handler: an INT3 was hit at `from` */
+  PTD_EVENT_FLAG_BREAKPOINT = 32,/* PTD_EVENT_ASYNC_BRANCH to the #BP handler: an INT3 was hit at `from` */
+  PTD_EVENT_FLAG_SYSCALL = 64    /* PTD_EVENT_ASYNC_BRANCH, Arm: the instruction before `from` is the SVC that caused it */
 };
 
 typedef struct ptd_event {

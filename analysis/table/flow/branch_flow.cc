@@ -140,7 +140,7 @@ void BranchFlow::take_event(const Event& event) {
   switch (event.kind) {
     case EventKind::async_branch:
       close(from, false);
-      kind = (event.flags & kEventBreakpoint) != 0 ? "int3" : "hw int";
+      kind = kind_of(event).flags.data();
       break;
     case EventKind::async_disabled:
       close(from, false);
