@@ -391,7 +391,6 @@ typedef enum ptd_event_kind { /* later versions may add kinds */
   PTD_EVENT_IGNORED_PACKETS = 31, /* payload: how many packets of data trace */
   PTD_EVENT_INTERRUPT_FLAG = 32 /* payload: RFLAGS.IF from `to` on */
 } ptd_event_kind;
-
 enum {                           /* ptd_event.flags */
   PTD_EVENT_HAS_FROM = 1,        /* `from` is valid */
   PTD_EVENT_HAS_TO = 2,          /* `to` is valid */

@@ -253,7 +253,8 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   if (!status.ok()) return status.error();
   if (!info.valid && !etm.valid) {
     if (announced.other_trace != 0) return other_trace_error(options.path, announced.other_trace);
-    if (!data.streams.empty()) data.warnings.push_back("the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
+    if (!data.streams.empty())
+      report_info("is missing, so that the settings of the trace unit are not known: MTC packets are not used, and times between TSC packets are those of the TSC packet before", image, data);
   }
   if (announced.differ) report_info("is there twice, and the two differ: the settings of the trace unit may be wrong", image, data);
   if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode

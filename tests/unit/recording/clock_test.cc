@@ -389,6 +389,11 @@ TEST_F(Conversion, WithoutAuxRecordsTheLastTimingPacketIsTheEnd) {
   }
 }
 
+TEST_F(Conversion, AMissingInfoIsAFinding) {
+  flip(kAuxtraceInfo, 0, 7);  // to a type that no record has
+  expect(FindingKind::bad_record, "AUXTRACE_INFO is missing");
+}
+
 TEST_F(Conversion, TheRecordsChooseBetweenTwo) {
   struct Damage {
     uint32_t type;
