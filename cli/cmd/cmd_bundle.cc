@@ -57,11 +57,11 @@ std::string missing_code_text(const BundleReport& report) {
   return text.empty() ? text : "ptdecode: the bundle lacks code that ran; its flow is lost where the recording went through these files:\n" + text;
 }
 
-/// Absolute times need no recording, which may be a pipe; the others are relative to its times.
 void say_warnings(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
 }
 
+/// Absolute times need no recording, which may be a pipe; the others are relative to its times.
 Result<Interval> time_to_keep(const BundleWords& words) {
   if (words.time.find_first_of("%+:") == std::string::npos) return parse_time_range(words.time);
   const Result<std::unique_ptr<Recording>> recording = open_recording(words.input.repeated());

@@ -19,7 +19,7 @@ NAMES = os.path.join(SOURCE, "capture/emulate/shared/syscall_names.cc")
 # Calls that no supported version of Linux has, and those that only its own code makes.
 GONE = set("uretprobe uprobe uselib create_module get_kernel_syms query_module nfsservctl getpmsg putpmsg afs_syscall tuxcall security set_thread_area "
            "get_thread_area epoll_ctl_old epoll_wait_old vserver _sysctl lookup_dcookie".split())
-SILENT = ("clone3", "fchmodat2", "pkey_alloc", "rseq", "set_robust_list")
+SILENT = ("clone3", "fchmodat2", "get_mempolicy", "pkey_alloc", "rseq", "set_robust_list")
 MANY = """ptrace keyctl perf_event_open fanotify_init process_vm_readv process_vm_writev seccomp bpf userfaultfd io_uring_setup landlock_create_ruleset
           memfd_secret openat2 preadv2 pwritev2 epoll_pwait2 futex_waitv mbind get_mempolicy move_pages mlock2 process_madvise fsopen""".split()
 

@@ -362,7 +362,7 @@ class Table:
         if not is_empty:
             return
         if what := self._unknown():
-            what += "; threads lists those that it names"
+            what += "; the table threads lists all"
         elif self._func:
             names, others = ", ".join(map(repr, self._func)), ", ".join(self._filters)
             within = f" with the given {others}; functions() with the same {others} and" if others else "; functions()"
