@@ -21,7 +21,7 @@ GONE = set("uretprobe uprobe uselib create_module get_kernel_syms query_module n
            "get_thread_area epoll_ctl_old epoll_wait_old vserver _sysctl lookup_dcookie".split())
 SILENT = ("clone3", "fchmodat2", "get_mempolicy", "pkey_alloc", "rseq", "set_robust_list")
 MANY = """ptrace keyctl perf_event_open fanotify_init process_vm_readv process_vm_writev seccomp bpf userfaultfd io_uring_setup landlock_create_ruleset
-          memfd_secret openat2 preadv2 pwritev2 epoll_pwait2 futex_waitv mbind get_mempolicy move_pages mlock2 process_madvise fsopen""".split()
+          memfd_secret openat2 preadv2 pwritev2 epoll_pwait2 futex_waitv mbind move_pages mlock2 process_madvise fsopen""".split()
 
 
 def numbers_of(compiler):

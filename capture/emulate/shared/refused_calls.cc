@@ -16,8 +16,7 @@ namespace ptd::emulate {
 namespace {
 
 /// Calls that libraries and runtimes try at the start of any program, and do without: glibc clone3, rseq, set_robust_list and fchmodat2; libnuma
-/// get_mempolicy; V8
-/// pkey_alloc. docs/RECORDING.md lists them.
+/// get_mempolicy; V8 pkey_alloc. docs/RECORDING.md lists them.
 constexpr std::string_view kDoneWithout[] = {"clone3", "fchmodat2", "get_mempolicy", "pkey_alloc", "rseq", "set_robust_list"};
 
 /// Flags of clone() that Linux refuses: all of `set` without any of `clear` (linux kernel/fork.c "copy_process", "kernel_clone"; kernel/nsproxy.c
