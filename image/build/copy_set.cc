@@ -184,8 +184,8 @@ void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times,
   }
 }
 
-std::vector<Edit> CopySet::differences(std::span<const SiteRange> known) const {
-  std::vector<Edit> out;
+CopyDifferences CopySet::differences(std::span<const SiteRange> known, uint64_t most_bytes) const {
+  CopyDifferences out;
   for (size_t later = 1; later < copies_.size(); ++later) {
     // Compare with the nearest earlier copy at each address.
     std::vector<AddressRange> left{range(later)};
@@ -199,7 +199,13 @@ std::vector<Edit> CopySet::differences(std::span<const SiteRange> known) const {
           rest.push_back(part);
           continue;
         }
-        compare(i, later, both, known, out);
+        const uint64_t compared = std::min(most_bytes, both.last - both.first + 1);
+        if (compared != 0) compare(i, later, {both.first, both.first + (compared - 1)}, known, out.edits);
+        most_bytes -= compared;
+        if (both.last - both.first >= compared) {
+          out.not_compared = {copies_[later].space, Ip{both.first + compared}};
+          return out;
+        }
         if (part.first < both.first) rest.push_back({part.first, both.first - 1});
         if (both.last < part.last) rest.push_back({both.last + 1, part.last});
       }

@@ -1,7 +1,9 @@
 // CopySet: the dated copies of a builder; determines which parts serve as base, when each was taken, and where two differ.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "image/build/edit_store.h"
@@ -18,6 +20,14 @@ struct AddressRange {
 /// Limit of the edits that differences() returns. A kernel has some 100,000 places that it patches; each takes 1.3 kB of memory,
 /// with its site and versions.
 inline constexpr size_t kMaxCopyDifferences = size_t{1} << 18;
+
+/// Limit of the bytes that differences() compares. Copies of a kernel share less; segments of a forged one may repeat the same bytes of a file.
+inline constexpr uint64_t kMaxComparedBytes = uint64_t{1} << 30;
+
+struct CopyDifferences {
+  std::vector<Edit> edits;
+  std::optional<std::pair<SpaceId, Ip>> not_compared;  ///< the first address that was not, if any
+};
 
 class CopySet {
  public:
@@ -48,8 +58,8 @@ class CopySet {
   /// losses also explain the evidence for another time, no site is dated separately.
   void date(size_t first, size_t end, const std::vector<Interval>& times, Allowance allowance);
   /// Returns the bytes outside `known` (sorted, disjoint) at which two copies of one space differ, that is, edits without a record. At most
-  /// kMaxCopyDifferences.
-  [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
+  /// kMaxCopyDifferences, in the first `most_bytes` that two copies share.
+  [[nodiscard]] CopyDifferences differences(std::span<const SiteRange> known, uint64_t most_bytes = kMaxComparedBytes) const;
 
  private:
   [[nodiscard]] AddressRange range(size_t index) const;

@@ -383,7 +383,12 @@ bool TimelineBuilder::State::add_differences(const SiteRanges& ranges, SiteBuild
   if (copies.size() < 2 || frozen) return false;
   bool any_added = false;
   std::vector<SectionRect> rects;
-  const std::vector<Edit> differences = copies.differences(ranges.ranges);
+  const auto [differences, not_compared] = copies.differences(ranges.ranges);
+  if (not_compared) {
+    builder.report({FindingKind::section_overlap, not_compared->first, not_compared->second, {}, {}, {},
+                    "copies of the kernel have more than " + std::to_string(kMaxComparedBytes >> 20) +
+                        " MiB of the same addresses: from here on, they are not compared, and the first copy is used"});
+  }
   if (differences.size() >= kMaxCopyDifferences) {
     const Edit& last = differences.back();
     builder.report({FindingKind::poke_lost_by_copy, last.space, last.ip, last.time, last.new_bytes, last.old_bytes,

@@ -66,7 +66,7 @@ TEST(CopySet, DifferencesAreLimitedAndTheLimitIsReported) {
     CopySet set;
     set.add(before);
     set.add(after);
-    EXPECT_EQ(set.differences({}).size(), std::min(size, kMaxCopyDifferences));
+    EXPECT_EQ(set.differences({}).edits.size(), std::min(size, kMaxCopyDifferences));
     builder.add_copy(before);
     builder.add_copy(after);
     const Timeline timeline = builder.build();
@@ -75,6 +75,43 @@ TEST(CopySet, DifferencesAreLimitedAndTheLimitIsReported) {
                           [&](const Finding& finding) { return finding.what.find(kLimit) != std::string::npos; }),
               many);
   }
+}
+
+// Segments of a forged kcore can repeat one hole of a file.
+TEST(CopySet, TheBytesThatAreComparedAreLimited) {
+  CopySet set;
+  for (const bool later : {false, true}) {
+    for (uint64_t i = 0; i < 4; ++i) {
+      DatedCopy copy = copy_at(kBase + i * 100, 100);
+      if (later) copy.code = timeline_test::filled(100, 0xcc);
+      set.add(copy);
+    }
+  }
+  EXPECT_FALSE(set.differences({}, 400).not_compared);
+  const CopyDifferences some = set.differences({}, 250);
+  ASSERT_TRUE(some.not_compared);
+  EXPECT_EQ(some.not_compared->second, Ip{kBase + 250});
+  EXPECT_EQ(some.edits.back().ip.value + some.edits.back().new_bytes.size(), kBase + 250);
+}
+
+TEST(CopySet, MoreThanTheLimitIsNotComparedAndReported) {
+  constexpr uint64_t kSegments = 33;
+  const CodeBytes segment = timeline_test::filled(kMaxComparedBytes / (kSegments - 1), 0);
+  TimelineBuilder builder;
+  for (const int64_t time : {1, 9}) {
+    for (uint64_t i = 0; i < kSegments; ++i) {
+      DatedCopy copy;
+      copy.space = kKernelSpace;
+      copy.ip = Ip{0xffff800000000000 + i * segment.bytes.size()};
+      copy.code = segment;
+      copy.taken = {TimeNs{time}, TimeNs{time}};
+      builder.add_copy(copy);
+    }
+  }
+  const Timeline timeline = builder.build();
+  ASSERT_EQ(timeline.findings().size(), 1U);
+  EXPECT_EQ(timeline.findings()[0].kind, FindingKind::section_overlap);
+  EXPECT_EQ(timeline.findings()[0].ip, Ip{0xffff800000000000 + kMaxComparedBytes});
 }
 
 TEST(CopySet, ACopyAtTheEndOfMemoryIsCoveredToo) {
