@@ -8,6 +8,7 @@
 #include "image/base/mapped_file.h"
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
+#include "image/source/kernel/extents.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/name_rank.h"
 #include "ptdecode/guest.h"
@@ -139,59 +140,6 @@ std::string KernelImage::module_name(const std::string& bracketed) const {
   return machine_ == 0 ? bracketed : "[guest." + bracketed.substr(1, bracketed.size() - 2) + suffix_ + "]";
 }
 
-namespace {
-
-using Extents = std::vector<std::pair<uint64_t, uint64_t>>;  ///< addresses and ends
-
-/// Leaves each address to one range, in order, none of them empty. Returns the pages for which two have different bytes, in order. A copy of a kernel
-/// has few overlaps: after kMostCompared bytes of them, others count as different.
-Extents remove_overlaps(std::vector<MemoryRange>& ranges) {
-  constexpr uint64_t kPageBytes = 4096, kMostCompared = uint64_t{1} << 30;
-  uint64_t compared = 0;
-  std::ranges::stable_sort(ranges, {}, &MemoryRange::ip);
-  Extents contradicted;
-  const MemoryRange* last = nullptr;  // the one that ends last
-  for (MemoryRange& range : ranges) {
-    const uint64_t known = last == nullptr ? 0 : last->ip.value + last->code.bytes.size();
-    if (range.ip.value < known) {
-      const uint64_t end = std::min(known, range.ip.value + range.code.bytes.size());
-      for (uint64_t at = range.ip.value; at < end;) {
-        const uint64_t next = compared < kMostCompared ? std::min(end, at / kPageBytes * kPageBytes + kPageBytes) : end;
-        const Bytes one = last->code.bytes.subspan(at - last->ip.value, next - at), other = range.code.bytes.subspan(at - range.ip.value, next - at);
-        if (compared >= kMostCompared || !std::ranges::equal(one, other)) contradicted.emplace_back(at, next);
-        compared += next - at;
-        at = next;
-      }
-      range = {Ip{end}, {range.code.owner, range.code.bytes.subspan(end - range.ip.value)}};
-    }
-    if (!range.code.bytes.empty()) last = &range;
-  }
-  std::erase_if(ranges, [](const MemoryRange& range) { return range.code.bytes.empty(); });
-  std::ranges::sort(contradicted);
-  return contradicted;
-}
-
-/// Removes extents, which are in order, from ranges.
-std::vector<MemoryRange> without(const std::vector<MemoryRange>& ranges, const Extents& extents) {
-  std::vector<MemoryRange> left;
-  for (const MemoryRange& range : ranges) {
-    const uint64_t first = range.ip.value, end = first + range.code.bytes.size();
-    uint64_t from = first;
-    const auto add = [&](uint64_t to) {
-      if (from < to) left.push_back({Ip{from}, {range.code.owner, range.code.bytes.subspan(from - first, to - from)}});
-    };
-    for (const auto& [begin, after] : extents) {
-      if (begin >= end || after <= from) continue;
-      add(begin);
-      from = std::min(after, end);
-    }
-    add(end);
-  }
-  return left;
-}
-
-}  // namespace
-
 void KernelImage::add_copies(ImageBuild& image, std::vector<MemoryRange> ranges, const std::string& source, const std::vector<KernelModule>& modules,
                              const perfio::Features& features, Interval taken) const {
   std::erase_if(ranges, [](const MemoryRange& range) { return !is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value; });
@@ -254,11 +202,11 @@ const perfio::MmapRecord* KernelImage::kernel_map() const {
   return map == maps_.end() ? nullptr : &*map;
 }
 
-// Whether the text is of the recorded boot. Reports a contradiction.
-bool KernelImage::is_usable(ImageBuild& image, const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
-                            std::vector<std::string>& warnings) {
+// Whether the text is of the recorded boot. Reports a contradiction. Removes from `ranges` the kernel's data that copies before have.
+bool KernelImage::is_usable(ImageBuild& image, const std::string& path, std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
+                            const std::vector<KernelModule>& modules, std::vector<std::string>& warnings) {
   const perfio::MmapRecord* kernel = kernel_map();
-  KernelTextCopy text = kernel_text_in(path, ranges, symbols, Ip{kernel == nullptr ? 0 : kernel->file_offset_bytes});
+  KernelTextCopy text = kernel_text_in(path, ranges, symbols, modules, Ip{kernel == nullptr ? 0 : kernel->file_offset_bytes});
   (void)remove_overlaps(text.ranges);
   if (const std::string why = evidence_.contradiction_of(text, image.source.family()); !why.empty()) {
     Finding finding;
@@ -268,6 +216,7 @@ bool KernelImage::is_usable(ImageBuild& image, const std::string& path, const st
     image.builder.add_finding(std::move(finding));
     return false;
   }
+  ranges = without(ranges, evidence_.known_data(text, image.source.family()));
   evidence_.add_copy(std::move(text));
   return true;
 }
@@ -277,7 +226,7 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
   std::vector<KernelSymbol> symbols = read_kallsyms(dir + "/kallsyms");
   if (!are_of_this_boot(image, dir + "/kallsyms", symbols, warnings, " and the code beside it are")) return false;
   bool cut = false;
-  const auto ranges = read_kcore(dir + "/kcore", image.source.family(), &cut);
+  auto ranges = read_kcore(dir + "/kcore", image.source.family(), &cut);
   if (!ranges.ok() || cut) {
     Finding finding;
     finding.kind = ranges.ok() ? FindingKind::file_changed : FindingKind::file_missing;
@@ -286,7 +235,7 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
     image.builder.add_finding(std::move(finding));
   }
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
-  if (ranges.ok() && !is_usable(image, dir + "/kcore", *ranges, symbols, warnings)) return false;
+  if (ranges.ok() && !is_usable(image, dir + "/kcore", *ranges, symbols, modules, warnings)) return false;
   report_modules(image, dir + "/modules", dir + "/kallsyms", compare_modules(modules, symbols), warnings);
   names = std::move(symbols);
   if (!ranges.ok()) return false;
@@ -341,7 +290,7 @@ bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, 
     image.builder.add_finding(std::move(finding));
     return false;
   }
-  if (!is_usable(image, path, dump->ranges, dump->symbols, warnings)) return false;
+  if (!is_usable(image, path, dump->ranges, dump->symbols, modules, warnings)) return false;
   add_copies(image, dump->ranges, path, modules, features, {taken, kTimeMax});
   image.note_origin(kKernelName, {}, path, "a dump of the machine's memory");
   if (dump->has_bad_names) warnings.push_back(path + " has tables of the kernel's names that are malformed; they are not used");

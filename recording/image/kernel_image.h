@@ -71,8 +71,8 @@ class KernelImage {
   bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken, std::vector<KernelSymbol>& names,
                 std::vector<std::string>& warnings);
   [[nodiscard]] const perfio::MmapRecord* kernel_map() const;
-  bool is_usable(ImageBuild& image, const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
-                 std::vector<std::string>& warnings);
+  bool is_usable(ImageBuild& image, const std::string& path, std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
+                 const std::vector<KernelModule>& modules, std::vector<std::string>& warnings);
   bool add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken, std::vector<std::string>& warnings);
   [[nodiscard]] std::string contradiction_of(const KernelDump& dump, const perfio::Features& features) const;
   bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMostKernelBytes = 64U << 20;    // from the start of its text on; modules may follow
+constexpr uint64_t kModuleArea = 0xffffffffc0000000;  // of x86, after the addresses to which it randomises the kernel
 constexpr uint64_t kSmallKernelBytes = 4U << 20;    // of text; data and the pages of .init follow, which are used again after the boot
 constexpr uint64_t kMostPages = uint64_t{1} << 18;  // that are compared
 constexpr std::byte kBreakpoint{0xcc};  // INT3
@@ -56,25 +57,70 @@ bool may_be_covered(const KernelTextCopy& copy, uint64_t at, CodeFamily family) 
 
 std::string part_of(uint64_t part, uint64_t whole) { return std::to_string(part) + " of " + std::to_string(whole); }
 
-std::string page_contradiction(const KernelTextCopy& one, const KernelTextCopy& other) {
-  uint64_t pages = 0, changed = 0;
-  const Ip text_end = std::min(one.text_end, other.text_end);
+/// Calls visit(address, bytes of one, bytes of other) for pages in [first, last) that both have, at most kMostPages, until it returns false.
+template <class Visit>
+void visit_pages(const KernelTextCopy& one, const KernelTextCopy& other, Ip first, Ip last, Visit visit) {
+  uint64_t pages = 0;
   for (const MemoryRange& range : one.ranges) {
-    const uint64_t first = range.ip.value;
-    for (uint64_t at = 0; at < range.code.bytes.size() && range.ip + at < text_end && pages < kMostPages;) {
-      const uint64_t next = std::min<uint64_t>(range.code.bytes.size(), at + kPage - (first + at) % kPage);
-      const Bytes there = bytes_at(other, first + at), here = range.code.bytes.subspan(at, std::min<uint64_t>(next - at, there.size()));
+    const uint64_t start = range.ip.value, size = range.code.bytes.size();
+    for (uint64_t at = first > range.ip ? std::min(size, first.value - start) : 0; at < size && range.ip + at < last && pages < kMostPages;) {
+      const uint64_t next = std::min<uint64_t>(size, at + kPage - (start + at) % kPage);
+      const Bytes there = bytes_at(other, start + at), here = range.code.bytes.subspan(at, std::min<uint64_t>(next - at, there.size()));
+      if (!here.empty() && !visit(start + at, here, there.first(here.size()))) return;
+      pages += here.empty() ? 0 : 1;
       at = next;
-      if (here.empty()) continue;
-      ++pages;
-      if (std::memcmp(here.data(), there.data(), here.size()) == 0) continue;
-      size_t differing = 0;
-      for (size_t i = 0; i < here.size(); ++i) differing += here[i] != there[i] ? 1 : 0;
-      changed += differing > here.size() / 2 ? 1 : 0;
     }
   }
+}
+
+bool are_equal(Bytes one, Bytes other) { return std::memcmp(one.data(), other.data(), one.size()) == 0; }
+
+std::string page_contradiction(const KernelTextCopy& one, const KernelTextCopy& other) {
+  uint64_t pages = 0, changed = 0;
+  visit_pages(one, other, Ip{0}, std::min(one.text_end, other.text_end), [&](uint64_t, Bytes here, Bytes there) {
+    ++pages;
+    if (are_equal(here, there)) return true;
+    size_t differing = 0;
+    for (size_t i = 0; i < here.size(); ++i) differing += here[i] != there[i] ? 1 : 0;
+    changed += differing > here.size() / 2 ? 1 : 0;
+    return true;
+  });
   if (changed < kMostChangedPages || changed < pages / kPagesForOneChanged) return {};
   return "of another kernel or another boot than " + other.path + ": " + part_of(changed, pages) + " pages of the text have mostly other bytes";
+}
+
+/// Whether most differences of two pages are not in an instruction that a kernel writes over others.
+bool has_changed_data(Bytes one, Bytes other, CodeFamily family) {
+  constexpr size_t kInstructionBytes = 5;  // CALL and JMP; their first byte may be the same
+  size_t patches = 0, others = 0;
+  for (size_t at = 0; at < one.size();) {
+    if (one[at] == other[at]) {
+      ++at;
+      continue;
+    }
+    const auto is_patch_at = [&](size_t start) { return is_patch(one.subspan(start), family) || is_patch(other.subspan(start), family); };
+    size_t start = family == CodeFamily::arm ? at / 4 * 4 : at;
+    bool is_written = is_patch_at(start);
+    for (size_t back = 1; family != CodeFamily::arm && !is_written && back < kInstructionBytes && back <= at; ++back) {
+      const std::byte first = one[at - back];
+      is_written = first == other[at - back] && (first == std::byte{0xe8} || first == std::byte{0xe9});
+      if (is_written) start = at - back;
+    }
+    (is_written ? patches : others) += 1;
+    at = start + (family == CodeFamily::arm ? 4 : kInstructionBytes);
+  }
+  return others > patches;
+}
+
+/// Returns where the data of two copies begins that do not name it; the end of memory if no difference shows it.
+Ip data_begin(const KernelTextCopy& one, const KernelTextCopy& other, CodeFamily family) {
+  Ip begin{~uint64_t{0}};
+  visit_pages(one, other, std::max(one.text_end, other.text_end), begin, [&](uint64_t at, Bytes here, Bytes there) {
+    if (are_equal(here, there) || !has_changed_data(here, there, family)) return true;
+    begin = Ip{at};
+    return false;
+  });
+  return begin;
 }
 
 std::string function_contradiction(const KernelTextCopy& one, const KernelTextCopy& other) {
@@ -89,11 +135,17 @@ std::string function_contradiction(const KernelTextCopy& one, const KernelTextCo
 
 }  // namespace
 
-KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols, Ip reference) {
+KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
+                              const std::vector<KernelModule>& modules, Ip reference) {
   const uint64_t begin = address_of(symbols, "_stext"), end = address_of(symbols, "_etext");
   const bool is_named = begin != 0 && end > begin;
-  const uint64_t from = is_named ? begin : reference.value, to = is_named ? end : reference.value + std::min(kMostKernelBytes, ~reference.value);
-  KernelTextCopy text{path, {}, is_named ? Ip{end} : reference + std::min(kSmallKernelBytes, ~reference.value)};
+  const uint64_t from = is_named ? begin : reference.value;
+  uint64_t to = from + std::min(kMostKernelBytes, ~from);
+  if (from < kModuleArea) to = std::min(to, kModuleArea);
+  const auto module = std::ranges::lower_bound(modules, from, {}, &KernelModule::address);
+  if (module != modules.end()) to = std::min(to, module->address);
+  to = is_named ? std::max(to, end) : to;
+  KernelTextCopy text{path, {}, is_named ? Ip{end} : reference + std::min(kSmallKernelBytes, ~reference.value), is_named};
   if (!is_kernel_half(Ip{from})) return text;
   for (const MemoryRange& range : ranges) {
     const uint64_t first = range.ip.value, size = range.code.bytes.size();
@@ -126,6 +178,7 @@ std::string TextEvidence::poke_contradiction(const KernelTextCopy& copy, CodeFam
   for (const auto& [at, versions] : versions_) {
     const Bytes there = bytes_at(copy, at);
     const auto is_there = [&](const std::vector<std::byte>& version) { return is_version(version, there, family); };
+    if (copy.is_end_known && Ip{at} >= copy.text_end) continue;
     if (there.empty() || versions.size() >= kMostVersions || may_be_covered(copy, at, family)) continue;
     sites.emplace_back(at, std::ranges::none_of(versions, is_there) && !is_patch(there, family));
   }
@@ -149,6 +202,26 @@ std::string TextEvidence::contradiction_of(const KernelTextCopy& copy, CodeFamil
     if (why.empty()) why = page_contradiction(copy, *other);
   }
   return why;
+}
+
+Extents TextEvidence::known_data(const KernelTextCopy& copy, CodeFamily family) const {
+  const auto named = std::ranges::find(copies_, true, &KernelTextCopy::is_end_known);
+  Ip begin{~uint64_t{0}};
+  if (copy.is_end_known || named != copies_.end()) {
+    begin = copy.is_end_known ? copy.text_end : named->text_end;
+  } else {
+    for (const KernelTextCopy& other : copies_) begin = std::min(begin, data_begin(copy, other, family));
+  }
+  Extents known;
+  if (copy.ranges.empty()) return known;
+  const uint64_t copy_end = copy.ranges.back().ip.value + copy.ranges.back().code.bytes.size();
+  for (const KernelTextCopy& other : copies_) {
+    for (const MemoryRange& range : other.ranges) {
+      const uint64_t end = std::min(copy_end, range.ip.value + range.code.bytes.size());
+      if (end > std::max(range.ip, begin).value) known.emplace_back(std::max(range.ip, begin).value, end);
+    }
+  }
+  return known;
 }
 
 }  // namespace ptd

@@ -8,22 +8,25 @@
 
 #include "image/source/code_bytes.h"
 #include "image/source/elf_file.h"
+#include "image/source/kernel/extents.h"
 #include "image/source/kernel/kallsyms.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
 
-/// A copy of the text of the kernel proper, without modules.
+/// A copy of the kernel proper, without modules: its text and what follows it.
 struct KernelTextCopy {
   std::string path;
   std::vector<MemoryRange> ranges;       ///< disjoint, in address order
   Ip text_end;                           ///< what follows may be data
+  bool is_end_known = false;             ///< what follows is data
   std::vector<uint64_t> functions = {};  ///< addresses of its text symbols, in order, each once; empty: unknown
 };
 
-/// Returns the text in a copy: between _stext and _etext, or, without these names, what follows `reference`, the start of the kernel's text (0: unknown).
-/// Other code is left out, because what had been at its addresses before may be unknown.
-[[nodiscard]] KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols, Ip reference);
+/// Returns the kernel proper in a copy: what follows _stext or, without _stext and _etext, `reference`, the start of the kernel's text (0: unknown).
+/// Other code is left out, because what had been at its addresses before may be unknown. `modules` are sorted by address.
+[[nodiscard]] KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
+                                            const std::vector<KernelModule>& modules, Ip reference);
 
 /// Bounds of the differences that are another kernel's. A kernel changes at most an instruction of each function: 60,000 ftrace sites of 5 bytes are
 /// 2 % of 14 MiB, and pages of which most bytes change have tables of short stubs only (static calls), which are a few pages.
@@ -37,6 +40,9 @@ class TextEvidence {
   void add_poke(Ip ip, Bytes old_bytes, Bytes new_bytes);
   /// Returns why the copy is not of the recorded boot or not of that of a copy before; a sentence fragment, "" if nothing says so.
   [[nodiscard]] std::string contradiction_of(const KernelTextCopy& copy, CodeFamily family) const;
+  /// Returns the kernel's data that copies before this one have: it changes without records, and the difference says nothing of the text. It begins at
+  /// _etext. If no copy names that, it begins past text_end, at the first page in which mostly other things differ than instructions that a kernel writes.
+  [[nodiscard]] Extents known_data(const KernelTextCopy& copy, CodeFamily family) const;
   /// Makes the copy one with which later ones are compared.
   void add_copy(KernelTextCopy copy) { copies_.push_back(std::move(copy)); }
 

@@ -111,6 +111,28 @@ TEST_F(ForeignText, ALaterCopyWithOtherDataIsUsed) {
   EXPECT_TRUE(refuses(false, "kcore is of another kernel"));
 }
 
+// Of these copies, none or one names the end of the text. Data differs in whole pages and in single words, text in an instruction.
+TEST_F(ForeignText, DataThatDiffersIsNoLostRecord) {
+  base_.resize(8U << 20, std::byte{0x41});
+  after_ = base_;
+  std::fill(after_.begin() + (6 << 20), after_.begin() + (7 << 20), std::byte{1});
+  after_[(7 << 20) + 8] = std::byte{0x42};
+  const std::vector<std::byte> nop = image_test::bytes_of({0x0f, 0x1f, 0x44, 0, 0});
+  for (const size_t at : {size_t{1} << 20, size_t{5} << 20}) std::copy(nop.begin(), nop.end(), after_.begin() + static_cast<ptrdiff_t>(at));
+  kernel_.size_bytes = base_.size();
+  const std::string bounds = "ffffffff81000000 T _stext\nffffffff81600000 T _etext\n";
+  for (const auto& [of_base, of_after] : {std::pair(std::string(), std::string()), std::pair(bounds, std::string()), std::pair(std::string(), bounds)}) {
+    base_names_ = of_base;
+    after_names_ = of_after;
+    EXPECT_FALSE(refuses(false, "kcore is"));
+    std::vector<uint64_t> lost;
+    for (const Finding& finding : data_->timeline.findings()) {
+      if (finding.kind == FindingKind::poke_lost_by_copy) lost.push_back(finding.ip.value - kText.value - kCode);
+    }
+    EXPECT_EQ(lost, (std::vector<uint64_t>{1 << 20, 5 << 20})) << of_base << of_after;
+  }
+}
+
 // As if each function were traced.
 TEST_F(ForeignText, ALaterCopyWithChangesInAllPagesIsUsed) {
   for (size_t at = 0; at < after_.size(); at += 64) after_[at] = std::byte{0xe8};
