@@ -56,8 +56,8 @@ Context ContextTrack::at_cpu(int32_t cpu, TimeNs time) const {
 }
 
 Context ContextTrack::at_thread(int32_t tid, TimeNs time) const {
-  const Switch* found = last_at(by_tid_, tid, time);
-  return found == nullptr ? Context{} : found->to;
+  if (const Switch* found = last_at(by_tid_, tid, time); found != nullptr) return found->to;
+  return tid == 0 ? Context{0, 0, kNoSpace} : Context{};  // no record names the idle task
 }
 
 const std::vector<ContextTrack::Switch>& ContextTrack::switches(int32_t cpu) const { return track_of(by_cpu_, cpu); }

@@ -252,7 +252,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
   FunctionProfile profile_;
 };
 
-/// Returns the threads that the records name, switch to or have a stream of, by tid. Those of the kernel may have no name, and the idle task has none.
+/// Returns the threads that the records name, switch to or have a stream of, by tid. Those that no record names may have no name.
 std::vector<ThreadInfo> threads_of(const Recording& recording) {
   std::set<std::pair<int32_t, int32_t>> seen, known;  // (tid, pid)
   const ContextTrack& contexts = recording.contexts();
@@ -268,7 +268,7 @@ std::vector<ThreadInfo> threads_of(const Recording& recording) {
     const auto [tid, pid] = *at;
     const auto same = known.lower_bound({tid, std::numeric_limits<int32_t>::min()});
     if (tid < 0 || (pid < 0 && same != known.end() && same->first == tid) || !known.emplace(tid, pid).second) continue;
-    threads.push_back({pid, tid, {}});
+    threads.push_back({pid, tid, recording.comm_at(tid, kTimeMax)});
   }
   std::sort(threads.begin(), threads.end(), [](const ThreadInfo& a, const ThreadInfo& b) { return std::pair(a.tid, a.pid) < std::pair(b.tid, b.pid); });
   return threads;
@@ -320,32 +320,34 @@ class ThreadsTable : public RowTable<ThreadRow> {
 
  protected:
   Result<bool> produce(std::vector<ThreadRow>& rows) override {
-    const auto wanted = [this](int32_t pid, int32_t tid) {
-      return (request_.pid == -1 || request_.pid == pid) && (request_.tid == -1 || request_.tid == tid);
-    };
-    for (ThreadInfo& info : threads_of(recording_)) {
-      if (wanted(info.pid, info.tid)) rows.push_back({std::move(info), {}});
-    }
-    constexpr std::array kRecorded = {std::string_view("pid"), std::string_view("tid"), std::string_view("comm")};
-    const std::vector<ColumnInfo> asked = columns();
-    const bool decode = std::any_of(asked.begin(), asked.end(), [&](const ColumnInfo& column) {
-      return std::find(kRecorded.begin(), kRecorded.end(), column.name) == kRecorded.end();
+    for (ThreadInfo& info : threads_of(recording_)) rows.push_back({std::move(info), {}});
+    if (Status status = needs_calls() ? add_calls(rows) : Status(); !status) return status.error();
+    std::erase_if(rows, [this](const ThreadRow& row) {
+      return (request_.pid != -1 && request_.pid != row.info.pid) || (request_.tid != -1 && request_.tid != row.info.tid);
     });
-    if (!decode) return false;
-    if (Status status = request_.steps == nullptr ? check_units(recording_) : Status(); !status) return status.error();
-    std::span<const CallStep> steps;
-    Result<bool> more = source_.next(steps);
-    while (more.ok() && more.value()) more = source_.next(steps);
-    if (!more) return more;
-    for (const CallThread& thread : source_.tree().threads()) add(thread, rows, wanted);
     return false;
   }
 
  private:
+  [[nodiscard]] bool needs_calls() const {
+    constexpr std::array kRecorded = {std::string_view("pid"), std::string_view("tid"), std::string_view("comm")};
+    const std::vector<ColumnInfo> asked = columns();
+    return std::any_of(asked.begin(), asked.end(), [&](const ColumnInfo& column) {
+      return std::find(kRecorded.begin(), kRecorded.end(), column.name) == kRecorded.end();
+    });
+  }
+  /// Adds the times and counts of all threads.
+  Status add_calls(std::vector<ThreadRow>& rows) {
+    if (Status status = request_.steps == nullptr ? check_units(recording_) : Status(); !status) return status.error();
+    std::span<const CallStep> steps;
+    Result<bool> more = source_.next(steps);
+    while (more.ok() && more.value()) more = source_.next(steps);
+    if (!more) return more.error();
+    for (const CallThread& thread : source_.tree().threads()) add(thread, rows);
+    return {};
+  }
   /// The idle task and unknown threads have one CallThread for each cpu; their row has the sum.
-  template <typename Wanted>
-  static void add(const CallThread& thread, std::vector<ThreadRow>& rows, const Wanted& wanted) {
-    if (!wanted(thread.pid, thread.tid)) return;
+  static void add(const CallThread& thread, std::vector<ThreadRow>& rows) {
     auto at = std::find_if(rows.begin(), rows.end(), [&](const ThreadRow& row) {
       return row.info.tid == thread.tid && (row.info.pid == thread.pid || thread.pid == -1 || row.info.pid == -1);
     });
@@ -355,7 +357,8 @@ class ThreadsTable : public RowTable<ThreadRow> {
     if (is_bounded(thread.first)) sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
     sum.last = std::max(sum.last, thread.last);
     for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
-                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps, &CallThread::folded})
+                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps, &CallThread::forgotten,
+                                          &CallThread::uncertain, &CallThread::guessed, &CallThread::folded})
       sum.*member += thread.*member;
   }
 

@@ -40,6 +40,13 @@ std::map<std::string, std::string> build_ids(const Recording& recording) {
   return ids;
 }
 
+/// Returns whether `module` is a file that is not named like a library: not "libc.so.6", "ntdll.dll", "[kernel]".
+bool is_program(std::string_view module) {
+  const std::string_view name = module.substr(module.rfind('/') + 1);
+  if (name.empty() || name.starts_with('[')) return false;
+  return !name.ends_with(".so") && name.find(".so.") == name.npos && !name.ends_with(".dll") && !name.ends_with(".DLL");
+}
+
 }  // namespace
 
 /// Numbers strings, modules, functions and locations, and writes each once.
@@ -55,7 +62,7 @@ class PprofProfile::Writer {
     if (profile_.input_.timed()) put_type("time", "nanoseconds");
     std::vector<std::string> comms(profile_.comms_.size());
     for (const auto& [comm, number] : profile_.comms_) comms[number] = comm;
-    if (const std::string program = main_program(comms); !program.empty()) (void)mapping(program);  // the first one
+    if (const std::string program = main_program(); !program.empty()) (void)mapping(program);  // the first one
     for (const auto& [key, sums] : profile_.sums_) put_sample(key.first, comms[key.second], sums);
     if (profile_.duration_ns_ != 0) put(out_, kDuration, profile_.duration_ns_);
     put(out_, kDefaultType, text(profile_.input_.timed() ? "time" : "instructions"));
@@ -75,15 +82,14 @@ class PprofProfile::Writer {
     put(type, kTypeUnit, text(unit));
     put(out_, kSampleType, type);
   }
-  /// Returns the module that is named like its thread; of several, the one that executes the most.
-  [[nodiscard]] std::string main_program(const std::vector<std::string>& comms) const {
+  /// Returns the file that executes the most, of those that are not named like a library; "" if there is none.
+  [[nodiscard]] std::string main_program() const {
     std::map<std::string, uint64_t> instructions;
     for (const auto& [key, sums] : profile_.sums_) {
       const FunctionId function = profile_.paths_[key.first].function;
-      const std::string& comm = comms[key.second];
-      if (function == kNoFunction || comm.empty()) continue;
+      if (function == kNoFunction) continue;
       const std::string& module = functions_.info(function).module;
-      if (module.substr(module.rfind('/') + 1).starts_with(comm)) instructions[module] += sums.instructions;
+      if (is_program(module)) instructions[module] += sums.instructions;
     }
     const auto most = std::ranges::max_element(instructions, {}, [](const auto& each) { return each.second; });
     return most == instructions.end() ? std::string() : most->first;
