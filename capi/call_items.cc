@@ -123,7 +123,7 @@ class CallItems final : public ItemSource {
   const char* comm_of(int32_t tid, TimeNs when) {
     Known& known = comms_[tid];
     if (!known.valid.contains(when)) known.comm = recording_->strings.keep(recording_->recording->comm_at(tid, when, &known.valid));
-    return tid == 0 ? "idle" : known.comm;
+    return known.comm;
   }
 
   const std::shared_ptr<const OpenedRecording> recording_;

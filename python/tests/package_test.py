@@ -522,7 +522,7 @@ class Package(unittest.TestCase):
             with self.subTest(recording=recording):
                 names = {(row.pid, row.tid): row.comm for row in recording.threads}
                 if recording is not self.recording:
-                    self.assertEqual(names, {(8, 9): "", (0, 0): ""})
+                    self.assertEqual(names, {(8, 9): "", (0, 0): "swapper"})
                 rows = {(row.pid, row.tid) for row in recording.calls() if row.tid is not None}
                 self.assertLessEqual(rows, set(names))
                 for tid in {tid for _, tid in names}:

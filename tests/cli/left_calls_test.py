@@ -2,7 +2,7 @@
 """Exceptions, longjmp and siglongjmp out of recursive calls. The program knows how many calls of its function are open, and says so by the
 function that it calls: its level.
 
-Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CXX. Exit status 77 without qemu-x86_64.
+Environment: PTDECODE, PTDECODE_LIBRARY (may be empty), PTDECODE_PLUGIN, PTDECODE_SOURCE, CXX. Exit status 77 without qemu-x86_64.
 """
 import collections
 import json
@@ -17,6 +17,9 @@ import unittest
 
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+sys.path.insert(0, str(SOURCE / "tests" / "tables"))
+from arrow_reader import Library  # noqa: E402
+
 PROGRAM = SOURCE / "tests" / "cli" / "programs" / "left_calls.cc"
 CXX = os.environ.get("CXX", "c++")
 CLANG = next(filter(None, map(shutil.which, ("clang++", "clang++-14", "clang++-19"))), None)
@@ -73,6 +76,17 @@ class LeftCalls(unittest.TestCase):
                 said = self.check(self.folder / "data", self.record(kind))
                 # Only these have called setjmp in several open calls.
                 self.assertEqual("may have been meant" in said, kind == "chained", said)
+                self.check_table(said)
+
+    def check_table(self, said):
+        """The table threads has the same number of guesses as the message."""
+        if not os.environ.get("PTDECODE_LIBRARY"):
+            return
+        library = Library(os.environ["PTDECODE_LIBRARY"])
+        recording = library.open(self.folder / "data")
+        self.addCleanup(library.close, recording)
+        guessed = re.search(r"a recursive function (?:(\d+) times|once)", said)
+        self.assertEqual(sum(row["guessed_longjmps"] for row in library.rows(recording, "threads", columns=["guessed_longjmps"])), int(guessed[1] or 1) if guessed else 0)
 
     def test_exceptions(self):
         self.check_all(EXCEPTIONS, CXX, "-O0", "-static")

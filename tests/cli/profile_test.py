@@ -336,13 +336,18 @@ class Profile(RecordedPrograms):
             self.assertEqual(b"nanoseconds" in path.read_bytes(), has_times, name)
 
     def test_the_first_file_of_pprof_is_the_program(self):
-        """pprof names the profile after it, although the dynamic linker runs first."""
-        path = self.folder / "true.pb"
-        subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", "true.data", "--", "/bin/true"],
-                       cwd=self.folder, check=True)
-        self.assertEqual(run("profile", "-q", "-i", self.data("true"), "--format", "pprof", "-o", path).returncode, 0)
-        content = path.read_bytes()
-        self.assertLess(content.index(b"true"), content.index(b"ld-linux"))
+        """pprof names the profile after it, although the dynamic linker runs first. It may have another name than its thread: "sh" is a link, and a script has an interpreter."""
+        script = self.folder / "script"
+        script.write_text("#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8; do /bin/true; done\n", encoding="ascii")
+        script.chmod(0o755)
+        shell = pathlib.Path("/bin/sh").resolve().name
+        for words, name in ((["/bin/true"], "true"), (["/bin/sh", "-c", ":"], shell), ([script], shell)):
+            subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", "program.data", "--", *words],
+                           cwd=self.folder, check=True)
+            path = self.folder / "program.pb"
+            self.assertEqual(run("profile", "-q", "-i", self.data("program"), "--format", "pprof", "-o", path).returncode, 0)
+            content = path.read_bytes()
+            self.assertLess(content.index(name.encode()), content.index(b"ld-linux"), words)
 
     def test_inlined_functions_are_lines_of_locations(self):
         if not tool("go"):

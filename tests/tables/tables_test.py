@@ -252,6 +252,37 @@ class Tables(Rows, unittest.TestCase):
         self.assertEqual(sum(parts), whole)
         self.library.close(recording)
 
+    def test_filters_choose_the_idle_task(self):
+        """By its pid, its tid and both. Its rows have one name in all tables."""
+        for path in (DATA / "kernel/kernel.bundle", DATA / "arm_kernel/kernel.bundle"):
+            recording = self.library.open(path)
+            ask = functools.partial(self.library.rows, recording)
+            for table, columns in (("calls", ["pid", "tid", "comm"]), ("branches", ["pid", "tid", "comm"]), ("blocks", ["pid", "tid", "instructions"]),
+                                   ("functions", ["self_instructions"]), ("threads", ["pid", "tid", "comm", "instructions"])):
+                with self.subTest(path=path, table=table):
+                    rows = ask(table, columns=columns, pid=0, tid=0)
+                    self.assertTrue(rows)
+                    self.assertEqual({(row["pid"], row["tid"]) for row in rows if "pid" in columns}, {(0, 0)} if "pid" in columns else set())
+                    self.assertEqual({row["comm"] for row in rows if "comm" in columns}, {"swapper"} if "comm" in columns else set())
+                    for who in ({"pid": 0}, {"tid": 0}):
+                        self.assertTrue(rows == ask(table, columns=columns, **who), who)
+            executed = [sum(row[name] for row in ask(table, columns=[name], pid=0))
+                        for table, name in (("threads", "instructions"), ("functions", "self_instructions"), ("blocks", "instructions"))]
+            self.assertGreater(executed[0], 0)
+            self.assertEqual(executed[0], executed[1])
+            self.assertGreaterEqual(executed[2], executed[0])
+            self.library.close(recording)
+
+    def test_filters_of_threads_choose_among_its_rows(self):
+        recording = self.library.open(DATA / "arm_kernel/kernel.bundle")
+        columns = ["pid", "tid", "comm", "instructions"]
+        rows = self.library.rows(recording, "threads", columns=columns)
+        self.assertGreater(len(rows), 10)
+        for row in rows[:3]:
+            for some in (columns[:3], columns):
+                self.assertEqual(self.library.rows(recording, "threads", columns=some, pid=row["pid"], tid=row["tid"]), [{name: row[name] for name in some if name in row}])
+        self.library.close(recording)
+
     def test_blocks_of_all_streams_are_those_of_each(self):
         """A stream's code is freed when it ends; rows that wait for the rest of their batch have its bytes. MALLOC_PERTURB_ overwrites what is freed."""
         recording = self.library.open(DATA / "arm/threads.bundle")

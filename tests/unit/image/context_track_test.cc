@@ -36,6 +36,14 @@ TEST(ContextTrack, ExecMovesARunningThread) {
   EXPECT_EQ(track.at_thread(5, TimeNs{60}).space, SpaceId{1});
 }
 
+TEST(ContextTrack, TheIdleTaskNeedsNoRecord) {
+  ContextTrack track;
+  EXPECT_EQ(track.at_thread(0, TimeNs{1}), (Context{0, 0, kNoSpace}));
+  EXPECT_EQ(track.at_thread(1, TimeNs{1}), Context{});
+  track.add_thread(0, kTimeMin, {7, 0, SpaceId{1}});  // a raw capture may number its threads from 0
+  EXPECT_EQ(track.at_thread(0, TimeNs{1}).pid, 7);
+}
+
 TEST(TimeConversion, EqualsTheFormulaIn128Bits) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 100000; ++i) {
