@@ -249,11 +249,11 @@ std::string StackTotals::svg(const std::string& title) const {
     const std::string amount = input_.timed() ? duration_text(totals[i]) : fmt::format("{} instructions", totals[i]);
     const double share = totals[0] == 0 ? 0 : 100 * static_cast<double>(totals[i]) / static_cast<double>(totals[0]);
     frames += fmt::format(
-        "<g class=\"f\" data-n=\"{0}\" data-x=\"{1:.3f}\" data-w=\"{2:.3f}\" data-d=\"{3}\" data-v=\"{4}\"><title>{0} ({5}, {6:.2f} %, {7})"
+        "<g class=\"f\" data-n=\"{0}\" data-x=\"{1:.3f}\" data-w=\"{2:.3f}\" data-d=\"{3}\" data-v=\"{4}\"><title>{0} ({5}, {6:.2f} %{7})"
         "</title>"
         "<rect x=\"{1:.3f}\" y=\"{8}\" width=\"{2:.3f}\" height=\"16\" fill=\"{9}\" rx=\"1\"/><text x=\"{10:.3f}\" "
         "y=\"{11}\"></text></g>\n",
-        escaped(name), starts[i], width, depths[i], totals[i], amount, share, counted(nodes_[i].calls, "call"),
+        escaped(name), starts[i], width, depths[i], totals[i], amount, share, nodes_[i].calls == 0 ? "" : ", " + counted(nodes_[i].calls, "call"),
         kTop + kRow * static_cast<double>(depths[i]), colour(name), starts[i] + 3, kTop + kRow * static_cast<double>(depths[i]) + 12);
     if (is_deeper) continue;
     double at = starts[i];

@@ -799,6 +799,10 @@ int main(void) { outer(2000000); leaf(3); outer(3000); return 0; }
         self.assertGreater(len(frames), 20)
         whole = sum(int(line.rsplit(" ", 1)[1]) for line in run("flame", "-i", self.data("parser"), "--format", "folded").stdout.splitlines())
         self.assertEqual(int(frames[0]["data-v"]), whole)
+        titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertRegex(titles[0], r"^all \([^,]+, 100\.00 %\)$")  # neither this frame nor that of the process is called
+        self.assertRegex(titles[1], r"^parser \([^,]+, [\d.]+ %\)$")
+        self.assertTrue(any(re.search(r" %, \d+ calls?\)$", title) for title in titles[2:]), titles)
         for frame in frames[1:]:
             x, width, depth = float(frame["data-x"]), float(frame["data-w"]), int(frame["data-d"])
             self.assertTrue(any(int(other["data-d"]) == depth - 1 and float(other["data-x"]) <= x + 0.01 and
