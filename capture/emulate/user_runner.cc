@@ -309,12 +309,17 @@ bool is_plain_script(const std::string& path) {
 }
 
 /// Completes the recording of a program that has ended.
-Result<EmulateResult> finish(const EmulateOptions& options, RecordingPlan& plan, const WorkFolder& folder, EmulateResult result) {
+Result<EmulateResult> finish(const EmulateOptions& options, const ProgramToRun& program, RecordingPlan& plan, const WorkFolder& folder, EmulateResult result) {
   const bool gone = folder.current_path().empty();
   const std::string planned = plan.recording.output;
   Result<RecordingSummary> summary = complete(plan, folder);
   if (!summary) {
     Error error = summary.error();
+    const std::string linker = error.code == ErrorCode::no_trace && !gone ? missing_linker(program.path) : std::string();
+    if (!linker.empty()) {
+      error.message = "the program did not start: its dynamic linker " + linker + " is not on this machine. Set QEMU_LD_PREFIX to the folder below which it is" +
+                      (program.machine == kMachineAarch64 ? ", for example QEMU_LD_PREFIX=/usr/aarch64-linux-gnu" : "");
+    }
     if (gone) error.message += ". The program's exit status is " + std::to_string(result.exit_status);
     return error;
   }
@@ -409,7 +414,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     result.exit_status = (*holder)->wait({Signals::program_ended, running, Signals::asked});
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);
-  Result<EmulateResult> done = finish(options, plan, *folder, std::move(result));
+  Result<EmulateResult> done = finish(options, *program, plan, *folder, std::move(result));
   if (done) done->summary.warnings.insert(done->summary.warnings.end(), troubles.begin(), troubles.end());
   return done;
 }

@@ -182,6 +182,21 @@ def dies_on_arm(trial):
     trial.verified("aarch64", [0])
 
 
+def lacks_its_linker_on_arm(trial):
+    """A dynamically linked aarch64 program without a dynamic linker: the message names QEMU_LD_PREFIX."""
+    program, linker = os.path.join(trial.folder, "dynamic"), b"/lib/no-such-linker.so.1\0"
+    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, ARM_BASE, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    at = 64 + 2 * 56
+    with open(program, "wb") as file:
+        file.write(header + struct.pack("<IIQQQQQQ", 3, 4, at, ARM_BASE + at, ARM_BASE + at, len(linker), len(linker), 1) +
+                   struct.pack("<IIQQQQQQ", 1, 5, 0, ARM_BASE, ARM_BASE, at + len(linker), at + len(linker), 4096) + linker)
+    os.chmod(program, 0o755)
+    recorder = trial.start([program])
+    _, said = recorder.communicate(timeout=120)
+    check("aarch64: a missing dynamic linker is named", recorder.returncode != 0 and "its dynamic linker /lib/no-such-linker.so.1 is not on this machine" in said and
+          "QEMU_LD_PREFIX=/usr/aarch64-linux-gnu" in said, said)
+
+
 def emulator_of(recorder):
     """Returns the child process of the recorder that runs the emulator."""
     while True:
@@ -219,6 +234,7 @@ def main():
             trial.as_natively("throws", [trial.throws])
         if shutil.which("qemu-aarch64") and (not wanted or "arm" in wanted):
             dies_on_arm(trial)
+            lacks_its_linker_on_arm(trial)
         for way in COUNTED:
             if not wanted or way in wanted:
                 trial.counted_way(way)

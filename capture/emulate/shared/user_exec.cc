@@ -39,11 +39,11 @@ bool parse_script(const std::string& head, std::string& interpreter, std::string
 
 #if defined(__aarch64__)
 constexpr uint16_t kHostMachine = kMachineAarch64;
-constexpr std::array kSysroots = {"/etc/qemu-binfmt/aarch64", "/usr/gnemul/qemu-aarch64"};
 #else
 constexpr uint16_t kHostMachine = kMachineX86_64;
-constexpr std::array kSysroots = {"/etc/qemu-binfmt/x86_64", "/usr/gnemul/qemu-x86_64"};
 #endif
+constexpr std::array kSysrootsX86_64 = {"/etc/qemu-binfmt/x86_64", "/usr/gnemul/qemu-x86_64"};
+constexpr std::array kSysrootsAarch64 = {"/etc/qemu-binfmt/aarch64", "/usr/gnemul/qemu-aarch64"};
 
 bool read_at(int fd, uint64_t offset, void* to, size_t bytes) {
   return offset <= INT64_MAX && pread(fd, to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
@@ -71,12 +71,13 @@ std::string dynamic_linker_of(const std::string& path) {
   return found ? name.data() : "";
 }
 
-// Whether the emulator finds no dynamic linker for a program of this machine, and so the kernel none either.
-bool lacks_linker(const std::string& linker) {
+// Whether the emulator of `machine` finds no such dynamic linker, and so the kernel none either.
+bool lacks_linker(const std::string& linker, uint16_t machine) {
   if (linker.empty()) return false;
   const std::string sysroot = environment::qemu_sysroot();
   const auto exists = [&](const std::string& root) { return access((root + linker).c_str(), F_OK) == 0; };
-  if ((!sysroot.empty() && exists(sysroot)) || std::any_of(kSysroots.begin(), kSysroots.end(), exists)) return false;
+  const auto& sysroots = machine == kMachineAarch64 ? kSysrootsAarch64 : kSysrootsX86_64;
+  if ((!sysroot.empty() && exists(sysroot)) || std::any_of(sysroots.begin(), sysroots.end(), exists)) return false;
   return !exists("");
 }
 
@@ -94,7 +95,7 @@ Program resolve(const std::string& path, int depth = 0) {
     program.is_elf = true;
     if (byte(4) == 2 && byte(5) == 1) program.machine = static_cast<uint16_t>(byte(kMachineAt) | byte(kMachineAt + 1) << 8);
     const std::string linker = program.machine == kHostMachine ? dynamic_linker_of(path) : std::string();
-    if (!lacks_linker(linker)) return program;
+    if (!lacks_linker(linker, program.machine)) return program;
     program.is_elf = false;
     program.machine = 0;
     program.missing = linker;
@@ -125,6 +126,12 @@ std::string head_of(const std::string& path) {
 uint16_t machine_of(const std::string& path) { return resolve(path).machine; }
 
 std::string missing_interpreter(const std::string& path) { return resolve(path).missing; }
+
+std::string missing_linker(const std::string& path) {
+  const Program program = resolve(path);
+  const std::string linker = program.is_elf && program.machine != 0 ? dynamic_linker_of(program.path) : std::string();
+  return lacks_linker(linker, program.machine) ? linker : std::string();
+}
 
 ExecKind exec_kind(const std::string& path, uint16_t machine) {
   const Program program = resolve(path);
