@@ -94,7 +94,25 @@ class SnapshotDumps::Overlaps {
       compare(dump, dumps_[other->second.second], std::max(dump.address, other->first), std::min(end, other->second.first));
   }
 
+  /// Returns the dumps of one space, given in the order in which they count, in the order in which they are used. The files of the user that have the bytes
+  /// of each dump at their addresses come first: they have names.
+  [[nodiscard]] std::vector<size_t> ordered(std::vector<size_t> indexes) {
+    std::stable_partition(indexes.begin(), indexes.end(), [&, all = indexes](size_t index) {
+      return dumps_[index].given && std::all_of(all.begin(), all.end(), [&](size_t other) { return other == index || agree(dumps_[index], dumps_[other]); });
+    });
+    return indexes;
+  }
+
  private:
+  /// Whether two dumps have the same bytes where they overlap.
+  bool agree(const Dump& a, const Dump& b) {
+    const uint64_t from = std::max(a.address, b.address), to = std::min(a.address + a.length, b.address + b.length);
+    if (from >= to) return true;
+    const Bytes one = bytes_of(a, from, to), other = bytes_of(b, from, to);
+    compared_bytes_ += std::max<uint64_t>(to - from, kLeastComparedBytes);
+    return compared_bytes_ <= kMostComparedBytes && one.size() == to - from && one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size()) == 0;
+  }
+
   static Bytes bytes_of(const Dump& dump, uint64_t from, uint64_t to) {
     if (!dump.opened.file) return {};
     const Bytes bytes = dump.opened.file->bytes();
@@ -287,16 +305,20 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
   for (const auto& [seen, space] : spaces) {
     Layer layer;
     overlaps.begin_space(space);
+    std::vector<size_t> indexes;
     for (size_t i = 0; i < dumps_.size(); ++i) {
-      if (seen[i] && (own_upper || !is_kernel_half(Ip{dumps_[i].address}))) lay(layer, i, space, true);
+      if (seen[i] && (own_upper || !is_kernel_half(Ip{dumps_[i].address}))) indexes.push_back(i);
     }
+    for (const size_t i : overlaps.ordered(std::move(indexes))) lay(layer, i, space, true);
   }
   // The upper half that all share: ranges in which dumps differ are left empty, without even a name.
   Layer layer = own_upper ? covered_twice() : Layer();
   overlaps.begin_space(kKernelSpace);
+  std::vector<size_t> upper;
   for (size_t i = 0; i < dumps_.size(); ++i) {
-    if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace, false);
+    if (is_kernel_half(Ip{dumps_[i].address})) upper.push_back(i);
   }
+  for (const size_t i : overlaps.ordered(std::move(upper))) lay(layer, i, kKernelSpace, false);
   if (seen_ > kMost)
     warnings.push_back("the snapshot names " + std::to_string(seen_) + " dumps: only the first " + std::to_string(kMost) +
                        " are used");

@@ -207,6 +207,27 @@ TEST(SnapshotPrograms, DumpsCountBeforeTheUsersFiles) {
   EXPECT_EQ((*recording)->timeline().findings()[0].kind, FindingKind::section_overlap);
 }
 
+// A dump of the code has no names. A program with the same bytes gives them, and one with other bytes does not.
+TEST(SnapshotPrograms, ADumpsNamesAreThoseOfAnEqualProgram) {
+  const ProgramSnapshot snapshot("[dump1]\nfile=memory.bin\naddress=0x4000\n");
+  const std::vector<uint32_t> code = {kNopCode, kNopCode, kBranchToSelf};
+  snapshot.text("program.elf", elf_program<ElfTypes64>(EM_AARCH64, ET_EXEC, code, {{"first", 0x4000, 8, true}, {"second", 0x4008, 4, true}}));
+  const auto name_of = [&](const std::vector<RawImage>& images) {
+    const auto recording = snapshot.open(images);
+    EXPECT_EQ(flow_difference(**recording, kFlow), "");
+    const auto found = (*recording)->symbolizer().find((*recording)->decoder_options().default_space, Ip{0x4004}, kTimeMin);
+    return found.has_value() ? std::string(found->name) : std::string();
+  };
+  const std::vector<RawImage> program = {{snapshot.path() + "/program.elf", 0, 0, {}}};
+  snapshot.words("memory.bin", {kNopCode, kNopCode, kBranchToSelf, 0, 0});  // longer than the program
+  EXPECT_EQ(name_of({}), "");
+  EXPECT_EQ(name_of(program), "first");
+  snapshot.words("memory.bin", {kNopCode, kNopCode});  // shorter
+  EXPECT_EQ(name_of(program), "first");
+  snapshot.words("memory.bin", {kNopCode, kNopCode + 0x20, kBranchToSelf});  // another hint
+  EXPECT_EQ(name_of(program), "");
+}
+
 // [AAELF32] "Symbol values" and "Mapping symbols".
 TEST(SnapshotPrograms, NamesOfThumbCode) {
   const ProgramSnapshot snapshot("");
