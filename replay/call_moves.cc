@@ -9,8 +9,8 @@ namespace ptd::replay {
 
 namespace {
 
-// Whether an x86 function begins at `ip` with the set-up of a frame pointer. Moves by lines pass it.
-bool sets_up_frame(const BlockInfo& block, Ip ip) {
+// Whether an x86 function begins at `ip` with the set-up of a frame pointer.
+bool sets_up_x86_frame(const BlockInfo& block, Ip ip) {
   const Bytes bytes{block.first_byte, block.size_bytes};
   Bytes code = bytes.subspan(std::min<uint64_t>(ip - block.ip, bytes.size()));
   const auto take = [&code](std::initializer_list<unsigned> bytes) {
@@ -36,6 +36,14 @@ const CallMoves::Line& CallMoves::line_of(SpaceId space, Ip ip, TimeNs when) {
   const SourcePlace place = session_->recording().symbolizer().source_at(space_at(space, ip), ip, when);
   entry = {space, place.valid, Line{place.row}};
   return entry.line;
+}
+
+// Whether a function begins at `ip` with the set-up of its frame, which moves by lines pass. GDB looks for a frame pointer in x86 code. In Arm code, the
+// set-up is the first row of the function's lines, unless a second row begins at the same address: optimized code may have no set-up.
+bool CallMoves::sets_up_frame(const BlockInfo& block, const Line& line, SpaceId space, Ip ip, TimeNs when) {
+  const bool is_arm = block.mode == ExecMode::a64 || block.mode == ExecMode::a32 || block.mode == ExecMode::t32;
+  if (!is_arm) return sets_up_x86_frame(block, ip);
+  return line.begins() && line.is_alone && functions_.at(space, ip, when).start == ip;
 }
 
 // The part of the flow before the position
@@ -187,7 +195,7 @@ MoveResult CallMoves::next(ThreadKey thread, const Advance& how) {
     // The dynamic linker's code goes on to the function that it finds.
     const bool links = enters && functions_.at(place.space, place.ip, place.time).name.starts_with("_dl_runtime_resolve");
     if (enters && (here.line == 0 || links)) return Decision::pass_one;
-    if (enters && !sets_up_frame(*place.block, place.ip)) return Decision::stop;
+    if (enters && !sets_up_frame(*place.block, here, place.space, place.ip, place.time)) return Decision::stop;
     const Ip start{place.ip.value - here.offset_bytes};
     if (is_first || enters) {
       depth = now;
@@ -259,7 +267,7 @@ std::optional<uint64_t> CallMoves::line_start(const Past& past, bool into) {
     for (uint32_t i = piece->count; i-- > 0;) {
       const Ip ip = piece->block->ip + at[piece->first + i];
       const Line& here = line_of(piece->space, ip, piece->time);
-      if (!here.begins() || !here.is_statement || sets_up_frame(*piece->block, ip)) continue;
+      if (!here.begins() || !here.is_statement || sets_up_frame(*piece->block, here, piece->space, ip, piece->time)) continue;
       if (start && !here.is_same(line)) return start;
       line = here;
       start = piece->at + i;

@@ -106,6 +106,7 @@ class CallMoves {
   static constexpr size_t kMostPieces = 1U << 16;
   static constexpr uint64_t kNearBlocks = 1U << 16;
   static uint64_t frame_of(const CallStack& stack) { return stack.number(stack.depth()); }
+  bool sets_up_frame(const BlockInfo& block, const Line& line, SpaceId space, Ip ip, TimeNs when);
   [[nodiscard]] Window window_of(ThreadKey thread) const;
   Past past_of(ThreadKey thread);
   void note_piece(ThreadWalk& walk, Past& past);

@@ -59,6 +59,14 @@ void mark_shown(std::vector<Row>& rows) {
   }
 }
 
+// Returns whether GDB has no other row at the address of this one.
+bool is_alone(const std::vector<Row>& rows, const Row& row) {
+  const auto first = std::lower_bound(rows.begin(), rows.end(), row.address, [](const Row& each, uint64_t value) { return each.address < value; });
+  int here = 0;
+  for (auto at = first; at != rows.end() && at->address == row.address && here < 2; ++at) here += !at->end && !at->repeats && at->line != 0 ? 1 : 0;
+  return here < 2;
+}
+
 std::string not_used(const std::string& path, const std::string& needs) {
   return path + ": its source lines are not used: its debug information needs " + needs;
 }
@@ -355,7 +363,7 @@ SourcePlace SourceLines::place(uint64_t address) {
     frame.file = std::prev(at)->file;
     frame.line = std::prev(at)->line;
     const Row& row = unit->rows[std::prev(at)->shown];
-    place.row = {row.file, row.line, address - row.address, row.statement};
+    place.row = {row.file, row.line, address - row.address, row.statement, is_alone(unit->rows, row)};
   }
   for (uint32_t number = scope_at(unit->pieces, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];

@@ -98,6 +98,7 @@ struct SourceRow {
   uint32_t line = 0;          ///< 0: none
   uint64_t offset_bytes = 0;  ///< of the address, from where the row begins
   bool is_statement = false;  ///< the row is recommended for a breakpoint
+  bool is_alone = false;      ///< no other row begins at its address
 };
 
 /// The debug information of one address. Views are valid as long as the Symbolizer.

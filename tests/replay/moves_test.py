@@ -240,6 +240,46 @@ class Lines(unittest.TestCase):
             self.assertLessEqual(set(there[40:]), {*there[:40], *entries}, said)
 
 
+@unittest.skipUnless(shutil.which("aarch64-linux-gnu-gcc") and shutil.which("qemu-aarch64"), "no compiler or emulator for aarch64")
+class ArmLines(unittest.TestCase):
+    """Moves by lines enter a function of A64 code as GDB does (skip_prologue_using_sal)."""
+    FUNCTIONS = ("set", "get", "both", "recursive", "twice", "loops")
+
+    @staticmethod
+    def stops_in(program, moves):
+        """Returns the addresses of the stops of moves from the start of main."""
+        with Client("-i", program.path, ptdecode=PTDECODE) as peer:
+            peer.ask(f"Z0,{program.symbol('main')[0]:x},4")
+            stop_of(peer.ask("c"))
+            stops = []
+            for move in moves:
+                peer.monitor(move)
+                stops.append(int.from_bytes(bytes.fromhex(peer.ask("p20")), "little"))
+            return stops
+
+    @staticmethod
+    def entry(program, name):
+        """Returns where GDB stops in a function: at the second of its addresses with rows, or at the first one if that has several rows."""
+        start, size = program.symbol(name)
+        listed = subprocess.run(["aarch64-linux-gnu-objdump", "--dwarf=decodedline", program.program], capture_output=True, text=True, check=True).stdout
+        rows = [int(ip, 16) for ip in re.findall(r"^lines\.c +\d+ +(0x\w+)", listed, re.M) if start <= int(ip, 16) < start + size]
+        return start if rows.count(start) > 1 else min(ip for ip in rows if ip != start)
+
+    def test_a_function_is_entered_after_its_set_up(self):
+        for flags in (["-O0"], ["-O0", "-mbranch-protection=standard"], ["-O0", "-fomit-frame-pointer"], ["-O2", "-fno-inline"]):
+            with self.subTest(flags), tempfile.TemporaryDirectory() as folder:
+                program = Recorded(folder, PROGRAMS / "lines.c", "-static", "-fno-ipa-cp", *flags, name="lines", compiler="aarch64-linux-gnu-gcc")
+                stops = self.stops_in(program, ["step"] * 150)
+                entries = {name: self.entry(program, name) for name in self.FUNCTIONS}
+                set_up = {program.symbol(name)[0] for name in self.FUNCTIONS} - set(entries.values())
+                self.assertEqual(len(set_up), 0 if "-O2" in flags else len(self.FUNCTIONS))
+                self.assertFalse(set_up & set(stops))
+                for name in ("set", "get", "both", "recursive", "loops"):
+                    self.assertIn(entries[name], stops, name)
+                back = self.stops_in(program, ["step"] * 60 + ["reverse-step"] * 40)[60:]
+                self.assertFalse(set_up & set(back))
+
+
 class LeftCalls(unittest.TestCase):
     """longjmp, siglongjmp and exceptions leave calls that never return. The backtraces are those of GDB on the running program."""
     FUNCTIONS = ("plain", "inner_jump", "inner_throw", "handler")

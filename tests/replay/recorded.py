@@ -30,12 +30,13 @@ def tid_of(path):
 class Recorded:
     """A recording of a program in `folder`."""
 
-    def __init__(self, folder, source, *flags, name="program", status=0, words=()):
+    def __init__(self, folder, source, *flags, name="program", status=0, words=(), compiler=None):
         self.folder = pathlib.Path(folder)
         self.program = self.folder / name
         self.path = self.folder / (name + ".data")
-        compiler = os.environ.get("CXX", "c++") if pathlib.Path(source).suffix == ".cc" else os.environ.get("CC", "cc")
-        subprocess.run([compiler, "-g", "-O1", "-fcf-protection=none", *flags, source, "-o", self.program], check=True)
+        host = os.environ.get("CXX", "c++") if pathlib.Path(source).suffix == ".cc" else os.environ.get("CC", "cc")
+        flags = [*([] if compiler else ["-fcf-protection=none"]), *flags]
+        subprocess.run([compiler or host, "-g", "-O1", *flags, source, "-o", self.program], check=True)
         self.environment = dict(os.environ, PTDECODE_STASH="off")
         truth = self.folder / (name + ".truth")
         done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.path, "--truth", truth,
