@@ -98,7 +98,7 @@ TEST(CopySet, MoreThanTheLimitIsNotComparedAndReported) {
   constexpr uint64_t kSegments = 33;
   const CodeBytes segment = timeline_test::filled(kMaxComparedBytes / (kSegments - 1), 0);
   TimelineBuilder builder;
-  for (const int64_t time : {1, 9}) {
+  for (const uint64_t time : {1, 9}) {
     for (uint64_t i = 0; i < kSegments; ++i) {
       DatedCopy copy;
       copy.space = kKernelSpace;
