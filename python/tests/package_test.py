@@ -501,7 +501,7 @@ class Package(unittest.TestCase):
 
     def test_a_thread_that_is_not_there_warns(self):
         tid = self.recording.threads[0].tid
-        with self.assertWarnsRegex(UserWarning, "blocks: the recording names no pid 77777 and no tid 77778; threads lists") as caught:
+        with self.assertWarnsRegex(UserWarning, "blocks: the recording names no pid 77777 and no tid 77778; the table threads lists all") as caught:
             self.assertFalse(list(self.recording.blocks(pid=77777, tid=77778)))
         self.assertEqual(caught.filename, __file__)
         with warnings.catch_warnings():
@@ -509,7 +509,7 @@ class Package(unittest.TestCase):
             self.assertFalse(list(self.recording.blocks(time=(1, 2), tid=tid)))
         pids = {row.pid: row.tid for row in self.recording.threads if row.pid is not None}
         (pid, _), (_, tid) = list(pids.items())[-2:]
-        with self.assertWarnsRegex(UserWarning, f"names no thread that has both pid {pid} and tid {tid}; threads lists"):
+        with self.assertWarnsRegex(UserWarning, f"names no thread that has both pid {pid} and tid {tid}; the table threads lists all"):
             self.assertFalse(list(self.recording.blocks(pid=pid, tid=tid)))
 
     def test_threads_without_a_name_are_there(self):
