@@ -91,7 +91,8 @@ std::string page_contradiction(const KernelTextCopy& one, const KernelTextCopy& 
 
 /// Whether most differences of two pages are not in an instruction that a kernel writes over others.
 bool has_changed_data(Bytes one, Bytes other, CodeFamily family) {
-  constexpr size_t kInstructionBytes = 5;  // CALL and JMP; their first byte may be the same
+  constexpr size_t kInstructionBytes = 5;  // CALL and JMP; their first byte may be the same, or on the page before
+  constexpr size_t kLeastOfData = 8;
   size_t patches = 0, others = 0;
   for (size_t at = 0; at < one.size();) {
     if (one[at] == other[at]) {
@@ -109,7 +110,7 @@ bool has_changed_data(Bytes one, Bytes other, CodeFamily family) {
     (is_written ? patches : others) += 1;
     at = start + (family == CodeFamily::arm ? 4 : kInstructionBytes);
   }
-  return others > patches;
+  return others > patches && others >= kLeastOfData;
 }
 
 /// Returns where the data of two copies begins that do not name it; the end of memory if no difference shows it.
@@ -142,6 +143,7 @@ KernelTextCopy kernel_text_in(const std::string& path, const std::vector<MemoryR
   const uint64_t from = is_named ? begin : reference.value;
   uint64_t to = from + std::min(kMostKernelBytes, ~from);
   if (from < kModuleArea) to = std::min(to, kModuleArea);
+  if (const uint64_t image_end = address_of(symbols, "_end"); image_end > from) to = std::min(to, image_end);
   const auto module = std::ranges::lower_bound(modules, from, {}, &KernelModule::address);
   if (module != modules.end()) to = std::min(to, module->address);
   to = is_named ? std::max(to, end) : to;
