@@ -37,7 +37,7 @@ bool Follower::come_to(Ip back, uint64_t offset) {
 }
 
 /// Whether the last block ends there with SVC.
-bool Follower::is_behind_svc(Ip place) const {
+bool Follower::is_after_svc(Ip place) const {
   if (out_->blocks.empty()) return false;
   const NodeId node = out_->blocks.back().node;
   const BlockInfo& info = runs_->blocks().info(node);
@@ -70,7 +70,7 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
   }
   const bool walks = tells_place && known() && ip_ < back;
   if (tells_place && known() && !come_to(back, element.offset_bytes)) from_branch_ = false;  // the lost place is not where it branched to
-  const uint8_t call = walks && known() && is_behind_svc(back) ? kEventSyscall : uint8_t{0};
+  const uint8_t call = walks && known() && is_after_svc(back) ? kEventSyscall : uint8_t{0};
   hold_exception(tells_place ? static_cast<uint8_t>(kEventHasFrom | call) : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
   pop_pending_ = false;
 }

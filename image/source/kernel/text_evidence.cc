@@ -173,7 +173,7 @@ void TextEvidence::add_poke(Ip ip, Bytes old_bytes, Bytes new_bytes) {
 }
 
 // A site has the bytes of one of its records, or, if records were lost, another instruction that a kernel writes. A copy of another kernel has others at
-// nearly all sites behind the first difference.
+// nearly all sites after the first difference.
 std::string TextEvidence::poke_contradiction(const KernelTextCopy& copy, CodeFamily family) const {
   constexpr int64_t kMostContradicting = 8;  // by chance; of a region: more than agree in it
   std::vector<std::pair<uint64_t, bool>> sites;  // whether one contradicts the copy

@@ -100,7 +100,7 @@ TEST_F(ForeignText, ALaterCopyWithOtherPagesIsRefused) {
   EXPECT_TRUE(refuses(false, "kcore is of another kernel or another boot than "));
 }
 
-// A dump without names has data and reused pages behind the text, in the same range.
+// A dump without names has data and reused pages after the text, in the same range.
 TEST_F(ForeignText, ALaterCopyWithOtherDataIsUsed) {
   base_.resize(6U << 20);
   after_ = base_;
