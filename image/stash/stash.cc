@@ -130,7 +130,11 @@ Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access acces
     }
   }
   if (Status status = check_parts(*top); !status) return status.error();
+  struct stat info {};
+  const bool has_parts = top->stat(kObjects, info) || top->stat(kRecordings, info);  // which are made after `format`
   const Result<std::string> format = top->read_file("format", kFormat.size());
+  if (!format && has_parts && format.error().code == ErrorCode::not_found)
+    return too_large(path + ": its file 'format' is missing, so the version of ptdecode that wrote it is not known");
   if (!format)
     return format.error().kind() == ErrorKind::file_format ? too_large(path + ": written by another version of ptdecode") : format.error();
   if (*format != kFormat) return too_large(path + ": written by another version of ptdecode");

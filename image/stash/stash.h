@@ -52,7 +52,7 @@ class Stash {
  public:
   enum class Access : uint8_t { read, write };
   /// Errors: file_open (absent, another user's, not writable, or with a link, FIFO or
-  /// other foreign kind of file in place of one of its parts), unsupported (the layout of a later version).
+  /// other foreign kind of file in place of one of its parts), unsupported (the layout of a later version, or of an unknown one).
   static Result<std::unique_ptr<Stash>> open(const std::string& path, Access access);
 
   /// Returns the verified bytes of a content. Errors: file_open if it does not exist; file_format if it is damaged. Thread-safe.

@@ -509,5 +509,11 @@ TEST_F(Scratch, ALaterVersionsStashIsLeftAlone) {
   EXPECT_TRUE(fs::exists(object("one")));
 }
 
+TEST_F(Scratch, AStashWithoutItsFormatIsOfAnUnknownVersion) {
+  keep(*open(), 1, {"one"});
+  fs::remove(place_ + "/format");
+  EXPECT_THAT(refusal(), HasSubstr("its file 'format' is missing"));
+}
+
 }  // namespace
 }  // namespace ptd::stash
