@@ -110,13 +110,9 @@ const CodeSource::OpenFile& CodeSource::open_file(const std::string& path, Found
   if (regular.error != 0 && !regular.outside && !absent) opened.trouble = regular.why();
   auto file = MappedFile::open(regular, path);
   if (file.ok()) {
-    const auto [same, is_new] = files_by_identity_.try_emplace((*file)->identity());
-    if (is_new) {
-      same->second.file = std::move(file).value();
-      auto elf = ElfFile::open(same->second.file);
-      if (elf.ok()) same->second.elf = std::move(elf).value();
-    }
-    opened = same->second;
+    const KnownElfs::Known& same = elfs_.of(std::move(file).value());
+    opened.file = same.file;
+    opened.elf = same.elf;
   }
   return files_.emplace(path, std::move(opened)).first->second;
 }

@@ -207,7 +207,7 @@ class CodeSource {
   RecordTimes times_;
   std::set<std::tuple<int32_t, uint64_t, uint64_t>> rewritten_;  ///< mappings: see add_rewritten()
   std::unordered_map<std::string, OpenFile> files_;
-  std::map<std::pair<uint64_t, uint64_t>, OpenFile> files_by_identity_;  ///< a path spelled in many ways is mapped once
+  KnownElfs elfs_;
   std::map<std::tuple<std::string, std::string, uint64_t, uint64_t>, bool> same_code_;  ///< by two files, offset and size
 };
 

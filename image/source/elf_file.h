@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -143,6 +144,26 @@ class ElfFile {
   bool is_64bit_ = false;
   ElfHeaderTable header_table_;
   std::string damage_;
+};
+
+/// Opens the content of each file once, under however many paths it is found. Not thread-safe.
+class KnownElfs {
+ public:
+  struct Known {
+    std::shared_ptr<const MappedFile> file;  ///< under the first path
+    std::shared_ptr<const ElfFile> elf;      ///< null: no ELF file
+  };
+  [[nodiscard]] const Known& of(std::shared_ptr<const MappedFile> file) {
+    const auto [known, is_new] = files_.try_emplace(file->identity());
+    if (is_new) {
+      known->second.file = std::move(file);
+      if (auto elf = ElfFile::open(known->second.file); elf.ok()) known->second.elf = std::move(*elf);
+    }
+    return known->second;
+  }
+
+ private:
+  std::map<std::pair<uint64_t, uint64_t>, Known> files_;  // by identity
 };
 
 /// Returns the build id in a blob of ELF notes ("GNU", type 3), as in /sys/kernel/notes; "" if there is none.

@@ -169,7 +169,7 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
     const std::vector<ImagePiece> pieces = segments_of(file.opened.file, *file.elf);
     dump.below = !pieces.empty();
     if (dump.below) refuse("is the ELF file of a program for other addresses: its code is also read where the file says");
-    if (programs_.emplace(path, dump.worlds).second) add(pieces, dump);
+    if (programs_.emplace(file.elf.get(), dump.worlds).second) add(pieces, dump);
   }
   if (dump.opened.file) {
     const uint64_t size = dump.opened.file->bytes().size(), rest = size - std::min(dump.offset, size);
@@ -188,7 +188,9 @@ const SnapshotDumps::File& SnapshotDumps::read(const std::string& path, const Ow
   if (!is_new) return file;
   file.opened = files.open_code(path);
   if (file.opened.file) {
-    if (auto elf = ElfFile::open(file.opened.file); elf.ok()) file.elf = std::move(*elf);
+    const KnownElfs::Known& same = elfs_.of(file.opened.file);
+    file.opened.file = same.file;
+    file.elf = same.elf;
   }
   const std::string other = file.elf ? other_machine(CodeFamily::arm, file.elf->machine()) : std::string();
   if (!other.empty()) file = {{nullptr, "it " + other, ErrorCode::bad_format, false}, nullptr};

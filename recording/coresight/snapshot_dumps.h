@@ -53,8 +53,9 @@ class SnapshotDumps {
   [[nodiscard]] Layer covered_twice() const;
   std::vector<Dump> dumps_;
   std::set<std::string> refused_;  // sentences on dumps that are not used, or not as they say
-  std::map<std::string, File> files_;
-  std::set<std::pair<std::string, uint32_t>> programs_;  // path and worlds of files whose segments are among dumps_
+  std::map<std::string, File> files_;  // by path
+  KnownElfs elfs_;
+  std::set<std::pair<const ElfFile*, uint32_t>> programs_;  // files and worlds whose segments are among dumps_
   size_t seen_ = 0;  // sections given to add()
 };
 

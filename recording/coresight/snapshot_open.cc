@@ -23,7 +23,10 @@ namespace {
 constexpr uint64_t kMaxIniBytes = 4ULL << 20;
 constexpr uint64_t kMaxAllInisBytes = 64ULL << 20;  // of devices
 constexpr size_t kMaxDevices = 4096, kMaxBuffers = 4096, kMaxSources = 4096;
-constexpr size_t kMaxReadings = 16;  // of one trace file, which every reading adds to the trace
+constexpr size_t kMaxNameBytes = 4096;  // of a device
+// Every reading of a trace file adds it to the trace.
+constexpr size_t kMaxTraceFiles = 1U << 16, kMaxReadings = 16;  // in all, and of one file under whatever paths
+constexpr uint64_t kMaxAgainBytes = 256ULL << 20;               // of trace that was read before
 
 Error bad(ErrorCode code, const std::string& path, const std::string& what) { return {code, path + ": " + what, 0}; }
 
@@ -162,9 +165,10 @@ class SnapshotLoader {
   void add_device(Device device);
   void read_buffers(const IniFile& trace);
   void add_dumps(const Device& core);
-  void add_buffer(const Buffer& buffer, const std::vector<std::string>& sources);
+  void add_buffer(const Buffer& buffer, const std::vector<std::string_view>& sources);
   void add_files(const Buffer& buffer, const std::vector<size_t>& members);
   void lose_trace(const std::string& what);
+  std::shared_ptr<const MappedFile> open_trace(const std::string& path);
   Bytes read_files(const Buffer& buffer, std::vector<std::shared_ptr<const MappedFile>>& held, std::vector<std::byte>& joined);
   ArmSource source_of(const Device& device, const std::string& name, arm::Protocol protocol) const;
   void take_streams();
@@ -180,7 +184,10 @@ class SnapshotLoader {
   std::vector<Device> devices_;
   std::map<std::string, size_t> device_of_;  // by name in lower case; the first of that name
   std::vector<Buffer> buffers_;
-  std::map<std::string, size_t> readings_;  // of files of trace
+  std::map<std::pair<uint64_t, uint64_t>, size_t> readings_;  // of files of trace, by identity
+  size_t trace_files_ = 0;                                    // named by buffers
+  uint64_t again_bytes_ = 0;
+  std::set<std::string, std::less<>> strangers_;  // sources that are no device, reported
   ArmSources sources_;
   size_t sources_sought_ = 0;
   std::vector<size_t> order_;                   // sources in the order of buffers
@@ -220,6 +227,10 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
     device.name = head.value("name");
     device.cls = head.value("class");
     device.type = head.value("type");
+    if (std::max({device.name.size(), device.cls.size(), device.type.size()}) > kMaxNameBytes) {
+      data_.warnings.push_back(path_of(file) + ": a name in it has more than " + std::to_string(kMaxNameBytes) + " bytes; the device is ignored");
+      continue;
+    }
     for (const auto& [name, value] : device.ini.section("regs").values) {
       if (!is_read(name) || register_value(value)) continue;
       data_.warnings.push_back(path_of(file) + ": " + name + "=" + value + " is no number of 32 bits and is ignored: the trace may be read wrongly");
@@ -248,7 +259,9 @@ void SnapshotLoader::read_buffers(const IniFile& trace) {
     }
     buffers_.push_back({std::string(section.value("name")), std::string(section.value("file")), std::string(section.value("format"))});
   }
-  for (const auto& [core, source] : trace.section("core_trace_sources").values) core_of_[lower_case(source)] = core;
+  for (const auto& [core, source] : trace.section("core_trace_sources").values) {
+    if (core.size() <= kMaxNameBytes) core_of_[lower_case(source)] = core;
+  }
 }
 
 ArmSource SnapshotLoader::source_of(const Device& device, const std::string& name, arm::Protocol protocol) const {
@@ -263,17 +276,17 @@ ArmSource SnapshotLoader::source_of(const Device& device, const std::string& nam
 }
 
 /// `sources`: whose trace is in it.
-void SnapshotLoader::add_buffer(const Buffer& buffer, const std::vector<std::string>& sources) {
+void SnapshotLoader::add_buffer(const Buffer& buffer, const std::vector<std::string_view>& sources) {
   std::vector<size_t> members;
-  for (const std::string& source : sources) {
+  for (const std::string_view source : sources) {
     if (++sources_sought_ > kMaxSources) break;
     const auto device = device_of_.find(lower_case(source));
     const arm::Protocol protocol = device == device_of_.end() ? arm::Protocol::none : protocol_of(devices_[device->second].type);
     if (protocol == arm::Protocol::none) {
-      data_.warnings.push_back(dir_ + ": the source " + source + " is not a readable device");
+      if (strangers_.emplace(source).second) data_.warnings.push_back(dir_ + ": the source " + std::string(source) + " is not a readable device");
       continue;
     }
-    members.push_back(sources_.add_source(source_of(devices_[device->second], source, protocol)));
+    members.push_back(sources_.add_source(source_of(devices_[device->second], std::string(source), protocol)));
     order_.push_back(members.back());
   }
   add_files(buffer, members);
@@ -288,6 +301,30 @@ void SnapshotLoader::lose_trace(const std::string& what) {
   image_.builder.add_finding(std::move(finding));
 }
 
+/// Opens a file of trace; null if it is not used, which is reported.
+std::shared_ptr<const MappedFile> SnapshotLoader::open_trace(const std::string& path) {
+  if (++trace_files_ > kMaxTraceFiles) {
+    if (trace_files_ == kMaxTraceFiles + 1)
+      lose_trace(dir_ + ": its buffers name more than " + std::to_string(kMaxTraceFiles) + " files of trace: the others are ignored");
+    return nullptr;
+  }
+  OwnFiles::Opened opened = files_.open(path);
+  if (!opened.file) {
+    lose_trace("the trace " + path + " is not read: " + opened.why);
+    return nullptr;
+  }
+  const size_t readings = ++readings_[opened.file->identity()];
+  if (readings == kMaxReadings + 1) lose_trace(path + ": named more than " + std::to_string(kMaxReadings) + " times: further uses are ignored");
+  if (readings > kMaxReadings) return nullptr;
+  if (readings == 1) return opened.file;
+  const uint64_t before = again_bytes_;
+  again_bytes_ += opened.file->bytes().size();
+  if (again_bytes_ <= kMaxAgainBytes) return opened.file;
+  if (before <= kMaxAgainBytes)
+    lose_trace(path + ": named again: trace that is named again has more than " + std::to_string(kMaxAgainBytes >> 20) + " MiB, and the rest is ignored");
+  return nullptr;
+}
+
 /// The buffer's files, joined; `joined` holds what comes of several.
 Bytes SnapshotLoader::read_files(const Buffer& buffer, std::vector<std::shared_ptr<const MappedFile>>& held,
                                  std::vector<std::byte>& joined) {
@@ -296,19 +333,12 @@ Bytes SnapshotLoader::read_files(const Buffer& buffer, std::vector<std::shared_p
     const size_t comma = files.find_first_of(",;");
     const std::string path = path_of(trimmed(files.substr(0, comma)));
     files = comma == std::string_view::npos ? std::string_view{} : files.substr(comma + 1);
-    if (readings_.size() >= kMaxBuffers && !readings_.contains(path)) continue;
-    const size_t readings = ++readings_[path];
-    if (readings == kMaxReadings + 1)
-      lose_trace(path + ": named more than " + std::to_string(kMaxReadings) + " times: further uses are ignored");
-    if (readings > kMaxReadings) continue;
-    OwnFiles::Opened opened = files_.open(path);
-    if (!opened.file) {
-      lose_trace("the trace " + path + " is not read: " + opened.why);
-      continue;
-    }
-    held.push_back(std::move(opened.file));
+    if (auto file = open_trace(path)) held.push_back(std::move(file));
   }
   if (held.size() == 1) return held[0]->bytes();
+  size_t all_bytes = 0;
+  for (const auto& file : held) all_bytes += file->bytes().size();
+  joined.reserve(all_bytes);
   for (const auto& file : held) joined.insert(joined.end(), file->bytes().begin(), file->bytes().end());
   return joined;
 }
@@ -376,7 +406,7 @@ Status SnapshotLoader::load() {
   for (const Device& device : devices_) {
     add_dumps(device);
   }
-  std::map<std::string, std::vector<std::string>> sources;  // by buffer in lower case
+  std::map<std::string, std::vector<std::string_view>> sources;  // by buffer in lower case
   for (const auto& [source, names] : trace.section("source_buffers").values) {
     for (const std::string_view name : listed_words(names)) sources[lower_case(name)].push_back(source);
   }
@@ -391,18 +421,18 @@ Status SnapshotLoader::load_capture() {
   dir_ = slash == std::string::npos ? "." : path.substr(0, slash);
   files_ = OwnFiles(dir_, options_);
   user_ = image_.builder.add_space();
-  std::vector<std::string> sources;
+  std::vector<std::string_view> sources;
   for (const IniSection& section : capture.sections) {
     const std::string_view title = section.name;
     if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), files_, data_.warnings);
     const bool core = title.starts_with("core ");
-    if ((!core && !title.starts_with("source ")) || devices_.size() >= kMaxDevices) continue;
+    if ((!core && !title.starts_with("source ")) || devices_.size() >= kMaxDevices || title.size() > kMaxNameBytes) continue;
     Device device;
     device.name = title.substr(core ? 5 : 7);
     device.cls = core ? "core" : "trace_source";
     device.type = section.value("type");
     device.ini.sections = {{"regs", section.values}};
-    if (!core) sources.push_back(device.name);
+    if (!core) sources.push_back(title.substr(7));
     if (!section.value("core").empty()) core_of_[lower_case(device.name)] = section.value("core");
     add_device(std::move(device));
   }
