@@ -19,7 +19,9 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMaxJsonBytes = 64ULL << 20;
-constexpr size_t kMostSections = 1U << 18;  // of all modules: a short bundle may name a file with many segments many times
+// Of all modules: a short bundle may name a file with many segments many times, and each segment has the module's name.
+constexpr size_t kMostSections = 1U << 18;
+constexpr uint64_t kMostNameBytes = 256ULL << 20;
 
 Error bad_file(ErrorCode code, const std::string& path, const std::string& what) { return Error{code, path + ": " + what, 0}; }
 
@@ -79,15 +81,17 @@ class BundleLoader {
     if (!time.valid()) time = {};
   }
 
+  Status tell_again(const std::string& file) {
+    if (again_++ == 0) data_.warnings.push_back(resolve(file) + ": named by several threads or cpus of the bundle; the trace is used for the first");
+    return {};
+  }
+
   // A trace belongs to one thread or cpu. Of several that name the same file, the first has it.
   Status add_trace(const std::string& file, int32_t cpu, int32_t tid) {
-    if (!traces_.insert(plain_path(resolve(file))).second) {
-      if (again_++ == 0)
-        data_.warnings.push_back(resolve(file) + ": named by several threads or cpus of the bundle; the trace is used for the first");
-      return {};
-    }
+    if (!traces_.insert(plain_path(resolve(file))).second) return tell_again(file);
     const OwnFiles::Opened trace = files_.open(resolve(file));
     if (!trace.file) return Error{trace.code, resolve(file) + ": " + trace.why, 0};
+    if (!trace_files_.insert(trace.file->identity()).second) return tell_again(file);
     AuxStream stream;
     stream.cpu = cpu;
     stream.tid = tid;
@@ -126,20 +130,20 @@ class BundleLoader {
   }
 
   // A module of the bundle's own folder; elsewhere only one with the recorded build id. The error's message is the reason alone.
-  [[nodiscard]] Result<std::shared_ptr<const ElfFile>> open_module(const std::string& path, const std::string& wanted_id) const {
+  Module open_module(const std::string& path, const std::string& wanted_id) {
     const auto refused = [](ErrorCode code, const std::string& why) { return Error{code, why, 0}; };
     OwnFiles::Opened opened = files_.open(path);
     if (opened.outside && !wanted_id.empty()) {
       if (auto file = MappedFile::open(open_recorded(path), path); file.ok()) {
-        const auto elf = ElfFile::open(*file);
-        const bool is_it = elf.ok() && same_build_id(wanted_id, (*elf)->build_id());
-        if (is_it && other_machine(CodeFamily::x86, (*elf)->machine()).empty()) return *elf;
+        const std::shared_ptr<const ElfFile>& elf = elfs_.of(*file).elf;
+        const bool is_it = elf && same_build_id(wanted_id, elf->build_id());
+        if (is_it && other_machine(CodeFamily::x86, elf->machine()).empty()) return elf;
       }
     }
     if (!opened.file) return refused(opened.code, opened.why == std::strerror(ENOENT) ? sentence(CodeStatus::not_found) : opened.why);
-    auto elf = ElfFile::open(std::move(opened.file));
-    if (!elf.ok()) return refused(ErrorCode::bad_magic, "not an ELF file");
-    if (const std::string other = other_machine(CodeFamily::x86, (*elf)->machine()); !other.empty()) return refused(ErrorCode::bad_format, other);
+    const std::shared_ptr<const ElfFile>& elf = elfs_.of(opened.file).elf;
+    if (!elf) return refused(ErrorCode::bad_magic, "not an ELF file");
+    if (const std::string other = other_machine(CodeFamily::x86, elf->machine()); !other.empty()) return refused(ErrorCode::bad_format, other);
     return elf;
   }
 
@@ -191,8 +195,13 @@ class BundleLoader {
       section.path = name;
       section.build_id = build_id;
       if (!segment.executable || section.size_bytes == 0 || section.size_bytes > ~section.ip.value) continue;
-      if (sections_++ == kMostSections) report_many(section);
       if (sections_ > kMostSections) break;
+      name_bytes_ += name.size() + build_id.size();
+      if (++sections_ > kMostSections || name_bytes_ > kMostNameBytes) {
+        sections_ = kMostSections + 1;
+        report_many(section);
+        break;
+      }
       if (use_bytes) section.code = piece_of(elf.file(), segment.file_offset_bytes, segment.file_size_bytes);
       image_.add_section(std::move(section));
     }
@@ -204,7 +213,8 @@ class BundleLoader {
     finding.kind = FindingKind::bad_record;
     finding.space = first_unused.space;
     finding.ip = first_unused.ip;
-    finding.what = options_.path + ": the modules have more than " + std::to_string(kMostSections) + " segments with code: the others are not used";
+    finding.what = options_.path + ": the modules have more than " + std::to_string(kMostSections) + " segments with code, or their names in all of these more than " +
+                   std::to_string(kMostNameBytes >> 20) + " MiB: the others are not used";
     data_.warnings.push_back(finding.what);
     image_.builder.add_finding(std::move(finding));
   }
@@ -237,6 +247,10 @@ class BundleLoader {
     const OwnFiles::Opened opened = files_.open(path);
     if (!opened.file) {
       data_.warnings.push_back(path + ": " + opened.why);
+      return;
+    }
+    if (!switch_files_.insert(opened.file->identity()).second) {
+      if (switches_again_++ == 0) data_.warnings.push_back(path + ": named by several cpus of the bundle; its switches are used for the first");
       return;
     }
     const Bytes bytes = opened.file->bytes();
@@ -274,10 +288,13 @@ class BundleLoader {
   OwnFiles files_{{}, OpenRequest{}};
   std::map<int32_t, SpaceId> spaces_;
   std::set<std::string> traces_;
+  std::set<std::pair<uint64_t, uint64_t>> trace_files_, switch_files_;  // by identity
+  KnownElfs elfs_;
   std::map<std::pair<std::string, std::string>, Module> modules_;  // by path and wanted build id
   decltype(RecordingData::elf_files) elf_files_;
-  size_t again_ = 0;  // traces named again
+  size_t again_ = 0, switches_again_ = 0;  // files named again
   size_t sections_ = 0;
+  uint64_t name_bytes_ = 0;  // of sections
 };
 
 }  // namespace
