@@ -72,6 +72,11 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+std::optional<std::pair<uint64_t, uint64_t>> file_identity(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? std::optional(std::pair<uint64_t, uint64_t>(info.st_dev, info.st_ino)) : std::nullopt;
+}
+
 std::string read_text_file(const std::string& path, uint64_t limit_bytes) {
   std::string text;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -52,6 +53,9 @@ class MappedFile {
   int64_t modified_ns_ = 0, changed_ns_ = 0;
   std::pair<uint64_t, uint64_t> identity_;
 };
+
+/// Returns device and inode of the file at a path, as MappedFile::identity(), without opening it; nothing if there is none.
+[[nodiscard]] std::optional<std::pair<uint64_t, uint64_t>> file_identity(const std::string& path);
 
 /// Reads a text file, at most `limit_bytes`; also files without a size (procfs). Empty if it cannot be read.
 [[nodiscard]] std::string read_text_file(const std::string& path, uint64_t limit_bytes);

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,10 +27,17 @@ using Spans = std::vector<std::pair<uint64_t, uint64_t>>;
 /// times is looked up once.
 class FilePick {
  public:
-  /// `rect`: of `section`, in the space with this number.
-  void add(uint32_t space, const SectionRect& rect, const Section& section, FileSymbols* file) {
+  struct Shown {
+    const Section& section;
+    std::string_view module;  ///< name of the section's file
+    FileSymbols* file = nullptr;
+  };
+  /// `rect`: of the section, in the space with this number.
+  void add(uint32_t space, const SectionRect& rect, const Shown& shown) {
+    const Section& section = shown.section;
     Mapped& mapped = mapped_[space][{section.path, section.build_id, section.ip.value - section.file_offset_bytes}];
-    mapped.file = file;
+    mapped.file = shown.file;
+    mapped.module = shown.module;
     mapped.spans.emplace_back(rect.first_address, rect.last_address);
   }
   void merge_spans() {
@@ -44,7 +52,7 @@ class FilePick {
     for (const auto& [key, mapped] : here->second) {
       for (const auto& [first, last] : mapped.spans) {
         ++pick_steps();
-        for (auto ip = std::lower_bound(ips.begin(), ips.end(), first); ip != ips.end() && *ip <= last; ++ip) take(key, *mapped.file, *ip);
+        for (auto ip = std::lower_bound(ips.begin(), ips.end(), first); ip != ips.end() && *ip <= last; ++ip) take(key, mapped, *ip);
       }
     }
   }
@@ -65,6 +73,7 @@ class FilePick {
   };
   struct Mapped {
     FileSymbols* file = nullptr;
+    std::string_view module;
     Spans spans;
   };
   struct Picked {
@@ -85,18 +94,19 @@ class FilePick {
     }
     spans = std::move(merged);
   }
-  void take(const Key& key, FileSymbols& file, uint64_t ip) {
+  void take(const Key& key, const Mapped& mapped, uint64_t ip) {
     ++pick_steps();
+    FileSymbols& file = *mapped.file;
     if (std::vector<CallSite> sites = file.sites_of(ip - key.delta); !sites.empty()) {
       Picked& picked = files_[{key.path, key.build_id}];
-      picked.module = file.module();
+      picked.module = mapped.module;
       for (const CallSite& site : sites) picked.sites.emplace(site.start, site);
     }
     const auto symbol = file.pick(ip - key.delta);
     const auto frame = symbol ? std::nullopt : file.frame_at(ip - key.delta);
     if (!symbol && !frame) return;
     Picked& picked = files_[{key.path, key.build_id}];
-    picked.module = file.module();
+    picked.module = mapped.module;
     if (frame) {
       picked.frames.emplace(frame->start, *frame);
       return;

@@ -243,8 +243,8 @@ std::string_view FileSymbols::readable(size_t index) {
   return *readable_[index];
 }
 
-FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames, std::vector<CallSite> sites)
-    : loaded_(true), is_fixed_(true), module_(std::move(module)), fixed_(std::move(fixed)), frames_(std::move(frames)), pads_(std::move(sites)) {
+FileSymbols::FileSymbols(std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames, std::vector<CallSite> sites)
+    : loaded_(true), is_fixed_(true), fixed_(std::move(fixed)), frames_(std::move(frames)), pads_(std::move(sites)) {
   std::stable_sort(fixed_.begin(), fixed_.end(),
                    [](const FixedSymbol& a, const FixedSymbol& b) { return a.file_offset_bytes < b.file_offset_bytes; });
 }

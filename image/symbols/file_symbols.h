@@ -35,13 +35,13 @@ struct FileSymbol {
 /// Loads on first use; thread-safe.
 class FileSymbols {
  public:
-  /// `debuginfod`, if not null, is queried for debug information that none of the files has; `saved`, if not null, for symbols of files that it
+  /// `module`: the name of the file in warnings. `debuginfod`, if not null, is queried for debug information that none of the files has; `saved`, if not null, for symbols of files that it
   /// provided. `warnings` gets what SourceLines adds to it.
   FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<SourceWarnings> warnings,
               std::shared_ptr<Debuginfod> debuginfod, std::shared_ptr<SavedFiles> saved);
   ~FileSymbols();
   /// Uses previously selected symbols instead of a file's.
-  FileSymbols(std::string module, std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames, std::vector<CallSite> sites = {});
+  FileSymbols(std::vector<FixedSymbol> fixed, std::vector<FrameSpan> frames, std::vector<CallSite> sites = {});
 
   /// Returns the symbol that contains a file offset of the mapped file; sets `offset_bytes` to the distance from its start.
   std::optional<FileSymbol> find(uint64_t file_offset_bytes, uint64_t& offset_bytes);
@@ -70,7 +70,6 @@ class FileSymbols {
   std::string build_id();
   /// Returns the source lines, read on the first call; null if none of the files has them.
   SourceLines* source();
-  [[nodiscard]] const std::string& module() const { return module_; }
 
  private:
   struct Place {

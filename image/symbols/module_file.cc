@@ -110,7 +110,7 @@ bool is_proven(const LoadedSections& sections, const FileNames& names, const std
     for (const NamedRange* range : loaded) {
       const uint64_t offset = range->ip.value - section.loaded_at;
       if (offset >= section.size_bytes) continue;
-      if (!names.all.contains({number, offset, range->name})) return false;
+      if (!names.all.contains({number, offset, range->name.str()})) return false;
       if (by_name.contains(range->name)) proven.insert(range->name);
     }
   }

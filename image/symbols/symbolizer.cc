@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "image/base/mapped_file.h"
 #include "image/likeliest_section.h"
 #include "image/placed_name.h"
 #include "image/symbols/file_pick.h"
@@ -19,6 +20,7 @@
 #include "image/symbols/module_names.h"
 #include "image/symbols/name_rank.h"
 #include "image/symbols/pick_steps.h"
+#include "image/symbols/range_index.h"
 #include "image/symbols/source_warnings.h"
 #include "image/symbols/source_lines.h"
 #include "image/timeline_data.h"
@@ -27,121 +29,42 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxKernelStepsBack = 4096;
+constexpr size_t kMostAddresses = 1U << 22;  // of one name
+constexpr size_t kMostRepeatedSymbols = 1U << 22;
 constexpr size_t kProvingKernelNames = 1000;  // number of functions with equal offsets that proves that two kernels are the same
 
-// The ranges of one space, by address. `reach[i]` is the highest end among ranges[0..i] and bounds a search.
-struct RangeIndex {
-  std::vector<NamedRange> ranges;
-  std::vector<uint64_t> reach;
-
-  void prepare(bool kernel) {
-    std::stable_sort(ranges.begin(), ranges.end(), [](const NamedRange& a, const NamedRange& b) { return a.ip < b.ip; });
-    uint64_t next_start = 0;
-    bool has_next = false;
-    for (size_t i = ranges.size(); i-- > 0;) {
-      NamedRange& range = ranges[i];
-      if (i + 1 < ranges.size() && ranges[i + 1].ip != range.ip) {
-        next_start = ranges[i + 1].ip.value;
-        has_next = true;
-      }
-      if (range.size_bytes == 0) range.size_bytes = has_next ? std::min(next_start - range.ip.value, kMaxGuessedBytes) : kMaxGuessedBytes;
-      range.size_bytes = std::min(range.size_bytes, ~range.ip.value);
-      range.name = demangle(range.name);
-    }
-    reach.resize(ranges.size());
-    uint64_t highest = 0;
-    for (size_t i = 0; i < ranges.size(); ++i) {
-      highest = std::max(highest, ranges[i].ip.value + ranges[i].size_bytes);
-      reach[i] = highest;
-    }
-    if (kernel) set_places();
-  }
-
-  // Tells apart functions of one name in one module, such as static functions of two source files. A function and its cold part share a name.
-  void set_places() {
-    struct Known {
-      Ip ip;
-      bool several = false;
-    };
-    std::unordered_map<std::string_view, std::unordered_map<std::string_view, Known>> by_module;
-    const auto is_lasting = [](const NamedRange& range) { return range.live == Interval{} && range.place.empty(); };
-    for (const NamedRange& range : ranges) {
-      if (!is_lasting(range) || whole_function(range.name).size() != range.name.size()) continue;
-      const auto [known, is_new] = by_module[range.module].try_emplace(range.name, Known{range.ip});
-      known->second.several = known->second.several || known->second.ip != range.ip;
-    }
-    for (NamedRange& range : ranges) {
-      if (!is_lasting(range)) continue;
-      const auto& names = by_module[range.module];
-      const auto known = names.find(whole_function(range.name));
-      if (known != names.end() && known->second.several) range.place = hex_text(range.ip.value);
-    }
-  }
-
-  // Returns the range with the highest start that contains ip and is live at `when`; of several with the same start, the one added first.
-  // kTimeMin means an unknown time: if no range is live then, the latest one is the likeliest.
-  // Narrows `valid` to times around `when` at which none of the examined ranges begins or ends.
-  [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when, Interval& valid) const {
-    size_t i = static_cast<size_t>(
-        std::upper_bound(ranges.begin(), ranges.end(), ip, [](Ip value, const NamedRange& range) { return value < range.ip; }) -
-        ranges.begin());
-    const NamedRange *best = nullptr, *latest = nullptr;
-    for (size_t steps = 0; i > 0 && steps < kMaxKernelStepsBack && reach[i - 1] > ip.value; ++steps) {
-      const NamedRange& range = ranges[--i];
-      if (best != nullptr && range.ip != best->ip) break;
-      if (ip - range.ip >= range.size_bytes) continue;
-      if (latest == nullptr || latest->live.first < range.live.first) latest = &range;
-      if (range.live.contains(when)) {
-        best = &range;
-        valid = intersect(valid, range.live);
-      } else if (range.live.last < when) {
-        valid.first = std::max(valid.first, TimeNs{range.live.last.value + 1});
-      } else if (when < range.live.first) {
-        valid.last = std::min(valid.last, TimeNs{range.live.first.value - 1});
-      }
-    }
-    if (best != nullptr || when != kTimeMin || latest == nullptr) return best;
-    valid = {kTimeMin, kTimeMin};  // an unknown time
-    return latest;
-  }
-};
-
-// Returns the line of generated code at an address: that of the last offset which is not after it.
-SourcePlace generated_source(const NamedRange& range, Ip ip) {
-  const std::vector<GeneratedLines::Line>& lines = range.lines->lines;
-  const auto after = std::upper_bound(lines.begin(), lines.end(), ip.value - range.ip.value,
-                                      [](uint64_t offset, const GeneratedLines::Line& line) { return offset < line.offset_bytes; });
-  if (after == lines.begin()) return {};
-  const SourceFrame frame{range.name, range.lines->file, std::prev(after)->line};
-  return {{frame}, {}, {frame.file, frame.line, ip.value - range.ip.value - std::prev(after)->offset_bytes, true}};
-}
-
-// Returns the names of the ranges that begin where `best` does and are live at the same time.
-std::vector<std::string> names_of(const RangeIndex& index, const NamedRange& best, TimeNs when, SourceWarnings& warnings) {
-  std::vector<std::string> names{placed_name(best.place, best.name)};
-  std::unordered_set<std::string_view> known{best.name};
-  const auto first = std::lower_bound(index.ranges.begin(), index.ranges.end(), best.ip, [](const NamedRange& range, Ip ip) { return range.ip < ip; });
-  for (auto range = first; range != index.ranges.end() && range->ip == best.ip; ++range) {
-    if (static_cast<size_t>(range - first) == Symbolizer::kMostNames) {
-      warnings.add(names_sentence(best.module, best.ip.value));
-      break;
-    }
-    const bool same = range->live.contains(when) || (when == kTimeMin && range->live == best.live);
-    if (same && known.insert(range->name).second) names.push_back(placed_name(range->place, range->name));
-  }
-  return names;
-}
-
 std::string file_key(const std::string& path, const std::string& build_id) { return path + '\0' + build_id; }
+
+std::vector<Ip> sorted_once(std::vector<Ip> addresses) {
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  return addresses;
+}
+
+// Returns equal texts for equal lists of files, under whatever paths: a recording can spell one path in many ways.
+std::string identity_of(const std::vector<std::string>& paths) {
+  std::string identity;
+  for (const std::string& path : paths) {
+    const auto file = file_identity(path);
+    identity += file ? std::to_string(file->first) + ':' + std::to_string(file->second) : path;
+    identity += '\0';
+  }
+  return identity;
+}
 
 }  // namespace
 
 struct Symbolizer::State {
+  /// A file under one of its paths. `symbols`: null if the file is unknown.
+  struct File {
+    std::string_view module;
+    FileSymbols* symbols = nullptr;
+  };
   /// The file at an address at a time. `section`: null if nothing is mapped there; `file`: null if the file is unknown.
   struct Place {
     const Section* section = nullptr;
     FileSymbols* file = nullptr;
+    std::string_view module;
     uint64_t offset_bytes = 0;  ///< in the file
     Interval valid;             ///< times at which this is certainly the same
   };
@@ -164,7 +87,12 @@ struct Symbolizer::State {
   std::mutex mutex;
   std::shared_ptr<Debuginfod> debuginfod;
   std::shared_ptr<SavedFiles> saved;
-  std::unordered_map<std::string, std::unique_ptr<FileSymbols>> files;  // file_key -> symbols
+  struct KnownFile {
+    std::string module;
+    std::shared_ptr<FileSymbols> symbols;  // of all paths of the file
+  };
+  std::unordered_map<std::string, KnownFile> files;                           // by file_key
+  std::map<std::string, std::shared_ptr<FileSymbols>, std::less<>> contents;  // by identity_of()
 
   void sort() {
     std::call_once(sorted, [this] {
@@ -177,18 +105,21 @@ struct Symbolizer::State {
     return *module_names;
   }
 
-  // Returns the symbols of a section's file, or null if the file is unknown.
-  FileSymbols* file_of(const Section& section) {
+  // Returns the symbols of a section's file.
+  File file_of(const Section& section) {
     auto paths = elf_paths.find(file_key(section.path, section.build_id));
     if (paths == elf_paths.end()) paths = elf_paths.find(file_key(section.path, {}));
-    if (paths == elf_paths.end()) return nullptr;
+    if (paths == elf_paths.end()) return {};
     const std::lock_guard lock(mutex);
-    auto& file = files[paths->first];
-    if (!file) {
+    KnownFile& file = files[paths->first];
+    if (!file.symbols) {
       const std::string_view build_id = paths->first.size() > section.path.size() + 1 ? section.build_id : std::string_view();
-      file = std::make_unique<FileSymbols>(std::string(names().of(section.path, build_id)), paths->second, warnings, debuginfod, saved);
+      file.module = names().of(section.path, build_id);
+      std::shared_ptr<FileSymbols>& symbols = contents[identity_of(paths->second)];
+      if (!symbols) symbols = std::make_shared<FileSymbols>(file.module, paths->second, warnings, debuginfod, saved);
+      file.symbols = symbols;
     }
-    return file.get();
+    return {file.module, file.symbols.get()};
   }
   const KernelFile& kernel_file() {
     std::call_once(kernel_sought, [this] {
@@ -213,8 +144,9 @@ struct Symbolizer::State {
     if (paths == elf_paths.end()) return false;
     Section section;
     section.path = registered;
-    const std::optional<uint64_t> slide = kernel_slide(*file_of(section), needs_proof);
-    if (slide) kernel = {file_of(section), paths->second.front(), *slide};
+    FileSymbols* file = file_of(section).symbols;
+    const std::optional<uint64_t> slide = kernel_slide(*file, needs_proof);
+    if (slide) kernel = {file, paths->second.front(), *slide};
     return slide.has_value();
   }
   // Returns the offset of the running kernel's addresses from those of its file. Unless the file is known to be the right one, all
@@ -268,7 +200,7 @@ struct Symbolizer::State {
     Section section;
     section.path = path;
     section.build_id = build_id;
-    FileSymbols* file = file_of(section);
+    FileSymbols* file = file_of(section).symbols;
     if (file == nullptr && path == kernel_file().path) file = kernel.file;
     return {file, file == nullptr ? modules.found_at(path) : nullptr};
   }
@@ -291,9 +223,10 @@ struct Symbolizer::State {
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
     const auto [id, valid] = likeliest_section(timeline, space, ip, when);
-    if (id == kNoSection) return {nullptr, nullptr, 0, valid};
+    if (id == kNoSection) return {nullptr, nullptr, {}, 0, valid};
     const Section& section = timeline.section(id);
-    return {&section, file_of(section), (ip - section.ip) + section.file_offset_bytes, valid};
+    const File file = file_of(section);
+    return {&section, file.symbols, file.module, (ip - section.ip) + section.file_offset_bytes, valid};
   }
 };
 
@@ -320,7 +253,8 @@ void Symbolizer::add_fixed_file(FileSymbolPick file) {
   const std::string key = file_key(file.section_path, file.build_id);
   state_->elf_paths[key];
   state_->fixed_modules[key] = file.module;
-  state_->files[key] = std::make_unique<FileSymbols>(std::move(file.module), std::move(file.symbols), std::move(file.frames), std::move(file.sites));
+  auto symbols = std::make_shared<FileSymbols>(std::move(file.symbols), std::move(file.frames), std::move(file.sites));
+  state_->files[key] = {std::move(file.module), std::move(symbols)};
 }
 
 uint64_t& pick_steps() {
@@ -343,14 +277,14 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::vector<uint64_t>>& wan
     }
   }
   FilePick files;
-  std::vector<FileSymbols*> file_of;
+  std::vector<State::File> file_of;
   for (SectionId id = 0; id < state.timeline.section_count(); ++id) file_of.push_back(state.file_of(state.timeline.section(id)));
   const std::vector<SpaceData>& spaces = state.timeline.data().spaces;
   for (uint32_t space = 0; space < spaces.size(); ++space) {
     for (const SectionRect& rect : spaces[space].sections.rects()) {
       ++pick_steps();
-      if (rect.section != kNoSection && file_of[rect.section] != nullptr)
-        files.add(space, rect, state.timeline.section(rect.section), file_of[rect.section]);
+      if (rect.section != kNoSection && file_of[rect.section].symbols != nullptr)
+        files.add(space, rect, {state.timeline.section(rect.section), file_of[rect.section].module, file_of[rect.section].symbols});
     }
   }
   const auto index_of = [&state](SpaceId space) { return state.timeline.data().index_of(space); };
@@ -361,8 +295,9 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::vector<uint64_t>>& wan
     for (auto ip = addresses.begin(); ip != addresses.end();) {  // what a snapshot shows at them
       ++pick_steps();
       const MappingSnapshots::Place place = state.timeline.data().snapshots.at(spaces[oldest].start, *ip);
-      if (place.section != kNoSection && file_of[place.section] != nullptr)
-        files.add(space, {place.first, place.last, {}, place.section}, state.timeline.section(place.section), file_of[place.section]);
+      if (place.section != kNoSection && file_of[place.section].symbols != nullptr)
+        files.add(space, {place.first, place.last, {}, place.section},
+                  {state.timeline.section(place.section), file_of[place.section].module, file_of[place.section].symbols});
       ip = std::upper_bound(ip, addresses.end(), place.last);
     }
   }
@@ -380,12 +315,19 @@ SymbolPick Symbolizer::pick_all() const {
   SymbolPick picked;
   for (const auto& [space, index] : state.spaces) picked.ranges.insert(picked.ranges.end(), index.ranges.begin(), index.ranges.end());
   std::set<std::pair<std::string, std::string>> known;
+  std::set<const FileSymbols*> met;
+  size_t repeated = 0;  // symbols of further paths of a file
   for (SectionId id = 0; id < state.timeline.section_count(); ++id) {
     const Section& section = state.timeline.section(id);
-    FileSymbols* file = state.file_of(section);
-    if (file == nullptr || !known.emplace(section.path, section.build_id).second) continue;
-    FileSymbolPick all{section.path, section.build_id, file->module(), {}, {}, {}};
-    file->pick_all(all);
+    const State::File file = state.file_of(section);
+    if (file.symbols == nullptr || !known.emplace(section.path, section.build_id).second) continue;
+    FileSymbolPick all{section.path, section.build_id, std::string(file.module), {}, {}, {}};
+    if (repeated > kMostRepeatedSymbols) {
+      state.warnings->add("files are mapped under so many paths that some paths have no names");
+      break;
+    }
+    file.symbols->pick_all(all);
+    if (!met.insert(file.symbols).second) repeated += all.symbols.size() + all.frames.size() + all.sites.size();
     if (!all.symbols.empty() || !all.frames.empty() || !all.sites.empty()) picked.files.push_back(std::move(all));
   }
   return picked;
@@ -414,7 +356,7 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   uint64_t offset = 0;
   const auto symbol = place.file->find(place.offset_bytes, offset);
   if (!symbol) return std::nullopt;
-  return Symbol{symbol->name, place.file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, *valid, symbol->place};
+  return Symbol{symbol->name, place.module, offset, Ip{ip.value - offset}, symbol->size_bytes, *valid, symbol->place};
 }
 
 std::string_view Symbolizer::module_of(const Section& section) const {
@@ -547,19 +489,20 @@ std::vector<Ip> Symbolizer::addresses_of(std::string_view name) const {
   std::map<FileSymbols*, std::vector<uint64_t>> offsets;
   for (SectionId id = 0; id < state.timeline.section_count(); ++id) {
     const Section& section = state.timeline.section(id);
-    FileSymbols* file = state.file_of(section);
+    FileSymbols* file = state.file_of(section).symbols;
     if (file == nullptr) continue;
     const auto [known, is_new] = offsets.try_emplace(file);
     if (is_new) known->second = file->offsets_of(name);
     for (const uint64_t offset : known->second) {
-      if (offset >= section.file_offset_bytes && offset - section.file_offset_bytes < section.size_bytes) {
-        addresses.push_back(section.ip + (offset - section.file_offset_bytes));
+      if (offset < section.file_offset_bytes || offset - section.file_offset_bytes >= section.size_bytes) continue;
+      if (addresses.size() == kMostAddresses) {
+        state.warnings->add(std::string(name) + ": more than " + std::to_string(kMostAddresses) + " addresses have this name: the others are ignored");
+        return sorted_once(std::move(addresses));
       }
+      addresses.push_back(section.ip + (offset - section.file_offset_bytes));
     }
   }
-  std::sort(addresses.begin(), addresses.end());
-  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
-  return addresses;
+  return sorted_once(std::move(addresses));
 }
 
 }  // namespace ptd

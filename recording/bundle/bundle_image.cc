@@ -322,7 +322,7 @@ void write_symbols(const SymbolPick& pick, ByteWriter& out) {
     out.number(range.ip.value);
     out.number(range.size_bytes);
     out.interval(range.live);
-    out.text(range.name);
+    out.text(range.name.str());
     out.text(range.module);
   }
   out.number(pick.files.size());

@@ -108,7 +108,7 @@ class AnnouncedCode::Space {
   struct Live {
     uint64_t size = 0;
     Code code;  // null: not given
-    std::string name;
+    SharedText name;
     Lines lines;  // null: not given
     TimeNs since;
   };

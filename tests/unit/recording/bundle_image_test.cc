@@ -89,7 +89,7 @@ TEST(BundleImage, NamesAreCutAsInASymbolTable) {
   write_symbols(pick, out);
   const auto read = read_symbols(ByteReader(out.bytes()));
   ASSERT_TRUE(read.ok());
-  for (const std::string& cut : {read->ranges[0].name, read->ranges[0].module, read->files[0].module, read->files[0].symbols[0].name})
+  for (const std::string& cut : {read->ranges[0].name.str(), read->ranges[0].module, read->files[0].module, read->files[0].symbols[0].name})
     EXPECT_EQ(cut, name.substr(0, 4096));
   EXPECT_EQ(read->files[0].symbols[1].name, "short");
 }
