@@ -224,11 +224,6 @@ void ImageBuild::leave_out(const UserMapping& mapping, TimeNs since) {
   builder.add_finding(std::move(finding));
 }
 
-bool ImageBuild::has_symbol_file(const std::string& section_path, const std::string& build_id) const {
-  return std::any_of(symbol_files_.begin(), symbol_files_.end(),
-                     [&](const SymbolFile& known) { return known.section_path == section_path && known.build_id == build_id; });
-}
-
 // A saved copy is first: it has the tables that say which code is the procedure linkage table. The file may have lost them.
 void ImageBuild::add_symbol_files(const Section& section, const MappedPath& wanted, const FoundCode& found) {
   if (has_symbol_file(section.path, section.build_id)) return;
@@ -243,6 +238,7 @@ void ImageBuild::add_symbol_file(const std::string& section_path, const std::str
 
 void ImageBuild::append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
   symbol_files_.push_back({section_path, file_path, build_id});
+  named_.emplace(section_path, build_id);
   note_damage(file_path);
   const FoundDebugFile debug = source.find_debug_file(file_path, section_path);
   damaged_.insert(debug.refused.begin(), debug.refused.end());
@@ -252,7 +248,8 @@ void ImageBuild::append_symbol_file(const std::string& section_path, const std::
 }
 
 void ImageBuild::note_damage(const std::string& file) {
-  if (!examined_.insert(file).second) return;
+  const auto identity = file_identity(file);
+  if (!identity || !examined_.insert(*identity).second) return;
   const auto elf = ElfFile::open(file);
   if (!elf.ok()) return;
   const ElfDamage damage = find_elf_damage(**elf, false);

@@ -78,10 +78,11 @@ class ImageBuild {
   std::vector<NamedRange> ranges_;
   std::vector<Extent> given_;
   std::vector<SymbolFile> symbol_files_;
+  std::set<std::pair<std::string, std::string>> named_;  // (path, build id) of symbol_files_
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const ElfFile>> elf_files_;  // of sections, by (path, build id)
   std::vector<std::string> module_folders_;
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
-  [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const;
+  [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const { return named_.contains({section_path, build_id}); }
   void add_symbol_files(const Section& section, const MappedPath& wanted, const FoundCode& found);
   void append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
   bool is_replaced(const UserMapping& mapping, const std::vector<std::string>* roots, const UserMapping* last, const FoundCode& found);
@@ -94,7 +95,8 @@ class ImageBuild {
   std::map<std::string, bool> used_without_id_;                         // paths: whether the last mapping's file is used and has no build id
   std::set<std::string> replaced_;                                      // paths whose files are not the recorded ones, and are not used
   std::set<std::string> unmappable_;                                    // paths with a mapping that does not fit into the address space
-  std::set<std::string> examined_, damaged_;                            // symbol files; sentences
+  std::set<std::pair<uint64_t, uint64_t>> examined_;                    // symbol files, by identity
+  std::set<std::string> damaged_;                                       // sentences
   std::set<std::string> doubted_;                                       // paths whose files may not be the recorded ones, and are used
   std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
   std::set<std::tuple<std::string, std::string, CodeStatus>> found_reported_;  // (path, build id) whose findings for that status are out

@@ -175,11 +175,11 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
 
 }  // namespace
 
-bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
+JitdumpFile file_of_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
   const FoundCode found = find_jitdump(image, mapping);
-  if (found.status != CodeStatus::found) return false;
+  if (found.status != CodeStatus::found) return {};
   const auto header = read_jitdump_header(found.code.bytes);
-  return header.ok() && header->complete;
+  return {found.file_path, header.ok() && header->complete};
 }
 
 void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
@@ -212,13 +212,13 @@ uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const Jit
   if (!read_codes(image, mapping, clock, names_only, warnings, found, codes)) return 0;
   struct Loaded {
     Bytes code;
-    std::string name;
+    SharedText name;
   };
   std::unordered_map<uint64_t, Loaded> by_index;
   JitNames names;
   for (const DatedCode& entry : codes) {
     const JitCode& code = entry.code;
-    Loaded loaded{code.code, code.name == jit_address_name(code.address) ? std::string() : code.name};
+    Loaded loaded{code.code, code.name == jit_address_name(code.address) ? SharedText() : SharedText(code.name)};
     if (code.move) {
       const auto known = by_index.find(code.index);
       if (known == by_index.end()) continue;

@@ -33,8 +33,12 @@ struct JitClock {
   TimeNs ended = kTimeMax, first_record = kTimeMin, last_record = kTimeMax;
 };
 
-/// Returns whether the file contains all code from no file that the process ran: see kCompleteJitdump.
-[[nodiscard]] bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
+/// The file of a jitdump.
+struct JitdumpFile {
+  std::string path;       ///< "": not found
+  bool complete = false;  ///< it contains all code from no file that the process ran: see kCompleteJitdump
+};
+[[nodiscard]] JitdumpFile file_of_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
 /// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `warnings`: as below.
 void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
                           std::vector<std::string>& warnings);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -25,6 +26,12 @@
 #include "recording/perf/undated_records.h"
 
 namespace ptd {
+
+/// The text of a perf map. `file`: the identity of its file; two processes do not share one.
+struct PerfMapText {
+  std::string text;  ///< "": there is none
+  std::optional<std::pair<uint64_t, uint64_t>> file = {};
+};
 
 /// Not thread-safe. Feed every record, then finish().
 class SidebandFold {
@@ -83,7 +90,7 @@ class SidebandFold {
   void fold_jitdumps(bool monotonic);
   void fold_announcements(const Timeline& mapped);
   void fold_perf_maps();
-  [[nodiscard]] std::string perf_map_of(int32_t pid);
+  [[nodiscard]] PerfMapText perf_map_of(int32_t pid);
   void fold_mappings(const perfio::Features& features);
   void add_guest_mapping(UserMapping& mapping);
   void report_unknown_processes();

@@ -1,9 +1,13 @@
 // SidebandFold: generated code, from jitdumps, announcements and perf maps, and code that the recorder gives. See sideband_fold.h.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "image/base/mapped_file.h"
 #include "image/base/regular_file.h"
 #include "image/source/perf_map.h"
 #include "recording/image/given_names.h"
@@ -13,34 +17,51 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxSpacesOfJitdump = 8;  // a jitdump is of one process; a few more by pids that come again
+constexpr size_t kMaxSpacesOfFile = 8;  // a jitdump or perf map is of one process; a few more by pids that come again
+
+/// Processes that map one file, however they spell its path.
+using SpacesOfFile = std::map<std::pair<uint64_t, uint64_t>, std::set<SpaceId>>;
+
+/// Adds the space of a process that maps a file. Returns false if the file is not to be read for it. Warns once of too many spaces.
+bool take_file(SpacesOfFile& files, const std::optional<std::pair<uint64_t, uint64_t>>& file, SpaceId space, const std::string& path,
+               std::vector<std::string>& warnings) {
+  if (!file) return true;
+  std::set<SpaceId>& spaces = files[*file];
+  if (!spaces.insert(space).second) return false;
+  if (spaces.size() == kMaxSpacesOfFile + 1) warnings.push_back(path + ": mapped by too many processes; the others are ignored");
+  return spaces.size() <= kMaxSpacesOfFile;
+}
 
 }  // namespace
 
 // A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
 // all bytes as they ran, what compilers logged of the same code gives its names.
 void SidebandFold::fold_jitdumps(bool monotonic) {
-  std::map<std::string, std::set<SpaceId>> read;
-  std::vector<const JitdumpMapping*> wanted;
+  struct Wanted {
+    const JitdumpMapping* mapping = nullptr;
+    bool complete = false;
+  };
+  std::map<std::string, std::set<SpaceId>> read;  // by path
+  SpacesOfFile files;
+  std::vector<Wanted> wanted;
   std::set<SpaceId> complete;
   for (const JitdumpMapping& jitdump : jitdumps_) {
     std::set<SpaceId>& spaces = read[jitdump.path];
-    if (!spaces.insert(jitdump.space).second) continue;
-    if (spaces.size() == kMaxSpacesOfJitdump + 1)
-      data_.warnings.push_back(jitdump.path + ": mapped by too many processes; the others are ignored");
-    if (spaces.size() > kMaxSpacesOfJitdump) continue;
-    wanted.push_back(&jitdump);
-    if (is_complete_jitdump(image_, jitdump)) complete.insert(jitdump.space);
+    if (spaces.size() > kMaxSpacesOfFile || !spaces.insert(jitdump.space).second) continue;
+    const JitdumpFile file = file_of_jitdump(image_, jitdump);
+    if (!take_file(files, file_identity(file.path), jitdump.space, jitdump.path, data_.warnings)) continue;
+    wanted.push_back({&jitdump, file.complete});
+    if (file.complete) complete.insert(jitdump.space);
   }
   const Timeline mappings = complete.empty() ? Timeline() : image_.builder.sections();
   complete_spaces_ = complete;
-  for (const JitdumpMapping* jitdump : wanted) {
+  for (const auto& [jitdump, is_complete] : wanted) {
     const auto ended = ended_.find(jitdump->pid);
     const TimeNs last = times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns};
     const JitClock clock{data_.decoder.config.time, monotonic, ended == ended_.end() ? kTimeMax : ended->second,
                          TimeNs{times_.first_ns}, last};
     const bool names_only = complete.contains(jitdump->space);
-    if (names_only && is_complete_jitdump(image_, *jitdump)) {
+    if (is_complete) {
       add_complete_jitdump(image_, *jitdump, clock, mappings, data_.warnings);
       continue;
     }
@@ -49,15 +70,15 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
   }
 }
 
-/// The text of a process's perf map: as it was kept, below a root that was given, or of this machine. "" if there is none.
-std::string SidebandFold::perf_map_of(int32_t pid) {
+/// The text of a process's perf map: as it was kept, below a root that was given, or of this machine.
+PerfMapText SidebandFold::perf_map_of(int32_t pid) {
   const std::string path = perf_map_path(pid);
   const CodeSourceOptions& source = image_.source.options();
   std::vector<std::string> roots = source.symfs;
   if (const auto* own = roots_of(pid)) roots.insert(roots.begin(), own->begin(), own->end());
   for (const std::string& root : roots) {
     std::string text = read_text_file(root + path, kMostPerfMapBytes + 1);
-    if (!text.empty() && text.size() <= kMostPerfMapBytes) return text;
+    if (!text.empty() && text.size() <= kMostPerfMapBytes) return {std::move(text), file_identity(root + path)};
     const RegularFile file = open_regular(root + path);
     const std::string why = !text.empty() ? "too large" : file.fd.ok() || file.code() == ErrorCode::not_found ? "" : file.why();
     if (!why.empty()) data_.warnings.push_back("not used for names: " + root + path + ": " + why);
@@ -65,7 +86,7 @@ std::string SidebandFold::perf_map_of(int32_t pid) {
   if (source.saved) {
     if (const auto kept = source.saved->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
       const Bytes bytes = kept.file->bytes();
-      return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+      return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kept.file->identity()};
     }
   }
   if (!source.same_host || !source.use_host_files) return {};
@@ -73,7 +94,7 @@ std::string SidebandFold::perf_map_of(int32_t pid) {
   if (text) {
     if (const auto file = MappedFile::open(path); file.ok() && source.recorded_at_ns != 0 && (*file)->modified_ns() > source.recorded_at_ns)
       data_.warnings.push_back(path + ": written after the recording ended; its names may be those of later code or of another process");
-    return std::move(*text);
+    return {std::move(*text), file_identity(path)};
   }
   if (text.error().code != ErrorCode::not_found) data_.warnings.push_back("not used for names: " + text.error().message);
   return {};
@@ -92,12 +113,14 @@ void SidebandFold::fold_perf_maps() {
     }
   }
   for (const JitdumpMapping& jitdump : jitdumps_) candidates.insert(jitdump.pid);
+  SpacesOfFile files_of_names;
   std::string used;
   size_t count = 0;
   for (const int32_t pid : candidates) {
     const SpaceId space = space_of(pid);
     if (jit_named_.contains(space)) continue;
-    const std::string text = perf_map_of(pid);
+    const auto [text, file] = perf_map_of(pid);
+    if (!take_file(files_of_names, file, space, perf_map_path(pid), data_.warnings)) continue;
     const std::string module = "perf-" + std::to_string(pid) + ".map";
     for (const ImageBuild::Extent& code_of_jitdump : image_.given()) {
       if (code_of_jitdump.space == space && !text.empty()) code[pid].add(code_of_jitdump.ip.value, code_of_jitdump.size_bytes);
