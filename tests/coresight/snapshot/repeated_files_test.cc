@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/coresight/support/expected.h"
+#include "ptdecode/recording.h"
 #include "tests/coresight/support/folder.h"
 
 namespace ptd::test {

@@ -77,6 +77,7 @@ TEST_F(Fold, AFileUnderManyPathsHasItsSymbolsOnce) {
   elf.code.resize(0x100);
   elf.symbols = {{"_ZN3foo3barEv", 0x220, 0x20}};
   dir_.write("tmp/big", elf.bytes());
+  comm(10, 10, "prog", false, 0);
   for (int i = 0; i < 3; ++i) map(10, kFirstCode + 0x10000 * static_cast<uint64_t>(i), spelled(i, "big"), 10);
   finish();
   const SpaceId space = data_->contexts.at_thread(10, TimeNs{20}).space;
